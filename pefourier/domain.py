@@ -1,0 +1,126 @@
+"""Where codes live: points, and how the energy of a table over them spreads over frequencies.
+
+Conventions
+-----------
+A domain has n points with coordinates ``x``. Angular frequencies ``omega`` are in radians per unit
+of ``x`` and lie in [0, pi]. On regular points (positions, lags) the Fourier transform is the real
+FFT; irregular times and trees carry a small dense orthonormal basis, columns by ascending omega.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from pefourier.errors import PefourierError
+
+COLUMNS_AT_ONCE = 64  # columns transformed together: bounds the memory of a long table
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """n points; `basis` (n, n) and its `omega` (n,) only where the FFT does not serve."""
+
+    kind: Literal["position", "lag", "time", "tree"]
+    x: np.ndarray  # (n,) coordinate of each point
+    omega: np.ndarray | None = None  # (n,) radians per unit of x, one per basis column
+    basis: np.ndarray | None = None  # (n, n) orthonormal columns
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+def positions(length: int) -> Domain:
+    """Positions 0 … length - 1 of a sequence."""
+    return Domain("position", np.arange(length))
+
+
+def lags(length: int, causal: bool = False) -> Domain:
+    """Lags key - query between `length` positions: both signs, or only keys up to the query."""
+    return Domain("lag", np.arange(1 - length, 1 if causal else length))
+
+
+def times(t: Sequence[float]) -> Domain:
+    """Irregular, strictly increasing times; the basis is a QR of sampled cosines and sines.
+
+    Frequencies are 2 pi k / n per mean spacing, so that regular times give the basis of positions.
+
+    >>> len(times([0.0, 0.9, 2.2]))
+    3
+    """
+    x = np.asarray(t, dtype=float)
+    if x.ndim != 1 or len(x) == 0 or not np.isfinite(x).all() or (np.diff(x) <= 0).any():
+        raise PefourierError("times must be one row of finite, strictly increasing numbers")
+    n = len(x)
+    spacing = (x[-1] - x[0]) / (n - 1) if n > 1 else 1.0
+    k = (np.arange(n) + 1) // 2  # 0, 1, 1, 2, 2, …: a cosine and a sine for each frequency
+    phase = 2 * np.pi / n * np.outer((x - x[0]) / spacing, k)
+    waves = np.where(np.arange(n) % 2, np.cos(phase), np.where(k, np.sin(phase), 1.0))
+    return Domain("time", x, 2 * np.pi * k / n, np.linalg.qr(waves)[0])
+
+
+def tree(parents: Sequence[int]) -> Domain:
+    """Nodes of a rooted tree; the basis is that of the graph Laplacian.
+
+    An eigenvalue λ becomes the angular frequency 2 arcsin sqrt(λ / 2Δ) with Δ the largest degree,
+    which lies in [0, pi]. On a path these are the frequencies pi k / n of the DCT-II.
+
+    >>> tree([-1, 0, 1]).omega / np.pi
+    array([0. , 0.33333333, 0.66666667])
+    """
+    parent = np.asarray(parents, dtype=int)
+    n = len(parent)
+    child = np.arange(1, n)
+    if n == 0 or parent[0] != -1 or (parent[1:] < 0).any() or (parent[1:] >= child).any():
+        raise PefourierError(
+            "a tree is a list of parents: -1 for the root, which comes first, and for each other "
+            "node the index of a node before it"
+        )
+    laplacian = np.zeros((n, n))
+    laplacian[child, parent[1:]] = laplacian[parent[1:], child] = -1.0
+    np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
+    values, basis = np.linalg.eigh(laplacian)
+    bound = 2 * max(laplacian.diagonal().max(), 2.0)
+    omega = 2 * np.arcsin(np.sqrt(np.clip(values / bound, 0.0, 1.0)))
+    return Domain("tree", np.arange(n), omega.round(9) if n > 1 else np.zeros(1), basis)
+
+
+def power(domain: Domain, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    r"""Energy of a table at each frequency of its domain, summed over columns.
+
+    On n regular points with :math:`X = \mathrm{rfft}(T)`: :math:`|X_0|^2/n` at the constant,
+    :math:`2|X_k|^2/n` at :math:`2\pi k/n`, and :math:`|X_{n/2}|^2/n` at Nyquist when n is even, so
+    that the energies sum to the squared Frobenius norm of the table (Parseval).
+
+    Parameters
+    ----------
+    domain : Domain
+        n points.
+    table : np.ndarray, shape (n, d)
+        One row a point.
+
+    Returns
+    -------
+    omega : np.ndarray, shape (K,)
+        Distinct angular frequencies, ascending; K = n // 2 + 1 on regular points.
+    energy : np.ndarray, shape (K,)
+        Squared norms.
+
+    Examples
+    --------
+    >>> power(positions(4), np.eye(4))[1]
+    array([1., 2., 1.])
+    """
+    n = len(domain)
+    if domain.basis is not None:
+        energy = ((domain.basis.T @ np.asarray(table, dtype=float)) ** 2).sum(axis=1)
+        omega, column = np.unique(domain.omega, return_inverse=True)
+        return omega, np.bincount(column, weights=energy)
+    energy = np.zeros(n // 2 + 1)
+    for start in range(0, table.shape[1], COLUMNS_AT_ONCE):
+        columns = np.asarray(table[:, start : start + COLUMNS_AT_ONCE], dtype=float)
+        coefficients = np.fft.rfft(columns, axis=0)
+        energy += (coefficients.real**2 + coefficients.imag**2).sum(axis=1)
+    energy[1 : (n + 1) // 2] *= 2
+    return 2 * np.pi * np.arange(n // 2 + 1) / n, energy / n

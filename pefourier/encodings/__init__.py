@@ -1,0 +1,70 @@
+"""Every encoding a SPEC can name: registered builders, tables in files, model configs, user code.
+
+A SPEC is ``NAME``, ``NAME:key=value,…``, ``PATH[#ARRAY]``, ``-`` (standard input), ``config.json``
+or a model folder, or ``py:module:function``. `load` turns one into an `Encoding`.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pefourier.encoding import BUILDERS, Encoding, build, from_table, parse_parameters
+from pefourier.encodings import absolute, huggingface, rotary, usercode
+from pefourier.errors import PefourierError, shown, unknown
+from pefourier.files import TABLE_SUFFIXES, read_table
+
+__all__ = ["absolute", "huggingface", "load", "rotary", "usercode"]
+
+
+def load(spec: str, length: int | None = None, d: int | None = None, **options: Any) -> Encoding:
+    """The encoding that a SPEC names.
+
+    Parameters
+    ----------
+    spec : str
+        As typed on the command line.
+    length, d : int, optional
+        Number of positions (default 80, or all rows of a file) and dimension of a code (default
+        256, or what a file or config says).
+    **options
+        Defaults for parameters (``rho``, ``seed``) of the encodings that have them.
+
+    Examples
+    --------
+    >>> load("sinusoidal:layout=halves", length=8, d=4, rho=500.0).params["rho"]
+    500.0
+    """
+    path, _, key = spec.partition("#")
+    if spec.startswith("py:"):
+        return usercode.load(spec, length or 80, d or 256)
+    if spec == "-" or Path(path).suffix.lower() in TABLE_SUFFIXES:
+        return table_file(spec, path, key or None, length)
+    if path.endswith(".json") or Path(path).is_dir():
+        return huggingface.load(spec, length, d)
+    return named(spec, length or 80, d or 256, options)
+
+
+def named(spec: str, length: int, d: int, options: dict[str, Any]) -> Encoding:
+    """A registered encoding; parameters of the SPEC win over options, options over defaults."""
+    name, _, text = spec.partition(":")
+    if name not in BUILDERS:
+        formats = ", ".join(sorted(TABLE_SUFFIXES))
+        way_out = f"'pefourier list' shows all; a file of codes ends in one of {formats}."
+        raise unknown("encoding", name, BUILDERS, way_out)
+    own = BUILDERS[name].parameters
+    taken = {key: value for key, value in options.items() if key in own and value is not None}
+    return build(
+        name, spec=spec, **{"length": length, "d": d, **taken, **parse_parameters(name, text)}
+    )
+
+
+def table_file(spec: str, path: str, key: str | None, length: int | None) -> Encoding:
+    """The first `length` rows (default all) of the table in a file."""
+    table, eps = read_table(path, key)
+    if length is not None and length > len(table):
+        raise PefourierError(
+            f"{shown(spec)} has {len(table)} rows; --length {length} asks for more positions"
+        )
+    table = table[:length]
+    params = {"length": len(table), "d": table.shape[1], "path": path, "array": key}
+    return replace(from_table(table, spec, eps=eps), params=params, spec=spec)

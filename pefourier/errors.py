@@ -1,0 +1,36 @@
+"""The one error a person sees, and how names and values are shown in it.
+
+An error says what is wrong, which value, what is allowed and what to do, in one line. The command
+line prints it after ``pefourier: `` and exits with status 2; in Python it is a ``ValueError``.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class PefourierError(ValueError):
+    """A request that cannot be answered, said in one line."""
+
+
+def shown(value: object, limit: int = 120) -> str:
+    r"""A value in quotes with control characters escaped and its middle cut, safe on a terminal.
+
+    >>> print(shown("a\nb"))
+    'a\nb'
+    """
+    text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
+    half = limit // 2
+    return text if len(text) <= limit else f"{text[:half]}…{text[-half:]}"
+
+
+def unknown(kind: str, name: str, known: Iterable[str], way_out: str = "") -> PefourierError:
+    """The error for a name that is none of the known ones, with the nearest of them.
+
+    >>> print(unknown("encoding", "sinusoid", ["dft", "sinusoidal"]))
+    unknown encoding 'sinusoid'. Did you mean 'sinusoidal'? Known: dft, sinusoidal.
+    """
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    rest = way_out or f"Known: {', '.join(names)}."
+    return PefourierError(f"unknown {kind} {shown(name)}.{hint} {rest}")

@@ -1,0 +1,166 @@
+"""Can position functions be recovered from the codes by a linear map? Singular values and rank.
+
+Conventions
+-----------
+E is the table, n positions by d dimensions. Its linear inverse is the pseudoinverse E+ with
+singular values at or below the tolerance taken as zero; E E+ is the orthogonal projection on the
+column space, and the position functions are recovered exactly when it is the identity.
+
+No (n, n) array is made for n > d. The table is reduced in blocks to a triangle (a tall-skinny QR),
+which keeps all digits, where the Gram matrix would halve them. Codes that declare the inner product
+c sum_j w_j cos(omega_j (s - t)) are split, about the middle position, into cosines (even) and sines
+(odd): two problems of half the size, since a turn of each pair of columns changes no inner product.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from pefourier.encoding import FLOAT64_EPS, Encoding, Measure
+
+BLOCK = 2**22  # numbers of a block: 32 MiB
+Entries = Callable[[slice, slice], np.ndarray]  # (rows, columns) -> float64 block of a matrix
+ALL = slice(None)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A matrix by its singular values and, on demand, rows of its left singular vectors."""
+
+    sigma: np.ndarray  # descending
+    left: Callable[[slice, int], np.ndarray]  # (rows, rank) -> (rows, rank)
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """Singular values of a table and its projection on the column space."""
+
+    n: int
+    d: int
+    sigma: np.ndarray  # (min(n, d),) descending
+    tolerance: float
+    parts: tuple[Part, ...]  # the table's own, or the even and the odd one
+
+    @property
+    def rank(self) -> int:
+        """Number of singular values above the tolerance."""
+        return int((self.sigma > self.tolerance).sum())
+
+    @property
+    def condition_number(self) -> float | None:
+        """Largest over smallest singular value; None where the rank is deficient."""
+        full = self.rank == min(self.n, self.d)
+        return float(self.sigma[0] / self.sigma[-1]) if full else None
+
+    @property
+    def stable_rank(self) -> float:
+        """Squared Frobenius norm over squared spectral norm; NaN for a table of zeros."""
+        return float((self.sigma**2).sum() / self.sigma[0] ** 2) if self.sigma[0] else np.nan
+
+    def left(self, rows: slice) -> list[np.ndarray]:
+        """Left singular vectors of each part at some of its rows, within the rank."""
+        return [part.left(rows, int((part.sigma > self.tolerance).sum())) for part in self.parts]
+
+    def row_blocks(self) -> list[slice]:
+        """Rows of a part, in blocks."""
+        rows = self.n if len(self.parts) == 1 else (self.n + 1) // 2
+        step = max(1, BLOCK // max(len(part.sigma) for part in self.parts))
+        return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+
+    def inverse_error(self, s: int | None = None) -> float:
+        """Largest |E E+ - I|, of row s or of all: a projection is largest on its diagonal."""
+        if s is None:
+            return float(max((1 - self.leverage(rows)).max() for rows in self.row_blocks()))
+        return float(max(self.row_error(rows, s) for rows in self.row_blocks()))
+
+    def leverage(self, rows: slice) -> np.ndarray:
+        """Diagonal of E E+ at some rows of the parts (from the middle outwards for two)."""
+        squared = sum((u**2).sum(axis=1) for u in self.left(rows))
+        return squared * self.share(rows) ** 2
+
+    def share(self, rows: slice) -> np.ndarray:
+        """Weight of a part's row in a row of the table: 1/sqrt 2 where mirror positions share it."""
+        share = np.full(rows.stop - rows.start, 1.0 if len(self.parts) == 1 else np.sqrt(0.5))
+        if self.n % 2 and rows.start == 0:
+            share[0] = 1.0  # the middle position is its own mirror image
+        return share
+
+    def row_error(self, rows: slice, s: int) -> float:
+        """Largest |E E+ - I| between position s and the positions at some rows of the parts."""
+        row = s if len(self.parts) == 1 else abs(2 * s - (self.n - 1)) // 2
+        at = slice(row, row + 1)
+        share = self.share(rows) * self.share(at)
+        inner = [share * (u @ v[0]) for u, v in zip(self.left(rows), self.left(at), strict=True)]
+        same = np.arange(rows.start, rows.stop) == row
+        if len(inner) == 1:
+            return np.abs(inner[0] - same).max()
+        mirror = same & (2 * s == self.n - 1)
+        even, odd = inner
+        return max(np.abs(even + odd - same).max(), np.abs(even - odd - mirror).max())
+
+
+def decompose(enc: Encoding) -> Factors:
+    r"""Singular values of the table, with the tolerance of its rank.
+
+    The tolerance is sigma_1 max(n, d) eps with the eps of float64; where the codes were stored more
+    coarsely, their rounding, of rms size r eps with r the rms entry, has a spectral norm of about
+    r eps (sqrt n + sqrt d), which is then the tolerance if larger.
+
+    Examples
+    --------
+    >>> from pefourier.encodings import load
+    >>> decompose(load("dft", length=8, d=8)).condition_number.__round__(12)
+    1.0
+    """
+    n, d = len(enc), enc.dim
+    if enc.measure is not None and enc.measure.power is not None and enc.domain.kind == "position":
+        half, m = (n + 1) // 2, len(enc.measure.frequencies)
+        parts = tuple(factor(mirrored(enc.measure, n, wave), half, m) for wave in (np.cos, np.sin))
+    else:
+        table = enc.table()
+        parts = (factor(lambda rows, columns: table[rows, columns].astype(float), n, d),)
+    sigma = np.sort(np.concatenate([part.sigma for part in parts]))[::-1][: min(n, d)]
+    tolerance = sigma[0] * max(n, d) * FLOAT64_EPS
+    if enc.eps > FLOAT64_EPS:
+        rms = np.sqrt((sigma**2).sum() / (n * d))
+        tolerance = max(tolerance, rms * enc.eps * (np.sqrt(n) + np.sqrt(d)))
+    return Factors(n, d, sigma, float(tolerance), parts)
+
+
+def mirrored(measure: Measure, n: int, wave: Callable[[np.ndarray], np.ndarray]) -> Entries:
+    """Cosines or sines at the positions from the middle on; mirror positions share a row."""
+    doubled = np.arange((n + 1) % 2, n, 2)  # twice the distance from the middle position
+    scale = np.where(doubled == 0, 1.0, np.sqrt(2.0))
+
+    def entries(rows: slice, columns: slice) -> np.ndarray:
+        waves = wave(measure.angles(doubled[rows], columns, per=2))
+        return waves * scale[rows, None] * measure.amplitudes[columns]
+
+    return entries
+
+
+def factor(entries: Entries, n: int, m: int) -> Part:
+    """Singular values and left singular vectors of an (n, m) matrix given by its blocks."""
+    if n <= m:
+        step = max(n, BLOCK // n)
+        blocks = (entries(ALL, slice(start, start + step)).T for start in range(0, m, step))
+        left, sigma, _ = np.linalg.svd(triangle(blocks).T)
+        return Part(sigma, lambda rows, rank: left[rows, :rank])
+    step = max(m, BLOCK // m)
+    blocks = (entries(slice(start, start + step), ALL) for start in range(0, n, step))
+    _, sigma, right = np.linalg.svd(triangle(blocks), full_matrices=False)
+
+    def project(rows: slice, rank: int) -> np.ndarray:
+        return entries(rows, ALL) @ (right[:rank].T / sigma[:rank])
+
+    return Part(sigma, project)
+
+
+def triangle(blocks) -> np.ndarray:
+    """R of the QR decomposition of blocks of rows, one under the other."""
+    upper = None
+    for block in blocks:
+        stacked = block if upper is None else np.vstack([upper, block])
+        upper = np.linalg.qr(stacked, mode="r")
+    return upper
