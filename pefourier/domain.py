@@ -82,8 +82,8 @@ def tree(parents: Sequence[int]) -> Domain:
     np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
     values, basis = np.linalg.eigh(laplacian)
     bound = 2 * max(laplacian.diagonal().max(), 2.0)
-    omega = 2 * np.arcsin(np.sqrt(np.clip(values / bound, 0.0, 1.0)))
-    return Domain("tree", np.arange(n), omega.round(9) if n > 1 else np.zeros(1), basis)
+    share = np.clip(values / bound, 0.0, 1.0).round(12)  # equal eigenvalues are stored equal
+    return Domain("tree", np.arange(n), 2 * np.arcsin(np.sqrt(share)), basis)
 
 
 def power(domain: Domain, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -4,8 +4,9 @@ Conventions
 -----------
 Two ways to lose positions: codes computed in float64 and *cast*, and codes whose positions,
 frequencies and products (the *phases*) are rounded to the format before the cosines and sines are
-taken and rounded too. Rounding is to nearest, ties to even; a value beyond the format's range is
-infinite, or NaN in float8_e4m3 (which has no infinity), and all such codes count as one.
+taken and rounded too. Rounding is to nearest, ties to even. A value beyond the format's range is
+infinite, its waves are NaN, and all NaN are one; float8_e4m3, which has no infinity, saturates at
+448 (as torch does).
 """
 
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pefourier.encoding import Encoding, Measure
+
+WHOLE = 2**24  # numbers of a table up to which it is made and cast whole
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ FORMATS = {
     "float32": Format(24, -126, (2 - 2.0**-23) * 2.0**127, np.inf),
     "float16": Format(11, -14, 65504.0, np.inf),
     "bfloat16": Format(8, -126, (2 - 2.0**-7) * 2.0**127, np.inf),
-    "float8_e4m3": Format(4, -6, 448.0, np.nan),
+    "float8_e4m3": Format(4, -6, 448.0, 448.0),
 }
 
 
@@ -79,7 +82,7 @@ def loss(enc: Encoding, form: Format) -> Loss:
 def code_columns(enc: Encoding) -> tuple[Callable[[np.ndarray, int], np.ndarray], int]:
     """Single columns of the codes: of the table, or of what a declared inner product stands for."""
     measure = enc.measure
-    if measure is None or measure.power is None or len(enc) * enc.dim < 2**24:
+    if measure is None or measure.power is None or len(enc) * enc.dim < WHOLE:
         table = enc.table()
         return lambda rows, j: table[rows, j].astype(float), enc.dim
 
@@ -120,6 +123,7 @@ def max_phase_error(measure: Measure, x: np.ndarray, form: Format) -> float:
         + slack * np.abs(nearby)
         + 2.0 ** (1 - form.digits) * (top + slack) * np.abs(nearby)
         + 2.0 ** (form.least - form.digits + 1)
+        + np.maximum((top + slack) * np.abs(nearby) - form.largest, 0.0)
     )
     worst = 0.0
     for j in np.argsort(-bounds):

@@ -25,9 +25,7 @@ SMALL = 2**25  # frequency-lattice pairs up to which no tail is left out
 class Summary:
     """Single numbers of a spectrum; frequencies in radians per position."""
 
-    lowest_bin_index: (
-        float | None
-    )  # root of Eq. 16, where the geometric grid enters the lowest bin
+    lowest_bin_index: float | None  # root of Eq. 16, where the geometric grid enters the lowest bin
     below_first_bin: int | None  # declared frequencies strictly below 2 pi / N
     frequencies_total: int | None
     lowest_bin_share: float  # density at k = 0
@@ -179,9 +177,7 @@ def summarize(
     positive = g[g > 0]
     reached = np.cumsum(g) >= 0.95 - 1e-12
     return Summary(
-        lowest_bin_index=enc.dim * log(enc.dim / (2 * pi)) / log(rho)
-        if rho and rho != 1
-        else None,
+        lowest_bin_index=enc.dim * log(enc.dim / (2 * pi)) / log(rho) if rho and rho != 1 else None,
         below_first_bin=None if frequencies is None else int((frequencies < omega[1]).sum()),
         frequencies_total=None if frequencies is None else len(frequencies),
         lowest_bin_share=float(g[0]),

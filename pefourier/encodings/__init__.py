@@ -9,14 +9,42 @@ from pathlib import Path
 from typing import Any
 
 from pefourier.encoding import BUILDERS, Encoding, build, from_table, parse_parameters
-from pefourier.encodings import absolute, huggingface, rotary, usercode
+from pefourier.encodings import (
+    absolute,
+    fourier,
+    huggingface,
+    irregular,
+    recurrent,
+    relative,
+    rotary,
+    tree,
+    usercode,
+)
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.files import TABLE_SUFFIXES, read_table
+from pefourier.files import READERS, read_table
 
-__all__ = ["absolute", "huggingface", "load", "rotary", "usercode"]
+__all__ = [
+    "absolute",
+    "fourier",
+    "huggingface",
+    "irregular",
+    "load",
+    "recurrent",
+    "relative",
+    "rotary",
+    "tree",
+    "usercode",
+]
 
 
-def load(spec: str, length: int | None = None, d: int | None = None, **options: Any) -> Encoding:
+def load(
+    spec: str,
+    length: int | None = None,
+    d: int | None = None,
+    *,
+    least: int = 80,
+    **options: Any,
+) -> Encoding:
     """The encoding that a SPEC names.
 
     Parameters
@@ -26,6 +54,8 @@ def load(spec: str, length: int | None = None, d: int | None = None, **options: 
     length, d : int, optional
         Number of positions (default 80, or all rows of a file) and dimension of a code (default
         256, or what a file or config says).
+    least : int
+        Positions that a default length must hold.
     **options
         Defaults for parameters (``rho``, ``seed``) of the encodings that have them.
 
@@ -36,19 +66,19 @@ def load(spec: str, length: int | None = None, d: int | None = None, **options: 
     """
     path, _, key = spec.partition("#")
     if spec.startswith("py:"):
-        return usercode.load(spec, length or 80, d or 256)
-    if spec == "-" or Path(path).suffix.lower() in TABLE_SUFFIXES:
+        return usercode.load(spec, length or max(80, least), d or 256)
+    if spec == "-" or Path(path).suffix.lower() in READERS:
         return table_file(spec, path, key or None, length)
     if path.endswith(".json") or Path(path).is_dir():
         return huggingface.load(spec, length, d)
-    return named(spec, length or 80, d or 256, options)
+    return named(spec, length or max(80, least), d or 256, options)
 
 
 def named(spec: str, length: int, d: int, options: dict[str, Any]) -> Encoding:
     """A registered encoding; parameters of the SPEC win over options, options over defaults."""
     name, _, text = spec.partition(":")
     if name not in BUILDERS:
-        formats = ", ".join(sorted(TABLE_SUFFIXES))
+        formats = ", ".join(sorted(READERS))
         way_out = f"'pefourier list' shows all; a file of codes ends in one of {formats}."
         raise unknown("encoding", name, BUILDERS, way_out)
     own = BUILDERS[name].parameters

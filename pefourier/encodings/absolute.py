@@ -132,7 +132,7 @@ def dft(length: int, d: int) -> Encoding:
     Examples
     --------
     >>> table = dft(4, 4).table()
-    >>> np.abs(table @ table.T - np.eye(4)).max() < 1e-15
+    >>> bool(np.abs(table @ table.T - np.eye(4)).max() < 1e-15)
     True
     """
     k = np.arange(d // 2 + 1)

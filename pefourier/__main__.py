@@ -1,0 +1,6 @@
+"""python -m pefourier"""
+
+from pefourier.cli import run
+
+if __name__ == "__main__":
+    run()

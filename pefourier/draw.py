@@ -1,0 +1,114 @@
+"""Curves in a terminal: braille dots with axes, for people who look before they read numbers."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+# Bits of the eight dots of a braille character, by row from the top and column from the left.
+DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
+COLOURS = ("\x1b[34m", "\x1b[33m", "\x1b[32m", "\x1b[35m", "\x1b[36m", "\x1b[31m")
+PLAIN = "\x1b[0m"
+MARKS = "●▲■◆▼★"  # tell the curves apart in the legend where there are no colours
+
+
+def chart(
+    curves: Sequence[tuple[str, np.ndarray, np.ndarray]],
+    xlabel: str,
+    ylabel: str,
+    *,
+    width: int = 64,
+    height: int = 12,
+    colour: bool = True,
+) -> str:
+    """Curves (label, x, y) on common axes, a line of text a row.
+
+    >>> print(chart([("y = x", np.arange(3.0), np.arange(3.0))], "x", "y",
+    ...             width=4, height=2, colour=False))
+    y
+     2 ┤⠀⠀⡠⠊
+     0 ┤⡠⠊⠀⠀
+       └────
+        0  2  x
+    ● y = x
+    """
+    x = np.concatenate([curve[1] for curve in curves])
+    y = np.concatenate([curve[2] for curve in curves])
+    x, y = x[np.isfinite(x)], y[np.isfinite(y)]
+    if len(y) == 0:
+        return f"{ylabel}: nothing to draw\n"
+    left, right, low, high = x.min(), x.max(), min(y.min(), 0.0), y.max()
+    cells = np.zeros((height, width), dtype=int)
+    owner = np.zeros((height, width), dtype=int)
+    for number, (_, xs, ys) in enumerate(curves):
+        dots = raster(xs, ys, (left, right), (low, high), 2 * width, 4 * height)
+        bits = packed(dots)
+        cells |= bits
+        owner[bits > 0] = number
+    rows = [painted(line, own, colour) for line, own in zip(cells, owner, strict=True)]
+    return "\n".join(framed(rows, (left, right), (low, high), xlabel, ylabel, width)) + legend(
+        [label for label, _, _ in curves], colour
+    )
+
+
+def raster(x, y, xlimits, ylimits, columns: int, rows: int) -> np.ndarray:
+    """Dots (rows, columns) of a polygon through the points, the first row on top."""
+    dots = np.zeros((rows, columns), dtype=bool)
+    good = np.isfinite(x) & np.isfinite(y)
+    if not good.any():
+        return dots
+    column = scaled(x[good], xlimits, columns)
+    row = rows - 1 - scaled(y[good], ylimits, rows)
+    dots[row, column] = True
+    for i in np.flatnonzero((np.abs(np.diff(column)) > 1) | (np.abs(np.diff(row)) > 1)):
+        steps = max(abs(column[i + 1] - column[i]), abs(row[i + 1] - row[i])) + 1
+        between_rows = np.linspace(row[i], row[i + 1], steps)
+        between_columns = np.linspace(column[i], column[i + 1], steps)
+        dots[between_rows.round().astype(int), between_columns.round().astype(int)] = True
+    return dots
+
+
+def scaled(values: np.ndarray, limits: tuple[float, float], count: int) -> np.ndarray:
+    """Index 0 … count - 1 of each value between the limits."""
+    low, high = limits
+    share = (values - low) / (high - low) if high > low else np.zeros(len(values))
+    return np.rint(share * (count - 1)).astype(int)
+
+
+def packed(dots: np.ndarray) -> np.ndarray:
+    """Braille bits (height, width) of dots (4 height, 2 width)."""
+    blocks = dots.reshape(dots.shape[0] // 4, 4, dots.shape[1] // 2, 2)
+    return (blocks * DOTS[:, None, :]).sum(axis=(1, 3))
+
+
+def painted(bits: np.ndarray, owner: np.ndarray, colour: bool) -> str:
+    """A row of braille characters, each in the colour of the curve that drew it last."""
+    letters = [chr(0x2800 + int(b)) for b in bits]
+    if not colour:
+        return "".join(letters)
+    return "".join(
+        f"{COLOURS[o % len(COLOURS)]}{letter}{PLAIN}" if b else letter
+        for letter, b, o in zip(letters, bits, owner, strict=True)
+    )
+
+
+def framed(rows, xlimits, ylimits, xlabel: str, ylabel: str, width: int) -> list[str]:
+    """Rows between axes with the limits written at their ends."""
+    top, bottom = f"{ylimits[1]:.3g}", f"{ylimits[0]:.3g}"
+    margin = max(len(top), len(bottom)) + 1
+    marks = [top, *[""] * (len(rows) - 2), bottom] if len(rows) > 1 else [top]
+    lines = [ylabel]
+    for mark, row in zip(marks, rows, strict=True):
+        lines.append(f"{mark:>{margin}} {'┤' if mark else '│'}{row}")
+    first, last = f"{xlimits[0]:.4g}", f"{xlimits[1]:.4g}"
+    lines.append(" " * margin + " └" + "─" * width)
+    gap = " " * max(width - len(first) - len(last), 1)
+    return [*lines, f"{' ' * margin}  {first}{gap}{last}  {xlabel}", ""]
+
+
+def legend(labels: Sequence[str], colour: bool) -> str:
+    """The curves' names behind their colours or marks."""
+    marks = [
+        f"{COLOURS[i % len(COLOURS)]}━━{PLAIN}" if colour else MARKS[i % len(MARKS)]
+        for i in range(len(labels))
+    ]
+    return "   ".join(f"{mark} {label}" for mark, label in zip(marks, labels, strict=True)) + "\n"

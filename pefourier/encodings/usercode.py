@@ -1,0 +1,184 @@
+"""Codes from a user's own Python: ``py:module:name``, imported from the working directory.
+
+This runs the named code, and only it. A function is called with (length, d); an ``nn.Module`` class
+is built with (d, length) or as its signature says; a module is run on zeros of shape
+(2, length, d) in evaluation mode, and its answer minus the input is the table. A module that is
+right gives both members of the batch the same codes, varying along the sequence, at every call.
+"""
+
+import contextlib
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pefourier.encoding import FLOAT64_EPS, Encoding, Finding, from_table
+from pefourier.errors import PefourierError, shown
+
+# Names under which public code takes the two sizes; others are given by order.
+LENGTH_NAMES = frozenset(
+    "length n max_len maxlen max_length max_seq_len seq_len seq_length sequence_length "
+    "max_sequence_length num_positions n_positions max_position_embeddings num_embeddings "
+    "context_length context_size block_size n_ctx num_patches timesteps".split()
+)
+DIM_NAMES = frozenset(
+    "d d_model dim model_dim embed_dim embedding_dim emb_dim emb_size embed_size embedding_size "
+    "hidden_size hidden_dim d_hid channels n_embd num_hiddens head_dim features width".split()
+)
+DROPOUT_NAMES = frozenset("dropout dropout_p dropout_rate p_dropout drop drop_rate".split())
+
+
+def load(spec: str, length: int, d: int) -> Encoding:
+    """The table that a user's function or module gives for `length` positions of `d` dimensions."""
+    with contextlib.redirect_stdout(sys.stderr):  # what their code prints is no answer of ours
+        found = resolve(spec)
+        try:
+            answer, findings = run(spec, found, length, d)
+        except PefourierError:
+            raise
+        except Exception as error:  # their code may raise anything
+            raise PefourierError(
+                f"{shown(spec)} raised {type(error).__name__}: {shown(str(error))} when asked for "
+                f"length {length}, d {d}; --debug shows where"
+            ) from error
+    table, eps = answer
+    enc = from_table(table, spec, eps=eps, findings=tuple(findings))
+    params = {"length": length, "d": d, "object": spec.removeprefix("py:")}
+    return replace(enc, params=params, spec=spec)
+
+
+def resolve(spec: str) -> Any:
+    """The object that ``py:module:name`` names."""
+    module_name, _, name = spec.removeprefix("py:").partition(":")
+    if not module_name or not name:
+        raise PefourierError(
+            f"{shown(spec)} names no object; write py:module:function or py:module:Class"
+        )
+    if "" not in sys.path and "." not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # their module may raise anything while it is imported
+        raise PefourierError(
+            f"cannot import {shown(module_name)} from the working directory: "
+            f"{type(error).__name__}: {shown(str(error))}"
+        ) from error
+    found = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            public = ", ".join(key for key in vars(found) if not key.startswith("_"))
+            raise PefourierError(f"module {module_name} has no {shown(part)}; it has: {public}")
+        found = getattr(found, part)
+    return found
+
+
+def run(
+    spec: str, found: Any, length: int, d: int
+) -> tuple[tuple[np.ndarray, float], list[Finding]]:
+    """The table (n, d) with its resolution, and what was noticed on the way."""
+    torch = sys.modules.get("torch")  # their code imported it if it needs it
+    if torch is not None:
+        if inspect.isclass(found) and issubclass(found, torch.nn.Module):
+            found = called(found, {"d": d, "length": length})
+        if isinstance(found, torch.nn.Embedding):
+            return stored(found.weight[:length]), []
+        if isinstance(found, torch.nn.Module):
+            return module_table(spec, torch, found.eval(), length, d)
+    answer = called(found, {"length": length, "d": d}) if callable(found) else found
+    return shaped(spec, stored(answer), length, d), []
+
+
+def called(function: Callable[..., Any], sizes: dict[str, int]) -> Any:
+    """Call with the sizes under the names the signature has for them, or in the order given."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # built in C: no signature to read
+        return function(*sizes.values())
+    named = {}
+    for p in parameters:
+        if p.name in LENGTH_NAMES:
+            named[p.name] = sizes["length"]
+        elif p.name in DIM_NAMES:
+            named[p.name] = sizes["d"]
+        elif p.name in DROPOUT_NAMES:
+            named[p.name] = 0.0
+    required = [
+        p
+        for p in parameters
+        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    if all(p.name in named and p.kind is not p.POSITIONAL_ONLY for p in required) and named:
+        return function(**named)
+    return function(*list(sizes.values())[: max(len(required), 1)])
+
+
+def stored(answer: Any) -> tuple[np.ndarray, float]:
+    """An array or tensor as floats numpy has, with the resolution of the type it came in."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(answer, torch.Tensor):
+        floating = answer.dtype.is_floating_point
+        eps = float(torch.finfo(answer.dtype).eps) if floating else FLOAT64_EPS
+        return answer.detach().cpu().double().numpy(), eps
+    array = np.asarray(answer)
+    if array.dtype.kind not in "fiub":
+        raise PefourierError(
+            f"expected an array of numbers (length, d); got {type(answer).__name__} "
+            f"of {shown(str(array.dtype))}"
+        )
+    eps = float(np.finfo(array.dtype).eps) if array.dtype.kind == "f" else FLOAT64_EPS
+    return array.astype(float), eps
+
+
+def shaped(
+    spec: str, answer: tuple[np.ndarray, float], length: int, d: int
+) -> tuple[np.ndarray, float]:
+    """A table (length, d) out of (length, d), (1, length, d) or (length, 1, d)."""
+    array, eps = answer
+    table = array
+    if array.ndim == 3 and 1 in array.shape[:2]:
+        table = array.squeeze(axis=array.shape[:2].index(1))
+    if table.ndim != 2 or len(table) != length:
+        raise PefourierError(
+            f"{shown(spec)} gave an array of shape {array.shape} for length {length} and d {d}; "
+            f"expected ({length}, {d})"
+        )
+    return table, eps
+
+
+def module_table(
+    spec: str, torch: Any, module: Any, length: int, d: int
+) -> tuple[tuple[np.ndarray, float], list[Finding]]:
+    """Run a module on zeros, twice, and look at which axis its codes vary along."""
+    zeros = torch.zeros(2, length, d)
+    with torch.no_grad():
+        answers = [module(zeros) for _ in range(2)]
+    (codes, eps), (again, _) = (stored(a[0] if isinstance(a, tuple) else a) for a in answers)
+    findings = []
+    if not np.array_equal(codes, again):
+        worst = np.abs(codes - again).max()
+        message = (
+            f"the codes change from one call to the next by up to {worst:.3g}: forward alters "
+            "what it keeps (a buffer scaled in place) or draws random numbers in eval mode"
+        )
+        findings.append(Finding("changes-between-calls", "error", message))
+    if codes.ndim == 3 and codes.shape[0] == 2:
+        findings += axis_findings(codes)
+        codes = codes[0]
+    return shaped(spec, (codes, eps), length, d), findings
+
+
+def axis_findings(codes: np.ndarray) -> list[Finding]:
+    """Codes (2, length, d) of zeros must be the same for both members of the batch."""
+    if np.array_equal(codes[0], codes[1]):
+        return []
+    same = " and are the same at every position" if (codes == codes[:, :1]).all() else ""
+    message = (
+        f"the codes differ between the members of a batch{same}: the module reads axis 0 as the "
+        "sequence; give it (length, batch, d), or index its table as pe[:, :x.size(1)] for input "
+        "(batch, length, d)"
+    )
+    return [Finding("batch-axis", "error", message)]

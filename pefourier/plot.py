@@ -1,0 +1,116 @@
+"""Figures of answers, fit for a paper: the only room that imports matplotlib.
+
+Text stays text in PDF and SVG, colours are told apart by the colour-blind (Okabe and Ito) and by
+line style, axes carry units, and the same answer gives the same bytes on every run.
+"""
+
+from collections.abc import Callable, Sequence
+
+import matplotlib
+
+matplotlib.use("agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
+
+from pefourier.files import write_whole
+from pefourier.linear import decompose
+from pefourier.report import Answer
+
+STYLE = {
+    "pdf.fonttype": 42,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "pefourier",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.prop_cycle": matplotlib.cycler(
+        color=["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"]
+    )
+    + matplotlib.cycler(linestyle=["-", "--", "-.", ":", "-", "--", "-."]),
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+}
+WIDTH = 6.0  # inches: the text width of most papers
+
+
+def spectrum(answers: Sequence[Answer]) -> Figure:
+    """Densities over angular frequency, as Fig. 1 of the paper."""
+    figure, axes = plt.subplots(figsize=(WIDTH, 3.2))
+    for a in answers:
+        axes.plot(a.result.omega, a.result.density, label=a.encoding.spec, linewidth=1.4)
+    axes.set(xlabel="angular frequency ω (radians per position)", ylabel="share of energy $g_k$")
+    axes.set_xlim(0, np.pi)
+    axes.set_ylim(bottom=0)
+    axes.set_xticks(np.pi * np.arange(5) / 4, ["0", "π/4", "π/2", "3π/4", "π"])
+    axes.legend()
+    return figure
+
+
+def reconstruct(answers: Sequence[Answer]) -> Figure:
+    """Rebuilt position functions, a panel an encoding, as Fig. 2 of the paper."""
+    figure, panels = plt.subplots(
+        len(answers), 1, figsize=(WIDTH, 1.0 + 1.6 * len(answers)), sharex=True, squeeze=False
+    )
+    for axes, a in zip(panels[:, 0], answers, strict=True):
+        for r in a.result.reconstructions:
+            axes.plot(r.values, label=f"s = {r.position}", linewidth=1.2)
+        axes.set_title(a.encoding.spec, loc="left", fontsize=9)
+        axes.set_ylabel("rebuilt value")
+        axes.legend(ncols=3, loc="upper right")
+    panels[-1, 0].set_xlabel("position")
+    return figure
+
+
+def faithful(answers: Sequence[Answer]) -> Figure:
+    """Singular values and inner products by lag: rank and conditioning, and what a lag looks like."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.0))
+    for a in answers:
+        sigma = decompose(a.encoding).sigma
+        if sigma[0] > 0:
+            shares = np.maximum(sigma / sigma[0], np.finfo(float).tiny)
+            left.plot(np.arange(1, len(sigma) + 1), shares, label=a.encoding.spec)
+    left.axhline(np.finfo(float).eps, color="0.6", linewidth=0.8, linestyle=":")
+    left.set(xlabel="index", ylabel="singular value / largest", yscale="log", ylim=(1e-18, 3))
+    left.legend(loc="lower left")
+    for a in answers:
+        curve = kernel(a.encoding)
+        right.plot(np.arange(len(curve)), curve, label=a.encoding.spec)
+    right.set(xlabel="lag (positions)", ylabel="inner product / its value at lag 0")
+    return figure
+
+
+def kernel(enc) -> np.ndarray:
+    """Mean inner product of codes by lag, relative to lag 0."""
+    from pefourier.faithful import autocorrelation
+
+    if enc.measure is not None and enc.measure.power is not None:
+        return enc.measure.kernel(np.arange(len(enc)))
+    mean = autocorrelation(enc.table()) / np.arange(len(enc), 0, -1)
+    return mean / mean[0] if mean[0] else mean
+
+
+def heatmap(answers: Sequence[Answer]) -> Figure:
+    """The table itself: positions down, dimensions across."""
+    figure, panels = plt.subplots(
+        len(answers), 1, figsize=(WIDTH, 1.2 + 2.2 * len(answers)), squeeze=False
+    )
+    for axes, a in zip(panels[:, 0], answers, strict=True):
+        limit = float(np.abs(a.result).max()) or 1.0
+        image = axes.imshow(
+            a.result, aspect="auto", cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest"
+        )
+        axes.set(xlabel="dimension", ylabel="position", title=a.encoding.spec)
+        figure.colorbar(image, ax=axes, label="value of the code")
+    return figure
+
+
+def save(path: str, draw: Callable[[Sequence[Answer]], Figure], answers: Sequence[Answer]) -> None:
+    """Draw answers and write the figure whole, as the suffix of the path says."""
+    kind = path.rpartition(".")[2].lower()
+    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
+    with plt.rc_context(STYLE):
+        figure = draw(answers)
+        write_whole(path, lambda f: figure.savefig(f, format=kind, metadata=undated, dpi=200))
+        plt.close(figure)

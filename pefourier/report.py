@@ -1,0 +1,280 @@
+"""Answers as JSON, CSV or text: the only room that turns results into characters.
+
+An `Answer` is an encoding with a result, a frozen dataclass. JSON needs no code for each kind of
+result; text and CSV have one function each.
+"""
+
+import csv
+import dataclasses
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from pefourier import __version__
+from pefourier.draw import chart
+from pefourier.encoding import BUILDERS, Builder, Encoding
+from pefourier.faithful import Faithfulness
+from pefourier.reconstruct import Reconstructions
+from pefourier.spectrum import Spectrum
+
+COLUMNS_ACROSS = 4  # encodings side by side in a text table
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command found for one SPEC."""
+
+    encoding: Encoding
+    result: Any
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: arrays as lists, numbers that are not finite as null.
+
+    >>> plain({"a": np.array([1.0, np.nan])})
+    {'a': [1.0, None]}
+    """
+    if dataclasses.is_dataclass(value):
+        fields = dataclasses.fields(value)
+        return {field.name: plain(getattr(value, field.name)) for field in fields}
+    if isinstance(value, np.ndarray):
+        finite = value.dtype.kind != "f" or np.isfinite(value).all()
+        return value.tolist() if finite else [plain(item) for item in value.tolist()]
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def as_json(command: str, results: Iterable[Mapping[str, Any]]) -> str:
+    """The JSON answer of a command."""
+    answer = {"command": command, "version": __version__, "results": list(results)}
+    return json.dumps(plain(answer), allow_nan=False) + "\n"
+
+
+def record(answer: Answer) -> dict[str, Any]:
+    """One SPEC's JSON object: what was analysed, then the fields of the result."""
+    enc = answer.encoding
+    return {
+        "encoding": enc.name,
+        "spec": enc.spec,
+        "params": enc.params,
+        **plain(answer.result),
+    }
+
+
+def as_csv(rows: Iterable[Sequence[Any]]) -> str:
+    """Rows, the header first, as comma-separated text with full precision."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(
+        ["" if cell is None else cell for cell in map(plain, row)] for row in rows
+    )
+    return text.getvalue()
+
+
+def number(value: float | int | bool | str | None, digits: int = 4) -> str:
+    """A value for a person: a dash for what there is none of, few digits for a float.
+
+    >>> number(0.1069871), number(5.2e-107), number(None), number(True), number(131072)
+    ('0.107', '5.2e-107', '–', 'yes', '131072')
+    """
+    if value is None or (isinstance(value, float) and not isfinite(value)):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells in columns of equal width, two spaces apart."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def side_by_side(
+    answers: Sequence[Answer], facts: Sequence[tuple[str, Callable[[Any], Any]]]
+) -> str:
+    """A table with a row for each fact and a column for each encoding."""
+    tables = []
+    for start in range(0, len(answers), COLUMNS_ACROSS):
+        part = answers[start : start + COLUMNS_ACROSS]
+        rows = [["", *(answer.encoding.spec for answer in part)]]
+        for label, fact in facts:
+            rows.append([label, *(number(fact(answer.result)) for answer in part)])
+        tables.append(aligned(rows))
+    return "\n".join(tables)
+
+
+def spectrum_text(answers: Sequence[Answer], terminal: bool, colour: bool) -> str:
+    """The curve of Fig. 1 (on a terminal) and the numbers of each density."""
+    curves = [(a.encoding.spec, a.result.omega, a.result.density) for a in answers]
+    drawn = terminal and chart(
+        curves,
+        "ω, radians per position",
+        "share of energy at each lattice frequency",
+        colour=colour,
+    )
+    facts: list[tuple[str, Callable[[Spectrum], Any]]] = [
+        ("lattice points N", lambda r: r.lattice),
+        ("bandwidth, lattice steps", lambda r: r.sigma or "0 (not smoothed)"),
+        ("frequencies are", lambda r: "declared" if r.method == "declared" else "estimated"),
+        ("how many", lambda r: r.summary.frequencies_total),
+        ("of them below the first bin 2π/N", lambda r: share_below(r)),
+        ("Eq. 16: index l that enters it", lambda r: r.summary.lowest_bin_index),
+        ("share at frequency 0", lambda r: r.summary.lowest_bin_share),
+        ("mean frequency, rad", lambda r: r.summary.centroid),
+        ("95 % lie at or below, rad", lambda r: r.summary.cutoff95),
+        ("flatness (1 = flat)", lambda r: r.summary.flatness),
+    ]
+    return (drawn + "\n" if drawn else "") + side_by_side(answers, facts)
+
+
+def share_below(spectrum: Spectrum) -> str | None:
+    """Declared frequencies below the first bin, with their share of all."""
+    below, total = spectrum.summary.below_first_bin, spectrum.summary.frequencies_total
+    return None if below is None else f"{below} ({100 * below / total:.0f} %)"
+
+
+def spectrum_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+    """A row for each encoding and lattice frequency."""
+    yield "encoding", "spec", "k", "omega", "density"
+    for a in answers:
+        for k, (omega, share) in enumerate(zip(a.result.omega, a.result.density, strict=True)):
+            yield a.encoding.name, a.encoding.spec, k, omega, share
+
+
+def reconstruct_text(answers: Sequence[Answer], terminal: bool, colour: bool) -> str:
+    """The curves of Fig. 2 (on a terminal), a chart an encoding, and a line a position."""
+    parts = []
+    for a in answers if terminal else ():
+        curves = [
+            (f"{a.encoding.spec}, s = {r.position}", np.arange(a.result.lattice), r.values)
+            for r in a.result.reconstructions
+        ]
+        label = f"position function rebuilt from {a.encoding.spec}"
+        parts.append(chart(curves, "position", label, height=8, colour=colour) + "\n")
+    rows = [
+        ["encoding", "position", "peak", "width", "samples ≥ half", "side lobe"]
+        + ["error", "error of the linear inverse"]
+    ]
+    for a in answers:
+        for r in a.result.reconstructions:
+            cells = (r.position, r.peak, r.width, r.half_max_count, r.side_lobe, r.error)
+            rows.append([a.encoding.spec, *map(number, cells), number(r.inverse_error)])
+    return "".join(parts) + aligned(rows)
+
+
+def reconstruct_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+    """A row for each encoding, rebuilt position and lattice point."""
+    yield "encoding", "spec", "position", "t", "value"
+    for a in answers:
+        result: Reconstructions = a.result
+        for r in result.reconstructions:
+            for t, value in enumerate(r.values):
+                yield a.encoding.name, a.encoding.spec, r.position, t, value
+
+
+FAITHFUL_FACTS: list[tuple[str, Callable[[Faithfulness], Any]]] = [
+    ("verdict", lambda r: r.verdict),
+    ("positions", lambda r: r.length),
+    ("dimensions", lambda r: r.dimension),
+    ("distinct codes", lambda r: r.distinct),
+    ("smallest distance", lambda r: r.min_distance),
+    ("  between positions", lambda r: r.closest_pair and "{} and {}".format(*r.closest_pair)),
+    ("  over rms code length (gap)", lambda r: r.gap),
+    ("rank", lambda r: r.rank),
+    ("  singular values above", lambda r: r.rank_tolerance),
+    ("condition number", lambda r: r.condition_number),
+    ("error of the linear inverse", lambda r: r.inverse_error),
+    ("stable rank", lambda r: r.stable_rank),
+    ("Toeplitz residual", lambda r: r.toeplitz_residual),
+]
+
+
+def faithful_text(answers: Sequence[Answer], terminal: bool, colour: bool) -> str:
+    """The ladder's facts, low precision, and the findings in full."""
+    text = side_by_side(answers, FAITHFUL_FACTS)
+    rows = [["", "distinct codes when cast to", "phases computed in", "phase error, rad"]]
+    for a in answers:
+        for form, loss in a.result.precision.items():
+            cells = (loss.distinct_cast, loss.distinct_phase, loss.max_phase_error)
+            rows.append([f"{a.encoding.spec} in {form}", *map(number, cells)])
+    text += "\n" + aligned(rows)
+    for a in answers:
+        if a.result.identified:
+            text += f"\n{a.encoding.spec} is {identity(a.result.identified)}\n"
+        for finding in a.result.findings:
+            text += f"\n{finding.severity}: {a.encoding.spec}: {finding.message} [{finding.code}]\n"
+    return text
+
+
+def identity(identified: Mapping[str, Any]) -> str:
+    """What a table turned out to be, in words."""
+    params = ", ".join(f"{k}={number(v, 7)}" for k, v in identified["params"].items())
+    return (
+        f"{identified['encoding']} with {params or 'no parameters'}; "
+        f"largest difference {number(identified['max_difference'], 2)}"
+    )
+
+
+def faithful_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+    """A row for each encoding: the single numbers, then distinct codes in each format."""
+    single = [
+        field.name
+        for field in dataclasses.fields(Faithfulness)
+        if field.name not in ("identified", "precision", "findings", "closest_pair")
+    ]
+    forms = list(answers[0].result.precision)
+    yield (
+        ["encoding", "spec", *single, "closest_a", "closest_b"]
+        + [f"distinct_{kind}_{form}" for form in forms for kind in ("cast", "phase")]
+        + ["findings"]
+    )
+    for a in answers:
+        r = a.result
+        counts = [
+            c for f in forms for c in (r.precision[f].distinct_cast, r.precision[f].distinct_phase)
+        ]
+        values = [getattr(r, name) for name in single]
+        found = " ".join(finding.code for finding in r.findings)
+        pair = r.closest_pair or (None, None)
+        yield [a.encoding.name, a.encoding.spec, *values, *pair, *counts, found]
+
+
+def defaults(builder: Builder) -> dict[str, Any]:
+    """Own parameters of a builder with their default values."""
+    return {key: parameter.default for key, parameter in builder.parameters.items()}
+
+
+def list_records() -> list[dict[str, Any]]:
+    """A JSON object for each registered encoding."""
+    return [
+        {
+            "encoding": b.name,
+            "spec": b.name,
+            "params": {"length": 80, "d": 256, **defaults(b)},
+            "family": b.family,
+            "domain": b.domain,
+            "measure": b.measure,
+            "paper": b.paper,
+        }
+        for b in BUILDERS.values()
+    ]
+
+
+def list_rows() -> list[list[str]]:
+    """A row of words for each registered encoding, the header first."""
+    rows = [["encoding", "family", "domain", "measure", "parameters", "source"]]
+    for b in BUILDERS.values():
+        own = ",".join(f"{key}={value}" for key, value in defaults(b).items())
+        rows.append([b.name, b.family, b.domain, b.measure, own, b.paper])
+    return rows

@@ -1,0 +1,37 @@
+"""A command run in this process, as the installed program would run it."""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from pefourier.cli import main
+
+
+@dataclass(frozen=True)
+class Run:
+    status: int
+    out: str
+    err: str
+
+    @property
+    def results(self):
+        return json.loads(self.out)["results"]
+
+
+@pytest.fixture
+def run(capsys):
+    """run("spectrum", "dft") -> Run(status, out, err)."""
+
+    def command(*arguments):
+        capsys.readouterr()
+        status = main([str(argument) for argument in arguments])
+        return Run(status, *capsys.readouterr())
+
+    return command
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)

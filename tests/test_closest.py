@@ -1,0 +1,290 @@
+"""The nearest pair and the distinct codes, against the double loop of their definition."""
+
+import numpy as np
+import pytest
+
+from pefourier import closest as room
+from pefourier.closest import Closest, closest
+from pefourier.domain import positions
+from pefourier.encoding import Encoding, Measure, from_table
+
+RANDOM = np.random.default_rng(20240513)
+GRID = np.stack(np.meshgrid(*[np.arange(6.0)] * 3), axis=-1).reshape(-1, 3)
+CURVE = np.outer(np.arange(150), 100.0 ** (-np.arange(6) / 6))
+WAVES = np.hstack([np.sin(CURVE), np.cos(CURVE)])
+TABLES = {
+    "normal": RANDOM.standard_normal((150, 7)),
+    "one column": RANDOM.standard_normal((150, 1)),
+    "wide": RANDOM.standard_normal((40, 300)),
+    "waves": WAVES,
+    "shuffled waves": RANDOM.permutation(WAVES),
+    "walk": np.cumsum(RANDOM.standard_normal((150, 5)), axis=0),
+    "integers": RANDOM.integers(-90, 90, (150, 4)),
+    "float32": RANDOM.standard_normal((150, 7)).astype(np.float32),
+    "float16": RANDOM.standard_normal((150, 7)).astype(np.float16),
+    "unit vectors": np.eye(90),
+    "grid": GRID,
+    "shuffled grid": RANDOM.permutation(GRID),
+    "ramp": np.repeat(np.arange(150.0)[:, None], 3, axis=1) / 149,
+    "offset": 1e6 + 1e-6 * RANDOM.standard_normal((150, 5)),
+    "clusters": np.repeat(np.eye(3) * 5, 50, 0) + 1e-9 * RANDOM.standard_normal((150, 3)),
+    "tiny": 1e-160 * RANDOM.standard_normal((150, 5)),
+    "large": 1e160 * RANDOM.standard_normal((150, 5)),
+    "rows and one far": np.vstack([RANDOM.standard_normal((90, 4)), np.full((1, 4), 1e9)]),
+    "equal halves": np.tile(RANDOM.standard_normal((60, 4)), (2, 1)),
+    "all equal": np.full((70, 3), 0.1),
+    "signed zeros": np.where(RANDOM.random((90, 9)) < 0.5, 0.0, -0.0),
+    "two": np.array([[1.0, 2.0], [4.0, 6.0]]),
+}
+BLOCKS = {
+    "as they are": {},
+    "many": {"BLOCK_ROWS": 8, "STRIP_ROWS": 3, "MANY_PAIRS": 5, "ELEMENTS_AT_ONCE": 40},
+    "float64 always": {"BLOCK_ROWS": 16, "MANY_PAIRS": 0, "SAMPLE_ROWS": 5, "CACHE_BYTES": 0},
+    "float32 always": {"BLOCK_ROWS": 16, "MANY_PAIRS": 10**9, "STRIP_ROWS": 5},
+}
+
+
+@pytest.fixture(params=BLOCKS)
+def blocks(request, monkeypatch):
+    for name, value in BLOCKS[request.param].items():
+        monkeypatch.setattr(room, name, value)
+
+
+def by_definition(table):
+    """Distance, pair and number of distinct rows by a loop over all pairs in order."""
+    table = np.asarray(table, dtype=float)
+    n = len(table)
+    scale = np.ptp(table) or 1.0
+    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
+    distances = [scale * np.linalg.norm((table[i] - table[j]) / scale) for i, j in pairs]
+    least = min(distances)
+    nearest = next(k for k, distance in enumerate(distances) if distance <= least * (1 + 1e-9))
+    return least, pairs[nearest], len({tuple(row) for row in table.tolist()})
+
+
+def agree(found, expected):
+    distance, pair, distinct = expected
+    assert found.distance == pytest.approx(distance, rel=1e-9, abs=0)
+    assert (found.pair, found.distinct) == (pair, distinct)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_pair_distance_and_count_are_those_of_the_double_loop(name, blocks):
+    agree(closest(from_table(TABLES[name])), by_definition(TABLES[name]))
+
+
+def test_more_rows_than_a_block_holds():
+    table = RANDOM.standard_normal((room.BLOCK_ROWS + 700, 3))
+    squared = ((table[:, None, :1] - table[:, 0]) ** 2).squeeze(1)
+    for column in (1, 2):
+        squared += (table[:, None, column] - table[:, column]) ** 2
+    np.fill_diagonal(squared, np.inf)
+    pair = divmod(int(squared.argmin()), len(table))
+    found = closest(from_table(table))
+    assert found.pair == pair
+    assert found.distance == pytest.approx(np.sqrt(squared.min()), rel=1e-12)
+    assert found.distinct == len(table)
+
+
+def test_memory_mapped_table(tmp_path, blocks):
+    np.save(tmp_path / "codes.npy", TABLES["float32"])
+    mapped = np.load(tmp_path / "codes.npy", mmap_mode="r")
+    assert closest(from_table(mapped)) == closest(from_table(TABLES["float32"]))
+
+
+def test_one_code_has_no_pair():
+    assert closest(from_table(np.ones((1, 4)))) == Closest(np.inf, None, 1)
+    assert closest(waves([1.0], 1)) == Closest(np.inf, None, 1)
+
+
+def test_two_equal_rows_among_many():
+    table = RANDOM.standard_normal((3000, 5))
+    table[2891] = table[517]
+    assert closest(from_table(table)) == Closest(0.0, (517, 2891), 2999)
+
+
+def test_first_of_several_repeated_rows():
+    table = np.array([[5.0], [1.0], [2.0], [2.0], [1.0], [1.0]])
+    assert closest(from_table(table)) == Closest(0.0, (1, 4), 3)
+
+
+def test_equal_hashes_are_looked_at(monkeypatch):
+    monkeypatch.setattr(room, "hashes", lambda table: np.zeros(len(table), dtype=np.uint64))
+    table = np.array([[1.0], [2.0], [1.0], [3.0], [2.0], [2.0]])
+    assert room.first_equal(table).tolist() == [0, 1, 0, 3, 1, 1]
+
+
+def test_hashes_of_unit_vectors_differ():
+    assert len(np.unique(room.hashes(np.eye(1000)))) == 1000
+
+
+def test_one_unit_in_the_last_place_is_a_distance():
+    table = np.ones((40, 6)) * np.arange(1, 41)[:, None]
+    table[30] = table[3]
+    table[30, 2] = np.nextafter(4.0, 5.0)
+    assert closest(from_table(table)) == Closest(2.0**-50, (3, 30), 40)
+
+
+def test_distance_whose_square_is_too_small_for_a_float():
+    found = closest(from_table(np.array([[0.0], [1e-200], [1.0]])))
+    assert found == Closest(pytest.approx(1e-200, rel=1e-12, abs=0), (0, 1), 3)
+
+
+@pytest.mark.parametrize("share", [3e-10, 8e-10, 3e-9])
+def test_ties_are_those_with_the_smallest_distance(share, monkeypatch):
+    """Each gap is shorter by a share: a tie with the gap before is not one with the shortest."""
+    monkeypatch.setattr(room, "ELEMENTS_AT_ONCE", 1)
+    gaps = 1 - share * np.arange(6)
+    table = np.cumsum(np.append(0.0, gaps))[:, None]
+    assert closest(from_table(table)).pair == by_definition(table)[1]
+
+
+def test_a_tie_passed_over_is_found_again(monkeypatch):
+    """Gaps as met: the first is held, the second ties with it, the third ties with that alone."""
+    monkeypatch.setattr(room, "ELEMENTS_AT_ONCE", 1)
+    gaps = 1 + np.array([9e-10, 1e-10, -3e-10])
+    table = np.cumsum(np.append(0.0, gaps))[:, None]
+    assert closest(from_table(table)).pair == (1, 2) == by_definition(table)[1]
+
+
+@pytest.mark.parametrize("kind", ["normal", "waves", "clusters"])
+def test_rounding_of_products_stays_below_its_bound(kind):
+    table = TABLES[kind].astype(float)
+    exact = ((table[:, None] - table) ** 2).sum(axis=-1)
+    for dtype in (np.float32, np.float64):
+        one = room.block(np.arange(75), table[:75], dtype)
+        two = room.block(np.arange(75, 150), table[75:], dtype)
+        error = np.abs(-2.0 * room.halves(one, two) - exact[:75, 75:]).max()
+        assert 0 < error <= room.rounding(one, two)
+        assert room.rounding(one, two) <= 1e3 * max(error, np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("name", ["normal", "waves", "walk", "shuffled grid"])
+def test_rotating_columns_or_adding_a_row_to_all_moves_nothing(name, blocks):
+    table = TABLES[name]
+    turn = np.linalg.qr(RANDOM.standard_normal((table.shape[1],) * 2))[0]
+    expected = by_definition(table)
+    agree(closest(from_table(table @ turn)), expected)
+    agree(closest(from_table(table + 10 * turn[0])), expected)
+
+
+@pytest.mark.parametrize("name", ["normal", "waves", "integers", "equal halves", "clusters"])
+def test_order_of_rows_changes_no_distance(name, blocks):
+    before, after = (
+        closest(from_table(table)) for table in (TABLES[name], RANDOM.permutation(TABLES[name]))
+    )
+    assert after.distance == pytest.approx(before.distance, rel=1e-9, abs=0)
+    assert after.distinct == before.distinct
+
+
+def waves(frequencies, length, weights=None, **facts):
+    """The encoding of cosines and sines that a measure declares."""
+    omega = np.asarray(frequencies, dtype=float)
+    weights = np.full(len(omega), 1 / len(omega)) if weights is None else np.asarray(weights)
+    measure = Measure(omega, weights, facts.pop("power", 1.0), **facts)
+
+    def codes(x):
+        phases = measure.phases(x)
+        amplitudes = np.sqrt(measure.power * weights)
+        return np.hstack([amplitudes * np.cos(phases), amplitudes * np.sin(phases)])
+
+    return Encoding("waves", positions(length), 2 * len(omega), codes, measure)
+
+
+def dft(period, length):
+    """All frequencies of a period, with the weights of the real DFT."""
+    k = np.arange(period // 2 + 1)
+    weights = np.where((k == 0) | (2 * k == period), 1.0, 2.0) / period
+    return waves(2 * np.pi * k / period, length, weights, period=period)
+
+
+MEASURES = {
+    "geometric": waves(100.0 ** (-np.arange(40) / 40), 300, power=20.0),
+    "random": waves(RANDOM.standard_cauchy(50), 400, RANDOM.dirichlet(np.ones(50))),
+    "one frequency": waves([1.0], 400),
+    "nearly periodic": waves([2 * np.pi / 7, 2 * np.pi * 3.0001 / 7], 300),
+    "dft, even": dft(48, 48),
+    "dft, odd": dft(51, 51),
+    "dft, part": dft(60, 17),
+    "periodic": waves(2 * np.pi * np.array([1, 5, 70]) / 210, 200, period=210),
+}
+
+
+@pytest.mark.parametrize("lags_at_once", [7, 2**12])
+@pytest.mark.parametrize("name", MEASURES)
+def test_lags_and_rows_agree(name, lags_at_once, monkeypatch):
+    monkeypatch.setattr(room, "LAGS_AT_ONCE", lags_at_once)
+    monkeypatch.setattr(room, "FREQUENCIES_AT_ONCE", lags_at_once // 3)
+    enc = MEASURES[name]
+    by_lags = closest(enc)
+    assert by_lags == Closest(pytest.approx(by_lags.distance), by_lags.pair, len(enc))
+    agree(by_lags, by_definition(enc.table()))
+    agree(closest(from_table(enc.table())), by_definition(enc.table()))
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_smallest_distance_over_lags_is_that_of_the_sum(name):
+    enc = MEASURES[name]
+    omega, weights, c = enc.measure.frequencies, enc.measure.weights, enc.measure.power
+    squared = [
+        4 * c * sum(w * np.sin(o * lag / 2) ** 2 for o, w in zip(omega, weights, strict=True))
+        for lag in range(1, len(enc))
+    ]
+    assert closest(enc).distance == pytest.approx(min(squared) ** 0.5, rel=1e-10)
+
+
+@pytest.mark.parametrize("period", [2, 8, 9, 97, 128])
+def test_dft_has_as_many_codes_as_its_period(period):
+    assert closest(dft(period, period)) == Closest(pytest.approx(2**0.5), (0, 1), period)
+    assert closest(dft(period, period + 1)) == Closest(0.0, (0, period), period)
+    assert closest(dft(period, 3 * period)) == Closest(0.0, (0, period), period)
+
+
+def test_period_of_codes_can_be_shorter_than_that_of_the_measure():
+    enc = waves(2 * np.pi * np.array([10, 15]) / 60, 100, period=60)
+    assert closest(enc) == Closest(0.0, (0, 12), 12)
+
+
+@pytest.mark.parametrize("turns", [1, 3])
+def test_period_nobody_declared_is_found_in_spite_of_rounding(turns):
+    enc = waves(2 * np.pi * turns * np.array([1, 2, 12]) / 1000, 5000)
+    assert closest(enc) == Closest(0.0, (0, 1000), 1000)
+
+
+def test_short_step_is_no_collision():
+    enc = waves([1e-9, 3e-9], 1000, [0.5, 0.5])
+    assert closest(enc) == Closest(pytest.approx(5**0.5 * 1e-9, rel=1e-12), (0, 1), 1000)
+
+
+def test_measure_that_is_constant_has_one_code():
+    assert closest(waves([0.0], 5)) == Closest(0.0, (0, 1), 1)
+
+
+def test_measure_without_power_is_searched_by_rows():
+    table = TABLES["normal"]
+    measure = Measure(np.array([0.0]), np.array([1.0]))
+    agree(closest(from_table(table, measure=measure)), by_definition(table))
+
+
+def test_lags_that_cannot_be_nearest_are_given_up_early(monkeypatch):
+    computed = []
+    whole = room.squared_distances
+
+    def counted(measure, lags, columns=slice(None)):
+        computed.append(len(lags) * len(measure.weights[columns]))
+        return whole(measure, lags, columns)
+
+    monkeypatch.setattr(room, "squared_distances", counted)
+    assert closest(waves(1e4 ** (-np.arange(512) / 512), 20000)).pair == (0, 1)
+    assert sum(computed) < 20000 * 512 / 8
+
+
+@pytest.mark.parametrize("enc", [MEASURES["geometric"], from_table(TABLES["normal"])])
+def test_progress_counts_blocks_to_the_last(enc, monkeypatch):
+    monkeypatch.setattr(room, "BLOCK_ROWS", 40)
+    monkeypatch.setattr(room, "LAGS_AT_ONCE", 40)
+    calls = []
+    closest(enc, lambda done, total: calls.append((done, total)))
+    total = calls[-1][1]
+    assert total > 3
+    assert calls == [(done, total) for done in range(1, total + 1)]

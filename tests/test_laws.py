@@ -1,0 +1,131 @@
+"""Laws that hold for every registered encoding, at even, odd and prime lengths and dimensions."""
+
+import numpy as np
+import pytest
+from reference import DIM, LENGTH, ROWS
+
+import pefourier.encodings  # noqa: F401 (fills the registry)
+from pefourier.encoding import BUILDERS, as_encoding, build
+from pefourier.encodings import load
+from pefourier.faithful import assess, toeplitz_residual
+from pefourier.files import write_table
+from pefourier.linear import decompose
+from pefourier.reconstruct import position_functions
+from pefourier.spectrum import density
+
+SIZES = [(1, 2), (12, 32), (16, 16), (17, 8), (31, 6)]
+NAMES = sorted(BUILDERS)
+
+
+def built(name, length, d, **own):
+    return build(name, length=length, d=d, **own)
+
+
+def test_every_encoding_has_a_reference_row():
+    assert set(BUILDERS) - set(ROWS) == set()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_code_of_position_3_is_the_one_worked_out(name):
+    enc = built(name, 8, 4)
+    code = enc.codes(enc.domain.x[3:4])[0]
+    np.testing.assert_allclose(code[: len(ROWS[name].code)], ROWS[name].code, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_verdict_is_the_one_of_the_reference(name):
+    assert assess(built(name, LENGTH, DIM)).verdict == ROWS[name].verdict
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_table_is_finite_float64_of_the_right_shape_and_repeats(name, size):
+    enc = built(name, *size)
+    table = enc.table()
+    assert table.shape == (len(enc), enc.dim)
+    assert table.dtype == np.float64
+    assert np.isfinite(table).all()
+    np.testing.assert_array_equal(table, built(name, *size).table())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_blocks_are_the_table(name):
+    enc = built(name, 17, 8)
+    blocks = dict(enc.blocks(5))
+    assert list(blocks) == list(range(0, len(enc), 5))
+    np.testing.assert_array_equal(np.vstack(list(blocks.values())), enc.table())
+
+
+@pytest.mark.parametrize("size", SIZES[1:], ids=str)
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "none"])
+def test_density_is_a_share(name, size):
+    result = density(built(name, *size))
+    assert (result.density >= 0).all()
+    assert result.density.sum() == pytest.approx(1, abs=1e-13)
+    assert len(result.omega) == result.lattice // 2 + 1
+    assert 0 < result.summary.flatness <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if BUILDERS[n].measure == "declared"])
+def test_declared_measure_is_that_of_the_codes(name):
+    """Frequencies declared are those in the table: their waves span its columns."""
+    enc = built(name, 40, 8)
+    assert enc.measure.weights.sum() == pytest.approx(1)
+    phases = enc.measure.phases(enc.domain.x)
+    waves = np.hstack([np.cos(phases), np.sin(phases)])
+    rest = enc.table() - waves @ np.linalg.lstsq(waves, enc.table(), rcond=None)[0]
+    assert np.abs(rest).max() < 1e-8
+    if enc.measure.power is not None:
+        lag = np.subtract.outer(enc.domain.x, enc.domain.x)
+        inner = enc.measure.power * enc.measure.kernel(lag.ravel()).reshape(lag.shape)
+        np.testing.assert_allclose(enc.table() @ enc.table().T, inner, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if BUILDERS[n].measure == "estimated"])
+def test_what_is_called_estimated_declares_nothing(name):
+    assert built(name, 8, 4).measure is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_toeplitz_residual_agrees_with_the_reference(name):
+    enc = built(name, 12, 32)
+    measured = toeplitz_residual(as_encoding(enc.table()), decompose(enc))
+    assert (measured < 1e-9) == ROWS[name].stationary
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_singular_values_are_those_of_the_table(name, size):
+    enc = built(name, *size)
+    direct = np.linalg.svd(enc.table(), compute_uv=False)
+    np.testing.assert_allclose(decompose(enc).sigma, direct, atol=1e-12 * (1 + direct[0]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_reconstruction_is_a_unit_vector_with_its_peak_in_place(name):
+    result = position_functions(built(name, 17, 8), [0, 3, 7])
+    for r in result.reconstructions:
+        if name == "none":
+            assert np.isnan(r.values).all()
+        else:
+            assert np.linalg.norm(r.values) == pytest.approx(1)
+            assert r.values[r.position] == pytest.approx(r.values.max())
+            assert r.error == pytest.approx(np.linalg.norm(r.values - np.eye(8)[r.position]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("suffix", [".npy", ".csv", ".safetensors"])
+def test_a_saved_table_gets_the_same_answers(tmp_path, name, suffix):
+    enc = built(name, 17, 8)
+    path = str(tmp_path / f"table{suffix}")
+    write_table(path, enc.table())
+    saved = load(path)
+    np.testing.assert_array_equal(saved.table(), enc.table())
+    one, other = assess(saved), assess(as_encoding(enc.table()))
+    for field in ("verdict", "min_distance", "closest_pair", "rank", "stable_rank"):
+        np.testing.assert_equal(getattr(one, field), getattr(other, field))
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if "seed" in BUILDERS[n].parameters])
+def test_a_seed_changes_the_table(name):
+    assert (built(name, 8, 4, seed=1).table() != built(name, 8, 4, seed=2).table()).any()

@@ -1,0 +1,75 @@
+"""Singular values and projections against numpy's decomposition of the whole table."""
+
+import numpy as np
+import pytest
+
+from pefourier.encoding import build, from_table
+from pefourier.encodings import load
+from pefourier.linear import decompose
+
+CASES = [
+    ("dft", 80, 256),
+    ("dft", 80, 63),
+    ("dft", 81, 81),
+    ("rope", 40, 128),
+    ("rope", 400, 8),
+    ("sinusoidal:offset=2", 33, 12),
+    ("learned", 100, 20),
+    ("learned", 20, 100),
+]
+
+
+@pytest.fixture(params=[2**22, 37], ids=["one block", "many blocks"])
+def blocks(request, monkeypatch):
+    monkeypatch.setattr("pefourier.linear.BLOCK", request.param)
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize(("spec", "length", "d"), CASES, ids=str)
+def test_factors_are_those_of_the_whole_table(spec, length, d):
+    enc = load(spec, length, d)
+    table = enc.table()
+    left, sigma, _ = np.linalg.svd(table, full_matrices=False)
+    factors = decompose(enc)
+    np.testing.assert_allclose(factors.sigma, sigma, atol=1e-13 * sigma[0])
+    assert factors.rank == np.linalg.matrix_rank(table)
+    if factors.rank == min(length, d) and sigma[0] < 1e6 * sigma[-1]:
+        projection = left @ left.T - np.eye(length)
+        assert factors.inverse_error() == pytest.approx(np.abs(projection).max(), abs=1e-9)
+        for s in (0, 7, length // 2, length - 1):
+            row = np.abs(projection[s]).max()
+            assert factors.inverse_error(s) == pytest.approx(row, abs=1e-9)
+
+
+def test_numerical_rank_of_the_sinusoidal_encoding():
+    factors = decompose(build("sinusoidal", length=80, d=256))
+    assert factors.rank == 42
+    assert factors.condition_number is None
+
+
+def test_condition_number_of_rotary_codes_at_131072():
+    assert decompose(build("rope", length=131072, d=128)).condition_number == pytest.approx(
+        288, abs=0.5
+    )
+
+
+def test_stable_ranks_of_the_literature():
+    """Section 2d of Zheng et al.'s setting: sinusoidal tables, length x d."""
+    for length, d, expected in [(512, 64, 2.4477), (256, 256, 2.0196), (100, 16, 1.8362)]:
+        enc = build("sinusoidal", length=length, d=d)
+        assert decompose(enc).stable_rank == pytest.approx(expected, abs=5e-5)
+
+
+def test_coarse_storage_raises_the_tolerance():
+    """Rounding to float32 lifts the small singular values; they are still not a rank."""
+    table = build("sinusoidal", length=80, d=256).table().astype(np.float32)
+    assert decompose(from_table(table)).rank == 80
+    rank = decompose(from_table(table, eps=2.0**-23)).rank
+    assert 30 <= rank <= 36
+
+
+def test_a_table_of_zeros():
+    factors = decompose(build("none", length=5, d=3))
+    assert factors.rank == 0
+    assert np.isnan(factors.stable_rank)
+    assert factors.inverse_error() == 1

@@ -1,0 +1,89 @@
+"""Rounding against torch's own formats; counts of distinct codes against published ones."""
+
+import numpy as np
+import pytest
+import torch
+
+from pefourier.encoding import build, from_table
+from pefourier.precision import FORMATS, count_distinct, precision, rounded
+
+TORCH = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float8_e4m3": torch.float8_e4m3fn,
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_rounding_is_that_of_torch(name, rng):
+    x = np.concatenate([rng.normal(size=2000) * 2.0 ** rng.integers(-30, 30, 2000), [0.0, -0.0]])
+    x = np.concatenate([x, np.arange(-600.0, 600.0, 0.5)])
+    x = x[np.abs(x) <= 464] if name == "float8_e4m3" else x  # beyond, torch 2.6 gives NaN
+    wide = torch.tensor(x).to(torch.float32)  # torch would go through float32
+    expected = wide.to(TORCH[name]).double().numpy()
+    np.testing.assert_array_equal(rounded(wide.double().numpy(), FORMATS[name]), expected)
+
+
+def test_values_beyond_the_range_saturate_or_become_infinite():
+    huge = np.array([465.0, -1e6, 1e300])
+    assert rounded(huge, FORMATS["float8_e4m3"]).tolist() == [448, -448, 448]
+    assert rounded(huge, FORMATS["float16"]).tolist() == [465, -np.inf, np.inf]
+
+
+@pytest.mark.parametrize(
+    ("length", "bfloat16", "float16"), [(512, 385, 512), (4096, 769, 3073), (32768, 1153, 6145)]
+)
+def test_distinct_codes_with_phases_in_low_precision(length, bfloat16, float16):
+    kept = precision(build("rope", length=length, d=64))
+    assert kept["bfloat16"].distinct_phase == bfloat16
+    assert kept["float16"].distinct_phase == float16
+    assert kept["float32"].distinct_phase == length
+    assert kept["bfloat16"].distinct_cast == length
+
+
+def test_largest_phase_errors():
+    """|phase in the format - exact phase| over all positions and frequencies, written out."""
+    enc = build("rope", length=700, d=32)
+    x, w = np.arange(700.0), enc.measure.frequencies
+    for name, form in FORMATS.items():
+        phases = rounded(np.outer(rounded(x, form), rounded(w, form)), form)
+        expected = np.abs(phases - np.outer(x, w)).max()
+        np.testing.assert_allclose(precision(enc)[name].max_phase_error, expected)
+    far = precision(build("rope", length=131072, d=128))
+    assert far["float32"].max_phase_error == pytest.approx(0.0078, abs=5e-5)
+    assert far["float8_e4m3"].max_phase_error == 131071 - 448
+    assert np.isnan(far["float16"].max_phase_error)
+
+
+def test_offset_moves_the_phases():
+    near = precision(build("sinusoidal", length=256, d=32))["bfloat16"]
+    far = precision(build("sinusoidal", length=256, d=32, offset=256))["bfloat16"]
+    assert near.distinct_phase == 256
+    assert far.distinct_phase == 129  # 256, 258 … 510, and 511 becomes 512
+
+
+def test_tables_have_no_phases():
+    loss = precision(from_table(np.eye(3)))["float16"]
+    assert (loss.distinct_cast, loss.distinct_phase, loss.max_phase_error) == (3, None, None)
+
+
+def test_casting_merges_codes_nearer_than_the_format():
+    table = np.array([[1.0, 0.0], [1.0 + 2.0**-9, 0.0], [1.0 + 2.0**-12, 0.0], [-0.0, 1.0]])
+    kept = precision(from_table(table))
+    assert [kept[name].distinct_cast for name in FORMATS] == [4, 3, 2, 2]
+
+
+def test_long_declared_codes_are_cast_without_their_table(monkeypatch):
+    enc = build("dft", length=300, d=64)
+    whole = [loss.distinct_cast for loss in precision(enc).values()]
+    assert whole[0] == 64
+    monkeypatch.setattr("pefourier.precision.WHOLE", 0)
+    assert [loss.distinct_cast for loss in precision(enc).values()][:3] == whole[:3]
+
+
+def test_distinct_rows_are_counted_as_by_numpy(rng):
+    table = rng.integers(0, 3, size=(500, 6)).astype(float)
+    table[rng.random(table.shape) < 0.1] = np.nan
+    seen = {tuple("nan" if v != v else v for v in row) for row in table.tolist()}
+    assert count_distinct(lambda rows, j: table[rows, j].copy(), 500, 6) == len(seen)

@@ -1,0 +1,165 @@
+"""Densities against 50-digit values, closed forms and the sum written out."""
+
+import re
+
+import mpmath
+import numpy as np
+import pytest
+
+from pefourier.encoding import build, from_table
+from pefourier.encodings import load
+from pefourier.errors import PefourierError
+from pefourier.spectrum import density, folded, nearest, smoothed
+
+
+def eq15(frequencies, weights, lattice, sigma):
+    """Eq. 15 in 50 digits: the slow twin."""
+    with mpmath.workdps(50):
+        step = 2 * mpmath.pi / lattice
+        g = [
+            mpmath.fsum(
+                w * mpmath.exp(-(((k - f / step) / sigma) ** 2) / 2)
+                for f, w in zip(frequencies, weights, strict=True)
+            )
+            for k in range(lattice // 2 + 1)
+        ]
+        total = mpmath.fsum(g)
+        return np.array([float(value / total) for value in g])
+
+
+@pytest.mark.parametrize(("d", "rho", "sigma"), [(256, 10000, 4), (64, 500, 1.5), (30, 2, 0.3)])
+def test_sinusoidal_density_is_eq_15_to_the_last_digits(d, rho, sigma):
+    with mpmath.workdps(50):
+        frequencies = [mpmath.mpf(rho) ** (-mpmath.mpf(l) / d) for l in range(0, d, 2)]  # noqa: E741
+    expected = eq15(frequencies, [1] * len(frequencies), d, sigma)
+    result = density(build("sinusoidal", d=d, rho=float(rho)), sigma=sigma)
+    np.testing.assert_allclose(result.density, expected, rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(result.density, expected, rtol=0, atol=1e-15)
+
+
+def test_published_numbers_of_eq_15_and_16():
+    result = density(build("sinusoidal", d=256))
+    assert result.density.argmax() == 1
+    assert result.density[-1] == pytest.approx(5.2047e-107, rel=1e-4)
+    assert result.summary.lowest_bin_index == pytest.approx(103.04, abs=0.01)
+    assert (result.summary.below_first_bin, result.summary.frequencies_total) == (76, 128)
+    wide = density(build("sinusoidal", d=512)).summary
+    assert wide.lowest_bin_index == pytest.approx(244.62, abs=0.01)
+    assert (wide.below_first_bin, wide.frequencies_total) == (133, 256)
+
+
+@pytest.mark.parametrize("d", [8, 9, 256])
+def test_dft_on_its_own_lattice_is_eq_22(d):
+    result = density(build("dft", d=d))
+    expected = np.full(d // 2 + 1, 2 / d)
+    expected[0] = 1 / d
+    if d % 2 == 0:
+        expected[-1] = 1 / d
+    np.testing.assert_allclose(result.density, expected, atol=1e-16)
+    assert result.sigma == 0
+
+
+def test_dft_is_smoothed_when_sigma_is_given():
+    result = density(build("dft", d=16), sigma=4)
+    k = np.arange(9)
+    weights = np.where((k == 0) | (k == 8), 1, 2) / 16
+    np.testing.assert_allclose(result.density, eq15(2 * np.pi * k / 16, weights, 16, 4), rtol=1e-12)
+
+
+def test_sigma_zero_gives_each_frequency_to_its_nearest_point():
+    result = density(build("sinusoidal", d=32), sigma=0, lattice=20)
+    steps = 10000.0 ** (-np.arange(0, 32, 2) / 32) * 20 / (2 * np.pi)
+    expected = np.bincount(np.rint(steps).astype(int), minlength=11) / 16
+    np.testing.assert_allclose(result.density, expected, atol=1e-15)
+
+
+def test_two_points_equally_near_share():
+    np.testing.assert_array_equal(nearest(np.array([1.5]), np.array([1.0]), 4), [0, 0.5, 0.5, 0])
+
+
+def test_frequencies_above_pi_fold_back():
+    assert folded(np.array([2 * np.pi - 1.0, 2 * np.pi + 1.0, 3.0])).tolist() == pytest.approx(
+        [1.0, 1.0, 3.0]
+    )
+    wave = np.cos(np.outer(np.arange(64), [2 * np.pi * 60 / 64]))
+    declared = density(build("rope", d=2, rho=7.0), lattice=64, sigma=0).density
+    assert declared.argmax() == round(64 / (2 * np.pi))
+    assert density(from_table(wave), lattice=64, sigma=0).density.argmax() == 4
+
+
+@pytest.mark.parametrize("k", [0, 3, 8])
+def test_a_pure_tone_has_all_of_its_energy_at_its_bin(k):
+    table = np.cos(2 * np.pi * k * np.arange(16) / 16)[:, None]
+    expected = np.zeros(9)
+    expected[k] = 1
+    np.testing.assert_allclose(density(table, lattice=16, sigma=0).density, expected, atol=1e-15)
+
+
+@pytest.mark.parametrize("n", [15, 16])
+def test_periodogram_is_the_double_loop(rng, n):
+    table = rng.normal(size=(n, 5))
+    k, s = np.arange(n // 2 + 1), np.arange(n)
+    energy = np.zeros(n // 2 + 1)
+    for column in table.T:
+        for j in k:
+            wave = sum(column[t] * np.exp(-2j * np.pi * j * t / n) for t in s)
+            energy[j] += abs(wave) ** 2 * (1 if j == 0 or 2 * j == n else 2)
+    result = density(table, lattice=n, sigma=0)
+    np.testing.assert_allclose(result.density, energy / energy.sum(), atol=1e-14)
+    assert result.method == "periodogram"
+    assert result.frequencies is None
+
+
+def test_density_knows_no_scale_turn_of_columns_or_circular_shift(rng):
+    table = rng.normal(size=(24, 6))
+    turn = np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    expected = density(table).density
+    for same in (3 * table, table @ turn, np.roll(table, 5, axis=0)):
+        np.testing.assert_allclose(density(same).density, expected, atol=1e-14)
+
+
+def test_rope_and_sinusoidal_of_one_base_have_one_density():
+    np.testing.assert_array_equal(
+        density(build("rope", d=64)).density, density(build("sinusoidal", d=64)).density
+    )
+
+
+def test_leaving_out_far_terms_changes_nothing_that_shows(monkeypatch):
+    steps, weights = np.sort(np.random.default_rng(0).uniform(0, 400, 300)), np.full(300, 1 / 300)
+    whole = smoothed(steps, weights, 401, 4.0)
+    monkeypatch.setattr("pefourier.spectrum.SMALL", 0)
+    cut = smoothed(steps, weights, 401, 4.0)
+    assert np.abs(whole - cut).max() <= 1e-16 * whole.max() + 1e-17
+
+
+def test_summary_of_a_flat_density():
+    s = density(np.eye(15), lattice=15, sigma=0).summary
+    assert s.lowest_bin_share == pytest.approx(1 / 15)
+    assert s.centroid == pytest.approx(2 * np.pi / 15 * 2 / 15 * sum(range(8)))
+    assert s.lowest_bin_index is None
+    assert s.below_first_bin is None
+
+
+def test_cutoff_is_where_the_share_is_reached_exactly():
+    assert density(load("dft", d=20)).summary.cutoff95 == pytest.approx(2 * np.pi * 9 / 20)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sigma": -1.0}, "sigma must be a finite number of lattice steps from 0 on; got -1.0"),
+        ({"sigma": np.nan}, "sigma must be a finite number of lattice steps from 0 on; got nan"),
+        ({"lattice": 1}, "a lattice needs at least 2 points; got 1; set --lattice"),
+        (
+            {"method": "declared"},
+            "table declares no spectral measure; use --method periodogram or auto",
+        ),
+        (
+            {"method": "fft"},
+            "unknown method 'fft'. Known: auto, declared, periodogram.",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(options, message):
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+        density(np.eye(4), **options)
