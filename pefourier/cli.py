@@ -2,6 +2,7 @@
 
 import os
 import sys
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import typer
@@ -15,16 +16,28 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+COMPLETION = "_PEFOURIER_COMPLETE"  # set by the shell when it asks for completions
+
+
+def spec_names(incomplete: str) -> list[str]:
+    """Names that a SPEC may begin with, for the shell's completion."""
+    from pefourier import encodings  # noqa: F401 (fills the registry)
+    from pefourier.encoding import BUILDERS
+
+    return [name for name in BUILDERS if name.startswith(incomplete)]
+
+
 Specs = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="SPEC",
+        autocompletion=spec_names,
         help="Encodings: NAME, NAME:key=value,…, PATH[#ARRAY] (.npy .npz .csv .pt .safetensors), - "
         "for standard input, a Hugging Face config.json or model folder, or py:module:function "
         "(runs your code). 'pefourier list' shows the names.",
     ),
 ]
-Dim = Annotated[int | None, typer.Option("--d", min=1, help="Dimension of a code, default 256.")]
+Dim = Annotated[int | None, typer.Option("--d", help="Dimension of a code, default 256.")]
 Length = Annotated[
     int | None,
     typer.Option(
@@ -32,7 +45,7 @@ Length = Annotated[
     ),
 ]
 Rho = Annotated[float | None, typer.Option(help="Base of geometric frequencies, default 10000.")]
-Seed = Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Seed of random encodings.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of random encodings.")]
 Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Answer in CSV.")]
 Plot = Annotated[
@@ -40,7 +53,7 @@ Plot = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and notes on stderr.")]
 Lattice = Annotated[
-    int | None, typer.Option(min=2, help="Points N of the lattice, default the dimension d.")
+    int | None, typer.Option(help="Points N of the lattice, default the dimension d.")
 ]
 Sigma = Annotated[
     float | None,
@@ -70,17 +83,12 @@ def main_options(
     pefourier list                              the encodings it knows
     """
     if version:
-        print(f"pefourier {__version__}")
+        say(f"pefourier {__version__}\n")
     elif show_completion:
-        from typer.completion import completion_init, get_completion_script
+        from typer.completion import get_completion_script
 
-        completion_init()
-        variable = "_PEFOURIER_COMPLETE"
-        print(
-            get_completion_script(
-                prog_name="pefourier", complete_var=variable, shell=show_completion
-            )
-        )
+        names = {"prog_name": "pefourier", "complete_var": COMPLETION}
+        say(get_completion_script(shell=show_completion, **names) + "\n")
 
 
 @app.command()
@@ -98,9 +106,12 @@ def spectrum(
     plot: Plot = None,
     quiet: Quiet = False,
 ) -> None:
-    """How is an encoding's energy spread over frequencies? (Eq. 15)
+    """Which frequencies does an encoding have?
 
-    Default: sinusoidal and dft. Example: pefourier spectrum sinusoidal rope:rho=5e5 --d 128
+    Default: sinusoidal and dft.
+
+    \b
+    Example: pefourier spectrum sinusoidal rope:rho=5e5 --d 128
     """
     check_plot(plot)
     encodings = load_all(specs, length, d, rho=rho, seed=seed)
@@ -134,9 +145,14 @@ def reconstruct(
     plot: Plot = None,
     quiet: Quiet = False,
 ) -> None:
-    """What is left of a position? Rebuild deltas from an encoding's frequencies (Algorithm 1).
+    """What is left of a position?
 
-    Default: sinusoidal and dft. Example: pefourier reconstruct --pos 5 40 75 --plot fig2.pdf
+    Deltas are rebuilt from an encoding's frequencies, and from its codes.
+
+    Default: sinusoidal and dft.
+
+    \b
+    Example: pefourier reconstruct --pos 5 40 75 --plot fig2.pdf
     """
     check_plot(plot)
     positions = whole_numbers("--pos", pos or ["5", "40", "75"])
@@ -177,10 +193,15 @@ def check_faithful(
     plot: Plot = None,
     quiet: Quiet = False,
 ) -> None:
-    """Are codes of positions distinct, can they be inverted, and what is wrong with them?
+    """Are codes distinct, can they be inverted?
+
+    Says what a table or your code is, too, and what is wrong with it.
 
     Verdicts: collides < injective < invertible < isometric. Default: sinusoidal and dft, 80
-    positions, d 256. Example: pefourier check-faithful wpe.npy --require injective
+    positions, d 256.
+
+    \b
+    Example: pefourier check-faithful wpe.npy --require injective
     """
     check_plot(plot)
     encodings = load_all(specs, length, d, rho=rho, seed=seed)
@@ -224,8 +245,11 @@ def encode(
     plot: Plot = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write the codes of an encoding as a table (positions, dimensions) of float64.
+    """Write codes to a file.
 
+    A table (positions, dimensions) of float64.
+
+    \b
     Example: pefourier encode dft --d 64 --positions 0,5,131071 --out codes.npy
     """
     import numpy as np
@@ -248,25 +272,26 @@ def encode(
     fields = {"encoding": enc.name, "spec": enc.spec, "params": enc.params}
     written = {**fields, "out": out, "shape": list(table.shape), "positions": x}
     if as_json:
-        print(report.as_json("encode", [written]), end="")
+        say(report.as_json("encode", [written]))
     else:
-        print(f"{out}: codes of {enc.spec}, {table.shape[0]} positions × {table.shape[1]}")
+        say(f"{out}: codes of {enc.spec}, {table.shape[0]} positions × {table.shape[1]}\n")
 
 
 @app.command(name="list")
 def list_encodings(as_json: Json = False, as_csv: Csv = False) -> None:
-    """The encodings that can be named, with parameters, domain and source.
+    """List the encodings that have a name.
 
+    \b
     Example: pefourier list --json
     """
     from pefourier import encodings, report  # noqa: F401 (fills the registry)
 
     if as_json:
-        print(report.as_json("list", report.list_records()), end="")
+        say(report.as_json("list", report.list_records()))
     elif as_csv:
-        print(report.as_csv(report.list_rows()), end="")
+        say(report.as_csv(report.list_rows()))
     else:
-        print(report.aligned(report.list_rows()), end="")
+        say(report.aligned(report.list_rows()))
 
 
 @app.command()
@@ -275,18 +300,23 @@ def reproduce(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Recompute every figure, equation, number and claim of the paper.
+    """Recompute the paper.
 
-    Printed value beside computed value, with a verdict. Example: pefourier reproduce --out figures
+    Every figure, equation, number and claim.
+
+    Printed value beside computed value, with a verdict.
+
+    \b
+    Example: pefourier reproduce --out figures
     """
     from pefourier import report
     from pefourier.reproduce import as_markdown, reproduction
 
     claims, files = reproduction(out)
     if as_json:
-        print(report.as_json("reproduce", claims), end="")
+        say(report.as_json("reproduce", claims))
     else:
-        print(as_markdown(claims), end="")
+        say(as_markdown(claims))
     note(f"wrote {', '.join(files)}", quiet)
 
 
@@ -346,7 +376,22 @@ def deliver(command: str, answers, as_text, as_rows, as_json: bool, as_csv: bool
         text = report.as_csv(as_rows(answers))
     else:
         text = as_text(answers, sys.stdout.isatty(), colours(sys.stdout))
-    sys.stdout.write(text)
+    say(text)
+
+
+def say(text: str) -> None:
+    """Write an answer; a reader who has had enough (`| head`) ends the command quietly."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        give_up_stdout()
+        raise typer.Exit(0) from None
+
+
+def give_up_stdout() -> None:
+    """Send what is left in the buffer nowhere; the interpreter would try to write it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def colours(stream) -> bool:
@@ -400,37 +445,38 @@ def main(arguments: list[str]) -> int:
     """Run a command; its exit status: 0 answered, 1 "no", 2 usage or input, 130 interrupted."""
     debug = "--debug" in arguments
     wanted = spread([a for a in arguments if a != "--debug"]) or ["--help"]
+    if COMPLETION in os.environ:
+        from typer.completion import completion_init
+
+        completion_init()
     try:
         if sys.stdout is None:
             raise PefourierError("standard output is closed; there is nowhere to answer")
         status = app(args=wanted, prog_name="pefourier", standalone_mode=False)
-        sys.stdout.flush()
+        if status == 130:
+            note("interrupted", quiet=False)
         return status if isinstance(status, int) else 0
     except (PefourierError, typer.TyperException, OSError, MemoryError) as error:
         if debug:
             raise
-        return failed(error)
-    except (KeyboardInterrupt, typer.Abort):
-        print("pefourier: interrupted", file=sys.stderr)
-        return 130
+        note(explained(error, wanted), quiet=False)
+        return 2
 
 
-def failed(error: Exception) -> int:
-    """Say an error in one line and give the exit status it means."""
-    if isinstance(error, OSError):
-        # What is left in the buffer cannot be written either; the interpreter would try at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    if isinstance(error, BrokenPipeError):  # the reader has had enough: `| head`
-        return 0
+def explained(error: Exception, arguments: list[str]) -> str:
+    """An error in one line."""
     if isinstance(error, typer.TyperException):
-        text = error.format_message()
+        text = error.format_message().replace("Value error, ", "")
+        options = getattr(getattr(error, "param", None), "opts", [])
+        given = [b for a, b in pairwise(arguments) if a in options and shown(b) not in text]
+        text += f"; got {shown(given[-1])}" if given else ""
     elif isinstance(error, OSError):
+        give_up_stdout()
         what = shown(error.filename) if error.filename else "standard output"
         text = f"{what}: {error.strerror or error}"
     else:
         text = str(error) or "not enough memory; try a smaller --length, --d or --lattice"
-    print(f"pefourier: {' '.join(text.split())}", file=sys.stderr)
-    return 2
+    return " ".join(text.split())
 
 
 def run() -> None:

@@ -317,7 +317,7 @@ def parted(rows: np.ndarray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Rows z with two more columns, -|z|²/2 and 1: see `halves`."""
+    """Rows z about a centre near them, with two more columns, -|z|²/2 and 1: see `halves`."""
 
     index: np.ndarray
     augmented: np.ndarray  # (b, d + 2)
@@ -343,28 +343,33 @@ def block(index: np.ndarray, codes: np.ndarray, dtype: type) -> Block:
     return Block(index, augmented, float(lengths.max(initial=0.0)))
 
 
-def halves(one: Block, two: Block) -> np.ndarray:
-    """Minus half the squared distances of two blocks; within a block only of pairs i < j."""
-    swapped = two.augmented.copy()
-    swapped[:, -2:] = two.augmented[:, :-3:-1]
-    product = one.augmented @ swapped.T
+def halves(one: Block, two: Block, apart: np.ndarray) -> np.ndarray:
+    """Minus half the squared distances of two blocks, the second moved by `apart`.
+
+    They are products of (z, -|z|²/2, 1) and (w, 1, -|w|²/2). Within a block only pairs i < j count.
+    """
+    moved = two.augmented.copy()
+    codes = moved[:, :-2]
+    codes += apart.astype(codes.dtype)
+    moved[:, -2], moved[:, -1] = 1.0, np.einsum("ij,ij->i", codes, codes) / -2
+    product = one.augmented @ moved.T
     if one is two:
         product[np.tri(len(product), dtype=bool)] = -np.inf
     return product
 
 
-def rounding(one: Block, two: Block) -> float:
+def rounding(one: Block, two: Block, apart: np.ndarray) -> float:
     """Largest error of a squared distance from `halves`.
 
-    Dot products of k terms err by at most k u / (1 - k u) times the product of lengths in any order
-    of summation (Higham, 2002, section 3.1), with u half the machine epsilon and k = d + 2. Entries
-    were rounded before: 3 u more. Terms are at most |z|² of one row plus that of the other in all,
-    and minus half the squared distance is doubled. The last term is for underflow.
+    Sums of k = d + 2 products err by at most k u / (1 - k u) times the sum of magnitudes, in any
+    order (Higham, 2002, section 3.1), u half the machine epsilon; magnitudes sum to |z|² + |w|² at
+    most, and |w|² is such a sum itself. Entries of z, w and `apart` were rounded before, which
+    moves a squared distance by 16 u of the same at most. The last term is for underflow.
     """
     k = one.augmented.shape[1]
     info = np.finfo(one.augmented.dtype)
-    share = (k + 8) * info.eps / 2
-    return 2.1 * share * (one.longest + two.longest) + 8 * k * float(info.tiny)
+    longest = one.longest + (two.longest**0.5 + np.linalg.norm(apart)) ** 2 + two.longest
+    return 1.01 * (3 * k + 16) * info.eps / 2 * longest + 8 * k * float(info.tiny)
 
 
 def search(rows: Rows, blocks: list[np.ndarray], best: Nearest, report: Progress) -> None:
@@ -373,7 +378,7 @@ def search(rows: Rows, blocks: list[np.ndarray], best: Nearest, report: Progress
     first, second = np.triu_indices(len(blocks))
     apart = ((means[first] - means[second]) ** 2).sum(axis=1) if len(blocks) > 1 else first
     kept = max(2, CACHE_BYTES // (4 * BLOCK_ROWS * (len(rows.centre) + 2)))
-    load = lru_cache(kept)(lambda k: block(blocks[k], rows(blocks[k]), np.float32))
+    load = lru_cache(kept)(lambda k: block(blocks[k], rows(blocks[k]) - means[k], np.float32))
     for done, k in enumerate(np.argsort(apart, kind="stable"), 1):
         a, b = first[k], second[k]
         compare(rows, load(a), load(b), means[b] - means[a], best)
@@ -386,13 +391,13 @@ def compare(rows: Rows, one: Block, two: Block, apart: np.ndarray, best: Nearest
         one, two = facing(one, two, apart, best)
     if not len(one.index) or not len(two.index):
         return
-    product, error = halves(one, two), rounding(one, two)
+    product, error = halves(one, two, apart), rounding(one, two, apart)
     least = -(best.limit + error) / 2
     if product.max() < least:
         return
     if np.count_nonzero(product >= least) > MANY_PAIRS:
         one, two = in_float64(rows, one, two)
-        product, error = halves(one, two), rounding(one, two)
+        product, error = halves(one, two, 0 * apart), rounding(one, two, 0 * apart)
     for start in range(0, len(product), STRIP_ROWS):
         strip = slice(start, start + STRIP_ROWS)
         best.meet(*worthwhile(-2 * product[strip] - error, one.index[strip], two.index, best))
@@ -400,9 +405,11 @@ def compare(rows: Rows, one: Block, two: Block, apart: np.ndarray, best: Nearest
 
 def facing(one: Block, two: Block, apart: np.ndarray, best: Nearest) -> tuple[Block, Block]:
     """The rows of each block that, along the line of the means, are near enough to the other."""
-    direction = (apart / (np.linalg.norm(apart) or 1.0)).astype(np.float32)
-    p, q = one.codes @ direction, two.codes @ direction
-    error = 8 * (len(apart) + 8) * 2.0**-24 * np.sqrt(max(one.longest, two.longest)) + 1e-36
+    length = np.linalg.norm(apart)
+    direction = (apart / (length or 1.0)).astype(np.float32)
+    p, q = one.codes @ direction, two.codes @ direction + np.float32(apart @ direction)
+    longest = one.longest**0.5 + two.longest**0.5 + length
+    error = 2 * (len(apart) + 8) * 2.0**-24 * longest + 1e-36
     reach = 1.00001 * np.sqrt(best.limit) + error
     return one.where(p >= q.min() - reach), two.where(q <= p.max() + reach)
 

@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
@@ -201,15 +202,18 @@ def build(name: str, *, length: int = 80, d: int = 256, spec: str = "", **given:
     own = {**defaults, **given}
     check_count("length", length)
     check_count("d", d)
+    if "seed" in own:
+        check_count("seed", own["seed"], least=0, most=2**32 - 1)
     built = builder.function(length, d, **own)
     params = {"length": length, "d": d, **own, **built.params}
     return replace(built, params=params, spec=spec or name)
 
 
-def check_count(key: str, value: int, least: int = 1) -> None:
-    """Refuse a count below `least`, or one that no memory could index."""
-    if not least <= value < 2**53:
-        raise PefourierError(f"{key} must be a whole number from {least} on; got {value}")
+def check_count(key: str, value: int, least: int = 1, most: int = 2**53) -> None:
+    """Refuse a count below `least`, or one that no array could have."""
+    if not least <= value <= most:
+        limits = f"from {least} on" if value < least else f"up to {most}"
+        raise PefourierError(f"{key} must be a whole number {limits}; got {value}")
 
 
 def check_positive(key: str, value: float) -> None:
@@ -252,6 +256,8 @@ def convert(key: str, text: str, kind: Any) -> Any:
         return text
     if get_origin(kind) is tuple:  # tuple[float, ...]: values between semicolons
         return tuple(convert(key, part, get_args(kind)[0]) for part in text.split(";") if part)
+    if isinstance(kind, UnionType):  # np.ndarray | None
+        raise PefourierError(f"{key} is read from a file; use --{key.rpartition(':')[2]} FILE")
     if kind is bool:
         if text.lower() not in ("true", "false"):
             raise PefourierError(f"{key} is true or false; got {shown(text)}")

@@ -35,25 +35,14 @@ import numpy as np
 from pefourier.errors import PefourierError, shown, unknown
 
 MEMORY = 2**33  # bytes that a table may take when it is not mapped
-SUSPECT, RATIO = (
-    2**28,
-    100,
-)  # more memory than this, and so many times the bytes in the file: a bomb
+SUSPECT = 2**28  # bytes above which a table may take RATIO times its bytes in the file
+RATIO = 100
 HEAD = 2**14  # bytes that hold any .npy header numpy accepts (10,000 characters)
 NPY_MAGIC, ZIP_MAGIC = b"\x93NUMPY", b"PK\x03\x04"
-NPY_HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
 # What parsers raise on damaged files, found by fuzzing; the readers tell it as ValueError
 NPY_FAULTS = (
-    ValueError,
-    TypeError,
-    KeyError,
-    SyntaxError,
-    RecursionError,
-    MemoryError,
-    TokenError,
+    *(ValueError, TypeError, AttributeError, KeyError, SyntaxError, TokenError),
+    *(RecursionError, MemoryError),
 )
 TORCH_FAULTS = (
     *(ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError),
@@ -74,9 +63,7 @@ EPS = {  # distance from one to the next number of a stored type; every other ty
 WHOLE = {"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
 KINDS = {*EPS, *WHOLE, np.dtype(np.longdouble).name}
 SAFETENSORS = {  # name in the file: type of the numbers, type of the bytes
-    "F64": ("float64", "<f8"),
-    "F32": ("float32", "<f4"),
-    "F16": ("float16", "<f2"),
+    **{f"F{8 * size}": (f"float{8 * size}", f"<f{size}") for size in (2, 4, 8)},
     "BF16": ("bfloat16", "<u2"),
     "F8_E4M3": ("float8_e4m3fn", "u1"),
     "F8_E5M2": ("float8_e5m2", "u1"),
@@ -180,12 +167,6 @@ def label(path: str) -> str:
     return "standard input" if path == "-" else shown(path)
 
 
-def one_line(error: BaseException) -> str:
-    """The first line of a library's message, safe on a terminal."""
-    text = str(error).partition("\n")[0] or type(error).__name__
-    return shown(text, limit=200)[1:-1]
-
-
 def opened(path: str) -> tuple[BinaryIO, str]:
     """A seekable stream of the file's bytes, and the suffix of the reader to give it to."""
     if path == "-":
@@ -197,10 +178,10 @@ def opened(path: str) -> tuple[BinaryIO, str]:
         raise missing(path)
     suffix = suffix_of(path)
     with os_errors("read", path):
-        if stat.S_ISREG(status.st_mode):
+        if not in_place(path, status):
             suffix = known_suffix(path, READERS)
             return open(path, "rb"), suffix
-        if stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode):
+        if stat.S_IFMT(status.st_mode) in (stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK):
             with open(path, "rb") as pipe:
                 stream, sniffed = in_memory(pipe, path)
             return stream, suffix if suffix in READERS else sniffed
@@ -214,7 +195,7 @@ def in_memory(pipe: BinaryIO, path: str) -> tuple[io.BytesIO, str]:
         chunk = pipe.read(HEAD)
         suffix = ".npy" if chunk.startswith(NPY_MAGIC) else ".csv"
         if suffix == ".csv" and b"\0" in chunk and suffix_of(path) not in READERS:
-            raise PefourierError(f"{label(path)} is neither a .npy nor a .csv table; name a file")
+            raise PefourierError(f"{label(path)} is no .npy and no .csv table; name a file")
         limit = MEMORY if suffix == ".npy" else MEMORY // 8
         stream = io.BytesIO()
         while chunk:
@@ -248,8 +229,10 @@ def os_errors(action: str, path: str) -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """The system's word for a failure."""
-    return getattr(error, "strerror", None) or one_line(error)
+    """The system's word for a failure, or a library's first line, safe on a terminal."""
+    told = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+    text = told or type(error).__name__
+    return text[:300] if text.isprintable() else ascii(text)[1:301]
 
 
 def missing(path: str) -> PefourierError:
@@ -258,7 +241,7 @@ def missing(path: str) -> PefourierError:
     if not os.path.isdir(folder or "."):
         return PefourierError(f"no file {shown(path)}: there is no folder {shown(folder)}")
     with os_errors("look into", folder or "."), os.scandir(folder or ".") as entries:
-        names = [entry.name for entry in islice(entries, 10_000)]
+        names = [entry.name for entry in islice(entries, 10_000) if entry.name != name]
     return unknown("file", name, names, f"There is no such file in {shown(folder or '.')}.")
 
 
@@ -339,11 +322,13 @@ def npy_layout(head: bytes, size: int) -> Layout:
     """Shape and type from the first bytes of a .npy file of `size` bytes."""
     stream = io.BytesIO(head)
     try:
-        version = np.lib.format.read_magic(stream)
-        shape, fortran, dtype = NPY_HEADERS[version](stream)
+        major, minor = np.lib.format.read_magic(stream)  # 1.0 or 2.0; 3.0 is for field names
+        read = getattr(np.lib.format, f"read_array_header_{major}_{minor}")
+        shape, fortran, dtype = read(stream)
     except NPY_FAULTS as error:
         raise ValueError("its header does not describe an array") from error
-    return Layout(shape, dtype, stream.tell(), "F" if fortran else "C").within(size)
+    layout = Layout(shape, dtype, stream.tell(), "F" if fortran else "C")
+    return layout.within(size) if dtype.name in KINDS else layout  # others lie there pickled
 
 
 def read_npz(stream: BinaryIO) -> dict[str, Stored]:
@@ -507,7 +492,7 @@ def read_safetensors(stream: BinaryIO) -> dict[str, Stored]:
 def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> Stored:
     """A tensor as its entry in the header tells; the numbers begin at byte `start` of `size`."""
     shape, (begin, end) = entry["shape"], entry["data_offsets"]
-    kind, raw = SAFETENSORS.get(entry["dtype"], (str(entry["dtype"]), "u1"))
+    kind, raw = SAFETENSORS.get(entry["dtype"], (f"type {entry['dtype']}", "u1"))
     if not all(type(number) is int for number in (*shape, begin, end)):
         raise ValueError("its header has a shape or an offset that is no whole number")
     layout = Layout(tuple(shape), np.dtype(raw), start + begin)
@@ -581,7 +566,10 @@ def check_place(path: str) -> None:
         raise PefourierError(
             f"cannot write {shown(path)}: there is no folder {shown(folder)}; make it first"
         )
-    for place in [path] if status and in_place(path, status) else [path] * bool(status) + [folder]:
+    places = [path] if status else []
+    if not (status and in_place(path, status)):
+        places.append(folder)
+    for place in places:
         if not os.access(place, os.W_OK):
             raise PefourierError(
                 f"cannot write {shown(path)}: {shown(place)} is write-protected; name another"
@@ -589,7 +577,7 @@ def check_place(path: str) -> None:
 
 
 def in_place(path: str, status: os.stat_result) -> bool:
-    """Whether a path is a pipe, a device or an open stream: written, never replaced."""
+    """Whether a path is no plain file: a pipe, a device, an open stream; written, not replaced."""
     streams = ("/dev", "/dev/fd", "/proc/self/fd")
     return not stat.S_ISREG(status.st_mode) or os.path.dirname(os.path.abspath(path)) in streams
 

@@ -139,24 +139,58 @@ def test_ties_are_those_with_the_smallest_distance(share, monkeypatch):
     assert closest(from_table(table)).pair == by_definition(table)[1]
 
 
+@pytest.mark.parametrize("gaps", [(1, 0.9999), (0.9999, 1), (1, 1 - 3e-10), (1 + 3e-10, 1)])
+def test_pairs_that_are_no_neighbours(gaps, blocks):
+    table = np.array([0.0, 10.0, gaps[0], 10.0 + gaps[1]])[:, None]
+    agree(closest(from_table(table)), by_definition(table))
+
+
 def test_a_tie_passed_over_is_found_again(monkeypatch):
-    """Gaps as met: the first is held, the second ties with it, the third ties with that alone."""
+    """As met: the first pair is held, the second ties with it, the third ties with that alone."""
     monkeypatch.setattr(room, "ELEMENTS_AT_ONCE", 1)
     gaps = 1 + np.array([9e-10, 1e-10, -3e-10])
-    table = np.cumsum(np.append(0.0, gaps))[:, None]
-    assert closest(from_table(table)).pair == (1, 2) == by_definition(table)[1]
+    start = np.array([0.0, 10.0, 20.0])
+    table = np.concatenate([start, start[::-1] + gaps[::-1]])[[0, 1, 2, 5, 4, 3]][:, None]
+    assert closest(from_table(table)).pair == (1, 4) == by_definition(table)[1]
 
 
-@pytest.mark.parametrize("kind", ["normal", "waves", "clusters"])
-def test_rounding_of_products_stays_below_its_bound(kind):
+@pytest.mark.parametrize("kind", ["normal", "waves", "clusters", "float32"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rounding_of_products_stays_below_its_bound(kind, dtype):
     table = TABLES[kind].astype(float)
-    exact = ((table[:, None] - table) ** 2).sum(axis=-1)
-    for dtype in (np.float32, np.float64):
-        one = room.block(np.arange(75), table[:75], dtype)
-        two = room.block(np.arange(75, 150), table[75:], dtype)
-        error = np.abs(-2.0 * room.halves(one, two) - exact[:75, 75:]).max()
-        assert 0 < error <= room.rounding(one, two)
-        assert room.rounding(one, two) <= 1e3 * max(error, np.finfo(dtype).eps)
+    means = table[:75].mean(axis=0), table[75:].mean(axis=0)
+    exact = ((table[:75, None] - table[75:]) ** 2).sum(axis=-1)
+    one = room.block(np.arange(75), table[:75] - means[0], dtype)
+    two = room.block(np.arange(75, 150), table[75:] - means[1], dtype)
+    apart = means[1] - means[0]
+    error = np.abs(-2.0 * room.halves(one, two, apart) - exact).max()
+    assert 0 < error <= room.rounding(one, two, apart)
+    assert room.rounding(one, two, apart) <= 1e4 * np.finfo(dtype).eps * exact.max()
+
+
+def test_near_rows_of_two_blocks_survive_the_rounding_of_projections():
+    for _ in range(50):
+        near = RANDOM.standard_normal(40)
+        apart = RANDOM.standard_normal(40)
+        steps = RANDOM.uniform(0, 1, (2, 30, 1))
+        one = np.vstack([near, near - steps[0] * apart])
+        two = np.vstack([near + 1e-9 * apart, near + steps[1] * apart])
+        best = room.Nearest(room.centred(np.vstack([one, two])))
+        best.smallest = ((1e-9 * apart) ** 2).sum()
+        blocks = [
+            room.block(np.arange(31), part - part.mean(axis=0), np.float32) for part in (one, two)
+        ]
+        kept = room.facing(*blocks, two.mean(axis=0) - one.mean(axis=0), best)
+        assert all(0 in block.index for block in kept)
+        assert sum(len(block.index) for block in kept) < 10
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_centred_rows_fill_the_unit_interval(name):
+    table = TABLES[name]
+    entries = room.centred(table)(np.arange(len(table)))
+    assert np.ptp(table) == 0 or 0.25 <= np.abs(entries).max() <= 1
+    assert np.abs(entries.mean(axis=0)).max() <= max(1e-3 * np.abs(entries).max(), 1e-15)
 
 
 @pytest.mark.parametrize("name", ["normal", "waves", "walk", "shuffled grid"])

@@ -5,8 +5,8 @@ import pytest
 from reference import DIM, LENGTH, ROWS
 
 import pefourier.encodings  # noqa: F401 (fills the registry)
-from pefourier.encoding import BUILDERS, as_encoding, build
-from pefourier.encodings import load
+from pefourier.encoding import BUILDERS, as_encoding
+from pefourier.encodings import build, load
 from pefourier.faithful import assess, toeplitz_residual
 from pefourier.files import write_table
 from pefourier.linear import decompose

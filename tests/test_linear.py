@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pefourier.encoding import build, from_table
-from pefourier.encodings import load
+from pefourier.encoding import from_table
+from pefourier.encodings import build, load
 from pefourier.linear import decompose
 
 CASES = [

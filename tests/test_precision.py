@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from pefourier.encoding import build, from_table
+from pefourier.encoding import from_table
+from pefourier.encodings import build
 from pefourier.precision import FORMATS, count_distinct, precision, rounded
 
 TORCH = {

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from pefourier.encoding import build
+from pefourier.encodings import build
 from pefourier.errors import PefourierError
 from pefourier.reconstruct import position_functions, shape
 from pefourier.spectrum import density

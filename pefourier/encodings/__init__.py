@@ -8,7 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pefourier.encoding import BUILDERS, Encoding, build, from_table, parse_parameters
+from pefourier.encoding import (
+    BUILDERS,
+    Encoding,
+    build,
+    check_count,
+    from_table,
+    parse_parameters,
+)
 from pefourier.encodings import (
     absolute,
     fourier,
@@ -64,6 +71,9 @@ def load(
     >>> load("sinusoidal:layout=halves", length=8, d=4, rho=500.0).params["rho"]
     500.0
     """
+    for name, value in (("length", length), ("d", d)):
+        if value is not None:
+            check_count(name, value)
     path, _, key = spec.partition("#")
     if spec.startswith("py:"):
         return usercode.load(spec, length or max(80, least), d or 256)

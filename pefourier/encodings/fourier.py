@@ -42,7 +42,7 @@ def sinusoids(
 
 @encoding(
     "learnable-sinusoidal",
-    "Wang et al., 2021; Lin et al., 2021, section 5 (frequencies before training)",
+    "Lin et al., 2021; Wang et al., 2021 (frequencies before training)",
     measure="declared",
 )
 def learnable_sinusoidal(
@@ -71,7 +71,7 @@ def learnable_sinusoidal(
     return sinusoids("learnable-sinusoidal", length, frequencies, layout)
 
 
-@encoding("fourier-features", "Tancik et al., 2020, section 6.1 (Gaussian)", measure="declared")
+@encoding("fourier-features", "Tancik et al., 2020 (Gaussian mapping)", measure="declared")
 def fourier_features(
     length: int,
     d: int,
@@ -80,7 +80,7 @@ def fourier_features(
     coordinates: Literal["unit", "position"] = "unit",
     seed: int = 0,
 ) -> Encoding:
-    r"""Gaussian Fourier features (Tancik et al., 2020, section 6.1).
+    r"""Gaussian Fourier features (Tancik et al., 2020).
 
     Columns are :math:`\cos(2\pi b_j v)` for all j and then :math:`\sin(2\pi b_j v)`, with
     :math:`b_j \sim N(0, \mathrm{scale}^2)`. The paper's coordinates v lie in [0, 1): s / length;
@@ -106,7 +106,7 @@ def fourier_features(
     return Encoding("fourier-features", positions(length), d, codes, measure)
 
 
-@encoding("tape", "Foumani et al., 2023, section 4.1 (ConvTran)", measure="declared")
+@encoding("tape", "Foumani et al., 2023 (ConvTran)", measure="declared")
 def tape(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
     r"""Time absolute position encoding: sinusoidal with frequencies times d / length.
 

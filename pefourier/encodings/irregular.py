@@ -62,9 +62,9 @@ def time2vec(length: int, d: int, *, seed: int = 0, times: np.ndarray | None = N
     return line_and_sines("time2vec", domain, slopes, shifts, noted)
 
 
-@encoding("mtan", "Shukla & Marlin, 2021, Eq. 2 (before training)", domain="time")
+@encoding("mtan", "Shukla & Marlin, 2021 (before training)", domain="time")
 def mtan(length: int, d: int, *, seed: int = 0, times: np.ndarray | None = None) -> Encoding:
-    r"""The learned time embedding of mTAN (Shukla & Marlin, 2021, Eq. 2), as it starts.
+    r"""The learned time embedding of mTAN (Shukla & Marlin, 2021), as it starts.
 
     Columns are :math:`a_0 t + b_0` and :math:`\sin(a_j t + b_j)` with t divided by the span of the
     times, as the authors do; a and b start uniform on (-1, 1), as torch's Linear(1, ·) does. So

@@ -7,7 +7,7 @@ of equal tokens: here the constant input 1. They approach a fixed point, ever cl
 
 import numpy as np
 
-from pefourier.encoding import Encoding, encoding, from_table
+from pefourier.encoding import FLOAT64_EPS, Encoding, encoding, from_table
 from pefourier.encodings.seeds import stream
 
 
@@ -23,7 +23,8 @@ def recurrent(length: int, d: int, *, seed: int = 0) -> Encoding:
     As in torch: :math:`r, z = \sigma(W x + U h + b)`,
     :math:`n = \tanh(W_n x + b_n + r (U_n h + c_n))`, :math:`h' = (1 - z) n + z h` from h = 0, with
     all weights uniform on :math:`\pm 1/\sqrt d`. The code of position s is the state after s + 1
-    steps.
+    steps. The state has arrived, and stays, when a step is no longer than its rounding: from there
+    on positions share their code.
 
     Examples
     --------
@@ -41,6 +42,10 @@ def recurrent(length: int, d: int, *, seed: int = 0) -> Encoding:
     for s in range(length):
         recalled = u @ h + c
         r, z = sigmoid(read[: 2 * d] + recalled[: 2 * d]).reshape(2, d)
-        h = (1 - z) * np.tanh(read[2 * d :] + r * recalled[2 * d :]) + z * h
+        step = (1 - z) * (np.tanh(read[2 * d :] + r * recalled[2 * d :]) - h)
+        if np.linalg.norm(step) <= 4 * FLOAT64_EPS * np.linalg.norm(h):
+            table[s:] = h  # else the order of a sum, and so the machine, would tell them apart
+            break
+        h = h + step
         table[s] = h
     return from_table(table, "recurrent")

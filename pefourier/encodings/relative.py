@@ -146,7 +146,7 @@ def alibi(length: int, d: int, *, causal: bool = False) -> Encoding:
     return of_lags("alibi", length, d, causal, lambda lag: np.multiply.outer(-np.abs(lag), slopes))
 
 
-@encoding("kerple", "Chi et al., 2022, Eq. 7 (before training)", domain="lag")
+@encoding("kerple", "Chi et al., 2022 (before training)", domain="lag")
 def kerple(
     length: int,
     d: int,
@@ -175,7 +175,7 @@ def kerple(
     return of_lags("kerple", length, d, causal, codes)
 
 
-@encoding("erpe", "Foumani et al., 2023, section 4.2 (before training)", domain="lag")
+@encoding("erpe", "Foumani et al., 2023 (ConvTran, before training)", domain="lag")
 def erpe(
     length: int, d: int, *, causal: bool = False, scale: float = 0.02, seed: int = 0
 ) -> Encoding:
@@ -192,7 +192,7 @@ def erpe(
     return of_lags("erpe", length, d, causal, lambda lag: bias[lag + length - 1])
 
 
-@encoding("tupe", "Ke et al., 2021, Eq. 10 (before training)")
+@encoding("tupe", "Ke et al., 2021 (before training)")
 def tupe(
     length: int,
     d: int,

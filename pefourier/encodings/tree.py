@@ -39,7 +39,7 @@ def paths(parents: np.ndarray, width: int, depth: int) -> np.ndarray:
     return choices
 
 
-@encoding("tree", "Shiv & Quirk, 2019, sections 2.2-2.3", domain="tree")
+@encoding("tree", "Shiv & Quirk, 2019", domain="tree")
 def tree(
     length: int,
     d: int,

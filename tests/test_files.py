@@ -1,0 +1,647 @@
+"""Tables are read as they were written, and every other file ends in one plain line."""
+
+import io
+import json
+import os
+import pickle
+import random
+import re
+import resource
+import subprocess
+import sys
+import threading
+import warnings
+import zipfile
+from contextlib import suppress
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from pefourier import files
+from pefourier.errors import PefourierError
+from pefourier.files import check_suffix, read_table, write_table, write_whole
+
+TABLE = np.random.default_rng(0).normal(size=(5, 3))
+NOT_A_TABLE = "a table has two axes, (positions, dimensions), neither empty, of real numbers"
+NO_CODE = (
+    "it is damaged, or holds Python objects that could run code; only weights are read, "
+    "as torch.save(table, PATH) writes them; write it again"
+)
+EPS = {
+    torch.float64: 2**-52,
+    torch.float32: 2**-23,
+    torch.float16: 2**-10,
+    torch.bfloat16: 2**-7,
+    torch.float8_e4m3fn: 2**-3,
+    torch.float8_e5m2: 2**-2,
+    torch.int8: 2**-52,
+    torch.int64: 2**-52,
+    torch.bool: 2**-52,
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refused(message, path, key=None):
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+        read_table(path, key)
+
+
+def put(path, content):
+    with open(path, "wb") as stream:
+        stream.write(content)
+
+
+def npy_bytes(header, data=b"", version=b"\1\0", width=2):
+    return b"\x93NUMPY" + version + len(header).to_bytes(width, "little") + header + data
+
+
+def safetensors_bytes(header, data=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+@pytest.mark.parametrize("suffix", files.WRITERS)
+def test_what_is_written_reads_back_exactly(suffix):
+    extreme = np.array([[np.pi, -0.0, 5e-324], [1.7976931348623157e308, 1 / 3, 1e23]])
+    write_table("x" + suffix, extreme.astype(">f8", order="F"))
+    table, eps = read_table("x" + suffix)
+    assert table.tobytes() == extreme.tobytes()
+    assert (table.dtype, eps) == (np.float64, 2**-52)
+
+
+def test_other_libraries_read_what_is_written():
+    for suffix in files.WRITERS:
+        write_table("x" + suffix, TABLE)
+    with np.load("x.npz") as archive:
+        np.testing.assert_array_equal(archive["codes"], TABLE)
+    np.testing.assert_array_equal(np.load("x.npy"), TABLE)
+    np.testing.assert_array_equal(np.loadtxt("x.csv", delimiter=","), TABLE)
+    tensors = safetensors.torch.load_file("x.safetensors")
+    np.testing.assert_array_equal(tensors["codes"], TABLE)
+
+
+@pytest.mark.parametrize("dtype", EPS, ids=str)
+@pytest.mark.parametrize("form", ["pt", "legacy.pth", "safetensors", "bytes"])
+def test_torch_types_and_their_resolution(dtype, form):
+    tensor = torch.from_numpy(TABLE * 100).to(dtype)
+    if form == "safetensors":
+        path, key = "x.safetensors", "pe"
+        safetensors.torch.save_file({"pe": tensor, "ones": torch.ones(2, 2)}, path)
+    elif form == "bytes":
+        path, key = "x.pt", "model.pe"
+        torch.save({"model": {"pe": tensor[None], "bias": tensor[0]}, "step": 3}, path)
+    elif "float8" in str(dtype) and form == "legacy.pth":
+        pytest.skip("torch writes no float8 in its old format that it could read")
+    else:
+        path, key = f"x.{form}", None
+        torch.save(tensor, path, _use_new_zipfile_serialization=form == "pt")
+    table, eps = read_table(path, key)
+    wide = np.float32 if dtype.is_floating_point else np.float64
+    kept = {torch.float64: np.float64, torch.float16: np.float16}
+    assert (table.dtype, eps) == (kept.get(dtype, wide), EPS[dtype])
+    np.testing.assert_array_equal(table, tensor.double())
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.bfloat16])
+def test_every_bit_pattern_means_what_torch_says(dtype):
+    bits = np.arange(2 ** (8 * dtype.itemsize), dtype=f"u{dtype.itemsize}")
+    name = str(dtype).removeprefix("torch.")
+    expected = torch.from_numpy(bits).view(dtype).float().numpy()
+    np.testing.assert_array_equal(files.DECODERS[name](bits), expected)
+
+
+@pytest.mark.parametrize("dtype", ["<f8", ">f8", "<f4", ">f4", "<f2", "<i2", ">u8", "?", "g"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_npy_types_and_orders(dtype, order):
+    stored = np.array(TABLE * 100 > 0 if dtype == "?" else abs(TABLE) * 100, dtype, order=order)
+    np.save("x.npy", stored)
+    table, eps = read_table("x.npy")
+    kind = np.dtype(dtype).newbyteorder("=")
+    kept = kind if kind in ("f8", "f4", "f2") else np.dtype(float)
+    assert (table.dtype, table.dtype.isnative) == (kept, True)
+    assert eps == np.finfo(kept).eps
+    np.testing.assert_array_equal(table, stored.astype(kept))
+
+
+@pytest.mark.parametrize("suffix", ["npy", "safetensors", "pt"])
+def test_large_files_are_mapped_not_read(suffix):
+    """A sparse file of 16 GiB opens, and the process grows by less than 128 MiB."""
+    shape, size = (2**20, 2**12), 2**34
+    if suffix == "npy":
+        np.lib.format.open_memmap("x.npy", "w+", np.float32, shape).flush()
+    elif suffix == "safetensors":
+        entry = {"dtype": "F32", "shape": shape, "data_offsets": [0, size]}
+        put("x.safetensors", safetensors_bytes({"codes": entry}))
+        os.truncate("x.safetensors", os.path.getsize("x.safetensors") + size)
+    else:
+        torch.save(torch.ones(3, 2), "x.pt")
+        shape = (3, 2)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    table, _ = read_table("x." + suffix)
+    assert table.shape == shape
+    assert not table.flags.owndata
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**17  # KiB
+
+
+def test_one_single_axis_is_dropped():
+    np.savez("x.npz", front=TABLE[None], middle=TABLE[:, None], four=TABLE[None, None])
+    for key in ("front", "middle"):
+        np.testing.assert_array_equal(read_table("x.npz", key)[0], TABLE)
+    refused(f"'x.npz' holds 'four' (1, 1, 5, 3) of float64; {NOT_A_TABLE}", "x.npz", "four")
+
+
+@pytest.mark.parametrize(
+    ("array", "text"),
+    [
+        (np.zeros(3), "(3,) of float64"),
+        (np.zeros(()), "() of float64"),
+        (np.zeros((0, 3)), "(0, 3) of float64"),
+        (np.zeros((2, 3, 4)), "(2, 3, 4) of float64"),
+        (np.zeros((2, 2), complex), "(2, 2) of complex128"),
+        (np.zeros((2, 2), "U3"), "(2, 2) of str96"),
+        (np.zeros((2, 2), [("a", "f4")]), "(2, 2) of void32"),
+        (np.zeros((2, 2), "M8[s]"), "(2, 2) of datetime64[s]"),
+        (np.array([[None] * 90] * 90), "(90, 90) of object"),
+    ],
+)
+def test_arrays_that_are_no_tables(array, text):
+    np.save("x.npy", array)
+    refused(f"'x.npy' holds an array {text}; {NOT_A_TABLE}", "x.npy")
+    np.savez("x.npz", odd=array, codes=TABLE)
+    np.testing.assert_array_equal(read_table("x.npz")[0], TABLE)
+
+
+def test_which_array_is_meant():
+    np.savez("x.npz", wpe=TABLE, wte=TABLE[:2], bias=TABLE[0])
+    several = "'x.npz' holds several tables, 'wpe' (5, 3), 'wte' (2, 3); name one as PATH#NAME"
+    refused(several, "x.npz")
+    nearest = "unknown array of 'x.npz' 'wpx'. Did you mean 'wpe'? "
+    refused(nearest + "It holds 'wpe' (5, 3), 'wte' (2, 3), 'bias' (3,).", "x.npz", "wpx")
+    np.savez("y.npz", a=TABLE[0], b=TABLE[1])
+    refused("'y.npz' holds no table (n, d) of numbers; it holds 'a' (3,), 'b' (3,)", "y.npz")
+    np.save("x.npy", TABLE)
+    refused("'x.npy' holds one array without a name; leave out #'wpe'", "x.npy", "wpe")
+    torch.save({f"{i}": torch.zeros(1, 2) for i in range(12)}, "x.pt")
+    ten = ", ".join(f"'{i}' (1, 2)" for i in range(10))
+    refused(f"'x.pt' holds several tables, {ten}, …; name one as PATH#NAME", "x.pt")
+
+
+def test_names_are_escaped():
+    torch.save({"a\n\x1b[31m": torch.zeros(2)}, "x\n.pt")
+    refused(rf"'x\n.pt' holds 'a\n\x1b[31m' (2,) of float32; {NOT_A_TABLE}", "x\n.pt")
+
+
+def test_files_that_cannot_be_reached(folder):
+    np.save("table.npy", TABLE)
+    os.symlink("loop.npy", "loop.npy")
+    os.symlink("nowhere", "dangling.npy")
+    there = "There is no such file in '.'."
+    refused(f"unknown file 'tabel.npy'. Did you mean 'table.npy'? {there}", "tabel.npy")
+    refused(f"unknown file 'dangling.npy'. Did you mean 'table.npy'? {there}", "dangling.npy")
+    refused("no file 'a/b.npy': there is no folder 'a'", "a/b.npy")
+    refused("cannot reach 'loop.npy': Too many levels of symbolic links", "loop.npy")
+    refused(r"cannot reach 'a\x00.npy': embedded null byte", "a\0.npy")
+    any_of = ", ".join(files.READERS)
+    refused(f"'.' is a folder; name a file: {any_of}", ".")
+    refused(f"'/dev/zero' is a device; name a file: {any_of}", "/dev/zero")
+    os.rename("table.npy", "table.npx")
+    nearest = "unknown suffix '.npx'. Did you mean '.npz'? "
+    refused(f"{nearest}'table.npx' may end in {any_of}.", "table.npx")
+
+
+def test_a_file_that_may_not_be_read(monkeypatch):
+    np.save("x.npy", TABLE)
+
+    def denied(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("builtins.open", denied)
+    refused("cannot read 'x.npy': Permission denied", "x.npy")
+
+
+HEADER = b"{'descr': '<f8', 'fortran_order': False, 'shape': (5, 3)}"
+NO_ARRAY = "its header does not describe an array"
+NO_SHAPE = "its shape is not that of an array"
+SHORT = "its shape (5, 3) of float64 needs 120 bytes, {} are there"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", NO_ARRAY),
+        (b"\x93NUMPY\1\0\x40", NO_ARRAY),
+        (npy_bytes(HEADER, b"0" * 119), SHORT.format(119)),
+        (
+            npy_bytes(HEADER.replace(b"(5, ", b"(1000000000000, ")),
+            "its shape (1000000000000, 3) of float64 needs 24000000000000 bytes, 0 are there",
+        ),
+        (npy_bytes(HEADER.replace(b"5", b"-5")), NO_SHAPE),
+        (npy_bytes(HEADER.replace(b"5, 3", b"0, " + b"9" * 30)), NO_SHAPE),
+        (npy_bytes(HEADER.replace(b"5", b"9" * 5000)), NO_ARRAY),
+        (npy_bytes(HEADER.replace(b"5, 3", b"5L, 3L")), SHORT.format(0)),
+        (npy_bytes(HEADER, version=b"\3\0", width=4), NO_ARRAY),
+        (npy_bytes(b"-" * 9000 + b"1"), NO_ARRAY),
+        (npy_bytes(b"(" * 9000), NO_ARRAY),
+        (npy_bytes(b" " * 4, version=b"\2\0", width=4)[:8] + b"\xff" * 9000, NO_ARRAY),
+        (npy_bytes(b"__import__('os').system('false')"), NO_ARRAY),
+    ],
+)
+def test_damaged_npy(content, reason):
+    put("x.npy", content)
+    refused(f"'x.npy' is no readable .npy file: {reason}; write it again", "x.npy")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"1,2\n3,4", [[1, 2], [3, 4]]),
+        (b"\xef\xbb\xbf1,2\r\n3,4\r\n\r\n", [[1, 2], [3, 4]]),
+        (b"x,y\n1,2\n", [[1, 2]]),
+        (b"# by R\n\n  \nx , y\n1 , 2 # here\n", [[1, 2]]),
+        (b"0,1\n0.5,0.25\n", [[0.5, 0.25]]),  # pandas numbers the columns
+        (b"0,1\n2,3\n", [[0, 1], [2, 3]]),
+        (b"1\n2\n", [[1], [2]]),
+        (b"1e400,-inf,+.5\n", [[np.inf, -np.inf, 0.5]]),
+    ],
+)
+def test_csv(content, expected):
+    put("x.csv", content)
+    np.testing.assert_array_equal(read_table("x.csv")[0], expected)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "it has no line of numbers separated by commas"),
+        (b"x,y\n", "it has no line of numbers separated by commas"),
+        (b"x,y\n1,2\n3,four\n", "line 3, column 2 is 'four', not a number"),
+        (b",0,1\n0,.5,.5\n", "line 1, column 1 is '', not a number"),
+        (b"1;2\n3;4\n", "line 2, column 1 is '3;4', not a number"),
+        (b"1,2,\n", "line 1, column 3 is '', not a number"),
+        (b"1,\x002\n", r"line 1, column 2 is '\x002', not a number"),
+        (b"1_0,2\n", "line 1, column 1 is '1_0', not a number"),
+        ("１,2\n".encode(), "line 1, column 1 is '１', not a number"),
+        (b"1,2+1j\n", "line 1, column 2 is '2+1j', not a number"),
+        (b"1,2\n\n3\n", "line 3 has 1 columns, the lines above it 2"),
+        ("1,2\n".encode("utf-16"), "it is no UTF-8 text"),
+    ],
+)
+def test_damaged_csv(content, reason):
+    put("x.csv", content)
+    refused(f"'x.csv' is no readable .csv file: {reason}; write it again", "x.csv")
+
+
+def test_csv_of_a_million_columns():
+    put("x.csv", b",".join([b"1.5"] * 10**6))
+    assert read_table("x.csv")[0].shape == (1, 10**6)
+
+
+def entry(dtype="F32", shape=(2, 3), offsets=(0, 24)):
+    return {"codes": {"dtype": dtype, "shape": shape, "data_offsets": offsets}}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "it claims a header of 0 bytes, 0 are there"),
+        (b"\xff" * 8, "it claims a header of 18446744073709551615 bytes, 0 are there"),
+        (safetensors_bytes(b"[" * 10**5), "its header does not describe arrays"),
+        (safetensors_bytes(b"{"), "its header does not describe arrays"),
+        (safetensors_bytes({"codes": {}}), "its header does not describe arrays"),
+        (
+            safetensors_bytes(entry(), bytes(23)),
+            "its shape (2, 3) of float32 needs 24 bytes, 23 are there",
+        ),
+        (
+            safetensors_bytes(entry(shape=(10**12, 3)), bytes(24)),
+            "its shape (1000000000000, 3) of float32 needs 12000000000000 bytes, 24 are there",
+        ),
+        (
+            safetensors_bytes(entry(offsets=(0, 20)), bytes(24)),
+            "its offsets 0 to 20 do not fit the shape (2, 3)",
+        ),
+        (
+            safetensors_bytes(entry(offsets=(-24, 0)), bytes(24)),
+            "its offsets -24 to 0 do not fit the shape (2, 3)",
+        ),
+        (
+            safetensors_bytes(entry(shape=(2.0, 3)), bytes(24)),
+            "its header has a shape or an offset that is no whole number",
+        ),
+    ],
+)
+def test_damaged_safetensors(content, reason):
+    put("x.safetensors", content)
+    message = f"'x.safetensors' is no readable .safetensors file: {reason}; write it again"
+    refused(message, "x.safetensors")
+
+
+def test_safetensors_of_an_unknown_type():
+    put("x.safetensors", safetensors_bytes(entry(dtype="float64"), bytes(24)))
+    refused(f"'x.safetensors' holds 'codes' (2, 3) of type float64; {NOT_A_TABLE}", "x.safetensors")
+
+
+class Attack:
+    """A pickle that makes a file when it is loaded."""
+
+    def __reduce__(self):
+        return os.mkdir, ("hacked",)
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_pickles_run_no_code(legacy):
+    tree = {"codes": torch.ones(2, 2), "x": Attack()}
+    torch.save(tree, "x.pt", _use_new_zipfile_serialization=not legacy)
+    put("y.pth", pickle.dumps(Attack()))
+    np.save("x.npy", np.array([[Attack()]]))
+    refused(f"'x.pt' is no readable .pt file: {NO_CODE}", "x.pt")
+    refused(f"'y.pth' is no readable .pth file: {NO_CODE}", "y.pth")
+    refused(f"'x.npy' holds an array (1, 1) of object; {NOT_A_TABLE}", "x.npy")
+    assert not os.path.exists("hacked")
+
+
+def test_odd_tensors():
+    circle = {"codes": torch.nn.Parameter(torch.ones(2, 3).T), 7: torch.ones(3)}
+    torch.save({"a": circle | {"again": circle}, ("tuple",): torch.ones(2, 2)}, "x.pt")
+    assert read_table("x.pt", "a.codes")[0].tolist() == [[1, 1]] * 3
+    torch.save(
+        {"sparse": torch.eye(3).to_sparse(), "meta": torch.ones(3, 2, device="meta")}, "y.pt"
+    )
+    sparse = "'y.pt' holds 'sparse' (3, 3) of cpu torch.sparse_coo"
+    refused(f"{sparse}; {NOT_A_TABLE}", "y.pt", "sparse")
+
+
+def test_a_pickle_of_shared_mappings_is_walked_once():
+    tree = {"codes": torch.ones(2, 2)}
+    for _ in range(60):
+        tree = {"a": tree, "b": tree}
+    torch.save(tree, "x.pt")
+    assert read_table("x.pt")[0].tolist() == [[1, 1], [1, 1]]
+
+
+def test_bombs_are_refused_before_they_expand():
+    """What a header asks for is weighed against the bytes in the file."""
+    limits = (
+        "the limits are 8589934592 and, above 268435456, 100 times the bytes in the file; "
+        "a .npy file of float32 is mapped and has no limit"
+    )
+    with zipfile.ZipFile("x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        with archive.open("codes.npy", "w") as member:
+            member.write(npy_bytes(HEADER.replace(b"5, 3", b"45000, 1000")))
+            for _ in range(45):
+                member.write(bytes(8 * 10**6))
+        held = archive.getinfo("codes.npy").compress_size
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    refused(f"'x.npz' has {held} bytes for a table that takes 360000000; {limits}", "x.npz")
+    torch.save(torch.ones(1).expand(10**6, 10**6), "x.pt")
+    refused(f"'x.pt' has 4 bytes for a table that takes 4000000000000; {limits}", "x.pt")
+    np.lib.format.open_memmap("x.npy", "w+", np.int8, (2**16, 2**15)).flush()
+    refused(f"'x.npy' has {2**31} bytes for a table that takes {2**34}; {limits}", "x.npy")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**17  # KiB
+
+
+def test_damaged_archives():
+    write_table("x.npz", TABLE)
+    with open("x.npz", "rb") as stream:
+        whole = stream.read()
+    broken = "'x.npz' is no readable .npz file: "
+    put("x.npz", whole[:-40])
+    refused(broken + "File is not a zip file; write it again", "x.npz")
+    put("x.npz", whole.replace(TABLE.tobytes(), bytes(120)))
+    refused(broken + "Bad CRC-32 for file 'codes.npy'; write it again", "x.npz")
+    with zipfile.ZipFile("x.npz", "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("codes.npy", npy_bytes(HEADER, bytes(120)))
+    other = "numpy.savez stores or deflates, it uses another compression; write it again"
+    refused(broken + other, "x.npz")
+    with zipfile.ZipFile("x.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x/data.pkl", bytes(10**6))
+    compressed = "torch.save compresses nothing, it holds compressed parts; write it again"
+    refused(f"'x.pt' is no readable .pt file: {compressed}", "x.pt")
+
+
+def fed(content, *arguments):
+    """What reading standard input gives in a process that is fed `content`."""
+    code = (
+        "import sys; from pefourier.files import *\n"
+        "try: print(*read_table(*sys.argv[1:])[0].ravel().tolist())\n"
+        "except PefourierError as error: print(error)"
+    )
+    command = [sys.executable, "-W", "error", "-c", code, *arguments]
+    root = os.path.dirname(os.path.dirname(files.__file__))
+    run = subprocess.run(command, input=content, capture_output=True, env={"PYTHONPATH": root})
+    assert run.stderr == b""
+    return run.stdout.decode().strip()
+
+
+def test_standard_input():
+    stream = io.BytesIO()
+    np.save(stream, np.arange(4.0).reshape(2, 2))
+    assert fed(stream.getvalue(), "-") == "0.0 1.0 2.0 3.0"
+    assert fed(stream.getvalue(), "/dev/stdin") == "0.0 1.0 2.0 3.0"
+    assert fed(b"x,y\n1,2\n", "-") == "1.0 2.0"
+    unread = "standard input is no readable .csv file"
+    assert (
+        fed(b"", "-") == f"{unread}: it has no line of numbers separated by commas; write it again"
+    )
+    assert fed(b"PK\3\4\0\0", "-") == "standard input is no .npy and no .csv table; name a file"
+    assert fed(b"1,2", "-", "a") == "standard input holds one array without a name; leave out #'a'"
+
+
+def test_standard_input_that_is_closed(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    refused("standard input is closed; pipe a table into it or name a file", "-")
+
+
+@pytest.mark.parametrize("suffix", [*files.WRITERS, ".pt"])
+def test_pipes_are_read_and_written(suffix):
+    os.mkfifo("pipe" + suffix)
+
+    def write():
+        if suffix == ".pt":
+            stream = io.BytesIO()
+            torch.save(torch.from_numpy(TABLE), stream)
+            put("pipe.pt", stream.getvalue())
+        else:
+            write_table("pipe" + suffix, TABLE)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    table, _ = read_table("pipe" + suffix)
+    thread.join()
+    np.testing.assert_array_equal(table, TABLE)
+
+
+def test_an_endless_pipe_is_given_up(monkeypatch):
+    monkeypatch.setattr(files, "MEMORY", 2**20)
+    os.mkfifo("pipe")
+
+    def write():
+        with suppress(BrokenPipeError), open("pipe", "wb") as stream:
+            while True:
+                stream.write(b"1,2\n" * 10**5)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    refused("'pipe' gives more than 131072 bytes; write them to a .npy file", "pipe")
+    thread.join()
+
+
+def test_where_nothing_can_be_written(monkeypatch):
+    os.mkdir("folder.npy")
+    put("x.npy", b"")
+    for path, reason in {
+        "folder.npy": "it is a folder; name a file in it",
+        "a/x.npy": f"there is no folder '{os.getcwd()}/a'; make it first",
+    }.items():
+        with pytest.raises(
+            PefourierError, match=f"^{re.escape(f'cannot write {path!r}: {reason}')}$"
+        ):
+            check_suffix(path, [".npy"])
+    message = "unknown suffix '.npz'. Did you mean '.npy'? 'x.npz' may end in .npy, .csv."
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+        check_suffix("x.npz", [".npy", ".csv"])
+    assert check_suffix("X.NPY", [".npy"]) == ".npy"
+    for protected in (os.getcwd(), "x.npy"):
+        monkeypatch.setattr(os, "access", lambda path, _, protected=protected: path != protected)
+        message = f"cannot write 'x.npy': {protected!r} is write-protected; name another"
+        with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+            write_table("x.npy", TABLE)
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, ValueError, PefourierError])
+def test_a_failure_leaves_the_old_file_whole(failure):
+    put("x.npy", b"old")
+
+    def write(stream):
+        stream.write(b"new")
+        raise failure
+
+    with pytest.raises(failure):
+        write_whole("x.npy", write)
+    with open("x.npy", "rb") as stream:
+        assert stream.read() == b"old"
+    assert os.listdir() == ["x.npy"]
+
+
+@pytest.mark.parametrize("suffix", files.WRITERS)
+def test_a_full_disk(suffix):
+    os.symlink("/dev/full", "x" + suffix)
+    message = f"cannot write 'x{suffix}': No space left on device"
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+        write_table("x" + suffix, np.zeros((300, 300)))
+
+
+def test_mode_and_links_of_the_written_file():
+    before = os.umask(0o027)
+    try:
+        write_table("new.npy", TABLE)
+    finally:
+        os.umask(before)
+    assert os.stat("new.npy").st_mode & 0o777 == 0o640
+    os.chmod("new.npy", 0o604)
+    os.symlink("new.npy", "link.npy")
+    write_table("link.npy", TABLE + 1)
+    assert os.path.islink("link.npy")
+    assert os.stat("new.npy").st_mode & 0o777 == 0o604
+    np.testing.assert_array_equal(read_table("new.npy")[0], TABLE + 1)
+
+
+def test_a_mapped_table_survives_being_overwritten():
+    write_table("x.npy", TABLE)
+    table, _ = read_table("x.npy")
+    write_table("x.npy", table[:2])
+    np.testing.assert_array_equal(table, TABLE)
+
+
+WORDS = [b"\xff" * 8, b"\0" * 8, b"-1", b"9" * 30, b"1000000000000", b"[", b"(", b"{", b"\n", b","]
+WORDS += [
+    b"nan",
+    b"|O",
+    b"<c16",
+    b"True",
+    b"PK\5\6",
+    b"#",
+    b"'",
+    b'"',
+    b"\x80\2",
+    b"R",
+    b".",
+    b"t",
+]
+
+
+def originals():
+    """One valid file or more of each format."""
+    tensor = torch.from_numpy(TABLE)
+    for suffix in files.WRITERS:
+        write_table("0" + suffix, TABLE)
+    np.save("1.npy", np.asfortranarray(TABLE.astype(">f4")))
+    np.savez_compressed("1.npz", a=TABLE, b=TABLE[0])
+    put("1.csv", b"x,y\n1,2\n3,4 # c\n")
+    torch.save(tensor, "1.pt")
+    torch.save({"model": {"pe": tensor.bfloat16(), "b": tensor[0]}, "o": [1, "x"]}, "2.pt")
+    torch.save({"pe": tensor.half().T}, "3.pth", _use_new_zipfile_serialization=False)
+    safetensors.torch.save_file({"pe": tensor.bfloat16(), "b": tensor[0]}, "1.safetensors")
+    found = {}
+    for name in sorted(os.listdir()):
+        with open(name, "rb") as stream:
+            found[name] = stream.read()
+    return found
+
+
+def mutated(rng, data):
+    """The bytes with one to eight bits flipped, bytes changed, cut, repeated or put in."""
+    data = bytearray(data)
+    for _ in range(rng.choice([1, 1, 1, 2, 8])):
+        start = rng.randrange(min(len(data), rng.choice([200, 10**6])) + 1)
+        stop = min(len(data), start + rng.choice([1, 2, 8, 64]))
+        flipped = bytes(byte ^ (1 << rng.randrange(8)) for byte in data[start : start + 1])
+        piece, word = data[start:stop], rng.choice(WORDS)
+        changes = [flipped + piece[1:], rng.randbytes(1), b"", piece * 3, word, word + piece]
+        data[start:stop] = rng.choice(changes)
+        if rng.random() < 0.1:
+            del data[start:]
+    return bytes(data)
+
+
+def mutated_inside(rng, data):
+    """An archive in which one member is mutated, with the right checksum."""
+    source, target = zipfile.ZipFile(io.BytesIO(data)), io.BytesIO()
+    hit = rng.choice([name for name in source.namelist() if name.endswith((".pkl", ".npy"))])
+    with zipfile.ZipFile(target, "w") as archive:
+        for name in source.namelist():
+            content = source.read(name)
+            archive.writestr(name, mutated(rng, content) if name == hit else content)
+    return target.getvalue()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_damaged_files_are_tables_or_one_line(seed):
+    """100 damaged files a seed: each is a table of numbers, or refused by name in one line."""
+    rng, valid = random.Random(seed), originals()
+    for count in range(100):
+        name = rng.choice(sorted(valid))
+        inside = valid[name].startswith(b"PK") and rng.random() < 0.6
+        put(f"m{name}", (mutated_inside if inside else mutated)(rng, valid[name]))
+        key = rng.choice([None, "pe", "model.pe", "codes"])
+        assert outcome(f"m{name}", key) is None, (seed, count)
+
+
+def outcome(path, key):
+    """What is wrong with the answer to a damaged file, if anything."""
+    try:
+        table, eps = read_table(path, key)
+    except PefourierError as error:
+        return None if f"'{path}'" in str(error) and "\n" not in str(error) else str(error)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        float(table.astype(float).sum())  # every number can be read
+    sound = table.ndim == 2 and table.size and eps in EPS.values()
+    return None if sound and table.dtype in ("f8", "f4", "f2") else (table.shape, table.dtype, eps)

@@ -1,0 +1,82 @@
+"""Figures: the data on the axes, labels with units, and the same bytes on every run."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from pefourier import plot
+from pefourier.encodings import load
+from pefourier.faithful import assess
+from pefourier.reconstruct import position_functions
+from pefourier.report import Answer
+from pefourier.spectrum import density
+
+
+@pytest.fixture
+def pair():
+    return [load("sinusoidal", 20, 16), load("dft", 20, 16)]
+
+
+def test_spectrum_draws_the_densities(pair):
+    answers = [Answer(e, density(e)) for e in pair]
+    (axes,) = plot.spectrum(answers).axes
+    for line, a in zip(axes.lines, answers, strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), a.result.density)
+        assert line.get_label() == a.encoding.spec
+    assert axes.get_xlabel() == "angular frequency ω (radians per position)"
+    assert axes.get_ylabel() == "share of energy $g_k$"
+
+
+def test_reconstruct_draws_a_panel_an_encoding(pair):
+    answers = [Answer(e, position_functions(e, [2, 9])) for e in pair]
+    panels = plot.reconstruct(answers).axes
+    assert [axes.get_title(loc="left") for axes in panels] == ["sinusoidal", "dft"]
+    np.testing.assert_array_equal(
+        panels[1].lines[1].get_ydata(), answers[1].result.reconstructions[1].values
+    )
+
+
+def test_faithful_draws_singular_values_and_the_kernel(pair):
+    answers = [Answer(e, assess(e)) for e in pair]
+    left, right = plot.faithful(answers).axes
+    table = pair[0].table()
+    sigma = np.linalg.svd(table, compute_uv=False)
+    np.testing.assert_allclose(left.lines[0].get_ydata(), sigma / sigma[0], atol=1e-14)
+    kernel = [np.mean(np.diag(table @ table.T, lag)) / 8 for lag in range(20)]
+    np.testing.assert_allclose(right.lines[0].get_ydata(), kernel, atol=1e-14)
+
+
+def test_heatmap_draws_the_table(pair):
+    table = pair[1].table()
+    axes = plot.heatmap([Answer(pair[1], table)]).axes[0]
+    np.testing.assert_array_equal(axes.images[0].get_array(), table)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("dimension", "position")
+
+
+@pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
+def test_the_same_bytes_on_every_run(tmp_path, pair, suffix):
+    digests = set()
+    for name in ("one", "two"):
+        path = tmp_path / f"{name}.{suffix}"
+        plot.save(str(path), plot.spectrum, [Answer(e, density(e)) for e in pair])
+        digests.add(hashlib.sha256(path.read_bytes()).hexdigest())
+    assert len(digests) == 1
+
+
+def test_text_stays_text(tmp_path, pair):
+    path = tmp_path / "figure.svg"
+    plot.save(str(path), plot.spectrum, [Answer(e, density(e)) for e in pair])
+    assert "angular frequency ω (radians per position)</text>" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("command", "suffix"), [("spectrum", "svg"), ("reconstruct", "pdf"), ("check-faithful", "png")]
+)
+def test_every_command_draws(run, tmp_path, command, suffix):
+    path = tmp_path / f"figure.{suffix}"
+    done = run(command, "dft", "none", "learned", "--d", 16, "--plot", path, "--pos", 3)
+    if command != "reconstruct":
+        done = run(command, "dft", "none", "learned", "--d", 16, "--plot", path)
+    assert done.status == 0, done.err
+    assert path.stat().st_size > 5000

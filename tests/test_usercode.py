@@ -1,0 +1,160 @@
+"""Users' functions and modules: what is right passes, the commonest bugs are named."""
+
+import numpy as np
+import pytest
+
+CODE = """
+import math
+import numpy as np
+import torch
+
+print("imported")
+
+
+def right(length, d):
+    phase = np.outer(np.arange(length), 10000.0 ** (-np.arange(0, d, 2) / d))
+    return np.stack([np.sin(phase), np.cos(phase)], axis=2).reshape(length, d)
+
+
+def by_name(d_model, max_len=10):
+    return torch.tensor(right(max_len, d_model))[None]
+
+
+def transposed(length, d):
+    return right(length, d).T
+
+
+def fails(length, d):
+    return 1 / 0
+
+
+def words(length, d):
+    return [["a"] * d] * length
+
+
+class Right(torch.nn.Module):
+    def __init__(self, d_model, dropout=0.1, max_len=5000):
+        super().__init__()
+        self.dropout = torch.nn.Dropout(dropout)
+        self.register_buffer("pe", torch.tensor(right(max_len, d_model)).float()[None])
+
+    def forward(self, x):
+        return self.dropout(x + self.pe[:, : x.size(1)])
+
+
+class BatchAxis(Right):
+    def __init__(self, d, length):
+        super().__init__(d, max_len=length)
+        self.pe = self.pe.transpose(0, 1)
+
+    def forward(self, x):
+        return x + self.pe[: x.size(0)]
+
+
+class OneRow(Right):
+    def __init__(self, d_model):
+        super().__init__(d_model)
+
+    def forward(self, x):
+        return x + self.pe[:, x.size(1)]
+
+
+class Rescaled(Right):
+    def forward(self, x):
+        self.pe *= 0.5
+        return x + self.pe[:, : x.size(1)]
+
+
+class CodesOnly(Right):
+    def forward(self, x):
+        return self.pe[:, : x.size(1)]
+
+
+table = torch.nn.Embedding(512, 64)
+instance = Right(64)
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    module = f"user_{tmp_path.name}"
+    (tmp_path / f"{module}.py").write_text(CODE)
+    monkeypatch.chdir(tmp_path)
+    return module
+
+
+def check(run, module, name, *options):
+    done = run("check-faithful", f"py:{module}:{name}", "--d", 64, "-S", 100, "--json", *options)
+    assert done.status == 0, done.err
+    return done.results[0]
+
+
+@pytest.mark.parametrize("name", ["right", "by_name", "Right", "CodesOnly", "instance"])
+def test_right_code_has_no_finding_and_the_sinusoidal_distance(run, folder, name):
+    result = check(run, folder, name)
+    assert [f for f in result["findings"] if f["severity"] != "note"] == []
+    assert result["min_distance"] == pytest.approx(1.471848, abs=1e-6)
+    assert result["params"] == {"length": 100, "d": 64, "object": f"{folder}:{name}"}
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("BatchAxis", "batch-axis"),
+        ("OneRow", "constant"),
+        ("Rescaled", "changes-between-calls"),
+    ],
+)
+def test_bugs_are_named(run, folder, name, code):
+    result = check(run, folder, name)
+    assert code in [f["code"] for f in result["findings"] if f["severity"] == "error"]
+
+
+def test_the_message_of_a_batch_axis_bug_says_what_to_do(run, folder):
+    (finding,) = [
+        f for f in check(run, folder, "BatchAxis")["findings"] if f["code"] == "batch-axis"
+    ]
+    assert finding["message"] == (
+        "the codes differ between the members of a batch and are the same at every position: the "
+        "module reads axis 0 as the sequence; give it (length, batch, d), or index its table as "
+        "pe[:, :x.size(1)] for input (batch, length, d)"
+    )
+
+
+def test_an_embedding_is_its_weights(run, folder):
+    assert check(run, folder, "table")["length"] == 100
+
+
+def test_what_their_code_prints_is_no_answer(run, folder):
+    done = run("check-faithful", f"py:{folder}:right")
+    assert "imported" not in done.out
+    assert done.err == "imported\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("fails", "raised ZeroDivisionError: 'division by zero' when asked for length 80, d 256;"),
+        ("transposed", "gave an array of shape (256, 80) for length 80 and d 256; expected (80, "),
+        ("words", "expected an array of numbers (length, d); got list of '<U1'"),
+        ("missing", "has no 'missing'; it has: math, np, torch, right, by_name,"),
+    ],
+)
+def test_code_that_does_not_work_is_one_line(run, folder, name, message):
+    done = run("check-faithful", f"py:{folder}:{name}")
+    assert (done.status, done.out) == (2, "")
+    assert message in done.err.splitlines()[-1]
+
+
+def test_a_spec_without_an_object(run):
+    done = run("spectrum", "py:numpy")
+    assert done.err == (
+        "pefourier: 'py:numpy' names no object; write py:module:function or py:module:Class\n"
+    )
+
+
+def test_float32_codes_have_a_coarser_rank_tolerance(run, folder):
+    fine, coarse = check(run, folder, "right"), check(run, folder, "Right")
+    assert coarse["rank_tolerance"] > 1e5 * fine["rank_tolerance"]
+    assert coarse["rank"] < fine["rank"]
+    assert np.isclose(coarse["stable_rank"], fine["stable_rank"])
