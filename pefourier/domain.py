@@ -2,8 +2,8 @@
 
 Conventions
 -----------
-A domain has n points with coordinates ``x``. Angular frequencies ``omega`` are in radians per unit
-of ``x`` and lie in [0, pi]. On regular points (positions, lags) the Fourier transform is the real
+A domain has n points with coordinates ``x``. Angular frequencies ``omega`` lie in [0, pi] and are in
+radians per position, lag, mean spacing of times, or edge of a tree. On regular points (positions, lags) the Fourier transform is the real
 FFT; irregular times and trees carry a small dense orthonormal basis, columns by ascending omega.
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from pefourier.errors import PefourierError
 
+LARGEST_BASIS = 8192  # points of an irregular domain: its basis takes 512 MiB there
 COLUMNS_AT_ONCE = 64  # columns transformed together: bounds the memory of a long table
 
 
@@ -52,7 +53,7 @@ def times(t: Sequence[float]) -> Domain:
     x = np.asarray(t, dtype=float)
     if x.ndim != 1 or len(x) == 0 or not np.isfinite(x).all() or (np.diff(x) <= 0).any():
         raise PefourierError("times must be one row of finite, strictly increasing numbers")
-    n = len(x)
+    n = few_enough(len(x), "times")
     spacing = (x[-1] - x[0]) / (n - 1) if n > 1 else 1.0
     k = (np.arange(n) + 1) // 2  # 0, 1, 1, 2, 2, …: a cosine and a sine for each frequency
     phase = 2 * np.pi / n * np.outer((x - x[0]) / spacing, k)
@@ -70,7 +71,7 @@ def tree(parents: Sequence[int]) -> Domain:
     array([0. , 0.33333333, 0.66666667])
     """
     parent = np.asarray(parents, dtype=int)
-    n = len(parent)
+    n = few_enough(len(parent), "nodes of a tree")
     child = np.arange(1, n)
     if n == 0 or parent[0] != -1 or (parent[1:] < 0).any() or (parent[1:] >= child).any():
         raise PefourierError(
@@ -84,6 +85,15 @@ def tree(parents: Sequence[int]) -> Domain:
     bound = 2 * max(laplacian.diagonal().max(), 2.0)
     share = np.clip(values / bound, 0.0, 1.0).round(12)  # equal eigenvalues are stored equal
     return Domain("tree", np.arange(n), 2 * np.arcsin(np.sqrt(share)), basis)
+
+
+def few_enough(n: int, what: str) -> int:
+    """The number of points of a domain that needs a dense basis, refused where it is too large."""
+    if n > LARGEST_BASIS:
+        raise PefourierError(
+            f"{n} {what} are too many: they take an (n, n) basis, n up to {LARGEST_BASIS}"
+        )
+    return n
 
 
 def power(domain: Domain, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

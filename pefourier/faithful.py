@@ -28,7 +28,7 @@ class Faithfulness:
     verdict: str  # the highest rung of LADDER that holds
     faithful: bool  # Definition 1: no two positions share a code
     min_distance: float | None  # None for a single position
-    closest_pair: tuple[int, int] | None
+    closest_pair: tuple[float, float] | None  # their coordinates: positions, lags, times or nodes
     gap: float | None  # min_distance over the rms length of a code
     distinct: int
     rank: int
@@ -64,7 +64,7 @@ def assess(codes: Encoding | np.ndarray, progress=None) -> Faithfulness:
     nearest = closest(enc, progress)
     factors = decompose(enc)
     rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
-    pair = nearest.pair and tuple(int(enc.domain.x[i]) for i in nearest.pair)
+    pair = nearest.pair and tuple(enc.domain.x[i].item() for i in nearest.pair)
     return Faithfulness(
         length=factors.n,
         dimension=factors.d,

@@ -229,10 +229,9 @@ def os_errors(action: str, path: str) -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """The system's word for a failure, or a library's first line, safe on a terminal."""
+    """The system's word for a failure, or the first line of a library's."""
     told = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-    text = told or type(error).__name__
-    return text[:300] if text.isprintable() else ascii(text)[1:301]
+    return told[:300] or type(error).__name__
 
 
 def missing(path: str) -> PefourierError:

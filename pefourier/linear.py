@@ -6,14 +6,17 @@ E is the table, n positions by d dimensions. Its linear inverse is the pseudoinv
 singular values at or below the tolerance taken as zero; E E+ is the orthogonal projection on the
 column space, and the position functions are recovered exactly when it is the identity.
 
-No (n, n) array is made for n > d. The table is reduced in blocks to a triangle (a tall-skinny QR),
-which keeps all digits, where the Gram matrix would halve them. Codes that declare the inner product
+A large matrix is walked in blocks, twice, and no (n, n) array is made for n > d: a Gram matrix keeps
+half of the digits, so its eigenvectors are used to balance the columns, and the Gram matrix of the
+balanced ones gives the other half. Codes that declare the inner product
 c sum_j w_j cos(omega_j (s - t)) are split, about the middle position, into cosines (even) and sines
 (odd): two problems of half the size, since a turn of each pair of columns changes no inner product.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 
@@ -116,7 +119,7 @@ def decompose(enc: Encoding) -> Factors:
     n, d = len(enc), enc.dim
     if enc.measure is not None and enc.measure.power is not None and enc.domain.kind == "position":
         half, m = (n + 1) // 2, len(enc.measure.frequencies)
-        parts = tuple(factor(mirrored(enc.measure, n, wave), half, m) for wave in (np.cos, np.sin))
+        parts = tuple(factor(mirrored(enc.measure, n, w), half, m) for w in ("cosines", "sines"))
     else:
         table = enc.table()
         parts = (factor(lambda rows, columns: table[rows, columns].astype(float), n, d),)
@@ -128,39 +131,71 @@ def decompose(enc: Encoding) -> Factors:
     return Factors(n, d, sigma, float(tolerance), parts)
 
 
-def mirrored(measure: Measure, n: int, wave: Callable[[np.ndarray], np.ndarray]) -> Entries:
-    """Cosines or sines at the positions from the middle on; mirror positions share a row."""
+def mirrored(measure: Measure, n: int, wave: Literal["cosines", "sines"]) -> Entries:
+    """Cosines or sines at the positions from the middle on; mirror positions share a row.
+
+    A block of rows is made from its first row by the addition theorem: a sine and a cosine for each
+    column, and two products for each entry.
+    """
     doubled = np.arange((n + 1) % 2, n, 2)  # twice the distance from the middle position
-    scale = np.where(doubled == 0, 1.0, np.sqrt(2.0))
+
+    @lru_cache(maxsize=2)
+    def steps(rows: int) -> tuple[np.ndarray, np.ndarray]:
+        angles = measure.angles(2 * np.arange(rows), per=2)
+        return np.cos(angles), np.sin(angles)
 
     def entries(rows: slice, columns: slice) -> np.ndarray:
-        waves = wave(measure.angles(doubled[rows], columns, per=2))
-        return waves * scale[rows, None] * measure.amplitudes[columns]
+        at = doubled[rows]
+        scale = np.where(at == 0, 1.0, np.sqrt(2.0))[:, None] * measure.amplitudes[columns]
+        start = measure.angles(at[:1], columns, per=2)
+        cosines, sines = (step[:, columns] for step in steps(len(at)))
+        if wave == "cosines":
+            return (np.cos(start) * cosines - np.sin(start) * sines) * scale
+        return (np.sin(start) * cosines + np.cos(start) * sines) * scale
 
     return entries
 
 
 def factor(entries: Entries, n: int, m: int) -> Part:
     """Singular values and left singular vectors of an (n, m) matrix given by its blocks."""
-    if n <= m:
-        step = max(n, BLOCK // n)
-        blocks = (entries(ALL, slice(start, start + step)).T for start in range(0, m, step))
-        left, sigma, _ = np.linalg.svd(triangle(blocks).T)
+    if n * m <= BLOCK:
+        left, sigma, _ = np.linalg.svd(entries(ALL, ALL), full_matrices=False)
         return Part(sigma, lambda rows, rank: left[rows, :rank])
-    step = max(m, BLOCK // m)
-    blocks = (entries(slice(start, start + step), ALL) for start in range(0, n, step))
-    _, sigma, right = np.linalg.svd(triangle(blocks), full_matrices=False)
+    if n <= m:
+        blocks = [
+            slice(start, start + max(1, BLOCK // n)) for start in range(0, m, BLOCK // n or 1)
+        ]
+        sigma, left = long_svd(lambda block: entries(ALL, block).T, blocks)
+        return Part(sigma, lambda rows, rank: left[rows, :rank])
+    blocks = [slice(start, start + max(1, BLOCK // m)) for start in range(0, n, BLOCK // m or 1)]
+    sigma, right = long_svd(lambda block: entries(block, ALL), blocks)
 
     def project(rows: slice, rank: int) -> np.ndarray:
-        return entries(rows, ALL) @ (right[:rank].T / sigma[:rank])
+        return entries(rows, ALL) @ (right[:, :rank] / sigma[:rank])
 
     return Part(sigma, project)
 
 
-def triangle(blocks) -> np.ndarray:
-    """R of the QR decomposition of blocks of rows, one under the other."""
-    upper = None
-    for block in blocks:
-        stacked = block if upper is None else np.vstack([upper, block])
-        upper = np.linalg.qr(stacked, mode="r")
-    return upper
+def long_svd(
+    rows: Callable[[slice], np.ndarray], blocks: list[slice]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Singular values and right singular vectors (columns) of a tall matrix given by blocks of rows.
+
+    With G = A'A = V s^2 V', the matrix B = A V / max(s, 1e-7 s_1) has columns of about equal length
+    and its Gram matrix resolves, relative to each of them, what G lost. The error of a singular
+    value is a few eps times the largest, as that of a decomposition of A itself.
+    """
+    eigenvalues, vectors = np.linalg.eigh(sum(gram(rows(block)) for block in blocks))
+    lengths = np.sqrt(np.maximum(eigenvalues, 1e-14 * eigenvalues[-1]))
+    if not lengths[-1] > 0:
+        return np.zeros(len(lengths)), vectors
+    balance = vectors / lengths
+    rest, turn = np.linalg.eigh(sum(gram(rows(block) @ balance) for block in blocks))
+    square = np.sqrt(np.maximum(rest, 0.0))[:, None] * (turn.T * lengths) @ vectors.T
+    _, sigma, right = np.linalg.svd(square)
+    return sigma, right.T
+
+
+def gram(block: np.ndarray) -> np.ndarray:
+    """Inner products of the columns."""
+    return block.T @ block

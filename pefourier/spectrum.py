@@ -173,11 +173,10 @@ def summarize(
     enc: Encoding, omega: np.ndarray, g: np.ndarray, frequencies: np.ndarray | None
 ) -> Summary:
     """The single numbers of a density."""
-    rho = enc.params.get("rho")
     positive = g[g > 0]
     reached = np.cumsum(g) >= 0.95 - 1e-12
     return Summary(
-        lowest_bin_index=enc.dim * log(enc.dim / (2 * pi)) / log(rho) if rho and rho != 1 else None,
+        lowest_bin_index=lowest_bin_index(enc, frequencies),
         below_first_bin=None if frequencies is None else int((frequencies < omega[1]).sum()),
         frequencies_total=None if frequencies is None else len(frequencies),
         lowest_bin_share=float(g[0]),
@@ -187,3 +186,13 @@ def summarize(
         if len(positive)
         else np.nan,
     )
+
+
+def lowest_bin_index(enc: Encoding, frequencies: np.ndarray | None) -> float | None:
+    """The root d ln(d / 2 pi) / ln rho of Eq. 16, where frequencies are rho^(-l/d), l = 0, 2, …"""
+    rho, d = enc.params.get("rho"), enc.dim
+    if frequencies is None or not rho or rho == 1:
+        return None
+    grid = rho ** (-2.0 * np.arange(len(frequencies)) / d)
+    geometric = np.allclose(frequencies, grid, rtol=1e-9, atol=0)
+    return d * log(d / (2 * pi)) / log(rho) if geometric else None

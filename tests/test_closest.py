@@ -27,6 +27,7 @@ TABLES = {
     "shuffled grid": RANDOM.permutation(GRID),
     "ramp": np.repeat(np.arange(150.0)[:, None], 3, axis=1) / 149,
     "offset": 1e6 + 1e-6 * RANDOM.standard_normal((150, 5)),
+    "long and short": np.repeat([[100.0], [0.01]], 75, 0) * RANDOM.standard_normal((150, 7)),
     "clusters": np.repeat(np.eye(3) * 5, 50, 0) + 1e-9 * RANDOM.standard_normal((150, 3)),
     "tiny": 1e-160 * RANDOM.standard_normal((150, 5)),
     "large": 1e160 * RANDOM.standard_normal((150, 5)),
@@ -145,6 +146,12 @@ def test_pairs_that_are_no_neighbours(gaps, blocks):
     agree(closest(from_table(table)), by_definition(table))
 
 
+@pytest.mark.parametrize("shorter", [1e-3, 1e-5, 1e-8, 3e-10])
+def test_later_pair_that_is_little_nearer(shorter, blocks):
+    table = np.array([0.0, 1.0, 10.0, 20.0, 11.0 - shorter])[:, None]
+    agree(closest(from_table(table)), by_definition(table))
+
+
 def test_a_tie_passed_over_is_found_again(monkeypatch):
     """As met: the first pair is held, the second ties with it, the third ties with that alone."""
     monkeypatch.setattr(room, "ELEMENTS_AT_ONCE", 1)
@@ -154,7 +161,7 @@ def test_a_tie_passed_over_is_found_again(monkeypatch):
     assert closest(from_table(table)).pair == (1, 4) == by_definition(table)[1]
 
 
-@pytest.mark.parametrize("kind", ["normal", "waves", "clusters", "float32"])
+@pytest.mark.parametrize("kind", ["normal", "waves", "clusters", "long and short"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_rounding_of_products_stays_below_its_bound(kind, dtype):
     table = TABLES[kind].astype(float)
@@ -285,6 +292,16 @@ def test_period_nobody_declared_is_found_in_spite_of_rounding(turns):
     assert closest(enc) == Closest(0.0, (0, 1000), 1000)
 
 
+def test_first_of_several_collisions_is_kept_though_a_later_one_rounds_to_less():
+    assert closest(waves([2 * np.pi / 75], 400)) == Closest(0.0, (0, 75), 75)
+
+
+def test_nearly_a_period_is_no_collision():
+    step = 2 * np.pi * 1e-11
+    enc = waves([2 * np.pi * (1 + 1e-11) / 500], 900)
+    assert closest(enc) == Closest(pytest.approx(step, rel=1e-3), (0, 500), 900)
+
+
 def test_short_step_is_no_collision():
     enc = waves([1e-9, 3e-9], 1000, [0.5, 0.5])
     assert closest(enc) == Closest(pytest.approx(5**0.5 * 1e-9, rel=1e-12), (0, 1), 1000)
@@ -309,7 +326,7 @@ def test_lags_that_cannot_be_nearest_are_given_up_early(monkeypatch):
         return whole(measure, lags, columns)
 
     monkeypatch.setattr(room, "squared_distances", counted)
-    assert closest(waves(1e4 ** (-np.arange(512) / 512), 20000)).pair == (0, 1)
+    assert closest(waves(1e4 ** (np.arange(-511, 1) / 512), 20000)).pair == (0, 1)
     assert sum(computed) < 20000 * 512 / 8
 
 

@@ -17,6 +17,7 @@ from pefourier.encoding import (
     encoding,
     from_table,
 )
+from pefourier.encodings.seeds import stream
 from pefourier.errors import PefourierError
 
 
@@ -154,6 +155,4 @@ def dft(length: int, d: int) -> Encoding:
 def learned(length: int, d: int, *, seed: int = 0, scale: float = 0.02) -> Encoding:
     """A table of free parameters as it is before training: normal with standard deviation 0.02."""
     check_positive("scale", scale)
-    # RandomState and not Generator: only its stream is frozen, the same for ever and everywhere
-    table = np.random.RandomState(seed).normal(0.0, scale, (length, d))  # noqa: NPY002
-    return from_table(table, "learned")
+    return from_table(stream(seed).normal(0.0, scale, (length, d)), "learned")

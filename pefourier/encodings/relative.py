@@ -197,7 +197,7 @@ def tupe(
     length: int,
     d: int,
     *,
-    heads: int = 8,
+    heads: int = 1,
     buckets: int = 32,
     max_distance: int = 128,
     cls: bool = False,
@@ -208,9 +208,9 @@ def tupe(
 
     :math:`(p_i U^Q) (p_j U^K)^T / \sqrt{2 d/\mathrm{heads}} + b_{j-i}` with vectors p of size d,
     layer-normalised, and b the biases of `t5_buckets` (Ke et al., 2021). A code has heads · length
-    columns, the keys of one head after those of another. With ``cls=true`` position 0 is a
-    classification token, whose biases are one constant a head to it and one from it. p, U and b
-    start normal with standard deviation `scale`.
+    columns, the keys of one head after those of another; d is the size of p, not of a code. With
+    ``cls=true`` position 0 is a classification token, whose biases are one constant a head to it
+    and one from it. p, U and b start normal with standard deviation `scale`.
 
     Examples
     --------

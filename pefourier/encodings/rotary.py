@@ -30,6 +30,7 @@ from pefourier.encodings.absolute import geometric
 from pefourier.errors import PefourierError, shown, unknown
 
 XPOS_GAMMA, XPOS_SPAN = 0.4, 512.0  # Sun et al., 2022: Eq. 12 and the authors' code
+ABOVE_ZERO = ("factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor")
 Rotation = tuple[np.ndarray, float]  # frequencies in radians per position, attention factor
 
 
@@ -47,9 +48,9 @@ class Head:
         """Dimensions on whose grid the frequencies lie; an odd number is rounded up to pairs."""
         return int(self.d * self.partial)
 
-    def grid(self, rho: float | None = None) -> np.ndarray:
-        """Frequencies rho^(-2i/rotated), shape (pairs,)."""
-        return geometric(self.rotated, self.rho if rho is None else rho, count=-(-self.rotated // 2))
+    def grid(self, stretch: float = 1.0) -> np.ndarray:
+        """Frequencies (stretch rho)^(-2i/rotated), shape (pairs,)."""
+        return geometric(self.rotated, self.rho * stretch, count=(self.rotated + 1) // 2)
 
     def stretched(self, ratio: float) -> np.ndarray:
         """The grid of base rho ratio^(r/(r-2)): its first frequency kept, its last over ratio."""
@@ -57,7 +58,7 @@ class Head:
             raise PefourierError(
                 f"this scaling needs at least 4 rotated dimensions; got {self.rotated}"
             )
-        return self.grid(self.rho * ratio ** (self.rotated / (self.rotated - 2)))
+        return self.grid(np.float64(ratio) ** (self.rotated / (self.rotated - 2)))
 
 
 def none(head: Head) -> Rotation:
@@ -76,9 +77,9 @@ def ntk(head: Head, *, factor: float) -> Rotation:
 
 
 def dynamic(head: Head, *, factor: float, original: int) -> Rotation:
-    """NTK-aware with factor L'/L - (factor - 1), L' the longer of length and original L."""
-    longest = max(head.length, original)
-    return head.stretched(factor * longest / original - (factor - 1)), 1.0
+    """NTK-aware by factor L'/L - (factor - 1), L' the longer of length and original length L."""
+    beyond = max(head.length - original, 0)
+    return head.stretched(1 + factor * beyond / original), 1.0
 
 
 def yarn(
@@ -103,7 +104,7 @@ def yarn(
     """
     check_above("rho", head.rho, 1.0)
     low, high = (
-        head.rotated * log(original / (2 * pi * turns)) / (2 * log(head.rho))
+        head.rotated * (log(original / (2 * pi)) - log(turns)) / (2 * log(head.rho))
         for turns in (beta_fast, beta_slow)
     )
     if truncate:
@@ -113,7 +114,7 @@ def yarn(
     ramp = np.clip((np.arange(len(theta)) - low) / (high - low or 0.001), 0.0, 1.0)
 
     def attention(m: float) -> float:
-        return 0.1 * m * log(factor) + 1.0 if factor > 1 else 1.0
+        return np.float64(0.1 * m * log(factor) + 1.0 if factor > 1 else 1.0)
 
     if attention_factor is None:
         both = mscale and mscale_all_dim
@@ -202,22 +203,21 @@ def settled(scaling: str, given: dict[str, Any]) -> dict[str, Any]:
     """All parameters of a scaling: given or default; None stands for not given."""
     own = own_parameters(scaling)
     given = {key: value for key, value in given.items() if value not in (None, ())}
-    for key in given:
-        if key not in own:
-            users = [name for name in SCALINGS if key in own_parameters(name)]
-            raise PefourierError(
-                f"scaling={scaling} does not use {key}={shown(given[key])}; "
-                f"leave it out or choose scaling={', '.join(users) or 'another'}"
-            )
-    for key, parameter in own.items():
-        if key not in given and parameter.default is parameter.empty:
+    for key in given.keys() - own.keys():
+        users = [name for name in SCALINGS if key in own_parameters(name)]
+        raise PefourierError(
+            f"scaling={scaling} does not use {key}={shown(given[key])}; leave it out or choose "
+            f"scaling={' or '.join(users)}"
+        )
+    settled = {key: given.get(key, parameter.default) for key, parameter in own.items()}
+    for key, value in settled.items():
+        if value is inspect.Parameter.empty:
             raise PefourierError(f"scaling={scaling} needs {key}; write {key}=…")
-        value = given.get(key, parameter.default)
-        if key == "original":
-            check_count(key, value)
-        elif key in ("factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor"):
+        if key in ABOVE_ZERO:
             check_positive(key, value)
-    return {key: given.get(key, parameter.default) for key, parameter in own.items()}
+    if "original" in settled:
+        check_count("original", settled["original"])
+    return settled
 
 
 def check_above(key: str, value: float, least: float) -> None:
@@ -230,34 +230,33 @@ def remarks(own: dict[str, Any], length: int) -> tuple[Finding, ...]:
     """What is legal in the parameters of a scaling and yet worth a word."""
     found = []
     if own.get("factor", 1.0) < 1:
-        found.append(
-            Finding(
-                "rope-factor",
-                "warning",
-                f"factor={own['factor']:g} is below 1: it raises the frequencies and shortens the "
-                "context; a factor of at least 1 lengthens it",
-            )
-        )
+        message = f"factor={own['factor']:g} is below 1 and shortens the context; give its inverse"
+        found.append(Finding("rope-factor", "warning", message))
     for high, low in (("beta_fast", "beta_slow"), ("high_freq_factor", "low_freq_factor")):
         if high in own and own[high] < own[low]:
-            found.append(
-                Finding(
-                    "rope-order",
-                    "warning",
-                    f"{high}={own[high]:g} is below {low}={own[low]:g}, which scales high "
-                    "frequencies and keeps low ones; exchange the two",
-                )
-            )
+            message = f"{high}={own[high]:g} is below {low}={own[low]:g}; exchange the two"
+            found.append(Finding("rope-order", "warning", message))
     if "long_factor" in own and length > own["original"]:
-        found.append(
-            Finding(
-                "rope-long-factor",
-                "note",
-                f"{length} positions are more than original={own['original']}: long_factor is "
-                "used, as the model does; a shorter --length shows short_factor",
-            )
+        message = (
+            f"{length} positions are more than the {own['original']} of training: long_factor is "
+            "used, as the model does; a smaller --length takes short_factor"
         )
+        found.append(Finding("rope-long-factor", "note", message))
     return tuple(found)
+
+
+def rotation(scaling: str, head: Head, own: dict[str, Any]) -> Rotation:
+    """Frequencies and attention factor of a scaling, refused where its parameters overflow."""
+    check_positive("rho", head.rho)
+    with np.errstate(all="ignore"):
+        frequencies, attention = SCALINGS[scaling](head, **own)
+    check_above("attention_factor", attention, 0.0)
+    if not np.isfinite(frequencies).all():
+        raise PefourierError(
+            f"scaling={scaling} with {shown(own)} gives a frequency of {frequencies.max()}; "
+            "choose numbers nearer to 1"
+        )
+    return frequencies, float(attention)
 
 
 def waves(layout: Literal["halves", "interleaved"], phases: np.ndarray) -> np.ndarray:
@@ -311,8 +310,8 @@ def rope(
     Examples
     --------
     >>> rope(2, 4).table().round(3)
-    array([[1.  , 1.  , 0.  , 0.  ],
-           [0.54, 1.  , 0.841, 0.01 ]])
+    array([[1.   , 1.   , 0.   , 0.   ],
+           [0.54 , 1.   , 0.841, 0.01 ]])
     >>> rope(2, 128, scaling="yarn", factor=16.0, original=4096).params["attention_factor"]
     1.2772588722239782
     """
@@ -320,11 +319,9 @@ def rope(
         raise unknown("scaling", scaling, SCALINGS)
     check_head("rope", d, partial)
     own = settled(scaling, given)
-    with np.errstate(over="ignore", under="ignore"):
-        frequencies, attention = SCALINGS[scaling](Head(d, rho, partial, length), **own)
-    check_above("attention_factor", attention, 0.0)
+    frequencies, attention = rotation(scaling, Head(d, rho, partial, length), own)
     pairs = len(frequencies)
-    measure = Measure(frequencies, np.full(pairs, 1.0 / pairs), attention**2 * pairs)
+    measure = Measure(frequencies, np.full(pairs, 1.0 / pairs), pairs * attention * attention)
 
     def codes(x: np.ndarray) -> np.ndarray:
         return attention * waves(layout, measure.phases(x))
