@@ -46,6 +46,13 @@ Length = Annotated[
 ]
 Rho = Annotated[float | None, typer.Option(help="Base of geometric frequencies, default 10000.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of random encodings.")]
+Times = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Irregular times for mtan, mtan-fixed and time2vec: a column of numbers (.csv, .npy).",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Answer in CSV.")]
 Plot = Annotated[
@@ -101,6 +108,7 @@ def spectrum(
     length: Length = None,
     rho: Rho = None,
     seed: Seed = None,
+    times: Times = None,
     as_json: Json = False,
     as_csv: Csv = False,
     plot: Plot = None,
@@ -114,7 +122,7 @@ def spectrum(
     Example: pefourier spectrum sinusoidal rope:rho=5e5 --d 128
     """
     check_plot(plot)
-    encodings = load_all(specs, length, d, rho=rho, seed=seed)
+    encodings = load_all(specs, length, d, rho=rho, seed=seed, times=times)
     from pefourier import report
     from pefourier.spectrum import density
 
@@ -140,6 +148,7 @@ def reconstruct(
     length: Length = None,
     rho: Rho = None,
     seed: Seed = None,
+    times: Times = None,
     as_json: Json = False,
     as_csv: Csv = False,
     plot: Plot = None,
@@ -156,7 +165,9 @@ def reconstruct(
     """
     check_plot(plot)
     positions = whole_numbers("--pos", pos or ["5", "40", "75"])
-    encodings = load_all(specs, length, d, least=max(positions) + 1, rho=rho, seed=seed)
+    encodings = load_all(
+        specs, length, d, least=max(positions) + 1, rho=rho, seed=seed, times=times
+    )
     from pefourier import report
     from pefourier.reconstruct import position_functions
 
@@ -188,6 +199,7 @@ def check_faithful(
     length: Length = None,
     rho: Rho = None,
     seed: Seed = None,
+    times: Times = None,
     as_json: Json = False,
     as_csv: Csv = False,
     plot: Plot = None,
@@ -204,7 +216,7 @@ def check_faithful(
     Example: pefourier check-faithful wpe.npy --require injective
     """
     check_plot(plot)
-    encodings = load_all(specs, length, d, rho=rho, seed=seed)
+    encodings = load_all(specs, length, d, rho=rho, seed=seed, times=times)
     from pefourier import report
     from pefourier.faithful import LADDER, assess
 
@@ -241,6 +253,7 @@ def encode(
     length: Length = None,
     rho: Rho = None,
     seed: Seed = None,
+    times: Times = None,
     as_json: Json = False,
     plot: Plot = None,
     quiet: Quiet = False,
@@ -254,13 +267,14 @@ def encode(
     """
     import numpy as np
 
-    from pefourier.files import WRITERS, check_suffix, write_table
+    from pefourier.files import check_suffix, write_table
+    from pefourier.formats import WRITERS
 
     check_suffix(out, WRITERS)
     check_plot(plot)
     if len(specs) != 1:
         raise PefourierError(f"encode writes one encoding; got {len(specs)}: {' '.join(specs)}")
-    (enc,) = load_all(specs, length, d, rho=rho, seed=seed)
+    (enc,) = load_all(specs, length, d, rho=rho, seed=seed, times=times)
     x = enc.domain.x
     if positions is not None:
         x = np.array(whole_numbers("--positions", [positions]), dtype=np.int64)
@@ -321,11 +335,20 @@ def reproduce(
 
 
 def load_all(
-    specs: list[str] | None, length: int | None, d: int | None, least: int = 1, **options: Any
+    specs: list[str] | None,
+    length: int | None,
+    d: int | None,
+    least: int = 1,
+    times: str | None = None,
+    **options: Any,
 ) -> list[Any]:
     """The encodings of the SPECs, sinusoidal and dft where none is given."""
     from pefourier.encodings import load
 
+    if times is not None:
+        from pefourier.files import read_numbers
+
+        options["times"] = read_numbers(times)
     wanted = specs or ["sinusoidal", "dft"]
     if wanted.count("-") > 1:
         raise PefourierError("standard input ('-') can be read once; name it once")

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from pefourier.closest import Closest, closest
+from pefourier.doctor import diagnose
 from pefourier.encoding import Encoding, Finding, as_encoding
 from pefourier.linear import Factors, decompose
 from pefourier.precision import Loss, precision
+from pefourier.relations import autocorrelation, toeplitz_residual
+
+__all__ = ["LADDER", "Faithfulness", "assess", "autocorrelation", "toeplitz_residual", "verdict"]
 
 LADDER = ("collides", "injective", "invertible", "isometric")
-DIRECT = 2**31  # n^2 d up to which inner products are walked for the Toeplitz residual
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ def assess(codes: Encoding | np.ndarray, progress=None) -> Faithfulness:
     nearest = closest(enc, progress)
     factors = decompose(enc)
     rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
+    identified, findings = diagnose(enc, nearest, factors.rank)
     pair = nearest.pair and tuple(enc.domain.x[i].item() for i in nearest.pair)
     return Faithfulness(
         length=factors.n,
@@ -79,10 +83,10 @@ def assess(codes: Encoding | np.ndarray, progress=None) -> Faithfulness:
         condition_number=factors.condition_number,
         inverse_error=factors.inverse_error(),
         stable_rank=factors.stable_rank,
-        toeplitz_residual=toeplitz_residual(enc, factors),
-        identified=None,
+        toeplitz_residual=toeplitz_residual(enc),
+        identified=identified,
         precision=precision(enc),
-        findings=list(enc.findings),
+        findings=findings,
     )
 
 
@@ -94,35 +98,3 @@ def verdict(nearest: Closest, factors: Factors) -> str:
         return "injective"
     spread = factors.sigma[0] - factors.sigma[-1]
     return "isometric" if spread <= 2 * factors.tolerance else "invertible"
-
-
-def toeplitz_residual(enc: Encoding, factors: Factors) -> float:
-    r"""Relative distance of the inner products to a function of the lag.
-
-    :math:`\lVert G - \mathrm{Toep}(G)\rVert_F / \lVert G\rVert_F` with :math:`G = E E^T` and Toep
-    the mean along diagonals (Wang et al., 2021). 0 where the encoding declares such inner products.
-    Long tables use :math:`\lVert G\rVert^2 - \lVert\mathrm{Toep}(G)\rVert^2`, which resolves 1e-8.
-    """
-    n, d = factors.n, factors.d
-    total = float((factors.sigma**4).sum())
-    if total == 0 or (enc.measure is not None and enc.measure.power is not None):
-        return 0.0
-    means = autocorrelation(enc.table()) / np.arange(n, 0, -1)
-    if n * n * d > DIRECT:
-        shared = means[0] ** 2 * n + 2 * (means[1:] ** 2 * np.arange(n - 1, 0, -1)).sum()
-        return float(np.sqrt(max(total - shared, 0.0) / total))
-    table, squared = np.asarray(enc.table(), dtype=float), 0.0
-    for start, rows in enc.blocks(max(1, 2**22 // n)):
-        lag = np.abs(np.arange(start, start + len(rows))[:, None] - np.arange(n))
-        squared += float(((rows @ table.T - means[lag]) ** 2).sum())
-    return float(np.sqrt(squared / total))
-
-
-def autocorrelation(table: np.ndarray) -> np.ndarray:
-    """Sums of the inner products of rows at each lag 0 … n - 1, by zero-padded FFT."""
-    n, total = len(table), 0.0
-    for start in range(0, table.shape[1], 64):
-        columns = np.asarray(table[:, start : start + 64], dtype=float)
-        spectrum = np.fft.rfft(columns, 2 * n, axis=0)
-        total = total + (spectrum.real**2 + spectrum.imag**2).sum(axis=1)
-    return np.fft.irfft(total, 2 * n)[:n]

@@ -13,9 +13,9 @@ c sum_j w_j cos(omega_j (s - t)) are split, about the middle position, into cosi
 (odd): two problems of half the size, since a turn of each pair of columns changes no inner product.
 """
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -23,6 +23,8 @@ import numpy as np
 from pefourier.encoding import FLOAT64_EPS, Encoding, Measure
 
 BLOCK = 2**22  # numbers of a block: 32 MiB
+KEPT = 2**25  # numbers of a matrix up to which its blocks are made once and kept
+THREADS = 2  # blocks made at a time
 Entries = Callable[[slice, slice], np.ndarray]  # (rows, columns) -> float64 block of a matrix
 ALL = slice(None)
 
@@ -134,24 +136,25 @@ def decompose(enc: Encoding) -> Factors:
 def mirrored(measure: Measure, n: int, wave: Literal["cosines", "sines"]) -> Entries:
     """Cosines or sines at the positions from the middle on; mirror positions share a row.
 
-    A block of rows is made from its first row by the addition theorem: a sine and a cosine for each
-    column, and two products for each entry.
+    Rows come in groups: the addition theorem gives r rows from about 2 sqrt r sines and cosines.
     """
     doubled = np.arange((n + 1) % 2, n, 2)  # twice the distance from the middle position
 
-    @lru_cache(maxsize=2)
-    def steps(rows: int) -> tuple[np.ndarray, np.ndarray]:
-        angles = measure.angles(2 * np.arange(rows), per=2)
-        return np.cos(angles), np.sin(angles)
-
     def entries(rows: slice, columns: slice) -> np.ndarray:
         at = doubled[rows]
-        scale = np.where(at == 0, 1.0, np.sqrt(2.0))[:, None] * measure.amplitudes[columns]
-        start = measure.angles(at[:1], columns, per=2)
-        cosines, sines = (step[:, columns] for step in steps(len(at)))
+        group = int(np.sqrt(len(at))) + 1
+        first = measure.angles(at[::group], columns, per=2)[:, None]
+        steps = measure.angles(2 * np.arange(group), columns, per=2)
         if wave == "cosines":
-            return (np.cos(start) * cosines - np.sin(start) * sines) * scale
-        return (np.sin(start) * cosines + np.cos(start) * sines) * scale
+            waves = np.cos(first) * np.cos(steps)
+            waves -= np.sin(first) * np.sin(steps)
+        else:
+            waves = np.sin(first) * np.cos(steps)
+            waves += np.cos(first) * np.sin(steps)
+        waves = waves.reshape(-1, steps.shape[1])[: len(at)]
+        waves *= np.where(at == 0, 1.0, np.sqrt(2.0))[:, None]
+        waves *= measure.amplitudes[columns]
+        return waves
 
     return entries
 
@@ -162,13 +165,9 @@ def factor(entries: Entries, n: int, m: int) -> Part:
         left, sigma, _ = np.linalg.svd(entries(ALL, ALL), full_matrices=False)
         return Part(sigma, lambda rows, rank: left[rows, :rank])
     if n <= m:
-        blocks = [
-            slice(start, start + max(1, BLOCK // n)) for start in range(0, m, BLOCK // n or 1)
-        ]
-        sigma, left = long_svd(lambda block: entries(ALL, block).T, blocks)
+        sigma, left = long_svd(lambda block: entries(ALL, block).T, m, n)
         return Part(sigma, lambda rows, rank: left[rows, :rank])
-    blocks = [slice(start, start + max(1, BLOCK // m)) for start in range(0, n, BLOCK // m or 1)]
-    sigma, right = long_svd(lambda block: entries(block, ALL), blocks)
+    sigma, right = long_svd(lambda block: entries(block, ALL), n, m)
 
     def project(rows: slice, rank: int) -> np.ndarray:
         return entries(rows, ALL) @ (right[:, :rank] / sigma[:rank])
@@ -176,26 +175,44 @@ def factor(entries: Entries, n: int, m: int) -> Part:
     return Part(sigma, project)
 
 
-def long_svd(
-    rows: Callable[[slice], np.ndarray], blocks: list[slice]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Singular values and right singular vectors (columns) of a tall matrix given by blocks of rows.
+def long_svd(rows: Callable[[slice], np.ndarray], n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+    """Singular values and right singular vectors (columns) of a tall (n, m) matrix.
 
     With G = A'A = V s^2 V', the matrix B = A V / max(s, 1e-7 s_1) has columns of about equal length
     and its Gram matrix resolves, relative to each of them, what G lost. The error of a singular
     value is a few eps times the largest, as that of a decomposition of A itself.
     """
-    eigenvalues, vectors = np.linalg.eigh(sum(gram(rows(block)) for block in blocks))
+    step = max(1, BLOCK // m)
+    blocks = [slice(start, min(start + step, n)) for start in range(0, n, step)]
+    kept = list(parallel(rows, blocks)) if n * m <= KEPT else None
+
+    def total(balance: np.ndarray | None) -> np.ndarray:
+        return sum(gram(block, balance) for block in kept or parallel(rows, blocks))
+
+    eigenvalues, vectors = np.linalg.eigh(total(None))
     lengths = np.sqrt(np.maximum(eigenvalues, 1e-14 * eigenvalues[-1]))
     if not lengths[-1] > 0:
-        return np.zeros(len(lengths)), vectors
-    balance = vectors / lengths
-    rest, turn = np.linalg.eigh(sum(gram(rows(block) @ balance) for block in blocks))
+        return np.zeros(m), vectors
+    rest, turn = np.linalg.eigh(total(vectors / lengths))
     square = np.sqrt(np.maximum(rest, 0.0))[:, None] * (turn.T * lengths) @ vectors.T
     _, sigma, right = np.linalg.svd(square)
     return sigma, right.T
 
 
-def gram(block: np.ndarray) -> np.ndarray:
-    """Inner products of the columns."""
+def parallel(function: Callable[[slice], np.ndarray], blocks: list[slice]) -> Iterator[np.ndarray]:
+    """Results for blocks, in order, two at a time: numpy releases the interpreter as it works."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        ahead = deque()
+        for block in blocks:
+            ahead.append(pool.submit(function, block))
+            if len(ahead) > THREADS:
+                yield ahead.popleft().result()
+        yield from (result.result() for result in ahead)
+
+
+def gram(block: np.ndarray, balance: np.ndarray | None) -> np.ndarray:
+    """Inner products of the columns, of the block or of its product with a matrix."""
+    block = block if balance is None else block @ balance
     return block.T @ block

@@ -99,8 +99,8 @@ def distinct_phases(measure: Measure, x: np.ndarray, form: Format) -> int:
     frequencies = rounded(measure.frequencies, form)
 
     def column(rows: np.ndarray, j: int) -> np.ndarray:
-        phase = rounded(positions[rows] * frequencies[j // 2], form)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore"):  # an infinite phase has no waves
+            phase = rounded(positions[rows] * frequencies[j // 2], form)
             return rounded(np.sin(phase) if j % 2 else np.cos(phase), form)
 
     return count_distinct(column, len(positions), 2 * len(frequencies))

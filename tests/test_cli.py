@@ -322,3 +322,28 @@ def test_a_terminal_gets_curves_and_colours_and_a_pipe_does_not(monkeypatch, run
     assert main(["spectrum"]) == 0
     assert "\x1b" not in plain.getvalue()
     assert "⡆" in plain.getvalue()
+
+
+def test_times_come_from_a_file(run, tmp_path):
+    (tmp_path / "t.csv").write_text("0\n0.5\n3\n3.5\n9\n")
+    np.save(tmp_path / "t.npy", np.array([0, 0.5, 3, 3.5, 9]))
+    one = run("check-faithful", "mtan-fixed", "--times", tmp_path / "t.csv", "--json")
+    two = run("check-faithful", "mtan-fixed", "--times", tmp_path / "t.npy", "--json")
+    assert one.out == two.out
+    (result,) = one.results
+    assert (result["length"], result["closest_pair"]) == (5, [0.0, 0.5])
+    assert result["params"]["times"] == [0.0, 0.5, 3.0, 3.5, 9.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0\n2\n1\n", "times must be one row of finite, strictly increasing numbers"),
+        ("0,1\n2,3\n", "holds an array (2, 2); a list of numbers has one column"),
+    ],
+)
+def test_times_that_are_none(run, tmp_path, text, message):
+    (tmp_path / "t.csv").write_text(text)
+    done = run("spectrum", "mtan", "--times", tmp_path / "t.csv")
+    assert (done.status, done.out) == (2, "")
+    assert message in done.err

@@ -19,7 +19,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from pefourier import files
+from pefourier import files, formats
 from pefourier.errors import PefourierError
 from pefourier.files import check_suffix, read_table, write_table, write_whole
 
@@ -67,7 +67,7 @@ def safetensors_bytes(header, data=b""):
     return len(text).to_bytes(8, "little") + text + data
 
 
-@pytest.mark.parametrize("suffix", files.WRITERS)
+@pytest.mark.parametrize("suffix", formats.WRITERS)
 def test_what_is_written_reads_back_exactly(suffix):
     extreme = np.array([[np.pi, -0.0, 5e-324], [1.7976931348623157e308, 1 / 3, 1e23]])
     write_table("x" + suffix, extreme.astype(">f8", order="F"))
@@ -77,7 +77,7 @@ def test_what_is_written_reads_back_exactly(suffix):
 
 
 def test_other_libraries_read_what_is_written():
-    for suffix in files.WRITERS:
+    for suffix in formats.WRITERS:
         write_table("x" + suffix, TABLE)
     with np.load("x.npz") as archive:
         np.testing.assert_array_equal(archive["codes"], TABLE)
@@ -95,9 +95,7 @@ def test_torch_types_and_their_resolution(dtype, form):
     tensor = torch.from_numpy(TABLE * 100).to(dtype)
     if form == "safetensors":
         path, key = "x.safetensors", "pe"
-        safetensors.torch.save_file(
-            {"pe": tensor, "ones": torch.ones(2, 2)}, path, {"by": "torch"}
-        )
+        safetensors.torch.save_file({"pe": tensor, "ones": torch.ones(2, 2)}, path, {"by": "torch"})
     elif form == "bytes":
         path, key = "x.pt", "model.pe"
         torch.save({"model": {"pe": tensor[None], "bias": tensor[0]}, "step": 3}, path)
@@ -118,7 +116,7 @@ def test_every_bit_pattern_means_what_torch_says(dtype):
     bits = np.arange(2 ** (8 * dtype.itemsize), dtype=f"u{dtype.itemsize}")
     name = str(dtype).removeprefix("torch.")
     expected = torch.from_numpy(bits).view(dtype).float().numpy()
-    np.testing.assert_array_equal(files.DECODERS[name](bits), expected)
+    np.testing.assert_array_equal(formats.DECODERS[name](bits), expected)
 
 
 @pytest.mark.parametrize("dtype", ["<f8", ">f8", "<f4", ">f4", "<f2", "<i2", ">u8", "?", "g"])
@@ -217,7 +215,7 @@ def test_files_that_cannot_be_reached(folder):
     refused("no file 'a/b.npy': there is no folder 'a'", "a/b.npy")
     refused("cannot reach 'loop.npy': Too many levels of symbolic links", "loop.npy")
     refused(r"cannot reach 'a\x00.npy': embedded null byte", "a\0.npy")
-    any_of = ", ".join(files.READERS)
+    any_of = ", ".join(formats.READERS)
     refused(f"'.' is a folder; name a file: {any_of}", ".")
     refused(f"'/dev/zero' is a device; name a file: {any_of}", "/dev/zero")
     os.rename("table.npy", "table.npx")
@@ -252,10 +250,13 @@ SHORT = "its shape (5, 3) of float64 needs 120 bytes, {} are there"
             "its shape (1000000000000, 3) of float64 needs 24000000000000 bytes, 0 are there",
         ),
         (npy_bytes(HEADER.replace(b"5", b"-5")), NO_SHAPE),
+        (npy_bytes(HEADER.replace(b"5", b"True"), bytes(24)), NO_SHAPE),
+        (npy_bytes(HEADER.replace(b"5, 3", b"1, " * 99)), NO_SHAPE),
         (npy_bytes(HEADER.replace(b"5, 3", b"0, " + b"9" * 30)), NO_SHAPE),
         (npy_bytes(HEADER.replace(b"5", b"9" * 5000)), NO_ARRAY),
         (npy_bytes(HEADER.replace(b"5, 3", b"5L, 3L")), SHORT.format(0)),
         (npy_bytes(HEADER, version=b"\3\0", width=4), NO_ARRAY),
+        (npy_bytes(HEADER.replace(b"'<f8'", b"()")), NO_ARRAY),
         (npy_bytes(b"-" * 9000 + b"1"), NO_ARRAY),
         (npy_bytes(b"1" + b"+1" * 4000), NO_ARRAY),
         (npy_bytes(b"(" * 9000), NO_ARRAY),
@@ -325,6 +326,8 @@ def entry(dtype="F32", shape=(2, 3), offsets=(0, 24)):
         (b"\xff" * 8, "it claims a header of 18446744073709551615 bytes, 0 are there"),
         (safetensors_bytes(b"[" * 10**5), "its header does not describe arrays"),
         (safetensors_bytes(b"{"), "its header does not describe arrays"),
+        (safetensors_bytes(b"1"), "its header does not describe arrays"),
+        (safetensors_bytes([[1, {}]]), "its header does not describe arrays"),
         (safetensors_bytes({"codes": {}}), "its header does not describe arrays"),
         (
             safetensors_bytes(entry(), bytes(23)),
@@ -356,9 +359,7 @@ def test_damaged_safetensors(content, reason):
 
 def test_safetensors_of_an_unknown_type():
     put("x.safetensors", safetensors_bytes(entry(dtype="float64"), bytes(24)))
-    refused(
-        f"'x.safetensors' holds 'codes' (2, 3) of type float64; {NOT_A_TABLE}", "x.safetensors"
-    )
+    refused(f"'x.safetensors' holds 'codes' (2, 3) of type float64; {NOT_A_TABLE}", "x.safetensors")
 
 
 class Attack:
@@ -484,7 +485,7 @@ def test_standard_input_that_is_closed(monkeypatch):
     refused("standard input is closed; pipe a table into it or name a file", "-")
 
 
-@pytest.mark.parametrize("suffix", [*files.WRITERS, ".pt"])
+@pytest.mark.parametrize("suffix", [*formats.WRITERS, ".pt"])
 def test_pipes_are_read_and_written(suffix):
     os.mkfifo("pipe" + suffix)
 
@@ -555,7 +556,7 @@ def test_a_failure_leaves_the_old_file_whole(failure):
     assert os.listdir() == ["x.npy"]
 
 
-@pytest.mark.parametrize("suffix", files.WRITERS)
+@pytest.mark.parametrize("suffix", formats.WRITERS)
 def test_a_full_disk(suffix):
     os.symlink("/dev/full", "x" + suffix)
     message = f"cannot write 'x{suffix}': No space left on device"
@@ -612,7 +613,7 @@ WORDS += [
 def originals():
     """One valid file or more of each format."""
     tensor = torch.from_numpy(TABLE)
-    for suffix in files.WRITERS:
+    for suffix in formats.WRITERS:
         write_table("0" + suffix, TABLE)
     np.save("1.npy", np.asfortranarray(TABLE.astype(">f4")))
     np.savez_compressed("1.npz", a=TABLE, b=TABLE[0])

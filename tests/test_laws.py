@@ -110,7 +110,9 @@ def test_reconstruction_is_a_unit_vector_with_its_peak_in_place(name):
         else:
             assert np.linalg.norm(r.values) == pytest.approx(1)
             assert r.values[r.position] == pytest.approx(r.values.max())
-            assert r.error == pytest.approx(np.linalg.norm(r.values - np.eye(result.lattice)[r.position]))
+            assert r.error == pytest.approx(
+                np.linalg.norm(r.values - np.eye(result.lattice)[r.position])
+            )
 
 
 @pytest.mark.parametrize("name", NAMES)

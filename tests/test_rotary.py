@@ -121,10 +121,10 @@ def llama3_twin(d, rho, length, factor, original, low_freq_factor=1, high_freq_f
     out = []
     for theta in grid(d, rho):
         wavelength = 2 * mp.pi / theta
-        if wavelength < mp.mpf(original) / high_freq_factor:
-            out.append(theta)
-        elif wavelength > mp.mpf(original) / low_freq_factor:
+        if wavelength > mp.mpf(original) / low_freq_factor:
             out.append(theta / factor)
+        elif wavelength < mp.mpf(original) / high_freq_factor:
+            out.append(theta)
         else:
             t = (original / wavelength - low_freq_factor) / (high_freq_factor - low_freq_factor)
             out.append((1 - t) * theta / factor + t * theta)
@@ -156,7 +156,14 @@ CASES = [
     ("yarn", {"factor": 5.0, "original": 700, "beta_fast": 20.0, "beta_slow": 2.0}),
     ("yarn", {"factor": 5.0, "original": 3}),  # both limits below the first pair
     ("yarn", {"factor": 5.0, "original": 10**9}),  # the upper limit beyond the last
-    ("yarn", {"factor": 5.0, "original": 7, "beta_fast": 9.0, "beta_slow": 2.0}),  # equal limits
+    (
+        "yarn",
+        {"factor": 5.0, "original": 7, "beta_fast": 9.0, "beta_slow": 2.0},
+    ),  # equal after rounding
+    (
+        "yarn",
+        {"factor": 5.0, "original": 700, "beta_fast": 9.0, "beta_slow": 9.0, "truncate": False},
+    ),
     ("longrope", {"factor": 32.0, "original": 100, **FACTORS}),
     ("longrope", {"factor": 32.0, "original": 5000, **FACTORS}),
     ("llama3", {"factor": 8.0, "original": 8192}),

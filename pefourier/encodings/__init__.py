@@ -28,7 +28,8 @@ from pefourier.encodings import (
     usercode,
 )
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.files import READERS, read_table
+from pefourier.files import read_table
+from pefourier.formats import READERS
 
 __all__ = [
     "absolute",

@@ -112,7 +112,7 @@ class Request:
 
     def build(self, name: str, d: int, *found: Finding, **own: Any) -> Encoding:
         """A registered encoding, of as many positions as the config has where none are asked."""
-        length = self.length or self.config.count(*LONGEST) or 80
+        length = self.config.count(*LONGEST) or 80 if self.length is None else self.length
         try:
             enc = build(name, length=length, d=d, **own)
         except PefourierError as error:
@@ -155,10 +155,8 @@ def few(names: Iterable[str]) -> str:
 
 
 def nested(config: Section) -> Section:
-    """The config of the text model where the model has several; what it leaves out is above it."""
+    """The config of the text model where the model has several."""
     for key in NESTED:
         if isinstance(config.values.get(key), dict):
-            inner = config.values[key]
-            outer = {name: value for name, value in config.values.items() if name != key}
-            return nested(Section(f"{key} of {config.label}", {**outer, **inner}))
+            return nested(config.section(key))
     return config

@@ -92,7 +92,7 @@ def yarn(
     truncate: bool = True,
     mscale: float = 0.0,
     mscale_all_dim: float = 0.0,
-    attention_factor: float | None = None,
+    attention_factor: float = 0.0,
 ) -> Rotation:
     r"""NTK by parts (Peng et al., 2023), as its published code has it.
 
@@ -100,7 +100,8 @@ def yarn(
     length L, frequencies are kept up to c(beta_fast), divided by factor from c(beta_slow) on, and
     blended between: linearly in the *index of the pair* (the paper: in the number of turns). With
     `truncate` the limits are rounded outwards. The attention factor is 0.1 ln factor + 1, or the
-    quotient of 0.1 m ln factor + 1 for m = mscale and mscale_all_dim if both are given.
+    quotient of 0.1 m ln factor + 1 for m = mscale and mscale_all_dim if both are given. Where
+    `attention_factor` is given, it is this. Zeros stand for not given.
     """
     check_above("rho", head.rho, 1.0)
     low, high = (
@@ -116,7 +117,7 @@ def yarn(
     def attention(m: float) -> float:
         return np.float64(0.1 * m * log(factor) + 1.0 if factor > 1 else 1.0)
 
-    if attention_factor is None:
+    if attention_factor == 0:
         both = mscale and mscale_all_dim
         attention_factor = attention(mscale) / attention(mscale_all_dim) if both else attention(1.0)
     return theta / factor * ramp + theta * (1 - ramp), attention_factor
@@ -129,11 +130,12 @@ def longrope(
     original: int,
     short_factor: tuple[float, ...],
     long_factor: tuple[float, ...],
-    attention_factor: float | None = None,
+    attention_factor: float = 0.0,
 ) -> Rotation:
     """Each frequency over its own factor (Ding et al., 2024), the long ones beyond `original`.
 
-    The attention factor is sqrt(1 + ln factor / ln original), or 1 where factor is at most 1.
+    The attention factor, unless given, is sqrt(1 + ln factor / ln original), or 1 where factor is
+    at most 1.
     """
     theta = head.grid()
     for key, values in (("short_factor", short_factor), ("long_factor", long_factor)):
@@ -143,7 +145,7 @@ def longrope(
             )
         for value in values:
             check_positive(key, value)
-    if attention_factor is None:
+    if attention_factor == 0:
         check_count("original", original, least=2)
         attention_factor = sqrt(1 + log(factor) / log(original)) if factor > 1 else 1.0
     own = long_factor if head.length > original else short_factor

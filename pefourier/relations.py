@@ -1,0 +1,317 @@
+r"""How does the code of one position relate to that of another?
+
+Conventions
+-----------
+Rows of a table (n, d) are codes; a lag is a difference of positions. Sines and cosines of one
+frequency are moved by a rotation, so that one matrix T(k) leads from every code to the one k
+positions on (Denk, 2019): PE(t + k) = T(k) PE(t). Inner products then depend on the lag alone, and
+their mean at each lag, over that at lag 0, is the `kernel`. Frequencies are radians per position.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pefourier.encoding import Encoding, Measure, as_encoding
+
+DIRECT = 2**31  # n^2 d up to which inner products are walked for the Toeplitz residual
+LAGS_AT_ONCE = 2**12
+SAMPLE = 2**10  # positions, evenly spaced, among which distances are correlated
+
+
+@dataclass(frozen=True)
+class Relations:
+    """What codes say about the distance and the order of positions; None where it has no sense."""
+
+    length: int
+    dimension: int
+    shift_residual: float | None  # of the best T(1), over the norm of the codes it should give
+    toeplitz_residual: float  # 0: inner products depend on the lag only
+    kernel: np.ndarray | None  # (n,) inner product at each lag over that at lag 0
+    first_rise: int | None  # first lag whose kernel exceeds the one before
+    asymmetry: float | None  # 0: what a lag gives, its opposite gives too
+    distance_preservation: float | None  # correlation of code distance with position distance
+
+
+def relate(codes: Encoding | np.ndarray) -> Relations:
+    """How the codes of positions, or of lags, relate to one another.
+
+    Parameters
+    ----------
+    codes : Encoding or np.ndarray, shape (n, d)
+        An encoding, or a table with one row a position.
+
+    Notes
+    -----
+    Biases of lags are compared themselves: their kernel is the mean of exp(bias) over heads at keys
+    before the query. Vectors of lags and nodes of a tree have no kernel here.
+
+    Examples
+    --------
+    >>> from pefourier.encodings import load
+    >>> relate(load("sinusoidal", length=512, d=64)).first_rise
+    6
+    >>> relate(load("alibi", length=9, d=4)).asymmetry
+    0.0
+    """
+    enc = as_encoding(codes)
+    k = kernel(enc)
+    sequence = enc.domain.kind in ("position", "time")
+    return Relations(
+        length=len(enc),
+        dimension=enc.dim,
+        shift_residual=shift_residual(enc) if sequence else None,
+        toeplitz_residual=toeplitz_residual(enc),
+        kernel=k,
+        first_rise=None if k is None else first_rise(k, enc.eps),
+        asymmetry=asymmetry(enc),
+        distance_preservation=distance_preservation(enc) if sequence else None,
+    )
+
+
+def declares_products(enc: Encoding) -> bool:
+    """Whether inner products are declared, which then depend on the lag alone."""
+    return (
+        enc.measure is not None
+        and enc.measure.power is not None
+        and enc.domain.kind in ("position", "time")
+    )
+
+
+def shift_map(table: np.ndarray, k: int = 1) -> np.ndarray:
+    r"""The matrix T (d, d) that best leads from each code to the one k positions on.
+
+    :math:`T = \arg\min \sum_t \lVert T\,\mathrm{PE}(t) - \mathrm{PE}(t + k) \rVert^2`, of
+    several the one of least norm.
+
+    >>> table = np.stack([np.sin(np.arange(9.0)), np.cos(np.arange(9.0))], axis=1)
+    >>> shift_map(table, k=2).round(4)
+    array([[-0.4161,  0.9093],
+           [-0.9093, -0.4161]])
+    """
+    table = np.asarray(table, dtype=float)
+    return np.linalg.lstsq(table[:-k], table[k:])[0].T
+
+
+def rotations(measure: Measure, k: int) -> np.ndarray:
+    r"""Denk's blocks (m, 2, 2): what T(k) does to (sin, cos) at each declared frequency.
+
+    :math:`\begin{pmatrix} \cos\omega k & \sin\omega k \\ -\sin\omega k & \cos\omega k
+    \end{pmatrix}`.
+
+    >>> rotations(Measure(np.array([1.0]), np.array([1.0])), 2).round(4)
+    array([[[-0.4161,  0.9093],
+            [-0.9093, -0.4161]]])
+    """
+    angle = measure.angles(np.array([k]))[0]
+    cosine, sine = np.cos(angle), np.sin(angle)
+    return np.moveaxis(np.array([[cosine, sine], [-sine, cosine]]), 2, 0)
+
+
+def shift_residual(enc: Encoding, k: int = 1) -> float | None:
+    """Norm of T(k) PE(t) - PE(t + k) over that of PE(t + k); 0 where products are declared.
+
+    None where the codes that T starts from are linearly independent: some T then fits any table.
+    """
+    if declares_products(enc):
+        return 0.0
+    table = np.asarray(enc.table(), dtype=float)
+    if len(table) <= k or np.linalg.matrix_rank(table[:-k]) == len(table) - k:
+        return None
+    size = np.linalg.norm(table[k:])
+    rest = table[:-k] @ shift_map(table, k).T - table[k:]
+    return float(np.linalg.norm(rest) / size) if size else 0.0
+
+
+def kernel(enc: Encoding) -> np.ndarray | None:
+    r"""Mean inner product of codes at each lag over that at lag 0, shape (n,).
+
+    :math:`k(r)/k(0)` with :math:`k(r) = \frac{1}{n - r}\sum_t \mathrm{PE}(t)\cdot
+    \mathrm{PE}(t + r)`, or :math:`\sum_j w_j \cos\omega_j r` as declared.
+    """
+    n = len(enc)
+    if enc.domain.kind == "tree" or enc.act == "key":
+        return None
+    if enc.domain.kind == "lag":
+        past = np.exp(enc.codes(enc.domain.x[enc.domain.x <= 0])).mean(axis=1)[::-1]
+        return past / past[0]
+    if declares_products(enc):
+        starts = range(0, n, LAGS_AT_ONCE)
+        lags = (np.arange(start, min(start + LAGS_AT_ONCE, n)) for start in starts)
+        return np.concatenate([enc.measure.kernel(lag) for lag in lags])
+    means = diagonal_means(enc)
+    return means / means[0] if means[0] else None
+
+
+def first_rise(kernel: np.ndarray, eps: float = 0.0) -> int | None:
+    """The first lag whose kernel exceeds, beyond rounding, the one before; None: it never rises.
+
+    >>> first_rise(np.array([1.0, 0.5, 0.2, 0.3]))
+    3
+    """
+    rises = np.flatnonzero(np.diff(kernel) > max(1e-12, eps))
+    return int(rises[0]) + 1 if len(rises) else None
+
+
+def asymmetry(enc: Encoding) -> float | None:
+    """Norm of the codes of lags minus those of opposite lags, over twice the norm of all.
+
+    Inner products of codes of positions are symmetric: 0. None for causal lags, which have no
+    opposites, and for positions whose code is a row of biases.
+    """
+    if enc.domain.kind != "lag":
+        return None if enc.act == "bias" else 0.0
+    if enc.domain.x[-1] != -enc.domain.x[0]:
+        return None
+    table = enc.table()
+    size = 2 * np.linalg.norm(table)
+    return float(np.linalg.norm(table - table[::-1]) / size) if size else 0.0
+
+
+def distance_preservation(enc: Encoding) -> float | None:
+    """Correlation of code distance with position distance over pairs (Zheng et al., 2021).
+
+    Of more than 1024 positions so many are taken, evenly spaced. None where all distances are equal.
+    """
+    points = np.unique(np.linspace(0, len(enc) - 1, min(len(enc), SAMPLE)).astype(int))
+    x = enc.domain.x[points]
+    table = np.asarray(enc.codes(x), dtype=float)
+    i, j = np.triu_indices(len(x), 1)
+    squared = (table**2).sum(axis=1)
+    apart = np.sqrt(np.maximum(squared[i] + squared[j] - 2 * (table @ table.T)[i, j], 0.0))
+    between = np.abs(x[i] - x[j]).astype(float)
+    if len(i) < 2 or np.ptp(apart) <= 1e-7 * apart.max():
+        return None
+    return float(np.corrcoef(apart, between)[0, 1])
+
+
+def diagonal_means(enc: Encoding) -> np.ndarray:
+    """Mean of the inner products of codes at each lag 0 … n - 1."""
+    return autocorrelation(enc.table()) / np.arange(len(enc), 0, -1)
+
+
+def toeplitz_residual(enc: Encoding) -> float:
+    r"""Relative distance of the inner products to a function of the lag.
+
+    :math:`\lVert G - \mathrm{Toep}(G)\rVert_F / \lVert G\rVert_F` with :math:`G = E E^T` and Toep
+    the mean along diagonals (Wang et al., 2021). 0 where the encoding declares such inner products.
+    Long tables use :math:`\lVert G\rVert^2 - \lVert\mathrm{Toep}(G)\rVert^2`, which resolves 1e-8.
+    """
+    n, d = len(enc), enc.dim
+    if enc.measure is not None and enc.measure.power is not None:
+        return 0.0
+    means = diagonal_means(enc)
+    if n * n * d > DIRECT:
+        total = squared_products(enc)
+        shared = means[0] ** 2 * n + 2 * (means[1:] ** 2 * np.arange(n - 1, 0, -1)).sum()
+        return float(np.sqrt(max(total - shared, 0.0) / total)) if total else 0.0
+    table, squared, total = np.asarray(enc.table(), dtype=float), 0.0, 0.0
+    for start, rows in enc.blocks(max(1, 2**22 // n)):
+        products = rows @ table.T
+        lag = np.abs(np.arange(start, start + len(rows))[:, None] - np.arange(n))
+        squared += float(((products - means[lag]) ** 2).sum())
+        total += float((products**2).sum())
+    return float(np.sqrt(squared / total)) if total else 0.0
+
+
+def squared_products(enc: Encoding) -> float:
+    """Sum of the squared inner products of all codes, by the Gram matrix of the columns."""
+    gram = sum(rows.T @ rows for _, rows in enc.blocks())
+    return float((gram**2).sum())
+
+
+def autocorrelation(table: np.ndarray) -> np.ndarray:
+    """Sums of the inner products of rows at each lag 0 … n - 1, by zero-padded FFT."""
+    n, total = len(table), 0.0
+    for start in range(0, table.shape[1], 64):
+        columns = np.asarray(table[:, start : start + 64], dtype=float)
+        spectrum = np.fft.rfft(columns, 2 * n, axis=0)
+        total = total + (spectrum.real**2 + spectrum.imag**2).sum(axis=1)
+    return np.fft.irfft(total, 2 * n)[:n]
+
+
+@dataclass(frozen=True, eq=False)
+class Turning:
+    """Pairs of columns that turn about the origin, column by column of T: m circles.
+
+    Column `sines` is amplitude · sin(omega t + phase) and `cosines` the cosine, t = 0 at the first
+    row read; omega is in (0, pi].
+    """
+
+    sines: np.ndarray  # (m,) column of each sine
+    cosines: np.ndarray
+    omega: np.ndarray  # (m,) radians per row
+    phase: np.ndarray  # (m,) radians
+    amplitude: np.ndarray  # (m,)
+
+
+def turning_pairs(rows: np.ndarray, eps: float) -> Turning | None:
+    """Columns of consecutive codes (n, d) as sines and cosines, if all but two or fewer are.
+
+    A pairing fits when squares of both columns of each pair sum to a constant within rounding to
+    `eps`. Tried are neighbours, halves, the real DFT's order, and columns matched by their values.
+    """
+    for first, second in pairings(rows):
+        if on_circles(rows[:16], first, second, eps) and on_circles(rows, first, second, eps):
+            return turned(rows, first, second)
+    return None
+
+
+def on_circles(rows: np.ndarray, first: np.ndarray, second: np.ndarray, eps: float) -> bool:
+    """Whether the squares of both columns of each pair sum to a constant above zero."""
+    squared = rows[:, first] ** 2 + rows[:, second] ** 2
+    mean = squared.mean(axis=0)
+    return len(first) > 0 and mean.min() > 0 and bool((abs(squared - mean) <= 6 * eps * mean).all())
+
+
+def pairings(rows: np.ndarray):
+    """Ways to pair columns: two index arrays (m,) each."""
+    d = rows.shape[1]
+    m, column = d // 2, np.arange(d)
+    yield column[0 : 2 * m : 2], column[1::2]
+    yield column[:m], column[d - m :]
+    p = (d + 1) // 2
+    yield column[1:p], column[p : 2 * p - 1]
+    if len(rows) > 2:
+        yield from matchings(rows)
+
+
+def matchings(rows: np.ndarray):
+    """Columns matched by squares and products with the next row: equal but for sign in a pair.
+
+    Both :math:`u_t^2 + v_t^2` and :math:`u_t u_{t+1} + v_t v_{t+1}` are constant on a circle, so
+    that any weights which sum to zero give two opposite numbers. Columns that are constant or
+    alternate (the DFT's first and last) are left out if the others pair up.
+    """
+    rows = rows[:128]
+    n, d = rows.shape
+    weights = np.random.default_rng(0).standard_normal((2, n - 1))
+    weights -= weights.mean(axis=1, keepdims=True)
+    mark = weights[0] @ rows[:-1] ** 2 + weights[1] @ (rows[:-1] * rows[1:])
+    order = np.argsort(mark, kind="stable")
+    alone = np.ptp(np.abs(rows), axis=0) <= 1e-6 * np.abs(rows).max()
+    for kept in (order[~alone[order]], order):
+        half = len(kept) // 2
+        if half and len(kept) % 2 == 0:
+            yield kept[half:], kept[:half][::-1]
+
+
+def turned(rows: np.ndarray, first: np.ndarray, second: np.ndarray) -> Turning:
+    """Frequency, phase and amplitude of each pair; the two are exchanged where they turn back."""
+    z = rows[:, second] + 1j * rows[:, first]
+    t = np.arange(len(z))
+    omega = np.angle((z[1:] * z[:-1].conj()).sum(axis=0))
+    still = z * np.exp(-1j * np.multiply.outer(t, omega))
+    phase = np.angle(still.sum(axis=0))
+    rest = np.angle(still * np.exp(-1j * phase))
+    middle = t - t.mean()
+    drift = middle @ rest / (middle @ middle)
+    omega, phase = omega + drift, phase + rest.mean(axis=0) - drift * t.mean()
+    back = omega < 0
+    return Turning(
+        np.where(back, second, first),
+        np.where(back, first, second),
+        np.abs(omega),
+        np.where(back, np.pi / 2 - phase, phase),
+        np.sqrt((np.abs(z) ** 2).mean(axis=0)),
+    )

@@ -1,0 +1,931 @@
+"""Configs of real models, read as transformers reads them, and compared with it where it is."""
+
+import json
+import re
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pefourier.encoding import build, parse_parameters
+from pefourier.encodings import huggingface, load
+from pefourier.encodings.huggingface import SINUSOIDS
+from pefourier.errors import PefourierError
+
+LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32}
+LLAMA2 = {**LLAMA, "max_position_embeddings": 4096, "rope_theta": 10000.0, "rope_scaling": None}
+LLAMA31_SCALING = {
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+    "rope_type": "llama3",
+}
+LLAMA31 = {
+    **LLAMA,
+    "max_position_embeddings": 131072,
+    "rope_theta": 500000.0,
+    "rope_scaling": LLAMA31_SCALING,
+}
+LLAMA32 = {
+    **LLAMA31,
+    "hidden_size": 2048,
+    "head_dim": 64,
+    "rope_scaling": {**LLAMA31_SCALING, "factor": 32.0},
+}
+MISTRAL = {
+    "model_type": "mistral",
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "head_dim": None,
+    "max_position_embeddings": 32768,
+    "rope_theta": 1000000.0,
+    "sliding_window": None,
+}
+QWEN25 = {
+    "model_type": "qwen2",
+    "hidden_size": 3584,
+    "num_attention_heads": 28,
+    "max_position_embeddings": 32768,
+    "rope_theta": 1000000.0,
+    "rope_scaling": {"factor": 4.0, "original_max_position_embeddings": 32768, "type": "yarn"},
+}
+PHI3 = {
+    "model_type": "phi3",
+    "hidden_size": 3072,
+    "num_attention_heads": 32,
+    "max_position_embeddings": 131072,
+    "original_max_position_embeddings": 4096,
+    "rope_theta": 10000.0,
+    "rope_scaling": {
+        "type": "longrope",
+        "short_factor": [1 + i / 64 for i in range(48)],
+        "long_factor": [1.0 + i for i in range(48)],
+    },
+}
+DEEPSEEK = {
+    "model_type": "deepseek_v3",
+    "hidden_size": 7168,
+    "num_attention_heads": 128,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "max_position_embeddings": 163840,
+    "rope_theta": 10000,
+    "rope_scaling": {
+        "beta_fast": 32,
+        "beta_slow": 1,
+        "factor": 40,
+        "mscale": 1.0,
+        "mscale_all_dim": 1.0,
+        "original_max_position_embeddings": 4096,
+        "type": "yarn",
+    },
+}
+NEOX = {
+    "model_type": "gpt_neox",
+    "hidden_size": 6144,
+    "num_attention_heads": 64,
+    "rotary_pct": 0.25,
+    "rotary_emb_base": 10000,
+    "max_position_embeddings": 2048,
+}
+GEMMA3 = {
+    "model_type": "gemma3_text",
+    "hidden_size": 2560,
+    "num_attention_heads": 8,
+    "head_dim": 256,
+    "max_position_embeddings": 131072,
+    "rope_theta": 1000000.0,
+    "rope_local_base_freq": 10000.0,
+    "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+}
+PROPORTIONAL = {
+    **LLAMA,
+    "max_position_embeddings": 4096,
+    "rope_parameters": {
+        "rope_type": "proportional",
+        "rope_theta": 1e6,
+        "partial_rotary_factor": 0.25,
+    },
+}
+GEMMA4 = {
+    "model_type": "gemma4_text",
+    "hidden_size": 2304,
+    "num_attention_heads": 8,
+    "head_dim": 256,
+    "global_head_dim": 512,
+    "max_position_embeddings": 131072,
+    "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+        "full_attention": {
+            "rope_type": "proportional",
+            "rope_theta": 1000000.0,
+            "partial_rotary_factor": 0.25,
+        },
+    },
+}
+P_ROPE = "rho=1e6,scaling=proportional,partial=0.25"
+SHORT = ";".join(repr(1 + i / 64) for i in range(48))
+LONG = ";".join(repr(1.0 + i) for i in range(48))
+LONGROPE = f"scaling=longrope,factor=32,original=4096,short_factor={SHORT},long_factor={LONG}"
+
+# config, part after #, length asked for, the same as a SPEC, its d, length
+MODELS = {
+    "Llama-2": (LLAMA2, "", None, "rope", 128, 4096),
+    "Llama-1": (
+        {**LLAMA, "max_position_embeddings": 2048},
+        "",
+        None,
+        "rope",
+        128,
+        2048,
+    ),
+    "Llama-3.1": (
+        LLAMA31,
+        "",
+        None,
+        "rope:rho=5e5,scaling=llama3,factor=8,original=8192",
+        128,
+        131072,
+    ),
+    "Llama-3.2": (
+        LLAMA32,
+        "",
+        100,
+        "rope:rho=5e5,scaling=llama3,factor=32,original=8192",
+        64,
+        100,
+    ),
+    "Mistral": (MISTRAL, "", None, "rope:rho=1e6", 128, 32768),
+    "Qwen2.5": (
+        QWEN25,
+        "",
+        None,
+        "rope:rho=1e6,scaling=yarn,factor=4,original=32768",
+        128,
+        32768,
+    ),
+    "Phi-3 long": (PHI3, "", None, f"rope:{LONGROPE}", 96, 131072),
+    "Phi-3 short": (PHI3, "", 4096, f"rope:{LONGROPE}", 96, 4096),
+    "DeepSeek-V3": (
+        DEEPSEEK,
+        "",
+        None,
+        "rope:layout=interleaved,scaling=yarn,factor=40,original=4096,mscale=1,mscale_all_dim=1",
+        64,
+        163840,
+    ),
+    "GPT-NeoX": (NEOX, "", None, "rope:partial=0.25", 96, 2048),
+    "Gemma-3 full": (
+        GEMMA3,
+        "full_attention",
+        9,
+        "rope:rho=1e6,scaling=linear,factor=8",
+        256,
+        9,
+    ),
+    "Gemma-3 sliding": (GEMMA3, "sliding_attention", 9, "rope", 256, 9),
+    "proportional": (
+        PROPORTIONAL,
+        "",
+        9,
+        "rope:rho=1e6,scaling=proportional,partial=0.25",
+        128,
+        9,
+    ),
+    "dynamic at its length": (
+        {**LLAMA2, "rope_scaling": {"type": "dynamic", "factor": 2.0}},
+        "",
+        None,
+        "rope:scaling=dynamic,factor=2,original=4096",
+        128,
+        4096,
+    ),
+    "dynamic beyond": (
+        {**LLAMA2, "rope_scaling": {"type": "dynamic", "factor": 2.0}},
+        "",
+        16384,
+        "rope:scaling=dynamic,factor=2,original=4096",
+        128,
+        16384,
+    ),
+    "GPT-J": (
+        {
+            "model_type": "gptj",
+            "n_embd": 4096,
+            "n_head": 16,
+            "n_positions": 2048,
+            "rotary_dim": 64,
+        },
+        "",
+        None,
+        "rope:layout=interleaved,partial=0.25",
+        256,
+        2048,
+    ),
+    "rotary_dim that rounds down": (
+        {"model_type": "gptj", "n_embd": 44, "n_head": 1, "n_positions": 8, "rotary_dim": 30},
+        "",
+        None,
+        "rope:layout=interleaved,partial=0.682",
+        44,
+        8,
+    ),
+    "nested text model": (
+        {"model_type": "llava", "text_config": LLAMA31, "vision_config": {"hidden_size": 9}},
+        "",
+        9,
+        "rope:rho=5e5,scaling=llama3,factor=8,original=8192",
+        128,
+        9,
+    ),
+    "old Gemma-3 with the code's defaults": (
+        {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"}},
+        "full_attention",
+        9,
+        "rope:rho=1e6",
+        256,
+        9,
+    ),
+    "ModernBERT": (
+        {
+            "model_type": "modernbert",
+            "hidden_size": 768,
+            "num_attention_heads": 12,
+            "global_rope_theta": 80000.0,
+            "local_rope_theta": 10000.0,
+        },
+        "full_attention",
+        9,
+        "rope:rho=80000",
+        64,
+        9,
+    ),
+    "Qwen2-VL": (
+        {
+            **QWEN25,
+            "model_type": "qwen2_vl_text",
+            "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]},
+        },
+        "",
+        9,
+        "rope:rho=1e6",
+        128,
+        9,
+    ),
+    "Gemma-4 full": (GEMMA4, "full_attention", 9, f"rope:{P_ROPE}", 512, 9),
+    "Gemma-4 sliding": (GEMMA4, "sliding_attention", 9, "rope", 256, 9),
+    "layers that turn alike": (
+        {
+            **LLAMA,
+            "max_position_embeddings": 16,
+            "rope_parameters": {
+                "full_attention": {"rope_theta": 5.0, "rope_type": "default"},
+                "sliding_attention": {"rope_theta": 5.0, "rope_type": "default"},
+            },
+        },
+        "",
+        None,
+        "rope:rho=5",
+        128,
+        16,
+    ),
+    "yarn with the ratio of the lengths": (
+        {
+            **LLAMA,
+            "max_position_embeddings": 65536,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "factor": None,
+                "original_max_position_embeddings": 4096,
+            },
+        },
+        "",
+        9,
+        "rope:scaling=yarn,factor=16,original=4096",
+        128,
+        9,
+    ),
+}
+
+
+@pytest.fixture
+def config(tmp_path):
+    """config({...}) -> path of a config.json with this in it."""
+
+    def write(values):
+        path = tmp_path / "config.json"
+        path.write_text(values if isinstance(values, str) else json.dumps(values))
+        return str(path)
+
+    return write
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_rotates_as_the_spec_says(name, config):
+    values, part, asked, spec, d, length = MODELS[name]
+    path = config(values)
+    enc = load(f"{path}#{part}" if part else path, length=asked)
+    same = build("rope", **{"length": length, "d": d, **parse_parameters("rope", spec[5:])})
+    assert len(enc) == length
+    np.testing.assert_array_equal(enc.measure.frequencies, same.measure.frequencies)
+    x = np.array([0, 1, length - 1])
+    np.testing.assert_array_equal(enc.codes(x), same.codes(x))
+    noted = {"path": path, "model_type": enc.params["model_type"], "partial": enc.params["partial"]}
+    assert enc.params == {**same.params, **noted}
+    assert enc.spec == (f"{path}#{part}" if part else path)
+
+
+def renamed(values):
+    """The new spelling of a flat config of the old one."""
+    new = {k: v for k, v in values.items() if k not in ("rope_scaling", "rope_theta")}
+    old = dict(values.get("rope_scaling") or {"type": "default"})
+    kind = old.pop("rope_type", None) or old.pop("type")
+    return {
+        **new,
+        "rope_parameters": {"rope_type": kind, "rope_theta": values["rope_theta"], **old},
+    }
+
+
+@pytest.mark.parametrize("values", [LLAMA2, LLAMA31, QWEN25, PHI3, DEEPSEEK], ids=str)
+def test_both_spellings_say_the_same(values, config):
+    old = load(config(values), length=5000)
+    new = load(config(renamed(values)), length=5000)
+    np.testing.assert_array_equal(old.measure.frequencies, new.measure.frequencies)
+    assert new.params == old.params
+
+
+def test_a_folder_is_its_config(config, tmp_path):
+    config(LLAMA2)
+    assert load(str(tmp_path)).params["path"] == str(tmp_path / "config.json")
+
+
+def test_no_known_model_has_a_finding_but_notes(config):
+    silent = {
+        "Llama-1",
+        "GPT-J",
+        "rotary_dim that rounds down",
+        "yarn with the ratio of the lengths",
+    }
+    for name, (values, part, length, *_) in MODELS.items():
+        enc = load(config(values) + f"#{part}" * bool(part), length)
+        expected = ["rope-theta-default"] * (name in silent)
+        expected += ["rope-long-factor"] * (name == "Phi-3 long")
+        assert [f.code for f in enc.findings] == expected, name
+
+
+def scaling(**values):
+    return {**LLAMA2, "rope_scaling": values}
+
+
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
+WARNED = {
+    "misspelt": (
+        scaling(**YARN, beta_fsat=8),
+        "rope-unknown-key",
+        "'beta_fsat' of rope_scaling of {path} is not used by rope_type yarn; "
+        "did you mean beta_fast?",
+    ),
+    "of another type": (
+        scaling(rope_type="linear", factor=2.0, zeta=1),
+        "rope-unknown-key",
+        "'zeta' of rope_scaling of {path} is not used by rope_type linear; leave it out",
+    ),
+    "factor and lengths": (
+        scaling(**{**YARN, "factor": 3.0}),
+        "rope-contradiction",
+        "factor=3 of rope_scaling of {path} is not max_position_embeddings / "
+        "original_max_position_embeddings = 4096 / 1024 = 4; the factor is used",
+    ),
+    "two bases": (
+        {**LLAMA2, "rope_parameters": {"rope_type": "default", "rope_theta": 7.0}},
+        "rope-contradiction",
+        "rope_theta=7 of rope_parameters of {path} contradicts 10000 above it; the first is used",
+    ),
+    "llama3 that shortens": (
+        scaling(**LLAMA31_SCALING),
+        "rope-original",
+        "original_max_position_embeddings=8192 of rope_scaling of {path} should be below "
+        "max_position_embeddings=4096; correct one of them",
+    ),
+    "factor below 1": (
+        scaling(type="linear", factor=0.5),
+        "rope-factor",
+        "factor=0.5 is below 1 and shortens the context; give its inverse",
+    ),
+    "dynamic goes by the longest sequence": (
+        scaling(type="dynamic", factor=2.0, original_max_position_embeddings=3),
+        "rope-unknown-key",
+        "'original_max_position_embeddings' of rope_scaling of {path} is not used by rope_type "
+        "dynamic; leave it out",
+    ),
+    "no base": (
+        {**LLAMA, "max_position_embeddings": 9},
+        "rope-theta-default",
+        "{path} sets no rope_theta; 10000 is taken, as most models do",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WARNED)
+def test_what_transformers_warns_of_is_a_finding(name, config):
+    values, code, message = WARNED[name]
+    path = config(values)
+    (finding,) = load(path, length=9).findings
+    assert finding.code == code
+    assert finding.severity == ("note" if code == "rope-theta-default" else "warning")
+    assert finding.message == message.format(path=repr(path))
+
+
+def test_dynamic_frequencies_are_unscaled_up_to_the_longest_sequence(config):
+    own = {"type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 3}
+    same = load("rope", length=9, d=128).measure.frequencies
+    enc = load(config({**LLAMA2, "rope_scaling": own}), length=9)
+    np.testing.assert_array_equal(enc.measure.frequencies, same)
+
+
+def test_a_length_of_zero_is_refused_as_everywhere(config):
+    path = config(LLAMA2)
+    message = f"{path!r}: length must be a whole number from 1 on; got 0"
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+        huggingface.load(path, length=0)
+
+
+def test_a_text_model_has_nothing_from_above_it(config):
+    values = {"model_type": "llava", "hidden_size": 9, "text_config": {"model_type": "llama"}}
+    path = config(values)
+    message = f"{path!r} sets no head_dim; give the dimension by --d"
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+        load(path)
+
+
+def test_a_section_wins_over_the_config_above_it(config):
+    path = config({**LLAMA2, "rope_parameters": {"rope_type": "default", "rope_theta": 7.0}})
+    assert load(path, length=3).params["rho"] == 7.0
+
+
+REFUSED = {
+    "no factor": (
+        scaling(type="linear"),
+        "rope_scaling of {path} has no factor, which rope_type linear needs; add it",
+    ),
+    "null factor": (
+        scaling(type="linear", factor=None),
+        "rope_scaling of {path} has no factor, which rope_type linear needs; add it",
+    ),
+    "no low_freq_factor": (
+        scaling(**{k: v for k, v in LLAMA31_SCALING.items() if k != "low_freq_factor"}),
+        "rope_scaling of {path} has no low_freq_factor, which rope_type llama3 needs; add it",
+    ),
+    "unknown type": (
+        scaling(type="yarm", factor=2),
+        "unknown rope_type of rope_scaling of {path} 'yarm'. Did you mean 'yarn'? Known: default, "
+        "dynamic, linear, llama3, longrope, mrope, proportional, su, yarn.",
+    ),
+    "type is a number": (
+        scaling(type=7),
+        "rope_type of rope_scaling of {path} must be a text; got 7",
+    ),
+    "factor is a text": (
+        scaling(type="linear", factor="2"),
+        "factor of rope_scaling of {path} must be a finite number; got '2'",
+    ),
+    "factor is true": (
+        scaling(type="linear", factor=True),
+        "factor of rope_scaling of {path} must be a finite number; got True",
+    ),
+    "factor is huge": (
+        scaling(type="linear", factor=10**400),
+        f"factor of rope_scaling of {{path}} must be a finite number; got 1{'0' * 59}…{'0' * 60}",
+    ),
+    "factor is zero": (
+        scaling(type="linear", factor=0),
+        "{path}: factor must be a finite number above 0; got 0.0",
+    ),
+    "truncate is a number": (
+        scaling(**YARN, truncate=1),
+        "truncate of rope_scaling of {path} must be true or false; got 1",
+    ),
+    "original is fractional": (
+        scaling(**{**YARN, "original_max_position_embeddings": 10.5}),
+        "original_max_position_embeddings of rope_scaling of {path} must be a whole number "
+        "from 1 on; got 10.5",
+    ),
+    "factors are a number": (
+        scaling(type="longrope", short_factor=1.0, long_factor=[1.0]),
+        "short_factor of rope_scaling of {path} must be a list of numbers; got 1.0",
+    ),
+    "factors hold a text": (
+        scaling(type="longrope", short_factor=[1.0, "x"], long_factor=[1.0]),
+        "short_factor of rope_scaling of {path} must be a finite number; got 'x'",
+    ),
+    "too few factors": (
+        scaling(type="longrope", short_factor=[1.0], long_factor=[1.0]),
+        "{path}: short_factor needs 64 numbers, one a rotated pair; got 1",
+    ),
+    "scaling is a list": (
+        {**LLAMA2, "rope_scaling": [1]},
+        "rope_scaling of {path} must be an object {{…}}; got [1]",
+    ),
+    "theta is a dictionary": (
+        {**LLAMA2, "rope_theta": {"a": 1}},
+        "rope_theta of {path} must be a finite number; got {{'a': 1}}",
+    ),
+    "theta is negative": (
+        {**LLAMA2, "rope_theta": -1},
+        "{path}: rho must be a finite number above 0; got -1.0",
+    ),
+    "head is odd": (
+        {**LLAMA2, "head_dim": 127},
+        "{path}: rope turns pairs of dimensions and needs an even d; got d=127",
+    ),
+    "width is a text": (
+        {**LLAMA2, "hidden_size": "big"},
+        "hidden_size of {path} must be a whole number from 1 on; got 'big'",
+    ),
+    "model_type is a list": (
+        {**LLAMA2, "model_type": []},
+        "model_type of {path} must be a text; got []",
+    ),
+    "no lengths": (
+        {**LLAMA, "rope_scaling": {"type": "dynamic", "factor": 2}},
+        "rope_scaling of {path} has no original_max_position_embeddings and {path} no "
+        "max_position_embeddings; rope_type dynamic needs one of them",
+    ),
+    "no head": (
+        {"model_type": "llama"},
+        "{path} sets no head_dim; give the dimension by --d",
+    ),
+    "layers differ": (
+        GEMMA3,
+        "{path} rotates by type of layer: full_attention, sliding_attention; name one, {full}",
+    ),
+    "nothing": (
+        {"model_type": "mamba"},
+        "{path} sets no positions that are known here (model_type 'mamba'); "
+        "name an encoding or a file of codes",
+    ),
+    "learned": (
+        {"model_type": "gpt2", "n_positions": 1024, "n_embd": 768},
+        "the positions of model_type 'gpt2' are learned: their table is in its weights, not in "
+        "{path}; put the .safetensors file beside it, or give a file of codes, "
+        "weights.safetensors#tensor",
+    ),
+    "relative keys": (
+        {"model_type": "bert", "position_embedding_type": "relative_key"},
+        "position_embedding_type of {path} must be absolute or rotary; got 'relative_key'",
+    ),
+    "other slopes": (
+        {"model_type": "mpt", "n_heads": 8, "attn_config": {"alibi_bias_max": 4}},
+        "alibi_bias_max of attn_config of {path} must be 8, the slopes of ALiBi; got 4.0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_transformers_cannot_use_is_refused_in_one_line(name, config):
+    values, message = REFUSED[name]
+    path = config(values)
+    message = message.format(path=repr(path), full=repr(f"{path}#full_attention"))
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+        load(path, length=9)
+
+
+@pytest.mark.parametrize(
+    ("values", "part", "message"),
+    [
+        (LLAMA2, "#full", "{path} has one rotation for all layers; leave out '#full'"),
+        (
+            GEMMA3,
+            "#full_attentoin",
+            "unknown type of layer of {path} 'full_attentoin'. Did you mean 'full_attention'? "
+            "Known: full_attention, sliding_attention.",
+        ),
+        (
+            {"model_type": "t5", "num_heads": 8},
+            "#decode",
+            "unknown part of {path} 'decode'. Did you mean 'decoder'? Known: decoder, encoder.",
+        ),
+    ],
+)
+def test_a_part_that_is_not_there_is_refused(values, part, message, config):
+    path = config(values)
+    with pytest.raises(PefourierError, match=f"^{re.escape(message.format(path=repr(path)))}$"):
+        load(path + part)
+
+
+def test_d_is_for_configs_that_set_none(config):
+    path = config(LLAMA2)
+    message = f"{path!r} sets a dimension of 128 (head_dim), --d 64 another; leave out --d"
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+        load(path, d=64)
+    assert load(path, d=128, length=3).dim == 128
+    assert load(config({"model_type": "llama"}), d=64).table().shape == (80, 64)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        (b'{"a": NaN}', "NaN is no JSON number"),
+        (b'{"a": -Infinity}', "-Infinity is no JSON number"),
+        (b"\xff{}", "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
+        (b"", "Expecting value: line 1 column 1 (char 0)"),
+    ],
+    ids=str,
+)
+def test_what_is_no_json_is_refused(content, message, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_bytes(content)
+    whole = f"{str(path)!r} is no readable JSON: {message}; write it again"
+    with pytest.raises(PefourierError, match=f"^{re.escape(whole)}$"):
+        load(str(path))
+
+
+@pytest.mark.parametrize("content", ["[" * 10**6, '{"a":' * 10**6, '{"a": ' + "9" * 5000 + "}"])
+def test_json_that_is_too_deep_or_has_endless_digits_is_refused(content, config):
+    path = config(content)
+    with pytest.raises(PefourierError, match=f"^{re.escape(repr(path))} is no readable JSON: .+; "):
+        load(path)
+
+
+def test_json_that_is_no_object_is_refused(config):
+    path = config("[1, 2]")
+    message = f"{path!r} is no model config: a JSON object {{…}} is needed"
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+        load(path)
+
+
+def test_a_config_of_many_megabytes_is_not_read(tmp_path):
+    path = tmp_path / "config.json"
+    with open(path, "wb") as stream:
+        stream.truncate(2**26 + 1)
+    message = f"{str(path)!r} has 67108865 bytes; a config has under 2^26"
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+        load(str(path))
+
+
+@pytest.mark.parametrize("name", ["config.json", "nowhere/config.json"])
+def test_a_config_that_is_not_there_is_refused(name, tmp_path):
+    with pytest.raises(PefourierError, match=r"(no file|unknown file) '.*config\.json"):
+        load(str(tmp_path / name))
+
+
+def test_a_folder_without_a_config_is_refused(tmp_path):
+    with pytest.raises(PefourierError, match=r"^unknown file 'config\.json'"):
+        load(str(tmp_path))
+
+
+# Biases, sinusoids and learned tables
+
+
+@pytest.mark.parametrize(
+    ("values", "spec"),
+    [
+        ({"model_type": "bloom", "n_head": 12, "seq_length": 20}, "alibi:causal=true"),
+        ({"model_type": "mpt", "n_heads": 12, "max_seq_len": 20, "attn_config": {}}, None),
+        ({"model_type": "falcon", "num_attention_heads": 12, "alibi": True}, None),
+    ],
+    ids=str,
+)
+def test_alibi_has_a_column_a_head(values, spec, config):
+    enc = load(config(values), length=20)
+    same = load(spec or "alibi:causal=true", length=20, d=12)
+    np.testing.assert_array_equal(enc.table(), same.table())
+    assert enc.act == "bias"
+
+
+def test_falcon_rotates_unless_it_has_alibi(config):
+    falcon = {"model_type": "falcon", "hidden_size": 64, "num_attention_heads": 4, "alibi": False}
+    assert load(config(falcon), length=4).name == "rope"
+
+
+@pytest.mark.parametrize(("part", "causal"), [("", False), ("#encoder", False), ("#decoder", True)])
+def test_t5_has_the_buckets_of_its_config(part, causal, config):
+    values = {"model_type": "t5", "num_heads": 6, "relative_attention_num_buckets": 16}
+    enc = load(config(values) + part, length=9)
+    assert enc.params["buckets"] == 16
+    assert enc.params["max_distance"] == 128
+    assert enc.params["causal"] is causal
+    assert enc.table().shape == (9 if causal else 17, 6)
+    assert [f.code for f in enc.findings] == ["untrained"]
+
+
+def safetensors(path, tensors):
+    """A file of float32 tensors, by the format's own words: header length, header, bytes."""
+    header, data = {}, b""
+    for name, array in tensors.items():
+        raw = np.asarray(array, dtype="<f4").tobytes()
+        header[name] = {
+            "dtype": "F32",
+            "shape": np.shape(array),
+            "data_offsets": [len(data), len(data) + len(raw)],
+        }
+        data += raw
+    head = json.dumps(header).encode()
+    path.write_bytes(len(head).to_bytes(8, "little") + head + data)
+
+
+@pytest.fixture
+def codes(rng):
+    return rng.normal(size=(10, 4)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("values", "tensor", "offset"),
+    [
+        ({"model_type": "gpt2", "n_positions": 10}, "wpe.weight", 0),
+        ({"model_type": "gpt2", "n_positions": 10}, "transformer.wpe.weight", 0),
+        ({"model_type": "bert"}, "bert.embeddings.position_embeddings.weight", 0),
+        ({"model_type": "opt"}, "model.decoder.embed_positions.weight", 2),
+        ({"model_type": "roberta"}, "roberta.embeddings.position_embeddings.weight", 2),
+        (
+            {"model_type": "roberta", "pad_token_id": 4},
+            "embeddings.position_embeddings.weight",
+            5,
+        ),
+    ],
+    ids=str,
+)
+def test_learned_positions_come_from_the_weights(values, tensor, offset, config, tmp_path, codes):
+    others = {"wte.weight": np.zeros((3, 4)), "token_type_embeddings.weight": np.zeros((2, 4))}
+    safetensors(tmp_path / "model.safetensors", {**others, tensor: codes})
+    enc = load(config(values))
+    np.testing.assert_array_equal(enc.table(), codes[offset:])
+    assert enc.eps == 2**-23
+    assert enc.params["array"] == tensor
+    assert enc.params["offset"] == offset
+    assert [f.code for f in enc.findings] == ["position-offset"] * bool(offset)
+    assert len(load(config(values), length=3)) == 3
+    message = (
+        f"{tensor} of {str(tmp_path / 'model.safetensors')!r} has rows for {10 - offset} "
+        "positions; --length 11 asks for more"
+    )
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+        load(config(values), length=11)
+    with pytest.raises(PefourierError, match=r"sets a dimension of 4 \(tensor .*\), --d 5 another"):
+        load(config(values), d=5)
+
+
+def test_one_of_several_learned_tables_is_named(config, tmp_path, codes):
+    names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
+    safetensors(tmp_path / "a.safetensors", {names[0]: codes})
+    safetensors(tmp_path / "b.safetensors", {names[1]: -codes})
+    path = config({"model_type": "bart", "d_model": 4})
+    message = (
+        f"{str(tmp_path)!r} holds several tables of positions, {names[0]}, {names[1]}; "
+        f"name one, {path + '#' + names[0]!r}"
+    )
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+        load(path)
+    np.testing.assert_array_equal(load(f"{path}#decoder").table(), -codes[2:])
+    np.testing.assert_array_equal(load(f"{tmp_path}#{names[0]}").table(), codes[2:])
+
+
+def test_a_broken_header_of_weights_is_one_line(config, tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"\x05" + bytes(7) + b"[1,2]")
+    message = (
+        f"the header of {str(tmp_path / 'model.safetensors')!r} is no model config: "
+        "a JSON object {…} is needed"
+    )
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+        load(config({"model_type": "gpt2", "n_positions": 10}))
+
+
+# transformers itself, where it is installed
+
+
+@pytest.fixture(scope="module")
+def transformers():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch = pytest.importorskip("torch")
+        pytest.importorskip("transformers")
+        from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+        from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+        from transformers.utils import logging
+
+        logging.set_verbosity_error()
+    return SimpleNamespace(torch=torch, configs=CONFIG_MAPPING, scalings=ROPE_INIT_FUNCTIONS)
+
+
+def reference(transformers, values, layer, length):
+    """Inverse frequencies and attention factor of transformers for a config."""
+    torch = transformers.torch
+    values = json.loads(json.dumps(values))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        config = transformers.configs[values.pop("model_type")](**values)
+        config = getattr(config, "text_config", config)
+        own = config.rope_parameters[layer] if layer else config.rope_parameters
+        if own["rope_type"] != "default":
+            function = transformers.scalings[own["rope_type"]]
+            inverse, factor = function(config, "cpu", seq_len=length, layer_type=layer or None)
+            return inverse.double().numpy(), factor
+    told = values.get("head_dim") or values.get("qk_rope_head_dim")  # may differ by layer in config
+    head = told or config.hidden_size // config.num_attention_heads
+    r = int(head * own.get("partial_rotary_factor", 1.0))
+    exponents = torch.arange(0, r, 2, dtype=torch.int64).to(torch.float) / r
+    return (1.0 / own["rope_theta"] ** exponents).double().numpy(), 1.0
+
+
+NOT_BY_CONFIG_CLASS = {  # models that compute sines themselves, or no config of a real class
+    "GPT-J",
+    "rotary_dim that rounds down",
+    "nested text model",
+    "old Gemma-3 with the code's defaults",
+    "layers that turn alike",
+}
+COMPARED = sorted(MODELS.keys() - NOT_BY_CONFIG_CLASS)
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_frequencies_are_those_of_transformers(name, config, transformers, monkeypatch):
+    """Its float32, and to rounding its code run in float64.
+
+    float32 phases themselves err by up to 3.4e-7 where exponents 2i/d are not binary fractions.
+    """
+    values, part, length, *_ = MODELS[name]
+    enc = load(config(values) + f"#{part}" * bool(part), length=length)
+    own = enc.measure.frequencies
+    single, factor = reference(transformers, values, part, len(enc))
+    np.testing.assert_allclose(own, single, rtol=4e-7)
+    assert enc.params["attention_factor"] == pytest.approx(factor, rel=1e-15)
+    torch = transformers.torch
+    monkeypatch.setattr(torch, "float", torch.float64)
+    monkeypatch.setattr(torch, "float32", torch.float64)
+    monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
+    double, _ = reference(transformers, values, part, len(enc))
+    np.testing.assert_allclose(own, double, rtol=1e-13)
+
+
+def sinusoids_of(transformers, kind):
+    """Rows for positions 0 … 29 of width 8 that a model's own class computes, as float32."""
+    import importlib
+
+    module = importlib.import_module(f"transformers.models.{kind}.modeling_{kind}")
+    torch, ids = transformers.torch, transformers.torch.arange(30)[None]
+    tokens = torch.full((1, 30), 5)
+    if kind in ("marian", "pegasus"):
+        name = f"{kind.title()}SinusoidalPositionalEmbedding"
+        return getattr(module, name)(30, 8).create_weight()
+    if kind in ("informer", "autoformer", "time_series_transformer"):
+        name = {"time_series_transformer": "TimeSeries"}.get(kind, kind.title())
+        return getattr(module, f"{name}SinusoidalPositionalEmbedding")(30, 8).create_weight()
+    if kind == "ctrl":
+        return module.positional_encoding(30, 8, torch.float)
+    if kind == "whisper":
+        return module.sinusoids(30, 8)
+    if kind == "pegasus_x":
+        return module.PegasusXSinusoidalPositionalEmbedding(8)(torch.zeros(1, 30, 8))[0]
+    if kind == "fsmt":
+        return module.SinusoidalPositionalEmbedding.get_embedding(33, 8, 1)[2:32]
+    if kind in ("musicgen", "musicgen_melody"):
+        name = "".join(part.title() for part in kind.split("_"))
+        return getattr(module, f"{name}SinusoidalPositionalEmbedding")(30, 8).weights
+    name = {"m2m_100": "M2M100", "nllb_moe": "NllbMoe", "speech_to_text": "Speech2Text"}
+    own = getattr(module, f"{name.get(kind, 'XGLM')}SinusoidalPositionalEmbedding")(30, 8, 1)
+    return own(ids if kind == "xglm" else tokens)[0]
+
+
+SINUSOIDAL = sorted({kind.removesuffix("_decoder") for kind in SINUSOIDS})
+
+
+@pytest.mark.parametrize("kind", SINUSOIDAL)
+def test_sinusoids_are_those_of_the_model_class(kind, config, transformers):
+    values = {"model_type": kind, "d_model": 8, "pad_token_id": 1}
+    if kind.startswith("musicgen"):
+        values = {"model_type": kind, "decoder": {"model_type": f"{kind}_decoder", "d_model": 8}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wanted = sinusoids_of(transformers, kind).numpy()
+    enc = load(config(values), length=30)
+    np.testing.assert_allclose(enc.table(), wanted, atol=3e-6)
+    shifted = kind in ("fsmt", "m2m_100", "nllb_moe", "speech_to_text", "xglm")
+    assert enc.params["offset"] == (2 if shifted else 0)
+    assert [f.code for f in enc.findings] == ["position-offset"] * shifted
+
+
+@pytest.mark.parametrize(
+    ("values", "layout"),
+    [
+        ({"model_type": "distilbert", "dim": 8, "sinusoidal_pos_embds": True}, "interleaved"),
+        ({"model_type": "xlm", "emb_dim": 8, "sinusoidal_embeddings": True}, "interleaved"),
+        ({"model_type": "flaubert", "emb_dim": 8, "sinusoidal_embeddings": True}, "interleaved"),
+    ],
+    ids=str,
+)
+def test_sinusoids_that_a_flag_asks_for(values, layout, config):
+    enc = load(config(values), length=5)
+    np.testing.assert_array_equal(
+        enc.table(), load(f"sinusoidal:layout={layout}", length=5, d=8).table()
+    )
+
+
+def test_learned_positions_of_whispers_decoder_are_in_its_weights(config, tmp_path, codes):
+    tensor = "model.decoder.embed_positions.weight"
+    safetensors(tmp_path / "model.safetensors", {tensor: codes})
+    path = config({"model_type": "whisper", "d_model": 4, "max_source_positions": 12})
+    assert load(path).params["length"] == 12
+    np.testing.assert_array_equal(load(f"{path}#decoder").table(), codes)
