@@ -78,9 +78,7 @@ def diagnose(enc: Encoding, nearest: Closest, rank: int) -> tuple[dict | None, l
     return identified, findings(enc, identified, nearest, rank)
 
 
-def findings(
-    enc: Encoding, identified: dict | None, nearest: Closest, rank: int
-) -> list[Finding]:
+def findings(enc: Encoding, identified: dict | None, nearest: Closest, rank: int) -> list[Finding]:
     """What is wrong with a table, worst first: what was seen while it was made, then the rules."""
     case = Case(enc.table(), enc.eps, identified, nearest, rank)
     found = [*enc.findings, *(finding for rule in RULES for finding in rule(case))]
@@ -140,15 +138,14 @@ def zero_rows(case: Case) -> Iterator[Finding]:
     n = len(case.table)
     zero = np.array(case.params.get("zero_rows", np.flatnonzero(case.norms == 0)), dtype=int)
     explained = case.identified is not None and "zero_rows" not in case.params
-    if len(zero) in (0, n) or explained:
+    if len(zero) in (0, n) or explained or any(alternating_rows(case)):
         return
     if len(zero) > 1 and zero[0] == n - len(zero):
         message = f"rows {zero[0]} … {n - 1} are zero: were they ever filled?"
         yield Finding("unused-tail", "warning", message)
         return
     usual = set(zero.tolist()) <= {0, 1}
-    rows = listed([str(row) for row in zero])
-    message = f"the code of row {rows} is zero: a padding index, which no position may use" + (
+    message = f"{runs(zero)} of zeros: a padding index, which no position may use" + (
         "" if usual else "; padding rows are usually 0 or 1"
     )
     yield Finding("padding-row", "note" if usual else "warning", message)
@@ -235,7 +232,7 @@ def mismatched_pairs(case: Case) -> Iterator[Finding]:
             message = (
                 f"sine and cosine of a pair turn at different frequencies: columns {s} and {c} by "
                 f"{fast[0, 0]:.4g} and {fast[0, 1]:.4g} radians a position; the exponent runs with "
-                f"the column (a base of {fall**-d:.4g} over {d} columns) where it must be the same "
+                f"the column (a base of {fall**-d:.5g} over {d} columns) where it must be the same "
                 "for both: 2 * (column // 2) / d"
             )
             yield Finding("mismatched-pairs", "error", message)
@@ -244,7 +241,7 @@ def mismatched_pairs(case: Case) -> Iterator[Finding]:
 
 def frequencies(case: Case) -> Iterator[Finding]:
     """Pairs that hardly turn, and pairs that all turn alike."""
-    if case.turning is None:
+    if case.turning is None or case.nearest.distinct == 1:
         return
     omega = case.turning.omega
     moving = omega[omega > 0]
@@ -295,7 +292,9 @@ def base(case: Case) -> Iterator[Finding]:
     if rho == 1e4 or any(frequencies(case)):
         return
     slip = rho in (1e3, 1e5)
-    message = f"the base is {rho:.7g} and not 10000" + ("; a zero too many or too few?" if slip else "")
+    message = f"the base is {rho:.7g} and not 10000" + (
+        "; a zero too many or too few?" if slip else ""
+    )
     yield Finding("base", "warning" if slip else "note", message)
 
 
@@ -323,12 +322,12 @@ def rounded_phases(case: Case) -> Iterator[Finding]:
 
 def nearest_formula(case: Case) -> Iterator[Finding]:
     """A formula that most rows follow and some do not, or that no row follows closely."""
-    if case.identified is not None or case.nearest.distinct == 1:
+    if case.identified is not None or any(frequencies(case)) or case.nearest.distinct == 1:
         return
     n, level = len(case.table), levels(case.eps)[-1]
     guess = guessed(case.table, level, case.first == np.arange(n))
     if guess is None:
-        if case.turning is not None and not any(frequencies(case)):
+        if case.turning is not None:
             message = (
                 "columns turn in pairs, at frequencies that follow no geometric grid (scaled rotary "
                 "or free frequencies)"
@@ -339,7 +338,7 @@ def nearest_formula(case: Case) -> Iterator[Finding]:
     words = f"{guess.encoding} ({', '.join(f'{k}={v}' for k, v in guess.params.items())})"
     if len(astray) <= n / 2:
         told = len(case.first) != len(np.unique(case.first))
-        message = f"but for rows {runs(astray)} this is {words}; they differ by up to {worst:.2g}"
+        message = f"but for {runs(astray)} this is {words}; they differ by up to {worst:.2g}"
         yield Finding("stray-rows", "note" if told else "error", message)
     else:
         message = (
@@ -353,10 +352,11 @@ def runs(rows: np.ndarray) -> str:
     """Row numbers with runs joined.
 
     >>> runs(np.array([3, 5, 6, 7]))
-    '3, 5 … 7'
+    'rows 3, 5 … 7'
     """
     parts = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
-    return listed([f"{p[0]} … {p[-1]}" if len(p) > 1 else f"{p[0]}" for p in parts])
+    words = listed([f"{p[0]} … {p[-1]}" if len(p) > 1 else f"{p[0]}" for p in parts])
+    return f"row{'s' * (len(rows) > 1)} {words}"
 
 
 def crowded(case: Case) -> Iterator[Finding]:

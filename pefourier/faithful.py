@@ -15,9 +15,7 @@ from pefourier.doctor import diagnose
 from pefourier.encoding import Encoding, Finding, as_encoding
 from pefourier.linear import Factors, decompose
 from pefourier.precision import Loss, precision
-from pefourier.relations import autocorrelation, toeplitz_residual
-
-__all__ = ["LADDER", "Faithfulness", "assess", "autocorrelation", "toeplitz_residual", "verdict"]
+from pefourier.relations import toeplitz_residual
 
 LADDER = ("collides", "injective", "invertible", "isometric")
 

@@ -259,7 +259,10 @@ def match_single(columns: np.ndarray, singles: list["Single"], offset: float):
         share, omega, quarter = single.wave
         value = np.sin(omega * s + quarter) @ columns
         best = int(np.argmax(np.abs(value)))
-        yield best, Single(np.array([np.copysign(share, value[best]), omega, quarter]), single.place)
+        yield (
+            best,
+            Single(np.array([np.copysign(share, value[best]), omega, quarter]), single.place),
+        )
 
 
 def familiar(scale: float, d: int, eps: float) -> float:
@@ -286,7 +289,9 @@ def described(
     if (order is None) != (grid.encoding == "dft"):
         params["columns"] = place.tolist()
     negative = np.flatnonzero(columns[0] < 0).tolist()
-    return Found(grid.encoding, params | ({"negative": negative} if negative else {}), columns, offset)
+    return Found(
+        grid.encoding, params | ({"negative": negative} if negative else {}), columns, offset
+    )
 
 
 def spread(omega: np.ndarray, eps: float, n: int) -> np.ndarray:
@@ -405,6 +410,8 @@ def geometric_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> Grid | None:
     i, weight = np.arange(m), (omega / slack) ** 2
     step = exp(intercept(i, np.log(omega), weight))
     step = 1.0 if abs(step - 1) <= 4 * slack[0] else shortest(step, slack[0])
+    if m == 2 and step != 1.0:
+        return None  # any two frequencies are a geometric grid
     rate = float((weight * i) @ (log(step) - np.log(omega)) / ((weight * i) @ i))
     for rho, half, params in bases(rate, d):
         exact = step * rho ** (-i / half)

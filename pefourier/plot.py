@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 from pefourier.files import write_whole
 from pefourier.linear import decompose
+from pefourier.relations import kernel
 from pefourier.report import Answer
 
 STYLE = {
@@ -76,19 +77,10 @@ def faithful(answers: Sequence[Answer]) -> Figure:
     left.legend(loc="lower left")
     for a in answers:
         curve = kernel(a.encoding)
-        right.plot(np.arange(len(curve)), curve, label=a.encoding.spec)
+        if curve is not None:
+            right.plot(np.arange(len(curve)), curve, label=a.encoding.spec)
     right.set(xlabel="lag (positions)", ylabel="inner product / its value at lag 0")
     return figure
-
-
-def kernel(enc) -> np.ndarray:
-    """Mean inner product of codes by lag, relative to lag 0."""
-    from pefourier.faithful import autocorrelation
-
-    if enc.measure is not None and enc.measure.power is not None:
-        return enc.measure.kernel(np.arange(len(enc)))
-    mean = autocorrelation(enc.table()) / np.arange(len(enc), 0, -1)
-    return mean / mean[0] if mean[0] else mean
 
 
 def heatmap(answers: Sequence[Answer]) -> Figure:

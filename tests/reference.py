@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import cos, sin, sqrt
 
 LENGTH, DIM = 80, 256
+ZETA = [(zeta / 1.4) ** (3 / 512) for zeta in (0.4, 0.9)]  # xpos at position 3
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,7 @@ class Row:
     verdict: str
     stationary: bool
     code: tuple[float, ...]  # of position 3 (the fourth point) at length 8, d 4
+    damped: bool = False  # its waves decay: their frequencies alone do not span the codes
 
 
 ROWS = {
@@ -27,6 +29,12 @@ ROWS = {
     "dft": Row("isometric", True, (0.5, 0.0, -sqrt(0.5), -0.5)),
     "learned": Row("invertible", False, (0.01522075, 0.00243350, 0.00887726, 0.00667349)),
     "rope": Row("injective", True, (cos(3), cos(0.03), sin(3), sin(0.03))),
+    "xpos": Row(
+        "injective",
+        False,
+        (ZETA[0] * cos(3), ZETA[1] * cos(0.03), ZETA[0] * sin(3), ZETA[1] * sin(0.03)),
+        damped=True,
+    ),
     "learnable-sinusoidal": Row(
         "invertible", True, (-0.89602744, 0.44399868, 0.44154121, 0.89724097)
     ),

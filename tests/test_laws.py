@@ -7,10 +7,11 @@ from reference import DIM, LENGTH, ROWS
 import pefourier.encodings  # noqa: F401 (fills the registry)
 from pefourier.encoding import BUILDERS, as_encoding
 from pefourier.encodings import build, load
-from pefourier.faithful import assess, toeplitz_residual
+from pefourier.faithful import assess
 from pefourier.files import write_table
 from pefourier.linear import decompose
 from pefourier.reconstruct import position_functions
+from pefourier.relations import toeplitz_residual
 from pefourier.spectrum import density
 
 SIZES = [(1, 2), (12, 32), (16, 16), (17, 8), (31, 6)]
@@ -74,7 +75,7 @@ def test_declared_measure_is_that_of_the_codes(name):
     phases = enc.measure.phases(enc.domain.x)
     waves = np.hstack([np.cos(phases), np.sin(phases)])
     rest = enc.table() - waves @ np.linalg.lstsq(waves, enc.table(), rcond=None)[0]
-    assert np.abs(rest).max() < 1e-8
+    assert (np.abs(rest).max() < 1e-8) is not ROWS[name].damped
     if enc.measure.power is not None:
         lag = np.subtract.outer(enc.domain.x, enc.domain.x)
         inner = enc.measure.power * enc.measure.kernel(lag.ravel()).reshape(lag.shape)
@@ -89,7 +90,7 @@ def test_what_is_called_estimated_declares_nothing(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_toeplitz_residual_agrees_with_the_reference(name):
     enc = built(name, 12, 32)
-    measured = toeplitz_residual(as_encoding(enc.table()), decompose(enc))
+    measured = toeplitz_residual(as_encoding(enc.table()))
     assert (measured < 1e-9) == ROWS[name].stationary
 
 

@@ -101,7 +101,7 @@ def test_right_code_has_no_finding_and_the_sinusoidal_distance(run, folder, name
     ("name", "code"),
     [
         ("BatchAxis", "batch-axis"),
-        ("OneRow", "constant"),
+        ("OneRow", "constant-codes"),
         ("Rescaled", "changes-between-calls"),
     ],
 )

@@ -4,8 +4,8 @@ A SPEC is ``NAME``, ``NAME:key=value,…``, ``PATH[#ARRAY]``, ``-`` (standard in
 or a model folder, or ``py:module:function``. `load` turns one into an `Encoding`.
 """
 
+import os
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from pefourier.encoding import (
@@ -75,23 +75,23 @@ def load(
     for name, value in (("length", length), ("d", d)):
         if value is not None:
             check_count(name, value)
-    path, _, key = spec.partition("#")
+    if spec.partition(":")[0] in BUILDERS:
+        return named(spec, length or max(80, least), d or 256, options)
     if spec.startswith("py:"):
         return usercode.load(spec, length or max(80, least), d or 256)
-    if spec == "-" or Path(path).suffix.lower() in READERS:
+    path, _, key = spec.partition("#")
+    if spec == "-" or os.path.splitext(path)[1].lower() in READERS:
         return table_file(spec, path, key or None, length)
-    if path.endswith(".json") or Path(path).is_dir():
+    if path.endswith(".json") or os.path.isdir(path):
         return huggingface.load(spec, length, d)
-    return named(spec, length or max(80, least), d or 256, options)
+    formats = ", ".join(sorted(READERS))
+    way_out = f"'pefourier list' shows all; a file of codes ends in one of {formats}."
+    raise unknown("encoding", spec.partition(":")[0], BUILDERS, way_out)
 
 
 def named(spec: str, length: int, d: int, options: dict[str, Any]) -> Encoding:
     """A registered encoding; parameters of the SPEC win over options, options over defaults."""
     name, _, text = spec.partition(":")
-    if name not in BUILDERS:
-        formats = ", ".join(sorted(READERS))
-        way_out = f"'pefourier list' shows all; a file of codes ends in one of {formats}."
-        raise unknown("encoding", name, BUILDERS, way_out)
     own = BUILDERS[name].parameters
     taken = {key: value for key, value in options.items() if key in own and value is not None}
     return build(

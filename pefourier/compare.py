@@ -1,0 +1,224 @@
+"""Are two implementations the same encoding? Equal, equivalent, or different, and where.
+
+Conventions
+-----------
+Tables are (n, d); of different lengths the common positions are compared. Rounding is that of the
+coarser of the two: of stored numbers, and, for columns that are known to turn, of phases that were
+computed in float32 or better. Equivalent tables follow from one another by an order of columns,
+signs, a scale and an offset in positions, as `by` says; the weakest equivalence is a rotation, by
+which all inner products are kept.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pefourier.encoding import Encoding, as_encoding
+from pefourier.relations import turning_pairs
+
+FLOAT32_EPS = 2.0**-23
+READ = 2**9  # rows from which frequencies are read
+PROBES = 8  # random directions in which inner products are compared
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What two tables have in common; b is what a becomes."""
+
+    verdict: str  # "equal", "equivalent" or "different"
+    bitwise: bool  # every number the same
+    by: dict  # what leads from a to b: columns, layout, signs, scale, offset, or rotation
+    length: int  # positions compared
+    lengths: tuple[int, int]
+    dimensions: tuple[int, int]
+    tolerance: float  # largest difference that rounding explains
+    max_difference: float | None  # after `by`; of a rotation, of products, relative
+    first_difference: tuple[int, int] | None  # position and column, of the tables as they are
+    largest_difference: tuple[int, int] | None
+
+
+def compare(a: Encoding | np.ndarray, b: Encoding | np.ndarray) -> Comparison:
+    """Compare two encodings, or tables with one row a position.
+
+    `by` reads: column j of b is `scale` · signs[j] · column columns[j] of a, `offset` rows further
+    on in a.
+
+    Examples
+    --------
+    >>> from pefourier.encodings import load
+    >>> one, two = load("sinusoidal", 40, 8), load("sinusoidal:layout=halves,offset=2", 40, 8)
+    >>> c = compare(one, two)
+    >>> c.verdict, c.by["layout"], c.by["offset"]
+    ('equivalent', 'interleaved to halves', 2)
+    """
+    one, two = as_encoding(a), as_encoding(b)
+    n = min(len(one), len(two))
+    facts = {
+        "length": n,
+        "lengths": (len(one), len(two)),
+        "dimensions": (one.dim, two.dim),
+    }
+    if one.dim != two.dim:
+        nothing = {"tolerance": 0.0, "max_difference": None}
+        nothing |= {"first_difference": None, "largest_difference": None}
+        return Comparison("different", False, {}, **facts, **nothing)
+    first, second = (np.asarray(enc.codes(enc.domain.x[:n]), dtype=float) for enc in (one, two))
+    eps = max(one.eps, two.eps)
+    allowed = tolerance(first, one, eps)
+    plain = np.abs(first - second)
+    facts |= {"tolerance": float(allowed.max()), **places(plain, allowed)}
+    if (plain <= allowed).all():
+        bitwise = bool((plain == 0).all())
+        return Comparison("equal", bitwise, {}, max_difference=float(plain.max()), **facts)
+    by, difference = transformation(first, second, allowed, eps)
+    verdict = "different" if by is None else "equivalent"
+    worst = float(plain.max()) if by is None else difference
+    return Comparison(verdict, False, by or {}, max_difference=worst, **facts)
+
+
+def places(difference: np.ndarray, allowed: np.ndarray) -> dict[str, tuple[int, int] | None]:
+    """Position and column of the first and of the largest difference beyond rounding."""
+    beyond = difference > allowed
+    if not beyond.any():
+        return {"first_difference": None, "largest_difference": None}
+    places = {"first_difference": beyond.argmax(), "largest_difference": difference.argmax()}
+    shape = difference.shape
+    return {k: tuple(int(i) for i in np.unravel_index(v, shape)) for k, v in places.items()}
+
+
+def tolerance(table: np.ndarray, enc: Encoding, eps: float) -> np.ndarray:
+    """Differences that rounding explains, shape (n, 1) or (n, d).
+
+    Numbers are rounded to `eps` of the largest. The phase of a column that turns by omega a row is
+    rounded too, and so is its frequency, whose exponent ln(omega) has a rounding of its own.
+    """
+    size = float(np.abs(table).max()) or 1.0
+    n, d = table.shape
+    turning = turning_pairs(table[:READ], max(eps, FLOAT32_EPS)) if n > 2 and d > 1 else None
+    omega = np.zeros(d)
+    if enc.measure is not None:
+        omega += enc.measure.frequencies.max()
+    if turning is not None:
+        omega[turning.sines] = omega[turning.cosines] = turning.omega
+    origin = 0 if enc.measure is None else enc.measure.origin
+    relative = omega * (3 + np.abs(np.log(np.maximum(omega, 1e-300)))) * min(eps, FLOAT32_EPS)
+    return size * (4 * eps + np.multiply.outer(np.arange(n) + origin, relative))
+
+
+def transformation(
+    a: np.ndarray, b: np.ndarray, allowed: np.ndarray, eps: float
+) -> tuple[dict | None, float]:
+    """What leads from a to b, or None, and the largest difference left."""
+    for offset in offsets(a, b, allowed.max()):
+        x, y = overlap(a, b, offset)
+        size = np.linalg.norm(x)
+        scale = np.linalg.norm(y) / size if size else 0.0
+        if scale == 0:
+            continue
+        short = float(f"{scale:.6g}")
+        scale = short if abs(scale - short) <= 8 * eps * scale else float(scale)
+        rows = allowed[abs(offset) :] * max(scale, 1.0)
+        for columns, signs in column_maps(scale * x, y, rows):
+            left = np.abs(scale * x[:, columns] * signs - y)
+            if (left <= (rows if rows.shape[1] == 1 else rows[:, columns])).all():
+                return described(columns, signs, scale, offset), float(left.max())
+    return rotation(a, b, allowed)
+
+
+def overlap(a: np.ndarray, b: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of a and b that belong together when b[s] comes from a[s + offset]."""
+    n = len(a)
+    return (a[offset:], b[: n - offset]) if offset >= 0 else (a[: n + offset], b[-offset:])
+
+
+def offsets(a: np.ndarray, b: np.ndarray, allowed: float) -> Iterator[int]:
+    """Offsets at which a first row of one table is one of the other, up to order and signs."""
+    yield 0
+    for rows, row, sign in ((a, b[:1], 1), (b, a[:1], -1)):
+        apart = np.abs(signature(rows) - signature(row)).max(axis=1)
+        near = 1e-6 + 4 * allowed / (np.linalg.norm(row) or 1.0)
+        found = [int(s) for s in np.argsort(apart, kind="stable")[:4] if apart[s] <= near]
+        yield from (sign * s for s in found if 0 < s <= len(a) // 2)
+
+
+def signature(rows: np.ndarray) -> np.ndarray:
+    """What order, signs and scale of the columns leave of each row: sorted sizes, length 1."""
+    sizes = np.sort(np.abs(rows), axis=1)
+    length = np.linalg.norm(sizes, axis=1, keepdims=True)
+    return sizes / np.where(length > 0, length, 1.0)
+
+
+def column_maps(
+    a: np.ndarray, b: np.ndarray, allowed: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Candidates (columns, signs) with b = a[:, columns] · signs.
+
+    Columns that fit where they stand stay. Others are matched by their products with random weights
+    in order of size; few rows serve first, where phases are hardly rounded.
+    """
+    n, d = a.shape
+    limit = np.broadcast_to(allowed, a.shape)
+    columns, signs = np.arange(d), np.ones(d)
+    same = (np.abs(a - b) <= limit).all(axis=0)
+    turned = (np.abs(a + b) <= limit).all(axis=0) & ~same
+    signs[turned] = -1.0
+    rest = np.flatnonzero(~(same | turned))
+    if len(rest) == 0:
+        yield columns, signs
+        return
+    for count in sorted({min(64, n), min(512, n), n}):
+        weights = np.random.default_rng(count).standard_normal(count)
+        p, q = weights @ a[:count, rest], weights @ b[:count, rest]
+        columns[rest[np.argsort(np.abs(q))]] = rest[np.argsort(np.abs(p))]
+        own = np.einsum("ij,ij->j", a[:, columns[rest]], b[:, rest])
+        signs[rest] = np.where(own < 0, -1.0, 1.0)
+        yield columns.copy(), signs.copy()
+
+
+def described(columns: np.ndarray, signs: np.ndarray, scale: float, offset: int) -> dict:
+    """A transformation in words: only what differs from nothing done."""
+    by, d = {}, len(columns)
+    place = np.arange(d)
+    halves = np.concatenate([place[::2], place[1::2]])
+    swapped = np.concatenate([place[d // 2 :], place[: d // 2]])
+    names = {
+        "interleaved to halves": halves,
+        "halves to interleaved": np.argsort(halves),
+        "halves exchanged": swapped,
+        "neighbours exchanged": place ^ 1,
+    }
+    if (columns != place).any():
+        by["columns"] = columns.tolist()
+        found = [name for name, order in names.items() if (order == columns).all()]
+        by |= {"layout": found[0]} if found else {}
+    if (signs < 0).any():
+        by["signs"] = signs.astype(int).tolist()
+    if scale != 1.0:
+        by["scale"] = scale
+    if offset:
+        by["offset"] = offset
+    return by
+
+
+def rotation(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[dict | None, float]:
+    """Whether all inner products agree up to one scale, and the largest relative difference seen.
+
+    Products with random vectors differ, where the inner products do, with probability one. Codes
+    are then one another's images under a rotation or reflection of the columns, which moves them
+    all: where half of them stand still, no rotation is looked for.
+    """
+    size, other = float(np.linalg.norm(a)), float(np.linalg.norm(b))
+    moved = (np.abs(a - b) > allowed).any(axis=1)
+    if not size or not other or 2 * moved.sum() < len(a):
+        return None, 0.0
+    scale = other / size
+    probes = np.random.default_rng(0).standard_normal((len(a), PROBES))
+    x, y = a @ (a.T @ probes), b @ (b.T @ probes) / scale**2
+    rounding = np.sqrt((np.broadcast_to(allowed, a.shape) ** 2).sum(axis=1))
+    limit = rounding * size + np.linalg.norm(a, axis=1) * np.linalg.norm(rounding)
+    if (np.abs(x - y).max(axis=1) > 2 * limit).any():
+        return None, 0.0
+    short = float(f"{scale:.6g}")
+    by = {"rotation": True} | ({"scale": short} if short != 1.0 else {})
+    return by, float(np.abs(x - y).max() / np.abs(x).max())

@@ -1,0 +1,247 @@
+"""Time and peak memory against what a user would write or call today: `make bench`.
+
+Every contender runs in a process of its own on the same input, in turn, three times; seconds are
+those of the work without imports, the median is told, memory is the largest of the process. Growth
+exponents are slopes of log time over log size of whole commands. Prints one table and writes
+figures/bench.json.
+"""
+
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+RUNS = 3
+OUT = Path(__file__).parents[1] / "figures" / "bench.json"
+
+
+def frequencies(d):
+    return 10000.0 ** (-np.arange(0, d, 2) / d)
+
+
+def normal(n=16384, d=384):
+    return np.random.default_rng(0).standard_normal((n, d), dtype=np.float32)
+
+
+def density_pefourier(d):
+    from pefourier.encodings import build
+    from pefourier.spectrum import density
+
+    enc = build("sinusoidal", d=d)
+    return lambda: density(enc).density
+
+
+def density_numpy(d):
+    steps = frequencies(d) * d / (2 * np.pi)
+
+    def work():
+        g = np.zeros(d // 2 + 1)
+        for start in range(0, len(g), 256):
+            k = np.arange(start, min(start + 256, len(g)))
+            g[k] = np.exp(-0.5 * ((k[:, None] - steps) / 4) ** 2).sum(axis=1)
+        return g / g.sum()
+
+    return work
+
+
+def density_scipy(d):
+    from scipy.stats import gaussian_kde
+
+    steps = frequencies(d) * d / (2 * np.pi)
+
+    def work():
+        kde = gaussian_kde(steps, bw_method=4 / steps.std(ddof=1))
+        g = kde(np.arange(d // 2 + 1))
+        return g / g.sum()
+
+    return work
+
+
+def density_kdepy(d):
+    from KDEpy import FFTKDE
+
+    steps = frequencies(d) * d / (2 * np.pi)
+    grid = np.arange(-64.0, d // 2 + 65)
+
+    def work():
+        g = FFTKDE(kernel="gaussian", bw=4.0).fit(steps).evaluate(grid)[64:-64]
+        return g / g.sum()
+
+    return work
+
+
+def closest_pefourier(n):
+    from pefourier.closest import closest
+    from pefourier.encoding import from_table
+
+    enc = from_table(normal(n))
+    return lambda: closest(enc).distance
+
+
+def closest_pdist(n):
+    from scipy.spatial.distance import pdist
+
+    table = normal(n).astype(float)
+    return lambda: pdist(table).min()
+
+
+def closest_ckdtree(n):
+    from scipy.spatial import cKDTree
+
+    table = normal(n).astype(float)
+    return lambda: cKDTree(table).query(table, k=2)[0][:, 1].min()
+
+
+def closest_sklearn(n):
+    from sklearn.neighbors import NearestNeighbors
+
+    table = normal(n)
+    search = NearestNeighbors(n_neighbors=2, algorithm="brute")
+    return lambda: search.fit(table).kneighbors(table)[0][:, 1].min()
+
+
+def rebuilt_pefourier(d):
+    from pefourier.encodings import build
+    from pefourier.reconstruct import position_functions
+
+    enc = build("sinusoidal", length=80, d=d)
+    return lambda: position_functions(enc, [5, 40, 75]).reconstructions[0].peak
+
+
+def rebuilt_numpy(d):
+    density = density_numpy(d)
+
+    def work():
+        g, t = density(), np.arange(d)
+        twice = np.where((np.arange(len(g)) == 0) | (2 * np.arange(len(g)) == d), 1, 2)
+        h = [
+            ((g * twice) @ np.cos(2 * np.pi * np.outer(np.arange(len(g)), t - s) / d)) for s in (5,)
+        ]
+        np.linalg.svd(np.sin(np.outer(np.arange(80), frequencies(d))))
+        return (h[0] / np.linalg.norm(h[0])).max()
+
+    return work
+
+
+def singular_pefourier(n):
+    from pefourier.encodings import build
+    from pefourier.linear import decompose
+
+    enc = build("rope", length=n, d=128)
+    return lambda: decompose(enc).condition_number
+
+
+def singular_numpy(n):
+    from pefourier.encodings import build
+
+    enc = build("rope", length=n, d=128)
+
+    def work():
+        sigma = np.linalg.svd(enc.table(), compute_uv=False)
+        return sigma[0] / sigma[-1]
+
+    return work
+
+
+CASES = [  # question, size, contenders with ours first
+    (
+        "density of Eq. 15, d",
+        32768,
+        [density_pefourier, density_numpy, density_scipy, density_kdepy],
+    ),
+    (
+        "closest pair, n x 384 normal float32, n",
+        16384,
+        [closest_pefourier, closest_pdist, closest_ckdtree, closest_sklearn],
+    ),
+    ("Algorithm 1, d", 8192, [rebuilt_pefourier, rebuilt_numpy]),
+    ("condition number, n x 128 rotary, n", 131072, [singular_pefourier, singular_numpy]),
+]
+GROWTH = [
+    ("spectrum --d", [2**k for k in (12, 14, 16, 18, 20)]),
+    ("reconstruct --pos 5 40 75 --d", [2**k for k in (12, 14, 16, 18, 20)]),
+    ("check-faithful rope --d 128 --length", [2**k for k in (12, 14, 16, 18, 20)]),
+    ("check-faithful learned --d 128 --length", [2**k for k in (10, 11, 12, 13, 14)]),
+]
+
+
+def measure(name, size):
+    """One run in this process: seconds of the work and the largest memory."""
+    work = globals()[name](size)
+    start = time.perf_counter()
+    answer = float(np.sum(work()))
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"seconds": seconds, "peak_mib": peak, "answer": answer}))
+
+
+def run(name, size):
+    command = [sys.executable, __file__, name, str(size)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def compared(question, size, contenders):
+    """Medians of each contender over runs taken in turn."""
+    names = [function.__name__ for function in contenders]
+    runs = {name: [] for name in names}
+    for _ in range(RUNS):
+        for name in names:
+            runs[name].append(run(name, size))
+    ours = statistics.median(r["seconds"] for r in runs[names[0]])
+    for name in names:
+        seconds = statistics.median(r["seconds"] for r in runs[name])
+        peak = statistics.median(r["peak_mib"] for r in runs[name])
+        yield {
+            "question": f"{question} = {size}",
+            "with": name.partition("_")[2],
+            "seconds": seconds,
+            "times_ours": seconds / ours,
+            "peak_mib": peak,
+            "answer": runs[name][0]["answer"],
+        }
+
+
+def growth(command, sizes):
+    """Wall time of whole commands and the slope of its logarithm over the three largest sizes."""
+    seconds = []
+    for size in sizes:
+        start = time.perf_counter()
+        arguments = [sys.executable, "-m", "pefourier", *command.split(), str(size), "--quiet"]
+        subprocess.run(arguments, stdout=subprocess.DEVNULL, check=True)
+        seconds.append(time.perf_counter() - start)
+    slope = np.polyfit(np.log(sizes[-3:]), np.log(seconds[-3:]), 1)[0]
+    return {"command": command, "sizes": sizes, "seconds": seconds, "exponent": float(slope)}
+
+
+def main():
+    machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "numpy": np.__version__}
+    rows = []
+    print(f"{'question':46} {'with':10} {'seconds':>9} {'x ours':>8} {'peak MiB':>9}")
+    for case in CASES:
+        for row in compared(*case):
+            rows.append(row)
+            print(
+                f"{row['question']:46} {row['with']:10} {row['seconds']:9.3f} "
+                f"{row['times_ours']:8.1f} {row['peak_mib']:9.0f}",
+                flush=True,
+            )
+    slopes = []
+    for command, sizes in GROWTH:
+        slopes.append(growth(command, sizes))
+        times = " ".join(f"{s:.2f}" for s in slopes[-1]["seconds"])
+        print(
+            f"{command} {sizes[0]} … {sizes[-1]}: {times} s, exponent {slopes[-1]['exponent']:.2f}"
+        )
+    answer = {"machine": machine, "comparisons": rows, "growth": slopes}
+    OUT.write_text(json.dumps(answer, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    measure(sys.argv[1], int(sys.argv[2])) if len(sys.argv) == 3 else main()
