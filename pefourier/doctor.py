@@ -15,7 +15,7 @@ import numpy as np
 from pefourier.closest import Closest, first_equal
 from pefourier.encoding import BUILDERS, Encoding, Finding
 from pefourier.identify import blocks, differences, guessed, identify, levels
-from pefourier.relations import Turning, turning_pairs
+from pefourier.relations import Turning, recurrence, turning_pairs
 
 SAMPLE = 2**9  # rows whose columns are looked at one by one
 STILL = 1e-3  # radians over a table below which a pair does not turn
@@ -200,18 +200,6 @@ def alternating_rows(case: Case) -> Iterator[Finding]:
             yield Finding("alternating-rows", "error", message)
 
 
-def recurrence(rows: np.ndarray, lag: int) -> tuple[np.ndarray, float]:
-    r"""Cosine of each column's turn over `lag` rows, and how far columns are from one sinusoid.
-
-    Every sampled sinusoid has :math:`x_{t+l} + x_{t-l} = 2 \cos(\omega l)\, x_t`.
-    """
-    rows = rows[:, rows[lag:-lag].any(axis=0)]
-    middle, around = rows[lag:-lag], rows[2 * lag :] + rows[: -2 * lag]
-    cosine = (middle * around).sum(axis=0) / (2 * (middle**2).sum(axis=0))
-    rest = np.linalg.norm(around - 2 * cosine * middle) / (np.linalg.norm(rows) or 1.0)
-    return np.clip(cosine, -1, 1), float(rest)
-
-
 def mismatched_pairs(case: Case) -> Iterator[Finding]:
     """A sine and the cosine beside it at different frequencies."""
     rows = case.sample
@@ -273,8 +261,8 @@ def conventions(case: Case) -> Iterator[Finding]:
         yield Finding("offset", "note", message)
     if p["divisor"] != "d":
         message = (
-            f"exponents are i / ({p['divisor']}) and not 2i / d: the grid of tensor2tensor, fairseq "
-            "and diffusers, not the one of Vaswani et al."
+            f"exponents are i / ({p['divisor']}) and not 2i / d: the grid of tensor2tensor and "
+            "fairseq, not the one of Vaswani et al."
         )
         yield Finding("divisor", "note", message)
     if p["scale"] != 1.0:
@@ -314,8 +302,8 @@ def rounded_phases(case: Case) -> Iterator[Finding]:
     scale = np.abs(case.sample).max(initial=0.0)
     if worst > max(1e-4, 8 * case.eps) * scale:
         message = (
-            f"codes differ by up to {worst:.2g} from their formula: phases were computed in float32 "
-            "or coarser; compute the table in float64 and cast it"
+            f"codes differ by up to {worst:.2g} from their formula: phases were computed in "
+            "float32; compute the table in float64 and cast it"
         )
         yield Finding("rounded-phases", "note", message)
 
@@ -329,8 +317,8 @@ def nearest_formula(case: Case) -> Iterator[Finding]:
     if guess is None:
         if case.turning is not None:
             message = (
-                "columns turn in pairs, at frequencies that follow no geometric grid (scaled rotary "
-                "or free frequencies)"
+                "columns turn in pairs, at frequencies that follow no geometric grid (scaled "
+                "rotary or free frequencies)"
             )
             yield Finding("free-frequencies", "note", message)
         return
@@ -368,8 +356,8 @@ def crowded(case: Case) -> Iterator[Finding]:
     if 0 < case.nearest.distance <= max(1e-6, 4 * case.eps) * rms:
         i, j = case.nearest.pair
         message = (
-            f"codes {i} and {j} are only {case.nearest.distance:.2g} apart, {rms:.2g} being the rms "
-            "length of a code: rounding or noise makes them one"
+            f"codes {i} and {j} are {case.nearest.distance:.2g} apart, the rms length of a code is "
+            f"{rms:.2g}: rounding or noise makes them one"
         )
         yield Finding("near-duplicates", "warning", message)
     if 0 < case.rank <= min(n, d) // 16 and case.nearest.distinct > 1:

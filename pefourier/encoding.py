@@ -138,7 +138,7 @@ def within(x: np.ndarray, length: int, name: str) -> np.ndarray | slice:
     if len(x) and not (0 <= np.min(x) and np.max(x) < length):
         worst = int(np.min(x) if np.min(x) < 0 else np.max(x))
         raise PefourierError(
-            f"position {worst} is outside 0 … {length - 1}, the positions that {name} has a code for"
+            f"position {worst} is outside 0 … {length - 1}, the positions {name} has a code for"
         )
     if len(x) and x[-1] - x[0] + 1 == len(x) and (np.diff(x) == 1).all():
         return slice(int(x[0]), int(x[0]) + len(x))

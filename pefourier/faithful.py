@@ -96,3 +96,28 @@ def verdict(nearest: Closest, factors: Factors) -> str:
         return "injective"
     spread = factors.sigma[0] - factors.sigma[-1]
     return "isometric" if spread <= 2 * factors.tolerance else "invertible"
+
+
+def shortfalls(
+    result: Faithfulness,
+    rung: str | None = None,
+    dtype: str | None = None,
+    strict: bool = False,
+) -> list[str]:
+    """What a result lacks of a required rung, of distinct codes in a format, or of having no fault.
+
+    >>> from pefourier.encodings import load
+    >>> shortfalls(assess(load("sinusoidal")), "invertible")
+    ['is injective, not invertible']
+    """
+    lacking = []
+    if rung and LADDER.index(result.verdict) < LADDER.index(rung):
+        lacking.append(f"is {result.verdict}, not {rung}")
+    if dtype:
+        loss = result.precision[dtype]
+        kept = min(loss.distinct_cast, loss.distinct_phase or loss.distinct_cast)
+        if kept < result.length:
+            lacking.append(f"has {kept} of {result.length} codes distinct in {dtype}")
+    if strict:
+        lacking += [f"has {f.code}" for f in result.findings if f.severity != "note"]
+    return lacking

@@ -15,7 +15,7 @@ from math import exp, log
 import numpy as np
 
 from pefourier.encoding import FLOAT64_EPS
-from pefourier.relations import Turning, turning_pairs
+from pefourier.relations import Turning, align, recurrence, turning_pairs
 
 FLOAT32_EPS = 2.0**-23
 SAMPLE = 2**11  # rows from which parameters are read
@@ -252,17 +252,17 @@ def paired(rows: np.ndarray, turning: Turning, eps: float, start: int) -> Found 
     return described(grid, columns, place, grid.position(offset - start, eps), scale)
 
 
-def match_single(columns: np.ndarray, singles: list["Single"], offset: float):
+def match_single(
+    columns: np.ndarray, singles: list["Single"], offset: float
+) -> Iterator[tuple[int, "Single"]]:
     """Pairs (column index, single wave with the sign it has there), each column used once."""
     s = np.arange(len(columns)) + offset
     for single in singles:
         share, omega, quarter = single.wave
         value = np.sin(omega * s + quarter) @ columns
         best = int(np.argmax(np.abs(value)))
-        yield (
-            best,
-            Single(np.array([np.copysign(share, value[best]), omega, quarter]), single.place),
-        )
+        share = np.copysign(share, value[best])
+        yield best, Single(np.array([share, omega, quarter]), single.place)
 
 
 def familiar(scale: float, d: int, eps: float) -> float:
@@ -277,21 +277,19 @@ def described(
     grid: "Grid", columns: np.ndarray, place: np.ndarray, offset: float, scale: float
 ) -> Found:
     """A formula with its parameters in words."""
+    params = {"offset": offset, "scale": scale}
     if grid.encoding == "dft":
-        params = {"offset": offset, "scale": scale}
-        order = None if (place == np.arange(len(place))).all() else ("", "")
+        order = ("dft", "") if (place == np.arange(len(place))).all() else None
     else:
         order = named_order(place)
-        params = {"rho": grid.params["rho"], "layout": order[0] if order else "permuted"}
-        params |= {"divisor": grid.params["divisor"], "offset": offset, "scale": scale}
-        params |= {"first": order[1]} if order else {}
-        params |= grid.params
-    if (order is None) != (grid.encoding == "dft"):
+        layout = {"rho": grid.params["rho"], "layout": order[0] if order else "permuted"}
+        params = layout | {"divisor": grid.params["divisor"]} | params
+        params |= ({"first": order[1]} if order else {}) | grid.params
+    if order is None:
         params["columns"] = place.tolist()
-    negative = np.flatnonzero(columns[0] < 0).tolist()
-    return Found(
-        grid.encoding, params | ({"negative": negative} if negative else {}), columns, offset
-    )
+    if (columns[0] < 0).any():
+        params["negative"] = np.flatnonzero(columns[0] < 0).tolist()
+    return Found(grid.encoding, params, columns, offset)
 
 
 def spread(omega: np.ndarray, eps: float, n: int) -> np.ndarray:
@@ -302,46 +300,6 @@ def spread(omega: np.ndarray, eps: float, n: int) -> np.ndarray:
     """
     stored = eps * (4 / n**1.5 + omega / (1 + (omega * n) ** 2))
     return stored + omega * min(eps, FLOAT32_EPS) * frequency_rounding(omega)
-
-
-def align(turning: Turning, slack: np.ndarray, n: int, eps: float):
-    """Turn each pair by quarters so that all phases are omega · offset, one offset for all.
-
-    Returns the turned pairs, the signs (2, m) of their sines and cosines, and the offset in rows.
-    """
-    for quarters in (4, 1):  # first whole turns only: no sign changes, whatever the offset
-        offset, k = vernier(turning, quarters)
-        rest = wrapped(turning.phase - k * np.pi / 2 - turning.omega * offset, 2 * np.pi)
-        if (np.abs(rest) <= 0.05 + 8 * eps + slack * n).all():
-            break
-    else:
-        return None
-    s, c = turning.sines, turning.cosines
-    swap = k % 2 == 1  # a quarter on: the sine is minus the cosine found, the cosine its sine
-    sign = np.array([np.choose(k, [1, -1, -1, 1]), np.choose(k, [1, 1, -1, -1])])
-    moved = (np.where(swap, c, s), np.where(swap, s, c), turning.omega, turning.phase)
-    return Turning(*moved, turning.amplitude), sign, offset
-
-
-def vernier(turning: Turning, quarters: int) -> tuple[float, np.ndarray]:
-    """Offset in rows and quarter turns of each pair, read from slow pairs to fast ones.
-
-    The slowest tells a phase without counting turns; each faster one sharpens the offset.
-    """
-    offset, weight = 0.0, 0.0
-    k = np.zeros(len(turning.omega), dtype=int)
-    for i in np.argsort(turning.omega, kind="stable"):
-        omega = turning.omega[i]
-        rest = float(wrapped(turning.phase[i] - omega * offset, quarters * np.pi / 2))
-        k[i] = round((turning.phase[i] - omega * offset - rest) / (np.pi / 2)) % 4
-        weight += omega**2
-        offset += rest * omega / weight if weight else 0.0
-    return offset, k
-
-
-def wrapped(angle: np.ndarray, turn: float) -> np.ndarray:
-    """Angles less whole turns, within half a turn of zero."""
-    return angle - turn * np.rint(angle / turn)
 
 
 def neat(value: float, eps: float) -> int | float:
@@ -395,10 +353,9 @@ def dft_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> Grid | None:
     exact = 2 * np.pi * k / d
     if len(omega) != len(k) or (np.abs(exact - omega) > slack).any():
         return None
-    wave = np.array([np.sqrt(0.5), 0.0, np.pi / 2])
-    single = [Single(wave, 0)]
+    single = [Single(np.array([np.sqrt(0.5), 0.0, np.pi / 2]), 0)]
     if d % 2 == 0:
-        single.append(Single(wave + [0, np.pi, 0], d - 1))
+        single.append(Single(np.array([np.sqrt(0.5), np.pi, np.pi / 2]), d - 1))
     return Grid("dft", {}, exact, np.array([k + len(k), k]), single, np.sqrt(2 / d), d)
 
 
@@ -432,12 +389,11 @@ def intercept(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
 
 def bases(rate: float, d: int) -> Iterator[tuple[float, float, dict]]:
     """Candidates for rho and D with rho^(-1/D) = exp(-rate), the most usual first."""
-    grids = {"odd": "sine"}, {"odd": "d+1"}
     kinds = [(d / 2, {"divisor": "d"}), (d // 2 - 1.0, {"divisor": "d/2-1"})]
     if d % 2:
-        odd = [(half, kind | grids[0]) for half, kind in kinds]
-        even = [((d + 1) / 2, {"divisor": "d"}), ((d + 1) // 2 - 1.0, {"divisor": "d/2-1"})]
-        kinds = [pair for k in (0, 1) for pair in (odd[k], (even[k][0], even[k][1] | grids[1]))]
+        odd = [(half, kind | {"odd": "sine"}) for half, kind in kinds]
+        more = [(half, kind | {"odd": "d+1"}) for half, kind in kinds]
+        kinds = [odd[0], (more[0][0] + 0.5, more[0][1]), odd[1], (more[1][0] + 1, more[1][1])]
     kinds = [(half, kind) for half, kind in kinds if half > 0 and abs(rate) * half < 700]
     for half, kind in kinds:
         yield rounded(exp(rate * half), 1), half, kind
@@ -478,32 +434,42 @@ def named_order(place: np.ndarray) -> tuple[str, str] | None:
 
 def repeated(rows: np.ndarray, eps: float, start: int) -> Found | None:
     """Cosines alone, or sines alone, each column twice: one of the two tables of rotary models."""
-    n, d = rows.shape
-    layouts = {"halves": (slice(d // 2), slice(d // 2, d)), "interleaved": (slice(0, d, 2),) * 2}
-    layouts["interleaved"] = slice(0, d, 2), slice(1, d, 2)
-    for name, (first, second) in layouts.items():
-        if d % 2 == 0 and (rows[:, first] == rows[:, second]).all():
-            break
-    else:
+    twice = each_twice(rows)
+    if twice is None or start > 1:
         return None
-    x = rows[:, first]
-    middle = x[1:-1]
-    energy = (middle**2).sum(axis=0)
-    if not energy.all():
-        return None
-    cosine = np.clip((middle * (x[2:] + x[:-2])).sum(axis=0) / (2 * energy), -1, 1)
-    omega, error = np.maximum(np.arccos(cosine), 1e-12), 8 * eps
-    slack = spread(omega, eps, n) + error / np.maximum(np.sin(omega), np.sqrt(error))
-    grid = geometric_grid(omega, slack, d)
+    layout, columns_of = twice
+    x = rows[:, columns_of[0]]
+    omega, slack = single_frequencies(x, eps)
+    grid = geometric_grid(omega, slack, rows.shape[1])
     if grid is None:
         return None
     k = int(np.argmax(np.sin(omega)))
-    ahead = (x[1:, k] - cosine[k] * x[:-1, k]) / np.sin(omega[k])  # amplitude · cos(phase)
-    size = familiar(float(np.sqrt((x[:-1, k] ** 2 + ahead**2).mean())), d, 2 * eps)
+    ahead = (x[1:, k] - np.cos(omega[k]) * x[:-1, k]) / np.sin(omega[k])  # size · cos(phase)
+    size = familiar(float(np.sqrt((x[:-1, k] ** 2 + ahead**2).mean())), rows.shape[1], 2 * eps)
     part = "sin" if abs(np.sin(omega[k] * start) * size - x[0, k]) < 1e-2 * size else "cos"
-    columns = np.zeros((3, d))
-    for at in (first, second):
+    columns = np.zeros((3, rows.shape[1]))
+    for at in columns_of:
         columns[0, at], columns[1, at] = size, grid.omega
     columns[2] = 0.0 if part == "sin" else np.pi / 2
-    params = {"rho": grid.params["rho"], "layout": name, "part": part, "scale": size} | grid.params
-    return Found("rope", params, columns, 0)
+    params = {"rho": grid.params["rho"], "layout": layout, "part": part, "scale": size}
+    return Found("rope", params | grid.params, columns, 0)
+
+
+def each_twice(rows: np.ndarray) -> tuple[str, tuple[slice, slice]] | None:
+    """Layout, and the two sets of columns that are the same."""
+    d = rows.shape[1]
+    if d % 2:
+        return None
+    halves, turns = (slice(d // 2), slice(d // 2, d)), (slice(0, d, 2), slice(1, d, 2))
+    for layout, (first, second) in (("halves", halves), ("interleaved", turns)):
+        if (rows[:, first] == rows[:, second]).all():
+            return layout, (first, second)
+    return None
+
+
+def single_frequencies(x: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
+    """Frequency of each column that is one sinusoid, with its slack."""
+    cosine, _ = recurrence(x, 1)
+    omega, error = np.maximum(np.arccos(cosine), 1e-12), 8 * eps
+    away = error / np.maximum(np.sin(omega), np.sqrt(error))
+    return omega, spread(omega, eps, len(x)) + away

@@ -6,7 +6,7 @@ E is the table, n positions by d dimensions. Its linear inverse is the pseudoinv
 singular values at or below the tolerance taken as zero; E E+ is the orthogonal projection on the
 column space, and the position functions are recovered exactly when it is the identity.
 
-A large matrix is walked in blocks, twice, and no (n, n) array is made for n > d: a Gram matrix keeps
+A large matrix is walked in blocks, twice, and no (n, n) array is made for n > d: a Gram matrix has
 half of the digits, so its eigenvectors are used to balance the columns, and the Gram matrix of the
 balanced ones gives the other half. Codes that declare the inner product
 c sum_j w_j cos(omega_j (s - t)) are split, about the middle position, into cosines (even) and sines
@@ -85,7 +85,7 @@ class Factors:
         return squared * self.share(rows) ** 2
 
     def share(self, rows: slice) -> np.ndarray:
-        """Weight of a part's row in a row of the table: 1/sqrt 2 where mirror positions share it."""
+        """Weight of a part's row in one of the table: 1/sqrt 2 where mirror positions share it."""
         share = np.full(rows.stop - rows.start, 1.0 if len(self.parts) == 1 else np.sqrt(0.5))
         if self.n % 2 and rows.start == 0:
             share[0] = 1.0  # the middle position is its own mirror image

@@ -65,7 +65,7 @@ def reconstruct(answers: Sequence[Answer]) -> Figure:
 
 
 def faithful(answers: Sequence[Answer]) -> Figure:
-    """Singular values and inner products by lag: rank and conditioning, and what a lag looks like."""
+    """Singular values, for rank and conditioning, and inner products by lag."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.0))
     for a in answers:
         sigma = decompose(a.encoding).sigma

@@ -102,7 +102,7 @@ def inverse(factors, s: int) -> float | None:
 
 
 def shape(h: np.ndarray) -> tuple[float, float, int, float]:
-    """Peak, full width at half height, samples at or above it, and side lobe of a circular function.
+    """Peak, width at half height, samples at or above it, and side lobe of a circular function.
 
     The peak is at index 0, and h(t) = h(-t): Algorithm 1's weights are real.
 

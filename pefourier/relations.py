@@ -8,6 +8,7 @@ positions on (Denk, 2019): PE(t + k) = T(k) PE(t). Inner products then depend on
 their mean at each lag, over that at lag 0, is the `kernel`. Frequencies are radians per position.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -171,7 +172,7 @@ def asymmetry(enc: Encoding) -> float | None:
 def distance_preservation(enc: Encoding) -> float | None:
     """Correlation of code distance with position distance over pairs (Zheng et al., 2021).
 
-    Of more than 1024 positions so many are taken, evenly spaced. None where all distances are equal.
+    Of more than 1024 positions so many are taken, evenly spaced. None where distances are equal.
     """
     points = np.unique(np.linspace(0, len(enc) - 1, min(len(enc), SAMPLE)).astype(int))
     x = enc.domain.x[points]
@@ -264,7 +265,7 @@ def on_circles(rows: np.ndarray, first: np.ndarray, second: np.ndarray, eps: flo
     return len(first) > 0 and mean.min() > 0 and bool((abs(squared - mean) <= 6 * eps * mean).all())
 
 
-def pairings(rows: np.ndarray):
+def pairings(rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Ways to pair columns: two index arrays (m,) each."""
     d = rows.shape[1]
     m, column = d // 2, np.arange(d)
@@ -276,7 +277,7 @@ def pairings(rows: np.ndarray):
         yield from matchings(rows)
 
 
-def matchings(rows: np.ndarray):
+def matchings(rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Columns matched by squares and products with the next row: equal but for sign in a pair.
 
     Both :math:`u_t^2 + v_t^2` and :math:`u_t u_{t+1} + v_t v_{t+1}` are constant on a circle, so
@@ -284,7 +285,7 @@ def matchings(rows: np.ndarray):
     alternate (the DFT's first and last) are left out if the others pair up.
     """
     rows = rows[:128]
-    n, d = rows.shape
+    n = len(rows)
     weights = np.random.default_rng(0).standard_normal((2, n - 1))
     weights -= weights.mean(axis=1, keepdims=True)
     mark = weights[0] @ rows[:-1] ** 2 + weights[1] @ (rows[:-1] * rows[1:])
@@ -315,3 +316,57 @@ def turned(rows: np.ndarray, first: np.ndarray, second: np.ndarray) -> Turning:
         np.where(back, np.pi / 2 - phase, phase),
         np.sqrt((np.abs(z) ** 2).mean(axis=0)),
     )
+
+
+def align(
+    turning: Turning, slack: np.ndarray, n: int, eps: float
+) -> tuple[Turning, np.ndarray, float] | None:
+    """Turn each pair by quarters so that all phases are omega · offset, one offset for all.
+
+    Returns the turned pairs, the signs (2, m) of their sines and cosines, and the offset in rows.
+    """
+    for quarters in (4, 1):  # first whole turns only: no sign changes, whatever the offset
+        offset, k = vernier(turning, quarters)
+        rest = wrapped(turning.phase - k * np.pi / 2 - turning.omega * offset, 2 * np.pi)
+        if (np.abs(rest) <= 0.05 + 8 * eps + slack * n).all():
+            break
+    else:
+        return None
+    s, c = turning.sines, turning.cosines
+    swap = k % 2 == 1  # a quarter on: the sine is minus the cosine found, the cosine its sine
+    sign = np.array([np.choose(k, [1, -1, -1, 1]), np.choose(k, [1, 1, -1, -1])])
+    moved = (np.where(swap, c, s), np.where(swap, s, c), turning.omega, turning.phase)
+    return Turning(*moved, turning.amplitude), sign, offset
+
+
+def vernier(turning: Turning, quarters: int) -> tuple[float, np.ndarray]:
+    """Offset in rows and quarter turns of each pair, read from slow pairs to fast ones.
+
+    The slowest tells a phase without counting turns; each faster one sharpens the offset.
+    """
+    offset, weight = 0.0, 0.0
+    k = np.zeros(len(turning.omega), dtype=int)
+    for i in np.argsort(turning.omega, kind="stable"):
+        omega = turning.omega[i]
+        rest = float(wrapped(turning.phase[i] - omega * offset, quarters * np.pi / 2))
+        k[i] = round((turning.phase[i] - omega * offset - rest) / (np.pi / 2)) % 4
+        weight += omega**2
+        offset += rest * omega / weight if weight else 0.0
+    return offset, k
+
+
+def wrapped(angle: np.ndarray, turn: float) -> np.ndarray:
+    """Angles less whole turns, within half a turn of zero."""
+    return angle - turn * np.rint(angle / turn)
+
+
+def recurrence(rows: np.ndarray, lag: int) -> tuple[np.ndarray, float]:
+    r"""Cosine of each column's turn over `lag` rows, and how far columns are from one sinusoid.
+
+    Every sampled sinusoid has :math:`x_{t+l} + x_{t-l} = 2 \cos(\omega l)\, x_t`.
+    """
+    middle, around = rows[lag:-lag], rows[2 * lag :] + rows[: -2 * lag]
+    energy = (middle**2).sum(axis=0)
+    cosine = (middle * around).sum(axis=0) / np.where(energy > 0, 2 * energy, 1.0)
+    rest = np.linalg.norm(around - 2 * cosine * middle) / (np.linalg.norm(rows) or 1.0)
+    return np.clip(cosine, -1, 1), float(rest)

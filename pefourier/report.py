@@ -62,13 +62,12 @@ def as_json(command: str, results: Iterable[Mapping[str, Any]]) -> str:
 
 def record(answer: Answer) -> dict[str, Any]:
     """One SPEC's JSON object: what was analysed, then the fields of the result."""
-    enc = answer.encoding
-    return {
-        "encoding": enc.name,
-        "spec": enc.spec,
-        "params": enc.params,
-        **plain(answer.result),
-    }
+    return {**identity_of(answer.encoding), **plain(answer.result)}
+
+
+def identity_of(enc: Encoding) -> dict[str, Any]:
+    """What was analysed: name, SPEC as typed, all parameters used."""
+    return {"encoding": enc.name, "spec": enc.spec, "params": enc.params}
 
 
 def as_csv(rows: Iterable[Sequence[Any]]) -> str:
@@ -162,10 +161,8 @@ def reconstruct_text(answers: Sequence[Answer], terminal: bool, colour: bool) ->
         ]
         label = f"position function rebuilt from {a.encoding.spec}"
         parts.append(chart(curves, "position", label, height=8, colour=colour) + "\n")
-    rows = [
-        ["encoding", "position", "peak", "width", "samples ≥ half", "side lobe"]
-        + ["error", "error of the linear inverse"]
-    ]
+    header = "encoding|position|peak|width|samples ≥ half|side lobe|error|error of linear inverse"
+    rows = [header.split("|")]
     for a in answers:
         for r in a.result.reconstructions:
             cells = (r.position, r.peak, r.width, r.half_max_count, r.side_lobe, r.error)

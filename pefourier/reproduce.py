@@ -99,7 +99,7 @@ def sinusoids() -> Claim:
         "w from 1 down to ρ^(−(d−2)/d)",
         f"{len(w)} frequencies, {w[0]:.0f} down to {w[-1]:.4e}",
         HOLDS,
-        f"Inner products of codes equal Σ cos(w_l (s−t)) to {gap:.0e}: they depend on the lag alone.",
+        f"Inner products equal Σ cos(w_l (s−t)) to {gap:.0e}: they depend on the lag alone.",
     )
 
 
@@ -130,7 +130,7 @@ def lowest_bin() -> list[Claim]:
                 "d ln(d/2π) / ln ρ",
                 f"{s.lowest_bin_index:.2f}",
                 HOLDS,
-                f"Frequencies of index {2 * int(s.lowest_bin_index // 2) + 2} … {d - 2} lie below it.",
+                f"Of index {2 * int(s.lowest_bin_index // 2) + 2} … {d - 2} all lie below it.",
             ),
             Claim(
                 "text after Eq. 16",
@@ -298,7 +298,7 @@ def table_1() -> list[Claim]:
                 f"{original} → {dft}",
                 "–",
                 "private data" if private else "not yet compared",
-                "Its owners' own result sheet gives F1 differences of +.021 in five repeats, paired "
+                "Its owners' own result sheet gives an F1 difference of +.021, five repeats, paired "
                 "t p = .18: not significant."
                 if private
                 else "Windows, split and training were not published; see `pefourier train`.",

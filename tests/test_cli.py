@@ -233,7 +233,7 @@ def test_zeros_have_no_spectrum(run):
         ),
         (["encode", "learned", "--out", "a.npy", "--positions", "99"], "position 99 is outside 0"),
         (["encode", "dft", "--out", "a.exe"], "unknown suffix '.exe'"),
-        (["encode", "dft", "ramp", "--out", "a.npy"], "encode writes one encoding; got 2: dft"),
+        (["encode", "dft", "ramp", "--out", "a.npy"], "encode writes one encoding; got 2: 'dft' 'ramp'"),
         (["encode", "dft"], "Missing option '--out'."),
         (["spectrm"], "No such command 'spectrm'. Did you mean 'spectrum'?"),
         (["spectrum", "--latice", "3"], "No such option: --latice"),

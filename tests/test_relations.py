@@ -1,0 +1,139 @@
+"""Relations of codes to one another: published numbers, closed forms and slow twins."""
+
+import numpy as np
+import pytest
+
+import pefourier.encodings  # noqa: F401 (fills the registry)
+from pefourier import relations
+from pefourier.encoding import BUILDERS, as_encoding, build
+from pefourier.relations import (
+    autocorrelation,
+    first_rise,
+    kernel,
+    relate,
+    rotations,
+    shift_map,
+    shift_residual,
+    toeplitz_residual,
+    turning_pairs,
+)
+
+KERNELS = {  # k(lag)/k(0) at lags 1, 2, 10, 50, 100, 511, and the first lag at which it rises
+    16: (None, 4),
+    64: ((0.966151, 0.884496, 0.657863, 0.489806, 0.558583, 0.200753), 6),
+    128: ((0.970214, 0.896592, 0.669063, 0.546172, 0.477241, 0.211428), 12),
+    512: ((0.973055, 0.905209, 0.678866, 0.512073, 0.437306, 0.264394), 44),
+    768: ((0.97336, 0.906143, 0.680028, 0.512001, 0.436889, 0.246429), 44),
+}
+
+
+@pytest.mark.parametrize("d", KERNELS)
+def test_kernel_of_the_sinusoidal_encoding(d):
+    values, rise = KERNELS[d]
+    declared = kernel(build("sinusoidal", length=512, d=d))
+    if values:
+        assert declared[[1, 2, 10, 50, 100, 511]] == pytest.approx(values, abs=5e-7)
+    assert first_rise(declared) == rise
+
+
+@pytest.mark.parametrize(("n", "d", "rise"), [(100, 16, 23), (512, 64, 41), (1024, 128, 46)])
+def test_tape_falls_for_longer(n, d, rise):
+    assert relate(build("tape", length=n, d=d)).first_rise == rise
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "dft", "rope", "learnable-sinusoidal"])
+def test_declared_and_measured_kernels_agree(name, monkeypatch):
+    monkeypatch.setattr(relations, "LAGS_AT_ONCE", 7)
+    enc = build(name, length=40, d=16)
+    measured = kernel(as_encoding(enc.table()))
+    np.testing.assert_allclose(kernel(enc), measured, atol=1e-12)
+
+
+def test_autocorrelation_is_the_sum_along_diagonals(rng):
+    table = rng.standard_normal((9, 70))
+    products = table @ table.T
+    sums = [np.trace(products, lag) for lag in range(9)]
+    np.testing.assert_allclose(autocorrelation(table), sums, atol=1e-12)
+
+
+@pytest.mark.parametrize("direct", [2**31, 0])
+def test_toeplitz_residual_by_its_definition(rng, monkeypatch, direct):
+    monkeypatch.setattr(relations, "DIRECT", direct)
+    table = rng.standard_normal((30, 5))
+    products = table @ table.T
+    mean = np.array([np.trace(products, lag) / (30 - lag) for lag in range(30)])
+    away = products - mean[np.abs(np.subtract.outer(range(30), range(30)))]
+    expected = np.linalg.norm(away) / np.linalg.norm(products)
+    assert toeplitz_residual(as_encoding(table)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_table_of_zeros():
+    r = relate(np.zeros((6, 3)))
+    assert (r.shift_residual, r.toeplitz_residual, r.kernel) == (0.0, 0.0, None)
+    assert (r.first_rise, r.distance_preservation) == (None, None)
+
+
+@pytest.mark.parametrize("k", [1, 5])
+def test_rotations_lead_from_code_to_code(k):
+    enc = build("sinusoidal", length=50, d=8)
+    blocks = rotations(enc.measure, k)
+    pairs = enc.table().reshape(50, 4, 2)
+    np.testing.assert_allclose(np.einsum("jab,tjb->tja", blocks, pairs[:-k]), pairs[k:], atol=1e-13)
+    found = shift_map(enc.table(), k)
+    whole = np.zeros((8, 8))
+    for j, block in enumerate(blocks):
+        whole[2 * j : 2 * j + 2, 2 * j : 2 * j + 2] = block
+    np.testing.assert_allclose(found, whole, atol=1e-9)
+
+
+def test_shift_residual_tells_sinusoids_from_learned_codes():
+    assert shift_residual(build("sinusoidal", length=128, d=64)) == 0.0
+    assert shift_residual(as_encoding(build("sinusoidal", length=128, d=64).table())) < 1e-11
+    assert shift_residual(build("learned", length=128, d=64)) > 0.5
+    assert shift_residual(build("learned", length=64, d=64)) is None  # some T fits any such table
+    assert shift_residual(as_encoding(np.ones((1, 4)))) is None
+
+
+def test_distances_of_a_ramp_are_those_of_positions():
+    assert relate(build("ramp", length=40, d=3)).distance_preservation == pytest.approx(1)
+    assert relate(build("dft", length=40, d=64)).distance_preservation is None  # all equal
+    assert abs(relate(build("learned", length=80, d=64)).distance_preservation) < 0.1
+
+
+def test_distance_preservation_of_a_sample(monkeypatch):
+    enc = build("sinusoidal", length=300, d=16)
+    whole = relate(enc).distance_preservation
+    monkeypatch.setattr(relations, "SAMPLE", 100)
+    assert relate(enc).distance_preservation == pytest.approx(whole, abs=0.01)
+
+
+def test_biases_of_lags():
+    alibi = relate(build("alibi", length=9, d=4))
+    assert alibi.asymmetry == 0.0
+    assert alibi.first_rise is None
+    assert alibi.kernel[1] == pytest.approx(np.exp(-(2.0 ** -np.arange(2, 9, 2))).mean())
+    assert relate(build("t5", length=80, d=4)).asymmetry > 0.1
+    assert relate(build("alibi", length=9, d=4, causal=True)).asymmetry is None
+    shaw = relate(build("shaw", length=9, d=4))
+    assert (shaw.kernel, shaw.shift_residual, shaw.distance_preservation) == (None, None, None)
+
+
+@pytest.mark.parametrize("name", sorted(BUILDERS))
+@pytest.mark.parametrize("length", [1, 2, 17])
+def test_relations_of_every_encoding_are_numbers(name, length):
+    r = relate(build(name, length=length, d=8))
+    for value in (r.shift_residual, r.toeplitz_residual, r.asymmetry, r.distance_preservation):
+        assert value is None or np.isfinite(value)
+    assert r.kernel is None or np.isfinite(r.kernel).all()
+
+
+@pytest.mark.parametrize("n", [4, 60])
+def test_turning_pairs_are_found_in_any_order(rng, n):
+    omega = np.array([1.0, 0.3, 2.5, 0.01])
+    phase = np.multiply.outer(np.arange(n) + 3, omega)
+    table = 2 * np.hstack([np.sin(phase), np.cos(phase)])
+    found = turning_pairs(table[:, rng.permutation(8)], 2.0**-52)
+    order = np.argsort(found.omega)
+    np.testing.assert_allclose(found.omega[order], np.sort(omega), rtol=1e-12)
+    np.testing.assert_allclose(found.amplitude, 2)
+    assert turning_pairs(rng.standard_normal((n, 8)), 2.0**-52) is None
