@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from pefourier import __version__
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, printable, shown
 from pefourier.request import (
     Csv,
     Json,
@@ -86,7 +86,7 @@ def spectrum(
     answers = [report.Answer(e, density(e, lattice, sigma, method)) for e in encodings]
     for a in answers:
         if a.result.density[0] != a.result.density[0]:
-            note(f"{a.encoding.spec} has no spectrum: all of its codes are zero", request.quiet)
+            note(f"{a.encoding.label} has no spectrum: all of its codes are zero", request.quiet)
     request.draw("spectrum", answers)
     request.deliver("spectrum", answers, report.spectrum_text, report.spectrum_rows)
 
@@ -150,11 +150,11 @@ def check_faithful(
     from pefourier import report
     from pefourier.faithful import assess, shortfalls
 
-    answers = [report.Answer(e, assess(e, request.progress(e.spec))) for e in encodings]
+    answers = [report.Answer(e, assess(e, request.progress(e.label))) for e in encodings]
     request.draw("faithful", answers)
     request.deliver("check-faithful", answers, report.faithful_text, report.faithful_rows)
     reasons = [
-        f"{a.encoding.spec} {reason}"
+        f"{a.encoding.label} {reason}"
         for a in answers
         for reason in shortfalls(a.result, require, require_dtype, strict)
     ]
@@ -189,7 +189,7 @@ def encode(
     x = enc.domain.x
     if positions is not None:
         x = np.array(whole_numbers("--positions", [positions]), dtype=np.int64)
-    table = np.asarray(enc.codes(x), dtype=float)
+    table = np.asarray(enc.table(x), dtype=float)
     from pefourier import report
 
     request.draw("heatmap", [report.Answer(enc, table)])
@@ -198,7 +198,8 @@ def encode(
     if request.as_json:
         say(report.as_json("encode", [{**report.identity_of(enc), **written}]))
     else:
-        say(f"{out}: codes of {enc.spec}, {table.shape[0]} positions × {table.shape[1]}\n")
+        size = f"{table.shape[0]} positions × {table.shape[1]}"
+        say(f"{printable(out)}: codes of {enc.label}, {size}\n")
 
 
 @app.command(name="list")
@@ -316,8 +317,11 @@ def explained(error: Exception, arguments: list[str]) -> str:
         give_up_stdout()
         what = shown(error.filename) if error.filename else "standard output"
         text = f"{what}: {error.strerror or error}"
+    elif isinstance(error, MemoryError):
+        told = str(error) or "no more could be had"
+        text = f"not enough memory ({told}); try a smaller --length, --d or --lattice"
     else:
-        text = str(error) or "not enough memory; try a smaller --length, --d or --lattice"
+        text = str(error)
     return " ".join(text.split())
 
 

@@ -214,7 +214,7 @@ def mismatched_pairs(case: Case) -> Iterator[Finding]:
         omega = np.arccos(cosine[order]).reshape(-1, 2)
         fast = omega[omega.min(axis=1) > 3 / n]
         apart = np.abs(fast[:, 0] - fast[:, 1]) > 1e-3 * fast[:, 0] + 4 * case.eps
-        if sine_first and rest < 1e-3 + 4 * case.eps and len(fast) and apart.all():
+        if sine_first and rest < 1e-3 + 4 * case.eps and apart.sum() > len(fast) / 2:
             s, c = order[:2]
             fall = fast[0, 1] / fast[0, 0]
             message = (
@@ -313,7 +313,10 @@ def nearest_formula(case: Case) -> Iterator[Finding]:
     if case.identified is not None or any(frequencies(case)) or case.nearest.distinct == 1:
         return
     n, level = len(case.table), levels(case.eps)[-1]
-    guess = guessed(case.table, level, case.first == np.arange(n))
+    distinct, early = case.first == np.arange(n), np.arange(n) < n // 2
+    runs_of_rows = (distinct, distinct & early, distinct & ~early)
+    guesses = (guessed(case.table, level, rows) for rows in runs_of_rows)
+    guess = next((g for g in guesses if g is not None), None)
     if guess is None:
         if case.turning is not None:
             message = (

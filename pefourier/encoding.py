@@ -9,6 +9,7 @@ signature is its documentation: parameters, types, defaults and allowed values a
 """
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,9 +19,12 @@ from typing import Any, Literal, get_args, get_origin
 import numpy as np
 
 from pefourier.domain import Domain, positions
-from pefourier.errors import PefourierError, shown, unknown
+from pefourier.errors import PefourierError, printable, shown, unknown
 
 FLOAT64_EPS = float(np.finfo(np.float64).eps)
+LARGEST = 2**26  # points, dimensions or lattice points: half a GiB of numbers
+NUMBERS = 2**30  # numbers of a table that is made: 8 GiB
+MAGNITUDES = (1e-100, 1e100)  # of the largest number of a table, which is squared
 ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length"}
 
 
@@ -96,9 +100,16 @@ class Encoding:
     def __len__(self) -> int:
         return len(self.domain)
 
-    def table(self) -> np.ndarray:
-        """All codes, shape (n, d). A table from a file keeps its own floating-point type."""
-        return self.codes(self.domain.x)
+    @property
+    def label(self) -> str:
+        """The request as shown to a person."""
+        return printable(self.spec)
+
+    def table(self, x: np.ndarray | None = None) -> np.ndarray:
+        """All codes, or those of points x: (n, d). A file's keep their own floating-point type."""
+        x = self.domain.x if x is None else x
+        check_size(f"a table of {shown(self.spec)}", len(x), self.dim)
+        return self.codes(x)
 
     def blocks(self, rows: int | None = None) -> Iterator[tuple[int, np.ndarray]]:
         """The table in pieces of float64 rows, each with the index of its first row."""
@@ -118,14 +129,18 @@ def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding
             f"a table of codes has two axes, (positions, dimensions), neither empty; "
             f"{name} has shape {table.shape}"
         )
+    top = 0.0
     for start in range(0, len(table), 2**12):
-        bad = np.argwhere(~np.isfinite(table[start : start + 2**12]))
+        part = table[start : start + 2**12]
+        bad = np.argwhere(~np.isfinite(part))
         if len(bad):
             row, column = start + bad[0, 0], bad[0, 1]
             raise PefourierError(
                 f"{name} holds {table[row, column]} at row {row}, column {column}; "
                 "codes must be finite numbers"
             )
+        top = max(top, float(part.max()), -float(part.min()))
+    check_magnitude(name, top)
 
     def codes(x: np.ndarray) -> np.ndarray:
         return table[within(x, len(table), name)]
@@ -200,11 +215,13 @@ def build(name: str, *, length: int = 80, d: int = 256, spec: str = "", **given:
     for key in given.keys() - defaults.keys():
         raise unknown(f"parameter of {name}", key, {"length", "d", *defaults})
     own = {**defaults, **given}
-    check_count("length", length)
-    check_count("d", d)
+    check_count("length", length, most=LARGEST)
+    check_count("d", d, most=LARGEST)
     if "seed" in own:
         check_count("seed", own["seed"], least=0, most=2**32 - 1)
-    built = builder.function(length, d, **own)
+    with np.errstate(all="ignore"):  # what overflows is refused by name
+        built = builder.function(length, d, **own)
+        check_codes(spec or name, built)
     params = {"length": length, "d": d, **own, **built.params}
     return replace(built, params=params, spec=spec or name)
 
@@ -214,6 +231,34 @@ def check_count(key: str, value: int, least: int = 1, most: int = 2**53) -> None
     if not least <= value <= most:
         limits = f"from {least} on" if value < least else f"up to {most}"
         raise PefourierError(f"{key} must be a whole number {limits}; got {value}")
+
+
+def check_size(what: str, *shape: int) -> None:
+    """Refuse an array larger than a machine can be expected to hold, before the kernel kills."""
+    if math.prod(shape) > NUMBERS:
+        sizes = " × ".join(map(str, shape))
+        raise PefourierError(
+            f"{what} would hold {sizes} numbers, the limit is {NUMBERS}; "
+            "choose a smaller length or d, or fewer positions"
+        )
+
+
+def check_magnitude(name: str, top: float) -> None:
+    """Refuse codes whose largest number is beyond what can be squared and summed."""
+    least, most = MAGNITUDES
+    if top and not least <= top <= most:
+        raise PefourierError(
+            f"the largest number of {shown(name)} is {top:.3g} in size; codes must reach "
+            f"{least:g} … {most:g}: scale them"
+        )
+
+
+def check_codes(name: str, enc: Encoding) -> None:
+    """Refuse parameters whose codes overflow: seen at the frequencies and the outermost points."""
+    ends = enc.codes(enc.domain.x[[0, -1]])
+    check_magnitude(name, float(np.abs(ends).max()))
+    if enc.measure is not None and not np.isfinite(enc.measure.frequencies).all():
+        raise PefourierError(f"{shown(name)} has an infinite frequency; choose milder numbers")
 
 
 def check_positive(key: str, value: float) -> None:
@@ -268,7 +313,7 @@ def convert(key: str, text: str, kind: Any) -> Any:
         number = float(text)
     except ValueError:
         number = np.nan
-    if not np.isfinite(number) or (kind is int and number != int(number)):
-        wanted = "a whole number" if kind is int else "a finite number"
+    if not np.isfinite(number) or (kind is int and not (abs(number) <= 2**53 and number % 1 == 0)):
+        wanted = "a whole number up to 2^53" if kind is int else "a finite number"
         raise PefourierError(f"{key} must be {wanted}; got {shown(text)}")
     return int(number) if kind is int else number

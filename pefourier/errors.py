@@ -23,6 +23,15 @@ def shown(value: object, limit: int = 120) -> str:
     return text if len(text) <= limit else f"{text[:half]}…{text[-half:]}"
 
 
+def printable(text: str) -> str:
+    r"""A text with control characters and broken Unicode escaped, safe on a terminal.
+
+    >>> print(printable("a\nb"))
+    a\nb
+    """
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def unknown(kind: str, name: str, known: Iterable[str], way_out: str = "") -> PefourierError:
     """The error for a name that is none of the known ones, with the nearest of them.
 

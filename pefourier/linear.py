@@ -22,7 +22,7 @@ import numpy as np
 
 from pefourier.encoding import FLOAT64_EPS, Encoding, Measure
 
-BLOCK = 2**22  # numbers of a block: 32 MiB
+BLOCK = 2**20  # numbers of a block: 8 MiB
 KEPT = 2**25  # numbers of a matrix up to which its blocks are made once and kept
 THREADS = 2  # blocks made at a time
 Entries = Callable[[slice, slice], np.ndarray]  # (rows, columns) -> float64 block of a matrix
@@ -178,11 +178,11 @@ def factor(entries: Entries, n: int, m: int) -> Part:
 def long_svd(rows: Callable[[slice], np.ndarray], n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
     """Singular values and right singular vectors (columns) of a tall (n, m) matrix.
 
-    With G = A'A = V s^2 V', the matrix B = A V / max(s, 1e-7 s_1) has columns of about equal length
+    With G = A'A = V s^2 V', the matrix B = A V / max(s, 3e-8 s_1) has columns of about equal length
     and its Gram matrix resolves, relative to each of them, what G lost. The error of a singular
     value is a few eps times the largest, as that of a decomposition of A itself.
     """
-    step = max(1, BLOCK // m)
+    step = max(m, BLOCK // m)  # a block at least square keeps the products efficient
     blocks = [slice(start, min(start + step, n)) for start in range(0, n, step)]
     kept = list(parallel(rows, blocks)) if n * m <= KEPT else None
 
@@ -190,13 +190,22 @@ def long_svd(rows: Callable[[slice], np.ndarray], n: int, m: int) -> tuple[np.nd
         return sum(gram(block, balance) for block in kept or parallel(rows, blocks))
 
     eigenvalues, vectors = np.linalg.eigh(total(None))
-    lengths = np.sqrt(np.maximum(eigenvalues, 1e-14 * eigenvalues[-1]))
+    lengths = np.sqrt(np.maximum(eigenvalues, 1e-15 * eigenvalues[-1]))
     if not lengths[-1] > 0:
         return np.zeros(m), vectors
-    rest, turn = np.linalg.eigh(total(vectors / lengths))
-    square = np.sqrt(np.maximum(rest, 0.0))[:, None] * (turn.T * lengths) @ vectors.T
+    square = root(total(vectors / lengths)) @ (lengths[:, None] * vectors.T)
     _, sigma, right = np.linalg.svd(square)
     return sigma, right.T
+
+
+def root(balanced: np.ndarray) -> np.ndarray:
+    """R with R'R = G; a G that rounding has made indefinite is lifted by that much."""
+    try:
+        return np.linalg.cholesky(balanced).T
+    except np.linalg.LinAlgError:
+        m = len(balanced)
+        lift = m * FLOAT64_EPS * balanced.diagonal().max()
+        return np.linalg.cholesky(balanced + lift * np.eye(m)).T
 
 
 def parallel(function: Callable[[slice], np.ndarray], blocks: list[slice]) -> Iterator[np.ndarray]:

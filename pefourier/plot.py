@@ -36,11 +36,17 @@ STYLE = {
 WIDTH = 6.0  # inches: the text width of most papers
 
 
+def caption(answer: Answer) -> str:
+    """The SPEC as matplotlib shows it as it is: no formula between $, no entry hidden by _."""
+    text = answer.encoding.label.replace("$", r"\$")
+    return " " + text if text.startswith("_") else text
+
+
 def spectrum(answers: Sequence[Answer]) -> Figure:
     """Densities over angular frequency, as Fig. 1 of the paper."""
     figure, axes = plt.subplots(figsize=(WIDTH, 3.2))
     for a in answers:
-        axes.plot(a.result.omega, a.result.density, label=a.encoding.spec, linewidth=1.4)
+        axes.plot(a.result.omega, a.result.density, label=caption(a), linewidth=1.4)
     axes.set(xlabel="angular frequency ω (radians per position)", ylabel="share of energy $g_k$")
     axes.set_xlim(0, np.pi)
     axes.set_ylim(bottom=0)
@@ -57,7 +63,7 @@ def reconstruct(answers: Sequence[Answer]) -> Figure:
     for axes, a in zip(panels[:, 0], answers, strict=True):
         for r in a.result.reconstructions:
             axes.plot(r.values, label=f"s = {r.position}", linewidth=1.2)
-        axes.set_title(a.encoding.spec, loc="left", fontsize=9)
+        axes.set_title(caption(a), loc="left", fontsize=9)
         axes.set_ylabel("rebuilt value")
         axes.legend(ncols=3, loc="upper right")
     panels[-1, 0].set_xlabel("position")
@@ -71,14 +77,14 @@ def faithful(answers: Sequence[Answer]) -> Figure:
         sigma = decompose(a.encoding).sigma
         if sigma[0] > 0:
             shares = np.maximum(sigma / sigma[0], np.finfo(float).tiny)
-            left.plot(np.arange(1, len(sigma) + 1), shares, label=a.encoding.spec)
+            left.plot(np.arange(1, len(sigma) + 1), shares, label=caption(a))
     left.axhline(np.finfo(float).eps, color="0.6", linewidth=0.8, linestyle=":")
     left.set(xlabel="index", ylabel="singular value / largest", yscale="log", ylim=(1e-18, 3))
     left.legend(loc="lower left")
     for a in answers:
         curve = kernel(a.encoding)
         if curve is not None:
-            right.plot(np.arange(len(curve)), curve, label=a.encoding.spec)
+            right.plot(np.arange(len(curve)), curve, label=caption(a))
     right.set(xlabel="lag (positions)", ylabel="inner product / its value at lag 0")
     return figure
 
@@ -93,7 +99,7 @@ def heatmap(answers: Sequence[Answer]) -> Figure:
         image = axes.imshow(
             a.result, aspect="auto", cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest"
         )
-        axes.set(xlabel="dimension", ylabel="position", title=a.encoding.spec)
+        axes.set(xlabel="dimension", ylabel="position", title=caption(a))
         figure.colorbar(image, ax=axes, label="value of the code")
     return figure
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pefourier.encoding import Encoding, as_encoding
+from pefourier.encoding import Encoding, as_encoding, check_size
 from pefourier.errors import PefourierError
 from pefourier.linear import decompose
 from pefourier.spectrum import density
@@ -84,6 +84,7 @@ def position_functions(
             raise PefourierError(
                 f"position {s} is outside the lattice 0 … {n - 1}; choose another or set --lattice"
             )
+    check_size("position functions", len(positions), n)
     h = np.fft.irfft(spectrum.density, n)
     h /= np.linalg.norm(h)
     peak, width, count, lobe = shape(h)

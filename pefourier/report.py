@@ -106,7 +106,7 @@ def side_by_side(
     tables = []
     for start in range(0, len(answers), COLUMNS_ACROSS):
         part = answers[start : start + COLUMNS_ACROSS]
-        rows = [["", *(answer.encoding.spec for answer in part)]]
+        rows = [["", *(answer.encoding.label for answer in part)]]
         for label, fact in facts:
             rows.append([label, *(number(fact(answer.result)) for answer in part)])
         tables.append(aligned(rows))
@@ -115,7 +115,7 @@ def side_by_side(
 
 def spectrum_text(answers: Sequence[Answer], terminal: bool, colour: bool) -> str:
     """The curve of Fig. 1 (on a terminal) and the numbers of each density."""
-    curves = [(a.encoding.spec, a.result.omega, a.result.density) for a in answers]
+    curves = [(a.encoding.label, a.result.omega, a.result.density) for a in answers]
     drawn = terminal and chart(
         curves,
         "ω, radians per position",
@@ -156,17 +156,17 @@ def reconstruct_text(answers: Sequence[Answer], terminal: bool, colour: bool) ->
     parts = []
     for a in answers if terminal else ():
         curves = [
-            (f"{a.encoding.spec}, s = {r.position}", np.arange(a.result.lattice), r.values)
+            (f"{a.encoding.label}, s = {r.position}", np.arange(a.result.lattice), r.values)
             for r in a.result.reconstructions
         ]
-        label = f"position function rebuilt from {a.encoding.spec}"
+        label = f"position function rebuilt from {a.encoding.label}"
         parts.append(chart(curves, "position", label, height=8, colour=colour) + "\n")
     header = "encoding|position|peak|width|samples ≥ half|side lobe|error|error of linear inverse"
     rows = [header.split("|")]
     for a in answers:
         for r in a.result.reconstructions:
             cells = (r.position, r.peak, r.width, r.half_max_count, r.side_lobe, r.error)
-            rows.append([a.encoding.spec, *map(number, cells), number(r.inverse_error)])
+            rows.append([a.encoding.label, *map(number, cells), number(r.inverse_error)])
     return "".join(parts) + aligned(rows)
 
 
@@ -204,13 +204,14 @@ def faithful_text(answers: Sequence[Answer], terminal: bool, colour: bool) -> st
     for a in answers:
         for form, loss in a.result.precision.items():
             cells = (loss.distinct_cast, loss.distinct_phase, loss.max_phase_error)
-            rows.append([f"{a.encoding.spec} in {form}", *map(number, cells)])
+            rows.append([f"{a.encoding.label} in {form}", *map(number, cells)])
     text += "\n" + aligned(rows)
     for a in answers:
         if a.result.identified:
-            text += f"\n{a.encoding.spec} is {identity(a.result.identified)}\n"
+            text += f"\n{a.encoding.label} is {identity(a.result.identified)}\n"
         for finding in a.result.findings:
-            text += f"\n{finding.severity}: {a.encoding.spec}: {finding.message} [{finding.code}]\n"
+            told = f"{a.encoding.label}: {finding.message} [{finding.code}]"
+            text += f"\n{finding.severity}: {told}\n"
     return text
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, printable
 
 
 def spec_names(incomplete: str) -> list[str]:
@@ -140,8 +140,9 @@ def asking(command: Callable[..., None]) -> Callable[..., None]:
 
 def say(text: str) -> None:
     """Write an answer; a reader who has had enough (`| head`) ends the command quietly."""
+    encoding = sys.stdout.encoding or "utf-8"  # what it cannot say is escaped
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
     except BrokenPipeError:
         give_up_stdout()
@@ -161,7 +162,7 @@ def colours(stream: Any) -> bool:
 def note(text: str, quiet: bool = False) -> None:
     """A line on stderr for the person at the terminal."""
     if not quiet:
-        print(f"pefourier: {text}", file=sys.stderr)
+        print(f"pefourier: {printable(text)}", file=sys.stderr)
 
 
 def answer_no(reasons: list[str], quiet: bool) -> None:

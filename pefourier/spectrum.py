@@ -13,10 +13,11 @@ from math import log, pi
 import numpy as np
 
 from pefourier.domain import power
-from pefourier.encoding import Encoding, as_encoding
+from pefourier.encoding import LARGEST, Encoding, as_encoding, check_count
 from pefourier.errors import PefourierError, unknown
 
 DEFAULT_SIGMA = 4.0  # lattice steps
+LEAST_SIGMA = 0.02  # half a step away, exp(-x^2/2) is still a number
 METHODS = ("auto", "declared", "periodogram")
 SMALL = 2**25  # frequency-lattice pairs up to which no tail is left out
 
@@ -91,9 +92,15 @@ def density(
     n = enc.dim if lattice is None else lattice
     if n < 2:
         raise PefourierError(f"a lattice needs at least 2 points; got {n}; set --lattice")
+    check_count("lattice", n, most=LARGEST)
     if sigma is not None and not (np.isfinite(sigma) and sigma >= 0):
         raise PefourierError(
             f"sigma must be a finite number of lattice steps from 0 on; got {sigma}"
+        )
+    if sigma is not None and 0 < sigma < LEAST_SIGMA:
+        raise PefourierError(
+            f"sigma must be 0, which does not smooth, or {LEAST_SIGMA} lattice steps or more, "
+            f"which reach the nearest point; got {sigma}"
         )
     used = chosen_method(enc, method)
     frequencies, weights = measured(enc, used)
@@ -158,7 +165,8 @@ def smoothed(steps: np.ndarray, weights: np.ndarray, points: int, sigma: float) 
     (frequencies x reach) in place of (frequencies x points) and needs no more memory than both.
     """
     # Beyond 39 sigma a term underflows to zero; beyond 10.3 sigma it is under 1e-22 of the peak.
-    reach = int(np.ceil(sigma * (39.0 if len(steps) * 78 * sigma <= SMALL else 10.3)))
+    tails = 39.0 if len(steps) * 78 * sigma <= SMALL else 10.3
+    reach = int(np.ceil(tails * min(sigma, points)))
     own = np.clip(np.rint(steps).astype(int), 0, points - 1)
     g = np.zeros(points + 1)  # the last entry collects what falls outside the lattice
     for r in range(-min(reach, points), min(reach, points) + 1):

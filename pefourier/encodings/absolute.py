@@ -14,6 +14,7 @@ from pefourier.encoding import (
     Measure,
     check_count,
     check_positive,
+    check_size,
     encoding,
     from_table,
 )
@@ -155,4 +156,5 @@ def dft(length: int, d: int) -> Encoding:
 def learned(length: int, d: int, *, seed: int = 0, scale: float = 0.02) -> Encoding:
     """A table of free parameters as it is before training: normal with standard deviation 0.02."""
     check_positive("scale", scale)
+    check_size("learned", length, d)
     return from_table(stream(seed).normal(0.0, scale, (length, d)), "learned")

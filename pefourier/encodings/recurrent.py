@@ -7,7 +7,7 @@ of equal tokens: here the constant input 1. They approach a fixed point, ever cl
 
 import numpy as np
 
-from pefourier.encoding import FLOAT64_EPS, Encoding, encoding, from_table
+from pefourier.encoding import FLOAT64_EPS, Encoding, check_size, encoding, from_table
 from pefourier.encodings.seeds import stream
 
 
@@ -33,6 +33,7 @@ def recurrent(length: int, d: int, *, seed: int = 0) -> Encoding:
            [-0.104 ,  0.2132],
            [-0.135 ,  0.2924]])
     """
+    check_size("recurrent", max(length, 3 * d), d)
     bound = d**-0.5
     draw = stream(seed).uniform
     # rows of the gates r, z, n one under the other, in torch's order of parameters

@@ -11,7 +11,14 @@ from typing import Literal
 import numpy as np
 
 from pefourier.domain import lags, positions
-from pefourier.encoding import Encoding, check_count, check_positive, encoding, within
+from pefourier.encoding import (
+    Encoding,
+    check_count,
+    check_positive,
+    check_size,
+    encoding,
+    within,
+)
 from pefourier.encodings.seeds import stream
 from pefourier.errors import PefourierError
 
@@ -42,6 +49,7 @@ def shaw(length: int, d: int, *, clip: int = 16, causal: bool = False, seed: int
     5
     """
     check_count("clip", clip, least=0)
+    check_size("shaw", 2 * clip + 1, d)
     bound = np.sqrt(6.0 / (2 * clip + 1 + d))
     vectors = stream(seed).uniform(-bound, bound, (2 * clip + 1, d))
     return of_lags(
@@ -110,6 +118,7 @@ def t5(
     """
     check_positive("scale", scale)
     t5_buckets(np.zeros(1), buckets, max_distance, causal)  # a wrong number is refused here
+    check_size("t5", buckets, d)
     bias = stream(seed).normal(0.0, scale, (buckets, d))
 
     def codes(lag: np.ndarray) -> np.ndarray:
@@ -188,8 +197,14 @@ def erpe(
     (5, 2)
     """
     check_positive("scale", scale)
+    check_size("erpe", 2 * length - 1, d)
     bias = stream(seed).normal(0.0, scale, (2 * length - 1, d))
-    return of_lags("erpe", length, d, causal, lambda lag: bias[lag + length - 1])
+
+    def codes(lag: np.ndarray) -> np.ndarray:
+        within(np.abs(lag), length, "erpe")
+        return bias[lag + length - 1]
+
+    return of_lags("erpe", length, d, causal, codes)
 
 
 @encoding("tupe", "Ke et al., 2021 (before training)")
@@ -222,6 +237,7 @@ def tupe(
             f"tupe cuts d into heads and needs a multiple of heads={heads}; got d={d}"
         )
     check_positive("scale", scale)
+    check_size("tupe", max(length, d, buckets), d)
     bins = t5_buckets(np.arange(-length, length), buckets, max_distance)  # of lag at lag + length
     draw = stream(seed).normal
     p = draw(0.0, scale, (length, d))

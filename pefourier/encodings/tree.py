@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from pefourier.domain import tree as nodes
-from pefourier.encoding import Encoding, check_count, encoding, from_table
+from pefourier.encoding import Encoding, check_count, check_size, encoding, from_table
 from pefourier.errors import PefourierError
 
 
@@ -77,6 +77,7 @@ def tree(
         )
     parent = np.array(parents) if parents else (np.arange(length) - 1) // width
     domain = nodes(parent)
+    check_size("tree", len(parent), d)
     weights = decay ** np.arange(depth)[:, None] * np.sqrt((1 - decay**2) * d / 2)
     table = np.zeros((len(parent), d))
     steps = paths(parent, width, depth)[..., None] * weights[:, None, :]

@@ -1,0 +1,164 @@
+"""The data that a name or a path stands for, as a `Task`.
+
+``order``, ``lags`` (synthetic, built in), ``smd``, ``msl`` (read under --data), ``uea:NAME`` (UCR
+and UEA sets through the package aeon), a folder or file of .ts, and .npz: X (n, length, channels)
+with y (n,), or a labelled series: `rows` (n, channels) with `label` (n,) and maybe `train`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from pefourier.errors import PefourierError, shown, unknown
+from pefourier.train import series, split, synthetic
+from pefourier.train.split import Split, Task
+
+USER_BLOCKS = 10
+NO_AEON = "needs the package aeon; install it with pip install 'pefourier[data]'"
+
+
+def load(
+    name: str,
+    data: str | None = None,
+    window: int | None = None,
+    stride: int | None = None,
+    split_by: Split = "blocks",
+    folds: int | None = None,
+) -> Task:
+    """The task that a name or path stands for, the first `folds` of its folds.
+
+    `window` (default 100 rows) and `stride` cut series; examples come as long as they are.
+    """
+    task = opened(name, data, window, stride, split_by)
+    if folds is not None and not 1 <= folds <= len(task.folds):
+        raise PefourierError(
+            f"--folds must be from 1 to {len(task.folds)} for {name}, split {task.split}; "
+            f"got {folds}"
+        )
+    return replace(task, folds=task.folds[:folds])
+
+
+def opened(
+    name: str, data: str | None, window: int | None, stride: int | None, split_by: Split
+) -> Task:
+    """The task with all of its folds."""
+    kind = name.partition(":")[0]
+    suffix = Path(name).suffix.lower()
+    if kind in series.SOURCES and name == kind:
+        source = series.SOURCES[kind]
+        recordings = series.read(source, data)
+        return split.split_series(name, recordings, window or 100, stride, split_by, source.blocks)
+    if suffix == ".npz":
+        return from_archive(Path(name), window, stride, split_by)
+    if window is not None or stride is not None:
+        raise PefourierError(f"--window and --stride cut series; {shown(name)} holds examples")
+    if kind in synthetic.TASKS:
+        return from_examples(name, *synthetic.examples(name), split_by)
+    if kind == "uea" or suffix == ".ts" or Path(name).is_dir():
+        return from_ts(name, data, split_by)
+    known = [*synthetic.TASKS, *series.SOURCES, "uea:NAME"]
+    raise unknown("dataset", name, known, f"Known: {', '.join(known)}, a .npz file, a .ts folder.")
+
+
+def from_archive(path: Path, window: int | None, stride: int | None, split_by: Split) -> Task:
+    """A user's examples X, y or labelled series."""
+    with series.reading(path), np.load(path, allow_pickle=False) as archive:
+        arrays = {key: archive[key] for key in archive.files}
+    if {"X", "y"} <= arrays.keys():
+        if window is not None or stride is not None:
+            raise PefourierError(f"--window and --stride cut series; {path} holds examples X, y")
+        return from_examples(str(path), arrays["X"], arrays["y"], (), split_by)
+    rows = arrays.get("rows", arrays.get("test"))
+    if rows is None or "label" not in arrays:
+        raise PefourierError(
+            f"{path} holds {', '.join(sorted(arrays)) or 'nothing'}; expected X and y, or rows and "
+            "label (and train, for the scale)"
+        )
+    name = path.stem
+    if "train" in arrays:
+        found = series.series(name, (arrays["train"], rows, arrays["label"]), 1e-6, name, name)
+    else:
+        series.check_rows(name, rows)
+        label = series.label_of(name, rows, arrays["label"])
+        found = split.Series(name, rows.astype(np.float32), label, name, name)
+    own_scale = "train" not in arrays
+    return split.split_series(
+        str(path), [found], window or 100, stride, split_by, USER_BLOCKS, own_scale
+    )
+
+
+def from_examples(
+    name: str,
+    x: np.ndarray,
+    y: np.ndarray,
+    classes: Sequence[str],
+    split_by: Split,
+    tested: int | None = None,
+) -> Task:
+    """Examples of equal length, shuffled into folds within each class; `tested` last are the test.
+
+    Independent examples have no neighbours to leak from, so that blocks and random mean the same.
+    """
+    if x.ndim != 3 or 0 in x.shape or x.dtype.kind not in "fiub" or y.shape != x.shape[:1]:
+        raise PefourierError(
+            f"{name}: expected X of shape (n, length, channels) and y of shape (n,); "
+            f"got {x.dtype} {x.shape} and {y.shape}"
+        )
+    n, length, channels = x.shape
+    rows = x.reshape(n * length, channels).astype(np.float32)
+    series.check_rows(f"{name}, X in rows of {length} an example", rows)
+    names, labels = np.unique(y, return_inverse=True)
+    if len(names) < 2 or len(names) > n // 2:
+        raise PefourierError(f"{name}: y has {len(names)} classes in {n} examples; nothing to learn")
+    if split_by == "chronological" and tested is None:
+        cuts = [int(share * n) for share in split.SHARES]
+        parts = [tuple(np.split(np.arange(n), cuts))]
+    elif tested is None:
+        parts = split.stratified(labels)
+    else:
+        parts = [published(labels, tested, k) for k in range(split.FOLDS)]
+    starts = np.arange(n) * length
+    folds = tuple(split.scaled_fold(rows, starts, length, p, True) for p in parts)
+    shown_classes = tuple(classes) or tuple(str(c) for c in names)
+    return split.checked(Task(name, split_by, rows, starts, labels, length, shown_classes, folds))
+
+
+def published(labels: np.ndarray, tested: int, k: int) -> split.Parts:
+    """The publisher's test examples, which stand last, and a fifth of the others to validate."""
+    own = len(labels) - tested
+    _, valid, test = split.stratified(labels[:own])[k]
+    rest = np.setdiff1d(np.arange(own), valid)
+    return rest, valid, np.arange(own, len(labels))
+
+
+def from_ts(name: str, data: str | None, split_by: Split) -> Task:
+    """A UCR or UEA set by name, or the NAME_TRAIN.ts and NAME_TEST.ts of a folder, or one file."""
+    try:
+        from aeon.datasets import load_classification, load_from_ts_file
+    except ModuleNotFoundError as error:
+        raise PefourierError(f"{shown(name)} {NO_AEON}") from error
+    path = Path(name)
+    files = [path] if path.suffix else sorted(path.glob("*_TRAIN.ts")) + sorted(
+        path.glob("*_TEST.ts")
+    )
+    if name.startswith("uea:"):
+        own = name.partition(":")[2]
+        with series.reading(Path(own)):
+            parts = [
+                load_classification(own, split=part, extract_path=data) for part in ("train", "test")
+            ]
+    elif files:
+        parts = []
+        for file in files:
+            with series.reading(file):
+                parts.append(load_from_ts_file(str(file)))
+    else:
+        raise PefourierError(f"{shown(name)} holds no *_TRAIN.ts and *_TEST.ts")
+    if any(isinstance(x, list) for x, *_ in parts):
+        raise PefourierError(f"{name} has series of unequal length; they must be padded first")
+    x = np.concatenate([x for x, *_ in parts]).transpose(0, 2, 1)  # (n, length, channels)
+    y = np.concatenate([answer[1] for answer in parts])
+    tested = len(parts[1][0]) if len(parts) == 2 and split_by == "blocks" else None
+    return from_examples(name, x, y, (), split_by, tested)

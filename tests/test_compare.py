@@ -1,0 +1,146 @@
+"""Equal, equivalent or different: transformations put on and found again, small and large."""
+
+import numpy as np
+import pytest
+
+from pefourier.compare import compare
+from pefourier.encoding import from_table
+from pefourier.encodings import load
+
+SIZES = [(40, 16), (300, 64), (9, 32)]
+
+
+def stored(table, dtype=np.float32):
+    return from_table(table.astype(dtype), eps=float(np.finfo(dtype).eps))
+
+
+@pytest.mark.parametrize("spec", ["sinusoidal", "dft", "learned", "none", "onehot"])
+def test_equal_to_the_bit(spec):
+    c = compare(load(spec, 20, 8), load(spec, 20, 8).table())
+    assert (c.verdict, c.bitwise, c.by, c.max_difference) == ("equal", True, {}, 0.0)
+    assert (c.first_difference, c.largest_difference) == (None, None)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("spec", ["sinusoidal", "dft", "learned"])
+def test_equal_within_storage(spec, dtype):
+    table = load(spec, 60, 16).table()
+    c = compare(table, stored(table, dtype))
+    assert (c.verdict, c.bitwise) == ("equal", False)
+    assert 0 < c.max_difference <= np.finfo(dtype).eps * np.abs(table).max()
+    assert c.max_difference <= c.tolerance
+
+
+def test_equal_within_phases_in_float32_but_not_beyond():
+    exact = load("sinusoidal", 4096, 64)
+    frequencies = exact.measure.frequencies.astype(np.float32)
+    phase = np.arange(4096, dtype=np.float32)[:, None] * frequencies
+    table = np.stack([np.sin(phase), np.cos(phase)], axis=-1).reshape(4096, 64)
+    c = compare(exact, stored(table))
+    assert c.verdict == "equal"
+    assert 1e-4 < c.max_difference < c.tolerance < 2e-3
+    table[10, 3] += 1e-4  # early phases are hardly rounded
+    assert compare(exact, stored(table)).first_difference == (10, 3)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("spec", ["sinusoidal", "dft", "learned"])
+def test_order_signs_and_scale_are_found(spec, size, dtype, rng):
+    enc = load(spec, *size)
+    order, signs = rng.permutation(size[1]), rng.choice([-1, 1], size[1])
+    c = compare(enc, stored(2.5 * enc.table()[:, order] * signs, dtype))
+    assert c.verdict == "equivalent"
+    assert c.by == {"columns": order.tolist(), "signs": signs.tolist(), "scale": 2.5}
+    assert c.max_difference <= c.tolerance * 2.5
+
+
+@pytest.mark.parametrize("offset", [1, 2, -3, 7])
+@pytest.mark.parametrize("spec", ["sinusoidal:layout=halves", "learned"])
+def test_offsets_are_found(spec, offset):
+    table = load(spec, 60, 16).table()
+    first, second = (table, table[offset:]) if offset > 0 else (table[-offset:], table)
+    c = compare(first, second)
+    assert (c.verdict, c.by) == ("equivalent", {"offset": offset})
+    assert c.max_difference == 0
+    assert c.lengths == (len(first), len(second))
+    assert c.length == 60 - abs(offset)
+
+
+LAYOUTS = [
+    ("sinusoidal", "sinusoidal:layout=halves", "interleaved to halves"),
+    ("sinusoidal:layout=halves", "sinusoidal", "halves to interleaved"),
+    ("rope", "sinusoidal:layout=halves", "halves exchanged"),
+    ("rope:layout=interleaved", "sinusoidal", "neighbours exchanged"),
+]
+
+
+@pytest.mark.parametrize(("one", "two", "layout"), LAYOUTS, ids=str)
+def test_layouts_have_names(one, two, layout):
+    a, b = load(one, 50, 12), load(two, 50, 12)
+    c = compare(a, b)
+    assert (c.verdict, c.by["layout"]) == ("equivalent", layout)
+    np.testing.assert_allclose(a.table()[:, c.by["columns"]], b.table(), atol=1e-14)
+
+
+@pytest.mark.parametrize("spec", ["sinusoidal", "learned"])
+def test_the_weakest_equivalence_is_a_rotation(spec, rng):
+    enc = load(spec, 80, 16)
+    turn = np.linalg.qr(rng.standard_normal((16, 16)))[0]
+    c = compare(enc, 3 * enc.table() @ turn)
+    assert (c.verdict, c.by) == ("equivalent", {"rotation": True, "scale": 3.0})
+    assert c.max_difference < 1e-13
+    other = enc.table() @ turn
+    other[33] *= 1.001
+    assert compare(enc, other).verdict == "different"
+
+
+def test_shifted_sinusoids_of_any_offset_are_a_rotation():
+    one = load("sinusoidal", 60, 16)
+    phase = np.multiply.outer(np.arange(60) + 0.5, one.measure.frequencies)
+    c = compare(one, np.hstack([np.sin(phase), np.cos(phase)]))
+    assert c.by == {"rotation": True}
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ("sinusoidal", "sinusoidal:divisor=d/2-1"),
+        ("sinusoidal", "sinusoidal:rho=1000"),
+        ("sinusoidal", "dft"),
+        ("learned", "learned:seed=1"),
+        ("none", "sinusoidal"),
+        ("sinusoidal", "none"),
+    ],
+)
+def test_different(one, two):
+    a, b = load(one, 50, 16), load(two, 50, 16)
+    c = compare(a, b)
+    difference = np.abs(a.table() - b.table())
+    assert (c.verdict, c.bitwise, c.by) == ("different", False, {})
+    assert c.max_difference == difference.max()
+    assert difference[c.largest_difference] == difference.max()
+    first = np.argwhere(difference > 1e-9)[0]
+    assert c.first_difference == tuple(first)
+
+
+def test_one_number_is_told_with_its_place():
+    table = load("sinusoidal", 80, 16).table()
+    other = table.copy()
+    other[50, 3] += 1e-3
+    c = compare(table, other)
+    assert (c.verdict, c.first_difference, c.largest_difference) == ("different", (50, 3), (50, 3))
+    assert c.max_difference == pytest.approx(1e-3)
+
+
+def test_other_dimensions_are_different():
+    c = compare(load("sinusoidal", 8, 4), load("sinusoidal", 9, 6))
+    assert (c.verdict, c.dimensions, c.max_difference) == ("different", (4, 6), None)
+
+
+def test_large_tables(rng):
+    enc = load("sinusoidal", 2048, 512)
+    order = rng.permutation(512)
+    assert compare(enc, enc.table()[:, order]).by == {"columns": order.tolist()}
+    shifted = load("sinusoidal:offset=2,layout=halves", 2048, 512)
+    assert compare(enc, shifted).by["offset"] == 2
