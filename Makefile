@@ -20,6 +20,14 @@ $(BIN)/pefourier: pyproject.toml
 run: $(BIN)/pefourier  ## recompute the paper: figures, numbers, claims
 	$(BIN)/pefourier reproduce
 
+ENCODINGS = none onehot ramp learned sinusoidal tape fourier-features learnable-sinusoidal \
+	dft rope rope:scaling=linear,factor=4 xpos time2vec mtan mtan-fixed recurrent \
+	tree alibi kerple t5 erpe tupe:heads=1 shaw
+
+figures: $(BIN)/pefourier  ## every figure and table of figures/
+	$(BIN)/pefourier reproduce
+	$(BIN)/pefourier spectrum $(ENCODINGS) --d 256 --length 256 --lattice 256 --quiet --plot figures/densities.png >/dev/null
+
 test: $(BIN)/pefourier  ## all tests and doctests, with coverage
 	$(BIN)/python -m pytest --cov=pefourier --cov-report=term:skip-covered
 
@@ -28,6 +36,10 @@ lint: $(BIN)/pefourier  ## style
 	$(BIN)/ruff format --check .
 
 check: lint test  ## what CI runs
+
+bench: $(BIN)/pefourier  ## time and memory against what one would call today
+	$(BIN)/python -m pip install --quiet '.[bench]'
+	$(BIN)/python tests/bench.py
 
 clean:  ## forget the environment
 	rm -rf $(VENV) build *.egg-info

@@ -1,6 +1,7 @@
 """The command line: each command parses, calls one room and reports."""
 
 import os
+import signal
 import sys
 from itertools import pairwise
 from typing import Annotated, Literal
@@ -326,5 +327,6 @@ def explained(error: Exception, arguments: list[str]) -> str:
 
 
 def run() -> None:
-    """The installed command."""
+    """The installed command; told to end, it removes the draft of a file as when interrupted."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(main(sys.argv[1:]))

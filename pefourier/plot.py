@@ -12,6 +12,7 @@ matplotlib.use("agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pefourier.files import write_whole
@@ -34,6 +35,8 @@ STYLE = {
     "figure.constrained_layout.use": True,
 }
 WIDTH = 6.0  # inches: the text width of most papers
+MANY = 7  # curves that can be told apart on common axes
+ACROSS = 4  # panels in a row
 
 
 def caption(answer: Answer) -> str:
@@ -43,16 +46,45 @@ def caption(answer: Answer) -> str:
 
 
 def spectrum(answers: Sequence[Answer]) -> Figure:
-    """Densities over angular frequency, as Fig. 1 of the paper."""
+    """Densities over angular frequency, as Fig. 1 of the paper; many in a panel each."""
+    if len(answers) > MANY:
+        return spectra(answers)
     figure, axes = plt.subplots(figsize=(WIDTH, 3.2))
     for a in answers:
-        axes.plot(a.result.omega, a.result.density, label=caption(a), linewidth=1.4)
+        axes.plot(a.result.omega, a.result.density, label=a.encoding.spec, linewidth=1.4)
     axes.set(xlabel="angular frequency ω (radians per position)", ylabel="share of energy $g_k$")
-    axes.set_xlim(0, np.pi)
     axes.set_ylim(bottom=0)
-    axes.set_xticks(np.pi * np.arange(5) / 4, ["0", "π/4", "π/2", "3π/4", "π"])
+    over_frequencies(axes)
     axes.legend()
     return figure
+
+
+def spectra(answers: Sequence[Answer]) -> Figure:
+    """Densities side by side, each on its own scale: what differs is where the energy lies."""
+    rows = -(-len(answers) // ACROSS)
+    size = (WIDTH * 1.3, 0.5 + 1.05 * rows)
+    figure, panels = plt.subplots(rows, ACROSS, figsize=size, sharex=True, squeeze=False)
+    for axes in panels.flat[len(answers) :]:
+        axes.set_axis_off()
+    for axes, a in zip(panels.flat, answers, strict=False):
+        peak = np.nanmax(a.result.density, initial=0) or 1.0
+        axes.fill_between(a.result.omega, a.result.density / peak, color="#0072B2", linewidth=0)
+        axes.set_title(a.encoding.spec, fontsize=8, loc="left", pad=2)
+        axes.set_ylim(0, 1.05)
+        axes.set_yticks([])
+        axes.tick_params(labelbottom=True, labelsize=7)
+        over_frequencies(axes, 2)
+    figure.supxlabel("angular frequency ω (radians per position)", fontsize=9)
+    figure.supylabel("share of energy $g_k$ / its largest", fontsize=9)
+    return figure
+
+
+def over_frequencies(axes: Axes, steps: int = 4) -> None:
+    """An axis from 0 to pi with its ticks in parts of pi."""
+    names = {0: "0", 1: "π/4", 2: "π/2", 3: "3π/4", 4: "π"}
+    axes.set_xlim(0, np.pi)
+    ticks = range(0, 5, 4 // steps)
+    axes.set_xticks([np.pi * k / 4 for k in ticks], [names[k] for k in ticks])
 
 
 def reconstruct(answers: Sequence[Answer]) -> Figure:

@@ -273,6 +273,6 @@ def list_rows() -> list[list[str]]:
     """A row of words for each registered encoding, the header first."""
     rows = [["encoding", "family", "domain", "measure", "parameters", "source"]]
     for b in BUILDERS.values():
-        own = ",".join(f"{key}={value}" for key, value in defaults(b).items())
+        own = ",".join(k if v is None else f"{k}={v}" for k, v in defaults(b).items())
         rows.append([b.name, b.family, b.domain, b.measure, own, b.paper])
     return rows

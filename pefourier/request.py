@@ -9,6 +9,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
@@ -160,9 +161,10 @@ def colours(stream: Any) -> bool:
 
 
 def note(text: str, quiet: bool = False) -> None:
-    """A line on stderr for the person at the terminal."""
-    if not quiet:
-        print(f"pefourier: {printable(text)}", file=sys.stderr)
+    """A line on stderr for the person at the terminal, if anybody reads it."""
+    if not quiet and sys.stderr is not None:
+        with suppress(OSError):
+            print(f"pefourier: {printable(text)}", file=sys.stderr, flush=True)
 
 
 def answer_no(reasons: list[str], quiet: bool) -> None:

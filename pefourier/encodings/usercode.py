@@ -40,7 +40,7 @@ def load(spec: str, length: int, d: int) -> Encoding:
             answer, findings = run(spec, found, length, d)
         except PefourierError:
             raise
-        except Exception as error:  # their code may raise anything
+        except (Exception, SystemExit) as error:  # their code may raise anything
             raise PefourierError(
                 f"{shown(spec)} raised {type(error).__name__}: {shown(str(error))} when asked for "
                 f"length {length}, d {d}; --debug shows where"
@@ -62,7 +62,7 @@ def resolve(spec: str) -> Any:
         sys.path.insert(0, "")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # their module may raise anything while it is imported
+    except (Exception, SystemExit) as error:  # and may be a script that ends by sys.exit
         raise PefourierError(
             f"cannot import {shown(module_name)} from the working directory: "
             f"{type(error).__name__}: {shown(str(error))}"

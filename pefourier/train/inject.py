@@ -51,9 +51,8 @@ def injection(
     """
     enc = load(spec, length, d, seed=seed)
     k = {"add": d, "rotate": d // heads, "key": d // heads, "bias": heads}[enc.act]
-    if enc.act != "add" and ":" not in enc.spec.replace("py:", "") or enc.dim != k:
-        enc = resized(spec, enc, length, d, heads, seed)
-    table = of_places(enc, length, heads)
+    enc = resized(spec, enc, length, d, heads, seed)
+    table = of_places(enc, length, heads, k)
     if table.shape[1] != k or len(table) != places(enc.act, length):
         raise PefourierError(
             f"{spec} has codes of {table.shape[1]} dimensions for {len(enc)} points; act "
@@ -80,27 +79,33 @@ def places(act: str, length: int) -> int:
     return {"add": length, "rotate": length, "bias": length**2, "key": 2 * length - 1}[act]
 
 
-def of_places(enc: Encoding, length: int, heads: int) -> np.ndarray:
+def of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarray:
     """The code of each place, shape (places, k)."""
-    table = np.asarray(enc.table()[:length] if enc.domain.kind != "lag" else enc.table(), float)
+    table = np.asarray(enc.table(), dtype=float)
     if enc.domain.kind == "lag":
         if len(table) != 2 * length - 1:
-            raise PefourierError(f"{enc.spec} sees no later keys; training needs causal=false")
+            raise PefourierError(f"{enc.spec} has no codes of later keys; leave out causal=true")
         at = np.arange(length)
         lag = (at - at[:, None] + length - 1).ravel()  # key - query
         return table[lag] if enc.act == "bias" else table
     if enc.act == "bias":  # a query's biases to all keys, heads side by side
         return table.reshape(length, heads, length).transpose(0, 2, 1).reshape(-1, heads)
     if enc.act == "rotate":
-        return in_halves(enc, table)
+        return in_halves(enc, table, k)
     return table
 
 
-def in_halves(enc: Encoding, table: np.ndarray) -> np.ndarray:
-    """Cosines and then sines of all pairs; which dimensions make a pair is the weights' choice."""
-    if enc.params.get("layout") == "interleaved":
-        table = np.hstack([table[:, ::2], table[:, 1::2]])
-    return table
+def in_halves(enc: Encoding, table: np.ndarray, k: int) -> np.ndarray:
+    """Cosines and then sines of k / 2 pairs; those that the encoding does not turn have angle 0.
+
+    Which dimensions make a pair is no matter to a model whose weights are drawn at random.
+    """
+    by_turns = enc.params.get("layout") == "interleaved"
+    parts = (table[:, ::2], table[:, 1::2]) if by_turns else np.hsplit(table, 2)
+    still = max(k // 2 - parts[0].shape[1], 0)
+    return np.hstack(
+        [np.pad(part, ((0, 0), (0, still)), constant_values=1 - i) for i, part in enumerate(parts)]
+    )
 
 
 def matched(one: Injection, rms: float) -> Injection:
@@ -173,11 +178,10 @@ def rotated(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
 
 
 def turn(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Pairs (i, i + pairs) of the first dimensions turned; those beyond 2 pairs stay."""
-    pairs = cosine.shape[2]
-    cosine, sine = (part[:, None, :, None].to(x.dtype) for part in (cosine, sine))
-    a, b, rest = x.split([pairs, pairs, x.shape[-1] - 2 * pairs], dim=-1)  # (m, B, T, H, pairs)
-    return torch.cat([a * cosine - b * sine, b * cosine + a * sine, rest], dim=-1)
+    """Pairs (i, i + c / 2) of the dimensions of a head turned."""
+    a, b = x.chunk(2, dim=-1)  # (m, B, T, H, c / 2)
+    cosine, sine = cosine[:, None, :, None], sine[:, None, :, None]
+    return torch.cat([a * cosine - b * sine, b * cosine + a * sine], dim=-1).to(x.dtype)
 
 
 def biased(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:

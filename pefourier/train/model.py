@@ -86,7 +86,7 @@ class Transformer:
 
     def attention(self, p, i: int, h: Tensor, injected, tables) -> Tensor:
         """H-head self-attention, each act's members in their own way."""
-        qkv = torch.bmm(h.flatten(1, 2), p[f"{i}.qkv.w"].to(h.dtype))
+        qkv = torch.bmm(h.flatten(1, 2), p[f"{i}.qkv.w"])
         qkv = qkv.view(*h.shape[:3], 3, self.heads, self.d // self.heads)  # (M, B, T, 3, H, c)
         parts = [
             ATTEND[act](*qkv[one.members].unbind(3), tables[act]) for act, one in injected.items()

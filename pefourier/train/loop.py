@@ -1,0 +1,344 @@
+"""One fused program trains a stack of members: encoding × seed × fold.
+
+Conventions
+-----------
+A member's initial weights and batches depend on its seed and fold alone, so that encodings are
+compared in pairs and a member in a stack is the member alone. Data stay on the device, windows are
+gathered there by index, and nothing is read back within an epoch. float32 on a CPU; on a GPU
+matrix products in bfloat16, the whole step one CUDA graph. The epoch with the least weighted loss
+on validation is kept.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pefourier.errors import PefourierError
+from pefourier.train.inject import ACTS, Injection, Stacked, stack
+from pefourier.train.model import OrderFree, Parameters, Transformer, start
+from pefourier.train.split import Fold, Task
+
+AT_ONCE = 64  # windows a member in evaluation
+WARM_UP = 3  # steps before a CUDA graph is captured
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast to train."""
+
+    epochs: int = 20
+    batch_size: int = 32
+    rate: float = 1e-3
+
+    def __post_init__(self) -> None:
+        for key in ("epochs", "batch_size"):
+            if getattr(self, key) < 1:
+                name = key.replace("_", "-")
+                raise PefourierError(f"--{name} must be 1 or more; got {getattr(self, key)}")
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One training: an encoding's codes, a seed, a fold."""
+
+    encoding: str
+    injection: Injection
+    seed: int
+    fold: int
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What one member came to: logits of validation and test windows at the epoch kept."""
+
+    member: Member
+    valid: np.ndarray  # (n, K)
+    test: np.ndarray
+    epoch: int
+    seconds: float  # of its stack, over its members
+    codes: np.ndarray | None = None  # trained codes of all places
+
+
+@dataclass(frozen=True, eq=False)
+class Resident:
+    """A task's rows, starts and labels on the device, once."""
+
+    task: Task
+    rows: Tensor  # (N, C)
+    starts: Tensor  # (W,)
+    labels: Tensor  # (W,)
+    within: Tensor  # (L,)
+
+    @property
+    def device(self) -> torch.device:
+        return self.rows.device
+
+    def windows(self, index: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
+        """Windows (M, n, L, C) of indices (M, n), scaled by each member's fold."""
+        at = self.starts[index][:, :, None] + self.within  # (M, n, L)
+        flat = self.rows.index_select(0, at.flatten()).view(*at.shape, -1)
+        return flat.sub_(mean).div_(scale)
+
+
+def resident(task: Task, device: torch.device, dtype: torch.dtype = torch.float32) -> Resident:
+    """Put a task on the device."""
+    return Resident(
+        task,
+        torch.as_tensor(task.rows, dtype=dtype).to(device),
+        torch.as_tensor(task.starts, device=device),
+        torch.as_tensor(task.labels, device=device),
+        torch.arange(task.length, device=device),
+    )
+
+
+def steps_an_epoch(task: Task, batch: int) -> int:
+    """Steps that no fold's training windows fall short of: a fact of the task, not of a stack."""
+    return max(1, min(len(fold.train) for fold in task.folds) // batch)
+
+
+def batches(fold: Fold, seed: int, number: int, epoch: int, steps: int, batch: int) -> np.ndarray:
+    """Indices of windows (steps, batch) of one member's epoch: a shuffle, repeated if too short."""
+    rng = np.random.default_rng([seed, number, epoch])
+    order = rng.permutation(fold.train)
+    return np.resize(order, (steps, batch))
+
+
+@dataclass(eq=False)
+class Program:
+    """The state of a stack in training."""
+
+    data: Resident
+    model: Transformer | OrderFree
+    members: Sequence[Member]
+    schedule: Schedule
+    parameters: Parameters = field(init=False)
+    injected: dict[str, Stacked] = field(init=False)
+    step: Callable[[], None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        task, device, dtype = self.data.task, self.data.device, self.data.rows.dtype
+        folds = [task.folds[m.fold] for m in self.members]
+        # the order-free baseline takes no codes
+        injections = [m.injection for m in self.members]
+        self.injected = (
+            {} if isinstance(self.model, OrderFree) else stack(injections, device, dtype)
+        )
+        self.parameters = initial(self.model, self.members, self.injected, device, dtype)
+        shape = (len(self.members), 1, 1, -1)
+        self.mean = stacked([f.mean for f in folds], device, dtype).view(shape)
+        self.scale = stacked([f.scale for f in folds], device, dtype).view(shape)
+        self.weights = stacked([class_weights(task, f) for f in folds], device, dtype)  # (M, K)
+        batch = self.schedule.batch_size
+        size = (len(self.members), batch)
+        self.index = torch.zeros(size, dtype=torch.long, device=device)
+        self.total = torch.zeros(len(self.members), device=device)
+        on_gpu = device.type == "cuda"
+        self.optimizer = torch.optim.Adam(
+            list(self.parameters.values()), lr=self.schedule.rate, fused=True, capturable=on_gpu
+        )
+        self.step = captured(self) if on_gpu else self.eager_step
+
+    def precision(self):
+        """bfloat16 matrix products on a GPU."""
+        if self.data.device.type != "cuda":
+            return nullcontext()
+        return torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False)
+
+    def loss(self, index: Tensor) -> Tensor:
+        """Class-weighted cross entropy of each member's windows (M, n), shape (M, n)."""
+        logits, y = self.logits(index), self.data.labels[index]
+        each = F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none")
+        return each.view_as(y) * self.weights.gather(1, y)
+
+    def logits(self, index: Tensor) -> Tensor:
+        """Logits (M, n, K) of each member's windows (M, n)."""
+        with self.precision():
+            x = self.data.windows(index, self.mean, self.scale)
+            return self.model.logits(self.parameters, self.injected, x).to(self.weights.dtype)
+
+    def eager_step(self) -> None:
+        """One step of Adam for every member on the windows in `index`."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.loss(self.index).mean(dim=1)  # (M,)
+        loss.sum().backward()  # members share no parameter: each gets its own gradient
+        self.optimizer.step()
+        self.total += loss.detach()
+
+    def epoch(self, number: int) -> Tensor:
+        """One epoch; mean training loss of each member."""
+        task, batch = self.data.task, self.schedule.batch_size
+        steps = steps_an_epoch(task, batch)
+        drawn = [
+            batches(task.folds[m.fold], m.seed, m.fold, number, steps, batch) for m in self.members
+        ]
+        order = torch.as_tensor(np.stack(drawn, axis=1)).to(self.data.device)  # (steps, M, B)
+        self.total.zero_()
+        for index in order:
+            self.index.copy_(index)
+            self.step()
+        return self.total / steps
+
+    @torch.no_grad()
+    def over(self, part: str, measure: Callable[[Tensor], Tensor]) -> Tensor:
+        """What `measure` gives for all windows of a part of each fold, padded to the longest."""
+        folds = [self.data.task.folds[m.fold] for m in self.members]
+        index = padded([getattr(fold, part) for fold in folds]).to(self.data.device)
+        return torch.cat([measure(chunk) for chunk in index.split(AT_ONCE, dim=1)], dim=1)
+
+    def valid_loss(self) -> Tensor:
+        """Mean loss of each member on its validation windows."""
+        sizes = self.sizes("valid").to(self.data.device)
+        each = self.over("valid", self.loss)
+        used = torch.arange(each.shape[1], device=each.device) < sizes[:, None]
+        return torch.where(used, each, 0.0).sum(dim=1) / sizes
+
+    def sizes(self, part: str) -> Tensor:
+        """How many windows each member has in a part."""
+        folds = [self.data.task.folds[m.fold] for m in self.members]
+        return torch.tensor([len(getattr(fold, part)) for fold in folds])
+
+
+def stacked(arrays: Sequence[np.ndarray], device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Arrays of all members as one tensor."""
+    return torch.as_tensor(np.stack(arrays)).to(device=device, dtype=dtype)
+
+
+def padded(indices: Sequence[np.ndarray]) -> Tensor:
+    """Indices of all members (M, n), filled up with their first."""
+    most = max(map(len, indices))
+    rows = [np.concatenate([i, np.full(most - len(i), i[0])]) for i in indices]
+    return torch.as_tensor(np.stack(rows))
+
+
+def class_weights(task: Task, fold: Fold) -> np.ndarray:
+    """Weights n / (K n_k), under which every class counts the same in training."""
+    counts = np.bincount(task.labels[fold.train], minlength=len(task.classes))
+    return len(fold.train) / (len(counts) * counts)
+
+
+def initial(
+    model: Transformer | OrderFree,
+    members: Sequence[Member],
+    injected: dict[str, Stacked],
+    device: torch.device,
+    dtype: torch.dtype,
+) -> Parameters:
+    """Every member's first parameters, the same for all encodings of a seed and fold."""
+    shapes = model.shapes()
+    alone = [start(shapes, 1_000_003 * m.fold + m.seed) for m in members]
+    begun = {name: torch.stack([one[name] for one in alone]) for name in shapes}
+    begun |= {f"codes.{act}": one.codes for act, one in injected.items() if one.learn.any()}
+    return {
+        name: value.to(device=device, dtype=dtype).clone().requires_grad_()
+        for name, value in begun.items()
+    }
+
+
+def captured(program: Program) -> Callable[[], None]:
+    """The whole step as one CUDA graph; the steps that warm it up leave no trace."""
+    kept = {name: p.detach().clone() for name, p in program.parameters.items()}
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(WARM_UP):
+            program.eager_step()
+    torch.cuda.current_stream().wait_stream(side)
+    with torch.no_grad():
+        for name, p in program.parameters.items():
+            p.copy_(kept[name])
+            for state in program.optimizer.state[p].values():
+                state.zero_()
+    program.optimizer.zero_grad(set_to_none=True)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        program.eager_step()
+    return graph.replay
+
+
+Progress = Callable[[int, int, float], None]  # epoch, members, mean loss
+
+
+def fit(
+    data: Resident,
+    model: Transformer | OrderFree,
+    members: Sequence[Member],
+    schedule: Schedule,
+    progress: Progress = lambda epoch, members, loss: None,
+) -> list[Outcome]:
+    """Train members together; half of them at a time where a GPU's memory does not hold all."""
+    ordered = sorted(members, key=lambda m: ACTS.index(m.injection.act))
+    try:
+        return trained(data, model, ordered, schedule, progress)
+    except torch.OutOfMemoryError as error:
+        if len(ordered) == 1:
+            raise PefourierError(
+                "the GPU's memory does not hold one member; choose a smaller --batch-size or --d"
+            ) from error
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    half = len(ordered) // 2
+    parts = ordered[:half], ordered[half:]
+    return [o for part in parts for o in fit(data, model, part, schedule, progress)]
+
+
+def trained(
+    data: Resident,
+    model: Transformer | OrderFree,
+    members: Sequence[Member],
+    schedule: Schedule,
+    progress: Progress,
+) -> list[Outcome]:
+    """Train members, given in the order of their acts, and keep each one's best epoch."""
+    began = time.perf_counter()
+    program = Program(data, model, members, schedule)
+    best = {name: p.detach().clone() for name, p in program.parameters.items()}
+    least = torch.full((len(members),), torch.inf, device=data.device)
+    kept = torch.zeros(len(members), dtype=torch.long, device=data.device)
+    for epoch in range(schedule.epochs):
+        loss = program.epoch(epoch)
+        found = program.valid_loss()
+        better = found < least
+        least, kept = torch.where(better, found, least), torch.where(better, epoch, kept)
+        keep(best, program, better)
+        progress(epoch + 1, len(members), float(loss.mean()))
+    if not bool(torch.isfinite(least).all()):
+        bad = members[int((~torch.isfinite(least)).nonzero()[0, 0])]
+        raise PefourierError(f"{bad.encoding}, seed {bad.seed}: the loss is not finite")
+    with torch.no_grad():
+        for name, p in program.parameters.items():
+            p.copy_(best[name])
+    return outcomes(program, kept.tolist(), (time.perf_counter() - began) / len(members))
+
+
+def keep(best: Parameters, program: Program, better: Tensor) -> None:
+    """Copy the parameters of the members that have become better."""
+    for name, p in program.parameters.items():
+        act = name.removeprefix("codes.")
+        own = better[program.injected[act].members] if act != name else better
+        best[name] = torch.where(own.view(-1, *[1] * (p.dim() - 1)), p.detach(), best[name])
+
+
+def outcomes(program: Program, kept: Sequence[int], seconds: float) -> list[Outcome]:
+    """What each member came to."""
+    parts = {}
+    for part in ("valid", "test"):
+        logits = program.over(part, program.logits).cpu().double().numpy()
+        sizes = program.sizes(part).tolist()
+        parts[part] = [one[:n] for one, n in zip(logits, sizes, strict=True)]
+    codes: list[np.ndarray | None] = [None] * len(program.members)
+    with torch.no_grad():
+        for act, one in program.injected.items():
+            trained_codes = program.parameters.get(f"codes.{act}")
+            codes[one.members] = list(one.table(trained_codes).cpu().double().numpy())
+    return [
+        Outcome(member, valid, test, epoch + 1, seconds, table)
+        for member, valid, test, epoch, table in zip(
+            program.members, parts["valid"], parts["test"], kept, codes, strict=True
+        )
+    ]

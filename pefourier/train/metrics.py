@@ -1,0 +1,78 @@
+"""Scores of one run: precision, recall, F1 at a threshold from validation, and average precision.
+
+Two classes: the score is the difference of the logits, the threshold the one with the best F1 on
+validation. More classes: the largest logit decides, and all four are means over classes.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Of the test windows of one fold, none point-adjusted."""
+
+    precision: float
+    recall: float
+    f1: float
+    auprc: float  # average precision: area under precision over recall
+
+
+def score(
+    valid: np.ndarray, valid_labels: np.ndarray, test: np.ndarray, labels: np.ndarray
+) -> Scores:
+    """Scores of logits (n, K)."""
+    classes = test.shape[1]
+    if classes == 2:
+        margin = test[:, 1] - test[:, 0]
+        limit = threshold(valid[:, 1] - valid[:, 0], valid_labels == 1)
+        return Scores(*rates(margin >= limit, labels == 1), average_precision(margin, labels == 1))
+    chosen = test.argmax(axis=1)
+    present = np.unique(labels)
+    per_class = [
+        (*rates(chosen == c, labels == c), average_precision(test[:, c], labels == c))
+        for c in present
+    ]
+    return Scores(*(float(np.mean(column)) for column in zip(*per_class, strict=True)))
+
+
+def rates(said: np.ndarray, true: np.ndarray) -> tuple[float, float, float]:
+    """Precision, recall and F1 of truth values; 0 where nothing is said or true.
+
+    >>> rates(np.array([True, True, False]), np.array([True, False, False]))
+    (0.5, 1.0, 0.6666666666666666)
+    """
+    hits = int((said & true).sum())
+    precision, recall = hits / max(int(said.sum()), 1), hits / max(int(true.sum()), 1)
+    return precision, recall, 2 * hits / max(int(said.sum() + true.sum()), 1)
+
+
+def ranked(score: np.ndarray, true: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Distinct scores from the highest, and how many are true, and how many said, from there up."""
+    order = np.argsort(-score, kind="stable")
+    last = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
+    return score[order][last], np.cumsum(true[order])[last], last + 1
+
+
+def threshold(score: np.ndarray, true: np.ndarray) -> float:
+    """The score from which on to say yes, for the best F1; halfway to the next score below.
+
+    >>> threshold(np.array([0.0, 1.0, 2.0, 3.0]), np.array([False, False, True, True]))
+    1.5
+    """
+    levels, hits, said = ranked(score, true)
+    best = int((2 * hits / (said + true.sum())).argmax())
+    below = levels[best + 1] if best + 1 < len(levels) else levels[best]
+    return float((levels[best] + below) / 2)
+
+
+def average_precision(score: np.ndarray, true: np.ndarray) -> float:
+    r"""Sum of precision times the gain in recall, :math:`\sum_i P_i (R_i - R_{i-1})`.
+
+    >>> average_precision(np.array([3.0, 2.0, 1.0]), np.array([True, False, True]))
+    0.8333333333333333
+    """
+    _, hits, said = ranked(score, true)
+    gained = np.diff(hits, prepend=0)
+    return float((hits / said * gained).sum() / max(int(true.sum()), 1))
