@@ -164,6 +164,34 @@ def check_faithful(
 
 @app.command()
 @asking
+def compare(request: Request) -> None:
+    """Are two implementations the same encoding?
+
+    Equal; equal up to column order, signs, layout, scale or an offset in positions, which is said;
+    or different, and where. Exits with status 1 when they are different.
+
+    \b
+    Example: pefourier compare sinusoidal:layout=halves py:model:PositionalEncoding --d 512
+    """
+    if request.plot is not None:
+        raise PefourierError("compare draws nothing; leave out --plot")
+    a, b = exactly(request, 2, "compare takes two encodings")
+    from pefourier import report
+    from pefourier.compare import compare as compared
+
+    result = compared(a, b)
+    if request.as_json:
+        say(report.as_json("compare", [report.compare_record(a, b, result)]))
+    elif request.as_csv:
+        say(report.as_csv(report.compare_rows(a, b, result)))
+    else:
+        say(report.compare_text(a, b, result))
+    if result.verdict == "different":
+        raise typer.Exit(1)
+
+
+@app.command()
+@asking
 def encode(
     request: Request,
     out: Annotated[

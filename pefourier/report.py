@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from pefourier import __version__
+from pefourier.compare import Comparison
 from pefourier.draw import chart
 from pefourier.encoding import BUILDERS, Builder, Encoding
 from pefourier.faithful import Faithfulness
@@ -213,6 +214,56 @@ def faithful_text(answers: Sequence[Answer], terminal: bool, colour: bool) -> st
             told = f"{a.encoding.label}: {finding.message} [{finding.code}]"
             text += f"\n{finding.severity}: {told}\n"
     return text
+
+
+def compare_record(a: Encoding, b: Encoding, result: Comparison) -> dict[str, Any]:
+    """The JSON object of a comparison: both encodings, then the fields of the result."""
+    return {**identity_of(a), "other": identity_of(b), **plain(result)}
+
+
+def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
+    """A comparison in a sentence or three."""
+    lines = [f"{a.spec} and {b.spec} are {result.verdict}"]
+    if result.verdict == "equal":
+        lines[0] += " to the bit" if result.bitwise else " within rounding"
+    elif result.verdict == "equivalent":
+        lines[0] += f": {transformed(result.by)}"
+    difference, allowed = number(result.max_difference, 3), number(result.tolerance, 3)
+    if result.max_difference is not None:
+        lines.append(f"largest difference {difference}, rounding explains {allowed}")
+    if result.verdict == "different" and result.first_difference:
+        first, largest = result.first_difference, result.largest_difference
+        lines.append(
+            f"first at position {first[0]}, column {first[1]}; "
+            f"largest at position {largest[0]}, column {largest[1]}"
+        )
+    if len(set(result.dimensions)) > 1:
+        lines.append("dimensions {} and {}".format(*result.dimensions))
+    if len(set(result.lengths)) > 1:
+        lengths = "{} and {}".format(*result.lengths)
+        lines.append(f"lengths {lengths}; {result.length} common positions were compared")
+    return "\n".join(lines) + "\n"
+
+
+def transformed(by: Mapping[str, Any]) -> str:
+    """What leads from one table to another, in words."""
+    words = {
+        "layout": lambda v: f"columns {v}",
+        "columns": lambda v: None if "layout" in by else "columns in another order",
+        "signs": lambda v: f"{sum(s < 0 for s in v)} columns with the other sign",
+        "scale": lambda v: f"scaled by {number(v, 7)}",
+        "offset": lambda v: f"moved by {v} positions",
+        "rotation": lambda v: "columns rotated (all inner products agree)",
+    }
+    return ", ".join(filter(None, (words[key](value) for key, value in by.items())))
+
+
+def compare_rows(a: Encoding, b: Encoding, result: Comparison) -> Iterable[Sequence[Any]]:
+    """A header and one row of single numbers."""
+    names = ["verdict", "bitwise", "length", "tolerance", "max_difference"]
+    yield ["a", "b", *names, "by"]
+    values = [getattr(result, name) for name in names]
+    yield [a.spec, b.spec, *values, transformed(result.by)]
 
 
 def identity(identified: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ import pytest
 from pefourier import __version__
 from pefourier.cli import main
 
+COMMANDS = ("spectrum", "reconstruct", "check-faithful", "compare", "encode", "list", "reproduce")
 PROGRAM = [sys.executable, "-m", "pefourier"]
 
 
@@ -233,7 +234,10 @@ def test_zeros_have_no_spectrum(run):
         ),
         (["encode", "learned", "--out", "a.npy", "--positions", "99"], "position 99 is outside 0"),
         (["encode", "dft", "--out", "a.exe"], "unknown suffix '.exe'"),
-        (["encode", "dft", "ramp", "--out", "a.npy"], "encode writes one encoding; got 2: 'dft' 'ramp'"),
+        (
+            ["encode", "dft", "ramp", "--out", "a.npy"],
+            "encode writes one encoding; got 2: 'dft' 'ramp'",
+        ),
         (["encode", "dft"], "Missing option '--out'."),
         (["spectrm"], "No such command 'spectrm'. Did you mean 'spectrum'?"),
         (["spectrum", "--latice", "3"], "No such option: --latice"),
@@ -257,7 +261,7 @@ def test_debug_shows_where(run):
 def test_version_and_help(run):
     assert run("--version").out == f"pefourier {__version__}\n"
     assert run().out == run("--help").out
-    for command in ("spectrum", "reconstruct", "check-faithful", "encode", "list", "reproduce"):
+    for command in COMMANDS:
         text = run(command, "--help").out
         assert f"\n  Example: pefourier {command} " in text
 
@@ -347,3 +351,50 @@ def test_times_that_are_none(run, tmp_path, text, message):
     done = run("spectrum", "mtan", "--times", tmp_path / "t.csv")
     assert (done.status, done.out) == (2, "")
     assert message in done.err
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "status", "text"),
+    [
+        ("dft", "dft", 0, "dft and dft are equal to the bit\n"),
+        (
+            "sinusoidal",
+            "sinusoidal:layout=halves",
+            0,
+            "sinusoidal and sinusoidal:layout=halves are equivalent: columns interleaved to halves",
+        ),
+        (
+            "sinusoidal",
+            "sinusoidal:offset=2",
+            0,
+            "sinusoidal and sinusoidal:offset=2 are equivalent: moved by 2 positions\n",
+        ),
+        ("sinusoidal", "dft", 1, "sinusoidal and dft are different\n"),
+        ("dft:d=8", "dft:d=6", 1, "dft:d=8 and dft:d=6 are different\ndimensions 8 and 6\n"),
+    ],
+)
+def test_compare_says_how_two_encodings_relate(run, a, b, status, text):
+    done = run("compare", a, b, "--d", 16, "-S", 40)
+    assert (done.status, done.err) == (status, "")
+    assert done.out.startswith(text)
+
+
+def test_compare_says_where_a_table_differs(run, tmp_path):
+    table = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]])
+    np.save(tmp_path / "a.npy", table)
+    table[2, 1] += 0.5
+    table[3, 2] += 0.75
+    np.save(tmp_path / "b.npy", table[:4])
+    done = run("compare", tmp_path / "a.npy", tmp_path / "b.npy")
+    assert done.status == 1
+    lines = done.out.splitlines()
+    assert lines[1].startswith("largest difference 0.75, rounding explains ")
+    assert lines[2] == "first at position 2, column 1; largest at position 3, column 2"
+    (result,) = run("compare", tmp_path / "a.npy", tmp_path / "b.npy", "--json").results
+    assert (result["verdict"], result["first_difference"]) == ("different", [2, 1])
+    assert result["other"]["spec"] == str(tmp_path / "b.npy")
+
+
+def test_compare_takes_two(run):
+    done = run("compare", "dft")
+    assert (done.status, done.err) == (2, "pefourier: compare takes two encodings; got 1: 'dft'\n")
