@@ -204,7 +204,7 @@ def mismatched_pairs(case: Case) -> Iterator[Finding]:
     """A sine and the cosine beside it at different frequencies."""
     rows = case.sample
     n, d = rows.shape
-    if case.turning is not None or d < 4 or d % 2 or n < 8 or not rows[1:-1].any(axis=0).all():
+    if d < 4 or d % 2 or n < 8 or not rows[1:-1].any(axis=0).all():
         return
     start = np.abs(rows[0]) > 0.5 * np.abs(rows).max()
     orders = {"interleaved": np.arange(d), "halves": np.arange(d).reshape(2, -1).T.ravel()}

@@ -248,8 +248,8 @@ def check_magnitude(name: str, top: float) -> None:
     least, most = MAGNITUDES
     if top and not least <= top <= most:
         raise PefourierError(
-            f"the largest number of {shown(name)} is {top:.3g} in size; codes must reach "
-            f"{least:g} … {most:g}: scale them"
+            f"the codes of {shown(name)} reach {top:.3g}; the largest must be of a size from "
+            f"{least:g} to {most:g}: scale them"
         )
 
 

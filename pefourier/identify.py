@@ -170,7 +170,7 @@ def guessed(table: np.ndarray, eps: float, usable: np.ndarray | None = None) -> 
     live = np.concatenate([rows.any(axis=1) for _, _, rows in blocks(table)])
     start, stop = longest_run(live if usable is None else live & usable)
     rows = np.asarray(table[start : min(stop, start + SAMPLE)], dtype=float)
-    if len(rows) < 4 or d < 4 or (~live).sum() > n // 4:
+    if len(rows) < 4 or (~live).sum() > n // 4:
         return None
     used = d - int(np.argmax(rows.any(axis=0)[::-1]))
     rows = rows[:, :used]

@@ -4,6 +4,7 @@ Text stays text in PDF and SVG, colours are told apart by the colour-blind (Okab
 line style, axes carry units, and the same answer gives the same bytes on every run.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 
 import matplotlib
@@ -51,7 +52,7 @@ def spectrum(answers: Sequence[Answer]) -> Figure:
         return spectra(answers)
     figure, axes = plt.subplots(figsize=(WIDTH, 3.2))
     for a in answers:
-        axes.plot(a.result.omega, a.result.density, label=a.encoding.spec, linewidth=1.4)
+        axes.plot(a.result.omega, a.result.density, label=caption(a), linewidth=1.4)
     axes.set(xlabel="angular frequency ω (radians per position)", ylabel="share of energy $g_k$")
     axes.set_ylim(bottom=0)
     over_frequencies(axes)
@@ -69,7 +70,7 @@ def spectra(answers: Sequence[Answer]) -> Figure:
     for axes, a in zip(panels.flat, answers, strict=False):
         peak = np.nanmax(a.result.density, initial=0) or 1.0
         axes.fill_between(a.result.omega, a.result.density / peak, color="#0072B2", linewidth=0)
-        axes.set_title(a.encoding.spec, fontsize=8, loc="left", pad=2)
+        axes.set_title(caption(a), fontsize=8, loc="left", pad=2)
         axes.set_ylim(0, 1.05)
         axes.set_yticks([])
         axes.tick_params(labelbottom=True, labelsize=7)
@@ -141,7 +142,36 @@ def save(path: str, draw: Callable[[Sequence[Answer]], Figure], answers: Sequenc
     """Draw answers and write the figure whole, as the suffix of the path says."""
     kind = path.rpartition(".")[2].lower()
     undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
-    with plt.rc_context(STYLE):
+    with plt.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in letters without a font
         figure = draw(answers)
-        write_whole(path, lambda f: figure.savefig(f, format=kind, metadata=undated, dpi=200))
-        plt.close(figure)
+        try:
+            write_whole(path, lambda f: figure.savefig(f, format=kind, metadata=undated, dpi=200))
+        finally:
+            plt.close(figure)
+
+
+def comparison(summary) -> Figure:
+    """Every run's F1 as a point, means with their 95 % intervals, a panel a dataset."""
+    panels = len(summary.datasets)
+    most = max(len(one.scores) for one in summary.datasets)
+    size = (WIDTH, 0.8 + panels * (0.5 + 0.28 * most))
+    figure, axes = plt.subplots(panels, 1, figsize=size, squeeze=False)
+    for panel, one in zip(axes[:, 0], summary.datasets, strict=True):
+        for row, (encoding, scores) in enumerate(one.scores.items()):
+            f1 = [
+                run["f1"]
+                for run in summary.runs
+                if (run["dataset"], run["encoding"]) == (one.dataset, encoding)
+            ]
+            spread = np.linspace(-0.25, 0.25, len(f1)) if len(f1) > 1 else np.zeros(1)
+            panel.plot(f1, row + spread, "o", color="0.6", markersize=2.5, linestyle="none")
+            mean = scores["f1"]
+            panel.plot([mean.low, mean.high], [row, row], color="#0072B2", linestyle="-")
+            panel.plot(mean.mean, row, "D", color="#0072B2", markersize=4)
+        panel.set_yticks(range(len(one.scores)), list(one.scores))
+        panel.invert_yaxis()
+        leaky = ", leaky split" if one.leaky else ""
+        panel.set_title(f"{one.dataset}{leaky}", loc="left", fontsize=9)
+        panel.set_xlabel("F1 of each (seed, fold); diamond: mean with 95 % interval")
+    return figure

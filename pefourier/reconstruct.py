@@ -77,6 +77,7 @@ def position_functions(
     0.3403
     """
     enc = as_encoding(codes)
+    check_size("a lattice for each position", len(positions), lattice or enc.dim)
     spectrum = density(enc, lattice, sigma, method)
     n = spectrum.lattice
     for s in positions:
@@ -84,7 +85,6 @@ def position_functions(
             raise PefourierError(
                 f"position {s} is outside the lattice 0 … {n - 1}; choose another or set --lattice"
             )
-    check_size("position functions", len(positions), n)
     h = np.fft.irfft(spectrum.density, n)
     h /= np.linalg.norm(h)
     peak, width, count, lobe = shape(h)

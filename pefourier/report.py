@@ -223,7 +223,7 @@ def compare_record(a: Encoding, b: Encoding, result: Comparison) -> dict[str, An
 
 def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
     """A comparison in a sentence or three."""
-    lines = [f"{a.spec} and {b.spec} are {result.verdict}"]
+    lines = [f"{a.label} and {b.label} are {result.verdict}"]
     if result.verdict == "equal":
         lines[0] += " to the bit" if result.bitwise else " within rounding"
     elif result.verdict == "equivalent":

@@ -199,8 +199,9 @@ def summarize(
 def lowest_bin_index(enc: Encoding, frequencies: np.ndarray | None) -> float | None:
     """The root d ln(d / 2 pi) / ln rho of Eq. 16, where frequencies are rho^(-l/d), l = 0, 2, …"""
     rho, d = enc.params.get("rho"), enc.dim
-    if frequencies is None or not rho or rho == 1:
+    if frequencies is None or rho is None or rho <= 0 or rho == 1:
         return None
-    grid = rho ** (-2.0 * np.arange(len(frequencies)) / d)
+    with np.errstate(over="ignore"):  # an infinite grid is not that of the frequencies
+        grid = rho ** (-2.0 * np.arange(len(frequencies)) / d)
     geometric = np.allclose(frequencies, grid, rtol=1e-9, atol=0)
     return d * log(d / (2 * pi)) / log(rho) if geometric else None

@@ -198,6 +198,9 @@ def test_findings_of_the_loader_are_kept():
     seen = Finding("batch-axis", "error", "seen")
     table = waves(GRID, offset=2)
     assert codes_found(from_table(table, findings=(seen,))) == ["batch-axis error", "offset note"]
+    convention = Finding("axis", "note", "seen")
+    worst_first = from_table(ZOO["two rows equal"][-1], findings=(convention,))
+    assert codes_found(worst_first)[0] == "duplicate-rows error"
     named = build("sinusoidal", length=8, d=4)
     kept = Encoding(named.name, named.domain, 4, named.codes, findings=(seen,))
     assert assess(kept).findings == [seen]
@@ -403,6 +406,36 @@ def almost(kind):
 def test_what_is_only_almost_sinusoidal_is_not_identified(kind):
     assert identify(almost(kind)) is None
     assert identify(almost(kind).astype(np.float32), 2.0**-23) is None
+
+
+def test_computed_in_float32_and_stored_in_float64():
+    table = tensor2tensor(512, 64).astype(float)
+    found = identify(table)
+    assert found["params"] == T2T
+    assert 1e-6 < found["max_difference"] < 1e-4
+
+
+@pytest.mark.parametrize("offset", [0.5, -40, 2.25])
+def test_offsets_of_any_kind(offset):
+    assert identify(waves(GRID, offset=offset))["params"] == BY_TURNS | {"offset": offset}
+
+
+def test_an_unusual_base_in_float16():
+    table = build("sinusoidal", length=200, d=64, rho=12345.678).table().astype(np.float16)
+    params = identify(table, 2.0**-10)["params"]
+    assert (params["divisor"], params["rho"]) == ("d", pytest.approx(12345.678, rel=1e-3))
+
+
+@pytest.mark.parametrize(("start", "offset"), [(5, 5), (40, 40), (64, 0)])
+def test_dft_codes_from_a_later_position(start, offset):
+    table = build("dft", length=150, d=64).table()[start:]
+    assert identify(table)["params"] == {"offset": offset, "scale": 1.0}
+    coarse = identify(rounded(table, FORMATS["bfloat16"]), 2.0**-7)
+    assert coarse["params"] == {"offset": offset, "scale": 1.0}
+
+
+def test_a_table_that_is_mostly_padding_is_not_identified():
+    assert identify(changed(slice(60, None), 0.0)) is None
 
 
 def test_two_frequencies_are_no_grid():

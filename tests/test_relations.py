@@ -67,6 +67,11 @@ def test_toeplitz_residual_by_its_definition(rng, monkeypatch, direct):
     assert toeplitz_residual(as_encoding(table)) == pytest.approx(expected, rel=1e-12)
 
 
+def test_rounding_is_no_rise():
+    assert relate(build("dft", length=40, d=64).table()).first_rise is None
+    assert relate(build("dft", length=65, d=64).table()).first_rise == 64
+
+
 def test_a_table_of_zeros():
     r = relate(np.zeros((6, 3)))
     assert (r.shift_residual, r.toeplitz_residual, r.kernel) == (0.0, 0.0, None)

@@ -2,7 +2,8 @@
 
 `command_line` draws command lines from a grammar of everything a user can type, sensible and not;
 `trouble` runs one in this process and says what is wrong with how it ended. The tests below the
-fuzz keep what it found, and `test_process` has what only a process of its own can show.
+fuzz keep what it found in its first 100,000 inputs; `test_process` has what only a process of its
+own can show.
 """
 
 import contextlib
@@ -17,12 +18,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pefourier import encodings, formats
+from pefourier import encodings, formats  # noqa: F401 (encodings fills BUILDERS)
 from pefourier.cli import main
 from pefourier.encoding import ALIASES, BUILDERS
 from pefourier.files import write_table
 
-assert encodings  # fills BUILDERS
 SECONDS = 5
 # Either small or beyond every limit: what lies between is work that was asked for
 NUMBERS = [
@@ -61,6 +61,7 @@ OPTIONS = {
     "spectrum": ["--lattice", "--sigma", "--method"],
     "reconstruct": ["--lattice", "--sigma", "--method", "--pos", "--pos"],
     "check-faithful": ["--require", "--require-dtype", "--strict"],
+    "compare": [],
     "encode": ["--positions", "--positions", "--out"],
     "list": [],
 }
@@ -71,11 +72,24 @@ CHOICES = {
     "--require": ["collides", "injective", "invertible", "isometric"],
     "--require-dtype": ["float32", "float16", "bfloat16", "float8_e4m3"],
 }
-CODE = ["math:pi", "math:sin", "user:table", "user:", "user:none", "nowhere:f", "user:bad", "", ":"]
+CODE = [
+    "math:pi",
+    "math:sin",
+    "user:table",
+    "user:",
+    "user:none",
+    "nowhere:f",
+    "user:bad",
+    "user:leave",
+    "ends:f",
+    "",
+    ":",
+]
 USER = """
 import numpy as np
 def table(length, d): return np.eye(length, d)
 def bad(length, d): raise RuntimeError("a\\nb\\x1b[31m")
+def leave(length, d): raise SystemExit(0)
 none = None
 """
 ODD_JSON = [None, True, False, 0, 1, 2, 8, 64, -1, 0.5, 1e9, 1e300, 10**30, "", "a\nb", [], {}, [1]]
@@ -156,10 +170,10 @@ def option(rng, name, plots):
 
 def command_line(rng):
     """A command with SPECs and options in any order."""
-    command = rng.choice(list(OPTIONS) if rng.random() < 0.2 else list(OPTIONS)[:4])
+    command = rng.choice(list(OPTIONS) if rng.random() < 0.2 else list(OPTIONS)[:-1])
     if rng.random() < 0.02:
         return [rng.choice(TEXTS), *rng.sample(TEXTS, 2)]
-    count = 1 if command == "encode" else rng.choice([0, 1, 1, 1, 2])
+    count = {"encode": 1, "compare": 2}.get(command) or rng.choice([0, 1, 1, 1, 2])
     parts = [[spec(rng)] for _ in range(count)]
     plots = rng.random() < 0.03
     names = rng.sample([*OPTIONS[command], *SHARED], rng.choice([0, 1, 1, 2, 3]))
@@ -215,6 +229,7 @@ def furnish(rng):
     put("text.csv", "a\nb\x1b[31m\n")
     put("empty.npy", b"")
     put("user.py", USER)
+    put("ends.py", "import sys\nsys.exit(0)\n")
     put("deep.json", '{"text_config":' * 800 + "{}" + "}" * 800)
     put("deeper.json", "[" * 100_000)
     os.mkdir("sub")
@@ -223,7 +238,12 @@ def furnish(rng):
     put("sub/config.json", json.dumps(config(rng)))
     for count in range(12):
         put(f"{count}.json", json.dumps(config(rng)))
-    return [*sorted(set(os.listdir()) - {"pipe.fifo", "user.py"}), "-", "missing.npy", "sub/x.csv"]
+    return [
+        *sorted(set(os.listdir()) - {"pipe.fifo", "user.py", "ends.py"}),
+        "-",
+        "missing.npy",
+        "sub/x.csv",
+    ]
 
 
 FILES = []  # names of the files that `furnish` made
@@ -305,3 +325,109 @@ def test_any_command_line_ends_in_an_answer_or_in_one_line(seed):
     for count in range(100):
         arguments = command_line(rng)
         assert trouble(arguments) is None, (seed, count, arguments)
+
+
+REACH = "the largest must be of a size from 1e-100 to 1e+100: scale them"
+LIMIT = "numbers, the limit is 1073741824; choose a smaller length or d, or fewer positions"
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("spectrum huge.npy", f"the codes of 'huge.npy' reach 1e+308; {REACH}"),
+        ("compare tiny.npy dft", f"the codes of 'tiny.npy' reach 9.88e-324; {REACH}"),
+        ("spectrum t5:scale=1e308", f"the codes of 't5:scale=1e308' reach inf; {REACH}"),
+        ("spectrum erpe:scale=1e300", f"the codes of 'erpe:scale=1e300' reach 3.08e+300; {REACH}"),
+        (
+            "spectrum sinusoidal:rho=5e-324",
+            f"the codes of 'sinusoidal:rho=5e-324' reach nan; {REACH}",
+        ),
+        (
+            "spectrum tree:parents=99999999999999999999",
+            "tree:parents must be a whole number up to 2^53; got '99999999999999999999'",
+        ),
+        ("spectrum erpe:d=1e15", "d must be a whole number up to 67108864; got 1000000000000000"),
+        (
+            "spectrum recurrent:length=1e12",
+            "length must be a whole number up to 67108864; got 1000000000000",
+        ),
+        (
+            "spectrum --lattice 67108865",
+            "lattice must be a whole number up to 67108864; got 67108865",
+        ),
+        ("spectrum shaw:clip=1e9", f"shaw would hold 2000000001 × 256 {LIMIT}"),
+        ("spectrum tupe -S 40000 --d 8", f"a table of 'tupe' would hold 40000 × 40000 {LIMIT}"),
+        (
+            "spectrum --sigma 5e-324",
+            "sigma must be 0, which does not smooth, or 0.02 lattice steps or more, which reach "
+            "the nearest point; got 5e-324",
+        ),
+        (
+            "encode erpe --positions 80 --out x.npy",
+            "position 80 is outside 0 … 79, the positions erpe has a code for",
+        ),
+        (
+            "spectrum py:ends:f",
+            "cannot import 'ends' from the working directory: SystemExit: '0'",
+        ),
+        (
+            "spectrum py:user:leave",
+            "'py:user:leave' raised SystemExit: '0' when asked for length 80, d 256; "
+            "--debug shows where",
+        ),
+    ],
+    ids=lambda text: text[:40],
+)
+def test_what_was_a_traceback_or_took_the_memory_is_one_line(command, message):
+    furnish(random.Random(0))
+    assert run(command.split()) == (2, "", f"pefourier: {message}\n")
+
+
+@pytest.mark.parametrize("sigma", ["1e308", "0.02"])
+def test_extreme_bandwidths_give_a_density(sigma):
+    """Flat where all is smoothed away; where nothing is, the lattice point beside the frequency."""
+    status, out, _ = run(["spectrum", "dft", "--d", "8", "--sigma", sigma, "--json"])
+    (result,) = json.loads(out)["results"]
+    expected = np.full(5, 0.2) if sigma == "1e308" else np.array([1, 2, 2, 2, 1]) / 8
+    assert status == 0
+    np.testing.assert_allclose(result["density"], expected, rtol=1e-15)
+
+
+def test_a_base_that_is_not_used_is_not_raised_to_a_power():
+    _, out, err = run(["spectrum", "learnable-sinusoidal:rho=-3", "--json"])
+    assert json.loads(out)["results"][0]["summary"]["lowest_bin_index"] is None
+    assert err == ""
+
+
+def test_memory_that_cannot_be_had(monkeypatch):
+    def greedy(*_):
+        raise MemoryError("Unable to allocate 7 TiB")
+
+    monkeypatch.setattr("pefourier.spectrum.density", greedy)
+    told = "(Unable to allocate 7 TiB); try a smaller --length, --d or --lattice"
+    assert run(["spectrum"]) == (2, "", f"pefourier: not enough memory {told}\n")
+
+
+ODD_NAMES = [
+    "$x$ $.npy",
+    "_$\\frac$.npy",
+    "位置😀.npy",
+    "a\nb\x1b[31m.npy",
+    os.fsdecode(b"\xff.npy"),
+]
+
+
+@pytest.mark.parametrize("command", ["spectrum", "reconstruct", "check-faithful", "encode"])
+def test_figures_of_odd_names_and_of_zeros(command):
+    """Shown as they are: no formula, no hidden entry, no missing letter and no warning."""
+    own = {"reconstruct": ["--lattice", "8", "--pos", "1"], "encode": ["--out", "x.npy"]}
+    for name in ODD_NAMES:
+        np.save(name, np.eye(3))
+        status, _, err = run([command, name, "--plot", "x.svg", *own.get(command, [])])
+        assert (status, err) == (0, "")
+        with open("x.svg", encoding="utf-8") as figure:
+            shown = name if name.isprintable() else ascii(name)[1:-1]
+            assert shown in figure.read()
+    status, _, err = run([command, "none", "--plot", "x.png", *own.get(command, [])])
+    note = "pefourier: none has no spectrum: all of its codes are zero\n"
+    assert (status, err) == (0, note if command == "spectrum" else "")

@@ -35,6 +35,16 @@ class Injection:
     codes: np.ndarray  # (U, k) float64
     index: np.ndarray  # (places,) row of codes
     learn: bool
+    domain: str = "position"
+
+    def as_rows(self, table: np.ndarray) -> np.ndarray:
+        """Codes of all places as the encoding's own table: a row a position, or a lag."""
+        if self.act != "bias":
+            return table
+        n = int(len(table) ** 0.5)
+        if self.domain == "lag":  # the last query sees lags 1 - n … 0, the first 0 … n - 1
+            return np.concatenate([table[-n:], table[1:n]])
+        return table.reshape(n, n, -1).transpose(0, 2, 1).reshape(n, -1)
 
     def table(self) -> np.ndarray:
         """The code of every place, shape (places, k)."""
@@ -60,7 +70,7 @@ def injection(
         )
     codes, index = np.unique(table, axis=0, return_inverse=True)
     trained = (learn or enc.name in TRAINED) and enc.act != "rotate" and enc.name != "none"
-    return Injection(enc.act, codes, index.reshape(-1), trained)
+    return Injection(enc.act, codes, index.reshape(-1), trained, enc.domain.kind)
 
 
 def resized(spec: str, enc: Encoding, length: int, d: int, heads: int, seed: int) -> Encoding:

@@ -75,21 +75,22 @@ class Transformer:
         h = linear(p, "project", tokens).unflatten(1, (batch, self.tokens))  # (M, B, T, d)
         tables = {act: one.table(p.get(f"codes.{act}")) for act, one in injected.items()}
         if "add" in tables:
-            own = injected["add"].members
-            added = h[own] + tables["add"][:, None]
-            h = added if len(added) == m else torch.cat([added, h[own.stop :]])
+            rest = m - len(tables["add"])  # members of other acts, which stand behind
+            h = h + F.pad(tables["add"], (0, 0, 0, 0, 0, rest))[:, None]
         for i in range(self.layers):
-            h = norm(p, f"{i}.norm1", h + self.attention(p, i, h, injected, tables))
+            h = norm(p, f"{i}.norm1", h + self.attention(p, i, h, tables))
             wide = linear(p, f"{i}.wide", h.flatten(1, 2)).relu()
             h = norm(p, f"{i}.norm2", h + linear(p, f"{i}.narrow", wide).view_as(h))
         return linear(p, "head", h.mean(dim=2))
 
-    def attention(self, p, i: int, h: Tensor, injected, tables) -> Tensor:
+    def attention(self, p: Parameters, i: int, h: Tensor, tables: Mapping[str, Tensor]) -> Tensor:
         """H-head self-attention, each act's members in their own way."""
         qkv = torch.bmm(h.flatten(1, 2), p[f"{i}.qkv.w"])
         qkv = qkv.view(*h.shape[:3], 3, self.heads, self.d // self.heads)  # (M, B, T, 3, H, c)
+        own = qkv.split([len(table) for table in tables.values()])
         parts = [
-            ATTEND[act](*qkv[one.members].unbind(3), tables[act]) for act, one in injected.items()
+            ATTEND[act](*each.unbind(3), tables[act])
+            for act, each in zip(tables, own, strict=True)
         ]
         mixed = parts[0] if len(parts) == 1 else torch.cat(parts)
         return linear(p, f"{i}.out", mixed.flatten(1, 2)).view_as(h)

@@ -1,0 +1,166 @@
+"""Results on disk: complete or absent for each run, never torn, whoever is killed when.
+
+A folder holds config.json (what was asked), results.jsonl (a line a run), and while several
+ranks are at work results.rank1.jsonl, …, which rank 0 merges. A line is written by one call in
+append mode; a line that a crash cut is dropped when results are read.
+"""
+
+import errno
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pefourier.errors import PefourierError, shown
+from pefourier.files import write_whole
+
+KEY = ("dataset", "encoding", "seed", "fold")
+Key = tuple[str, str, int, int]
+Row = dict[str, Any]
+MADE_ANEW = frozenset({"device", "versions"})  # of a configuration: a run may go on elsewhere
+
+
+def key_of(row: Mapping[str, Any]) -> Key:
+    """What tells one run from another."""
+    return tuple(row[name] for name in KEY)
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of results; without a path they are kept nowhere."""
+
+    path: Path | None
+    rank: int = 0
+    ranks: int = 1
+
+    def lines_of(self, rank: int) -> Path:
+        """The file that a rank appends to."""
+        return self.path / (f"results.rank{rank}.jsonl" if rank else "results.jsonl")
+
+    def begin(self, config: Mapping[str, Any], resume: bool) -> Mapping[str, Any]:
+        """Claim the folder; the configuration that holds, which is the old one on resume."""
+        if self.path is None:
+            if resume:
+                raise PefourierError("--resume needs --out DIR, the folder to go on in")
+            return config
+        with told(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        file = self.path / "config.json"
+        if file.is_file() and resume:
+            return agreed(file, config)
+        if any(self.path.glob("results*.jsonl")) and self.rank == 0 and not resume:
+            raise PefourierError(
+                f"{self.path} holds results already; go on with --resume or choose another --out"
+            )
+        if self.rank == 0:
+            write_json(file, config)
+        return config
+
+    def rows(self) -> list[Row]:
+        """All complete runs, of every rank, each once."""
+        if self.path is None:
+            return []
+        found = {}
+        for file in sorted(self.path.glob("results*.jsonl")):
+            found |= {key_of(row): row for row in complete(file)}
+        return list(found.values())
+
+    def mend(self) -> None:
+        """Drop this rank's torn line, so that the next one begins on a line of its own."""
+        if self.path is None:
+            return
+        file = self.lines_of(self.rank)
+        if file.is_file() and not whole(file.read_bytes()):
+            write_lines(file, complete(file))
+
+    def append(self, rows: Iterable[Row]) -> None:
+        """Add runs, each as one line in one write."""
+        if self.path is None:
+            return
+        file = self.lines_of(self.rank)
+        with told(file):
+            handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                for row in rows:
+                    line = (json.dumps(row) + "\n").encode()
+                    if os.write(handle, line) < len(line):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def merge(self, order: Sequence[Key]) -> list[Row]:
+        """One file of all runs in the order given; files of single ranks go."""
+        rows = {key_of(row): row for row in self.rows()}
+        merged = [rows[key] for key in order if key in rows]
+        if self.path is not None:
+            write_lines(self.lines_of(0), merged)
+            for file in self.path.glob("results.rank*.jsonl"):
+                file.unlink()
+        return merged
+
+
+@contextmanager
+def told(file: Path) -> Iterator[None]:
+    """An error of the file system as one line that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise PefourierError(
+            f"{file}: {error.strerror or error}; nothing finished is lost, --resume goes on"
+        ) from error
+
+
+def agreed(file: Path, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The configuration in a folder, refused where it asks for something else."""
+    try:
+        old = json.loads(file.read_text())
+    except ValueError as error:
+        raise PefourierError(f"{file} is no JSON; choose another --out") from error
+    for key in sorted((old.keys() | config.keys()) - MADE_ANEW):
+        was, now = old.get(key), json.loads(json.dumps(config.get(key)))
+        if was != now and key != "stack":
+            raise PefourierError(
+                f"--resume: {file} has {key} {shown(was)}, now it is {shown(now)}; "
+                "give the same options or choose another --out"
+            )
+    return old
+
+
+def whole(content: bytes) -> bool:
+    """Whether every line is complete."""
+    return content == b"" or (content.endswith(b"\n") and len(parsed(content)) == content.count(b"\n"))
+
+
+def parsed(content: bytes) -> list[Row]:
+    """The lines that are complete: JSON objects with a run's key."""
+    rows = []
+    for line in content.split(b"\n")[:-1]:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict) and all(name in row for name in KEY):
+            rows.append(row)
+    return rows
+
+
+def complete(file: Path) -> list[Row]:
+    """The complete runs of one file."""
+    with told(file):
+        return parsed(file.read_bytes())
+
+
+def write_lines(file: Path, rows: Iterable[Row]) -> None:
+    """Replace a file by these runs, as a whole."""
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    write_whole(str(file), lambda stream: stream.write(text.encode()))
+
+
+def write_json(file: Path, value: Any) -> None:
+    """Write JSON as a whole."""
+    text = json.dumps(value, indent=2, allow_nan=False) + "\n"
+    write_whole(str(file), lambda stream: stream.write(text.encode()))

@@ -1,0 +1,187 @@
+"""The answer of a comparison: a table laid out as the paper's Table 1, and what the data support."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pefourier.report import aligned
+from pefourier.train import compare
+from pefourier.train.compare import Difference, Mean
+
+REFERENCE = "sinusoidal"
+MEASURES = ("precision", "recall", "f1", "auprc")
+LEAKY = "leaky split"
+
+
+@dataclass(frozen=True)
+class OfDataset:
+    """One dataset: each encoding's scores over its runs, and differences in F1."""
+
+    dataset: str
+    split: str
+    leaky: bool
+    seeds: int
+    folds: int
+    scores: dict[str, dict[str, Mean]]  # encoding → measure → mean
+    differences: dict[str, Difference]  # in F1, from the reference
+    verdicts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All datasets, and average ranks over them."""
+
+    reference: str
+    datasets: tuple[OfDataset, ...]
+    ranks: dict[str, float]
+    critical_difference: float | None  # of average ranks; with one dataset there is none
+    cliques: tuple[tuple[str, ...], ...]
+    runs: tuple[dict[str, Any], ...]
+
+
+def summarize(rows: Sequence[Mapping[str, Any]], reference: str = REFERENCE) -> Summary:
+    """What the rows of results.jsonl say."""
+    datasets = list(dict.fromkeys(row["dataset"] for row in rows))
+    found = [of_dataset([r for r in rows if r["dataset"] == name], reference) for name in datasets]
+    shared = [
+        e for e in (found[0].scores if found else ()) if all(e in one.scores for one in found)
+    ]
+    f1 = np.array([[one.scores[e]["f1"].mean for e in shared] for one in found])
+    ranks = dict(zip(shared, compare.ranks(f1).tolist(), strict=True)) if shared else {}
+    critical, groups = None, []
+    if len(found) > 1 and len(shared) > 1:
+        critical = compare.critical_difference(len(shared), len(found))
+        groups = compare.cliques(ranks, critical)
+    return Summary(
+        *(reference, tuple(found), ranks, critical),
+        tuple(tuple(group) for group in groups),
+        tuple(dict(row) for row in rows),
+    )
+
+
+def of_dataset(rows: Sequence[Mapping[str, Any]], reference: str) -> OfDataset:
+    """Scores and differences of one dataset, over the runs that every encoding has."""
+    by: dict[str, dict[tuple[int, int], Mapping[str, Any]]] = {}
+    for row in rows:
+        by.setdefault(row["encoding"], {})[row["seed"], row["fold"]] = row
+    runs = sorted(set.intersection(*(set(one) for one in by.values())))
+    values = {
+        e: {m: np.array([one[run][m] for run in runs]) for m in MEASURES} for e, one in by.items()
+    }
+    scores = {e: {m: compare.interval(v) for m, v in one.items()} for e, one in values.items()}
+    apart = compare.differences({e: one["f1"] for e, one in values.items()}, reference)
+    seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
+    first = rows[0]
+    setting = f"{seeds} seeds × {folds} folds, {first['dataset']}" + (
+        f" ({LEAKY})" if first["leaky"] else ""
+    )
+    verdicts = [verdict(setting, e, d, reference) for e, d in apart.items()]
+    return OfDataset(
+        *(first["dataset"], first["split"], first["leaky"], seeds, folds, scores, apart),
+        tuple(verdicts),
+    )
+
+
+def verdict(setting: str, encoding: str, d: Difference, reference: str) -> str:
+    """One difference in plain words."""
+    if d.supported:
+        said = f"{encoding} is {'better' if d.mean > 0 else 'worse'} than {reference}"
+    else:
+        said = f"the data do not separate {encoding} from {reference}"
+    reach = " (with so few runs .05 is out of reach)" if d.p_floor > compare.LEVEL else ""
+    return (
+        f"{setting}: {said}: F1 difference {d.mean:+.3f}, 95 % {d.low:+.3f} … {d.high:+.3f}, "
+        f"Holm p {d.p_holm:.3g}{reach}"
+    )
+
+
+def cell(mean: Mean) -> str:
+    """A mean with its interval.
+
+    >>> cell(Mean(0.5, 0.4, 0.6))
+    '.500 [.400, .600]'
+    """
+    return f"{short(mean.mean)} [{short(mean.low)}, {short(mean.high)}]"
+
+
+def short(value: float) -> str:
+    """Three decimals, without the zero before the point."""
+    return f"{value:.3f}".replace("0.", ".", 1) if 0 <= value < 1 else f"{value:.3f}"
+
+
+def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
+    """Titles and rows: Table 1, each dataset's intervals and differences, ranks."""
+    encodings = list(dict.fromkeys(e for one in summary.datasets for e in one.scores))
+    first = [["P / R / F1", *encodings]]
+    for one in summary.datasets:
+        cells = [
+            " / ".join(short(one.scores[e][m].mean) for m in MEASURES[:3]) if e in one.scores else "–"
+            for e in encodings
+        ]
+        first.append([title(one), *cells])
+    found = [("", first)]
+    for one in summary.datasets:
+        head = ["encoding", "precision", "recall", "F1", "AUPRC"]
+        against = [f"F1 − {summary.reference}", "p", "Holm p", "P(A > B)"]
+        body = [
+            [e, *(cell(s[m]) for m in MEASURES), *difference_cells(one.differences.get(e))]
+            for e, s in one.scores.items()
+        ]
+        what = f"{title(one)}: mean [95 %] over {one.seeds} seeds × {one.folds} folds"
+        found.append((what, [[*head, *against], *body]))
+    if summary.critical_difference is not None:
+        ordered = sorted(summary.ranks.items(), key=lambda item: item[1])
+        rows = [["encoding", "average rank"], *([e, f"{rank:.2f}"] for e, rank in ordered)]
+        what = f"average ranks by F1; critical difference {summary.critical_difference:.2f}"
+        found.append((what, rows))
+    return found
+
+
+def title(one: OfDataset) -> str:
+    """A dataset, its split if that is no matter of course, and a warning where it leaks."""
+    how = f", {LEAKY}" if one.leaky else "" if one.split == "blocks" else f", {one.split}"
+    return one.dataset + how
+
+
+def difference_cells(d: Difference | None) -> list[str]:
+    """A difference with interval, p, adjusted p and P(A > B)."""
+    if d is None:
+        return ["", "", "", ""]
+    apart = f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]"
+    return [apart, f"{d.p:.3g}", f"{d.p_holm:.3g}", f"{d.better:.2f}"]
+
+
+def as_text(summary: Summary) -> str:
+    """The answer for a terminal."""
+    parts = [f"{what}\n{aligned(rows)}".lstrip("\n") for what, rows in tables(summary)]
+    return "\n".join([*parts, *lines(summary), ""])
+
+
+def as_markdown(summary: Summary) -> str:
+    """The answer as summary.md."""
+    parts = ["# Encodings compared", ""]
+    for what, (head, *body) in tables(summary):
+        parts += [f"## {what}", ""] if what else []
+        parts += [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+        parts += [f"| {' | '.join(row)} |" for row in body] + [""]
+    return "\n".join([*parts, *(f"* {line}" for line in lines(summary)), ""])
+
+
+def lines(summary: Summary) -> list[str]:
+    """Verdicts, and what to keep in mind when reading them."""
+    found = [line for one in summary.datasets for line in one.verdicts]
+    for one in summary.datasets:
+        if one.leaky:
+            found.append(
+                f"{one.dataset}: windows were shuffled, so neighbours of test windows were trained "
+                "on; these scores do not carry over to new data"
+            )
+    floors = [d.p_floor for one in summary.datasets for d in one.differences.values()]
+    if floors:
+        found.append(
+            f"p is that of a sign-flip test over (seed, fold) pairs, two-sided, at least "
+            f"{max(floors):.2g} here"
+        )
+    return found
