@@ -15,7 +15,7 @@ from pefourier.doctor import diagnose
 from pefourier.encoding import Encoding, Finding, as_encoding
 from pefourier.linear import Factors, decompose
 from pefourier.precision import Loss, precision
-from pefourier.relations import toeplitz_residual
+from pefourier.relations import first_rising_lag, shift_residual, toeplitz_residual
 
 LADDER = ("collides", "injective", "invertible", "isometric")
 
@@ -38,6 +38,8 @@ class Faithfulness:
     inverse_error: float  # largest |E E+ - I|
     stable_rank: float
     toeplitz_residual: float  # 0: inner products depend on the lag only
+    shift_residual: float | None  # of the best T with PE(t + 1) = T PE(t); None: any would do
+    first_rising_lag: int | None  # inner products fall up to here; None: they never rise
     identified: dict | None
     precision: dict[str, Loss]
     findings: list[Finding]
@@ -66,6 +68,7 @@ def assess(codes: Encoding | np.ndarray, progress=None) -> Faithfulness:
     factors = decompose(enc)
     rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
     identified, findings = diagnose(enc, nearest, factors.rank)
+    sequence = enc.domain.kind in ("position", "time")
     pair = nearest.pair and tuple(enc.domain.x[i].item() for i in nearest.pair)
     return Faithfulness(
         length=factors.n,
@@ -82,6 +85,8 @@ def assess(codes: Encoding | np.ndarray, progress=None) -> Faithfulness:
         inverse_error=factors.inverse_error(),
         stable_rank=factors.stable_rank,
         toeplitz_residual=toeplitz_residual(enc),
+        shift_residual=shift_residual(enc) if sequence else None,
+        first_rising_lag=first_rising_lag(enc),
         identified=identified,
         precision=precision(enc),
         findings=findings,

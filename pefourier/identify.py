@@ -260,9 +260,8 @@ def match_single(
     for single in singles:
         share, omega, quarter = single.wave
         value = np.sin(omega * s + quarter) @ columns
-        best = int(np.argmax(np.abs(value)))
-        share = np.copysign(share, value[best])
-        yield best, Single(np.array([share, omega, quarter]), single.place)
+        k = int(np.argmax(np.abs(value)))
+        yield k, Single(np.array([np.copysign(share, value[k]), omega, quarter]), single.place)
 
 
 def familiar(scale: float, d: int, eps: float) -> float:
@@ -353,9 +352,8 @@ def dft_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> Grid | None:
     exact = 2 * np.pi * k / d
     if len(omega) != len(k) or (np.abs(exact - omega) > slack).any():
         return None
-    single = [Single(np.array([np.sqrt(0.5), 0.0, np.pi / 2]), 0)]
-    if d % 2 == 0:
-        single.append(Single(np.array([np.sqrt(0.5), np.pi, np.pi / 2]), d - 1))
+    alone = ((0.0, 0), (np.pi, d - 1))[: 2 - d % 2]
+    single = [Single(np.array([np.sqrt(0.5), w, np.pi / 2]), place) for w, place in alone]
     return Grid("dft", {}, exact, np.array([k + len(k), k]), single, np.sqrt(2 / d), d)
 
 
@@ -395,11 +393,9 @@ def bases(rate: float, d: int) -> Iterator[tuple[float, float, dict]]:
         more = [(half, kind | {"odd": "d+1"}) for half, kind in kinds]
         kinds = [odd[0], (more[0][0] + 0.5, more[0][1]), odd[1], (more[1][0] + 1, more[1][1])]
     kinds = [(half, kind) for half, kind in kinds if half > 0 and abs(rate) * half < 700]
-    for half, kind in kinds:
-        yield rounded(exp(rate * half), 1), half, kind
-    for digits in (2, 3):
+    for digits in (1, 2, 3):
         for half, kind in kinds:
-            if kind["divisor"] == "d":
+            if digits == 1 or kind["divisor"] == "d":
                 yield rounded(exp(rate * half), digits), half, kind
     if rate > 0:
         shift = round(2 * (d / 2 - log(1e4) / rate)) / 2

@@ -9,6 +9,7 @@ their mean at each lag, over that at lag 0, is the `kernel`. Frequencies are rad
 """
 
 from collections.abc import Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,7 @@ from pefourier.encoding import Encoding, Measure, as_encoding
 
 DIRECT = 2**31  # n^2 d up to which inner products are walked for the Toeplitz residual
 LAGS_AT_ONCE = 2**12
+FITTED = 2**11  # positions from which a shift is fitted
 SAMPLE = 2**10  # positions, evenly spaced, among which distances are correlated
 
 
@@ -112,16 +114,19 @@ def rotations(measure: Measure, k: int) -> np.ndarray:
 def shift_residual(enc: Encoding, k: int = 1) -> float | None:
     """Norm of T(k) PE(t) - PE(t + k) over that of PE(t + k); 0 where products are declared.
 
-    None where the codes that T starts from are linearly independent: some T then fits any table.
+    Of a table at most the first 2048 positions are fitted. None where they are linearly
+    independent, since some T then fits any table, and for d over 1024, where it would take long.
     """
     if declares_products(enc):
         return 0.0
-    table = np.asarray(enc.table(), dtype=float)
-    if len(table) <= k or np.linalg.matrix_rank(table[:-k]) == len(table) - k:
+    table = np.asarray(enc.codes(enc.domain.x[:FITTED]), dtype=float)
+    if not k < len(table) or enc.dim > FITTED // 2:
         return None
+    shift, _, rank, _ = np.linalg.lstsq(table[:-k], table[k:])
     size = np.linalg.norm(table[k:])
-    rest = table[:-k] @ shift_map(table, k).T - table[k:]
-    return float(np.linalg.norm(rest) / size) if size else 0.0
+    if rank == len(table) - k:
+        return None
+    return float(np.linalg.norm(table[:-k] @ shift - table[k:]) / size) if size else 0.0
 
 
 def kernel(enc: Encoding) -> np.ndarray | None:
@@ -137,11 +142,29 @@ def kernel(enc: Encoding) -> np.ndarray | None:
         past = np.exp(enc.codes(enc.domain.x[enc.domain.x <= 0])).mean(axis=1)[::-1]
         return past / past[0]
     if declares_products(enc):
-        starts = range(0, n, LAGS_AT_ONCE)
-        lags = (np.arange(start, min(start + LAGS_AT_ONCE, n)) for start in starts)
-        return np.concatenate([enc.measure.kernel(lag) for lag in lags])
+        return np.concatenate(list(declared_kernel(enc)))
     means = diagonal_means(enc)
     return means / means[0] if means[0] else None
+
+
+def declared_kernel(enc: Encoding) -> Iterator[np.ndarray]:
+    """The kernel of declared products in blocks of lags."""
+    for start in range(0, len(enc), LAGS_AT_ONCE):
+        yield enc.measure.kernel(np.arange(start, min(start + LAGS_AT_ONCE, len(enc))))
+
+
+def first_rising_lag(enc: Encoding) -> int | None:
+    """The first lag at which the kernel rises; of declared products no more lags are looked at."""
+    if not declares_products(enc):
+        k = kernel(enc)
+        return None if k is None else first_rise(k, enc.eps)
+    seen, last = 0, np.zeros(0)
+    for block in declared_kernel(enc):
+        lag = first_rise(np.concatenate([last, block]), enc.eps)
+        if lag is not None:
+            return lag + seen - len(last)
+        seen, last = seen + len(block), block[-1:]
+    return None
 
 
 def first_rise(kernel: np.ndarray, eps: float = 0.0) -> int | None:

@@ -195,6 +195,8 @@ FAITHFUL_FACTS: list[tuple[str, Callable[[Faithfulness], Any]]] = [
     ("error of the linear inverse", lambda r: r.inverse_error),
     ("stable rank", lambda r: r.stable_rank),
     ("Toeplitz residual", lambda r: r.toeplitz_residual),
+    ("residual of T(1) (Denk)", lambda r: r.shift_residual),
+    ("inner products fall up to lag", lambda r: r.first_rising_lag),
 ]
 
 

@@ -143,6 +143,8 @@ def test_check_faithful_json_has_the_fields_of_the_contract(run):
         "inverse_error",
         "stable_rank",
         "toeplitz_residual",
+        "shift_residual",
+        "first_rising_lag",
         "identified",
         "precision",
         "findings",

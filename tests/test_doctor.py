@@ -420,10 +420,11 @@ def test_offsets_of_any_kind(offset):
     assert identify(waves(GRID, offset=offset))["params"] == BY_TURNS | {"offset": offset}
 
 
-def test_an_unusual_base_in_float16():
-    table = build("sinusoidal", length=200, d=64, rho=12345.678).table().astype(np.float16)
-    params = identify(table, 2.0**-10)["params"]
-    assert (params["divisor"], params["rho"]) == ("d", pytest.approx(12345.678, rel=1e-3))
+def test_an_unusual_base_in_low_precision():
+    table = build("sinusoidal", length=200, d=64, rho=12345.678).table()
+    for name, eps in (("float16", 2.0**-10), ("bfloat16", 2.0**-7)):
+        params = identify(rounded(table, FORMATS[name]), eps)["params"]
+        assert (params["divisor"], params["rho"]) == ("d", pytest.approx(12345.678, rel=1e-3))
 
 
 @pytest.mark.parametrize(("start", "offset"), [(5, 5), (40, 40), (64, 0)])

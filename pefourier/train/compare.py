@@ -92,9 +92,7 @@ def holm(p: Sequence[float]) -> np.ndarray:
     return adjusted
 
 
-def differences(
-    runs: Mapping[str, np.ndarray], reference: str
-) -> dict[str, Difference]:
+def differences(runs: Mapping[str, np.ndarray], reference: str) -> dict[str, Difference]:
     """Every other encoding less the reference; `runs` gives each the same runs (n,) in order."""
     others = [name for name in runs if name != reference]
     if reference not in runs or not others:

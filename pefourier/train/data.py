@@ -55,7 +55,8 @@ def opened(
     if window is not None or stride is not None:
         raise PefourierError(f"--window and --stride cut series; {shown(name)} holds examples")
     if kind in synthetic.TASKS:
-        return from_examples(name, *synthetic.examples(name), split_by)
+        # fresh draws are as good as folds
+        return from_examples(name, *synthetic.examples(name), split_by, most=1)
     if kind == "uea" or suffix == ".ts" or Path(name).is_dir():
         return from_ts(name, data, split_by)
     known = [*synthetic.TASKS, *series.SOURCES, "uea:NAME"]
@@ -96,6 +97,7 @@ def from_examples(
     classes: Sequence[str],
     split_by: Split,
     tested: int | None = None,
+    most: int = split.FOLDS,
 ) -> Task:
     """Examples of equal length, shuffled into folds within each class; `tested` last are the test.
 
@@ -111,7 +113,9 @@ def from_examples(
     series.check_rows(f"{name}, X in rows of {length} an example", rows)
     names, labels = np.unique(y, return_inverse=True)
     if len(names) < 2 or len(names) > n // 2:
-        raise PefourierError(f"{name}: y has {len(names)} classes in {n} examples; nothing to learn")
+        raise PefourierError(
+            f"{name}: y has {len(names)} classes in {n} examples; nothing to learn"
+        )
     if split_by == "chronological" and tested is None:
         cuts = [int(share * n) for share in split.SHARES]
         parts = [tuple(np.split(np.arange(n), cuts))]
@@ -120,7 +124,7 @@ def from_examples(
     else:
         parts = [published(labels, tested, k) for k in range(split.FOLDS)]
     starts = np.arange(n) * length
-    folds = tuple(split.scaled_fold(rows, starts, length, p, True) for p in parts)
+    folds = tuple(split.scaled_fold(rows, starts, length, p, True) for p in parts[:most])
     shown_classes = tuple(classes) or tuple(str(c) for c in names)
     return split.checked(Task(name, split_by, rows, starts, labels, length, shown_classes, folds))
 
@@ -140,14 +144,15 @@ def from_ts(name: str, data: str | None, split_by: Split) -> Task:
     except ModuleNotFoundError as error:
         raise PefourierError(f"{shown(name)} {NO_AEON}") from error
     path = Path(name)
-    files = [path] if path.suffix else sorted(path.glob("*_TRAIN.ts")) + sorted(
-        path.glob("*_TEST.ts")
+    files = (
+        [path] if path.suffix else sorted(path.glob("*_TRAIN.ts")) + sorted(path.glob("*_TEST.ts"))
     )
     if name.startswith("uea:"):
         own = name.partition(":")[2]
         with series.reading(Path(own)):
             parts = [
-                load_classification(own, split=part, extract_path=data) for part in ("train", "test")
+                load_classification(own, split=part, extract_path=data)
+                for part in ("train", "test")
             ]
     elif files:
         parts = []

@@ -89,8 +89,7 @@ class Transformer:
         qkv = qkv.view(*h.shape[:3], 3, self.heads, self.d // self.heads)  # (M, B, T, 3, H, c)
         own = qkv.split([len(table) for table in tables.values()])
         parts = [
-            ATTEND[act](*each.unbind(3), tables[act])
-            for act, each in zip(tables, own, strict=True)
+            ATTEND[act](*each.unbind(3), tables[act]) for act, each in zip(tables, own, strict=True)
         ]
         mixed = parts[0] if len(parts) == 1 else torch.cat(parts)
         return linear(p, f"{i}.out", mixed.flatten(1, 2)).view_as(h)

@@ -132,7 +132,9 @@ def agreed(file: Path, config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def whole(content: bytes) -> bool:
     """Whether every line is complete."""
-    return content == b"" or (content.endswith(b"\n") and len(parsed(content)) == content.count(b"\n"))
+    return content == b"" or (
+        content.endswith(b"\n") and len(parsed(content)) == content.count(b"\n")
+    )
 
 
 def parsed(content: bytes) -> list[Row]:

@@ -179,9 +179,7 @@ def series(
     for part, rows in (("train", train), ("test", test)):
         check_rows(f"{name}, {part}", rows)
     if train.shape[1] != test.shape[1]:
-        raise PefourierError(
-            f"{name}: train has {train.shape[1]} columns and test {test.shape[1]}"
-        )
+        raise PefourierError(f"{name}: train has {train.shape[1]} columns and test {test.shape[1]}")
     scale = np.maximum(train.std(axis=0, dtype=float), floor)
     rows = np.clip((test - train.mean(axis=0, dtype=float)) / scale, -LIMIT, LIMIT)
     return Series(name, rows.astype(np.float32), label, recorded_with, dealt_with)

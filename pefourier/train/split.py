@@ -170,9 +170,7 @@ def split_series(
             "choose a smaller --window"
         )
     classes = positive(label, starts, window).astype(np.int64)
-    folds = tuple(
-        scaled_fold(rows, starts, window, parts, own_scale) for parts in places
-    )
+    folds = tuple(scaled_fold(rows, starts, window, parts, own_scale) for parts in places)
     task = Task(
         *(name, split, rows, starts, classes, window, ("normal", "anomaly"), folds),
         leaky=split == "random",

@@ -117,7 +117,9 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
     first = [["P / R / F1", *encodings]]
     for one in summary.datasets:
         cells = [
-            " / ".join(short(one.scores[e][m].mean) for m in MEASURES[:3]) if e in one.scores else "–"
+            " / ".join(short(one.scores[e][m].mean) for m in MEASURES[:3])
+            if e in one.scores
+            else "–"
             for e in encodings
         ]
         first.append([title(one), *cells])

@@ -1,0 +1,94 @@
+"""What is going on: a bar on a terminal, plain lines elsewhere, nothing when quiet."""
+
+import sys
+import time
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+LINE_EVERY = 10.0  # seconds between plain lines
+
+
+class Reporter:
+    """Counts member-epochs of a grid and says how far it is."""
+
+    def __init__(self, total: int, windows: int, show) -> None:
+        self.total, self.windows, self.show = total, windows, show
+        self.done, self.began, self.trained = 0, time.perf_counter(), 0
+
+    def skip(self, member_epochs: int) -> None:
+        """Count what an earlier run has finished."""
+        self.done += member_epochs
+
+    def epoch(self, members: int, loss: float) -> None:
+        """One epoch of a stack is over."""
+        self.done += members
+        self.trained += members
+        seconds = time.perf_counter() - self.began
+        rate = self.trained * self.windows / seconds
+        left = (self.total - self.done) * seconds / self.trained
+        self.show(self, members, loss, rate, left)
+
+    @property
+    def share(self) -> float:
+        """How much of the grid is done."""
+        return self.done / max(self.total, 1)
+
+
+def clock(seconds: float) -> str:
+    """Minutes and seconds.
+
+    >>> clock(75.2)
+    '1:15'
+    """
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+@contextmanager
+def reporting(total: int, windows: int, quiet: bool):
+    """A `Reporter` for `total` member-epochs of `windows` training windows each."""
+    if quiet:
+        yield Reporter(total, windows, lambda *_: None)
+    elif sys.stderr.isatty():
+        with bar() as (progress, task):
+
+            def show(reporter, members, loss, rate, left) -> None:
+                progress.update(
+                    task,
+                    completed=100 * reporter.share,
+                    now=f"{members} members · loss {loss:.3f} · {rate:,.0f} examples/s",
+                )
+
+            yield Reporter(total, windows, show)
+    else:
+        yield Reporter(total, windows, plain_lines())
+
+
+@contextmanager
+def bar():
+    """A bar with members, loss, examples a second and the time left."""
+    columns = (
+        *(BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.fields[now]}")),
+        *(TimeElapsedColumn(), TimeRemainingColumn()),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield progress, progress.add_task("training", total=100, now="")
+
+
+def plain_lines():
+    """A line on stderr every ten seconds."""
+    last = time.perf_counter()
+
+    def show(reporter, members, loss, rate, left) -> None:
+        nonlocal last
+        if time.perf_counter() - last >= LINE_EVERY:
+            last = time.perf_counter()
+            print(
+                f"pefourier: {100 * reporter.share:.0f} %, {members} members, loss {loss:.3f}, "
+                f"{rate:,.0f} examples/s, {clock(left)} left",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    return show

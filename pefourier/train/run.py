@@ -1,0 +1,317 @@
+"""The comparison from options to answer: datasets × encodings × seeds × folds, in stacks.
+
+The grid is cut into stacks before anything is trained, and ranks (RANK, WORLD_SIZE of torchrun)
+take them by turns. A stack that lacks a run after a crash is trained again as a whole: so resumed
+numbers are those of an undisturbed run, bit for bit on a CPU.
+"""
+
+import os
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pefourier import __version__
+from pefourier.errors import PefourierError, shown
+from pefourier.files import write_table, write_whole
+from pefourier.train import data, loop, summary
+from pefourier.train.inject import ACTS, Injection, injection, matched
+from pefourier.train.loop import Member, Outcome, Resident, Schedule
+from pefourier.train.metrics import score
+from pefourier.train.model import OrderFree, Transformer
+from pefourier.train.progress import Reporter, reporting
+from pefourier.train.results import Key, Row, Store, key_of, write_json
+from pefourier.train.split import Split, Task
+from pefourier.train.summary import Summary
+
+ORDER_FREE = "order-free"
+DEFAULT = ("none", "sinusoidal", "dft", "onehot", "learned", "rope", ORDER_FREE)
+STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
+STACK_MOST = {"cpu": 16, "cuda": 256}
+POLL = 0.2  # seconds between looks for what other ranks have finished
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `pefourier train` was asked."""
+
+    dataset: tuple[str, ...] = ("order",)
+    data: str | None = None
+    encoding: tuple[str, ...] = DEFAULT
+    seeds: int = 6
+    epochs: int = 20
+    batch_size: int = 32
+    rate: float = 2e-3
+    window: int | None = None
+    stride: int | None = None
+    split: Split = "blocks"
+    folds: int | None = None
+    d: int = 32
+    heads: int = 4
+    layers: int = 1
+    patch: int = 1
+    learn: bool = False
+    match_rms: tuple[float, ...] = ()
+    device: str = "auto"
+    out: str | None = None
+    resume: bool = False
+    save_tables: str | None = None
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One row of the answer: an encoding as it is, or scaled to a root mean square."""
+
+    name: str
+    spec: str
+    rms: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Members of one dataset that are trained together."""
+
+    task: Task
+    model: Transformer | OrderFree
+    arms: tuple[tuple[Arm, int, int], ...]  # arm, seed, fold
+
+    @property
+    def keys(self) -> list[Key]:
+        return [(self.task.name, arm.name, seed, fold) for arm, seed, fold in self.arms]
+
+
+def run(options: Options) -> Summary:
+    """Train, score and compare; results go to `out` as they come."""
+    check(options)
+    rank, ranks, device = placed(options.device)
+    store = Store(Path(options.out) if options.out else None, rank, ranks)
+    if ranks > 1 and store.path is None:
+        raise PefourierError("several ranks meet in a folder; give --out DIR")
+    tasks = [
+        data.load(n, options.data, options.window, options.stride, options.split, options.folds)
+        for n in options.dataset
+    ]
+    config = store.begin(configuration(options, tasks, device, ranks), options.resume)
+    grid = [s for task in tasks for s in stacks(task, options, arms(options), config["stack"])]
+    store.mend()
+    done = {key_of(row): row for row in store.rows()}
+    rows = train(grid[rank::ranks], options, store, device, done)
+    order = [key for stack in grid for key in stack.keys]
+    if rank == 0:
+        rows = gathered(store, order, rows)
+        found = summary.summarize(rows)
+        write(store, found)
+        return found
+    return summary.summarize(rows)
+
+
+def check(options: Options) -> None:
+    """Refuse counts that no run could have, and encodings named twice."""
+    for key in ("seeds", "epochs", "batch_size"):
+        if getattr(options, key) < 1:
+            name = key.replace("_", "-")
+            raise PefourierError(f"--{name} must be 1 or more; got {getattr(options, key)}")
+    for key in ("dataset", "encoding"):
+        given = getattr(options, key)
+        twice = next((one for one in given if given.count(one) > 1), None)
+        if twice is not None:
+            raise PefourierError(f"--{key} {shown(twice)} is given twice; name it once")
+    if any(not (np.isfinite(rms) and rms > 0) for rms in options.match_rms):
+        raise PefourierError(f"--match-rms must be above 0; got {min(options.match_rms)}")
+    if options.save_tables is not None:
+        Path(options.save_tables).mkdir(parents=True, exist_ok=True)
+
+
+def placed(device: str) -> tuple[int, int, torch.device]:
+    """This process's rank, the number of ranks, and the device it works on."""
+    rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda":
+        device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+    kind, _, number = device.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
+        raise PefourierError(f"--device is auto, cpu, cuda or cuda:0; got {shown(device)}")
+    if kind == "cuda" and int(number) >= torch.cuda.device_count():
+        raise PefourierError(
+            f"--device {device}: this machine has {torch.cuda.device_count()} CUDA devices; "
+            "use --device cpu"
+        )
+    return rank, ranks, torch.device(device)
+
+
+def configuration(
+    options: Options, tasks: Sequence[Task], device: torch.device, ranks: int
+) -> dict[str, Any]:
+    """Everything that the numbers depend on."""
+    kept = {k: v for k, v in asdict(options).items() if k not in ("out", "resume", "quiet")}
+    versions = {"pefourier": __version__, "torch": torch.__version__, "numpy": np.__version__}
+    size = min(room(transformer(task, options), options, device) for task in tasks)
+    runs = sum(options.seeds * len(task.folds) for task in tasks) * len(options.encoding)
+    size = max(1, min(size, -(-runs // ranks)))
+    versions["python"] = platform.python_version()
+    return {**kept, "device": str(device), "stack": size, "versions": versions}
+
+
+def transformer(task: Task, options: Options) -> Transformer:
+    """The classifier for a task."""
+    sizes = (options.d, options.heads, options.layers, options.patch)
+    return Transformer(task.length, task.rows.shape[1], len(task.classes), *sizes)
+
+
+def room(model: Transformer, options: Options, device: torch.device) -> int:
+    """How many members fit into the bytes a stack may take, roughly."""
+    token = 4 * (model.patch * model.channels + 24 * model.d * model.layers)
+    scores = 8 * model.heads * model.tokens * model.layers
+    member = options.batch_size * model.tokens * (token + scores)
+    return min(STACK_MOST[device.type], max(1, STACK_BYTES[device.type] // member))
+
+
+def arms(options: Options) -> list[Arm]:
+    """The rows of the answer, matched ones after those that are as they are."""
+    own = [Arm(spec, spec) for spec in options.encoding]
+    scaled = [
+        Arm(f"{spec}@rms={rms:g}", spec, rms)
+        for rms in options.match_rms
+        for spec in options.encoding
+        if spec not in ("none", ORDER_FREE)
+    ]
+    return own + scaled
+
+
+def stacks(task: Task, options: Options, rows: Sequence[Arm], size: int) -> list[Stack]:
+    """The runs of a dataset in stacks: a seed and fold has all its encodings near each other."""
+    model = transformer(task, options)
+    plain = OrderFree(task.length, model.channels, model.classes, options.d)
+    additive = [row for row in rows if row.rms is None or adds(row, model)]
+    found = []
+    for own, which in ((model, False), (plain, True)):
+        runs = [
+            (arm, seed, fold)
+            for seed in range(options.seeds)
+            for fold in range(len(task.folds))
+            for arm in additive
+            if (arm.spec == ORDER_FREE) == which
+        ]
+        found += [Stack(task, own, tuple(runs[i : i + size])) for i in range(0, len(runs), size)]
+    return found
+
+
+def adds(arm: Arm, model: Transformer) -> bool:
+    """Whether an encoding is added to the input: only then has it a size to match."""
+    return injection(arm.spec, model.tokens, model.d, model.heads, 0).act == "add"
+
+
+def train(
+    grid: Sequence[Stack],
+    options: Options,
+    store: Store,
+    device: torch.device,
+    done: dict[Key, Row],
+) -> list[Row]:
+    """Train this rank's stacks, those that are finished aside; all of their rows."""
+    schedule = Schedule(options.epochs, options.batch_size, options.rate)
+    members = sum(len(stack.arms) for stack in grid)
+    windows = max((len(s.task.folds[0].train) for s in grid), default=0)
+    rows: list[Row] = []
+    held: Resident | None = None
+    with reporting(members * options.epochs, windows, options.quiet) as reporter:
+        for stack in grid:
+            finished = [done[key] for key in stack.keys if key in done]
+            if len(finished) == len(stack.keys):
+                reporter.skip(len(stack.arms) * options.epochs)
+                rows += finished
+                continue
+            if held is None or held.task is not stack.task:
+                held = loop.resident(stack.task, device)
+            found = trained(stack, options, schedule, held, reporter)
+            store.append(row for row in found if key_of(row) not in done)
+            rows += found
+    return rows
+
+
+def trained(
+    stack: Stack, options: Options, schedule: Schedule, held: Resident, reporter: Reporter
+) -> list[Row]:
+    """Train one stack; its rows."""
+    cache: dict[tuple[Arm, int], Injection] = {}
+    members = []
+    for arm, seed, fold in stack.arms:
+        if (arm, seed) not in cache:
+            cache[arm, seed] = injected(arm, seed, stack.model, options)
+        members.append(Member(arm.name, cache[arm, seed], seed, fold))
+    outcomes = loop.fit(
+        *(held, stack.model, members, schedule),
+        lambda epoch, number, loss: reporter.epoch(number, loss),
+    )
+    if options.save_tables is not None:
+        save(options.save_tables, stack.task, outcomes)
+    return [row_of(stack.task, outcome, held) for outcome in outcomes]
+
+
+def injected(arm: Arm, seed: int, model: Transformer | OrderFree, options: Options) -> Injection:
+    """The codes of an arm for one seed; none for the order-free baseline."""
+    if isinstance(model, OrderFree):
+        return Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
+    sizes = (model.tokens, model.d, model.heads)
+    one = injection(arm.spec, *sizes, seed, options.learn)
+    return one if arm.rms is None else matched(one, arm.rms)
+
+
+def row_of(task: Task, outcome: Outcome, held: Resident) -> Row:
+    """A line of results.jsonl."""
+    member = outcome.member
+    fold = task.folds[member.fold]
+    found = score(outcome.valid, task.labels[fold.valid], outcome.test, task.labels[fold.test])
+    return {
+        **{"dataset": task.name, "encoding": member.encoding},
+        **{"seed": member.seed, "fold": member.fold},
+        **asdict(found),
+        **{"epoch": outcome.epoch, "seconds": round(outcome.seconds, 3)},
+        **{"split": task.split, "leaky": task.leaky, "length": task.length},
+        **{"windows": len(fold.test), "device": str(held.device)},
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def save(folder: str, task: Task, outcomes: Sequence[Outcome]) -> None:
+    """Write trained codes as tables that the other commands read."""
+    for outcome in outcomes:
+        member = outcome.member
+        if outcome.codes is None or member.encoding == ORDER_FREE:
+            continue
+        parts = (Path(task.name).stem, member.encoding, f"seed{member.seed}", f"fold{member.fold}")
+        name = "-".join("".join(c if c.isalnum() or c in "._@=" else "_" for c in p) for p in parts)
+        table = member.injection.as_rows(outcome.codes)
+        write_table(str(Path(folder) / f"{name}.npy"), table)
+
+
+def gathered(store: Store, order: Sequence[Key], rows: Sequence[Row]) -> list[Row]:
+    """All runs of all ranks, in the order of the grid; rank 0 waits for the others."""
+    if store.path is None:
+        by = {key_of(row): row for row in rows}
+        return [by[key] for key in order]
+    wanted = set(order)
+    while store.ranks > 1 and wanted - {key_of(row) for row in store.rows()}:
+        time.sleep(POLL)
+    return store.merge(order)
+
+
+def write(store: Store, found: Summary) -> None:
+    """summary.json, summary.md and comparison.png."""
+    if store.path is None:
+        return
+    from pefourier import plot
+    from pefourier.report import plain
+
+    content = plain({k: v for k, v in asdict(found).items() if k != "runs"})
+    write_json(store.path / "summary.json", content)
+    text = summary.as_markdown(found).encode()
+    write_whole(str(store.path / "summary.md"), lambda stream: stream.write(text))
+    plot.save(str(store.path / "comparison.png"), plot.comparison, found)

@@ -1,0 +1,94 @@
+"""The ladder and its numbers, both sides of every verdict."""
+
+import numpy as np
+import pytest
+
+from pefourier.encoding import from_table
+from pefourier.encodings import build, load
+from pefourier.faithful import LADDER, assess, shortfalls
+
+
+@pytest.mark.parametrize(
+    ("spec", "length", "d", "verdict"),
+    [
+        ("dft", 80, 256, "isometric"),
+        ("dft", 64, 64, "isometric"),
+        ("dft", 65, 64, "collides"),
+        ("dft", 63, 63, "isometric"),
+        ("onehot", 8, 8, "isometric"),
+        ("onehot", 9, 8, "collides"),
+        ("sinusoidal", 80, 256, "injective"),
+        ("learned", 20, 64, "invertible"),
+        ("learned", 64, 20, "injective"),
+        ("ramp", 9, 4, "injective"),
+        ("none", 2, 4, "collides"),
+        ("none", 1, 4, "injective"),
+        ("rope", 1, 4, "isometric"),
+        ("alibi", 8, 4, "collides"),
+        ("alibi:causal=true", 8, 4, "injective"),
+        ("shaw:clip=4", 4, 64, "invertible"),
+        ("shaw:clip=4", 8, 64, "collides"),
+    ],
+)
+def test_both_sides_of_every_verdict(spec, length, d, verdict):
+    assert assess(load(spec, length, d)).verdict == verdict
+
+
+def test_published_numbers_of_the_sinusoidal_encoding():
+    r = assess(build("sinusoidal", length=80, d=256))
+    assert r.faithful
+    assert r.min_distance == pytest.approx(2.6712016, abs=5e-8)
+    assert r.closest_pair == (0, 1)
+    assert r.gap == pytest.approx(2.6712016 / np.sqrt(128), abs=1e-8)
+    assert (r.rank, r.condition_number) == (42, None)
+    assert r.toeplitz_residual == r.shift_residual == 0
+    assert r.first_rising_lag == 25
+
+
+@pytest.mark.parametrize(("d", "lag"), [(16, 4), (64, 6), (128, 12), (512, 44), (768, 44)])
+def test_first_rising_lags_of_the_sinusoidal_encoding(d, lag):
+    assert assess(build("sinusoidal", length=512, d=d)).first_rising_lag == lag
+
+
+def test_distances_of_the_dft_are_all_the_square_root_of_two():
+    r = assess(build("dft", length=64, d=64))
+    assert r.min_distance == pytest.approx(np.sqrt(2), abs=1e-12)
+    assert r.condition_number == pytest.approx(1, abs=1e-12)
+    assert r.stable_rank == pytest.approx(64)
+    assert r.inverse_error < 1e-14
+
+
+def test_declared_and_measured_answers_agree():
+    enc = build("rope", length=50, d=64)
+    declared, measured = assess(enc), assess(from_table(enc.table()))
+    for name in ("min_distance", "stable_rank", "gap"):
+        assert getattr(declared, name) == pytest.approx(getattr(measured, name), abs=1e-10)
+    assert (declared.verdict, declared.rank) == (measured.verdict, measured.rank)
+    assert measured.toeplitz_residual < 1e-14
+    assert measured.shift_residual < 1e-9
+    assert declared.first_rising_lag == measured.first_rising_lag
+
+
+def test_one_position_has_no_pair():
+    r = assess(np.ones((1, 3)))
+    assert (r.min_distance, r.closest_pair, r.gap, r.verdict) == (None, None, None, "isometric")
+
+
+def test_coarse_isometric_tables_are_isometric():
+    table = build("dft", length=32, d=32).table().astype(np.float32)
+    assert assess(from_table(table, eps=2.0**-23)).verdict == "isometric"
+    assert assess(from_table(table.astype(float))).verdict == "invertible"
+
+
+def test_shortfalls_name_what_is_lacking():
+    r = assess(build("sinusoidal", length=512, d=64))
+    assert [shortfalls(r, rung) for rung in LADDER] == [
+        [],
+        [],
+        ["is injective, not invertible"],
+        ["is injective, not isometric"],
+    ]
+    assert shortfalls(r, dtype="float32") == []
+    assert shortfalls(r, dtype="bfloat16") == ["has 385 of 512 codes distinct in bfloat16"]
+    constant = assess(np.ones((8, 4)))
+    assert shortfalls(constant, strict=True) == ["has constant-codes"]
