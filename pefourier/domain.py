@@ -2,10 +2,10 @@
 
 Conventions
 -----------
-A domain has n points with coordinates ``x``. Angular frequencies ``omega`` lie in [0, pi], in radians
-per position, lag, mean spacing of times, or edge of a tree. On regular points (positions, lags) the
-Fourier transform is the real FFT; irregular times and trees carry a small dense orthonormal basis,
-columns by ascending omega.
+A domain has n points with coordinates ``x``. Angular frequencies ``omega`` lie in [0, pi] and are
+radians per position, lag, mean spacing of times, or edge of a tree. On regular points (positions,
+lags) the Fourier transform is the real FFT; irregular times and trees carry a small dense
+orthonormal basis, columns by ascending omega.
 """
 
 from collections.abc import Sequence

@@ -53,7 +53,7 @@ def assess(codes: Encoding | np.ndarray, progress=None) -> Faithfulness:
     codes : Encoding or np.ndarray, shape (n, d)
         An encoding, or a table with one row a position.
     progress : callable, optional
-        Called as ``progress(done, total)`` during long searches.
+        Called as ``progress(done, total)`` during long work.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def assess(codes: Encoding | np.ndarray, progress=None) -> Faithfulness:
     """
     enc = as_encoding(codes)
     nearest = closest(enc, progress)
-    factors = decompose(enc)
+    factors = decompose(enc, progress)
     rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
     identified, findings = diagnose(enc, nearest, factors.rank)
     sequence = enc.domain.kind in ("position", "time")

@@ -26,6 +26,7 @@ BLOCK = 2**20  # numbers of a block: 8 MiB
 KEPT = 2**25  # numbers of a matrix up to which its blocks are made once and kept
 THREADS = 2  # blocks made at a time
 Entries = Callable[[slice, slice], np.ndarray]  # (rows, columns) -> float64 block of a matrix
+Progress = Callable[[int, int], None]
 ALL = slice(None)
 
 
@@ -105,12 +106,13 @@ class Factors:
         return max(np.abs(even + odd - same).max(), np.abs(even - odd - mirror).max())
 
 
-def decompose(enc: Encoding) -> Factors:
+def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     r"""Singular values of the table, with the tolerance of its rank.
 
     The tolerance is sigma_1 max(n, d) eps with the eps of float64; where the codes were stored more
     coarsely, their rounding, of rms size r eps with r the rms entry, has a spectral norm of about
-    r eps (sqrt n + sqrt d), which is then the tolerance if larger.
+    r eps (sqrt n + sqrt d), which is then the tolerance if larger. `progress`, if given, is called
+    as progress(done, total) on each walk through a long table.
 
     Examples
     --------
@@ -121,10 +123,12 @@ def decompose(enc: Encoding) -> Factors:
     n, d = len(enc), enc.dim
     if enc.measure is not None and enc.measure.power is not None and enc.domain.kind == "position":
         half, m = (n + 1) // 2, len(enc.measure.frequencies)
-        parts = tuple(factor(mirrored(enc.measure, n, w), half, m) for w in ("cosines", "sines"))
+        parts = tuple(
+            factor(mirrored(enc.measure, n, w), half, m, progress) for w in ("cosines", "sines")
+        )
     else:
         table = enc.table()
-        parts = (factor(lambda rows, columns: table[rows, columns].astype(float), n, d),)
+        parts = (factor(lambda rows, columns: table[rows, columns].astype(float), n, d, progress),)
     sigma = np.sort(np.concatenate([part.sigma for part in parts]))[::-1][: min(n, d)]
     tolerance = sigma[0] * max(n, d) * FLOAT64_EPS
     if enc.eps > FLOAT64_EPS:
@@ -159,15 +163,15 @@ def mirrored(measure: Measure, n: int, wave: Literal["cosines", "sines"]) -> Ent
     return entries
 
 
-def factor(entries: Entries, n: int, m: int) -> Part:
+def factor(entries: Entries, n: int, m: int, progress: Progress | None) -> Part:
     """Singular values and left singular vectors of an (n, m) matrix given by its blocks."""
     if n * m <= BLOCK:
         left, sigma, _ = np.linalg.svd(entries(ALL, ALL), full_matrices=False)
         return Part(sigma, lambda rows, rank: left[rows, :rank])
     if n <= m:
-        sigma, left = long_svd(lambda block: entries(ALL, block).T, m, n)
+        sigma, left = long_svd(lambda block: entries(ALL, block).T, m, n, progress)
         return Part(sigma, lambda rows, rank: left[rows, :rank])
-    sigma, right = long_svd(lambda block: entries(block, ALL), n, m)
+    sigma, right = long_svd(lambda block: entries(block, ALL), n, m, progress)
 
     def project(rows: slice, rank: int) -> np.ndarray:
         return entries(rows, ALL) @ (right[:, :rank] / sigma[:rank])
@@ -175,7 +179,9 @@ def factor(entries: Entries, n: int, m: int) -> Part:
     return Part(sigma, project)
 
 
-def long_svd(rows: Callable[[slice], np.ndarray], n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+def long_svd(
+    rows: Callable[[slice], np.ndarray], n: int, m: int, progress: Progress | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Singular values and right singular vectors (columns) of a tall (n, m) matrix.
 
     With G = A'A = V s^2 V', the matrix B = A V / max(s, 3e-8 s_1) has columns of about equal length
@@ -187,7 +193,12 @@ def long_svd(rows: Callable[[slice], np.ndarray], n: int, m: int) -> tuple[np.nd
     kept = list(parallel(rows, blocks)) if n * m <= KEPT else None
 
     def total(balance: np.ndarray | None) -> np.ndarray:
-        return sum(gram(block, balance) for block in kept or parallel(rows, blocks))
+        products = np.zeros((m, m))
+        for done, block in enumerate(kept or parallel(rows, blocks), 1):
+            products += gram(block, balance)
+            if progress is not None:
+                progress(done, len(blocks))
+        return products
 
     eigenvalues, vectors = np.linalg.eigh(total(None))
     lengths = np.sqrt(np.maximum(eigenvalues, 1e-15 * eigenvalues[-1]))

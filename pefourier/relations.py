@@ -9,7 +9,6 @@ their mean at each lag, over that at lag 0, is the `kernel`. Frequencies are rad
 """
 
 from collections.abc import Iterator
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -135,7 +134,6 @@ def kernel(enc: Encoding) -> np.ndarray | None:
     :math:`k(r)/k(0)` with :math:`k(r) = \frac{1}{n - r}\sum_t \mathrm{PE}(t)\cdot
     \mathrm{PE}(t + r)`, or :math:`\sum_j w_j \cos\omega_j r` as declared.
     """
-    n = len(enc)
     if enc.domain.kind == "tree" or enc.act == "key":
         return None
     if enc.domain.kind == "lag":

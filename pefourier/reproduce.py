@@ -298,7 +298,7 @@ def table_1() -> list[Claim]:
                 f"{original} → {dft}",
                 "–",
                 "private data" if private else "not yet compared",
-                "Its owners' own result sheet gives an F1 difference of +.021, five repeats, paired "
+                "Its owners' result sheet gives an F1 difference of +.021, five repeats, paired "
                 "t p = .18: not significant."
                 if private
                 else "Windows, split and training were not published; see `pefourier train`.",

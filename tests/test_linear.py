@@ -73,3 +73,10 @@ def test_a_table_of_zeros():
     assert factors.rank == 0
     assert np.isnan(factors.stable_rank)
     assert factors.inverse_error() == 1
+
+
+def test_progress_is_told_on_every_walk(monkeypatch):
+    monkeypatch.setattr("pefourier.linear.BLOCK", 37)
+    told = []
+    decompose(build("learned", length=50, d=5), lambda done, total: told.append((done, total)))
+    assert told == [(k, 8) for k in range(1, 9)] * 2
