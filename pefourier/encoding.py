@@ -22,7 +22,8 @@ from pefourier.domain import Domain, positions
 from pefourier.errors import PefourierError, printable, shown, unknown
 
 FLOAT64_EPS = float(np.finfo(np.float64).eps)
-LARGEST = 2**26  # points, dimensions or lattice points: half a GiB of numbers
+LARGEST = 2**26  # positions or lattice points: half a GiB of numbers
+WIDEST = 2**21  # dimensions of a code: more would take minutes
 NUMBERS = 2**30  # numbers of a table that is made: 8 GiB
 MAGNITUDES = (1e-100, 1e100)  # of the largest number of a table, which is squared
 ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length"}
@@ -216,7 +217,7 @@ def build(name: str, *, length: int = 80, d: int = 256, spec: str = "", **given:
         raise unknown(f"parameter of {name}", key, {"length", "d", *defaults})
     own = {**defaults, **given}
     check_count("length", length, most=LARGEST)
-    check_count("d", d, most=LARGEST)
+    check_count("d", d, most=WIDEST)
     if "seed" in own:
         check_count("seed", own["seed"], least=0, most=2**32 - 1)
     with np.errstate(all="ignore"):  # what overflows is refused by name

@@ -1,1 +1,1 @@
-"""The empirical comparison: transformers trained with each encoding on the same data and batches."""
+"""The empirical comparison: transformers trained with each encoding on the same batches."""

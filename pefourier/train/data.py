@@ -65,7 +65,7 @@ def opened(
 
 def from_archive(path: Path, window: int | None, stride: int | None, split_by: Split) -> Task:
     """A user's examples X, y or labelled series."""
-    with series.reading(path), np.load(path, allow_pickle=False) as archive:
+    with series.reading(path), series.archive(path) as archive:
         arrays = {key: archive[key] for key in archive.files}
     if {"X", "y"} <= arrays.keys():
         if window is not None or stride is not None:
@@ -114,7 +114,7 @@ def from_examples(
     names, labels = np.unique(y, return_inverse=True)
     if len(names) < 2 or len(names) > n // 2:
         raise PefourierError(
-            f"{name}: y has {len(names)} classes in {n} examples; nothing to learn"
+            f"{name}: y has {len(names)} classes in {n} examples"
         )
     if split_by == "chronological" and tested is None:
         cuts = [int(share * n) for share in split.SHARES]
@@ -132,7 +132,7 @@ def from_examples(
 def published(labels: np.ndarray, tested: int, k: int) -> split.Parts:
     """The publisher's test examples, which stand last, and a fifth of the others to validate."""
     own = len(labels) - tested
-    _, valid, test = split.stratified(labels[:own])[k]
+    valid = split.stratified(labels[:own])[k][1]
     rest = np.setdiff1d(np.arange(own), valid)
     return rest, valid, np.arange(own, len(labels))
 

@@ -196,7 +196,7 @@ def turn(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
 def biased(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
     """A number for each pair of positions and head added to the logits."""
-    m, batch, length, heads, size = q.shape
+    m, length, heads = len(q), q.shape[2], q.shape[3]
     bias = table.unflatten(1, (length, length)).permute(0, 3, 1, 2).flatten(0, 1)  # (m H, T, T)
     q, k, v = (x.permute(1, 0, 3, 2, 4).flatten(1, 2) for x in (q, k, v))  # (B, m H, T, c)
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype)[None])

@@ -97,7 +97,7 @@ class Transformer:
 
 @dataclass(frozen=True)
 class OrderFree:
-    """A baseline blind to order: mean, deviation, least and greatest of each channel, two layers."""
+    """A baseline blind to order: two layers on mean, deviation, least and greatest of channels."""
 
     length: int
     channels: int

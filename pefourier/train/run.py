@@ -30,7 +30,7 @@ from pefourier.train.split import Split, Task
 from pefourier.train.summary import Summary
 
 ORDER_FREE = "order-free"
-DEFAULT = ("none", "sinusoidal", "dft", "onehot", "learned", "rope", ORDER_FREE)
+DEFAULT = ("none", "sinusoidal", "dft", "onehot", "rope", ORDER_FREE)
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 STACK_MOST = {"cpu": 16, "cuda": 256}
 POLL = 0.2  # seconds between looks for what other ranks have finished
@@ -43,10 +43,10 @@ class Options:
     dataset: tuple[str, ...] = ("order",)
     data: str | None = None
     encoding: tuple[str, ...] = DEFAULT
-    seeds: int = 6
-    epochs: int = 20
+    seeds: int = 8
+    epochs: int = 15
     batch_size: int = 32
-    rate: float = 2e-3
+    rate: float = 3e-3
     window: int | None = None
     stride: int | None = None
     split: Split = "blocks"

@@ -106,6 +106,13 @@ def reading(path: Path) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def archive(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
+    """An open .npz, which is closed even if it is damaged."""
+    with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+        yield arrays
+
+
 def from_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
     """Recordings from archives, and only if all that a manifest beside them lists are there."""
     manifest = paths[0].parent.parent / "MANIFEST.csv"
@@ -117,8 +124,8 @@ def from_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
             if file.parent.name == folder and not (paths[0].parent / file.name).is_file():
                 raise PefourierError(f"{paths[0].parent / file.name} is missing; {manifest} has it")
     for path in paths:
-        with reading(path), np.load(path, allow_pickle=False) as archive:
-            yield path.stem, (archive["train"], archive["test"], archive["label"])
+        with reading(path), archive(path) as arrays:
+            yield path.stem, (arrays["train"], arrays["test"], arrays["label"])
 
 
 def smd_published(folder: Path) -> Iterator[tuple[str, Recording]]:

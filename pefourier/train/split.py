@@ -10,6 +10,7 @@ folds by their positives. ``chronological`` is one fold, 60/20/20 with a gap of 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -99,7 +100,7 @@ def block_spans(series: Sequence[Series], blocks: int, window: int) -> list[Span
         n = len(one.rows)
         events = together([s.label for s in series if s.recorded_with == one.recorded_with])
         edges = [0, *borders(events, n, blocks, window), n]
-        for start, stop in zip(edges[:-1], edges[1:], strict=True):
+        for start, stop in pairwise(edges):
             number = (start + stop) * blocks // (2 * n)  # of the nominal block in the middle
             inner = start + (window // 2 if start else 0), stop - (window // 2 if stop < n else 0)
             spans.append(Span(first + inner[0], first + inner[1], (one.dealt_with, number)))
@@ -235,7 +236,7 @@ def chronological(one: Series, first: int, window: int) -> list[Span]:
 def shuffled(
     series: Sequence[Series], label: np.ndarray, window: int, stride: int
 ) -> tuple[np.ndarray, list[Parts]]:
-    """Windows every `stride` rows, shuffled into folds whatever they share with their neighbours."""
+    """Windows every `stride` rows, shuffled into folds whatever neighbours have in common."""
     whole = [Span(first, first + len(s.rows), (s.name, 0)) for s, first in offsets(series)]
     starts = np.concatenate([inside(span, window, stride) for span in whole]).astype(np.int64)
     return starts, stratified(positive(label, starts, window).astype(np.int64))

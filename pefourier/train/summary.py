@@ -1,4 +1,4 @@
-"""The answer of a comparison: a table laid out as the paper's Table 1, and what the data support."""
+"""The answer of a comparison: a table like the paper's Table 1, and what the data support."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -139,6 +139,11 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
         what = f"average ranks by F1; critical difference {summary.critical_difference:.2f}"
         found.append((what, rows))
     return found
+
+
+def three(scores: Mapping[str, Mean] | None) -> str:
+    """Precision, recall and F1 as in Table 1."""
+    return " / ".join(short(scores[m].mean) for m in MEASURES[:3]) if scores else "–"
 
 
 def title(one: OfDataset) -> str:

@@ -1,0 +1,246 @@
+"""Data as tasks: the counts of published splits, layouts, what leaks and what is refused."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pefourier.errors import PefourierError
+from pefourier.train import data, series, split, synthetic
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+published = pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data (SMD and MSL)")
+
+
+@cache
+def recordings(name):
+    return series.read(series.SOURCES[name], str(SHARED))
+
+
+@published
+@pytest.mark.parametrize(
+    ("name", "window", "windows", "positive"),
+    [("smd", 64, 6825, 570), ("smd", 100, 4223, 462), ("msl", 64, 933, 148), ("msl", 100, 550, 107)],
+)
+def test_windows_of_the_blocks_split_are_as_many_as_published(name, window, windows, positive):
+    task = split.split_series(
+        name, recordings(name), window, blocks=series.SOURCES[name].blocks
+    )
+    assert (len(task.tested), int(task.labels[task.tested].sum())) == (windows, positive)
+    assert sum(len(fold.test) for fold in task.folds) == windows
+    assert not task.leaky
+    if name == "msl":
+        assert task.rows.shape[1] == 55
+
+
+@published
+def test_windows_are_gathered_and_not_kept():
+    task = split.split_series("smd", recordings("smd"), 64, stride=1)
+    assert len(task.starts) > 300_000
+    held = sum(a.nbytes for a in (task.rows, task.starts, task.labels))
+    assert held < 100e6  # a copy of every window would be 3 GB
+
+
+EVENTS = tuple((50 + 120 * i, 60 + 120 * i) for i in range(10))
+
+
+def recording(rng, n=1200, channels=3, events=EVENTS):
+    label = np.zeros(n, dtype=np.uint8)
+    for first, last in events:
+        label[first : last + 1] = 1
+    test = rng.normal(size=(n, channels)).astype(np.float32) + 3 * label[:, None]
+    return rng.normal(size=(n, channels)).astype(np.float32), test.astype(np.float32), label
+
+
+def archives(folder, rng, names=("machine-1-1", "machine-1-2")):
+    folder.mkdir(parents=True)
+    found = {name: recording(rng) for name in names}
+    for name, (train, test, label) in found.items():
+        np.savez(folder / f"{name}.npz", train=train, test=test, label=label)
+    return found
+
+
+def test_smd_in_archives_and_in_text_are_the_same_task(tmp_path, rng):
+    found = archives(tmp_path / "a" / "smd", rng)
+    for part, column in (("train", 0), ("test", 1), ("test_label", 2)):
+        folder = tmp_path / "b" / "ServerMachineDataset" / part
+        folder.mkdir(parents=True)
+        for name, parts in found.items():
+            np.savetxt(folder / f"{name}.txt", parts[column], delimiter=",", fmt="%.9g")
+    one = data.load("smd", str(tmp_path / "a"), 16)
+    other = data.load("smd", str(tmp_path / "b"), 16)
+    np.testing.assert_allclose(one.rows, other.rows, atol=1e-6)
+    np.testing.assert_array_equal(one.starts, other.starts)
+    for mine, theirs in zip(one.folds, other.folds, strict=True):
+        np.testing.assert_array_equal(mine.test, theirs.test)
+
+
+def test_msl_as_published_counts_both_ends_of_an_event(tmp_path, rng):
+    train, test, label = recording(rng)
+    for part, rows in (("train", train), ("test", test)):
+        (tmp_path / part).mkdir()
+        for name in ("A-1", "P-10", "B-2"):
+            np.save(tmp_path / part / f"{name}.npy", rows)
+    events = f'"{[list(event) for event in EVENTS]}"'
+    lines = ["chan_id,spacecraft,anomaly_sequences,class,num_values"]
+    lines += [f"{name},{craft},{events},[point],1200" for name, craft in
+              (("A-1", "MSL"), ("P-10", "MSL"), ("B-2", "SMAP"))]
+    (tmp_path / "labeled_anomalies.csv").write_text("\n".join(lines) + "\n")
+    (only,) = series.read(series.SOURCES["msl"], str(tmp_path))
+    assert only.name == "A-1"
+    np.testing.assert_array_equal(only.label, label.astype(bool))
+
+
+def test_no_event_lies_on_two_sides_and_no_windows_touch(rng):
+    _, rows, label = recording(rng)
+    one = split.Series("s", rows, label.astype(bool), "s", "s")
+    task = split.split_series("s", [one], 20, stride=5, split="blocks")
+    event = np.cumsum(np.diff(label.astype(int), prepend=0) == 1) * label
+    for fold in task.folds:
+        parts = [rows_of(task, getattr(fold, part)) for part in ("train", "valid", "test")]
+        for a in range(3):
+            for b in range(a):
+                assert not parts[a] & parts[b]
+                events = [set(event[list(parts[i])]) - {0} for i in (a, b)]
+                assert not events[0] & events[1]
+
+
+def rows_of(task, windows):
+    return {row for s in task.starts[windows] for row in range(s, s + task.length)}
+
+
+def test_validation_and_test_windows_do_not_overlap_whatever_the_stride(rng):
+    _, rows, label = recording(rng)
+    one = split.Series("s", rows, label.astype(bool), "s", "s")
+    dense = split.split_series("s", [one], 20, stride=5)
+    sparse = split.split_series("s", [one], 20)
+    for a, b in zip(dense.folds, sparse.folds, strict=True):
+        np.testing.assert_array_equal(dense.starts[a.test], sparse.starts[b.test])
+        assert len(a.train) > 3 * len(b.train)
+
+
+def test_chronological_leaves_a_gap_and_random_is_marked(rng):
+    _, rows, label = recording(rng)
+    one = split.Series("s", rows, label.astype(bool), "s", "s")
+    task = split.split_series("s", [one], 20, split="chronological")
+    (fold,) = task.folds
+    last = [task.starts[part].max() + 20 for part in (fold.train, fold.valid)]
+    first = [task.starts[part].min() for part in (fold.valid, fold.test)]
+    assert all(a + 20 <= b for a, b in zip(last, first, strict=True))
+    shuffled = split.split_series("s", [one], 20, stride=5, split="random")
+    assert shuffled.leaky
+    assert rows_of(shuffled, shuffled.folds[0].train) & rows_of(shuffled, shuffled.folds[0].test)
+
+
+@pytest.mark.parametrize("name", ["order", "lags", "order:noise=0.5,length=9,count=40"])
+def test_synthetic_classes_hold_the_same_rows_in_another_order(name):
+    x, y, classes = synthetic.examples(name)
+    quiet = synthetic.TASKS[name.split(":")[0]](noise=0.0)
+    sums = [quiet[0][quiet[1] == c].sum(axis=(1, 2)) for c in (0, 1)]
+    assert {2.0} == set(sums[0]) == set(sums[1])
+    assert abs(int((y == 0).sum()) - int((y == 1).sum())) <= 1
+    assert len(classes) == 2
+    assert x.ndim == 3
+
+
+def test_scale_of_examples_comes_from_training_windows_alone():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(3, 2, (40, 5, 2)), np.arange(40) % 2
+    task = data.from_examples("x", x, y, (), "blocks")
+    fold = task.folds[2]
+    np.testing.assert_allclose(fold.mean, x[fold.train].mean(axis=(0, 1)), rtol=1e-5)
+    np.testing.assert_allclose(fold.scale, x[fold.train].std(axis=(0, 1)), rtol=1e-5)
+    assert sorted(np.concatenate([f.test for f in task.folds])) == list(range(40))
+
+
+def test_npz_of_examples_with_three_classes_and_of_a_labelled_series(tmp_path, rng):
+    np.savez(tmp_path / "x.npz", X=rng.normal(size=(45, 6, 2)), y=np.repeat(["a", "b", "c"], 15))
+    task = data.load(str(tmp_path / "x.npz"))
+    assert task.classes == ("a", "b", "c")
+    assert (task.length, task.rows.shape) == (6, (270, 2))
+    _, rows, label = recording(rng)
+    np.savez(tmp_path / "s.npz", rows=rows, label=label)
+    cut = data.load(str(tmp_path / "s.npz"), window=20)
+    assert cut.length == 20
+    assert cut.folds[0].mean.shape == (3,)
+
+
+def spoiled(tmp_path, **arrays):
+    path = tmp_path / "bad.npz"
+    np.savez(path, **arrays)
+    return str(path)
+
+
+RNG = np.random.default_rng(1)
+X = RNG.normal(size=(40, 5, 2))
+Y = np.arange(40) % 2
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"X": X[:, :, 0], "y": Y}, "expected X of shape (n, length, channels) and y of shape (n,)"),
+        ({"X": X, "y": Y[:-1]}, "expected X of shape (n, length, channels) and y of shape (n,)"),
+        ({"X": X, "y": Y * 0}, "y has 1 classes in 40 examples"),
+        ({"X": np.where(X > 2, np.nan, X), "y": Y}, "fill missing values before training"),
+        ({"Z": X}, "holds Z; expected X and y, or rows and label"),
+        ({"rows": X[0], "label": Y[:4]}, "rows of shape (5, 2) and labels of shape (4,)"),
+        ({"rows": X[0], "label": Y[:5]}, "has no window of 100 rows: its longest series has 5"),
+    ],
+    ids=range(7),
+)
+def test_bad_archives_are_refused_in_one_line(tmp_path, arrays, message):
+    with pytest.raises(PefourierError, match=re.escape(message)) as caught:
+        data.load(spoiled(tmp_path, **arrays))
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_and_half_downloaded_data_are_said(tmp_path, rng):
+    with pytest.raises(PefourierError, match=re.escape("give --data DIR that holds smd/")):
+        data.load("smd")
+    with pytest.raises(PefourierError, match="holds no smd: expected smd/ or ServerMachineDataset/"):
+        data.load("smd", str(tmp_path))
+    archives(tmp_path / "smd", rng)
+    whole = (tmp_path / "smd" / "machine-1-2.npz").read_bytes()
+    (tmp_path / "smd" / "machine-1-2.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(PefourierError, match=re.escape("machine-1-2.npz is damaged or half")):
+        data.load("smd", str(tmp_path), 16)
+    (tmp_path / "MANIFEST.csv").write_text("file\nsmd/machine-1-1.npz\nsmd/machine-9-9.npz\n")
+    with pytest.raises(PefourierError, match=re.escape("machine-9-9.npz is missing")):
+        data.load("smd", str(tmp_path), 16)
+
+
+def test_one_class_in_a_part_is_refused(rng):
+    _, rows, label = recording(rng, events=((100, 110),))
+    one = split.Series("s", rows, label.astype(bool), "s", "s")
+    with pytest.raises(PefourierError, match="has only normal in its"):
+        split.split_series("s", [one], 20)
+
+
+def test_uea_without_aeon_says_what_to_install():
+    try:
+        import aeon  # noqa: F401
+    except ModuleNotFoundError:
+        with pytest.raises(PefourierError, match=re.escape("pip install 'pefourier[data]'")):
+            data.load("uea:BasicMotions")
+    else:
+        task = data.load("uea:BasicMotions")
+        assert len(task.classes) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("ordr", {}, "unknown dataset 'ordr'. Did you mean 'order'?"),
+        ("order:nois=1", {}, "unknown parameter of order 'nois'. Did you mean 'noise'?"),
+        ("order:noise=-1", {}, "no negative noise"),
+        ("lags:long=1", {}, "lags needs 0 < short < long < length"),
+        ("order", {"window": 5}, "--window and --stride cut series"),
+        ("order", {"folds": 9}, "--folds must be from 1 to 1 for order, split blocks; got 9"),
+    ],
+)
+def test_bad_requests_are_refused(name, options, message):
+    with pytest.raises(PefourierError, match=re.escape(message)):
+        data.load(name, **options)
