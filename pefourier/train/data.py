@@ -113,9 +113,7 @@ def from_examples(
     series.check_rows(f"{name}, X in rows of {length} an example", rows)
     names, labels = np.unique(y, return_inverse=True)
     if len(names) < 2 or len(names) > n // 2:
-        raise PefourierError(
-            f"{name}: y has {len(names)} classes in {n} examples"
-        )
+        raise PefourierError(f"{name}: y has {len(names)} classes in {n} examples")
     if split_by == "chronological" and tested is None:
         cuts = [int(share * n) for share in split.SHARES]
         parts = [tuple(np.split(np.arange(n), cuts))]

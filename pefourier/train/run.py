@@ -199,7 +199,9 @@ def stacks(task: Task, options: Options, rows: Sequence[Arm], size: int) -> list
             for arm in additive
             if (arm.spec == ORDER_FREE) == which
         ]
-        found += [Stack(task, own, tuple(runs[i : i + size])) for i in range(0, len(runs), size)]
+        even = -(-len(runs) // max(1, -(-len(runs) // size)))  # no small one at the end
+        starts = range(0, len(runs), max(even, 1))
+        found += [Stack(task, own, tuple(runs[i : i + even])) for i in starts]
     return found
 
 

@@ -116,13 +116,7 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
     encodings = list(dict.fromkeys(e for one in summary.datasets for e in one.scores))
     first = [["P / R / F1", *encodings]]
     for one in summary.datasets:
-        cells = [
-            " / ".join(short(one.scores[e][m].mean) for m in MEASURES[:3])
-            if e in one.scores
-            else "–"
-            for e in encodings
-        ]
-        first.append([title(one), *cells])
+        first.append([title(one), *(three(one.scores.get(e)) for e in encodings)])
     found = [("", first)]
     for one in summary.datasets:
         head = ["encoding", "precision", "recall", "F1", "AUPRC"]

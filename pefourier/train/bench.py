@@ -1,0 +1,173 @@
+"""How fast is the fused program? Against the loop a user writes today, in one run.
+
+The loop: one ``torch.nn.TransformerEncoder`` after another over a ``DataLoader``, eager float32,
+and on a GPU also compiled with bfloat16. Same windows, sizes, batch, number of steps and optimiser;
+steps before the first measured one do not count. ``python -m pefourier.train.bench`` prints
+examples a second, summed over members, and on a GPU the share of its bfloat16 peak that is used.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from pefourier.train import data, loop
+from pefourier.train.inject import injection
+from pefourier.train.model import Transformer
+from pefourier.train.split import Task
+
+PEAK = {"H200": 989e12, "H100": 989e12, "A100": 312e12}  # dense bfloat16 FLOP/s, from data sheets
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What both programs train."""
+
+    task: Task
+    sizes: Transformer
+    members: int
+    batch: int
+    steps: int
+    device: torch.device
+
+
+class Classifier(torch.nn.Module):
+    """The same classifier from torch's own modules."""
+
+    def __init__(self, sizes: Transformer, codes: np.ndarray) -> None:
+        super().__init__()
+        self.project = torch.nn.Linear(sizes.channels, sizes.d)
+        self.register_buffer("codes", torch.tensor(codes, dtype=torch.float32))
+        layer = torch.nn.TransformerEncoderLayer(
+            sizes.d, sizes.heads, 2 * sizes.d, dropout=0.0, batch_first=True
+        )
+        self.encoder = torch.nn.TransformerEncoder(layer, sizes.layers)
+        self.head = torch.nn.Linear(sizes.d, sizes.classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.encoder(self.project(x) + self.codes).mean(dim=1))
+
+
+def codes_of(s: Setting) -> np.ndarray:
+    """The table that every member adds."""
+    return injection("dft", s.sizes.tokens, s.sizes.d, s.sizes.heads, 0).table()
+
+
+def loader(s: Setting) -> DataLoader:
+    """Training windows as a user keeps them: copied out, in batches."""
+    fold = s.task.folds[0]
+    at = s.task.starts[fold.train][:, None] + np.arange(s.task.length)
+    x = (s.task.rows[at] - fold.mean) / fold.scale
+    windows = TensorDataset(torch.tensor(x), torch.tensor(s.task.labels[fold.train]))
+    return DataLoader(windows, s.batch, shuffle=True, drop_last=True)
+
+
+def user_loop(s: Setting, compiled: bool = False) -> float:
+    """Seconds for all members, one after another."""
+    batches = loader(s)
+    total = 0.0
+    for _ in range(s.members):
+        model = Classifier(s.sizes, codes_of(s)).to(s.device)
+        step = torch.compile(model, mode="reduce-overhead") if compiled else model
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+        def one(x: torch.Tensor, y: torch.Tensor, step=step, optimizer=optimizer) -> None:
+            optimizer.zero_grad()
+            with torch.autocast(s.device.type, torch.bfloat16, enabled=compiled):
+                loss = torch.nn.functional.cross_entropy(step(x), y)
+            loss.backward()
+            optimizer.step()
+
+        run(s, batches, one, 3)
+        total += timed(s, lambda one=one: run(s, batches, one, s.steps))
+    return total
+
+
+def run(s: Setting, batches: DataLoader, one: Callable[..., None], steps: int) -> None:
+    """Some steps over the loader, epoch after epoch."""
+    done = 0
+    while done < steps:
+        for x, y in batches:
+            one(x.to(s.device), y.to(s.device))
+            done += 1
+            if done == steps:
+                return
+
+
+def fused(s: Setting) -> float:
+    """Seconds of the fused program for all members."""
+    codes = injection("dft", s.sizes.tokens, s.sizes.d, s.sizes.heads, 0)
+    members = [loop.Member("dft", codes, seed, 0) for seed in range(s.members)]
+    held = loop.resident(s.task, s.device)
+    program = loop.Program(held, s.sizes, members, loop.Schedule(1, s.batch))
+    program.epoch(0)
+    each = loop.steps_an_epoch(s.task, s.batch)
+    epochs = max(1, round(s.steps / each))
+    seconds = timed(s, lambda: [program.epoch(1 + i) for i in range(epochs)])
+    return seconds * s.steps / (each * epochs)
+
+
+def timed(s: Setting, work: Callable[[], object]) -> float:
+    """Seconds that some work takes, the device's own included."""
+    if s.device.type == "cuda":
+        torch.cuda.synchronize()
+    began = time.perf_counter()
+    work()
+    if s.device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+def flops(sizes: Transformer) -> float:
+    """Floating-point operations of one example, forward and twice that backward."""
+    d, t = sizes.d, sizes.tokens
+    layer = 2 * t * (4 * d * d + 4 * d * d) + 4 * t * t * d  # attention and feed-forward; scores
+    return 3.0 * (2 * t * sizes.patch * sizes.channels * d + sizes.layers * layer)
+
+
+def report(s: Setting) -> str:
+    """A line a program: examples a second, and how many times the user's loop."""
+    examples = s.members * s.batch * s.steps
+    seconds = {"user's loop, eager float32": user_loop(s)}
+    if s.device.type == "cuda":
+        seconds["user's loop, compiled bfloat16"] = user_loop(s, compiled=True)
+    seconds["fused program"] = fused(s)
+    base = next(iter(seconds.values()))
+    lines = [
+        f"{s.members} members, batch {s.batch}, {s.steps} steps, {s.sizes.tokens} tokens, "
+        f"d {s.sizes.d}, {s.device}, torch {torch.__version__}"
+    ]
+    lines += [
+        f"{name:32} {examples / took:12,.0f} examples/s  {base / took:6.2f} ×"
+        for name, took in seconds.items()
+    ]
+    if s.device.type == "cuda":
+        name = torch.cuda.get_device_name(s.device)
+        peak = next((value for key, value in PEAK.items() if key in name), None)
+        rate = flops(s.sizes) * examples / seconds["fused program"]
+        share = f", {100 * rate / peak:.2f} % of the bfloat16 peak" if peak else ""
+        lines.append(f"{name}: {rate / 1e12:.2f} TFLOP/s{share}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure on the device there is."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--members", type=int, default=16)
+    parser.add_argument("--steps", type=int, default=36)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--length", type=int, default=16)
+    parser.add_argument("--d", type=int, default=32)
+    chosen = parser.parse_args()
+    task = data.load(f"order:length={chosen.length}")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    sizes = Transformer(task.length, 2, 2, chosen.d)
+    print(report(Setting(task, sizes, chosen.members, chosen.batch_size, chosen.steps, device)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,316 @@
+"""The stacked classifier: its slow twin, what an act does to logits, a member alone and in company."""
+
+import numpy as np
+import pytest
+import torch
+
+import pefourier.encodings  # noqa: F401 (fills the registry)
+from pefourier.encoding import BUILDERS
+from pefourier.encodings import build
+from pefourier.errors import PefourierError
+from pefourier.train import data, inject, loop, model
+
+SIZES = model.Transformer(length=8, channels=2, classes=2, d=16, heads=2)
+SCHEDULE = loop.Schedule(epochs=1, batch_size=4)
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def task():
+    return data.load("order:count=40,length=8")
+
+
+def injection(spec, seed=0, learn=False, sizes=SIZES):
+    return inject.injection(spec, sizes.tokens, sizes.d, sizes.heads, seed, learn)
+
+
+def member(spec, seed=0, learn=False):
+    return loop.Member(spec, injection(spec, seed, learn), seed, 0)
+
+
+def program(task, members, sizes=SIZES, dtype=torch.float64):
+    ordered = sorted(members, key=lambda m: inject.ACTS.index(m.injection.act))
+    return loop.Program(loop.resident(task, CPU, dtype), sizes, ordered, SCHEDULE)
+
+
+def steps(task, members, number=3, dtype=torch.float64):
+    """Parameters and logits of each member after some steps, by encoding and seed."""
+    running = program(task, members, dtype=dtype)
+    fold = task.folds[0]
+    drawn = [loop.batches(fold, m.seed, 0, 0, number, 4) for m in running.members]
+    for index in torch.as_tensor(np.stack(drawn, axis=1)):
+        running.index.copy_(index)
+        running.step()
+    logits = running.over("test", running.logits)
+    return {
+        (m.encoding, m.seed): (
+            logits[i],
+            {k: p[i] for k, p in running.parameters.items() if not k.startswith("codes")},
+        )
+        for i, m in enumerate(running.members)
+    }
+
+
+COMPANY = ["sinusoidal", "learned", "rope", "t5", "tupe", "shaw"]
+
+
+@pytest.mark.parametrize("learn", [False, True])
+@pytest.mark.parametrize("name", ["dft", "xpos", "alibi", "tupe", "shaw", "none"])
+def test_a_member_in_a_stack_is_the_member_alone(task, name, learn):
+    alone = steps(task, [member(name, 3, learn)])
+    company = [member(spec, seed) for spec in COMPANY for seed in (0, 3) if spec != name]
+    together = steps(task, [*company, member(name, 3, learn)])
+    (logits, parameters), (other, others) = alone[name, 3], together[name, 3]
+    assert (logits - other).abs().max() < 1e-6
+    for key, value in parameters.items():
+        assert (value - others[key]).abs().max() < 1e-6, key
+
+
+@pytest.mark.parametrize("name", ["dft", "rope", "t5", "shaw"])
+def test_float32_stacks_agree_with_the_member_alone(task, name):
+    alone = steps(task, [member(name, 3)], dtype=torch.float32)[name, 3][0]
+    company = [member(spec) for spec in COMPANY]
+    together = steps(task, [*company, member(name, 3)], dtype=torch.float32)[name, 3][0]
+    assert (alone - together).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("name", sorted(BUILDERS))
+def test_every_encoding_trains(task, name):
+    before = steps(task, [member(name)], number=0)[name, 0][0]
+    after = steps(task, [member(name)])[name, 0][0]
+    assert torch.isfinite(after).all()
+    assert (before != after).any()
+
+
+def test_encodings_of_a_seed_begin_alike_and_read_the_same_windows(task):
+    running = program(task, [member(spec, seed) for spec in COMPANY for seed in (0, 1)])
+    own = [i for i, m in enumerate(running.members) if m.seed == 0]
+    for name, p in running.parameters.items():
+        if not name.startswith("codes"):
+            assert (p[own] == p[own[0]]).all(), name
+    other = next(i for i, m in enumerate(running.members) if m.seed == 1)
+    assert (running.parameters["0.qkv.w"][own[0]] != running.parameters["0.qkv.w"][other]).any()
+    fold = task.folds[0]
+    one, again, third = (loop.batches(fold, seed, 0, 2, 5, 4) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(one, again)
+    assert (one != third).any()
+    assert set(one.ravel()) <= set(fold.train)
+
+
+def test_two_runs_give_the_same_bits(task):
+    members = [member(spec) for spec in COMPANY]
+    one, other = (steps(task, members, dtype=torch.float32) for _ in range(2))
+    for key in one:
+        assert torch.equal(one[key][0], other[key][0])
+
+
+@pytest.mark.parametrize("patch", [1, 2])
+def test_it_is_torchs_transformer_encoder(rng, patch):
+    sizes = model.Transformer(8, 2, 3, d=16, heads=2, layers=2, patch=patch)
+    p = {k: v.float()[None] for k, v in model.start(sizes.shapes(), 5).items()}
+    for key in p:
+        if "norm" in key or key.endswith(".b"):
+            p[key] = p[key] + torch.as_tensor(rng.normal(size=p[key].shape)).float()
+    x = torch.as_tensor(rng.normal(size=(1, 4, 8, 2))).float()
+    codes = build("dft", length=sizes.tokens, d=16).table()
+    injected = inject.stack([injection("dft", sizes=sizes)], CPU, torch.float32)
+    got = sizes.logits(p, injected, x)[0]
+    h = x[0].reshape(4, sizes.tokens, -1) @ p["project.w"][0] + p["project.b"][0]
+    h = h + torch.as_tensor(codes).float()
+    for i in range(2):
+        h = twin(p, i).eval()(h)
+    expected = h.mean(1) @ p["head.w"][0] + p["head.b"][0]
+    assert (got - expected).abs().max() < 1e-5
+
+
+def twin(p, i):
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+    pairs = {
+        "self_attn.in_proj_weight": p[f"{i}.qkv.w"][0].T,
+        "self_attn.in_proj_bias": torch.zeros(48),
+        "self_attn.out_proj.weight": p[f"{i}.out.w"][0].T,
+        "self_attn.out_proj.bias": p[f"{i}.out.b"][0, 0],
+        "linear1.weight": p[f"{i}.wide.w"][0].T,
+        "linear1.bias": p[f"{i}.wide.b"][0, 0],
+        "linear2.weight": p[f"{i}.narrow.w"][0].T,
+        "linear2.bias": p[f"{i}.narrow.b"][0, 0],
+    }
+    for n in (1, 2):
+        pairs[f"norm{n}.weight"] = p[f"{i}.norm{n}.gain"][0, 0, 0]
+        pairs[f"norm{n}.bias"] = p[f"{i}.norm{n}.shift"][0, 0, 0]
+    layer.load_state_dict(pairs)
+    return layer
+
+
+def attention(act, q, k, v, table):
+    """The sums written out for one member and head: q, k, v (T, c)."""
+    length, size = q.shape
+    out = np.zeros_like(v)
+    for i in range(length):
+        logits = np.zeros(length)
+        for j in range(length):
+            key = k[j] + table[j - i + length - 1] if act == "key" else k[j]
+            logits[j] = q[i] @ key / np.sqrt(size)
+            if act == "bias":
+                logits[j] += table[i * length + j, 0]
+        weights = np.exp(logits - logits.max())
+        out[i] = weights / weights.sum() @ v
+    return out
+
+
+@pytest.mark.parametrize("act", ["add", "bias", "key"])
+def test_attention_is_its_definition(rng, act):
+    length, size = 5, 4
+    q, k, v = rng.normal(size=(3, length, size))
+    table = rng.normal(size={"add": (5, 4), "bias": (25, 1), "key": (9, 4)}[act])
+    parts = [torch.as_tensor(x)[None, None, :, None] for x in (q, k, v)]
+    got = inject.ATTEND[act](*parts, torch.as_tensor(table)[None])[0, 0]
+    np.testing.assert_allclose(got, attention(act, q, k, v, table), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "spec", ["rope", "rope:layout=interleaved", "xpos:span=4", "rope:partial=0.5"]
+)
+def test_rotated_logits_depend_on_the_lag_alone(rng, spec):
+    one = inject.injection(spec, 7, 8, 1, 0)
+    table = torch.as_tensor(one.table())[None]
+    cosine, sine = table.chunk(2, dim=2)
+    square = cosine**2 + sine**2
+    inverse = square[:, :1] / square
+    q, k = (torch.as_tensor(x).expand(7, 8)[None, None, :, None] for x in rng.normal(size=(2, 8)))
+    turned = inject.turn(q, cosine, sine), inject.turn(k, cosine * inverse, sine * inverse)
+    logits = np.einsum("ic,jc->ij", *(x[0, 0, :, 0].numpy() for x in turned))
+    for lag in range(-6, 7):
+        assert np.ptp(np.diagonal(logits, lag)) < 1e-10
+    assert abs(logits[0, 0] - float((q[0, 0, 0, 0] * k[0, 0, 0, 0]).sum())) < 1e-12
+    assert len(set(logits[0].round(9))) == 7
+
+
+def test_xpos_is_turned_as_its_definition_says(rng):
+    """zeta^(s - t) before the rotation of pair i, Sun et al., 2022, Eq. 12, by complex numbers."""
+    d, span = 4, 4.0
+    one = inject.injection(f"xpos:span={span}", 6, d, 1, 0)
+    q, k = rng.normal(size=(2, d))
+    v = torch.eye(6, dtype=torch.float64)[None, None, :, None]
+    parts = [torch.as_tensor(x).expand(6, d)[None, None, :, None] for x in (q, k)]
+    got = inject.rotated(*parts, v, torch.as_tensor(one.table())[None])[0, 0]
+    theta, zeta = 10000.0 ** (-2 * np.arange(2) / d), (2 * np.arange(2) / d + 0.4) / 1.4
+    pair = (q[:2] + 1j * q[2:]) * np.conj(k[:2] + 1j * k[2:])
+    lag = np.arange(6)[:, None] - np.arange(6)
+    logits = sum(
+        (pair[i] * np.exp(1j * theta[i] * lag)).real * zeta[i] ** (lag / span) for i in (0, 1)
+    ) / np.sqrt(d)
+    weights = np.exp(logits)
+    np.testing.assert_allclose(got, weights / weights.sum(1, keepdims=True), atol=1e-10)
+
+
+def test_codes_that_places_share_stay_shared_under_training(task):
+    running = program(task, [member("t5")])
+    for _ in range(2):
+        running.index.copy_(torch.as_tensor(task.folds[0].train[:4])[None])
+        running.step()
+    (stacked,) = running.injected.values()
+    table = stacked.table(running.parameters["codes.bias"])[0].detach().numpy().reshape(8, 8, 2)
+    start = injection("t5").table().reshape(8, 8, 2)
+    for lag in range(-7, 8):
+        assert np.ptp(np.diagonal(table[:, :, 0], lag)) == 0
+    assert (table != start).any()
+    rows = injection("t5").as_rows(table.reshape(64, 2))
+    np.testing.assert_array_equal(rows, [table[max(-lag, 0), max(lag, 0)] for lag in range(-7, 8)])
+
+
+def test_fixed_codes_stay_and_learned_ones_move(task):
+    running = program(task, [member("dft"), member("learned"), member("sinusoidal", learn=True)])
+    before = running.parameters["codes.add"].detach().clone()
+    running.index.copy_(torch.as_tensor(task.folds[0].train[:4]).expand(3, 4))
+    running.step()
+    table = running.injected["add"].table(running.parameters["codes.add"]).detach()
+    np.testing.assert_array_equal(table[0], injection("dft").table())
+    assert (running.parameters["codes.add"][1:] != before[1:]).any(dim=(1, 2)).all()
+
+
+def test_what_is_before_training_is_trained():
+    """The registry says of some encodings that they stand before training."""
+    said = {n for n, b in BUILDERS.items() if "before training" in b.paper or "initial" in b.paper}
+    assert said == inject.TRAINED
+    assert injection("learned").learn
+    assert not injection("rope", learn=True).learn
+    assert not injection("sinusoidal").learn
+
+
+def test_matched_codes_have_the_root_mean_square_asked_for():
+    one = inject.matched(injection("dft"), 0.25)
+    assert np.sqrt((one.table() ** 2).mean()) == pytest.approx(0.25)
+    own = injection("dft").table()
+    np.testing.assert_allclose(one.table() * own.max(), own * one.table().max(), atol=1e-12)
+
+
+def test_an_order_free_model_does_not_see_order(rng):
+    sizes = model.OrderFree(8, 2, 2, 4)
+    p = {k: v[None] for k, v in model.start(sizes.shapes(), 0).items()}
+    x = torch.as_tensor(rng.normal(size=(1, 3, 8, 2)))
+    shuffled = x[:, :, torch.randperm(8)]
+    assert (sizes.logits(p, {}, x) - sizes.logits(p, {}, shuffled)).abs().max() < 1e-12
+
+
+def test_without_an_encoding_order_is_not_seen_and_with_one_it_is(rng):
+    p = {k: v[None] for k, v in model.start(SIZES.shapes(), 0).items()}
+    x = torch.as_tensor(rng.normal(size=(1, 3, 8, 2)))
+    for name in ("none", "sinusoidal", "rope", "t5", "shaw"):
+        injected = inject.stack([injection(name)], CPU, torch.float64)
+        apart = SIZES.logits(p, injected, x) - SIZES.logits(p, injected, x.flip(2))
+        assert (apart.abs().max() < 1e-12) == (name == "none"), name
+
+
+def test_classes_count_the_same_and_the_first_loss_is_that_of_a_guess(task):
+    running = program(task, [member("none")])
+    fold = task.folds[0]
+    np.testing.assert_allclose(loop.class_weights(task, fold), [1.0, 1.0], atol=0.2)
+    running.parameters["head.w"].data.zero_()
+    assert running.valid_loss().item() == pytest.approx(np.log(2), abs=0.05)
+
+
+def test_the_stack_halves_where_memory_ends(task, monkeypatch):
+    seen = []
+    whole = loop.trained
+
+    def limited(data, sizes, members, schedule, progress):
+        seen.append(len(members))
+        if len(members) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return whole(data, sizes, members, schedule, progress)
+
+    monkeypatch.setattr(loop, "trained", limited)
+    members = [member(spec) for spec in COMPANY[:5]]
+    found = loop.fit(loop.resident(task, CPU), SIZES, members, SCHEDULE)
+    assert sorted(o.member.encoding for o in found) == sorted(COMPANY[:5])
+    assert seen == [5, 2, 3, 1, 2]
+    monkeypatch.setattr(loop, "trained", lambda *a: (_ for _ in ()).throw(torch.OutOfMemoryError()))
+    with pytest.raises(PefourierError, match="does not hold one member"):
+        loop.fit(loop.resident(task, CPU), SIZES, members, SCHEDULE)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"d": 10, "heads": 4}, "--d must be an even multiple of --heads 4"),
+        ({"patch": 3}, "--patch must divide the 8 rows of a window; got 3"),
+        ({"layers": 0}, "--layers must be 1 or more; got 0"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused(options, message):
+    with pytest.raises(PefourierError, match=message):
+        model.Transformer(8, 2, 2, **options)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("t5:causal=true", "t5:causal=true has no codes of later keys; leave out causal=true"),
+        ("rope:d=32", "rope:d=32 has codes of 32 dimensions for 8 points"),
+        ("alibi:d=3", "act 'bias' with d=16 and 2 heads needs 2 dimensions for 8 tokens"),
+    ],
+)
+def test_encodings_that_do_not_fit_are_refused(spec, message):
+    with pytest.raises(PefourierError, match=message):
+        injection(spec)

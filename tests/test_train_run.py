@@ -1,0 +1,270 @@
+"""The comparison as a whole: position matters, results survive a kill, ranks share the grid."""
+
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from pefourier.errors import PefourierError
+from pefourier.train import compare, metrics, results, summary
+from pefourier.train.results import Store
+from pefourier.train.run import Options, run
+
+SMALL = {
+    "dataset": ("order:count=60,length=6",),
+    "encoding": ("none", "sinusoidal", "t5", "order-free"),
+    **{"seeds": 2, "epochs": 2, "d": 8, "heads": 2, "batch_size": 8, "quiet": True},
+}
+MEASURED = ("dataset", "encoding", "seed", "fold", "precision", "recall", "f1", "auprc", "epoch")
+
+
+def numbers(rows):
+    return [tuple(row[name] for name in MEASURED) for row in rows]
+
+
+def lines(folder):
+    return [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+
+
+def test_only_position_solves_the_task():
+    options = Options(
+        dataset=("order:length=6,count=400",),
+        encoding=("none", "onehot", "order-free"),
+        **{"seeds": 1, "epochs": 12, "quiet": True},
+    )
+    (found,) = run(options).datasets
+    f1 = {name: scores["f1"].mean for name, scores in found.scores.items()}
+    assert f1["onehot"] > 0.95
+    assert f1["none"] < 0.75
+    assert f1["order-free"] < 0.75
+
+
+def test_a_folder_gets_the_whole_answer(tmp_path):
+    out = tmp_path / "a" / "b"
+    tables = tmp_path / "tables"
+    found = run(Options(**SMALL, out=str(out), save_tables=str(tables), match_rms=(0.25,)))
+    assert sorted(p.name for p in out.iterdir()) == [
+        *("comparison.png", "config.json", "results.jsonl", "summary.json", "summary.md")
+    ]
+    assert numbers(lines(out)) == numbers(found.runs)
+    arms = list(dict.fromkeys(row["encoding"] for row in found.runs))
+    assert arms == ["none", "sinusoidal", "t5", "sinusoidal@rms=0.25", "order-free"]
+    assert len(found.runs) == 2 * len(arms)
+    text = (out / "summary.md").read_text()
+    assert text.startswith("# Encodings compared\n\n| P / R / F1 | none | sinusoidal | t5 |")
+    saved = json.loads((out / "summary.json").read_text())
+    assert (
+        saved["datasets"][0]["scores"]["t5"]["f1"]["mean"]
+        == found.datasets[0].scores["t5"]["f1"].mean
+    )
+    assert json.loads((out / "config.json").read_text())["epochs"] == 2
+    table = np.load(tables / "order_count=60_length=6-t5-seed0-fold0.npy")
+    assert table.shape == (11, 2)
+    assert np.load(tables / "order_count=60_length=6-sinusoidal-seed0-fold0.npy").shape == (6, 8)
+
+
+def test_two_runs_give_the_same_numbers_and_a_second_folder_is_refused(tmp_path):
+    one, other = (run(Options(**SMALL, out=str(tmp_path / name))) for name in "ab")
+    assert numbers(one.runs) == numbers(other.runs)
+    with pytest.raises(PefourierError, match="holds results already; go on with --resume"):
+        run(Options(**SMALL, out=str(tmp_path / "a")))
+    message = "config.json has epochs 2, now it is 3; give the same options"
+    with pytest.raises(PefourierError, match=re.escape(message)):
+        run(Options(**{**SMALL, "epochs": 3}, out=str(tmp_path / "a"), resume=True))
+
+
+CODE = (
+    "from pefourier.train.run import Options, run; import sys; "
+    "run(Options(dataset=('order:count=60,length=6',), "
+    "encoding=('none', 'sinusoidal', 't5', 'order-free'), seeds=2, epochs=2, d=8, heads=2, "
+    "batch_size=8, quiet=True, out=sys.argv[1], resume=len(sys.argv) > 2))"
+)
+
+
+def started(folder, *resume, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", CODE, str(folder), *resume],
+        env=os.environ | environment,
+        stderr=subprocess.PIPE,
+    )
+
+
+def finished(process):
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err.decode()
+
+
+def test_a_killed_run_is_resumed_with_the_same_numbers(tmp_path):
+    whole = run(Options(**SMALL, out=str(tmp_path / "whole")))
+    first = started(tmp_path / "killed")
+    while not (tmp_path / "killed" / "config.json").exists() and first.poll() is None:
+        time.sleep(0.02)
+    time.sleep(np.random.default_rng().uniform(0.0, 0.6))
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    finished(started(tmp_path / "killed", "--resume"))
+    assert numbers(lines(tmp_path / "killed")) == numbers(whole.runs)
+
+
+@pytest.mark.parametrize("cut", [1, 40, 300])
+def test_a_torn_line_is_trained_again(tmp_path, cut):
+    out = tmp_path / "out"
+    whole = run(Options(**SMALL, out=str(out)))
+    file = out / "results.jsonl"
+    file.write_bytes(file.read_bytes()[:-cut])
+    again = run(Options(**SMALL, out=str(out), resume=True))
+    assert numbers(lines(out)) == numbers(whole.runs) == numbers(again.runs)
+
+
+def test_what_is_finished_is_not_trained_again(tmp_path, monkeypatch):
+    out = str(tmp_path / "out")
+    whole = run(Options(**SMALL, out=out))
+    monkeypatch.setattr("pefourier.train.loop.fit", lambda *a: pytest.fail("trained again"))
+    assert numbers(run(Options(**SMALL, out=out, resume=True)).runs) == numbers(whole.runs)
+
+
+def test_two_ranks_share_the_grid(tmp_path):
+    alone = run(Options(**SMALL, out=str(tmp_path / "alone")))
+    ranks = [started(tmp_path / "two", RANK=str(r), WORLD_SIZE="2") for r in (0, 1)]
+    for process in ranks:
+        finished(process)
+    assert not list((tmp_path / "two").glob("results.rank*"))
+    two = lines(tmp_path / "two")
+    assert [n[:4] for n in numbers(two)] == [n[:4] for n in numbers(alone.runs)]
+    np.testing.assert_allclose(
+        [r["auprc"] for r in two], [r["auprc"] for r in alone.runs], atol=0.05
+    )
+
+
+def test_two_ranks_without_a_folder_are_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(PefourierError, match="several ranks meet in a folder; give --out DIR"):
+        run(Options(**SMALL))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seeds": 0}, "--seeds must be 1 or more; got 0"),
+        ({"epochs": 0}, "--epochs must be 1 or more; got 0"),
+        ({"batch_size": -1}, "--batch-size must be 1 or more; got -1"),
+        ({"encoding": ("dft", "dft")}, "--encoding 'dft' is given twice; name it once"),
+        ({"encoding": ("dfft",)}, "unknown encoding 'dfft'. Did you mean 'dft'?"),
+        ({"device": "gpu"}, "--device is auto, cpu, cuda or cuda:0; got 'gpu'"),
+        ({"device": "cuda:99"}, "--device cuda:99: this machine has"),
+        ({"resume": True}, "--resume needs --out DIR, the folder to go on in"),
+        ({"match_rms": (0.0,)}, "--match-rms must be above 0; got 0.0"),
+    ],
+)
+def test_bad_options_are_refused_in_one_line(options, message):
+    with pytest.raises(PefourierError, match=re.escape(message)) as caught:
+        run(Options(**{**SMALL, **options}))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_full_disk_is_said_and_what_is_finished_stays(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    row = {"dataset": "x", "encoding": "dft", "seed": 0, "fold": 0, "f1": 0.5}
+    store.append([row])
+    monkeypatch.setattr(os, "write", lambda handle, line: len(line) // 2)
+    with pytest.raises(PefourierError, match="No space left on device; nothing finished is lost"):
+        store.append([{**row, "seed": 1}])
+    assert store.rows() == [row]
+
+
+def test_torn_and_foreign_lines_are_dropped(tmp_path):
+    row = {"dataset": "x", "encoding": "dft", "seed": 0, "fold": 0}
+    line = json.dumps(row).encode() + b"\n"
+    file = tmp_path / "results.jsonl"
+    for torn in (b"", line[:9], b'{"seed": 1}\n', b"\xff\n", b"[]\n"):
+        file.write_bytes(line + torn)
+        assert results.complete(file) == [row]
+        Store(tmp_path).mend()
+        assert file.read_bytes() == line
+
+
+def test_sign_flips_holm_and_ranks_are_their_definitions(rng):
+    d = rng.normal(0.3, 1, 7)
+    flips = [abs(np.dot(s, d)) for s in itertools.product((-1, 1), repeat=7)]
+    assert compare.sign_flip(d) == np.mean(np.array(flips) >= abs(d.sum()) - 1e-12)
+    assert compare.sign_flip(np.ones(5)) == 2.0**-4
+    assert compare.sign_flip(np.zeros(5)) == 1.0
+    assert compare.sign_flip(np.ones(40)) < 0.001
+    np.testing.assert_allclose(compare.holm([0.02, 0.01, 0.9]), [0.04, 0.03, 0.9])
+    found = compare.differences({"a": np.ones(6), "b": np.ones(6) + [0, 1, 1, 1, 1, -1]}, "a")["b"]
+    assert (found.better, found.p_floor) == (0.75 - 1 / 12 + 0.0833333333333333333, 2.0**-5) or (
+        found.better == pytest.approx((4 + 0.5) / 6)
+    )
+
+
+def test_critical_differences_are_those_of_the_studentized_range():
+    from scipy.stats import studentized_range
+
+    for k in range(2, 21):
+        q = studentized_range.ppf(0.95, k, np.inf) / np.sqrt(2)
+        assert compare.NEMENYI[k - 2] == pytest.approx(q, abs=0.002)
+
+
+def test_average_ranks_over_datasets_and_who_is_not_told_apart():
+    rows = [
+        {
+            **{"dataset": name, "encoding": e, "seed": s, "fold": 0, "split": "random"},
+            **{"precision": v, "recall": v, "f1": v, "auprc": v, "leaky": True},
+        }
+        for name in ("one", "two")
+        for e, v in (("sinusoidal", 0.5), ("dft", 0.6), ("none", 0.1))
+        for s in range(2)
+    ]
+    found = summary.summarize(rows)
+    assert found.ranks == {"sinusoidal": 2.0, "dft": 1.0, "none": 3.0}
+    assert found.critical_difference == pytest.approx(2.343 * np.sqrt(12 / 12), abs=1e-3)
+    assert found.cliques == (("dft", "sinusoidal", "none"),)
+    text = summary.as_text(found)
+    assert "one, leaky split" in text
+    assert "(with so few runs .05 is out of reach)" in text
+    assert "do not carry over to new data" in text
+
+
+def test_scores_are_their_definitions(rng):
+    from math import isclose
+
+    score, true = rng.normal(size=50).round(1), rng.random(50) < 0.3
+    best = max(metrics.rates(score >= t, true)[2] for t in np.unique(score))
+    assert metrics.rates(score >= metrics.threshold(score, true), true)[2] == best
+    slow, before = 0.0, 0.0
+    for t in sorted(set(score), reverse=True):
+        precision, recall, _ = metrics.rates(score >= t, true)
+        slow, before = slow + precision * (recall - before), recall
+    assert isclose(metrics.average_precision(score, true), slow)
+
+
+def test_the_threshold_comes_from_validation_and_many_classes_are_averaged():
+    logits = np.array([[0, 0.0], [0, 1], [0, 2], [0, 3]])
+    labels = np.array([0, 0, 1, 1])
+    shifted = logits + [[0, 5.0]]
+    perfect = metrics.score(logits, labels, logits, labels)
+    assert (perfect.precision, perfect.recall, perfect.f1, perfect.auprc) == (1, 1, 1, 1)
+    assert metrics.score(logits, labels, shifted, labels).precision == 0.5
+    eye = np.eye(3)[[0, 1, 2, 2]]
+    found = metrics.score(eye, np.array([0, 1, 2, 2]), eye, np.array([0, 1, 2, 1]))
+    assert found.recall == pytest.approx((1 + 0.5 + 1) / 3)
+
+
+def test_every_run_is_a_point_in_the_figure():
+    from pefourier import plot
+
+    found = run(Options(**SMALL))
+    figure = plot.comparison(found)
+    points = [line.get_xdata() for line in figure.axes[0].lines if line.get_marker() == "o"]
+    np.testing.assert_array_equal(
+        np.concatenate(points),
+        [r["f1"] for e in found.datasets[0].scores for r in found.runs if r["encoding"] == e],
+    )
+    plot.plt.close(figure)
