@@ -112,6 +112,8 @@ def reconstruct(
     \b
     Example: pefourier reconstruct --pos 5 40 75 --plot fig2.pdf
     """
+    # Its matrix products are long and thin: BLAS threads would only wait for one another.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     positions = whole_numbers("--pos", pos or ["5", "40", "75"])
     encodings = request.encodings(least=max(80, max(positions) + 1))
     from pefourier import report

@@ -71,8 +71,7 @@ class Factors:
     def row_blocks(self) -> list[slice]:
         """Rows of a part, in blocks."""
         rows = self.n if len(self.parts) == 1 else (self.n + 1) // 2
-        step = max(1, BLOCK // max(len(part.sigma) for part in self.parts))
-        return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+        return cut(rows, max(1, BLOCK // max(len(part.sigma) for part in self.parts)))
 
     def inverse_error(self, s: int | None = None) -> float:
         """Largest |E E+ - I|, of row s or of all: a projection is largest on its diagonal."""
@@ -188,16 +187,17 @@ def long_svd(
     and its Gram matrix resolves, relative to each of them, what G lost. The error of a singular
     value is a few eps times the largest, as that of a decomposition of A itself.
     """
-    step = max(m, BLOCK // m)  # a block at least square keeps the products efficient
-    blocks = [slice(start, min(start + step, n)) for start in range(0, n, step)]
-    kept = list(parallel(rows, blocks)) if n * m <= KEPT else None
+    blocks = cut(n, max(m, BLOCK // m))  # at least square, which keeps the products efficient
+    kept = whole(parallel(rows, blocks), n, m) if n * m <= KEPT else None
+    walk = blocks if kept is None else cut(n, max(m, 8 * BLOCK // m))
 
     def total(balance: np.ndarray | None) -> np.ndarray:
         products = np.zeros((m, m))
-        for done, block in enumerate(kept or parallel(rows, blocks), 1):
+        made = parallel(rows, walk) if kept is None else (kept[block] for block in walk)
+        for done, block in enumerate(made, 1):
             products += gram(block, balance)
             if progress is not None:
-                progress(done, len(blocks))
+                progress(done, len(walk))
         return products
 
     eigenvalues, vectors = np.linalg.eigh(total(None))
@@ -207,6 +207,23 @@ def long_svd(
     square = root(total(vectors / lengths)) @ (lengths[:, None] * vectors.T)
     _, sigma, right = np.linalg.svd(square)
     return sigma, right.T
+
+
+def cut(n: int, step: int) -> list[slice]:
+    """Rows 0 … n - 1 in blocks."""
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+
+
+def whole(blocks: Iterator[np.ndarray], n: int, m: int) -> np.ndarray:
+    """A matrix (n, m) of its blocks of rows, in their order in memory."""
+    matrix = np.empty((m, n)).T
+    start = 0
+    for block in blocks:
+        if start == 0 and block.flags.c_contiguous:
+            matrix = np.empty((n, m))
+        matrix[start : start + len(block)] = block
+        start += len(block)
+    return matrix
 
 
 def root(balanced: np.ndarray) -> np.ndarray:

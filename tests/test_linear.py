@@ -19,9 +19,12 @@ CASES = [
 ]
 
 
-@pytest.fixture(params=[2**22, 37], ids=["one block", "many blocks"])
+@pytest.fixture(
+    params=[(2**20, 0), (37, 2**20), (37, 0)], ids=["one block", "many, kept", "many, made twice"]
+)
 def blocks(request, monkeypatch):
-    monkeypatch.setattr("pefourier.linear.BLOCK", request.param)
+    monkeypatch.setattr("pefourier.linear.BLOCK", request.param[0])
+    monkeypatch.setattr("pefourier.linear.KEPT", request.param[1])
 
 
 @pytest.mark.usefixtures("blocks")
@@ -77,6 +80,7 @@ def test_a_table_of_zeros():
 
 def test_progress_is_told_on_every_walk(monkeypatch):
     monkeypatch.setattr("pefourier.linear.BLOCK", 37)
+    monkeypatch.setattr("pefourier.linear.KEPT", 0)
     told = []
     decompose(build("learned", length=50, d=5), lambda done, total: told.append((done, total)))
     assert told == [(k, 8) for k in range(1, 9)] * 2

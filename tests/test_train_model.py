@@ -1,4 +1,4 @@
-"""The stacked classifier: its slow twin, what an act does to logits, a member alone and in company."""
+"""The stacked classifier: its slow twin, what acts do, a member alone and in company."""
 
 import numpy as np
 import pytest

@@ -198,10 +198,9 @@ def test_sign_flips_holm_and_ranks_are_their_definitions(rng):
     assert compare.sign_flip(np.zeros(5)) == 1.0
     assert compare.sign_flip(np.ones(40)) < 0.001
     np.testing.assert_allclose(compare.holm([0.02, 0.01, 0.9]), [0.04, 0.03, 0.9])
-    found = compare.differences({"a": np.ones(6), "b": np.ones(6) + [0, 1, 1, 1, 1, -1]}, "a")["b"]
-    assert (found.better, found.p_floor) == (0.75 - 1 / 12 + 0.0833333333333333333, 2.0**-5) or (
-        found.better == pytest.approx((4 + 0.5) / 6)
-    )
+    runs = {"a": np.ones(6), "b": np.array([1.0, 2, 2, 2, 2, 0])}
+    found = compare.differences(runs, "a")["b"]
+    assert (found.better, found.p_floor, found.mean) == (4.5 / 6, 2.0**-5, 0.5)
 
 
 def test_critical_differences_are_those_of_the_studentized_range():
@@ -248,7 +247,7 @@ def test_scores_are_their_definitions(rng):
 def test_the_threshold_comes_from_validation_and_many_classes_are_averaged():
     logits = np.array([[0, 0.0], [0, 1], [0, 2], [0, 3]])
     labels = np.array([0, 0, 1, 1])
-    shifted = logits + [[0, 5.0]]
+    shifted = logits + np.array([0, 5.0])
     perfect = metrics.score(logits, labels, logits, labels)
     assert (perfect.precision, perfect.recall, perfect.f1, perfect.auprc) == (1, 1, 1, 1)
     assert metrics.score(logits, labels, shifted, labels).precision == 0.5
@@ -268,3 +267,16 @@ def test_every_run_is_a_point_in_the_figure():
         [r["f1"] for e in found.datasets[0].scores for r in found.runs if r["encoding"] == e],
     )
     plot.plt.close(figure)
+
+
+def test_records_hold_each_encodings_scores_and_its_difference():
+    found = summary.records(run(Options(**{**SMALL, "match_rms": (0.5,)})))
+    assert [(r["encoding"], r["spec"]) for r in found] == [
+        *(("none", "none"), ("sinusoidal", "sinusoidal"), ("t5", "t5")),
+        *(("sinusoidal", "sinusoidal@rms=0.5"), ("order-free", "order-free")),
+    ]
+    assert found[1]["difference"] is None
+    assert found[2]["difference"]["p_floor"] == 0.5
+    assert found[2]["difference"]["mean"] == pytest.approx(
+        found[2]["f1"]["mean"] - found[1]["f1"]["mean"]
+    )

@@ -156,7 +156,6 @@ def few(names: Iterable[str]) -> str:
 
 def nested(config: Section) -> Section:
     """The config of the text model where the model has several."""
-    for key in NESTED:
-        if isinstance(config.values.get(key), dict):
-            return nested(config.section(key))
+    while inner := [key for key in NESTED if isinstance(config.values.get(key), dict)]:
+        config = config.section(inner[0])
     return config

@@ -61,7 +61,7 @@ def rotation(request: Request) -> Encoding | None:
     width, heads = config.count(*WIDTH), config.count(*HEADS)
     head = config.count("qk_rope_head_dim", *keys, "head_dim") or HEAD_DIM.get(kind)
     if head is None and width and heads:
-        head = width // heads
+        head = max(width // heads, 1)
     d = request.dimension(head, "head_dim")
     theta, doubts = agreed(section, config, THETA)
     partial, more = agreed(section, config, SHARE)

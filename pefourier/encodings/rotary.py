@@ -382,7 +382,7 @@ def xpos(
     measure = Measure(frequencies, np.full(d // 2, 2.0 / d))
 
     def codes(x: np.ndarray) -> np.ndarray:
-        with np.errstate(under="ignore"):
+        with np.errstate(all="ignore"):  # what overflows is refused when built
             decay = zeta ** (np.asarray(x, dtype=float)[:, None] / span)
         axis = 1 if layout == "halves" else 2
         scale = np.stack([decay, decay], axis=axis).reshape(len(decay), d)

@@ -44,7 +44,7 @@ class Options:
     data: str | None = None
     encoding: tuple[str, ...] = DEFAULT
     seeds: int = 8
-    epochs: int = 15
+    epochs: int = 20
     batch_size: int = 32
     rate: float = 3e-3
     window: int | None = None
@@ -86,8 +86,8 @@ class Stack:
         return [(self.task.name, arm.name, seed, fold) for arm, seed, fold in self.arms]
 
 
-def run(options: Options) -> Summary:
-    """Train, score and compare; results go to `out` as they come."""
+def run(options: Options) -> Summary | None:
+    """Train, score and compare; results go to `out` as they come. Only rank 0 has the answer."""
     check(options)
     rank, ranks, device = placed(options.device)
     store = Store(Path(options.out) if options.out else None, rank, ranks)
@@ -103,12 +103,11 @@ def run(options: Options) -> Summary:
     done = {key_of(row): row for row in store.rows()}
     rows = train(grid[rank::ranks], options, store, device, done)
     order = [key for stack in grid for key in stack.keys]
-    if rank == 0:
-        rows = gathered(store, order, rows)
-        found = summary.summarize(rows)
-        write(store, found)
-        return found
-    return summary.summarize(rows)
+    if rank:
+        return None
+    found = summary.summarize(gathered(store, order, rows))
+    write(store, found)
+    return found
 
 
 def check(options: Options) -> None:
@@ -143,6 +142,8 @@ def placed(device: str) -> tuple[int, int, torch.device]:
             f"--device {device}: this machine has {torch.cuda.device_count()} CUDA devices; "
             "use --device cpu"
         )
+    if kind == "cuda":
+        torch.cuda.set_device(device)
     return rank, ranks, torch.device(device)
 
 

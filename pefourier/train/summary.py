@@ -1,7 +1,7 @@
 """The answer of a comparison: a table like the paper's Table 1, and what the data support."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -186,3 +186,19 @@ def lines(summary: Summary) -> list[str]:
             f"{max(floors):.2g} here"
         )
     return found
+
+
+def records(summary: Summary) -> list[dict[str, Any]]:
+    """The answer in JSON: one record a dataset and encoding."""
+    return [
+        {
+            **{"dataset": one.dataset, "encoding": name.partition(":")[0].partition("@")[0]},
+            **{"spec": name, "split": one.split, "leaky": one.leaky},
+            **{"seeds": one.seeds, "folds": one.folds, "reference": summary.reference},
+            **{measure: asdict(mean) for measure, mean in scores.items()},
+            "difference": asdict(one.differences[name]) if name in one.differences else None,
+            "average_rank": summary.ranks.get(name),
+        }
+        for one in summary.datasets
+        for name, scores in one.scores.items()
+    ]

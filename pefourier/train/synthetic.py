@@ -17,7 +17,7 @@ from pefourier.errors import PefourierError, shown, unknown
 Examples = tuple[np.ndarray, np.ndarray, tuple[str, ...]]  # X (n, length, C), y (n,), classes
 
 
-def order(*, count: int = 1000, length: int = 16, noise: float = 0.1, seed: int = 0) -> Examples:
+def order(*, count: int = 1000, length: int = 12, noise: float = 0.1, seed: int = 0) -> Examples:
     """Channel 0 has event A, channel 1 event B, at different rows drawn at random."""
     rng = np.random.default_rng(seed)
     places = np.sort(np.argsort(rng.random((count, length)), axis=1)[:, :2], axis=1)
