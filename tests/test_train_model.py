@@ -94,6 +94,7 @@ def test_encodings_of_a_seed_begin_alike_and_read_the_same_windows(task):
     one, again, third = (loop.batches(fold, seed, 0, 2, 5, 4) for seed in (0, 0, 1))
     np.testing.assert_array_equal(one, again)
     assert (one != third).any()
+    assert (one != loop.batches(fold, 0, 0, 3, 5, 4)).any()
     assert set(one.ravel()) <= set(fold.train)
 
 
@@ -219,6 +220,41 @@ def test_codes_that_places_share_stay_shared_under_training(task):
     np.testing.assert_array_equal(rows, [table[max(-lag, 0), max(lag, 0)] for lag in range(-7, 8)])
 
 
+@pytest.mark.parametrize("name", ["t5", "shaw", "erpe"])
+def test_a_place_has_the_code_of_its_lag(name):
+    """Lag is key - query."""
+    one = injection(name)
+    enc = build(name, length=8, d=2 if one.act == "bias" else 8)
+    table = one.table()
+    if one.act == "key":
+        np.testing.assert_array_equal(table, enc.table())
+        return
+    for query, key in ((0, 7), (5, 2), (3, 3)):
+        (code,) = enc.codes(np.array([key - query]))
+        np.testing.assert_array_equal(table[8 * query + key], code)
+
+
+def test_the_epoch_with_the_least_loss_on_validation_is_kept(task):
+    schedule = loop.Schedule(epochs=6, batch_size=4, rate=0.05)
+    members = [member("dft"), member("none"), member("learned")]
+    held = loop.resident(task, CPU, torch.float64)
+    found = loop.fit(held, SIZES, members, schedule)
+    running = loop.Program(held, SIZES, members, schedule)
+    losses = []
+    for epoch in range(6):
+        running.epoch(epoch)
+        losses.append(running.valid_loss())
+    least = torch.stack(losses).min(dim=0)
+    fold = task.folds[0]
+    weights = loop.class_weights(task, fold)
+    for outcome, value, epoch in zip(found, least.values, least.indices, strict=True):
+        logits, y = torch.as_tensor(outcome.valid), torch.as_tensor(task.labels[fold.valid])
+        each = torch.nn.functional.cross_entropy(logits, y, reduction="none")
+        assert (each * torch.as_tensor(weights)[y]).mean().item() == pytest.approx(value.item())
+        assert outcome.epoch == epoch + 1
+    assert (least.indices < 5).any()
+
+
 def test_fixed_codes_stay_and_learned_ones_move(task):
     running = program(task, [member("dft"), member("learned"), member("sinusoidal", learn=True)])
     before = running.parameters["codes.add"].detach().clone()
@@ -268,6 +304,20 @@ def test_classes_count_the_same_and_the_first_loss_is_that_of_a_guess(task):
     np.testing.assert_allclose(loop.class_weights(task, fold), [1.0, 1.0], atol=0.2)
     running.parameters["head.w"].data.zero_()
     assert running.valid_loss().item() == pytest.approx(np.log(2), abs=0.05)
+
+
+def test_folds_of_unequal_size_are_told_alike_in_company(rng):
+    x, y = rng.normal(size=(43, 8, 2)), np.arange(43) % 2
+    unequal = data.from_examples("x", x, y, (), "blocks")
+    assert len({len(fold.valid) for fold in unequal.folds}) > 1
+    codes = injection("dft")
+    members = [loop.Member("dft", codes, 0, fold) for fold in range(5)]
+    together = program(unequal, members).valid_loss()
+    for i, one in enumerate(members):
+        assert program(unequal, [one]).valid_loss().item() == pytest.approx(together[i].item())
+    outcomes = loop.fit(loop.resident(unequal, CPU), SIZES, members, SCHEDULE)
+    sizes = [(len(o.valid), len(o.test)) for o in outcomes]
+    assert sizes == [(len(fold.valid), len(fold.test)) for fold in unequal.folds]
 
 
 def test_the_stack_halves_where_memory_ends(task, monkeypatch):

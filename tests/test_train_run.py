@@ -123,6 +123,16 @@ def test_a_torn_line_is_trained_again(tmp_path, cut):
     assert numbers(lines(out)) == numbers(whole.runs) == numbers(again.runs)
 
 
+def test_a_run_has_one_line_even_before_ranks_are_merged(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    whole = run(Options(**SMALL, out=str(out)))
+    file = out / "results.jsonl"
+    file.write_bytes(file.read_bytes()[:-40])
+    monkeypatch.setattr(Store, "merge", lambda store, order: store.rows())
+    run(Options(**SMALL, out=str(out), resume=True))
+    assert sorted(numbers(lines(out))) == sorted(numbers(whole.runs))
+
+
 def test_what_is_finished_is_not_trained_again(tmp_path, monkeypatch):
     out = str(tmp_path / "out")
     whole = run(Options(**SMALL, out=out))
@@ -197,7 +207,7 @@ def test_sign_flips_holm_and_ranks_are_their_definitions(rng):
     assert compare.sign_flip(np.ones(5)) == 2.0**-4
     assert compare.sign_flip(np.zeros(5)) == 1.0
     assert compare.sign_flip(np.ones(40)) < 0.001
-    np.testing.assert_allclose(compare.holm([0.02, 0.01, 0.9]), [0.04, 0.03, 0.9])
+    np.testing.assert_allclose(compare.holm([0.01, 0.04, 0.03, 0.9]), [0.04, 0.09, 0.09, 0.9])
     runs = {"a": np.ones(6), "b": np.array([1.0, 2, 2, 2, 2, 0])}
     found = compare.differences(runs, "a")["b"]
     assert (found.better, found.p_floor, found.mean) == (4.5 / 6, 2.0**-5, 0.5)
