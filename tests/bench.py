@@ -224,9 +224,9 @@ def growth(command, sizes):
 def main():
     machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "numpy": np.__version__}
     rows = []
-    print(
-        f"{'question':46} {'with':10} {'seconds':>9} {'x ours':>8} {'peak MiB':>9} {'differs by':>10}"
-    )
+    heads = ("question", 46, "<"), ("with", 10, "<"), ("seconds", 9, ">"), ("x ours", 8, ">")
+    heads += ("peak MiB", 9, ">"), ("differs by", 10, ">")
+    print(" ".join(f"{name:{side}{width}}" for name, width, side in heads))
     for case in CASES:
         for row in compared(*case):
             rows.append(row)
