@@ -1,6 +1,7 @@
 """Data as tasks: the counts of published splits, layouts, what leaks and what is refused."""
 
 import re
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -227,15 +228,25 @@ def test_one_class_in_a_part_is_refused(rng):
         split.split_series("s", [one], 20)
 
 
-def test_uea_without_aeon_says_what_to_install():
-    try:
-        import aeon  # noqa: F401
-    except ModuleNotFoundError:
-        with pytest.raises(PefourierError, match=re.escape("pip install 'pefourier[data]'")):
-            data.load("uea:BasicMotions")
-    else:
-        task = data.load("uea:BasicMotions")
-        assert len(task.classes) == 4
+def test_uea_without_aeon_says_what_to_install(monkeypatch):
+    for name in ("aeon", "aeon.datasets"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(PefourierError, match=re.escape("pip install 'pefourier[data]'")):
+        data.load("uea:BasicMotions")
+
+
+@pytest.mark.filterwarnings("default")  # of aeon and what it imports
+def test_uea_sets_keep_their_published_test_part(tmp_path):
+    pytest.importorskip("aeon", reason="needs the package aeon")
+    task = data.load("uea:BasicMotions")
+    assert (task.length, task.rows.shape, len(task.classes)) == (100, (8000, 6), 4)
+    assert all(fold.test.tolist() == list(range(40, 80)) for fold in task.folds)
+    with pytest.raises(PefourierError, match="aeon cannot read 'uea:NoSuchSet'"):
+        data.load("uea:NoSuchSet")
+    with pytest.raises(PefourierError, match="series of unequal length"):
+        data.load("uea:JapaneseVowels")
+    with pytest.raises(PefourierError, match=re.escape("holds no *_TRAIN.ts and *_TEST.ts")):
+        data.load(str(tmp_path))
 
 
 @pytest.mark.parametrize(

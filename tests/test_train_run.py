@@ -290,3 +290,43 @@ def test_records_hold_each_encodings_scores_and_its_difference():
     assert found[2]["difference"]["mean"] == pytest.approx(
         found[2]["f1"]["mean"] - found[1]["f1"]["mean"]
     )
+
+
+def test_progress_is_plain_lines_where_there_is_no_terminal(capsys, monkeypatch):
+    from pefourier.train import progress
+
+    monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
+    run(Options(**{**SMALL, "quiet": False}))
+    said = capsys.readouterr()
+    assert said.out == ""
+    pattern = r"pefourier: 100 %, 2 members, loss \d\.\d{3}, [\d,]+ examples/s, 0:00 left"
+    assert re.fullmatch(pattern, said.err.splitlines()[-1])
+    run(Options(**SMALL))
+    assert capsys.readouterr().err == ""
+
+
+def test_the_bench_trains_both_programs_and_counts_operations():
+    import torch
+
+    from pefourier.train import bench, data
+    from pefourier.train.model import Transformer
+
+    task, sizes = data.load("order:count=60,length=6"), Transformer(6, 2, 2, d=8, heads=2)
+    setting = bench.Setting(task, sizes, 2, 8, 4, torch.device("cpu"))
+    first, loop, fused = bench.report(setting).splitlines()
+    assert first.startswith("2 members, batch 8, 4 steps, 6 tokens, d 8, cpu, torch ")
+    assert re.fullmatch(r"user's loop, eager float32 +[\d,]+ examples/s +1\.00 ×", loop)
+    assert re.fullmatch(r"fused program +[\d,]+ examples/s +\d+\.\d\d ×", fused)
+    own, torchs = bench.flops(sizes), counted(bench.Classifier(sizes, bench.codes_of(setting)))
+    assert own == pytest.approx(torchs, rel=0.1)
+
+
+def counted(classifier):
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    # the counter knows attention only as the products it is made of
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        classifier(torch.zeros(1, 6, 2)).sum().backward()
+    return counter.get_total_flops()

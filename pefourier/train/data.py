@@ -137,31 +137,30 @@ def published(labels: np.ndarray, tested: int, k: int) -> split.Parts:
 
 def from_ts(name: str, data: str | None, split_by: Split) -> Task:
     """A UCR or UEA set by name, or the NAME_TRAIN.ts and NAME_TEST.ts of a folder, or one file."""
+    parts = ts_parts(name, data)
+    if any(isinstance(x, list) for x, _ in parts):
+        raise PefourierError(f"{name} has series of unequal length; pad them and save X, y as .npz")
+    x = np.concatenate([x for x, _ in parts]).transpose(0, 2, 1)  # (n, length, channels)
+    y = np.concatenate([y for _, y in parts])
+    tested = len(parts[1][1]) if len(parts) == 2 and split_by == "blocks" else None
+    return from_examples(name, x, y, (), split_by, tested)
+
+
+def ts_parts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Training and test series (n, channels, length) with their classes, as aeon reads them."""
     try:
         from aeon.datasets import load_classification, load_from_ts_file
     except ModuleNotFoundError as error:
         raise PefourierError(f"{shown(name)} {NO_AEON}") from error
-    path = Path(name)
-    files = (
-        [path] if path.suffix else sorted(path.glob("*_TRAIN.ts")) + sorted(path.glob("*_TEST.ts"))
-    )
-    if name.startswith("uea:"):
-        own = name.partition(":")[2]
-        with series.reading(Path(own)):
-            parts = [
-                load_classification(own, split=part, extract_path=data)
-                for part in ("train", "test")
-            ]
-    elif files:
-        parts = []
-        for file in files:
-            with series.reading(file):
-                parts.append(load_from_ts_file(str(file)))
-    else:
+    path, own = Path(name), name.removeprefix("uea:")
+    files = [path] if path.suffix else [*path.glob("*_TRAIN.ts"), *path.glob("*_TEST.ts")]
+    if own == name and not files:
         raise PefourierError(f"{shown(name)} holds no *_TRAIN.ts and *_TEST.ts")
-    if any(isinstance(x, list) for x, *_ in parts):
-        raise PefourierError(f"{name} has series of unequal length; they must be padded first")
-    x = np.concatenate([x for x, *_ in parts]).transpose(0, 2, 1)  # (n, length, channels)
-    y = np.concatenate([answer[1] for answer in parts])
-    tested = len(parts[1][0]) if len(parts) == 2 and split_by == "blocks" else None
-    return from_examples(name, x, y, (), split_by, tested)
+    try:
+        if own != name:
+            both = ("train", "test")
+            return [load_classification(own, split=part, extract_path=data)[:2] for part in both]
+        return [load_from_ts_file(str(file))[:2] for file in files]
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        text = " ".join(str(error).split())
+        raise PefourierError(f"aeon cannot read {shown(name)}: {shown(text)}") from error
