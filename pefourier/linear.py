@@ -189,13 +189,13 @@ def long_svd(
     """
     blocks = cut(n, max(m, BLOCK // m))  # at least square, which keeps the products efficient
     kept = whole(parallel(rows, blocks), n, m) if n * m <= KEPT else None
-    walk = blocks if kept is None else cut(n, max(m, 8 * BLOCK // m))
+    walk = blocks if kept is None else cut(n, max(m, 2 * BLOCK // m))
 
     def total(balance: np.ndarray | None) -> np.ndarray:
         products = np.zeros((m, m))
-        made = parallel(rows, walk) if kept is None else (kept[block] for block in walk)
-        for done, block in enumerate(made, 1):
-            products += gram(block, balance)
+        take = rows if kept is None else kept.__getitem__
+        for done, product in enumerate(parallel(lambda b: gram(take(b), balance), walk), 1):
+            products += product
             if progress is not None:
                 progress(done, len(walk))
         return products
