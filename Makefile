@@ -40,6 +40,7 @@ check: lint test  ## what CI runs
 bench: $(BIN)/pefourier  ## time and memory against what one would call today
 	$(BIN)/python -m pip install --quiet '.[bench]'
 	$(BIN)/python tests/bench.py
+	$(BIN)/python -m pefourier.train.bench
 
 clean:  ## forget the environment
 	rm -rf $(VENV) build *.egg-info
