@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, Literal
 
@@ -88,6 +89,10 @@ def spectrum(
     for a in answers:
         if a.result.density[0] != a.result.density[0]:
             note(f"{a.encoding.label} has no spectrum: all of its codes are zero", request.quiet)
+    lattices = sorted({a.result.lattice for a in answers})
+    if len(lattices) > 1:
+        different = " and ".join(map(str, lattices))
+        note(f"lattices of {different} points differ; compare with --lattice", request.quiet)
     request.draw("spectrum", answers)
     request.deliver("spectrum", answers, report.spectrum_text, report.spectrum_rows)
 
@@ -177,7 +182,7 @@ def compare(request: Request) -> None:
     """
     if request.plot is not None:
         raise PefourierError("compare draws nothing; leave out --plot")
-    a, b = exactly(request, 2, "compare takes two encodings")
+    a, b = alike(request)
     from pefourier import report
     from pefourier.compare import compare as compared
 
@@ -215,6 +220,8 @@ def encode(
     from pefourier.files import check_suffix, write_table
     from pefourier.formats import WRITERS
 
+    if request.as_csv:
+        raise PefourierError("encode writes its table to --out; for CSV end that in .csv")
     check_suffix(out, WRITERS)
     (enc,) = exactly(request, 1, "encode writes one encoding")
     x = enc.domain.x
@@ -247,7 +254,7 @@ def list_encodings(as_json: Json = False, as_csv: Csv = False) -> None:
     elif as_csv:
         say(report.as_csv(report.list_rows()))
     else:
-        say(report.aligned(report.list_rows()))
+        say(report.list_text())
 
 
 @app.command()
@@ -350,6 +357,20 @@ def reproduce(
     else:
         say(as_markdown(claims))
     note(f"wrote {', '.join(files)}", quiet)
+
+
+def alike(request: Request) -> list:
+    """Two encodings; a named one has the length and dimension of a file, config or user's code."""
+    a, b = exactly(request, 2, "compare takes two encodings")
+    from pefourier.encoding import BUILDERS
+
+    named = [enc.spec.partition(":")[0] in BUILDERS for enc in (a, b)]
+    if sum(named) != 1 or (request.length and request.d):
+        return [a, b]
+    size = {"length": request.length or len(b if named[0] else a)}
+    size["d"] = request.d or (b if named[0] else a).dim
+    again = replace(request, specs=[(a if named[0] else b).spec], **size).encodings()
+    return [*again, b] if named[0] else [a, *again]
 
 
 def exactly(request: Request, count: int, rule: str) -> list:

@@ -279,10 +279,12 @@ def base(case: Case) -> Iterator[Finding]:
     rho = case.params["rho"]
     if rho == 1e4 or any(frequencies(case)):
         return
-    slip = rho in (1e3, 1e5)
-    message = f"the base is {rho:.7g} and not 10000" + (
-        "; a zero too many or too few?" if slip else ""
-    )
+    slip = {
+        1e3: "; a zero too few?",
+        1e5: "; a zero too many?",
+        1e8: ": the exponent counts twice, as 2i / d does with i = 0, 2, 4 …",
+    }.get(rho, "")
+    message = f"the base is {rho:.7g} and not 10000{slip}"
     yield Finding("base", "warning" if slip else "note", message)
 
 

@@ -45,6 +45,8 @@ def chart(
         cells |= bits
         owner[bits > 0] = number
     rows = [painted(line, own, colour) for line, own in zip(cells, owner, strict=True)]
+    if not colour and len(curves) > 1:
+        rows = marked(rows, curves, (left, right), (low, high))
     return "\n".join(framed(rows, (left, right), (low, high), xlabel, ylabel, width)) + legend(
         [label for label, _, _ in curves], colour
     )
@@ -89,6 +91,21 @@ def painted(bits: np.ndarray, owner: np.ndarray, colour: bool) -> str:
         f"{COLOURS[o % len(COLOURS)]}{letter}{PLAIN}" if b else letter
         for letter, b, o in zip(letters, bits, owner, strict=True)
     )
+
+
+def marked(rows: list[str], curves, xlimits, ylimits) -> list[str]:
+    """Rows with each curve's mark at a few of its points, where there are no colours."""
+    grid = [list(row) for row in rows]
+    width, height = len(grid[0]), len(grid)
+    for number, (_, x, y) in enumerate(curves):
+        good = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
+        for share in (np.arange(5) + (number + 0.5) / len(curves)) / 5:
+            i = good[int(share * len(good))] if len(good) else None
+            if i is not None:
+                column = scaled(x[i : i + 1], xlimits, width)[0]
+                row = height - 1 - scaled(y[i : i + 1], ylimits, height)[0]
+                grid[row][column] = MARKS[number % len(MARKS)]
+    return ["".join(row) for row in grid]
 
 
 def framed(rows, xlimits, ylimits, xlabel: str, ylabel: str, width: int) -> list[str]:

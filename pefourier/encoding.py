@@ -10,6 +10,7 @@ signature is its documentation: parameters, types, defaults and allowed values a
 
 import inspect
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -161,9 +162,35 @@ def within(x: np.ndarray, length: int, name: str) -> np.ndarray | slice:
     return np.asarray(x, dtype=np.int64)
 
 
-def as_encoding(codes: "Encoding | np.ndarray") -> Encoding:
-    """An encoding as it is; an array (n, d) as the table of one."""
-    return codes if isinstance(codes, Encoding) else from_table(np.asarray(codes))
+def as_encoding(codes: Any) -> Encoding:
+    """An encoding as it is; an array or tensor (n, d) as a table, rounded as its type is."""
+    if isinstance(codes, Encoding):
+        return codes
+    if isinstance(codes, str):
+        raise PefourierError(f"{shown(codes)} is a SPEC; give pefourier.encodings.load(SPEC)")
+    table, eps = numbers(codes)
+    return from_table(table, eps=eps)
+
+
+def numbers(answer: Any) -> tuple[np.ndarray, float]:
+    """An array or torch tensor in float64, with the resolution of the type it came in.
+
+    >>> numbers(np.ones(2, dtype=np.float32))[1]
+    1.1920928955078125e-07
+    """
+    torch = sys.modules.get("torch")  # who gives a tensor has imported it
+    if torch is not None and isinstance(answer, torch.Tensor):
+        floating = answer.dtype.is_floating_point
+        eps = float(torch.finfo(answer.dtype).eps) if floating else FLOAT64_EPS
+        return answer.detach().cpu().double().numpy(), eps
+    array = np.asarray(answer)
+    if array.dtype.kind not in "fiub":
+        raise PefourierError(
+            f"expected an array of numbers (length, d); got {type(answer).__name__} "
+            f"of {shown(str(array.dtype))}"
+        )
+    eps = float(np.finfo(array.dtype).eps) if array.dtype.kind == "f" else FLOAT64_EPS
+    return (array if isinstance(array, np.memmap) else array.astype(float, copy=False)), eps
 
 
 @dataclass(frozen=True)

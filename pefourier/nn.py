@@ -21,8 +21,8 @@ class PositionalEncoding(torch.nn.Module):
         Dimension of the input.
     max_length : int
         Longest sequence.
-    learn : bool
-        Train the codes.
+    learn : bool, optional
+        Train the codes; by default only those of "learned".
     dtype : torch.dtype, optional
         Type the codes are kept in, default `torch.get_default_dtype()`.
     **params
@@ -49,14 +49,14 @@ class PositionalEncoding(torch.nn.Module):
         d: int,
         max_length: int,
         *,
-        learn: bool = False,
+        learn: bool | None = None,
         dtype: torch.dtype | None = None,
         **params,
     ) -> None:
         super().__init__()
         enc = additive(encoding, d, max_length, params)
         codes = torch.tensor(enc.table(), dtype=dtype or torch.get_default_dtype())
-        if learn:
+        if enc.name == "learned" if learn is None else learn:
             self.codes = torch.nn.Parameter(codes)
         else:
             self.register_buffer("codes", codes)
@@ -64,7 +64,13 @@ class PositionalEncoding(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Input (…, length, d) plus the codes, in the type of the input."""
-        length, longest = x.shape[-2], len(self.codes)
+        longest, d = self.codes.shape
+        if x.ndim < 2 or x.shape[-1] != d or not x.is_floating_point():
+            raise PefourierError(
+                f"expected floating-point input (…, length, {d}); "
+                f"got {str(x.dtype).removeprefix('torch.')} of shape {tuple(x.shape)}"
+            )
+        length = x.shape[-2]
         if length > longest:
             raise PefourierError(
                 f"a sequence of {length} is longer than max_length={longest} of this module"
@@ -73,7 +79,8 @@ class PositionalEncoding(torch.nn.Module):
 
     def extra_repr(self) -> str:
         length, d = self.codes.shape
-        return f"{self.encoding}, d={d}, max_length={length}"
+        trained = isinstance(self.codes, torch.nn.Parameter)
+        return f"{self.encoding}, d={d}, max_length={length}, {'trained' if trained else 'fixed'}"
 
 
 def additive(spec: str, d: int, max_length: int, params: dict) -> Encoding:

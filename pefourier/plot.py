@@ -69,6 +69,8 @@ def spectra(answers: Sequence[Answer]) -> Figure:
         axes.set_axis_off()
     for axes, a in zip(panels.flat, answers, strict=False):
         peak = np.nanmax(a.result.density, initial=0) or 1.0
+        if np.isnan(a.result.density).any():
+            axes.text(np.pi / 2, 0.5, "no spectrum", ha="center", va="center", fontsize=8)
         axes.fill_between(a.result.omega, a.result.density / peak, color="#0072B2", linewidth=0)
         axes.set_title(caption(a), fontsize=8, loc="left", pad=2)
         axes.set_ylim(0, 1.05)
@@ -98,8 +100,9 @@ def reconstruct(answers: Sequence[Answer]) -> Figure:
             axes.plot(r.values, label=f"s = {r.position}", linewidth=1.2)
         axes.set_title(caption(a), loc="left", fontsize=9)
         axes.set_ylabel("rebuilt value")
-        axes.legend(ncols=3, loc="upper right")
     panels[-1, 0].set_xlabel("position")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper right", ncols=6)
     return figure
 
 
@@ -114,7 +117,8 @@ def faithful(answers: Sequence[Answer]) -> Figure:
     left.axhline(np.finfo(float).eps, color="0.6", linewidth=0.8, linestyle=":")
     left.set(xlabel="index", ylabel="singular value / largest", yscale="log", ylim=(1e-18, 3))
     if left.get_legend_handles_labels()[0]:
-        left.legend(loc="lower left")
+        handles, labels = left.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
     for a in answers:
         curve = kernel(a.encoding)
         if curve is not None:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -129,7 +130,7 @@ def spectrum_text(answers: Sequence[Answer], terminal: bool, colour: bool) -> st
         ("frequencies are", lambda r: "declared" if r.method == "declared" else "estimated"),
         ("how many", lambda r: r.summary.frequencies_total),
         ("of them below the first bin 2π/N", lambda r: share_below(r)),
-        ("Eq. 16: index l that enters it", lambda r: r.summary.lowest_bin_index),
+        ("Eq. 16: index l that enters 2π/d", lambda r: r.summary.lowest_bin_index),
         ("share at frequency 0", lambda r: r.summary.lowest_bin_share),
         ("mean frequency, rad", lambda r: r.summary.centroid),
         ("95 % lie at or below, rad", lambda r: r.summary.cutoff95),
@@ -324,8 +325,19 @@ def list_records() -> list[dict[str, Any]]:
 
 def list_rows() -> list[list[str]]:
     """A row of words for each registered encoding, the header first."""
-    rows = [["encoding", "family", "domain", "measure", "parameters", "source"]]
+    rows = [["encoding", "family", "domain", "measure", "source", "parameters"]]
     for b in BUILDERS.values():
         own = ",".join(k if v is None else f"{k}={v}" for k, v in defaults(b).items())
-        rows.append([b.name, b.family, b.domain, b.measure, own, b.paper])
+        rows.append([b.name, b.family, b.domain, b.measure, b.paper, own])
     return rows
+
+
+def list_text() -> str:
+    """A line for each registered encoding, its parameters under it."""
+    rows = list_rows()
+    lines = aligned([row[:-1] for row in rows]).splitlines()
+    for i, row in reversed(list(enumerate(rows))):
+        if i and row[-1]:
+            text = row[-1].replace(",", ", ")
+            lines[i + 1 : i + 1] = wrap(text, 96, initial_indent="    ", subsequent_indent="    ")
+    return "\n".join(lines) + "\n"

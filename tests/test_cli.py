@@ -28,7 +28,7 @@ bandwidth, lattice steps          0 (not smoothed)
 frequencies are                   declared
 how many                          5
 of them below the first bin 2π/N  1 (20 %)
-Eq. 16: index l that enters it    –
+Eq. 16: index l that enters 2π/d  –
 share at frequency 0              0.125
 mean frequency, rad               1.571
 95 % lie at or below, rad         3.142
@@ -400,3 +400,18 @@ def test_compare_says_where_a_table_differs(run, tmp_path):
 def test_compare_takes_two(run):
     done = run("compare", "dft")
     assert (done.status, done.err) == (2, "pefourier: compare takes two encodings; got 1: 'dft'\n")
+
+
+def test_compare_builds_a_named_encoding_at_the_size_of_a_file(run, tmp_path):
+    assert run("encode", "sinusoidal", "--d", 24, "-S", 33, "--out", tmp_path / "a.npy").status == 0
+    for pair in ([tmp_path / "a.npy", "sinusoidal"], ["sinusoidal", tmp_path / "a.npy"]):
+        done = run("compare", *pair, "--json")
+        assert (done.status, done.results[0]["verdict"]) == (0, "equal")
+        assert done.results[0]["length"] == 33
+    assert run("compare", tmp_path / "a.npy", "sinusoidal", "--d", 16).status == 1
+
+
+def test_encode_has_no_csv_answer(run, tmp_path):
+    done = run("encode", "dft", "--out", tmp_path / "a.npy", "--csv")
+    assert done.err == "pefourier: encode writes its table to --out; for CSV end that in .csv\n"
+    assert (done.status, list(tmp_path.iterdir())) == (2, [])

@@ -458,3 +458,16 @@ def test_a_large_table_takes_seconds_at_most():
     found = identify(table)
     assert found["params"] == HALVES
     assert found["max_difference"] < 1e-11
+
+
+def test_a_doubled_exponent_is_a_warning():
+    """p / 10000^(2i/d) with i = 0, 2, 4 … for both waves: a base of 10^8."""
+    i = np.arange(0, 64, 2)
+    phase = np.arange(128)[:, None] / 10000.0 ** (2 * i / 64)
+    table = np.stack([np.sin(phase), np.cos(phase)], axis=2).reshape(128, 64)
+    found = {f.code: f for f in assess(table).findings}
+    assert found["base"].severity == "warning"
+    assert found["base"].message == (
+        "the base is 1e+08 and not 10000: the exponent counts twice, as 2i / d does with "
+        "i = 0, 2, 4 …"
+    )

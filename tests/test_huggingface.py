@@ -569,7 +569,7 @@ REFUSED = {
     "learned": (
         {"model_type": "gpt2", "n_positions": 1024, "n_embd": 768},
         "the positions of model_type 'gpt2' are learned: their table is in its weights, not in "
-        "{path}; put the .safetensors file beside it, or give a file of codes, "
+        "{path}; put model.safetensors beside it, or give a file of codes, "
         "weights.safetensors#tensor",
     ),
     "relative keys": (
@@ -770,8 +770,8 @@ def test_learned_positions_come_from_the_weights(values, tensor, offset, config,
 
 def test_one_of_several_learned_tables_is_named(config, tmp_path, codes):
     names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
-    safetensors(tmp_path / "a.safetensors", {names[0]: codes})
-    safetensors(tmp_path / "b.safetensors", {names[1]: -codes})
+    safetensors(tmp_path / "model-1.safetensors", {names[0]: codes})
+    safetensors(tmp_path / "model-2.safetensors", {names[1]: -codes})
     path = config({"model_type": "bart", "d_model": 4})
     message = (
         f"{str(tmp_path)!r} holds several tables of positions, {names[0]}, {names[1]}; "
@@ -929,3 +929,21 @@ def test_learned_positions_of_whispers_decoder_are_in_its_weights(config, tmp_pa
     path = config({"model_type": "whisper", "d_model": 4, "max_source_positions": 12})
     assert load(path).params["length"] == 12
     np.testing.assert_array_equal(load(f"{path}#decoder").table(), codes)
+
+
+def test_weights_of_something_else_beside_the_config_are_not_read(config, tmp_path, codes):
+    safetensors(tmp_path / "other.safetensors", {"wpe.weight": codes})
+    path = config({"model_type": "gpt2", "n_embd": 4, "n_positions": 16})
+    with pytest.raises(PefourierError, match=r"put model\.safetensors beside it"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "near"),
+    [("rope_scalling", {"factor": 2.0}, "rope_scaling"), ("rope_thetta", 5e5, "rope_theta")],
+)
+def test_misspelt_keys_of_the_config_are_named(config, key, value, near):
+    enc = load(config({"model_type": "llama", "head_dim": 8, key: value}))
+    messages = [f.message for f in enc.findings if f.severity == "warning"]
+    assert [m for m in messages if m.startswith(f"'{key}' of ")] == messages
+    assert messages[0].endswith(f"is no key of a rotation; did you mean {near}?")

@@ -19,7 +19,7 @@ def test_output_minus_input_is_the_table(name):
     module = PositionalEncoding(name, 8, 12, dtype=torch.float64)
     x = torch.randn(3, 10, 8, dtype=torch.float64)
     codes = build(name, length=12, d=8).table()[:10]
-    np.testing.assert_allclose((module(x) - x)[1].numpy(), codes, atol=1e-15)
+    np.testing.assert_allclose((module(x) - x)[1].detach().numpy(), codes, atol=1e-15)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
@@ -62,7 +62,7 @@ def test_params_and_files_are_understood(tmp_path):
     np.save(tmp_path / "t.npy", table)
     same = PositionalEncoding(str(tmp_path / "t.npy"), 8, 12)
     assert torch.equal(same.codes, module.codes)
-    assert repr(module) == "PositionalEncoding(sinusoidal, d=8, max_length=12)"
+    assert repr(module) == "PositionalEncoding(sinusoidal, d=8, max_length=12, fixed)"
 
 
 @pytest.mark.parametrize(
@@ -82,3 +82,23 @@ def test_a_sequence_that_is_too_long_is_refused():
     message = "a sequence of 13 is longer than max_length=12 of this module"
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
         PositionalEncoding("dft", 8, 12)(torch.zeros(1, 13, 8))
+
+
+@pytest.mark.parametrize(
+    ("x", "got"),
+    [
+        (torch.zeros(2, 5, 1), "float32 of shape (2, 5, 1)"),
+        (torch.zeros(2, 5, 8, dtype=torch.int64), "int64 of shape (2, 5, 8)"),
+        (torch.zeros(8), "float32 of shape (8,)"),
+    ],
+)
+def test_input_that_does_not_fit_is_refused(x, got):
+    message = f"expected floating-point input (…, length, 8); got {got}"
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+        PositionalEncoding("dft", 8, 12)(x)
+
+
+def test_learned_codes_are_trained_unless_told_otherwise():
+    assert isinstance(PositionalEncoding("learned", 8, 12).codes, torch.nn.Parameter)
+    assert list(PositionalEncoding("learned", 8, 12, learn=False).parameters()) == []
+    assert list(PositionalEncoding("dft", 8, 12).parameters()) == []

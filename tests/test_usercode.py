@@ -51,6 +51,25 @@ class BatchAxis(Right):
         return x + self.pe[: x.size(0)]
 
 
+class BatchAxisFlat(Right):
+    def __init__(self, d, length):
+        super().__init__(d, max_len=length)
+        self.pe = self.pe[0]
+
+    def forward(self, x):
+        return x + self.pe[: x.size(0)]
+
+
+class DropoutOn(Right):
+    def forward(self, x):
+        return torch.nn.functional.dropout(x + self.pe[:, : x.size(1)], 0.5)
+
+
+class NoSizes(Right):
+    def __init__(self):
+        super().__init__(64)
+
+
 class OneRow(Right):
     def __init__(self, d_model):
         super().__init__(d_model)
@@ -89,7 +108,7 @@ def check(run, module, name, *options):
     return done.results[0]
 
 
-@pytest.mark.parametrize("name", ["right", "by_name", "Right", "CodesOnly", "instance"])
+@pytest.mark.parametrize("name", ["right", "by_name", "Right", "CodesOnly", "instance", "NoSizes"])
 def test_right_code_has_no_finding_and_the_sinusoidal_distance(run, folder, name):
     result = check(run, folder, name)
     assert [f for f in result["findings"] if f["severity"] != "note"] == []
@@ -101,6 +120,7 @@ def test_right_code_has_no_finding_and_the_sinusoidal_distance(run, folder, name
     ("name", "code"),
     [
         ("BatchAxis", "batch-axis"),
+        ("BatchAxisFlat", "batch-axis"),
         ("OneRow", "constant-codes"),
         ("Rescaled", "changes-between-calls"),
     ],
@@ -158,3 +178,10 @@ def test_float32_codes_have_a_coarser_rank_tolerance(run, folder):
     assert coarse["rank_tolerance"] > 1e5 * fine["rank_tolerance"]
     assert coarse["rank"] < fine["rank"]
     assert np.isclose(coarse["stable_rank"], fine["stable_rank"])
+
+
+def test_dropout_left_on_is_no_batch_axis(run, folder):
+    findings = check(run, folder, "DropoutOn")["findings"]
+    codes = [f["code"] for f in findings]
+    assert "changes-between-calls" in codes
+    assert "batch-axis" not in codes

@@ -50,6 +50,7 @@ AFTER_PADDING = {  # the first position is pad_token_id + 1
     "esm",
 }
 FROM_TWO = {"bart", "mbart", "mvp", "plbart", "opt", "biogpt", "trocr", "xglm"}
+WEIGHTS = re.compile(r"(model|diffusion_pytorch_model)[-.\w]*\.safetensors")
 TENSOR = re.compile(r"(^|\.)(wpe|embed_positions|positions?_embed(ding)?s?)(\.weight)?$")
 
 
@@ -154,7 +155,7 @@ def table(request: Request) -> Encoding | None:
         raise request.config.wrong("position_embedding_type", way, "absolute or rotary")
     folder, part = os.path.dirname(request.file) or ".", request.part
     with os_errors("look into", folder):
-        files = [name for name in sorted(os.listdir(folder)) if name.endswith(".safetensors")]
+        files = [name for name in sorted(os.listdir(folder)) if WEIGHTS.fullmatch(name)]
     tensors = {
         name: path
         for path in (os.path.join(folder, file) for file in files)
@@ -171,8 +172,8 @@ def table(request: Request) -> Encoding | None:
     if not tensors:
         raise PefourierError(
             f"the positions of model_type {shown(request.kind)} are learned: their table is in its "
-            f"weights, not in {shown(request.file)}; put the .safetensors file beside it, or give "
-            "a file of codes, weights.safetensors#tensor"
+            f"weights, not in {shown(request.file)}; put model.safetensors beside it, or give a "
+            "file of codes, weights.safetensors#tensor"
         )
     return learned(request, *tensors.popitem())
 

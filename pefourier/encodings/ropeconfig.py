@@ -65,7 +65,7 @@ def rotation(request: Request) -> Encoding | None:
     d = request.dimension(head, "head_dim")
     theta, doubts = agreed(section, config, THETA)
     partial, more = agreed(section, config, SHARE)
-    found = [] if layer else [*doubts, *more]
+    found = misspelt(config) if layer else [*misspelt(config), *doubts, *more]
     if theta is None:
         message = f"{config.label} sets no rope_theta; 10000 is taken, as most models do"
         found.append(Finding("rope-theta-default", "note", message))
@@ -163,6 +163,23 @@ def scaling_of(
     return scaling, own, found
 
 
+def misspelt(config: Section) -> list[Finding]:
+    """A warning for each key that is nearly one of those that set a rotation."""
+    near = {
+        key: get_close_matches(key, sorted(EVIDENCE - config.values.keys()), n=1, cutoff=0.85)
+        for key in config.values.keys() - EVIDENCE
+    }
+    return [
+        Finding(
+            "rope-unknown-key",
+            "warning",
+            f"{shown(key)} of {config.label} is no key of a rotation; did you mean {names[0]}?",
+        )
+        for key, names in sorted(near.items())
+        if names
+    ]
+
+
 def strangers(section: Section, kind: str, named: set[str]) -> list[Finding]:
     """A warning for each key that the type of scaling has no use for."""
     found = []
@@ -171,6 +188,8 @@ def strangers(section: Section, kind: str, named: set[str]) -> list[Finding]:
         way_out = f"did you mean {near[0]}?" if near else "leave it out"
         message = f"{shown(key)} of {section.label} is not used by rope_type {kind}; {way_out}"
         found.append(Finding("rope-unknown-key", "warning", message))
+        if near == ["rope_type"] and "type" not in section.values:
+            return found[-1:]  # with the type unknown, nothing can be said of the others
     return sorted(found, key=lambda finding: finding.message)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encoding import FLOAT64_EPS, Encoding, Finding, from_table
+from pefourier.encoding import Encoding, Finding, from_table, numbers
 from pefourier.errors import PefourierError, shown
 
 # Names under which public code takes the two sizes; others are given by order.
@@ -85,19 +85,21 @@ def run(
         if inspect.isclass(found) and issubclass(found, torch.nn.Module):
             found = called(found, {"d": d, "length": length})
         if isinstance(found, torch.nn.Embedding):
-            return stored(found.weight[:length]), []
+            return numbers(found.weight[:length]), []
         if isinstance(found, torch.nn.Module):
             return module_table(spec, torch, found.eval(), length, d)
     answer = called(found, {"length": length, "d": d}) if callable(found) else found
-    return shaped(spec, stored(answer), length, d), []
+    return shaped(spec, numbers(answer), length, d), []
 
 
 def called(function: Callable[..., Any], sizes: dict[str, int]) -> Any:
     """Call with the sizes under the names the signature has for them, or in the order given."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = list(inspect.signature(function).parameters.values())
     except ValueError:  # built in C: no signature to read
         return function(*sizes.values())
+    if not parameters:
+        return function()
     named = {}
     for p in parameters:
         if p.name in LENGTH_NAMES:
@@ -114,23 +116,6 @@ def called(function: Callable[..., Any], sizes: dict[str, int]) -> Any:
     if all(p.name in named and p.kind is not p.POSITIONAL_ONLY for p in required) and named:
         return function(**named)
     return function(*list(sizes.values())[: max(len(required), 1)])
-
-
-def stored(answer: Any) -> tuple[np.ndarray, float]:
-    """An array or tensor as floats numpy has, with the resolution of the type it came in."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(answer, torch.Tensor):
-        floating = answer.dtype.is_floating_point
-        eps = float(torch.finfo(answer.dtype).eps) if floating else FLOAT64_EPS
-        return answer.detach().cpu().double().numpy(), eps
-    array = np.asarray(answer)
-    if array.dtype.kind not in "fiub":
-        raise PefourierError(
-            f"expected an array of numbers (length, d); got {type(answer).__name__} "
-            f"of {shown(str(array.dtype))}"
-        )
-    eps = float(np.finfo(array.dtype).eps) if array.dtype.kind == "f" else FLOAT64_EPS
-    return array.astype(float), eps
 
 
 def shaped(
@@ -153,22 +138,36 @@ def module_table(
     spec: str, torch: Any, module: Any, length: int, d: int
 ) -> tuple[tuple[np.ndarray, float], list[Finding]]:
     """Run a module on zeros, twice, and look at which axis its codes vary along."""
-    zeros = torch.zeros(2, length, d)
-    with torch.no_grad():
-        answers = [module(zeros) for _ in range(2)]
-    (codes, eps), (again, _) = (stored(a[0] if isinstance(a, tuple) else a) for a in answers)
     findings = []
+    try:
+        answers = twice(torch, module, (2, length, d))
+    except RuntimeError:  # sizes that do not fit: does the batch stand where the sequence should?
+        answers = twice(torch, module, (1, length, d))
+        message = (
+            "runs for a batch of one and not of two: its table is indexed along axis 0, the batch; "
+            "for input (batch, length, d) write pe[: x.size(1)]"
+        )
+        findings.append(Finding("batch-axis", "error", message))
+    (codes, eps), (again, _) = (numbers(a[0] if isinstance(a, tuple) else a) for a in answers)
     if not np.array_equal(codes, again):
         worst = np.abs(codes - again).max()
         message = (
             f"the codes change from one call to the next by up to {worst:.3g}: forward alters "
-            "what it keeps (a buffer scaled in place) or draws random numbers in eval mode"
+            "what it keeps (a buffer scaled in place) or draws random numbers in evaluation mode "
+            "(dropout by the function, without training=self.training); the numbers here are those "
+            "of one call"
         )
         findings.append(Finding("changes-between-calls", "error", message))
     if codes.ndim == 3 and codes.shape[0] == 2:
-        findings += axis_findings(codes)
+        findings += axis_findings(codes) if not findings else []
         codes = codes[0]
     return shaped(spec, (codes, eps), length, d), findings
+
+
+def twice(torch: Any, module: Any, shape: tuple[int, int, int]) -> list[Any]:
+    """What a module gives for zeros, at two calls."""
+    with torch.no_grad():
+        return [module(torch.zeros(shape)) for _ in range(2)]
 
 
 def axis_findings(codes: np.ndarray) -> list[Finding]:
