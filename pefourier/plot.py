@@ -116,9 +116,9 @@ def faithful(answers: Sequence[Answer]) -> Figure:
             left.plot(np.arange(1, len(sigma) + 1), shares, label=caption(a))
     left.axhline(np.finfo(float).eps, color="0.6", linewidth=0.8, linestyle=":")
     left.set(xlabel="index", ylabel="singular value / largest", yscale="log", ylim=(1e-18, 3))
-    if left.get_legend_handles_labels()[0]:
-        handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    handles, labels = left.get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncols=3)
     for a in answers:
         curve = kernel(a.encoding)
         if curve is not None:

@@ -19,6 +19,7 @@ from pefourier.errors import PefourierError, unknown
 DEFAULT_SIGMA = 4.0  # lattice steps
 LEAST_SIGMA = 0.02  # half a step away, exp(-x^2/2) is still a number
 METHODS = ("auto", "declared", "periodogram")
+AT_ONCE = 2**15  # frequencies that are smeared together
 SMALL = 2**25  # frequency-lattice pairs up to which no tail is left out
 
 
@@ -166,15 +167,17 @@ def smoothed(steps: np.ndarray, weights: np.ndarray, points: int, sigma: float) 
     """
     # Beyond 39 sigma a term underflows to zero; beyond 10.3 sigma it is under 1e-22 of the peak.
     tails = 39.0 if len(steps) * 78 * sigma <= SMALL else 10.3
-    reach = int(np.ceil(tails * min(sigma, points)))
+    reach = min(int(np.ceil(tails * min(sigma, points))), points)
     own = np.clip(np.rint(steps).astype(int), 0, points - 1)
-    g = np.zeros(points + 1)  # the last entry collects what falls outside the lattice
-    for r in range(-min(reach, points), min(reach, points) + 1):
-        k = own + r
-        k[(k < 0) | (k >= points)] = points
-        height = weights * np.exp(-0.5 * ((own + r - steps) / sigma) ** 2)
-        g += np.bincount(k, weights=height, minlength=points + 1)
-    return g[:-1] / g[:-1].sum()
+    order = np.argsort(own, kind="stable")  # neighbours together: short stretches of the lattice
+    own, rest, weights = own[order], (own - steps)[order], weights[order]
+    g = np.zeros(points + 2 * reach)
+    for part in (slice(i, i + AT_ONCE) for i in range(0, len(own), AT_ONCE)):
+        first, near = own[part][0], own[part] - own[part][0]
+        for r in range(2 * reach + 1):
+            height = weights[part] * np.exp(-0.5 * ((rest[part] + (r - reach)) / sigma) ** 2)
+            g[first + r : first + r + near[-1] + 1] += np.bincount(near, weights=height)
+    return g[reach : reach + points] / g[reach : reach + points].sum()
 
 
 def summarize(

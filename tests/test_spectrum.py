@@ -125,9 +125,10 @@ def test_rope_and_sinusoidal_of_one_base_have_one_density():
 
 
 def test_leaving_out_far_terms_changes_nothing_that_shows(monkeypatch):
-    steps, weights = np.sort(np.random.default_rng(0).uniform(0, 400, 300)), np.full(300, 1 / 300)
+    steps, weights = np.random.default_rng(0).uniform(0, 400, 300), np.full(300, 1 / 300)
     whole = smoothed(steps, weights, 401, 4.0)
     monkeypatch.setattr("pefourier.spectrum.SMALL", 0)
+    monkeypatch.setattr("pefourier.spectrum.AT_ONCE", 7)
     cut = smoothed(steps, weights, 401, 4.0)
     assert np.abs(whole - cut).max() <= 1e-16 * whole.max() + 1e-17
 
