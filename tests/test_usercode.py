@@ -65,6 +65,11 @@ class DropoutOn(Right):
         return torch.nn.functional.dropout(x + self.pe[:, : x.size(1)], 0.5)
 
 
+class ByPositions(Right):
+    def forward(self, position_ids):
+        return self.pe[0][position_ids]
+
+
 class NoSizes(Right):
     def __init__(self):
         super().__init__(64)
@@ -108,7 +113,9 @@ def check(run, module, name, *options):
     return done.results[0]
 
 
-@pytest.mark.parametrize("name", ["right", "by_name", "Right", "CodesOnly", "instance", "NoSizes"])
+@pytest.mark.parametrize(
+    "name", ["right", "by_name", "Right", "CodesOnly", "instance", "NoSizes", "ByPositions"]
+)
 def test_right_code_has_no_finding_and_the_sinusoidal_distance(run, folder, name):
     result = check(run, folder, name)
     assert [f for f in result["findings"] if f["severity"] != "note"] == []

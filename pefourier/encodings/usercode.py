@@ -1,9 +1,9 @@
 """Codes from a user's own Python: ``py:module:name``, imported from the working directory.
 
 This runs the named code, and only it. A function is called with (length, d); an ``nn.Module`` class
-is built with (d, length) or as its signature says; a module is run on zeros of shape
-(2, length, d) in evaluation mode, and its answer minus the input is the table. A module that is
-right gives both members of the batch the same codes, varying along the sequence, at every call.
+is built with (d, length) or as its signature says; a module is run in evaluation mode on zeros of
+shape (2, length, d), or on position_ids, and its answer minus the input is the table. A module that
+is right gives both members of the batch the same codes, varying along the sequence, at every call.
 """
 
 import contextlib
@@ -29,6 +29,7 @@ DIM_NAMES = frozenset(
     "d d_model dim model_dim embed_dim embedding_dim emb_dim emb_size embed_size embedding_size "
     "hidden_size hidden_dim d_hid channels n_embd num_hiddens head_dim features width".split()
 )
+POSITION_NAMES = frozenset("position_ids positions position pos indices idx timesteps".split())
 DROPOUT_NAMES = frozenset("dropout dropout_p dropout_rate p_dropout drop drop_rate".split())
 
 
@@ -167,7 +168,15 @@ def module_table(
 def twice(torch: Any, module: Any, shape: tuple[int, int, int]) -> list[Any]:
     """What a module gives for zeros, at two calls."""
     with torch.no_grad():
-        return [module(torch.zeros(shape)) for _ in range(2)]
+        return [module(given(torch, module, shape)) for _ in range(2)]
+
+
+def given(torch: Any, module: Any, shape: tuple[int, int, int]) -> Any:
+    """Zeros (batch, length, d), or the positions (batch, length) where forward asks for those."""
+    names = list(inspect.signature(module.forward).parameters)
+    if names and names[0] in POSITION_NAMES:
+        return torch.arange(shape[1]).expand(shape[:2])
+    return torch.zeros(shape)
 
 
 def axis_findings(codes: np.ndarray) -> list[Finding]:
