@@ -72,7 +72,9 @@ def precision(enc: Encoding) -> dict[str, Loss]:
 def loss(enc: Encoding, form: Format) -> Loss:
     """Distinct codes and phase error in one format."""
     column, count = code_columns(enc)
-    cast = count_distinct(lambda rows, j: rounded(column(rows, j), form), len(enc), count)
+    period = enc.measure.period if enc.measure is not None else None
+    points = min(len(enc), period or len(enc))  # beyond a period codes repeat, exactly
+    cast = count_distinct(lambda rows, j: rounded(column(rows, j), form), points, count)
     if enc.measure is None or enc.domain.kind != "position":
         return Loss(cast, None, None)
     x = enc.domain.x + enc.measure.origin
