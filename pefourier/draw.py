@@ -102,8 +102,8 @@ def marked(rows: list[str], curves, xlimits, ylimits) -> list[str]:
         for share in (np.arange(5) + (number + 0.5) / len(curves)) / 5:
             i = good[int(share * len(good))] if len(good) else None
             if i is not None:
-                column = scaled(x[i : i + 1], xlimits, width)[0]
-                row = height - 1 - scaled(y[i : i + 1], ylimits, height)[0]
+                column = scaled(x[i : i + 1], xlimits, 2 * width)[0] // 2
+                row = (4 * height - 1 - scaled(y[i : i + 1], ylimits, 4 * height)[0]) // 4
                 grid[row][column] = MARKS[number % len(MARKS)]
     return ["".join(row) for row in grid]
 

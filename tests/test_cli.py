@@ -415,3 +415,9 @@ def test_encode_has_no_csv_answer(run, tmp_path):
     done = run("encode", "dft", "--out", tmp_path / "a.npy", "--csv")
     assert done.err == "pefourier: encode writes its table to --out; for CSV end that in .csv\n"
     assert (done.status, list(tmp_path.iterdir())) == (2, [])
+
+
+def test_lattices_that_differ_are_noted(run):
+    done = run("spectrum", "dft:d=8", "dft:d=16", "sinusoidal:d=8")
+    assert done.err == "pefourier: lattices of 8 and 16 points differ; compare with --lattice\n"
+    assert run("spectrum", "dft:d=8", "dft:d=16", "--lattice", 8).err == ""
