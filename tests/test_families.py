@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from pefourier import domain
 from pefourier.domain import power, tree
 from pefourier.encoding import BUILDERS
 from pefourier.encodings import load
@@ -450,3 +451,13 @@ def test_tupe_gives_a_classification_token_its_own_biases():
 
 def test_tupe_needs_a_whole_head():
     refused("tupe cuts d into heads and needs a multiple of heads=3; got d=8", "tupe:heads=3", d=8)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda n: domain.times(range(n)), lambda n: domain.tree([-1, *[0] * (n - 1)])]
+)
+def test_a_dense_basis_has_a_limit(monkeypatch, make):
+    monkeypatch.setattr("pefourier.domain.LARGEST_BASIS", 8)
+    assert len(make(8)) == 8
+    with pytest.raises(PefourierError, match=r"^9 .* are too many: they take an \(n, n\) basis"):
+        make(9)

@@ -947,3 +947,11 @@ def test_misspelt_keys_of_the_config_are_named(config, key, value, near):
     messages = [f.message for f in enc.findings if f.severity == "warning"]
     assert [m for m in messages if m.startswith(f"'{key}' of ")] == messages
     assert messages[0].endswith(f"is no key of a rotation; did you mean {near}?")
+
+
+def test_a_misspelt_type_is_the_only_thing_said_of_its_keys(config):
+    scaling = {"rope_typ": "llama3", "factor": 8.0, "low_freq_factor": 1.0}
+    enc = load(config({"model_type": "llama", "head_dim": 8, "rope_scaling": scaling}))
+    messages = [f.message for f in enc.findings if f.severity == "warning"]
+    assert len(messages) == 1
+    assert messages[0].endswith("did you mean rope_type?")

@@ -164,3 +164,11 @@ def test_cutoff_is_where_the_share_is_reached_exactly():
 def test_what_cannot_be_asked_is_refused(options, message):
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
         density(np.eye(4), **options)
+
+
+@pytest.mark.parametrize("spec", ["rope:scaling=linear,factor=4", "tape", "mtan-fixed", "dft"])
+def test_eq_16_is_of_the_geometric_grid_alone(spec):
+    assert density(load(spec, 80, 64)).summary.lowest_bin_index is None
+    assert density(load("rope", 80, 64)).summary.lowest_bin_index == pytest.approx(
+        64 * np.log(64 / (2 * np.pi)) / np.log(10000)
+    )
