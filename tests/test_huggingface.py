@@ -951,6 +951,7 @@ def test_misspelt_keys_of_the_config_are_named(config, key, value, near):
 
 def test_a_misspelt_type_is_the_only_thing_said_of_its_keys(config):
     scaling = {"rope_typ": "llama3", "factor": 8.0, "low_freq_factor": 1.0}
+    scaling |= {"high_freq_factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0}
     enc = load(config({"model_type": "llama", "head_dim": 8, "rope_scaling": scaling}))
     messages = [f.message for f in enc.findings if f.severity == "warning"]
     assert len(messages) == 1
