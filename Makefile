@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint check bench figures clean
+.PHONY: help run test lint check bench figures catalogue clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -36,6 +36,10 @@ lint: $(BIN)/pefourier  ## style
 	$(BIN)/ruff format --check .
 
 check: lint test  ## what CI runs
+
+catalogue: $(BIN)/pefourier  ## what `pefourier list` reads, from the registry
+	$(BIN)/python -c 'import json; from pefourier import encodings as e; print(json.dumps(e.records(), indent=1, ensure_ascii=False))' >catalogue.tmp
+	mv catalogue.tmp pefourier/catalogue.json
 
 bench: $(BIN)/pefourier  ## time and memory against what one would call today
 	$(BIN)/python -m pip install --quiet '.[bench]'

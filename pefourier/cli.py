@@ -247,14 +247,14 @@ def list_encodings(as_json: Json = False, as_csv: Csv = False) -> None:
     \b
     Example: pefourier list --json
     """
-    from pefourier import encodings, report  # noqa: F401 (fills the registry)
+    from pefourier import catalogue, layout
 
     if as_json:
-        say(report.as_json("list", report.list_records()))
+        say(layout.as_json("list", catalogue.records()))
     elif as_csv:
-        say(report.as_csv(report.list_rows()))
+        say(layout.as_csv(catalogue.rows()))
     else:
-        say(report.list_text())
+        say(catalogue.text())
 
 
 @app.command()

@@ -4,23 +4,20 @@ An `Answer` is an encoding with a result, a frozen dataclass. JSON needs no code
 result; text and CSV have one function each.
 """
 
-import csv
 import dataclasses
-import io
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from textwrap import wrap
 from typing import Any
 
 import numpy as np
 
-from pefourier import __version__
+from pefourier import layout
 from pefourier.compare import Comparison
 from pefourier.draw import chart
-from pefourier.encoding import BUILDERS, Builder, Encoding
+from pefourier.encoding import Encoding
 from pefourier.faithful import Faithfulness
+from pefourier.layout import aligned
 from pefourier.reconstruct import Reconstructions
 from pefourier.spectrum import Spectrum
 
@@ -58,8 +55,7 @@ def plain(value: Any) -> Any:
 
 def as_json(command: str, results: Iterable[Mapping[str, Any]]) -> str:
     """The JSON answer of a command."""
-    answer = {"command": command, "version": __version__, "results": list(results)}
-    return json.dumps(plain(answer), allow_nan=False) + "\n"
+    return layout.as_json(command, plain(list(results)))
 
 
 def record(answer: Answer) -> dict[str, Any]:
@@ -74,11 +70,7 @@ def identity_of(enc: Encoding) -> dict[str, Any]:
 
 def as_csv(rows: Iterable[Sequence[Any]]) -> str:
     """Rows, the header first, as comma-separated text with full precision."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(
-        ["" if cell is None else cell for cell in map(plain, row)] for row in rows
-    )
-    return text.getvalue()
+    return layout.as_csv(map(plain, row) for row in rows)
 
 
 def number(value: float | int | bool | str | None, digits: int = 4) -> str:
@@ -92,13 +84,6 @@ def number(value: float | int | bool | str | None, digits: int = 4) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells in columns of equal width, two spaces apart."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in rows]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
 def side_by_side(
@@ -300,44 +285,3 @@ def faithful_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
         found = " ".join(finding.code for finding in r.findings)
         pair = r.closest_pair or (None, None)
         yield [a.encoding.name, a.encoding.spec, *values, *pair, *counts, found]
-
-
-def defaults(builder: Builder) -> dict[str, Any]:
-    """Own parameters of a builder with their default values."""
-    return {key: parameter.default for key, parameter in builder.parameters.items()}
-
-
-def list_records() -> list[dict[str, Any]]:
-    """A JSON object for each registered encoding."""
-    return [
-        {
-            "encoding": b.name,
-            "spec": b.name,
-            "params": {"length": 80, "d": 256, **defaults(b)},
-            "family": b.family,
-            "domain": b.domain,
-            "measure": b.measure,
-            "paper": b.paper,
-        }
-        for b in BUILDERS.values()
-    ]
-
-
-def list_rows() -> list[list[str]]:
-    """A row of words for each registered encoding, the header first."""
-    rows = [["encoding", "family", "domain", "measure", "source", "parameters"]]
-    for b in BUILDERS.values():
-        own = ",".join(k if v is None else f"{k}={v}" for k, v in defaults(b).items())
-        rows.append([b.name, b.family, b.domain, b.measure, b.paper, own])
-    return rows
-
-
-def list_text() -> str:
-    """A line for each registered encoding, its parameters under it."""
-    rows = list_rows()
-    lines = aligned([row[:-1] for row in rows]).splitlines()
-    for i, row in reversed(list(enumerate(rows))):
-        if i and row[-1]:
-            text = row[-1].replace(",", ", ")
-            lines[i + 1 : i + 1] = wrap(text, 96, initial_indent="    ", subsequent_indent="    ")
-    return "\n".join(lines) + "\n"

@@ -20,10 +20,10 @@ from pefourier.errors import PefourierError, printable
 
 def spec_names(incomplete: str) -> list[str]:
     """Names that a SPEC may begin with, for the shell's completion."""
-    from pefourier import encodings  # noqa: F401 (fills the registry)
-    from pefourier.encoding import BUILDERS
+    from pefourier import catalogue
 
-    return [name for name in BUILDERS if name.startswith(incomplete)]
+    names = (record["encoding"] for record in catalogue.records())
+    return [name for name in names if name.startswith(incomplete)]
 
 
 SPEC_HELP = (

@@ -1,10 +1,13 @@
 """Laws that hold for every registered encoding, at even, odd and prime lengths and dimensions."""
 
+import json
+
 import numpy as np
 import pytest
 from reference import DIM, LENGTH, ROWS
 
-import pefourier.encodings  # noqa: F401 (fills the registry)
+import pefourier.encodings
+from pefourier import catalogue
 from pefourier.encoding import BUILDERS, as_encoding
 from pefourier.encodings import build, load
 from pefourier.faithful import assess
@@ -24,6 +27,18 @@ def built(name, length, d, **own):
 
 def test_every_encoding_has_a_reference_row():
     assert set(BUILDERS) - set(ROWS) == set()
+
+
+def test_the_catalogue_is_the_registry():
+    held = json.loads(json.dumps(pefourier.encodings.records()))
+    assert catalogue.records() == held, "write pefourier/catalogue.json again: make catalogue"
+
+
+@pytest.mark.parametrize("row", catalogue.rows()[1:], ids=lambda row: row[0])
+def test_defaults_are_listed_as_they_are_typed(row):
+    own = ",".join(item for item in row[-1].split(",") if "=" in item)
+    typed, plain = load(f"{row[0]}:{own}" if own else row[0], 8, 4), load(row[0], 8, 4)
+    np.testing.assert_array_equal(typed.table(), plain.table())
 
 
 @pytest.mark.parametrize("name", NAMES)

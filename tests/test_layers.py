@@ -11,8 +11,8 @@ PACKAGE = Path(__file__).parents[1] / "pefourier"
 FILES = sorted(PACKAGE.rglob("*.py"))
 FLOORS = [  # a module imports only from floors below its own; one floor's rooms are strangers
     {"__init__", "errors"},
-    {"domain", "draw", "formats"},
-    {"files"},
+    {"domain", "draw", "formats", "layout"},
+    {"catalogue", "files"},
     {"encoding"},
     {"encodings", "linear", "closest", "precision", "relations"},
     {"nn", "spectrum", "identify", "compare"},
@@ -91,8 +91,8 @@ def test_analysis_starts_without_heavy_libraries(arguments):
     assert done.stderr.splitlines()[-1] == "0 []"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"]], ids=" ".join)
-def test_help_starts_without_numpy(arguments):
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["list"]], ids=" ".join)
+def test_help_and_list_start_without_numpy(arguments):
     code = (
         "import sys; from pefourier.cli import main; "
         f"main({arguments!r}); print('numpy' in sys.modules, file=sys.stderr)"

@@ -109,3 +109,19 @@ def table_file(spec: str, path: str, key: str | None, length: int | None) -> Enc
     table = table[:length]
     params = {"length": len(table), "d": table.shape[1], "path": path, "array": key}
     return replace(from_table(table, spec, eps=eps), params=params, spec=spec)
+
+
+def records() -> list[dict[str, Any]]:
+    """What is known of each registered encoding, as `pefourier list --json` shows it."""
+    return [
+        {
+            "encoding": b.name,
+            "spec": b.name,
+            "params": {"length": 80, "d": 256} | {k: p.default for k, p in b.parameters.items()},
+            "family": b.family,
+            "domain": b.domain,
+            "measure": b.measure,
+            "paper": b.paper,
+        }
+        for b in BUILDERS.values()
+    ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.report import aligned
+from pefourier.layout import aligned
 from pefourier.train import compare
 from pefourier.train.compare import Difference, Mean
 
