@@ -179,3 +179,32 @@ def comparison(summary) -> Figure:
         panel.set_title(f"{one.dataset}{leaky}", loc="left", fontsize=9)
         panel.set_xlabel("F1 of each (seed, fold); diamond: mean with 95 % interval")
     return figure
+
+
+def critical_difference(summary) -> Figure:
+    """Average ranks over datasets, the best at the left; bars join those not told apart."""
+    names = sorted(summary.ranks, key=lambda name: summary.ranks[name])
+    at = [summary.ranks[name] for name in names]
+    half, bars = (len(names) + 1) // 2, len(summary.cliques)
+    figure, axes = plt.subplots(figsize=(WIDTH, 0.7 + 0.12 * bars + 0.22 * half))
+    span = max(len(names) - 1, 1)
+    axes.set(xlim=(1 - 0.45 * span, len(names) + 0.45 * span), ylim=(-0.5 * bars - half - 0.5, 0))
+    for i, name in enumerate(names):
+        left = i < half
+        level = -0.5 * bars - 1 - (i if left else len(names) - 1 - i)
+        edge = 1 - 0.05 * span if left else len(names) + 0.05 * span
+        axes.plot(
+            [at[i], at[i], edge], [0, level, level], color="0.4", linewidth=0.8, linestyle="-"
+        )
+        label = f"{name}  {at[i]:.2f}" if left else f"{at[i]:.2f}  {name}"
+        axes.text(edge, level, f" {label} ", ha="right" if left else "left", va="center")
+    for i, group in enumerate(summary.cliques):
+        ends = [summary.ranks[group[0]], summary.ranks[group[-1]]]
+        axes.plot(ends, [-0.4 - 0.5 * i] * 2, "-", color="#0072B2", linewidth=3)
+    axes.spines[["left", "bottom"]].set_visible(False)
+    axes.spines["top"].set(visible=True, bounds=(1, len(names)))
+    axes.xaxis.tick_top()
+    axes.set_xticks(range(1, len(names) + 1))
+    axes.set_yticks([])
+    axes.set_title(f"average rank by F1 over {len(summary.datasets)} datasets", fontsize=9)
+    return figure

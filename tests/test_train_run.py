@@ -209,23 +209,49 @@ def test_sign_flips_holm_and_ranks_are_their_definitions(rng):
     assert compare.sign_flip(np.ones(40)) < 0.001
     np.testing.assert_allclose(compare.holm([0.01, 0.04, 0.03, 0.9]), [0.04, 0.09, 0.09, 0.9])
     runs = {"a": np.ones(6), "b": np.array([1.0, 2, 2, 2, 2, 0])}
-    found = compare.differences(runs, "a")["b"]
+    found = compare.differences(runs, {"b": "a"})["b"]
     assert (found.better, found.p_floor, found.mean) == (4.5 / 6, 2.0**-5, 0.5)
 
 
-def test_critical_differences_are_those_of_the_studentized_range():
-    from scipy.stats import studentized_range
+def test_wilcoxons_p_is_that_of_all_sign_patterns(rng):
+    scores = rng.normal(size=(7, 3)) + np.array([0, 0.5, 2.5])
 
-    for k in range(2, 21):
-        q = studentized_range.ppf(0.95, k, np.inf) / np.sqrt(2)
-        assert compare.NEMENYI[k - 2] == pytest.approx(q, abs=0.002)
+    def exact(d):
+        rank = np.abs(d).argsort().argsort() + 1
+        seen = abs((np.sign(d) * rank).sum())
+        sums = [abs((s * rank).sum()) for s in itertools.product((-1, 1), repeat=len(d))]
+        return np.mean(np.array(sums) >= seen)
+
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    p = compare.holm([exact(scores[:, i] - scores[:, j]) for i, j in pairs])
+    found = compare.wilcoxon_holm(scores)
+    np.testing.assert_allclose([found[i, j] for i, j in pairs], p)
+    np.testing.assert_array_equal(found, found.T)
+    assert compare.wilcoxon_holm(np.ones((4, 2)))[0, 1] == 1.0
+
+
+def test_a_scaled_encoding_is_compared_at_its_size():
+    rows = [
+        {
+            **{"dataset": "one", "encoding": e, "seed": s, "fold": 0, "split": "blocks"},
+            **{"precision": v, "recall": v, "f1": v, "auprc": v, "leaky": False, "length": 9},
+        }
+        for e, v in (("sinusoidal", 0.5), ("dft@rms=1", 0.6), ("sinusoidal@rms=1", 0.1))
+        for s in range(2)
+    ]
+    apart = summary.summarize(rows).datasets[0].differences
+    assert apart["dft@rms=1"].mean == pytest.approx(0.5)
+    assert apart["sinusoidal@rms=1"].mean == pytest.approx(-0.4)
+    text = summary.as_text(summary.summarize(rows))
+    assert "do not separate dft@rms=1 from sinusoidal@rms=1" in text
+    assert "F1 − sinusoidal at its rms" in text
 
 
 def test_average_ranks_over_datasets_and_who_is_not_told_apart():
     rows = [
         {
             **{"dataset": name, "encoding": e, "seed": s, "fold": 0, "split": "random"},
-            **{"precision": v, "recall": v, "f1": v, "auprc": v, "leaky": True},
+            **{"precision": v, "recall": v, "f1": v, "auprc": v, "leaky": True, "length": 9},
         }
         for name in ("one", "two")
         for e, v in (("sinusoidal", 0.5), ("dft", 0.6), ("none", 0.1))
@@ -233,12 +259,12 @@ def test_average_ranks_over_datasets_and_who_is_not_told_apart():
     ]
     found = summary.summarize(rows)
     assert found.ranks == {"sinusoidal": 2.0, "dft": 1.0, "none": 3.0}
-    assert found.critical_difference == pytest.approx(2.343 * np.sqrt(12 / 12), abs=1e-3)
     assert found.cliques == (("dft", "sinusoidal", "none"),)
     text = summary.as_text(found)
     assert "one, leaky split" in text
     assert "(with so few runs .05 is out of reach)" in text
     assert "do not carry over to new data" in text
+    assert "not told apart: dft, sinusoidal, none (with 2 datasets and 3 encodings .05" in text
 
 
 def test_scores_are_their_definitions(rng):
@@ -279,6 +305,23 @@ def test_every_run_is_a_point_in_the_figure():
     plot.plt.close(figure)
 
 
+def test_bars_of_the_diagram_join_the_cliques():
+    from pefourier import plot
+
+    ranks = {"none": 4.0, "dft": 1.25, "rope": 1.75, "sinusoidal": 3.0}
+    cliques = (("dft", "rope"), ("rope", "sinusoidal"))
+    figure = plot.critical_difference(summary.Summary("sinusoidal", ((), ()), ranks, cliques, ()))
+    (axes,) = figure.axes
+    bars = [line.get_xdata() for line in axes.lines if line.get_linewidth() == 3]
+    assert bars == [[1.25, 1.75], [1.75, 3.0]]
+    feet = sorted(line.get_xdata()[0] for line in axes.lines if line.get_linewidth() < 3)
+    assert feet == sorted(ranks.values())
+    assert {text.get_text().strip() for text in axes.texts} == {
+        *("dft  1.25", "rope  1.75", "4.00  none", "3.00  sinusoidal")
+    }
+    plot.plt.close(figure)
+
+
 def test_records_hold_each_encodings_scores_and_its_difference():
     found = summary.records(run(Options(**{**SMALL, "match_rms": (0.5,)})))
     assert [(r["encoding"], r["spec"]) for r in found] == [
@@ -299,8 +342,8 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(capsys, monkeypatch)
     run(Options(**{**SMALL, "quiet": False}))
     said = capsys.readouterr()
     assert said.out == ""
-    pattern = r"pefourier: 100 %, 2 members, loss \d\.\d{3}, [\d,]+ examples/s, 0:00 left"
-    assert re.fullmatch(pattern, said.err.splitlines()[-1])
+    pattern = r"2 members · epoch 2/2 · loss \d\.\d{3} · [\d,]+ examples/s · 0:00 left"
+    assert re.fullmatch(r"pefourier: 100 % · " + pattern, said.err.splitlines()[-1])
     run(Options(**SMALL))
     assert capsys.readouterr().err == ""
 

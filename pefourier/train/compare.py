@@ -15,11 +15,6 @@ import numpy as np
 RESAMPLES = 10_000
 EXACT = 14  # runs up to which all sign patterns are tried
 LEVEL = 0.05
-# Upper .05 points of the studentized range over sqrt 2, k = 2 … 20 (Demsar, 2006, Table 5a)
-NEMENYI = (
-    *(1.960, 2.343, 2.569, 2.728, 2.850, 2.949, 3.031, 3.102, 3.164),
-    *(3.219, 3.268, 3.313, 3.354, 3.391, 3.426, 3.458, 3.489, 3.517, 3.544),
-)
 
 
 @dataclass(frozen=True)
@@ -33,13 +28,14 @@ class Mean:
 
 @dataclass(frozen=True)
 class Difference:
-    """An encoding less the reference, run by run."""
+    """An encoding less its reference, run by run."""
 
+    reference: str
     mean: float
     low: float  # 95 % bootstrap interval
     high: float
     p: float  # two-sided sign-flip permutation test
-    p_holm: float  # adjusted for all encodings compared with the reference
+    p_holm: float  # adjusted for all differences of the dataset
     p_floor: float  # the least p that this number of runs can give
     better: float  # P(A > B): share of runs above the reference, ties half
 
@@ -92,20 +88,21 @@ def holm(p: Sequence[float]) -> np.ndarray:
     return adjusted
 
 
-def differences(runs: Mapping[str, np.ndarray], reference: str) -> dict[str, Difference]:
-    """Every other encoding less the reference; `runs` gives each the same runs (n,) in order."""
-    others = [name for name in runs if name != reference]
-    if reference not in runs or not others:
-        return {}
-    apart = [runs[name] - runs[reference] for name in others]
-    p = [sign_flip(d) for d in apart]
+def differences(
+    runs: Mapping[str, np.ndarray], references: Mapping[str, str]
+) -> dict[str, Difference]:
+    """Each encoding less its reference; `runs` gives all the same runs (n,) in order."""
+    apart = {name: runs[name] - runs[other] for name, other in references.items()}
+    p = {name: sign_flip(d) for name, d in apart.items()}
+    adjusted = dict(zip(p, holm(list(p.values())).tolist(), strict=True))
     found = {}
-    for name, d, raw, adjusted in zip(others, apart, p, holm(p), strict=True):
+    for name, d in apart.items():
         mean = interval(d)
         floor = max(2.0 ** (1 - len(d)), 1 / (RESAMPLES + 1) if len(d) > EXACT else 0.0)
         better = float((d > 0).mean() + 0.5 * (d == 0).mean())
         found[name] = Difference(
-            mean.mean, mean.low, mean.high, raw, float(adjusted), floor, better
+            *(references[name], mean.mean, mean.low, mean.high),
+            *(p[name], adjusted[name], floor, better),
         )
     return found
 
@@ -121,26 +118,39 @@ def ranks(scores: np.ndarray) -> np.ndarray:
     return (above + (equal + 1) / 2).mean(axis=0)
 
 
-def critical_difference(encodings: int, datasets: int) -> float:
-    r"""Nemenyi's :math:`q_{.05} \sqrt{k (k + 1) / 6 N}` (Demsar, 2006), k encodings, N datasets.
+def wilcoxon_holm(scores: np.ndarray) -> np.ndarray:
+    """Holm-adjusted p of Wilcoxon's signed-rank test for every two columns, shape (k, k).
 
-    >>> round(critical_difference(4, 14), 3)
-    1.254
+    Rows of `scores` (N, k) are datasets. Pairs that are equal on all of them have p = 1.
+
+    >>> wilcoxon_holm(np.array([[0.9, 0.5], [0.8, 0.7]]))
+    array([[1. , 0.5],
+           [0.5, 1. ]])
     """
-    q = NEMENYI[min(encodings, len(NEMENYI) + 1) - 2]
-    return q * float(np.sqrt(encodings * (encodings + 1) / (6 * datasets)))
+    from scipy.stats import wilcoxon
+
+    k = scores.shape[1]
+    above = np.triu_indices(k, 1)
+    apart = [scores[:, i] - scores[:, j] for i, j in zip(*above, strict=True)]
+    p = np.eye(k)
+    p[above] = holm([float(wilcoxon(d).pvalue) if d.any() else 1.0 for d in apart])
+    return np.maximum(p, p.T)
 
 
-def cliques(average: Mapping[str, float], critical: float) -> list[list[str]]:
-    """Largest groups of encodings whose average ranks lie within the critical difference.
+def cliques(average: Mapping[str, float], p: np.ndarray) -> list[list[str]]:
+    """Largest runs of neighbours in rank of whom no two are told apart; p in the order given.
 
-    >>> cliques({"a": 1.0, "b": 1.5, "c": 2.1}, 0.7)
+    >>> apart = np.array([[1, 0.9, 0.01], [0.9, 1, 0.3], [0.01, 0.3, 1]])
+    >>> cliques({"a": 1.0, "b": 1.5, "c": 2.1}, apart)
     [['a', 'b'], ['b', 'c']]
     """
-    names = sorted(average, key=lambda name: average[name])
-    groups: list[list[str]] = []
-    for i, name in enumerate(names):
-        group = [n for n in names[i:] if average[n] - average[name] < critical]
-        if len(group) > 1 and not (groups and set(group) <= set(groups[-1])):
-            groups.append(group)
-    return groups
+    names = list(average)
+    order = sorted(range(len(names)), key=lambda i: average[names[i]])
+    groups: list[list[int]] = []
+    for start in range(len(order)):
+        stop = start + 1
+        while stop < len(order) and p[order[start : stop + 1], order[stop]].min() >= LEVEL:
+            stop += 1
+        if stop - start > 1 and not (groups and set(order[start:stop]) <= set(groups[-1])):
+            groups.append(order[start:stop])
+    return [[names[i] for i in group] for group in groups]

@@ -13,22 +13,23 @@ LINE_EVERY = 10.0  # seconds between plain lines
 class Reporter:
     """Counts member-epochs of a grid and says how far it is."""
 
-    def __init__(self, total: int, windows: int, show) -> None:
-        self.total, self.windows, self.show = total, windows, show
+    def __init__(self, total: int, windows: int, epochs: int, show) -> None:
+        self.total, self.windows, self.epochs, self.show = total, windows, epochs, show
         self.done, self.began, self.trained = 0, time.perf_counter(), 0
 
     def skip(self, member_epochs: int) -> None:
         """Count what an earlier run has finished."""
         self.done += member_epochs
 
-    def epoch(self, members: int, loss: float) -> None:
-        """One epoch of a stack is over."""
+    def epoch(self, number: int, members: int, loss: float) -> None:
+        """An epoch of a stack is over."""
         self.done += members
         self.trained += members
         seconds = time.perf_counter() - self.began
         rate = self.trained * self.windows / seconds
         left = (self.total - self.done) * seconds / self.trained
-        self.show(self, members, loss, rate, left)
+        now = f"{members} members · epoch {number}/{self.epochs} · loss {loss:.3f}"
+        self.show(self, f"{now} · {rate:,.0f} examples/s", left)
 
     @property
     def share(self) -> float:
@@ -46,28 +47,25 @@ def clock(seconds: float) -> str:
 
 
 @contextmanager
-def reporting(total: int, windows: int, quiet: bool):
-    """A `Reporter` for `total` member-epochs of `windows` training windows each."""
+def reporting(members: int, epochs: int, windows: int, quiet: bool):
+    """A `Reporter` for members that see `windows` training windows in each of their epochs."""
+    sizes = members * epochs, windows, epochs
     if quiet:
-        yield Reporter(total, windows, lambda *_: None)
+        yield Reporter(*sizes, lambda *_: None)
     elif sys.stderr.isatty():
         with bar() as (progress, task):
 
-            def show(reporter, members, loss, rate, left) -> None:
-                progress.update(
-                    task,
-                    completed=100 * reporter.share,
-                    now=f"{members} members · loss {loss:.3f} · {rate:,.0f} examples/s",
-                )
+            def show(reporter, now, left) -> None:
+                progress.update(task, completed=100 * reporter.share, now=now)
 
-            yield Reporter(total, windows, show)
+            yield Reporter(*sizes, show)
     else:
-        yield Reporter(total, windows, plain_lines())
+        yield Reporter(*sizes, plain_lines())
 
 
 @contextmanager
 def bar():
-    """A bar with members, loss, examples a second and the time left."""
+    """A bar with what is going on and the time left."""
     columns = (
         *(BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.fields[now]}")),
         *(TimeElapsedColumn(), TimeRemainingColumn()),
@@ -80,15 +78,11 @@ def plain_lines():
     """A line on stderr every ten seconds."""
     last = time.perf_counter()
 
-    def show(reporter, members, loss, rate, left) -> None:
+    def show(reporter, now, left) -> None:
         nonlocal last
         if time.perf_counter() - last >= LINE_EVERY:
             last = time.perf_counter()
-            print(
-                f"pefourier: {100 * reporter.share:.0f} %, {members} members, loss {loss:.3f}, "
-                f"{rate:,.0f} examples/s, {clock(left)} left",
-                file=sys.stderr,
-                flush=True,
-            )
+            line = f"pefourier: {100 * reporter.share:.0f} % · {now} · {clock(left)} left"
+            print(line, file=sys.stderr, flush=True)
 
     return show

@@ -224,7 +224,7 @@ def train(
     windows = max((len(s.task.folds[0].train) for s in grid), default=0)
     rows: list[Row] = []
     held: Resident | None = None
-    with reporting(members * options.epochs, windows, options.quiet) as reporter:
+    with reporting(members, options.epochs, windows, options.quiet) as reporter:
         for stack in grid:
             finished = [done[key] for key in stack.keys if key in done]
             if len(finished) == len(stack.keys):
@@ -249,10 +249,7 @@ def trained(
         if (arm, seed) not in cache:
             cache[arm, seed] = injected(arm, seed, stack.model, options)
         members.append(Member(arm.name, cache[arm, seed], seed, fold))
-    outcomes = loop.fit(
-        *(held, stack.model, members, schedule),
-        lambda epoch, number, loss: reporter.epoch(number, loss),
-    )
+    outcomes = loop.fit(held, stack.model, members, schedule, reporter.epoch)
     if options.save_tables is not None:
         save(options.save_tables, stack.task, outcomes)
     return [row_of(stack.task, outcome, held) for outcome in outcomes]
@@ -307,7 +304,7 @@ def gathered(store: Store, order: Sequence[Key], rows: Sequence[Row]) -> list[Ro
 
 
 def write(store: Store, found: Summary) -> None:
-    """summary.json, summary.md and comparison.png."""
+    """summary.json, summary.md and the figures."""
     if store.path is None:
         return
     from pefourier import plot
@@ -318,3 +315,5 @@ def write(store: Store, found: Summary) -> None:
     text = summary.as_markdown(found).encode()
     write_whole(str(store.path / "summary.md"), lambda stream: stream.write(text))
     plot.save(str(store.path / "comparison.png"), plot.comparison, found)
+    if found.cliques:
+        plot.save(str(store.path / "critical-difference.png"), plot.critical_difference, found)

@@ -8,11 +8,12 @@ import numpy as np
 
 from pefourier.layout import aligned
 from pefourier.train import compare
-from pefourier.train.compare import Difference, Mean
+from pefourier.train.compare import LEVEL, Difference, Mean
 
 REFERENCE = "sinusoidal"
 MEASURES = ("precision", "recall", "f1", "auprc")
 LEAKY = "leaky split"
+COLUMNS = 5  # encodings side by side, at most
 
 
 @dataclass(frozen=True)
@@ -22,10 +23,11 @@ class OfDataset:
     dataset: str
     split: str
     leaky: bool
+    length: int  # rows of a window
     seeds: int
     folds: int
     scores: dict[str, dict[str, Mean]]  # encoding → measure → mean
-    differences: dict[str, Difference]  # in F1, from the reference
+    differences: dict[str, Difference]  # in F1, from the reference of the same size
     verdicts: tuple[str, ...]
 
 
@@ -36,8 +38,7 @@ class Summary:
     reference: str
     datasets: tuple[OfDataset, ...]
     ranks: dict[str, float]
-    critical_difference: float | None  # of average ranks; with one dataset there is none
-    cliques: tuple[tuple[str, ...], ...]
+    cliques: tuple[tuple[str, ...], ...]  # not told apart over datasets; with one there are none
     runs: tuple[dict[str, Any], ...]
 
 
@@ -50,12 +51,9 @@ def summarize(rows: Sequence[Mapping[str, Any]], reference: str = REFERENCE) -> 
     ]
     f1 = np.array([[one.scores[e]["f1"].mean for e in shared] for one in found])
     ranks = dict(zip(shared, compare.ranks(f1).tolist(), strict=True)) if shared else {}
-    critical, groups = None, []
-    if len(found) > 1 and len(shared) > 1:
-        critical = compare.critical_difference(len(shared), len(found))
-        groups = compare.cliques(ranks, critical)
+    groups = compare.cliques(ranks, compare.wilcoxon_holm(f1)) if len(found) > 1 else []
     return Summary(
-        *(reference, tuple(found), ranks, critical),
+        *(reference, tuple(found), ranks),
         tuple(tuple(group) for group in groups),
         tuple(dict(row) for row in rows),
     )
@@ -71,26 +69,39 @@ def of_dataset(rows: Sequence[Mapping[str, Any]], reference: str) -> OfDataset:
         e: {m: np.array([one[run][m] for run in runs]) for m in MEASURES} for e, one in by.items()
     }
     scores = {e: {m: compare.interval(v) for m, v in one.items()} for e, one in values.items()}
-    apart = compare.differences({e: one["f1"] for e, one in values.items()}, reference)
+    others = {e: reference_of(e, list(by), reference) for e in by if e != reference}
+    f1 = {e: one["f1"] for e, one in values.items()}
+    apart = compare.differences(f1, others) if reference in by else {}
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
     first = rows[0]
     setting = f"{seeds} seeds × {folds} folds, {first['dataset']}" + (
         f" ({LEAKY})" if first["leaky"] else ""
     )
-    verdicts = [verdict(setting, e, d, reference) for e, d in apart.items()]
+    verdicts = [verdict(setting, e, d) for e, d in apart.items()]
     return OfDataset(
-        *(first["dataset"], first["split"], first["leaky"], seeds, folds, scores, apart),
+        *(first["dataset"], first["split"], first["leaky"], first["length"]),
+        *(seeds, folds, scores, apart),
         tuple(verdicts),
     )
 
 
-def verdict(setting: str, encoding: str, d: Difference, reference: str) -> str:
+def reference_of(encoding: str, encodings: Sequence[str], reference: str) -> str:
+    """The reference at the size that an encoding is scaled to, where it is there.
+
+    >>> reference_of("dft@rms=0.5", ["sinusoidal", "sinusoidal@rms=0.5"], "sinusoidal")
+    'sinusoidal@rms=0.5'
+    """
+    own = reference + "@" + encoding.rpartition("@")[2]
+    return own if "@" in encoding and own != encoding and own in encodings else reference
+
+
+def verdict(setting: str, encoding: str, d: Difference) -> str:
     """One difference in plain words."""
     if d.supported:
-        said = f"{encoding} is {'better' if d.mean > 0 else 'worse'} than {reference}"
+        said = f"{encoding} is {'better' if d.mean > 0 else 'worse'} than {d.reference}"
     else:
-        said = f"the data do not separate {encoding} from {reference}"
-    reach = " (with so few runs .05 is out of reach)" if d.p_floor > compare.LEVEL else ""
+        said = f"the data do not separate {encoding} from {d.reference}"
+    reach = " (with so few runs .05 is out of reach)" if d.p_floor > LEVEL else ""
     return (
         f"{setting}: {said}: F1 difference {d.mean:+.3f}, 95 % {d.low:+.3f} … {d.high:+.3f}, "
         f"Holm p {d.p_holm:.3g}{reach}"
@@ -114,24 +125,28 @@ def short(value: float) -> str:
 def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
     """Titles and rows: Table 1, each dataset's intervals and differences, ranks."""
     encodings = list(dict.fromkeys(e for one in summary.datasets for e in one.scores))
-    first = [["P / R / F1", *encodings]]
+    found = []
+    for part in np.array_split(encodings, -(-len(encodings) // COLUMNS)):
+        body = [[title(one), *(three(one.scores.get(e)) for e in part)] for one in summary.datasets]
+        found.append(("", [["P / R / F1", *part], *body]))
     for one in summary.datasets:
-        first.append([title(one), *(three(one.scores.get(e)) for e in encodings)])
-    found = [("", first)]
-    for one in summary.datasets:
+        apart = one.differences.values()
         head = ["encoding", "precision", "recall", "F1", "AUPRC"]
-        against = [f"F1 − {summary.reference}", "p", "Holm p", "P(A > B)"]
+        same = " at its rms" if any(d.reference != summary.reference for d in apart) else ""
+        against = [f"F1 − {summary.reference}{same}", "p", "Holm p", "P(A > B)"]
         body = [
             [e, *(cell(s[m]) for m in MEASURES), *difference_cells(one.differences.get(e))]
             for e, s in one.scores.items()
         ]
-        what = f"{title(one)}: mean [95 %] over {one.seeds} seeds × {one.folds} folds"
+        what = (
+            f"{title(one)}, windows of {one.length} rows: mean [95 %] over "
+            f"{one.seeds} seeds × {one.folds} folds"
+        )
         found.append((what, [[*head, *against], *body]))
-    if summary.critical_difference is not None:
+    if summary.cliques:
         ordered = sorted(summary.ranks.items(), key=lambda item: item[1])
         rows = [["encoding", "average rank"], *([e, f"{rank:.2f}"] for e, rank in ordered)]
-        what = f"average ranks by F1; critical difference {summary.critical_difference:.2f}"
-        found.append((what, rows))
+        found.append((f"average ranks by F1 over {len(summary.datasets)} datasets", rows))
     return found
 
 
@@ -179,6 +194,8 @@ def lines(summary: Summary) -> list[str]:
                 f"{one.dataset}: windows were shuffled, so neighbours of test windows were trained "
                 "on; these scores do not carry over to new data"
             )
+    if summary.cliques:
+        found.append(told_apart(summary))
     floors = [d.p_floor for one in summary.datasets for d in one.differences.values()]
     if floors:
         found.append(
@@ -188,13 +205,24 @@ def lines(summary: Summary) -> list[str]:
     return found
 
 
+def told_apart(summary: Summary) -> str:
+    """Which encodings the datasets together do not tell apart, and whether they could."""
+    n, k = len(summary.datasets), len(summary.ranks)
+    groups = "; ".join(", ".join(group) for group in summary.cliques)
+    least = 2.0 ** (1 - n) * k * (k - 1) / 2
+    reach = f" (with {n} datasets and {k} encodings .05 is out of reach)" if least > LEVEL else ""
+    return f"over {n} datasets, by Wilcoxon's test with Holm's adjustment, not told apart: " + (
+        groups + reach
+    )
+
+
 def records(summary: Summary) -> list[dict[str, Any]]:
     """The answer in JSON: one record a dataset and encoding."""
     return [
         {
             **{"dataset": one.dataset, "encoding": name.partition(":")[0].partition("@")[0]},
             **{"spec": name, "split": one.split, "leaky": one.leaky},
-            **{"seeds": one.seeds, "folds": one.folds, "reference": summary.reference},
+            **{"seeds": one.seeds, "folds": one.folds, "length": one.length},
             **{measure: asdict(mean) for measure, mean in scores.items()},
             "difference": asdict(one.differences[name]) if name in one.differences else None,
             "average_rank": summary.ranks.get(name),
