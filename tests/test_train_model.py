@@ -8,7 +8,7 @@ import pefourier.encodings  # noqa: F401 (fills the registry)
 from pefourier.encoding import BUILDERS
 from pefourier.encodings import build
 from pefourier.errors import PefourierError
-from pefourier.train import data, inject, loop, model
+from pefourier.train import data, inject, loop, metrics, model
 
 SIZES = model.Transformer(length=8, channels=2, classes=2, d=16, heads=2)
 SCHEDULE = loop.Schedule(epochs=1, batch_size=4)
@@ -41,7 +41,7 @@ def steps(task, members, number=3, dtype=torch.float64):
     for index in torch.as_tensor(np.stack(drawn, axis=1)):
         running.index.copy_(index)
         running.step()
-    logits = running.over("test", running.logits)
+    logits = running.found("test")
     return {
         (m.encoding, m.seed): (
             logits[i],
@@ -234,25 +234,29 @@ def test_a_place_has_the_code_of_its_lag(name):
         np.testing.assert_array_equal(table[8 * query + key], code)
 
 
-def test_the_epoch_with_the_least_loss_on_validation_is_kept(task):
+def test_the_epoch_with_the_best_average_precision_on_validation_is_kept(task):
     schedule = loop.Schedule(epochs=6, batch_size=4, rate=0.05)
     members = [member("dft"), member("none"), member("learned")]
     held = loop.resident(task, CPU, torch.float64)
     found = loop.fit(held, SIZES, members, schedule)
     running = loop.Program(held, SIZES, members, schedule)
-    losses = []
+    scores = []
     for epoch in range(6):
         running.epoch(epoch)
-        losses.append(running.valid_loss())
-    least = torch.stack(losses).min(dim=0)
-    fold = task.folds[0]
-    weights = loop.class_weights(task, fold)
-    for outcome, value, epoch in zip(found, least.values, least.indices, strict=True):
-        logits, y = torch.as_tensor(outcome.valid), torch.as_tensor(task.labels[fold.valid])
-        each = torch.nn.functional.cross_entropy(logits, y, reduction="none")
-        assert (each * torch.as_tensor(weights)[y]).mean().item() == pytest.approx(value.item())
-        assert outcome.epoch == epoch + 1
-    assert (least.indices < 5).any()
+        scores.append(running.valid_scores())
+    labels = task.labels[task.folds[0].valid]
+    for outcome, own in zip(found, np.transpose(scores), strict=True):
+        logits = outcome.valid
+        assert metrics.average_precision(logits[:, 1] - logits[:, 0], labels == 1) == max(own)
+        assert outcome.epoch == list(own).index(max(own)) + 1
+    assert (np.argmax(scores, axis=0) < 5).any()
+
+
+def test_a_loss_that_is_not_finite_is_said(task):
+    held = loop.resident(task, CPU, torch.float64)
+    schedule = loop.Schedule(epochs=2, batch_size=4, rate=1e300)
+    with pytest.raises(PefourierError, match=r"^dft, seed 0: the loss is not finite; choose a"):
+        loop.fit(held, SIZES, [member("dft")], schedule)
 
 
 def test_fixed_codes_stay_and_learned_ones_move(task):
@@ -303,7 +307,8 @@ def test_classes_count_the_same_and_the_first_loss_is_that_of_a_guess(task):
     fold = task.folds[0]
     np.testing.assert_allclose(loop.class_weights(task, fold), [1.0, 1.0], atol=0.2)
     running.parameters["head.w"].data.zero_()
-    assert running.valid_loss().item() == pytest.approx(np.log(2), abs=0.05)
+    loss = running.loss(torch.as_tensor(fold.train)[None]).mean().item()
+    assert loss == pytest.approx(np.log(2), abs=1e-12)
 
 
 def test_folds_of_unequal_size_are_told_alike_in_company(rng):
@@ -312,9 +317,10 @@ def test_folds_of_unequal_size_are_told_alike_in_company(rng):
     assert len({len(fold.valid) for fold in unequal.folds}) > 1
     codes = injection("dft")
     members = [loop.Member("dft", codes, 0, fold) for fold in range(5)]
-    together = program(unequal, members).valid_loss()
-    for i, one in enumerate(members):
-        assert program(unequal, [one]).valid_loss().item() == pytest.approx(together[i].item())
+    together = program(unequal, members).found("valid")
+    for one, logits in zip(members, together, strict=True):
+        (alone,) = program(unequal, [one]).found("valid")
+        np.testing.assert_allclose(alone, logits, atol=1e-12)
     outcomes = loop.fit(loop.resident(unequal, CPU), SIZES, members, SCHEDULE)
     sizes = [(len(o.valid), len(o.test)) for o in outcomes]
     assert sizes == [(len(fold.valid), len(fold.test)) for fold in unequal.folds]

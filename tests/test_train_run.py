@@ -171,6 +171,9 @@ def test_two_ranks_without_a_folder_are_refused(monkeypatch):
         ({"device": "cuda:99"}, "--device cuda:99: this machine has"),
         ({"resume": True}, "--resume needs --out DIR, the folder to go on in"),
         ({"match_rms": (0.0,)}, "--match-rms must be above 0; got 0.0"),
+        ({"encoding": ("dft@rms=0",)}, "'dft@rms=0': rms must be above 0; got 0"),
+        ({"encoding": ("dft@rms=x",)}, "rms must be a finite number; got 'x'"),
+        ({"encoding": ("rope@rms=1",)}, "'rope@rms=1': rope is not added to the input (act 'rot"),
     ],
 )
 def test_bad_options_are_refused_in_one_line(options, message):
@@ -313,13 +316,18 @@ def test_bars_of_the_diagram_join_the_cliques():
     figure = plot.critical_difference(summary.Summary("sinusoidal", ((), ()), ranks, cliques, ()))
     (axes,) = figure.axes
     bars = [line.get_xdata() for line in axes.lines if line.get_linewidth() == 3]
-    assert bars == [[1.25, 1.75], [1.75, 3.0]]
+    assert [list(bar) for bar in bars] == [[1.25, 1.75], [1.75, 3.0]]
     feet = sorted(line.get_xdata()[0] for line in axes.lines if line.get_linewidth() < 3)
     assert feet == sorted(ranks.values())
     assert {text.get_text().strip() for text in axes.texts} == {
         *("dft  1.25", "rope  1.75", "4.00  none", "3.00  sinusoidal")
     }
     plot.plt.close(figure)
+
+
+def test_an_arm_may_be_named_with_its_size():
+    found = run(Options(**{**SMALL, "encoding": ("sinusoidal", "dft@rms=0.25")}))
+    assert list(found.datasets[0].scores) == ["sinusoidal", "dft@rms=0.25"]
 
 
 def test_records_hold_each_encodings_scores_and_its_difference():

@@ -5,8 +5,8 @@ Conventions
 A member's initial weights and batches depend on its seed and fold alone, so that encodings are
 compared in pairs and a member in a stack is the member alone. Data stay on the device, windows are
 gathered there by index, and nothing is read back within an epoch. float32 on a CPU; on a GPU
-matrix products in bfloat16, the whole step one CUDA graph. The epoch with the least weighted loss
-on validation is kept.
+matrix products in bfloat16, the whole step one CUDA graph. The epoch with the best average
+precision on validation is kept: the weighted loss is least long before, as few windows are sure.
 """
 
 import time
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from pefourier.errors import PefourierError
 from pefourier.train.inject import ACTS, Injection, Stacked, stack
+from pefourier.train.metrics import mean_precision
 from pefourier.train.model import OrderFree, Parameters, Transformer, start
 from pefourier.train.split import Fold, Task
 
@@ -185,23 +186,25 @@ class Program:
         return self.total / steps
 
     @torch.no_grad()
-    def over(self, part: str, measure: Callable[[Tensor], Tensor]) -> Tensor:
-        """What `measure` gives for all windows of a part of each fold, padded to the longest."""
-        folds = [self.data.task.folds[m.fold] for m in self.members]
-        index = padded([getattr(fold, part) for fold in folds]).to(self.data.device)
-        return torch.cat([measure(chunk) for chunk in index.split(AT_ONCE, dim=1)], dim=1)
+    def found(self, part: str) -> list[np.ndarray]:
+        """Logits (n, K) of each member's windows of a part."""
+        indices = [getattr(self.data.task.folds[m.fold], part) for m in self.members]
+        index = padded(indices).to(self.data.device)
+        logits = torch.cat([self.logits(chunk) for chunk in index.split(AT_ONCE, dim=1)], dim=1)
+        every = logits.cpu().double().numpy()
+        return [one[: len(own)] for one, own in zip(every, indices, strict=True)]
 
-    def valid_loss(self) -> Tensor:
-        """Mean loss of each member on its validation windows."""
-        sizes = self.sizes("valid").to(self.data.device)
-        each = self.over("valid", self.loss)
-        used = torch.arange(each.shape[1], device=each.device) < sizes[:, None]
-        return torch.where(used, each, 0.0).sum(dim=1) / sizes
-
-    def sizes(self, part: str) -> Tensor:
-        """How many windows each member has in a part."""
-        folds = [self.data.task.folds[m.fold] for m in self.members]
-        return torch.tensor([len(getattr(fold, part)) for fold in folds])
+    def valid_scores(self) -> np.ndarray:
+        """Average precision of each member on its validation windows."""
+        task, scores = self.data.task, []
+        for member, logits in zip(self.members, self.found("valid"), strict=True):
+            if not np.isfinite(logits).all():
+                raise PefourierError(
+                    f"{member.encoding}, seed {member.seed}: the loss is not finite; "
+                    "choose a smaller --rate"
+                )
+            scores.append(mean_precision(logits, task.labels[task.folds[member.fold].valid]))
+        return np.array(scores)
 
 
 def stacked(arrays: Sequence[np.ndarray], device: torch.device, dtype: torch.dtype) -> Tensor:
@@ -298,18 +301,14 @@ def trained(
     began = time.perf_counter()
     program = Program(data, model, members, schedule)
     best = {name: p.detach().clone() for name, p in program.parameters.items()}
-    least = torch.full((len(members),), torch.inf, device=data.device)
-    kept = torch.zeros(len(members), dtype=torch.long, device=data.device)
+    highest, kept = np.full(len(members), -1.0), np.zeros(len(members), dtype=int)
     for epoch in range(schedule.epochs):
         loss = program.epoch(epoch)
-        found = program.valid_loss()
-        better = found < least
-        least, kept = torch.where(better, found, least), torch.where(better, epoch, kept)
-        keep(best, program, better)
+        score = program.valid_scores()
+        better = score > highest
+        highest, kept = np.where(better, score, highest), np.where(better, epoch, kept)
+        keep(best, program, torch.as_tensor(better, device=data.device))
         progress(epoch + 1, len(members), float(loss.mean()))
-    if not bool(torch.isfinite(least).all()):
-        bad = members[int((~torch.isfinite(least)).nonzero()[0, 0])]
-        raise PefourierError(f"{bad.encoding}, seed {bad.seed}: the loss is not finite")
     with torch.no_grad():
         for name, p in program.parameters.items():
             p.copy_(best[name])
@@ -326,11 +325,6 @@ def keep(best: Parameters, program: Program, better: Tensor) -> None:
 
 def outcomes(program: Program, kept: Sequence[int], seconds: float) -> list[Outcome]:
     """What each member came to."""
-    parts = {}
-    for part in ("valid", "test"):
-        logits = program.over(part, program.logits).cpu().double().numpy()
-        sizes = program.sizes(part).tolist()
-        parts[part] = [one[:n] for one, n in zip(logits, sizes, strict=True)]
     codes: list[np.ndarray | None] = [None] * len(program.members)
     with torch.no_grad():
         for act, one in program.injected.items():
@@ -339,6 +333,6 @@ def outcomes(program: Program, kept: Sequence[int], seconds: float) -> list[Outc
     return [
         Outcome(member, valid, test, epoch + 1, seconds, table)
         for member, valid, test, epoch, table in zip(
-            program.members, parts["valid"], parts["test"], kept, codes, strict=True
+            program.members, program.found("valid"), program.found("test"), kept, codes, strict=True
         )
     ]

@@ -27,14 +27,18 @@ def score(
     if classes == 2:
         margin = test[:, 1] - test[:, 0]
         limit = threshold(valid[:, 1] - valid[:, 0], valid_labels == 1)
-        return Scores(*rates(margin >= limit, labels == 1), average_precision(margin, labels == 1))
+        return Scores(*rates(margin >= limit, labels == 1), mean_precision(test, labels))
     chosen = test.argmax(axis=1)
-    present = np.unique(labels)
-    per_class = [
-        (*rates(chosen == c, labels == c), average_precision(test[:, c], labels == c))
-        for c in present
-    ]
-    return Scores(*(float(np.mean(column)) for column in zip(*per_class, strict=True)))
+    per_class = [rates(chosen == c, labels == c) for c in np.unique(labels)]
+    means = (float(np.mean(column)) for column in zip(*per_class, strict=True))
+    return Scores(*means, mean_precision(test, labels))
+
+
+def mean_precision(logits: np.ndarray, labels: np.ndarray) -> float:
+    """Average precision of logits (n, K): of class 1, or over the classes there are."""
+    if logits.shape[1] == 2:
+        return average_precision(logits[:, 1] - logits[:, 0], labels == 1)
+    return float(np.mean([average_precision(logits[:, c], labels == c) for c in np.unique(labels)]))
 
 
 def rates(said: np.ndarray, true: np.ndarray) -> tuple[float, float, float]:

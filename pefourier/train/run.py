@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from pefourier import __version__
+from pefourier.encoding import convert
 from pefourier.errors import PefourierError, shown
 from pefourier.files import write_table, write_whole
 from pefourier.train import data, loop, summary
@@ -30,6 +31,7 @@ from pefourier.train.split import Split, Task
 from pefourier.train.summary import Summary
 
 ORDER_FREE = "order-free"
+AT_RMS = "@rms="
 DEFAULT = ("none", "sinusoidal", "dft", "onehot", "rope", ORDER_FREE)
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 STACK_MOST = {"cpu": 16, "cuda": 256}
@@ -71,6 +73,7 @@ class Arm:
     name: str
     spec: str
     rms: float | None = None
+    named: bool = True  # and not one of all that --match-rms scales
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,29 +178,40 @@ def room(model: Transformer, options: Options, device: torch.device) -> int:
 
 
 def arms(options: Options) -> list[Arm]:
-    """The rows of the answer, matched ones after those that are as they are."""
-    own = [Arm(spec, spec) for spec in options.encoding]
+    """The rows of the answer, those of --match-rms after those that are named."""
     scaled = [
-        Arm(f"{spec}@rms={rms:g}", spec, rms)
+        f"{spec}{AT_RMS}{rms:g}"
         for rms in options.match_rms
         for spec in options.encoding
-        if spec not in ("none", ORDER_FREE)
+        if spec not in ("none", ORDER_FREE) and AT_RMS not in spec
     ]
-    return own + scaled
+    names = dict.fromkeys([*options.encoding, *scaled])
+    return [arm(name, named=name in options.encoding) for name in names]
+
+
+def arm(name: str, named: bool) -> Arm:
+    """SPEC, or SPEC@rms=SIZE."""
+    spec, at, size = name.partition(AT_RMS)
+    if not at:
+        return Arm(name, name)
+    rms = convert("rms", size, float)
+    if rms <= 0:
+        raise PefourierError(f"{shown(name)}: rms must be above 0; got {size}")
+    return Arm(name, spec, rms, named)
 
 
 def stacks(task: Task, options: Options, rows: Sequence[Arm], size: int) -> list[Stack]:
     """The runs of a dataset in stacks: a seed and fold has all its encodings near each other."""
     model = transformer(task, options)
     plain = OrderFree(task.length, model.channels, model.classes, options.d)
-    additive = [row for row in rows if row.rms is None or adds(row, model)]
+    rows = [row for row in rows if has_size(row, model)]
     found = []
     for own, which in ((model, False), (plain, True)):
         runs = [
             (arm, seed, fold)
             for seed in range(options.seeds)
             for fold in range(len(task.folds))
-            for arm in additive
+            for arm in rows
             if (arm.spec == ORDER_FREE) == which
         ]
         even = -(-len(runs) // max(1, -(-len(runs) // size)))  # no small one at the end
@@ -206,9 +220,17 @@ def stacks(task: Task, options: Options, rows: Sequence[Arm], size: int) -> list
     return found
 
 
-def adds(arm: Arm, model: Transformer) -> bool:
-    """Whether an encoding is added to the input: only then has it a size to match."""
-    return injection(arm.spec, model.tokens, model.d, model.heads, 0).act == "add"
+def has_size(arm: Arm, model: Transformer) -> bool:
+    """Whether an arm's codes are added as they are, or have a size to match: that of a sum."""
+    if arm.rms is None:
+        return True
+    act = injection(arm.spec, model.tokens, model.d, model.heads, 0).act
+    if arm.named and act != "add":
+        raise PefourierError(
+            f"{shown(arm.name)}: {arm.spec} is not added to the input (act {act!r}), so that it "
+            "has no size to match"
+        )
+    return act == "add"
 
 
 def train(
