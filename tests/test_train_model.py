@@ -41,7 +41,7 @@ def steps(task, members, number=3, dtype=torch.float64):
     for index in torch.as_tensor(np.stack(drawn, axis=1)):
         running.index.copy_(index)
         running.step()
-    logits = running.found("test")
+    logits = torch.as_tensor(np.stack(running.found("test")))
     return {
         (m.encoding, m.seed): (
             logits[i],
