@@ -5,6 +5,9 @@ import json
 import pytest
 
 from pefourier.reproduce import all_claims, reproduction
+from pefourier.train.results import Store
+from pefourier.train.run import write
+from pefourier.train.summary import summarize
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +42,58 @@ def test_claims(claims, where, part, computed, verdict):
     claim = find(claims, where, part)
     assert claim.computed == computed
     assert claim.verdict.startswith(verdict)
+
+
+def trained(folder, gains, leaky=False):
+    """A folder as `pefourier train` leaves it: dft above sinusoidal by `gains`, a number a run."""
+    measures = ("precision", "recall", "f1", "auprc")
+    rows = [
+        {
+            **{"dataset": "smd", "encoding": name, "seed": seed, "fold": 0, "length": 64},
+            **{"split": "random" if leaky else "blocks", "leaky": leaky},
+            **dict.fromkeys(measures, 0.5 + gain),
+        }
+        for name, own in (("sinusoidal", [0.0] * len(gains)), ("dft", gains))
+        for seed, gain in enumerate(own)
+    ]
+    folder.mkdir()
+    write(Store(folder), summarize(rows))
+
+
+@pytest.mark.parametrize(
+    ("gains", "verdict"),
+    [
+        ([[0.1] * 8], "holds"),
+        ([[-0.1] * 8], "does not hold"),
+        ([[0.1, -0.1] * 4], "not supported by the data"),
+        ([[0.1] * 8, [0.1, -0.1] * 4], "not supported by the data"),
+        ([[0.1] * 8, [-0.1] * 8], "not supported by the data"),
+    ],
+)
+def test_table_1_is_filled_from_what_training_left(tmp_path, gains, verdict):
+    for i, own in enumerate(gains):
+        trained(tmp_path / f"run{i}", own)
+    trained(tmp_path / "run-leaky", [0.4] * 8, leaky=True)
+    claims, _ = reproduction(str(tmp_path))
+    claim = find(claims, "Table 1", "SMD")
+    assert claim.verdict == verdict
+    after = f"{0.5 + sum(gains[0]) / 8:.3f}"[1:]
+    row = f".500 / .500 / .500 → {after} / {after} / {after}"
+    assert claim.computed.split("; ")[0] == row
+    assert len(claim.computed.split("; ")) == len(gains)
+    assert claim.reason.startswith("Windows of 64, 8 seeds × 1 folds: F1 difference ")
+    assert "which leaks, F1 is .500 → .900." in claim.reason
+    assert find(claims, "Table 1", "MSL").verdict == "not yet compared"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "\xff"])
+def test_a_foreign_summary_is_said(tmp_path, run, text):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "summary.json").write_bytes(text.encode("latin-1"))
+    done = run("reproduce", "--out", tmp_path)
+    assert done.status == 2
+    assert "summary.json' is no summary of pefourier train; move it elsewhere" in done.err
+    assert done.err.count("\n") == 1
 
 
 def test_theorem_1_holds_to_rounding(claims):
