@@ -3,6 +3,7 @@
 ``order``, ``lags`` (synthetic, built in), ``smd``, ``msl`` (read under --data), ``uea:NAME`` (UCR
 and UEA sets through the package aeon), a folder or file of .ts, and .npz: X (n, length, channels)
 with y (n,), or a labelled series: `rows` (n, channels) with `label` (n,) and maybe `train`.
+Shorter series of a .ts set are filled up with the means of its training series.
 """
 
 from collections.abc import Sequence
@@ -138,12 +139,24 @@ def published(labels: np.ndarray, tested: int, k: int) -> split.Parts:
 def from_ts(name: str, data: str | None, split_by: Split) -> Task:
     """A UCR or UEA set by name, or the NAME_TRAIN.ts and NAME_TEST.ts of a folder, or one file."""
     parts = ts_parts(name, data)
-    if any(isinstance(x, list) for x, _ in parts):
-        raise PefourierError(f"{name} has series of unequal length; pad them and save X, y as .npz")
-    x = np.concatenate([x for x, _ in parts]).transpose(0, 2, 1)  # (n, length, channels)
+    every = [one for x, _ in parts for one in x]  # (channels, length) each
+    mean = np.concatenate(list(parts[0][0]), axis=1).mean(axis=1)
+    x = padded(every, mean).transpose(0, 2, 1)  # (n, length, channels)
     y = np.concatenate([y for _, y in parts])
     tested = len(parts[1][1]) if len(parts) == 2 and split_by == "blocks" else None
     return from_examples(name, x, y, (), split_by, tested)
+
+
+def padded(every: Sequence[np.ndarray], mean: np.ndarray) -> np.ndarray:
+    """Series (channels, length) as long as the longest, filled up with a mean (channels,).
+
+    >>> padded([np.array([[1.0, 2.0]]), np.array([[3.0]])], np.array([0.5])).tolist()
+    [[[1.0, 2.0]], [[3.0, 0.5]]]
+    """
+    filled = np.tile(mean[:, None], (len(every), 1, max(one.shape[1] for one in every)))
+    for row, one in zip(filled, every, strict=True):
+        row[:, : one.shape[1]] = one
+    return filled
 
 
 def ts_parts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]:
