@@ -193,6 +193,7 @@ def compare(request: Request) -> None:
         say(report.as_csv(report.compare_rows(a, b, result)))
     else:
         say(report.compare_text(a, b, result))
+    request.note_unused([a, b])
     if result.verdict == "different":
         raise typer.Exit(1)
 
@@ -238,6 +239,7 @@ def encode(
     else:
         size = f"{table.shape[0]} positions × {table.shape[1]}"
         say(f"{printable(out)}: codes of {enc.label}, {size}\n")
+    request.note_unused([enc])
 
 
 @app.command(name="list")

@@ -89,6 +89,17 @@ class Request:
             raise PefourierError("standard input ('-') can be read once; name it once")
         return [load(spec, self.length, self.d, least=least, **options) for spec in wanted]
 
+    def note_unused(self, encodings: list[Any]) -> None:
+        """Say which options have had no effect on any of the encodings."""
+        for name in ("d", "length", "rho", "seed", "times"):
+            value = getattr(self, name)
+            sizes = {"d": [e.dim for e in encodings], "length": list(map(len, encodings))}
+            own = [e.params[name] for e in encodings if e.params.get(name) is not None]
+            used = own if name == "times" else value in sizes.get(name, []) or value in own
+            if value is not None and not used:
+                labels = ", ".join(e.label for e in encodings)
+                note(f"--{name} {value} has no effect on {labels}", self.quiet)
+
     def draw(self, figure: str, answers: list[Any]) -> None:
         """Write a figure if one was asked for; matplotlib is imported only then."""
         if self.plot is not None:
@@ -106,6 +117,7 @@ class Request:
             say(report.as_csv(as_rows(answers)))
         else:
             say(as_text(answers, sys.stdout.isatty(), colours(sys.stdout)))
+        self.note_unused([a.encoding for a in answers])
 
     def progress(self, label: str) -> Callable[[int, int], None] | None:
         """A share of work done, on stderr, for work that lasts; None where nobody looks."""

@@ -376,7 +376,7 @@ def test_times_that_are_none(run, tmp_path, text, message):
     ],
 )
 def test_compare_says_how_two_encodings_relate(run, a, b, status, text):
-    done = run("compare", a, b, "--d", 16, "-S", 40)
+    done = run("compare", a, b, "--d", 16, "-S", 40, "--quiet")
     assert (done.status, done.err) == (status, "")
     assert done.out.startswith(text)
 
@@ -421,3 +421,33 @@ def test_lattices_that_differ_are_noted(run):
     done = run("spectrum", "dft:d=8", "dft:d=16", "sinusoidal:d=8")
     assert done.err == "pefourier: lattices of 8 and 16 points differ; compare with --lattice\n"
     assert run("spectrum", "dft:d=8", "dft:d=16", "--lattice", 8).err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["spectrum", "dft", "--rho", "3"], "--rho 3.0 has no effect on dft"),
+        (["spectrum", "--seed", "3"], "--seed 3 has no effect on sinusoidal, dft"),
+        (["check-faithful", "rope:d=8", "--d", "6"], "--d 6 has no effect on rope:d=8"),
+        (["check-faithful", "sinusoidal:rho=9", "--rho", "8"], "--rho 8.0 has no effect on sinu"),
+        (["spectrum", "table.npy", "--d", "3"], "--d 3 has no effect on table.npy"),
+        (["spectrum", "dft", "--times", "times.csv"], "--times times.csv has no effect on dft"),
+        (["compare", "dft", "dft", "--seed", "1"], "--seed 1 has no effect on dft, dft"),
+        (["encode", "dft", "--seed", "1", "--out", "a.npy"], "--seed 1 has no effect on dft"),
+        (["spectrum", "dft", "--seed", "1", "--quiet"], ""),
+        (["spectrum", "learned", "--seed", "1", "--d", "4", "--length", "9"], ""),
+        (["check-faithful", "alibi", "tupe:heads=2", "--length", "7", "--d", "4"], ""),
+        (["spectrum", "mtan", "--times", "times.csv", "--seed", "1"], ""),
+        (["check-faithful", "table.npy", "--length", "3", "--d", "4"], ""),
+        (["spectrum", "sinusoidal", "dft", "--rho", "3", "--lattice", "8"], ""),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_options_without_effect_are_noted(run, tmp_path, monkeypatch, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    np.save("table.npy", np.arange(20.0).reshape(5, 4))
+    (tmp_path / "times.csv").write_text("0\n1\n2.5\n")
+    done = run(*arguments)
+    assert done.status == 0
+    assert done.err.startswith(f"pefourier: {said}" if said else "")
+    assert done.err.count("\n") == bool(said)
