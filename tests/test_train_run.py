@@ -330,6 +330,16 @@ def test_an_arm_may_be_named_with_its_size():
     assert list(found.datasets[0].scores) == ["sinusoidal", "dft@rms=0.25"]
 
 
+def test_too_few_codes_are_noted(capsys):
+    given = {**SMALL, "dataset": ("order:count=40,length=10",), "d": 8, "heads": 2, "quiet": False}
+    run(Options(**{**given, "encoding": ("none", "sinusoidal", "dft", "rope")}))
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if "codes" in line] == [
+        "pefourier: order:count=40,length=10: dft has 8 codes for 10 tokens; a larger --d or "
+        "--patch would tell them apart"
+    ]
+
+
 def test_records_hold_each_encodings_scores_and_its_difference():
     found = summary.records(run(Options(**{**SMALL, "match_rms": (0.5,)})))
     assert [(r["encoding"], r["spec"]) for r in found] == [

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -74,6 +75,12 @@ def bar():
         yield progress, progress.add_task("training", total=100, now="")
 
 
+def told(lines: Iterable[str]) -> None:
+    """Print lines on stderr."""
+    for line in lines:
+        print(f"pefourier: {line}", file=sys.stderr, flush=True)
+
+
 def plain_lines():
     """A line on stderr every ten seconds."""
     last = time.perf_counter()
@@ -82,7 +89,6 @@ def plain_lines():
         nonlocal last
         if time.perf_counter() - last >= LINE_EVERY:
             last = time.perf_counter()
-            line = f"pefourier: {100 * reporter.share:.0f} % · {now} · {clock(left)} left"
-            print(line, file=sys.stderr, flush=True)
+            told([f"{100 * reporter.share:.0f} % · {now} · {clock(left)} left"])
 
     return show

@@ -25,7 +25,7 @@ from pefourier.train.inject import ACTS, Injection, injection, matched
 from pefourier.train.loop import Member, Outcome, Resident, Schedule
 from pefourier.train.metrics import score
 from pefourier.train.model import OrderFree, Transformer
-from pefourier.train.progress import Reporter, reporting
+from pefourier.train.progress import Reporter, reporting, told
 from pefourier.train.results import Key, Row, Store, key_of, write_json
 from pefourier.train.split import Split, Task
 from pefourier.train.summary import Summary
@@ -103,6 +103,9 @@ def run(options: Options) -> Summary | None:
     config = store.begin(configuration(options, tasks, device, ranks), options.resume)
     grid = [s for task in tasks for s in stacks(task, options, arms(options), config["stack"])]
     store.mend()
+    if rank == 0 and not options.quiet:
+        for task in tasks:
+            told(crowded(task, options))
     done = {key_of(row): row for row in store.rows()}
     rows = train(grid[rank::ranks], options, store, device, done)
     order = [key for stack in grid for key in stack.keys]
@@ -217,6 +220,22 @@ def stacks(task: Task, options: Options, rows: Sequence[Arm], size: int) -> list
         even = -(-len(runs) // max(1, -(-len(runs) // size)))  # no small one at the end
         starts = range(0, len(runs), max(even, 1))
         found += [Stack(task, own, tuple(runs[i : i + even])) for i in starts]
+    return found
+
+
+def crowded(task: Task, options: Options) -> list[str]:
+    """What to know of encodings that give several tokens of a task one code."""
+    model = transformer(task, options)
+    found = []
+    for row in arms(options):
+        if row.spec in ("none", ORDER_FREE) or not row.named:
+            continue
+        one = injection(row.spec, model.tokens, model.d, model.heads, 0)
+        if one.act == "add" and len(one.codes) < model.tokens:
+            found.append(
+                f"{task.name}: {row.name} has {len(one.codes)} codes for {model.tokens} tokens; "
+                "a larger --d or --patch would tell them apart"
+            )
     return found
 
 
