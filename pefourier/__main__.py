@@ -1,6 +1,18 @@
-"""python -m pefourier"""
+"""The installed command, and ``python -m pefourier``."""
 
-from pefourier.cli import run
+import signal
+import sys
+
+
+def run() -> None:
+    """Run the command; told to end, it removes the draft of a file as when interrupted."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # an import has nothing to tidy up
+    from pefourier.cli import main
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    sys.exit(main(sys.argv[1:]))
+
 
 if __name__ == "__main__":
     run()

@@ -1,7 +1,6 @@
 """The command line: each command parses, calls one room and reports."""
 
 import os
-import signal
 import sys
 from dataclasses import replace
 from itertools import pairwise
@@ -453,9 +452,3 @@ def explained(error: Exception, arguments: list[str]) -> str:
     else:
         text = str(error)
     return " ".join(text.split())
-
-
-def run() -> None:
-    """The installed command; told to end, it removes the draft of a file as when interrupted."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    sys.exit(main(sys.argv[1:]))

@@ -296,3 +296,11 @@ def test_declared_codes_are_not_held():
     (answer,) = json.loads(out)["results"]
     assert (answer["distinct"], answer["verdict"]) == (131072, "injective")
     assert peak < 131072 * 256 * 8 + 512 * MIB
+
+
+def test_an_interrupt_during_imports_leaves_no_traceback(tmp_path):
+    (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "pefourier", "--version"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
