@@ -174,18 +174,24 @@ def compare(request: Request) -> None:
     """Are two implementations the same encoding?
 
     Equal; equal up to column order, signs, layout, scale or an offset in positions, which is said;
-    or different, and where. Exits with status 1 when they are different.
+    or different, and where. Exits with status 1 when they are different. --plot draws both tables
+    and their difference.
 
     \b
     Example: pefourier compare sinusoidal:layout=halves py:model:PositionalEncoding --d 512
     """
-    if request.plot is not None:
-        raise PefourierError("compare draws nothing; leave out --plot")
     a, b = alike(request)
     from pefourier import report
     from pefourier.compare import compare as compared
 
     result = compared(a, b)
+    if request.plot is not None:
+        tables = [a.table(), b.table()]
+        panels = [report.Answer(e, table) for e, table in zip((a, b), tables, strict=True)]
+        if tables[0].shape == tables[1].shape:
+            both = replace(a, spec=f"{a.spec} − {b.spec}")
+            panels.append(report.Answer(both, tables[0] - tables[1]))
+        request.draw("heatmap", panels)
     if request.as_json:
         say(report.as_json("compare", [report.compare_record(a, b, result)]))
     elif request.as_csv:

@@ -451,3 +451,18 @@ def test_options_without_effect_are_noted(run, tmp_path, monkeypatch, arguments,
     assert done.status == 0
     assert done.err.startswith(f"pefourier: {said}" if said else "")
     assert done.err.count("\n") == bool(said)
+
+
+@pytest.mark.parametrize(("other", "panels"), [("dft", 3), ("dft:d=4", 2)])
+def test_compare_draws_both_tables_and_their_difference(run, monkeypatch, other, panels):
+    from pefourier import plot
+
+    drawn = []
+    monkeypatch.setattr(plot, "save", lambda path, draw, answers: drawn.extend([draw, *answers]))
+    done = run("compare", "onehot", other, "--d", 8, "-S", 8, "--plot", "a.png", "--quiet")
+    assert done.status == 1
+    draw, *answers = drawn
+    assert (draw, len(answers)) == (plot.heatmap, panels)
+    if panels == 3:
+        np.testing.assert_array_equal(answers[2].result, answers[0].result - answers[1].result)
+        assert answers[2].encoding.label == "onehot − dft"
