@@ -453,7 +453,7 @@ def test_options_without_effect_are_noted(run, tmp_path, monkeypatch, arguments,
     assert done.err.count("\n") == bool(said)
 
 
-@pytest.mark.parametrize(("other", "panels"), [("dft", 3), ("dft:d=4", 2)])
+@pytest.mark.parametrize(("other", "panels"), [("ramp", 3), ("dft:d=4", 2)])
 def test_compare_draws_both_tables_and_their_difference(run, monkeypatch, other, panels):
     from pefourier import plot
 
@@ -465,4 +465,4 @@ def test_compare_draws_both_tables_and_their_difference(run, monkeypatch, other,
     assert (draw, len(answers)) == (plot.heatmap, panels)
     if panels == 3:
         np.testing.assert_array_equal(answers[2].result, answers[0].result - answers[1].result)
-        assert answers[2].encoding.label == "onehot − dft"
+        assert answers[2].encoding.label == "onehot − ramp"
