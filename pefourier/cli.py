@@ -21,6 +21,7 @@ from pefourier.request import (
     note,
     say,
 )
+from pefourier.training import Options
 
 app = typer.Typer(
     add_completion=False,
@@ -265,59 +266,8 @@ def list_encodings(as_json: Json = False, as_csv: Csv = False) -> None:
 
 
 @app.command()
-def train(
-    dataset: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME|PATH",
-            help="order or lags (made up: only position solves them), smd, msl, uea:NAME, "
-            "or a .npz with X (n, length, channels) and y; repeatable. Default: order.",
-        ),
-    ] = None,
-    data: Annotated[str | None, typer.Option(metavar="DIR", help="Folder of smd and msl.")] = None,
-    encoding: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--encoding",
-            "-e",
-            metavar="SPEC",
-            help="Encoding to train with, repeatable; order-free is a baseline blind to order. "
-            "Default: none, sinusoidal, dft, onehot, rope, order-free.",
-        ),
-    ] = None,
-    seeds: Annotated[int | None, typer.Option(help="Runs with each encoding.")] = None,
-    folds: Annotated[int | None, typer.Option(help="Parts that are test once, at most 5.")] = None,
-    split: Annotated[
-        Literal["blocks", "chronological", "random"],
-        typer.Option(help="How windows are parted; random leaks and is for comparison only."),
-    ] = "blocks",
-    window: Annotated[int | None, typer.Option(help="Rows of a window.")] = None,
-    stride: Annotated[int | None, typer.Option(help="Rows between training windows.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Walks through the training windows.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Windows a step.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Learning rate of Adam.")] = None,
-    d: Annotated[int | None, typer.Option("--d", help="Dimension of the model.")] = None,
-    heads: Annotated[int | None, typer.Option(help="Heads of attention.")] = None,
-    layers: Annotated[int | None, typer.Option(help="Layers of attention.")] = None,
-    patch: Annotated[int | None, typer.Option(help="Rows of a token.")] = None,
-    learn: Annotated[bool, typer.Option("--learn", help="Train the codes too.")] = False,
-    match_rms: Annotated[
-        list[float] | None,
-        typer.Option(help="Train added codes also at this rms size; repeatable."),
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="auto, cpu, cuda or cuda:0, default auto.")
-    ] = None,
-    out: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder for results, as they come.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what is in --out.")] = False,
-    save_tables: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder for the codes after training.")
-    ] = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+@asking
+def train(options: Options) -> None:
     """Which encoding classifies better?
 
     Trains the paper's transformer with each encoding on the same data, batches and seeds, and says
@@ -326,15 +276,14 @@ def train(
     \b
     Example: pefourier train --dataset smd --data data -e none -e sinusoidal -e dft --out runs
     """
-    given = {key: value for key, value in locals().items() if value is not None}
-    del given["as_json"]
     from pefourier import report
-    from pefourier.train.run import Options, run
+    from pefourier.train.run import run
     from pefourier.train.summary import as_text, records
 
-    lists = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
-    found = run(Options(**lists))
-    if as_json:
+    found = run(options)
+    if found is None:  # rank 0 answers for all
+        return
+    if options.as_json:
         say(report.as_json("train", records(found)))
     else:
         say(as_text(found))

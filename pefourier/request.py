@@ -66,7 +66,7 @@ class Request:
     plot: Plot = None
     quiet: Quiet = False
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse an answer that could not be given, before anything is computed."""
         if self.as_json and self.as_csv:
             raise PefourierError("--json and --csv exclude each other; give one")
@@ -132,19 +132,23 @@ class Request:
 
 
 def asking(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command (request, own options) the options of a `Request` before its own."""
+    """Give a command (request, own options) the options of its request beside its own.
+
+    The request is a dataclass whose fields are options, such as `Request`.
+    """
+    first, *rest = inspect.signature(command).parameters.values()
     kind = inspect.Parameter.KEYWORD_ONLY
     shared = [
         inspect.Parameter(f.name, kind, default=f.default, annotation=f.type)
-        for f in fields(Request)
+        for f in fields(first.annotation)
     ]
-    own = [p.replace(kind=kind) for p in list(inspect.signature(command).parameters.values())[1:]]
+    own = [p.replace(kind=kind) for p in rest]
 
     @functools.wraps(command)
     def typed(**values: Any) -> None:
-        request = Request(**{p.name: values.pop(p.name) for p in shared})
-        request.check()
-        command(request, **values)
+        asked = {p.name: values.pop(p.name) for p in shared}
+        lists = {key: tuple(v) if isinstance(v, list) else v for key, v in asked.items()}
+        command(first.annotation(**lists), **values)
 
     typed.__signature__ = inspect.Signature([shared[0], *own, *shared[1:]])
     typed.__annotations__ = {p.name: p.annotation for p in [*own, *shared]}

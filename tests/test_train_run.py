@@ -15,7 +15,8 @@ import pytest
 from pefourier.errors import PefourierError
 from pefourier.train import compare, metrics, results, summary
 from pefourier.train.results import Store
-from pefourier.train.run import Options, run
+from pefourier.train.run import run
+from pefourier.training import Options
 
 SMALL = {
     "dataset": ("order:count=60,length=6",),
@@ -81,7 +82,7 @@ def test_two_runs_give_the_same_numbers_and_a_second_folder_is_refused(tmp_path)
 
 
 CODE = (
-    "from pefourier.train.run import Options, run; import sys; "
+    "from pefourier.train.run import run; from pefourier.training import Options; import sys; "
     "run(Options(dataset=('order:count=60,length=6',), "
     "encoding=('none', 'sinusoidal', 't5', 'order-free'), seeds=2, epochs=2, d=8, heads=2, "
     "batch_size=8, quiet=True, out=sys.argv[1], resume=len(sys.argv) > 2))"
@@ -151,6 +152,23 @@ def test_two_ranks_share_the_grid(tmp_path):
     np.testing.assert_allclose(
         [r["auprc"] for r in two], [r["auprc"] for r in alone.runs], atol=0.05
     )
+
+
+def test_torchrun_answers_once(tmp_path):
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    task = ["--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "2", "-e", "dft"]
+    command = [*launcher, "-m", "pefourier", "train", *task, "-e", "none", "--out", tmp_path]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*command, "--quiet"], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("P / R / F1") == 1
+    assert len(lines(tmp_path)) == 4
+
+
+def test_without_the_reference_the_first_encoding_is_compared_to():
+    found = run(Options(**{**SMALL, "encoding": ("none", "dft")}))
+    assert found.reference == "none"
+    assert list(found.datasets[0].differences) == ["dft"]
 
 
 def test_two_ranks_without_a_folder_are_refused(monkeypatch):

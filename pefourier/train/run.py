@@ -27,43 +27,15 @@ from pefourier.train.metrics import score
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.progress import Reporter, reporting, told
 from pefourier.train.results import Key, Row, Store, key_of, write_json
-from pefourier.train.split import Split, Task
+from pefourier.train.split import Task
 from pefourier.train.summary import Summary
+from pefourier.training import ORDER_FREE, Options
 
-ORDER_FREE = "order-free"
 AT_RMS = "@rms="
-DEFAULT = ("none", "sinusoidal", "dft", "onehot", "rope", ORDER_FREE)
+NOT_NUMBERS = frozenset({"out", "resume", "as_json", "quiet"})  # options they do not depend on
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 STACK_MOST = {"cpu": 16, "cuda": 256}
 POLL = 0.2  # seconds between looks for what other ranks have finished
-
-
-@dataclass(frozen=True)
-class Options:
-    """What `pefourier train` was asked."""
-
-    dataset: tuple[str, ...] = ("order",)
-    data: str | None = None
-    encoding: tuple[str, ...] = DEFAULT
-    seeds: int = 8
-    epochs: int = 20
-    batch_size: int = 32
-    rate: float = 3e-3
-    window: int | None = None
-    stride: int | None = None
-    split: Split = "blocks"
-    folds: int | None = None
-    d: int = 32
-    heads: int = 4
-    layers: int = 1
-    patch: int = 1
-    learn: bool = False
-    match_rms: tuple[float, ...] = ()
-    device: str = "auto"
-    out: str | None = None
-    resume: bool = False
-    save_tables: str | None = None
-    quiet: bool = False
 
 
 @dataclass(frozen=True)
@@ -157,7 +129,7 @@ def configuration(
     options: Options, tasks: Sequence[Task], device: torch.device, ranks: int
 ) -> dict[str, Any]:
     """Everything that the numbers depend on."""
-    kept = {k: v for k, v in asdict(options).items() if k not in ("out", "resume", "quiet")}
+    kept = {k: v for k, v in asdict(options).items() if k not in NOT_NUMBERS}
     versions = {"pefourier": __version__, "torch": torch.__version__, "numpy": np.__version__}
     size = min(room(transformer(task, options), options, device) for task in tasks)
     runs = sum(options.seeds * len(task.folds) for task in tasks) * len(options.encoding)

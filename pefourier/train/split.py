@@ -11,13 +11,12 @@ folds by their positives. ``chronological`` is one fold, 60/20/20 with a gap of 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 
 from pefourier.errors import PefourierError
+from pefourier.training import Split
 
-Split = Literal["blocks", "chronological", "random"]
 FOLDS = 5
 SHARES = (0.6, 0.8)  # where validation and test begin in a chronological split
 

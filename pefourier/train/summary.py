@@ -42,8 +42,10 @@ class Summary:
     runs: tuple[dict[str, Any], ...]
 
 
-def summarize(rows: Sequence[Mapping[str, Any]], reference: str = REFERENCE) -> Summary:
-    """What the rows of results.jsonl say."""
+def summarize(rows: Sequence[Mapping[str, Any]]) -> Summary:
+    """What the rows of results.jsonl say; without `REFERENCE` the first encoding is compared to."""
+    names = list(dict.fromkeys(row["encoding"] for row in rows))
+    reference = REFERENCE if REFERENCE in names else names[0]
     datasets = list(dict.fromkeys(row["dataset"] for row in rows))
     found = [of_dataset([r for r in rows if r["dataset"] == name], reference) for name in datasets]
     shared = [
@@ -70,8 +72,7 @@ def of_dataset(rows: Sequence[Mapping[str, Any]], reference: str) -> OfDataset:
     }
     scores = {e: {m: compare.interval(v) for m, v in one.items()} for e, one in values.items()}
     others = {e: reference_of(e, list(by), reference) for e in by if e != reference}
-    f1 = {e: one["f1"] for e, one in values.items()}
-    apart = compare.differences(f1, others) if reference in by else {}
+    apart = compare.differences({e: one["f1"] for e, one in values.items()}, others)
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
     first = rows[0]
     setting = f"{seeds} seeds × {folds} folds, {first['dataset']}" + (
