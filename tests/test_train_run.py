@@ -81,6 +81,23 @@ def test_two_runs_give_the_same_numbers_and_a_second_folder_is_refused(tmp_path)
         run(Options(**{**SMALL, "epochs": 3}, out=str(tmp_path / "a"), resume=True))
 
 
+def test_a_run_goes_on_where_data_have_moved_but_not_with_others(tmp_path, rng):
+    given = {**SMALL, "dataset": ("msl",), "window": 20, "out": str(tmp_path / "out")}
+    given = {**given, "encoding": ("none", "dft"), "seeds": 1, "epochs": 1, "folds": 1}
+    made = rng.normal(size=(3, 400, 2)).astype(np.float32)
+    for folder, event in (("one", 300), ("moved", 300), ("other", 200)):
+        label = (np.arange(400) % 100 >= 80) & (np.arange(400) < event)
+        (tmp_path / folder / "msl").mkdir(parents=True)
+        for name, rows in zip(("A-1", "B-1", "C-1"), made, strict=True):
+            parts = {"train": rows, "test": rows, "label": label}
+            np.savez(tmp_path / folder / "msl" / f"{name}.npz", **parts)
+    first = run(Options(**given, data=str(tmp_path / "one")))
+    again = run(Options(**given, data=str(tmp_path / "moved"), resume=True))
+    assert numbers(again.runs) == numbers(first.runs)
+    with pytest.raises(PefourierError, match=r"config.json has windows .*; give the same options"):
+        run(Options(**given, data=str(tmp_path / "other"), resume=True))
+
+
 CODE = (
     "from pefourier.train.run import run; from pefourier.training import Options; import sys; "
     "run(Options(dataset=('order:count=60,length=6',), "

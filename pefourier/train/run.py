@@ -32,7 +32,8 @@ from pefourier.train.summary import Summary
 from pefourier.training import ORDER_FREE, Options
 
 AT_RMS = "@rms="
-NOT_NUMBERS = frozenset({"out", "resume", "as_json", "quiet"})  # options they do not depend on
+# Options that numbers do not depend on; a folder of data may have moved, its windows are counted
+NOT_NUMBERS = frozenset({"data", "out", "resume", "save_tables", "as_json", "quiet"})
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 STACK_MOST = {"cpu": 16, "cuda": 256}
 POLL = 0.2  # seconds between looks for what other ranks have finished
@@ -135,7 +136,9 @@ def configuration(
     runs = sum(options.seeds * len(task.folds) for task in tasks) * len(options.encoding)
     size = max(1, min(size, -(-runs // ranks)))
     versions["python"] = platform.python_version()
-    return {**kept, "device": str(device), "stack": size, "versions": versions}
+    windows = {task.name: np.bincount(task.labels).tolist() for task in tasks}  # of each class
+    made = {"device": str(device), "stack": size, "versions": versions}
+    return {**kept, "windows": windows, **made}
 
 
 def transformer(task: Task, options: Options) -> Transformer:
