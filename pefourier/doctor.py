@@ -48,6 +48,23 @@ class Case:
         return np.arange(n) if self.nearest.distinct == n else first_equal(self.table)
 
     @cached_property
+    def of_lags(self) -> bool:
+        """Whether rows are those of lags around the middle row.
+
+        Both sides are the same, as in ALiBi, or rows come in runs that grow to both ends, as the
+        buckets of T5 and the clip of Shaw do; at least two in five stand alone.
+        """
+        n, first = len(self.table), self.first
+        at = np.arange(n)
+        if n % 2 == 0 or n < 5:
+            return False
+        sizes = np.diff(np.flatnonzero(first == at), append=n)
+        outwards = sizes[len(sizes) // 2 : -1]  # the last may be cut off
+        in_runs = (np.diff(first) >= 0).all() and (sizes == sizes[::-1]).all() and len(sizes) % 2
+        grows = outwards[:1] == 1 and (np.diff(outwards) >= -1).all() and (sizes == 1).mean() >= 0.4
+        return bool((first == np.minimum(at, n - 1 - at)).all() or (in_runs and grows))
+
+    @cached_property
     def sample(self) -> np.ndarray:
         """Some rows from the start, without columns of zeros at the end."""
         rows = np.asarray(self.table[:SAMPLE], dtype=float)
@@ -122,6 +139,13 @@ def repeated_rows(case: Case) -> Iterator[Finding]:
             f"; {case.identified['encoding']} serves lengths up to {period}" if inherent else ""
         )
         yield Finding("repeating-codes", "note" if inherent else "error", message)
+    elif case.of_lags:
+        half = n // 2
+        message = (
+            f"rows repeat around row {half} as those of lags -{half} … {half} do (ALiBi, T5, "
+            "Shaw); as codes of positions they collide"
+        )
+        yield Finding("rows-of-lags", "note", message)
     else:
         rows = listed([f"{j} = {first[j]}" for j in again])
         message = f"{len(again)} of {n} rows repeat an earlier one: {rows}"
@@ -138,7 +162,7 @@ def zero_rows(case: Case) -> Iterator[Finding]:
     n = len(case.table)
     zero = np.array(case.params.get("zero_rows", np.flatnonzero(case.norms == 0)), dtype=int)
     explained = case.identified is not None and "zero_rows" not in case.params
-    if len(zero) in (0, n) or explained or any(alternating_rows(case)):
+    if len(zero) in (0, n) or explained or case.of_lags or any(alternating_rows(case)):
         return
     if len(zero) > 1 and zero[0] == n - len(zero):
         message = f"rows {zero[0]} … {n - 1} are zero: were they ever filled?"
