@@ -176,7 +176,8 @@ def comparison(summary) -> Figure:
         panel.set_yticks(range(len(one.scores)), list(one.scores))
         panel.invert_yaxis()
         leaky = ", leaky split" if one.leaky else ""
-        panel.set_title(f"{one.dataset}{leaky}", loc="left", fontsize=9)
+        title = f"{one.dataset}, windows of {one.length} rows{leaky}"
+        panel.set_title(title, loc="left", fontsize=9)
         panel.set_xlabel("F1 of each (seed, fold); diamond: mean with 95 % interval")
     return figure
 

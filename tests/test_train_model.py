@@ -370,3 +370,18 @@ def test_sizes_that_cannot_be_are_refused(options, message):
 def test_encodings_that_do_not_fit_are_refused(spec, message):
     with pytest.raises(PefourierError, match=message):
         injection(spec)
+
+
+@pytest.mark.parametrize("name", ["dft", "rope", "xpos", "alibi", "t5", "shaw"])
+def test_products_in_bfloat16_train_as_those_in_float32_do(task, monkeypatch, name):
+    """What a GPU does, by the autocast of the CPU: tables and sums stay in float32."""
+    members = [member(name, seed) for seed in (0, 1)]
+    exact = program(task, members, dtype=torch.float32).epoch(0)
+    cast = torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False)
+    monkeypatch.setattr(loop.Program, "precision", lambda self: cast)
+    running = program(task, members, dtype=torch.float32)
+    rounded = running.epoch(0)
+    assert (rounded != exact).all()
+    np.testing.assert_allclose(rounded, exact, rtol=0.02)
+    assert {p.dtype for p in running.parameters.values()} == {torch.float32}
+    assert running.logits(running.index).dtype == torch.float32

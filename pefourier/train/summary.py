@@ -201,7 +201,8 @@ def lines(summary: Summary) -> list[str]:
     if floors:
         found.append(
             f"p is that of a sign-flip test over (seed, fold) pairs, two-sided, at least "
-            f"{max(floors):.2g} here"
+            f"{max(floors):.2g} here; runs of a fold share its test windows, so p speaks of these "
+            "windows"
         )
     return found
 
