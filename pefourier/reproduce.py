@@ -333,7 +333,7 @@ def compared(dataset: str, printed: str, trainings: Sequence[Mapping[str, Any]])
     known = {(): "not yet compared", (1,): HOLDS, (-1,): FAILS}
     verdict = known.get(tuple(set(signs)), UNDECIDED)
     reasons = [
-        f"Windows of {one['length']}, {one['seeds']} seeds × {one['folds']} folds: F1 difference "
+        f"Windows of {one['length']}, {one['seeds']} seeds, {one['folds']} folds: F1 difference "
         f"{d['mean']:+.3f}, 95 % {d['low']:+.3f} … {d['high']:+.3f}, Holm p {d['p_holm']:.2g}"
         + "".join(
             f"; both at {name.partition('@')[2]}: {other['mean']:+.3f}"

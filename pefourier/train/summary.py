@@ -75,7 +75,7 @@ def of_dataset(rows: Sequence[Mapping[str, Any]], reference: str) -> OfDataset:
     apart = compare.differences({e: one["f1"] for e, one in values.items()}, others)
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
     first = rows[0]
-    setting = f"{seeds} seeds × {folds} folds, {first['dataset']}" + (
+    setting = f"{runs_of(seeds, folds)}, {first['dataset']}" + (
         f" ({LEAKY})" if first["leaky"] else ""
     )
     verdicts = [verdict(setting, e, d) for e, d in apart.items()]
@@ -84,6 +84,15 @@ def of_dataset(rows: Sequence[Mapping[str, Any]], reference: str) -> OfDataset:
         *(seeds, folds, scores, apart),
         tuple(verdicts),
     )
+
+
+def runs_of(seeds: int, folds: int) -> str:
+    """How many runs an encoding has.
+
+    >>> runs_of(8, 1)
+    '8 seeds × 1 fold'
+    """
+    return f"{seeds} seed{'s' * (seeds > 1)} × {folds} fold{'s' * (folds > 1)}"
 
 
 def reference_of(encoding: str, encodings: Sequence[str], reference: str) -> str:
@@ -139,9 +148,8 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
             [e, *(cell(s[m]) for m in MEASURES), *difference_cells(one.differences.get(e))]
             for e, s in one.scores.items()
         ]
-        what = (
-            f"{title(one)}, windows of {one.length} rows: mean [95 %] over "
-            f"{one.seeds} seeds × {one.folds} folds"
+        what = f"{title(one)}, windows of {one.length} rows: mean [95 %] over " + runs_of(
+            one.seeds, one.folds
         )
         found.append((what, [[*head, *against], *body]))
     if summary.cliques:
