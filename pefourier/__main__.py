@@ -6,10 +6,12 @@ import sys
 
 def run() -> None:
     """Run the command; told to end, it removes the draft of a file as when interrupted."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # an import has nothing to tidy up
+    interrupted = signal.getsignal(signal.SIGINT)
+    if interrupted is signal.default_int_handler:  # else it is ignored, as under nohup
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # an import has nothing to tidy up
     from pefourier.cli import main
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, interrupted)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(main(sys.argv[1:]))
 

@@ -51,8 +51,9 @@ class Case:
     def of_lags(self) -> bool:
         """Whether rows are those of lags around the middle row.
 
-        Both sides are the same, as in ALiBi, or rows come in runs that grow to both ends, as the
-        buckets of T5 and the clip of Shaw do; at least two in five stand alone.
+        Both sides are the same and each column falls or rises all the way out, as in ALiBi, or rows
+        come in runs that grow to both ends, as the buckets of T5 and the clip of Shaw do; at least
+        two in five stand alone.
         """
         n, first = len(self.table), self.first
         at = np.arange(n)
@@ -60,9 +61,14 @@ class Case:
             return False
         sizes = np.diff(np.flatnonzero(first == at), append=n)
         outwards = sizes[len(sizes) // 2 : -1]  # the last may be cut off
+        if len(sizes) < 3:
+            return False
+        if (first == np.minimum(at, n - 1 - at)).all():
+            steps = np.diff(np.asarray(self.table[n // 2 :], dtype=float), axis=0)
+            return bool(((steps <= 0).all(axis=0) | (steps >= 0).all(axis=0)).all())
         in_runs = (np.diff(first) >= 0).all() and (sizes == sizes[::-1]).all() and len(sizes) % 2
         grows = outwards[:1] == 1 and (np.diff(outwards) >= -1).all() and (sizes == 1).mean() >= 0.4
-        return bool((first == np.minimum(at, n - 1 - at)).all() or (in_runs and grows))
+        return bool(in_runs and grows)
 
     @cached_property
     def sample(self) -> np.ndarray:

@@ -94,7 +94,8 @@ class Request:
         for name in ("d", "length", "rho", "seed", "times"):
             value = getattr(self, name)
             sizes = {"d": [e.dim for e in encodings], "length": list(map(len, encodings))}
-            own = [e.params[name] for e in encodings if e.params.get(name) is not None]
+            keys = (name, "embedding") if name == "d" else (name,)  # tupe's d is that of the model
+            own = [e.params[k] for e in encodings for k in keys if e.params.get(k) is not None]
             used = own if name == "times" else value in sizes.get(name, []) or value in own
             if value is not None and not used:
                 labels = ", ".join(e.label for e in encodings)

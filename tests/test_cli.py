@@ -1,5 +1,6 @@
 """Commands as typed: streams, exit status, whole answers of small cases, and errors in one line."""
 
+import csv
 import io
 import json
 import os
@@ -436,7 +437,8 @@ def test_lattices_that_differ_are_noted(run):
         (["encode", "dft", "--seed", "1", "--out", "a.npy"], "--seed 1 has no effect on dft"),
         (["spectrum", "dft", "--seed", "1", "--quiet"], ""),
         (["spectrum", "learned", "--seed", "1", "--d", "4", "--length", "9"], ""),
-        (["check-faithful", "alibi", "tupe:heads=2", "--length", "7", "--d", "4"], ""),
+        (["check-faithful", "alibi", "--length", "7", "--d", "4"], ""),
+        (["check-faithful", "tupe:heads=2", "--length", "7", "--d", "4"], ""),
         (["spectrum", "mtan", "--times", "times.csv", "--seed", "1"], ""),
         (["check-faithful", "table.npy", "--length", "3", "--d", "4"], ""),
         (["spectrum", "sinusoidal", "dft", "--rho", "3", "--lattice", "8"], ""),
@@ -451,6 +453,26 @@ def test_options_without_effect_are_noted(run, tmp_path, monkeypatch, arguments,
     assert done.status == 0
     assert done.err.startswith(f"pefourier: {said}" if said else "")
     assert done.err.count("\n") == bool(said)
+
+
+def test_train_answers_in_words_and_in_json(run):
+    given = ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1"]
+    given += ["-e", "none", "-e", "dft", "--quiet"]
+    words = run(*given)
+    assert (words.status, words.err) == (0, "")
+    assert words.out.startswith("P / R / F1")
+    answer = json.loads(run(*given, "--json").out)
+    assert answer["command"] == "train"
+    assert [r["spec"] for r in answer["results"]] == ["none", "dft"]
+
+
+def test_the_list_is_the_same_in_all_forms(run):
+    records = json.loads(run("list", "--json").out)["results"]
+    rows = list(csv.reader(run("list", "--csv").out.splitlines()))
+    assert rows[0] == ["encoding", "family", "domain", "measure", "source", "parameters"]
+    assert [row[0] for row in rows[1:]] == [r["encoding"] for r in records]
+    words = [line.split()[0] for line in run("list").out.splitlines() if line[0] != " "]
+    assert words == [row[0] for row in rows]
 
 
 @pytest.mark.parametrize(("other", "panels"), [("ramp", 3), ("dft:d=4", 2)])

@@ -205,6 +205,16 @@ def test_rows_of_lags_are_told_from_positions(spec):
         assert codes
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [[0, 0, 0, 1, 1, 1, 1], [0, 1, 2, 1, 0], [0, 3, 1, 2, 1, 3, 0], [0, 0, 1, 1, 1, 2, 2]],
+)
+def test_rows_that_repeat_otherwise_are_errors(rng, rows):
+    table = rng.normal(size=(4, 6))[rows]
+    codes = [f.code for f in assess(from_table(table)).findings if f.severity == "error"]
+    assert codes == ["duplicate-rows"]
+
+
 def test_findings_of_the_loader_are_kept():
     seen = Finding("batch-axis", "error", "seen")
     table = waves(GRID, offset=2)

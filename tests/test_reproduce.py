@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from pefourier.reproduce import all_claims, reproduction
@@ -67,6 +68,8 @@ def trained(folder, gains, leaky=False):
         ([[-0.1] * 8], "does not hold"),
         ([[0.1, -0.1] * 4], "not supported by the data"),
         ([[0.1] * 8, [0.1, -0.1] * 4], "not supported by the data"),
+        ([[0.1] * 8, [0.1, -0.1]], "holds"),
+        ([[0.1, 0.1]], "not supported by the data"),
         ([[0.1] * 8, [-0.1] * 8], "not supported by the data"),
     ],
 )
@@ -77,7 +80,7 @@ def test_table_1_is_filled_from_what_training_left(tmp_path, gains, verdict):
     claims, _ = reproduction(str(tmp_path))
     claim = find(claims, "Table 1", "SMD")
     assert claim.verdict == verdict
-    after = f"{0.5 + sum(gains[0]) / 8:.3f}"[1:]
+    after = f"{0.5 + np.mean(gains[0]):.3f}"[1:]
     row = f".500 / .500 / .500 → {after} / {after} / {after}"
     assert claim.computed.split("; ")[0] == row
     assert len(claim.computed.split("; ")) == len(gains)
@@ -86,7 +89,7 @@ def test_table_1_is_filled_from_what_training_left(tmp_path, gains, verdict):
     assert find(claims, "Table 1", "MSL").verdict == "not yet compared"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "\xff"])
+@pytest.mark.parametrize("text", ["", "[]", "{}", "\xff", '{"datasets": [{}]}'])
 def test_a_foreign_summary_is_said(tmp_path, run, text):
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "summary.json").write_bytes(text.encode("latin-1"))

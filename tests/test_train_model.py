@@ -252,10 +252,19 @@ def test_the_epoch_with_the_best_average_precision_on_validation_is_kept(task):
     assert (np.argmax(scores, axis=0) < 5).any()
 
 
-def test_a_loss_that_is_not_finite_is_said(task):
+def test_of_equal_epochs_the_first_is_kept_and_lost_ones_never(task, monkeypatch):
+    held = loop.resident(task, CPU, torch.float64)
+    members = [member("dft"), member("none")]
+    scores = iter(np.array([[0.5, 0.2], [0.9, np.nan], [0.9, 0.1], [np.nan, np.nan]]))
+    monkeypatch.setattr(loop.Program, "valid_scores", lambda self: next(scores))
+    found = loop.fit(held, SIZES, members, loop.Schedule(epochs=4, batch_size=4))
+    assert [outcome.epoch for outcome in found] == [2, 1]
+
+
+def test_a_member_that_diverges_is_said(task):
     held = loop.resident(task, CPU, torch.float64)
     schedule = loop.Schedule(epochs=2, batch_size=4, rate=1e300)
-    with pytest.raises(PefourierError, match=r"^dft, seed 0: the loss is not finite; choose a"):
+    with pytest.raises(PefourierError, match=r"^dft, seed 0, fold 0: training diverged in"):
         loop.fit(held, SIZES, [member("dft")], schedule)
 
 

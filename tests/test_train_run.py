@@ -15,7 +15,7 @@ import pytest
 from pefourier.errors import PefourierError
 from pefourier.train import compare, metrics, results, summary
 from pefourier.train.results import Store
-from pefourier.train.run import run
+from pefourier.train.run import arms, run, write
 from pefourier.training import Options
 
 SMALL = {
@@ -137,7 +137,7 @@ def test_a_torn_line_is_trained_again(tmp_path, cut):
     whole = run(Options(**SMALL, out=str(out)))
     file = out / "results.jsonl"
     file.write_bytes(file.read_bytes()[:-cut])
-    again = run(Options(**SMALL, out=str(out), resume=True))
+    again = run(Options(**SMALL, out=str(out), resume=True, as_json=True))
     assert numbers(lines(out)) == numbers(whole.runs) == numbers(again.runs)
 
 
@@ -207,6 +207,7 @@ def test_two_ranks_without_a_folder_are_refused(monkeypatch):
         ({"resume": True}, "--resume needs --out DIR, the folder to go on in"),
         ({"match_rms": (0.0,)}, "--match-rms must be above 0; got 0.0"),
         ({"encoding": ("dft@rms=0",)}, "'dft@rms=0': rms must be above 0; got 0"),
+        ({"encoding": ("order-free@rms=1",)}, "order-free adds nothing, so that it has no size"),
         ({"encoding": ("dft@rms=x",)}, "rms must be a finite number; got 'x'"),
         ({"encoding": ("rope@rms=1",)}, "'rope@rms=1': rope is not added to the input (act 'rot"),
     ],
@@ -266,6 +267,51 @@ def test_wilcoxons_p_is_that_of_all_sign_patterns(rng):
     np.testing.assert_allclose([found[i, j] for i, j in pairs], p)
     np.testing.assert_array_equal(found, found.T)
     assert compare.wilcoxon_holm(np.ones((4, 2)))[0, 1] == 1.0
+
+
+def test_a_pair_apart_in_the_middle_parts_a_clique():
+    p = np.ones((4, 4))
+    p[1, 2] = p[2, 1] = 0.01
+    ranks = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}
+    assert compare.cliques(ranks, p) == [["a", "b"], ["c", "d"]]
+
+
+def test_differences_are_adjusted_for_their_number():
+    runs = {"a": np.zeros(6), "b": np.ones(6), "c": np.ones(6)}
+    found = compare.differences(runs, {"b": "a", "c": "a"})
+    assert [found[name].p for name in "bc"] == [2.0**-5] * 2
+    assert [found[name].p_holm for name in "bc"] == [2.0**-4] * 2
+    words = summary.verdict("here", "b", found["b"], 2)
+    assert words.endswith("Holm p 0.0625 (with so few runs .05 is out of reach)")
+    assert "out of reach" not in summary.verdict("here", "b", found["b"], 1)
+
+
+def of_datasets(number, scores):
+    return [
+        {
+            **{"dataset": f"set {i}", "encoding": e, "seed": 0, "fold": 0, "split": "blocks"},
+            **{"precision": v, "recall": v, "f1": v, "auprc": v, "leaky": False, "length": 9},
+        }
+        for i in range(number)
+        for e, v in scores.items()
+    ]
+
+
+def test_all_told_apart_is_an_answer_too(tmp_path):
+    found = summary.summarize(of_datasets(8, {"sinusoidal": 0.5, "dft": 0.6}))
+    assert found.cliques == ()
+    text = summary.as_text(found)
+    assert "average ranks by F1 over 8 datasets" in text
+    assert "not told apart: none\n" in text
+    write(Store(tmp_path), found)
+    assert (tmp_path / "critical-difference.png").is_file()
+
+
+def test_whether_cliques_could_be_told_apart_counts_all_pairs():
+    five = {"sinusoidal": 0.5, "dft": 0.6, "none": 0.1, "rope": 0.2, "t5": 0.3}
+    assert "5 encodings .05 is out of reach" in summary.as_text(
+        summary.summarize(of_datasets(8, five))
+    )
 
 
 def test_a_scaled_encoding_is_compared_at_its_size():
@@ -328,6 +374,8 @@ def test_the_threshold_comes_from_validation_and_many_classes_are_averaged():
     eye = np.eye(3)[[0, 1, 2, 2]]
     found = metrics.score(eye, np.array([0, 1, 2, 2]), eye, np.array([0, 1, 2, 1]))
     assert found.recall == pytest.approx((1 + 0.5 + 1) / 3)
+    own = [metrics.average_precision(eye[:, c], np.array([0, 1, 2, 1]) == c) for c in range(3)]
+    assert found.auprc == np.mean(own)
 
 
 def test_every_run_is_a_point_in_the_figure():
@@ -352,12 +400,29 @@ def test_bars_of_the_diagram_join_the_cliques():
     (axes,) = figure.axes
     bars = [line.get_xdata() for line in axes.lines if line.get_linewidth() == 3]
     assert [list(bar) for bar in bars] == [[1.25, 1.75], [1.75, 3.0]]
+    heights = {
+        text.get_text().split()[-1 if i > 1 else 0]: text.get_position()[1]
+        for i, text in enumerate(axes.texts)
+    }
+    for line in axes.lines:
+        if line.get_linewidth() < 3:  # a leader ends at the height of its name
+            (name,) = [name for name, rank in ranks.items() if rank == line.get_xdata()[0]]
+            assert line.get_ydata()[-1] == heights[name]
     feet = sorted(line.get_xdata()[0] for line in axes.lines if line.get_linewidth() < 3)
     assert feet == sorted(ranks.values())
     assert {text.get_text().strip() for text in axes.texts} == {
         *("dft  1.25", "rope  1.75", "4.00  none", "3.00  sinusoidal")
     }
     plot.plt.close(figure)
+
+
+def test_sizes_have_one_name_and_are_scaled_once():
+    given = ("none", "dft", "dft@rms=.50", "order-free")
+    found = arms(Options(encoding=given, match_rms=(0.5, 0.1234567)))
+    assert [(one.name, one.named) for one in found] == [
+        *[("none", True), ("dft", True), ("dft@rms=0.5", True), ("order-free", True)],
+        ("dft@rms=0.1234567", False),
+    ]
 
 
 def test_an_arm_may_be_named_with_its_size():

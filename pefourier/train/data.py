@@ -3,7 +3,7 @@
 ``order``, ``lags`` (synthetic, built in), ``smd``, ``msl`` (read under --data), ``uea:NAME`` (UCR
 and UEA sets through the package aeon), a folder or file of .ts, and .npz: X (n, length, channels)
 with y (n,), or a labelled series: `rows` (n, channels) with `label` (n,) and maybe `train`.
-Shorter series of a .ts set are filled up with the means of its training series.
+Shorter series of a .ts set are filled up with the means of its first file, the training series.
 """
 
 from collections.abc import Sequence
@@ -172,7 +172,8 @@ def ts_parts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]
     try:
         if own != name:
             both = ("train", "test")
-            return [load_classification(own, split=part, extract_path=data)[:2] for part in both]
+            given = {"extract_path": data, "load_equal_length": False}  # whole, not cut short
+            return [load_classification(own, split=part, **given)[:2] for part in both]
         return [load_from_ts_file(str(file))[:2] for file in files]
     except (OSError, ValueError, KeyError, IndexError) as error:
         text = " ".join(str(error).split())

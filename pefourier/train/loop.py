@@ -6,10 +6,12 @@ A member's initial weights and batches depend on its seed and fold alone, so tha
 compared in pairs and a member in a stack is the member alone. Data stay on the device, windows are
 gathered there by index, and nothing is read back within an epoch. float32 on a CPU; on a GPU
 matrix products in bfloat16, the whole step one CUDA graph. The epoch with the best average
-precision on validation is kept: the weighted loss is least long before, as few windows are sure.
+precision on validation is kept; by the weighted loss, which grows as soon as some windows are
+surely wrong, training would end long before the ranking of windows is best.
 """
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -146,22 +148,22 @@ class Program:
         self.step = captured(self) if on_gpu else self.eager_step
 
     def precision(self):
-        """bfloat16 matrix products on a GPU."""
+        """bfloat16 matrix products on a GPU, in training alone."""
         if self.data.device.type != "cuda":
             return nullcontext()
         return torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False)
 
     def loss(self, index: Tensor) -> Tensor:
         """Class-weighted cross entropy of each member's windows (M, n), shape (M, n)."""
-        logits, y = self.logits(index), self.data.labels[index]
+        with self.precision():
+            logits, y = self.logits(index), self.data.labels[index]
         each = F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none")
         return each.view_as(y) * self.weights.gather(1, y)
 
     def logits(self, index: Tensor) -> Tensor:
         """Logits (M, n, K) of each member's windows (M, n)."""
-        with self.precision():
-            x = self.data.windows(index, self.mean, self.scale)
-            return self.model.logits(self.parameters, self.injected, x).to(self.weights.dtype)
+        x = self.data.windows(index, self.mean, self.scale)
+        return self.model.logits(self.parameters, self.injected, x).to(self.weights.dtype)
 
     def eager_step(self) -> None:
         """One step of Adam for every member on the windows in `index`."""
@@ -195,15 +197,12 @@ class Program:
         return [one[: len(own)] for one, own in zip(every, indices, strict=True)]
 
     def valid_scores(self) -> np.ndarray:
-        """Average precision of each member on its validation windows."""
+        """Average precision of each member on its validation windows; nan where it is lost."""
         task, scores = self.data.task, []
         for member, logits in zip(self.members, self.found("valid"), strict=True):
-            if not np.isfinite(logits).all():
-                raise PefourierError(
-                    f"{member.encoding}, seed {member.seed}: the loss is not finite; "
-                    "choose a smaller --rate"
-                )
-            scores.append(mean_precision(logits, task.labels[task.folds[member.fold].valid]))
+            labels = task.labels[task.folds[member.fold].valid]
+            finite = np.isfinite(logits).all()
+            scores.append(mean_precision(logits, labels) if finite else np.nan)
         return np.array(scores)
 
 
@@ -248,7 +247,8 @@ def captured(program: Program) -> Callable[[], None]:
     kept = {name: p.detach().clone() for name, p in program.parameters.items()}
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
+    with torch.cuda.stream(side), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*capturable=True")  # these steps are not captured
         for _ in range(WARM_UP):
             program.eager_step()
     torch.cuda.current_stream().wait_stream(side)
@@ -309,6 +309,12 @@ def trained(
         highest, kept = np.where(better, score, highest), np.where(better, epoch, kept)
         keep(best, program, torch.as_tensor(better, device=data.device))
         progress(epoch + 1, len(members), float(loss.mean()))
+    for member, score in zip(members, highest, strict=True):
+        if score < 0:
+            raise PefourierError(
+                f"{member.encoding}, seed {member.seed}, fold {member.fold}: training diverged in "
+                "the first epoch; choose a smaller --rate"
+            )
     with torch.no_grad():
         for name, p in program.parameters.items():
             p.copy_(best[name])

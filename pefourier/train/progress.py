@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from pefourier.errors import printable
+
 LINE_EVERY = 10.0  # seconds between plain lines
 
 
@@ -53,7 +55,7 @@ def reporting(members: int, epochs: int, windows: int, quiet: bool):
     sizes = members * epochs, windows, epochs
     if quiet:
         yield Reporter(*sizes, lambda *_: None)
-    elif sys.stderr.isatty():
+    elif sys.stderr is not None and sys.stderr.isatty():
         with bar() as (progress, task):
 
             def show(reporter, now, left) -> None:
@@ -75,10 +77,10 @@ def bar():
         yield progress, progress.add_task("training", total=100, now="")
 
 
-def told(lines: Iterable[str]) -> None:
-    """Print lines on stderr."""
-    for line in lines:
-        print(f"pefourier: {line}", file=sys.stderr, flush=True)
+def noted(lines: Iterable[str]) -> None:
+    """Print lines on stderr, if it is open."""
+    for line in lines if sys.stderr is not None else ():
+        print(f"pefourier: {printable(line)}", file=sys.stderr, flush=True)
 
 
 def plain_lines():
@@ -89,6 +91,6 @@ def plain_lines():
         nonlocal last
         if time.perf_counter() - last >= LINE_EVERY:
             last = time.perf_counter()
-            told([f"{100 * reporter.share:.0f} % · {now} · {clock(left)} left"])
+            noted([f"{100 * reporter.share:.0f} % · {now} · {clock(left)} left"])
 
     return show

@@ -9,7 +9,7 @@ import os
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,14 @@ from pefourier.train.inject import ACTS, Injection, injection, matched
 from pefourier.train.loop import Member, Outcome, Resident, Schedule
 from pefourier.train.metrics import score
 from pefourier.train.model import OrderFree, Transformer
-from pefourier.train.progress import Reporter, reporting, told
+from pefourier.train.progress import Reporter, noted, reporting
 from pefourier.train.results import Key, Row, Store, key_of, write_json
 from pefourier.train.split import Task
 from pefourier.train.summary import Summary
 from pefourier.training import ORDER_FREE, Options
 
 AT_RMS = "@rms="
-# Options that numbers do not depend on; a folder of data may have moved, its windows are counted
+# Options that numbers do not depend on; a folder of data may have moved, its windows are known
 NOT_NUMBERS = frozenset({"data", "out", "resume", "save_tables", "as_json", "quiet"})
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 STACK_MOST = {"cpu": 16, "cuda": 256}
@@ -73,12 +73,13 @@ def run(options: Options) -> Summary | None:
         data.load(n, options.data, options.window, options.stride, options.split, options.folds)
         for n in options.dataset
     ]
+    notes = [line for task in tasks for line in crowded(task, options)]
+    if rank:
+        options = replace(options, quiet=True)
     config = store.begin(configuration(options, tasks, device, ranks), options.resume)
     grid = [s for task in tasks for s in stacks(task, options, arms(options), config["stack"])]
     store.mend()
-    if rank == 0 and not options.quiet:
-        for task in tasks:
-            told(crowded(task, options))
+    noted([] if options.quiet else notes)
     done = {key_of(row): row for row in store.rows()}
     rows = train(grid[rank::ranks], options, store, device, done)
     order = [key for stack in grid for key in stack.keys]
@@ -137,8 +138,9 @@ def configuration(
     size = max(1, min(size, -(-runs // ranks)))
     versions["python"] = platform.python_version()
     windows = {task.name: np.bincount(task.labels).tolist() for task in tasks}  # of each class
+    means = {task.name: float(f"{task.rows.mean(dtype=float):.6g}") for task in tasks}
     made = {"device": str(device), "stack": size, "versions": versions}
-    return {**kept, "windows": windows, **made}
+    return {**kept, "windows": windows, "means": means, **made}
 
 
 def transformer(task: Task, options: Options) -> Transformer:
@@ -157,25 +159,33 @@ def room(model: Transformer, options: Options, device: torch.device) -> int:
 
 def arms(options: Options) -> list[Arm]:
     """The rows of the answer, those of --match-rms after those that are named."""
+    named = [arm(spec) for spec in options.encoding]
     scaled = [
-        f"{spec}{AT_RMS}{rms:g}"
+        replace(arm(f"{spec}{AT_RMS}{rms!r}"), named=False)
         for rms in options.match_rms
         for spec in options.encoding
         if spec not in ("none", ORDER_FREE) and AT_RMS not in spec
     ]
-    names = dict.fromkeys([*options.encoding, *scaled])
-    return [arm(name, named=name in options.encoding) for name in names]
+    names = [one.name for one in named]
+    return [*named, *(one for one in scaled if one.name not in names)]
 
 
-def arm(name: str, named: bool) -> Arm:
-    """SPEC, or SPEC@rms=SIZE."""
+def arm(name: str) -> Arm:
+    """SPEC, or SPEC@rms=SIZE; one size has one name.
+
+    >>> arm("dft@rms=.50").name
+    'dft@rms=0.5'
+    """
     spec, at, size = name.partition(AT_RMS)
     if not at:
         return Arm(name, name)
     rms = convert("rms", size, float)
     if rms <= 0:
         raise PefourierError(f"{shown(name)}: rms must be above 0; got {size}")
-    return Arm(name, spec, rms, named)
+    if spec in ("none", ORDER_FREE):
+        raise PefourierError(f"{shown(name)}: {spec} adds nothing, so that it has no size to match")
+    short = f"{rms:g}"
+    return Arm(f"{spec}{AT_RMS}{short if float(short) == rms else rms}", spec, rms)
 
 
 def stacks(task: Task, options: Options, rows: Sequence[Arm], size: int) -> list[Stack]:
@@ -199,23 +209,26 @@ def stacks(task: Task, options: Options, rows: Sequence[Arm], size: int) -> list
 
 
 def crowded(task: Task, options: Options) -> list[str]:
-    """What to know of encodings that give several tokens of a task one code."""
+    """What to know of encodings that give several tokens of a task one code.
+
+    It also refuses encodings that cannot be trained, before anything is written.
+    """
     model = transformer(task, options)
     found = []
     for row in arms(options):
-        if row.spec in ("none", ORDER_FREE) or not row.named:
+        if row.spec in ("none", ORDER_FREE) or not row.named or not has_size(row, model):
             continue
         one = injection(row.spec, model.tokens, model.d, model.heads, 0)
         if one.act == "add" and len(one.codes) < model.tokens:
             found.append(
-                f"{task.name}: {row.name} has {len(one.codes)} codes for {model.tokens} tokens; "
-                "a larger --d or --patch would tell them apart"
+                f"{task.name}: {row.name} has {len(one.codes)} codes for {model.tokens} tokens"
+                + "; a larger --d or --patch would tell them apart" * (len(one.codes) == model.d)
             )
     return found
 
 
 def has_size(arm: Arm, model: Transformer) -> bool:
-    """Whether an arm's codes are added as they are, or have a size to match: that of a sum."""
+    """Whether an arm can be trained: as it is, or scaled if its codes are added to the input."""
     if arm.rms is None:
         return True
     act = injection(arm.spec, model.tokens, model.d, model.heads, 0).act
@@ -331,5 +344,5 @@ def write(store: Store, found: Summary) -> None:
     text = summary.as_markdown(found).encode()
     write_whole(str(store.path / "summary.md"), lambda stream: stream.write(text))
     plot.save(str(store.path / "comparison.png"), plot.comparison, found)
-    if found.cliques:
+    if found.ranked:
         plot.save(str(store.path / "critical-difference.png"), plot.critical_difference, found)

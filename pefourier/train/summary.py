@@ -1,6 +1,6 @@
 """The answer of a comparison: a table like the paper's Table 1, and what the data support."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -41,6 +41,11 @@ class Summary:
     cliques: tuple[tuple[str, ...], ...]  # not told apart over datasets; with one there are none
     runs: tuple[dict[str, Any], ...]
 
+    @property
+    def ranked(self) -> bool:
+        """Whether there are datasets to rank encodings over."""
+        return len(self.datasets) > 1 and len(self.ranks) > 1
+
 
 def summarize(rows: Sequence[Mapping[str, Any]]) -> Summary:
     """What the rows of results.jsonl say; without `REFERENCE` the first encoding is compared to."""
@@ -71,14 +76,14 @@ def of_dataset(rows: Sequence[Mapping[str, Any]], reference: str) -> OfDataset:
         e: {m: np.array([one[run][m] for run in runs]) for m in MEASURES} for e, one in by.items()
     }
     scores = {e: {m: compare.interval(v) for m, v in one.items()} for e, one in values.items()}
-    others = {e: reference_of(e, list(by), reference) for e in by if e != reference}
+    others = {e: reference_of(e, by, reference) for e in by if e != reference}
     apart = compare.differences({e: one["f1"] for e, one in values.items()}, others)
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
     first = rows[0]
     setting = f"{runs_of(seeds, folds)}, {first['dataset']}" + (
         f" ({LEAKY})" if first["leaky"] else ""
     )
-    verdicts = [verdict(setting, e, d) for e, d in apart.items()]
+    verdicts = [verdict(setting, e, d, len(apart)) for e, d in apart.items()]
     return OfDataset(
         *(first["dataset"], first["split"], first["leaky"], first["length"]),
         *(seeds, folds, scores, apart),
@@ -95,23 +100,23 @@ def runs_of(seeds: int, folds: int) -> str:
     return f"{seeds} seed{'s' * (seeds > 1)} × {folds} fold{'s' * (folds > 1)}"
 
 
-def reference_of(encoding: str, encodings: Sequence[str], reference: str) -> str:
-    """The reference at the size that an encoding is scaled to, where it is there.
+def reference_of(encoding: str, encodings: Container[str], reference: str) -> str:
+    """What an encoding is compared to: `REFERENCE` at the size that it is scaled to, if there.
 
     >>> reference_of("dft@rms=0.5", ["sinusoidal", "sinusoidal@rms=0.5"], "sinusoidal")
     'sinusoidal@rms=0.5'
     """
-    own = reference + "@" + encoding.rpartition("@")[2]
+    own = f"{REFERENCE}@{encoding.rpartition('@')[2]}"
     return own if "@" in encoding and own != encoding and own in encodings else reference
 
 
-def verdict(setting: str, encoding: str, d: Difference) -> str:
-    """One difference in plain words."""
+def verdict(setting: str, encoding: str, d: Difference, compared: int) -> str:
+    """One of so many differences compared, in plain words."""
     if d.supported:
         said = f"{encoding} is {'better' if d.mean > 0 else 'worse'} than {d.reference}"
     else:
         said = f"the data do not separate {encoding} from {d.reference}"
-    reach = " (with so few runs .05 is out of reach)" if d.p_floor > LEVEL else ""
+    reach = " (with so few runs .05 is out of reach)" if compared * d.p_floor > LEVEL else ""
     return (
         f"{setting}: {said}: F1 difference {d.mean:+.3f}, 95 % {d.low:+.3f} … {d.high:+.3f}, "
         f"Holm p {d.p_holm:.3g}{reach}"
@@ -152,7 +157,7 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
             one.seeds, one.folds
         )
         found.append((what, [[*head, *against], *body]))
-    if summary.cliques:
+    if summary.ranked:
         ordered = sorted(summary.ranks.items(), key=lambda item: item[1])
         rows = [["encoding", "average rank"], *([e, f"{rank:.2f}"] for e, rank in ordered)]
         found.append((f"average ranks by F1 over {len(summary.datasets)} datasets", rows))
@@ -203,7 +208,7 @@ def lines(summary: Summary) -> list[str]:
                 f"{one.dataset}: windows were shuffled, so neighbours of test windows were trained "
                 "on; these scores do not carry over to new data"
             )
-    if summary.cliques:
+    if summary.ranked:
         found.append(told_apart(summary))
     floors = [d.p_floor for one in summary.datasets for d in one.differences.values()]
     if floors:
@@ -218,7 +223,7 @@ def lines(summary: Summary) -> list[str]:
 def told_apart(summary: Summary) -> str:
     """Which encodings the datasets together do not tell apart, and whether they could."""
     n, k = len(summary.datasets), len(summary.ranks)
-    groups = "; ".join(", ".join(group) for group in summary.cliques)
+    groups = "; ".join(", ".join(group) for group in summary.cliques) or "none"
     least = 2.0 ** (1 - n) * k * (k - 1) / 2
     reach = f" (with {n} datasets and {k} encodings .05 is out of reach)" if least > LEVEL else ""
     return f"over {n} datasets, by Wilcoxon's test with Holm's adjustment, not told apart: " + (
