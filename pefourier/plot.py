@@ -200,7 +200,7 @@ def critical_difference(summary) -> Figure:
         label = f"{name}  {at[i]:.2f}" if left else f"{at[i]:.2f}  {name}"
         axes.text(edge, level, f" {label} ", ha="right" if left else "left", va="center")
     for i, group in enumerate(summary.cliques):
-        ends = [summary.ranks[group[0]], summary.ranks[group[-1]]]
+        ends = [summary.ranks[group[0]] - 0.02 * span, summary.ranks[group[-1]] + 0.02 * span]
         axes.plot(ends, [-0.4 - 0.5 * i] * 2, "-", color="#0072B2", linewidth=3)
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.spines["top"].set(visible=True, bounds=(1, len(names)))

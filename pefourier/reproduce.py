@@ -82,7 +82,10 @@ def trained(folder: Path) -> list[Mapping[str, Any]]:
     for path in sorted(folder.glob("*/summary.json")):
         try:
             datasets = json.loads(path.read_text(encoding="utf-8"))["datasets"]
-            found += [{key: one[key] for key in NEEDED} for one in datasets]
+            found += [
+                {key: one[key] for key in NEEDED} | {"scores": dict(one["scores"])}
+                for one in datasets
+            ]
         except (ValueError, KeyError, TypeError) as error:
             raise PefourierError(
                 f"{shown(str(path))} is no summary of pefourier train; move it elsewhere"

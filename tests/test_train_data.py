@@ -265,3 +265,23 @@ def test_uea_sets_keep_their_published_test_part(tmp_path):
 def test_bad_requests_are_refused(name, options, message):
     with pytest.raises(PefourierError, match=re.escape(message)):
         data.load(name, **options)
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])
+def test_the_unit_of_a_channel_does_not_matter(rng, unit):
+    x = rng.normal(size=(40, 6, 2)) + 3
+    task = data.from_examples("x", x * unit, np.arange(40) % 2, (), "blocks")
+    fold = task.folds[0]
+    at = task.starts[fold.train][:, None] + np.arange(6)
+    np.testing.assert_allclose(((task.rows[at] - fold.mean) / fold.scale).std((0, 1)), 1, rtol=1e-4)
+
+
+@pytest.mark.parametrize("y", [[0.5, 1.0], [0.0, np.nan]])
+def test_classes_are_whole_numbers_or_names(rng, y):
+    with pytest.raises(PefourierError, match="y holds classes, whole numbers or names; got"):
+        data.from_examples("x", rng.normal(size=(20, 4, 1)), np.array(y * 10), (), "blocks")
+
+
+def test_labels_of_rows_are_numbers(rng):
+    with pytest.raises(PefourierError, match="label of a row is 0 or 1; got 'a'"):
+        series.label_of("x", rng.normal(size=(4, 1)), np.array(["a", "b", "a", "b"]))

@@ -205,6 +205,7 @@ def test_two_ranks_without_a_folder_are_refused(monkeypatch):
         ({"device": "gpu"}, "--device is auto, cpu, cuda or cuda:0; got 'gpu'"),
         ({"device": "cuda:99"}, "--device cuda:99: this machine has"),
         ({"resume": True}, "--resume needs --out DIR, the folder to go on in"),
+        ({"rate": float("nan")}, "--rate must be above 0; got nan"),
         ({"match_rms": (0.0,)}, "--match-rms must be above 0; got 0.0"),
         ({"encoding": ("dft@rms=0",)}, "'dft@rms=0': rms must be above 0; got 0"),
         ({"encoding": ("order-free@rms=1",)}, "order-free adds nothing, so that it has no size"),
@@ -399,7 +400,7 @@ def test_bars_of_the_diagram_join_the_cliques():
     figure = plot.critical_difference(summary.Summary("sinusoidal", ((), ()), ranks, cliques, ()))
     (axes,) = figure.axes
     bars = [line.get_xdata() for line in axes.lines if line.get_linewidth() == 3]
-    assert [list(bar) for bar in bars] == [[1.25, 1.75], [1.75, 3.0]]
+    np.testing.assert_allclose(bars, [[1.19, 1.81], [1.69, 3.06]])
     heights = {
         text.get_text().split()[-1 if i > 1 else 0]: text.get_position()[1]
         for i, text in enumerate(axes.texts)
@@ -428,6 +429,38 @@ def test_sizes_have_one_name_and_are_scaled_once():
 def test_an_arm_may_be_named_with_its_size():
     found = run(Options(**{**SMALL, "encoding": ("sinusoidal", "dft@rms=0.25")}))
     assert list(found.datasets[0].scores) == ["sinusoidal", "dft@rms=0.25"]
+
+
+@pytest.mark.parametrize(("rank", "ranks"), [("x", "2"), ("1", "1"), ("2", "2"), ("0", "-1")])
+def test_ranks_that_cannot_be_are_refused(monkeypatch, rank, ranks):
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv("WORLD_SIZE", ranks)
+    with pytest.raises(PefourierError, match=f"^RANK={rank} of WORLD_SIZE={ranks} is none"):
+        run(Options(**SMALL))
+
+
+@pytest.mark.parametrize("text", ['{"model_type": "llama"}', "[1]", "no JSON"])
+@pytest.mark.parametrize("resume", [False, True])
+def test_another_config_json_is_never_replaced(tmp_path, text, resume):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(PefourierError, match="choose another --out"):
+        run(Options(**SMALL, out=str(tmp_path), resume=resume))
+    assert (tmp_path / "config.json").read_text() == text
+
+
+def test_results_without_a_configuration_are_not_gone_on_with(tmp_path):
+    (tmp_path / "results.jsonl").write_text("")
+    with pytest.raises(PefourierError, match=r"holds results, but no config\.json"):
+        run(Options(**SMALL, out=str(tmp_path), resume=True))
+
+
+def test_memory_that_does_not_hold_the_runs_is_said(monkeypatch):
+    def fails(*_):
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr("pefourier.train.loop.trained", fails)
+    with pytest.raises(PefourierError, match="^memory does not hold the runs"):
+        run(Options(**SMALL))
 
 
 def test_too_few_codes_are_noted(capsys):

@@ -17,6 +17,7 @@ from pefourier.train import series, split, synthetic
 from pefourier.train.split import Split, Task
 
 USER_BLOCKS = 10
+WINDOW = 100  # rows, where nothing is said
 NO_AEON = "needs the package aeon; install it with pip install 'pefourier[data]'"
 
 
@@ -50,7 +51,8 @@ def opened(
     if kind in series.SOURCES and name == kind:
         source = series.SOURCES[kind]
         recordings = series.read(source, data)
-        return split.split_series(name, recordings, window or 100, stride, split_by, source.blocks)
+        cut = WINDOW if window is None else window
+        return split.split_series(name, recordings, cut, stride, split_by, source.blocks)
     if suffix == ".npz":
         return from_archive(Path(name), window, stride, split_by)
     if window is not None or stride is not None:
@@ -87,7 +89,8 @@ def from_archive(path: Path, window: int | None, stride: int | None, split_by: S
         found = split.Series(name, rows.astype(np.float32), label, name, name)
     own_scale = "train" not in arrays
     return split.split_series(
-        str(path), [found], window or 100, stride, split_by, USER_BLOCKS, own_scale
+        *(str(path), [found], WINDOW if window is None else window, stride, split_by),
+        *(USER_BLOCKS, own_scale),
     )
 
 
@@ -112,9 +115,15 @@ def from_examples(
     n, length, channels = x.shape
     rows = x.reshape(n * length, channels).astype(np.float32)
     series.check_rows(f"{name}, X in rows of {length} an example", rows)
+    if y.dtype.kind == "f" and not (y % 1 == 0).all():
+        odd = y[y % 1 != 0][0]
+        raise PefourierError(f"{name}: y holds classes, whole numbers or names; got {odd}")
     names, labels = np.unique(y, return_inverse=True)
     if len(names) < 2 or len(names) > n // 2:
-        raise PefourierError(f"{name}: y has {len(names)} classes in {n} examples")
+        raise PefourierError(
+            f"{name}: y has {len(names)} classes in {n} examples; training needs 2 or more, each "
+            "with several examples"
+        )
     if split_by == "chronological" and tested is None:
         cuts = [int(share * n) for share in split.SHARES]
         parts = [tuple(np.split(np.arange(n), cuts))]

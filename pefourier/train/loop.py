@@ -283,6 +283,13 @@ def fit(
             raise PefourierError(
                 "the GPU's memory does not hold one member; choose a smaller --batch-size or --d"
             ) from error
+    except RuntimeError as error:
+        if "DefaultCPUAllocator" not in str(error):
+            raise
+        raise PefourierError(
+            "memory does not hold the runs that are trained together; choose a smaller "
+            "--batch-size or --d"
+        ) from error
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     half = len(ordered) // 2

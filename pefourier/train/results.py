@@ -51,9 +51,14 @@ class Store:
         file = self.path / "config.json"
         if file.is_file() and resume:
             return agreed(file, config)
-        if any(self.path.glob("results*.jsonl")) and self.rank == 0 and not resume:
+        if self.rank == 0 and any(self.path.glob("results*.jsonl")):
+            what = "results, but no config.json that says of what; choose another --out"
+            if not resume:
+                what = "results already; go on with --resume or choose another --out"
+            raise PefourierError(f"{self.path} holds {what}")
+        if self.rank == 0 and file.exists():
             raise PefourierError(
-                f"{self.path} holds results already; go on with --resume or choose another --out"
+                f"{file} is there already, of something else; choose another --out"
             )
         if self.rank == 0:
             write_json(file, config)
@@ -117,9 +122,9 @@ def told(file: Path) -> Iterator[None]:
 def agreed(file: Path, config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The configuration in a folder, refused where it asks for something else."""
     try:
-        old = json.loads(file.read_text())
-    except ValueError as error:
-        raise PefourierError(f"{file} is no JSON; choose another --out") from error
+        old = dict(json.loads(file.read_text()))
+    except (ValueError, TypeError) as error:
+        raise PefourierError(f"{file} is none of pefourier train; choose another --out") from error
     for key in sorted((old.keys() | config.keys()) - MADE_ANEW):
         was, now = old.get(key), json.loads(json.dumps(config.get(key)))
         if was != now and key != "stack":

@@ -101,6 +101,8 @@ def check(options: Options) -> None:
         twice = next((one for one in given if given.count(one) > 1), None)
         if twice is not None:
             raise PefourierError(f"--{key} {shown(twice)} is given twice; name it once")
+    if not (np.isfinite(options.rate) and options.rate > 0):
+        raise PefourierError(f"--rate must be above 0; got {options.rate}")
     if any(not (np.isfinite(rms) and rms > 0) for rms in options.match_rms):
         raise PefourierError(f"--match-rms must be above 0; got {min(options.match_rms)}")
     if options.save_tables is not None:
@@ -109,7 +111,13 @@ def check(options: Options) -> None:
 
 def placed(device: str) -> tuple[int, int, torch.device]:
     """This process's rank, the number of ranks, and the device it works on."""
-    rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    given = [os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")]
+    rank, ranks = (int(number) if number.isdigit() else -1 for number in given)
+    if not 0 <= rank < ranks:
+        raise PefourierError(
+            f"RANK={given[0]} of WORLD_SIZE={given[1]} is none of several ranks; unset both, or let "
+            "torchrun set them"
+        )
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda":
@@ -315,7 +323,7 @@ def save(folder: str, task: Task, outcomes: Sequence[Outcome]) -> None:
         member = outcome.member
         if outcome.codes is None or member.encoding == ORDER_FREE:
             continue
-        parts = (Path(task.name).stem, member.encoding, f"seed{member.seed}", f"fold{member.fold}")
+        parts = (task.name, member.encoding, f"seed{member.seed}", f"fold{member.fold}")
         name = "-".join("".join(c if c.isalnum() or c in "._@=" else "_" for c in p) for p in parts)
         table = member.injection.as_rows(outcome.codes)
         write_table(str(Path(folder) / f"{name}.npy"), table)

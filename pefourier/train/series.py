@@ -199,8 +199,9 @@ def label_of(name: str, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
             f"{name}: rows of shape {rows.shape} and labels of shape {label.shape}; "
             "expected (n, channels) and (n,)"
         )
-    if not np.isin(label, (0, 1)).all():
-        raise PefourierError(f"{name}: the label of a row is 0 or 1; got {label.max()}")
+    wrong = label[~np.isin(label, (0, 1))]
+    if len(wrong):
+        raise PefourierError(f"{name}: the label of a row is 0 or 1; got {shown(wrong[0].item())}")
     return label.astype(bool)
 
 

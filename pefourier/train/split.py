@@ -273,7 +273,7 @@ def scaled_fold(
         np.add.at(used, starts[parts[0]] + window, -1)
         seen = rows[np.cumsum(used[:-1]) > 0].astype(float)
         mean, scale = seen.mean(axis=0), seen.std(axis=0)
-        scale = np.where(scale > 1e-6 * np.maximum(np.abs(mean), 1.0), scale, 1.0)
+        scale = np.where(scale > 1e-6 * np.abs(mean), scale, 1.0)  # a constant channel stays
     return Fold(*parts, mean.astype(np.float32), scale.astype(np.float32))
 
 

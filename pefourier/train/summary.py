@@ -124,11 +124,13 @@ def verdict(setting: str, encoding: str, d: Difference, compared: int) -> str:
 
 
 def cell(mean: Mean) -> str:
-    """A mean with its interval.
+    """A mean with its interval, where there is one.
 
     >>> cell(Mean(0.5, 0.4, 0.6))
     '.500 [.400, .600]'
     """
+    if mean.low == mean.high:
+        return short(mean.mean)
     return f"{short(mean.mean)} [{short(mean.low)}, {short(mean.high)}]"
 
 
