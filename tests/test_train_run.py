@@ -459,7 +459,7 @@ def test_memory_that_does_not_hold_the_runs_is_said(monkeypatch):
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
 
     monkeypatch.setattr("pefourier.train.loop.trained", fails)
-    with pytest.raises(PefourierError, match="^memory does not hold the runs"):
+    with pytest.raises(PefourierError, match=r"^memory does not hold the runs"):
         run(Options(**SMALL))
 
 

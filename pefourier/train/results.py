@@ -57,9 +57,7 @@ class Store:
                 what = "results already; go on with --resume or choose another --out"
             raise PefourierError(f"{self.path} holds {what}")
         if self.rank == 0 and file.exists():
-            raise PefourierError(
-                f"{file} is there already, of something else; choose another --out"
-            )
+            raise PefourierError(f"{file} is there already; give --resume or choose another --out")
         if self.rank == 0:
             write_json(file, config)
         return config

@@ -115,8 +115,8 @@ def placed(device: str) -> tuple[int, int, torch.device]:
     rank, ranks = (int(number) if number.isdigit() else -1 for number in given)
     if not 0 <= rank < ranks:
         raise PefourierError(
-            f"RANK={given[0]} of WORLD_SIZE={given[1]} is none of several ranks; unset both, or let "
-            "torchrun set them"
+            f"RANK={given[0]} of WORLD_SIZE={given[1]} is none of several ranks; unset both, or "
+            "let torchrun set them"
         )
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
