@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -446,6 +447,16 @@ def test_another_config_json_is_never_replaced(tmp_path, text, resume):
     with pytest.raises(PefourierError, match="choose another --out"):
         run(Options(**SMALL, out=str(tmp_path), resume=resume))
     assert (tmp_path / "config.json").read_text() == text
+
+
+def test_a_second_run_in_the_same_folder_is_refused_while_the_first_lasts(tmp_path):
+    out = str(tmp_path / "out")
+    with Store(tmp_path / "out").alone():
+        with pytest.raises(PefourierError, match=r"^another run writes to .*; wait"):
+            run(Options(**SMALL, out=out))
+        Path(out).rmdir()  # nothing was written
+        Path(out).mkdir()
+    run(Options(**SMALL, out=out))
 
 
 def test_results_without_a_configuration_are_not_gone_on_with(tmp_path):

@@ -17,6 +17,11 @@ from typing import Any
 from pefourier.errors import PefourierError, shown
 from pefourier.files import write_whole
 
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows
+    fcntl = None
+
 KEY = ("dataset", "encoding", "seed", "fold")
 Key = tuple[str, str, int, int]
 Row = dict[str, Any]
@@ -40,14 +45,36 @@ class Store:
         """The file that a rank appends to."""
         return self.path / (f"results.rank{rank}.jsonl" if rank else "results.jsonl")
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Make the folder and keep other runs out of it until this one ends, however it does."""
+        if self.path is None:
+            yield
+            return
+        with told(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        if self.rank or fcntl is None:
+            yield
+            return
+        handle = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(handle)
+            raise PefourierError(
+                f"another run writes to {self.path}; wait for it or choose another --out"
+            ) from error
+        try:
+            yield
+        finally:
+            os.close(handle)
+
     def begin(self, config: Mapping[str, Any], resume: bool) -> Mapping[str, Any]:
         """Claim the folder; the configuration that holds, which is the old one on resume."""
         if self.path is None:
             if resume:
                 raise PefourierError("--resume needs --out DIR, the folder to go on in")
             return config
-        with told(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
         file = self.path / "config.json"
         if file.is_file() and resume:
             return agreed(file, config)

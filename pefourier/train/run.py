@@ -76,6 +76,19 @@ def run(options: Options) -> Summary | None:
     notes = [line for task in tasks for line in crowded(task, options)]
     if rank:
         options = replace(options, quiet=True)
+    with store.alone():
+        return compared(options, tasks, notes, store, device)
+
+
+def compared(
+    options: Options,
+    tasks: Sequence[Task],
+    notes: Sequence[str],
+    store: Store,
+    device: torch.device,
+) -> Summary | None:
+    """Train what the folder lacks, and compare."""
+    rank, ranks = store.rank, store.ranks
     config = store.begin(configuration(options, tasks, device, ranks), options.resume)
     grid = [s for task in tasks for s in stacks(task, options, arms(options), config["stack"])]
     store.mend()
