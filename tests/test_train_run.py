@@ -492,6 +492,8 @@ def test_records_hold_each_encodings_scores_and_its_difference():
     ]
     assert found[1]["difference"] is None
     assert found[2]["difference"]["p_floor"] == 0.5
+    assert found[1]["verdict"] is None
+    assert "the data do not separate t5 from sinusoidal" in found[2]["verdict"]
     assert found[2]["difference"]["mean"] == pytest.approx(
         found[2]["f1"]["mean"] - found[1]["f1"]["mean"]
     )

@@ -242,6 +242,7 @@ def records(summary: Summary) -> list[dict[str, Any]]:
             **{"seeds": one.seeds, "folds": one.folds, "length": one.length},
             **{measure: asdict(mean) for measure, mean in scores.items()},
             "difference": asdict(one.differences[name]) if name in one.differences else None,
+            "verdict": dict(zip(one.differences, one.verdicts, strict=True)).get(name),
             "average_rank": summary.ranks.get(name),
         }
         for one in summary.datasets
