@@ -210,6 +210,7 @@ def test_two_ranks_without_a_folder_are_refused(monkeypatch):
         ({"match_rms": (0.0,)}, "--match-rms must be above 0; got 0.0"),
         ({"encoding": ("dft@rms=0",)}, "'dft@rms=0': rms must be above 0; got 0"),
         ({"encoding": ("order-free@rms=1",)}, "order-free adds nothing, so that it has no size"),
+        ({"encoding": ("dft@rms=.5", "dft@rms=0.50")}, "--encoding 'dft@rms=0.5' is given twice"),
         ({"encoding": ("dft@rms=x",)}, "rms must be a finite number; got 'x'"),
         ({"encoding": ("rope@rms=1",)}, "'rope@rms=1': rope is not added to the input (act 'rot"),
     ],
@@ -457,6 +458,15 @@ def test_a_second_run_in_the_same_folder_is_refused_while_the_first_lasts(tmp_pa
         Path(out).rmdir()  # nothing was written
         Path(out).mkdir()
     run(Options(**SMALL, out=out))
+
+
+def test_a_file_system_without_locks_is_written_to(tmp_path, monkeypatch):
+    def unknown(*_):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", unknown)
+    run(Options(**SMALL, out=str(tmp_path)))
+    assert lines(tmp_path)
 
 
 def test_results_without_a_configuration_are_not_gone_on_with(tmp_path):

@@ -64,6 +64,8 @@ class Store:
             raise PefourierError(
                 f"another run writes to {self.path}; wait for it or choose another --out"
             ) from error
+        except OSError:  # a file system without locks
+            pass
         try:
             yield
         finally:

@@ -109,8 +109,8 @@ def check(options: Options) -> None:
         if getattr(options, key) < 1:
             name = key.replace("_", "-")
             raise PefourierError(f"--{name} must be 1 or more; got {getattr(options, key)}")
-    for key in ("dataset", "encoding"):
-        given = getattr(options, key)
+    names = [arm(spec).name for spec in options.encoding]
+    for key, given in (("dataset", options.dataset), ("encoding", names)):
         twice = next((one for one in given if given.count(one) > 1), None)
         if twice is not None:
             raise PefourierError(f"--{key} {shown(twice)} is given twice; name it once")
@@ -213,7 +213,7 @@ def stacks(task: Task, options: Options, rows: Sequence[Arm], size: int) -> list
     """The runs of a dataset in stacks: a seed and fold has all its encodings near each other."""
     model = transformer(task, options)
     plain = OrderFree(task.length, model.channels, model.classes, options.d)
-    rows = [row for row in rows if has_size(row, model)]
+    rows = [row for row in rows if trainable(row, model)]
     found = []
     for own, which in ((model, False), (plain, True)):
         runs = [
@@ -237,7 +237,7 @@ def crowded(task: Task, options: Options) -> list[str]:
     model = transformer(task, options)
     found = []
     for row in arms(options):
-        if row.spec in ("none", ORDER_FREE) or not row.named or not has_size(row, model):
+        if row.spec in ("none", ORDER_FREE) or not row.named or not trainable(row, model):
             continue
         one = injection(row.spec, model.tokens, model.d, model.heads, 0)
         if one.act == "add" and len(one.codes) < model.tokens:
@@ -248,7 +248,7 @@ def crowded(task: Task, options: Options) -> list[str]:
     return found
 
 
-def has_size(arm: Arm, model: Transformer) -> bool:
+def trainable(arm: Arm, model: Transformer) -> bool:
     """Whether an arm can be trained: as it is, or scaled if its codes are added to the input."""
     if arm.rms is None:
         return True
