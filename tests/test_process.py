@@ -304,3 +304,15 @@ def test_an_interrupt_during_imports_leaves_no_traceback(tmp_path):
     command = [sys.executable, "-m", "pefourier", "--version"]
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_an_interrupt_that_is_ignored_stays_so(tmp_path):
+    (tmp_path / "typer.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nos._exit(7)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pefourier", "--version"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # as nohup does
+    )
+    assert done.returncode == 7

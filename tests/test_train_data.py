@@ -282,6 +282,13 @@ def test_classes_are_whole_numbers_or_names(rng, y):
         data.from_examples("x", rng.normal(size=(20, 4, 1)), np.array(y * 10), (), "blocks")
 
 
+def test_a_window_of_no_rows_is_refused(tmp_path, rng):
+    label = np.arange(400) % 100 >= 80
+    np.savez(tmp_path / "own.npz", rows=rng.normal(size=(400, 2)), label=label)
+    with pytest.raises(PefourierError, match="--window must be 1 or more; got 0"):
+        data.load(str(tmp_path / "own.npz"), window=0)
+
+
 def test_labels_of_rows_are_numbers(rng):
     with pytest.raises(PefourierError, match="label of a row is 0 or 1; got 'a'"):
         series.label_of("x", rng.normal(size=(4, 1)), np.array(["a", "b", "a", "b"]))

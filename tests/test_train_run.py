@@ -411,6 +411,8 @@ def test_bars_of_the_diagram_join_the_cliques():
         if line.get_linewidth() < 3:  # a leader ends at the height of its name
             (name,) = [name for name, rank in ranks.items() if rank == line.get_xdata()[0]]
             assert line.get_ydata()[-1] == heights[name]
+    sides = [text.get_ha() for text in axes.texts]  # away from the diagram
+    assert sides == ["right", "right", "left", "left"]
     feet = sorted(line.get_xdata()[0] for line in axes.lines if line.get_linewidth() < 3)
     assert feet == sorted(ranks.values())
     assert {text.get_text().strip() for text in axes.texts} == {
@@ -467,6 +469,41 @@ def test_a_file_system_without_locks_is_written_to(tmp_path, monkeypatch):
     monkeypatch.setattr("fcntl.flock", unknown)
     run(Options(**SMALL, out=str(tmp_path)))
     assert lines(tmp_path)
+
+
+def test_tables_of_different_datasets_have_different_names(tmp_path):
+    names = tuple(f"order:count=40,length=4,noise={noise}" for noise in (0.1, 0.3))
+    run(Options(**{**SMALL, "dataset": names, "seeds": 1}, save_tables=str(tmp_path)))
+    assert len(list(tmp_path.glob("*-sinusoidal-*"))) == 2
+
+
+def test_other_examples_with_the_same_classes_are_not_gone_on_with(tmp_path, rng):
+    own = tmp_path / "own.npz"
+    x, y = rng.normal(size=(40, 4, 2)), np.arange(40) % 2
+    given = {**SMALL, "dataset": (str(own),), "folds": 1, "out": str(tmp_path / "out")}
+    np.savez(own, X=x, y=y)
+    run(Options(**given))
+    np.savez(own, X=x * 2, y=y)
+    with pytest.raises(PefourierError, match=r"config.json has means .*; give the same options"):
+        run(Options(**given, resume=True))
+
+
+def test_notes_go_nowhere_when_stderr_is_closed(capsys, monkeypatch):
+    from pefourier.train import progress
+
+    monkeypatch.setattr(sys, "stderr", None)
+    progress.noted(["a line"])
+    assert capsys.readouterr().out == ""
+
+
+def test_ranks_beside_the_first_are_quiet(tmp_path, monkeypatch, capsys):
+    from pefourier.train import progress
+
+    monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert run(Options(**{**SMALL, "quiet": False}, out=str(tmp_path))) is None
+    assert capsys.readouterr().err == ""
 
 
 def test_results_without_a_configuration_are_not_gone_on_with(tmp_path):
