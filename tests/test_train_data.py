@@ -285,7 +285,7 @@ def test_classes_are_whole_numbers_or_names(rng, y):
 def test_a_window_of_no_rows_is_refused(tmp_path, rng):
     label = np.arange(400) % 100 >= 80
     np.savez(tmp_path / "own.npz", rows=rng.normal(size=(400, 2)), label=label)
-    with pytest.raises(PefourierError, match="--window must be 1 or more; got 0"):
+    with pytest.raises(PefourierError, match="--window must be 1 or more rows; got 0"):
         data.load(str(tmp_path / "own.npz"), window=0)
 
 
