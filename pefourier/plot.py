@@ -207,5 +207,5 @@ def critical_difference(summary) -> Figure:
     axes.xaxis.tick_top()
     axes.set_xticks(range(1, len(names) + 1))
     axes.set_yticks([])
-    axes.set_title(f"average rank by F1 over {len(summary.datasets)} datasets", fontsize=9)
+    axes.set_title(f"average rank by F1 {summary.over}", fontsize=9)
     return figure

@@ -335,6 +335,8 @@ def test_a_scaled_encoding_is_compared_at_its_size():
 
 
 def test_average_ranks_over_datasets_and_who_is_not_told_apart():
+    from pefourier import plot
+
     rows = [
         {
             **{"dataset": name, "encoding": e, "seed": s, "fold": 0, "split": "random"},
@@ -349,6 +351,11 @@ def test_average_ranks_over_datasets_and_who_is_not_told_apart():
     assert found.cliques == (("dft", "sinusoidal", "none"),)
     text = summary.as_text(found)
     assert "one, leaky split" in text
+    assert "average ranks by F1 over 2 datasets, leaky split" in text
+    assert "over 2 datasets, leaky split, by Wilcoxon's test" in text
+    figure = plot.critical_difference(found)
+    assert figure.axes[0].get_title() == "average rank by F1 over 2 datasets, leaky split"
+    plot.plt.close(figure)
     assert "(with so few runs .05 is out of reach)" in text
     assert "do not carry over to new data" in text
     assert "not told apart: dft, sinusoidal, none (with 2 datasets and 3 encodings .05" in text
@@ -394,12 +401,18 @@ def test_every_run_is_a_point_in_the_figure():
     plot.plt.close(figure)
 
 
+def two_datasets(ranks, cliques):
+    """A summary of two datasets with the given ranks."""
+    datasets = summary.summarize(of_datasets(2, {"sinusoidal": 0.5})).datasets
+    return summary.Summary("sinusoidal", datasets, ranks, cliques, ())
+
+
 def test_bars_of_the_diagram_join_the_cliques():
     from pefourier import plot
 
     ranks = {"none": 4.0, "dft": 1.25, "rope": 1.75, "sinusoidal": 3.0}
     cliques = (("dft", "rope"), ("rope", "sinusoidal"))
-    figure = plot.critical_difference(summary.Summary("sinusoidal", ((), ()), ranks, cliques, ()))
+    figure = plot.critical_difference(two_datasets(ranks, cliques))
     (axes,) = figure.axes
     bars = [line.get_xdata() for line in axes.lines if line.get_linewidth() == 3]
     np.testing.assert_allclose(bars, [[1.19, 1.81], [1.69, 3.06]])

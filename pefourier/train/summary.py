@@ -46,6 +46,12 @@ class Summary:
         """Whether there are datasets to rank encodings over."""
         return len(self.datasets) > 1 and len(self.ranks) > 1
 
+    @property
+    def over(self) -> str:
+        """What ranks are averaged over."""
+        leaky = any(one.leaky for one in self.datasets)
+        return f"over {len(self.datasets)} datasets" + f", {LEAKY}" * leaky
+
 
 def summarize(rows: Sequence[Mapping[str, Any]]) -> Summary:
     """What the rows of results.jsonl say; without `REFERENCE` the first encoding is compared to."""
@@ -162,7 +168,7 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
     if summary.ranked:
         ordered = sorted(summary.ranks.items(), key=lambda item: item[1])
         rows = [["encoding", "average rank"], *([e, f"{rank:.2f}"] for e, rank in ordered)]
-        found.append((f"average ranks by F1 over {len(summary.datasets)} datasets", rows))
+        found.append((f"average ranks by F1 {summary.over}", rows))
     return found
 
 
@@ -228,7 +234,7 @@ def told_apart(summary: Summary) -> str:
     groups = "; ".join(", ".join(group) for group in summary.cliques) or "none"
     least = 2.0 ** (1 - n) * k * (k - 1) / 2
     reach = f" (with {n} datasets and {k} encodings .05 is out of reach)" if least > LEVEL else ""
-    return f"over {n} datasets, by Wilcoxon's test with Holm's adjustment, not told apart: " + (
+    return f"{summary.over}, by Wilcoxon's test with Holm's adjustment, not told apart: " + (
         groups + reach
     )
 
