@@ -9,6 +9,8 @@ from pefourier.encoding import BUILDERS
 from pefourier.encodings import build
 from pefourier.errors import PefourierError
 from pefourier.train import data, inject, loop, metrics, model
+from pefourier.train.run import room
+from pefourier.training import Options
 
 SIZES = model.Transformer(length=8, channels=2, classes=2, d=16, heads=2)
 SCHEDULE = loop.Schedule(epochs=1, batch_size=4)
@@ -394,3 +396,26 @@ def test_products_in_bfloat16_train_as_those_in_float32_do(task, monkeypatch, na
     np.testing.assert_allclose(rounded, exact, rtol=0.02)
     assert {p.dtype for p in running.parameters.values()} == {torch.float32}
     assert running.logits(running.index).dtype == torch.float32
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("name", ["dft", "learned", "rope", "alibi", "t5", "shaw"])
+def test_a_gpu_trains_as_a_cpu_does(task, name):
+    members = [member(name, seed) for seed in (0, 1)]
+    expected = program(task, members, dtype=torch.float32)
+    got = loop.Program(loop.resident(task, torch.device("cuda")), SIZES, members, SCHEDULE)
+    for number in range(3):
+        losses = expected.epoch(number), got.epoch(number).cpu()
+        torch.testing.assert_close(*losses, rtol=0.02, atol=0.02)
+    for exact, other in zip(expected.found("test"), got.found("test"), strict=True):
+        np.testing.assert_allclose(other, exact, atol=0.1)
+
+
+def test_a_gpus_stack_stays_within_what_its_attention_can_index():
+    assert inject.most_windows(1, 64, 8) == 2**16 - 1
+    elements = inject.most_windows(8, 300, 64) * 8 * 384 * 64
+    assert 2**31 - 8 * 384 * 64 < elements <= 2**31
+    asked, gpu = Options(batch_size=1024), torch.device("cuda")
+    assert room(SIZES, asked, gpu) == (2**16 - 1) // 1024
+    assert room(SIZES, Options(batch_size=1), gpu) == 256  # 64 windows a member in evaluation
+    assert room(SIZES, asked, CPU) == 16

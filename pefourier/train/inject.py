@@ -160,6 +160,19 @@ def stack(
     return stacked
 
 
+def most_windows(heads: int, tokens: int, size: int) -> int:
+    """How many windows of all members CUDA's attention can index at once.
+
+    A grid has 2^16 - 1 rows, and flash attention's backward pass counts elements, padded to 128
+    tokens and 32 dimensions of a head, in 31 bits (pytorch issues 142228 and 146704, TabPFN 1184).
+
+    >>> most_windows(4, 25, 8), most_windows(16, 1024, 64)
+    (65535, 2048)
+    """
+    padded = heads * 128 * -(-tokens // 128) * max(size, 32)
+    return max(1, min(2**16 - 1, 2**31 // padded))
+
+
 def heads_first(x: Tensor) -> Tensor:
     """(m, B, T, H, c) as (m B, H, T, c), what scaled_dot_product_attention takes."""
     return x.flatten(0, 1).transpose(1, 2)

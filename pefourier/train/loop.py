@@ -13,13 +13,14 @@ surely wrong, training would end long before the ranking of windows is best.
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pefourier.errors import PefourierError
 from pefourier.train.inject import ACTS, Injection, Stacked, stack
@@ -29,6 +30,9 @@ from pefourier.train.split import Fold, Task
 
 AT_ONCE = 64  # windows a member in evaluation
 WARM_UP = 3  # steps before a CUDA graph is captured
+# Not cuDNN's: at lengths that 128 does not divide its backward pass gave nan, its graphs broke
+# (pytorch issues 196678 and 169849), and it builds a plan for every shape
+KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 @dataclass(frozen=True)
@@ -147,11 +151,15 @@ class Program:
         )
         self.step = captured(self) if on_gpu else self.eager_step
 
+    @contextmanager
     def precision(self):
         """bfloat16 matrix products on a GPU, in training alone."""
         if self.data.device.type != "cuda":
-            return nullcontext()
-        return torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False)
+            yield
+            return
+        cast = torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False)
+        with cast, sdpa_kernel(KERNELS):
+            yield
 
     def loss(self, index: Tensor) -> Tensor:
         """Class-weighted cross entropy of each member's windows (M, n), shape (M, n)."""
@@ -259,7 +267,7 @@ def captured(program: Program) -> Callable[[], None]:
                 state.zero_()
     program.optimizer.zero_grad(set_to_none=True)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=side):  # whose workspaces are there already
         program.eager_step()
     return graph.replay
 

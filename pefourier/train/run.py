@@ -21,7 +21,7 @@ from pefourier.encoding import convert
 from pefourier.errors import PefourierError, shown
 from pefourier.files import write_table, write_whole
 from pefourier.train import data, loop, summary
-from pefourier.train.inject import ACTS, Injection, injection, matched
+from pefourier.train.inject import ACTS, Injection, injection, matched, most_windows
 from pefourier.train.loop import Member, Outcome, Resident, Schedule
 from pefourier.train.metrics import score
 from pefourier.train.model import OrderFree, Transformer
@@ -175,7 +175,11 @@ def room(model: Transformer, options: Options, device: torch.device) -> int:
     token = 4 * (model.patch * model.channels + 24 * model.d * model.layers)
     scores = 8 * model.heads * model.tokens * model.layers
     member = options.batch_size * model.tokens * (token + scores)
-    return min(STACK_MOST[device.type], max(1, STACK_BYTES[device.type] // member))
+    most = min(STACK_MOST[device.type], STACK_BYTES[device.type] // member)
+    if device.type == "cuda":
+        windows = most_windows(model.heads, model.tokens, model.d // model.heads)
+        most = min(most, windows // max(options.batch_size, loop.AT_ONCE))
+    return max(1, most)
 
 
 def arms(options: Options) -> list[Arm]:
