@@ -408,7 +408,7 @@ def test_a_gpu_trains_as_a_cpu_does(task, name):
         losses = expected.epoch(number), got.epoch(number).cpu()
         torch.testing.assert_close(*losses, rtol=0.02, atol=0.02)
     for exact, other in zip(expected.found("test"), got.found("test"), strict=True):
-        np.testing.assert_allclose(other, exact, atol=0.1)
+        np.testing.assert_allclose(other, exact, atol=0.2)
 
 
 def test_a_gpus_stack_stays_within_what_its_attention_can_index():

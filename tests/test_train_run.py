@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pefourier.errors import PefourierError
-from pefourier.train import compare, metrics, results, summary
+from pefourier.train import compare, metrics, model, results, summary
 from pefourier.train.results import Store
 from pefourier.train.run import arms, run, write
 from pefourier.training import Options
@@ -157,6 +157,61 @@ def test_what_is_finished_is_not_trained_again(tmp_path, monkeypatch):
     whole = run(Options(**SMALL, out=out))
     monkeypatch.setattr("pefourier.train.loop.fit", lambda *a: pytest.fail("trained again"))
     assert numbers(run(Options(**SMALL, out=out, resume=True)).runs) == numbers(whole.runs)
+
+
+def trained_anew(monkeypatch):
+    """Encodings and seeds of all members that are trained from now on."""
+    from pefourier.train import loop
+
+    seen, whole = [], loop.fit
+
+    def fit(data, sizes, members, *more):
+        seen.extend((m.encoding, m.seed) for m in members)
+        return whole(data, sizes, members, *more)
+
+    monkeypatch.setattr(loop, "fit", fit)
+    return seen
+
+
+def test_more_may_be_asked_of_a_folder_and_only_that_is_trained(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    first = run(Options(**{**SMALL, "encoding": ("sinusoidal", "order-free")}, out=str(out)))
+    seen = trained_anew(monkeypatch)
+    more = {**SMALL, "seeds": 3}
+    found = run(Options(**more, out=str(out), resume=True))
+    assert sorted(seen) == sorted(
+        [(name, seed) for name in ("none", "t5") for seed in range(3)]
+        + [(name, 2) for name in ("sinusoidal", "order-free")]
+    )
+    assert set(numbers(first.runs)) <= set(numbers(found.runs))
+    at_once = run(Options(**more))
+    assert [row[:4] for row in numbers(found.runs)] == [row[:4] for row in numbers(at_once.runs)]
+    for row, other in zip(numbers(found.runs), numbers(at_once.runs), strict=True):
+        np.testing.assert_allclose(row[4:], other[4:], atol=1e-4)
+    assert list(found.datasets[0].scores) == list(SMALL["encoding"])
+    seen.clear()
+    assert numbers(run(Options(**more, out=str(out), resume=True)).runs) == numbers(lines(out))
+    assert seen == []
+    message = "config.json has seeds 3, now it is 2; give at least these or choose another --out"
+    with pytest.raises(PefourierError, match=re.escape(message)):
+        run(Options(**SMALL, out=str(out), resume=True))
+
+
+def test_what_was_asked_later_is_resumed_with_the_same_numbers(tmp_path):
+    out = tmp_path / "out"
+    other = "order:count=60,length=4"
+    run(Options(**SMALL, out=str(out)))
+    more = Options(**{**SMALL, "dataset": (other, *SMALL["dataset"])}, out=str(out), resume=True)
+    whole = run(more)
+    config = json.loads((out / "config.json").read_text())
+    assert [stage["dataset"] for stage in config["stages"]] == [
+        [*SMALL["dataset"]],
+        [other, *SMALL["dataset"]],
+    ]
+    assert [d.dataset for d in whole.datasets] == [other, *SMALL["dataset"]]
+    kept = [json.dumps(row) for row in lines(out)]
+    (out / "results.jsonl").write_text("".join(line + "\n" for line in kept[1:7]))
+    assert numbers(run(more).runs) == numbers(whole.runs)
 
 
 def test_two_ranks_share_the_grid(tmp_path):
@@ -499,6 +554,25 @@ def test_other_examples_with_the_same_classes_are_not_gone_on_with(tmp_path, rng
     np.savez(own, X=x * 2, y=y)
     with pytest.raises(PefourierError, match=r"config.json has means .*; give the same options"):
         run(Options(**given, resume=True))
+
+
+def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch, capsys):
+    from pefourier.train import loop
+
+    def fit(data, sizes, *more):
+        if isinstance(sizes, model.OrderFree):
+            raise KeyboardInterrupt
+        return whole(data, sizes, *more)
+
+    whole = loop.fit
+    monkeypatch.setattr(loop, "fit", fit)
+    for quiet in (False, True):
+        out = tmp_path / str(quiet)
+        with pytest.raises(KeyboardInterrupt):
+            run(Options(**{**SMALL, "quiet": quiet}, out=str(out)))
+        said = f"pefourier: {out} keeps the 6 runs that are finished; --resume goes on\n"
+        assert capsys.readouterr().err.endswith("" if quiet else said)
+        assert len(lines(out)) == 6
 
 
 def test_notes_go_nowhere_when_stderr_is_closed(capsys, monkeypatch):

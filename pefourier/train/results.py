@@ -26,6 +26,8 @@ KEY = ("dataset", "encoding", "seed", "fold")
 Key = tuple[str, str, int, int]
 Row = dict[str, Any]
 MADE_ANEW = frozenset({"device", "versions"})  # of a configuration: a run may go on elsewhere
+ASKED = ("dataset", "encoding", "match_rms", "seeds")  # may become more when a run goes on
+GROWS = frozenset(ASKED) | {"windows", "means"}
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
@@ -72,14 +74,21 @@ class Store:
             os.close(handle)
 
     def begin(self, config: Mapping[str, Any], resume: bool) -> Mapping[str, Any]:
-        """Claim the folder; the configuration that holds, which is the old one on resume."""
+        """Claim the folder; the configuration that holds: on resume the old one, or grown."""
+        config = json.loads(json.dumps(config))
         if self.path is None:
             if resume:
                 raise PefourierError("--resume needs --out DIR, the folder to go on in")
             return config
         file = self.path / "config.json"
         if file.is_file() and resume:
-            return agreed(file, config)
+            old = agreed(file, config)
+            if all(old[key] == config[key] for key in GROWS):
+                return old
+            new = grown(old, config)
+            if self.rank == 0:
+                write_json(file, new)
+            return new
         if self.rank == 0 and any(self.path.glob("results*.jsonl")):
             what = "results, but no config.json that says of what; choose another --out"
             if not resume:
@@ -147,19 +156,34 @@ def told(file: Path) -> Iterator[None]:
 
 
 def agreed(file: Path, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The configuration in a folder, refused where it asks for something else."""
+    """The configuration in a folder, refused where another one does not go on with it."""
     try:
         old = dict(json.loads(file.read_text()))
     except (ValueError, TypeError) as error:
         raise PefourierError(f"{file} is none of pefourier train; choose another --out") from error
-    for key in sorted((old.keys() | config.keys()) - MADE_ANEW):
-        was, now = old.get(key), json.loads(json.dumps(config.get(key)))
-        if was != now and key != "stack":
+    for key in sorted((old.keys() | config.keys()) - MADE_ANEW - {"stack", "stages"}):
+        was, now = old.get(key), config.get(key)
+        if was != now and not (key in GROWS and holds(now, was)):
+            same = "at least these" if key in ASKED else "the same options"
             raise PefourierError(
                 f"--resume: {file} has {key} {shown(was)}, now it is {shown(now)}; "
-                "give the same options or choose another --out"
+                f"give {same} or choose another --out"
             )
     return old
+
+
+def holds(now: Any, was: Any) -> bool:
+    """Whether what is asked now has all of what was asked."""
+    if isinstance(was, dict):
+        return was.items() <= now.items()
+    return set(was) <= set(now) if isinstance(was, list) else was <= now
+
+
+def grown(old: Mapping[str, Any], config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The old configuration with more asked: a stage more, whose runs have stacks of their own."""
+    one, other = ({key: made[key] for key in (*ASKED, "stack")} for made in (old, config))
+    more = {key: config[key] for key in GROWS}
+    return {**old, **more, "stages": [*old.get("stages", [one]), other]}
 
 
 def whole(content: bytes) -> bool:

@@ -8,8 +8,10 @@ numbers are those of an undisturbed run, bit for bit on a CPU.
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +51,30 @@ class Arm:
     named: bool = True  # and not one of all that --match-rms scales
 
 
+@dataclass(frozen=True)
+class Run:
+    """One training to be done."""
+
+    arm: Arm
+    seed: int
+    fold: int
+
+    def key(self, task: Task) -> Key:
+        """What its line in results.jsonl is found by."""
+        return task.name, self.arm.name, self.seed, self.fold
+
+
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """Members of one dataset that are trained together."""
+    """Runs of one dataset that are trained together."""
 
     task: Task
     model: Transformer | OrderFree
-    arms: tuple[tuple[Arm, int, int], ...]  # arm, seed, fold
+    runs: Sequence[Run]
 
     @property
     def keys(self) -> list[Key]:
-        return [(self.task.name, arm.name, seed, fold) for arm, seed, fold in self.arms]
+        return [run.key(self.task) for run in self.runs]
 
 
 def run(options: Options) -> Summary | None:
@@ -90,12 +105,12 @@ def compared(
     """Train what the folder lacks, and compare."""
     rank, ranks = store.rank, store.ranks
     config = store.begin(configuration(options, tasks, device, ranks), options.resume)
-    grid = [s for task in tasks for s in stacks(task, options, arms(options), config["stack"])]
+    grid = cut(tasks, options, config)
     store.mend()
     noted([] if options.quiet else notes)
     done = {key_of(row): row for row in store.rows()}
     rows = train(grid[rank::ranks], options, store, device, done)
-    order = [key for stack in grid for key in stack.keys]
+    order = [run.key(task) for task in tasks for run in wanted(task, options)]
     if rank:
         return None
     found = summary.summarize(gathered(store, order, rows))
@@ -213,23 +228,38 @@ def arm(name: str) -> Arm:
     return Arm(f"{spec}{AT_RMS}{short if float(short) == rms else rms}", spec, rms)
 
 
-def stacks(task: Task, options: Options, rows: Sequence[Arm], size: int) -> list[Stack]:
-    """The runs of a dataset in stacks: a seed and fold has all its encodings near each other."""
+def wanted(task: Task, options: Options) -> list[Run]:
+    """The runs of a dataset, order-free ones last: a seed and fold has all its encodings near."""
+    model = transformer(task, options)
+    own = [arm for arm in arms(options) if trainable(arm, model)]
+    places = product(range(options.seeds), range(len(task.folds)))
+    found = [Run(arm, seed, fold) for seed, fold in places for arm in own]
+    return sorted(found, key=lambda run: run.arm.spec == ORDER_FREE)
+
+
+def cut(tasks: Sequence[Task], options: Options, config: Mapping[str, Any]) -> list[Stack]:
+    """All runs in stacks: those of a stage of the configuration before those of later ones."""
+    found, had = [], set()
+    for stage in config.get("stages", [config]):
+        asked = replace(options, **{key: stage[key] for key in ("encoding", "match_rms", "seeds")})
+        for name, task in zip(options.dataset, tasks, strict=True):
+            if name in stage["dataset"]:
+                new = [run for run in wanted(task, asked) if run.key(task) not in had]
+                had |= {run.key(task) for run in new}
+                found += stacks(task, options, new, stage["stack"])
+    return found
+
+
+def stacks(task: Task, options: Options, new: Sequence[Run], size: int) -> list[Stack]:
+    """Runs of a dataset in stacks of at most `size`."""
     model = transformer(task, options)
     plain = OrderFree(task.length, model.channels, model.classes, options.d)
-    rows = [row for row in rows if trainable(row, model)]
     found = []
     for own, which in ((model, False), (plain, True)):
-        runs = [
-            (arm, seed, fold)
-            for seed in range(options.seeds)
-            for fold in range(len(task.folds))
-            for arm in rows
-            if (arm.spec == ORDER_FREE) == which
-        ]
-        even = -(-len(runs) // max(1, -(-len(runs) // size)))  # no small one at the end
-        starts = range(0, len(runs), max(even, 1))
-        found += [Stack(task, own, tuple(runs[i : i + even])) for i in starts]
+        some = [run for run in new if (run.arm.spec == ORDER_FREE) == which]
+        even = -(-len(some) // max(1, -(-len(some) // size)))  # no small one at the end
+        starts = range(0, len(some), max(even, 1))
+        found += [Stack(task, own, some[i : i + even]) for i in starts]
     return found
 
 
@@ -274,15 +304,16 @@ def train(
 ) -> list[Row]:
     """Train this rank's stacks, those that are finished aside; all of their rows."""
     schedule = Schedule(options.epochs, options.batch_size, options.rate)
-    members = sum(len(stack.arms) for stack in grid)
+    members = sum(len(stack.runs) for stack in grid)
     windows = max((len(s.task.folds[0].train) for s in grid), default=0)
     rows: list[Row] = []
     held: Resident | None = None
-    with reporting(members, options.epochs, windows, options.quiet) as reporter:
+    shown_progress = reporting(members, options.epochs, windows, options.quiet)
+    with told_if_interrupted(store, rows, options.quiet), shown_progress as reporter:
         for stack in grid:
             finished = [done[key] for key in stack.keys if key in done]
             if len(finished) == len(stack.keys):
-                reporter.skip(len(stack.arms) * options.epochs)
+                reporter.skip(len(stack.runs) * options.epochs)
                 rows += finished
                 continue
             if held is None or held.task is not stack.task:
@@ -293,16 +324,28 @@ def train(
     return rows
 
 
+@contextmanager
+def told_if_interrupted(store: Store, rows: Sequence[Row], quiet: bool) -> Iterator[None]:
+    """Say what Ctrl-C leaves behind."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if store.path is not None and not quiet:
+            noted([f"{store.path} keeps the {len(rows)} runs that are finished; --resume goes on"])
+        raise
+
+
 def trained(
     stack: Stack, options: Options, schedule: Schedule, held: Resident, reporter: Reporter
 ) -> list[Row]:
     """Train one stack; its rows."""
     cache: dict[tuple[Arm, int], Injection] = {}
     members = []
-    for arm, seed, fold in stack.arms:
-        if (arm, seed) not in cache:
-            cache[arm, seed] = injected(arm, seed, stack.model, options)
-        members.append(Member(arm.name, cache[arm, seed], seed, fold))
+    for run in stack.runs:
+        key = run.arm, run.seed
+        if key not in cache:
+            cache[key] = injected(*key, stack.model, options)
+        members.append(Member(run.arm.name, cache[key], run.seed, run.fold))
     outcomes = loop.fit(held, stack.model, members, schedule, reporter.epoch)
     if options.save_tables is not None:
         save(options.save_tables, stack.task, outcomes)
