@@ -194,16 +194,37 @@ Y = np.arange(40) % 2
         ({"X": X, "y": Y[:-1]}, "expected X of shape (n, length, channels) and y of shape (n,)"),
         ({"X": X, "y": Y * 0}, "y has 1 classes in 40 examples"),
         ({"X": np.where(X > 2, np.nan, X), "y": Y}, "fill missing values before training"),
+        ({"X": X, "y": Y, "groups": Y}, "has 2 groups; 5 folds of whole groups need as many"),
+        ({"X": X, "y": Y, "groups": Y[:4]}, "groups are one for each of 40 examples, and not for"),
         ({"Z": X}, "holds Z; expected X and y, or rows and label"),
         ({"rows": X[0], "label": Y[:4]}, "rows of shape (5, 2) and labels of shape (4,)"),
         ({"rows": X[0], "label": Y[:5]}, "has no window of 100 rows: its longest series has 5"),
     ],
-    ids=range(7),
+    ids=range(9),
 )
 def test_bad_archives_are_refused_in_one_line(tmp_path, arrays, message):
     with pytest.raises(PefourierError, match=re.escape(message)) as caught:
         data.load(spoiled(tmp_path, **arrays))
     assert "\n" not in str(caught.value)
+
+
+def test_examples_of_a_group_stay_on_one_side(tmp_path, rng):
+    groups = rng.integers(0, 23, 300)  # people with several recordings each
+    y = (rng.random(300) < 0.1 + 0.6 * (groups % 3 == 0)).astype(int) + (groups % 7 == 5)
+    x = rng.normal(size=(300, 4, 2))
+    path = spoiled(tmp_path, X=x, y=y, groups=np.array([f"person {g}" for g in groups]))
+    task = data.load(path)
+    tested = np.concatenate([fold.test for fold in task.folds])
+    assert sorted(tested) == list(range(300))
+    for k, fold in enumerate(task.folds):
+        parts = [set(groups[one]) for one in (fold.train, fold.valid, fold.test)]
+        assert sum(map(len, parts)) == 23
+        assert set(fold.valid) == set(task.folds[(k + 1) % 5].test)
+    counts = np.array([np.bincount(task.labels[fold.test], minlength=3) for fold in task.folds])
+    shares = counts[:, :2] / counts.sum(axis=0)[:2]  # the third class has few groups
+    assert np.ptp(shares, axis=0).max() < 0.1, shares
+    assert not task.leaky
+    assert data.load(path, split_by="random").leaky
 
 
 def test_missing_and_half_downloaded_data_are_said(tmp_path, rng):

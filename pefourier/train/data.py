@@ -2,7 +2,8 @@
 
 ``order``, ``lags`` (synthetic, built in), ``smd``, ``msl`` (read under --data), ``uea:NAME`` (UCR
 and UEA sets through the package aeon), a folder or file of .ts, and .npz: X (n, length, channels)
-with y (n,), or a labelled series: `rows` (n, channels) with `label` (n,) and maybe `train`.
+with y (n,) and maybe `groups` (n,), or a labelled series: `rows` (n, channels) with `label` (n,)
+and maybe `train`.
 Shorter series of a .ts set are filled up with the means of its first file, the training series.
 """
 
@@ -73,7 +74,8 @@ def from_archive(path: Path, window: int | None, stride: int | None, split_by: S
     if {"X", "y"} <= arrays.keys():
         if window is not None or stride is not None:
             raise PefourierError(f"--window and --stride cut series; {path} holds examples X, y")
-        return from_examples(str(path), arrays["X"], arrays["y"], (), split_by)
+        groups = arrays.get("groups")
+        return from_examples(str(path), arrays["X"], arrays["y"], (), split_by, groups=groups)
     rows = arrays.get("rows", arrays.get("test"))
     if rows is None or "label" not in arrays:
         raise PefourierError(
@@ -102,10 +104,12 @@ def from_examples(
     split_by: Split,
     tested: int | None = None,
     most: int = split.FOLDS,
+    groups: np.ndarray | None = None,
 ) -> Task:
     """Examples of equal length, shuffled into folds within each class; `tested` last are the test.
 
-    Independent examples have no neighbours to leak from, so that blocks and random mean the same.
+    Independent examples have no neighbours to leak from, so that blocks and random mean the same;
+    those of one of `groups` (n,), a person or a machine, stay on one side but with random.
     """
     if x.ndim != 3 or 0 in x.shape or x.dtype.kind not in "fiub" or y.shape != x.shape[:1]:
         raise PefourierError(
@@ -124,17 +128,37 @@ def from_examples(
             f"{name}: y has {len(names)} classes in {n} examples; training needs 2 or more, each "
             "with several examples"
         )
-    if split_by == "chronological" and tested is None:
-        cuts = [int(share * n) for share in split.SHARES]
-        parts = [tuple(np.split(np.arange(n), cuts))]
-    elif tested is None:
-        parts = split.stratified(labels)
-    else:
-        parts = [published(labels, tested, k) for k in range(split.FOLDS)]
+    parts = parts_of(name, labels, split_by, tested, groups)
     starts = np.arange(n) * length
     folds = tuple(split.scaled_fold(rows, starts, length, p, True) for p in parts[:most])
     shown_classes = tuple(classes) or tuple(str(c) for c in names)
-    return split.checked(Task(name, split_by, rows, starts, labels, length, shown_classes, folds))
+    leaky = groups is not None and split_by == "random"
+    task = Task(name, split_by, rows, starts, labels, length, shown_classes, folds, leaky)
+    return split.checked(task)
+
+
+def parts_of(
+    name: str, labels: np.ndarray, split_by: Split, tested: int | None, groups: np.ndarray | None
+) -> list[split.Parts]:
+    """Who trains, validates and tests."""
+    n = len(labels)
+    if groups is not None and split_by != "random":
+        if groups.shape != (n,) or split_by == "chronological":
+            raise PefourierError(
+                f"{name}: groups are one for each of {n} examples, and not for --split "
+                f"chronological; got {groups.shape} and --split {split_by}"
+            )
+        if len(np.unique(groups)) < split.FOLDS:
+            raise PefourierError(
+                f"{name} has {len(np.unique(groups))} groups; {split.FOLDS} folds of whole groups "
+                "need as many"
+            )
+        return split.grouped(labels, groups)
+    if tested is not None:
+        return [published(labels, tested, k) for k in range(split.FOLDS)]
+    if split_by == "chronological":
+        return [tuple(np.split(np.arange(n), [int(share * n) for share in split.SHARES]))]
+    return split.stratified(labels)
 
 
 def published(labels: np.ndarray, tested: int, k: int) -> split.Parts:

@@ -242,7 +242,7 @@ def shuffled(
 
 
 def stratified(labels: np.ndarray, folds: int = FOLDS) -> list[Parts]:
-    """Parts of each fold from a shuffle within each class; test = fold k, validation = k + 1."""
+    """Parts of each fold from a shuffle within each class."""
     rng = np.random.default_rng(0)
     where = np.zeros(len(labels), dtype=int)
     begin = 0
@@ -250,6 +250,29 @@ def stratified(labels: np.ndarray, folds: int = FOLDS) -> list[Parts]:
         members = rng.permutation(np.flatnonzero(labels == label))
         where[members] = (begin + np.arange(len(members))) % folds
         begin += len(members)
+    return rotated(where, folds)
+
+
+def grouped(labels: np.ndarray, groups: np.ndarray, folds: int = FOLDS) -> list[Parts]:
+    """Parts of each fold from whole groups, the largest first, each to where its classes lack most.
+
+    >>> labels, groups = np.array([0, 0, 1, 1, 0, 1]), np.array([7, 7, 8, 8, 9, 9])
+    >>> [test.tolist() for _, _, test in grouped(labels, groups, 2)]
+    [[0, 1, 2, 3], [4, 5]]
+    """
+    names, unit = np.unique(groups, return_inverse=True)
+    counts = np.zeros((len(names), labels.max() + 1))
+    np.add.at(counts, (unit, labels), 1)
+    share = counts / counts.sum(axis=0)  # of each class
+    given, fold = np.zeros((folds, counts.shape[1])), np.zeros(len(names), dtype=int)
+    for one in np.argsort(-share.max(axis=1), kind="stable"):
+        fold[one] = np.argmin(given @ share[one])
+        given[fold[one]] += share[one]
+    return rotated(fold[unit], folds)
+
+
+def rotated(where: np.ndarray, folds: int) -> list[Parts]:
+    """Parts from the fold of each example: test = fold k, validation = k + 1, train = the rest."""
     found = [np.flatnonzero(where == k) for k in range(folds)]
     return [
         (
