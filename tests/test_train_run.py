@@ -575,6 +575,17 @@ def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch, capsys):
         assert len(lines(out)) == 6
 
 
+def test_a_table_that_has_changed_is_not_gone_on_with(tmp_path, rng):
+    table, own = rng.normal(size=(6, 8)), str(tmp_path / "own.npy")
+    given = {**SMALL, "encoding": ("none", own), "seeds": 1, "out": str(tmp_path / "out")}
+    np.save(own, table)
+    first = run(Options(**given))
+    assert numbers(run(Options(**given, resume=True)).runs) == numbers(first.runs)
+    np.save(own, table[::-1])
+    with pytest.raises(PefourierError, match=r"config.json has tables .*; give the same options"):
+        run(Options(**given, resume=True))
+
+
 def test_notes_go_nowhere_when_stderr_is_closed(capsys, monkeypatch):
     from pefourier.train import progress
 

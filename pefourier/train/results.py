@@ -27,7 +27,7 @@ Key = tuple[str, str, int, int]
 Row = dict[str, Any]
 MADE_ANEW = frozenset({"device", "versions"})  # of a configuration: a run may go on elsewhere
 ASKED = ("dataset", "encoding", "match_rms", "seeds")  # may become more when a run goes on
-GROWS = frozenset(ASKED) | {"windows", "means"}
+GROWS = frozenset(ASKED) | {"windows", "means", "tables"}
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
@@ -83,7 +83,7 @@ class Store:
         file = self.path / "config.json"
         if file.is_file() and resume:
             old = agreed(file, config)
-            if all(old[key] == config[key] for key in GROWS):
+            if all(old.get(key) == config[key] for key in ASKED):
                 return old
             new = grown(old, config)
             if self.rank == 0:
@@ -162,7 +162,7 @@ def agreed(file: Path, config: Mapping[str, Any]) -> Mapping[str, Any]:
     except (ValueError, TypeError) as error:
         raise PefourierError(f"{file} is none of pefourier train; choose another --out") from error
     for key in sorted((old.keys() | config.keys()) - MADE_ANEW - {"stack", "stages"}):
-        was, now = old.get(key), config.get(key)
+        was, now = old.get(key, {} if key in GROWS else None), config.get(key)
         if was != now and not (key in GROWS and holds(now, was)):
             same = "at least these" if key in ASKED else "the same options"
             raise PefourierError(

@@ -8,6 +8,7 @@ numbers are those of an undisturbed run, bit for bit on a CPU.
 import os
 import platform
 import time
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -19,7 +20,7 @@ import numpy as np
 import torch
 
 from pefourier import __version__
-from pefourier.encoding import convert
+from pefourier.encoding import BUILDERS, convert
 from pefourier.errors import PefourierError, shown
 from pefourier.files import write_table, write_whole
 from pefourier.train import data, loop, summary
@@ -176,7 +177,20 @@ def configuration(
     windows = {task.name: np.bincount(task.labels).tolist() for task in tasks}  # of each class
     means = {task.name: float(f"{task.rows.mean(dtype=float):.6g}") for task in tasks}
     made = {"device": str(device), "stack": size, "versions": versions}
-    return {**kept, "windows": windows, "means": means, **made}
+    return {**kept, "windows": windows, "means": means, "tables": tables(tasks, options), **made}
+
+
+def tables(tasks: Sequence[Task], options: Options) -> dict[str, int]:
+    """Checksums of the codes that files and own code give, which their names don't tell."""
+    found = {}
+    for task in tasks:
+        model = transformer(task, options)
+        for spec in {one.spec for one in arms(options)}:
+            if spec != ORDER_FREE and spec.partition(":")[0] not in BUILDERS:
+                one = injection(spec, model.tokens, model.d, model.heads, 0)
+                rounded = np.round(one.table(), 6) + 0.0  # no -0.0
+                found[f"{task.name}, {spec}"] = zlib.crc32(rounded.tobytes())
+    return dict(sorted(found.items()))
 
 
 def transformer(task: Task, options: Options) -> Transformer:
