@@ -207,5 +207,6 @@ def critical_difference(summary) -> Figure:
     axes.xaxis.tick_top()
     axes.set_xticks(range(1, len(names) + 1))
     axes.set_yticks([])
-    axes.set_title(f"average rank by F1 {summary.over}", fontsize=9)
+    reach = f"\n{summary.out_of_reach}" if summary.out_of_reach else ""
+    axes.set_title(f"average rank by F1 {summary.over}{reach}", fontsize=9)
     return figure

@@ -409,7 +409,8 @@ def test_average_ranks_over_datasets_and_who_is_not_told_apart():
     assert "average ranks by F1 over 2 datasets, leaky split" in text
     assert "over 2 datasets, leaky split, by Wilcoxon's test" in text
     figure = plot.critical_difference(found)
-    assert figure.axes[0].get_title() == "average rank by F1 over 2 datasets, leaky split"
+    title = figure.axes[0].get_title()
+    assert title.startswith("average rank by F1 over 2 datasets, leaky split\n")
     plot.plt.close(figure)
     assert "(with so few runs .05 is out of reach)" in text
     assert "do not carry over to new data" in text
@@ -486,6 +487,7 @@ def test_bars_of_the_diagram_join_the_cliques():
     assert {text.get_text().strip() for text in axes.texts} == {
         *("dft  1.25", "rope  1.75", "4.00  none", "3.00  sinusoidal")
     }
+    assert axes.get_title().endswith("with 2 datasets and 4 encodings .05 is out of reach")
     plot.plt.close(figure)
 
 

@@ -52,6 +52,13 @@ class Summary:
         leaky = any(one.leaky for one in self.datasets)
         return f"over {len(self.datasets)} datasets" + f", {LEAKY}" * leaky
 
+    @property
+    def out_of_reach(self) -> str:
+        """Whether so few datasets could tell any two of so many encodings apart, in words."""
+        n, k = len(self.datasets), len(self.ranks)
+        least = 2.0 ** (1 - n) * k * (k - 1) / 2  # p of the best pair, adjusted
+        return f"with {n} datasets and {k} encodings .05 is out of reach" if least > LEVEL else ""
+
 
 def summarize(rows: Sequence[Mapping[str, Any]]) -> Summary:
     """What the rows of results.jsonl say; without `REFERENCE` the first encoding is compared to."""
@@ -230,13 +237,10 @@ def lines(summary: Summary) -> list[str]:
 
 def told_apart(summary: Summary) -> str:
     """Which encodings the datasets together do not tell apart, and whether they could."""
-    n, k = len(summary.datasets), len(summary.ranks)
     groups = "; ".join(", ".join(group) for group in summary.cliques) or "none"
-    least = 2.0 ** (1 - n) * k * (k - 1) / 2
-    reach = f" (with {n} datasets and {k} encodings .05 is out of reach)" if least > LEVEL else ""
-    return f"{summary.over}, by Wilcoxon's test with Holm's adjustment, not told apart: " + (
-        groups + reach
-    )
+    reach = f" ({summary.out_of_reach})" if summary.out_of_reach else ""
+    how = "by Wilcoxon's test with Holm's adjustment"
+    return f"{summary.over}, {how}, not told apart: {groups}{reach}"
 
 
 def records(summary: Summary) -> list[dict[str, Any]]:
