@@ -588,6 +588,15 @@ def test_a_table_that_has_changed_is_not_gone_on_with(tmp_path, rng):
         run(Options(**given, resume=True))
 
 
+def test_runs_that_diverge_are_scored_and_said():
+    found = run(Options(**{**SMALL, "encoding": ("none", "sinusoidal"), "rate": 1e30}))
+    said = (
+        "none: 2 of its runs diverged at once and have the scores of untrained weights; a smaller"
+    )
+    assert said in summary.as_text(found)
+    assert "diverged" not in summary.as_text(run(Options(**{**SMALL, "encoding": ("none",)})))
+
+
 def test_notes_go_nowhere_when_stderr_is_closed(capsys, monkeypatch):
     from pefourier.train import progress
 

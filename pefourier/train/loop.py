@@ -67,7 +67,7 @@ class Outcome:
     member: Member
     valid: np.ndarray  # (n, K)
     test: np.ndarray
-    epoch: int
+    epoch: int  # 0 where training diverged at once: the weights it began with
     seconds: float  # of its stack, over its members
     codes: np.ndarray | None = None  # trained codes of all places
 
@@ -316,20 +316,14 @@ def trained(
     began = time.perf_counter()
     program = Program(data, model, members, schedule)
     best = {name: p.detach().clone() for name, p in program.parameters.items()}
-    highest, kept = np.full(len(members), -1.0), np.zeros(len(members), dtype=int)
+    highest, kept = np.full(len(members), -1.0), np.zeros(len(members), dtype=int)  # 0: untrained
     for epoch in range(schedule.epochs):
         loss = program.epoch(epoch)
         score = program.valid_scores()
         better = score > highest
-        highest, kept = np.where(better, score, highest), np.where(better, epoch, kept)
+        highest, kept = np.where(better, score, highest), np.where(better, epoch + 1, kept)
         keep(best, program, torch.as_tensor(better, device=data.device))
         progress(epoch + 1, len(members), float(loss.mean()))
-    for member, score in zip(members, highest, strict=True):
-        if score < 0:
-            raise PefourierError(
-                f"{member.encoding}, seed {member.seed}, fold {member.fold}: training diverged in "
-                "the first epoch; choose a smaller --rate"
-            )
     with torch.no_grad():
         for name, p in program.parameters.items():
             p.copy_(best[name])
@@ -352,7 +346,7 @@ def outcomes(program: Program, kept: Sequence[int], seconds: float) -> list[Outc
             trained_codes = program.parameters.get(f"codes.{act}")
             codes[one.members] = list(one.table(trained_codes).cpu().double().numpy())
     return [
-        Outcome(member, valid, test, epoch + 1, seconds, table)
+        Outcome(member, valid, test, epoch, seconds, table)
         for member, valid, test, epoch, table in zip(
             program.members, program.found("valid"), program.found("test"), kept, codes, strict=True
         )

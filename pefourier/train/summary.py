@@ -1,5 +1,6 @@
 """The answer of a comparison: a table like the paper's Table 1, and what the data support."""
 
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -223,6 +224,12 @@ def lines(summary: Summary) -> list[str]:
                 f"{one.dataset}: windows were shuffled, so neighbours of test windows were trained "
                 "on; these scores do not carry over to new data"
             )
+    lost = Counter(row["encoding"] for row in summary.runs if row.get("epoch") == 0)
+    for encoding, n in lost.items():
+        found.append(
+            f"{encoding}: {n} of its runs diverged at once and have the scores of untrained "
+            "weights; a smaller --rate may help"
+        )
     if summary.ranked:
         found.append(told_apart(summary))
     floors = [d.p_floor for one in summary.datasets for d in one.differences.values()]
