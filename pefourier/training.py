@@ -17,7 +17,7 @@ Datasets = Annotated[
     typer.Option(
         metavar="NAME|PATH",
         help="order or lags (made up: only position solves them), smd, msl, uea:NAME, or a .npz "
-        "with X (n, length, channels) and y; repeatable.",
+        "with X (n, length, channels), y and maybe groups; repeatable.",
     ),
 ]
 Encodings = Annotated[
@@ -67,7 +67,10 @@ class Options:
     match_rms: Sizes = ()
     device: Annotated[str, asked("auto, cpu, cuda or cuda:0.")] = "auto"
     out: Annotated[str | None, asked("Folder for results, as they come.", "DIR")] = None
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what is in --out.")] = False
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Train what --out lacks; more may be asked than before."),
+    ] = False
     save_tables: Annotated[str | None, asked("Folder for codes after training.", "DIR")] = None
     as_json: Json = False
     quiet: Quiet = False

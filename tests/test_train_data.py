@@ -195,12 +195,15 @@ Y = np.arange(40) % 2
         ({"X": X, "y": Y * 0}, "y has 1 classes in 40 examples"),
         ({"X": np.where(X > 2, np.nan, X), "y": Y}, "fill missing values before training"),
         ({"X": X, "y": Y, "groups": Y}, "has 2 groups; 5 folds of whole groups need as many"),
-        ({"X": X, "y": Y, "groups": Y[:4]}, "groups are one for each of 40 examples, and not for"),
+        ({"X": X, "y": Y, "groups": Y[:4]}, "groups are one for each of 40 examples; got shape (4"),
+        ({"X": X, "y": Y, "groups": Y * np.nan}, "groups hold nan; give each such example a group"),
+        ({"rows": X[0], "label": Y[:5], "groups": Y}, "groups go with examples X, y"),
+        ({"X": X, "y": Y, "groups": Y.astype(object)}, "holds Python objects; save numbers, or na"),
         ({"Z": X}, "holds Z; expected X and y, or rows and label"),
         ({"rows": X[0], "label": Y[:4]}, "rows of shape (5, 2) and labels of shape (4,)"),
         ({"rows": X[0], "label": Y[:5]}, "has no window of 100 rows: its longest series has 5"),
     ],
-    ids=range(9),
+    ids=range(12),
 )
 def test_bad_archives_are_refused_in_one_line(tmp_path, arrays, message):
     with pytest.raises(PefourierError, match=re.escape(message)) as caught:
@@ -225,6 +228,18 @@ def test_examples_of_a_group_stay_on_one_side(tmp_path, rng):
     assert np.ptp(shares, axis=0).max() < 0.1, shares
     assert not task.leaky
     assert data.load(path, split_by="random").leaky
+    with pytest.raises(
+        PefourierError, match="groups and --split chronological exclude one another"
+    ):
+        data.load(path, split_by="chronological")
+
+
+def test_groups_of_few_classes_are_dealt_to_the_smallest_fold():
+    classes = [(0, 1), (2, 3), (0, 1), (2, 3), (0, 1, 2, 3)]
+    labels = np.concatenate([np.repeat(own, 6) for own in classes])
+    groups = np.repeat(range(5), [6 * len(own) for own in classes])
+    tests = [test for _, _, test in split.grouped(labels, groups)]
+    assert sorted(len(np.unique(groups[test])) for test in tests) == [1] * 5
 
 
 def test_missing_and_half_downloaded_data_are_said(tmp_path, rng):

@@ -77,7 +77,7 @@ def test_two_runs_give_the_same_numbers_and_a_second_folder_is_refused(tmp_path)
     assert numbers(one.runs) == numbers(other.runs)
     with pytest.raises(PefourierError, match="holds results already; go on with --resume"):
         run(Options(**SMALL, out=str(tmp_path / "a")))
-    message = "config.json has epochs 2, now it is 3; give the same options"
+    message = "config.json has epochs 2, now it is 3; give the same or choose another --out"
     with pytest.raises(PefourierError, match=re.escape(message)):
         run(Options(**{**SMALL, "epochs": 3}, out=str(tmp_path / "a"), resume=True))
 
@@ -95,7 +95,7 @@ def test_a_run_goes_on_where_data_have_moved_but_not_with_others(tmp_path, rng):
     first = run(Options(**given, data=str(tmp_path / "one")))
     again = run(Options(**given, data=str(tmp_path / "moved"), resume=True))
     assert numbers(again.runs) == numbers(first.runs)
-    with pytest.raises(PefourierError, match=r"config.json has windows .*; give the same options"):
+    with pytest.raises(PefourierError, match=r"^--resume: 'msl' has changed since .* \(windows\)"):
         run(Options(**given, data=str(tmp_path / "other"), resume=True))
 
 
@@ -192,9 +192,28 @@ def test_more_may_be_asked_of_a_folder_and_only_that_is_trained(tmp_path, monkey
     seen.clear()
     assert numbers(run(Options(**more, out=str(out), resume=True)).runs) == numbers(lines(out))
     assert seen == []
-    message = "config.json has seeds 3, now it is 2; give at least these or choose another --out"
-    with pytest.raises(PefourierError, match=re.escape(message)):
-        run(Options(**SMALL, out=str(out), resume=True))
+    fewer = run(Options(**{**SMALL, "encoding": ("t5",)}, out=str(out), resume=True))
+    assert [row[1:3] for row in numbers(fewer.runs)] == [("t5", 0), ("t5", 1)]
+    assert sorted(numbers(lines(out))) == sorted(numbers(found.runs))
+    assert seen == []
+
+
+def test_what_was_asked_by_mistake_is_not_trained(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    asked = {**SMALL, "encoding": ("none", "dft"), "out": str(out)}
+    monkeypatch.setattr("pefourier.train.run.train", lambda *a: (_ for _ in ()).throw(KeyError))
+    with pytest.raises(KeyError):
+        run(Options(**{**asked, "seeds": 500}))
+    monkeypatch.undo()
+    seen = trained_anew(monkeypatch)
+    found = run(Options(**asked, resume=True))
+    assert {(row["encoding"], row["seed"]) for row in found.runs} == {
+        *(("none", 0), ("none", 1), ("dft", 0), ("dft", 1))
+    }
+    assert len(seen) <= 16
+    seen.clear()
+    assert numbers(run(Options(**asked, resume=True)).runs) == numbers(found.runs)
+    assert seen == []
 
 
 def test_what_was_asked_later_is_resumed_with_the_same_numbers(tmp_path):
@@ -554,7 +573,7 @@ def test_other_examples_with_the_same_classes_are_not_gone_on_with(tmp_path, rng
     np.savez(own, X=x, y=y)
     run(Options(**given))
     np.savez(own, X=x * 2, y=y)
-    with pytest.raises(PefourierError, match=r"config.json has means .*; give the same options"):
+    with pytest.raises(PefourierError, match=r"own.npz' has changed since .* \(means\); choose"):
         run(Options(**given, resume=True))
 
 
@@ -584,7 +603,7 @@ def test_a_table_that_has_changed_is_not_gone_on_with(tmp_path, rng):
     first = run(Options(**given))
     assert numbers(run(Options(**given, resume=True)).runs) == numbers(first.runs)
     np.save(own, table[::-1])
-    with pytest.raises(PefourierError, match=r"config.json has tables .*; give the same options"):
+    with pytest.raises(PefourierError, match=r"own.npy on .* has changed since .* \(tables\)"):
         run(Options(**given, resume=True))
 
 

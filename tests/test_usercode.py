@@ -1,7 +1,12 @@
 """Users' functions and modules: what is right passes, the commonest bugs are named."""
 
+import random
+
 import numpy as np
 import pytest
+import torch
+
+from pefourier.encodings import load
 
 CODE = """
 import math
@@ -146,6 +151,26 @@ def test_the_message_of_a_batch_axis_bug_says_what_to_do(run, folder):
         "module reads axis 0 as the sequence; give it (length, batch, d), or index its table as "
         "pe[:, :x.size(1)] for input (batch, length, d)"
     )
+
+
+def test_code_that_begins_at_random_is_the_same_for_a_seed(folder, tmp_path, monkeypatch):
+    (tmp_path / "drawn.py").write_text(
+        "import random, numpy as np, torch\n"
+        "def table(length, d):\n"
+        "    one = [[random.random() for _ in range(d)] for _ in range(length)]\n"
+        "    return np.array(one) + np.random.rand(length, d) + torch.rand(length, d).numpy()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    states = random.getstate(), np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
+    drawn = [load("py:drawn:table", 6, 4, seed=seed) for seed in (3, 3, 4, 0, None)]
+    first, again, other, zero, default = (enc.table() for enc in drawn)
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_array_equal(zero, default)
+    assert (first != other).all()
+    assert [enc.params.get("seed") for enc in drawn] == [3, 3, 4, 0, None]
+    assert random.getstate() == states[0]
+    assert (np.random.get_state()[1] == states[1]).all()  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), states[2])
 
 
 def test_an_embedding_is_its_weights(run, folder):

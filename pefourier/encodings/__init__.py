@@ -78,7 +78,7 @@ def load(
     if spec.partition(":")[0] in BUILDERS:
         return named(spec, length or max(80, least), d or 256, options)
     if spec.startswith("py:"):
-        return usercode.load(spec, length or max(80, least), d or 256)
+        return usercode.load(spec, length or max(80, least), d or 256, options.get("seed"))
     path, _, key = spec.partition("#")
     if spec == "-" or os.path.splitext(path)[1].lower() in READERS:
         return table_file(spec, path, key or None, length)

@@ -9,8 +9,9 @@ is right gives both members of the batch the same codes, varying along the seque
 import contextlib
 import importlib
 import inspect
+import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -33,12 +34,14 @@ POSITION_NAMES = frozenset("position_ids positions position pos indices idx time
 DROPOUT_NAMES = frozenset("dropout dropout_p dropout_rate p_dropout drop drop_rate".split())
 
 
-def load(spec: str, length: int, d: int) -> Encoding:
+def load(spec: str, length: int, d: int, seed: int | None = None) -> Encoding:
     """The table that a user's function or module gives for `length` positions of `d` dimensions."""
     with contextlib.redirect_stdout(sys.stderr):  # what their code prints is no answer of ours
-        found = resolve(spec)
+        with seeded(seed or 0):
+            found = resolve(spec)
         try:
-            answer, findings = run(spec, found, length, d)
+            with seeded(seed or 0):  # torch may be there only now
+                answer, findings = run(spec, found, length, d)
         except PefourierError:
             raise
         except (Exception, SystemExit) as error:  # their code may raise anything
@@ -49,7 +52,26 @@ def load(spec: str, length: int, d: int) -> Encoding:
     table, eps = answer
     enc = from_table(table, spec, eps=eps, findings=tuple(findings))
     params = {"length": length, "d": d, "object": spec.removeprefix("py:")}
+    params |= {} if seed is None else {"seed": seed}
     return replace(enc, params=params, spec=spec)
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Let codes that begin at random be the same for a seed, and random numbers elsewhere alone."""
+    seed %= 2**32
+    torch = sys.modules.get("torch")
+    own, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 (theirs to use)
+    with torch.random.fork_rng(devices=[]) if torch else contextlib.nullcontext():
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
+        if torch:
+            torch.default_generator.manual_seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(own)
+            np.random.set_state(numpys)  # noqa: NPY002
 
 
 def resolve(spec: str) -> Any:

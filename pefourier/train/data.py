@@ -82,6 +82,8 @@ def from_archive(path: Path, window: int | None, stride: int | None, split_by: S
             f"{path} holds {', '.join(sorted(arrays)) or 'nothing'}; expected X and y, or rows and "
             "label (and train, for the scale)"
         )
+    if "groups" in arrays:
+        raise PefourierError(f"{path} holds groups beside rows; groups go with examples X, y")
     name = path.stem
     if "train" in arrays:
         found = series.series(name, (arrays["train"], rows, arrays["label"]), 1e-6, name, name)
@@ -109,7 +111,7 @@ def from_examples(
     """Examples of equal length, shuffled into folds within each class; `tested` last are the test.
 
     Independent examples have no neighbours to leak from, so that blocks and random mean the same;
-    those of one of `groups` (n,), a person or a machine, stay on one side but with random.
+    those of one of `groups` (n,), a person or a machine, stay on one side except with random.
     """
     if x.ndim != 3 or 0 in x.shape or x.dtype.kind not in "fiub" or y.shape != x.shape[:1]:
         raise PefourierError(
@@ -140,25 +142,39 @@ def from_examples(
 def parts_of(
     name: str, labels: np.ndarray, split_by: Split, tested: int | None, groups: np.ndarray | None
 ) -> list[split.Parts]:
-    """Who trains, validates and tests."""
+    """Who trains, validates and tests: by publication, by groups, in order or shuffled."""
     n = len(labels)
-    if groups is not None and split_by != "random":
-        if groups.shape != (n,) or split_by == "chronological":
-            raise PefourierError(
-                f"{name}: groups are one for each of {n} examples, and not for --split "
-                f"chronological; got {groups.shape} and --split {split_by}"
-            )
-        if len(np.unique(groups)) < split.FOLDS:
-            raise PefourierError(
-                f"{name} has {len(np.unique(groups))} groups; {split.FOLDS} folds of whole groups "
-                "need as many"
-            )
-        return split.grouped(labels, groups)
+    if groups is not None:
+        return whole_groups(name, labels, split_by, groups)
     if tested is not None:
         return [published(labels, tested, k) for k in range(split.FOLDS)]
     if split_by == "chronological":
         return [tuple(np.split(np.arange(n), [int(share * n) for share in split.SHARES]))]
     return split.stratified(labels)
+
+
+def whole_groups(
+    name: str, labels: np.ndarray, split_by: Split, groups: np.ndarray
+) -> list[split.Parts]:
+    """Folds of whole groups; with random, groups are cut as if they were none."""
+    if groups.shape != labels.shape:
+        raise PefourierError(
+            f"{name}: groups are one for each of {len(labels)} examples; got shape {groups.shape}"
+        )
+    if groups.dtype.kind == "f" and np.isnan(groups).any():
+        raise PefourierError(f"{name}: groups hold nan; give each such example a group of its own")
+    if split_by == "chronological":
+        raise PefourierError(
+            f"{name}: groups and --split chronological exclude one another; use --split blocks"
+        )
+    if split_by == "random":
+        return split.stratified(labels)
+    if len(np.unique(groups)) < split.FOLDS:
+        raise PefourierError(
+            f"{name} has {len(np.unique(groups))} groups; {split.FOLDS} folds of whole groups need "
+            "as many"
+        )
+    return split.grouped(labels, groups)
 
 
 def published(labels: np.ndarray, tested: int, k: int) -> split.Parts:

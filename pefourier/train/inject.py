@@ -163,13 +163,14 @@ def stack(
 def most_windows(heads: int, tokens: int, size: int) -> int:
     """How many windows of all members CUDA's attention can index at once.
 
-    A grid has 2^16 - 1 rows, and flash attention's backward pass counts elements, padded to 128
-    tokens and 32 dimensions of a head, in 31 bits (pytorch issues 142228 and 146704, TabPFN 1184).
+    A grid has 2^16 - 1 rows, and flash attention's backward pass counts elements, tokens padded to
+    multiples of 128 and a head of `size` to one of 32, in 31 bits (pytorch issues 142228 and
+    146704, TabPFN 1184).
 
-    >>> most_windows(4, 25, 8), most_windows(16, 1024, 64)
-    (65535, 2048)
+    >>> most_windows(4, 25, 8), most_windows(16, 1024, 64), most_windows(16, 1024, 40)
+    (65535, 2048, 2048)
     """
-    padded = heads * 128 * -(-tokens // 128) * max(size, 32)
+    padded = heads * 128 * -(-tokens // 128) * 32 * -(-size // 32)
     return max(1, min(2**16 - 1, 2**31 // padded))
 
 

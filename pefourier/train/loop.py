@@ -12,7 +12,7 @@ surely wrong, training would end long before the ranking of windows is best.
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -152,7 +152,7 @@ class Program:
         self.step = captured(self) if on_gpu else self.eager_step
 
     @contextmanager
-    def precision(self):
+    def precision(self) -> Iterator[None]:
         """bfloat16 matrix products on a GPU, in training alone."""
         if self.data.device.type != "cuda":
             yield

@@ -1,8 +1,9 @@
 """Results on disk: complete or absent for each run, never torn, whoever is killed when.
 
-A folder holds config.json (what was asked), results.jsonl (a line a run), and while several
-ranks are at work results.rank1.jsonl, …, which rank 0 merges. A line is written by one call in
-append mode; a line that a crash cut is dropped when results are read.
+A folder holds config.json, results.jsonl (a line a run), and while several ranks are at work
+results.rank1.jsonl, …, which rank 0 merges. A line is written by one call in append mode; a line
+that a crash cut is dropped when results are read. config.json says what was asked last, all that
+the numbers depend on, and in `stages` what was asked before, since that parted runs into stacks.
 """
 
 import errno
@@ -25,9 +26,12 @@ except ModuleNotFoundError:  # Windows
 KEY = ("dataset", "encoding", "seed", "fold")
 Key = tuple[str, str, int, int]
 Row = dict[str, Any]
-MADE_ANEW = frozenset({"device", "versions"})  # of a configuration: a run may go on elsewhere
-ASKED = ("dataset", "encoding", "match_rms", "seeds")  # may become more when a run goes on
-GROWS = frozenset(ASKED) | {"windows", "means", "tables"}
+# Of a configuration: what a run that goes on may ask anew; what is known of each dataset and table;
+# what may differ where it goes on; how its runs are parted into stacks
+ASKED = ("dataset", "encoding", "match_rms", "seeds")
+KNOWN = ("windows", "means", "splits", "tables")
+ELSEWHERE = ("device", "versions")
+STACKS = ("stages", "stack")
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
@@ -73,22 +77,16 @@ class Store:
         finally:
             os.close(handle)
 
-    def begin(self, config: Mapping[str, Any], resume: bool) -> Mapping[str, Any]:
-        """Claim the folder; the configuration that holds: on resume the old one, or grown."""
-        config = json.loads(json.dumps(config))
+    def begin(self, config: Mapping[str, Any], resume: bool) -> dict[str, Any]:
+        """The configuration that holds: a new one, or the old one with what is asked now."""
+        config = {**json.loads(json.dumps(config)), "stages": []}
         if self.path is None:
             if resume:
                 raise PefourierError("--resume needs --out DIR, the folder to go on in")
             return config
         file = self.path / "config.json"
         if file.is_file() and resume:
-            old = agreed(file, config)
-            if all(old.get(key) == config[key] for key in ASKED):
-                return old
-            new = grown(old, config)
-            if self.rank == 0:
-                write_json(file, new)
-            return new
+            return agreed(file, config)
         if self.rank == 0 and any(self.path.glob("results*.jsonl")):
             what = "results, but no config.json that says of what; choose another --out"
             if not resume:
@@ -96,9 +94,12 @@ class Store:
             raise PefourierError(f"{self.path} holds {what}")
         if self.rank == 0 and file.exists():
             raise PefourierError(f"{file} is there already; give --resume or choose another --out")
-        if self.rank == 0:
-            write_json(file, config)
         return config
+
+    def claim(self, config: Mapping[str, Any]) -> None:
+        """Write the configuration, before anything is trained under it."""
+        if self.path is not None and self.rank == 0:
+            write_json(self.path / "config.json", config)
 
     def rows(self) -> list[Row]:
         """All complete runs, of every rank, each once."""
@@ -134,11 +135,11 @@ class Store:
                 os.close(handle)
 
     def merge(self, order: Sequence[Key]) -> list[Row]:
-        """One file of all runs in the order given; files of single ranks go."""
+        """The runs in the order given, from one file that has all; files of single ranks go."""
         rows = {key_of(row): row for row in self.rows()}
-        merged = [rows[key] for key in order if key in rows]
+        merged = [rows.pop(key) for key in order if key in rows]
         if self.path is not None:
-            write_lines(self.lines_of(0), merged)
+            write_lines(self.lines_of(0), [*merged, *rows.values()])
             for file in self.path.glob("results.rank*.jsonl"):
                 file.unlink()
         return merged
@@ -155,35 +156,32 @@ def told(file: Path) -> Iterator[None]:
         ) from error
 
 
-def agreed(file: Path, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The configuration in a folder, refused where another one does not go on with it."""
+def agreed(file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration in a folder with what is asked now, refused where numbers would differ."""
     try:
         old = dict(json.loads(file.read_text()))
-    except (ValueError, TypeError) as error:
+        stages = old["stages"] if "stages" in old else [{k: old[k] for k in (*ASKED, "stack")}]
+    except (ValueError, TypeError, KeyError) as error:
         raise PefourierError(f"{file} is none of pefourier train; choose another --out") from error
-    for key in sorted((old.keys() | config.keys()) - MADE_ANEW - {"stack", "stages"}):
-        was, now = old.get(key, {} if key in GROWS else None), config.get(key)
-        if was != now and not (key in GROWS and holds(now, was)):
-            same = "at least these" if key in ASKED else "the same options"
+    for key in sorted((old.keys() | config.keys()) - {*ASKED, *KNOWN, *ELSEWHERE, *STACKS}):
+        was, now = old.get(key), config.get(key)
+        if was != now:
             raise PefourierError(
                 f"--resume: {file} has {key} {shown(was)}, now it is {shown(now)}; "
-                f"give {same} or choose another --out"
+                "give the same or choose another --out"
             )
-    return old
-
-
-def holds(now: Any, was: Any) -> bool:
-    """Whether what is asked now has all of what was asked."""
-    if isinstance(was, dict):
-        return was.items() <= now.items()
-    return set(was) <= set(now) if isinstance(was, list) else was <= now
-
-
-def grown(old: Mapping[str, Any], config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The old configuration with more asked: a stage more, whose runs have stacks of their own."""
-    one, other = ({key: made[key] for key in (*ASKED, "stack")} for made in (old, config))
-    more = {key: config[key] for key in GROWS}
-    return {**old, **more, "stages": [*old.get("stages", [one]), other]}
+    known = {}
+    for key in KNOWN:
+        was, now = old.get(key, {}), config[key]
+        changed = [name for name in was.keys() & now.keys() if was[name] != now[name]]
+        if changed:
+            raise PefourierError(
+                f"--resume: {shown(min(changed))} has changed since {file} was written ({key}); "
+                "choose another --out"
+            )
+        known[key] = {**was, **now}
+    old = {key: value for key, value in old.items() if key not in STACKS}
+    return {**old, **{key: config[key] for key in ASKED}, **known, "stages": stages}
 
 
 def whole(content: bytes) -> bool:

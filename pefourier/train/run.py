@@ -1,15 +1,16 @@
 """The comparison from options to answer: datasets × encodings × seeds × folds, in stacks.
 
-The grid is cut into stacks before anything is trained, and ranks (RANK, WORLD_SIZE of torchrun)
-take them by turns. A stack that lacks a run after a crash is trained again as a whole: so resumed
-numbers are those of an undisturbed run, bit for bit on a CPU.
+The grid is parted into stacks before anything is trained, and ranks (RANK, WORLD_SIZE of torchrun)
+take them by turns; what --resume asks beyond it is parted on its own. A stack that lacks a run
+after a crash is trained again as a whole: so resumed numbers are those of an undisturbed run, bit
+for bit on a CPU.
 """
 
 import os
 import platform
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import product
@@ -29,7 +30,7 @@ from pefourier.train.loop import Member, Outcome, Resident, Schedule
 from pefourier.train.metrics import score
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.progress import Reporter, noted, reporting
-from pefourier.train.results import Key, Row, Store, key_of, write_json
+from pefourier.train.results import ASKED, Key, Row, Store, key_of, write_json
 from pefourier.train.split import Task
 from pefourier.train.summary import Summary
 from pefourier.training import ORDER_FREE, Options
@@ -105,16 +106,24 @@ def compared(
 ) -> Summary | None:
     """Train what the folder lacks, and compare."""
     rank, ranks = store.rank, store.ranks
-    config = store.begin(configuration(options, tasks, device, ranks), options.resume)
-    grid = cut(tasks, options, config)
+    config = store.begin(configuration(options, tasks, device), options.resume)
+    order = [run.key(task) for task in tasks for run in wanted(task, options)]
+    grid = parted(tasks, options, config["stages"])
+    new = set(order).difference(*(stack.keys for stack in grid))
+    if new:
+        most = min(room(transformer(task, options), options, device) for task in tasks)
+        asked = {key: config[key] for key in ASKED}
+        config["stages"].append({**asked, "stack": min(most, -(-len(new) // ranks))})
+        grid = parted(tasks, options, config["stages"])
+    grid = [stack for stack in grid if not set(order).isdisjoint(stack.keys)]
+    store.claim(config)
     store.mend()
     noted([] if options.quiet else notes)
-    done = {key_of(row): row for row in store.rows()}
-    rows = train(grid[rank::ranks], options, store, device, done)
-    order = [run.key(task) for task in tasks for run in wanted(task, options)]
-    if rank:
-        return None
-    found = summary.summarize(gathered(store, order, rows))
+    with told_if_interrupted(store, options.quiet):
+        rows = train(grid[rank::ranks], set(order), options, store, device)
+        if rank:
+            return None
+        found = summary.summarize(gathered(store, order, rows))
     write(store, found)
     return found
 
@@ -125,8 +134,12 @@ def check(options: Options) -> None:
         if getattr(options, key) < 1:
             name = key.replace("_", "-")
             raise PefourierError(f"--{name} must be 1 or more; got {getattr(options, key)}")
+    sizes = [f"{rms:g}" for rms in options.match_rms]
     names = [arm(spec).name for spec in options.encoding]
-    for key, given in (("dataset", options.dataset), ("encoding", names)):
+    for key, given in (
+        ("dataset", [str(Path(name)) for name in options.dataset]),
+        *(("encoding", names), ("match-rms", sizes)),
+    ):
         twice = next((one for one in given if given.count(one) > 1), None)
         if twice is not None:
             raise PefourierError(f"--{key} {shown(twice)} is given twice; name it once")
@@ -164,20 +177,31 @@ def placed(device: str) -> tuple[int, int, torch.device]:
     return rank, ranks, torch.device(device)
 
 
-def configuration(
-    options: Options, tasks: Sequence[Task], device: torch.device, ranks: int
-) -> dict[str, Any]:
-    """Everything that the numbers depend on."""
+def configuration(options: Options, tasks: Sequence[Task], device: torch.device) -> dict[str, Any]:
+    """Everything that the numbers depend on, but for stacks."""
     kept = {k: v for k, v in asdict(options).items() if k not in NOT_NUMBERS}
+    kept["dataset"] = [task.name for task in tasks]
+    kept["encoding"] = [arm(spec).name for spec in options.encoding]
     versions = {"pefourier": __version__, "torch": torch.__version__, "numpy": np.__version__}
-    size = min(room(transformer(task, options), options, device) for task in tasks)
-    runs = sum(options.seeds * len(task.folds) for task in tasks) * len(options.encoding)
-    size = max(1, min(size, -(-runs // ranks)))
     versions["python"] = platform.python_version()
-    windows = {task.name: np.bincount(task.labels).tolist() for task in tasks}  # of each class
-    means = {task.name: float(f"{task.rows.mean(dtype=float):.6g}") for task in tasks}
-    made = {"device": str(device), "stack": size, "versions": versions}
-    return {**kept, "windows": windows, "means": means, "tables": tables(tasks, options), **made}
+    known = {
+        "windows": {task.name: np.bincount(task.labels).tolist() for task in tasks},  # of a class
+        "means": {task.name: float(f"{task.rows.mean(dtype=float):.6g}") for task in tasks},
+        "splits": {task.name: checksum(task.labels, *parts(task)) for task in tasks},
+        "tables": tables(tasks, options),
+    }
+    return {**kept, **known, "device": str(device), "versions": versions}
+
+
+def parts(task: Task) -> list[np.ndarray]:
+    """Who trains, validates and tests in each fold."""
+    return [part for fold in task.folds for part in (fold.train, fold.valid, fold.test)]
+
+
+def checksum(*arrays: np.ndarray) -> int:
+    """CRC-32 of arrays and their lengths, the same on all machines."""
+    whole = [np.array([len(one) for one in arrays]), *map(np.ravel, arrays)]
+    return zlib.crc32(np.concatenate(whole).astype("<f8").tobytes())
 
 
 def tables(tasks: Sequence[Task], options: Options) -> dict[str, int]:
@@ -187,9 +211,10 @@ def tables(tasks: Sequence[Task], options: Options) -> dict[str, int]:
         model = transformer(task, options)
         for spec in {one.spec for one in arms(options)}:
             if spec != ORDER_FREE and spec.partition(":")[0] not in BUILDERS:
-                one = injection(spec, model.tokens, model.d, model.heads, 0)
-                rounded = np.round(one.table(), 6) + 0.0  # no -0.0
-                found[f"{task.name}, {spec}"] = zlib.crc32(rounded.tobytes())
+                table = injection(spec, model.tokens, model.d, model.heads, 0).table()
+                largest = np.abs(table).max() or 1.0
+                rounded = np.round(table / largest, 6) + 0.0  # no -0.0
+                found[f"{spec} on {task.name}"] = checksum(rounded, np.round([np.log(largest)], 6))
     return dict(sorted(found.items()))
 
 
@@ -207,7 +232,8 @@ def room(model: Transformer, options: Options, device: torch.device) -> int:
     most = min(STACK_MOST[device.type], STACK_BYTES[device.type] // member)
     if device.type == "cuda":
         windows = most_windows(model.heads, model.tokens, model.d // model.heads)
-        most = min(most, windows // max(options.batch_size, loop.AT_ONCE))
+        heads = (2**16 - 1) // model.heads  # of all members, where attention is biased
+        most = min(most, windows // max(options.batch_size, loop.AT_ONCE), heads)
     return max(1, most)
 
 
@@ -251,16 +277,17 @@ def wanted(task: Task, options: Options) -> list[Run]:
     return sorted(found, key=lambda run: run.arm.spec == ORDER_FREE)
 
 
-def cut(tasks: Sequence[Task], options: Options, config: Mapping[str, Any]) -> list[Stack]:
-    """All runs in stacks: those of a stage of the configuration before those of later ones."""
+def parted(
+    tasks: Sequence[Task], options: Options, stages: Sequence[Mapping[str, Any]]
+) -> list[Stack]:
+    """All runs of the stages in stacks; a run of several stages is one of the first."""
     found, had = [], set()
-    for stage in config.get("stages", [config]):
-        asked = replace(options, **{key: stage[key] for key in ("encoding", "match_rms", "seeds")})
-        for name, task in zip(options.dataset, tasks, strict=True):
-            if name in stage["dataset"]:
-                new = [run for run in wanted(task, asked) if run.key(task) not in had]
-                had |= {run.key(task) for run in new}
-                found += stacks(task, options, new, stage["stack"])
+    for stage in stages:
+        asked = replace(options, **{key: stage[key] for key in ASKED[1:]})
+        for task in (task for task in tasks if task.name in stage["dataset"]):
+            new = [run for run in wanted(task, asked) if run.key(task) not in had]
+            had |= {run.key(task) for run in new}
+            found += stacks(task, options, new, stage["stack"])
     return found
 
 
@@ -310,25 +337,19 @@ def trainable(arm: Arm, model: Transformer) -> bool:
 
 
 def train(
-    grid: Sequence[Stack],
-    options: Options,
-    store: Store,
-    device: torch.device,
-    done: dict[Key, Row],
+    grid: Sequence[Stack], asked: Set[Key], options: Options, store: Store, device: torch.device
 ) -> list[Row]:
-    """Train this rank's stacks, those that are finished aside; all of their rows."""
+    """Train those of this rank's stacks that lack a run that is asked for; their rows."""
     schedule = Schedule(options.epochs, options.batch_size, options.rate)
     members = sum(len(stack.runs) for stack in grid)
     windows = max((len(s.task.folds[0].train) for s in grid), default=0)
+    done = {key_of(row) for row in store.rows()}
     rows: list[Row] = []
     held: Resident | None = None
-    shown_progress = reporting(members, options.epochs, windows, options.quiet)
-    with told_if_interrupted(store, rows, options.quiet), shown_progress as reporter:
+    with reporting(members, options.epochs, windows, options.quiet) as reporter:
         for stack in grid:
-            finished = [done[key] for key in stack.keys if key in done]
-            if len(finished) == len(stack.keys):
+            if asked.intersection(stack.keys) <= done:
                 reporter.skip(len(stack.runs) * options.epochs)
-                rows += finished
                 continue
             if held is None or held.task is not stack.task:
                 held = loop.resident(stack.task, device)
@@ -339,13 +360,14 @@ def train(
 
 
 @contextmanager
-def told_if_interrupted(store: Store, rows: Sequence[Row], quiet: bool) -> Iterator[None]:
+def told_if_interrupted(store: Store, quiet: bool) -> Iterator[None]:
     """Say what Ctrl-C leaves behind."""
     try:
         yield
     except KeyboardInterrupt:
         if store.path is not None and not quiet:
-            noted([f"{store.path} keeps the {len(rows)} runs that are finished; --resume goes on"])
+            kept = len(store.rows())
+            noted([f"{store.path} keeps the {kept} runs that are finished; --resume goes on"])
         raise
 
 

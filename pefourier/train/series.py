@@ -100,6 +100,10 @@ def reading(path: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         raise PefourierError(f"{path} is missing") from error
     except (*FAULTS, UserWarning) as error:
+        if "Object arrays" in str(error):
+            raise PefourierError(
+                f"{path} holds Python objects; save numbers, or names as np.array(names, dtype=str)"
+            ) from error
         raise PefourierError(
             f"{path} is damaged or half downloaded ({type(error).__name__}: {error}); "
             "download it again"

@@ -256,9 +256,11 @@ def stratified(labels: np.ndarray, folds: int = FOLDS) -> list[Parts]:
 def grouped(labels: np.ndarray, groups: np.ndarray, folds: int = FOLDS) -> list[Parts]:
     """Parts of each fold from whole groups, the largest first, each to where its classes lack most.
 
+    Of equal folds the smallest is taken, and rounding keeps the choice the same on all machines.
+
     >>> labels, groups = np.array([0, 0, 1, 1, 0, 1]), np.array([7, 7, 8, 8, 9, 9])
     >>> [test.tolist() for _, _, test in grouped(labels, groups, 2)]
-    [[0, 1, 2, 3], [4, 5]]
+    [[0, 1, 4, 5], [2, 3]]
     """
     names, unit = np.unique(groups, return_inverse=True)
     counts = np.zeros((len(names), labels.max() + 1))
@@ -266,7 +268,8 @@ def grouped(labels: np.ndarray, groups: np.ndarray, folds: int = FOLDS) -> list[
     share = counts / counts.sum(axis=0)  # of each class
     given, fold = np.zeros((folds, counts.shape[1])), np.zeros(len(names), dtype=int)
     for one in np.argsort(-share.max(axis=1), kind="stable"):
-        fold[one] = np.argmin(given @ share[one])
+        crowd = (given * share[one]).sum(axis=1)
+        fold[one] = np.lexsort((given.sum(axis=1).round(9), crowd.round(9)))[0]
         given[fold[one]] += share[one]
     return rotated(fold[unit], folds)
 
@@ -312,6 +315,6 @@ def checked(task: Task) -> Task:
                 raise PefourierError(
                     f"{task.name}, split {task.split}: fold {number} has only {names} in its "
                     f"{part} part; it needs {'all' if part == 'train' else 'two'} classes there: "
-                    "more data, a smaller --window or another --split"
+                    "more data, more groups, a smaller --window or another --split"
                 )
     return task
