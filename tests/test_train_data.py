@@ -196,6 +196,7 @@ Y = np.arange(40) % 2
         ({"X": np.where(X > 2, np.nan, X), "y": Y}, "fill missing values before training"),
         ({"X": X, "y": Y, "groups": Y}, "has 2 groups; 5 folds of whole groups need as many"),
         ({"X": X, "y": Y, "groups": Y[:4]}, "groups are one for each of 40 examples; got shape (4"),
+        ({"X": X, "y": Y, "group": Y}, "holds 'group'; name it groups, or leave it out"),
         ({"X": X, "y": Y, "groups": Y * np.nan}, "groups hold nan; give each such example a group"),
         ({"rows": X[0], "label": Y[:5], "groups": Y}, "groups go with examples X, y"),
         ({"X": X, "y": Y, "groups": Y.astype(object)}, "holds Python objects; save numbers, or na"),
@@ -203,7 +204,7 @@ Y = np.arange(40) % 2
         ({"rows": X[0], "label": Y[:4]}, "rows of shape (5, 2) and labels of shape (4,)"),
         ({"rows": X[0], "label": Y[:5]}, "has no window of 100 rows: its longest series has 5"),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_bad_archives_are_refused_in_one_line(tmp_path, arrays, message):
     with pytest.raises(PefourierError, match=re.escape(message)) as caught:
@@ -227,7 +228,12 @@ def test_examples_of_a_group_stay_on_one_side(tmp_path, rng):
     shares = counts[:, :2] / counts.sum(axis=0)[:2]  # the third class has few groups
     assert np.ptp(shares, axis=0).max() < 0.1, shares
     assert not task.leaky
-    assert data.load(path, split_by="random").leaky
+    shuffled = data.load(path, split_by="random")
+    assert shuffled.leaky
+    assert set(groups[shuffled.folds[0].train]) & set(groups[shuffled.folds[0].test])
+    data.load(
+        spoiled(tmp_path, X=x, y=np.arange(300) % 2, groups=np.arange(300) // 60)
+    )  # just five
     with pytest.raises(
         PefourierError, match="groups and --split chronological exclude one another"
     ):

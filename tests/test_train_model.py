@@ -420,5 +420,8 @@ def test_a_gpus_stack_stays_within_what_its_attention_can_index():
     assert 2**31 - 8 * 384 * 64 < elements <= 2**31
     asked, gpu = Options(batch_size=1024), torch.device("cuda")
     assert room(SIZES, asked, gpu) == (2**16 - 1) // 1024
-    assert room(SIZES, Options(batch_size=1), gpu) == 256  # 64 windows a member in evaluation
+    assert room(SIZES, Options(batch_size=1), gpu) == 256
+    wide = model.Transformer(1024, 2, 2, d=512, heads=16)
+    assert room(wide, Options(batch_size=1), gpu) == 4096 // 64  # windows at once in evaluation
+    assert room(wide, Options(batch_size=8192), gpu) == 1
     assert room(SIZES, asked, CPU) == 16

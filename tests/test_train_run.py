@@ -192,6 +192,11 @@ def test_more_may_be_asked_of_a_folder_and_only_that_is_trained(tmp_path, monkey
     seen.clear()
     assert numbers(run(Options(**more, out=str(out), resume=True)).runs) == numbers(lines(out))
     assert seen == []
+    run(Options(**more, out=str(out), resume=True, match_rms=(0.25,)))
+    assert seen == [("sinusoidal@rms=0.25", seed) for seed in range(3)]
+    seen.clear()
+    assert run(Options(**more, out=str(out), resume=True)).runs == found.runs
+    found = run(Options(**more, out=str(out), resume=True, match_rms=(0.25,)))
     fewer = run(Options(**{**SMALL, "encoding": ("t5",)}, out=str(out), resume=True))
     assert [row[1:3] for row in numbers(fewer.runs)] == [("t5", 0), ("t5", 1)]
     assert sorted(numbers(lines(out))) == sorted(numbers(found.runs))
@@ -201,16 +206,21 @@ def test_more_may_be_asked_of_a_folder_and_only_that_is_trained(tmp_path, monkey
 def test_what_was_asked_by_mistake_is_not_trained(tmp_path, monkeypatch):
     out = tmp_path / "out"
     asked = {**SMALL, "encoding": ("none", "dft"), "out": str(out)}
-    monkeypatch.setattr("pefourier.train.run.train", lambda *a: (_ for _ in ()).throw(KeyError))
-    with pytest.raises(KeyError):
-        run(Options(**{**asked, "seeds": 500}))
-    monkeypatch.undo()
+    whole = "pefourier.train.run.train"
+    for seeds in (1, 500):
+        monkeypatch.setattr(whole, lambda *a: (_ for _ in ()).throw(KeyError))
+        with pytest.raises(KeyError):
+            run(Options(**{**asked, "seeds": seeds}, resume=seeds > 1))
+        config = json.loads((out / "config.json").read_text())  # before anything is trained
+        assert config["seeds"] == seeds
+        assert [stage["seeds"] for stage in config["stages"]] == [1, 500][:seeds]
+        monkeypatch.undo()
+        if seeds == 1:
+            run(Options(**{**asked, "seeds": seeds}, resume=True))
     seen = trained_anew(monkeypatch)
     found = run(Options(**asked, resume=True))
-    assert {(row["encoding"], row["seed"]) for row in found.runs} == {
-        *(("none", 0), ("none", 1), ("dft", 0), ("dft", 1))
-    }
-    assert len(seen) <= 16
+    assert sorted(seen) == [("dft", 1), ("none", 1)]
+    assert len(found.runs) == 4
     seen.clear()
     assert numbers(run(Options(**asked, resume=True)).runs) == numbers(found.runs)
     assert seen == []
@@ -572,8 +582,16 @@ def test_other_examples_with_the_same_classes_are_not_gone_on_with(tmp_path, rng
     given = {**SMALL, "dataset": (str(own),), "folds": 1, "out": str(tmp_path / "out")}
     np.savez(own, X=x, y=y)
     run(Options(**given))
-    np.savez(own, X=x * 2, y=y)
-    with pytest.raises(PefourierError, match=r"own.npz' has changed since .* \(means\); choose"):
+    other = {"dataset": SMALL["dataset"], "encoding": ("none",), "folds": 1, "seeds": 1}
+    run(Options(**{**given, **other}, resume=True))  # what is known of own.npz stays
+    np.savez(own, X=x, y=y[::-1])
+    with pytest.raises(PefourierError, match=r"own.npz' has changed since .* \(splits\); choose"):
+        run(Options(**given, resume=True))
+    np.savez(own, X=x, y=y, groups=np.arange(40) // 4)
+    with pytest.raises(PefourierError, match=r"own.npz' has changed since .* \(splits\); choose"):
+        run(Options(**given, resume=True))
+    np.savez(own, X=x[:, ::-1], y=y)
+    with pytest.raises(PefourierError, match=r"own.npz' has changed since .* \(data\); choose"):
         run(Options(**given, resume=True))
 
 
@@ -587,13 +605,12 @@ def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch, capsys):
 
     whole = loop.fit
     monkeypatch.setattr(loop, "fit", fit)
-    for quiet in (False, True):
-        out = tmp_path / str(quiet)
+    for quiet, out in ((False, tmp_path / "told"), (True, tmp_path / "quiet"), (False, None)):
         with pytest.raises(KeyboardInterrupt):
-            run(Options(**{**SMALL, "quiet": quiet}, out=str(out)))
-        said = f"pefourier: {out} keeps the 6 runs that are finished; --resume goes on\n"
-        assert capsys.readouterr().err.endswith("" if quiet else said)
-        assert len(lines(out)) == 6
+            run(Options(**{**SMALL, "quiet": quiet}, out=out and str(out)))
+        said = f"pefourier: 6 finished runs are in {out}; --resume goes on\n"
+        assert capsys.readouterr().err == ("" if quiet or out is None else said)
+        assert out is None or len(lines(out)) == 6
 
 
 def test_a_table_that_has_changed_is_not_gone_on_with(tmp_path, rng):
@@ -602,18 +619,32 @@ def test_a_table_that_has_changed_is_not_gone_on_with(tmp_path, rng):
     np.save(own, table)
     first = run(Options(**given))
     assert numbers(run(Options(**given, resume=True)).runs) == numbers(first.runs)
+    np.save(own, np.nextafter(table, 9))  # rounding on another machine
+    run(Options(**given, resume=True))
     np.save(own, table[::-1])
+    run(Options(**{**given, "encoding": ("none",)}, resume=True))  # not asked for, not looked at
+    os.remove(own)
+    run(Options(**{**given, "encoding": ("none", "dft")}, resume=True))
+    np.save(own, 1.01 * table)
     with pytest.raises(PefourierError, match=r"own.npy on .* has changed since .* \(tables\)"):
         run(Options(**given, resume=True))
 
 
 def test_runs_that_diverge_are_scored_and_said():
     found = run(Options(**{**SMALL, "encoding": ("none", "sinusoidal"), "rate": 1e30}))
-    said = (
-        "none: 2 of its runs diverged at once and have the scores of untrained weights; a smaller"
-    )
+    said = ", none: 2 runs diverged at once and have the scores of untrained weights; a smaller"
     assert said in summary.as_text(found)
-    assert "diverged" not in summary.as_text(run(Options(**{**SMALL, "encoding": ("none",)})))
+    assert [record["diverged"] for record in summary.records(found)] == [2, 2]
+    fine = run(Options(**{**SMALL, "encoding": ("none",)}))
+    assert "diverged" not in summary.as_text(fine)
+    assert summary.records(fine)[0]["diverged"] == 0
+
+
+def test_codes_too_large_for_numbers_are_refused(tmp_path, rng):
+    own = str(tmp_path / "own.npy")
+    np.save(own, 1e30 * rng.normal(size=(6, 8)))
+    with pytest.raises(PefourierError, match=r"own.npy, seed 0, fold 0: its logits are no finite"):
+        run(Options(**{**SMALL, "encoding": (own,)}))
 
 
 def test_notes_go_nowhere_when_stderr_is_closed(capsys, monkeypatch):

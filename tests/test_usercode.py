@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from pefourier.encodings import load
+from pefourier.errors import PefourierError
 
 CODE = """
 import math
@@ -156,6 +157,8 @@ def test_the_message_of_a_batch_axis_bug_says_what_to_do(run, folder):
 def test_code_that_begins_at_random_is_the_same_for_a_seed(folder, tmp_path, monkeypatch):
     (tmp_path / "drawn.py").write_text(
         "import random, numpy as np, torch\n"
+        "def late(length, d):\n"
+        "    return random.random() + np.random.rand() + words\n"
         "def table(length, d):\n"
         "    one = [[random.random() for _ in range(d)] for _ in range(length)]\n"
         "    return np.array(one) + np.random.rand(length, d) + torch.rand(length, d).numpy()\n"
@@ -168,6 +171,9 @@ def test_code_that_begins_at_random_is_the_same_for_a_seed(folder, tmp_path, mon
     np.testing.assert_array_equal(zero, default)
     assert (first != other).all()
     assert [enc.params.get("seed") for enc in drawn] == [3, 3, 4, 0, None]
+    load("py:drawn:table", 6, 4, seed=2**40)
+    with pytest.raises(PefourierError):
+        load("py:drawn:late", 6, 4)
     assert random.getstate() == states[0]
     assert (np.random.get_state()[1] == states[1]).all()  # noqa: NPY002
     assert torch.equal(torch.get_rng_state(), states[2])

@@ -9,6 +9,7 @@ Shorter series of a .ts set are filled up with the means of its first file, the 
 
 from collections.abc import Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,9 @@ def from_archive(path: Path, window: int | None, stride: int | None, split_by: S
         if window is not None or stride is not None:
             raise PefourierError(f"--window and --stride cut series; {path} holds examples X, y")
         groups = arrays.get("groups")
+        near = get_close_matches("groups", arrays.keys() - {"groups"}, 1)
+        if groups is None and near:
+            raise PefourierError(f"{path} holds {near[0]!r}; name it groups, or leave it out")
         return from_examples(str(path), arrays["X"], arrays["y"], (), split_by, groups=groups)
     rows = arrays.get("rows", arrays.get("test"))
     if rows is None or "label" not in arrays:

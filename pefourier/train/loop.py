@@ -327,7 +327,19 @@ def trained(
     with torch.no_grad():
         for name, p in program.parameters.items():
             p.copy_(best[name])
-    return outcomes(program, kept.tolist(), (time.perf_counter() - began) / len(members))
+    return finite(outcomes(program, kept.tolist(), (time.perf_counter() - began) / len(members)))
+
+
+def finite(found: list[Outcome]) -> list[Outcome]:
+    """The outcomes, refused where even the weights that a member began with give no numbers."""
+    for one in found:
+        if not (np.isfinite(one.valid).all() and np.isfinite(one.test).all()):
+            m = one.member
+            raise PefourierError(
+                f"{m.encoding}, seed {m.seed}, fold {m.fold}: its logits are no finite numbers; "
+                "are its codes too large? SPEC@rms=SIZE scales them"
+            )
+    return found
 
 
 def keep(best: Parameters, program: Program, better: Tensor) -> None:

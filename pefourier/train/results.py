@@ -26,12 +26,10 @@ except ModuleNotFoundError:  # Windows
 KEY = ("dataset", "encoding", "seed", "fold")
 Key = tuple[str, str, int, int]
 Row = dict[str, Any]
-# Of a configuration: what a run that goes on may ask anew; what is known of each dataset and table;
-# what may differ where it goes on; how its runs are parted into stacks
-ASKED = ("dataset", "encoding", "match_rms", "seeds")
-KNOWN = ("windows", "means", "splits", "tables")
-ELSEWHERE = ("device", "versions")
-STACKS = ("stages", "stack")
+ASKED = ("dataset", "encoding", "match_rms", "seeds")  # may be asked anew of a folder
+KNOWN = ("windows", "splits", "data", "tables")  # of each dataset and table; must not change
+ELSEWHERE = ("device", "versions")  # may differ where a run goes on
+CLOSE = 1e-4  # rounding on other machines moves logarithms and shares less
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
@@ -86,7 +84,8 @@ class Store:
             return config
         file = self.path / "config.json"
         if file.is_file() and resume:
-            return agreed(file, config)
+            old = opened(file)
+            return agreed(file, old, config) if self.rows() else config
         if self.rank == 0 and any(self.path.glob("results*.jsonl")):
             what = "results, but no config.json that says of what; choose another --out"
             if not resume:
@@ -156,14 +155,19 @@ def told(file: Path) -> Iterator[None]:
         ) from error
 
 
-def agreed(file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration in a folder with what is asked now, refused where numbers would differ."""
+def opened(file: Path) -> dict[str, Any]:
+    """The configuration in a folder."""
     try:
         old = dict(json.loads(file.read_text()))
-        stages = old["stages"] if "stages" in old else [{k: old[k] for k in (*ASKED, "stack")}]
+        stages = [{key: stage[key] for key in (*ASKED, "stack")} for stage in old["stages"]]
     except (ValueError, TypeError, KeyError) as error:
         raise PefourierError(f"{file} is none of pefourier train; choose another --out") from error
-    for key in sorted((old.keys() | config.keys()) - {*ASKED, *KNOWN, *ELSEWHERE, *STACKS}):
+    return {**old, "stages": stages}
+
+
+def agreed(file: Path, old: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration in a folder with what is asked now, refused where numbers would differ."""
+    for key in sorted((old.keys() | config.keys()) - {*ASKED, *KNOWN, *ELSEWHERE, "stages"}):
         was, now = old.get(key), config.get(key)
         if was != now:
             raise PefourierError(
@@ -173,15 +177,21 @@ def agreed(file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     known = {}
     for key in KNOWN:
         was, now = old.get(key, {}), config[key]
-        changed = [name for name in was.keys() & now.keys() if was[name] != now[name]]
+        changed = [name for name in was.keys() & now.keys() if not same(was[name], now[name])]
         if changed:
             raise PefourierError(
                 f"--resume: {shown(min(changed))} has changed since {file} was written ({key}); "
                 "choose another --out"
             )
         known[key] = {**was, **now}
-    old = {key: value for key, value in old.items() if key not in STACKS}
-    return {**old, **{key: config[key] for key in ASKED}, **known, "stages": stages}
+    return {**old, **{key: config[key] for key in ASKED}, **known}
+
+
+def same(was: Any, now: Any) -> bool:
+    """Whether two things known of data are the same up to rounding."""
+    if isinstance(now, list) and isinstance(was, list) and len(was) == len(now):
+        return all(abs(a - b) <= CLOSE for a, b in zip(was, now, strict=True))
+    return was == now
 
 
 def whole(content: bytes) -> bool:

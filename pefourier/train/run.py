@@ -2,15 +2,15 @@
 
 The grid is parted into stacks before anything is trained, and ranks (RANK, WORLD_SIZE of torchrun)
 take them by turns; what --resume asks beyond it is parted on its own. A stack that lacks a run
-after a crash is trained again as a whole: so resumed numbers are those of an undisturbed run, bit
-for bit on a CPU.
+after a crash is trained again as a whole: so where the same is asked, resumed numbers are those of
+an undisturbed run, bit for bit on a CPU.
 """
 
 import os
 import platform
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import product
@@ -115,12 +115,11 @@ def compared(
         asked = {key: config[key] for key in ASKED}
         config["stages"].append({**asked, "stack": min(most, -(-len(new) // ranks))})
         grid = parted(tasks, options, config["stages"])
-    grid = [stack for stack in grid if not set(order).isdisjoint(stack.keys)]
     store.claim(config)
     store.mend()
     noted([] if options.quiet else notes)
     with told_if_interrupted(store, options.quiet):
-        rows = train(grid[rank::ranks], set(order), options, store, device)
+        rows = train(grid[rank::ranks], options, store, device)
         if rank:
             return None
         found = summary.summarize(gathered(store, order, rows))
@@ -186,8 +185,8 @@ def configuration(options: Options, tasks: Sequence[Task], device: torch.device)
     versions["python"] = platform.python_version()
     known = {
         "windows": {task.name: np.bincount(task.labels).tolist() for task in tasks},  # of a class
-        "means": {task.name: float(f"{task.rows.mean(dtype=float):.6g}") for task in tasks},
         "splits": {task.name: checksum(task.labels, *parts(task)) for task in tasks},
+        "data": {task.name: fingerprint(task.rows) for task in tasks},
         "tables": tables(tasks, options),
     }
     return {**kept, **known, "device": str(device), "versions": versions}
@@ -198,23 +197,34 @@ def parts(task: Task) -> list[np.ndarray]:
     return [part for fold in task.folds for part in (fold.train, fold.valid, fold.test)]
 
 
-def checksum(*arrays: np.ndarray) -> int:
-    """CRC-32 of arrays and their lengths, the same on all machines."""
-    whole = [np.array([len(one) for one in arrays]), *map(np.ravel, arrays)]
-    return zlib.crc32(np.concatenate(whole).astype("<f8").tobytes())
+def checksum(*arrays: np.ndarray) -> str:
+    """CRC-32 of whole numbers and of how many there are in each array."""
+    every = np.concatenate([np.array([len(one) for one in arrays]), *arrays])
+    return f"{zlib.crc32(every.astype('<i8').tobytes()):08x}"
 
 
-def tables(tasks: Sequence[Task], options: Options) -> dict[str, int]:
-    """Checksums of the codes that files and own code give, which their names don't tell."""
+def fingerprint(array: np.ndarray) -> list[float]:
+    """Two numbers that a change of (n, k) values, or of their order, moves, and rounding does not.
+
+    >>> table = np.arange(6.0).reshape(3, 2)
+    >>> fingerprint(table), fingerprint(table[::-1]), fingerprint(2 * table)
+    ([1.10779, -0.0393903], [1.10779, 1.13711], [1.80093, -0.0393903])
+    """
+    size = float(np.sqrt(np.einsum("ij,ij->", array, array, dtype=float) / array.size)) or 1.0
+    down, across = (np.cos(np.arange(n)) for n in array.shape)
+    along = np.einsum("i,ij,j->", down, array, across, dtype=float) / size / array.size**0.5
+    return [float(f"{number:.6g}") for number in (np.log(size), along)]
+
+
+def tables(tasks: Sequence[Task], options: Options) -> dict[str, list[float]]:
+    """Fingerprints of the codes that files and own code give, which their names don't tell."""
     found = {}
     for task in tasks:
         model = transformer(task, options)
         for spec in {one.spec for one in arms(options)}:
             if spec != ORDER_FREE and spec.partition(":")[0] not in BUILDERS:
                 table = injection(spec, model.tokens, model.d, model.heads, 0).table()
-                largest = np.abs(table).max() or 1.0
-                rounded = np.round(table / largest, 6) + 0.0  # no -0.0
-                found[f"{spec} on {task.name}"] = checksum(rounded, np.round([np.log(largest)], 6))
+                found[f"{spec} on {task.name}"] = fingerprint(table)
     return dict(sorted(found.items()))
 
 
@@ -232,8 +242,7 @@ def room(model: Transformer, options: Options, device: torch.device) -> int:
     most = min(STACK_MOST[device.type], STACK_BYTES[device.type] // member)
     if device.type == "cuda":
         windows = most_windows(model.heads, model.tokens, model.d // model.heads)
-        heads = (2**16 - 1) // model.heads  # of all members, where attention is biased
-        most = min(most, windows // max(options.batch_size, loop.AT_ONCE), heads)
+        most = min(most, windows // max(options.batch_size, loop.AT_ONCE))
     return max(1, most)
 
 
@@ -280,14 +289,16 @@ def wanted(task: Task, options: Options) -> list[Run]:
 def parted(
     tasks: Sequence[Task], options: Options, stages: Sequence[Mapping[str, Any]]
 ) -> list[Stack]:
-    """All runs of the stages in stacks; a run of several stages is one of the first."""
-    found, had = [], set()
+    """What is asked now in stacks; a run belongs to the first stage that asked for it."""
+    left = {task.name: wanted(task, options) for task in tasks}
+    found = []
     for stage in stages:
         asked = replace(options, **{key: stage[key] for key in ASKED[1:]})
+        names = {arm.name for arm in arms(asked)}
         for task in (task for task in tasks if task.name in stage["dataset"]):
-            new = [run for run in wanted(task, asked) if run.key(task) not in had]
-            had |= {run.key(task) for run in new}
-            found += stacks(task, options, new, stage["stack"])
+            own = [r for r in left[task.name] if r.arm.name in names and r.seed < asked.seeds]
+            left[task.name] = [run for run in left[task.name] if run not in own]
+            found += stacks(task, options, own, stage["stack"])
     return found
 
 
@@ -336,10 +347,8 @@ def trainable(arm: Arm, model: Transformer) -> bool:
     return act == "add"
 
 
-def train(
-    grid: Sequence[Stack], asked: Set[Key], options: Options, store: Store, device: torch.device
-) -> list[Row]:
-    """Train those of this rank's stacks that lack a run that is asked for; their rows."""
+def train(grid: Sequence[Stack], options: Options, store: Store, device: torch.device) -> list[Row]:
+    """Train this rank's stacks, those that are finished aside; the rows that were trained."""
     schedule = Schedule(options.epochs, options.batch_size, options.rate)
     members = sum(len(stack.runs) for stack in grid)
     windows = max((len(s.task.folds[0].train) for s in grid), default=0)
@@ -348,7 +357,7 @@ def train(
     held: Resident | None = None
     with reporting(members, options.epochs, windows, options.quiet) as reporter:
         for stack in grid:
-            if asked.intersection(stack.keys) <= done:
+            if done.issuperset(stack.keys):
                 reporter.skip(len(stack.runs) * options.epochs)
                 continue
             if held is None or held.task is not stack.task:
@@ -356,6 +365,8 @@ def train(
             found = trained(stack, options, schedule, held, reporter)
             store.append(row for row in found if key_of(row) not in done)
             rows += found
+    if options.save_tables is not None and len(rows) < members and not options.quiet:
+        noted([f"--save-tables: {members - len(rows)} runs were finished before; none of theirs"])
     return rows
 
 
@@ -366,8 +377,8 @@ def told_if_interrupted(store: Store, quiet: bool) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if store.path is not None and not quiet:
-            kept = len(store.rows())
-            noted([f"{store.path} keeps the {kept} runs that are finished; --resume goes on"])
+            kept = len(store.rows()) or "no"
+            noted([f"{kept} finished runs are in {store.path}; --resume goes on"])
         raise
 
 
@@ -448,5 +459,7 @@ def write(store: Store, found: Summary) -> None:
     text = summary.as_markdown(found).encode()
     write_whole(str(store.path / "summary.md"), lambda stream: stream.write(text))
     plot.save(str(store.path / "comparison.png"), plot.comparison, found)
+    ranks = store.path / "critical-difference.png"
+    ranks.unlink(missing_ok=True)  # it may be of what was asked before
     if found.ranked:
-        plot.save(str(store.path / "critical-difference.png"), plot.critical_difference, found)
+        plot.save(str(ranks), plot.critical_difference, found)

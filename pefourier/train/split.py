@@ -315,6 +315,6 @@ def checked(task: Task) -> Task:
                 raise PefourierError(
                     f"{task.name}, split {task.split}: fold {number} has only {names} in its "
                     f"{part} part; it needs {'all' if part == 'train' else 'two'} classes there: "
-                    "more data, more groups, a smaller --window or another --split"
+                    "more data, or for recordings a smaller --window or another --split"
                 )
     return task

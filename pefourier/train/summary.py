@@ -29,6 +29,7 @@ class OfDataset:
     folds: int
     scores: dict[str, dict[str, Mean]]  # encoding → measure → mean
     differences: dict[str, Difference]  # in F1, from the reference of the same size
+    diverged: dict[str, int]  # runs that keep the weights they began with
     verdicts: tuple[str, ...]
 
 
@@ -98,9 +99,10 @@ def of_dataset(rows: Sequence[Mapping[str, Any]], reference: str) -> OfDataset:
         f" ({LEAKY})" if first["leaky"] else ""
     )
     verdicts = [verdict(setting, e, d, len(apart)) for e, d in apart.items()]
+    diverged = Counter(row["encoding"] for row in rows if row.get("epoch") == 0)
     return OfDataset(
         *(first["dataset"], first["split"], first["leaky"], first["length"]),
-        *(seeds, folds, scores, apart),
+        *(seeds, folds, scores, apart, dict(diverged)),
         tuple(verdicts),
     )
 
@@ -221,15 +223,15 @@ def lines(summary: Summary) -> list[str]:
     for one in summary.datasets:
         if one.leaky:
             found.append(
-                f"{one.dataset}: windows were shuffled, so neighbours of test windows were trained "
-                "on; these scores do not carry over to new data"
+                f"{one.dataset}: windows were shuffled, so neighbours of test windows, or others "
+                "of their group, were trained on; these scores do not carry over to new data"
             )
-    lost = Counter(row["encoding"] for row in summary.runs if row.get("epoch") == 0)
-    for encoding, n in lost.items():
-        found.append(
-            f"{encoding}: {n} of its runs diverged at once and have the scores of untrained "
-            "weights; a smaller --rate may help"
-        )
+    for one in summary.datasets:
+        found += [
+            f"{one.dataset}, {encoding}: {n} runs diverged at once and have the scores of "
+            "untrained weights; a smaller --rate may help"
+            for encoding, n in one.diverged.items()
+        ]
     if summary.ranked:
         found.append(told_apart(summary))
     floors = [d.p_floor for one in summary.datasets for d in one.differences.values()]
@@ -259,6 +261,7 @@ def records(summary: Summary) -> list[dict[str, Any]]:
             **{"seeds": one.seeds, "folds": one.folds, "length": one.length},
             **{measure: asdict(mean) for measure, mean in scores.items()},
             "difference": asdict(one.differences[name]) if name in one.differences else None,
+            "diverged": one.diverged.get(name, 0),
             "verdict": dict(zip(one.differences, one.verdicts, strict=True)).get(name),
             "average_rank": summary.ranks.get(name),
         }
