@@ -9,7 +9,7 @@ from pefourier.encoding import BUILDERS
 from pefourier.encodings import build
 from pefourier.errors import PefourierError
 from pefourier.train import data, inject, loop, metrics, model
-from pefourier.train.run import room
+from pefourier.train.grid import room
 from pefourier.training import Options
 
 SIZES = model.Transformer(length=8, channels=2, classes=2, d=16, heads=2)

@@ -15,8 +15,9 @@ import pytest
 
 from pefourier.errors import PefourierError
 from pefourier.train import compare, metrics, model, results, summary
+from pefourier.train.grid import arms
 from pefourier.train.results import Store
-from pefourier.train.run import arms, run, write
+from pefourier.train.run import run, write
 from pefourier.training import Options
 
 SMALL = {

@@ -1,19 +1,18 @@
 """The comparison from options to answer: datasets × encodings × seeds × folds, in stacks.
 
-The grid is parted into stacks before anything is trained, and ranks (RANK, WORLD_SIZE of torchrun)
-take them by turns; what --resume asks beyond it is parted on its own. A stack that lacks a run
-after a crash is trained again as a whole: so where the same is asked, resumed numbers are those of
-an undisturbed run, bit for bit on a CPU.
+Stacks are known before anything is trained, and ranks (RANK, WORLD_SIZE of torchrun) take them by
+turns; what --resume asks beyond them has stacks of its own. A stack that lacks a run after a crash
+is trained again as a whole: so where the same is asked, resumed numbers are those of an undisturbed
+run, bit for bit on a CPU.
 """
 
 import os
 import platform
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from itertools import product
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,12 @@ import numpy as np
 import torch
 
 from pefourier import __version__
-from pefourier.encoding import BUILDERS, convert
+from pefourier.encoding import BUILDERS
 from pefourier.errors import PefourierError, shown
 from pefourier.files import write_table, write_whole
-from pefourier.train import data, loop, summary
-from pefourier.train.inject import ACTS, Injection, injection, matched, most_windows
+from pefourier.train import data, grid, loop, summary
+from pefourier.train.grid import Arm, Stack
+from pefourier.train.inject import ACTS, Injection, injection, matched
 from pefourier.train.loop import Member, Outcome, Resident, Schedule
 from pefourier.train.metrics import score
 from pefourier.train.model import OrderFree, Transformer
@@ -35,48 +35,9 @@ from pefourier.train.split import Task
 from pefourier.train.summary import Summary
 from pefourier.training import ORDER_FREE, Options
 
-AT_RMS = "@rms="
 # Options that numbers do not depend on; a folder of data may have moved, its windows are known
 NOT_NUMBERS = frozenset({"data", "out", "resume", "save_tables", "as_json", "quiet"})
-STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
-STACK_MOST = {"cpu": 16, "cuda": 256}
 POLL = 0.2  # seconds between looks for what other ranks have finished
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One row of the answer: an encoding as it is, or scaled to a root mean square."""
-
-    name: str
-    spec: str
-    rms: float | None = None
-    named: bool = True  # and not one of all that --match-rms scales
-
-
-@dataclass(frozen=True)
-class Run:
-    """One training to be done."""
-
-    arm: Arm
-    seed: int
-    fold: int
-
-    def key(self, task: Task) -> Key:
-        """What its line in results.jsonl is found by."""
-        return task.name, self.arm.name, self.seed, self.fold
-
-
-@dataclass(frozen=True, eq=False)
-class Stack:
-    """Runs of one dataset that are trained together."""
-
-    task: Task
-    model: Transformer | OrderFree
-    runs: Sequence[Run]
-
-    @property
-    def keys(self) -> list[Key]:
-        return [run.key(self.task) for run in self.runs]
 
 
 def run(options: Options) -> Summary | None:
@@ -90,7 +51,7 @@ def run(options: Options) -> Summary | None:
         data.load(n, options.data, options.window, options.stride, options.split, options.folds)
         for n in options.dataset
     ]
-    notes = [line for task in tasks for line in crowded(task, options)]
+    notes = [line for task in tasks for line in grid.crowded(task, options)]
     if rank:
         options = replace(options, quiet=True)
     with store.alone():
@@ -107,19 +68,20 @@ def compared(
     """Train what the folder lacks, and compare."""
     rank, ranks = store.rank, store.ranks
     config = store.begin(configuration(options, tasks, device), options.resume)
-    order = [run.key(task) for task in tasks for run in wanted(task, options)]
-    grid = parted(tasks, options, config["stages"])
-    new = set(order).difference(*(stack.keys for stack in grid))
+    runs = {task.name: grid.wanted(task, options) for task in tasks}
+    order = [run.key(task) for task in tasks for run in runs[task.name]]
+    stacks = grid.parted(tasks, runs, options, config["stages"])
+    new = set(order).difference(*(stack.keys for stack in stacks))
     if new:
-        most = min(room(transformer(task, options), options, device) for task in tasks)
+        most = min(grid.room(grid.transformer(task, options), options, device) for task in tasks)
         asked = {key: config[key] for key in ASKED}
         config["stages"].append({**asked, "stack": min(most, -(-len(new) // ranks))})
-        grid = parted(tasks, options, config["stages"])
+        stacks = grid.parted(tasks, runs, options, config["stages"])
     store.claim(config)
     store.mend()
     noted([] if options.quiet else notes)
     with told_if_interrupted(store, options.quiet):
-        rows = train(grid[rank::ranks], options, store, device)
+        rows = train(stacks[rank::ranks], options, store, device)
         if rank:
             return None
         found = summary.summarize(gathered(store, order, rows))
@@ -134,7 +96,7 @@ def check(options: Options) -> None:
             name = key.replace("_", "-")
             raise PefourierError(f"--{name} must be 1 or more; got {getattr(options, key)}")
     sizes = [f"{rms:g}" for rms in options.match_rms]
-    names = [arm(spec).name for spec in options.encoding]
+    names = [grid.arm(spec).name for spec in options.encoding]
     for key, given in (
         ("dataset", [str(Path(name)) for name in options.dataset]),
         *(("encoding", names), ("match-rms", sizes)),
@@ -180,7 +142,7 @@ def configuration(options: Options, tasks: Sequence[Task], device: torch.device)
     """Everything that the numbers depend on, but for stacks."""
     kept = {k: v for k, v in asdict(options).items() if k not in NOT_NUMBERS}
     kept["dataset"] = [task.name for task in tasks]
-    kept["encoding"] = [arm(spec).name for spec in options.encoding]
+    kept["encoding"] = [grid.arm(spec).name for spec in options.encoding]
     versions = {"pefourier": __version__, "torch": torch.__version__, "numpy": np.__version__}
     versions["python"] = platform.python_version()
     known = {
@@ -220,143 +182,26 @@ def tables(tasks: Sequence[Task], options: Options) -> dict[str, list[float]]:
     """Fingerprints of the codes that files and own code give, which their names don't tell."""
     found = {}
     for task in tasks:
-        model = transformer(task, options)
-        for spec in {one.spec for one in arms(options)}:
+        model = grid.transformer(task, options)
+        for spec in {one.spec for one in grid.arms(options)}:
             if spec != ORDER_FREE and spec.partition(":")[0] not in BUILDERS:
                 table = injection(spec, model.tokens, model.d, model.heads, 0).table()
                 found[f"{spec} on {task.name}"] = fingerprint(table)
     return dict(sorted(found.items()))
 
 
-def transformer(task: Task, options: Options) -> Transformer:
-    """The classifier for a task."""
-    sizes = (options.d, options.heads, options.layers, options.patch)
-    return Transformer(task.length, task.rows.shape[1], len(task.classes), *sizes)
-
-
-def room(model: Transformer, options: Options, device: torch.device) -> int:
-    """How many members fit into the bytes a stack may take, roughly."""
-    token = 4 * (model.patch * model.channels + 24 * model.d * model.layers)
-    scores = 8 * model.heads * model.tokens * model.layers
-    member = options.batch_size * model.tokens * (token + scores)
-    most = min(STACK_MOST[device.type], STACK_BYTES[device.type] // member)
-    if device.type == "cuda":
-        windows = most_windows(model.heads, model.tokens, model.d // model.heads)
-        most = min(most, windows // max(options.batch_size, loop.AT_ONCE))
-    return max(1, most)
-
-
-def arms(options: Options) -> list[Arm]:
-    """The rows of the answer, those of --match-rms after those that are named."""
-    named = [arm(spec) for spec in options.encoding]
-    scaled = [
-        replace(arm(f"{spec}{AT_RMS}{rms!r}"), named=False)
-        for rms in options.match_rms
-        for spec in options.encoding
-        if spec not in ("none", ORDER_FREE) and AT_RMS not in spec
-    ]
-    names = [one.name for one in named]
-    return [*named, *(one for one in scaled if one.name not in names)]
-
-
-def arm(name: str) -> Arm:
-    """SPEC, or SPEC@rms=SIZE; one size has one name.
-
-    >>> arm("dft@rms=.50").name
-    'dft@rms=0.5'
-    """
-    spec, at, size = name.partition(AT_RMS)
-    if not at:
-        return Arm(name, name)
-    rms = convert("rms", size, float)
-    if rms <= 0:
-        raise PefourierError(f"{shown(name)}: rms must be above 0; got {size}")
-    if spec in ("none", ORDER_FREE):
-        raise PefourierError(f"{shown(name)}: {spec} adds nothing, so that it has no size to match")
-    short = f"{rms:g}"
-    return Arm(f"{spec}{AT_RMS}{short if float(short) == rms else rms}", spec, rms)
-
-
-def wanted(task: Task, options: Options) -> list[Run]:
-    """The runs of a dataset, order-free ones last: a seed and fold has all its encodings near."""
-    model = transformer(task, options)
-    own = [arm for arm in arms(options) if trainable(arm, model)]
-    places = product(range(options.seeds), range(len(task.folds)))
-    found = [Run(arm, seed, fold) for seed, fold in places for arm in own]
-    return sorted(found, key=lambda run: run.arm.spec == ORDER_FREE)
-
-
-def parted(
-    tasks: Sequence[Task], options: Options, stages: Sequence[Mapping[str, Any]]
-) -> list[Stack]:
-    """What is asked now in stacks; a run belongs to the first stage that asked for it."""
-    left = {task.name: wanted(task, options) for task in tasks}
-    found = []
-    for stage in stages:
-        asked = replace(options, **{key: stage[key] for key in ASKED[1:]})
-        names = {arm.name for arm in arms(asked)}
-        for task in (task for task in tasks if task.name in stage["dataset"]):
-            own = [r for r in left[task.name] if r.arm.name in names and r.seed < asked.seeds]
-            left[task.name] = [run for run in left[task.name] if run not in own]
-            found += stacks(task, options, own, stage["stack"])
-    return found
-
-
-def stacks(task: Task, options: Options, new: Sequence[Run], size: int) -> list[Stack]:
-    """Runs of a dataset in stacks of at most `size`."""
-    model = transformer(task, options)
-    plain = OrderFree(task.length, model.channels, model.classes, options.d)
-    found = []
-    for own, which in ((model, False), (plain, True)):
-        some = [run for run in new if (run.arm.spec == ORDER_FREE) == which]
-        even = -(-len(some) // max(1, -(-len(some) // size)))  # no small one at the end
-        starts = range(0, len(some), max(even, 1))
-        found += [Stack(task, own, some[i : i + even]) for i in starts]
-    return found
-
-
-def crowded(task: Task, options: Options) -> list[str]:
-    """What to know of encodings that give several tokens of a task one code.
-
-    It also refuses encodings that cannot be trained, before anything is written.
-    """
-    model = transformer(task, options)
-    found = []
-    for row in arms(options):
-        if row.spec in ("none", ORDER_FREE) or not row.named or not trainable(row, model):
-            continue
-        one = injection(row.spec, model.tokens, model.d, model.heads, 0)
-        if one.act == "add" and len(one.codes) < model.tokens:
-            found.append(
-                f"{task.name}: {row.name} has {len(one.codes)} codes for {model.tokens} tokens"
-                + "; a larger --d or --patch would tell them apart" * (len(one.codes) == model.d)
-            )
-    return found
-
-
-def trainable(arm: Arm, model: Transformer) -> bool:
-    """Whether an arm can be trained: as it is, or scaled if its codes are added to the input."""
-    if arm.rms is None:
-        return True
-    act = injection(arm.spec, model.tokens, model.d, model.heads, 0).act
-    if arm.named and act != "add":
-        raise PefourierError(
-            f"{shown(arm.name)}: {arm.spec} is not added to the input (act {act!r}), so that it "
-            "has no size to match"
-        )
-    return act == "add"
-
-
-def train(grid: Sequence[Stack], options: Options, store: Store, device: torch.device) -> list[Row]:
+def train(
+    stacks: Sequence[Stack], options: Options, store: Store, device: torch.device
+) -> list[Row]:
     """Train this rank's stacks, those that are finished aside; the rows that were trained."""
     schedule = Schedule(options.epochs, options.batch_size, options.rate)
-    members = sum(len(stack.runs) for stack in grid)
-    windows = max((len(s.task.folds[0].train) for s in grid), default=0)
+    members = sum(len(stack.runs) for stack in stacks)
+    windows = max((len(s.task.folds[0].train) for s in stacks), default=0)
     done = {key_of(row) for row in store.rows()}
     rows: list[Row] = []
     held: Resident | None = None
     with reporting(members, options.epochs, windows, options.quiet) as reporter:
-        for stack in grid:
+        for stack in stacks:
             if done.issuperset(stack.keys):
                 reporter.skip(len(stack.runs) * options.epochs)
                 continue
