@@ -250,6 +250,8 @@ def test_two_ranks_share_the_grid(tmp_path):
     for process in ranks:
         finished(process)
     assert not list((tmp_path / "two").glob("results.rank*"))
+    (stage,) = json.loads((tmp_path / "two" / "config.json").read_text())["stages"]
+    assert stage["stack"] == 4  # of 8 runs
     two = lines(tmp_path / "two")
     assert [n[:4] for n in numbers(two)] == [n[:4] for n in numbers(alone.runs)]
     np.testing.assert_allclose(
@@ -612,6 +614,39 @@ def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch, capsys):
         said = f"pefourier: 6 finished runs are in {out}; --resume goes on\n"
         assert capsys.readouterr().err == ("" if quiet or out is None else said)
         assert out is None or len(lines(out)) == 6
+
+
+def test_a_folder_without_a_finished_run_is_begun_anew(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patched:
+        patched.setattr("pefourier.train.loop.fit", lambda *a: (_ for _ in ()).throw(KeyError))
+        with pytest.raises(KeyError):
+            run(Options(**SMALL, out=str(out)))
+    found = run(Options(**{**SMALL, "epochs": 1}, out=str(out), resume=True))
+    assert {row["epoch"] for row in found.runs} <= {0, 1}
+    assert json.loads((out / "config.json").read_text())["epochs"] == 1
+
+
+def test_a_diagram_of_what_was_asked_before_goes(tmp_path):
+    names = tuple(f"order:count=40,length=4,noise={noise}" for noise in (0.1, 0.3))
+    given = {**SMALL, "encoding": ("none", "dft", "t5"), "seeds": 1, "epochs": 1}
+    diagram = tmp_path / "critical-difference.png"
+    run(Options(**{**given, "dataset": names}, out=str(tmp_path)))
+    assert diagram.exists()
+    run(Options(**{**given, "dataset": names[:1]}, out=str(tmp_path), resume=True))
+    assert not diagram.exists()
+
+
+def test_tables_of_runs_that_were_finished_before_are_missed_aloud(tmp_path, capsys):
+    given = {**SMALL, "seeds": 1, "out": str(tmp_path / "out"), "quiet": False}
+    run(Options(**given))
+    capsys.readouterr()
+    run(Options(**{**given, "seeds": 2}, save_tables=str(tmp_path / "tables"), resume=True))
+    said = "--save-tables: 4 runs were finished before; none of theirs"
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert {file.name.rpartition("-seed")[2] for file in (tmp_path / "tables").iterdir()} == {
+        "1-fold0.npy"
+    }
 
 
 def test_a_table_that_has_changed_is_not_gone_on_with(tmp_path, rng):
