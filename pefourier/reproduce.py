@@ -21,12 +21,12 @@ from pefourier.files import write_whole
 from pefourier.reconstruct import position_functions
 from pefourier.report import Answer, as_json
 from pefourier.spectrum import density
+from pefourier.training import LEVEL
 
 HOLDS, SENSE, FAILS = "holds", "holds in another sense", "does not hold"
 UNDECIDED, NOT_YET = "not supported by the data", "not yet compared"
 POSITIONS = [5, 40, 75]  # those of Fig. 2
 LENGTH = 80  # positions of the paper's series
-LEVEL = 0.05  # of Holm-adjusted p
 NEEDED = ("dataset", "leaky", "length", "seeds", "folds", "scores", "differences")
 
 

@@ -11,6 +11,7 @@ import typer
 from pefourier.request import Json, Quiet
 
 ORDER_FREE = "order-free"
+LEVEL = 0.05  # of Holm-adjusted p, below which encodings are told apart
 Split = Literal["blocks", "chronological", "random"]
 Datasets = Annotated[
     list[str],

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pefourier.training import LEVEL
+
 RESAMPLES = 10_000
 EXACT = 14  # runs up to which all sign patterns are tried
-LEVEL = 0.05
 
 
 @dataclass(frozen=True)

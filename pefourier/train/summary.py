@@ -9,7 +9,8 @@ import numpy as np
 
 from pefourier.layout import aligned
 from pefourier.train import compare
-from pefourier.train.compare import LEVEL, Difference, Mean
+from pefourier.train.compare import Difference, Mean
+from pefourier.training import LEVEL
 
 REFERENCE = "sinusoidal"
 MEASURES = ("precision", "recall", "f1", "auprc")
