@@ -33,7 +33,7 @@ OUT ?= runs
 ARMS = none sinusoidal dft sinusoidal@rms=0.35 dft@rms=0.35 learned rope t5 alibi tape order-free
 TRAIN = $(BIN)/pefourier train --dataset smd --dataset msl --data $(DATA) --patch 4 --epochs 10 --rate 0.001 --resume
 
-results: $(BIN)/pefourier  ## SMD and MSL under DATA=… trained into OUT=runs: 75 minutes on two cores
+results: $(BIN)/pefourier  ## SMD and MSL under DATA=… trained into OUT=runs: 80 minutes on two cores
 	$(TRAIN) --window 100 --stride 50 $(ARMS:%=-e %) --out $(OUT)/window-100
 	$(TRAIN) --window 64 --stride 32 $(ARMS:%=-e %) --out $(OUT)/window-64
 	$(TRAIN) --window 100 --stride 10 --split random --seeds 1 -e none -e sinusoidal -e dft \

@@ -395,8 +395,9 @@ def explained(error: Exception, arguments: list[str]) -> str:
     if isinstance(error, typer.TyperException):
         text = error.format_message().replace("Value error, ", "")
         options = getattr(getattr(error, "param", None), "opts", [])
-        given = [b for a, b in pairwise(arguments) if a in options and shown(b) not in text]
-        text += f"; got {shown(given[-1])}" if given else ""
+        given = [shown(b) for a, b in pairwise(arguments) if a in options]
+        told = not given or any(one in text for one in given)
+        text += "" if told else f"; got {given[-1]}"
     elif isinstance(error, OSError):
         give_up_stdout()
         what = shown(error.filename) if error.filename else "standard output"

@@ -39,7 +39,8 @@ def unknown(kind: str, name: str, known: Iterable[str], way_out: str = "") -> Pe
     unknown encoding 'sinusoid'. Did you mean 'sinusoidal'? Known: dft, sinusoidal.
     """
     names = sorted(known)
-    near = get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    lower = {one.lower(): one for one in names}
+    near = get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
+    hint = f" Did you mean {lower[near[0]]!r}?" if near else ""
     rest = way_out or f"Known: {', '.join(names)}."
     return PefourierError(f"unknown {kind} {shown(name)}.{hint} {rest}")

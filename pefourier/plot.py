@@ -155,6 +155,19 @@ def save(path: str, draw: Callable[[Sequence[Answer]], Figure], answers: Sequenc
             plt.close(figure)
 
 
+def brief(name: str, most: int) -> str:
+    """A name safe for matplotlib, cut where it is longer than `most`: a path at its beginning.
+
+    >>> brief("rope:scaling=yarn,factor=4,original=4096", 20)
+    'rope:scaling=ya…4096'
+    >>> brief("/home/me/tables/codes.npy", 20)
+    '…me/tables/codes.npy'
+    """
+    head = 0 if "/" in name else 3 * most // 4
+    text = name if len(name) <= most else f"{name[:head]}…{name[head + 1 - most :]}"
+    return text.replace("$", r"\$")
+
+
 def comparison(summary) -> Figure:
     """Every run's F1 as a point, means with their 95 % intervals, a panel a dataset."""
     panels = len(summary.datasets)
@@ -168,16 +181,16 @@ def comparison(summary) -> Figure:
                 for run in summary.runs
                 if (run["dataset"], run["encoding"]) == (one.dataset, encoding)
             ]
-            spread = np.linspace(-0.25, 0.25, len(f1)) if len(f1) > 1 else np.zeros(1)
+            spread = np.linspace(-0.1, 0.35, len(f1)) if len(f1) > 1 else np.zeros(1)
             panel.plot(f1, row + spread, "o", color="0.6", markersize=2.5, linestyle="none")
-            mean = scores["f1"]
-            panel.plot([mean.low, mean.high], [row, row], color="#0072B2", linestyle="-")
-            panel.plot(mean.mean, row, "D", color="#0072B2", markersize=4)
-        panel.set_yticks(range(len(one.scores)), list(one.scores))
-        panel.invert_yaxis()
+            mean, above = scores["f1"], row - 0.3  # where it hides no point
+            panel.plot([mean.low, mean.high], [above, above], color="#0072B2", linestyle="-")
+            panel.plot(mean.mean, above, "D", color="#0072B2", markersize=4)
+        panel.set_yticks(range(len(one.scores)), [brief(name, 28) for name in one.scores])
+        panel.set_ylim(len(one.scores) - 0.4, -0.6)
         leaky = ", leaky split" if one.leaky else ""
-        title = f"{one.dataset}, windows of {one.length} rows{leaky}"
-        panel.set_title(title, loc="left", fontsize=9)
+        title = f"{brief(one.dataset, 40)}, windows of {one.length} rows{leaky}"
+        panel.set_title(title, loc="right", fontsize=9)  # a long one has room at its left
         panel.set_xlabel("F1 of each (seed, fold); diamond: mean with 95 % interval")
     return figure
 
@@ -197,7 +210,8 @@ def critical_difference(summary) -> Figure:
         axes.plot(
             [at[i], at[i], edge], [0, level, level], color="0.4", linewidth=0.8, linestyle="-"
         )
-        label = f"{name}  {at[i]:.2f}" if left else f"{at[i]:.2f}  {name}"
+        short = brief(name, 20)
+        label = f"{short}  {at[i]:.2f}" if left else f"{at[i]:.2f}  {short}"
         axes.text(edge, level, f" {label} ", ha="right" if left else "left", va="center")
     for i, group in enumerate(summary.cliques):
         ends = [summary.ranks[group[0]] - 0.02 * span, summary.ranks[group[-1]] + 0.02 * span]
@@ -205,7 +219,7 @@ def critical_difference(summary) -> Figure:
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.spines["top"].set(visible=True, bounds=(1, len(names)))
     axes.xaxis.tick_top()
-    axes.set_xticks(range(1, len(names) + 1))
+    axes.set_xticks(range(1, len(names) + 1, 1 + len(names) // 12))
     axes.set_yticks([])
     reach = f"\n{summary.out_of_reach}" if summary.out_of_reach else ""
     axes.set_title(f"average rank by F1 {summary.over}{reach}", fontsize=9)

@@ -27,7 +27,10 @@ HOLDS, SENSE, FAILS = "holds", "holds in another sense", "does not hold"
 UNDECIDED, NOT_YET = "not supported by the data", "not yet compared"
 POSITIONS = [5, 40, 75]  # those of Fig. 2
 LENGTH = 80  # positions of the paper's series
-NEEDED = ("dataset", "leaky", "length", "seeds", "folds", "scores", "differences")
+NEEDED = (
+    *("dataset", "leaky", "length", "seeds", "folds"),
+    *("scores", "differences", "auprc_differences"),
+)
 
 
 @dataclass(frozen=True)
@@ -345,7 +348,7 @@ def compared(dataset: str, printed: str, trainings: Sequence[Mapping[str, Any]])
             for name, other in one["differences"].items()
             if name.startswith("dft@") and other["reference"] != "sinusoidal"
         )
-        + "."
+        + "; by AUPRC {mean:+.3f}, Holm p {p_holm:.2g}.".format(**one["auprc_differences"]["dft"])
         for one, d in zip(sound, apart, strict=True)
     ]
     reasons += [

@@ -80,3 +80,32 @@ def test_every_command_draws(run, tmp_path, command, suffix):
         done = run(command, "dft", "none", "learned", "--d", 16, "--plot", path)
     assert done.status == 0, done.err
     assert path.stat().st_size > 5000
+
+
+def test_long_names_are_cut_and_every_run_is_beside_the_interval():
+    from pefourier.train import summary
+
+    rows = [
+        {
+            **{"dataset": d, "encoding": e, "seed": 0, "fold": 0, "split": "random"},
+            **{"precision": v, "recall": v, "f1": v, "auprc": v, "leaky": True, "length": 100},
+        }
+        for d in ("lags:count=60,length=16,short=2,long=7", "/home/of/somebody/with/data$.npz")
+        for v, e in enumerate(("rope:scaling=yarn,factor=4,rho=500000", "dft", "a/codes/mine.npy"))
+    ]
+    found = summary.summarize(rows)
+    for draw in (plot.comparison, plot.critical_difference):
+        with plot.plt.rc_context(plot.STYLE):
+            figure = draw(found)
+            figure.canvas.draw()  # a layout that finds no room warns
+        axes = figure.axes
+        shown = [text for each in axes for text in (*each.texts, *each.get_yticklabels())]
+        titles = [each.title for each in axes] + [each._right_title for each in axes]
+        for text in (*shown, *titles):
+            box = text.get_window_extent()
+            assert -1 <= box.x0 <= box.x1 <= figure.bbox.width + 1, text.get_text()
+        plot.plt.close(figure)
+    figure = plot.comparison(found)
+    for line in figure.axes[0].lines:  # points below their row's middle, means above
+        assert (line.get_ydata()[0] % 1 > 0.5) == (line.get_marker() != "o")
+    plot.plt.close(figure)

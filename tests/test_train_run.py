@@ -12,8 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from pefourier.errors import PefourierError
+from pefourier.report import as_json
 from pefourier.train import compare, metrics, model, results, summary
 from pefourier.train.grid import arms
 from pefourier.train.results import Store
@@ -338,7 +340,7 @@ def test_sign_flips_holm_and_ranks_are_their_definitions(rng):
     assert compare.sign_flip(np.ones(40)) < 0.001
     np.testing.assert_allclose(compare.holm([0.01, 0.04, 0.03, 0.9]), [0.04, 0.09, 0.09, 0.9])
     runs = {"a": np.ones(6), "b": np.array([1.0, 2, 2, 2, 2, 0])}
-    found = compare.differences(runs, {"b": "a"})["b"]
+    found = compare.differences(runs, {"b": "a"}, np.zeros(6))["b"]
     assert (found.better, found.p_floor, found.mean) == (4.5 / 6, 2.0**-5, 0.5)
 
 
@@ -368,12 +370,69 @@ def test_a_pair_apart_in_the_middle_parts_a_clique():
 
 def test_differences_are_adjusted_for_their_number():
     runs = {"a": np.zeros(6), "b": np.ones(6), "c": np.ones(6)}
-    found = compare.differences(runs, {"b": "a", "c": "a"})
+    found = compare.differences(runs, {"b": "a", "c": "a"}, np.zeros(6))
     assert [found[name].p for name in "bc"] == [2.0**-5] * 2
     assert [found[name].p_holm for name in "bc"] == [2.0**-4] * 2
     words = summary.verdict("here", "b", found["b"], 2)
     assert words.endswith("Holm p 0.0625 (with so few runs .05 is out of reach)")
     assert "out of reach" not in summary.verdict("here", "b", found["b"], 1)
+
+
+@pytest.mark.parametrize(("n", "share"), [(5, 0.92), (8, 0.94)])  # plain percentiles: .85, .89
+def test_intervals_hold_the_mean_as_often_as_they_say(rng, n, share):
+    held = [one.low <= 0 <= one.high for one in map(compare.interval, rng.normal(size=(1000, n)))]
+    assert np.mean(held) == pytest.approx(share, abs=0.025)
+    alone = compare.interval(np.array([0.5]))
+    assert np.isnan([alone.low, alone.high]).all()
+
+
+def test_folds_as_units_are_scipys_t(rng):
+    d, folds = rng.normal(size=(2, 12)), np.repeat(range(4), 3)
+    found = compare.differences({"a": d[0], "b": d[1]}, {"b": "a"}, folds)["b"]
+    means = (d[1] - d[0]).reshape(4, 3).mean(axis=1)
+    low, high = stats.ttest_1samp(means, 0).confidence_interval()
+    np.testing.assert_allclose([found.folds_low, found.folds_high], [low, high])
+    np.random.default_rng(0).shuffle(order := np.arange(12))
+    again = compare.differences({"a": d[0][order], "b": d[1][order]}, {"b": "a"}, folds[order])["b"]
+    np.testing.assert_allclose(again.folds_low, low)
+
+
+def of_folds(f1, auprc):
+    """Eight seeds with the F1 and AUPRC given for each of five folds, beside .5 of sinusoidal."""
+    return [
+        {
+            **{"dataset": "one", "encoding": e, "seed": seed, "fold": fold, "split": "blocks"},
+            **{"precision": a, "recall": a, "f1": a, "auprc": b, "leaky": False, "length": 9},
+        }
+        for e, each in (("sinusoidal", [(0.5, 0.5)] * 5), ("dft", zip(f1, auprc, strict=True)))
+        for fold, (a, b) in enumerate(each)
+        for seed in range(8)
+    ]
+
+
+def test_what_one_fold_denies_is_said_of_these_windows():
+    same, one_off = [0.6, 0.61, 0.62, 0.61, 0.6], [0.6, 0.61, 0.45, 0.61, 0.62]
+    found = summary.summarize(of_folds(same, [0.5] * 5))
+    assert "dft is better than sinusoidal: F1 difference +0.108" in found.datasets[0].verdicts[0]
+    found = summary.summarize(of_folds(one_off, same))
+    (words,) = found.datasets[0].verdicts
+    assert "dft is better than sinusoidal on these windows: F1 difference +0.078" in words
+    assert ", over folds -0.011 … +0.167, Holm p " in words
+    assert "; better by AUPRC: +0.108, 95 % " in words
+    assert "over folds: 95 % by Student's t" in summary.as_text(found)
+    found = summary.summarize(of_folds([0.5] * 5, one_off))
+    assert "; better on these windows by AUPRC: +0.078" in found.datasets[0].verdicts[0]
+    (record,) = [r for r in summary.records(found) if r["encoding"] == "dft"]
+    assert record["difference"]["mean"] == 0
+    assert record["auprc_difference"]["mean"] == pytest.approx(0.078)
+
+
+def test_one_run_has_no_interval():
+    found = summary.summarize(of_datasets(1, {"sinusoidal": 0.5, "dft": 0.6}))
+    assert ": F1 difference +0.100, Holm p 1 (with" in found.datasets[0].verdicts[0]
+    assert json.loads(as_json("train", summary.records(found)))["results"][0]["f1"] == {
+        **{"mean": 0.5, "low": None, "high": None}
+    }
 
 
 def of_datasets(number, scores):
@@ -418,7 +477,7 @@ def test_a_scaled_encoding_is_compared_at_its_size():
     assert apart["sinusoidal@rms=1"].mean == pytest.approx(-0.4)
     text = summary.as_text(summary.summarize(rows))
     assert "do not separate dft@rms=1 from sinusoidal@rms=1" in text
-    assert "F1 − sinusoidal at its rms" in text
+    assert "one, less sinusoidal at its rms\n" in text
 
 
 def test_average_ranks_over_datasets_and_who_is_not_told_apart():

@@ -62,7 +62,7 @@ def opened(
     if kind in synthetic.TASKS:
         # fresh draws are as good as folds
         return from_examples(name, *synthetic.examples(name), split_by, most=1)
-    if kind == "uea" or suffix == ".ts" or Path(name).is_dir():
+    if kind == "uea" or suffix == ".ts" or (name and Path(name).is_dir()):
         return from_ts(name, data, split_by)
     known = [*synthetic.TASKS, *series.SOURCES, "uea:NAME"]
     raise unknown("dataset", name, known, f"Known: {', '.join(known)}, a .npz file, a .ts folder.")
@@ -214,14 +214,14 @@ def padded(every: Sequence[np.ndarray], mean: np.ndarray) -> np.ndarray:
 
 def ts_parts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]:
     """Training and test series (n, channels, length) with their classes, as aeon reads them."""
+    path, own = Path(name), name.removeprefix("uea:")
+    files = [path] if path.suffix == ".ts" else [*path.glob("*_TRAIN.ts"), *path.glob("*_TEST.ts")]
+    if own == name and not files:
+        raise PefourierError(f"{shown(name)} holds no *_TRAIN.ts and *_TEST.ts")
     try:
         from aeon.datasets import load_classification, load_from_ts_file
     except ModuleNotFoundError as error:
         raise PefourierError(f"{shown(name)} {NO_AEON}") from error
-    path, own = Path(name), name.removeprefix("uea:")
-    files = [path] if path.suffix else [*path.glob("*_TRAIN.ts"), *path.glob("*_TEST.ts")]
-    if own == name and not files:
-        raise PefourierError(f"{shown(name)} holds no *_TRAIN.ts and *_TEST.ts")
     try:
         if own != name:
             both = ("train", "test")

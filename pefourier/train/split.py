@@ -311,9 +311,9 @@ def checked(task: Task) -> Task:
             if len(present) < min(2, len(task.classes)) or (
                 part == "train" and len(present) < len(task.classes)
             ):
-                names = ", ".join(task.classes[c] for c in present) or "no window"
+                names = ", ".join(task.classes[c] for c in present) or "no class"
                 raise PefourierError(
-                    f"{task.name}, split {task.split}: fold {number} has only {names} in its "
+                    f"{task.name}, split {task.split}: fold {number} has {names} alone in its "
                     f"{part} part; it needs {'all' if part == 'train' else 'two'} classes there: "
                     "more data, or for recordings a smaller --window or another --split"
                 )

@@ -20,7 +20,7 @@ COLUMNS = 5  # encodings side by side, at most
 
 @dataclass(frozen=True)
 class OfDataset:
-    """One dataset: each encoding's scores over its runs, and differences in F1."""
+    """One dataset: each encoding's scores over its runs, and differences in F1 and AUPRC."""
 
     dataset: str
     split: str
@@ -30,6 +30,7 @@ class OfDataset:
     folds: int
     scores: dict[str, dict[str, Mean]]  # encoding → measure → mean
     differences: dict[str, Difference]  # in F1, from the reference of the same size
+    auprc_differences: dict[str, Difference]
     diverged: dict[str, int]  # runs that keep the weights they began with
     verdicts: tuple[str, ...]
 
@@ -93,17 +94,21 @@ def of_dataset(rows: Sequence[Mapping[str, Any]], reference: str) -> OfDataset:
     }
     scores = {e: {m: compare.interval(v) for m, v in one.items()} for e, one in values.items()}
     others = {e: reference_of(e, by, reference) for e in by if e != reference}
-    apart = compare.differences({e: one["f1"] for e, one in values.items()}, others)
+    of_run = np.array([fold for _, fold in runs])
+    apart, ranking = (
+        compare.differences({e: one[m] for e, one in values.items()}, others, of_run)
+        for m in ("f1", "auprc")
+    )
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
     first = rows[0]
     setting = f"{runs_of(seeds, folds)}, {first['dataset']}" + (
         f" ({LEAKY})" if first["leaky"] else ""
     )
-    verdicts = [verdict(setting, e, d, len(apart)) for e, d in apart.items()]
+    verdicts = [verdict(setting, e, d, len(apart)) + by_auprc(ranking[e]) for e, d in apart.items()]
     diverged = Counter(row["encoding"] for row in rows if row.get("epoch") == 0)
     return OfDataset(
         *(first["dataset"], first["split"], first["leaky"], first["length"]),
-        *(seeds, folds, scores, apart, dict(diverged)),
+        *(seeds, folds, scores, apart, ranking, dict(diverged)),
         tuple(verdicts),
     )
 
@@ -130,14 +135,38 @@ def reference_of(encoding: str, encodings: Container[str], reference: str) -> st
 def verdict(setting: str, encoding: str, d: Difference, compared: int) -> str:
     """One of so many differences compared, in plain words."""
     if d.supported:
-        said = f"{encoding} is {'better' if d.mean > 0 else 'worse'} than {d.reference}"
+        said = f"{encoding} is {sense(d)} than {d.reference}" + " on these windows" * d.in_doubt
     else:
         said = f"the data do not separate {encoding} from {d.reference}"
     reach = " (with so few runs .05 is out of reach)" if compared * d.p_floor > LEVEL else ""
     return (
-        f"{setting}: {said}: F1 difference {d.mean:+.3f}, 95 % {d.low:+.3f} … {d.high:+.3f}, "
-        f"Holm p {d.p_holm:.3g}{reach}"
+        f"{setting}: {said}: F1 difference {d.mean:+.3f}{span(', 95 % ', d.low, d.high)}"
+        f"{span(', over folds ', d.folds_low, d.folds_high)}, Holm p {d.p_holm:.3g}{reach}"
     )
+
+
+def by_auprc(d: Difference) -> str:
+    """What a difference in AUPRC adds to the words, where it is one."""
+    if not d.supported:
+        return ""
+    said = sense(d) + " on these windows" * d.in_doubt
+    return (
+        f"; {said} by AUPRC: {d.mean:+.3f}{span(', 95 % ', d.low, d.high)}, Holm p {d.p_holm:.3g}"
+    )
+
+
+def sense(d: Difference) -> str:
+    """Which way a difference goes."""
+    return "better" if d.mean > 0 else "worse"
+
+
+def span(what: str, low: float, high: float) -> str:
+    """An interval in words, where there is one.
+
+    >>> span(", 95 % ", -0.1, 0.25), span(", 95 % ", np.nan, np.nan)
+    (', 95 % -0.100 … +0.250', '')
+    """
+    return "" if np.isnan(low) else f"{what}{low:+.3f} … {high:+.3f}"
 
 
 def cell(mean: Mean) -> str:
@@ -146,7 +175,7 @@ def cell(mean: Mean) -> str:
     >>> cell(Mean(0.5, 0.4, 0.6))
     '.500 [.400, .600]'
     """
-    if mean.low == mean.high:
+    if not mean.low < mean.high:
         return short(mean.mean)
     return f"{short(mean.mean)} [{short(mean.low)}, {short(mean.high)}]"
 
@@ -166,16 +195,20 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
     for one in summary.datasets:
         apart = one.differences.values()
         head = ["encoding", "precision", "recall", "F1", "AUPRC"]
-        same = " at its rms" if any(d.reference != summary.reference for d in apart) else ""
-        against = [f"F1 − {summary.reference}{same}", "p", "Holm p", "P(A > B)"]
-        body = [
-            [e, *(cell(s[m]) for m in MEASURES), *difference_cells(one.differences.get(e))]
-            for e, s in one.scores.items()
-        ]
+        body = [[e, *(cell(s[m]) for m in MEASURES)] for e, s in one.scores.items()]
         what = f"{title(one)}, windows of {one.length} rows: mean [95 %] over " + runs_of(
             one.seeds, one.folds
         )
-        found.append((what, [[*head, *against], *body]))
+        found.append((what, [head, *body]))
+        same = " at its rms" if any(d.reference != summary.reference for d in apart) else ""
+        tests = ["p", "Holm p", "P(A > B)"]
+        head = ["encoding", "F1", *["over folds"] * (one.folds > 1), *tests, "AUPRC", "Holm p"]
+        ranking = {e: difference_cells(d) for e, d in one.auprc_differences.items()}
+        body = [
+            [e, *difference_cells(d), ranking[e][0], ranking[e][-2]]
+            for e, d in one.differences.items()
+        ]
+        found += [(f"{title(one)}, less {summary.reference}{same}", [head, *body])] * bool(body)
     if summary.ranked:
         ordered = sorted(summary.ranks.items(), key=lambda item: item[1])
         rows = [["encoding", "average rank"], *([e, f"{rank:.2f}"] for e, rank in ordered)]
@@ -194,12 +227,16 @@ def title(one: OfDataset) -> str:
     return one.dataset + how
 
 
-def difference_cells(d: Difference | None) -> list[str]:
-    """A difference with interval, p, adjusted p and P(A > B)."""
-    if d is None:
-        return ["", "", "", ""]
-    apart = f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]"
-    return [apart, f"{d.p:.3g}", f"{d.p_holm:.3g}", f"{d.better:.2f}"]
+def difference_cells(d: Difference) -> list[str]:
+    """A difference with interval, the one over folds if there are some, p, Holm p, P(A > B)."""
+    runs, folds = bounds(d.low, d.high), bounds(d.folds_low, d.folds_high)
+    tests = [f"{d.p:.3g}", f"{d.p_holm:.3g}", f"{d.better:.2f}"]
+    return [f"{d.mean:+.3f} {runs}".rstrip(), *[folds] * bool(folds), *tests]
+
+
+def bounds(low: float, high: float) -> str:
+    """An interval in brackets, where there is one."""
+    return "" if np.isnan(low) else f"[{low:+.3f}, {high:+.3f}]"
 
 
 def as_text(summary: Summary) -> str:
@@ -239,8 +276,13 @@ def lines(summary: Summary) -> list[str]:
     if floors:
         found.append(
             f"p is that of a sign-flip test over (seed, fold) pairs, two-sided, at least "
-            f"{max(floors):.2g} here; runs of a fold share its test windows, so p speaks of these "
-            "windows"
+            f"{max(floors):.2g} here; 95 % is of each number alone, Holm p of all encodings; runs "
+            "of a fold share its test windows, so both speak of these windows"
+        )
+    if any(one.folds > 1 and one.differences for one in summary.datasets):
+        found.append(
+            "over folds: 95 % by Student's t of the folds' means; where it holds 0, other windows "
+            "may not bear a difference out"
         )
     return found
 
@@ -262,6 +304,9 @@ def records(summary: Summary) -> list[dict[str, Any]]:
             **{"seeds": one.seeds, "folds": one.folds, "length": one.length},
             **{measure: asdict(mean) for measure, mean in scores.items()},
             "difference": asdict(one.differences[name]) if name in one.differences else None,
+            "auprc_difference": (
+                asdict(one.auprc_differences[name]) if name in one.differences else None
+            ),
             "diverged": one.diverged.get(name, 0),
             "verdict": dict(zip(one.differences, one.verdicts, strict=True)).get(name),
             "average_rank": summary.ranks.get(name),
