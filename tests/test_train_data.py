@@ -194,6 +194,8 @@ Y = np.arange(40) % 2
         ({"X": X, "y": Y[:-1]}, "expected X of shape (n, length, channels) and y of shape (n,)"),
         ({"X": X, "y": Y * 0}, "y has 1 classes in 40 examples"),
         ({"X": np.where(X > 2, np.nan, X), "y": Y}, "fill missing values before training"),
+        ({"X": np.where(X > 2, 1e300, X), "y": Y}, "is 1e+300; scale such values before training"),
+        ({"X": X, "y": Y - np.inf}, "whole numbers or names; got -inf"),
         ({"X": X, "y": Y, "groups": Y}, "has 2 groups; 5 folds of whole groups need as many"),
         ({"X": X, "y": Y, "groups": Y[:4]}, "groups are one for each of 40 examples; got shape (4"),
         ({"X": X, "y": Y, "group": Y}, "holds 'group'; name it groups, or leave it out"),
@@ -204,7 +206,7 @@ Y = np.arange(40) % 2
         ({"rows": X[0], "label": Y[:4]}, "rows of shape (5, 2) and labels of shape (4,)"),
         ({"rows": X[0], "label": Y[:5]}, "has no window of 100 rows: its longest series has 5"),
     ],
-    ids=range(13),
+    ids=range(15),
 )
 def test_bad_archives_are_refused_in_one_line(tmp_path, arrays, message):
     with pytest.raises(PefourierError, match=re.escape(message)) as caught:
@@ -263,6 +265,90 @@ def test_missing_and_half_downloaded_data_are_said(tmp_path, rng):
         data.load("smd", str(tmp_path), 16)
 
 
+def as_published(folder, name="A-1"):
+    """A channel of MSL with a list of anomalies that the caller spoils."""
+    rows = np.random.default_rng(0).normal(size=(1200, 3))
+    for part in ("train", "test"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+        np.save(folder / part / f"{name}.npy", rows)
+    return folder / "labeled_anomalies.csv"
+
+
+HEAD = "chan_id,spacecraft,anomaly_sequences,class,num_values\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "lacks A-1, whose rows are in"),
+        (HEAD, "lacks A-1, whose rows are in"),
+        (HEAD + 'B-1,MSL,"[[1, 2]]",[point],1200\n', "lacks A-1, whose rows are in"),
+        (HEAD + "A-1,MSL", "is damaged or half downloaded"),
+        (HEAD + 'A-1,MSL,"[[1, 2]', "is damaged or half downloaded"),
+        (HEAD + 'A-1,SMAP,"[[1, 2]]",[point],1200\n', "holds no recording of msl"),
+        ("<html>\n<p>404</p>\n", "is damaged or half downloaded (KeyError: 'spacecraft')"),
+        *(
+            (HEAD + f'A-1,MSL,"{events}",[point],1200\n', f"A-1 has 1200 rows and an event {one}")
+            for events, one in (
+                *(("[[7, 5]]", "[7, 5]"), ("[[5, 1200]]", "[5, 1200]"), ("[5, 10]", "5")),
+                *(
+                    ("[[5, 7, 9]]", "[5, 7, 9]"),
+                    ("[[1.5, 7]]", "[1.5, 7]"),
+                    ("[[-1, 7]]", "[-1, 7]"),
+                ),
+            )
+        ),
+    ],
+)
+def test_labels_of_msl_are_whole_or_refused(tmp_path, text, message):
+    as_published(tmp_path).write_text(text)
+    with pytest.raises(PefourierError, match=re.escape(message)):
+        data.load("msl", str(tmp_path), 16)
+
+
+def test_one_dataset_is_not_taken_for_another(tmp_path, rng):
+    archives(tmp_path / "smd", rng)
+    with pytest.raises(PefourierError, match=r"holds no msl: expected msl/ with \.npz arch"):
+        data.load("msl", str(tmp_path / "smd"))
+    as_published(tmp_path / "nasa")
+    with pytest.raises(PefourierError, match=r"holds no smd: .* test/ of \.txt files"):
+        data.load("smd", str(tmp_path / "nasa"))
+
+
+@pytest.mark.parametrize("part", ["train", "test", "test_label"])
+def test_a_machine_without_one_of_its_files_is_said(tmp_path, part):
+    for one in ("train", "test", "test_label"):
+        (tmp_path / one).mkdir()
+        for machine in range(1, 3):
+            (tmp_path / one / f"machine-1-{machine}.txt").write_text("0\n1\n" * 600)
+    (tmp_path / part / "machine-1-2.txt").unlink()
+    with pytest.raises(PefourierError, match=rf"{part}/machine-1-2\.txt is missing"):
+        data.load("smd", str(tmp_path), 16)
+
+
+def test_a_foreign_manifest_is_no_matter(tmp_path, rng):
+    archives(tmp_path / "smd", rng)
+    (tmp_path / "MANIFEST.csv").write_text("name,bytes\nx,1\n")
+    assert data.load("smd", str(tmp_path), 16).name == "smd"
+
+
+def test_what_is_no_archive_is_said(tmp_path):
+    path = tmp_path / "own.npz"
+    for spoil in (lambda stream: stream.write(b"X,y\n1,2\n"), lambda stream: np.save(stream, X)):
+        with path.open("wb") as stream:
+            spoil(stream)
+        with pytest.raises(PefourierError, match=r"own\.npz is no archive of arrays, as numpy"):
+            data.load(str(path))
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_a_class_that_no_window_has_is_said(tmp_path, rng, label):
+    np.savez(tmp_path / "own.npz", rows=rng.normal(size=(4000, 2)), label=np.full(4000, label))
+    lacking = ["anomaly", "normal"][label]
+    with pytest.raises(PefourierError, match=f"no window of 20 rows is of class {lacking}; "):
+        data.load(str(tmp_path / "own.npz"), window=20)
+
+
 def test_one_class_in_a_part_is_refused(rng):
     _, rows, label = recording(rng, events=((100, 110),))
     one = split.Series("s", rows, label.astype(bool), "s", "s")
@@ -282,14 +368,46 @@ def test_uea_sets_keep_their_published_test_part(tmp_path):
     pytest.importorskip("aeon", reason="needs the package aeon")
     task = data.load("uea:BasicMotions")
     assert (task.length, task.rows.shape, len(task.classes)) == (100, (8000, 6), 4)
-    assert all(fold.test.tolist() == list(range(40, 80)) for fold in task.folds)
+    (fold,) = task.folds  # one test part, tested once
+    assert fold.test.tolist() == list(range(40, 80))
+    assert sorted([*fold.train, *fold.valid]) == list(range(40))
     with pytest.raises(PefourierError, match="aeon cannot read 'uea:NoSuchSet'"):
         data.load("uea:NoSuchSet")
     vowels = data.load("uea:JapaneseVowels")  # 7 to 29 rows each
     assert (vowels.length, vowels.rows.shape[1], len(vowels.classes)) == (29, 12, 9)
     last = vowels.rows[28::29][:270]  # filled up in all but the longest
     assert (last == np.median(last, axis=0)).all(axis=1).mean() > 0.9
-    with pytest.raises(PefourierError, match=re.escape("holds no *_TRAIN.ts and *_TEST.ts")):
+    head = "@univariate true\n@classLabel true a b\n@data\n"
+    for number, text, message in (
+        (0, head + "1,2,3:a\n4,5,6:b\n" * 12, ""),
+        (1, "", "holds no values in one of its files"),
+        (2, head, "holds no values in one of its files"),
+        (3, "<html>\n</html>\n", "one of its files"),
+        (4, head.replace("univariate true", "univariate false") + "1:2:a\n3:4:b\n", "[1, 2] chann"),
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "S_TRAIN.ts").write_text(head + "1,2,3:a\n4,5,6:b\n" * 12)
+        (folder / "S_TEST.ts").write_text(text)
+        if number == 0:
+            assert len(data.load(str(folder)).labels) == 48
+            continue
+        with pytest.raises(PefourierError, match=re.escape(message)):
+            data.load(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("files", "held"),
+    [
+        ((), "neither"),
+        (("S_TRAIN",), "S_TRAIN.ts"),
+        (("A_TEST", "A_TRAIN", "B_TRAIN"), "A_TRAIN.ts"),
+    ],
+)
+def test_a_folder_of_ts_files_is_one_whole_set(tmp_path, files, held):
+    for name in files:
+        (tmp_path / f"{name}.ts").write_text("")
+    with pytest.raises(PefourierError, match=rf"is to hold one \*_TRAIN.ts .*; it holds {held}"):
         data.load(str(tmp_path))
 
 
@@ -307,6 +425,10 @@ def test_uea_sets_keep_their_published_test_part(tmp_path):
 def test_bad_requests_are_refused(name, options, message):
     with pytest.raises(PefourierError, match=re.escape(message)):
         data.load(name, **options)
+
+
+def test_other_arrays_beside_examples_are_no_matter(tmp_path):
+    assert len(data.load(spoiled(tmp_path, X=X, y=Y, rows=X[0], label=Y)).labels) == 40
 
 
 @pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])

@@ -76,7 +76,7 @@ def from_archive(path: Path, window: int | None, stride: int | None, split_by: S
         if window is not None or stride is not None:
             raise PefourierError(f"--window and --stride cut series; {path} holds examples X, y")
         groups = arrays.get("groups")
-        near = get_close_matches("groups", arrays.keys() - {"groups"}, 1)
+        near = get_close_matches("groups", arrays.keys() - {"groups"}, 1, 0.7)
         if groups is None and near:
             raise PefourierError(f"{path} holds {near[0]!r}; name it groups, or leave it out")
         return from_examples(str(path), arrays["X"], arrays["y"], (), split_by, groups=groups)
@@ -123,11 +123,13 @@ def from_examples(
             f"got {x.dtype} {x.shape} and {y.shape}"
         )
     n, length, channels = x.shape
-    rows = x.reshape(n * length, channels).astype(np.float32)
+    rows = x.reshape(n * length, channels)
     series.check_rows(f"{name}, X in rows of {length} an example", rows)
-    if y.dtype.kind == "f" and not (y % 1 == 0).all():
-        odd = y[y % 1 != 0][0]
-        raise PefourierError(f"{name}: y holds classes, whole numbers or names; got {odd}")
+    rows = rows.astype(np.float32)
+    if y.dtype.kind == "f":
+        odd = y[~(np.isfinite(y) & (np.floor(y) == y))]
+        if len(odd):
+            raise PefourierError(f"{name}: y holds classes, whole numbers or names; got {odd[0]}")
     names, labels = np.unique(y, return_inverse=True)
     if len(names) < 2 or len(names) > n // 2:
         raise PefourierError(
@@ -151,7 +153,7 @@ def parts_of(
     if groups is not None:
         return whole_groups(name, labels, split_by, groups)
     if tested is not None:
-        return [published(labels, tested, k) for k in range(split.FOLDS)]
+        return [published(labels, tested)]
     if split_by == "chronological":
         return [tuple(np.split(np.arange(n), [int(share * n) for share in split.SHARES]))]
     return split.stratified(labels)
@@ -181,10 +183,10 @@ def whole_groups(
     return split.grouped(labels, groups)
 
 
-def published(labels: np.ndarray, tested: int, k: int) -> split.Parts:
+def published(labels: np.ndarray, tested: int) -> split.Parts:
     """The publisher's test examples, which stand last, and a fifth of the others to validate."""
     own = len(labels) - tested
-    valid = split.stratified(labels[:own])[k][1]
+    valid = split.stratified(labels[:own])[0][1]
     rest = np.setdiff1d(np.arange(own), valid)
     return rest, valid, np.arange(own, len(labels))
 
@@ -193,6 +195,10 @@ def from_ts(name: str, data: str | None, split_by: Split) -> Task:
     """A UCR or UEA set by name, or the NAME_TRAIN.ts and NAME_TEST.ts of a folder, or one file."""
     parts = ts_parts(name, data)
     every = [one for x, _ in parts for one in x]  # (channels, length) each
+    channels = {one.shape[0] for one in every}
+    if len(channels) != 1 or not all(len(x) and x[0].size for x, _ in parts):
+        found = "no values" if len(channels) < 2 else f"series of {sorted(channels)} channels"
+        raise PefourierError(f"{name} holds {found} in one of its files; download it again")
     mean = np.concatenate(list(parts[0][0]), axis=1).mean(axis=1)
     x = padded(every, mean).transpose(0, 2, 1)  # (n, length, channels)
     y = np.concatenate([y for _, y in parts])
@@ -215,9 +221,14 @@ def padded(every: Sequence[np.ndarray], mean: np.ndarray) -> np.ndarray:
 def ts_parts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]:
     """Training and test series (n, channels, length) with their classes, as aeon reads them."""
     path, own = Path(name), name.removeprefix("uea:")
-    files = [path] if path.suffix == ".ts" else [*path.glob("*_TRAIN.ts"), *path.glob("*_TEST.ts")]
-    if own == name and not files:
-        raise PefourierError(f"{shown(name)} holds no *_TRAIN.ts and *_TEST.ts")
+    sides = [sorted(path.glob(f"*_{side}.ts")) for side in ("TRAIN", "TEST")]
+    files = [path] if path.suffix == ".ts" else [file for side in sides for file in side]
+    if own == name and path.suffix != ".ts" and [len(side) for side in sides] != [1, 1]:
+        held = ", ".join(file.name for file in files) or "neither"
+        raise PefourierError(
+            f"{shown(name)} is to hold one *_TRAIN.ts and its *_TEST.ts; it holds {held}. A single "
+            "file can be named itself"
+        )
     try:
         from aeon.datasets import load_classification, load_from_ts_file
     except ModuleNotFoundError as error:

@@ -12,6 +12,7 @@ labeled_anomalies.csv with both ends of an event inclusive).
 import csv
 import json
 import lzma
+import re
 import warnings
 import zipfile
 import zlib
@@ -26,6 +27,7 @@ from pefourier.errors import PefourierError, shown
 from pefourier.train.split import Series
 
 LIMIT = 20.0  # scaled values are cut here
+LARGEST = 1e30  # float32 holds its square nearly
 # Recorded over the same period: they share their command columns. P-10's rows are P-14's.
 MSL_GROUPS = (
     ("T-4", "T-5"),
@@ -51,6 +53,8 @@ class Source:
     floor: float  # least standard deviation of a channel
     blocks: int
     folders: tuple[str, ...]  # of --data DIR that may hold it
+    names: str  # of its recordings, a regular expression
+    suffix: str  # of its publisher's files
     published: Callable[[Path], Iterator[tuple[str, Recording]]]
     together: Callable[[str], tuple[str, str]]  # recorded_with, dealt_with
     dropped: frozenset[str] = frozenset()
@@ -69,6 +73,8 @@ def read(source: Source, data: str | None) -> list[Series]:
         for name, recording in recordings
         if name not in source.dropped
     ]
+    if not found:
+        raise PefourierError(f"{folder} holds no recording of {source.name}; download it again")
     widths = {s.rows.shape[1] for s in found}
     if len(widths) > 1:
         raise PefourierError(f"{folder}: recordings have different columns: {sorted(widths)}")
@@ -78,13 +84,14 @@ def read(source: Source, data: str | None) -> list[Series]:
 def located(source: Source, data: Path) -> tuple[Path, list[Path]]:
     """The folder of a dataset, and its archives where it has that layout."""
     for folder in (data / name for name in (*source.folders, ".")):
-        archives = sorted(folder.glob("*.npz"))
-        if archives or (folder / "test").is_dir():
+        files = sorted(folder.glob("*.npz"))
+        archives = [file for file in files if re.fullmatch(source.names, file.stem)]
+        if archives or any((folder / "test").glob(f"*{source.suffix}")):
             return folder, archives
     names = " or ".join(f"{name}/" for name in source.folders)
     raise PefourierError(
-        f"{shown(str(data))} holds no {source.name}: expected {names} with .npz archives, "
-        "or with the publisher's train/ and test/"
+        f"{shown(str(data))} holds no {source.name}: expected {names} with .npz archives of its "
+        f"recordings, or the publisher's train/ and test/ of {source.suffix} files"
     )
 
 
@@ -104,6 +111,10 @@ def reading(path: Path) -> Iterator[None]:
             raise PefourierError(
                 f"{path} holds Python objects; save numbers, or names as np.array(names, dtype=str)"
             ) from error
+        if "pickle" in str(error):
+            raise PefourierError(
+                f"{path} is no archive of arrays, as numpy.savez writes"
+            ) from error
         raise PefourierError(
             f"{path} is damaged or half downloaded ({type(error).__name__}: {error}); "
             "download it again"
@@ -113,8 +124,12 @@ def reading(path: Path) -> Iterator[None]:
 @contextmanager
 def archive(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
     """An open .npz, which is closed even if it is damaged."""
-    with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-        yield arrays
+    with path.open("rb") as stream:
+        arrays = np.load(stream, allow_pickle=False)
+        if isinstance(arrays, np.ndarray):
+            raise PefourierError(f"{path} is no archive of arrays, as numpy.savez writes")
+        with arrays:
+            yield arrays
 
 
 def from_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
@@ -122,8 +137,8 @@ def from_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
     manifest = paths[0].parent.parent / "MANIFEST.csv"
     if manifest.is_file():
         folder = paths[0].parent.name
-        with manifest.open(newline="") as lines:
-            listed = [Path(row["file"]) for row in csv.DictReader(lines)]
+        with reading(manifest), manifest.open(newline="") as lines:
+            listed = [Path(row["file"]) for row in csv.DictReader(lines) if row.get("file")]
         for file in listed:
             if file.parent.name == folder and not (paths[0].parent / file.name).is_file():
                 raise PefourierError(f"{paths[0].parent / file.name} is missing; {manifest} has it")
@@ -134,13 +149,13 @@ def from_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
 
 def smd_published(folder: Path) -> Iterator[tuple[str, Recording]]:
     """Machines as text, one row a line, values between commas."""
-    for path in sorted((folder / "test").glob("*.txt")):
+    folders = [folder / part for part in ("train", "test", "test_label")]
+    for name in sorted({path.name for one in folders for path in one.glob("*.txt")}):
         parts = []
-        for part in ("train", "test", "test_label"):
-            file = folder / part / path.name
+        for file in (one / name for one in folders):
             with reading(file):
                 parts.append(np.loadtxt(file, delimiter=",", dtype=np.float32, ndmin=2))
-        yield path.stem, (parts[0], parts[1], parts[2][:, 0])
+        yield Path(name).stem, (parts[0], parts[1], parts[2][:, 0])
 
 
 def msl_published(folder: Path) -> Iterator[tuple[str, Recording]]:
@@ -149,21 +164,39 @@ def msl_published(folder: Path) -> Iterator[tuple[str, Recording]]:
     if not path.is_file():
         path = folder.parent / path.name
     with reading(path), path.open(newline="") as lines:
-        events = {
-            row["chan_id"]: json.loads(row["anomaly_sequences"])
-            for row in csv.DictReader(lines)
-            if row["spacecraft"] == "MSL"
-        }
+        rows = list(csv.DictReader(lines))
+        own = [row for row in rows if row["spacecraft"] == "MSL"]
+        events = {row["chan_id"]: json.loads(row["anomaly_sequences"] or "") for row in own}
+    known = {row["chan_id"] for row in rows}
+    unknown = sorted({file.stem for file in (folder / "test").glob("*.npy")} - known)
+    if unknown:
+        raise PefourierError(
+            f"{path} lacks {unknown[0]}, whose rows are in {folder / 'test'}; download it again"
+        )
     for name in sorted(events):
         parts = []
         for part in ("train", "test"):
             file = folder / part / f"{name}.npy"
             with reading(file):
                 parts.append(np.load(file, allow_pickle=False))
-        label = np.zeros(len(parts[1]), dtype=np.uint8)
-        for first, last in events[name]:
-            label[first : last + 1] = 1
+        with reading(path):
+            label = marked(name, events[name], len(parts[1]))
         yield name, (parts[0], parts[1], label)
+
+
+def marked(name: str, events: Sequence[Sequence[int]], n: int) -> np.ndarray:
+    """Labels of n rows from events [first, last], both inclusive.
+
+    >>> marked("C-1", [[0, 1], [3, 3]], 4)
+    array([1, 1, 0, 1], dtype=uint8)
+    """
+    label = np.zeros(n, dtype=np.uint8)
+    for event in events:
+        pair = event if isinstance(event, list) and len(event) == 2 else [0.5, 0.5]
+        if not (all(isinstance(end, int) for end in pair) and 0 <= pair[0] <= pair[1] < n):
+            raise ValueError(f"{name} has {n} rows and an event {event}")
+        label[pair[0] : pair[1] + 1] = 1
+    return label
 
 
 def msl_together(name: str) -> tuple[str, str]:
@@ -175,9 +208,13 @@ def msl_together(name: str) -> tuple[str, str]:
 SOURCES = {
     # incidents of SMD coincide across machines: its blocks of one number are dealt together
     "smd": Source(
-        "smd", 0.02, 10, ("smd", "ServerMachineDataset"), smd_published, lambda name: (name, "smd")
+        *("smd", 0.02, 10, ("smd", "ServerMachineDataset"), r"machine-\d+-\d+", ".txt"),
+        *(smd_published, lambda name: (name, "smd")),
     ),
-    "msl": Source("msl", 0.05, 4, ("msl",), msl_published, msl_together, MSL_DROPPED),
+    "msl": Source(
+        *("msl", 0.05, 4, ("msl",), r"[A-Z]-\d+", ".npy"),
+        *(msl_published, msl_together, MSL_DROPPED),
+    ),
 }
 
 
@@ -215,9 +252,10 @@ def check_rows(what: str, rows: np.ndarray) -> None:
         raise PefourierError(
             f"{what}: expected numbers of shape (n, channels); got {rows.dtype} {rows.shape}"
         )
-    bad = np.argwhere(~np.isfinite(rows))
+    bad = np.argwhere(~(np.abs(rows) <= LARGEST))
     if len(bad):
+        value = rows[tuple(bad[0])]
+        way_out = "scale such values" if np.isfinite(value) else "fill missing values"
         raise PefourierError(
-            f"{what}: row {bad[0, 0]}, column {bad[0, 1]} is {rows[tuple(bad[0])]}; "
-            "fill missing values before training"
+            f"{what}: row {bad[0, 0]}, column {bad[0, 1]} is {value}; {way_out} before training"
         )

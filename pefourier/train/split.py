@@ -305,16 +305,23 @@ def scaled_fold(
 
 def checked(task: Task) -> Task:
     """The task, refused where some fold could not train, choose a threshold or be tested."""
+    lacking = set(range(len(task.classes))) - set(task.labels.tolist())
+    if lacking:
+        raise PefourierError(
+            f"{task.name}: no window of {task.length} rows is of class {task.classes[min(lacking)]}; "
+            "training needs windows of every class"
+        )
     for number, fold in enumerate(task.folds):
         for part in ("train", "valid", "test"):
             present = np.unique(task.labels[getattr(fold, part)])
             if len(present) < min(2, len(task.classes)) or (
                 part == "train" and len(present) < len(task.classes)
             ):
-                names = ", ".join(task.classes[c] for c in present) or "no class"
+                names = "only " + ", ".join(task.classes[c] for c in present)
+                names = names if len(present) else "no window"
                 raise PefourierError(
-                    f"{task.name}, split {task.split}: fold {number} has {names} alone in its "
+                    f"{task.name}, split {task.split}: fold {number} has {names} in its "
                     f"{part} part; it needs {'all' if part == 'train' else 'two'} classes there: "
-                    "more data, or for recordings a smaller --window or another --split"
+                    "more examples of each, or for recordings a smaller --window or another --split"
                 )
     return task

@@ -31,9 +31,9 @@ def order(*, count: int = 1000, length: int = 12, noise: float = 0.1, seed: int 
 def lags(
     *,
     count: int = 1000,
-    length: int = 16,
+    length: int = 8,
     short: int = 1,
-    long: int = 6,
+    long: int = 4,
     noise: float = 0.1,
     seed: int = 0,
 ) -> Examples:
