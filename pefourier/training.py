@@ -17,8 +17,9 @@ Datasets = Annotated[
     list[str],
     typer.Option(
         metavar="NAME|PATH",
-        help="order or lags (made up: only position solves them), smd, msl, uea:NAME, or a .npz "
-        "with X (n, length, channels), y and maybe groups; repeatable.",
+        help="order or lags (made up: only position solves them), smd, msl, uea:NAME, a folder of "
+        "NAME_TRAIN.ts and NAME_TEST.ts, or a .npz with X (n, length, channels), y and maybe "
+        "groups, or with rows (n, channels) and label; repeatable.",
     ),
 ]
 Encodings = Annotated[

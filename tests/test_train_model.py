@@ -10,7 +10,6 @@ from pefourier.encodings import build
 from pefourier.errors import PefourierError
 from pefourier.train import data, inject, loop, metrics, model
 from pefourier.train.grid import room
-from pefourier.training import Options
 
 SIZES = model.Transformer(length=8, channels=2, classes=2, d=16, heads=2)
 SCHEDULE = loop.Schedule(epochs=1, batch_size=4)
@@ -376,7 +375,7 @@ def test_sizes_that_cannot_be_are_refused(options, message):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("t5:causal=true", "t5:causal=true has no codes of later keys; leave out causal=true"),
+        ("t5:causal=true", "which this classifier attends to; leave out causal=true"),
         ("rope:d=32", "rope:d=32 has codes of 32 dimensions for 8 points"),
         ("alibi:d=3", "act 'bias' with d=16 and 2 heads needs 2 dimensions for 8 tokens"),
     ],
@@ -414,14 +413,29 @@ def test_a_gpu_trains_as_a_cpu_does(task, name):
         np.testing.assert_allclose(other, exact, atol=0.2)
 
 
+def test_positions_of_a_config_are_injected_as_they_are(tmp_path):
+    file = tmp_path / "config.json"
+    text = '{"model_type": "llama", "hidden_size": 32, "num_attention_heads": 4'
+    file.write_text(text + ', "max_position_embeddings": 64, "rope_theta": 500.0}')
+    own, named = (
+        inject.injection(spec, 12, 32, 4, 0).table() for spec in (str(file), "rope:rho=500")
+    )
+    np.testing.assert_allclose(own, named, atol=1e-12)
+    with pytest.raises(PefourierError, match=r"sets a dimension of 8 \(head_dim\), --d 16 an"):
+        inject.injection(str(file), 12, 64, 4, 0)
+    file.write_text('{"model_type": "bloom", "hidden_size": 32, "n_head": 4}')
+    with pytest.raises(PefourierError, match="no codes of later keys, which this classifier att"):
+        inject.injection(str(file), 12, 32, 4, 0)
+
+
 def test_a_gpus_stack_stays_within_what_its_attention_can_index():
     assert inject.most_windows(1, 64, 8) == 2**16 - 1
     elements = inject.most_windows(8, 300, 64) * 8 * 384 * 64
     assert 2**31 - 8 * 384 * 64 < elements <= 2**31
-    asked, gpu = Options(batch_size=1024), torch.device("cuda")
-    assert room(SIZES, asked, gpu) == (2**16 - 1) // 1024
-    assert room(SIZES, Options(batch_size=1), gpu) == 256
+    gpu = torch.device("cuda")
+    assert room(SIZES, 1024, gpu) == (2**16 - 1) // 1024
+    assert room(SIZES, 1, gpu) == 256
     wide = model.Transformer(1024, 2, 2, d=512, heads=16)
-    assert room(wide, Options(batch_size=1), gpu) == 4096 // 64  # windows at once in evaluation
-    assert room(wide, Options(batch_size=8192), gpu) == 1
-    assert room(SIZES, asked, CPU) == 16
+    assert room(wide, 1, gpu) == 4096 // 64  # windows at once in evaluation
+    assert room(wide, 8192, gpu) == 1
+    assert room(SIZES, 1024, CPU) == 16

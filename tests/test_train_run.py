@@ -288,6 +288,8 @@ def test_two_ranks_without_a_folder_are_refused(monkeypatch):
     ("options", "message"),
     [
         ({"seeds": 0}, "--seeds must be 1 or more; got 0"),
+        ({"seeds": 10**30}, "--seeds must be at most 10000; got 1000"),
+        ({"encoding": ("-",)}, "-e -: standard input is read once, training reads again; name a"),
         ({"epochs": 0}, "--epochs must be 1 or more; got 0"),
         ({"batch_size": -1}, "--batch-size must be 1 or more; got -1"),
         ({"encoding": ("dft", "dft")}, "--encoding 'dft' is given twice; name it once"),
@@ -312,7 +314,7 @@ def test_bad_options_are_refused_in_one_line(options, message):
 
 def test_a_full_disk_is_said_and_what_is_finished_stays(tmp_path, monkeypatch):
     store = Store(tmp_path)
-    row = {"dataset": "x", "encoding": "dft", "seed": 0, "fold": 0, "f1": 0.5}
+    row = dict.fromkeys((*results.KEY, *results.MEASURED), 0)
     store.append([row])
     monkeypatch.setattr(os, "write", lambda handle, line: len(line) // 2)
     with pytest.raises(PefourierError, match="No space left on device; nothing finished is lost"):
@@ -321,7 +323,7 @@ def test_a_full_disk_is_said_and_what_is_finished_stays(tmp_path, monkeypatch):
 
 
 def test_torn_and_foreign_lines_are_dropped(tmp_path):
-    row = {"dataset": "x", "encoding": "dft", "seed": 0, "fold": 0}
+    row = dict.fromkeys((*results.KEY, *results.MEASURED), 0)
     line = json.dumps(row).encode() + b"\n"
     file = tmp_path / "results.jsonl"
     for torn in (b"", line[:9], b'{"seed": 1}\n', b"\xff\n", b"[]\n"):
@@ -675,6 +677,46 @@ def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch, capsys):
         assert out is None or len(lines(out)) == 6
 
 
+def test_tables_that_do_not_fit_on_the_disk_cost_no_run(tmp_path, monkeypatch):
+    def full(path, table):
+        raise PefourierError(f"cannot write {path}: No space left on device")
+
+    monkeypatch.setattr("pefourier.train.run.write_table", full)
+    out = tmp_path / "out"
+    with pytest.raises(PefourierError, match="No space left"):
+        run(Options(**SMALL, out=str(out), save_tables=str(tmp_path)))
+    assert len(lines(out)) == 6  # the first stack's
+
+
+def test_a_batch_is_no_larger_than_what_there_is(monkeypatch):
+    sizes = set()
+    whole = model.Transformer.logits
+
+    def logits(self, p, injected, x):
+        sizes.add(x.shape[1])
+        return whole(self, p, injected, x)
+
+    monkeypatch.setattr(model.Transformer, "logits", logits)
+    run(Options(**{**SMALL, "encoding": ("none",), "batch_size": 10**9}))
+    assert max(sizes) == 36  # of 60 examples
+
+
+def test_what_has_no_effect_is_noted(capsys):
+    given = {**SMALL, "encoding": ("rope", "dft"), "seeds": 1, "epochs": 1, "quiet": False}
+    run(Options(**given, learn=True, data="nowhere"))
+    said = capsys.readouterr().err
+    assert "--learn has no effect on rope: rotations keep their angles\n" in said
+    assert "--data nowhere has no effect on order:count=60,length=6\n" in said
+    run(Options(**given))
+    assert "no effect" not in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PefourierError, match=r"file/out: Not a directory; choose another --out"):
+        run(Options(**SMALL, out=str(tmp_path / "file" / "out")))
+
+
 def test_a_folder_without_a_finished_run_is_begun_anew(tmp_path, monkeypatch):
     out = tmp_path / "out"
     with monkeypatch.context() as patched:
@@ -791,6 +833,14 @@ def test_records_hold_each_encodings_scores_and_its_difference():
         *(("none", "none"), ("sinusoidal", "sinusoidal"), ("t5", "t5")),
         *(("sinusoidal", "sinusoidal@rms=0.5"), ("order-free", "order-free")),
     ]
+    t5 = {"length": 6, "d": 2, "seed": 0, "buckets": 32}
+    assert t5.items() <= found[2]["params"].items()
+    assert found[3]["params"] == {"rms": 0.5, **found[1]["params"]}
+    assert found[4]["params"] == {}
+    assert found[0]["training"] == {
+        **{"epochs": 2, "batch_size": 8, "rate": 3e-3, "d": 8, "heads": 2, "layers": 1},
+        **{"patch": 1, "learn": False},
+    }
     assert found[1]["difference"] is None
     assert found[2]["difference"]["p_floor"] == 0.5
     assert found[1]["verdict"] is None

@@ -105,7 +105,7 @@ def fused(s: Setting) -> float:
     held = loop.resident(s.task, s.device)
     program = loop.Program(held, s.sizes, members, loop.Schedule(1, s.batch))
     program.epoch(0)
-    each = loop.steps_an_epoch(s.task, s.batch)
+    _, each = loop.batch_and_steps(s.task, s.batch)
     epochs = max(1, round(s.steps / each))
     seconds = timed(s, lambda: [program.epoch(1 + i) for i in range(epochs)])
     return seconds * s.steps / (each * epochs)

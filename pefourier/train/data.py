@@ -44,6 +44,11 @@ def load(
     return replace(task, folds=task.folds[:folds])
 
 
+def looks_into(name: str) -> bool:
+    """Whether a dataset is looked for in --data DIR."""
+    return name in series.SOURCES or name.startswith("uea:")
+
+
 def opened(
     name: str, data: str | None, window: int | None, stride: int | None, split_by: Split
 ) -> Task:

@@ -112,15 +112,15 @@ def transformer(task: Task, options: Options) -> Transformer:
     return Transformer(task.length, task.rows.shape[1], len(task.classes), *sizes)
 
 
-def room(model: Transformer, options: Options, device: torch.device) -> int:
+def room(model: Transformer, batch: int, device: torch.device) -> int:
     """How many members fit into the bytes a stack may take, roughly."""
     token = 4 * (model.patch * model.channels + 24 * model.d * model.layers)
     scores = 8 * model.heads * model.tokens * model.layers
-    member = options.batch_size * model.tokens * (token + scores)
+    member = batch * model.tokens * (token + scores)
     most = min(STACK_MOST[device.type], STACK_BYTES[device.type] // member)
     if device.type == "cuda":
         windows = most_windows(model.heads, model.tokens, model.d // model.heads)
-        most = min(most, windows // max(options.batch_size, loop.AT_ONCE))
+        most = min(most, windows // max(batch, loop.AT_ONCE))
     return max(1, most)
 
 
@@ -168,8 +168,18 @@ def stacks(task: Task, options: Options, new: Sequence[Run], size: int) -> list[
     return found
 
 
-def crowded(task: Task, options: Options) -> list[str]:
-    """What to know of encodings that give several tokens of a task one code.
+def parameters(task: Task, options: Options) -> dict[str, dict[str, Any]]:
+    """All parameters of each arm's encoding, defaults too."""
+    model, found = transformer(task, options), {}
+    for one in (one for one in arms(options) if trainable(one, model)):
+        found[one.name] = {} if one.rms is None else {"rms": one.rms}
+        if one.spec != ORDER_FREE:
+            found[one.name] |= injection(one.spec, model.tokens, model.d, model.heads, 0).params
+    return found
+
+
+def remarks(task: Task, options: Options) -> list[str]:
+    """What to know of encodings that give several tokens one code, or that --learn leaves alone.
 
     It also refuses encodings that cannot be trained, before anything is written.
     """
@@ -179,6 +189,8 @@ def crowded(task: Task, options: Options) -> list[str]:
         if row.spec in ("none", ORDER_FREE) or not row.named or not trainable(row, model):
             continue
         one = injection(row.spec, model.tokens, model.d, model.heads, 0)
+        if options.learn and one.act == "rotate":
+            found.append(f"--learn has no effect on {row.name}: rotations keep their angles")
         if one.act == "add" and len(one.codes) < model.tokens:
             found.append(
                 f"{task.name}: {row.name} has {len(one.codes)} codes for {model.tokens} tokens"

@@ -8,8 +8,9 @@ that places that share one go on sharing it. In a stack, members stand in the or
 act is one slice of the members, and only that slice pays for it.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,6 +37,7 @@ class Injection:
     index: np.ndarray  # (places,) row of codes
     learn: bool
     domain: str = "position"
+    params: Mapping[str, Any] = field(default_factory=dict)  # of the encoding, defaults too
 
     def as_rows(self, table: np.ndarray) -> np.ndarray:
         """Codes of all places as the encoding's own table: a row a position, or a lag."""
@@ -59,7 +61,8 @@ def injection(
     With `learn`, and always where codes are but the start of training (`TRAINED`), they are
     trained; rotations keep their angles.
     """
-    enc = load(spec, length, d, seed=seed)
+    given = spec.partition(":")[0] in (*BUILDERS, "py")  # files have the d they have
+    enc = load(spec, length, d if given else None, seed=seed)
     k = {"add": d, "rotate": d // heads, "key": d // heads, "bias": heads}[enc.act]
     enc = resized(spec, enc, length, d, heads, seed)
     table = of_places(enc, length, heads, k)
@@ -70,7 +73,7 @@ def injection(
         )
     codes, index = np.unique(table, axis=0, return_inverse=True)
     trained = (learn or enc.name in TRAINED) and enc.act != "rotate" and enc.name != "none"
-    return Injection(enc.act, codes, index.reshape(-1), trained, enc.domain.kind)
+    return Injection(enc.act, codes, index.reshape(-1), trained, enc.domain.kind, enc.params)
 
 
 def resized(spec: str, enc: Encoding, length: int, d: int, heads: int, seed: int) -> Encoding:
@@ -94,7 +97,10 @@ def of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarray:
     table = np.asarray(enc.table(), dtype=float)
     if enc.domain.kind == "lag":
         if len(table) != 2 * length - 1:
-            raise PefourierError(f"{enc.spec} has no codes of later keys; leave out causal=true")
+            raise PefourierError(
+                f"{enc.spec} has no codes of later keys, which this classifier attends to"
+                + "; leave out causal=true" * (enc.spec.partition(":")[0] in BUILDERS)
+            )
         at = np.arange(length)
         lag = (at - at[:, None] + length - 1).ravel()  # key - query
         return table[lag] if enc.act == "bias" else table

@@ -104,16 +104,17 @@ def resident(task: Task, device: torch.device, dtype: torch.dtype = torch.float3
     )
 
 
-def steps_an_epoch(task: Task, batch: int) -> int:
-    """Steps that no fold's training windows fall short of: a fact of the task, not of a stack."""
-    return max(1, min(len(fold.train) for fold in task.folds) // batch)
+def batch_and_steps(task: Task, asked: int) -> tuple[int, int]:
+    """Windows a step and steps an epoch that every fold has: facts of the task, not of a stack."""
+    least = min(len(fold.train) for fold in task.folds)
+    batch = min(asked, least)
+    return batch, least // batch
 
 
 def batches(fold: Fold, seed: int, number: int, epoch: int, steps: int, batch: int) -> np.ndarray:
-    """Indices of windows (steps, batch) of one member's epoch: a shuffle, repeated if too short."""
+    """Indices of windows (steps, batch) of one member's epoch: a shuffle, without its end."""
     rng = np.random.default_rng([seed, number, epoch])
-    order = rng.permutation(fold.train)
-    return np.resize(order, (steps, batch))
+    return rng.permutation(fold.train)[: steps * batch].reshape(steps, batch)
 
 
 @dataclass(eq=False)
@@ -141,7 +142,7 @@ class Program:
         self.mean = stacked([f.mean for f in folds], device, dtype).view(shape)
         self.scale = stacked([f.scale for f in folds], device, dtype).view(shape)
         self.weights = stacked([class_weights(task, f) for f in folds], device, dtype)  # (M, K)
-        batch = self.schedule.batch_size
+        batch, _ = batch_and_steps(task, self.schedule.batch_size)
         size = (len(self.members), batch)
         self.index = torch.zeros(size, dtype=torch.long, device=device)
         self.total = torch.zeros(len(self.members), device=device)
@@ -183,8 +184,8 @@ class Program:
 
     def epoch(self, number: int) -> Tensor:
         """One epoch; mean training loss of each member."""
-        task, batch = self.data.task, self.schedule.batch_size
-        steps = steps_an_epoch(task, batch)
+        task = self.data.task
+        batch, steps = batch_and_steps(task, self.schedule.batch_size)
         drawn = [
             batches(task.folds[m.fold], m.seed, m.fold, number, steps, batch) for m in self.members
         ]

@@ -24,6 +24,7 @@ except ModuleNotFoundError:  # Windows
     fcntl = None
 
 KEY = ("dataset", "encoding", "seed", "fold")
+MEASURED = ("precision", "recall", "f1", "auprc", "split", "leaky", "length")
 Key = tuple[str, str, int, int]
 Row = dict[str, Any]
 ASKED = ("dataset", "encoding", "match_rms", "seeds")  # may be asked anew of a folder
@@ -55,8 +56,12 @@ class Store:
         if self.path is None:
             yield
             return
-        with told(self.path):
+        try:
             self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PefourierError(
+                f"{self.path}: {error.strerror or error}; choose another --out"
+            ) from error
         if self.rank or fcntl is None:
             yield
             return
@@ -202,14 +207,14 @@ def whole(content: bytes) -> bool:
 
 
 def parsed(content: bytes) -> list[Row]:
-    """The lines that are complete: JSON objects with a run's key."""
+    """The lines that are complete: JSON objects with a run's key and scores."""
     rows = []
     for line in content.split(b"\n")[:-1]:
         try:
             row = json.loads(line)
         except ValueError:
             continue
-        if isinstance(row, dict) and all(name in row for name in KEY):
+        if isinstance(row, dict) and all(name in row for name in (*KEY, *MEASURED)):
             rows.append(row)
     return rows
 

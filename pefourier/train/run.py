@@ -37,6 +37,7 @@ from pefourier.training import ORDER_FREE, Options
 
 # Options that numbers do not depend on; a folder of data may have moved, its windows are known
 NOT_NUMBERS = frozenset({"data", "out", "resume", "save_tables", "as_json", "quiet"})
+MOST_SEEDS = 10_000
 POLL = 0.2  # seconds between looks for what other ranks have finished
 
 
@@ -51,7 +52,9 @@ def run(options: Options) -> Summary | None:
         data.load(n, options.data, options.window, options.stride, options.split, options.folds)
         for n in options.dataset
     ]
-    notes = [line for task in tasks for line in grid.crowded(task, options)]
+    notes = [line for task in tasks for line in grid.remarks(task, options)]
+    if options.data is not None and not any(map(data.looks_into, options.dataset)):
+        notes.append(f"--data {options.data} has no effect on {', '.join(options.dataset)}")
     if rank:
         options = replace(options, quiet=True)
     with store.alone():
@@ -73,20 +76,29 @@ def compared(
     stacks = grid.parted(tasks, runs, options, config["stages"])
     new = set(order).difference(*(stack.keys for stack in stacks))
     if new:
-        most = min(grid.room(grid.transformer(task, options), options, device) for task in tasks)
+        batches = [loop.batch_and_steps(task, options.batch_size)[0] for task in tasks]
+        models = [grid.transformer(task, options) for task in tasks]
+        most = min(map(grid.room, models, batches, [device] * len(tasks)))
         asked = {key: config[key] for key in ASKED}
         config["stages"].append({**asked, "stack": min(most, -(-len(new) // ranks))})
         stacks = grid.parted(tasks, runs, options, config["stages"])
     store.claim(config)
     store.mend()
-    noted([] if options.quiet else notes)
+    noted([] if options.quiet else list(dict.fromkeys(notes)))
     with told_if_interrupted(store, options.quiet):
         rows = train(stacks[rank::ranks], options, store, device)
         if rank:
             return None
-        found = summary.summarize(gathered(store, order, rows))
+        params = {task.name: grid.parameters(task, options) for task in tasks}
+        found = summary.summarize(gathered(store, order, rows), params, settings(options))
     write(store, found)
     return found
+
+
+def settings(options: Options) -> dict[str, Any]:
+    """What all models of a comparison have in common."""
+    names = ("epochs", "batch_size", "rate", "d", "heads", "layers", "patch", "learn")
+    return {name: getattr(options, name) for name in names}
 
 
 def check(options: Options) -> None:
@@ -104,6 +116,10 @@ def check(options: Options) -> None:
         twice = next((one for one in given if given.count(one) > 1), None)
         if twice is not None:
             raise PefourierError(f"--{key} {shown(twice)} is given twice; name it once")
+    if options.seeds > MOST_SEEDS:
+        raise PefourierError(f"--seeds must be at most {MOST_SEEDS}; got {options.seeds}")
+    if "-" in options.encoding:
+        raise PefourierError("-e -: standard input is read once, training reads again; name a file")
     if not (np.isfinite(options.rate) and options.rate > 0):
         raise PefourierError(f"--rate must be above 0; got {options.rate}")
     if any(not (np.isfinite(rms) and rms > 0) for rms in options.match_rms):
@@ -207,9 +223,12 @@ def train(
                 continue
             if held is None or held.task is not stack.task:
                 held = loop.resident(stack.task, device)
-            found = trained(stack, options, schedule, held, reporter)
+            outcomes = trained(stack, options, schedule, held, reporter)
+            found = [row_of(stack.task, outcome, held) for outcome in outcomes]
             store.append(row for row in found if key_of(row) not in done)
             rows += found
+            if options.save_tables is not None:
+                save(options.save_tables, stack.task, outcomes)
     if options.save_tables is not None and len(rows) < members and not options.quiet:
         noted([f"--save-tables: {members - len(rows)} runs were finished before; none of theirs"])
     return rows
@@ -229,8 +248,8 @@ def told_if_interrupted(store: Store, quiet: bool) -> Iterator[None]:
 
 def trained(
     stack: Stack, options: Options, schedule: Schedule, held: Resident, reporter: Reporter
-) -> list[Row]:
-    """Train one stack; its rows."""
+) -> list[Outcome]:
+    """Train one stack."""
     cache: dict[tuple[Arm, int], Injection] = {}
     members = []
     for run in stack.runs:
@@ -238,10 +257,7 @@ def trained(
         if key not in cache:
             cache[key] = injected(*key, stack.model, options)
         members.append(Member(run.arm.name, cache[key], run.seed, run.fold))
-    outcomes = loop.fit(held, stack.model, members, schedule, reporter.epoch)
-    if options.save_tables is not None:
-        save(options.save_tables, stack.task, outcomes)
-    return [row_of(stack.task, outcome, held) for outcome in outcomes]
+    return loop.fit(held, stack.model, members, schedule, reporter.epoch)
 
 
 def injected(arm: Arm, seed: int, model: Transformer | OrderFree, options: Options) -> Injection:

@@ -307,9 +307,10 @@ def checked(task: Task) -> Task:
     """The task, refused where some fold could not train, choose a threshold or be tested."""
     lacking = set(range(len(task.classes))) - set(task.labels.tolist())
     if lacking:
+        name = task.classes[min(lacking)]
         raise PefourierError(
-            f"{task.name}: no window of {task.length} rows is of class {task.classes[min(lacking)]}; "
-            "training needs windows of every class"
+            f"{task.name}: no window of {task.length} rows is of class {name}; training needs "
+            "windows of every class"
         )
     for number, fold in enumerate(task.folds):
         for part in ("train", "valid", "test"):

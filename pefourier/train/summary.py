@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ class OfDataset:
     differences: dict[str, Difference]  # in F1, from the reference of the same size
     auprc_differences: dict[str, Difference]
     diverged: dict[str, int]  # runs that keep the weights they began with
+    params: Mapping[str, Mapping[str, Any]]  # of each encoding
     verdicts: tuple[str, ...]
 
 
@@ -44,6 +45,7 @@ class Summary:
     ranks: dict[str, float]
     cliques: tuple[tuple[str, ...], ...]  # not told apart over datasets; with one there are none
     runs: tuple[dict[str, Any], ...]
+    training: Mapping[str, Any] = field(default_factory=dict)  # what all models have in common
 
     @property
     def ranked(self) -> bool:
@@ -64,12 +66,22 @@ class Summary:
         return f"with {n} datasets and {k} encodings .05 is out of reach" if least > LEVEL else ""
 
 
-def summarize(rows: Sequence[Mapping[str, Any]]) -> Summary:
-    """What the rows of results.jsonl say; without `REFERENCE` the first encoding is compared to."""
+def summarize(
+    rows: Sequence[Mapping[str, Any]],
+    params: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
+    training: Mapping[str, Any] | None = None,
+) -> Summary:
+    """What the rows of results.jsonl say; without `REFERENCE` the first encoding is compared to.
+
+    `params` are those of each dataset's encodings.
+    """
     names = list(dict.fromkeys(row["encoding"] for row in rows))
     reference = REFERENCE if REFERENCE in names else names[0]
     datasets = list(dict.fromkeys(row["dataset"] for row in rows))
-    found = [of_dataset([r for r in rows if r["dataset"] == name], reference) for name in datasets]
+    found = [
+        of_dataset([r for r in rows if r["dataset"] == name], reference, (params or {}).get(name))
+        for name in datasets
+    ]
     shared = [
         e for e in (found[0].scores if found else ()) if all(e in one.scores for one in found)
     ]
@@ -80,10 +92,15 @@ def summarize(rows: Sequence[Mapping[str, Any]]) -> Summary:
         *(reference, tuple(found), ranks),
         tuple(tuple(group) for group in groups),
         tuple(dict(row) for row in rows),
+        training or {},
     )
 
 
-def of_dataset(rows: Sequence[Mapping[str, Any]], reference: str) -> OfDataset:
+def of_dataset(
+    rows: Sequence[Mapping[str, Any]],
+    reference: str,
+    params: Mapping[str, Mapping[str, Any]] | None,
+) -> OfDataset:
     """Scores and differences of one dataset, over the runs that every encoding has."""
     by: dict[str, dict[tuple[int, int], Mapping[str, Any]]] = {}
     for row in rows:
@@ -108,7 +125,7 @@ def of_dataset(rows: Sequence[Mapping[str, Any]], reference: str) -> OfDataset:
     diverged = Counter(row["encoding"] for row in rows if row.get("epoch") == 0)
     return OfDataset(
         *(first["dataset"], first["split"], first["leaky"], first["length"]),
-        *(seeds, folds, scores, apart, ranking, dict(diverged)),
+        *(seeds, folds, scores, apart, ranking, dict(diverged), params or {}),
         tuple(verdicts),
     )
 
@@ -300,7 +317,8 @@ def records(summary: Summary) -> list[dict[str, Any]]:
     return [
         {
             **{"dataset": one.dataset, "encoding": name.partition(":")[0].partition("@")[0]},
-            **{"spec": name, "split": one.split, "leaky": one.leaky},
+            **{"spec": name, "params": one.params.get(name, {}), "training": summary.training},
+            **{"split": one.split, "leaky": one.leaky},
             **{"seeds": one.seeds, "folds": one.folds, "length": one.length},
             **{measure: asdict(mean) for measure, mean in scores.items()},
             "difference": asdict(one.differences[name]) if name in one.differences else None,
