@@ -219,6 +219,8 @@ def test_zeros_have_no_spectrum(run):
         (["spectrum", "--rho", "-3"], "rho must be a finite number above 0; got -3.0"),
         (["spectrum", "--d", "0"], "d must be a whole number from 1 on; got 0"),
         (["spectrum", "--d", "x"], "Invalid value for '--d': 'x' is not a valid int."),
+        (["spectrum", "--d", "3", "--d", "x"], "'--d': 'x' is not a valid int.\n"),
+        (["spectrum", "DFTT"], "unknown encoding 'DFTT'. Did you mean 'dft'?"),
         (["spectrum", "learned", "--seed", "-1"], "seed must be a whole number from 0 on; got -1"),
         (["spectrum", "--lattice", "1"], "a lattice needs at least 2 points; got 1"),
         (["spectrum", "--sigma", "inf"], "sigma must be a finite number of lattice steps from 0"),

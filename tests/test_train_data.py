@@ -415,6 +415,8 @@ def test_a_folder_of_ts_files_is_one_whole_set(tmp_path, files, held):
     ("name", "options", "message"),
     [
         ("ordr", {}, "unknown dataset 'ordr'. Did you mean 'order'?"),
+        ("SMD", {}, "unknown dataset 'SMD'. Did you mean 'smd'?"),
+        ("", {}, "unknown dataset ''. Known: order"),
         ("order:nois=1", {}, "unknown parameter of order 'nois'. Did you mean 'noise'?"),
         ("order:noise=-1", {}, "no negative noise"),
         ("lags:long=1", {}, "lags needs 0 < short < long < length"),
