@@ -280,13 +280,10 @@ def train(options: Options) -> None:
     from pefourier.train.run import run
     from pefourier.train.summary import as_text, records
 
-    found = run(options)
-    if found is None:  # rank 0 answers for all
-        return
     if options.as_json:
-        say(report.as_json("train", records(found)))
+        run(options, lambda found: say(report.as_json("train", records(found))))
     else:
-        say(as_text(found))
+        run(options, lambda found: say(as_text(found)))
 
 
 @app.command()

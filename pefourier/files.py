@@ -230,14 +230,14 @@ def as_floats(stored: Stored, file: str) -> tuple[np.ndarray, float]:
     return table, EPS.get(stored.kind, EPS["float64"])
 
 
-def write_table(path: str, table: np.ndarray) -> None:
-    """Write a table (n, d) as float64 in the format of the suffix: see `WRITERS`.
+def write_table(path: str, table: np.ndarray, dtype: str = "<f8") -> None:
+    """Write a table (n, d) in the format of the suffix: see `WRITERS`.
 
     In .npz and .safetensors the array is called ``codes``; .csv has 17 significant digits and no
     header, and reads back exactly.
     """
     write = WRITERS[check_suffix(path, WRITERS)]
-    write_whole(path, lambda stream: write(stream, np.ascontiguousarray(table, dtype="<f8")))
+    write_whole(path, lambda stream: write(stream, np.ascontiguousarray(table, dtype)))
 
 
 def check_suffix(path: str, allowed: Collection[str]) -> str:

@@ -1,5 +1,6 @@
 """The comparison as a whole: position matters, results survive a kill, ranks share the grid."""
 
+import io
 import itertools
 import json
 import os
@@ -12,8 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 from scipy import stats
 
+from pefourier.cli import main
 from pefourier.errors import PefourierError
 from pefourier.report import as_json
 from pefourier.train import compare, metrics, model, results, summary
@@ -62,6 +65,7 @@ def test_a_folder_gets_the_whole_answer(tmp_path):
     arms = list(dict.fromkeys(row["encoding"] for row in found.runs))
     assert arms == ["none", "sinusoidal", "t5", "sinusoidal@rms=0.25", "order-free"]
     assert len(found.runs) == 2 * len(arms)
+    assert summary.as_markdown(summary.summarize(of_datasets(1, {"a|b": 0.5}))).count(r"a\|b") == 2
     text = (out / "summary.md").read_text()
     assert text.startswith("# Encodings compared\n\n| P / R / F1 | none | sinusoidal | t5 |")
     saved = json.loads((out / "summary.json").read_text())
@@ -71,7 +75,7 @@ def test_a_folder_gets_the_whole_answer(tmp_path):
     )
     assert json.loads((out / "config.json").read_text())["epochs"] == 2
     table = np.load(tables / "order_count=60_length=6-t5-seed0-fold0.npy")
-    assert table.shape == (11, 2)
+    assert (table.shape, table.dtype) == ((11, 2), np.float32)
     assert np.load(tables / "order_count=60_length=6-sinusoidal-seed0-fold0.npy").shape == (6, 8)
 
 
@@ -384,6 +388,9 @@ def test_differences_are_adjusted_for_their_number():
 def test_intervals_hold_the_mean_as_often_as_they_say(rng, n, share):
     held = [one.low <= 0 <= one.high for one in map(compare.interval, rng.normal(size=(1000, n)))]
     assert np.mean(held) == pytest.approx(share, abs=0.025)
+    # of all 5^5 resamples .03 % sum up to 0, .19 % to 1 or less, .67 % to 2 or less
+    assert stats.norm.sf(stats.t.ppf(0.975, 4) * (5 / 4) ** 0.5) == pytest.approx(0.00095, abs=1e-5)
+    assert compare.interval(np.array([0.0, 1, 2, 4, 8])).low == pytest.approx(1 / 5)
     alone = compare.interval(np.array([0.5]))
     assert np.isnan([alone.low, alone.high]).all()
 
@@ -416,6 +423,7 @@ def test_what_one_fold_denies_is_said_of_these_windows():
     same, one_off = [0.6, 0.61, 0.62, 0.61, 0.6], [0.6, 0.61, 0.45, 0.61, 0.62]
     found = summary.summarize(of_folds(same, [0.5] * 5))
     assert "dft is better than sinusoidal: F1 difference +0.108" in found.datasets[0].verdicts[0]
+    assert "AUPRC" not in found.datasets[0].verdicts[0]
     found = summary.summarize(of_folds(one_off, same))
     (words,) = found.datasets[0].verdicts
     assert "dft is better than sinusoidal on these windows: F1 difference +0.078" in words
@@ -678,7 +686,7 @@ def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch, capsys):
 
 
 def test_tables_that_do_not_fit_on_the_disk_cost_no_run(tmp_path, monkeypatch):
-    def full(path, table):
+    def full(path, table, dtype):
         raise PefourierError(f"cannot write {path}: No space left on device")
 
     monkeypatch.setattr("pefourier.train.run.write_table", full)
@@ -686,6 +694,18 @@ def test_tables_that_do_not_fit_on_the_disk_cost_no_run(tmp_path, monkeypatch):
     with pytest.raises(PefourierError, match="No space left"):
         run(Options(**SMALL, out=str(out), save_tables=str(tmp_path)))
     assert len(lines(out)) == 6  # the first stack's
+
+
+def test_the_answer_is_told_before_a_full_disk_can_cost_it(tmp_path, monkeypatch, capsys):
+    def full(path, value):
+        raise PefourierError(f"cannot write {path}: No space left on device")
+
+    monkeypatch.setattr("pefourier.train.run.write_json", full)
+    task = ["--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1"]
+    assert main(["train", *task, "-e", "dft", "--quiet", "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert said.out.startswith("P / R / F1")
+    assert said.err.endswith("summary.json: No space left on device\n")
 
 
 def test_a_batch_is_no_larger_than_what_there_is(monkeypatch):
@@ -848,6 +868,21 @@ def test_records_hold_each_encodings_scores_and_its_difference():
     assert found[2]["difference"]["mean"] == pytest.approx(
         found[2]["f1"]["mean"] - found[1]["f1"]["mean"]
     )
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_narrow_terminal_shows_the_time_left(monkeypatch, width):
+    from pefourier.train import progress
+
+    screen = io.StringIO()
+    at = {"file": screen, "force_terminal": True, "width": width, "color_system": None}
+    monkeypatch.setattr(progress, "Console", lambda stderr: Console(**at))
+    with progress.bar() as (shown, task):
+        for share in (20, 40):
+            time.sleep(0.01)
+            shown.update(task, completed=share, now="16 members · epoch 3/20 · loss 0.5")
+        shown.refresh()
+    assert re.search(r" 40 % +\d\d:\d\d .*· 16 members · epoch 3/20", screen.getvalue())
 
 
 def test_progress_is_plain_lines_where_there_is_no_terminal(capsys, monkeypatch):

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from pefourier.errors import printable
 
@@ -69,9 +70,11 @@ def reporting(members: int, epochs: int, windows: int, quiet: bool):
 @contextmanager
 def bar():
     """A bar with what is going on and the time left."""
+    whole = Column(no_wrap=True, min_width=5)
     columns = (
-        *(BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.fields[now]}")),
-        *(TimeElapsedColumn(), TimeRemainingColumn()),
+        *(BarColumn(10), TextColumn("{task.percentage:>3.0f} %", table_column=whole)),
+        *(TimeRemainingColumn(compact=True, table_column=whole), TextColumn("left")),
+        TextColumn("· {task.fields[now]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         yield progress, progress.add_task("training", total=100, now="")

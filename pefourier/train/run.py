@@ -10,7 +10,7 @@ import os
 import platform
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -41,8 +41,11 @@ MOST_SEEDS = 10_000
 POLL = 0.2  # seconds between looks for what other ranks have finished
 
 
-def run(options: Options) -> Summary | None:
-    """Train, score and compare; results go to `out` as they come. Only rank 0 has the answer."""
+def run(options: Options, tell: Callable[[Summary], None] = lambda found: None) -> Summary | None:
+    """Train, score and compare; results go to `out` as they come. Only rank 0 has the answer.
+
+    `tell` has it before the files that sum it up are written, which a full disk may prevent.
+    """
     check(options)
     rank, ranks, device = placed(options.device)
     store = Store(Path(options.out) if options.out else None, rank, ranks)
@@ -58,7 +61,11 @@ def run(options: Options) -> Summary | None:
     if rank:
         options = replace(options, quiet=True)
     with store.alone():
-        return compared(options, tasks, notes, store, device)
+        found = compared(options, tasks, notes, store, device)
+        if found is not None:
+            tell(found)
+            write(store, found)
+        return found
 
 
 def compared(
@@ -90,9 +97,7 @@ def compared(
         if rank:
             return None
         params = {task.name: grid.parameters(task, options) for task in tasks}
-        found = summary.summarize(gathered(store, order, rows), params, settings(options))
-    write(store, found)
-    return found
+        return summary.summarize(gathered(store, order, rows), params, settings(options))
 
 
 def settings(options: Options) -> dict[str, Any]:
@@ -294,7 +299,7 @@ def save(folder: str, task: Task, outcomes: Sequence[Outcome]) -> None:
         parts = (task.name, member.encoding, f"seed{member.seed}", f"fold{member.fold}")
         name = "-".join("".join(c if c.isalnum() or c in "._@=" else "_" for c in p) for p in parts)
         table = member.injection.as_rows(outcome.codes)
-        write_table(str(Path(folder) / f"{name}.npy"), table)
+        write_table(str(Path(folder) / f"{name}.npy"), table, "<f4")  # as they were trained
 
 
 def gathered(store: Store, order: Sequence[Key], rows: Sequence[Row]) -> list[Row]:

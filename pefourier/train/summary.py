@@ -267,8 +267,13 @@ def as_markdown(summary: Summary) -> str:
     parts = ["# Encodings compared", ""]
     for what, (head, *body) in tables(summary):
         parts += [f"## {what}", ""] if what else []
-        parts += [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-        parts += [f"| {' | '.join(row)} |" for row in body] + [""]
+        bars = [" | ".join(cell.replace("|", r"\|") for cell in row) for row in (head, *body)]
+        parts += [
+            f"| {bars[0]} |",
+            "|" + "---|" * len(head),
+            *(f"| {row} |" for row in bars[1:]),
+            "",
+        ]
     return "\n".join([*parts, *(f"* {line}" for line in lines(summary)), ""])
 
 
