@@ -1,5 +1,6 @@
 """Data as tasks: the counts of published splits, layouts, what leaks and what is refused."""
 
+import hashlib
 import re
 import sys
 from functools import cache
@@ -308,7 +309,9 @@ def test_labels_of_msl_are_whole_or_refused(tmp_path, text, message):
 
 def test_one_dataset_is_not_taken_for_another(tmp_path, rng):
     archives(tmp_path / "smd", rng)
-    with pytest.raises(PefourierError, match=r"holds no msl: expected msl/ with \.npz arch"):
+    with pytest.raises(
+        PefourierError, match=r"holds no msl: expected msl/ or data/ with \.npz arch"
+    ):
         data.load("msl", str(tmp_path / "smd"))
     as_published(tmp_path / "nasa")
     with pytest.raises(PefourierError, match=r"holds no smd: .* test/ of \.txt files"):
@@ -330,6 +333,18 @@ def test_a_foreign_manifest_is_no_matter(tmp_path, rng):
     archives(tmp_path / "smd", rng)
     (tmp_path / "MANIFEST.csv").write_text("name,bytes\nx,1\n")
     assert data.load("smd", str(tmp_path), 16).name == "smd"
+
+
+def test_an_archive_is_the_one_of_the_manifest(tmp_path, rng):
+    archives(tmp_path / "smd", rng)
+    files = [tmp_path / "smd" / f"machine-1-{number}.npz" for number in (1, 2)]
+    sums = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    rows = [f"smd/{file.name},{one}" for file, one in zip(files, sums, strict=True)]
+    (tmp_path / "MANIFEST.csv").write_text("\n".join(["file,sha256", *rows, "msl/A-1.npz,0"]))
+    assert data.load("smd", str(tmp_path), 16).name == "smd"
+    files[1].write_bytes(files[0].read_bytes())
+    with pytest.raises(PefourierError, match=r"machine-1-2\.npz is not the one of"):
+        data.load("smd", str(tmp_path), 16)
 
 
 def test_what_is_no_archive_is_said(tmp_path):
@@ -419,6 +434,7 @@ def test_a_folder_of_ts_files_is_one_whole_set(tmp_path, files, held):
         ("", {}, "unknown dataset ''. Known: order"),
         ("order:nois=1", {}, "unknown parameter of order 'nois'. Did you mean 'noise'?"),
         ("order:noise=-1", {}, "no negative noise"),
+        ("order:count", {}, "order:count lacks its value; give count=1000"),
         ("lags:long=1", {}, "lags needs 0 < short < long < length"),
         ("order", {"window": 5}, "--window and --stride cut series"),
         ("order", {"folds": 9}, "--folds must be from 1 to 1 for order, split blocks; got 9"),

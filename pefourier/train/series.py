@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -138,10 +139,15 @@ def from_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
     if manifest.is_file():
         folder = paths[0].parent.name
         with reading(manifest), manifest.open(newline="") as lines:
-            listed = [Path(row["file"]) for row in csv.DictReader(lines) if row.get("file")]
-        for file in listed:
-            if file.parent.name == folder and not (paths[0].parent / file.name).is_file():
-                raise PefourierError(f"{paths[0].parent / file.name} is missing; {manifest} has it")
+            listed = [row for row in csv.DictReader(lines) if row.get("file")]
+        for row in listed:
+            file = manifest.parent / row["file"]
+            if file.parent.name != folder:
+                continue
+            if not file.is_file():
+                raise PefourierError(f"{file} is missing; {manifest} has it")
+            if row.get("sha256") not in (None, "", sha256(file.read_bytes()).hexdigest()):
+                raise PefourierError(f"{file} is not the one of {manifest}; download it again")
     for path in paths:
         with reading(path), archive(path) as arrays:
             yield path.stem, (arrays["train"], arrays["test"], arrays["label"])
@@ -212,7 +218,7 @@ SOURCES = {
         *(smd_published, lambda name: (name, "smd")),
     ),
     "msl": Source(
-        *("msl", 0.05, 4, ("msl",), r"[A-Z]-\d+", ".npy"),
+        *("msl", 0.05, 4, ("msl", "data"), r"[A-Z]-\d+", ".npy"),
         *(msl_published, msl_together, MSL_DROPPED),
     ),
 }

@@ -65,8 +65,10 @@ def examples(name: str) -> Examples:
     given = {}
     for item in filter(None, text.split(",")):
         key, equals, value = item.partition("=")
-        if not equals or key not in own:
+        if key not in own:
             raise unknown(f"parameter of {task}", key, own)
+        if not equals:
+            raise PefourierError(f"{task}:{key} lacks its value; give {key}={own[key].default}")
         given[key] = convert(f"{task}:{key}", value, own[key].annotation)
     if given.get("noise", 0) < 0 or given.get("count", 20) < 20 or given.get("length", 4) < 4:
         raise PefourierError(
