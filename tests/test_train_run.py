@@ -330,7 +330,8 @@ def test_torn_and_foreign_lines_are_dropped(tmp_path):
     row = dict.fromkeys((*results.KEY, *results.MEASURED), 0)
     line = json.dumps(row).encode() + b"\n"
     file = tmp_path / "results.jsonl"
-    for torn in (b"", line[:9], b'{"seed": 1}\n', b"\xff\n", b"[]\n"):
+    key = json.dumps(dict.fromkeys(results.KEY, 0)).encode() + b"\n"
+    for torn in (b"", key, line[:9], b'{"seed": 1}\n', b"\xff\n", b"[]\n"):
         file.write_bytes(line + torn)
         assert results.complete(file) == [row]
         Store(tmp_path).mend()
@@ -435,6 +436,14 @@ def test_what_one_fold_denies_is_said_of_these_windows():
     (record,) = [r for r in summary.records(found) if r["encoding"] == "dft"]
     assert record["difference"]["mean"] == 0
     assert record["auprc_difference"]["mean"] == pytest.approx(0.078)
+
+
+def test_one_encoding_alone_has_scores_and_no_differences():
+    rows = [row for row in of_folds([0.5] * 5, [0.5] * 5) if row["encoding"] == "dft"]
+    text = summary.as_text(summary.summarize(rows))
+    assert "over 8 seeds × 5 folds" in text
+    assert "over folds" not in text
+    assert "less dft" not in text
 
 
 def test_one_run_has_no_interval():
@@ -723,10 +732,11 @@ def test_a_batch_is_no_larger_than_what_there_is(monkeypatch):
 
 def test_what_has_no_effect_is_noted(capsys):
     given = {**SMALL, "encoding": ("rope", "dft"), "seeds": 1, "epochs": 1, "quiet": False}
-    run(Options(**given, learn=True, data="nowhere"))
+    two = ("order:count=60,length=6", "order:count=60,length=4")
+    run(Options(**{**given, "dataset": two}, learn=True, data="nowhere"))
     said = capsys.readouterr().err
-    assert "--learn has no effect on rope: rotations keep their angles\n" in said
-    assert "--data nowhere has no effect on order:count=60,length=6\n" in said
+    assert said.count("--learn has no effect on rope: rotations keep their angles\n") == 1
+    assert f"--data nowhere has no effect on {', '.join(two)}\n" in said
     run(Options(**given))
     assert "no effect" not in capsys.readouterr().err
 
