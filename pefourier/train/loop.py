@@ -4,9 +4,9 @@ Conventions
 -----------
 A member's initial weights and batches depend on its seed and fold alone, so that encodings are
 compared in pairs and a member in a stack is the member alone, up to rounding: a library may add in
-another order where it multiplies other numbers of matrices at once. Data stay on the device, windows are
-gathered there by index, and nothing is read back within an epoch. float32 on a CPU; on a GPU
-matrix products in bfloat16, the whole step one CUDA graph. The epoch with the best average
+another order where it multiplies other numbers of matrices at once. Data stay on the device,
+windows are gathered there by index, and nothing is read back within an epoch. float32 on a CPU; on
+a GPU matrix products in bfloat16, the whole step one CUDA graph. The epoch with the best average
 precision on validation is kept; by the weighted loss, which grows as soon as some windows are
 surely wrong, training would end long before the ranking of windows is best.
 """
