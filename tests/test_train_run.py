@@ -811,7 +811,8 @@ def test_codes_too_large_for_numbers_are_refused(tmp_path, rng):
     own = str(tmp_path / "own.npy")
     np.save(own, 1e30 * rng.normal(size=(6, 8)))
     with pytest.raises(PefourierError, match=r"own.npy, seed 0, fold 0: its logits are no finite"):
-        run(Options(**{**SMALL, "encoding": (own,)}))
+        run(Options(**{**SMALL, "encoding": (own, "none")}, out=str(tmp_path / "out")))
+    assert [row["encoding"] for row in lines(tmp_path / "out")] == ["none", "none"]
 
 
 def test_notes_go_nowhere_when_stderr_is_closed(capsys, monkeypatch):

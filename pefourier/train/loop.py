@@ -72,6 +72,11 @@ class Outcome:
     seconds: float  # of its stack, over its members
     codes: np.ndarray | None = None  # trained codes of all places
 
+    @property
+    def finite(self) -> bool:
+        """Whether its logits are numbers; even the weights a member began with may give none."""
+        return bool(np.isfinite(self.valid).all() and np.isfinite(self.test).all())
+
 
 @dataclass(frozen=True, eq=False)
 class Resident:
@@ -329,19 +334,7 @@ def trained(
     with torch.no_grad():
         for name, p in program.parameters.items():
             p.copy_(best[name])
-    return finite(outcomes(program, kept.tolist(), (time.perf_counter() - began) / len(members)))
-
-
-def finite(found: list[Outcome]) -> list[Outcome]:
-    """The outcomes, refused where even the weights that a member began with give no numbers."""
-    for one in found:
-        if not (np.isfinite(one.valid).all() and np.isfinite(one.test).all()):
-            m = one.member
-            raise PefourierError(
-                f"{m.encoding}, seed {m.seed}, fold {m.fold}: its logits are no finite numbers; "
-                "are its codes too large? SPEC@rms=SIZE scales them"
-            )
-    return found
+    return outcomes(program, kept.tolist(), (time.perf_counter() - began) / len(members))
 
 
 def keep(best: Parameters, program: Program, better: Tensor) -> None:

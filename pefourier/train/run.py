@@ -229,14 +229,24 @@ def train(
             if held is None or held.task is not stack.task:
                 held = loop.resident(stack.task, device)
             outcomes = trained(stack, options, schedule, held, reporter)
-            found = [row_of(stack.task, outcome, held) for outcome in outcomes]
+            found = [row_of(stack.task, outcome, held) for outcome in outcomes if outcome.finite]
             store.append(row for row in found if key_of(row) not in done)
             rows += found
             if options.save_tables is not None:
                 save(options.save_tables, stack.task, outcomes)
+            refuse_lost(outcomes)
     if options.save_tables is not None and len(rows) < members and not options.quiet:
         noted([f"--save-tables: {members - len(rows)} runs were finished before; none of theirs"])
     return rows
+
+
+def refuse_lost(outcomes: Sequence[Outcome]) -> None:
+    """Name the first member without finite logits; those beside it are kept by now."""
+    for m in (outcome.member for outcome in outcomes if not outcome.finite):
+        raise PefourierError(
+            f"{m.encoding}, seed {m.seed}, fold {m.fold}: its logits are no finite numbers; are "
+            "its codes too large? SPEC@rms=SIZE scales them"
+        )
 
 
 @contextmanager
