@@ -40,9 +40,14 @@ MANY = 7  # curves that can be told apart on common axes
 ACROSS = 4  # panels in a row
 
 
+def literal(text: str) -> str:
+    """A text that matplotlib shows as it is, not as a formula between $."""
+    return text.replace("$", r"\$")
+
+
 def caption(answer: Answer) -> str:
-    """The SPEC as matplotlib shows it as it is: no formula between $, no entry hidden by _."""
-    text = answer.encoding.label.replace("$", r"\$")
+    """The SPEC as a legend shows it as it is: no entry hidden by _."""
+    text = literal(answer.encoding.label)
     return " " + text if text.startswith("_") else text
 
 
@@ -164,8 +169,7 @@ def brief(name: str, most: int) -> str:
     '…me/tables/codes.npy'
     """
     head = 0 if "/" in name else 3 * most // 4
-    text = name if len(name) <= most else f"{name[:head]}…{name[head + 1 - most :]}"
-    return text.replace("$", r"\$")
+    return literal(name if len(name) <= most else f"{name[:head]}…{name[head + 1 - most :]}")
 
 
 def comparison(summary) -> Figure:

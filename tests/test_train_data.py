@@ -287,16 +287,19 @@ HEAD = "chan_id,spacecraft,anomaly_sequences,class,num_values\n"
         (HEAD + "A-1,MSL", "is damaged or half downloaded"),
         (HEAD + 'A-1,MSL,"[[1, 2]', "is damaged or half downloaded"),
         (HEAD + 'A-1,SMAP,"[[1, 2]]",[point],1200\n', "holds no recording of msl"),
+        ("spacecraft\nSMAP\n", "is damaged or half downloaded (KeyError: 'chan_id')"),
         ("<html>\n<p>404</p>\n", "is damaged or half downloaded (KeyError: 'spacecraft')"),
         *(
             (HEAD + f'A-1,MSL,"{events}",[point],1200\n', f"A-1 has 1200 rows and an event {one}")
             for events, one in (
-                *(("[[7, 5]]", "[7, 5]"), ("[[5, 1200]]", "[5, 1200]"), ("[5, 10]", "5")),
                 *(
-                    ("[[5, 7, 9]]", "[5, 7, 9]"),
-                    ("[[1.5, 7]]", "[1.5, 7]"),
-                    ("[[-1, 7]]", "[-1, 7]"),
+                    ("[[7, 5]]", "[7, 5]"),
+                    ("[[5, 1200]]", "[5, 1200]"),
+                    ("[5, 10]", "5"),
+                    ("5", "5"),
                 ),
+                *(("[[5, 7, 9]]", "[5, 7, 9]"), ("[[1.5, 7]]", "[1.5, 7]")),
+                *(("[[-1, 7]]", "[-1, 7]"), ("null", "None")),
             )
         ),
     ],
@@ -354,6 +357,18 @@ def test_what_is_no_archive_is_said(tmp_path):
             spoil(stream)
         with pytest.raises(PefourierError, match=r"own\.npz is no archive of arrays, as numpy"):
             data.load(str(path))
+    path.write_bytes(b"")
+    with pytest.raises(PefourierError, match=r"own\.npz is damaged or half downloaded \(EOFErr"):
+        data.load(str(path))
+
+
+def test_numpys_advice_to_unpickle_is_not_passed_on(tmp_path):
+    as_published(tmp_path).write_text(HEAD + 'A-1,MSL,"[[1, 2]]",[point],1200\n')
+    (tmp_path / "test" / "A-1.npy").write_text("<html>\n<p>404</p>\n")
+    with pytest.raises(
+        PefourierError, match=r"A-1\.npy is damaged or half downloaded; download it"
+    ):
+        data.load("msl", str(tmp_path), 16)
 
 
 @pytest.mark.parametrize("label", [0, 1])

@@ -318,7 +318,7 @@ def test_bad_options_are_refused_in_one_line(options, message):
 
 def test_a_full_disk_is_said_and_what_is_finished_stays(tmp_path, monkeypatch):
     store = Store(tmp_path)
-    row = dict.fromkeys((*results.KEY, *results.MEASURED), 0)
+    row = dict.fromkeys((*results.KEY, *results.NEEDED), 0)
     store.append([row])
     monkeypatch.setattr(os, "write", lambda handle, line: len(line) // 2)
     with pytest.raises(PefourierError, match="No space left on device; nothing finished is lost"):
@@ -327,7 +327,7 @@ def test_a_full_disk_is_said_and_what_is_finished_stays(tmp_path, monkeypatch):
 
 
 def test_torn_and_foreign_lines_are_dropped(tmp_path):
-    row = dict.fromkeys((*results.KEY, *results.MEASURED), 0)
+    row = dict.fromkeys((*results.KEY, *results.NEEDED), 0)
     line = json.dumps(row).encode() + b"\n"
     file = tmp_path / "results.jsonl"
     key = json.dumps(dict.fromkeys(results.KEY, 0)).encode() + b"\n"
@@ -444,6 +444,18 @@ def test_one_encoding_alone_has_scores_and_no_differences():
     assert "over 8 seeds × 5 folds" in text
     assert "over folds" not in text
     assert "less dft" not in text
+
+
+def test_few_runs_have_but_their_range():
+    rows = [row for row in of_folds([0.6] * 5, [0.6] * 5) if row["fold"] == 0]
+    for n, share in ((2, 50), (3, 75), (4, 88)):
+        few = [{**row, "f1": row["seed"] / 10} for row in rows if row["seed"] < n]
+        found = summary.summarize(few)
+        mean = found.datasets[0].scores["dft"]["f1"]
+        assert (mean.low, mean.high) == pytest.approx((0, (n - 1) / 10), abs=0.03)
+        said = f"of {n} runs 95 % is but their range, which holds the mean {share} % of the time"
+        assert said in summary.as_text(found)
+    assert "but their range" not in summary.as_text(summary.summarize(rows))
 
 
 def test_one_run_has_no_interval():
@@ -715,6 +727,16 @@ def test_the_answer_is_told_before_a_full_disk_can_cost_it(tmp_path, monkeypatch
     said = capsys.readouterr()
     assert said.out.startswith("P / R / F1")
     assert said.err.endswith("summary.json: No space left on device\n")
+
+
+def test_a_file_that_goes_while_it_trains_costs_no_answer(tmp_path, monkeypatch, rng):
+    from pefourier.train import loop
+
+    own, whole = tmp_path / "own.npy", loop.fit
+    np.save(own, rng.normal(size=(6, 8)))
+    monkeypatch.setattr(loop, "fit", lambda *a: [own.unlink(), whole(*a)][1])
+    found = run(Options(**{**SMALL, "encoding": (str(own),)}))
+    assert found.datasets[0].params[str(own)]["length"] == 6
 
 
 def test_a_batch_is_no_larger_than_what_there_is(monkeypatch):

@@ -61,7 +61,7 @@ def interval(values: np.ndarray) -> Mean:
 
     Percentiles Φ(±t √(n / (n - 1))), t of Student's distribution with n - 1 degrees of freedom,
     stand where those of 2.5 and 97.5 % are too near for few runs (Hesterberg, 2015, “What teachers
-    should know about the bootstrap”); four runs and fewer span too little for any percentile.
+    should know about the bootstrap”); of four runs or fewer that is their range.
 
     >>> interval(np.array([0.5, 0.5, 0.5]))
     Mean(mean=0.5, low=0.5, high=0.5)

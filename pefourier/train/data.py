@@ -227,8 +227,9 @@ def ts_parts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]
     """Training and test series (n, channels, length) with their classes, as aeon reads them."""
     path, own = Path(name), name.removeprefix("uea:")
     sides = [sorted(path.glob(f"*_{side}.ts")) for side in ("TRAIN", "TEST")]
-    files = [path] if path.suffix == ".ts" else [file for side in sides for file in side]
-    if own == name and path.suffix != ".ts" and [len(side) for side in sides] != [1, 1]:
+    single = path.suffix.lower() == ".ts"
+    files = [path] if single else [file for side in sides for file in side]
+    if own == name and not single and [len(side) for side in sides] != [1, 1]:
         held = ", ".join(file.name for file in files) or "neither"
         raise PefourierError(
             f"{shown(name)} is to hold one *_TRAIN.ts and its *_TEST.ts; it holds {held}. A single "

@@ -24,7 +24,7 @@ except ModuleNotFoundError:  # Windows
     fcntl = None
 
 KEY = ("dataset", "encoding", "seed", "fold")
-MEASURED = ("precision", "recall", "f1", "auprc", "split", "leaky", "length")
+NEEDED = ("precision", "recall", "f1", "auprc", "split", "leaky", "length")  # beside its key
 Key = tuple[str, str, int, int]
 Row = dict[str, Any]
 ASKED = ("dataset", "encoding", "match_rms", "seeds")  # may be asked anew of a folder
@@ -214,7 +214,7 @@ def parsed(content: bytes) -> list[Row]:
             row = json.loads(line)
         except ValueError:
             continue
-        if isinstance(row, dict) and all(name in row for name in (*KEY, *MEASURED)):
+        if isinstance(row, dict) and all(name in row for name in (*KEY, *NEEDED)):
             rows.append(row)
     return rows
 

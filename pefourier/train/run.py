@@ -83,12 +83,15 @@ def compared(
     stacks = grid.parted(tasks, runs, options, config["stages"])
     new = set(order).difference(*(stack.keys for stack in stacks))
     if new:
-        batches = [loop.batch_and_steps(task, options.batch_size)[0] for task in tasks]
-        models = [grid.transformer(task, options) for task in tasks]
-        most = min(map(grid.room, models, batches, [device] * len(tasks)))
+        most = min(
+            grid.room(grid.transformer(task, options), batch, device)
+            for task in tasks
+            for batch, _ in [loop.batch_and_steps(task, options.batch_size)]
+        )
         asked = {key: config[key] for key in ASKED}
         config["stages"].append({**asked, "stack": min(most, -(-len(new) // ranks))})
         stacks = grid.parted(tasks, runs, options, config["stages"])
+    params = {task.name: grid.parameters(task, options) for task in tasks}  # files may go later
     store.claim(config)
     store.mend()
     noted([] if options.quiet else list(dict.fromkeys(notes)))
@@ -96,7 +99,6 @@ def compared(
         rows = train(stacks[rank::ranks], options, store, device)
         if rank:
             return None
-        params = {task.name: grid.parameters(task, options) for task in tasks}
         return summary.summarize(gathered(store, order, rows), params, settings(options))
 
 

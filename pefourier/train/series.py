@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from pefourier.errors import PefourierError, shown
 from pefourier.train.split import Series
 
 LIMIT = 20.0  # scaled values are cut here
-LARGEST = 1e30  # float32 holds its square nearly
+LARGEST = 1e30  # of values read: float32 ends at 3e38
 # Recorded over the same period: they share their command columns. P-10's rows are P-14's.
 MSL_GROUPS = (
     ("T-4", "T-5"),
@@ -112,13 +113,10 @@ def reading(path: Path) -> Iterator[None]:
             raise PefourierError(
                 f"{path} holds Python objects; save numbers, or names as np.array(names, dtype=str)"
             ) from error
-        if "pickle" in str(error):
-            raise PefourierError(
-                f"{path} is no archive of arrays, as numpy.savez writes"
-            ) from error
+        advice = "pickle" in str(error)  # numpy's, to load what is no array
+        what = "" if advice else f" ({type(error).__name__}: {error})"
         raise PefourierError(
-            f"{path} is damaged or half downloaded ({type(error).__name__}: {error}); "
-            "download it again"
+            f"{path} is damaged or half downloaded{what}; download it again"
         ) from error
 
 
@@ -126,10 +124,11 @@ def reading(path: Path) -> Iterator[None]:
 def archive(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
     """An open .npz, which is closed even if it is damaged."""
     with path.open("rb") as stream:
-        arrays = np.load(stream, allow_pickle=False)
-        if isinstance(arrays, np.ndarray):
+        head = stream.read(2)
+        if head not in (b"", b"PK"):
             raise PefourierError(f"{path} is no archive of arrays, as numpy.savez writes")
-        with arrays:
+        stream.seek(0)
+        with np.load(stream, allow_pickle=False) as arrays:
             yield arrays
 
 
@@ -173,11 +172,11 @@ def msl_published(folder: Path) -> Iterator[tuple[str, Recording]]:
         rows = list(csv.DictReader(lines))
         own = [row for row in rows if row["spacecraft"] == "MSL"]
         events = {row["chan_id"]: json.loads(row["anomaly_sequences"] or "") for row in own}
-    known = {row["chan_id"] for row in rows}
-    unknown = sorted({file.stem for file in (folder / "test").glob("*.npy")} - known)
-    if unknown:
+        listed = {row["chan_id"] for row in rows}
+    unlisted = {file.stem for file in (folder / "test").glob("*.npy")} - listed
+    if unlisted:
         raise PefourierError(
-            f"{path} lacks {unknown[0]}, whose rows are in {folder / 'test'}; download it again"
+            f"{path} lacks {min(unlisted)}, whose rows are in {folder / 'test'}; download it again"
         )
     for name in sorted(events):
         parts = []
@@ -190,18 +189,19 @@ def msl_published(folder: Path) -> Iterator[tuple[str, Recording]]:
         yield name, (parts[0], parts[1], label)
 
 
-def marked(name: str, events: Sequence[Sequence[int]], n: int) -> np.ndarray:
+def marked(name: str, events: Any, n: int) -> np.ndarray:
     """Labels of n rows from events [first, last], both inclusive.
 
     >>> marked("C-1", [[0, 1], [3, 3]], 4)
     array([1, 1, 0, 1], dtype=uint8)
     """
     label = np.zeros(n, dtype=np.uint8)
-    for event in events:
-        pair = event if isinstance(event, list) and len(event) == 2 else [0.5, 0.5]
-        if not (all(isinstance(end, int) for end in pair) and 0 <= pair[0] <= pair[1] < n):
-            raise ValueError(f"{name} has {n} rows and an event {event}")
-        label[pair[0] : pair[1] + 1] = 1
+    for event in events if isinstance(events, list) else [events]:
+        match event:
+            case [int(first), int(last)] if 0 <= first <= last < n:
+                label[first : last + 1] = 1
+            case _:
+                raise ValueError(f"{name} has {n} rows and an event {event}")
     return label
 
 
@@ -214,12 +214,25 @@ def msl_together(name: str) -> tuple[str, str]:
 SOURCES = {
     # incidents of SMD coincide across machines: its blocks of one number are dealt together
     "smd": Source(
-        *("smd", 0.02, 10, ("smd", "ServerMachineDataset"), r"machine-\d+-\d+", ".txt"),
-        *(smd_published, lambda name: (name, "smd")),
+        name="smd",
+        floor=0.02,
+        blocks=10,
+        folders=("smd", "ServerMachineDataset"),
+        names=r"machine-\d+-\d+",
+        suffix=".txt",
+        published=smd_published,
+        together=lambda name: (name, "smd"),
     ),
     "msl": Source(
-        *("msl", 0.05, 4, ("msl", "data"), r"[A-Z]-\d+", ".npy"),
-        *(msl_published, msl_together, MSL_DROPPED),
+        name="msl",
+        floor=0.05,
+        blocks=4,
+        folders=("msl", "data"),
+        names=r"[A-Z]-\d+",
+        suffix=".npy",
+        published=msl_published,
+        together=msl_together,
+        dropped=MSL_DROPPED,
     ),
 }
 
