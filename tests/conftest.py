@@ -1,6 +1,7 @@
 """A command run in this process, as the installed program would run it."""
 
 import json
+import signal
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,14 @@ def run(capsys):
         return Run(status, *capsys.readouterr())
 
     return command
+
+
+@pytest.fixture(autouse=True, scope="session")
+def interruptible():
+    """Processes that tests start inherit an ignored SIGINT, as where a shell runs make behind."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
