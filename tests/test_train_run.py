@@ -431,8 +431,19 @@ def test_what_one_fold_denies_is_said_of_these_windows():
     assert ", over folds -0.011 … +0.167, Holm p " in words
     assert "; better by AUPRC: +0.108, 95 % " in words
     assert "over folds: 95 % by Student's t" in summary.as_text(found)
+    title, (head, row) = summary.tables(found)[2]
+    assert (title, head[-2:], row[0]) == ("one, less sinusoidal", ["AUPRC", "Holm p"], "dft")
+    (one,) = found.datasets
+    f1, ap = one.differences["dft"], one.auprc_differences["dft"]
+    assert row[1:6] == [
+        f"+0.078 [{f1.low:+.3f}, {f1.high:+.3f}]",
+        *("[-0.011, +0.167]", f"{f1.p:.3g}", f"{f1.p_holm:.3g}", "0.80"),
+    ]
+    assert row[6:] == [f"+0.108 [{ap.low:+.3f}, {ap.high:+.3f}]", f"{ap.p_holm:.3g}"]
     found = summary.summarize(of_folds([0.5] * 5, one_off))
     assert "; better on these windows by AUPRC: +0.078" in found.datasets[0].verdicts[0]
+    (_, (_, row)) = summary.tables(found)[2]
+    assert (row[4], row[7]) == ("1", "1e-05")  # Holm p of F1 and of AUPRC
     (record,) = [r for r in summary.records(found) if r["encoding"] == "dft"]
     assert record["difference"]["mean"] == 0
     assert record["auprc_difference"]["mean"] == pytest.approx(0.078)
