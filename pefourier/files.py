@@ -27,7 +27,7 @@ from typing import BinaryIO
 import numpy as np
 
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.formats import EPS, HEAD, NPY_MAGIC, READERS, WRITERS, Stored
+from pefourier.formats import EPS, HEAD, KINDS, NPY_MAGIC, READERS, WRITERS, Stored
 
 MEMORY = 2**33  # bytes that a table may take when it is not mapped
 SUSPECT = 2**28  # bytes above which a table may take RATIO times its bytes in the file
@@ -64,6 +64,11 @@ def read_numbers(path: str) -> np.ndarray:
         if stored is None or math.prod(stored.shape) != max(stored.shape, default=0):
             raise PefourierError(
                 f"{label(path)} holds {listed(arrays)}; a list of numbers has one column"
+            )
+        if stored.kind not in KINDS:
+            raise PefourierError(
+                f"{label(path)} holds {listed(arrays)} of {shown(stored.kind)[1:-1]}; "
+                "expected real numbers"
             )
         return stored.load().reshape(-1).astype(float)
 

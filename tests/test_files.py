@@ -21,7 +21,7 @@ import torch
 
 from pefourier import files, formats
 from pefourier.errors import PefourierError
-from pefourier.files import check_suffix, read_table, write_table, write_whole
+from pefourier.files import check_suffix, read_numbers, read_table, write_table, write_whole
 
 TABLE = np.random.default_rng(0).normal(size=(5, 3))
 NOT_A_TABLE = "a table has two axes, (positions, dimensions), neither empty, of real numbers"
@@ -679,3 +679,33 @@ def outcome(path, key):
         float(table.astype(float).sum())  # every number can be read
     sound = table.ndim == 2 and table.size and eps in EPS.values()
     return None if sound and table.dtype in ("f8", "f4", "f2") else (table.shape, table.dtype, eps)
+
+
+@pytest.mark.parametrize(
+    ("descr", "kind"),
+    [
+        ("|O", "object"),
+        ("<U2", "str64"),
+        ("<c16", "complex128"),
+        ("<M8[s]", "datetime64[s]"),
+        ([("t", "|O")], "void64"),
+    ],
+    ids=str,
+)
+def test_a_list_of_numbers_is_of_plain_numbers(descr, kind):
+    """An array of objects is an array of pointers: mapped, its bytes would be followed."""
+    with open("times.npy", "wb") as stream:
+        header = {"descr": descr, "fortran_order": False, "shape": (8,)}
+        np.lib.format.write_array_header_1_0(stream, header)
+        stream.write(b"A" * 128)
+    message = f"'times.npy' holds an array (8,) of {kind}; expected real numbers"
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+        read_numbers("times.npy")
+
+
+def test_only_plain_numbers_are_made_of_bytes():
+    """Whoever asks: what lies behind every reader refuses pointers too."""
+    pointers = formats.Layout((1,), np.dtype("O"), 0)
+    for read in (lambda: pointers.of(b"A" * 8), lambda: pointers.at(io.BytesIO(b"A" * 8))):
+        with pytest.raises(ValueError, match="it holds object, and only plain numbers are read"):
+            read()
