@@ -49,8 +49,8 @@ lint: $(BIN)/pefourier  ## style
 check: lint test  ## what CI runs
 
 catalogue: $(BIN)/pefourier  ## what `pefourier list` reads, from the registry
-	$(BIN)/python -c 'import json; from pefourier import encodings as e; print(json.dumps(e.records(), indent=1, ensure_ascii=False))' >catalogue.tmp
-	mv catalogue.tmp pefourier/catalogue.json
+	$(BIN)/python -c 'import json; from pefourier.encodings.specs import records; print(json.dumps(records(), indent=1, ensure_ascii=False))' >catalogue.tmp
+	mv catalogue.tmp pefourier/answers/catalogue.json
 
 bench: $(BIN)/pefourier  ## time and memory against what one would call today
 	$(BIN)/python -m pip install --quiet '.[bench]'

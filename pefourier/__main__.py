@@ -9,7 +9,7 @@ def run() -> None:
     interrupted = signal.getsignal(signal.SIGINT)
     if interrupted is signal.default_int_handler:  # else it is ignored, as under nohup
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # an import has nothing to tidy up
-    from pefourier.cli import main
+    from pefourier.cli.commands import main
 
     signal.signal(signal.SIGINT, interrupted)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pefourier.encoding import Encoding, as_encoding
+from pefourier.encodings.encoding import Encoding, as_encoding
 from pefourier.relations import turning_pairs
 
 FLOAT32_EPS = 2.0**-23

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pefourier.closest import Closest, closest
-from pefourier.doctor import diagnose
-from pefourier.encoding import Encoding, Finding, as_encoding
-from pefourier.linear import Factors, decompose
-from pefourier.precision import Loss, precision
+from pefourier.diagnosis.rules import diagnose
+from pefourier.encodings.encoding import Encoding, Finding, as_encoding
+from pefourier.geometry.closest import Closest, closest
+from pefourier.geometry.precision import Loss, precision
+from pefourier.geometry.singular_values import Factors, decompose
 from pefourier.relations import first_rising_lag, shift_residual, toeplitz_residual
 
 LADDER = ("collides", "injective", "invertible", "isometric")

@@ -2,8 +2,8 @@
 
 import torch
 
-from pefourier.encoding import BUILDERS, Encoding, build, parse_parameters
 from pefourier.encodings import load
+from pefourier.encodings.encoding import BUILDERS, Encoding, build, parse_parameters
 from pefourier.errors import PefourierError
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pefourier.encoding import Encoding, as_encoding, check_size
+from pefourier.encodings.encoding import Encoding, as_encoding, check_size
 from pefourier.errors import PefourierError
-from pefourier.linear import decompose
+from pefourier.geometry.singular_values import decompose
 from pefourier.spectrum import density
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pefourier.encoding import Encoding, Measure, as_encoding
+from pefourier.encodings.encoding import Encoding, Measure, as_encoding
 
 DIRECT = 2**31  # n^2 d up to which inner products are walked for the Toeplitz residual
 LAGS_AT_ONCE = 2**12

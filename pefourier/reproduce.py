@@ -13,15 +13,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.encoding import build
-from pefourier.encodings import absolute  # noqa: F401 (registers the paper's encodings)
+from pefourier.answers.report import Answer, as_json
+from pefourier.encodings.encoding import build
+from pefourier.encodings.families import absolute  # noqa: F401 (registers the paper's encodings)
+from pefourier.encodings.sources.tables import write_whole
 from pefourier.errors import PefourierError, shown
 from pefourier.faithful import assess
-from pefourier.files import write_whole
 from pefourier.reconstruct import position_functions
-from pefourier.report import Answer, as_json
 from pefourier.spectrum import density
-from pefourier.training import LEVEL
+from pefourier.train.options import LEVEL
 
 HOLDS, SENSE, FAILS = "holds", "holds in another sense", "does not hold"
 UNDECIDED, NOT_YET = "not supported by the data", "not yet compared"
@@ -53,7 +53,7 @@ def reproduction(folder: str) -> tuple[list[Claim], list[str]]:
 
     Table 1 is filled from what `pefourier train` has left in the folder, ``*/summary.json``.
     """
-    from pefourier import plot
+    from pefourier.answers import plot
 
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)

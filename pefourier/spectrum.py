@@ -12,8 +12,8 @@ from math import log, pi
 
 import numpy as np
 
-from pefourier.domain import power
-from pefourier.encoding import LARGEST, Encoding, as_encoding, check_count
+from pefourier.encodings.domain import power
+from pefourier.encodings.encoding import LARGEST, Encoding, as_encoding, check_count
 from pefourier.errors import PefourierError, unknown
 
 DEFAULT_SIGMA = 4.0  # lattice steps

@@ -81,8 +81,8 @@ def density_kdepy(d):
 
 
 def closest_pefourier(n):
-    from pefourier.closest import closest
-    from pefourier.encoding import from_table
+    from pefourier.encodings.encoding import from_table
+    from pefourier.geometry.closest import closest
 
     enc = from_table(normal(n))
     return lambda: closest(enc).distance
@@ -135,7 +135,7 @@ def rebuilt_numpy(d):
 
 def singular_pefourier(n):
     from pefourier.encodings import build
-    from pefourier.linear import decompose
+    from pefourier.geometry.singular_values import decompose
 
     enc = build("rope", length=n, d=128)
     return lambda: decompose(enc).condition_number

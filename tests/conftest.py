@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from pefourier.cli import main
+from pefourier.cli.commands import main
 
 
 @dataclass(frozen=True)

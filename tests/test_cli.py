@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pefourier import __version__
-from pefourier.cli import main
+from pefourier.cli.commands import main
 
 COMMANDS = ("spectrum", "reconstruct", "check-faithful", "compare", "encode", "list", "reproduce")
 PROGRAM = [sys.executable, "-m", "pefourier"]
@@ -479,7 +479,7 @@ def test_the_list_is_the_same_in_all_forms(run):
 
 @pytest.mark.parametrize(("other", "panels"), [("ramp", 3), ("dft:d=4", 2)])
 def test_compare_draws_both_tables_and_their_difference(run, monkeypatch, other, panels):
-    from pefourier import plot
+    from pefourier.answers import plot
 
     drawn = []
     monkeypatch.setattr(plot, "save", lambda path, draw, answers: drawn.extend([draw, *answers]))

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from pefourier import closest as room
-from pefourier.closest import Closest, closest
-from pefourier.domain import positions
-from pefourier.encoding import Encoding, Measure, from_table
+from pefourier.geometry import closest as room
+from pefourier.encodings.domain import positions
+from pefourier.encodings.encoding import Encoding, Measure, from_table
+from pefourier.geometry.closest import Closest, closest
 
 RANDOM = np.random.default_rng(20240513)
 GRID = np.stack(np.meshgrid(*[np.arange(6.0)] * 3), axis=-1).reshape(-1, 3)

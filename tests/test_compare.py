@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from pefourier.compare import compare
-from pefourier.encoding import from_table
 from pefourier.encodings import load
+from pefourier.encodings.encoding import from_table
 
 SIZES = [(40, 16), (300, 64), (9, 32)]
 

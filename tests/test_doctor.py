@@ -7,11 +7,11 @@ shift and stable rank, as measured by a separate program.
 import numpy as np
 import pytest
 
-from pefourier.encoding import BUILDERS, Encoding, Finding, as_encoding, build, from_table
+from pefourier.diagnosis.identify import identify
 from pefourier.encodings import load
+from pefourier.encodings.encoding import BUILDERS, Encoding, Finding, as_encoding, build, from_table
 from pefourier.faithful import assess
-from pefourier.identify import identify
-from pefourier.precision import FORMATS, rounded
+from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.relations import shift_residual
 
 LENGTH, DIM = 128, 64

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pefourier.draw import MARKS, chart
+from pefourier.answers.terminal_chart import MARKS, chart
 
 
 def rows_of(text):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pefourier.encoding import from_table
 from pefourier.encodings import build, load
+from pefourier.encodings.encoding import from_table
 from pefourier.faithful import LADDER, assess, shortfalls
 
 

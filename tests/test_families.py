@@ -6,14 +6,13 @@ import re
 import numpy as np
 import pytest
 
-from pefourier import domain
-from pefourier.domain import power, tree
-from pefourier.encoding import BUILDERS
-from pefourier.encodings import load
-from pefourier.encodings.relative import alibi_slopes, t5_buckets
+from pefourier.encodings import domain, load
+from pefourier.encodings.domain import power, tree
+from pefourier.encodings.encoding import BUILDERS
+from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
 from pefourier.errors import PefourierError
 from pefourier.faithful import assess
-from pefourier.linear import decompose
+from pefourier.geometry.singular_values import decompose
 from pefourier.reconstruct import position_functions
 from pefourier.spectrum import density
 
@@ -457,7 +456,7 @@ def test_tupe_needs_a_whole_head():
     "make", [lambda n: domain.times(range(n)), lambda n: domain.tree([-1, *[0] * (n - 1)])]
 )
 def test_a_dense_basis_has_a_limit(monkeypatch, make):
-    monkeypatch.setattr("pefourier.domain.LARGEST_BASIS", 8)
+    monkeypatch.setattr("pefourier.encodings.domain.LARGEST_BASIS", 8)
     assert len(make(8)) == 8
     with pytest.raises(PefourierError, match=r"^9 .* are too many: they take an \(n, n\) basis"):
         make(9)

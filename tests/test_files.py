@@ -19,9 +19,16 @@ import pytest
 import safetensors.torch
 import torch
 
-from pefourier import files, formats
+from pefourier.encodings.sources import formats
+from pefourier.encodings.sources import tables as files
+from pefourier.encodings.sources.tables import (
+    check_suffix,
+    read_numbers,
+    read_table,
+    write_table,
+    write_whole,
+)
 from pefourier.errors import PefourierError
-from pefourier.files import check_suffix, read_numbers, read_table, write_table, write_whole
 
 TABLE = np.random.default_rng(0).normal(size=(5, 3))
 NOT_A_TABLE = "a table has two axes, (positions, dimensions), neither empty, of real numbers"
@@ -456,7 +463,7 @@ def test_damaged_archives():
 def fed(content, *arguments):
     """What reading standard input gives in a process that is fed `content`."""
     code = (
-        "import sys; from pefourier.files import *\n"
+        "import sys; from pefourier.encodings.sources.tables import *\n"
         "try: print(*read_table(*sys.argv[1:])[0].ravel().tolist())\n"
         "except PefourierError as error: print(error)"
     )

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pefourier.encoding import build, parse_parameters
-from pefourier.encodings import huggingface, load
-from pefourier.encodings.huggingface import SINUSOIDS
+from pefourier.encodings import load
+from pefourier.encodings.encoding import build, parse_parameters
+from pefourier.encodings.sources import huggingface
+from pefourier.encodings.sources.huggingface import SINUSOIDS
 from pefourier.errors import PefourierError
 
 LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32}

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 from reference import DIM, LENGTH, ROWS
 
-import pefourier.encodings
-from pefourier import catalogue
-from pefourier.encoding import BUILDERS, as_encoding
-from pefourier.encodings import build, load
+from pefourier.answers import catalogue
+from pefourier.encodings import build, load, specs
+from pefourier.encodings.encoding import BUILDERS, as_encoding
+from pefourier.encodings.sources.tables import write_table
 from pefourier.faithful import assess
-from pefourier.files import write_table
-from pefourier.linear import decompose
+from pefourier.geometry.singular_values import decompose
 from pefourier.reconstruct import position_functions
 from pefourier.relations import toeplitz_residual
 from pefourier.spectrum import density
@@ -30,8 +29,10 @@ def test_every_encoding_has_a_reference_row():
 
 
 def test_the_catalogue_is_the_registry():
-    held = json.loads(json.dumps(pefourier.encodings.records()))
-    assert catalogue.records() == held, "write pefourier/catalogue.json again: make catalogue"
+    held = json.loads(json.dumps(specs.records()))
+    assert catalogue.records() == held, (
+        "write pefourier/answers/catalogue.json again: make catalogue"
+    )
 
 
 @pytest.mark.parametrize("row", catalogue.rows()[1:], ids=lambda row: row[0])

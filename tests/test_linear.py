@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from pefourier.encoding import from_table
 from pefourier.encodings import build, load
-from pefourier.linear import decompose
+from pefourier.encodings.encoding import from_table
+from pefourier.geometry.singular_values import decompose
 
 CASES = [
     ("dft", 80, 256),
@@ -23,8 +23,8 @@ CASES = [
     params=[(2**20, 0), (37, 2**20), (37, 0)], ids=["one block", "many, kept", "many, made twice"]
 )
 def blocks(request, monkeypatch):
-    monkeypatch.setattr("pefourier.linear.BLOCK", request.param[0])
-    monkeypatch.setattr("pefourier.linear.KEPT", request.param[1])
+    monkeypatch.setattr("pefourier.geometry.singular_values.BLOCK", request.param[0])
+    monkeypatch.setattr("pefourier.geometry.singular_values.KEPT", request.param[1])
 
 
 @pytest.mark.usefixtures("blocks")
@@ -79,8 +79,8 @@ def test_a_table_of_zeros():
 
 
 def test_progress_is_told_on_every_walk(monkeypatch):
-    monkeypatch.setattr("pefourier.linear.BLOCK", 37)
-    monkeypatch.setattr("pefourier.linear.KEPT", 0)
+    monkeypatch.setattr("pefourier.geometry.singular_values.BLOCK", 37)
+    monkeypatch.setattr("pefourier.geometry.singular_values.KEPT", 0)
     told = []
     decompose(build("learned", length=50, d=5), lambda done, total: told.append((done, total)))
     assert told == [(k, 8) for k in range(1, 9)] * 2

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from pefourier.encoding import BUILDERS
 from pefourier.encodings import build, load
+from pefourier.encodings.encoding import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.nn import PositionalEncoding
 

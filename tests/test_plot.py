@@ -5,11 +5,11 @@ import hashlib
 import numpy as np
 import pytest
 
-from pefourier import plot
+from pefourier.answers import plot
+from pefourier.answers.report import Answer
 from pefourier.encodings import load
 from pefourier.faithful import assess
 from pefourier.reconstruct import position_functions
-from pefourier.report import Answer
 from pefourier.spectrum import density
 
 

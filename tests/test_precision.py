@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from pefourier.encoding import from_table
 from pefourier.encodings import build
-from pefourier.precision import FORMATS, count_distinct, precision, rounded
+from pefourier.encodings.encoding import from_table
+from pefourier.geometry.precision import FORMATS, count_distinct, precision, rounded
 
 TORCH = {
     "float32": torch.float32,
@@ -79,7 +79,7 @@ def test_long_declared_codes_are_cast_without_their_table(monkeypatch):
     enc = build("dft", length=300, d=64)
     whole = [loss.distinct_cast for loss in precision(enc).values()]
     assert whole[0] == 64
-    monkeypatch.setattr("pefourier.precision.WHOLE", 0)
+    monkeypatch.setattr("pefourier.geometry.precision.WHOLE", 0)
     assert [loss.distinct_cast for loss in precision(enc).values()][:3] == whole[:3]
 
 

@@ -51,7 +51,7 @@ def test_commands_answer(run, command):
 
 def test_finding_codes_are_those_of_the_code():
     (part,) = re.findall(r"each with its own name:(.*?) and more", TEXT, re.DOTALL)
-    sources = [*(ROOT / "pefourier").glob("*.py"), *(ROOT / "pefourier" / "encodings").glob("*.py")]
+    sources = (ROOT / "pefourier").rglob("*.py")
     code = "".join(path.read_text() for path in sources)
     names = re.findall(r"`([a-z-]+)`", part)
     assert len(names) > 8

@@ -5,7 +5,7 @@ import pytest
 
 import pefourier.encodings  # noqa: F401 (fills the registry)
 from pefourier import relations
-from pefourier.encoding import BUILDERS, as_encoding, build
+from pefourier.encodings.encoding import BUILDERS, as_encoding, build
 from pefourier.relations import (
     autocorrelation,
     first_rise,

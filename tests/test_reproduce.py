@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pefourier.reproduce import all_claims, reproduction
-from pefourier.train.results import Store
 from pefourier.train.run import write
+from pefourier.train.store import Store
 from pefourier.train.summary import summarize
 
 

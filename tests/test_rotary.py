@@ -6,8 +6,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from pefourier.encoding import BUILDERS, build
 from pefourier.encodings import load
+from pefourier.encodings.encoding import BUILDERS, build
 from pefourier.errors import PefourierError
 
 LLAMA2 = "rope:scaling=yarn,factor=16,original=4096"
@@ -183,7 +183,7 @@ def test_frequencies_are_those_of_the_formula_in_50_digits(scaling, own, rho):
 
 
 def test_every_scaling_has_a_twin_and_a_case():
-    from pefourier.encodings.rotary import SCALINGS
+    from pefourier.encodings.families.rotary import SCALINGS
 
     assert set(TWINS) == set(SCALINGS) == {scaling for scaling, _ in CASES}
 

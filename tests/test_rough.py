@@ -18,10 +18,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pefourier import encodings, formats  # noqa: F401 (encodings fills BUILDERS)
-from pefourier.cli import main
-from pefourier.encoding import ALIASES, BUILDERS
-from pefourier.files import write_table
+from pefourier.cli.commands import main
+from pefourier.encodings.encoding import ALIASES, BUILDERS
+from pefourier.encodings.sources import formats
+from pefourier.encodings.sources.tables import write_table
 
 SECONDS = 5  # of CPU time: other programs may be running
 # Either small or beyond every limit: what lies between is work that was asked for

@@ -6,8 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from pefourier.encoding import from_table
 from pefourier.encodings import build, load
+from pefourier.encodings.encoding import from_table
 from pefourier.errors import PefourierError
 from pefourier.spectrum import density, folded, nearest, smoothed
 

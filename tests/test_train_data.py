@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from pefourier.errors import PefourierError
-from pefourier.train import data, series, split, synthetic
+from pefourier.train.data import load as data
+from pefourier.train.data import recordings as series
+from pefourier.train.data import split, synthetic
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 published = pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data (SMD and MSL)")

@@ -5,10 +5,12 @@ import pytest
 import torch
 
 import pefourier.encodings  # noqa: F401 (fills the registry)
-from pefourier.encoding import BUILDERS
 from pefourier.encodings import build
+from pefourier.encodings.encoding import BUILDERS
 from pefourier.errors import PefourierError
-from pefourier.train import data, inject, loop, metrics, model
+from pefourier.train import injection as inject
+from pefourier.train import loop, metrics, model
+from pefourier.train.data import load as data
 from pefourier.train.grid import room
 
 SIZES = model.Transformer(length=8, channels=2, classes=2, d=16, heads=2)

@@ -16,14 +16,16 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from pefourier.cli import main
+from pefourier.answers.report import as_json
+from pefourier.cli.commands import main
 from pefourier.errors import PefourierError
-from pefourier.report import as_json
-from pefourier.train import compare, metrics, model, results, summary
+from pefourier.train import metrics, model, summary
+from pefourier.train import statistics as compare
+from pefourier.train import store as results
 from pefourier.train.grid import arms
-from pefourier.train.results import Store
+from pefourier.train.options import Options
 from pefourier.train.run import run, write
-from pefourier.training import Options
+from pefourier.train.store import Store
 
 SMALL = {
     "dataset": ("order:count=60,length=6",),
@@ -107,7 +109,7 @@ def test_a_run_goes_on_where_data_have_moved_but_not_with_others(tmp_path, rng):
 
 
 CODE = (
-    "from pefourier.train.run import run; from pefourier.training import Options; import sys; "
+    "from pefourier.train.run import run; from pefourier.train.options import Options; import sys; "
     "run(Options(dataset=('order:count=60,length=6',), "
     "encoding=('none', 'sinusoidal', 't5', 'order-free'), seeds=2, epochs=2, d=8, heads=2, "
     "batch_size=8, quiet=True, out=sys.argv[1], resume=len(sys.argv) > 2))"
@@ -523,7 +525,7 @@ def test_a_scaled_encoding_is_compared_at_its_size():
 
 
 def test_average_ranks_over_datasets_and_who_is_not_told_apart():
-    from pefourier import plot
+    from pefourier.answers import plot
 
     rows = [
         {
@@ -578,7 +580,7 @@ def test_the_threshold_comes_from_validation_and_many_classes_are_averaged():
 
 
 def test_every_run_is_a_point_in_the_figure():
-    from pefourier import plot
+    from pefourier.answers import plot
 
     found = run(Options(**SMALL))
     figure = plot.comparison(found)
@@ -597,7 +599,7 @@ def two_datasets(ranks, cliques):
 
 
 def test_bars_of_the_diagram_join_the_cliques():
-    from pefourier import plot
+    from pefourier.answers import plot
 
     ranks = {"none": 4.0, "dft": 1.25, "rope": 1.75, "sinusoidal": 3.0}
     cliques = (("dft", "rope"), ("rope", "sinusoidal"))
@@ -945,7 +947,8 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(capsys, monkeypatch)
 def test_the_bench_trains_both_programs_and_counts_operations():
     import torch
 
-    from pefourier.train import bench, data
+    from pefourier.train import bench
+    from pefourier.train.data import load as data
     from pefourier.train.model import Transformer
 
     task, sizes = data.load("order:count=60,length=6"), Transformer(6, 2, 2, d=8, heads=2)

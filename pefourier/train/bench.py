@@ -15,10 +15,11 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from pefourier.train import data, loop
-from pefourier.train.inject import injection
+from pefourier.train import loop
+from pefourier.train.data import load as data
+from pefourier.train.data.split import Task
+from pefourier.train.injection import injection
 from pefourier.train.model import Transformer
-from pefourier.train.split import Task
 
 PEAK = {"H200": 989e12, "H100": 989e12, "A100": 312e12}  # dense bfloat16 FLOP/s, from data sheets
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import torch
 
-from pefourier.encoding import convert
+from pefourier.encodings.encoding import convert
 from pefourier.errors import PefourierError, shown
 from pefourier.train import loop
-from pefourier.train.inject import injection, most_windows
+from pefourier.train.data.split import Task
+from pefourier.train.injection import injection, most_windows
 from pefourier.train.model import OrderFree, Transformer
-from pefourier.train.results import ASKED, Key
-from pefourier.train.split import Task
-from pefourier.training import ORDER_FREE, Options
+from pefourier.train.options import ORDER_FREE, Options
+from pefourier.train.store import ASKED, Key
 
 AT_RMS = "@rms="
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack

@@ -24,10 +24,10 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pefourier.errors import PefourierError
-from pefourier.train.inject import ACTS, Injection, Stacked, stack
+from pefourier.train.data.split import Fold, Task
+from pefourier.train.injection import ACTS, Injection, Stacked, stack
 from pefourier.train.metrics import mean_precision
 from pefourier.train.model import OrderFree, Parameters, Transformer, start
-from pefourier.train.split import Fold, Task
 
 AT_ONCE = 64  # windows a member in evaluation
 WARM_UP = 3  # steps before a CUDA graph is captured

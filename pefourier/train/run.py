@@ -20,20 +20,21 @@ import numpy as np
 import torch
 
 from pefourier import __version__
-from pefourier.encoding import BUILDERS
+from pefourier.encodings.encoding import BUILDERS
+from pefourier.encodings.sources.tables import write_table, write_whole
 from pefourier.errors import PefourierError, shown
-from pefourier.files import write_table, write_whole
-from pefourier.train import data, grid, loop, summary
+from pefourier.train import grid, loop, summary
+from pefourier.train.data import load as data
+from pefourier.train.data.split import Task
 from pefourier.train.grid import Arm, Stack
-from pefourier.train.inject import ACTS, Injection, injection, matched
+from pefourier.train.injection import ACTS, Injection, injection, matched
 from pefourier.train.loop import Member, Outcome, Resident, Schedule
 from pefourier.train.metrics import score
 from pefourier.train.model import OrderFree, Transformer
+from pefourier.train.options import ORDER_FREE, Options
 from pefourier.train.progress import Reporter, noted, reporting
-from pefourier.train.results import ASKED, Key, Row, Store, key_of, write_json
-from pefourier.train.split import Task
+from pefourier.train.store import ASKED, Key, Row, Store, key_of, write_json
 from pefourier.train.summary import Summary
-from pefourier.training import ORDER_FREE, Options
 
 # Options that numbers do not depend on; a folder of data may have moved, its windows are known
 NOT_NUMBERS = frozenset({"data", "out", "resume", "save_tables", "as_json", "quiet"})
@@ -329,8 +330,8 @@ def write(store: Store, found: Summary) -> None:
     """summary.json, summary.md and the figures."""
     if store.path is None:
         return
-    from pefourier import plot
-    from pefourier.report import plain
+    from pefourier.answers import plot
+    from pefourier.answers.report import plain
 
     content = plain({k: v for k, v in asdict(found).items() if k != "runs"})
     write_json(store.path / "summary.json", content)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.layout import aligned
-from pefourier.train import compare
-from pefourier.train.compare import Difference, Mean
-from pefourier.training import LEVEL
+from pefourier.answers.text import aligned
+from pefourier.train import statistics as compare
+from pefourier.train.options import LEVEL
+from pefourier.train.statistics import Difference, Mean
 
 REFERENCE = "sinusoidal"
 MEASURES = ("precision", "recall", "f1", "auprc")

@@ -1,0 +1,1 @@
+"""How answers are told: text, JSON, CSV, pictures."""

@@ -1,0 +1,230 @@
+"""Figures of answers, fit for a paper: the only room that imports matplotlib.
+
+Text stays text in PDF and SVG, colours are told apart by the colour-blind (Okabe and Ito) and by
+line style, axes carry units, and the same answer gives the same bytes on every run.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+
+import matplotlib
+
+matplotlib.use("agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pefourier.answers.report import Answer
+from pefourier.encodings.sources.tables import write_whole
+from pefourier.geometry.singular_values import decompose
+from pefourier.relations import kernel
+
+STYLE = {
+    "pdf.fonttype": 42,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "pefourier",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.prop_cycle": matplotlib.cycler(
+        color=["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"]
+    )
+    + matplotlib.cycler(linestyle=["-", "--", "-.", ":", "-", "--", "-."]),
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+}
+WIDTH = 6.0  # inches: the text width of most papers
+MANY = 7  # curves that can be told apart on common axes
+ACROSS = 4  # panels in a row
+
+
+def literal(text: str) -> str:
+    """A text that matplotlib shows as it is, not as a formula between $."""
+    return text.replace("$", r"\$")
+
+
+def caption(answer: Answer) -> str:
+    """The SPEC as a legend shows it as it is: no entry hidden by _."""
+    text = literal(answer.encoding.label)
+    return " " + text if text.startswith("_") else text
+
+
+def spectrum(answers: Sequence[Answer]) -> Figure:
+    """Densities over angular frequency, as Fig. 1 of the paper; many in a panel each."""
+    if len(answers) > MANY:
+        return spectra(answers)
+    figure, axes = plt.subplots(figsize=(WIDTH, 3.2))
+    for a in answers:
+        axes.plot(a.result.omega, a.result.density, label=caption(a), linewidth=1.4)
+    axes.set(xlabel="angular frequency ω (radians per position)", ylabel="share of energy $g_k$")
+    axes.set_ylim(bottom=0)
+    over_frequencies(axes)
+    axes.legend()
+    return figure
+
+
+def spectra(answers: Sequence[Answer]) -> Figure:
+    """Densities side by side, each on its own scale: what differs is where the energy lies."""
+    rows = -(-len(answers) // ACROSS)
+    size = (WIDTH * 1.3, 0.5 + 1.05 * rows)
+    figure, panels = plt.subplots(rows, ACROSS, figsize=size, sharex=True, squeeze=False)
+    for axes in panels.flat[len(answers) :]:
+        axes.set_axis_off()
+    for axes, a in zip(panels.flat, answers, strict=False):
+        peak = np.nanmax(a.result.density, initial=0) or 1.0
+        if np.isnan(a.result.density).any():
+            axes.text(np.pi / 2, 0.5, "no spectrum", ha="center", va="center", fontsize=8)
+        axes.fill_between(a.result.omega, a.result.density / peak, color="#0072B2", linewidth=0)
+        axes.set_title(caption(a), fontsize=8, loc="left", pad=2)
+        axes.set_ylim(0, 1.05)
+        axes.set_yticks([])
+        axes.tick_params(labelbottom=True, labelsize=7)
+        over_frequencies(axes, 2)
+    figure.supxlabel("angular frequency ω (radians per position)", fontsize=9)
+    figure.supylabel("share of energy $g_k$ / its largest", fontsize=9)
+    return figure
+
+
+def over_frequencies(axes: Axes, steps: int = 4) -> None:
+    """An axis from 0 to pi with its ticks in parts of pi."""
+    names = {0: "0", 1: "π/4", 2: "π/2", 3: "3π/4", 4: "π"}
+    axes.set_xlim(0, np.pi)
+    ticks = range(0, 5, 4 // steps)
+    axes.set_xticks([np.pi * k / 4 for k in ticks], [names[k] for k in ticks])
+
+
+def reconstruct(answers: Sequence[Answer]) -> Figure:
+    """Rebuilt position functions, a panel an encoding, as Fig. 2 of the paper."""
+    figure, panels = plt.subplots(
+        len(answers), 1, figsize=(WIDTH, 1.0 + 1.6 * len(answers)), sharex=True, squeeze=False
+    )
+    for axes, a in zip(panels[:, 0], answers, strict=True):
+        for r in a.result.reconstructions:
+            axes.plot(r.values, label=f"s = {r.position}", linewidth=1.2)
+        axes.set_title(caption(a), loc="left", fontsize=9)
+        axes.set_ylabel("rebuilt value")
+    panels[-1, 0].set_xlabel("position")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper right", ncols=6)
+    return figure
+
+
+def faithful(answers: Sequence[Answer]) -> Figure:
+    """Singular values, for rank and conditioning, and inner products by lag."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.0))
+    for a in answers:
+        sigma = decompose(a.encoding).sigma
+        if sigma[0] > 0:
+            shares = np.maximum(sigma / sigma[0], np.finfo(float).tiny)
+            left.plot(np.arange(1, len(sigma) + 1), shares, label=caption(a))
+    left.axhline(np.finfo(float).eps, color="0.6", linewidth=0.8, linestyle=":")
+    left.set(xlabel="index", ylabel="singular value / largest", yscale="log", ylim=(1e-18, 3))
+    handles, labels = left.get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    for a in answers:
+        curve = kernel(a.encoding)
+        if curve is not None:
+            right.plot(np.arange(len(curve)), curve, label=caption(a))
+    right.set(xlabel="lag (positions)", ylabel="inner product / its value at lag 0")
+    return figure
+
+
+def heatmap(answers: Sequence[Answer]) -> Figure:
+    """The table itself: positions down, dimensions across."""
+    figure, panels = plt.subplots(
+        len(answers), 1, figsize=(WIDTH, 1.2 + 2.2 * len(answers)), squeeze=False
+    )
+    for axes, a in zip(panels[:, 0], answers, strict=True):
+        limit = float(np.abs(a.result).max()) or 1.0
+        image = axes.imshow(
+            a.result, aspect="auto", cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest"
+        )
+        axes.set(xlabel="dimension", ylabel="position", title=caption(a))
+        figure.colorbar(image, ax=axes, label="value of the code")
+    return figure
+
+
+def save(path: str, draw: Callable[[Sequence[Answer]], Figure], answers: Sequence[Answer]) -> None:
+    """Draw answers and write the figure whole, as the suffix of the path says."""
+    kind = path.rpartition(".")[2].lower()
+    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
+    with plt.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in letters without a font
+        figure = draw(answers)
+        try:
+            write_whole(path, lambda f: figure.savefig(f, format=kind, metadata=undated, dpi=200))
+        finally:
+            plt.close(figure)
+
+
+def brief(name: str, most: int) -> str:
+    """A name safe for matplotlib, cut where it is longer than `most`: a path at its beginning.
+
+    >>> brief("rope:scaling=yarn,factor=4,original=4096", 20)
+    'rope:scaling=ya…4096'
+    >>> brief("/home/me/tables/codes.npy", 20)
+    '…me/tables/codes.npy'
+    """
+    head = 0 if "/" in name else 3 * most // 4
+    return literal(name if len(name) <= most else f"{name[:head]}…{name[head + 1 - most :]}")
+
+
+def comparison(summary) -> Figure:
+    """Every run's F1 as a point, means with their 95 % intervals, a panel a dataset."""
+    panels = len(summary.datasets)
+    most = max(len(one.scores) for one in summary.datasets)
+    size = (WIDTH, 0.8 + panels * (0.5 + 0.28 * most))
+    figure, axes = plt.subplots(panels, 1, figsize=size, squeeze=False)
+    for panel, one in zip(axes[:, 0], summary.datasets, strict=True):
+        for row, (encoding, scores) in enumerate(one.scores.items()):
+            f1 = [
+                run["f1"]
+                for run in summary.runs
+                if (run["dataset"], run["encoding"]) == (one.dataset, encoding)
+            ]
+            spread = np.linspace(-0.1, 0.35, len(f1)) if len(f1) > 1 else np.zeros(1)
+            panel.plot(f1, row + spread, "o", color="0.6", markersize=2.5, linestyle="none")
+            mean, above = scores["f1"], row - 0.3  # where it hides no point
+            panel.plot([mean.low, mean.high], [above, above], color="#0072B2", linestyle="-")
+            panel.plot(mean.mean, above, "D", color="#0072B2", markersize=4)
+        panel.set_yticks(range(len(one.scores)), [brief(name, 28) for name in one.scores])
+        panel.set_ylim(len(one.scores) - 0.4, -0.6)
+        leaky = ", leaky split" if one.leaky else ""
+        title = f"{brief(one.dataset, 40)}, windows of {one.length} rows{leaky}"
+        panel.set_title(title, loc="right", fontsize=9)  # a long one has room at its left
+        panel.set_xlabel("F1 of each (seed, fold); diamond: mean with 95 % interval")
+    return figure
+
+
+def critical_difference(summary) -> Figure:
+    """Average ranks over datasets, the best at the left; bars join those not told apart."""
+    names = sorted(summary.ranks, key=lambda name: summary.ranks[name])
+    at = [summary.ranks[name] for name in names]
+    half, bars = (len(names) + 1) // 2, len(summary.cliques)
+    figure, axes = plt.subplots(figsize=(WIDTH, 0.7 + 0.12 * bars + 0.22 * half))
+    span = max(len(names) - 1, 1)
+    axes.set(xlim=(1 - 0.45 * span, len(names) + 0.45 * span), ylim=(-0.5 * bars - half - 0.5, 0))
+    for i, name in enumerate(names):
+        left = i < half
+        level = -0.5 * bars - 1 - (i if left else len(names) - 1 - i)
+        edge = 1 - 0.05 * span if left else len(names) + 0.05 * span
+        axes.plot(
+            [at[i], at[i], edge], [0, level, level], color="0.4", linewidth=0.8, linestyle="-"
+        )
+        short = brief(name, 20)
+        label = f"{short}  {at[i]:.2f}" if left else f"{at[i]:.2f}  {short}"
+        axes.text(edge, level, f" {label} ", ha="right" if left else "left", va="center")
+    for i, group in enumerate(summary.cliques):
+        ends = [summary.ranks[group[0]] - 0.02 * span, summary.ranks[group[-1]] + 0.02 * span]
+        axes.plot(ends, [-0.4 - 0.5 * i] * 2, "-", color="#0072B2", linewidth=3)
+    axes.spines[["left", "bottom"]].set_visible(False)
+    axes.spines["top"].set(visible=True, bounds=(1, len(names)))
+    axes.xaxis.tick_top()
+    axes.set_xticks(range(1, len(names) + 1, 1 + len(names) // 12))
+    axes.set_yticks([])
+    reach = f"\n{summary.out_of_reach}" if summary.out_of_reach else ""
+    axes.set_title(f"average rank by F1 {summary.over}{reach}", fontsize=9)
+    return figure

@@ -1,0 +1,1 @@
+"""What is this table, and what is wrong with it?"""

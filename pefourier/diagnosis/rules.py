@@ -1,0 +1,418 @@
+"""What is wrong with this table? Mistakes known from public code, each with a way out.
+
+An encoding built by its name is what its formula says: nothing is a mistake there. Tables of files
+and of user code are looked at: by their rows (repeated, zero, of unusual length), by the
+frequencies of their columns, and by what is known of the formula they follow (`identify`).
+Severity: error, surely a mistake; warning, probably; note, a convention worth knowing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pefourier.diagnosis.identify import blocks, differences, guessed, identify, levels
+from pefourier.encodings.encoding import BUILDERS, Encoding, Finding
+from pefourier.geometry.closest import Closest, first_equal
+from pefourier.relations import Turning, recurrence, turning_pairs
+
+SAMPLE = 2**9  # rows whose columns are looked at one by one
+STILL = 1e-3  # radians over a table below which a pair does not turn
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A table with what is known of it."""
+
+    table: np.ndarray
+    eps: float
+    identified: dict | None
+    nearest: Closest
+    rank: int
+
+    @property
+    def params(self) -> dict:
+        """Parameters of what was identified."""
+        return self.identified["params"] if self.identified else {}
+
+    @cached_property
+    def norms(self) -> np.ndarray:
+        """Length of each code, shape (n,)."""
+        return np.concatenate([np.linalg.norm(rows, axis=1) for _, _, rows in blocks(self.table)])
+
+    @cached_property
+    def first(self) -> np.ndarray:
+        """Index of the first row equal to each row, shape (n,)."""
+        n = len(self.table)
+        return np.arange(n) if self.nearest.distinct == n else first_equal(self.table)
+
+    @cached_property
+    def of_lags(self) -> bool:
+        """Whether rows are those of lags around the middle row.
+
+        Both sides are the same and each column falls or rises all the way out, as in ALiBi, or rows
+        come in runs that grow to both ends, as the buckets of T5 and the clip of Shaw do; at least
+        two in five stand alone.
+        """
+        n, first = len(self.table), self.first
+        at = np.arange(n)
+        if n % 2 == 0 or n < 5:
+            return False
+        sizes = np.diff(np.flatnonzero(first == at), append=n)
+        outwards = sizes[len(sizes) // 2 : -1]  # the last may be cut off
+        if len(sizes) < 3:
+            return False
+        if (first == np.minimum(at, n - 1 - at)).all():
+            steps = np.diff(np.asarray(self.table[n // 2 :], dtype=float), axis=0)
+            return bool(((steps <= 0).all(axis=0) | (steps >= 0).all(axis=0)).all())
+        in_runs = (np.diff(first) >= 0).all() and (sizes == sizes[::-1]).all() and len(sizes) % 2
+        grows = outwards[:1] == 1 and (np.diff(outwards) >= -1).all() and (sizes == 1).mean() >= 0.4
+        return bool(in_runs and grows)
+
+    @cached_property
+    def sample(self) -> np.ndarray:
+        """Some rows from the start, without columns of zeros at the end."""
+        rows = np.asarray(self.table[:SAMPLE], dtype=float)
+        used = np.flatnonzero(rows.any(axis=0))
+        return rows[:, : used[-1] + 1] if len(used) else rows[:, :0]
+
+    @cached_property
+    def turning(self) -> Turning | None:
+        """Pairs of columns that turn, with rounding as in float32 allowed for."""
+        rows = self.sample if len(self.sample) > 2 else self.sample[:, :0]
+        return turning_pairs(rows, levels(self.eps)[-1]) if rows.shape[1] > 3 else None
+
+
+def diagnose(enc: Encoding, nearest: Closest, rank: int) -> tuple[dict | None, list[Finding]]:
+    """What a table turns out to be (see `identify`), and all findings about it.
+
+    Both are of tables only: for an encoding built by name there is nothing to find out.
+
+    >>> from pefourier.geometry.closest import closest
+    >>> from pefourier.encodings.encoding import from_table
+    >>> enc = from_table(np.ones((5, 4)))
+    >>> diagnose(enc, closest(enc), 1)[1][0].code
+    'constant-codes'
+    """
+    if enc.name in BUILDERS or enc.domain.kind != "position" or enc.act != "add":
+        return None, list(enc.findings)
+    identified = identify(enc.table(), enc.eps)
+    return identified, findings(enc, identified, nearest, rank)
+
+
+def findings(enc: Encoding, identified: dict | None, nearest: Closest, rank: int) -> list[Finding]:
+    """What is wrong with a table, worst first: what was seen while it was made, then the rules."""
+    case = Case(enc.table(), enc.eps, identified, nearest, rank)
+    found = [*enc.findings, *(finding for rule in RULES for finding in rule(case))]
+    return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+
+
+SEVERITIES = ("error", "warning", "note")
+
+
+def constant_codes(case: Case) -> Iterator[Finding]:
+    """One code for all positions."""
+    if len(case.table) < 2 or case.nearest.distinct > 1:
+        return
+    if not case.norms.any():
+        message = "all codes are zero: no position is told (none), or a buffer was never filled"
+        yield Finding("zero-codes", "note", message)
+        return
+    message = (
+        "all positions have the same code: the table is indexed by the batch or by one row for "
+        "all; take rows pe[:n], or pe[:, :n] of a table (1, length, d)"
+    )
+    yield Finding("constant-codes", "error", message)
+
+
+def repeated_rows(case: Case) -> Iterator[Finding]:
+    """Positions that share a code: from some row on, with a period, or here and there."""
+    n, first = len(case.table), case.first
+    again = np.flatnonzero((first != np.arange(n)) & (case.norms > 0))
+    if len(again) == 0 or case.nearest.distinct == 1:
+        return
+    start, period = int(first[-1]), int(again[0])
+    if n - start > 2 and (first[start:] == start).all() and len(again) == n - 1 - start:
+        message = (
+            f"all rows from {start} on are equal: the index is clipped at {start}; "
+            f"make the table as long as the positions, {n}"
+        )
+        yield Finding("clipped-index", "error", message)
+    elif first[period] == 0 and (first == np.arange(n) % period).all() and period > 1:
+        inherent = case.identified is not None
+        message = f"codes repeat with period {period}: positions s and s + {period} collide" + (
+            f"; {case.identified['encoding']} serves lengths up to {period}" if inherent else ""
+        )
+        yield Finding("repeating-codes", "note" if inherent else "error", message)
+    elif case.of_lags:
+        half = n // 2
+        message = (
+            f"rows repeat around row {half} as those of lags -{half} … {half} do (ALiBi, T5, "
+            "Shaw); as codes of positions they collide"
+        )
+        yield Finding("rows-of-lags", "note", message)
+    else:
+        rows = listed([f"{j} = {first[j]}" for j in again])
+        message = f"{len(again)} of {n} rows repeat an earlier one: {rows}"
+        yield Finding("duplicate-rows", "error", message)
+
+
+def listed(items: list[str]) -> str:
+    """The first four of some items."""
+    return ", ".join(items[:4]) + (", …" if len(items) > 4 else "")
+
+
+def zero_rows(case: Case) -> Iterator[Finding]:
+    """Rows of zeros that no formula asks for: padding, or rows that were never used."""
+    n = len(case.table)
+    zero = np.array(case.params.get("zero_rows", np.flatnonzero(case.norms == 0)), dtype=int)
+    explained = case.identified is not None and "zero_rows" not in case.params
+    if len(zero) in (0, n) or explained or case.of_lags or any(alternating_rows(case)):
+        return
+    if len(zero) > 1 and zero[0] == n - len(zero):
+        message = f"rows {zero[0]} … {n - 1} are zero: were they ever filled?"
+        yield Finding("unused-tail", "warning", message)
+        return
+    usual = set(zero.tolist()) <= {0, 1}
+    message = f"{runs(zero)} of zeros: a padding index, which no position may use" + (
+        "" if usual else "; padding rows are usually 0 or 1"
+    )
+    yield Finding("padding-row", "note" if usual else "warning", message)
+
+
+def unused_tail(case: Case) -> Iterator[Finding]:
+    """Rows at the end that are all less than half as long as all rows before."""
+    norms = case.norms
+    if len(norms) < 4 or case.identified is not None or not norms[-1]:
+        return
+    shortest = np.minimum.accumulate(np.where(norms > 0, norms, np.inf))[:-1]
+    longest = np.maximum.accumulate(norms[::-1])[::-1][1:]
+    drop = np.flatnonzero(longest < shortest / 2) + 1
+    drop = drop[(drop > 1) & (drop < len(norms) - 1)]
+    if len(drop):
+        message = (
+            f"rows {drop[0]} … {len(norms) - 1} are less than half as long as all rows before: "
+            "were they ever trained?"
+        )
+        yield Finding("unused-tail", "warning", message)
+
+
+def unusual_lengths(case: Case) -> Iterator[Finding]:
+    """A few rows of quite another length than the others."""
+    live = np.flatnonzero(case.norms)
+    if len(live) < 8 or case.identified is not None:
+        return
+    norms = case.norms[live]
+    median = np.median(norms)
+    away = np.abs(norms - median)
+    spread = max(np.median(away), 1e-9 * median)
+    far = (away > 10 * spread) & ((norms > 2 * median) | (norms < median / 2))
+    if 0 < far.sum() <= max(1, len(norms) // 50):
+        rows = listed([f"{s} ({case.norms[s] / median:.2g})" for s in live[far]])
+        message = (
+            f"rows of unusual length, as multiples of the median: {rows}; trained models keep such "
+            "rows for special tokens"
+        )
+        yield Finding("norm-outliers", "note", message)
+
+
+def alternating_rows(case: Case) -> Iterator[Finding]:
+    """Sines in even rows, cosines in odd ones: x(t+2) + x(t-2) = 2 cos(2w) x(t) holds, not so
+    x(t+1) + x(t-1) = 2 cos(w) x(t)."""
+    if case.turning is None and len(case.sample) >= 8 and case.identified is None:
+        (_, next_row), (_, next_but_one) = recurrence(case.sample, 1), recurrence(case.sample, 2)
+        if next_row > 0.05 and next_but_one < 1e-3 + 4 * case.eps:
+            message = (
+                "even and odd rows have different waves: sine and cosine alternate over positions; "
+                "they belong in the columns 2i and 2i + 1 of every row"
+            )
+            yield Finding("alternating-rows", "error", message)
+
+
+def mismatched_pairs(case: Case) -> Iterator[Finding]:
+    """A sine and the cosine beside it at different frequencies."""
+    rows = case.sample
+    n, d = rows.shape
+    if d < 4 or d % 2 or n < 8 or not rows[1:-1].any(axis=0).all():
+        return
+    start = np.abs(rows[0]) > 0.5 * np.abs(rows).max()
+    orders = {"interleaved": np.arange(d), "halves": np.arange(d).reshape(2, -1).T.ravel()}
+    cosine, rest = recurrence(rows, 1)
+    for order in orders.values():
+        sine_first = not start[order][::2].any() and start[order][1::2].all()
+        omega = np.arccos(cosine[order]).reshape(-1, 2)
+        fast = omega[omega.min(axis=1) > 3 / n]
+        apart = np.abs(fast[:, 0] - fast[:, 1]) > 1e-3 * fast[:, 0] + 4 * case.eps
+        if sine_first and rest < 1e-3 + 4 * case.eps and apart.sum() > len(fast) / 2:
+            s, c = order[:2]
+            fall = fast[0, 1] / fast[0, 0]
+            message = (
+                f"sine and cosine of a pair turn at different frequencies: columns {s} and {c} by "
+                f"{fast[0, 0]:.4g} and {fast[0, 1]:.4g} radians a position; the exponent runs with "
+                f"the column (a base of {fall**-d:.5g} over {d} columns) where it must be the same "
+                "for both: 2 * (column // 2) / d"
+            )
+            yield Finding("mismatched-pairs", "error", message)
+            return
+
+
+def frequencies(case: Case) -> Iterator[Finding]:
+    """Pairs that hardly turn, and pairs that all turn alike."""
+    if case.turning is None or case.nearest.distinct == 1:
+        return
+    omega = case.turning.omega
+    moving = omega[omega > 0]
+    span = max(len(case.table), 128)
+    still = moving[moving * span < STILL]
+    if len(still) > len(omega) / 2:
+        message = (
+            f"{len(still)} of {len(omega)} pairs turn less than {STILL} radians over {span} "
+            "positions and tell nothing: look at the exponent (-log(1e4) / d // 2 is -1, "
+            "-log(1e4) / (d // 2) was meant)"
+        )
+        yield Finding("dead-pairs", "error", message)
+    if len(moving) > 2 and np.ptp(moving) < 0.01 * moving.max() and len(moving) > len(omega) / 2:
+        message = (
+            f"{len(moving)} of {len(omega)} pairs turn at one frequency, {np.median(moving):.4g} "
+            "radians a position: all exponents are alike (an integer division, or x ** 1e-4 for "
+            "1e-4 ** x)"
+        )
+        yield Finding("single-frequency", "error", message)
+
+
+def conventions(case: Case) -> Iterator[Finding]:
+    """Parameters of a sinusoidal table that differ from Vaswani et al.'s."""
+    p = case.params
+    if case.identified is None or case.identified["encoding"] != "sinusoidal":
+        return
+    if p["offset"] != 0:
+        message = f"row s is the code of position s + {p['offset']:g}; index it accordingly"
+        yield Finding("offset", "note", message)
+    if p["divisor"] != "d":
+        message = (
+            f"exponents are i / ({p['divisor']}) and not 2i / d: the grid of tensor2tensor and "
+            "fairseq, not the one of Vaswani et al."
+        )
+        yield Finding("divisor", "note", message)
+    if p["scale"] != 1.0:
+        yield Finding("scale", "note", f"codes are multiplied by {p['scale']:.6g}")
+    if "step" in p:
+        message = f"positions are multiplied by {p['step']:.6g} (tape, interpolated positions)"
+        yield Finding("step", "note", message)
+
+
+def base(case: Case) -> Iterator[Finding]:
+    """A base other than 10000; a power of ten next to it may be a slip."""
+    if case.identified is None or case.identified["encoding"] != "sinusoidal":
+        return
+    rho = case.params["rho"]
+    if rho == 1e4 or any(frequencies(case)):
+        return
+    slip = {
+        1e3: "; a zero too few?",
+        1e5: "; a zero too many?",
+        1e8: ": the exponent counts twice, as 2i / d does with i = 0, 2, 4 …",
+    }.get(rho, "")
+    message = f"the base is {rho:.7g} and not 10000{slip}"
+    yield Finding("base", "warning" if slip else "note", message)
+
+
+def same_numbers(case: Case) -> Iterator[Finding]:
+    """Rotary tables and timestep embeddings with cosines first cannot be told apart."""
+    if case.identified and case.identified["encoding"] == "rope" and "part" not in case.params:
+        message = (
+            "cosines before sines: a rotary table, or a sinusoidal one with cosines first "
+            "(flip_sin_to_cos in diffusers); the numbers are the same"
+        )
+        yield Finding("cosines-first", "note", message)
+
+
+def rounded_phases(case: Case) -> Iterator[Finding]:
+    """Codes that follow a formula only as far as phases in float32 let them."""
+    worst = case.identified["max_difference"] if case.identified else 0.0
+    scale = np.abs(case.sample).max(initial=0.0)
+    if worst > max(1e-4, 8 * case.eps) * scale:
+        message = (
+            f"codes differ by up to {worst:.2g} from their formula: phases were computed in "
+            "float32; compute the table in float64 and cast it"
+        )
+        yield Finding("rounded-phases", "note", message)
+
+
+def nearest_formula(case: Case) -> Iterator[Finding]:
+    """A formula that most rows follow and some do not, or that no row follows closely."""
+    if case.identified is not None or any(frequencies(case)) or case.nearest.distinct == 1:
+        return
+    n, level = len(case.table), levels(case.eps)[-1]
+    distinct, early = case.first == np.arange(n), np.arange(n) < n // 2
+    runs_of_rows = (distinct, distinct & early, distinct & ~early)
+    guesses = (guessed(case.table, level, rows) for rows in runs_of_rows)
+    guess = next((g for g in guesses if g is not None), None)
+    if guess is None:
+        if case.turning is not None:
+            message = (
+                "columns turn in pairs, at frequencies that follow no geometric grid (scaled "
+                "rotary or free frequencies)"
+            )
+            yield Finding("free-frequencies", "note", message)
+        return
+    worst, astray = differences(guess, case.table, level)
+    words = f"{guess.encoding} ({', '.join(f'{k}={v}' for k, v in guess.params.items())})"
+    if len(astray) <= n / 2:
+        told = len(case.first) != len(np.unique(case.first))
+        message = f"but for {runs(astray)} this is {words}; they differ by up to {worst:.2g}"
+        yield Finding("stray-rows", "note" if told else "error", message)
+    else:
+        message = (
+            f"close to {words}, but codes differ by up to {worst:.2g}, more than rounding of the "
+            "stored numbers explains: positions or phases in low precision?"
+        )
+        yield Finding("near-formula", "warning", message)
+
+
+def runs(rows: np.ndarray) -> str:
+    """Row numbers with runs joined.
+
+    >>> runs(np.array([3, 5, 6, 7]))
+    'rows 3, 5 … 7'
+    """
+    parts = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
+    words = listed([f"{p[0]} … {p[-1]}" if len(p) > 1 else f"{p[0]}" for p in parts])
+    return f"row{'s' * (len(rows) > 1)} {words}"
+
+
+def crowded(case: Case) -> Iterator[Finding]:
+    """Codes that are distinct by rounding alone, or that lie in a space of few dimensions."""
+    n, d = case.table.shape
+    if case.identified is not None or n < 2:
+        return
+    rms = np.sqrt((case.norms**2).mean())
+    if 0 < case.nearest.distance <= max(1e-6, 4 * case.eps) * rms:
+        i, j = case.nearest.pair
+        message = (
+            f"codes {i} and {j} are {case.nearest.distance:.2g} apart, the rms length of a code is "
+            f"{rms:.2g}: rounding or noise makes them one"
+        )
+        yield Finding("near-duplicates", "warning", message)
+    if 0 < case.rank <= min(n, d) // 16 and case.nearest.distinct > 1:
+        message = f"{d} columns hold codes of rank {case.rank}: most of them repeat the others"
+        yield Finding("low-rank", "note", message)
+
+
+RULES = (
+    constant_codes,
+    repeated_rows,
+    zero_rows,
+    unused_tail,
+    unusual_lengths,
+    alternating_rows,
+    mismatched_pairs,
+    frequencies,
+    base,
+    conventions,
+    same_numbers,
+    rounded_phases,
+    nearest_formula,
+    crowded,
+)

@@ -1,0 +1,347 @@
+"""An encoding is a rule from points to codes on a domain; here it is defined, named and built.
+
+Conventions
+-----------
+A table has one row a point: shape (n, d), n points, d dimensions. Angular frequencies are radians
+per position. `Measure` is the spectral measure of the paper's Eq. 15: frequencies with weights.
+A builder is a function ``(length, d, *, own parameters) -> Encoding`` under ``@encoding``; its
+signature is its documentation: parameters, types, defaults and allowed values are read from it.
+"""
+
+import inspect
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin
+
+import numpy as np
+
+from pefourier.encodings.domain import Domain, positions
+from pefourier.errors import PefourierError, printable, shown, unknown
+
+FLOAT64_EPS = float(np.finfo(np.float64).eps)
+LARGEST = 2**26  # positions or lattice points: half a GiB of numbers
+WIDEST = 2**21  # dimensions of a code: more would take minutes
+NUMBERS = 2**30  # numbers of a table that is made: 8 GiB
+MAGNITUDES = (1e-100, 1e100)  # of the largest number of a table, which is squared
+ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length"}
+
+
+@dataclass(frozen=True, eq=False)
+class Measure:
+    r"""The spectral measure an encoding declares.
+
+    With `power` c, inner products of codes are exactly
+    :math:`c \sum_j w_j \cos(\omega_j (s - t))`: they depend on the lag alone. ``power=None`` says
+    that the weights describe the spectrum only. With `period` p every frequency is 2 pi k / p for
+    an integer k, and phases are exact at any position.
+    """
+
+    frequencies: np.ndarray  # (m,) radians per position, as declared (not folded into [0, pi])
+    weights: np.ndarray  # (m,) summing to one
+    power: float | None = None  # squared length of a code
+    period: int | None = None
+    origin: int = 0  # the codes of position x have the phases omega_j (x + origin)
+
+    def phases(self, x: np.ndarray, columns: slice = slice(None)) -> np.ndarray:
+        """Phases of the codes of positions x, shape (len(x), m)."""
+        return self.angles(np.asarray(x) + self.origin, columns)
+
+    def angles(self, lags: np.ndarray, columns: slice = slice(None), per: int = 1) -> np.ndarray:
+        """Angles omega_j lag / per, reduced to half a turn where that is exact."""
+        if self.period is None:
+            omega = self.frequencies[columns] / per
+            return np.multiply.outer(np.asarray(lags, dtype=float), omega)
+        whole = self.period * per
+        turns = np.multiply.outer(np.asarray(lags) % whole, self.index[columns]) % whole
+        turns -= whole * (2 * turns > whole)
+        return turns * (2 * np.pi / whole)
+
+    @cached_property
+    def index(self) -> np.ndarray:
+        """The integers k of a periodic measure."""
+        return np.rint(self.frequencies * (self.period / (2 * np.pi))).astype(np.int64)
+
+    @property
+    def amplitudes(self) -> np.ndarray:
+        """Factor before each cosine and sine of the codes, where `power` is declared."""
+        return np.sqrt(self.power * self.weights)
+
+    def kernel(self, lags: np.ndarray) -> np.ndarray:
+        """Inner product of two codes `lags` apart, as a share of their squared length."""
+        return np.cos(self.angles(lags)) @ self.weights
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something worth saying about an encoding: a code to look for and a sentence to act on."""
+
+    code: str
+    severity: Literal["error", "warning", "note"]  # surely a bug, probably, a convention
+    message: str
+
+
+@dataclass(frozen=True, eq=False)
+class Encoding:
+    """The codes a model sees: `codes(x)` is (len(x), d), one row a point of the domain."""
+
+    name: str
+    domain: Domain
+    dim: int
+    codes: Callable[[np.ndarray], np.ndarray]
+    measure: Measure | None = None
+    act: Literal["add", "rotate", "bias", "key"] = "add"  # how attention receives the codes
+    params: Mapping[str, Any] = field(default_factory=dict)
+    spec: str = ""  # the request as typed
+    eps: float = FLOAT64_EPS  # resolution of the stored codes: float32 files are coarser
+    findings: tuple[Finding, ...] = ()  # what was noticed while the codes were obtained
+
+    def __len__(self) -> int:
+        return len(self.domain)
+
+    @property
+    def label(self) -> str:
+        """The request as shown to a person."""
+        return printable(self.spec)
+
+    def table(self, x: np.ndarray | None = None) -> np.ndarray:
+        """All codes, or those of points x: (n, d). A file's keep their own floating-point type."""
+        x = self.domain.x if x is None else x
+        check_size(f"a table of {shown(self.spec)}", len(x), self.dim)
+        return self.codes(x)
+
+    def blocks(self, rows: int | None = None) -> Iterator[tuple[int, np.ndarray]]:
+        """The table in pieces of float64 rows, each with the index of its first row."""
+        rows = rows or max(1, 2**22 // self.dim)
+        for start in range(0, len(self), rows):
+            yield start, np.asarray(self.codes(self.domain.x[start : start + rows]), dtype=float)
+
+
+def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding:
+    """The encoding whose code of position s is row s of a table (n, d).
+
+    >>> from_table(np.eye(3)).dim
+    3
+    """
+    if table.ndim != 2 or 0 in table.shape:
+        raise PefourierError(
+            f"a table of codes has two axes, (positions, dimensions), neither empty; "
+            f"{name} has shape {table.shape}"
+        )
+    top = 0.0
+    for start in range(0, len(table), 2**12):
+        part = table[start : start + 2**12]
+        bad = np.argwhere(~np.isfinite(part))
+        if len(bad):
+            row, column = start + bad[0, 0], bad[0, 1]
+            raise PefourierError(
+                f"{name} holds {table[row, column]} at row {row}, column {column}; "
+                "codes must be finite numbers"
+            )
+        top = max(top, float(part.max()), -float(part.min()))
+    check_magnitude(name, top)
+
+    def codes(x: np.ndarray) -> np.ndarray:
+        return table[within(x, len(table), name)]
+
+    return Encoding(name, positions(len(table)), table.shape[1], codes, **facts)
+
+
+def within(x: np.ndarray, length: int, name: str) -> np.ndarray | slice:
+    """Row indices for points of a table of `length` rows; a run of rows as a slice (no copy)."""
+    if len(x) and not (0 <= np.min(x) and np.max(x) < length):
+        worst = int(np.min(x) if np.min(x) < 0 else np.max(x))
+        raise PefourierError(
+            f"position {worst} is outside 0 … {length - 1}, the positions {name} has a code for"
+        )
+    if len(x) and x[-1] - x[0] + 1 == len(x) and (np.diff(x) == 1).all():
+        return slice(int(x[0]), int(x[0]) + len(x))
+    return np.asarray(x, dtype=np.int64)
+
+
+def as_encoding(codes: Any) -> Encoding:
+    """An encoding as it is; an array or tensor (n, d) as a table, rounded as its type is."""
+    if isinstance(codes, Encoding):
+        return codes
+    if isinstance(codes, str):
+        raise PefourierError(f"{shown(codes)} is a SPEC; give pefourier.encodings.load(SPEC)")
+    table, eps = numbers(codes)
+    return from_table(table, eps=eps)
+
+
+def numbers(answer: Any) -> tuple[np.ndarray, float]:
+    """An array or torch tensor in float64, with the resolution of the type it came in.
+
+    >>> numbers(np.ones(2, dtype=np.float32))[1]
+    1.1920928955078125e-07
+    """
+    torch = sys.modules.get("torch")  # who gives a tensor has imported it
+    if torch is not None and isinstance(answer, torch.Tensor):
+        floating = answer.dtype.is_floating_point
+        eps = float(torch.finfo(answer.dtype).eps) if floating else FLOAT64_EPS
+        return answer.detach().cpu().double().numpy(), eps
+    array = np.asarray(answer)
+    if array.dtype.kind not in "fiub":
+        raise PefourierError(
+            f"expected an array of numbers (length, d); got {type(answer).__name__} "
+            f"of {shown(str(array.dtype))}"
+        )
+    eps = float(np.finfo(array.dtype).eps) if array.dtype.kind == "f" else FLOAT64_EPS
+    return (array if isinstance(array, np.memmap) else array.astype(float, copy=False)), eps
+
+
+@dataclass(frozen=True)
+class Builder:
+    """A registered encoding: its function and what `pefourier list` tells of it."""
+
+    name: str
+    family: str
+    paper: str
+    domain: str
+    measure: Literal["declared", "estimated"]
+    function: Callable[..., Encoding]
+
+    @property
+    def parameters(self) -> dict[str, inspect.Parameter]:
+        """Own parameters beyond length and d, in the order of the signature."""
+        named = inspect.signature(self.function).parameters
+        return {key: p for key, p in named.items() if key not in ("length", "d")}
+
+
+BUILDERS: dict[str, Builder] = {}
+
+
+def encoding(
+    name: str, paper: str, *, domain: str = "position", measure: str = "estimated"
+) -> Callable[[Callable[..., Encoding]], Callable[..., Encoding]]:
+    """Register a builder under a name; its family is the module it stands in."""
+
+    def register(function: Callable[..., Encoding]) -> Callable[..., Encoding]:
+        family = function.__module__.rpartition(".")[2]
+        BUILDERS[name] = Builder(name, family, paper, domain, measure, function)
+        return function
+
+    return register
+
+
+def build(name: str, *, length: int = 80, d: int = 256, spec: str = "", **given: Any) -> Encoding:
+    """Build a registered encoding; `params` of the result holds every value used.
+
+    >>> build("sinusoidal", length=4, d=2).table().round(3)
+    array([[ 0.   ,  1.   ],
+           [ 0.841,  0.54 ],
+           [ 0.909, -0.416],
+           [ 0.141, -0.99 ]])
+    """
+    if name not in BUILDERS:
+        raise unknown("encoding", name, BUILDERS, "'pefourier list' shows all.")
+    builder = BUILDERS[name]
+    defaults = {key: parameter.default for key, parameter in builder.parameters.items()}
+    for key in given.keys() - defaults.keys():
+        raise unknown(f"parameter of {name}", key, {"length", "d", *defaults})
+    own = {**defaults, **given}
+    check_count("length", length, most=LARGEST)
+    check_count("d", d, most=WIDEST)
+    if "seed" in own:
+        check_count("seed", own["seed"], least=0, most=2**32 - 1)
+    with np.errstate(all="ignore"):  # what overflows is refused by name
+        built = builder.function(length, d, **own)
+        check_codes(spec or name, built)
+    params = {"length": length, "d": d, **own, **built.params}
+    return replace(built, params=params, spec=spec or name)
+
+
+def check_count(key: str, value: int, least: int = 1, most: int = 2**53) -> None:
+    """Refuse a count below `least`, or one that no array could have."""
+    if not least <= value <= most:
+        limits = f"from {least} on" if value < least else f"up to {most}"
+        raise PefourierError(f"{key} must be a whole number {limits}; got {value}")
+
+
+def check_size(what: str, *shape: int) -> None:
+    """Refuse an array larger than a machine can be expected to hold, before the kernel kills."""
+    if math.prod(shape) > NUMBERS:
+        sizes = " × ".join(map(str, shape))
+        raise PefourierError(
+            f"{what} would hold {sizes} numbers, the limit is {NUMBERS}; "
+            "choose a smaller length or d, or fewer positions"
+        )
+
+
+def check_magnitude(name: str, top: float) -> None:
+    """Refuse codes whose largest number is beyond what can be squared and summed."""
+    least, most = MAGNITUDES
+    if top and not least <= top <= most:
+        raise PefourierError(
+            f"the codes of {shown(name)} reach {top:.3g}; the largest must be of a size from "
+            f"{least:g} to {most:g}: scale them"
+        )
+
+
+def check_codes(name: str, enc: Encoding) -> None:
+    """Refuse parameters whose codes overflow: seen at the frequencies and the outermost points."""
+    ends = enc.codes(enc.domain.x[[0, -1]])
+    check_magnitude(name, float(np.abs(ends).max()))
+    if enc.measure is not None and not np.isfinite(enc.measure.frequencies).all():
+        raise PefourierError(f"{shown(name)} has an infinite frequency; choose milder numbers")
+
+
+def check_positive(key: str, value: float) -> None:
+    """Refuse a number that is not finite and above zero."""
+    if not (np.isfinite(value) and value > 0):
+        raise PefourierError(f"{key} must be a finite number above 0; got {value}")
+
+
+def parse_parameters(name: str, text: str) -> dict[str, Any]:
+    """The parameters of ``key=value,key=value`` in the types that the builder's signature says.
+
+    >>> import pefourier.encodings
+    >>> parse_parameters("sinusoidal", "rho=500,layout=halves")
+    {'rho': 500.0, 'layout': 'halves'}
+    """
+    own = BUILDERS[name].parameters
+    kinds = {"length": int, "d": int} | {key: p.annotation for key, p in own.items()}
+    values: dict[str, Any] = {}
+    for item in filter(None, text.split(",")):
+        typed, equals, value = item.partition("=")
+        key = typed if typed in kinds else ALIASES.get(typed, typed)
+        if not equals:
+            raise PefourierError(
+                f"{shown(item)} in the parameters of {name} is no key=value; "
+                f"write for example {name}:{next(iter(kinds))}=8"
+            )
+        if key not in kinds:
+            raise unknown(f"parameter of {name}", typed, kinds)
+        if key in values:
+            raise PefourierError(f"{name} is given {key} twice; keep one")
+        values[key] = convert(f"{name}:{key}", value, kinds[key])
+    return values
+
+
+def convert(key: str, text: str, kind: Any) -> Any:
+    """A parameter's text as the type its annotation names; Literal choices are checked."""
+    if get_origin(kind) is Literal:
+        if text not in get_args(kind):
+            raise unknown(f"{key} value", text, get_args(kind))
+        return text
+    if get_origin(kind) is tuple:  # tuple[float, ...]: values between semicolons
+        return tuple(convert(key, part, get_args(kind)[0]) for part in text.split(";") if part)
+    if isinstance(kind, UnionType):  # np.ndarray | None
+        raise PefourierError(f"{key} is read from a file; use --{key.rpartition(':')[2]} FILE")
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise PefourierError(f"{key} is true or false; got {shown(text)}")
+        return text.lower() == "true"
+    if kind is str:
+        return text
+    try:
+        number = float(text)
+    except ValueError:
+        number = np.nan
+    if not np.isfinite(number) or (kind is int and not (abs(number) <= 2**53 and number % 1 == 0)):
+        wanted = "a whole number up to 2^53" if kind is int else "a finite number"
+        raise PefourierError(f"{key} must be {wanted}; got {shown(text)}")
+    return int(number) if kind is int else number

@@ -1,0 +1,160 @@
+"""Encodings added to the input: one code for each position of a sequence.
+
+none, onehot, ramp, sinusoidal (Vaswani et al., 2017), dft (Idé et al., 2024), learned (its initial
+table). Sinusoids and the DFT declare their spectral measure; the others are estimated.
+"""
+
+from typing import Literal
+
+import numpy as np
+
+from pefourier.encodings.domain import positions
+from pefourier.encodings.encoding import (
+    Encoding,
+    Measure,
+    check_count,
+    check_positive,
+    check_size,
+    encoding,
+    from_table,
+)
+from pefourier.encodings.families.seeds import stream
+from pefourier.errors import PefourierError
+
+
+@encoding("none", "Haviv et al., 2022 (no positional encoding)")
+def none(length: int, d: int) -> Encoding:
+    """No encoding: every code is zero."""
+    return Encoding("none", positions(length), d, lambda x: np.zeros((len(x), d)))
+
+
+@encoding("onehot", "position functions of Idé et al., 2024, Definition 1")
+def onehot(length: int, d: int) -> Encoding:
+    """The position function itself: one at column s mod d, zero elsewhere."""
+
+    def codes(x: np.ndarray) -> np.ndarray:
+        table = np.zeros((len(x), d))
+        table[np.arange(len(x)), np.asarray(x) % d] = 1.0
+        return table
+
+    return Encoding("onehot", positions(length), d, codes)
+
+
+@encoding("ramp", "position scaled to [0, 1], Idé et al., 2024, section 3")
+def ramp(length: int, d: int) -> Encoding:
+    """The position scaled to [0, 1], the same in every column."""
+    top = max(length - 1, 1)
+
+    def codes(x: np.ndarray) -> np.ndarray:
+        return np.repeat(np.asarray(x, dtype=float)[:, None] / top, d, axis=1)
+
+    return Encoding("ramp", positions(length), d, codes)
+
+
+def geometric(
+    d: int, rho: float, divisor: Literal["d", "d/2-1"] = "d", count: int | None = None
+) -> np.ndarray:
+    """Frequencies rho^(-l/d), l = 0, 2, …; with divisor d/2-1 the last one is 1/rho exactly."""
+    check_positive("rho", rho)
+    i = np.arange(d // 2 if count is None else count)
+    if divisor == "d":
+        return rho ** (-2.0 * i / d)
+    if d < 4:
+        raise PefourierError(f"divisor d/2-1 needs d of at least 4; got d={d}")
+    return rho ** (-i / (d // 2 - 1.0))
+
+
+def sines_and_cosines(
+    phases: np.ndarray, layout: Literal["interleaved", "halves"], d: int
+) -> np.ndarray:
+    """Sines and cosines of (n, m) phases in d columns: by turns, or all sines and then all cosines.
+
+    With odd d the last sine has no cosine beside it, or (m < d / 2) the last column is zero.
+    """
+    table = np.zeros((len(phases), d))
+    half = phases.shape[1]
+    if layout == "interleaved":
+        sines, cosines = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
+    else:
+        sines, cosines = slice(0, half), slice(half, 2 * half)
+    table[:, sines] = np.sin(phases)
+    table[:, cosines] = np.cos(phases[:, : table[:, cosines].shape[1]])
+    return table
+
+
+@encoding("sinusoidal", "Vaswani et al., 2017, section 3.5", measure="declared")
+def sinusoidal(
+    length: int,
+    d: int,
+    *,
+    rho: float = 10000.0,
+    layout: Literal["interleaved", "halves"] = "interleaved",
+    divisor: Literal["d", "d/2-1"] = "d",
+    offset: int = 0,
+    odd: Literal["sine", "d+1", "zero"] = "sine",
+) -> Encoding:
+    r"""Sines and cosines at geometric frequencies (Vaswani et al., 2017, section 3.5).
+
+    Columns are :math:`\sin(w_l s), \cos(w_l s)` with :math:`w_l = \rho^{-l/d}`, l = 0, 2 … d - 2;
+    `divisor` d/2-1 (tensor2tensor, fairseq) takes :math:`\rho^{-i/(d/2-1)}`, `offset` is added to
+    s. Odd d: a last sine without cosine, the same with d + 1 under the exponent (positional
+    encodings built for d + 1 and cut), or a last column of zeros (fairseq).
+
+    Examples
+    --------
+    >>> sinusoidal(2, 3).table().round(3)
+    array([[0.   , 1.   , 0.   ],
+           [0.841, 0.54 , 0.002]])
+    """
+    check_count("offset", offset, least=0)
+    unpaired = d % 2 == 1 and odd != "zero"
+    grid = d + 1 if d % 2 and odd == "d+1" else d - 1 if d % 2 and odd == "zero" else d
+    frequencies = geometric(grid, rho, divisor, (d + unpaired) // 2)
+    if len(frequencies) == 0:
+        raise PefourierError(f"sinusoidal with odd=zero needs d of at least 2; got d={d}")
+    energy = np.ones(len(frequencies))
+    energy[-1] -= 0.5 * unpaired
+    squared_length = None if unpaired else float(d // 2)
+    measure = Measure(frequencies, energy / energy.sum(), squared_length, origin=offset)
+
+    def codes(x: np.ndarray) -> np.ndarray:
+        return sines_and_cosines(measure.phases(x), layout, d)
+
+    return Encoding("sinusoidal", positions(length), d, codes, measure)
+
+
+@encoding("dft", "Idé et al., 2024, Eqs. 17-21", measure="declared")
+def dft(length: int, d: int) -> Encoding:
+    r"""The real DFT of the position function (Idé et al., 2024, Eqs. 17-21).
+
+    Columns are :math:`\sqrt{1/d}`, :math:`\sqrt{2/d}\cos\omega_k s` for k = 1 … K, the sines in the
+    same order, and for even d :math:`\sqrt{1/d}\cos\pi s`, with :math:`\omega_k = 2\pi k/d`. Odd d
+    has no Nyquist column. Codes have period d, exactly: phases are integers k s mod d.
+
+    Examples
+    --------
+    >>> table = dft(4, 4).table()
+    >>> bool(np.abs(table @ table.T - np.eye(4)).max() < 1e-15)
+    True
+    """
+    k = np.arange(d // 2 + 1)
+    single = (k == 0) | (2 * k == d)  # the constant and Nyquist own one column, not two
+    weights = np.where(single, 1.0, 2.0) / d
+    measure = Measure(2 * np.pi * k / d, weights, 1.0, period=d)
+
+    def codes(x: np.ndarray) -> np.ndarray:
+        phases = measure.phases(x)
+        cosines = np.sqrt(weights) * np.cos(phases)
+        sines = np.sqrt(weights) * np.sin(phases)
+        paired = (d + 1) // 2  # k = 1 … paired - 1 have a sine as well
+        return np.hstack([cosines[:, :paired], sines[:, 1:paired], cosines[:, paired:]])
+
+    return Encoding("dft", positions(length), d, codes, measure)
+
+
+@encoding("learned", "Gehring et al., 2017; Devlin et al., 2019 (initial table)")
+def learned(length: int, d: int, *, seed: int = 0, scale: float = 0.02) -> Encoding:
+    """A table of free parameters as it is before training: normal with standard deviation 0.02."""
+    check_positive("scale", scale)
+    check_size("learned", length, d)
+    return from_table(stream(seed).normal(0.0, scale, (length, d)), "learned")

@@ -1,0 +1,122 @@
+"""Encodings of real-valued times: mtan and mtan-fixed (Shukla & Marlin, 2021), time2vec.
+
+Conventions
+-----------
+`times` (n,) are strictly increasing, in any unit; from the command line they come by ``--times
+FILE`` and set the length. Without them the times are the positions 0 … length - 1, on which all
+three can be compared with any other encoding. Frequencies are in radians per mean spacing.
+"""
+
+import numpy as np
+
+from pefourier.encodings.domain import Domain, positions
+from pefourier.encodings.domain import times as sampled_at
+from pefourier.encodings.encoding import Encoding, Measure, encoding
+from pefourier.encodings.families.absolute import geometric, sines_and_cosines
+from pefourier.encodings.families.fourier import pairs
+from pefourier.encodings.families.seeds import stream
+
+
+def time_axis(length: int, times: np.ndarray | None) -> tuple[Domain, dict]:
+    """The domain of some times, regular where there are none, and what to note of them."""
+    if times is None:
+        return positions(length), {}
+    domain = sampled_at(times)
+    return domain, {"length": len(domain), "times": tuple(domain.x.tolist())}
+
+
+def span(domain: Domain) -> float:
+    """Time between the first point and the last; 1 for a single point."""
+    return float(domain.x[-1] - domain.x[0]) or 1.0
+
+
+def line_and_sines(
+    name: str, domain: Domain, slopes: np.ndarray, shifts: np.ndarray, params: dict
+) -> Encoding:
+    r"""Columns :math:`a_0 t + b_0` and :math:`\sin(a_j t + b_j)`, j = 1 … d - 1."""
+
+    def codes(t: np.ndarray) -> np.ndarray:
+        table = np.multiply.outer(np.asarray(t, dtype=float), slopes) + shifts
+        table[:, 1:] = np.sin(table[:, 1:])
+        return table
+
+    return Encoding(name, domain, len(slopes), codes, params=params)
+
+
+@encoding("time2vec", "Kazemi et al., 2019, Eq. 1 (before training)", domain="time")
+def time2vec(length: int, d: int, *, seed: int = 0, times: np.ndarray | None = None) -> Encoding:
+    r"""One linear and d - 1 periodic functions of time (Kazemi et al., 2019, Eq. 1).
+
+    Columns are :math:`a_0 t + b_0` and :math:`\sin(a_j t + b_j)`; a and b start standard normal
+    (the paper names no start).
+
+    Examples
+    --------
+    >>> time2vec(3, 2).table().round(3)
+    array([[0.979, 0.784],
+           [2.743, 0.48 ],
+           [4.507, 0.1  ]])
+    """
+    domain, noted = time_axis(length, times)
+    slopes, shifts = stream(seed).normal(size=(2, d))
+    return line_and_sines("time2vec", domain, slopes, shifts, noted)
+
+
+@encoding("mtan", "Shukla & Marlin, 2021 (before training)", domain="time")
+def mtan(length: int, d: int, *, seed: int = 0, times: np.ndarray | None = None) -> Encoding:
+    r"""The learned time embedding of mTAN (Shukla & Marlin, 2021), as it starts.
+
+    Columns are :math:`a_0 t + b_0` and :math:`\sin(a_j t + b_j)` with t divided by the span of the
+    times, as the authors do; a and b start uniform on (-1, 1), as torch's Linear(1, ·) does. So
+    nothing turns by more than a sixth of a circle before training: the spectrum is all at 0.
+
+    Examples
+    --------
+    >>> mtan(3, 2).table().round(3)
+    array([[0.206, 0.09 ],
+           [0.254, 0.3  ],
+           [0.303, 0.497]])
+    """
+    domain, noted = time_axis(length, times)
+    slopes, shifts = stream(seed).uniform(-1.0, 1.0, (2, d))
+    return line_and_sines("mtan", domain, slopes / span(domain), shifts, noted)
+
+
+@encoding(
+    "mtan-fixed",
+    "Shukla & Marlin, 2021 (reml-lab/mTAN, fixed_time_embedding)",
+    domain="time",
+    measure="declared",
+)
+def mtan_fixed(
+    length: int,
+    d: int,
+    *,
+    rho: float = 10.0,
+    scale: float = 48.0,
+    times: np.ndarray | None = None,
+) -> Encoding:
+    r"""Sines and cosines of 48 t at base 10, t divided by the span of the times (mTAN).
+
+    Columns are :math:`\sin(w_i t), \cos(w_i t)` by turns with
+    :math:`w_i = \mathrm{scale}\,\rho^{-2i/d} / \mathrm{span}`: 48 are the hours of a stay in the
+    authors' data, so that the fastest turns by one radian an hour.
+
+    Examples
+    --------
+    >>> mtan_fixed(49, 4).measure.frequencies.round(6)
+    array([1.      , 0.316228])
+    """
+    count = pairs("mtan-fixed", d)
+    domain, noted = time_axis(length, times)
+    frequencies = geometric(d, rho) * (scale / span(domain))
+
+    def codes(t: np.ndarray) -> np.ndarray:
+        phases = np.multiply.outer(np.asarray(t, dtype=float), frequencies)
+        return sines_and_cosines(phases, "interleaved", d)
+
+    # On irregular times lags are no multiples of the spacing, so no power is declared.
+    spacing = span(domain) / max(len(domain) - 1, 1) if noted else 1.0
+    power = None if noted else float(count)
+    measure = Measure(frequencies * spacing, np.full(count, 1 / count), power)
+    return Encoding("mtan-fixed", domain, d, codes, measure, params=noted)

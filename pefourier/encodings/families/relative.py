@@ -1,0 +1,263 @@
+"""Encodings of the lag key - query inside attention: a vector for the key, or a bias per head.
+
+shaw, t5, alibi, kerple, erpe have a code for each lag; tupe for each query position. Where the code
+is a bias, d is the number of heads, one column a head. Both signs of the lag are told of, as an
+encoder sees them; ``causal=true`` keeps the lags up to 0 that a decoder sees.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+
+from pefourier.encodings.domain import lags, positions
+from pefourier.encodings.encoding import (
+    Encoding,
+    check_count,
+    check_positive,
+    check_size,
+    encoding,
+    within,
+)
+from pefourier.encodings.families.seeds import stream
+from pefourier.errors import PefourierError
+
+
+def of_lags(
+    name: str,
+    length: int,
+    d: int,
+    causal: bool,
+    codes: Callable[[np.ndarray], np.ndarray],
+    act: Literal["bias", "key"] = "bias",
+) -> Encoding:
+    """An encoding whose codes belong to lags."""
+    return Encoding(name, lags(length, causal), d, codes, act=act)
+
+
+@encoding("shaw", "Shaw et al., 2018, Eqs. 3-4 (before training)", domain="lag")
+def shaw(length: int, d: int, *, clip: int = 16, causal: bool = False, seed: int = 0) -> Encoding:
+    r"""A vector for each lag from -clip to clip, which lags beyond share (Shaw et al., 2018).
+
+    Added to the key; d is the size of a head. Vectors start uniform on
+    :math:`\pm\sqrt{6/(2k + 1 + d)}`, k the clip, as in tensor2tensor.
+
+    Examples
+    --------
+    >>> table = shaw(6, 8, clip=2).table()  # lags -5 … 5
+    >>> len(np.unique(table, axis=0))
+    5
+    """
+    check_count("clip", clip, least=0)
+    check_size("shaw", 2 * clip + 1, d)
+    bound = np.sqrt(6.0 / (2 * clip + 1 + d))
+    vectors = stream(seed).uniform(-bound, bound, (2 * clip + 1, d))
+    return of_lags(
+        "shaw", length, d, causal, lambda lag: vectors[np.clip(lag, -clip, clip) + clip], act="key"
+    )
+
+
+def t5_buckets(
+    lag: np.ndarray, buckets: int = 32, max_distance: int = 128, causal: bool = False
+) -> np.ndarray:
+    r"""The bucket of each lag (Raffel et al., 2020): single distances, then ever wider ranges.
+
+    With b buckets for a sign and e = b // 2, a distance r below e has its own bucket r; from there
+    on :math:`e + \lfloor (b - e) \ln(r/e) / \ln(\mathrm{max\_distance}/e) \rfloor`, at most b - 1.
+    Two-sided, each sign has half of the buckets, keys after the query the upper half; causal, keys
+    after the query share bucket 0.
+
+    Parameters
+    ----------
+    lag : np.ndarray of int
+        Key - query.
+
+    Examples
+    --------
+    >>> t5_buckets(np.array([-128, -8, -1, 0, 1, 8, 128]))
+    array([15,  8,  1,  0, 17, 24, 31])
+    >>> t5_buckets(np.array([-128, -16, -1, 0, 1]), causal=True)
+    array([31, 16,  1,  0,  0])
+    """
+    side = buckets if causal else buckets // 2
+    exact = side // 2
+    if exact < 1 or (buckets % 2 and not causal):
+        raise PefourierError(
+            f"buckets must be an even number from 4 on, or 2 or more if causal; got {buckets}"
+        )
+    if max_distance <= exact:
+        raise PefourierError(
+            f"max_distance must be above {exact}, the distances that have a bucket of their own; "
+            f"got {max_distance}"
+        )
+    lag = np.asarray(lag)
+    distance = np.maximum(-lag, 0) if causal else np.abs(lag)
+    steps = np.log(np.maximum(distance, exact) / exact) / np.log(max_distance / exact)
+    far = np.minimum(exact + (steps * (side - exact)).astype(int), side - 1)
+    bucket = np.where(distance < exact, distance, far)
+    return bucket if causal else bucket + side * (lag > 0)
+
+
+@encoding("t5", "Raffel et al., 2020, section 2.1 (before training)", domain="lag")
+def t5(
+    length: int,
+    d: int,
+    *,
+    buckets: int = 32,
+    max_distance: int = 128,
+    causal: bool = False,
+    scale: float = 0.02,
+    seed: int = 0,
+) -> Encoding:
+    """A bias for each head and bucket of lags (`t5_buckets`); d is the number of heads.
+
+    Biases start normal with standard deviation `scale`. Lags of one bucket share a code.
+
+    >>> len(np.unique(t5(80, 12).table(), axis=0))
+    29
+    """
+    check_positive("scale", scale)
+    t5_buckets(np.zeros(1), buckets, max_distance, causal)  # a wrong number is refused here
+    check_size("t5", buckets, d)
+    bias = stream(seed).normal(0.0, scale, (buckets, d))
+
+    def codes(lag: np.ndarray) -> np.ndarray:
+        return bias[t5_buckets(lag, buckets, max_distance, causal)]
+
+    return of_lags("t5", length, d, causal, codes)
+
+
+def alibi_slopes(heads: int) -> np.ndarray:
+    """Slopes 2^(-8 i / heads), i = 1 … heads, for a power of 2; else as BLOOM fills them up.
+
+    The largest power of 2 below comes first, then every other slope of its double.
+
+    >>> alibi_slopes(6)
+    array([0.25      , 0.0625    , 0.015625  , 0.00390625, 0.5       , 0.125     ])
+    """
+    whole = 2 ** (heads.bit_length() - 1)
+    slopes = 2.0 ** (-8.0 * np.arange(1, whole + 1) / whole)
+    between = 2.0 ** (-4.0 * np.arange(1, 2 * whole, 2) / whole)
+    return np.concatenate([slopes, between[: heads - whole]])
+
+
+@encoding("alibi", "Press et al., 2022, section 3", domain="lag")
+def alibi(length: int, d: int, *, causal: bool = False) -> Encoding:
+    """Bias -slope · |lag| with a slope for each of d heads (Press et al., 2022).
+
+    Two-sided, a lag and its opposite share a code; the paper's models are causal.
+
+    >>> alibi(3, 2).table().T
+    array([[-0.125     , -0.0625    ,  0.        , -0.0625    , -0.125     ],
+           [-0.0078125 , -0.00390625,  0.        , -0.00390625, -0.0078125 ]])
+    """
+    slopes = alibi_slopes(d)
+    return of_lags("alibi", length, d, causal, lambda lag: np.multiply.outer(-np.abs(lag), slopes))
+
+
+@encoding("kerple", "Chi et al., 2022 (before training)", domain="lag")
+def kerple(
+    length: int,
+    d: int,
+    *,
+    kernel: Literal["log", "power"] = "log",
+    causal: bool = False,
+    seed: int = 0,
+) -> Encoding:
+    r"""Bias :math:`-p \ln(1 + a r)` or :math:`-a r^p` of the distance r for each of d heads.
+
+    p starts uniform on (0, 2), a on (0, 1), both at least 0.01, as in the authors' code (Chi et
+    al., 2022, KERPLE). Two-sided, a lag and its opposite share a code.
+
+    Examples
+    --------
+    >>> kerple(3, 1, causal=True).table().T.round(4)  # lags -2, -1, 0
+    array([[-0.9747, -0.5922, -0.    ]])
+    """
+    draw = stream(seed).uniform
+    p, a = np.maximum(draw(0.0, 2.0, d), 0.01), np.maximum(draw(0.0, 1.0, d), 0.01)
+
+    def codes(lag: np.ndarray) -> np.ndarray:
+        r = np.abs(lag)[:, None].astype(float)
+        return -p * np.log1p(a * r) if kernel == "log" else -a * r**p
+
+    return of_lags("kerple", length, d, causal, codes)
+
+
+@encoding("erpe", "Foumani et al., 2023 (ConvTran, before training)", domain="lag")
+def erpe(
+    length: int, d: int, *, causal: bool = False, scale: float = 0.02, seed: int = 0
+) -> Encoding:
+    """One free scalar for each lag and head (Foumani et al., 2023); d is the number of heads.
+
+    It starts normal with standard deviation `scale`; the authors start at zero, where no lag is
+    told from another. Added after the softmax in the paper.
+
+    >>> erpe(3, 2).table().shape
+    (5, 2)
+    """
+    check_positive("scale", scale)
+    check_size("erpe", 2 * length - 1, d)
+    bias = stream(seed).normal(0.0, scale, (2 * length - 1, d))
+
+    def codes(lag: np.ndarray) -> np.ndarray:
+        within(np.abs(lag), length, "erpe")
+        return bias[lag + length - 1]
+
+    return of_lags("erpe", length, d, causal, codes)
+
+
+@encoding("tupe", "Ke et al., 2021 (before training)")
+def tupe(
+    length: int,
+    d: int,
+    *,
+    heads: int = 1,
+    buckets: int = 32,
+    max_distance: int = 128,
+    cls: bool = False,
+    scale: float = 0.02,
+    seed: int = 0,
+) -> Encoding:
+    r"""Untied absolute positions and T5 bins: a query position's bias to all keys and heads.
+
+    :math:`(p_i U^Q) (p_j U^K)^T / \sqrt{2 d/\mathrm{heads}} + b_{j-i}` with vectors p of size d,
+    layer-normalised, and b the biases of `t5_buckets` (Ke et al., 2021). A code has heads · length
+    columns, the keys of one head after those of another; d is the size of p, not of a code. With
+    ``cls=true`` position 0 is a classification token, whose biases are one constant a head to it
+    and one from it. p, U and b start normal with standard deviation `scale`.
+
+    Examples
+    --------
+    >>> tupe(5, 8, heads=2).table().shape
+    (5, 10)
+    """
+    if heads < 1 or d % heads:
+        raise PefourierError(
+            f"tupe cuts d into heads and needs a multiple of heads={heads}; got d={d}"
+        )
+    check_positive("scale", scale)
+    check_size("tupe", max(length, d, buckets), d)
+    bins = t5_buckets(np.arange(-length, length), buckets, max_distance)  # of lag at lag + length
+    draw = stream(seed).normal
+    p = draw(0.0, scale, (length, d))
+    p -= p.mean(axis=1, keepdims=True)
+    p /= np.sqrt(p.var(axis=1, keepdims=True) + 1e-5)  # torch's epsilon
+    query, key = (
+        (p @ draw(0.0, scale, (d, d))).reshape(length, heads, d // heads) for _ in range(2)
+    )
+    bias = draw(0.0, scale, (buckets, heads))
+    to_cls, from_cls = draw(0.0, scale, (2, heads))
+
+    def codes(x: np.ndarray) -> np.ndarray:
+        i = np.arange(length)[within(x, length, "tupe")]
+        logits = np.einsum("ihc,jhc->ihj", query[i], key) / np.sqrt(2 * d / heads)
+        lag = np.arange(length) - i[:, None]
+        logits += bias[bins[lag + length]].transpose(0, 2, 1)
+        if cls:
+            logits[:, :, 0] = to_cls
+            logits[i == 0] = from_cls[:, None]
+        return logits.reshape(len(i), heads * length)
+
+    noted = {"d": heads * length, "embedding": d}
+    return Encoding("tupe", positions(length), heads * length, codes, act="bias", params=noted)

@@ -1,0 +1,391 @@
+"""Encodings that rotate queries and keys: the code of a position is the cosines and sines used.
+
+Conventions
+-----------
+Angular frequencies are radians per position, one a pair of dimensions, in the order of the model's
+inverse frequencies. A scaling is a function of a `Head` and its own parameters that gives these
+frequencies and the attention factor before cosines and sines; `SCALINGS` names them all, and
+``rope`` takes the parameters of each: those of another scaling are refused. Formulas are those of
+the published code (Hugging Face transformers, ``modeling_rope_utils.py``), in float64.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, floor, log, pi, sqrt
+from typing import Any, Literal
+
+import numpy as np
+
+from pefourier.encodings.domain import positions
+from pefourier.encodings.encoding import (
+    Encoding,
+    Finding,
+    Measure,
+    check_count,
+    check_positive,
+    encoding,
+)
+from pefourier.encodings.families.absolute import geometric
+from pefourier.errors import PefourierError, shown, unknown
+
+XPOS_GAMMA, XPOS_SPAN = 0.4, 512.0  # Sun et al., 2022: Eq. 12 and the authors' code
+ABOVE_ZERO = ("factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor")
+Rotation = tuple[np.ndarray, float]  # frequencies in radians per position, attention factor
+
+
+@dataclass(frozen=True)
+class Head:
+    """The dimensions of one attention head and the positions it is to tell apart."""
+
+    d: int
+    rho: float
+    partial: float  # share of d that is rotated
+    length: int
+
+    @property
+    def rotated(self) -> int:
+        """Dimensions on whose grid the frequencies lie; an odd number is rounded up to pairs."""
+        return int(self.d * self.partial)
+
+    def grid(self, stretch: float = 1.0) -> np.ndarray:
+        """Frequencies (stretch rho)^(-2i/rotated), shape (pairs,)."""
+        return geometric(self.rotated, self.rho * stretch, count=(self.rotated + 1) // 2)
+
+    def stretched(self, ratio: float) -> np.ndarray:
+        """The grid of base rho ratio^(r/(r-2)): its first frequency kept, its last over ratio."""
+        if self.rotated < 4:
+            raise PefourierError(
+                f"this scaling needs at least 4 rotated dimensions; got {self.rotated}"
+            )
+        return self.grid(np.float64(ratio) ** (self.rotated / (self.rotated - 2)))
+
+
+def none(head: Head) -> Rotation:
+    """Frequencies as in training (Su et al., 2021)."""
+    return head.grid(), 1.0
+
+
+def linear(head: Head, *, factor: float) -> Rotation:
+    """Position interpolation (Chen et al., 2023): every frequency over factor."""
+    return head.grid() / factor, 1.0
+
+
+def ntk(head: Head, *, factor: float) -> Rotation:
+    """NTK-aware base rho factor^(r/(r-2)), r rotated dimensions (bloc97, 2023)."""
+    return head.stretched(factor), 1.0
+
+
+def dynamic(head: Head, *, factor: float, original: int) -> Rotation:
+    """NTK-aware by factor L'/L - (factor - 1), L' the longer of length and original length L."""
+    beyond = max(head.length - original, 0)
+    return head.stretched(1 + factor * beyond / original), 1.0
+
+
+def yarn(
+    head: Head,
+    *,
+    factor: float,
+    original: int,
+    beta_fast: float = 32.0,
+    beta_slow: float = 1.0,
+    truncate: bool = True,
+    mscale: float = 0.0,
+    mscale_all_dim: float = 0.0,
+    attention_factor: float = 0.0,
+) -> Rotation:
+    r"""NTK by parts (Peng et al., 2023), as its published code has it.
+
+    With :math:`c(n) = r \ln(L/2\pi n) / 2\ln\rho`, the pair that turns n times over the original
+    length L, frequencies are kept up to c(beta_fast), divided by factor from c(beta_slow) on, and
+    blended between: linearly in the *index of the pair* (the paper: in the number of turns). With
+    `truncate` the limits are rounded outwards. The attention factor is 0.1 ln factor + 1, or the
+    quotient of 0.1 m ln factor + 1 for m = mscale and mscale_all_dim if both are given. Where
+    `attention_factor` is given, it is this. Zeros stand for not given.
+    """
+    check_above("rho", head.rho, 1.0)
+    low, high = (
+        head.rotated * (log(original / (2 * pi)) - log(turns)) / (2 * log(head.rho))
+        for turns in (beta_fast, beta_slow)
+    )
+    if truncate:
+        low, high = floor(low), ceil(high)
+    low, high = max(low, 0), min(high, head.rotated - 1)
+    theta = head.grid()
+    ramp = np.clip((np.arange(len(theta)) - low) / (high - low or 0.001), 0.0, 1.0)
+
+    def attention(m: float) -> float:
+        return np.float64(0.1 * m * log(factor) + 1.0 if factor > 1 else 1.0)
+
+    if attention_factor == 0:
+        both = mscale and mscale_all_dim
+        attention_factor = attention(mscale) / attention(mscale_all_dim) if both else attention(1.0)
+    return theta / factor * ramp + theta * (1 - ramp), attention_factor
+
+
+def longrope(
+    head: Head,
+    *,
+    factor: float,
+    original: int,
+    short_factor: tuple[float, ...],
+    long_factor: tuple[float, ...],
+    attention_factor: float = 0.0,
+) -> Rotation:
+    """Each frequency over its own factor (Ding et al., 2024), the long ones beyond `original`.
+
+    The attention factor, unless given, is sqrt(1 + ln factor / ln original), or 1 where factor is
+    at most 1.
+    """
+    theta = head.grid()
+    for key, values in (("short_factor", short_factor), ("long_factor", long_factor)):
+        if len(values) != len(theta):
+            raise PefourierError(
+                f"{key} needs {len(theta)} numbers, one a rotated pair; got {len(values)}"
+            )
+        for value in values:
+            check_positive(key, value)
+    if attention_factor == 0:
+        check_count("original", original, least=2)
+        attention_factor = sqrt(1 + log(factor) / log(original)) if factor > 1 else 1.0
+    own = long_factor if head.length > original else short_factor
+    return theta / np.array(own), attention_factor
+
+
+def llama3(
+    head: Head,
+    *,
+    factor: float,
+    original: int,
+    low_freq_factor: float = 1.0,
+    high_freq_factor: float = 4.0,
+) -> Rotation:
+    """By turns n over the original length (Llama 3.1): kept above high, over factor below low.
+
+    Between them theta (t + (1 - t) / factor) with t = (n - low) / (high - low).
+    """
+    if low_freq_factor == high_freq_factor:
+        raise PefourierError(
+            f"high_freq_factor must be above low_freq_factor; both are {shown(low_freq_factor)}"
+        )
+    theta = head.grid()
+    turns = original * theta / (2 * pi)
+    t = (turns - low_freq_factor) / (high_freq_factor - low_freq_factor)
+    blended = (1 - t) * theta / factor + t * theta
+    kept, scaled = turns > high_freq_factor, turns < low_freq_factor
+    return np.where(scaled, theta / factor, np.where(kept, theta, blended)), 1.0
+
+
+def proportional(head: Head, *, factor: float = 1.0) -> Rotation:
+    """p-RoPE (Barbero et al., 2024): on the full head's grid the lowest frequencies are zero."""
+    theta = Head(head.d, head.rho, 1.0, head.length).grid()
+    theta[int(head.partial * head.d // 2) :] = 0.0
+    return theta / factor, 1.0
+
+
+SCALINGS: dict[str, Callable[..., Rotation]] = {
+    "none": none,
+    "linear": linear,
+    "ntk": ntk,
+    "dynamic": dynamic,
+    "yarn": yarn,
+    "longrope": longrope,
+    "llama3": llama3,
+    "proportional": proportional,
+}
+
+
+def own_parameters(scaling: str) -> dict[str, inspect.Parameter]:
+    """Parameters of a scaling, beyond those every rotation has."""
+    named = inspect.signature(SCALINGS[scaling]).parameters
+    return {key: parameter for key, parameter in named.items() if key != "head"}
+
+
+def settled(scaling: str, given: dict[str, Any]) -> dict[str, Any]:
+    """All parameters of a scaling: given or default; None stands for not given."""
+    own = own_parameters(scaling)
+    given = {key: value for key, value in given.items() if value not in (None, ())}
+    for key in given.keys() - own.keys():
+        users = [name for name in SCALINGS if key in own_parameters(name)]
+        raise PefourierError(
+            f"scaling={scaling} does not use {key}={shown(given[key])}; leave it out or choose "
+            f"scaling={' or '.join(users)}"
+        )
+    settled = {key: given.get(key, parameter.default) for key, parameter in own.items()}
+    for key, value in settled.items():
+        if value is inspect.Parameter.empty:
+            raise PefourierError(f"scaling={scaling} needs {key}; write {key}=…")
+        if key in ABOVE_ZERO:
+            check_positive(key, value)
+    if "original" in settled:
+        check_count("original", settled["original"])
+    return settled
+
+
+def check_above(key: str, value: float, least: float) -> None:
+    """Refuse a number that is not finite and above `least`."""
+    if not (np.isfinite(value) and value > least):
+        raise PefourierError(f"{key} must be a finite number above {least:g}; got {value}")
+
+
+def remarks(own: dict[str, Any], length: int) -> tuple[Finding, ...]:
+    """What is legal in the parameters of a scaling and yet worth a word."""
+    found = []
+    if own.get("factor", 1.0) < 1:
+        message = f"factor={own['factor']:g} is below 1 and shortens the context; give its inverse"
+        found.append(Finding("rope-factor", "warning", message))
+    for high, low in (("beta_fast", "beta_slow"), ("high_freq_factor", "low_freq_factor")):
+        if high in own and own[high] < own[low]:
+            message = f"{high}={own[high]:g} is below {low}={own[low]:g}; exchange the two"
+            found.append(Finding("rope-order", "warning", message))
+    if "long_factor" in own and length > own["original"]:
+        message = (
+            f"{length} positions are more than the {own['original']} of training: long_factor is "
+            "used, as the model does; a smaller --length takes short_factor"
+        )
+        found.append(Finding("rope-long-factor", "note", message))
+    return tuple(found)
+
+
+def rotation(scaling: str, head: Head, own: dict[str, Any]) -> Rotation:
+    """Frequencies and attention factor of a scaling, refused where its parameters overflow."""
+    check_positive("rho", head.rho)
+    with np.errstate(all="ignore"):
+        frequencies, attention = SCALINGS[scaling](head, **own)
+    check_above("attention_factor", attention, 0.0)
+    if not np.isfinite(frequencies).all():
+        raise PefourierError(
+            f"scaling={scaling} with {shown(own)} gives a frequency of {frequencies.max()}; "
+            "choose numbers nearer to 1"
+        )
+    return frequencies, float(attention)
+
+
+def waves(layout: Literal["halves", "interleaved"], phases: np.ndarray) -> np.ndarray:
+    """Cosines and sines of (n, m) phases in 2m columns: halves, or pair by pair."""
+    pairs = np.stack([np.cos(phases), np.sin(phases)], axis=1 if layout == "halves" else 2)
+    return pairs.reshape(len(phases), -1)
+
+
+def check_head(name: str, d: int, partial: float) -> None:
+    """Refuse heads that cannot be turned in pairs."""
+    if not 0 < partial <= 1:
+        raise PefourierError(f"partial is the share of d to rotate, in (0, 1]; got {partial}")
+    if d % 2 and int(d * partial) == d:
+        raise PefourierError(f"{name} turns pairs of dimensions and needs an even d; got d={d}")
+    if int(d * partial) < 2:
+        raise PefourierError(f"partial={partial:g} of d={d} leaves no pair of dimensions to rotate")
+
+
+@encoding("rope", "Su et al., 2021", measure="declared")
+def rope(
+    length: int,
+    d: int,
+    *,
+    rho: float = 10000.0,
+    layout: Literal["halves", "interleaved"] = "halves",
+    partial: float = 1.0,
+    scaling: Literal[tuple(SCALINGS)] = "none",
+    **given: Any,
+) -> Encoding:
+    r"""Rotary positions (Su et al., 2021): cosines and sines of s rho^(-2i/d), d the head size.
+
+    With frequencies :math:`\omega_i` and attention factor a of the scaling, codes are
+    :math:`a \cos \omega_i s` and :math:`a \sin \omega_i s`, the numbers a model multiplies with.
+
+    Parameters
+    ----------
+    layout : str
+        halves (Hugging Face's Llama) or interleaved (GPT-J): where the sine of a pair stands. Inner
+        products do not depend on it.
+    partial : float
+        Share of d that is rotated, r = int(partial d) dimensions. Codes have columns for these
+        only, as the model's cosines and sines do: the others carry no position. With
+        scaling=proportional all of d has codes, constant (1, 0) where the frequency is 0.
+    scaling : str
+        none, or an extension of the context. Each has its own parameters, see `SCALINGS`:
+        linear: factor; ntk: factor; dynamic: factor, original; yarn: factor, original, beta_fast,
+        beta_slow, truncate, mscale, mscale_all_dim, attention_factor; longrope: factor, original,
+        short_factor, long_factor, attention_factor; llama3: factor, original, low_freq_factor,
+        high_freq_factor; proportional: factor. `original` is the context length of training.
+
+    Examples
+    --------
+    >>> rope(2, 4).table().round(3)
+    array([[1.   , 1.   , 0.   , 0.   ],
+           [0.54 , 1.   , 0.841, 0.01 ]])
+    >>> rope(2, 128, scaling="yarn", factor=16.0, original=4096).params["attention_factor"]
+    1.2772588722239782
+    """
+    if scaling not in SCALINGS:
+        raise unknown("scaling", scaling, SCALINGS)
+    check_head("rope", d, partial)
+    own = settled(scaling, given)
+    frequencies, attention = rotation(scaling, Head(d, rho, partial, length), own)
+    pairs = len(frequencies)
+    measure = Measure(frequencies, np.full(pairs, 1.0 / pairs), pairs * attention * attention)
+
+    def codes(x: np.ndarray) -> np.ndarray:
+        return attention * waves(layout, measure.phases(x))
+
+    noted = {**own, "attention_factor": attention, "rotated": 2 * pairs}
+    return Encoding(
+        "rope",
+        positions(length),
+        2 * pairs,
+        codes,
+        measure,
+        act="rotate",
+        params=noted,
+        findings=remarks(own, length),
+    )
+
+
+def documented(function: Callable[..., Encoding]) -> inspect.Signature:
+    """The signature of `rope` with the parameters of every scaling, None where not given."""
+    signature = inspect.signature(function)
+    own: dict[str, inspect.Parameter] = {}
+    for scaling in SCALINGS:
+        own |= own_parameters(scaling)
+    common = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    return signature.replace(parameters=[*common, *(p.replace(default=None) for p in own.values())])
+
+
+rope.__signature__ = documented(rope)
+
+
+@encoding("xpos", "Sun et al., 2022, Eq. 12", measure="declared")
+def xpos(
+    length: int,
+    d: int,
+    *,
+    rho: float = 10000.0,
+    layout: Literal["halves", "interleaved"] = "halves",
+    span: float = XPOS_SPAN,
+) -> Encoding:
+    r"""Rotary positions with decay (Sun et al., 2022): the codes of queries.
+
+    Pair i has :math:`\zeta_i^{s/\mathrm{span}}` before cosine and sine of
+    :math:`s \rho^{-2i/d}`, :math:`\zeta_i = (2i/d + 0.4)/1.4`. Keys have the inverse factor, so
+    that the model's products depend on the lag; the inner product of two such codes does not.
+
+    Examples
+    --------
+    >>> xpos(2, 4, span=1.0).table().round(3)
+    array([[1.   , 1.   , 0.   , 0.   ],
+           [0.154, 0.643, 0.24 , 0.006]])
+    """
+    check_head("xpos", d, 1.0)
+    check_positive("span", span)
+    frequencies = geometric(d, rho)
+    zeta = (2 * np.arange(d // 2) / d + XPOS_GAMMA) / (1 + XPOS_GAMMA)
+    measure = Measure(frequencies, np.full(d // 2, 2.0 / d))
+
+    def codes(x: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):  # what overflows is refused when built
+            decay = zeta ** (np.asarray(x, dtype=float)[:, None] / span)
+        axis = 1 if layout == "halves" else 2
+        scale = np.stack([decay, decay], axis=axis).reshape(len(decay), d)
+        return scale * waves(layout, measure.phases(x))
+
+    return Encoding("xpos", positions(length), d, codes, measure, act="rotate")

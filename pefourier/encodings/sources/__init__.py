@@ -1,0 +1,1 @@
+"""Where codes come from that no formula gives: files, model configs, user code."""

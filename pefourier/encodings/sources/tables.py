@@ -1,0 +1,309 @@
+"""A table of codes in a file, read and written; files are data, never code.
+
+Conventions
+-----------
+A table is an array (n, d) of real numbers; axes of length one around it are dropped. Floats keep
+their stored type, since the resolution of the codes is a finding; what numpy has no type for
+becomes float32, integers float64. Large .npy, .safetensors and .pt files are mapped, not read.
+Files are written whole or not at all. `pefourier.encodings.sources.formats` knows the formats.
+"""
+
+import io
+import math
+import os
+import secrets
+import shutil
+import stat
+import struct
+import sys
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import BinaryIO
+
+import numpy as np
+
+from pefourier.encodings.sources.formats import (
+    EPS,
+    HEAD,
+    KINDS,
+    NPY_MAGIC,
+    READERS,
+    WRITERS,
+    Stored,
+)
+from pefourier.errors import PefourierError, shown, unknown
+
+MEMORY = 2**33  # bytes that a table may take when it is not mapped
+SUSPECT = 2**28  # bytes above which a table may take RATIO times its bytes in the file
+RATIO = 100
+FAULTS = (
+    *(ValueError, MemoryError, OSError, EOFError, RuntimeError),  # RuntimeError: encrypted .npz
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+)
+
+
+def read_table(path: str, key: str | None = None) -> tuple[np.ndarray, float]:
+    """The table (n, d) in a file and the resolution of its stored type.
+
+    The suffix tells the format: .npy, .npz, .csv, .pt, .pth or .safetensors; ``-`` and pipes are
+    .npy or .csv by their first bytes. `key` names one of several arrays; a file with one table
+    needs none. float64, float32 and float16 are kept, bfloat16 and float8 become float32,
+    integers float64; the resolution is the distance from one to the next stored number.
+
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/codes.csv"
+    >>> write_table(path, np.eye(2))
+    >>> read_table(path)
+    (array([[1., 0.],
+           [0., 1.]]), 2.220446049250313e-16)
+    """
+    with arrays_in(path) as arrays:
+        return as_floats(arrays[chosen(arrays, key, label(path))], label(path))
+
+
+def read_numbers(path: str) -> np.ndarray:
+    """A row of numbers (n,): a one-dimensional array, or a table with a single column or row."""
+    with arrays_in(path) as arrays:
+        (stored,) = arrays.values() if len(arrays) == 1 else [None]
+        if stored is None or math.prod(stored.shape) != max(stored.shape, default=0):
+            raise PefourierError(
+                f"{label(path)} holds {listed(arrays)}; a list of numbers has one column"
+            )
+        if stored.kind not in KINDS:
+            raise PefourierError(
+                f"{label(path)} holds {listed(arrays)} of {shown(stored.kind)[1:-1]}; "
+                "expected real numbers"
+            )
+        return stored.load().reshape(-1).astype(float)
+
+
+@contextmanager
+def arrays_in(path: str) -> Iterator[dict[str, Stored]]:
+    """The arrays of a file by name; what is wrong with the file is told in one line."""
+    stream, suffix = opened(path)
+    with stream, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of parsers, about files that are refused or fine
+        try:
+            yield READERS[suffix](stream)
+        except PefourierError:
+            raise
+        except FAULTS as error:
+            raise PefourierError(
+                f"{label(path)} is no readable {suffix} file: {reason(error)}; write it again"
+            ) from error
+
+
+def label(path: str) -> str:
+    """How a path is called in a message."""
+    return "standard input" if path == "-" else shown(path)
+
+
+def opened(path: str) -> tuple[BinaryIO, str]:
+    """A seekable stream of the file's bytes, and the suffix of the reader to give it to."""
+    if path == "-":
+        if sys.stdin is None:
+            raise PefourierError("standard input is closed; pipe a table into it or name a file")
+        return in_memory(sys.stdin.buffer, path)
+    status = status_of(path)
+    if status is None:
+        raise missing(path)
+    suffix = suffix_of(path)
+    with os_errors("read", path):
+        if not in_place(path, status):
+            suffix = known_suffix(path, READERS)
+            return open(path, "rb"), suffix
+        if stat.S_IFMT(status.st_mode) in (stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK):
+            with open(path, "rb") as pipe:
+                stream, sniffed = in_memory(pipe, path)
+            return stream, suffix if suffix in READERS else sniffed
+    what = "folder" if stat.S_ISDIR(status.st_mode) else "device"
+    raise PefourierError(f"{shown(path)} is a {what}; name a file: {', '.join(READERS)}")
+
+
+def in_memory(pipe: BinaryIO, path: str) -> tuple[io.BytesIO, str]:
+    """What a pipe holds and the suffix its first bytes tell."""
+    with os_errors("read", path):
+        chunk = pipe.read(HEAD)
+        suffix = ".npy" if chunk.startswith(NPY_MAGIC) else ".csv"
+        if suffix == ".csv" and b"\0" in chunk and suffix_of(path) not in READERS:
+            raise PefourierError(f"{label(path)} is no .npy and no .csv table; name a file")
+        limit = MEMORY if suffix == ".npy" else MEMORY // 8
+        stream = io.BytesIO()
+        while chunk:
+            stream.write(chunk)
+            if stream.tell() > limit:
+                raise PefourierError(
+                    f"{label(path)} gives more than {limit} bytes; write them to a .npy file"
+                )
+            chunk = pipe.read(2**20)
+        stream.seek(0)
+        return stream, suffix
+
+
+def status_of(path: str) -> os.stat_result | None:
+    """What the system knows of a path, links followed; None where nothing is there."""
+    try:
+        return os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:  # ValueError: a NUL or a lone surrogate in the path
+        raise PefourierError(f"cannot reach {shown(path)}: {reason(error)}") from error
+
+
+@contextmanager
+def os_errors(action: str, path: str) -> Iterator[None]:
+    """Failures of the operating system told in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise PefourierError(f"cannot {action} {label(path)}: {reason(error)}") from error
+
+
+def reason(error: Exception) -> str:
+    """The system's word for a failure, or the first line of a library's."""
+    told = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+    return told[:300] or type(error).__name__
+
+
+def missing(path: str) -> PefourierError:
+    """The error for a file that is not there, with the nearest name in its folder."""
+    folder, name = os.path.split(path)
+    if not os.path.isdir(folder or "."):
+        return PefourierError(f"no file {shown(path)}: there is no folder {shown(folder)}")
+    with os_errors("look into", folder or "."), os.scandir(folder or ".") as entries:
+        names = [entry.name for entry in islice(entries, 10_000) if entry.name != name]
+    return unknown("file", name, names, f"There is no such file in {shown(folder or '.')}.")
+
+
+def suffix_of(path: str) -> str:
+    """The suffix in lower case, with its dot; empty where there is none."""
+    return os.path.splitext(path)[1].lower()
+
+
+def known_suffix(path: str, allowed: Collection[str]) -> str:
+    """The suffix of a path in lower case, where it is an allowed one."""
+    suffix = suffix_of(path)
+    if suffix not in allowed:
+        raise unknown("suffix", suffix, allowed, f"{shown(path)} may end in {', '.join(allowed)}.")
+    return suffix
+
+
+def chosen(arrays: dict[str, Stored], key: str | None, file: str) -> str:
+    """The name of the array that is meant: the one asked for, or the only table."""
+    if key is None:
+        tables = [name for name, stored in arrays.items() if stored.is_table]
+        if len(tables) > 1:
+            named = listed({name: arrays[name] for name in tables})
+            raise PefourierError(f"{file} holds several tables, {named}; name one as PATH#NAME")
+        key = tables[0] if tables else next(iter(arrays)) if len(arrays) == 1 else None
+        if key is None:
+            raise PefourierError(
+                f"{file} holds no table (n, d) of numbers; it holds {listed(arrays)}"
+            )
+    elif list(arrays) == [""]:
+        raise PefourierError(f"{file} holds one array without a name; leave out #{shown(key)}")
+    elif key not in arrays:
+        names = [name for name in islice(arrays, 10_000) if len(name) < 200]
+        raise unknown(f"array of {file}", key, names, f"It holds {listed(arrays)}.")
+    if not arrays[key].is_table:
+        raise PefourierError(
+            f"{file} holds {listed({key: arrays[key]})} of {shown(arrays[key].kind)[1:-1]}; "
+            "a table has two axes, (positions, dimensions), neither empty, of real numbers"
+        )
+    return key
+
+
+def listed(arrays: dict[str, Stored], limit: int = 10) -> str:
+    """Names with shapes, the first few."""
+    some = [
+        f"{shown(name) if name else 'an array'} {stored.shape}"
+        for name, stored in islice(arrays.items(), limit)
+    ]
+    return ", ".join(some + ["…"] * (len(arrays) > limit)) or "no array"
+
+
+def as_floats(stored: Stored, file: str) -> tuple[np.ndarray, float]:
+    """The table in a float type of numpy, and the resolution of its stored type."""
+    wide = "float32" if stored.kind in EPS else "float64"
+    kind = stored.kind if stored.kind in ("float64", "float32", "float16") else wide
+    need = math.prod(stored.shape) * np.dtype(kind).itemsize
+    free = stored.mapped and kind == stored.kind
+    if not free and (need > MEMORY or need > max(SUSPECT, RATIO * stored.held)):
+        raise PefourierError(
+            f"{file} has {stored.held} bytes for a table that takes {need}; the limits are "
+            f"{MEMORY} and, above {SUSPECT}, {RATIO} times the bytes in the file; "
+            "a .npy file of float32 is mapped and has no limit"
+        )
+    with np.errstate(all="ignore"):  # a long double beyond float64 is infinite, as told later
+        table = stored.load().reshape(stored.axes).astype(kind, copy=False)
+    return table, EPS.get(stored.kind, EPS["float64"])
+
+
+def write_table(path: str, table: np.ndarray, dtype: str = "<f8") -> None:
+    """Write a table (n, d) in the format of the suffix: see `WRITERS`.
+
+    In .npz and .safetensors the array is called ``codes``; .csv has 17 significant digits and no
+    header, and reads back exactly.
+    """
+    write = WRITERS[check_suffix(path, WRITERS)]
+    write_whole(path, lambda stream: write(stream, np.ascontiguousarray(table, dtype)))
+
+
+def check_suffix(path: str, allowed: Collection[str]) -> str:
+    """The suffix of a file to be written; refuses what could not be written, before it is made."""
+    suffix = known_suffix(path, allowed)
+    check_place(path)
+    return suffix
+
+
+def check_place(path: str) -> None:
+    """Refuse a folder, a path in no folder, and what may not be written."""
+    status = status_of(path)
+    folder = os.path.dirname(os.path.realpath(path))
+    if status and stat.S_ISDIR(status.st_mode):
+        raise PefourierError(f"cannot write {shown(path)}: it is a folder; name a file in it")
+    if not os.path.isdir(folder):
+        raise PefourierError(
+            f"cannot write {shown(path)}: there is no folder {shown(folder)}; make it first"
+        )
+    places = [path] if status else []
+    if not (status and in_place(path, status)):
+        places.append(folder)
+    for place in places:
+        if not os.access(place, os.W_OK):
+            raise PefourierError(
+                f"cannot write {shown(path)}: {shown(place)} is write-protected; name another"
+            )
+
+
+def in_place(path: str, status: os.stat_result) -> bool:
+    """Whether a path is no plain file: a pipe, a device, an open stream; written, not replaced."""
+    streams = ("/dev", "/dev/fd", "/proc/self/fd")
+    return not stat.S_ISREG(status.st_mode) or os.path.dirname(os.path.abspath(path)) in streams
+
+
+def write_whole(path: str, write: Callable[[BinaryIO], None]) -> None:
+    """Write a file so that it is there as a whole or, after any failure, as it was before."""
+    check_place(path)
+    status = status_of(path)
+    target = os.path.realpath(path)  # a link keeps naming the file it named
+    draft = os.path.join(os.path.dirname(target), f".pefourier-{secrets.token_hex(8)}")
+    with os_errors("write", path):
+        if status and in_place(path, status):
+            with open(path, "wb") as stream:
+                return write(stream)
+        try:
+            with open(draft, "xb") as stream:
+                write(stream)
+                stream.flush()
+                os.fsync(stream.fileno())
+            if status:
+                shutil.copymode(target, draft)
+            os.replace(draft, target)
+        finally:
+            with suppress(OSError):
+                os.unlink(draft)

@@ -1,0 +1,106 @@
+"""Every encoding a SPEC can name: registered builders, tables in files, model configs, user code.
+
+A SPEC is ``NAME``, ``NAME:key=value,…``, ``PATH[#ARRAY]``, ``-`` (standard input), ``config.json``
+or a model folder, or ``py:module:function``. `load` turns one into an `Encoding`.
+"""
+
+import os
+from dataclasses import replace
+from typing import Any
+
+from pefourier.encodings import families  # noqa: F401 (which fill the registry)
+from pefourier.encodings.encoding import (
+    BUILDERS,
+    Encoding,
+    build,
+    check_count,
+    from_table,
+    parse_parameters,
+)
+from pefourier.encodings.sources import huggingface
+from pefourier.encodings.sources import user_code as usercode
+from pefourier.encodings.sources.formats import READERS
+from pefourier.encodings.sources.tables import read_table
+from pefourier.errors import PefourierError, shown, unknown
+
+
+def load(
+    spec: str,
+    length: int | None = None,
+    d: int | None = None,
+    *,
+    least: int = 80,
+    **options: Any,
+) -> Encoding:
+    """The encoding that a SPEC names.
+
+    Parameters
+    ----------
+    spec : str
+        As typed on the command line.
+    length, d : int, optional
+        Number of positions (default 80, or all rows of a file) and dimension of a code (default
+        256, or what a file or config says).
+    least : int
+        Positions that a default length must hold.
+    **options
+        Defaults for parameters (``rho``, ``seed``) of the encodings that have them.
+
+    Examples
+    --------
+    >>> load("sinusoidal:layout=halves", length=8, d=4, rho=500.0).params["rho"]
+    500.0
+    """
+    for name, value in (("length", length), ("d", d)):
+        if value is not None:
+            check_count(name, value)
+    if spec.partition(":")[0] in BUILDERS:
+        return named(spec, length or max(80, least), d or 256, options)
+    if spec.startswith("py:"):
+        return usercode.load(spec, length or max(80, least), d or 256, options.get("seed"))
+    path, _, key = spec.partition("#")
+    if spec == "-" or os.path.splitext(path)[1].lower() in READERS:
+        return table_file(spec, path, key or None, length)
+    if path.endswith(".json") or os.path.isdir(path):
+        return huggingface.load(spec, length, d)
+    formats = ", ".join(sorted(READERS))
+    way_out = f"'pefourier list' shows all; a file of codes ends in one of {formats}."
+    raise unknown("encoding", spec.partition(":")[0], BUILDERS, way_out)
+
+
+def named(spec: str, length: int, d: int, options: dict[str, Any]) -> Encoding:
+    """A registered encoding; parameters of the SPEC win over options, options over defaults."""
+    name, _, text = spec.partition(":")
+    own = BUILDERS[name].parameters
+    taken = {key: value for key, value in options.items() if key in own and value is not None}
+    return build(
+        name, spec=spec, **{"length": length, "d": d, **taken, **parse_parameters(name, text)}
+    )
+
+
+def table_file(spec: str, path: str, key: str | None, length: int | None) -> Encoding:
+    """The first `length` rows (default all) of the table in a file."""
+    table, eps = read_table(path, key)
+    if length is not None and length > len(table):
+        raise PefourierError(
+            f"{shown(spec)} has {len(table)} rows; --length {length} asks for more positions"
+        )
+    table = table[:length]
+    params = {"length": len(table), "d": table.shape[1], "path": path, "array": key}
+    return replace(from_table(table, spec, eps=eps), params=params, spec=spec)
+
+
+def records() -> list[dict[str, Any]]:
+    """What is known of each registered encoding, as `pefourier list --json` shows it."""
+    return [
+        {
+            "encoding": b.name,
+            "spec": b.name,
+            "params": {"length": 80, "d": 256} | {k: p.default for k, p in b.parameters.items()},
+            "family": b.family,
+            "domain": b.domain,
+            "measure": b.measure,
+            "paper": b.paper,
+        }
+        for b in BUILDERS.values()
+    ]

@@ -1,0 +1,255 @@
+"""Can position functions be recovered from the codes by a linear map? Singular values and rank.
+
+Conventions
+-----------
+E is the table, n positions by d dimensions. Its linear inverse is the pseudoinverse E+ with
+singular values at or below the tolerance taken as zero; E E+ is the orthogonal projection on the
+column space, and the position functions are recovered exactly when it is the identity.
+
+A large matrix is walked in blocks, twice, and no (n, n) array is made for n > d: a Gram matrix has
+half of the digits, so its eigenvectors are used to balance the columns, and the Gram matrix of the
+balanced ones gives the other half. Codes that declare the inner product
+c sum_j w_j cos(omega_j (s - t)) are split, about the middle position, into cosines (even) and sines
+(odd): two problems of half the size, since a turn of each pair of columns changes no inner product.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Measure
+
+BLOCK = 2**20  # numbers of a block: 8 MiB
+KEPT = 2**25  # numbers of a matrix up to which its blocks are made once and kept
+THREADS = 2  # blocks made at a time
+Entries = Callable[[slice, slice], np.ndarray]  # (rows, columns) -> float64 block of a matrix
+Progress = Callable[[int, int], None]
+ALL = slice(None)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A matrix by its singular values and, on demand, rows of its left singular vectors."""
+
+    sigma: np.ndarray  # descending
+    left: Callable[[slice, int], np.ndarray]  # (rows, rank) -> (rows, rank)
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """Singular values of a table and its projection on the column space."""
+
+    n: int
+    d: int
+    sigma: np.ndarray  # (min(n, d),) descending
+    tolerance: float
+    parts: tuple[Part, ...]  # the table's own, or the even and the odd one
+
+    @property
+    def rank(self) -> int:
+        """Number of singular values above the tolerance."""
+        return int((self.sigma > self.tolerance).sum())
+
+    @property
+    def condition_number(self) -> float | None:
+        """Largest over smallest singular value; None where the rank is deficient."""
+        full = self.rank == min(self.n, self.d)
+        return float(self.sigma[0] / self.sigma[-1]) if full else None
+
+    @property
+    def stable_rank(self) -> float:
+        """Squared Frobenius norm over squared spectral norm; NaN for a table of zeros."""
+        return float((self.sigma**2).sum() / self.sigma[0] ** 2) if self.sigma[0] else np.nan
+
+    def left(self, rows: slice) -> list[np.ndarray]:
+        """Left singular vectors of each part at some of its rows, within the rank."""
+        return [part.left(rows, int((part.sigma > self.tolerance).sum())) for part in self.parts]
+
+    def row_blocks(self) -> list[slice]:
+        """Rows of a part, in blocks."""
+        rows = self.n if len(self.parts) == 1 else (self.n + 1) // 2
+        return cut(rows, max(1, BLOCK // max(len(part.sigma) for part in self.parts)))
+
+    def inverse_error(self, s: int | None = None) -> float:
+        """Largest |E E+ - I|, of row s or of all: a projection is largest on its diagonal."""
+        if s is None:
+            return float(max((1 - self.leverage(rows)).max() for rows in self.row_blocks()))
+        return float(max(self.row_error(rows, s) for rows in self.row_blocks()))
+
+    def leverage(self, rows: slice) -> np.ndarray:
+        """Diagonal of E E+ at some rows of the parts (from the middle outwards for two)."""
+        squared = sum((u**2).sum(axis=1) for u in self.left(rows))
+        return squared * self.share(rows) ** 2
+
+    def share(self, rows: slice) -> np.ndarray:
+        """Weight of a part's row in one of the table: 1/sqrt 2 where mirror positions share it."""
+        share = np.full(rows.stop - rows.start, 1.0 if len(self.parts) == 1 else np.sqrt(0.5))
+        if self.n % 2 and rows.start == 0:
+            share[0] = 1.0  # the middle position is its own mirror image
+        return share
+
+    def row_error(self, rows: slice, s: int) -> float:
+        """Largest |E E+ - I| between position s and the positions at some rows of the parts."""
+        row = s if len(self.parts) == 1 else abs(2 * s - (self.n - 1)) // 2
+        at = slice(row, row + 1)
+        share = self.share(rows) * self.share(at)
+        inner = [share * (u @ v[0]) for u, v in zip(self.left(rows), self.left(at), strict=True)]
+        same = np.arange(rows.start, rows.stop) == row
+        if len(inner) == 1:
+            return np.abs(inner[0] - same).max()
+        mirror = same & (2 * s == self.n - 1)
+        even, odd = inner
+        return max(np.abs(even + odd - same).max(), np.abs(even - odd - mirror).max())
+
+
+def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
+    r"""Singular values of the table, with the tolerance of its rank.
+
+    The tolerance is sigma_1 max(n, d) eps with the eps of float64; where the codes were stored more
+    coarsely, their rounding, of rms size r eps with r the rms entry, has a spectral norm of about
+    r eps (sqrt n + sqrt d), which is then the tolerance if larger. `progress`, if given, is called
+    as progress(done, total) on each walk through a long table.
+
+    Examples
+    --------
+    >>> from pefourier.encodings import load
+    >>> decompose(load("dft", length=8, d=8)).condition_number.__round__(12)
+    1.0
+    """
+    n, d = len(enc), enc.dim
+    if enc.measure is not None and enc.measure.power is not None and enc.domain.kind == "position":
+        half, m = (n + 1) // 2, len(enc.measure.frequencies)
+        parts = tuple(
+            factor(mirrored(enc.measure, n, w), half, m, progress) for w in ("cosines", "sines")
+        )
+    else:
+        table = enc.table()
+        parts = (factor(lambda rows, columns: table[rows, columns].astype(float), n, d, progress),)
+    sigma = np.sort(np.concatenate([part.sigma for part in parts]))[::-1][: min(n, d)]
+    tolerance = sigma[0] * max(n, d) * FLOAT64_EPS
+    if enc.eps > FLOAT64_EPS:
+        rms = np.sqrt((sigma**2).sum() / (n * d))
+        tolerance = max(tolerance, rms * enc.eps * (np.sqrt(n) + np.sqrt(d)))
+    return Factors(n, d, sigma, float(tolerance), parts)
+
+
+def mirrored(measure: Measure, n: int, wave: Literal["cosines", "sines"]) -> Entries:
+    """Cosines or sines at the positions from the middle on; mirror positions share a row.
+
+    Rows come in groups: the addition theorem gives r rows from about 2 sqrt r sines and cosines.
+    """
+    doubled = np.arange((n + 1) % 2, n, 2)  # twice the distance from the middle position
+
+    def entries(rows: slice, columns: slice) -> np.ndarray:
+        at = doubled[rows]
+        group = int(np.sqrt(len(at))) + 1
+        first = measure.angles(at[::group], columns, per=2)[:, None]
+        steps = measure.angles(2 * np.arange(group), columns, per=2)
+        if wave == "cosines":
+            waves = np.cos(first) * np.cos(steps)
+            waves -= np.sin(first) * np.sin(steps)
+        else:
+            waves = np.sin(first) * np.cos(steps)
+            waves += np.cos(first) * np.sin(steps)
+        waves = waves.reshape(-1, steps.shape[1])[: len(at)]
+        waves *= np.where(at == 0, 1.0, np.sqrt(2.0))[:, None]
+        waves *= measure.amplitudes[columns]
+        return waves
+
+    return entries
+
+
+def factor(entries: Entries, n: int, m: int, progress: Progress | None) -> Part:
+    """Singular values and left singular vectors of an (n, m) matrix given by its blocks."""
+    if n * m <= BLOCK:
+        left, sigma, _ = np.linalg.svd(entries(ALL, ALL), full_matrices=False)
+        return Part(sigma, lambda rows, rank: left[rows, :rank])
+    if n <= m:
+        sigma, left = long_svd(lambda block: entries(ALL, block).T, m, n, progress)
+        return Part(sigma, lambda rows, rank: left[rows, :rank])
+    sigma, right = long_svd(lambda block: entries(block, ALL), n, m, progress)
+
+    def project(rows: slice, rank: int) -> np.ndarray:
+        return entries(rows, ALL) @ (right[:, :rank] / sigma[:rank])
+
+    return Part(sigma, project)
+
+
+def long_svd(
+    rows: Callable[[slice], np.ndarray], n: int, m: int, progress: Progress | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Singular values and right singular vectors (columns) of a tall (n, m) matrix.
+
+    With G = A'A = V s^2 V', the matrix B = A V / max(s, 3e-8 s_1) has columns of about equal length
+    and its Gram matrix resolves, relative to each of them, what G lost. The error of a singular
+    value is a few eps times the largest, as that of a decomposition of A itself.
+    """
+    blocks = cut(n, max(m, BLOCK // m))  # at least square, which keeps the products efficient
+    kept = whole(parallel(rows, blocks), n, m) if n * m <= KEPT else None
+    walk = blocks if kept is None else cut(n, max(m, 2 * BLOCK // m))
+
+    def total(balance: np.ndarray | None) -> np.ndarray:
+        products = np.zeros((m, m))
+        take = rows if kept is None else kept.__getitem__
+        for done, product in enumerate(parallel(lambda b: gram(take(b), balance), walk), 1):
+            products += product
+            if progress is not None:
+                progress(done, len(walk))
+        return products
+
+    eigenvalues, vectors = np.linalg.eigh(total(None))
+    lengths = np.sqrt(np.maximum(eigenvalues, 1e-15 * eigenvalues[-1]))
+    if not lengths[-1] > 0:
+        return np.zeros(m), vectors
+    square = root(total(vectors / lengths)) @ (lengths[:, None] * vectors.T)
+    _, sigma, right = np.linalg.svd(square)
+    return sigma, right.T
+
+
+def cut(n: int, step: int) -> list[slice]:
+    """Rows 0 … n - 1 in blocks."""
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+
+
+def whole(blocks: Iterator[np.ndarray], n: int, m: int) -> np.ndarray:
+    """A matrix (n, m) of its blocks of rows, in their order in memory."""
+    matrix = np.empty((m, n)).T
+    start = 0
+    for block in blocks:
+        if start == 0 and block.flags.c_contiguous:
+            matrix = np.empty((n, m))
+        matrix[start : start + len(block)] = block
+        start += len(block)
+    return matrix
+
+
+def root(balanced: np.ndarray) -> np.ndarray:
+    """R with R'R = G; a G that rounding has made indefinite is lifted by that much."""
+    try:
+        return np.linalg.cholesky(balanced).T
+    except np.linalg.LinAlgError:
+        m = len(balanced)
+        lift = m * FLOAT64_EPS * balanced.diagonal().max()
+        return np.linalg.cholesky(balanced + lift * np.eye(m)).T
+
+
+def parallel(function: Callable[[slice], np.ndarray], blocks: list[slice]) -> Iterator[np.ndarray]:
+    """Results for blocks, in order, two at a time: numpy releases the interpreter as it works."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        ahead = deque()
+        for block in blocks:
+            ahead.append(pool.submit(function, block))
+            if len(ahead) > THREADS:
+                yield ahead.popleft().result()
+        yield from (result.result() for result in ahead)
+
+
+def gram(block: np.ndarray, balance: np.ndarray | None) -> np.ndarray:
+    """Inner products of the columns, of the block or of its product with a matrix."""
+    block = block if balance is None else block @ balance
+    return block.T @ block

@@ -1,0 +1,1 @@
+"""The data of a training comparison: sources, windows, splits."""

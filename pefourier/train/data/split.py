@@ -1,0 +1,328 @@
+"""Which windows train, validate and test? Splits of labelled series and of single examples.
+
+Conventions
+-----------
+Windows are starts into rows (N, C) that are kept once; nobody copies them out. ``blocks`` is the
+split that does not leak: time blocks whose borders stay a window away from any anomaly, dealt into
+folds by their positives. ``chronological`` is one fold, 60/20/20 with a gap of one window.
+``random`` shuffles windows; neighbours then stand on both sides and the scores are leaky.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from pefourier.errors import PefourierError
+from pefourier.train.options import Split
+
+FOLDS = 5
+SHARES = (0.6, 0.8)  # where validation and test begin in a chronological split
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """Indices of windows, and the shift and scale of channels that training windows gave."""
+
+    train: np.ndarray  # (n,)
+    valid: np.ndarray
+    test: np.ndarray
+    mean: np.ndarray  # (C,)
+    scale: np.ndarray  # (C,)
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Rows, windows into them, their classes, and who trains, validates and tests."""
+
+    name: str
+    split: str
+    rows: np.ndarray  # (N, C) float32
+    starts: np.ndarray  # (W,) first row of each window
+    labels: np.ndarray  # (W,) class of each window, 0 … classes - 1
+    length: int  # rows of a window
+    classes: tuple[str, ...]
+    folds: tuple[Fold, ...]
+    leaky: bool = False  # windows of one event stand in training and in test
+
+    @property
+    def tested(self) -> np.ndarray:
+        """All windows that some fold tests."""
+        return np.unique(np.concatenate([fold.test for fold in self.folds]))
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """A labelled recording; blocks of the same number in what is `dealt_with` share a fold."""
+
+    name: str
+    rows: np.ndarray  # (n, C) float32
+    label: np.ndarray  # (n,) bool: anomalous
+    recorded_with: str  # borders of blocks keep away from the events of all of these
+    dealt_with: str
+
+
+@dataclass(frozen=True)
+class Span:
+    """Rows [start, stop) of all series one after another, and the unit that is dealt as a whole."""
+
+    start: int
+    stop: int
+    unit: tuple[str, int]
+
+
+def borders(anomalous: np.ndarray, n: int, blocks: int, window: int) -> list[int]:
+    """Rows between blocks: near i n / blocks, no anomaly within a window's length on either side.
+
+    A border that finds no such row within half a block is left out.
+
+    >>> anomalous = np.zeros(100, dtype=bool); anomalous[48:52] = True
+    >>> borders(anomalous, 100, 2, 8)
+    [60]
+    """
+    found = []
+    for i in range(1, blocks):
+        nominal, reach = i * n // blocks, n // blocks // 2
+        rows = np.arange(max(nominal - reach, 1), min(nominal + reach, n - 1) + 1)
+        clean = [not anomalous[max(r - window, 0) : r + window + 1].any() for r in rows]
+        rows = rows[clean]
+        if len(rows):
+            found.append(int(rows[np.abs(rows - nominal).argmin()]))
+    return sorted(set(found))
+
+
+def block_spans(series: Sequence[Series], blocks: int, window: int) -> list[Span]:
+    """Blocks of every series, half a window dropped on each side of a border."""
+    spans, first = [], 0
+    for one in series:
+        n = len(one.rows)
+        events = together([s.label for s in series if s.recorded_with == one.recorded_with])
+        edges = [0, *borders(events, n, blocks, window), n]
+        for start, stop in pairwise(edges):
+            number = (start + stop) * blocks // (2 * n)  # of the nominal block in the middle
+            inner = start + (window // 2 if start else 0), stop - (window // 2 if stop < n else 0)
+            spans.append(Span(first + inner[0], first + inner[1], (one.dealt_with, number)))
+        first += n
+    return spans
+
+
+def together(labels: Sequence[np.ndarray]) -> np.ndarray:
+    """Rows anomalous in any of the recordings, as long as the longest."""
+    union = np.zeros(max(map(len, labels)), dtype=bool)
+    for label in labels:
+        union[: len(label)] |= label
+    return union
+
+
+def deal(positives: Sequence[int], folds: int = FOLDS) -> np.ndarray:
+    """The fold of each unit: the richest first, each to the fold with the fewest positives.
+
+    No fold gets more than its share of units, and those without positives even out the numbers.
+
+    >>> deal([5, 1, 4, 2, 3, 0], 2)
+    array([0, 0, 1, 0, 1, 1])
+    """
+    given, size = np.zeros(folds, dtype=int), np.zeros(folds, dtype=int)
+    fold = np.zeros(len(positives), dtype=int)
+    share = -(-len(positives) // folds)
+    for unit in np.argsort(-np.asarray(positives), kind="stable"):
+        order = (size, given, size >= share) if positives[unit] else (given, size)
+        fold[unit] = np.lexsort(order)[0]
+        given[fold[unit]] += positives[unit]
+        size[fold[unit]] += 1
+    return fold
+
+
+def inside(span: Span, window: int, stride: int) -> np.ndarray:
+    """Starts of the windows that lie wholly in a span."""
+    return np.arange(span.start, span.stop - window + 1, stride)
+
+
+def split_series(
+    name: str,
+    series: Sequence[Series],
+    window: int,
+    stride: int | None = None,
+    split: Split = "blocks",
+    blocks: int = 10,
+    own_scale: bool = False,
+) -> Task:
+    """Windows of labelled series; one is positive if any of its rows is anomalous.
+
+    Validation and test windows do not overlap; training windows start every `stride` rows, default
+    a window's length. With `own_scale` each fold's training windows give shift and scale.
+    """
+    stride = window if stride is None else stride
+    for what, value in (("--window", window), ("--stride", stride)):
+        if value < 1:
+            raise PefourierError(f"{what} must be 1 or more rows; got {value}")
+    rows = np.concatenate([s.rows for s in series])
+    label = np.concatenate([s.label for s in series])
+    if split == "random":
+        starts, places = shuffled(series, label, window, stride)
+    else:
+        starts, places = placed(series, label, window, stride, split, blocks)
+    if len(starts) == 0:
+        longest = max(len(s.rows) for s in series)
+        raise PefourierError(
+            f"{name} has no window of {window} rows: its longest series has {longest}; "
+            "choose a smaller --window"
+        )
+    classes = positive(label, starts, window).astype(np.int64)
+    folds = tuple(scaled_fold(rows, starts, window, parts, own_scale) for parts in places)
+    task = Task(
+        *(name, split, rows, starts, classes, window, ("normal", "anomaly"), folds),
+        leaky=split == "random",
+    )
+    return checked(task)
+
+
+def positive(label: np.ndarray, starts: np.ndarray, window: int) -> np.ndarray:
+    """Whether each window holds an anomalous row."""
+    total = np.concatenate([[0], np.cumsum(label)])
+    return total[starts + window] > total[starts]
+
+
+Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # training, validation, test
+
+
+def placed(
+    series: Sequence[Series], label: np.ndarray, window: int, stride: int, split: Split, blocks: int
+) -> tuple[np.ndarray, list[Parts]]:
+    """Starts of windows, and the parts of each fold, from spans of time."""
+    if split == "blocks":
+        spans = block_spans(series, blocks, window)
+        units = sorted({span.unit for span in spans})
+        counts = dict.fromkeys(units, 0)
+        for span in spans:
+            found = inside(span, window, window)
+            counts[span.unit] += int(positive(label, found, window).sum())
+        fold_of = dict(zip(units, deal([counts[u] for u in units]), strict=True))
+        where = np.array([fold_of[span.unit] for span in spans])
+        roles = [(where != k) & (where != (k + 1) % FOLDS) for k in range(FOLDS)]
+        chosen = [(roles[k], where == (k + 1) % FOLDS, where == k) for k in range(FOLDS)]
+    else:
+        spans = [span for s, first in offsets(series) for span in chronological(s, first, window)]
+        part = np.array([span.unit[1] for span in spans])
+        chosen = [(part == 0, part == 1, part == 2)]
+    apart = [inside(span, window, window) for span in spans]
+    dense = [inside(span, window, stride) for span in spans]
+    starts = np.unique(np.concatenate([*apart, *dense]).astype(np.int64))
+
+    def indices(found: Sequence[np.ndarray], mask: np.ndarray) -> np.ndarray:
+        some = [one for one, wanted in zip(found, mask, strict=True) if wanted]
+        return np.searchsorted(starts, np.concatenate([np.zeros(0, dtype=np.int64), *some]))
+
+    return starts, [(indices(dense, a), indices(apart, b), indices(apart, c)) for a, b, c in chosen]
+
+
+def offsets(series: Sequence[Series]) -> list[tuple[Series, int]]:
+    """Each series with the index of its first row among the rows of all."""
+    ends = np.cumsum([len(s.rows) for s in series])
+    return [(s, int(end) - len(s.rows)) for s, end in zip(series, ends, strict=True)]
+
+
+def chronological(one: Series, first: int, window: int) -> list[Span]:
+    """Training, validation and test in the order of time, one window's length between them."""
+    cuts = [0, *(int(share * len(one.rows)) for share in SHARES), len(one.rows)]
+    return [
+        Span(first + cuts[i] + (window if i else 0), first + cuts[i + 1], (one.name, i))
+        for i in range(3)
+    ]
+
+
+def shuffled(
+    series: Sequence[Series], label: np.ndarray, window: int, stride: int
+) -> tuple[np.ndarray, list[Parts]]:
+    """Windows every `stride` rows, shuffled into folds whatever neighbours have in common."""
+    whole = [Span(first, first + len(s.rows), (s.name, 0)) for s, first in offsets(series)]
+    starts = np.concatenate([inside(span, window, stride) for span in whole]).astype(np.int64)
+    return starts, stratified(positive(label, starts, window).astype(np.int64))
+
+
+def stratified(labels: np.ndarray, folds: int = FOLDS) -> list[Parts]:
+    """Parts of each fold from a shuffle within each class."""
+    rng = np.random.default_rng(0)
+    where = np.zeros(len(labels), dtype=int)
+    begin = 0
+    for label in np.unique(labels):
+        members = rng.permutation(np.flatnonzero(labels == label))
+        where[members] = (begin + np.arange(len(members))) % folds
+        begin += len(members)
+    return rotated(where, folds)
+
+
+def grouped(labels: np.ndarray, groups: np.ndarray, folds: int = FOLDS) -> list[Parts]:
+    """Parts of each fold from whole groups, the largest first, each to where its classes lack most.
+
+    Of equal folds the smallest is taken, and rounding keeps the choice the same on all machines.
+
+    >>> labels, groups = np.array([0, 0, 1, 1, 0, 1]), np.array([7, 7, 8, 8, 9, 9])
+    >>> [test.tolist() for _, _, test in grouped(labels, groups, 2)]
+    [[0, 1, 4, 5], [2, 3]]
+    """
+    names, unit = np.unique(groups, return_inverse=True)
+    counts = np.zeros((len(names), labels.max() + 1))
+    np.add.at(counts, (unit, labels), 1)
+    share = counts / counts.sum(axis=0)  # of each class
+    given, fold = np.zeros((folds, counts.shape[1])), np.zeros(len(names), dtype=int)
+    for one in np.argsort(-share.max(axis=1), kind="stable"):
+        crowd = (given * share[one]).sum(axis=1)
+        fold[one] = np.lexsort((given.sum(axis=1).round(9), crowd.round(9)))[0]
+        given[fold[one]] += share[one]
+    return rotated(fold[unit], folds)
+
+
+def rotated(where: np.ndarray, folds: int) -> list[Parts]:
+    """Parts from the fold of each example: test = fold k, validation = k + 1, train = the rest."""
+    found = [np.flatnonzero(where == k) for k in range(folds)]
+    return [
+        (
+            np.flatnonzero((where != k) & (where != (k + 1) % folds)),
+            found[(k + 1) % folds],
+            found[k],
+        )
+        for k in range(folds)
+    ]
+
+
+def scaled_fold(
+    rows: np.ndarray, starts: np.ndarray, window: int, parts: Parts, own_scale: bool
+) -> Fold:
+    """A fold; with `own_scale` its training windows give each channel's mean and deviation."""
+    channels = rows.shape[1]
+    mean, scale = np.zeros(channels), np.ones(channels)
+    if own_scale and len(parts[0]):
+        used = np.zeros(len(rows) + 1, dtype=int)
+        np.add.at(used, starts[parts[0]], 1)
+        np.add.at(used, starts[parts[0]] + window, -1)
+        seen = rows[np.cumsum(used[:-1]) > 0].astype(float)
+        mean, scale = seen.mean(axis=0), seen.std(axis=0)
+        scale = np.where(scale > 1e-6 * np.abs(mean), scale, 1.0)  # a constant channel stays
+    return Fold(*parts, mean.astype(np.float32), scale.astype(np.float32))
+
+
+def checked(task: Task) -> Task:
+    """The task, refused where some fold could not train, choose a threshold or be tested."""
+    lacking = set(range(len(task.classes))) - set(task.labels.tolist())
+    if lacking:
+        name = task.classes[min(lacking)]
+        raise PefourierError(
+            f"{task.name}: no window of {task.length} rows is of class {name}; training needs "
+            "windows of every class"
+        )
+    for number, fold in enumerate(task.folds):
+        for part in ("train", "valid", "test"):
+            present = np.unique(task.labels[getattr(fold, part)])
+            if len(present) < min(2, len(task.classes)) or (
+                part == "train" and len(present) < len(task.classes)
+            ):
+                names = "only " + ", ".join(task.classes[c] for c in present)
+                names = names if len(present) else "no window"
+                raise PefourierError(
+                    f"{task.name}, split {task.split}: fold {number} has {names} in its "
+                    f"{part} part; it needs {'all' if part == 'train' else 'two'} classes there: "
+                    "more examples of each, or for recordings a smaller --window or another --split"
+                )
+    return task

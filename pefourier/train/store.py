@@ -1,0 +1,237 @@
+"""Results on disk: complete or absent for each run, never torn, whoever is killed when.
+
+A folder holds config.json, results.jsonl (a line a run), and while several ranks are at work
+results.rank1.jsonl, …, which rank 0 merges. A line is written by one call in append mode; a line
+that a crash cut is dropped when results are read. config.json says what was asked last, all that
+the numbers depend on, and in `stages` what was asked before, since that parted runs into stacks.
+"""
+
+import errno
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pefourier.encodings.sources.tables import write_whole
+from pefourier.errors import PefourierError, shown
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows
+    fcntl = None
+
+KEY = ("dataset", "encoding", "seed", "fold")
+NEEDED = ("precision", "recall", "f1", "auprc", "split", "leaky", "length")  # beside its key
+Key = tuple[str, str, int, int]
+Row = dict[str, Any]
+ASKED = ("dataset", "encoding", "match_rms", "seeds")  # may be asked anew of a folder
+KNOWN = ("windows", "splits", "data", "tables")  # of each dataset and table; must not change
+ELSEWHERE = ("device", "versions")  # may differ where a run goes on
+CLOSE = 1e-4  # rounding on other machines moves logarithms and shares less
+
+
+def key_of(row: Mapping[str, Any]) -> Key:
+    """What tells one run from another."""
+    return tuple(row[name] for name in KEY)
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of results; without a path they are kept nowhere."""
+
+    path: Path | None
+    rank: int = 0
+    ranks: int = 1
+
+    def lines_of(self, rank: int) -> Path:
+        """The file that a rank appends to."""
+        return self.path / (f"results.rank{rank}.jsonl" if rank else "results.jsonl")
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Make the folder and keep other runs out of it until this one ends, however it does."""
+        if self.path is None:
+            yield
+            return
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PefourierError(
+                f"{self.path}: {error.strerror or error}; choose another --out"
+            ) from error
+        if self.rank or fcntl is None:
+            yield
+            return
+        handle = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(handle)
+            raise PefourierError(
+                f"another run writes to {self.path}; wait for it or choose another --out"
+            ) from error
+        except OSError:  # a file system without locks
+            pass
+        try:
+            yield
+        finally:
+            os.close(handle)
+
+    def begin(self, config: Mapping[str, Any], resume: bool) -> dict[str, Any]:
+        """The configuration that holds: a new one, or the old one with what is asked now."""
+        config = {**json.loads(json.dumps(config)), "stages": []}
+        if self.path is None:
+            if resume:
+                raise PefourierError("--resume needs --out DIR, the folder to go on in")
+            return config
+        file = self.path / "config.json"
+        if file.is_file() and resume:
+            old = opened(file)
+            return agreed(file, old, config) if self.rows() else config
+        if self.rank == 0 and any(self.path.glob("results*.jsonl")):
+            what = "results, but no config.json that says of what; choose another --out"
+            if not resume:
+                what = "results already; go on with --resume or choose another --out"
+            raise PefourierError(f"{self.path} holds {what}")
+        if self.rank == 0 and file.exists():
+            raise PefourierError(f"{file} is there already; give --resume or choose another --out")
+        return config
+
+    def claim(self, config: Mapping[str, Any]) -> None:
+        """Write the configuration, before anything is trained under it."""
+        if self.path is not None and self.rank == 0:
+            write_json(self.path / "config.json", config)
+
+    def rows(self) -> list[Row]:
+        """All complete runs, of every rank, each once."""
+        if self.path is None:
+            return []
+        found = {}
+        for file in sorted(self.path.glob("results*.jsonl")):
+            found |= {key_of(row): row for row in complete(file)}
+        return list(found.values())
+
+    def mend(self) -> None:
+        """Drop this rank's torn line, so that the next one begins on a line of its own."""
+        if self.path is None:
+            return
+        file = self.lines_of(self.rank)
+        if file.is_file() and not whole(file.read_bytes()):
+            write_lines(file, complete(file))
+
+    def append(self, rows: Iterable[Row]) -> None:
+        """Add runs, each as one line in one write."""
+        if self.path is None:
+            return
+        file = self.lines_of(self.rank)
+        with told(file):
+            handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                for row in rows:
+                    line = (json.dumps(row) + "\n").encode()
+                    if os.write(handle, line) < len(line):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def merge(self, order: Sequence[Key]) -> list[Row]:
+        """The runs in the order given, from one file that has all; files of single ranks go."""
+        rows = {key_of(row): row for row in self.rows()}
+        merged = [rows.pop(key) for key in order if key in rows]
+        if self.path is not None:
+            write_lines(self.lines_of(0), [*merged, *rows.values()])
+            for file in self.path.glob("results.rank*.jsonl"):
+                file.unlink()
+        return merged
+
+
+@contextmanager
+def told(file: Path) -> Iterator[None]:
+    """An error of the file system as one line that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise PefourierError(
+            f"{file}: {error.strerror or error}; nothing finished is lost, --resume goes on"
+        ) from error
+
+
+def opened(file: Path) -> dict[str, Any]:
+    """The configuration in a folder."""
+    try:
+        old = dict(json.loads(file.read_text()))
+        stages = [{key: stage[key] for key in (*ASKED, "stack")} for stage in old["stages"]]
+    except (ValueError, TypeError, KeyError) as error:
+        raise PefourierError(f"{file} is none of pefourier train; choose another --out") from error
+    return {**old, "stages": stages}
+
+
+def agreed(file: Path, old: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration in a folder with what is asked now, refused where numbers would differ."""
+    for key in sorted((old.keys() | config.keys()) - {*ASKED, *KNOWN, *ELSEWHERE, "stages"}):
+        was, now = old.get(key), config.get(key)
+        if was != now:
+            raise PefourierError(
+                f"--resume: {file} has {key} {shown(was)}, now it is {shown(now)}; "
+                "give the same or choose another --out"
+            )
+    known = {}
+    for key in KNOWN:
+        was, now = old.get(key, {}), config[key]
+        changed = [name for name in was.keys() & now.keys() if not same(was[name], now[name])]
+        if changed:
+            raise PefourierError(
+                f"--resume: {shown(min(changed))} has changed since {file} was written ({key}); "
+                "choose another --out"
+            )
+        known[key] = {**was, **now}
+    return {**old, **{key: config[key] for key in ASKED}, **known}
+
+
+def same(was: Any, now: Any) -> bool:
+    """Whether two things known of data are the same up to rounding."""
+    if isinstance(now, list) and isinstance(was, list) and len(was) == len(now):
+        return all(abs(a - b) <= CLOSE for a, b in zip(was, now, strict=True))
+    return was == now
+
+
+def whole(content: bytes) -> bool:
+    """Whether every line is complete."""
+    return content == b"" or (
+        content.endswith(b"\n") and len(parsed(content)) == content.count(b"\n")
+    )
+
+
+def parsed(content: bytes) -> list[Row]:
+    """The lines that are complete: JSON objects with a run's key and scores."""
+    rows = []
+    for line in content.split(b"\n")[:-1]:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict) and all(name in row for name in (*KEY, *NEEDED)):
+            rows.append(row)
+    return rows
+
+
+def complete(file: Path) -> list[Row]:
+    """The complete runs of one file."""
+    with told(file):
+        return parsed(file.read_bytes())
+
+
+def write_lines(file: Path, rows: Iterable[Row]) -> None:
+    """Replace a file by these runs, as a whole."""
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    write_whole(str(file), lambda stream: stream.write(text.encode()))
+
+
+def write_json(file: Path, value: Any) -> None:
+    """Write JSON as a whole."""
+    text = json.dumps(value, indent=2, allow_nan=False) + "\n"
+    write_whole(str(file), lambda stream: stream.write(text.encode()))
