@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, as_encoding
-from pefourier.relations import turning_pairs
+from pefourier.geometry.waves import turning_pairs
 
 FLOAT32_EPS = 2.0**-23
 READ = 2**9  # rows from which frequencies are read

@@ -45,12 +45,12 @@ class Faithfulness:
     findings: list[Finding]
 
 
-def assess(codes: Encoding | np.ndarray, progress=None) -> Faithfulness:
+def assess(encoding: Encoding | np.ndarray, progress=None) -> Faithfulness:
     """Everything `pefourier check-faithful` reports.
 
     Parameters
     ----------
-    codes : Encoding or np.ndarray, shape (n, d)
+    encoding : Encoding or np.ndarray, shape (n, d)
         An encoding, or a table with one row a position.
     progress : callable, optional
         Called as ``progress(done, total)`` during long work.
@@ -63,7 +63,7 @@ def assess(codes: Encoding | np.ndarray, progress=None) -> Faithfulness:
     >>> assess(load("dft", length=80, d=64)).closest_pair
     (0, 64)
     """
-    enc = as_encoding(codes)
+    enc = as_encoding(encoding)
     nearest = closest(enc, progress)
     factors = decompose(enc, progress)
     rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))

@@ -3,7 +3,9 @@
 import torch
 
 from pefourier.encodings import load
-from pefourier.encodings.encoding import BUILDERS, Encoding, build, parse_parameters
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.registry import build, parse_parameters
+from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError
 
 
@@ -22,7 +24,7 @@ class PositionalEncoding(torch.nn.Module):
     max_length : int
         Longest sequence.
     learn : bool, optional
-        Train the codes; by default only those of "learned".
+        Train the codes; by default those that are only where training starts ("learned").
     dtype : torch.dtype, optional
         Type the codes are kept in, default `torch.get_default_dtype()`.
     **params
@@ -56,7 +58,7 @@ class PositionalEncoding(torch.nn.Module):
         super().__init__()
         enc = additive(encoding, d, max_length, params)
         codes = torch.tensor(enc.table(), dtype=dtype or torch.get_default_dtype())
-        if enc.name == "learned" if learn is None else learn:
+        if enc.untrained if learn is None else learn:
             self.codes = torch.nn.Parameter(codes)
         else:
             self.register_buffer("codes", codes)
@@ -85,8 +87,8 @@ class PositionalEncoding(torch.nn.Module):
 
 def additive(spec: str, d: int, max_length: int, params: dict) -> Encoding:
     """The encoding of a SPEC, refused unless its codes (max_length, d) are added to the input."""
-    name, _, text = spec.partition(":")
-    if name in BUILDERS:
+    if source_of(spec) == "name":
+        name, _, text = spec.partition(":")
         own = {"length": max_length, "d": d, **parse_parameters(name, text), **params}
         enc = build(name, spec=spec, **own)
     else:

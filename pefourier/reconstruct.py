@@ -43,7 +43,7 @@ class Reconstructions:
 
 
 def position_functions(
-    codes: Encoding | np.ndarray,
+    encoding: Encoding | np.ndarray,
     positions: Sequence[int],
     lattice: int | None = None,
     sigma: float | None = None,
@@ -62,7 +62,7 @@ def position_functions(
 
     Parameters
     ----------
-    codes : Encoding or np.ndarray, shape (n, d)
+    encoding : Encoding or np.ndarray, shape (n, d)
         An encoding, or a table with one row a position.
     positions : sequence of int
         Where to put deltas, 0 … N - 1.
@@ -76,7 +76,7 @@ def position_functions(
     >>> round(result.reconstructions[0].peak, 4)
     0.3403
     """
-    enc = as_encoding(codes)
+    enc = as_encoding(encoding)
     check_size("a lattice for each position", len(positions), lattice or enc.dim)
     spectrum = density(enc, lattice, sigma, method)
     n = spectrum.lattice

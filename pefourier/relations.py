@@ -35,12 +35,12 @@ class Relations:
     distance_preservation: float | None  # correlation of code distance with position distance
 
 
-def relate(codes: Encoding | np.ndarray) -> Relations:
+def relate(encoding: Encoding | np.ndarray) -> Relations:
     """How the codes of positions, or of lags, relate to one another.
 
     Parameters
     ----------
-    codes : Encoding or np.ndarray, shape (n, d)
+    encoding : Encoding or np.ndarray, shape (n, d)
         An encoding, or a table with one row a position.
 
     Notes
@@ -56,7 +56,7 @@ def relate(codes: Encoding | np.ndarray) -> Relations:
     >>> relate(load("alibi", length=9, d=4)).asymmetry
     0.0
     """
-    enc = as_encoding(codes)
+    enc = as_encoding(encoding)
     k = kernel(enc)
     sequence = enc.domain.kind in ("position", "time")
     return Relations(
@@ -68,15 +68,6 @@ def relate(codes: Encoding | np.ndarray) -> Relations:
         first_rise=None if k is None else first_rise(k, enc.eps),
         asymmetry=asymmetry(enc),
         distance_preservation=distance_preservation(enc) if sequence else None,
-    )
-
-
-def declares_products(enc: Encoding) -> bool:
-    """Whether inner products are declared, which then depend on the lag alone."""
-    return (
-        enc.measure is not None
-        and enc.measure.power is not None
-        and enc.domain.kind in ("position", "time")
     )
 
 
@@ -116,7 +107,7 @@ def shift_residual(enc: Encoding, k: int = 1) -> float | None:
     Of a table at most the first 2048 positions are fitted. None where they are linearly
     independent, since some T then fits any table, and for d over 1024, where it would take long.
     """
-    if declares_products(enc):
+    if enc.stationary:
         return 0.0
     table = np.asarray(enc.codes(enc.domain.x[:FITTED]), dtype=float)
     if not k < len(table) or enc.dim > FITTED // 2:
@@ -139,7 +130,7 @@ def kernel(enc: Encoding) -> np.ndarray | None:
     if enc.domain.kind == "lag":
         past = np.exp(enc.codes(enc.domain.x[enc.domain.x <= 0])).mean(axis=1)[::-1]
         return past / past[0]
-    if declares_products(enc):
+    if enc.stationary:
         return np.concatenate(list(declared_kernel(enc)))
     means = diagonal_means(enc)
     return means / means[0] if means[0] else None
@@ -153,7 +144,7 @@ def declared_kernel(enc: Encoding) -> Iterator[np.ndarray]:
 
 def first_rising_lag(enc: Encoding) -> int | None:
     """The first lag at which the kernel rises; of declared products no more lags are looked at."""
-    if not declares_products(enc):
+    if not enc.stationary:
         k = kernel(enc)
         return None if k is None else first_rise(k, enc.eps)
     seen, last = 0, np.zeros(0)
@@ -220,7 +211,7 @@ def toeplitz_residual(enc: Encoding) -> float:
     Long tables use :math:`\lVert G\rVert^2 - \lVert\mathrm{Toep}(G)\rVert^2`, which resolves 1e-8.
     """
     n, d = len(enc), enc.dim
-    if enc.measure is not None and enc.measure.power is not None:
+    if enc.stationary:
         return 0.0
     means = diagonal_means(enc)
     if n * n * d > DIRECT:
@@ -250,144 +241,3 @@ def autocorrelation(table: np.ndarray) -> np.ndarray:
         spectrum = np.fft.rfft(columns, 2 * n, axis=0)
         total = total + (spectrum.real**2 + spectrum.imag**2).sum(axis=1)
     return np.fft.irfft(total, 2 * n)[:n]
-
-
-@dataclass(frozen=True, eq=False)
-class Turning:
-    """Pairs of columns that turn about the origin, column by column of T: m circles.
-
-    Column `sines` is amplitude · sin(omega t + phase) and `cosines` the cosine, t = 0 at the first
-    row read; omega is in (0, pi].
-    """
-
-    sines: np.ndarray  # (m,) column of each sine
-    cosines: np.ndarray
-    omega: np.ndarray  # (m,) radians per row
-    phase: np.ndarray  # (m,) radians
-    amplitude: np.ndarray  # (m,)
-
-
-def turning_pairs(rows: np.ndarray, eps: float) -> Turning | None:
-    """Columns of consecutive codes (n, d) as sines and cosines, if all but two or fewer are.
-
-    A pairing fits when squares of both columns of each pair sum to a constant within rounding to
-    `eps`. Tried are neighbours, halves, the real DFT's order, and columns matched by their values.
-    """
-    for first, second in pairings(rows):
-        if on_circles(rows[:16], first, second, eps) and on_circles(rows, first, second, eps):
-            return turned(rows, first, second)
-    return None
-
-
-def on_circles(rows: np.ndarray, first: np.ndarray, second: np.ndarray, eps: float) -> bool:
-    """Whether the squares of both columns of each pair sum to a constant above zero."""
-    squared = rows[:, first] ** 2 + rows[:, second] ** 2
-    mean = squared.mean(axis=0)
-    return len(first) > 0 and mean.min() > 0 and bool((abs(squared - mean) <= 6 * eps * mean).all())
-
-
-def pairings(rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Ways to pair columns: two index arrays (m,) each."""
-    d = rows.shape[1]
-    m, column = d // 2, np.arange(d)
-    yield column[0 : 2 * m : 2], column[1::2]
-    yield column[:m], column[d - m :]
-    p = (d + 1) // 2
-    yield column[1:p], column[p : 2 * p - 1]
-    if len(rows) > 2:
-        yield from matchings(rows)
-
-
-def matchings(rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Columns matched by squares and products with the next row: equal but for sign in a pair.
-
-    Both :math:`u_t^2 + v_t^2` and :math:`u_t u_{t+1} + v_t v_{t+1}` are constant on a circle, so
-    that any weights which sum to zero give two opposite numbers. Columns that are constant or
-    alternate (the DFT's first and last) are left out if the others pair up.
-    """
-    rows = rows[:128]
-    n = len(rows)
-    weights = np.random.default_rng(0).standard_normal((2, n - 1))
-    weights -= weights.mean(axis=1, keepdims=True)
-    mark = weights[0] @ rows[:-1] ** 2 + weights[1] @ (rows[:-1] * rows[1:])
-    order = np.argsort(mark, kind="stable")
-    alone = np.ptp(np.abs(rows), axis=0) <= 1e-6 * np.abs(rows).max()
-    for kept in (order[~alone[order]], order):
-        half = len(kept) // 2
-        if half and len(kept) % 2 == 0:
-            yield kept[half:], kept[:half][::-1]
-
-
-def turned(rows: np.ndarray, first: np.ndarray, second: np.ndarray) -> Turning:
-    """Frequency, phase and amplitude of each pair; the two are exchanged where they turn back."""
-    z = rows[:, second] + 1j * rows[:, first]
-    t = np.arange(len(z))
-    omega = np.angle((z[1:] * z[:-1].conj()).sum(axis=0))
-    still = z * np.exp(-1j * np.multiply.outer(t, omega))
-    phase = np.angle(still.sum(axis=0))
-    rest = np.angle(still * np.exp(-1j * phase))
-    middle = t - t.mean()
-    drift = middle @ rest / (middle @ middle)
-    omega, phase = omega + drift, phase + rest.mean(axis=0) - drift * t.mean()
-    back = omega < 0
-    return Turning(
-        np.where(back, second, first),
-        np.where(back, first, second),
-        np.abs(omega),
-        np.where(back, np.pi / 2 - phase, phase),
-        np.sqrt((np.abs(z) ** 2).mean(axis=0)),
-    )
-
-
-def align(
-    turning: Turning, slack: np.ndarray, n: int, eps: float
-) -> tuple[Turning, np.ndarray, float] | None:
-    """Turn each pair by quarters so that all phases are omega · offset, one offset for all.
-
-    Returns the turned pairs, the signs (2, m) of their sines and cosines, and the offset in rows.
-    """
-    for quarters in (4, 1):  # first whole turns only: no sign changes, whatever the offset
-        offset, k = vernier(turning, quarters)
-        rest = wrapped(turning.phase - k * np.pi / 2 - turning.omega * offset, 2 * np.pi)
-        if (np.abs(rest) <= 0.05 + 8 * eps + slack * n).all():
-            break
-    else:
-        return None
-    s, c = turning.sines, turning.cosines
-    swap = k % 2 == 1  # a quarter on: the sine is minus the cosine found, the cosine its sine
-    sign = np.array([np.choose(k, [1, -1, -1, 1]), np.choose(k, [1, 1, -1, -1])])
-    moved = (np.where(swap, c, s), np.where(swap, s, c), turning.omega, turning.phase)
-    return Turning(*moved, turning.amplitude), sign, offset
-
-
-def vernier(turning: Turning, quarters: int) -> tuple[float, np.ndarray]:
-    """Offset in rows and quarter turns of each pair, read from slow pairs to fast ones.
-
-    The slowest tells a phase without counting turns; each faster one sharpens the offset.
-    """
-    offset, weight = 0.0, 0.0
-    k = np.zeros(len(turning.omega), dtype=int)
-    for i in np.argsort(turning.omega, kind="stable"):
-        omega = turning.omega[i]
-        rest = float(wrapped(turning.phase[i] - omega * offset, quarters * np.pi / 2))
-        k[i] = round((turning.phase[i] - omega * offset - rest) / (np.pi / 2)) % 4
-        weight += omega**2
-        offset += rest * omega / weight if weight else 0.0
-    return offset, k
-
-
-def wrapped(angle: np.ndarray, turn: float) -> np.ndarray:
-    """Angles less whole turns, within half a turn of zero."""
-    return angle - turn * np.rint(angle / turn)
-
-
-def recurrence(rows: np.ndarray, lag: int) -> tuple[np.ndarray, float]:
-    r"""Cosine of each column's turn over `lag` rows, and how far columns are from one sinusoid.
-
-    Every sampled sinusoid has :math:`x_{t+l} + x_{t-l} = 2 \cos(\omega l)\, x_t`.
-    """
-    middle, around = rows[lag:-lag], rows[2 * lag :] + rows[: -2 * lag]
-    energy = (middle**2).sum(axis=0)
-    cosine = (middle * around).sum(axis=0) / np.where(energy > 0, 2 * energy, 1.0)
-    rest = np.linalg.norm(around - 2 * cosine * middle) / (np.linalg.norm(rows) or 1.0)
-    return np.clip(cosine, -1, 1), float(rest)

@@ -14,11 +14,11 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.answers.report import Answer, as_json
-from pefourier.encodings.encoding import build
 from pefourier.encodings.families import absolute  # noqa: F401 (registers the paper's encodings)
-from pefourier.encodings.sources.tables import write_whole
+from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
 from pefourier.faithful import assess
+from pefourier.files import write_whole
 from pefourier.reconstruct import position_functions
 from pefourier.spectrum import density
 from pefourier.train.options import LEVEL

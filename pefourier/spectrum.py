@@ -12,7 +12,7 @@ from math import log, pi
 
 import numpy as np
 
-from pefourier.encodings.domain import power
+from pefourier.encodings.domain import periodogram
 from pefourier.encodings.encoding import LARGEST, Encoding, as_encoding, check_count
 from pefourier.errors import PefourierError, unknown
 
@@ -50,7 +50,7 @@ class Spectrum:
 
 
 def density(
-    codes: Encoding | np.ndarray,
+    encoding: Encoding | np.ndarray,
     lattice: int | None = None,
     sigma: float | None = None,
     method: str = "auto",
@@ -62,7 +62,7 @@ def density(
 
     Parameters
     ----------
-    codes : Encoding or np.ndarray, shape (n, d)
+    encoding : Encoding or np.ndarray, shape (n, d)
         An encoding, or a table with one row a position.
     lattice : int, optional
         N, by default the dimension d.
@@ -89,7 +89,7 @@ def density(
     >>> density(load("dft", d=8)).density
     array([0.125, 0.25 , 0.25 , 0.25 , 0.125])
     """
-    enc = as_encoding(codes)
+    enc = as_encoding(encoding)
     n = enc.dim if lattice is None else lattice
     if n < 2:
         raise PefourierError(f"a lattice needs at least 2 points; got {n}; set --lattice")
@@ -136,7 +136,7 @@ def measured(enc: Encoding, method: str) -> tuple[np.ndarray, np.ndarray]:
     """Frequencies (m,) in radians per position and weights (m,) that sum to one (NaN if all 0)."""
     if method == "declared":
         return enc.measure.frequencies, enc.measure.weights
-    frequencies, energy = power(enc.domain, enc.table())
+    frequencies, energy = periodogram(enc.domain, enc.table())
     total = energy.sum()
     return frequencies, energy / total if total else np.full(len(energy), np.nan)
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from pefourier.geometry import closest as room
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Measure, from_table
+from pefourier.geometry import closest as room
+from pefourier.geometry import row_search
 from pefourier.geometry.closest import Closest, closest
 
 RANDOM = np.random.default_rng(20240513)
@@ -48,7 +49,7 @@ BLOCKS = {
 @pytest.fixture(params=BLOCKS)
 def blocks(request, monkeypatch):
     for name, value in BLOCKS[request.param].items():
-        monkeypatch.setattr(room, name, value)
+        monkeypatch.setattr(row_search, name, value)
 
 
 def by_definition(table):
@@ -75,7 +76,7 @@ def test_pair_distance_and_count_are_those_of_the_double_loop(name, blocks):
 
 
 def test_more_rows_than_a_block_holds():
-    table = RANDOM.standard_normal((room.BLOCK_ROWS + 700, 3))
+    table = RANDOM.standard_normal((row_search.BLOCK_ROWS + 700, 3))
     squared = ((table[:, None, :1] - table[:, 0]) ** 2).squeeze(1)
     for column in (1, 2):
         squared += (table[:, None, column] - table[:, column]) ** 2
@@ -110,13 +111,13 @@ def test_first_of_several_repeated_rows():
 
 
 def test_equal_hashes_are_looked_at(monkeypatch):
-    monkeypatch.setattr(room, "hashes", lambda table: np.zeros(len(table), dtype=np.uint64))
+    monkeypatch.setattr(row_search, "hashes", lambda table: np.zeros(len(table), dtype=np.uint64))
     table = np.array([[1.0], [2.0], [1.0], [3.0], [2.0], [2.0]])
-    assert room.first_equal(table).tolist() == [0, 1, 0, 3, 1, 1]
+    assert row_search.first_equal(table).tolist() == [0, 1, 0, 3, 1, 1]
 
 
 def test_hashes_of_unit_vectors_differ():
-    assert len(np.unique(room.hashes(np.eye(1000)))) == 1000
+    assert len(np.unique(row_search.hashes(np.eye(1000)))) == 1000
 
 
 def test_one_unit_in_the_last_place_is_a_distance():
@@ -134,7 +135,7 @@ def test_distance_whose_square_is_too_small_for_a_float():
 @pytest.mark.parametrize("share", [3e-10, 8e-10, 3e-9])
 def test_ties_are_those_with_the_smallest_distance(share, monkeypatch):
     """Each gap is shorter by a share: a tie with the gap before is not one with the shortest."""
-    monkeypatch.setattr(room, "ELEMENTS_AT_ONCE", 1)
+    monkeypatch.setattr(row_search, "ELEMENTS_AT_ONCE", 1)
     gaps = 1 - share * np.arange(6)
     table = np.cumsum(np.append(0.0, gaps))[:, None]
     assert closest(from_table(table)).pair == by_definition(table)[1]
@@ -154,7 +155,7 @@ def test_later_pair_that_is_little_nearer(shorter, blocks):
 
 def test_a_tie_passed_over_is_found_again(monkeypatch):
     """As met: the first pair is held, the second ties with it, the third ties with that alone."""
-    monkeypatch.setattr(room, "ELEMENTS_AT_ONCE", 1)
+    monkeypatch.setattr(row_search, "ELEMENTS_AT_ONCE", 1)
     gaps = 1 + np.array([9e-10, 1e-10, -3e-10])
     start = np.array([0.0, 10.0, 20.0])
     table = np.concatenate([start, start[::-1] + gaps[::-1]])[[0, 1, 2, 5, 4, 3]][:, None]
@@ -167,12 +168,12 @@ def test_rounding_of_products_stays_below_its_bound(kind, dtype):
     table = TABLES[kind].astype(float)
     means = table[:75].mean(axis=0), table[75:].mean(axis=0)
     exact = ((table[:75, None] - table[75:]) ** 2).sum(axis=-1)
-    one = room.block(np.arange(75), table[:75] - means[0], dtype)
-    two = room.block(np.arange(75, 150), table[75:] - means[1], dtype)
+    one = row_search.block(np.arange(75), table[:75] - means[0], dtype)
+    two = row_search.block(np.arange(75, 150), table[75:] - means[1], dtype)
     apart = means[1] - means[0]
-    error = np.abs(-2.0 * room.halves(one, two, apart) - exact).max()
-    assert 0 < error <= room.rounding(one, two, apart)
-    assert room.rounding(one, two, apart) <= 1e4 * np.finfo(dtype).eps * exact.max()
+    error = np.abs(-2.0 * row_search.halves(one, two, apart) - exact).max()
+    assert 0 < error <= row_search.rounding(one, two, apart)
+    assert row_search.rounding(one, two, apart) <= 1e4 * np.finfo(dtype).eps * exact.max()
 
 
 def test_near_rows_of_two_blocks_survive_the_rounding_of_projections():
@@ -182,12 +183,13 @@ def test_near_rows_of_two_blocks_survive_the_rounding_of_projections():
         steps = RANDOM.uniform(0, 1, (2, 30, 1))
         one = np.vstack([near, near - steps[0] * apart])
         two = np.vstack([near + 1e-9 * apart, near + steps[1] * apart])
-        best = room.Nearest(room.centred(np.vstack([one, two])))
+        best = row_search.Nearest(row_search.centred(np.vstack([one, two])))
         best.smallest = ((1e-9 * apart) ** 2).sum()
         blocks = [
-            room.block(np.arange(31), part - part.mean(axis=0), np.float32) for part in (one, two)
+            row_search.block(np.arange(31), part - part.mean(axis=0), np.float32)
+            for part in (one, two)
         ]
-        kept = room.facing(*blocks, two.mean(axis=0) - one.mean(axis=0), best)
+        kept = row_search.facing(*blocks, two.mean(axis=0) - one.mean(axis=0), best)
         assert all(0 in block.index for block in kept)
         assert sum(len(block.index) for block in kept) < 10
 
@@ -195,7 +197,7 @@ def test_near_rows_of_two_blocks_survive_the_rounding_of_projections():
 @pytest.mark.parametrize("name", TABLES)
 def test_centred_rows_fill_the_unit_interval(name):
     table = TABLES[name]
-    entries = room.centred(table)(np.arange(len(table)))
+    entries = row_search.centred(table)(np.arange(len(table)))
     assert np.ptp(table) == 0 or 0.25 <= np.abs(entries).max() <= 1
     assert np.abs(entries.mean(axis=0)).max() <= max(1e-3 * np.abs(entries).max(), 1e-15)
 
@@ -222,11 +224,11 @@ def waves(frequencies, length, weights=None, **facts):
     """The encoding of cosines and sines that a measure declares."""
     omega = np.asarray(frequencies, dtype=float)
     weights = np.full(len(omega), 1 / len(omega)) if weights is None else np.asarray(weights)
-    measure = Measure(omega, weights, facts.pop("power", 1.0), **facts)
+    measure = Measure(omega, weights, facts.pop("squared_length", 1.0), **facts)
 
     def codes(x):
         phases = measure.phases(x)
-        amplitudes = np.sqrt(measure.power * weights)
+        amplitudes = np.sqrt(measure.squared_length * weights)
         return np.hstack([amplitudes * np.cos(phases), amplitudes * np.sin(phases)])
 
     return Encoding("waves", positions(length), 2 * len(omega), codes, measure)
@@ -240,7 +242,7 @@ def dft(period, length):
 
 
 MEASURES = {
-    "geometric": waves(100.0 ** (-np.arange(40) / 40), 300, power=20.0),
+    "geometric": waves(100.0 ** (-np.arange(40) / 40), 300, squared_length=20.0),
     "random": waves(RANDOM.standard_cauchy(50), 400, RANDOM.dirichlet(np.ones(50))),
     "one frequency": waves([1.0], 400),
     "nearly periodic": waves([2 * np.pi / 7, 2 * np.pi * 3.0001 / 7], 300),
@@ -266,7 +268,7 @@ def test_lags_and_rows_agree(name, lags_at_once, monkeypatch):
 @pytest.mark.parametrize("name", MEASURES)
 def test_smallest_distance_over_lags_is_that_of_the_sum(name):
     enc = MEASURES[name]
-    omega, weights, c = enc.measure.frequencies, enc.measure.weights, enc.measure.power
+    omega, weights, c = enc.measure.frequencies, enc.measure.weights, enc.measure.squared_length
     squared = [
         4 * c * sum(w * np.sin(o * lag / 2) ** 2 for o, w in zip(omega, weights, strict=True))
         for lag in range(1, len(enc))
@@ -332,7 +334,7 @@ def test_lags_that_cannot_be_nearest_are_given_up_early(monkeypatch):
 
 @pytest.mark.parametrize("enc", [MEASURES["geometric"], from_table(TABLES["normal"])])
 def test_progress_counts_blocks_to_the_last(enc, monkeypatch):
-    monkeypatch.setattr(room, "BLOCK_ROWS", 40)
+    monkeypatch.setattr(row_search, "BLOCK_ROWS", 40)
     monkeypatch.setattr(room, "LAGS_AT_ONCE", 40)
     calls = []
     closest(enc, lambda done, total: calls.append((done, total)))

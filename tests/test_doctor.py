@@ -9,7 +9,8 @@ import pytest
 
 from pefourier.diagnosis.identify import identify
 from pefourier.encodings import load
-from pefourier.encodings.encoding import BUILDERS, Encoding, Finding, as_encoding, build, from_table
+from pefourier.encodings.encoding import Encoding, Finding, as_encoding, from_table
+from pefourier.encodings.registry import BUILDERS, build
 from pefourier.faithful import assess
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.relations import shift_residual

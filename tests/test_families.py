@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import domain, load
-from pefourier.encodings.domain import power, tree
-from pefourier.encodings.encoding import BUILDERS
+from pefourier.encodings.domain import periodogram, tree
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
+from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.faithful import assess
 from pefourier.geometry.singular_values import decompose
@@ -19,7 +19,7 @@ from pefourier.spectrum import density
 FAMILIES = {"fourier", "irregular", "recurrent", "tree", "relative"}
 NAMES = sorted(name for name, builder in BUILDERS.items() if builder.family in FAMILIES)
 SEEDED = [name for name in NAMES if "seed" in BUILDERS[name].parameters]
-DECLARED = [name for name in NAMES if BUILDERS[name].measure == "declared"]
+DECLARED = [name for name in NAMES if BUILDERS[name].declared]
 TIMED = [name for name in NAMES if "times" in BUILDERS[name].parameters]
 IRREGULAR = np.array([0.0, 0.4, 1.7, 2.0, 3.1, 5.9, 6.0, 8.2])
 
@@ -71,7 +71,7 @@ def test_a_seed_names_one_table(name):
 def test_inner_products_are_what_the_measure_declares(name):
     enc = load(name, length=20, d=12)
     table, lag = enc.table(), np.subtract.outer(np.arange(20), np.arange(20))
-    declared = enc.measure.power * enc.measure.kernel(lag.ravel()).reshape(20, 20)
+    declared = enc.measure.squared_length * enc.measure.kernel(lag.ravel()).reshape(20, 20)
     assert np.abs(table @ table.T - declared).max() < 1e-12
     svd = np.linalg.svd(table, compute_uv=False)
     assert np.abs(decompose(enc).sigma - svd).max() < 1e-12
@@ -178,7 +178,9 @@ def test_distances_of_codes_at_irregular_times_are_those_of_the_table(name):
     table, n = enc.table(), len(IRREGULAR)
     slow = min(np.linalg.norm(table[i] - table[j]) for i in range(n) for j in range(i))
     assert abs(assess(enc).min_distance - slow) < 1e-12
-    assert enc.measure is None or enc.measure.power is None  # lags are no multiples of the spacing
+    assert (
+        enc.measure is None or enc.measure.squared_length is None
+    )  # lags are no multiples of the spacing
 
 
 def test_mtan_fixed_is_the_formula_of_its_authors():
@@ -280,7 +282,7 @@ def test_the_spectrum_of_a_path_is_by_the_dct():
     enc = load("tree:parents=-1;0;1;2;3;4", d=12)
     k, i = np.meshgrid(np.arange(n), np.arange(n))
     dct = np.cos(np.pi * k * (i + 0.5) / n) * np.sqrt(np.where(k == 0, 1, 2) / n)
-    omega, energy = power(enc.domain, enc.table())
+    omega, energy = periodogram(enc.domain, enc.table())
     assert np.allclose(omega, np.pi * np.arange(n) / n, atol=1e-9)
     assert np.allclose(energy, ((dct.T @ enc.table()) ** 2).sum(axis=1), rtol=1e-9)
 
@@ -401,7 +403,7 @@ def test_alibi_is_a_low_pass_filter_of_the_width_of_its_slope():
 
 def test_the_spectrum_of_a_bias_is_over_its_lags():
     enc = load("alibi:causal=true", length=16, d=2)
-    omega, energy = power(enc.domain, enc.table())
+    omega, energy = periodogram(enc.domain, enc.table())
     direct = [
         np.abs(np.exp(-1j * w * enc.domain.x) @ enc.table()) ** 2 @ [1, 1] / 16 for w in omega
     ]

@@ -21,14 +21,9 @@ import torch
 
 from pefourier.encodings.sources import formats
 from pefourier.encodings.sources import tables as files
-from pefourier.encodings.sources.tables import (
-    check_suffix,
-    read_numbers,
-    read_table,
-    write_table,
-    write_whole,
-)
+from pefourier.encodings.sources.tables import read_numbers, read_table, write_table
 from pefourier.errors import PefourierError
+from pefourier.files import check_suffix, write_whole
 
 TABLE = np.random.default_rng(0).normal(size=(5, 3))
 NOT_A_TABLE = "a table has two axes, (positions, dimensions), neither empty, of real numbers"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import load
-from pefourier.encodings.encoding import build, parse_parameters
+from pefourier.encodings.registry import build, parse_parameters
 from pefourier.encodings.sources import huggingface
 from pefourier.encodings.sources.huggingface import SINUSOIDS
 from pefourier.errors import PefourierError

@@ -8,7 +8,8 @@ from reference import DIM, LENGTH, ROWS
 
 from pefourier.answers import catalogue
 from pefourier.encodings import build, load, specs
-from pefourier.encodings.encoding import BUILDERS, as_encoding
+from pefourier.encodings.encoding import as_encoding
+from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources.tables import write_table
 from pefourier.faithful import assess
 from pefourier.geometry.singular_values import decompose
@@ -83,7 +84,7 @@ def test_density_is_a_share(name, size):
     assert 0 < result.summary.flatness <= 1 + 1e-12
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if BUILDERS[n].measure == "declared"])
+@pytest.mark.parametrize("name", [n for n in NAMES if BUILDERS[n].declared])
 def test_declared_measure_is_that_of_the_codes(name):
     """Frequencies declared are those in the table: their waves span its columns."""
     enc = built(name, 40, 8)
@@ -92,13 +93,13 @@ def test_declared_measure_is_that_of_the_codes(name):
     waves = np.hstack([np.cos(phases), np.sin(phases)])
     rest = enc.table() - waves @ np.linalg.lstsq(waves, enc.table(), rcond=None)[0]
     assert (np.abs(rest).max() < 1e-8) is not ROWS[name].damped
-    if enc.measure.power is not None:
+    if enc.measure.squared_length is not None:
         lag = np.subtract.outer(enc.domain.x, enc.domain.x)
-        inner = enc.measure.power * enc.measure.kernel(lag.ravel()).reshape(lag.shape)
+        inner = enc.measure.squared_length * enc.measure.kernel(lag.ravel()).reshape(lag.shape)
         np.testing.assert_allclose(enc.table() @ enc.table().T, inner, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if BUILDERS[n].measure == "estimated"])
+@pytest.mark.parametrize("name", [n for n in NAMES if not BUILDERS[n].declared])
 def test_what_is_called_estimated_declares_nothing(name):
     assert built(name, 8, 4).measure is None
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pefourier.encodings import build, load
-from pefourier.encodings.encoding import BUILDERS
+from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.nn import PositionalEncoding
 

@@ -5,7 +5,9 @@ import pytest
 
 import pefourier.encodings  # noqa: F401 (fills the registry)
 from pefourier import relations
-from pefourier.encodings.encoding import BUILDERS, as_encoding, build
+from pefourier.encodings.encoding import as_encoding
+from pefourier.encodings.registry import BUILDERS, build
+from pefourier.geometry.waves import turning_pairs
 from pefourier.relations import (
     autocorrelation,
     first_rise,
@@ -15,7 +17,6 @@ from pefourier.relations import (
     shift_map,
     shift_residual,
     toeplitz_residual,
-    turning_pairs,
 )
 
 KERNELS = {  # k(lag)/k(0) at lags 1, 2, 10, 50, 100, 511, and the first lag at which it rises

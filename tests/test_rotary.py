@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import load
-from pefourier.encodings.encoding import BUILDERS, build
+from pefourier.encodings.registry import BUILDERS, build
 from pefourier.errors import PefourierError
 
 LLAMA2 = "rope:scaling=yarn,factor=16,original=4096"
@@ -80,7 +80,7 @@ def test_attention_factor_is_reported_and_multiplies_the_codes(spec, factor):
     assert enc.params["attention_factor"] == pytest.approx(factor, rel=1e-12)
     squared = (enc.table() ** 2).sum(axis=1)
     np.testing.assert_allclose(squared, 64 * factor**2, rtol=1e-12)
-    assert enc.measure.power == pytest.approx(64 * factor**2, rel=1e-12)
+    assert enc.measure.squared_length == pytest.approx(64 * factor**2, rel=1e-12)
 
 
 # Closed forms in 50 digits, written from the papers and the published code, not from the module
@@ -275,7 +275,7 @@ def test_proportional_zeroes_the_lowest_frequencies_of_the_full_head():
     table = enc.table()
     np.testing.assert_array_equal(table[:, [6, 7, 14, 15]], np.tile([1.0, 1.0, 0.0, 0.0], (9, 1)))
     lag = np.subtract.outer(np.arange(9), np.arange(9))
-    inner = enc.measure.power * enc.measure.kernel(lag.ravel()).reshape(9, 9)
+    inner = enc.measure.squared_length * enc.measure.kernel(lag.ravel()).reshape(9, 9)
     np.testing.assert_allclose(table @ table.T, inner, atol=1e-13)
 
 
@@ -457,7 +457,7 @@ def test_xpos_is_the_formula_and_its_products_with_keys_depend_on_the_lag(layout
     for lag in range(-11, 12):
         diagonal = np.diagonal(products, lag)
         np.testing.assert_allclose(diagonal, diagonal[0], rtol=1e-12)
-    assert enc.measure.power is None
+    assert enc.measure.squared_length is None
     np.testing.assert_allclose(enc.measure.frequencies, theta, rtol=1e-15)
 
 

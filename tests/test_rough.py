@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from pefourier.cli.commands import main
-from pefourier.encodings.encoding import ALIASES, BUILDERS
+from pefourier.encodings.registry import ALIASES, BUILDERS
 from pefourier.encodings.sources import formats
 from pefourier.encodings.sources.tables import write_table
 

@@ -6,7 +6,7 @@ import torch
 
 import pefourier.encodings  # noqa: F401 (fills the registry)
 from pefourier.encodings import build
-from pefourier.encodings.encoding import BUILDERS
+from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.train import injection as inject
 from pefourier.train import loop, metrics, model
@@ -287,7 +287,7 @@ def test_fixed_codes_stay_and_learned_ones_move(task):
 def test_what_is_before_training_is_trained():
     """The registry says of some encodings that they stand before training."""
     said = {n for n, b in BUILDERS.items() if "before training" in b.paper or "initial" in b.paper}
-    assert said == inject.TRAINED
+    assert said == {n for n, b in BUILDERS.items() if b.untrained}
     assert injection("learned").learn
     assert not injection("rope", learn=True).learn
     assert not injection("sinusoidal").learn

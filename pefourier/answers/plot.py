@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pefourier.answers.report import Answer
-from pefourier.encodings.sources.tables import write_whole
+from pefourier.files import write_whole
 from pefourier.geometry.singular_values import decompose
 from pefourier.relations import kernel
 

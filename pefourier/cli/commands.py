@@ -225,7 +225,8 @@ def encode(
     import numpy as np
 
     from pefourier.encodings.sources.formats import WRITERS
-    from pefourier.encodings.sources.tables import check_suffix, write_table
+    from pefourier.encodings.sources.tables import write_table
+    from pefourier.files import check_suffix
 
     if request.as_csv:
         raise PefourierError("encode writes its table to --out; for CSV end that in .csv")
@@ -316,9 +317,9 @@ def reproduce(
 def alike(request: Request) -> list:
     """Two encodings; a named one has the length and dimension of a file, config or user's code."""
     a, b = exactly(request, 2, "compare takes two encodings")
-    from pefourier.encodings.encoding import BUILDERS
+    from pefourier.encodings.specs import source_of
 
-    named = [enc.spec.partition(":")[0] in BUILDERS for enc in (a, b)]
+    named = [source_of(enc.spec) == "name" for enc in (a, b)]
     if sum(named) != 1 or (request.length and request.d):
         return [a, b]
     size = {"length": request.length or len(b if named[0] else a)}

@@ -71,7 +71,7 @@ class Request:
         if self.as_json and self.as_csv:
             raise PefourierError("--json and --csv exclude each other; give one")
         if self.plot is not None:
-            from pefourier.encodings.sources.tables import check_suffix
+            from pefourier.files import check_suffix
 
             check_suffix(self.plot, (".png", ".pdf", ".svg"))
 

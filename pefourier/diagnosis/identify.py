@@ -15,7 +15,7 @@ from math import exp, log
 import numpy as np
 
 from pefourier.encodings.encoding import FLOAT64_EPS
-from pefourier.relations import Turning, align, recurrence, turning_pairs
+from pefourier.geometry.waves import Turning, align, recurrence, turning_pairs
 
 FLOAT32_EPS = 2.0**-23
 SAMPLE = 2**11  # rows from which parameters are read

@@ -13,9 +13,10 @@ from functools import cached_property
 import numpy as np
 
 from pefourier.diagnosis.identify import blocks, differences, guessed, identify, levels
-from pefourier.encodings.encoding import BUILDERS, Encoding, Finding
-from pefourier.geometry.closest import Closest, first_equal
-from pefourier.relations import Turning, recurrence, turning_pairs
+from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.geometry.closest import Closest
+from pefourier.geometry.row_search import first_equal
+from pefourier.geometry.waves import Turning, recurrence, turning_pairs
 
 SAMPLE = 2**9  # rows whose columns are looked at one by one
 STILL = 1e-3  # radians over a table below which a pair does not turn
@@ -95,7 +96,7 @@ def diagnose(enc: Encoding, nearest: Closest, rank: int) -> tuple[dict | None, l
     >>> diagnose(enc, closest(enc), 1)[1][0].code
     'constant-codes'
     """
-    if enc.name in BUILDERS or enc.domain.kind != "position" or enc.act != "add":
+    if enc.origin not in ("file", "code") or enc.domain.kind != "position" or enc.act != "add":
         return None, list(enc.findings)
     identified = identify(enc.table(), enc.eps)
     return identified, findings(enc, identified, nearest, rank)

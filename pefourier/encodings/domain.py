@@ -97,7 +97,7 @@ def few_enough(n: int, what: str) -> int:
     return n
 
 
-def power(domain: Domain, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def periodogram(domain: Domain, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     r"""Energy of a table at each frequency of its domain, summed over columns.
 
     On n regular points with :math:`X = \mathrm{rfft}(T)`: :math:`|X_0|^2/n` at the constant,
@@ -120,7 +120,7 @@ def power(domain: Domain, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Examples
     --------
-    >>> power(positions(4), np.eye(4))[1]
+    >>> periodogram(positions(4), np.eye(4))[1]
     array([1., 2., 1.])
     """
     n = len(domain)

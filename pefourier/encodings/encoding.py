@@ -1,48 +1,43 @@
-"""An encoding is a rule from points to codes on a domain; here it is defined, named and built.
+"""An encoding is a rule from points to codes on a domain, and what is known of the codes.
 
 Conventions
 -----------
 A table has one row a point: shape (n, d), n points, d dimensions. Angular frequencies are radians
 per position. `Measure` is the spectral measure of the paper's Eq. 15: frequencies with weights.
-A builder is a function ``(length, d, *, own parameters) -> Encoding`` under ``@encoding``; its
-signature is its documentation: parameters, types, defaults and allowed values are read from it.
 """
 
-import inspect
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from types import UnionType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal
 
 import numpy as np
 
 from pefourier.encodings.domain import Domain, positions
-from pefourier.errors import PefourierError, printable, shown, unknown
+from pefourier.errors import PefourierError, printable, shown
 
 FLOAT64_EPS = float(np.finfo(np.float64).eps)
 LARGEST = 2**26  # positions or lattice points: half a GiB of numbers
 WIDEST = 2**21  # dimensions of a code: more would take minutes
 NUMBERS = 2**30  # numbers of a table that is made: 8 GiB
 MAGNITUDES = (1e-100, 1e100)  # of the largest number of a table, which is squared
-ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length"}
 
 
 @dataclass(frozen=True, eq=False)
 class Measure:
     r"""The spectral measure an encoding declares.
 
-    With `power` c, inner products of codes are exactly
-    :math:`c \sum_j w_j \cos(\omega_j (s - t))`: they depend on the lag alone. ``power=None`` says
-    that the weights describe the spectrum only. With `period` p every frequency is 2 pi k / p for
-    an integer k, and phases are exact at any position.
+    With `squared_length` c, inner products of codes are exactly
+    :math:`c \sum_j w_j \cos(\omega_j (s - t))`: they depend on the lag alone.
+    ``squared_length=None`` says that the weights describe the spectrum only. With `period` p every
+    frequency is 2 pi k / p for an integer k, and phases are exact at any position.
     """
 
     frequencies: np.ndarray  # (m,) radians per position, as declared (not folded into [0, pi])
     weights: np.ndarray  # (m,) summing to one
-    power: float | None = None  # squared length of a code
+    squared_length: float | None = None  # of a code
     period: int | None = None
     origin: int = 0  # the codes of position x have the phases omega_j (x + origin)
 
@@ -67,8 +62,8 @@ class Measure:
 
     @property
     def amplitudes(self) -> np.ndarray:
-        """Factor before each cosine and sine of the codes, where `power` is declared."""
-        return np.sqrt(self.power * self.weights)
+        """Factor before each cosine and sine of the codes, where `squared_length` is declared."""
+        return np.sqrt(self.squared_length * self.weights)
 
     def kernel(self, lags: np.ndarray) -> np.ndarray:
         """Inner product of two codes `lags` apart, as a share of their squared length."""
@@ -98,9 +93,16 @@ class Encoding:
     spec: str = ""  # the request as typed
     eps: float = FLOAT64_EPS  # resolution of the stored codes: float32 files are coarser
     findings: tuple[Finding, ...] = ()  # what was noticed while the codes were obtained
+    origin: Literal["formula", "weights", "file", "code"] = "formula"
+    untrained: bool = False  # its table is only where training starts
 
     def __len__(self) -> int:
         return len(self.domain)
+
+    @property
+    def stationary(self) -> bool:
+        """Whether inner products are declared, which then depend on the lag alone."""
+        return self.measure is not None and self.measure.squared_length is not None
 
     @property
     def label(self) -> str:
@@ -121,7 +123,7 @@ class Encoding:
 
 
 def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding:
-    """The encoding whose code of position s is row s of a table (n, d).
+    """The encoding whose code of position s is row s of a table (n, d), by default of user code.
 
     >>> from_table(np.eye(3)).dim
     3
@@ -147,6 +149,7 @@ def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding
     def codes(x: np.ndarray) -> np.ndarray:
         return table[within(x, len(table), name)]
 
+    facts = {"origin": "code", **facts}
     return Encoding(name, positions(len(table)), table.shape[1], codes, **facts)
 
 
@@ -162,13 +165,13 @@ def within(x: np.ndarray, length: int, name: str) -> np.ndarray | slice:
     return np.asarray(x, dtype=np.int64)
 
 
-def as_encoding(codes: Any) -> Encoding:
+def as_encoding(encoding: Any) -> Encoding:
     """An encoding as it is; an array or tensor (n, d) as a table, rounded as its type is."""
-    if isinstance(codes, Encoding):
-        return codes
-    if isinstance(codes, str):
-        raise PefourierError(f"{shown(codes)} is a SPEC; give pefourier.encodings.load(SPEC)")
-    table, eps = numbers(codes)
+    if isinstance(encoding, Encoding):
+        return encoding
+    if isinstance(encoding, str):
+        raise PefourierError(f"{shown(encoding)} is a SPEC; give pefourier.encodings.load(SPEC)")
+    table, eps = numbers(encoding)
     return from_table(table, eps=eps)
 
 
@@ -191,67 +194,6 @@ def numbers(answer: Any) -> tuple[np.ndarray, float]:
         )
     eps = float(np.finfo(array.dtype).eps) if array.dtype.kind == "f" else FLOAT64_EPS
     return (array if isinstance(array, np.memmap) else array.astype(float, copy=False)), eps
-
-
-@dataclass(frozen=True)
-class Builder:
-    """A registered encoding: its function and what `pefourier list` tells of it."""
-
-    name: str
-    family: str
-    paper: str
-    domain: str
-    measure: Literal["declared", "estimated"]
-    function: Callable[..., Encoding]
-
-    @property
-    def parameters(self) -> dict[str, inspect.Parameter]:
-        """Own parameters beyond length and d, in the order of the signature."""
-        named = inspect.signature(self.function).parameters
-        return {key: p for key, p in named.items() if key not in ("length", "d")}
-
-
-BUILDERS: dict[str, Builder] = {}
-
-
-def encoding(
-    name: str, paper: str, *, domain: str = "position", measure: str = "estimated"
-) -> Callable[[Callable[..., Encoding]], Callable[..., Encoding]]:
-    """Register a builder under a name; its family is the module it stands in."""
-
-    def register(function: Callable[..., Encoding]) -> Callable[..., Encoding]:
-        family = function.__module__.rpartition(".")[2]
-        BUILDERS[name] = Builder(name, family, paper, domain, measure, function)
-        return function
-
-    return register
-
-
-def build(name: str, *, length: int = 80, d: int = 256, spec: str = "", **given: Any) -> Encoding:
-    """Build a registered encoding; `params` of the result holds every value used.
-
-    >>> build("sinusoidal", length=4, d=2).table().round(3)
-    array([[ 0.   ,  1.   ],
-           [ 0.841,  0.54 ],
-           [ 0.909, -0.416],
-           [ 0.141, -0.99 ]])
-    """
-    if name not in BUILDERS:
-        raise unknown("encoding", name, BUILDERS, "'pefourier list' shows all.")
-    builder = BUILDERS[name]
-    defaults = {key: parameter.default for key, parameter in builder.parameters.items()}
-    for key in given.keys() - defaults.keys():
-        raise unknown(f"parameter of {name}", key, {"length", "d", *defaults})
-    own = {**defaults, **given}
-    check_count("length", length, most=LARGEST)
-    check_count("d", d, most=WIDEST)
-    if "seed" in own:
-        check_count("seed", own["seed"], least=0, most=2**32 - 1)
-    with np.errstate(all="ignore"):  # what overflows is refused by name
-        built = builder.function(length, d, **own)
-        check_codes(spec or name, built)
-    params = {"length": length, "d": d, **own, **built.params}
-    return replace(built, params=params, spec=spec or name)
 
 
 def check_count(key: str, value: int, least: int = 1, most: int = 2**53) -> None:
@@ -281,67 +223,7 @@ def check_magnitude(name: str, top: float) -> None:
         )
 
 
-def check_codes(name: str, enc: Encoding) -> None:
-    """Refuse parameters whose codes overflow: seen at the frequencies and the outermost points."""
-    ends = enc.codes(enc.domain.x[[0, -1]])
-    check_magnitude(name, float(np.abs(ends).max()))
-    if enc.measure is not None and not np.isfinite(enc.measure.frequencies).all():
-        raise PefourierError(f"{shown(name)} has an infinite frequency; choose milder numbers")
-
-
 def check_positive(key: str, value: float) -> None:
     """Refuse a number that is not finite and above zero."""
     if not (np.isfinite(value) and value > 0):
         raise PefourierError(f"{key} must be a finite number above 0; got {value}")
-
-
-def parse_parameters(name: str, text: str) -> dict[str, Any]:
-    """The parameters of ``key=value,key=value`` in the types that the builder's signature says.
-
-    >>> import pefourier.encodings
-    >>> parse_parameters("sinusoidal", "rho=500,layout=halves")
-    {'rho': 500.0, 'layout': 'halves'}
-    """
-    own = BUILDERS[name].parameters
-    kinds = {"length": int, "d": int} | {key: p.annotation for key, p in own.items()}
-    values: dict[str, Any] = {}
-    for item in filter(None, text.split(",")):
-        typed, equals, value = item.partition("=")
-        key = typed if typed in kinds else ALIASES.get(typed, typed)
-        if not equals:
-            raise PefourierError(
-                f"{shown(item)} in the parameters of {name} is no key=value; "
-                f"write for example {name}:{next(iter(kinds))}=8"
-            )
-        if key not in kinds:
-            raise unknown(f"parameter of {name}", typed, kinds)
-        if key in values:
-            raise PefourierError(f"{name} is given {key} twice; keep one")
-        values[key] = convert(f"{name}:{key}", value, kinds[key])
-    return values
-
-
-def convert(key: str, text: str, kind: Any) -> Any:
-    """A parameter's text as the type its annotation names; Literal choices are checked."""
-    if get_origin(kind) is Literal:
-        if text not in get_args(kind):
-            raise unknown(f"{key} value", text, get_args(kind))
-        return text
-    if get_origin(kind) is tuple:  # tuple[float, ...]: values between semicolons
-        return tuple(convert(key, part, get_args(kind)[0]) for part in text.split(";") if part)
-    if isinstance(kind, UnionType):  # np.ndarray | None
-        raise PefourierError(f"{key} is read from a file; use --{key.rpartition(':')[2]} FILE")
-    if kind is bool:
-        if text.lower() not in ("true", "false"):
-            raise PefourierError(f"{key} is true or false; got {shown(text)}")
-        return text.lower() == "true"
-    if kind is str:
-        return text
-    try:
-        number = float(text)
-    except ValueError:
-        number = np.nan
-    if not np.isfinite(number) or (kind is int and not (abs(number) <= 2**53 and number % 1 == 0)):
-        wanted = "a whole number up to 2^53" if kind is int else "a finite number"
-        raise PefourierError(f"{key} must be {wanted}; got {shown(text)}")
-    return int(number) if kind is int else number

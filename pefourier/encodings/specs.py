@@ -6,19 +6,12 @@ or a model folder, or ``py:module:function``. `load` turns one into an `Encoding
 
 import os
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from pefourier.encodings import families  # noqa: F401 (which fill the registry)
-from pefourier.encodings.encoding import (
-    BUILDERS,
-    Encoding,
-    build,
-    check_count,
-    from_table,
-    parse_parameters,
-)
-from pefourier.encodings.sources import huggingface
-from pefourier.encodings.sources import user_code as usercode
+from pefourier.encodings.encoding import Encoding, check_count, from_table
+from pefourier.encodings.registry import BUILDERS, build, parse_parameters
+from pefourier.encodings.sources import huggingface, user_code
 from pefourier.encodings.sources.formats import READERS
 from pefourier.encodings.sources.tables import read_table
 from pefourier.errors import PefourierError, shown, unknown
@@ -54,18 +47,35 @@ def load(
     for name, value in (("length", length), ("d", d)):
         if value is not None:
             check_count(name, value)
-    if spec.partition(":")[0] in BUILDERS:
-        return named(spec, length or max(80, least), d or 256, options)
-    if spec.startswith("py:"):
-        return usercode.load(spec, length or max(80, least), d or 256, options.get("seed"))
-    path, _, key = spec.partition("#")
+    match source_of(spec):
+        case "name":
+            return named(spec, length or max(80, least), d or 256, options)
+        case "code":
+            return user_code.load(spec, length or max(80, least), d or 256, options.get("seed"))
+        case "table":
+            return table_file(spec, length)
+        case "config":
+            return huggingface.load(spec, length, d)
+
+
+def source_of(spec: str) -> Literal["name", "code", "table", "config"]:
+    """What a SPEC names.
+
+    >>> source_of("rope:rho=5e5"), source_of("py:model:table"), source_of("wpe.npy")
+    ('name', 'code', 'table')
+    """
+    name, path = spec.partition(":")[0], spec.partition("#")[0]
+    if name in BUILDERS:
+        return "name"
+    if name == "py":
+        return "code"
     if spec == "-" or os.path.splitext(path)[1].lower() in READERS:
-        return table_file(spec, path, key or None, length)
+        return "table"
     if path.endswith(".json") or os.path.isdir(path):
-        return huggingface.load(spec, length, d)
+        return "config"
     formats = ", ".join(sorted(READERS))
     way_out = f"'pefourier list' shows all; a file of codes ends in one of {formats}."
-    raise unknown("encoding", spec.partition(":")[0], BUILDERS, way_out)
+    raise unknown("encoding", name, BUILDERS, way_out)
 
 
 def named(spec: str, length: int, d: int, options: dict[str, Any]) -> Encoding:
@@ -78,16 +88,17 @@ def named(spec: str, length: int, d: int, options: dict[str, Any]) -> Encoding:
     )
 
 
-def table_file(spec: str, path: str, key: str | None, length: int | None) -> Encoding:
+def table_file(spec: str, length: int | None) -> Encoding:
     """The first `length` rows (default all) of the table in a file."""
-    table, eps = read_table(path, key)
+    path, _, key = spec.partition("#")
+    table, eps = read_table(path, key or None)
     if length is not None and length > len(table):
         raise PefourierError(
             f"{shown(spec)} has {len(table)} rows; --length {length} asks for more positions"
         )
     table = table[:length]
-    params = {"length": len(table), "d": table.shape[1], "path": path, "array": key}
-    return replace(from_table(table, spec, eps=eps), params=params, spec=spec)
+    params = {"length": len(table), "d": table.shape[1], "path": path, "array": key or None}
+    return replace(from_table(table, spec, eps=eps, origin="file"), params=params, spec=spec)
 
 
 def records() -> list[dict[str, Any]]:
@@ -99,7 +110,7 @@ def records() -> list[dict[str, Any]]:
             "params": {"length": 80, "d": 256} | {k: p.default for k, p in b.parameters.items()},
             "family": b.family,
             "domain": b.domain,
-            "measure": b.measure,
+            "measure": "declared" if b.declared else "estimated",
             "paper": b.paper,
         }
         for b in BUILDERS.values()

@@ -84,7 +84,7 @@ def loss(enc: Encoding, form: Format) -> Loss:
 def code_columns(enc: Encoding) -> tuple[Callable[[np.ndarray, int], np.ndarray], int]:
     """Single columns of the codes: of the table, or of what a declared inner product stands for."""
     measure = enc.measure
-    if measure is None or measure.power is None or len(enc) * enc.dim < WHOLE:
+    if not enc.stationary or len(enc) * enc.dim < WHOLE:
         table = enc.table()
         return lambda rows, j: table[rows, j].astype(float), enc.dim
 

@@ -120,7 +120,7 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     1.0
     """
     n, d = len(enc), enc.dim
-    if enc.measure is not None and enc.measure.power is not None and enc.domain.kind == "position":
+    if enc.stationary:
         half, m = (n + 1) // 2, len(enc.measure.frequencies)
         parts = tuple(
             factor(mirrored(enc.measure, n, w), half, m, progress) for w in ("cosines", "sines")

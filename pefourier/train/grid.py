@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from pefourier.encodings.encoding import convert
+from pefourier.encodings.registry import convert
 from pefourier.errors import PefourierError, shown
 from pefourier.train import loop
 from pefourier.train.data.split import Task

@@ -18,14 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pefourier.encodings import load
-from pefourier.encodings.encoding import BUILDERS, Encoding
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.registry import BUILDERS
+from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError
 
 ACTS = ("add", "rotate", "bias", "key")
-# Their builders give what training starts from; as tables they would only be noise
-TRAINED = frozenset(
-    "learned learnable-sinusoidal time2vec mtan recurrent shaw t5 kerple erpe tupe".split()
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +56,10 @@ def injection(
 ) -> Injection:
     """The codes of a SPEC for `length` tokens of dimension d and `heads` heads.
 
-    With `learn`, and always where codes are but the start of training (`TRAINED`), they are
+    With `learn`, and always where codes are but the start of training, they are
     trained; rotations keep their angles.
     """
-    given = spec.partition(":")[0] in (*BUILDERS, "py")  # files have the d they have
+    given = source_of(spec) in ("name", "code")  # files have the d they have
     enc = load(spec, length, d if given else None, seed=seed)
     k = {"add": d, "rotate": d // heads, "key": d // heads, "bias": heads}[enc.act]
     enc = resized(spec, enc, length, d, heads, seed)
@@ -72,13 +70,13 @@ def injection(
             f"{enc.act!r} with d={d} and {heads} heads needs {k} dimensions for {length} tokens"
         )
     codes, index = np.unique(table, axis=0, return_inverse=True)
-    trained = (learn or enc.name in TRAINED) and enc.act != "rotate" and enc.name != "none"
+    trained = (learn or enc.untrained) and enc.act != "rotate" and enc.name != "none"
     return Injection(enc.act, codes, index.reshape(-1), trained, enc.domain.kind, enc.params)
 
 
 def resized(spec: str, enc: Encoding, length: int, d: int, heads: int, seed: int) -> Encoding:
     """The encoding for one head, where d of a code is a head's size or their number."""
-    if enc.act == "add" or enc.name not in BUILDERS:
+    if enc.act == "add" or enc.origin != "formula":
         return enc
     if "heads" in BUILDERS[enc.name].parameters:
         joined = "," if ":" in spec else ":"
@@ -99,7 +97,7 @@ def of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarray:
         if len(table) != 2 * length - 1:
             raise PefourierError(
                 f"{enc.spec} has no codes of later keys, which this classifier attends to"
-                + "; leave out causal=true" * (enc.spec.partition(":")[0] in BUILDERS)
+                + "; leave out causal=true" * (source_of(enc.spec) == "name")
             )
         at = np.arange(length)
         lag = (at - at[:, None] + length - 1).ravel()  # key - query

@@ -20,9 +20,10 @@ import numpy as np
 import torch
 
 from pefourier import __version__
-from pefourier.encodings.encoding import BUILDERS
-from pefourier.encodings.sources.tables import write_table, write_whole
+from pefourier.encodings.sources.tables import write_table
+from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
+from pefourier.files import write_whole
 from pefourier.train import grid, loop, summary
 from pefourier.train.data import load as data
 from pefourier.train.data.split import Task
@@ -208,7 +209,7 @@ def tables(tasks: Sequence[Task], options: Options) -> dict[str, list[float]]:
     for task in tasks:
         model = grid.transformer(task, options)
         for spec in {one.spec for one in grid.arms(options)}:
-            if spec != ORDER_FREE and spec.partition(":")[0] not in BUILDERS:
+            if spec != ORDER_FREE and source_of(spec) != "name":
                 table = injection(spec, model.tokens, model.d, model.heads, 0).table()
                 found[f"{spec} on {task.name}"] = fingerprint(table)
     return dict(sorted(found.items()))

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pefourier.encodings.sources.tables import write_whole
 from pefourier.errors import PefourierError, shown
+from pefourier.files import write_whole
 
 try:
     import fcntl

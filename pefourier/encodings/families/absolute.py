@@ -15,10 +15,10 @@ from pefourier.encodings.encoding import (
     check_count,
     check_positive,
     check_size,
-    encoding,
     from_table,
 )
 from pefourier.encodings.families.seeds import stream
+from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 
 
@@ -82,7 +82,7 @@ def sines_and_cosines(
     return table
 
 
-@encoding("sinusoidal", "Vaswani et al., 2017, section 3.5", measure="declared")
+@encoding("sinusoidal", "Vaswani et al., 2017, section 3.5", declared=True)
 def sinusoidal(
     length: int,
     d: int,
@@ -123,7 +123,7 @@ def sinusoidal(
     return Encoding("sinusoidal", positions(length), d, codes, measure)
 
 
-@encoding("dft", "Idé et al., 2024, Eqs. 17-21", measure="declared")
+@encoding("dft", "Idé et al., 2024, Eqs. 17-21", declared=True)
 def dft(length: int, d: int) -> Encoding:
     r"""The real DFT of the position function (Idé et al., 2024, Eqs. 17-21).
 
@@ -152,7 +152,7 @@ def dft(length: int, d: int) -> Encoding:
     return Encoding("dft", positions(length), d, codes, measure)
 
 
-@encoding("learned", "Gehring et al., 2017; Devlin et al., 2019 (initial table)")
+@encoding("learned", "Gehring et al., 2017; Devlin et al., 2019 (initial table)", untrained=True)
 def learned(length: int, d: int, *, seed: int = 0, scale: float = 0.02) -> Encoding:
     """A table of free parameters as it is before training: normal with standard deviation 0.02."""
     check_positive("scale", scale)

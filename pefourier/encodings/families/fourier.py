@@ -9,9 +9,10 @@ from typing import Literal
 import numpy as np
 
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import Encoding, Measure, check_positive, encoding
+from pefourier.encodings.encoding import Encoding, Measure, check_positive
 from pefourier.encodings.families.absolute import geometric, sines_and_cosines
 from pefourier.encodings.families.seeds import stream
+from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 
 
@@ -23,7 +24,7 @@ def pairs(name: str, d: int) -> int:
 
 
 def equal_pairs(frequencies: np.ndarray) -> Measure:
-    """The measure of one sine and one cosine of amplitude 1 at each of m frequencies: power m."""
+    """The measure of one sine and one cosine of amplitude 1 at each of m frequencies."""
     m = len(frequencies)
     return Measure(frequencies, np.full(m, 1 / m), float(m))
 
@@ -43,7 +44,8 @@ def sinusoids(
 @encoding(
     "learnable-sinusoidal",
     "Lin et al., 2021; Wang et al., 2021 (frequencies before training)",
-    measure="declared",
+    declared=True,
+    untrained=True,
 )
 def learnable_sinusoidal(
     length: int,
@@ -71,7 +73,7 @@ def learnable_sinusoidal(
     return sinusoids("learnable-sinusoidal", length, frequencies, layout)
 
 
-@encoding("fourier-features", "Tancik et al., 2020 (Gaussian mapping)", measure="declared")
+@encoding("fourier-features", "Tancik et al., 2020 (Gaussian mapping)", declared=True)
 def fourier_features(
     length: int,
     d: int,
@@ -106,7 +108,7 @@ def fourier_features(
     return Encoding("fourier-features", positions(length), d, codes, measure)
 
 
-@encoding("tape", "Foumani et al., 2023 (ConvTran)", measure="declared")
+@encoding("tape", "Foumani et al., 2023 (ConvTran)", declared=True)
 def tape(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
     r"""Time absolute position encoding: sinusoidal with frequencies times d / length.
 

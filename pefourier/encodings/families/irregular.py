@@ -11,10 +11,11 @@ import numpy as np
 
 from pefourier.encodings.domain import Domain, positions
 from pefourier.encodings.domain import times as sampled_at
-from pefourier.encodings.encoding import Encoding, Measure, encoding
+from pefourier.encodings.encoding import Encoding, Measure
 from pefourier.encodings.families.absolute import geometric, sines_and_cosines
 from pefourier.encodings.families.fourier import pairs
 from pefourier.encodings.families.seeds import stream
+from pefourier.encodings.registry import encoding
 
 
 def time_axis(length: int, times: np.ndarray | None) -> tuple[Domain, dict]:
@@ -43,7 +44,7 @@ def line_and_sines(
     return Encoding(name, domain, len(slopes), codes, params=params)
 
 
-@encoding("time2vec", "Kazemi et al., 2019, Eq. 1 (before training)", domain="time")
+@encoding("time2vec", "Kazemi et al., 2019, Eq. 1 (before training)", domain="time", untrained=True)
 def time2vec(length: int, d: int, *, seed: int = 0, times: np.ndarray | None = None) -> Encoding:
     r"""One linear and d - 1 periodic functions of time (Kazemi et al., 2019, Eq. 1).
 
@@ -62,7 +63,7 @@ def time2vec(length: int, d: int, *, seed: int = 0, times: np.ndarray | None = N
     return line_and_sines("time2vec", domain, slopes, shifts, noted)
 
 
-@encoding("mtan", "Shukla & Marlin, 2021 (before training)", domain="time")
+@encoding("mtan", "Shukla & Marlin, 2021 (before training)", domain="time", untrained=True)
 def mtan(length: int, d: int, *, seed: int = 0, times: np.ndarray | None = None) -> Encoding:
     r"""The learned time embedding of mTAN (Shukla & Marlin, 2021), as it starts.
 
@@ -86,7 +87,7 @@ def mtan(length: int, d: int, *, seed: int = 0, times: np.ndarray | None = None)
     "mtan-fixed",
     "Shukla & Marlin, 2021 (reml-lab/mTAN, fixed_time_embedding)",
     domain="time",
-    measure="declared",
+    declared=True,
 )
 def mtan_fixed(
     length: int,
@@ -115,8 +116,8 @@ def mtan_fixed(
         phases = np.multiply.outer(np.asarray(t, dtype=float), frequencies)
         return sines_and_cosines(phases, "interleaved", d)
 
-    # On irregular times lags are no multiples of the spacing, so no power is declared.
+    # On irregular times lags are no multiples of the spacing, so no squared length is declared.
     spacing = span(domain) / max(len(domain) - 1, 1) if noted else 1.0
-    power = None if noted else float(count)
-    measure = Measure(frequencies * spacing, np.full(count, 1 / count), power)
+    squared_length = None if noted else float(count)
+    measure = Measure(frequencies * spacing, np.full(count, 1 / count), squared_length)
     return Encoding("mtan-fixed", domain, d, codes, measure, params=noted)

@@ -7,8 +7,9 @@ of equal tokens: here the constant input 1. They approach a fixed point, ever cl
 
 import numpy as np
 
-from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, check_size, encoding, from_table
+from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, check_size, from_table
 from pefourier.encodings.families.seeds import stream
+from pefourier.encodings.registry import encoding
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -16,7 +17,11 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     return 0.5 * (1.0 + np.tanh(0.5 * x))
 
 
-@encoding("recurrent", "Neishi & Yoshinaga, 2019; GRU of Cho et al., 2014 (before training)")
+@encoding(
+    "recurrent",
+    "Neishi & Yoshinaga, 2019; GRU of Cho et al., 2014 (before training)",
+    untrained=True,
+)
 def recurrent(length: int, d: int, *, seed: int = 0) -> Encoding:
     r"""States of a gated recurrent unit that reads the constant 1 at every position.
 

@@ -11,15 +11,9 @@ from typing import Literal
 import numpy as np
 
 from pefourier.encodings.domain import lags, positions
-from pefourier.encodings.encoding import (
-    Encoding,
-    check_count,
-    check_positive,
-    check_size,
-    encoding,
-    within,
-)
+from pefourier.encodings.encoding import Encoding, check_count, check_positive, check_size, within
 from pefourier.encodings.families.seeds import stream
+from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 
 
@@ -35,7 +29,7 @@ def of_lags(
     return Encoding(name, lags(length, causal), d, codes, act=act)
 
 
-@encoding("shaw", "Shaw et al., 2018, Eqs. 3-4 (before training)", domain="lag")
+@encoding("shaw", "Shaw et al., 2018, Eqs. 3-4 (before training)", domain="lag", untrained=True)
 def shaw(length: int, d: int, *, clip: int = 16, causal: bool = False, seed: int = 0) -> Encoding:
     r"""A vector for each lag from -clip to clip, which lags beyond share (Shaw et al., 2018).
 
@@ -98,7 +92,7 @@ def t5_buckets(
     return bucket if causal else bucket + side * (lag > 0)
 
 
-@encoding("t5", "Raffel et al., 2020, section 2.1 (before training)", domain="lag")
+@encoding("t5", "Raffel et al., 2020, section 2.1 (before training)", domain="lag", untrained=True)
 def t5(
     length: int,
     d: int,
@@ -155,7 +149,7 @@ def alibi(length: int, d: int, *, causal: bool = False) -> Encoding:
     return of_lags("alibi", length, d, causal, lambda lag: np.multiply.outer(-np.abs(lag), slopes))
 
 
-@encoding("kerple", "Chi et al., 2022 (before training)", domain="lag")
+@encoding("kerple", "Chi et al., 2022 (before training)", domain="lag", untrained=True)
 def kerple(
     length: int,
     d: int,
@@ -184,7 +178,7 @@ def kerple(
     return of_lags("kerple", length, d, causal, codes)
 
 
-@encoding("erpe", "Foumani et al., 2023 (ConvTran, before training)", domain="lag")
+@encoding("erpe", "Foumani et al., 2023 (ConvTran, before training)", domain="lag", untrained=True)
 def erpe(
     length: int, d: int, *, causal: bool = False, scale: float = 0.02, seed: int = 0
 ) -> Encoding:
@@ -207,7 +201,7 @@ def erpe(
     return of_lags("erpe", length, d, causal, codes)
 
 
-@encoding("tupe", "Ke et al., 2021 (before training)")
+@encoding("tupe", "Ke et al., 2021 (before training)", untrained=True)
 def tupe(
     length: int,
     d: int,

@@ -18,15 +18,9 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import (
-    Encoding,
-    Finding,
-    Measure,
-    check_count,
-    check_positive,
-    encoding,
-)
+from pefourier.encodings.encoding import Encoding, Finding, Measure, check_count, check_positive
 from pefourier.encodings.families.absolute import geometric
+from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError, shown, unknown
 
 XPOS_GAMMA, XPOS_SPAN = 0.4, 512.0  # Sun et al., 2022: Eq. 12 and the authors' code
@@ -277,7 +271,7 @@ def check_head(name: str, d: int, partial: float) -> None:
         raise PefourierError(f"partial={partial:g} of d={d} leaves no pair of dimensions to rotate")
 
 
-@encoding("rope", "Su et al., 2021", measure="declared")
+@encoding("rope", "Su et al., 2021", declared=True)
 def rope(
     length: int,
     d: int,
@@ -354,7 +348,7 @@ def documented(function: Callable[..., Encoding]) -> inspect.Signature:
 rope.__signature__ = documented(rope)
 
 
-@encoding("xpos", "Sun et al., 2022, Eq. 12", measure="declared")
+@encoding("xpos", "Sun et al., 2022, Eq. 12", declared=True)
 def xpos(
     length: int,
     d: int,

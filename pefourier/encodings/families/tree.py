@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from pefourier.encodings.domain import tree as nodes
-from pefourier.encodings.encoding import Encoding, check_count, check_size, encoding, from_table
+from pefourier.encodings.encoding import Encoding, check_count, check_size, from_table
+from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 
 

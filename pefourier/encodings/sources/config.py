@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from pefourier.encodings.encoding import Encoding, Finding, build
-from pefourier.encodings.sources.tables import missing, os_errors, status_of
+from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
+from pefourier.files import missing, os_errors, status_of
 
 LARGEST = 2**26  # bytes of a config or of the header of a .safetensors file
 NESTED = ("thinker_config", "text_config", "llm_config", "language_config", "decoder")

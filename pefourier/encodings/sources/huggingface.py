@@ -28,8 +28,9 @@ from pefourier.encodings.sources.config import (
     parsed,
 )
 from pefourier.encodings.sources.rope_config import rotation
-from pefourier.encodings.sources.tables import os_errors, read_table
+from pefourier.encodings.sources.tables import read_table
 from pefourier.errors import PefourierError, shown, unknown
+from pefourier.files import os_errors
 
 T5 = {"t5", "mt5", "umt5", "longt5", "switch_transformers", "pop2piano"}
 GRID = {"layout": "halves", "divisor": "d/2-1", "odd": "zero"}
@@ -193,7 +194,7 @@ def learned(request: Request, name: str, path: str) -> Encoding:
     params = {"length": len(codes), "d": codes.shape[1], "path": path, "array": name}
     params |= {"offset": offset, "model_type": request.kind}
     found = offset_notes(request.kind, offset)
-    return from_table(codes, "learned", eps=eps, params=params, findings=found)
+    return from_table(codes, "learned", eps=eps, params=params, findings=found, origin="weights")
 
 
 def tensor_names(path: str) -> list[str]:

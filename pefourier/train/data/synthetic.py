@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pefourier.encodings.encoding import convert
+from pefourier.encodings.registry import convert
 from pefourier.errors import PefourierError, shown, unknown
 
 Examples = tuple[np.ndarray, np.ndarray, tuple[str, ...]]  # X (n, length, C), y (n,), classes

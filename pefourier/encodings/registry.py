@@ -1,0 +1,151 @@
+"""Encodings that have a name: how they are registered, called by their parameters, and built.
+
+A builder is a function ``(length, d, *, own parameters) -> Encoding`` under ``@encoding``; its
+signature is its documentation: parameters, types, defaults and allowed values are read from it.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin
+
+import numpy as np
+
+from pefourier.encodings.encoding import LARGEST, WIDEST, Encoding, check_count, check_magnitude
+from pefourier.errors import PefourierError, shown, unknown
+
+ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length"}
+
+
+@dataclass(frozen=True)
+class Builder:
+    """A registered encoding: its function and what `pefourier list` tells of it."""
+
+    name: str
+    family: str
+    paper: str
+    domain: str
+    declared: bool  # whether it declares its spectral measure
+    untrained: bool  # whether its table is only where training starts
+    function: Callable[..., Encoding]
+
+    @property
+    def parameters(self) -> dict[str, inspect.Parameter]:
+        """Own parameters beyond length and d, in the order of the signature."""
+        named = inspect.signature(self.function).parameters
+        return {key: p for key, p in named.items() if key not in ("length", "d")}
+
+
+BUILDERS: dict[str, Builder] = {}
+
+
+def encoding(
+    name: str,
+    paper: str,
+    *,
+    domain: str = "position",
+    declared: bool = False,
+    untrained: bool = False,
+) -> Callable[[Callable[..., Encoding]], Callable[..., Encoding]]:
+    """Register a builder under a name; its family is the module it stands in."""
+
+    def register(function: Callable[..., Encoding]) -> Callable[..., Encoding]:
+        family = function.__module__.rpartition(".")[2]
+        BUILDERS[name] = Builder(name, family, paper, domain, declared, untrained, function)
+        return function
+
+    return register
+
+
+def build(name: str, *, length: int = 80, d: int = 256, spec: str = "", **given: Any) -> Encoding:
+    """Build a registered encoding; `params` of the result holds every value used.
+
+    >>> build("sinusoidal", length=4, d=2).table().round(3)
+    array([[ 0.   ,  1.   ],
+           [ 0.841,  0.54 ],
+           [ 0.909, -0.416],
+           [ 0.141, -0.99 ]])
+    """
+    if name not in BUILDERS:
+        raise unknown("encoding", name, BUILDERS, "'pefourier list' shows all.")
+    builder = BUILDERS[name]
+    defaults = {key: parameter.default for key, parameter in builder.parameters.items()}
+    for key in given.keys() - defaults.keys():
+        raise unknown(f"parameter of {name}", key, {"length", "d", *defaults})
+    own = {**defaults, **given}
+    check_count("length", length, most=LARGEST)
+    check_count("d", d, most=WIDEST)
+    if "seed" in own:
+        check_count("seed", own["seed"], least=0, most=2**32 - 1)
+    with np.errstate(all="ignore"):  # what overflows is refused by name
+        built = builder.function(length, d, **own)
+        check_codes(spec or name, built)
+    params = {"length": length, "d": d, **own, **built.params}
+    return replace(
+        built,
+        params=params,
+        spec=spec or name,
+        origin="formula",
+        untrained=builder.untrained,
+    )
+
+
+def check_codes(name: str, enc: Encoding) -> None:
+    """Refuse parameters whose codes overflow: seen at the frequencies and the outermost points."""
+    ends = enc.codes(enc.domain.x[[0, -1]])
+    check_magnitude(name, float(np.abs(ends).max()))
+    if enc.measure is not None and not np.isfinite(enc.measure.frequencies).all():
+        raise PefourierError(f"{shown(name)} has an infinite frequency; choose milder numbers")
+
+
+def parse_parameters(name: str, text: str) -> dict[str, Any]:
+    """The parameters of ``key=value,key=value`` in the types that the builder's signature says.
+
+    >>> import pefourier.encodings
+    >>> parse_parameters("sinusoidal", "rho=500,layout=halves")
+    {'rho': 500.0, 'layout': 'halves'}
+    """
+    own = BUILDERS[name].parameters
+    kinds = {"length": int, "d": int} | {key: p.annotation for key, p in own.items()}
+    values: dict[str, Any] = {}
+    for item in filter(None, text.split(",")):
+        typed, equals, value = item.partition("=")
+        key = typed if typed in kinds else ALIASES.get(typed, typed)
+        if not equals:
+            raise PefourierError(
+                f"{shown(item)} in the parameters of {name} is no key=value; "
+                f"write for example {name}:{next(iter(kinds))}=8"
+            )
+        if key not in kinds:
+            raise unknown(f"parameter of {name}", typed, kinds)
+        if key in values:
+            raise PefourierError(f"{name} is given {key} twice; keep one")
+        values[key] = convert(f"{name}:{key}", value, kinds[key])
+    return values
+
+
+def convert(key: str, text: str, kind: Any) -> Any:
+    """A parameter's text as the type its annotation names; Literal choices are checked."""
+    if get_origin(kind) is Literal:
+        if text not in get_args(kind):
+            raise unknown(f"{key} value", text, get_args(kind))
+        return text
+    if get_origin(kind) is tuple:  # tuple[float, ...]: values between semicolons
+        return tuple(convert(key, part, get_args(kind)[0]) for part in text.split(";") if part)
+    if isinstance(kind, UnionType):  # np.ndarray | None
+        raise PefourierError(f"{key} is read from a file; use --{key.rpartition(':')[2]} FILE")
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise PefourierError(f"{key} is true or false; got {shown(text)}")
+        return text.lower() == "true"
+    if kind is str:
+        return text
+    try:
+        number = float(text)
+    except ValueError:
+        number = np.nan
+    if not np.isfinite(number) or (kind is int and not (abs(number) <= 2**53 and number % 1 == 0)):
+        wanted = "a whole number up to 2^53" if kind is int else "a finite number"
+        raise PefourierError(f"{key} must be {wanted}; got {shown(text)}")
+    return int(number) if kind is int else number

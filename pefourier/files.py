@@ -1,0 +1,121 @@
+"""Paths, failures of the system in one line, and files written whole or not at all."""
+
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import BinaryIO
+
+from pefourier.errors import PefourierError, shown, unknown
+
+
+def label(path: str) -> str:
+    """How a path is called in a message."""
+    return "standard input" if path == "-" else shown(path)
+
+
+def status_of(path: str) -> os.stat_result | None:
+    """What the system knows of a path, links followed; None where nothing is there."""
+    try:
+        return os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:  # ValueError: a NUL or a lone surrogate in the path
+        raise PefourierError(f"cannot reach {shown(path)}: {reason(error)}") from error
+
+
+@contextmanager
+def os_errors(action: str, path: str) -> Iterator[None]:
+    """Failures of the operating system told in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise PefourierError(f"cannot {action} {label(path)}: {reason(error)}") from error
+
+
+def reason(error: Exception) -> str:
+    """The system's word for a failure, or the first line of a library's."""
+    told = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+    return told[:300] or type(error).__name__
+
+
+def missing(path: str) -> PefourierError:
+    """The error for a file that is not there, with the nearest name in its folder."""
+    folder, name = os.path.split(path)
+    if not os.path.isdir(folder or "."):
+        return PefourierError(f"no file {shown(path)}: there is no folder {shown(folder)}")
+    with os_errors("look into", folder or "."), os.scandir(folder or ".") as entries:
+        names = [entry.name for entry in islice(entries, 10_000) if entry.name != name]
+    return unknown("file", name, names, f"There is no such file in {shown(folder or '.')}.")
+
+
+def suffix_of(path: str) -> str:
+    """The suffix in lower case, with its dot; empty where there is none."""
+    return os.path.splitext(path)[1].lower()
+
+
+def known_suffix(path: str, allowed: Collection[str]) -> str:
+    """The suffix of a path in lower case, where it is an allowed one."""
+    suffix = suffix_of(path)
+    if suffix not in allowed:
+        raise unknown("suffix", suffix, allowed, f"{shown(path)} may end in {', '.join(allowed)}.")
+    return suffix
+
+
+def check_suffix(path: str, allowed: Collection[str]) -> str:
+    """The suffix of a file to be written; refuses what could not be written, before it is made."""
+    suffix = known_suffix(path, allowed)
+    check_place(path)
+    return suffix
+
+
+def check_place(path: str) -> None:
+    """Refuse a folder, a path in no folder, and what may not be written."""
+    status = status_of(path)
+    folder = os.path.dirname(os.path.realpath(path))
+    if status and stat.S_ISDIR(status.st_mode):
+        raise PefourierError(f"cannot write {shown(path)}: it is a folder; name a file in it")
+    if not os.path.isdir(folder):
+        raise PefourierError(
+            f"cannot write {shown(path)}: there is no folder {shown(folder)}; make it first"
+        )
+    places = [path] if status else []
+    if not (status and in_place(path, status)):
+        places.append(folder)
+    for place in places:
+        if not os.access(place, os.W_OK):
+            raise PefourierError(
+                f"cannot write {shown(path)}: {shown(place)} is write-protected; name another"
+            )
+
+
+def in_place(path: str, status: os.stat_result) -> bool:
+    """Whether a path is no plain file: a pipe, a device, an open stream; written, not replaced."""
+    streams = ("/dev", "/dev/fd", "/proc/self/fd")
+    return not stat.S_ISREG(status.st_mode) or os.path.dirname(os.path.abspath(path)) in streams
+
+
+def write_whole(path: str, write: Callable[[BinaryIO], None]) -> None:
+    """Write a file so that it is there as a whole or, after any failure, as it was before."""
+    check_place(path)
+    status = status_of(path)
+    target = os.path.realpath(path)  # a link keeps naming the file it named
+    draft = os.path.join(os.path.dirname(target), f".pefourier-{secrets.token_hex(8)}")
+    with os_errors("write", path):
+        if status and in_place(path, status):
+            with open(path, "wb") as stream:
+                return write(stream)
+        try:
+            with open(draft, "xb") as stream:
+                write(stream)
+                stream.flush()
+                os.fsync(stream.fileno())
+            if status:
+                shutil.copymode(target, draft)
+            os.replace(draft, target)
+        finally:
+            with suppress(OSError):
+                os.unlink(draft)
