@@ -4,12 +4,12 @@ import signal
 import sys
 
 
-def run() -> None:
-    """Run the command; told to end, it removes the draft of a file as when interrupted."""
+def start() -> None:
+    """Run the command; a SIGTERM removes the draft of a file as an interrupt does."""
     interrupted = signal.getsignal(signal.SIGINT)
     if interrupted is signal.default_int_handler:  # else it is ignored, as under nohup
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # an import has nothing to tidy up
-    from pefourier.cli.commands import main
+    from pefourier.cli.main import main
 
     signal.signal(signal.SIGINT, interrupted)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -17,4 +17,4 @@ def run() -> None:
 
 
 if __name__ == "__main__":
-    run()
+    start()

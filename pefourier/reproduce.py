@@ -8,12 +8,14 @@ sentence of reason. d = 256 and rho = 10^4, the paper's own, unless said otherwi
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.answers.report import Answer, as_json
+from pefourier.answers.page import Page, as_json
+from pefourier.answers.report import Answer
 from pefourier.encodings.families import absolute  # noqa: F401 (registers the paper's encodings)
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
@@ -27,10 +29,15 @@ HOLDS, SENSE, FAILS = "holds", "holds in another sense", "does not hold"
 UNDECIDED, NOT_YET = "not supported by the data", "not yet compared"
 POSITIONS = [5, 40, 75]  # those of Fig. 2
 LENGTH = 80  # positions of the paper's series
-NEEDED = (
-    *("dataset", "leaky", "length", "seeds", "folds"),
-    *("scores", "differences", "auprc_differences"),
-)
+NEEDED = "dataset leaky length seeds folds scores differences auprc_differences".split()
+Verdict = Literal[
+    "holds",
+    "holds in another sense",
+    "does not hold",
+    "not supported by the data",
+    "not yet compared",
+    "private data",
+]
 
 
 @dataclass(frozen=True)
@@ -41,14 +48,11 @@ class Claim:
     statement: str
     printed: str
     computed: str
-    verdict: Literal[
-        *("holds", "holds in another sense", "does not hold", "not supported by the data"),
-        *("not yet compared", "private data"),
-    ]
+    verdict: Verdict
     reason: str
 
 
-def reproduction(folder: str) -> tuple[list[Claim], list[str]]:
+def recompute_paper(folder: str) -> tuple[list[Claim], list[str]]:
     """Compute all claims and write figures and tables into a folder, made if it is not there.
 
     Table 1 is filled from what `pefourier train` has left in the folder, ``*/summary.json``.
@@ -68,10 +72,11 @@ def reproduction(folder: str) -> tuple[list[Claim], list[str]]:
             path = str(out / f"{name}.{suffix}")
             plot.save(path, draw, answers)
             written.append(path)
-    claims = all_claims(trained(out))
+    claims = all_claims(read_summaries(out))
+    page = claims_page(claims)
     for suffix, text in (
-        ("md", as_markdown(claims)),
-        ("json", json.dumps(json.loads(as_json("reproduce", claims)), indent=1) + "\n"),
+        ("md", page.words()),
+        ("json", json.dumps(json.loads(as_json(page)), indent=1) + "\n"),
     ):
         path = str(out / f"reproduction.{suffix}")
         write_whole(path, lambda f, text=text: f.write(text.encode()))
@@ -79,7 +84,7 @@ def reproduction(folder: str) -> tuple[list[Claim], list[str]]:
     return claims, written
 
 
-def trained(folder: Path) -> list[Mapping[str, Any]]:
+def read_summaries(folder: Path) -> list[Mapping[str, Any]]:
     """What the comparisons in a folder found, one dataset and window after another."""
     found = []
     for path in sorted(folder.glob("*/summary.json")):
@@ -91,7 +96,7 @@ def trained(folder: Path) -> list[Mapping[str, Any]]:
             ]
         except (ValueError, KeyError, TypeError) as error:
             raise PefourierError(
-                f"{shown(str(path))} is no summary of pefourier train; move it elsewhere"
+                f"{shown(str(path))} was not written by pefourier train; move it elsewhere"
             ) from error
     return found
 
@@ -99,23 +104,23 @@ def trained(folder: Path) -> list[Mapping[str, Any]]:
 def all_claims(trainings: Sequence[Mapping[str, Any]] = ()) -> list[Claim]:
     """Every claim, in the paper's order; Table 1 from the datasets of summary.json."""
     return [
-        sinusoids(),
-        low_pass(),
-        *lowest_bin(),
-        series(),
-        misprint(),
-        orthonormal(),
-        flat(),
-        theorem(),
-        lost_width(),
-        perfect(),
-        right_place(),
-        unfaithful(),
+        equation_12(),
+        equation_15(),
+        *equation_16(),
+        equations_17_18(),
+        equation_19(),
+        equations_20_21(),
+        equation_22(),
+        theorem_1(),
+        figure_2_width(),
+        figure_2_exactness(),
+        figure_2_places(),
+        definition_1(),
         *table_1(trainings),
     ]
 
 
-def sinusoids() -> Claim:
+def equation_12() -> Claim:
     """Eq. 12: the sinusoidal encoding."""
     enc = build("sinusoidal", length=LENGTH)
     w = enc.measure.frequencies
@@ -132,7 +137,7 @@ def sinusoids() -> Claim:
     )
 
 
-def low_pass() -> Claim:
+def equation_15() -> Claim:
     """Eq. 15 and Fig. 1."""
     s = density(build("sinusoidal")).summary
     return Claim(
@@ -146,7 +151,7 @@ def low_pass() -> Claim:
     )
 
 
-def lowest_bin() -> list[Claim]:
+def equation_16() -> list[Claim]:
     """Eq. 16, and the share of the entries that it puts into the lowest bin."""
     claims = []
     for d in (256, 512):
@@ -173,14 +178,14 @@ def lowest_bin() -> list[Claim]:
     return claims
 
 
-def waves(d: int) -> np.ndarray:
+def fourier_basis(d: int) -> np.ndarray:
     """The real Fourier basis of Eqs. 17-18: constant, d/2-1 cosines, as many sines, Nyquist."""
     return build("dft", length=d, d=d).table()
 
 
-def series() -> Claim:
+def equations_17_18() -> Claim:
     """Eqs. 17-18: the position function is its Fourier series."""
-    basis = waves(256)
+    basis = fourier_basis(256)
     error = np.abs(basis @ basis.T - np.eye(256)).max()
     return Claim(
         "Eqs. 17-18",
@@ -192,9 +197,9 @@ def series() -> Claim:
     )
 
 
-def misprint() -> Claim:
+def equation_19() -> Claim:
     """Eq. 19: the sum must run over phi_1 … phi_2K."""
-    basis = waves(256)
+    basis = fourier_basis(256)
     half = basis[:, :128]  # the constant and the cosines: what a sum to phi_K holds
     error = np.linalg.norm(half @ half[40] - np.eye(256)[40])
     return Claim(
@@ -207,7 +212,7 @@ def misprint() -> Claim:
     )
 
 
-def orthonormal() -> Claim:
+def equations_20_21() -> Claim:
     """Eqs. 20-21: the DFT encoding."""
     r = assess(build("dft", length=256))
     return Claim(
@@ -220,7 +225,7 @@ def orthonormal() -> Claim:
     )
 
 
-def flat() -> Claim:
+def equation_22() -> Claim:
     """Eq. 22: the density of the DFT encoding."""
     g = density(build("dft")).density
     return Claim(
@@ -234,7 +239,7 @@ def flat() -> Claim:
     )
 
 
-def theorem() -> Claim:
+def theorem_1() -> Claim:
     """Theorem 1: the DFT encoding can be inverted."""
     r = assess(build("dft", length=256))
     return Claim(
@@ -247,7 +252,7 @@ def theorem() -> Claim:
     )
 
 
-def lost_width() -> Claim:
+def figure_2_width() -> Claim:
     """Fig. 2: how wide the sinusoidal encoding makes a delta."""
     enc = build("sinusoidal", length=LENGTH)
     r = position_functions(enc, [40]).reconstructions[0]
@@ -263,7 +268,7 @@ def lost_width() -> Claim:
     )
 
 
-def perfect() -> Claim:
+def figure_2_exactness() -> Claim:
     """Fig. 2: the DFT encoding's reconstruction."""
     r = position_functions(build("dft", length=LENGTH), [40]).reconstructions[0]
     return Claim(
@@ -277,7 +282,7 @@ def perfect() -> Claim:
     )
 
 
-def right_place() -> Claim:
+def figure_2_places() -> Claim:
     """Fig. 2: peaks stand where the deltas were."""
     names = ["sinusoidal", "dft", "learned", "ramp"]
     found = [
@@ -296,7 +301,7 @@ def right_place() -> Claim:
     )
 
 
-def unfaithful() -> Claim:
+def definition_1() -> Claim:
     """Definition 1 applied to the sinusoidal encoding."""
     r = assess(build("sinusoidal", length=LENGTH))
     return Claim(
@@ -325,10 +330,10 @@ def table_1(trainings: Sequence[Mapping[str, Any]]) -> list[Claim]:
         "SMD": "1 / .943 / .970 → 1 / .961 / .980",
         "MSL": ".822 / .855 / .838 → .894 / .821 / .856",
     }
-    return [private, *(compared(name, text, trainings) for name, text in printed.items())]
+    return [private, *(row_of_table_1(*row, trainings) for row in printed.items())]
 
 
-def compared(dataset: str, printed: str, trainings: Sequence[Mapping[str, Any]]) -> Claim:
+def row_of_table_1(dataset: str, printed: str, trainings: Sequence[Mapping[str, Any]]) -> Claim:
     """A row of Table 1 beside the comparisons on that dataset whose split does not leak."""
     own = [
         one
@@ -336,46 +341,62 @@ def compared(dataset: str, printed: str, trainings: Sequence[Mapping[str, Any]])
         if one["dataset"] == dataset.lower() and {"sinusoidal", "dft"} <= one["scores"].keys()
     ]
     sound = [one for one in own if not one["leaky"]]
-    apart = [one["differences"]["dft"] for one in sound]
-    able = [d for d in apart if d["p_floor"] <= LEVEL]  # with fewer runs nothing is ever shown
+    differences = [one["differences"]["dft"] for one in sound]
+    able = [d for d in differences if d["p_floor"] <= LEVEL]  # fewer runs could never show any
     signs = {np.sign(d["mean"]) if d["p_holm"] < LEVEL else 0 for d in able}
     verdict = {(1,): HOLDS, (-1,): FAILS}.get(tuple(signs), UNDECIDED if sound else NOT_YET)
-    reasons = [
-        f"Windows of {one['length']}, {one['seeds']} seeds, {one['folds']} folds: F1 difference "
-        f"{d['mean']:+.3f}, 95 % {d['low']:+.3f} … {d['high']:+.3f}, Holm p {d['p_holm']:.2g}"
-        + "".join(
-            f"; both at {name.partition('@')[2]}: {other['mean']:+.3f}"
-            for name, other in one["differences"].items()
-            if name.startswith("dft@") and other["reference"] != "sinusoidal"
-        )
-        + "; by AUPRC {mean:+.3f}, Holm p {p_holm:.2g}.".format(**one["auprc_differences"]["dft"])
-        for one, d in zip(sound, apart, strict=True)
-    ]
+    reasons = [f1_difference(one) for one in sound]
     reasons += [
-        f"With windows shuffled, which leaks, F1 is {f1(one, 'sinusoidal')} → {f1(one, 'dft')}."
+        f"With windows shuffled, which leaks, F1 is {mean_f1(one, 'sinusoidal')} → "
+        f"{mean_f1(one, 'dft')}."
         for one in own
         if one["leaky"]
     ]
     reasons.append("The paper's windows, split and training were not published.")
-    found = [f"{scores(one, 'sinusoidal')} → {scores(one, 'dft')}" for one in sound]
+    found = [f"{score_triple(one, 'sinusoidal')} → {score_triple(one, 'dft')}" for one in sound]
     return Claim(
-        *("Table 1", f"{dataset}: DFT encoding above the original", printed),
-        *("; ".join(found) or "–", verdict, " ".join(reasons)),
+        "Table 1",
+        f"{dataset}: DFT encoding above the original",
+        printed,
+        "; ".join(found) or "–",
+        verdict,
+        " ".join(reasons),
     )
 
 
-def scores(one: Mapping[str, Any], encoding: str) -> str:
+def f1_difference(one: Mapping[str, Any]) -> str:
+    """By how much the DFT encoding is above the sinusoidal one, in a sentence."""
+    d = one["differences"]["dft"]
+    at_equal_size = "".join(
+        f"; both at {name.partition('@')[2]}: {other['mean']:+.3f}"
+        for name, other in one["differences"].items()
+        if name.startswith("dft@") and other["reference"] != "sinusoidal"
+    )
+    by_auprc = "{mean:+.3f}, Holm p {p_holm:.2g}".format(**one["auprc_differences"]["dft"])
+    return (
+        f"Windows of {one['length']}, {one['seeds']} seeds, {one['folds']} folds: F1 difference "
+        f"{d['mean']:+.3f}, 95 % {d['low']:+.3f} … {d['high']:+.3f}, Holm p {d['p_holm']:.2g}"
+        f"{at_equal_size}; by AUPRC {by_auprc}."
+    )
+
+
+def score_triple(one: Mapping[str, Any], encoding: str) -> str:
     """Precision, recall and F1 as Table 1 has them."""
     means = (one["scores"][encoding][m]["mean"] for m in ("precision", "recall", "f1"))
     return " / ".join(f"{mean:.3f}".lstrip("0") for mean in means)
 
 
-def f1(one: Mapping[str, Any], encoding: str) -> str:
+def mean_f1(one: Mapping[str, Any], encoding: str) -> str:
     """The mean F1 of an encoding."""
-    return scores(one, encoding).rpartition(" ")[2]
+    return score_triple(one, encoding).rpartition(" ")[2]
 
 
-def as_markdown(claims: list[Claim]) -> str:
+def claims_page(claims: Sequence[Claim]) -> Page:
+    """The answer of `pefourier reproduce`."""
+    return Page("reproduce", words=partial(claims_as_markdown, claims), records=lambda: claims)
+
+
+def claims_as_markdown(claims: Sequence[Claim]) -> str:
     """The claims as a Markdown table."""
     lines = [
         "# The paper, recomputed",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from pefourier.cli.commands import main
+from pefourier.cli.main import main
 
 
 @dataclass(frozen=True)

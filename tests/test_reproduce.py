@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from pefourier.reproduce import all_claims, reproduction
+from pefourier.reproduce import all_claims, recompute_paper
 from pefourier.train.run import write
 from pefourier.train.store import Store
 from pefourier.train.summary import summarize
@@ -77,7 +77,7 @@ def test_table_1_is_filled_from_what_training_left(tmp_path, gains, verdict):
     for i, own in enumerate(gains):
         trained(tmp_path / f"run{i}", own)
     trained(tmp_path / "run-leaky", [0.4] * 8, leaky=True)
-    claims, _ = reproduction(str(tmp_path))
+    claims, _ = recompute_paper(str(tmp_path))
     claim = find(claims, "Table 1", "SMD")
     assert claim.verdict == verdict
     after = f"{0.5 + np.mean(gains[0]):.3f}"[1:]
@@ -95,7 +95,7 @@ def test_a_foreign_summary_is_said(tmp_path, run, text):
     (tmp_path / "own" / "summary.json").write_bytes(text.encode("latin-1"))
     done = run("reproduce", "--out", tmp_path)
     assert done.status == 2
-    assert "summary.json' is no summary of pefourier train; move it elsewhere" in done.err
+    assert "summary.json' was not written by pefourier train; move it elsewhere" in done.err
     assert done.err.count("\n") == 1
 
 
@@ -121,7 +121,7 @@ def test_files_are_written_whole_into_a_new_folder(tmp_path, run):
 
 
 def test_json_answer_is_the_file(tmp_path):
-    claims, written = reproduction(str(tmp_path))
+    claims, written = recompute_paper(str(tmp_path))
     assert len(written) == 6
     assert json.loads((tmp_path / "reproduction.json").read_text())["results"][0] == {
         "where": claims[0].where,

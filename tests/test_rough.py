@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pefourier.cli.commands import main
+from pefourier.cli.main import main
 from pefourier.encodings.registry import ALIASES, BUILDERS
 from pefourier.encodings.sources import formats
 from pefourier.encodings.sources.tables import write_table

@@ -16,8 +16,8 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from pefourier.answers.report import as_json
-from pefourier.cli.commands import main
+from pefourier.answers.page import Page, as_json
+from pefourier.cli.main import main
 from pefourier.errors import PefourierError
 from pefourier.train import metrics, model, summary
 from pefourier.train import statistics as compare
@@ -474,9 +474,9 @@ def test_few_runs_have_but_their_range():
 def test_one_run_has_no_interval():
     found = summary.summarize(of_datasets(1, {"sinusoidal": 0.5, "dft": 0.6}))
     assert ": F1 difference +0.100, Holm p 1 (with" in found.datasets[0].verdicts[0]
-    assert json.loads(as_json("train", summary.records(found)))["results"][0]["f1"] == {
-        **{"mean": 0.5, "low": None, "high": None}
-    }
+    assert json.loads(as_json(Page("train", str, lambda: summary.records(found))))["results"][0][
+        "f1"
+    ] == {**{"mean": 0.5, "low": None, "high": None}}
 
 
 def of_datasets(number, scores):

@@ -1,1 +1,1 @@
-"""How answers are told: text, JSON, CSV, pictures."""
+"""How answers look: in words, as JSON and CSV, as curves in a terminal, as figures."""

@@ -1,7 +1,7 @@
-"""What `pefourier list` tells of the registered encodings, read without importing their builders.
+"""What `pefourier list` says of the registered encodings, read without importing their builders.
 
-catalogue.json holds `encodings.records()`; a test fails when the two differ, and ``make catalogue``
-writes it again.
+catalogue.json holds `encodings.specs.records()`; a test fails when the two differ, and ``make
+catalogue`` writes it again.
 """
 
 import json
@@ -9,29 +9,45 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+from pefourier.answers.page import Page
 from pefourier.answers.text import aligned
 
 FILE = Path(__file__).with_suffix(".json")
 SIZES = ("length", "d")  # parameters that every encoding has
 
 
-def records() -> list[dict[str, Any]]:
+def read_catalogue() -> list[dict[str, Any]]:
     """A JSON object for each registered encoding."""
     return json.loads(FILE.read_text(encoding="utf-8"))
 
 
+def catalogue_page() -> Page:
+    """The answer of `pefourier list`."""
+    return Page("list", words=text, records=read_catalogue, rows=rows)
+
+
 def rows() -> list[list[str]]:
     """A row of words for each registered encoding, the header first."""
-    found = [["encoding", "family", "domain", "measure", "source", "parameters"]]
-    for r in records():
-        own = {key: value for key, value in r["params"].items() if key not in SIZES}
-        words = ",".join(key + "=" * bool(as_typed(v)) + as_typed(v) for key, v in own.items())
-        found.append([*(r[k] for k in ("encoding", "family", "domain", "measure", "paper")), words])
-    return found
+    table = [["encoding", "family", "domain", "measure", "source", "parameters"]]
+    for record in read_catalogue():
+        words = [record[key] for key in ("encoding", "family", "domain", "measure", "paper")]
+        own = {key: value for key, value in record["params"].items() if key not in SIZES}
+        table.append([*words, ",".join(assignment(*item) for item in own.items())])
+    return table
+
+
+def assignment(key: str, value: Any) -> str:
+    """A parameter with its default, or alone where it has none.
+
+    >>> assignment("rho", 10000.0), assignment("times", None)
+    ('rho=10000.0', 'times')
+    """
+    typed = as_typed(value)
+    return f"{key}={typed}" if typed else key
 
 
 def as_typed(value: Any) -> str:
-    """A default as a SPEC has it; nothing for what has none.
+    """A default as it would be typed in a SPEC; empty where there is none.
 
     >>> as_typed([0.7, 0.5]), as_typed(False), as_typed(None)
     ('0.7;0.5', 'false', '')
@@ -45,10 +61,11 @@ def as_typed(value: Any) -> str:
 
 def text() -> str:
     """A line for each registered encoding, its parameters under it."""
-    found = rows()
-    lines = aligned([row[:-1] for row in found]).splitlines()
-    for i, row in reversed(list(enumerate(found))):
-        if i and row[-1]:
-            words = row[-1].replace(",", ", ")
-            lines[i + 1 : i + 1] = wrap(words, 96, initial_indent="    ", subsequent_indent="    ")
-    return "\n".join(lines) + "\n"
+    table = rows()
+    top, *lines = aligned([row[:-1] for row in table]).splitlines()
+    parts = [top]
+    for line, row in zip(lines, table[1:], strict=True):
+        words = row[-1].replace(",", ", ")
+        indent = "    "
+        parts += [line, *wrap(words, 96, initial_indent=indent, subsequent_indent=indent)]
+    return "\n".join(parts) + "\n"

@@ -6,6 +6,7 @@ line style, axes carry units, and the same answer gives the same bytes on every 
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import matplotlib
 
@@ -54,18 +55,18 @@ def caption(answer: Answer) -> str:
 def spectrum(answers: Sequence[Answer]) -> Figure:
     """Densities over angular frequency, as Fig. 1 of the paper; many in a panel each."""
     if len(answers) > MANY:
-        return spectra(answers)
+        return spectrum_panels(answers)
     figure, axes = plt.subplots(figsize=(WIDTH, 3.2))
     for a in answers:
         axes.plot(a.result.omega, a.result.density, label=caption(a), linewidth=1.4)
     axes.set(xlabel="angular frequency ω (radians per position)", ylabel="share of energy $g_k$")
     axes.set_ylim(bottom=0)
-    over_frequencies(axes)
+    set_frequency_axis(axes)
     axes.legend()
     return figure
 
 
-def spectra(answers: Sequence[Answer]) -> Figure:
+def spectrum_panels(answers: Sequence[Answer]) -> Figure:
     """Densities side by side, each on its own scale: what differs is where the energy lies."""
     rows = -(-len(answers) // ACROSS)
     size = (WIDTH * 1.3, 0.5 + 1.05 * rows)
@@ -81,14 +82,14 @@ def spectra(answers: Sequence[Answer]) -> Figure:
         axes.set_ylim(0, 1.05)
         axes.set_yticks([])
         axes.tick_params(labelbottom=True, labelsize=7)
-        over_frequencies(axes, 2)
+        set_frequency_axis(axes, 2)
     figure.supxlabel("angular frequency ω (radians per position)", fontsize=9)
     figure.supylabel("share of energy $g_k$ / its largest", fontsize=9)
     return figure
 
 
-def over_frequencies(axes: Axes, steps: int = 4) -> None:
-    """An axis from 0 to pi with its ticks in parts of pi."""
+def set_frequency_axis(axes: Axes, steps: int = 4) -> None:
+    """Let the axis go from 0 to pi with ticks in parts of pi."""
     names = {0: "0", 1: "π/4", 2: "π/2", 3: "3π/4", 4: "π"}
     axes.set_xlim(0, np.pi)
     ticks = range(0, 5, 4 // steps)
@@ -145,6 +146,17 @@ def heatmap(answers: Sequence[Answer]) -> Figure:
         axes.set(xlabel="dimension", ylabel="position", title=caption(a))
         figure.colorbar(image, ax=axes, label="value of the code")
     return figure
+
+
+def compare(answers: Sequence[Answer]) -> Figure:
+    """Both tables and, where they have one shape, their difference."""
+    panels = [Answer(a.encoding, a.encoding.table()) for a in answers]
+    first, second = panels
+    if first.result.shape == second.result.shape:
+        spec = f"{first.encoding.spec} − {second.encoding.spec}"
+        difference = first.result - second.result
+        panels.append(Answer(replace(first.encoding, spec=spec), difference))
+    return heatmap(panels)
 
 
 def save(path: str, draw: Callable[[Sequence[Answer]], Figure], answers: Sequence[Answer]) -> None:

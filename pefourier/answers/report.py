@@ -1,24 +1,24 @@
-"""Answers as JSON, CSV or text: the only room that turns results into characters.
+"""How the answer to each question is told: a page, in words, as rows and as records.
 
-An `Answer` is an encoding with a result, a frozen dataclass. JSON needs no code for each kind of
-result; text and CSV have one function each.
+An `Answer` is an encoding with a result, a frozen dataclass. Records of it need no code for each
+kind of result; words and rows have one function each.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from pefourier.answers import text as layout
+from pefourier.answers.page import Page, fields_of
 from pefourier.answers.terminal_chart import chart
-from pefourier.answers.text import aligned
+from pefourier.answers.text import aligned, number
 from pefourier.compare import Comparison
 from pefourier.encodings.encoding import Encoding
+from pefourier.errors import printable
 from pefourier.faithful import Faithfulness
-from pefourier.reconstruct import Reconstructions
+from pefourier.reconstruct import Reconstruction
 from pefourier.spectrum import Spectrum
 
 COLUMNS_ACROSS = 4  # encodings side by side in a text table
@@ -32,58 +32,14 @@ class Answer:
     result: Any
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON has it: arrays as lists, numbers that are not finite as null.
-
-    >>> plain({"a": np.array([1.0, np.nan])})
-    {'a': [1.0, None]}
-    """
-    if dataclasses.is_dataclass(value):
-        fields = dataclasses.fields(value)
-        return {field.name: plain(getattr(value, field.name)) for field in fields}
-    if isinstance(value, np.ndarray):
-        finite = value.dtype.kind != "f" or np.isfinite(value).all()
-        return value.tolist() if finite else [plain(item) for item in value.tolist()]
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    return None if isinstance(value, float) and not isfinite(value) else value
-
-
-def as_json(command: str, results: Iterable[Mapping[str, Any]]) -> str:
-    """The JSON answer of a command."""
-    return layout.as_json(command, plain(list(results)))
-
-
-def record(answer: Answer) -> dict[str, Any]:
+def record_of(answer: Answer) -> dict[str, Any]:
     """One SPEC's JSON object: what was analysed, then the fields of the result."""
-    return {**identity_of(answer.encoding), **plain(answer.result)}
+    return {**identity_of(answer.encoding), **fields_of(answer.result)}
 
 
 def identity_of(enc: Encoding) -> dict[str, Any]:
     """What was analysed: name, SPEC as typed, all parameters used."""
     return {"encoding": enc.name, "spec": enc.spec, "params": enc.params}
-
-
-def as_csv(rows: Iterable[Sequence[Any]]) -> str:
-    """Rows, the header first, as comma-separated text with full precision."""
-    return layout.as_csv(map(plain, row) for row in rows)
-
-
-def number(value: float | int | bool | str | None, digits: int = 4) -> str:
-    """A value for a person: a dash for what there is none of, few digits for a float.
-
-    >>> number(0.1069871), number(5.2e-107), number(None), number(True), number(131072)
-    ('0.107', '5.2e-107', '–', 'yes', '131072')
-    """
-    if value is None or (isinstance(value, float) and not isfinite(value)):
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
 
 
 def side_by_side(
@@ -100,34 +56,42 @@ def side_by_side(
     return "\n".join(tables)
 
 
-def spectrum_text(answers: Sequence[Answer], terminal: bool, colour: bool) -> str:
-    """The curve of Fig. 1 (on a terminal) and the numbers of each density."""
-    curves = [(a.encoding.label, a.result.omega, a.result.density) for a in answers]
-    drawn = terminal and chart(
-        curves,
-        "ω, radians per position",
-        "share of energy at each lattice frequency",
-        colour=colour,
+def spectrum_page(answers: Sequence[Answer]) -> Page:
+    """The answer of `pefourier spectrum`."""
+    return Page(
+        "spectrum",
+        words=partial(side_by_side, answers, SPECTRUM_FACTS),
+        records=partial(map, record_of, answers),
+        rows=partial(spectrum_rows, answers),
+        chart=partial(spectrum_chart, answers),
     )
-    facts: list[tuple[str, Callable[[Spectrum], Any]]] = [
-        ("lattice points N", lambda r: r.lattice),
-        ("bandwidth, lattice steps", lambda r: r.sigma or "0 (not smoothed)"),
-        ("frequencies are", lambda r: "declared" if r.method == "declared" else "estimated"),
-        ("how many", lambda r: r.summary.frequencies_total),
-        ("of them below the first bin 2π/N", lambda r: share_below(r)),
-        ("Eq. 16: index l that enters 2π/d", lambda r: r.summary.lowest_bin_index),
-        ("share at frequency 0", lambda r: r.summary.lowest_bin_share),
-        ("mean frequency, rad", lambda r: r.summary.centroid),
-        ("95 % lie at or below, rad", lambda r: r.summary.cutoff95),
-        ("flatness (1 = flat)", lambda r: r.summary.flatness),
-    ]
-    return (drawn + "\n" if drawn else "") + side_by_side(answers, facts)
+
+
+def spectrum_chart(answers: Sequence[Answer], colour: bool) -> str:
+    """The curves of Fig. 1."""
+    curves = [(a.encoding.label, a.result.omega, a.result.density) for a in answers]
+    ylabel = "share of energy at each lattice frequency"
+    return chart(curves, "ω, radians per position", ylabel, colour=colour) + "\n"
 
 
 def share_below(spectrum: Spectrum) -> str | None:
     """Declared frequencies below the first bin, with their share of all."""
     below, total = spectrum.summary.below_first_bin, spectrum.summary.frequencies_total
     return None if below is None else f"{below} ({100 * below / total:.0f} %)"
+
+
+SPECTRUM_FACTS: list[tuple[str, Callable[[Spectrum], Any]]] = [
+    ("lattice points N", lambda r: r.lattice),
+    ("bandwidth, lattice steps", lambda r: r.sigma or "0 (not smoothed)"),
+    ("frequencies are", lambda r: "declared" if r.method == "declared" else "estimated"),
+    ("how many", lambda r: r.summary.frequencies_total),
+    ("of them below the first bin 2π/N", share_below),
+    ("Eq. 16: index l that enters 2π/d", lambda r: r.summary.lowest_bin_index),
+    ("share at frequency 0", lambda r: r.summary.lowest_bin_share),
+    ("mean frequency, rad", lambda r: r.summary.centroid),
+    ("95 % lie at or below, rad", lambda r: r.summary.cutoff95),
+    ("flatness (1 = flat)", lambda r: r.summary.flatness),
+]
 
 
 def spectrum_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
@@ -138,33 +102,67 @@ def spectrum_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
             yield a.encoding.name, a.encoding.spec, k, omega, share
 
 
-def reconstruct_text(answers: Sequence[Answer], terminal: bool, colour: bool) -> str:
-    """The curves of Fig. 2 (on a terminal), a chart an encoding, and a line a position."""
+def reconstruct_page(answers: Sequence[Answer]) -> Page:
+    """The answer of `pefourier reconstruct`."""
+    return Page(
+        "reconstruct",
+        words=partial(reconstruct_text, answers),
+        records=partial(map, record_of, answers),
+        rows=partial(reconstruct_rows, answers),
+        chart=partial(reconstruct_chart, answers),
+    )
+
+
+def reconstruct_chart(answers: Sequence[Answer], colour: bool) -> str:
+    """The curves of Fig. 2, a chart an encoding."""
     parts = []
-    for a in answers if terminal else ():
+    for a in answers:
         curves = [
             (f"{a.encoding.label}, s = {r.position}", np.arange(a.result.lattice), r.values)
             for r in a.result.reconstructions
         ]
         label = f"position function rebuilt from {a.encoding.label}"
         parts.append(chart(curves, "position", label, height=8, colour=colour) + "\n")
-    header = "encoding|position|peak|width|samples ≥ half|side lobe|error|error of linear inverse"
-    rows = [header.split("|")]
+    return "".join(parts)
+
+
+RECONSTRUCT_FACTS: list[tuple[str, Callable[[Reconstruction], Any]]] = [
+    ("position", lambda r: r.position),
+    ("peak", lambda r: r.peak),
+    ("width", lambda r: r.width),
+    ("samples ≥ half", lambda r: r.half_max_count),
+    ("side lobe", lambda r: r.side_lobe),
+    ("error", lambda r: r.error),
+    ("error of linear inverse", lambda r: r.inverse_error),
+]
+
+
+def reconstruct_text(answers: Sequence[Answer]) -> str:
+    """A line for each encoding and rebuilt position."""
+    rows = [["encoding", *(name for name, _ in RECONSTRUCT_FACTS)]]
     for a in answers:
         for r in a.result.reconstructions:
-            cells = (r.position, r.peak, r.width, r.half_max_count, r.side_lobe, r.error)
-            rows.append([a.encoding.label, *map(number, cells), number(r.inverse_error)])
-    return "".join(parts) + aligned(rows)
+            rows.append([a.encoding.label, *(number(fact(r)) for _, fact in RECONSTRUCT_FACTS)])
+    return aligned(rows)
 
 
 def reconstruct_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
     """A row for each encoding, rebuilt position and lattice point."""
     yield "encoding", "spec", "position", "t", "value"
     for a in answers:
-        result: Reconstructions = a.result
-        for r in result.reconstructions:
+        for r in a.result.reconstructions:
             for t, value in enumerate(r.values):
                 yield a.encoding.name, a.encoding.spec, r.position, t, value
+
+
+def faithful_page(answers: Sequence[Answer]) -> Page:
+    """The answer of `pefourier check-faithful`."""
+    return Page(
+        "check-faithful",
+        words=partial(faithful_text, answers),
+        records=partial(map, record_of, answers),
+        rows=partial(faithful_rows, answers),
+    )
 
 
 FAITHFUL_FACTS: list[tuple[str, Callable[[Faithfulness], Any]]] = [
@@ -186,8 +184,8 @@ FAITHFUL_FACTS: list[tuple[str, Callable[[Faithfulness], Any]]] = [
 ]
 
 
-def faithful_text(answers: Sequence[Answer], terminal: bool, colour: bool) -> str:
-    """The ladder's facts, low precision, and the findings in full."""
+def faithful_text(answers: Sequence[Answer]) -> str:
+    """The facts of each encoding, what low precision costs it, and the findings in full."""
     text = side_by_side(answers, FAITHFUL_FACTS)
     rows = [["", "distinct codes when cast to", "phases computed in", "phase error, rad"]]
     for a in answers:
@@ -197,16 +195,56 @@ def faithful_text(answers: Sequence[Answer], terminal: bool, colour: bool) -> st
     text += "\n" + aligned(rows)
     for a in answers:
         if a.result.identified:
-            text += f"\n{a.encoding.label} is {identity(a.result.identified)}\n"
+            text += f"\n{a.encoding.label} is {formula_in_words(a.result.identified)}\n"
         for finding in a.result.findings:
-            told = f"{a.encoding.label}: {finding.message} [{finding.code}]"
-            text += f"\n{finding.severity}: {told}\n"
+            message = f"{a.encoding.label}: {finding.message} [{finding.code}]"
+            text += f"\n{finding.severity}: {message}\n"
     return text
+
+
+def formula_in_words(identified: Mapping[str, Any]) -> str:
+    """What a table turned out to be, in words."""
+    params = ", ".join(f"{k}={number(v, 7)}" for k, v in identified["params"].items())
+    return (
+        f"{identified['encoding']} with {params or 'no parameters'}; "
+        f"largest difference {number(identified['max_difference'], 2)}"
+    )
+
+
+def faithful_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+    """A row for each encoding: the single numbers, then distinct codes in each format."""
+    several = ("identified", "precision", "findings", "closest_pair")
+    single = [name for name in fields_of(answers[0].result) if name not in several]
+    forms = list(answers[0].result.precision)
+    yield (
+        ["encoding", "spec", *single, "closest_a", "closest_b"]
+        + [f"distinct_{kind}_{form}" for form in forms for kind in ("cast", "phase")]
+        + ["findings"]
+    )
+    for a in answers:
+        r = a.result
+        counts = [
+            c for f in forms for c in (r.precision[f].distinct_cast, r.precision[f].distinct_phase)
+        ]
+        values = [getattr(r, name) for name in single]
+        found = " ".join(finding.code for finding in r.findings)
+        pair = r.closest_pair or (None, None)
+        yield [a.encoding.name, a.encoding.spec, *values, *pair, *counts, found]
+
+
+def compare_page(a: Encoding, b: Encoding, result: Comparison) -> Page:
+    """The answer of `pefourier compare`."""
+    return Page(
+        "compare",
+        words=partial(compare_text, a, b, result),
+        records=lambda: [compare_record(a, b, result)],
+        rows=partial(compare_rows, a, b, result),
+    )
 
 
 def compare_record(a: Encoding, b: Encoding, result: Comparison) -> dict[str, Any]:
     """The JSON object of a comparison: both encodings, then the fields of the result."""
-    return {**identity_of(a), "other": identity_of(b), **plain(result)}
+    return {**identity_of(a), "other": identity_of(b), **fields_of(result)}
 
 
 def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
@@ -215,7 +253,7 @@ def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
     if result.verdict == "equal":
         lines[0] += " to the bit" if result.bitwise else " within rounding"
     elif result.verdict == "equivalent":
-        lines[0] += f": {transformed(result.by)}"
+        lines[0] += f": {change_in_words(result.by)}"
     difference, allowed = number(result.max_difference, 3), number(result.tolerance, 3)
     if result.max_difference is not None:
         lines.append(f"largest difference {difference}, rounding explains {allowed}")
@@ -233,7 +271,7 @@ def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
     return "\n".join(lines) + "\n"
 
 
-def transformed(by: Mapping[str, Any]) -> str:
+def change_in_words(by: Mapping[str, Any]) -> str:
     """What leads from one table to another, in words."""
     words = {
         "layout": lambda v: f"columns {v}",
@@ -251,37 +289,15 @@ def compare_rows(a: Encoding, b: Encoding, result: Comparison) -> Iterable[Seque
     names = ["verdict", "bitwise", "length", "tolerance", "max_difference"]
     yield ["a", "b", *names, "by"]
     values = [getattr(result, name) for name in names]
-    yield [a.spec, b.spec, *values, transformed(result.by)]
+    yield [a.spec, b.spec, *values, change_in_words(result.by)]
 
 
-def identity(identified: Mapping[str, Any]) -> str:
-    """What a table turned out to be, in words."""
-    params = ", ".join(f"{k}={number(v, 7)}" for k, v in identified["params"].items())
-    return (
-        f"{identified['encoding']} with {params or 'no parameters'}; "
-        f"largest difference {number(identified['max_difference'], 2)}"
+def encode_page(enc: Encoding, table: np.ndarray, positions: np.ndarray, out: str) -> Page:
+    """The answer of `pefourier encode`, whose codes are in a file."""
+    size = f"{table.shape[0]} positions × {table.shape[1]}"
+    written = {"out": out, "shape": list(table.shape), "positions": positions}
+    return Page(
+        "encode",
+        words=lambda: f"{printable(out)}: codes of {enc.label}, {size}\n",
+        records=lambda: [{**identity_of(enc), **written}],
     )
-
-
-def faithful_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
-    """A row for each encoding: the single numbers, then distinct codes in each format."""
-    single = [
-        field.name
-        for field in dataclasses.fields(Faithfulness)
-        if field.name not in ("identified", "precision", "findings", "closest_pair")
-    ]
-    forms = list(answers[0].result.precision)
-    yield (
-        ["encoding", "spec", *single, "closest_a", "closest_b"]
-        + [f"distinct_{kind}_{form}" for form in forms for kind in ("cast", "phase")]
-        + ["findings"]
-    )
-    for a in answers:
-        r = a.result
-        counts = [
-            c for f in forms for c in (r.precision[f].distinct_cast, r.precision[f].distinct_phase)
-        ]
-        values = [getattr(r, name) for name in single]
-        found = " ".join(finding.code for finding in r.findings)
-        pair = r.closest_pair or (None, None)
-        yield [a.encoding.name, a.encoding.spec, *values, *pair, *counts, found]

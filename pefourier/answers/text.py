@@ -1,31 +1,7 @@
-"""How answers look: JSON, CSV and columns of text, made of plain Python values."""
+"""Columns of text: cells side by side, and numbers in few digits."""
 
-import csv
-import io
-import json
-from collections.abc import Iterable, Sequence
-from typing import Any
-
-from pefourier import __version__
-
-
-def as_json(command: str, results: Sequence[Any]) -> str:
-    """The JSON answer of a command."""
-    answer = {"command": command, "version": __version__, "results": results}
-    return json.dumps(answer, allow_nan=False) + "\n"
-
-
-def as_csv(rows: Iterable[Iterable[Any]]) -> str:
-    """Rows, the header first, as comma-separated text with full precision.
-
-    >>> as_csv([["n", "share"], [3, 0.1], [4, None]])
-    'n,share\\n3,0.1\\n4,\\n'
-    """
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(
-        ["" if cell is None else cell for cell in row] for row in rows
-    )
-    return text.getvalue()
+from collections.abc import Sequence
+from math import isfinite
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -33,3 +9,16 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in rows]
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def number(value: float | int | bool | str | None, digits: int = 4) -> str:
+    """A value for a person: a dash where there is none, few digits for a float.
+
+    >>> number(0.1069871), number(5.2e-107), number(None), number(True), number(131072)
+    ('0.107', '5.2e-107', '–', 'yes', '131072')
+    """
+    if value is None or (isinstance(value, float) and not isfinite(value)):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)

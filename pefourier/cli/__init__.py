@@ -1,1 +1,1 @@
-"""The command line; nothing below imports it."""
+"""The program: what is typed, which function answers it, and where the answer goes."""

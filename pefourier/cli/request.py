@@ -1,28 +1,27 @@
-"""What was asked on the command line, and how it is answered: options and streams of all commands.
+"""What commands are asked in common: about which encodings, and in which form to answer.
 
-A command under `asking` receives a `Request`, made of the options that analysing commands share,
-and its own options. Answers go to stdout, everything else to stderr.
+A command under `asking` takes dataclasses whose fields are options, such as `Question` and `Form`,
+and options of its own.
 """
 
 import functools
 import inspect
-import os
 import sys
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Annotated, Any
 
 import typer
 
-from pefourier.errors import PefourierError, printable
+from pefourier.cli.streams import note, say, takes_colours
+from pefourier.errors import PefourierError, shown
 
 
 def spec_names(incomplete: str) -> list[str]:
     """Names that a SPEC may begin with, for the shell's completion."""
-    from pefourier.answers import catalogue
+    from pefourier.answers.catalogue import read_catalogue
 
-    names = (record["encoding"] for record in catalogue.records())
+    names = (record["encoding"] for record in read_catalogue())
     return [name for name in names if name.startswith(incomplete)]
 
 
@@ -43,17 +42,17 @@ Length = Annotated[
 Rho = Annotated[float | None, typer.Option(help="Base of geometric frequencies, default 10000.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of random encodings.")]
 Times = Annotated[str | None, typer.Option(metavar="FILE", help=TIMES_HELP)]
-Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
-Csv = Annotated[bool, typer.Option("--csv", help="Answer in CSV.")]
 Plot = Annotated[
     str | None, typer.Option(metavar="FILE", help="Write a figure: .png, .pdf or .svg.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and notes on stderr.")]
+Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Answer in CSV.")]
 
 
 @dataclass(frozen=True)
-class Request:
-    """The options that analysing commands share."""
+class Question:
+    """The options that analysing commands share: which encodings, and whether to draw."""
 
     specs: Specs = None
     d: Dim = None
@@ -61,15 +60,11 @@ class Request:
     rho: Rho = None
     seed: Seed = None
     times: Times = None
-    as_json: Json = False
-    as_csv: Csv = False
     plot: Plot = None
     quiet: Quiet = False
 
     def __post_init__(self) -> None:
-        """Refuse an answer that could not be given, before anything is computed."""
-        if self.as_json and self.as_csv:
-            raise PefourierError("--json and --csv exclude each other; give one")
+        """Refuse a figure that could not be written, before anything is computed."""
         if self.plot is not None:
             from pefourier.files import check_suffix
 
@@ -108,85 +103,94 @@ class Request:
 
             plot.save(self.plot, getattr(plot, figure), answers)
 
-    def deliver(self, command: str, answers: list[Any], as_text: Callable, as_rows: Callable):
-        """Print answers in the form asked for."""
-        from pefourier.answers import report
 
-        if self.as_json:
-            say(report.as_json(command, map(report.record, answers)))
-        elif self.as_csv:
-            say(report.as_csv(as_rows(answers)))
-        else:
-            say(as_text(answers, sys.stdout.isatty(), colours(sys.stdout)))
-        self.note_unused([a.encoding for a in answers])
+def load_pair(question: Question) -> list[Any]:
+    """Two encodings; a named one has the length and dimension of a file, config or user's code."""
+    a, b = load_exactly(question, 2, "compare takes two encodings")
+    from pefourier.encodings.specs import source_of
 
-    def progress(self, label: str) -> Callable[[int, int], None] | None:
-        """A share of work done, on stderr, for work that lasts; None where nobody looks."""
-        if self.quiet or not sys.stderr.isatty():
-            return None
+    named = [source_of(enc.spec) == "name" for enc in (a, b)]
+    if sum(named) != 1 or (question.length and question.d):
+        return [a, b]
+    size = {"length": question.length or len(b if named[0] else a)}
+    size["d"] = question.d or (b if named[0] else a).dim
+    again = replace(question, specs=[(a if named[0] else b).spec], **size).encodings()
+    return [*again, b] if named[0] else [a, *again]
 
-        def show(done: int, total: int) -> None:
-            text = f"{label}: {100 * done // max(total, 1)} %" if done < total else ""
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
-        return show
+def load_exactly(question: Question, count: int, rule: str) -> list[Any]:
+    """The encodings of a command that takes so many."""
+    given = question.specs or []
+    if len(given) != count:
+        raise PefourierError(f"{rule}; got {len(given)}: {' '.join(map(shown, given)) or 'none'}")
+    return question.encodings()
+
+
+def parse_whole_numbers(option: str, texts: list[str]) -> list[int]:
+    """Whole numbers from 0 on, given one by one or separated by commas."""
+    numbers = []
+    for text in ",".join(texts).split(","):
+        try:
+            value = int(text)
+        except ValueError:
+            value = -1
+        if not 0 <= value < 2**53:
+            raise PefourierError(
+                f"{option} takes whole numbers from 0 on, such as 5,40,75; got {shown(text)}"
+            )
+        numbers.append(value)
+    return numbers
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of an answer: in words unless one of these options names another of `page.FORMS`."""
+
+    as_json: Json = False
+    as_csv: Csv = False
+
+    def __post_init__(self) -> None:
+        """Refuse an answer in two forms, before anything is computed."""
+        if len(self.chosen) > 1:
+            options = " and ".join(f"--{name}" for name in self.chosen)
+            raise PefourierError(f"{options} exclude each other; give one")
+
+    @property
+    def chosen(self) -> list[str]:
+        """Names of the forms whose options were given."""
+        return [f.name.removeprefix("as_") for f in fields(self) if getattr(self, f.name)]
+
+    def deliver(self, page: Any) -> None:
+        """Print a page in the form asked for; words on a terminal stand under their curves."""
+        from pefourier.answers.page import FORMS
+
+        if page.chart and not self.chosen and sys.stdout.isatty():
+            say(page.chart(takes_colours(sys.stdout)))
+        (form,) = self.chosen or ["text"]
+        say(FORMS[form](page))
 
 
 def asking(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command (request, own options) the options of its request beside its own.
-
-    The request is a dataclass whose fields are options, such as `Request`.
-    """
-    first, *rest = inspect.signature(command).parameters.values()
+    """Give a command the options in the fields of its dataclasses, beside its own options."""
+    parameters = inspect.signature(command).parameters.values()
+    groups = {p.name: p.annotation for p in parameters if is_dataclass(p.annotation)}
     kind = inspect.Parameter.KEYWORD_ONLY
+    own = [p.replace(kind=kind) for p in parameters if p.name not in groups]
     shared = [
         inspect.Parameter(f.name, kind, default=f.default, annotation=f.type)
-        for f in fields(first.annotation)
+        for group in groups.values()
+        for f in fields(group)
     ]
-    own = [p.replace(kind=kind) for p in rest]
 
     @functools.wraps(command)
     def typed(**values: Any) -> None:
-        asked = {p.name: values.pop(p.name) for p in shared}
-        lists = {key: tuple(v) if isinstance(v, list) else v for key, v in asked.items()}
-        command(first.annotation(**lists), **values)
+        given = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
+        filled = {
+            name: group(**{f.name: given.pop(f.name) for f in fields(group)})
+            for name, group in groups.items()
+        }
+        command(**filled, **{p.name: values[p.name] for p in own})
 
-    typed.__signature__ = inspect.Signature([shared[0], *own, *shared[1:]])
+    typed.__signature__ = inspect.Signature([*shared[:1], *own, *shared[1:]])
     typed.__annotations__ = {p.name: p.annotation for p in [*own, *shared]}
     return typed
-
-
-def say(text: str) -> None:
-    """Write an answer; a reader who has had enough (`| head`) ends the command quietly."""
-    encoding = sys.stdout.encoding or "utf-8"  # what it cannot say is escaped
-    try:
-        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        give_up_stdout()
-        raise typer.Exit(0) from None
-
-
-def give_up_stdout() -> None:
-    """Send what is left in the buffer nowhere; the interpreter would try to write it at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-
-
-def colours(stream: Any) -> bool:
-    """Whether a stream is a terminal on which colours are welcome."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def note(text: str, quiet: bool = False) -> None:
-    """A line on stderr for the person at the terminal, if anybody reads it."""
-    if not quiet and sys.stderr is not None:
-        with suppress(OSError):
-            print(f"pefourier: {printable(text)}", file=sys.stderr, flush=True)
-
-
-def answer_no(reasons: list[str], quiet: bool) -> None:
-    """Exit with status 1 and say why, when what was required does not hold."""
-    for reason in reasons:
-        note(reason, quiet)
-    if reasons:
-        raise typer.Exit(1)

@@ -332,7 +332,7 @@ def write(store: Store, found: Summary) -> None:
     if store.path is None:
         return
     from pefourier.answers import plot
-    from pefourier.answers.report import plain
+    from pefourier.answers.page import plain
 
     content = plain({k: v for k, v in asdict(found).items() if k != "runs"})
     write_json(store.path / "summary.json", content)

@@ -15,7 +15,7 @@ GIB, MIB = 2**30, 2**20
 # The peak is that of the program's own memory map: ru_maxrss would count the parent's at the fork.
 MEASURE = """
 import os, sys
-from pefourier.cli.commands import main
+from pefourier.cli.main import main
 status = main(sys.argv[1:])
 with open("/proc/self/status") as lines:
     (peak,) = [line.split()[1] for line in lines if line.startswith("VmHWM")]

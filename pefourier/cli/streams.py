@@ -1,0 +1,59 @@
+"""The streams of the program: answers go to stdout, everything else to stderr."""
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import typer
+
+from pefourier.errors import printable
+
+
+def say(text: str) -> None:
+    """Write an answer; a reader who has had enough (`| head`) ends the command quietly."""
+    encoding = sys.stdout.encoding or "utf-8"  # what it cannot write is escaped
+    try:
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        give_up_stdout()
+        raise typer.Exit(0) from None
+
+
+def give_up_stdout() -> None:
+    """Send what is left in the buffer nowhere; the interpreter would try to write it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def note(text: str, quiet: bool = False) -> None:
+    """Write a line on stderr for the person at the terminal, if anybody reads it."""
+    if not quiet and sys.stderr is not None:
+        with suppress(OSError):
+            print(f"pefourier: {printable(text)}", file=sys.stderr, flush=True)
+
+
+def answer_no(reasons: list[str], quiet: bool) -> None:
+    """Exit with status 1 and say why, when what was required does not hold."""
+    for reason in reasons:
+        note(reason, quiet)
+    if reasons:
+        raise typer.Exit(1)
+
+
+def takes_colours(stream: Any) -> bool:
+    """Whether a stream is a terminal on which colours are welcome."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def percentage(label: str, quiet: bool) -> Callable[[int, int], None] | None:
+    """What shows the share of work done on stderr; None where nobody looks."""
+    if quiet or not sys.stderr.isatty():
+        return None
+
+    def show(done: int, total: int) -> None:
+        text = f"{label}: {100 * done // max(total, 1)} %" if done < total else ""
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+    return show
