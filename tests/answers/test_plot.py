@@ -109,3 +109,19 @@ def test_long_names_are_cut_and_every_run_is_beside_the_interval():
     for line in figure.axes[0].lines:  # points below their row's middle, means above
         assert (line.get_ydata()[0] % 1 > 0.5) == (line.get_marker() != "o")
     plot.plt.close(figure)
+
+
+@pytest.mark.parametrize(("other", "panels"), [("ramp", 3), ("dft:d=4", 2)])
+def test_compare_draws_both_tables_and_their_difference(run, monkeypatch, other, panels):
+    drawn = []
+    monkeypatch.setattr(plot, "save", lambda path, draw, answers: drawn.extend([draw, *answers]))
+    done = run("compare", "onehot", other, "--d", 8, "-S", 8, "--plot", "a.png", "--quiet")
+    assert done.status == 1
+    draw, *answers = drawn
+    assert draw == plot.compare
+    axes = [each for each in draw(answers).axes if each.get_xlabel() == "dimension"]
+    images = [each.images[0].get_array() for each in axes]
+    assert len(axes) == panels
+    if panels == 3:
+        np.testing.assert_array_equal(images[2], images[0] - images[1])
+        assert axes[2].get_title() == "onehot − ramp"

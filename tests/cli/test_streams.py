@@ -1,0 +1,48 @@
+"""Where answers go: a pipe that closes, a full disk, a terminal."""
+
+import io
+import subprocess
+import sys
+
+import pytest
+
+from pefourier.cli.main import main
+
+
+def test_a_reader_that_stops_early_is_no_error():
+    command = f"{sys.executable} -m pefourier spectrum --d 65536 --csv | head -n 1"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("redirection", "message"),
+    [
+        (">&-", "standard output is closed; there is nowhere to answer"),
+        (">/dev/full", "standard output: No space left on device"),
+    ],
+)
+def test_an_answer_that_cannot_be_written(redirection, message):
+    command = f"{sys.executable} -m pefourier spectrum {redirection}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, f"pefourier: {message}\n")
+
+
+def test_a_terminal_gets_curves_and_colours_and_a_pipe_does_not(monkeypatch, run):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert main(["spectrum"]) == 0
+    assert "\x1b[34m" in screen.getvalue()
+    assert "ω, radians per position" in screen.getvalue()
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = Terminal()
+    monkeypatch.setattr(sys, "stdout", plain)
+    assert main(["spectrum"]) == 0
+    assert "\x1b" not in plain.getvalue()
+    assert "⡆" in plain.getvalue()
