@@ -4,7 +4,7 @@ import signal
 import sys
 
 
-def start() -> None:
+def run_command() -> None:
     """Run the command; a SIGTERM removes the draft of a file as an interrupt does."""
     interrupted = signal.getsignal(signal.SIGINT)
     if interrupted is signal.default_int_handler:  # else it is ignored, as under nohup
@@ -17,4 +17,4 @@ def start() -> None:
 
 
 if __name__ == "__main__":
-    start()
+    run_command()

@@ -27,7 +27,7 @@ class Page:
     chart: Callable[[bool], str] | None = None  # drawn above the words on a terminal, in colour?
 
 
-def as_text(page: Page) -> str:
+def as_words(page: Page) -> str:
     """The answer in words."""
     return page.words()
 
@@ -52,7 +52,7 @@ def as_csv(page: Page) -> str:
     return text.getvalue()
 
 
-FORMS: dict[str, Callable[[Page], str]] = {"text": as_text, "json": as_json, "csv": as_csv}
+FORMS: dict[str, Callable[[Page], str]] = {"text": as_words, "json": as_json, "csv": as_csv}
 
 
 def plain(value: Any) -> Any:

@@ -53,7 +53,7 @@ def caption(answer: Answer) -> str:
 
 
 def spectrum(answers: Sequence[Answer]) -> Figure:
-    """Densities over angular frequency, as Fig. 1 of the paper; many in a panel each."""
+    """Densities over angular frequency, as Fig. 1 of the paper; in panels where there are many."""
     if len(answers) > MANY:
         return spectrum_panels(answers)
     figure, axes = plt.subplots(figsize=(WIDTH, 3.2))
@@ -97,7 +97,7 @@ def set_frequency_axis(axes: Axes, steps: int = 4) -> None:
 
 
 def reconstruct(answers: Sequence[Answer]) -> Figure:
-    """Rebuilt position functions, a panel an encoding, as Fig. 2 of the paper."""
+    """Rebuilt position functions, one panel per encoding, as Fig. 2 of the paper."""
     figure, panels = plt.subplots(
         len(answers), 1, figsize=(WIDTH, 1.0 + 1.6 * len(answers)), sharex=True, squeeze=False
     )
@@ -185,7 +185,7 @@ def brief(name: str, most: int) -> str:
 
 
 def comparison(summary) -> Figure:
-    """Every run's F1 as a point, means with their 95 % intervals, a panel a dataset."""
+    """Every run's F1 as a point, means with their 95 % intervals, one panel per dataset."""
     panels = len(summary.datasets)
     most = max(len(one.scores) for one in summary.datasets)
     size = (WIDTH, 0.8 + panels * (0.5 + 0.28 * most))

@@ -114,7 +114,7 @@ def reconstruct_page(answers: Sequence[Answer]) -> Page:
 
 
 def reconstruct_chart(answers: Sequence[Answer], colour: bool) -> str:
-    """The curves of Fig. 2, a chart an encoding."""
+    """The curves of Fig. 2, one chart per encoding."""
     parts = []
     for a in answers:
         curves = [

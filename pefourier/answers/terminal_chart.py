@@ -20,7 +20,7 @@ def chart(
     height: int = 12,
     colour: bool = True,
 ) -> str:
-    """Curves (label, x, y) on common axes, a line of text a row.
+    """Curves (label, x, y) on common axes, one line of text per row.
 
     >>> print(chart([("y = x", np.arange(3.0), np.arange(3.0))], "x", "y",
     ...             width=4, height=2, colour=False))
@@ -46,7 +46,7 @@ def chart(
         owner[bits > 0] = number
     rows = [painted(line, own, colour) for line, own in zip(cells, owner, strict=True)]
     if not colour and len(curves) > 1:
-        rows = marked(rows, curves, (left, right), (low, high))
+        rows = with_marks(rows, curves, (left, right), (low, high))
     return "\n".join(framed(rows, (left, right), (low, high), xlabel, ylabel, width)) + legend(
         [label for label, _, _ in curves], colour
     )
@@ -93,7 +93,7 @@ def painted(bits: np.ndarray, owner: np.ndarray, colour: bool) -> str:
     )
 
 
-def marked(rows: list[str], curves, xlimits, ylimits) -> list[str]:
+def with_marks(rows: list[str], curves, xlimits, ylimits) -> list[str]:
     """Rows with each curve's mark at a few of its points, where there are no colours."""
     grid = [list(row) for row in rows]
     width, height = len(grid[0]), len(grid)

@@ -5,11 +5,12 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
 from pefourier import __version__
-from pefourier.cli.main import main
+from pefourier.cli.main import app, main
 
-COMMANDS = ("spectrum", "reconstruct", "check-faithful", "compare", "encode", "list", "reproduce")
+COMMANDS = sorted(typer.main.get_command(app).commands)
 PROGRAM = [sys.executable, "-m", "pefourier"]
 
 
