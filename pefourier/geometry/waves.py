@@ -35,7 +35,7 @@ def turning_pairs(rows: np.ndarray, eps: float) -> Turning | None:
     """
     for first, second in pairings(rows):
         if on_circles(rows[:16], first, second, eps) and on_circles(rows, first, second, eps):
-            return turned(rows, first, second)
+            return measure_turning(rows, first, second)
     return None
 
 
@@ -78,7 +78,7 @@ def matchings(rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
             yield kept[half:], kept[:half][::-1]
 
 
-def turned(rows: np.ndarray, first: np.ndarray, second: np.ndarray) -> Turning:
+def measure_turning(rows: np.ndarray, first: np.ndarray, second: np.ndarray) -> Turning:
     """Frequency, phase and amplitude of each pair; the two are exchanged where they turn back."""
     z = rows[:, second] + 1j * rows[:, first]
     t = np.arange(len(z))
@@ -107,7 +107,7 @@ def align(
     Returns the turned pairs, the signs (2, m) of their sines and cosines, and the offset in rows.
     """
     for quarters in (4, 1):  # first whole turns only: no sign changes, whatever the offset
-        offset, k = vernier(turning, quarters)
+        offset, k = common_offset(turning, quarters)
         rest = wrapped(turning.phase - k * np.pi / 2 - turning.omega * offset, 2 * np.pi)
         if (np.abs(rest) <= 0.05 + 8 * eps + slack * n).all():
             break
@@ -120,7 +120,7 @@ def align(
     return Turning(*moved, turning.amplitude), sign, offset
 
 
-def vernier(turning: Turning, quarters: int) -> tuple[float, np.ndarray]:
+def common_offset(turning: Turning, quarters: int) -> tuple[float, np.ndarray]:
     """Offset in rows and quarter turns of each pair, read from slow pairs to fast ones.
 
     The slowest tells a phase without counting turns; each faster one sharpens the offset.

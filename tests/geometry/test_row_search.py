@@ -7,7 +7,7 @@ from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Measure, from_table
 from pefourier.geometry import closest as room
 from pefourier.geometry import row_search
-from pefourier.geometry.closest import Closest, closest
+from pefourier.geometry.closest import ClosestPair, closest_pair
 
 RANDOM = np.random.default_rng(20240513)
 GRID = np.stack(np.meshgrid(*[np.arange(6.0)] * 3), axis=-1).reshape(-1, 3)
@@ -40,7 +40,7 @@ TABLES = {
 }
 BLOCKS = {
     "as they are": {},
-    "many": {"BLOCK_ROWS": 8, "STRIP_ROWS": 3, "MANY_PAIRS": 5, "ELEMENTS_AT_ONCE": 40},
+    "many": {"BLOCK_ROWS": 8, "STRIP_ROWS": 3, "MANY_PAIRS": 5, "NUMBERS_AT_ONCE": 40},
     "float64 always": {"BLOCK_ROWS": 16, "MANY_PAIRS": 0, "SAMPLE_ROWS": 5, "CACHE_BYTES": 0},
     "float32 always": {"BLOCK_ROWS": 16, "MANY_PAIRS": 10**9, "STRIP_ROWS": 5},
 }
@@ -72,7 +72,7 @@ def agree(found, expected):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_pair_distance_and_count_are_those_of_the_double_loop(name, blocks):
-    agree(closest(from_table(TABLES[name])), by_definition(TABLES[name]))
+    agree(closest_pair(from_table(TABLES[name])), by_definition(TABLES[name]))
 
 
 def test_more_rows_than_a_block_holds():
@@ -82,7 +82,7 @@ def test_more_rows_than_a_block_holds():
         squared += (table[:, None, column] - table[:, column]) ** 2
     np.fill_diagonal(squared, np.inf)
     pair = divmod(int(squared.argmin()), len(table))
-    found = closest(from_table(table))
+    found = closest_pair(from_table(table))
     assert found.pair == pair
     assert found.distance == pytest.approx(np.sqrt(squared.min()), rel=1e-12)
     assert found.distinct == len(table)
@@ -91,75 +91,75 @@ def test_more_rows_than_a_block_holds():
 def test_memory_mapped_table(tmp_path, blocks):
     np.save(tmp_path / "codes.npy", TABLES["float32"])
     mapped = np.load(tmp_path / "codes.npy", mmap_mode="r")
-    assert closest(from_table(mapped)) == closest(from_table(TABLES["float32"]))
+    assert closest_pair(from_table(mapped)) == closest_pair(from_table(TABLES["float32"]))
 
 
 def test_one_code_has_no_pair():
-    assert closest(from_table(np.ones((1, 4)))) == Closest(np.inf, None, 1)
-    assert closest(waves([1.0], 1)) == Closest(np.inf, None, 1)
+    assert closest_pair(from_table(np.ones((1, 4)))) == ClosestPair(np.inf, None, 1)
+    assert closest_pair(waves([1.0], 1)) == ClosestPair(np.inf, None, 1)
 
 
 def test_two_equal_rows_among_many():
     table = RANDOM.standard_normal((3000, 5))
     table[2891] = table[517]
-    assert closest(from_table(table)) == Closest(0.0, (517, 2891), 2999)
+    assert closest_pair(from_table(table)) == ClosestPair(0.0, (517, 2891), 2999)
 
 
 def test_first_of_several_repeated_rows():
     table = np.array([[5.0], [1.0], [2.0], [2.0], [1.0], [1.0]])
-    assert closest(from_table(table)) == Closest(0.0, (1, 4), 3)
+    assert closest_pair(from_table(table)) == ClosestPair(0.0, (1, 4), 3)
 
 
 def test_equal_hashes_are_looked_at(monkeypatch):
-    monkeypatch.setattr(row_search, "hashes", lambda table: np.zeros(len(table), dtype=np.uint64))
+    monkeypatch.setattr(row_search, "row_hashes", lambda table: np.zeros(len(table), dtype=np.uint64))
     table = np.array([[1.0], [2.0], [1.0], [3.0], [2.0], [2.0]])
     assert row_search.first_equal(table).tolist() == [0, 1, 0, 3, 1, 1]
 
 
 def test_hashes_of_unit_vectors_differ():
-    assert len(np.unique(row_search.hashes(np.eye(1000)))) == 1000
+    assert len(np.unique(row_search.row_hashes(np.eye(1000)))) == 1000
 
 
 def test_one_unit_in_the_last_place_is_a_distance():
     table = np.ones((40, 6)) * np.arange(1, 41)[:, None]
     table[30] = table[3]
     table[30, 2] = np.nextafter(4.0, 5.0)
-    assert closest(from_table(table)) == Closest(2.0**-50, (3, 30), 40)
+    assert closest_pair(from_table(table)) == ClosestPair(2.0**-50, (3, 30), 40)
 
 
 def test_distance_whose_square_is_too_small_for_a_float():
-    found = closest(from_table(np.array([[0.0], [1e-200], [1.0]])))
-    assert found == Closest(pytest.approx(1e-200, rel=1e-12, abs=0), (0, 1), 3)
+    found = closest_pair(from_table(np.array([[0.0], [1e-200], [1.0]])))
+    assert found == ClosestPair(pytest.approx(1e-200, rel=1e-12, abs=0), (0, 1), 3)
 
 
 @pytest.mark.parametrize("share", [3e-10, 8e-10, 3e-9])
 def test_ties_are_those_with_the_smallest_distance(share, monkeypatch):
     """Each gap is shorter by a share: a tie with the gap before is not one with the shortest."""
-    monkeypatch.setattr(row_search, "ELEMENTS_AT_ONCE", 1)
+    monkeypatch.setattr(row_search, "NUMBERS_AT_ONCE", 1)
     gaps = 1 - share * np.arange(6)
     table = np.cumsum(np.append(0.0, gaps))[:, None]
-    assert closest(from_table(table)).pair == by_definition(table)[1]
+    assert closest_pair(from_table(table)).pair == by_definition(table)[1]
 
 
 @pytest.mark.parametrize("gaps", [(1, 0.9999), (0.9999, 1), (1, 1 - 3e-10), (1 + 3e-10, 1)])
 def test_pairs_that_are_no_neighbours(gaps, blocks):
     table = np.array([0.0, 10.0, gaps[0], 10.0 + gaps[1]])[:, None]
-    agree(closest(from_table(table)), by_definition(table))
+    agree(closest_pair(from_table(table)), by_definition(table))
 
 
 @pytest.mark.parametrize("shorter", [1e-3, 1e-5, 1e-8, 3e-10])
 def test_later_pair_that_is_little_nearer(shorter, blocks):
     table = np.array([0.0, 1.0, 10.0, 20.0, 11.0 - shorter])[:, None]
-    agree(closest(from_table(table)), by_definition(table))
+    agree(closest_pair(from_table(table)), by_definition(table))
 
 
 def test_a_tie_passed_over_is_found_again(monkeypatch):
     """As met: the first pair is held, the second ties with it, the third ties with that alone."""
-    monkeypatch.setattr(row_search, "ELEMENTS_AT_ONCE", 1)
+    monkeypatch.setattr(row_search, "NUMBERS_AT_ONCE", 1)
     gaps = 1 + np.array([9e-10, 1e-10, -3e-10])
     start = np.array([0.0, 10.0, 20.0])
     table = np.concatenate([start, start[::-1] + gaps[::-1]])[[0, 1, 2, 5, 4, 3]][:, None]
-    assert closest(from_table(table)).pair == (1, 4) == by_definition(table)[1]
+    assert closest_pair(from_table(table)).pair == (1, 4) == by_definition(table)[1]
 
 
 @pytest.mark.parametrize("kind", ["normal", "waves", "clusters", "long and short"])
@@ -168,12 +168,12 @@ def test_rounding_of_products_stays_below_its_bound(kind, dtype):
     table = TABLES[kind].astype(float)
     means = table[:75].mean(axis=0), table[75:].mean(axis=0)
     exact = ((table[:75, None] - table[75:]) ** 2).sum(axis=-1)
-    one = row_search.block(np.arange(75), table[:75] - means[0], dtype)
-    two = row_search.block(np.arange(75, 150), table[75:] - means[1], dtype)
+    one = row_search.make_block(np.arange(75), table[:75] - means[0], dtype)
+    two = row_search.make_block(np.arange(75, 150), table[75:] - means[1], dtype)
     apart = means[1] - means[0]
-    error = np.abs(-2.0 * row_search.halves(one, two, apart) - exact).max()
-    assert 0 < error <= row_search.rounding(one, two, apart)
-    assert row_search.rounding(one, two, apart) <= 1e4 * np.finfo(dtype).eps * exact.max()
+    error = np.abs(-2.0 * row_search.minus_half_squares(one, two, apart) - exact).max()
+    assert 0 < error <= row_search.rounding_bound(one, two, apart)
+    assert row_search.rounding_bound(one, two, apart) <= 1e4 * np.finfo(dtype).eps * exact.max()
 
 
 def test_near_rows_of_two_blocks_survive_the_rounding_of_projections():
@@ -183,13 +183,13 @@ def test_near_rows_of_two_blocks_survive_the_rounding_of_projections():
         steps = RANDOM.uniform(0, 1, (2, 30, 1))
         one = np.vstack([near, near - steps[0] * apart])
         two = np.vstack([near + 1e-9 * apart, near + steps[1] * apart])
-        best = row_search.Nearest(row_search.centred(np.vstack([one, two])))
+        best = row_search.BestPair(row_search.centred(np.vstack([one, two])))
         best.smallest = ((1e-9 * apart) ** 2).sum()
         blocks = [
-            row_search.block(np.arange(31), part - part.mean(axis=0), np.float32)
+            row_search.make_block(np.arange(31), part - part.mean(axis=0), np.float32)
             for part in (one, two)
         ]
-        kept = row_search.facing(*blocks, two.mean(axis=0) - one.mean(axis=0), best)
+        kept = row_search.facing_rows(*blocks, two.mean(axis=0) - one.mean(axis=0), best)
         assert all(0 in block.index for block in kept)
         assert sum(len(block.index) for block in kept) < 10
 
@@ -207,14 +207,14 @@ def test_rotating_columns_or_adding_a_row_to_all_moves_nothing(name, blocks):
     table = TABLES[name]
     turn = np.linalg.qr(RANDOM.standard_normal((table.shape[1],) * 2))[0]
     expected = by_definition(table)
-    agree(closest(from_table(table @ turn)), expected)
-    agree(closest(from_table(table + 10 * turn[0])), expected)
+    agree(closest_pair(from_table(table @ turn)), expected)
+    agree(closest_pair(from_table(table + 10 * turn[0])), expected)
 
 
 @pytest.mark.parametrize("name", ["normal", "waves", "integers", "equal halves", "clusters"])
 def test_order_of_rows_changes_no_distance(name, blocks):
     before, after = (
-        closest(from_table(table)) for table in (TABLES[name], RANDOM.permutation(TABLES[name]))
+        closest_pair(from_table(table)) for table in (TABLES[name], RANDOM.permutation(TABLES[name]))
     )
     assert after.distance == pytest.approx(before.distance, rel=1e-9, abs=0)
     assert after.distinct == before.distinct
@@ -259,10 +259,10 @@ def test_lags_and_rows_agree(name, lags_at_once, monkeypatch):
     monkeypatch.setattr(room, "LAGS_AT_ONCE", lags_at_once)
     monkeypatch.setattr(room, "FREQUENCIES_AT_ONCE", lags_at_once // 3)
     enc = MEASURES[name]
-    by_lags = closest(enc)
-    assert by_lags == Closest(pytest.approx(by_lags.distance), by_lags.pair, len(enc))
+    by_lags = closest_pair(enc)
+    assert by_lags == ClosestPair(pytest.approx(by_lags.distance), by_lags.pair, len(enc))
     agree(by_lags, by_definition(enc.table()))
-    agree(closest(from_table(enc.table())), by_definition(enc.table()))
+    agree(closest_pair(from_table(enc.table())), by_definition(enc.table()))
 
 
 @pytest.mark.parametrize("name", MEASURES)
@@ -273,50 +273,50 @@ def test_smallest_distance_over_lags_is_that_of_the_sum(name):
         4 * c * sum(w * np.sin(o * lag / 2) ** 2 for o, w in zip(omega, weights, strict=True))
         for lag in range(1, len(enc))
     ]
-    assert closest(enc).distance == pytest.approx(min(squared) ** 0.5, rel=1e-10)
+    assert closest_pair(enc).distance == pytest.approx(min(squared) ** 0.5, rel=1e-10)
 
 
 @pytest.mark.parametrize("period", [2, 8, 9, 97, 128])
 def test_dft_has_as_many_codes_as_its_period(period):
-    assert closest(dft(period, period)) == Closest(pytest.approx(2**0.5), (0, 1), period)
-    assert closest(dft(period, period + 1)) == Closest(0.0, (0, period), period)
-    assert closest(dft(period, 3 * period)) == Closest(0.0, (0, period), period)
+    assert closest_pair(dft(period, period)) == ClosestPair(pytest.approx(2**0.5), (0, 1), period)
+    assert closest_pair(dft(period, period + 1)) == ClosestPair(0.0, (0, period), period)
+    assert closest_pair(dft(period, 3 * period)) == ClosestPair(0.0, (0, period), period)
 
 
 def test_period_of_codes_can_be_shorter_than_that_of_the_measure():
     enc = waves(2 * np.pi * np.array([10, 15]) / 60, 100, period=60)
-    assert closest(enc) == Closest(0.0, (0, 12), 12)
+    assert closest_pair(enc) == ClosestPair(0.0, (0, 12), 12)
 
 
 @pytest.mark.parametrize("turns", [1, 3])
 def test_period_nobody_declared_is_found_in_spite_of_rounding(turns):
     enc = waves(2 * np.pi * turns * np.array([1, 2, 12]) / 1000, 5000)
-    assert closest(enc) == Closest(0.0, (0, 1000), 1000)
+    assert closest_pair(enc) == ClosestPair(0.0, (0, 1000), 1000)
 
 
 def test_first_of_several_collisions_is_kept_though_a_later_one_rounds_to_less():
-    assert closest(waves([2 * np.pi / 75], 400)) == Closest(0.0, (0, 75), 75)
+    assert closest_pair(waves([2 * np.pi / 75], 400)) == ClosestPair(0.0, (0, 75), 75)
 
 
 def test_nearly_a_period_is_no_collision():
     step = 2 * np.pi * 1e-11
     enc = waves([2 * np.pi * (1 + 1e-11) / 500], 900)
-    assert closest(enc) == Closest(pytest.approx(step, rel=1e-3), (0, 500), 900)
+    assert closest_pair(enc) == ClosestPair(pytest.approx(step, rel=1e-3), (0, 500), 900)
 
 
 def test_short_step_is_no_collision():
     enc = waves([1e-9, 3e-9], 1000, [0.5, 0.5])
-    assert closest(enc) == Closest(pytest.approx(5**0.5 * 1e-9, rel=1e-12), (0, 1), 1000)
+    assert closest_pair(enc) == ClosestPair(pytest.approx(5**0.5 * 1e-9, rel=1e-12), (0, 1), 1000)
 
 
 def test_measure_that_is_constant_has_one_code():
-    assert closest(waves([0.0], 5)) == Closest(0.0, (0, 1), 1)
+    assert closest_pair(waves([0.0], 5)) == ClosestPair(0.0, (0, 1), 1)
 
 
 def test_measure_without_power_is_searched_by_rows():
     table = TABLES["normal"]
     measure = Measure(np.array([0.0]), np.array([1.0]))
-    agree(closest(from_table(table, measure=measure)), by_definition(table))
+    agree(closest_pair(from_table(table, measure=measure)), by_definition(table))
 
 
 def test_lags_that_cannot_be_nearest_are_given_up_early(monkeypatch):
@@ -328,7 +328,7 @@ def test_lags_that_cannot_be_nearest_are_given_up_early(monkeypatch):
         return whole(measure, lags, columns)
 
     monkeypatch.setattr(room, "squared_distances", counted)
-    assert closest(waves(1e4 ** (np.arange(-511, 1) / 512), 20000)).pair == (0, 1)
+    assert closest_pair(waves(1e4 ** (np.arange(-511, 1) / 512), 20000)).pair == (0, 1)
     assert sum(computed) < 20000 * 512 / 8
 
 
@@ -337,7 +337,7 @@ def test_progress_counts_blocks_to_the_last(enc, monkeypatch):
     monkeypatch.setattr(row_search, "BLOCK_ROWS", 40)
     monkeypatch.setattr(room, "LAGS_AT_ONCE", 40)
     calls = []
-    closest(enc, lambda done, total: calls.append((done, total)))
+    closest_pair(enc, lambda done, total: calls.append((done, total)))
     total = calls[-1][1]
     assert total > 3
     assert calls == [(done, total) for done in range(1, total + 1)]
