@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections import defaultdict
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -28,6 +29,18 @@ FLOORS = [  # a module imports only from floors below its own; one floor's rooms
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 QUESTIONS = {p.stem for p in PACKAGE.glob("*.py")} - set(FLOOR)
 FLOOR |= dict.fromkeys(QUESTIONS, FLOOR[QUESTION])
+SAME_NAMES = {  # defined in several modules on purpose
+    "compare",  # commands and figures, named after their question
+    "reconstruct",
+    "spectrum",
+    "train",
+    "none",  # a builder and a scaling, as users spell them
+}
+TO_SETTLE = set(
+    "run records save plain as_json as_csv marked main Request lags tree learned sinusoids span "
+    "linear remarks rotation waves parsed load chosen agreed opened verdict trained series "
+    "compared as_markdown padded placed rotated tables".split()
+)
 
 
 def imports(path):
@@ -70,6 +83,16 @@ def test_questions_do_not_import_one_another_in_a_circle():
     graph = {name: set(rooms_imported(PACKAGE / f"{name}.py")) for name in QUESTIONS}
     assert {"spectrum", "reconstruct", "faithful"} <= set(graph)
     TopologicalSorter(graph).prepare()  # raises CycleError
+
+
+def test_a_name_is_defined_once():
+    places = defaultdict(set)
+    for path in FILES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("__"):
+                places[node.name].add(str(path.relative_to(PACKAGE)))
+    twice = {name: paths for name, paths in places.items() if len(paths) > 1}
+    assert {k: v for k, v in twice.items() if k not in SAME_NAMES | TO_SETTLE} == {}
 
 
 @pytest.mark.parametrize(
