@@ -60,9 +60,16 @@ def compare(a: Encoding | np.ndarray, b: Encoding | np.ndarray) -> Comparison:
         "dimensions": (one.dim, two.dim),
     }
     if one.dim != two.dim:
-        nothing = {"tolerance": 0.0, "max_difference": None}
-        nothing |= {"first_difference": None, "largest_difference": None}
-        return Comparison("different", False, {}, **facts, **nothing)
+        return Comparison(
+            verdict="different",
+            bitwise=False,
+            by={},
+            tolerance=0.0,
+            max_difference=None,
+            first_difference=None,
+            largest_difference=None,
+            **facts,
+        )
     first, second = (np.asarray(enc.codes(enc.domain.x[:n]), dtype=float) for enc in (one, two))
     eps = max(one.eps, two.eps)
     allowed = rounding_tolerance(first, one, eps)

@@ -119,7 +119,7 @@ def density(
 
 
 def choose_method(enc: Encoding, method: str) -> str:
-    """The method that "auto" stands for, or the one asked for where the encoding allows it."""
+    """The method that "auto" stands for; any other as given, where the encoding allows it."""
     if method not in METHODS:
         raise unknown("method", method, METHODS)
     if method == "declared" and enc.measure is None:

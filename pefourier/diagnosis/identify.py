@@ -96,7 +96,7 @@ def identification(encoding: str, params: dict, difference: float) -> dict:
 
 
 def identify_constant(table: np.ndarray) -> dict | None:
-    """All codes zero: none. All codes equal: constant, which is no encoding of position."""
+    """All codes zero: none. All codes equal: constant, which encodes no position."""
     if len(table) < 2 or not (table[0] == table[-1]).all() or not (table == table[0]).all():
         return None
     return identification("constant" if table[0].any() else "none", {}, 0.0)

@@ -145,7 +145,7 @@ def first_four(items: list[str]) -> str:
 
 
 def zero_rows(case: Case) -> Iterator[Finding]:
-    """Rows of zeros that no formula asks for: padding, or rows that were never used."""
+    """Rows of zeros that are not part of a formula: padding, or rows that were never used."""
     n = len(case.table)
     zero = np.array(case.params.get("zero_rows", np.flatnonzero(case.norms == 0)), dtype=int)
     explained = case.identified is not None and "zero_rows" not in case.params

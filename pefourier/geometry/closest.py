@@ -5,8 +5,8 @@ Conventions
 Distances are Euclidean, between rows of the table. Where an encoding declares its inner products
 (`Encoding.stationary`), distances depend on the lag alone, and lags are searched in place of pairs;
 any other table is searched by `row_search`. Distances that agree to one part in 10^9 count as tied,
-and of tied pairs the first in lexicographic order is named: rounding alone would else pick one of
-the n - 1 equal neighbours of a shift-invariant table.
+and of tied pairs the first in lexicographic order is named: otherwise rounding alone would pick one
+of the n - 1 equal neighbours of a shift-invariant table.
 """
 
 from dataclasses import dataclass, replace
@@ -36,14 +36,14 @@ class ClosestPair:
 def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair:
     r"""The smallest distance between two codes, the pair that has it, and the distinct codes.
 
-    With power c, frequencies :math:`\omega_j` and weights :math:`w_j` declared, codes L positions
-    apart are at the squared distance
+    With squared length c, frequencies :math:`\omega_j` and weights :math:`w_j` declared, codes L
+    positions apart are at the squared distance
 
     .. math:: D^2(L) = 4 c \sum_j w_j \sin^2(\omega_j L / 2) ,
 
     and with :math:`L_0` the smallest lag at which it is zero there are :math:`\min(n, L_0)` codes.
-    It is zero exactly where the measure has a period; elsewhere "zero" is what the float64 phases
-    cannot tell from it, :math:`D(L) \le 2 \varepsilon L (c \sum_j w_j \omega_j^2)^{1/2}`.
+    Where the measure has a period, zero is exact; elsewhere it is whatever phases in float64 cannot
+    tell from zero, :math:`D(L) \le 2 \varepsilon L (c \sum_j w_j \omega_j^2)^{1/2}`.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ class Turning:
 
 
 def turning_pairs(rows: np.ndarray, eps: float) -> Turning | None:
-    """Columns of consecutive codes (n, d) as sines and cosines, if all but two or fewer are.
+    """Columns of consecutive codes (n, d) as sines and cosines; at most two may be left over.
 
     A pairing fits when squares of both columns of each pair sum to a constant within rounding to
     `eps`. Tried are neighbours, halves, the real DFT's order, and columns matched by their values.
@@ -123,7 +123,7 @@ def align(
 def common_offset(turning: Turning, quarters: int) -> tuple[float, np.ndarray]:
     """Offset in rows and quarter turns of each pair, read from slow pairs to fast ones.
 
-    The slowest tells a phase without counting turns; each faster one sharpens the offset.
+    The slowest pair gives an offset without counting turns; each faster one sharpens it.
     """
     offset, weight = 0.0, 0.0
     k = np.zeros(len(turning.omega), dtype=int)

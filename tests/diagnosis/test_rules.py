@@ -4,10 +4,14 @@ The zoo has 128 positions and 64 columns; its numbers are Toeplitz residual, res
 shift and stable rank, as measured by a separate program.
 """
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sinusoids import DIM, GRID, NORMAL, I, S, changed, waves
 
+from pefourier.diagnosis import rules
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, from_table
 from pefourier.encodings.registry import BUILDERS, build
@@ -116,6 +120,7 @@ OTHER = {
     "base": (waves(500.0 ** (-2 * I / DIM)), ["base note"]),
     "cosines first": (np.hstack([np.cos(S * GRID), np.sin(S * GRID)]), ["cosines-first note"]),
     "free": (waves(np.linspace(0.1, 3, 32)), ["free-frequencies note"]),
+    "jittering positions": (waves(GRID, offset=1e-3 * NORMAL[:, :1]), ["near-formula warning"]),
     "noise": (NORMAL, []),
     "one position": (NORMAL[:1], []),
     "one column": (NORMAL[:, :1], []),
@@ -126,6 +131,13 @@ OTHER = {
 def test_other_findings(name):
     table, findings = OTHER[name]
     assert codes_found(as_encoding(table)) == findings
+
+
+def test_every_finding_is_expected_here():
+    codes = set(re.findall(r'Finding\("([a-z-]+)"', Path(rules.__file__).read_text()))
+    here = Path(__file__).read_text()
+    assert len(codes) > 20
+    assert [code for code in codes if not re.search(rf'"{code}[ "]', here)] == []
 
 
 def test_positions_in_bfloat16():
