@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, as_encoding
+from pefourier.geometry.precision import FLOAT32_EPS, phase_rounding
 from pefourier.geometry.waves import turning_pairs
 
-FLOAT32_EPS = 2.0**-23
 READ = 2**9  # rows from which frequencies are read
 PROBES = 8  # random directions in which inner products are compared
 
@@ -60,24 +60,33 @@ def compare(a: Encoding | np.ndarray, b: Encoding | np.ndarray) -> Comparison:
         "dimensions": (one.dim, two.dim),
     }
     if one.dim != two.dim:
-        nothing = {"tolerance": 0.0, "max_difference": None}
-        nothing |= {"first_difference": None, "largest_difference": None}
-        return Comparison("different", False, {}, **facts, **nothing)
+        return Comparison(
+            verdict="different",
+            bitwise=False,
+            by={},
+            tolerance=0.0,
+            max_difference=None,
+            first_difference=None,
+            largest_difference=None,
+            **facts,
+        )
     first, second = (np.asarray(enc.codes(enc.domain.x[:n]), dtype=float) for enc in (one, two))
     eps = max(one.eps, two.eps)
-    allowed = tolerance(first, one, eps)
+    allowed = rounding_tolerance(first, one, eps)
     plain = np.abs(first - second)
-    facts |= {"tolerance": float(allowed.max()), **places(plain, allowed)}
+    facts |= {"tolerance": float(allowed.max()), **locate_differences(plain, allowed)}
     if (plain <= allowed).all():
         bitwise = bool((plain == 0).all())
         return Comparison("equal", bitwise, {}, max_difference=float(plain.max()), **facts)
-    by, difference = transformation(first, second, allowed, eps)
+    by, difference = find_transformation(first, second, allowed, eps)
     verdict = "different" if by is None else "equivalent"
     worst = float(plain.max()) if by is None else difference
     return Comparison(verdict, False, by or {}, max_difference=worst, **facts)
 
 
-def places(difference: np.ndarray, allowed: np.ndarray) -> dict[str, tuple[int, int] | None]:
+def locate_differences(
+    difference: np.ndarray, allowed: np.ndarray
+) -> dict[str, tuple[int, int] | None]:
     """Position and column of the first and of the largest difference beyond rounding."""
     beyond = difference > allowed
     if not beyond.any():
@@ -87,11 +96,11 @@ def places(difference: np.ndarray, allowed: np.ndarray) -> dict[str, tuple[int, 
     return {k: tuple(int(i) for i in np.unravel_index(v, shape)) for k, v in places.items()}
 
 
-def tolerance(table: np.ndarray, enc: Encoding, eps: float) -> np.ndarray:
+def rounding_tolerance(table: np.ndarray, enc: Encoding, eps: float) -> np.ndarray:
     """Differences that rounding explains, shape (n, 1) or (n, d).
 
-    Numbers are rounded to `eps` of the largest. The phase of a column that turns by omega a row is
-    rounded too, and so is its frequency, whose exponent ln(omega) has a rounding of its own.
+    Numbers are rounded to `eps` of the largest, and phases of columns that turn as `phase_rounding`
+    says.
     """
     size = float(np.abs(table).max()) or 1.0
     n, d = table.shape
@@ -102,15 +111,14 @@ def tolerance(table: np.ndarray, enc: Encoding, eps: float) -> np.ndarray:
     if turning is not None:
         omega[turning.sines] = omega[turning.cosines] = turning.omega
     origin = 0 if enc.measure is None else enc.measure.origin
-    relative = omega * (3 + np.abs(np.log(np.maximum(omega, 1e-300)))) * min(eps, FLOAT32_EPS)
-    return size * (4 * eps + np.multiply.outer(np.arange(n) + origin, relative))
+    return size * (4 * eps + np.multiply.outer(np.arange(n) + origin, phase_rounding(omega, eps)))
 
 
-def transformation(
+def find_transformation(
     a: np.ndarray, b: np.ndarray, allowed: np.ndarray, eps: float
 ) -> tuple[dict | None, float]:
     """What leads from a to b, or None, and the largest difference left."""
-    for offset in offsets(a, b, allowed.max()):
+    for offset in candidate_offsets(a, b, allowed.max()):
         x, y = overlap(a, b, offset)
         size = np.linalg.norm(x)
         scale = np.linalg.norm(y) / size if size else 0.0
@@ -122,8 +130,8 @@ def transformation(
         for columns, signs in column_maps(scale * x, y, rows):
             left = np.abs(scale * x[:, columns] * signs - y)
             if (left <= (rows if rows.shape[1] == 1 else rows[:, columns])).all():
-                return described(columns, signs, scale, offset), float(left.max())
-    return rotation(a, b, allowed)
+                return describe_transformation(columns, signs, scale, offset), float(left.max())
+    return find_rotation(a, b, allowed)
 
 
 def overlap(a: np.ndarray, b: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray]:
@@ -132,7 +140,7 @@ def overlap(a: np.ndarray, b: np.ndarray, offset: int) -> tuple[np.ndarray, np.n
     return (a[offset:], b[: n - offset]) if offset >= 0 else (a[: n + offset], b[-offset:])
 
 
-def offsets(a: np.ndarray, b: np.ndarray, allowed: float) -> Iterator[int]:
+def candidate_offsets(a: np.ndarray, b: np.ndarray, allowed: float) -> Iterator[int]:
     """Offsets at which a first row of one table is one of the other, up to order and signs."""
     yield 0
     for rows, row, sign in ((a, b[:1], 1), (b, a[:1], -1)):
@@ -176,7 +184,9 @@ def column_maps(
         yield columns.copy(), signs.copy()
 
 
-def described(columns: np.ndarray, signs: np.ndarray, scale: float, offset: int) -> dict:
+def describe_transformation(
+    columns: np.ndarray, signs: np.ndarray, scale: float, offset: int
+) -> dict:
     """A transformation in words: only what differs from nothing done."""
     by, d = {}, len(columns)
     place = np.arange(d)
@@ -201,7 +211,7 @@ def described(columns: np.ndarray, signs: np.ndarray, scale: float, offset: int)
     return by
 
 
-def rotation(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[dict | None, float]:
+def find_rotation(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[dict | None, float]:
     """Whether all inner products agree up to one scale, and the largest relative difference seen.
 
     Products with random vectors differ, where the inner products do, with probability one. Codes

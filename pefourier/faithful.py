@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pefourier.diagnosis.rules import diagnose
+from pefourier.diagnosis import diagnose
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding
-from pefourier.geometry.closest import Closest, closest
-from pefourier.geometry.precision import Loss, precision
+from pefourier.geometry.closest import ClosestPair, closest_pair
+from pefourier.geometry.precision import FormatLoss, precision
 from pefourier.geometry.singular_values import Factors, decompose
 from pefourier.relations import first_rising_lag, shift_residual, toeplitz_residual
 
@@ -41,7 +41,7 @@ class Faithfulness:
     shift_residual: float | None  # of the best T with PE(t + 1) = T PE(t); None: any would do
     first_rising_lag: int | None  # inner products fall up to here; None: they never rise
     identified: dict | None
-    precision: dict[str, Loss]
+    precision: dict[str, FormatLoss]
     findings: list[Finding]
 
 
@@ -64,21 +64,21 @@ def assess(encoding: Encoding | np.ndarray, progress=None) -> Faithfulness:
     (0, 64)
     """
     enc = as_encoding(encoding)
-    nearest = closest(enc, progress)
+    closest = closest_pair(enc, progress)
     factors = decompose(enc, progress)
     rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
-    identified, findings = diagnose(enc, nearest, factors.rank)
+    identified, findings = diagnose(enc, closest, factors.rank)
     sequence = enc.domain.kind in ("position", "time")
-    pair = nearest.pair and tuple(enc.domain.x[i].item() for i in nearest.pair)
+    pair = closest.pair and tuple(enc.domain.x[i].item() for i in closest.pair)
     return Faithfulness(
         length=factors.n,
         dimension=factors.d,
-        verdict=verdict(nearest, factors),
-        faithful=nearest.distinct == factors.n,
-        min_distance=nearest.distance if pair else None,
+        verdict=verdict(closest, factors),
+        faithful=closest.distinct == factors.n,
+        min_distance=closest.distance if pair else None,
         closest_pair=pair,
-        gap=(nearest.distance / rms if rms else 0.0) if pair else None,
-        distinct=nearest.distinct,
+        gap=(closest.distance / rms if rms else 0.0) if pair else None,
+        distinct=closest.distinct,
         rank=factors.rank,
         rank_tolerance=factors.tolerance,
         condition_number=factors.condition_number,
@@ -93,9 +93,9 @@ def assess(encoding: Encoding | np.ndarray, progress=None) -> Faithfulness:
     )
 
 
-def verdict(nearest: Closest, factors: Factors) -> str:
+def verdict(closest: ClosestPair, factors: Factors) -> str:
     """The highest rung of the ladder; singular values within twice the tolerance are equal."""
-    if nearest.distinct < factors.n:
+    if closest.distinct < factors.n:
         return "collides"
     if factors.rank < factors.n:
         return "injective"

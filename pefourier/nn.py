@@ -56,7 +56,7 @@ class PositionalEncoding(torch.nn.Module):
         **params,
     ) -> None:
         super().__init__()
-        enc = additive(encoding, d, max_length, params)
+        enc = load_additive(encoding, d, max_length, params)
         codes = torch.tensor(enc.table(), dtype=dtype or torch.get_default_dtype())
         if enc.untrained if learn is None else learn:
             self.codes = torch.nn.Parameter(codes)
@@ -85,7 +85,7 @@ class PositionalEncoding(torch.nn.Module):
         return f"{self.encoding}, d={d}, max_length={length}, {'trained' if trained else 'fixed'}"
 
 
-def additive(spec: str, d: int, max_length: int, params: dict) -> Encoding:
+def load_additive(spec: str, d: int, max_length: int, params: dict) -> Encoding:
     """The encoding of a SPEC, refused unless its codes (max_length, d) are added to the input."""
     if source_of(spec) == "name":
         name, _, text = spec.partition(":")
@@ -94,7 +94,9 @@ def additive(spec: str, d: int, max_length: int, params: dict) -> Encoding:
     else:
         enc = load(spec, max_length, d)
     if enc.act != "add":
-        raise PefourierError(f"{spec} is no additive encoding: attention takes it as {enc.act!r}")
+        raise PefourierError(
+            f"{spec} is not an additive encoding: attention takes it as {enc.act!r}"
+        )
     if enc.dim != d or len(enc) != max_length:
         raise PefourierError(
             f"{spec} has codes of shape ({len(enc)}, {enc.dim}); expected ({max_length}, {d})"

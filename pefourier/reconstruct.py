@@ -14,7 +14,7 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding, as_encoding, check_size
 from pefourier.errors import PefourierError
-from pefourier.geometry.singular_values import decompose
+from pefourier.geometry.singular_values import Factors, decompose
 from pefourier.spectrum import density
 
 
@@ -87,27 +87,36 @@ def position_functions(
             )
     h = np.fft.irfft(spectrum.density, n)
     h /= np.linalg.norm(h)
-    peak, width, count, lobe = shape(h)
+    peak, width, count, lobe = describe_peak(h)
     error = float(np.sqrt((h[0] - 1) ** 2 + (h[1:] ** 2).sum()))
     factors = decompose(enc)
     rebuilt = [
-        Reconstruction(s, np.roll(h, s), peak, width, count, lobe, error, inverse(factors, s))
+        Reconstruction(
+            position=s,
+            values=np.roll(h, s),
+            peak=peak,
+            width=width,
+            half_max_count=count,
+            side_lobe=lobe,
+            error=error,
+            inverse_error=inverse_error_at(factors, s),
+        )
         for s in positions
     ]
     return Reconstructions(n, spectrum.sigma, rebuilt, factors.inverse_error())
 
 
-def inverse(factors, s: int) -> float | None:
+def inverse_error_at(factors: Factors, s: int) -> float | None:
     """Error of the linear inverse at s, None where the encoding has no code."""
     return factors.inverse_error(s) if s < factors.n else None
 
 
-def shape(h: np.ndarray) -> tuple[float, float, int, float]:
+def describe_peak(h: np.ndarray) -> tuple[float, float, int, float]:
     """Peak, width at half height, samples at or above it, and side lobe of a circular function.
 
     The peak is at index 0, and h(t) = h(-t): Algorithm 1's weights are real.
 
-    >>> shape(np.array([1.0, 0.75, 0.25, 0.0, 0.25, 0.75]))
+    >>> describe_peak(np.array([1.0, 0.75, 0.25, 0.0, 0.25, 0.75]))
     (1.0, 3.0, 3, 0.0)
     """
     if np.isnan(h).any():

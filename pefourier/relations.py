@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, Measure, as_encoding
+from pefourier.encodings.encoding import BLOCK, Encoding, Measure, as_encoding, row_blocks
 
 DIRECT = 2**31  # n^2 d up to which inner products are walked for the Toeplitz residual
 LAGS_AT_ONCE = 2**12
@@ -23,7 +23,7 @@ SAMPLE = 2**10  # positions, evenly spaced, among which distances are correlated
 
 @dataclass(frozen=True)
 class Relations:
-    """What codes say about the distance and the order of positions; None where it has no sense."""
+    """What codes say about the distance and the order of positions; None where undefined."""
 
     length: int
     dimension: int
@@ -131,15 +131,15 @@ def kernel(enc: Encoding) -> np.ndarray | None:
         past = np.exp(enc.codes(enc.domain.x[enc.domain.x <= 0])).mean(axis=1)[::-1]
         return past / past[0]
     if enc.stationary:
-        return np.concatenate(list(declared_kernel(enc)))
+        return np.concatenate(list(kernel_blocks(enc)))
     means = diagonal_means(enc)
     return means / means[0] if means[0] else None
 
 
-def declared_kernel(enc: Encoding) -> Iterator[np.ndarray]:
+def kernel_blocks(enc: Encoding) -> Iterator[np.ndarray]:
     """The kernel of declared products in blocks of lags."""
-    for start in range(0, len(enc), LAGS_AT_ONCE):
-        yield enc.measure.kernel(np.arange(start, min(start + LAGS_AT_ONCE, len(enc))))
+    for lags in row_blocks(len(enc), LAGS_AT_ONCE):
+        yield enc.measure.kernel(np.arange(lags.start, lags.stop))
 
 
 def first_rising_lag(enc: Encoding) -> int | None:
@@ -148,7 +148,7 @@ def first_rising_lag(enc: Encoding) -> int | None:
         k = kernel(enc)
         return None if k is None else first_rise(k, enc.eps)
     seen, last = 0, np.zeros(0)
-    for block in declared_kernel(enc):
+    for block in kernel_blocks(enc):
         lag = first_rise(np.concatenate([last, block]), enc.eps)
         if lag is not None:
             return lag + seen - len(last)
@@ -215,11 +215,11 @@ def toeplitz_residual(enc: Encoding) -> float:
         return 0.0
     means = diagonal_means(enc)
     if n * n * d > DIRECT:
-        total = squared_products(enc)
+        total = sum_of_squared_products(enc)
         shared = means[0] ** 2 * n + 2 * (means[1:] ** 2 * np.arange(n - 1, 0, -1)).sum()
         return float(np.sqrt(max(total - shared, 0.0) / total)) if total else 0.0
     table, squared, total = np.asarray(enc.table(), dtype=float), 0.0, 0.0
-    for start, rows in enc.blocks(max(1, 2**22 // n)):
+    for start, rows in enc.blocks(max(1, BLOCK // n)):
         products = rows @ table.T
         lag = np.abs(np.arange(start, start + len(rows))[:, None] - np.arange(n))
         squared += float(((products - means[lag]) ** 2).sum())
@@ -227,7 +227,7 @@ def toeplitz_residual(enc: Encoding) -> float:
     return float(np.sqrt(squared / total)) if total else 0.0
 
 
-def squared_products(enc: Encoding) -> float:
+def sum_of_squared_products(enc: Encoding) -> float:
     """Sum of the squared inner products of all codes, by the Gram matrix of the columns."""
     gram = sum(rows.T @ rows for _, rows in enc.blocks())
     return float((gram**2).sum())

@@ -13,7 +13,7 @@ from math import log, pi
 import numpy as np
 
 from pefourier.encodings.domain import periodogram
-from pefourier.encodings.encoding import LARGEST, Encoding, as_encoding, check_count
+from pefourier.encodings.encoding import LARGEST, Encoding, as_encoding, check_count, row_blocks
 from pefourier.errors import PefourierError, unknown
 
 DEFAULT_SIGMA = 4.0  # lattice steps
@@ -24,7 +24,7 @@ SMALL = 2**25  # frequency-lattice pairs up to which no tail is left out
 
 
 @dataclass(frozen=True)
-class Summary:
+class DensitySummary:
     """Single numbers of a spectrum; frequencies in radians per position."""
 
     lowest_bin_index: float | None  # root of Eq. 16, where the geometric grid enters the lowest bin
@@ -46,7 +46,7 @@ class Spectrum:
     omega: np.ndarray  # (K,) radians per position
     density: np.ndarray  # (K,) sums to one
     frequencies: np.ndarray | None  # declared, radians per position
-    summary: Summary
+    summary: DensitySummary
 
 
 def density(
@@ -103,24 +103,23 @@ def density(
             f"sigma must be 0, which does not smooth, or {LEAST_SIGMA} lattice steps or more, "
             f"which reach the nearest point; got {sigma}"
         )
-    used = chosen_method(enc, method)
-    frequencies, weights = measured(enc, used)
+    used = choose_method(enc, method)
+    frequencies, weights = frequencies_and_weights(enc, used)
     steps = folded(frequencies) * (n / (2 * pi))
     if sigma is None:
         on_lattice = used == "declared" and np.abs(steps - np.rint(steps)).max() < 1e-9
         sigma = 0.0 if on_lattice else DEFAULT_SIGMA
-    g = (
-        smoothed(steps, weights, n // 2 + 1, sigma)
-        if sigma
-        else nearest(steps, weights, n // 2 + 1)
-    )
+    if sigma:
+        g = smoothed(steps, weights, n // 2 + 1, sigma)
+    else:
+        g = at_nearest_points(steps, weights, n // 2 + 1)
     omega = 2 * pi * np.arange(n // 2 + 1) / n
     declared = frequencies if used == "declared" else None
-    return Spectrum(n, sigma, used, omega, g, declared, summarize(enc, omega, g, declared))
+    return Spectrum(n, sigma, used, omega, g, declared, summarize_density(enc, omega, g, declared))
 
 
-def chosen_method(enc: Encoding, method: str) -> str:
-    """The method that "auto" stands for, or the one asked for where the encoding allows it."""
+def choose_method(enc: Encoding, method: str) -> str:
+    """The method that "auto" stands for; any other as given, where the encoding allows it."""
     if method not in METHODS:
         raise unknown("method", method, METHODS)
     if method == "declared" and enc.measure is None:
@@ -132,7 +131,7 @@ def chosen_method(enc: Encoding, method: str) -> str:
     return method
 
 
-def measured(enc: Encoding, method: str) -> tuple[np.ndarray, np.ndarray]:
+def frequencies_and_weights(enc: Encoding, method: str) -> tuple[np.ndarray, np.ndarray]:
     """Frequencies (m,) in radians per position and weights (m,) that sum to one (NaN if all 0)."""
     if method == "declared":
         return enc.measure.frequencies, enc.measure.weights
@@ -151,7 +150,7 @@ def folded(frequencies: np.ndarray) -> np.ndarray:
     return np.where(inside, frequencies, np.abs((frequencies + pi) % (2 * pi) - pi))
 
 
-def nearest(steps: np.ndarray, weights: np.ndarray, points: int) -> np.ndarray:
+def at_nearest_points(steps: np.ndarray, weights: np.ndarray, points: int) -> np.ndarray:
     """Each weight at its nearest lattice point, shared by two that are equally near."""
     below = np.clip(np.ceil(steps - 0.5 - 1e-9).astype(int), 0, points - 1)
     above = np.clip(np.floor(steps + 0.5 + 1e-9).astype(int), 0, points - 1)
@@ -172,7 +171,7 @@ def smoothed(steps: np.ndarray, weights: np.ndarray, points: int, sigma: float) 
     order = np.argsort(own, kind="stable")  # neighbours together: short stretches of the lattice
     own, rest, weights = own[order], (own - steps)[order], weights[order]
     g = np.zeros(points + 2 * reach)
-    for part in (slice(i, i + AT_ONCE) for i in range(0, len(own), AT_ONCE)):
+    for part in row_blocks(len(own), AT_ONCE):
         first, near = own[part][0], own[part] - own[part][0]
         for r in range(2 * reach + 1):
             height = weights[part] * np.exp(-0.5 * ((rest[part] + (r - reach)) / sigma) ** 2)
@@ -180,13 +179,13 @@ def smoothed(steps: np.ndarray, weights: np.ndarray, points: int, sigma: float) 
     return g[reach : reach + points] / g[reach : reach + points].sum()
 
 
-def summarize(
+def summarize_density(
     enc: Encoding, omega: np.ndarray, g: np.ndarray, frequencies: np.ndarray | None
-) -> Summary:
+) -> DensitySummary:
     """The single numbers of a density."""
     positive = g[g > 0]
     reached = np.cumsum(g) >= 0.95 - 1e-12
-    return Summary(
+    return DensitySummary(
         lowest_bin_index=lowest_bin_index(enc, frequencies),
         below_first_bin=None if frequencies is None else int((frequencies < omega[1]).sum()),
         frequencies_total=None if frequencies is None else len(frequencies),

@@ -1,9 +1,8 @@
 """Time and peak memory against what a user would write or call today: `make bench`.
 
 Every contender runs in a process of its own on the same input, in turn, three times (those that
-take over 20 seconds once); seconds are
-those of the work without imports, the median is told, memory is the largest of the process, and the
-largest number of the answer is compared. Growth
+take over 20 seconds once). Seconds are those of the work without imports, of which the median is
+printed; memory is the largest of the process; the largest number of the answer is compared. Growth
 exponents are slopes of log time over log size of whole commands. Prints one table and writes
 figures/bench.json.
 """
@@ -82,10 +81,10 @@ def density_kdepy(d):
 
 def closest_pefourier(n):
     from pefourier.encodings.encoding import from_table
-    from pefourier.geometry.closest import closest
+    from pefourier.geometry.closest import closest_pair
 
     enc = from_table(normal(n))
-    return lambda: closest(enc).distance
+    return lambda: closest_pair(enc).distance
 
 
 def closest_pdist(n):

@@ -68,7 +68,7 @@ def test_params_and_files_are_understood(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("rope", 8, 12), "rope is no additive encoding: attention takes it as 'rotate'"),
+        (("rope", 8, 12), "rope is not an additive encoding: attention takes it as 'rotate'"),
         (("sinusoid", 8, 12), "unknown encoding 'sinusoid'. Did you mean 'sinusoidal'?"),
         (("dft:rho=3", 8, 12), "unknown parameter of dft 'rho'. Known: d, length."),
     ],

@@ -7,7 +7,6 @@ import pefourier.encodings  # noqa: F401 (fills the registry)
 from pefourier import relations
 from pefourier.encodings.encoding import as_encoding
 from pefourier.encodings.registry import BUILDERS, build
-from pefourier.geometry.waves import turning_pairs
 from pefourier.relations import (
     autocorrelation,
     first_rise,
@@ -132,15 +131,3 @@ def test_relations_of_every_encoding_are_numbers(name, length):
     for value in (r.shift_residual, r.toeplitz_residual, r.asymmetry, r.distance_preservation):
         assert value is None or np.isfinite(value)
     assert r.kernel is None or np.isfinite(r.kernel).all()
-
-
-@pytest.mark.parametrize("n", [4, 60])
-def test_turning_pairs_are_found_in_any_order(rng, n):
-    omega = np.array([1.0, 0.3, 2.5, 0.01])
-    phase = np.multiply.outer(np.arange(n) + 3, omega)
-    table = 2 * np.hstack([np.sin(phase), np.cos(phase)])
-    found = turning_pairs(table[:, rng.permutation(8)], 2.0**-52)
-    order = np.argsort(found.omega)
-    np.testing.assert_allclose(found.omega[order], np.sort(omega), rtol=1e-12)
-    np.testing.assert_allclose(found.amplitude, 2)
-    assert turning_pairs(rng.standard_normal((n, 8)), 2.0**-52) is None

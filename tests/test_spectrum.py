@@ -9,7 +9,7 @@ import pytest
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import from_table
 from pefourier.errors import PefourierError
-from pefourier.spectrum import density, folded, nearest, smoothed
+from pefourier.spectrum import at_nearest_points, density, folded, smoothed
 
 
 def eq15(frequencies, weights, lattice, sigma):
@@ -74,7 +74,9 @@ def test_sigma_zero_gives_each_frequency_to_its_nearest_point():
 
 
 def test_two_points_equally_near_share():
-    np.testing.assert_array_equal(nearest(np.array([1.5]), np.array([1.0]), 4), [0, 0.5, 0.5, 0])
+    np.testing.assert_array_equal(
+        at_nearest_points(np.array([1.5]), np.array([1.0]), 4), [0, 0.5, 0.5, 0]
+    )
 
 
 def test_frequencies_above_pi_fold_back():

@@ -1,1 +1,35 @@
 """What is this table, and what is wrong with it?"""
+
+from pefourier.diagnosis.identify import identify
+from pefourier.diagnosis.rules import SEVERITIES, Case, apply_rules
+from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.geometry.closest import ClosestPair
+
+
+def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | None, list[Finding]]:
+    """What a table turns out to be (see `identify`), and all findings about it, worst first.
+
+    Both are of tables only: an encoding built by name is what its formula says.
+
+    Parameters
+    ----------
+    enc : Encoding
+        Codes; findings made while they were obtained are part of the answer.
+    closest, rank
+        Of the same codes: `geometry.closest.closest_pair` and the rank of `decompose`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pefourier.encodings.encoding import from_table
+    >>> from pefourier.geometry.closest import closest_pair
+    >>> enc = from_table(np.ones((5, 4)))
+    >>> diagnose(enc, closest_pair(enc), 1)[1][0].code
+    'constant-codes'
+    """
+    if enc.origin not in ("file", "code") or enc.domain.kind != "position" or enc.act != "add":
+        return None, list(enc.findings)
+    table = enc.table()
+    identified = identify(table, enc.eps)
+    found = [*enc.findings, *apply_rules(Case(table, enc.eps, identified, closest, rank))]
+    return identified, sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))

@@ -14,40 +14,33 @@ from math import exp, log
 
 import numpy as np
 
-from pefourier.encodings.encoding import FLOAT64_EPS
+from pefourier.encodings.encoding import BLOCK, FLOAT64_EPS, row_blocks
+from pefourier.geometry.precision import FLOAT32_EPS, phase_rounding
 from pefourier.geometry.waves import Turning, align, recurrence, turning_pairs
 
-FLOAT32_EPS = 2.0**-23
 SAMPLE = 2**11  # rows from which parameters are read
-BLOCK = 2**22  # numbers of a table compared at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Waves:
+class Formula:
     """A table whose column j is amplitude_j sin(omega_j (s + offset) + quarter_j), s the row."""
 
     encoding: str
     params: dict
-    amplitude: np.ndarray  # (d,) signed, 0 for a column of zeros
-    omega: np.ndarray  # (d,) radians per row
-    quarter: np.ndarray  # (d,) pi / 2 for a cosine
+    columns: np.ndarray  # (3, d): amplitude (signed), omega (radians per row), quarter (pi/2: cos)
     offset: float
 
-    def compare(self, s: np.ndarray, codes: np.ndarray, eps: float) -> tuple[np.ndarray, ...]:
+    def differences(self, s: np.ndarray, codes: np.ndarray, eps: float) -> tuple[np.ndarray, ...]:
         """Differences (len(s), d) from the codes of rows s, and how much rounding explains.
 
-        Stored numbers are rounded to `eps`. A phase errs by its own rounding and by that of its
-        frequency, whose exponent is rounded too, in float32 where the numbers are no finer.
+        Stored numbers are rounded to `eps`, phases as `phase_rounding` says.
         """
-        phase = np.multiply.outer(s + self.offset, self.omega)
-        codes = np.abs(codes - self.amplitude * np.sin(phase + self.quarter))
-        relative = min(eps, FLOAT32_EPS) * frequency_rounding(self.omega)
-        return codes, np.abs(self.amplitude).max() * (3 * eps + np.abs(phase) * relative)
-
-
-def frequency_rounding(omega: np.ndarray) -> np.ndarray:
-    """Relative error of an angular frequency exp(…), in units of the format's resolution."""
-    return 3 + np.abs(np.log(np.maximum(omega, 1e-300)))
+        amplitude, omega, quarter = self.columns
+        s = s + self.offset
+        phase = np.multiply.outer(s, omega)
+        difference = np.abs(codes - amplitude * np.sin(phase + quarter))
+        phase_error = np.multiply.outer(np.abs(s), phase_rounding(omega, eps))
+        return difference, np.abs(amplitude).max() * (3 * eps + phase_error)
 
 
 def identify(table: np.ndarray, eps: float = FLOAT64_EPS) -> dict | None:
@@ -80,36 +73,36 @@ def identify(table: np.ndarray, eps: float = FLOAT64_EPS) -> dict | None:
     >>> identify(load("sinusoidal:rho=500,layout=halves,offset=2", 40, 16).table())["params"]
     {'rho': 500.0, 'layout': 'halves', 'divisor': 'd', 'offset': 2, 'scale': 1.0, 'first': 'sin'}
     """
-    for level in levels(eps):
-        found = constant(table, level) or one_hot(table, level) or ramp(table, level)
+    for level in resolutions(eps):
+        found = identify_constant(table) or identify_onehot(table) or identify_ramp(table, level)
         if found:
             return found
-        guess = guessed(table, level)
+        guess = guess_formula(table, level)
         if guess:
-            difference, astray = differences(guess, table, level)
+            difference, astray = check_formula(guess, table, level)
             if not len(astray):
-                return answer(guess.encoding, guess.params, difference)
+                return identification(guess.encoding, guess.params, difference)
     return None
 
 
-def levels(eps: float) -> list[float]:
+def resolutions(eps: float) -> list[float]:
     """Resolutions to try: the stored one, and float32's where that is coarser."""
     return [eps] if eps >= FLOAT32_EPS else [eps, FLOAT32_EPS]
 
 
-def answer(encoding: str, params: dict, difference: float) -> dict:
-    """The contract's form of what was identified."""
+def identification(encoding: str, params: dict, difference: float) -> dict:
+    """What `identify` answers about a table that it recognises."""
     return {"encoding": encoding, "params": params, "max_difference": float(difference)}
 
 
-def constant(table: np.ndarray, eps: float) -> dict | None:
-    """All codes zero: none. All codes equal: constant, which is no encoding of position."""
+def identify_constant(table: np.ndarray) -> dict | None:
+    """All codes zero: none. All codes equal: constant, which encodes no position."""
     if len(table) < 2 or not (table[0] == table[-1]).all() or not (table == table[0]).all():
         return None
-    return answer("constant" if table[0].any() else "none", {}, 0.0)
+    return identification("constant" if table[0].any() else "none", {}, 0.0)
 
 
-def one_hot(table: np.ndarray, eps: float) -> dict | None:
+def identify_onehot(table: np.ndarray) -> dict | None:
     """One entry a row, of equal size, one column further in each row."""
     n, d = table.shape
     start, scale = int(np.argmax(table[0] != 0)), float(table[0].max())
@@ -118,10 +111,10 @@ def one_hot(table: np.ndarray, eps: float) -> dict | None:
     column = (start + np.arange(n)) % d
     if np.count_nonzero(table) != n or not (table[np.arange(n), column] == scale).all():
         return None
-    return answer("onehot", {"offset": start, "scale": scale}, 0.0)
+    return identification("onehot", {"offset": start, "scale": scale}, 0.0)
 
 
-def ramp(table: np.ndarray, eps: float) -> dict | None:
+def identify_ramp(table: np.ndarray, eps: float) -> dict | None:
     """The same straight line in every column: scale · (s + offset) / (n - 1)."""
     n = len(table)
     line = np.asarray(table[:, 0], dtype=float)
@@ -131,43 +124,46 @@ def ramp(table: np.ndarray, eps: float) -> dict | None:
     s = np.arange(n)
     slope, start = np.polyfit(s - s.mean(), line, 1)
     straight = start + slope * (s - s.mean())
-    difference = max(np.abs(rows - straight[a:b, None]).max() for a, b, rows in blocks(table))
+    difference = max(
+        np.abs(codes - straight[rows, None]).max() for rows, codes in float_blocks(table)
+    )
     if difference > 8 * eps * size:
         return None
     first = (start - slope * s.mean()) / slope
     offset = 0.0 if abs(first) < 8 * eps * n else float(first)
-    return answer("ramp", {"offset": offset, "scale": shortest(slope * (n - 1), eps)}, difference)
+    params = {"offset": offset, "scale": shortest(slope * (n - 1), eps)}
+    return identification("ramp", params, difference)
 
 
-def blocks(table: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
-    """Runs of rows in float64 with their bounds."""
-    step = max(1, BLOCK // table.shape[1])
-    for start in range(0, len(table), step):
-        rows = np.asarray(table[start : start + step], dtype=float)
-        yield start, start + len(rows), rows
+def float_blocks(table: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """The rows of a table in float64, in blocks."""
+    for rows in row_blocks(len(table), BLOCK, table.shape[1]):
+        yield rows, np.asarray(table[rows], dtype=float)
 
 
-def differences(waves: Waves, table: np.ndarray, eps: float) -> tuple[float, np.ndarray]:
+def check_formula(formula: Formula, table: np.ndarray, eps: float) -> tuple[float, np.ndarray]:
     """Largest difference of rows that are not zero, and the rows that rounding does not explain.
 
-    A table that goes astray in more than half of a block is not read to its end.
+    A table of which more than half of a block does not follow the formula is not read to its end.
     """
     largest, astray = 0.0, []
-    for start, stop, rows in blocks(table):
-        live = rows.any(axis=1)
-        difference, allowed = waves.compare(np.arange(start, stop)[live], rows[live], eps)
+    for rows, codes in float_blocks(table):
+        live = np.flatnonzero(codes.any(axis=1))
+        difference, allowed = formula.differences(rows.start + live, codes[live], eps)
         bad = (difference > allowed).any(axis=1)
         largest = max(largest, float(difference.max(initial=0.0)))
-        astray.append(start + np.flatnonzero(live)[bad])
+        astray.append(rows.start + live[bad])
         if bad.sum() > len(bad) / 2:
             break
     return largest, np.concatenate(astray)
 
 
-def guessed(table: np.ndarray, eps: float, usable: np.ndarray | None = None) -> Waves | None:
+def guess_formula(
+    table: np.ndarray, eps: float, usable: np.ndarray | None = None
+) -> Formula | None:
     """The formula that fits a run of usable rows (default: those that are not zero), unproved."""
     n, d = table.shape
-    live = np.concatenate([rows.any(axis=1) for _, _, rows in blocks(table)])
+    live = np.concatenate([codes.any(axis=1) for _, codes in float_blocks(table)])
     start, stop = longest_run(live if usable is None else live & usable)
     rows = np.asarray(table[start : min(stop, start + SAMPLE)], dtype=float)
     if len(rows) < 4 or (~live).sum() > n // 4:
@@ -175,19 +171,19 @@ def guessed(table: np.ndarray, eps: float, usable: np.ndarray | None = None) -> 
     used = d - int(np.argmax(rows.any(axis=0)[::-1]))
     rows = rows[:, :used]
     turning = turning_pairs(rows, eps)
-    found = paired(rows, turning, eps, start) if turning else repeated(rows, eps, start)
+    found = fit_pairs(rows, turning, eps, start) if turning else fit_twins(rows, eps, start)
     if found is None:
         return None
-    encoding, params = called_by_name(found.encoding, found.params | zero_columns(d, used))
-    fields = (np.pad(field, (0, d - used)) for field in found.columns)
-    waves = Waves(encoding, params, *fields, found.offset)
+    encoding, params = usual_name(found.encoding, found.params | say_zero_columns(d, used))
+    columns = np.pad(found.columns, ((0, 0), (0, d - used)))
+    formula = Formula(encoding, params, columns, found.offset)
     zero = np.flatnonzero(~live)
-    difference, allowed = waves.compare(zero, np.zeros((len(zero), d)), eps)
+    difference, allowed = formula.differences(zero, np.zeros((len(zero), d)), eps)
     padding = zero[(difference > allowed).any(axis=1)].tolist()
-    return replace(waves, params=params | {"zero_rows": padding}) if padding else waves
+    return replace(formula, params=params | {"zero_rows": padding}) if padding else formula
 
 
-def zero_columns(d: int, used: int) -> dict:
+def say_zero_columns(d: int, used: int) -> dict:
     """How columns of zeros at the end are said in parameters."""
     if d == used:
         return {}
@@ -207,7 +203,7 @@ def longest_run(usable: np.ndarray) -> tuple[int, int]:
     return int(edges[2 * k]), int(edges[2 * k + 1])
 
 
-def called_by_name(encoding: str, params: dict) -> tuple[str, dict]:
+def usual_name(encoding: str, params: dict) -> tuple[str, dict]:
     """Rotary codes have their own name: cosines first, nothing moved, scaled or left out."""
     plain = {"divisor": "d", "offset": 0, "scale": 1.0, "first": "cos"}
     if encoding == "sinusoidal" and params["layout"] in ("interleaved", "halves"):
@@ -216,20 +212,10 @@ def called_by_name(encoding: str, params: dict) -> tuple[str, dict]:
     return encoding, params
 
 
-@dataclass(frozen=True, eq=False)
-class Found:
-    """A formula for the columns read: amplitude, omega and quarter as in `Waves`, each (d,)."""
-
-    encoding: str
-    params: dict
-    columns: np.ndarray  # (3, d)
-    offset: float
-
-
-def paired(rows: np.ndarray, turning: Turning, eps: float, start: int) -> Found | None:
+def fit_pairs(rows: np.ndarray, turning: Turning, eps: float, start: int) -> Formula | None:
     """The formula of columns that turn in pairs; `start` is the position of the first row."""
     n, d = rows.shape
-    slack = spread(turning.omega, eps, n)
+    slack = frequency_slack(turning.omega, eps, n)
     if (np.diff(turning.omega) > 2 * slack[1:]).any():
         order = np.argsort(-turning.omega, kind="stable")
         turning = Turning(*(field[order] for field in vars(turning).values()))
@@ -240,19 +226,19 @@ def paired(rows: np.ndarray, turning: Turning, eps: float, start: int) -> Found 
     if grid is None or aligned is None or len(left) != len(grid.single):
         return None
     turning, sign, offset = aligned
-    scale = familiar(float(turning.amplitude.mean()) / grid.size, d, eps)
+    scale = usual_scale(float(turning.amplitude.mean()) / grid.size, d, eps)
     size = scale * grid.size
     columns, place = np.zeros((3, d)), np.zeros(d, dtype=int)
     for k, (at, quarter) in enumerate([(turning.sines, 0.0), (turning.cosines, np.pi / 2)]):
         columns[0, at], columns[1, at], columns[2, at] = sign[k] * size, grid.omega, quarter
         place[at] = grid.places[k]
-    for column, single in match_single(rows[:, left], grid.single, offset):
+    for column, single in match_singles(rows[:, left], grid.single, offset):
         at = left[column]
         columns[:, at], place[at] = single.wave * (size, 1, 1), single.place
-    return described(grid, columns, place, grid.position(offset - start, eps), scale)
+    return state_formula(grid, columns, place, grid.position(offset - start, eps), scale)
 
 
-def match_single(
+def match_singles(
     columns: np.ndarray, singles: list["Single"], offset: float
 ) -> Iterator[tuple[int, "Single"]]:
     """Pairs (column index, single wave with the sign it has there), each column used once."""
@@ -264,18 +250,18 @@ def match_single(
         yield k, Single(np.array([np.copysign(share, value[k]), omega, quarter]), single.place)
 
 
-def familiar(scale: float, d: int, eps: float) -> float:
-    """The scale, or one that is in use and within rounding of it: 1, sqrt d, 1 / sqrt d …"""
+def usual_scale(scale: float, d: int, eps: float) -> float:
+    """The scale, or a usual one that is and within rounding of it: 1, sqrt d, 1 / sqrt d …"""
     for usual in (1.0, d**0.5, d**-0.5, (2 / d) ** 0.5):
         if abs(scale - usual) <= 4 * eps * usual:
             return usual
     return shortest(scale, eps / 4)
 
 
-def described(
+def state_formula(
     grid: "Grid", columns: np.ndarray, place: np.ndarray, offset: float, scale: float
-) -> Found:
-    """A formula with its parameters in words."""
+) -> Formula:
+    """The formula of columns at known places of a grid, with its parameters by name."""
     params = {"offset": offset, "scale": scale}
     if grid.encoding == "dft":
         order = ("dft", "") if (place == np.arange(len(place))).all() else None
@@ -288,20 +274,20 @@ def described(
         params["columns"] = place.tolist()
     if (columns[0] < 0).any():
         params["negative"] = np.flatnonzero(columns[0] < 0).tolist()
-    return Found(grid.encoding, params, columns, offset)
+    return Formula(grid.encoding, params, columns, offset)
 
 
-def spread(omega: np.ndarray, eps: float, n: int) -> np.ndarray:
+def frequency_slack(omega: np.ndarray, eps: float, n: int) -> np.ndarray:
     """How far a frequency read from n rows may be from its formula.
 
     Rounding of stored numbers averages out along the rows, but for pairs that hardly turn, whose
     cosine is rounded the same way in each row.
     """
     stored = eps * (4 / n**1.5 + omega / (1 + (omega * n) ** 2))
-    return stored + omega * min(eps, FLOAT32_EPS) * frequency_rounding(omega)
+    return stored + phase_rounding(omega, eps)
 
 
-def neat(value: float, eps: float) -> int | float:
+def whole_or_shortest(value: float, eps: float) -> int | float:
     """The whole number within 0.01, or the value in as few digits as it is known to."""
     whole = round(value)
     return whole if abs(value - whole) <= 0.01 else shortest(value, 8 * eps)
@@ -342,7 +328,7 @@ class Grid:
 
     def position(self, offset: float, eps: float) -> int | float:
         """An offset as the formula has it: whole where it nearly is, within a period if any."""
-        whole = neat(offset, eps)
+        whole = whole_or_shortest(offset, eps)
         return whole % self.period if self.period else whole
 
 
@@ -368,7 +354,7 @@ def geometric_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> Grid | None:
     if m == 2 and step != 1.0:
         return None  # any two frequencies are a geometric grid
     rate = float((weight * i) @ (log(step) - np.log(omega)) / ((weight * i) @ i))
-    for rho, half, params in bases(rate, d):
+    for rho, half, params in candidate_bases(rate, d):
         exact = step * rho ** (-i / half)
         if (np.abs(exact - omega) <= 2 * slack).all():
             params = {"rho": rho} | params | ({"step": step} if step != 1.0 else {})
@@ -385,7 +371,7 @@ def intercept(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
     return float(mean[1] - mean[0] * ((weight * away) @ y) / ((weight * away) @ away))
 
 
-def bases(rate: float, d: int) -> Iterator[tuple[float, float, dict]]:
+def candidate_bases(rate: float, d: int) -> Iterator[tuple[float, float, dict]]:
     """Candidates for rho and D with rho^(-1/D) = exp(-rate), the most usual first."""
     kinds = [(d / 2, {"divisor": "d"}), (d // 2 - 1.0, {"divisor": "d/2-1"})]
     if d % 2:
@@ -396,17 +382,17 @@ def bases(rate: float, d: int) -> Iterator[tuple[float, float, dict]]:
     for digits in (1, 2, 3):
         for half, kind in kinds:
             if digits == 1 or kind["divisor"] == "d":
-                yield rounded(exp(rate * half), digits), half, kind
+                yield to_digits(exp(rate * half), digits), half, kind
     if rate > 0:
         shift = round(2 * (d / 2 - log(1e4) / rate)) / 2
         if 0 < abs(shift) < d / 4:
             yield 1e4, d / 2 - shift, {"divisor": f"d/2-{shift:g}".replace("--", "+")}
     for half, kind in kinds[:1]:
         for digits in range(4, 18):
-            yield rounded(exp(rate * half), digits), half, kind
+            yield to_digits(exp(rate * half), digits), half, kind
 
 
-def rounded(value: float, digits: int) -> float:
+def to_digits(value: float, digits: int) -> float:
     """A number to so many significant digits."""
     return float(f"{value:.{digits - 1}e}")
 
@@ -428,12 +414,12 @@ def named_order(place: np.ndarray) -> tuple[str, str] | None:
     return next((name for name, order in orders.items() if (order == place).all()), None)
 
 
-def repeated(rows: np.ndarray, eps: float, start: int) -> Found | None:
+def fit_twins(rows: np.ndarray, eps: float, start: int) -> Formula | None:
     """Cosines alone, or sines alone, each column twice: one of the two tables of rotary models."""
-    twice = each_twice(rows)
-    if twice is None or start > 1:
+    twins = twin_columns(rows)
+    if twins is None or start > 1:
         return None
-    layout, columns_of = twice
+    layout, columns_of = twins
     x = rows[:, columns_of[0]]
     omega, slack = single_frequencies(x, eps)
     grid = geometric_grid(omega, slack, rows.shape[1])
@@ -441,17 +427,17 @@ def repeated(rows: np.ndarray, eps: float, start: int) -> Found | None:
         return None
     k = int(np.argmax(np.sin(omega)))
     ahead = (x[1:, k] - np.cos(omega[k]) * x[:-1, k]) / np.sin(omega[k])  # size · cos(phase)
-    size = familiar(float(np.sqrt((x[:-1, k] ** 2 + ahead**2).mean())), rows.shape[1], 2 * eps)
+    size = usual_scale(float(np.sqrt((x[:-1, k] ** 2 + ahead**2).mean())), rows.shape[1], 2 * eps)
     part = "sin" if abs(np.sin(omega[k] * start) * size - x[0, k]) < 1e-2 * size else "cos"
     columns = np.zeros((3, rows.shape[1]))
     for at in columns_of:
         columns[0, at], columns[1, at] = size, grid.omega
     columns[2] = 0.0 if part == "sin" else np.pi / 2
     params = {"rho": grid.params["rho"], "layout": layout, "part": part, "scale": size}
-    return Found("rope", params | grid.params, columns, 0)
+    return Formula("rope", params | grid.params, columns, 0)
 
 
-def each_twice(rows: np.ndarray) -> tuple[str, tuple[slice, slice]] | None:
+def twin_columns(rows: np.ndarray) -> tuple[str, tuple[slice, slice]] | None:
     """Layout, and the two sets of columns that are the same."""
     d = rows.shape[1]
     if d % 2:
@@ -468,4 +454,4 @@ def single_frequencies(x: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarra
     cosine, _ = recurrence(x, 1)
     omega, error = np.maximum(np.arccos(cosine), 1e-12), 8 * eps
     away = error / np.maximum(np.sin(omega), np.sqrt(error))
-    return omega, spread(omega, eps, len(x)) + away
+    return omega, frequency_slack(omega, eps, len(x)) + away

@@ -1,6 +1,6 @@
 """What is wrong with this table? Mistakes known from public code, each with a way out.
 
-An encoding built by its name is what its formula says: nothing is a mistake there. Tables of files
+A rule is a function that yields its findings about a `Case`; `RULES` lists all. Tables of files
 and of user code are looked at: by their rows (repeated, zero, of unusual length), by the
 frequencies of their columns, and by what is known of the formula they follow (`identify`).
 Severity: error, surely a mistake; warning, probably; note, a convention worth knowing.
@@ -12,12 +12,13 @@ from functools import cached_property
 
 import numpy as np
 
-from pefourier.diagnosis.identify import blocks, differences, guessed, identify, levels
-from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.geometry.closest import Closest
+from pefourier.diagnosis.identify import check_formula, float_blocks, guess_formula, resolutions
+from pefourier.encodings.encoding import Finding
+from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.row_search import first_equal
 from pefourier.geometry.waves import Turning, recurrence, turning_pairs
 
+SEVERITIES = ("error", "warning", "note")  # worst first
 SAMPLE = 2**9  # rows whose columns are looked at one by one
 STILL = 1e-3  # radians over a table below which a pair does not turn
 
@@ -29,7 +30,7 @@ class Case:
     table: np.ndarray
     eps: float
     identified: dict | None
-    nearest: Closest
+    closest: ClosestPair
     rank: int
 
     @property
@@ -40,13 +41,14 @@ class Case:
     @cached_property
     def norms(self) -> np.ndarray:
         """Length of each code, shape (n,)."""
-        return np.concatenate([np.linalg.norm(rows, axis=1) for _, _, rows in blocks(self.table)])
+        blocks = float_blocks(self.table)
+        return np.concatenate([np.linalg.norm(codes, axis=1) for _, codes in blocks])
 
     @cached_property
     def first(self) -> np.ndarray:
         """Index of the first row equal to each row, shape (n,)."""
         n = len(self.table)
-        return np.arange(n) if self.nearest.distinct == n else first_equal(self.table)
+        return np.arange(n) if self.closest.distinct == n else first_equal(self.table)
 
     @cached_property
     def of_lags(self) -> bool:
@@ -82,39 +84,17 @@ class Case:
     def turning(self) -> Turning | None:
         """Pairs of columns that turn, with rounding as in float32 allowed for."""
         rows = self.sample if len(self.sample) > 2 else self.sample[:, :0]
-        return turning_pairs(rows, levels(self.eps)[-1]) if rows.shape[1] > 3 else None
+        return turning_pairs(rows, resolutions(self.eps)[-1]) if rows.shape[1] > 3 else None
 
 
-def diagnose(enc: Encoding, nearest: Closest, rank: int) -> tuple[dict | None, list[Finding]]:
-    """What a table turns out to be (see `identify`), and all findings about it.
-
-    Both are of tables only: for an encoding built by name there is nothing to find out.
-
-    >>> from pefourier.geometry.closest import closest
-    >>> from pefourier.encodings.encoding import from_table
-    >>> enc = from_table(np.ones((5, 4)))
-    >>> diagnose(enc, closest(enc), 1)[1][0].code
-    'constant-codes'
-    """
-    if enc.origin not in ("file", "code") or enc.domain.kind != "position" or enc.act != "add":
-        return None, list(enc.findings)
-    identified = identify(enc.table(), enc.eps)
-    return identified, findings(enc, identified, nearest, rank)
-
-
-def findings(enc: Encoding, identified: dict | None, nearest: Closest, rank: int) -> list[Finding]:
-    """What is wrong with a table, worst first: what was seen while it was made, then the rules."""
-    case = Case(enc.table(), enc.eps, identified, nearest, rank)
-    found = [*enc.findings, *(finding for rule in RULES for finding in rule(case))]
-    return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
-
-
-SEVERITIES = ("error", "warning", "note")
+def apply_rules(case: Case) -> Iterator[Finding]:
+    """What each rule finds in a table, in the order of `RULES`."""
+    return (finding for rule in RULES for finding in rule(case))
 
 
 def constant_codes(case: Case) -> Iterator[Finding]:
     """One code for all positions."""
-    if len(case.table) < 2 or case.nearest.distinct > 1:
+    if len(case.table) < 2 or case.closest.distinct > 1:
         return
     if not case.norms.any():
         message = "all codes are zero: no position is told (none), or a buffer was never filled"
@@ -131,7 +111,7 @@ def repeated_rows(case: Case) -> Iterator[Finding]:
     """Positions that share a code: from some row on, with a period, or here and there."""
     n, first = len(case.table), case.first
     again = np.flatnonzero((first != np.arange(n)) & (case.norms > 0))
-    if len(again) == 0 or case.nearest.distinct == 1:
+    if len(again) == 0 or case.closest.distinct == 1:
         return
     start, period = int(first[-1]), int(again[0])
     if n - start > 2 and (first[start:] == start).all() and len(again) == n - 1 - start:
@@ -154,18 +134,18 @@ def repeated_rows(case: Case) -> Iterator[Finding]:
         )
         yield Finding("rows-of-lags", "note", message)
     else:
-        rows = listed([f"{j} = {first[j]}" for j in again])
+        rows = first_four([f"{j} = {first[j]}" for j in again])
         message = f"{len(again)} of {n} rows repeat an earlier one: {rows}"
         yield Finding("duplicate-rows", "error", message)
 
 
-def listed(items: list[str]) -> str:
+def first_four(items: list[str]) -> str:
     """The first four of some items."""
     return ", ".join(items[:4]) + (", …" if len(items) > 4 else "")
 
 
 def zero_rows(case: Case) -> Iterator[Finding]:
-    """Rows of zeros that no formula asks for: padding, or rows that were never used."""
+    """Rows of zeros that are not part of a formula: padding, or rows that were never used."""
     n = len(case.table)
     zero = np.array(case.params.get("zero_rows", np.flatnonzero(case.norms == 0)), dtype=int)
     explained = case.identified is not None and "zero_rows" not in case.params
@@ -176,7 +156,7 @@ def zero_rows(case: Case) -> Iterator[Finding]:
         yield Finding("unused-tail", "warning", message)
         return
     usual = set(zero.tolist()) <= {0, 1}
-    message = f"{runs(zero)} of zeros: a padding index, which no position may use" + (
+    message = f"{in_words(zero)} of zeros: a padding index, which no position may use" + (
         "" if usual else "; padding rows are usually 0 or 1"
     )
     yield Finding("padding-row", "note" if usual else "warning", message)
@@ -210,7 +190,7 @@ def unusual_lengths(case: Case) -> Iterator[Finding]:
     spread = max(np.median(away), 1e-9 * median)
     far = (away > 10 * spread) & ((norms > 2 * median) | (norms < median / 2))
     if 0 < far.sum() <= max(1, len(norms) // 50):
-        rows = listed([f"{s} ({case.norms[s] / median:.2g})" for s in live[far]])
+        rows = first_four([f"{s} ({case.norms[s] / median:.2g})" for s in live[far]])
         message = (
             f"rows of unusual length, as multiples of the median: {rows}; trained models keep such "
             "rows for special tokens"
@@ -258,9 +238,9 @@ def mismatched_pairs(case: Case) -> Iterator[Finding]:
             return
 
 
-def frequencies(case: Case) -> Iterator[Finding]:
+def useless_frequencies(case: Case) -> Iterator[Finding]:
     """Pairs that hardly turn, and pairs that all turn alike."""
-    if case.turning is None or case.nearest.distinct == 1:
+    if case.turning is None or case.closest.distinct == 1:
         return
     omega = case.turning.omega
     moving = omega[omega > 0]
@@ -282,7 +262,7 @@ def frequencies(case: Case) -> Iterator[Finding]:
         yield Finding("single-frequency", "error", message)
 
 
-def conventions(case: Case) -> Iterator[Finding]:
+def unusual_conventions(case: Case) -> Iterator[Finding]:
     """Parameters of a sinusoidal table that differ from Vaswani et al.'s."""
     p = case.params
     if case.identified is None or case.identified["encoding"] != "sinusoidal":
@@ -303,12 +283,12 @@ def conventions(case: Case) -> Iterator[Finding]:
         yield Finding("step", "note", message)
 
 
-def base(case: Case) -> Iterator[Finding]:
+def unusual_base(case: Case) -> Iterator[Finding]:
     """A base other than 10000; a power of ten next to it may be a slip."""
     if case.identified is None or case.identified["encoding"] != "sinusoidal":
         return
     rho = case.params["rho"]
-    if rho == 1e4 or any(frequencies(case)):
+    if rho == 1e4 or any(useless_frequencies(case)):
         return
     slip = {
         1e3: "; a zero too few?",
@@ -319,7 +299,7 @@ def base(case: Case) -> Iterator[Finding]:
     yield Finding("base", "warning" if slip else "note", message)
 
 
-def same_numbers(case: Case) -> Iterator[Finding]:
+def cosines_first(case: Case) -> Iterator[Finding]:
     """Rotary tables and timestep embeddings with cosines first cannot be told apart."""
     if case.identified and case.identified["encoding"] == "rope" and "part" not in case.params:
         message = (
@@ -341,14 +321,14 @@ def rounded_phases(case: Case) -> Iterator[Finding]:
         yield Finding("rounded-phases", "note", message)
 
 
-def nearest_formula(case: Case) -> Iterator[Finding]:
+def almost_a_formula(case: Case) -> Iterator[Finding]:
     """A formula that most rows follow and some do not, or that no row follows closely."""
-    if case.identified is not None or any(frequencies(case)) or case.nearest.distinct == 1:
+    if case.identified is not None or any(useless_frequencies(case)) or case.closest.distinct == 1:
         return
-    n, level = len(case.table), levels(case.eps)[-1]
+    n, level = len(case.table), resolutions(case.eps)[-1]
     distinct, early = case.first == np.arange(n), np.arange(n) < n // 2
     runs_of_rows = (distinct, distinct & early, distinct & ~early)
-    guesses = (guessed(case.table, level, rows) for rows in runs_of_rows)
+    guesses = (guess_formula(case.table, level, rows) for rows in runs_of_rows)
     guess = next((g for g in guesses if g is not None), None)
     if guess is None:
         if case.turning is not None:
@@ -358,12 +338,12 @@ def nearest_formula(case: Case) -> Iterator[Finding]:
             )
             yield Finding("free-frequencies", "note", message)
         return
-    worst, astray = differences(guess, case.table, level)
+    worst, astray = check_formula(guess, case.table, level)
     words = f"{guess.encoding} ({', '.join(f'{k}={v}' for k, v in guess.params.items())})"
     if len(astray) <= n / 2:
-        told = len(case.first) != len(np.unique(case.first))
-        message = f"but for {runs(astray)} this is {words}; they differ by up to {worst:.2g}"
-        yield Finding("stray-rows", "note" if told else "error", message)
+        known = len(case.first) != len(np.unique(case.first))  # a finding of `repeated_rows`
+        message = f"but for {in_words(astray)} this is {words}; they differ by up to {worst:.2g}"
+        yield Finding("stray-rows", "note" if known else "error", message)
     else:
         message = (
             f"close to {words}, but codes differ by up to {worst:.2g}, more than rounding of the "
@@ -372,31 +352,31 @@ def nearest_formula(case: Case) -> Iterator[Finding]:
         yield Finding("near-formula", "warning", message)
 
 
-def runs(rows: np.ndarray) -> str:
+def in_words(rows: np.ndarray) -> str:
     """Row numbers with runs joined.
 
-    >>> runs(np.array([3, 5, 6, 7]))
+    >>> in_words(np.array([3, 5, 6, 7]))
     'rows 3, 5 … 7'
     """
     parts = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
-    words = listed([f"{p[0]} … {p[-1]}" if len(p) > 1 else f"{p[0]}" for p in parts])
-    return f"row{'s' * (len(rows) > 1)} {words}"
+    words = first_four([f"{p[0]} … {p[-1]}" if len(p) > 1 else f"{p[0]}" for p in parts])
+    return f"rows {words}" if len(rows) > 1 else f"row {words}"
 
 
-def crowded(case: Case) -> Iterator[Finding]:
+def crowded_codes(case: Case) -> Iterator[Finding]:
     """Codes that are distinct by rounding alone, or that lie in a space of few dimensions."""
     n, d = case.table.shape
     if case.identified is not None or n < 2:
         return
     rms = np.sqrt((case.norms**2).mean())
-    if 0 < case.nearest.distance <= max(1e-6, 4 * case.eps) * rms:
-        i, j = case.nearest.pair
+    if 0 < case.closest.distance <= max(1e-6, 4 * case.eps) * rms:
+        i, j = case.closest.pair
         message = (
-            f"codes {i} and {j} are {case.nearest.distance:.2g} apart, the rms length of a code is "
+            f"codes {i} and {j} are {case.closest.distance:.2g} apart, the rms length of a code is "
             f"{rms:.2g}: rounding or noise makes them one"
         )
         yield Finding("near-duplicates", "warning", message)
-    if 0 < case.rank <= min(n, d) // 16 and case.nearest.distinct > 1:
+    if 0 < case.rank <= min(n, d) // 16 and case.closest.distinct > 1:
         message = f"{d} columns hold codes of rank {case.rank}: most of them repeat the others"
         yield Finding("low-rank", "note", message)
 
@@ -409,11 +389,11 @@ RULES = (
     unusual_lengths,
     alternating_rows,
     mismatched_pairs,
-    frequencies,
-    base,
-    conventions,
-    same_numbers,
+    useless_frequencies,
+    unusual_base,
+    unusual_conventions,
+    cosines_first,
     rounded_phases,
-    nearest_formula,
-    crowded,
+    almost_a_formula,
+    crowded_codes,
 )

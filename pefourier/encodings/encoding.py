@@ -22,6 +22,7 @@ FLOAT64_EPS = float(np.finfo(np.float64).eps)
 LARGEST = 2**26  # positions or lattice points: half a GiB of numbers
 WIDEST = 2**21  # dimensions of a code: more would take minutes
 NUMBERS = 2**30  # numbers of a table that is made: 8 GiB
+BLOCK = 2**22  # numbers of a table that are read at a time: 32 MiB
 MAGNITUDES = (1e-100, 1e100)  # of the largest number of a table, which is squared
 
 
@@ -116,10 +117,21 @@ class Encoding:
         return self.codes(x)
 
     def blocks(self, rows: int | None = None) -> Iterator[tuple[int, np.ndarray]]:
-        """The table in pieces of float64 rows, each with the index of its first row."""
-        rows = rows or max(1, 2**22 // self.dim)
-        for start in range(0, len(self), rows):
-            yield start, np.asarray(self.codes(self.domain.x[start : start + rows]), dtype=float)
+        """The table in blocks of float64 rows, each with the index of its first row."""
+        for block in row_blocks(len(self), rows or max(1, BLOCK // self.dim)):
+            yield block.start, np.asarray(self.codes(self.domain.x[block]), dtype=float)
+
+
+def row_blocks(n: int, numbers: int, width: int = 1) -> list[slice]:
+    """Rows 0 … n - 1 in blocks of at most so many numbers, each row holding `width` of them.
+
+    A row of more numbers than that is a block of its own.
+
+    >>> row_blocks(5, 7, width=3)
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    step = max(1, numbers // width)
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
 def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding:
@@ -134,11 +146,11 @@ def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding
             f"{name} has shape {table.shape}"
         )
     top = 0.0
-    for start in range(0, len(table), 2**12):
-        part = table[start : start + 2**12]
+    for rows in row_blocks(len(table), 2**12):
+        part = table[rows]
         bad = np.argwhere(~np.isfinite(part))
         if len(bad):
-            row, column = start + bad[0, 0], bad[0, 1]
+            row, column = rows.start + bad[0, 0], bad[0, 1]
             raise PefourierError(
                 f"{name} holds {table[row, column]} at row {row}, column {column}; "
                 "codes must be finite numbers"

@@ -1,30 +1,31 @@
-"""Which two codes are nearest, and how many codes are distinct? Exactly, at any length.
+"""Which two codes are closest, and how many codes are distinct? Exactly, at any length.
 
 Conventions
 -----------
 Distances are Euclidean, between rows of the table. Where an encoding declares its inner products
 (`Encoding.stationary`), distances depend on the lag alone, and lags are searched in place of pairs;
 any other table is searched by `row_search`. Distances that agree to one part in 10^9 count as tied,
-and of tied pairs the first in lexicographic order is named: rounding alone would else pick one of
-the n - 1 equal neighbours of a shift-invariant table.
+and of tied pairs the first in lexicographic order is named: otherwise rounding alone would pick one
+of the n - 1 equal neighbours of a shift-invariant table.
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Measure
-from pefourier.geometry.row_search import TIE, Progress, first_equal, nearest_rows
+from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Measure, row_blocks
+from pefourier.geometry import Progress
+from pefourier.geometry.row_search import TIE, closest_rows, first_equal
 
 LAGS_AT_ONCE = 2**12
 FREQUENCIES_AT_ONCE = 32
 
 
 @dataclass(frozen=True)
-class Closest:
-    """The nearest two of n codes and the number of distinct codes.
+class ClosestPair:
+    """The closest two of n codes and the number of distinct codes.
 
-    With one point there is no pair: `pair` is None and `distance`, a minimum over none, infinite.
+    With one point there is no pair: `pair` is None, and `distance` is infinite.
     """
 
     distance: float
@@ -32,17 +33,17 @@ class Closest:
     distinct: int
 
 
-def closest(enc: Encoding, progress: Progress | None = None) -> Closest:
+def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair:
     r"""The smallest distance between two codes, the pair that has it, and the distinct codes.
 
-    With power c, frequencies :math:`\omega_j` and weights :math:`w_j` declared, codes L positions
-    apart are at the squared distance
+    With squared length c, frequencies :math:`\omega_j` and weights :math:`w_j` declared, codes L
+    positions apart are at the squared distance
 
     .. math:: D^2(L) = 4 c \sum_j w_j \sin^2(\omega_j L / 2) ,
 
     and with :math:`L_0` the smallest lag at which it is zero there are :math:`\min(n, L_0)` codes.
-    It is zero exactly where the measure has a period; elsewhere "zero" is what the float64 phases
-    cannot tell from it, :math:`D(L) \le 2 \varepsilon L (c \sum_j w_j \omega_j^2)^{1/2}`.
+    Where the measure has a period, zero is exact; elsewhere it is whatever phases in float64 cannot
+    tell from zero, :math:`D(L) \le 2 \varepsilon L (c \sum_j w_j \omega_j^2)^{1/2}`.
 
     Parameters
     ----------
@@ -53,48 +54,48 @@ def closest(enc: Encoding, progress: Progress | None = None) -> Closest:
 
     Returns
     -------
-    Closest
+    ClosestPair
         Equal codes are at distance zero; -0.0 equals 0.0. Distances within one part in 10^9 are
         tied, and the lexicographically first of tied pairs is named.
 
     Examples
     --------
     >>> from pefourier.encodings.encoding import from_table
-    >>> closest(from_table(np.array([[0.0, 0.0], [3.0, 4.0], [3.0, 5.0]])))
-    Closest(distance=1.0, pair=(1, 2), distinct=3)
-    >>> closest(from_table(np.array([[1.0], [0.0], [-0.0]])))
-    Closest(distance=0.0, pair=(1, 2), distinct=2)
+    >>> closest_pair(from_table(np.array([[0.0, 0.0], [3.0, 4.0], [3.0, 5.0]])))
+    ClosestPair(distance=1.0, pair=(1, 2), distinct=3)
+    >>> closest_pair(from_table(np.array([[1.0], [0.0], [-0.0]])))
+    ClosestPair(distance=0.0, pair=(1, 2), distinct=2)
     """
     report = progress or (lambda done, total: None)
     if len(enc) == 1:
-        return Closest(np.inf, None, 1)
+        return ClosestPair(np.inf, None, 1)
     if enc.stationary:
-        return closest_lag(enc.measure, len(enc), report)
-    return closest_rows(enc.table(), report)
+        return search_lags(enc.measure, len(enc), report)
+    return search_rows(enc.table(), report)
 
 
-def closest_lag(measure: Measure, n: int, report: Progress) -> Closest:
-    """The nearest two of n codes whose distances depend on the lag alone."""
+def search_lags(measure: Measure, n: int, report: Progress) -> ClosestPair:
+    """The closest two of n codes whose distances depend on the lag alone."""
     order = np.lexsort((-measure.frequencies, -measure.weights))
     measure = replace(
         measure, frequencies=measure.frequencies[order], weights=measure.weights[order]
     )
     last = min(n - 1, measure.period or n - 1)
-    starts = range(1, last + 1, LAGS_AT_ONCE)
+    blocks = row_blocks(last, LAGS_AT_ONCE)
     best = squared_distances(measure, np.arange(1, min(last, 2) + 1)).min()
     found = []
-    for done, start in enumerate(starts, 1):
-        lags = np.arange(start, min(start + LAGS_AT_ONCE, last + 1))
-        lags, squared = short_lags(measure, lags, best)
-        collisions = lags[squared <= indistinct(measure, lags)]
+    for done, block in enumerate(blocks, 1):
+        lags = np.arange(block.start + 1, block.stop + 1)
+        lags, squared = promising_lags(measure, lags, best)
+        collisions = lags[squared <= largest_zero(measure, lags)]
         if len(collisions):
-            return Closest(0.0, (0, int(collisions[0])), int(collisions[0]))
+            return ClosestPair(0.0, (0, int(collisions[0])), int(collisions[0]))
         best = squared.min(initial=best)
         found.append((lags, squared))
-        report(done, len(starts))
+        report(done, len(blocks))
     lags, squared = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    nearest = np.flatnonzero(squared <= best * (1 + TIE))[0]
-    return Closest(float(np.sqrt(squared[nearest])), (0, int(lags[nearest])), n)
+    first = np.flatnonzero(squared <= best * (1 + TIE))[0]
+    return ClosestPair(float(np.sqrt(squared[first])), (0, int(lags[first])), n)
 
 
 def squared_distances(
@@ -105,7 +106,7 @@ def squared_distances(
     return 4 * measure.squared_length * (sines * sines @ measure.weights[columns])
 
 
-def indistinct(measure: Measure, lags: np.ndarray) -> np.ndarray:
+def largest_zero(measure: Measure, lags: np.ndarray) -> np.ndarray:
     """Largest squared distance that phases in float64 cannot tell from zero at each lag.
 
     A frequency is known to one unit in the last place and its product with the lag to a half: the
@@ -117,29 +118,32 @@ def indistinct(measure: Measure, lags: np.ndarray) -> np.ndarray:
     return (2 * FLOAT64_EPS * lags) ** 2 * speed
 
 
-def short_lags(measure: Measure, lags: np.ndarray, best: float) -> tuple[np.ndarray, np.ndarray]:
+def promising_lags(
+    measure: Measure, lags: np.ndarray, best: float
+) -> tuple[np.ndarray, np.ndarray]:
     """The lags whose squared distance may be the smallest, and these squared distances.
 
-    No frequency takes from the sum, so a lag is out once some of them exceed the best so far.
+    Every frequency adds to the sum: a lag is out once some of them exceed the best so far.
     """
     squared = np.zeros(len(lags))
-    for start in range(0, len(measure.weights), FREQUENCIES_AT_ONCE):
-        squared += squared_distances(measure, lags, slice(start, start + FREQUENCIES_AT_ONCE))
-        if start == 0:
+    for columns in row_blocks(len(measure.weights), FREQUENCIES_AT_ONCE):
+        squared += squared_distances(measure, lags, columns)
+        if columns.start == 0:
             promising = lags[[squared.argmin()]]
             best = min(best, squared_distances(measure, promising)[0])
-        left = squared <= np.maximum(best * (1 + TIE), indistinct(measure, lags))
+        left = squared <= np.maximum(best * (1 + TIE), largest_zero(measure, lags))
         lags, squared = lags[left], squared[left]
     return lags, squared
 
 
-def closest_rows(table: np.ndarray, report: Progress) -> Closest:
-    """The nearest two rows of a table and the number of distinct ones."""
+def search_rows(table: np.ndarray, report: Progress) -> ClosestPair:
+    """The closest two rows of a table and the number of distinct ones."""
     n = len(table)
     first = first_equal(table)
     repeats = np.flatnonzero(first != np.arange(n))
     if len(repeats):
         i = first[repeats].min()
         j = repeats[first[repeats] == i][0]
-        return Closest(0.0, (int(i), int(j)), n - len(repeats))
-    return Closest(*nearest_rows(table, report), n)
+        return ClosestPair(0.0, (int(i), int(j)), n - len(repeats))
+    distance, pair = closest_rows(table, report)
+    return ClosestPair(distance, pair, n)

@@ -16,6 +16,7 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Measure
 
+FLOAT32_EPS = 2.0**-23
 WHOLE = 2**24  # numbers of a table up to which it is made and cast whole
 
 
@@ -38,7 +39,7 @@ FORMATS = {
 
 
 @dataclass(frozen=True)
-class Loss:
+class FormatLoss:
     """What one format leaves of an encoding."""
 
     distinct_cast: int
@@ -59,26 +60,27 @@ def rounded(x: np.ndarray, form: Format) -> np.ndarray:
     return np.where(np.abs(near) > form.largest, np.copysign(form.beyond, near), near)
 
 
-def precision(enc: Encoding) -> dict[str, Loss]:
+def precision(enc: Encoding) -> dict[str, FormatLoss]:
     """Loss of each format in `FORMATS`.
 
     >>> from pefourier.encodings import load
     >>> precision(load("rope", length=512, d=64))["bfloat16"].distinct_phase
     385
     """
-    return {name: loss(enc, form) for name, form in FORMATS.items()}
+    return {name: format_loss(enc, form) for name, form in FORMATS.items()}
 
 
-def loss(enc: Encoding, form: Format) -> Loss:
+def format_loss(enc: Encoding, form: Format) -> FormatLoss:
     """Distinct codes and phase error in one format."""
     column, count = code_columns(enc)
     period = enc.measure.period if enc.measure is not None else None
     points = min(len(enc), period or len(enc))  # beyond a period codes repeat, exactly
     cast = count_distinct(lambda rows, j: rounded(column(rows, j), form), points, count)
     if enc.measure is None or enc.domain.kind != "position":
-        return Loss(cast, None, None)
+        return FormatLoss(cast, None, None)
     x = enc.domain.x + enc.measure.origin
-    return Loss(cast, distinct_phases(enc.measure, x, form), max_phase_error(enc.measure, x, form))
+    distinct = count_distinct_phases(enc.measure, x, form)
+    return FormatLoss(cast, distinct, max_phase_error(enc.measure, x, form))
 
 
 def code_columns(enc: Encoding) -> tuple[Callable[[np.ndarray, int], np.ndarray], int]:
@@ -95,7 +97,7 @@ def code_columns(enc: Encoding) -> tuple[Callable[[np.ndarray, int], np.ndarray]
     return column, 2 * len(measure.frequencies)
 
 
-def distinct_phases(measure: Measure, x: np.ndarray, form: Format) -> int:
+def count_distinct_phases(measure: Measure, x: np.ndarray, form: Format) -> int:
     """Distinct codes when positions, frequencies, products and waves are rounded to a format."""
     positions = np.unique(rounded(x, form))
     frequencies = rounded(measure.frequencies, form)
@@ -135,6 +137,17 @@ def max_phase_error(measure: Measure, x: np.ndarray, form: Format) -> float:
             worst, float(np.abs(rounded(near * nearby[j], form) - x * frequencies[j]).max())
         )
     return worst
+
+
+def phase_rounding(omega: np.ndarray, eps: float) -> np.ndarray:
+    r"""How far a phase may be off, in radians per position, where it was computed in low precision.
+
+    A frequency is made as exp(ln omega), so that its exponent is rounded as well as itself and the
+    product with the position: :math:`\omega\,(3 + |\ln\omega|)\,\varepsilon`. Numbers stored more
+    coarsely than float32 are taken to come from phases in float32.
+    """
+    units = 3 + np.abs(np.log(np.maximum(omega, 1e-300)))
+    return omega * units * min(eps, FLOAT32_EPS)
 
 
 def count_distinct(column: Callable[[np.ndarray, int], np.ndarray], n: int, columns: int) -> int:

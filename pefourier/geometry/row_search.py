@@ -1,4 +1,4 @@
-"""Which two rows of a table are nearest, and which are equal? By blocks, with proven bounds.
+"""Which two rows of a table are closest, and which are equal? By blocks, with proven bounds.
 
 Conventions
 -----------
@@ -7,46 +7,43 @@ computed again from differences in float64. No array has one entry a pair. Dista
 one part in 10^9 count as tied, and of tied pairs the first in lexicographic order is named.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from pefourier.encodings.encoding import row_blocks
+from pefourier.geometry import Progress
+
 TIE = 2e-9  # relative, of squared distances: one part in 10^9 of distances
-FINE = 2e-10  # a pair later in order has to be nearer by this share to be looked at again
-ELEMENTS_AT_ONCE = 2**20  # of the table, where it is read in pieces of float64
+FINE = 2e-10  # a pair later in order has to be closer by this share to be looked at again
+NUMBERS_AT_ONCE = 2**20  # of a table, where its rows are read in float64
 BLOCK_ROWS = 2**11
 STRIP_ROWS = 2**8  # of a block of products, where pairs are listed
 MANY_PAIRS = 2**14  # computing more from differences costs as much as a product in float64
 CACHE_BYTES = 2**28
 SAMPLE_ROWS = 2**10
-Progress = Callable[[int, int], object]
 
 
-def nearest_rows(table: np.ndarray, report: Progress) -> tuple[float, tuple[int, int]]:
-    """Distance and indices i < j of the nearest two rows of a table without equal rows."""
+def closest_rows(table: np.ndarray, report: Progress) -> tuple[float, tuple[int, int]]:
+    """Distance and indices i < j of the closest two rows of a table without equal rows."""
     n = len(table)
     rows = centred(table)
-    best = Nearest(rows)
-    for start, stop in pieces(n - 1, table.shape[1]):
-        best.meet(np.arange(start, stop), np.arange(start, stop) + 1)
+    best = BestPair(rows)
+    for block in row_blocks(n - 1, NUMBERS_AT_ONCE, table.shape[1]):
+        i = np.arange(block.start, block.stop)
+        best.consider(i, i + 1)
     blocks = list(compact_blocks(rows, np.arange(n)))
-    search(rows, blocks, best, report)
+    search_blocks(rows, blocks, best, report)
     if best.unsettled:
-        search(rows, blocks, best, report)
+        search_blocks(rows, blocks, best, report)
     return best.distance(), best.pair
-
-
-def pieces(n: int, d: int) -> Iterator[tuple[int, int]]:
-    """Bounds of runs of n rows of d columns that are small enough for float64 copies."""
-    step = max(1, ELEMENTS_AT_ONCE // d)
-    return ((start, min(start + step, n)) for start in range(0, n, step))
 
 
 def first_equal(table: np.ndarray) -> np.ndarray:
     """Index of the first row equal to each row, shape (n,)."""
-    marks = hashes(table)
+    marks = row_hashes(table)
     first = np.arange(len(table))
     left = np.argsort(marks, kind="stable")
     while len(left):
@@ -54,23 +51,23 @@ def first_equal(table: np.ndarray) -> np.ndarray:
         leader = left[starts][np.cumsum(starts) - 1]
         same = leader == left
         follow = np.flatnonzero(~same)
-        for start, stop in pieces(len(follow), table.shape[1]):
-            k = follow[start:stop]
+        for block in row_blocks(len(follow), NUMBERS_AT_ONCE, table.shape[1]):
+            k = follow[block]
             same[k] = (table[left[k]] == table[leader[k]]).all(axis=1)
         first[left[same]] = leader[same]
         left = left[~same]  # rows that share a hash with another row and are not equal to it
     return first
 
 
-def hashes(table: np.ndarray) -> np.ndarray:
+def row_hashes(table: np.ndarray) -> np.ndarray:
     """A 64-bit number for each row, the same for equal rows and rarely for others, shape (n,)."""
     n, d = table.shape
     factors = np.random.default_rng(0).integers(2**64, size=d, dtype=np.uint64) | np.uint64(1)
     marks = np.empty(n, dtype=np.uint64)
-    for start, stop in pieces(n, d):
-        bits = (np.asarray(table[start:stop], dtype=float) + 0.0).view(np.uint64)
+    for rows in row_blocks(n, NUMBERS_AT_ONCE, d):
+        bits = (np.asarray(table[rows], dtype=float) + 0.0).view(np.uint64)
         bits ^= bits >> np.uint64(32)  # short fractions such as 1.0 have no low bits of their own
-        marks[start:stop] = bits @ factors
+        marks[rows] = bits @ factors
     return marks
 
 
@@ -100,16 +97,16 @@ def centred(table: np.ndarray) -> Rows:
     n, d = table.shape
     low, high = np.full(d, np.inf), np.full(d, -np.inf)
     total = np.zeros(d)
-    for start, stop in pieces(n, d):
-        part = np.asarray(table[start:stop], dtype=float)
+    for rows in row_blocks(n, NUMBERS_AT_ONCE, d):
+        part = np.asarray(table[rows], dtype=float)
         low, high = np.minimum(low, part.min(axis=0)), np.maximum(high, part.max(axis=0))
         total += part.sum(axis=0)
     exponent = np.frexp((high - low).max())[1]
     return Rows(table, total / n, float(np.ldexp(1.0, min(-exponent, 1000))))
 
 
-class Nearest:
-    """The nearest pair of rows met so far; of tied ones the first in lexicographic order."""
+class BestPair:
+    """The closest pair of rows considered so far; of tied ones the first in lexicographic order."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
@@ -130,14 +127,14 @@ class Nearest:
         largest = np.abs(difference).max()
         return float(np.linalg.norm(difference / largest) * largest / self.rows.scale)
 
-    def meet(self, i: np.ndarray, j: np.ndarray) -> None:
-        """Take in pairs (i, j), i < j, computed from differences."""
-        for start, stop in pieces(len(i), len(self.rows.centre)):
-            difference = self.rows.differences(i[start:stop], j[start:stop])
+    def consider(self, i: np.ndarray, j: np.ndarray) -> None:
+        """Keep the best of the pairs (i, j), i < j, by distances computed from differences."""
+        for block in row_blocks(len(i), NUMBERS_AT_ONCE, len(self.rows.centre)):
+            difference = self.rows.differences(i[block], j[block])
             squared = np.einsum("ij,ij->i", difference, difference)
-            self._take(i[start:stop], j[start:stop], squared)
+            self._keep_best(i[block], j[block], squared)
 
-    def _take(self, i: np.ndarray, j: np.ndarray, squared: np.ndarray) -> None:
+    def _keep_best(self, i: np.ndarray, j: np.ndarray, squared: np.ndarray) -> None:
         before, self.smallest = self.smallest, min(self.smallest, float(squared.min()))
         if self.squared > self.limit:
             # the pair gives way; one passed over in its favour may tie with the new smallest
@@ -160,8 +157,11 @@ def compact_blocks(rows: Rows, index: np.ndarray) -> Iterator[np.ndarray]:
     sample = rows(index[:: -(-len(index) // SAMPLE_ROWS)])
     direction = leading_direction(sample)
     by_direction = np.argsort(sample @ direction, kind="stable")
-    if parted(sample[by_direction]) > parted(sample):
-        along = [rows(index[a:b]) @ direction for a, b in pieces(len(index), len(direction))]
+    if distance_of_halves(sample[by_direction]) > distance_of_halves(sample):
+        along = [
+            rows(index[block]) @ direction
+            for block in row_blocks(len(index), NUMBERS_AT_ONCE, len(direction))
+        ]
         order = np.argpartition(np.concatenate(along), half)
         index = np.concatenate([np.sort(index[order[:half]]), np.sort(index[order[half:]])])
     yield from compact_blocks(rows, index[:half])
@@ -180,7 +180,7 @@ def leading_direction(sample: np.ndarray) -> np.ndarray:
     return direction / (np.linalg.norm(direction) or 1.0)
 
 
-def parted(rows: np.ndarray) -> float:
+def distance_of_halves(rows: np.ndarray) -> float:
     """Squared distance between the means of the first and the second half of some rows."""
     half = len(rows) // 2
     return float(((rows[:half].mean(axis=0) - rows[half:].mean(axis=0)) ** 2).sum())
@@ -188,7 +188,7 @@ def parted(rows: np.ndarray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Rows z about a centre near them, with two more columns, -|z|²/2 and 1: see `halves`."""
+    """Rows z about a centre near them, with the columns -|z|²/2 and 1 of `minus_half_squares`."""
 
     index: np.ndarray
     augmented: np.ndarray  # (b, d + 2)
@@ -206,7 +206,7 @@ class Block:
         return Block(self.index[keep], self.augmented[keep], self.longest)
 
 
-def block(index: np.ndarray, codes: np.ndarray, dtype: type) -> Block:
+def make_block(index: np.ndarray, codes: np.ndarray, dtype: type) -> Block:
     """Rows rounded to a floating-point type, with their lengths from before."""
     lengths = np.einsum("ij,ij->i", codes, codes)
     augmented = np.empty((len(codes), codes.shape[1] + 2), dtype)
@@ -214,7 +214,7 @@ def block(index: np.ndarray, codes: np.ndarray, dtype: type) -> Block:
     return Block(index, augmented, float(lengths.max(initial=0.0)))
 
 
-def halves(one: Block, two: Block, apart: np.ndarray) -> np.ndarray:
+def minus_half_squares(one: Block, two: Block, apart: np.ndarray) -> np.ndarray:
     """Minus half the squared distances of two blocks, the second moved by `apart`.
 
     They are products of (z, -|z|²/2, 1) and (w, 1, -|w|²/2). Within a block only pairs i < j count.
@@ -229,8 +229,8 @@ def halves(one: Block, two: Block, apart: np.ndarray) -> np.ndarray:
     return product
 
 
-def rounding(one: Block, two: Block, apart: np.ndarray) -> float:
-    """Largest error of a squared distance from `halves`.
+def rounding_bound(one: Block, two: Block, apart: np.ndarray) -> float:
+    """Bound on the error of a squared distance from `minus_half_squares`.
 
     Sums of k = d + 2 products err by at most k u / (1 - k u) times the sum of magnitudes, in any
     order (Higham, 2002, section 3.1), u half the machine epsilon; magnitudes sum to |z|² + |w|² at
@@ -243,38 +243,39 @@ def rounding(one: Block, two: Block, apart: np.ndarray) -> float:
     return 1.01 * (3 * k + 16) * info.eps / 2 * longest + 8 * k * float(info.tiny)
 
 
-def search(rows: Rows, blocks: list[np.ndarray], best: Nearest, report: Progress) -> None:
+def search_blocks(rows: Rows, blocks: list[np.ndarray], best: BestPair, report: Progress) -> None:
     """Compare all blocks: first each with itself, then pairs of them from near to far."""
     means = np.array([rows(index).mean(axis=0) for index in blocks])
     first, second = np.triu_indices(len(blocks))
     apart = ((means[first] - means[second]) ** 2).sum(axis=1) if len(blocks) > 1 else first
     kept = max(2, CACHE_BYTES // (4 * BLOCK_ROWS * (len(rows.centre) + 2)))
-    load = lru_cache(kept)(lambda k: block(blocks[k], rows(blocks[k]) - means[k], np.float32))
+    load = lru_cache(kept)(lambda k: make_block(blocks[k], rows(blocks[k]) - means[k], np.float32))
     for done, k in enumerate(np.argsort(apart, kind="stable"), 1):
         a, b = first[k], second[k]
-        compare(rows, load(a), load(b), means[b] - means[a], best)
+        compare_blocks(rows, load(a), load(b), means[b] - means[a], best)
         report(done, len(first))
 
 
-def compare(rows: Rows, one: Block, two: Block, apart: np.ndarray, best: Nearest) -> None:
-    """Look for a nearer pair with a row in each of two blocks, in float32 where this can tell."""
+def compare_blocks(rows: Rows, one: Block, two: Block, apart: np.ndarray, best: BestPair) -> None:
+    """Look for a closer pair with a row in each of two blocks, in float32 where this can tell."""
     if one is not two:
-        one, two = facing(one, two, apart, best)
+        one, two = facing_rows(one, two, apart, best)
     if not len(one.index) or not len(two.index):
         return
-    product, error = halves(one, two, apart), rounding(one, two, apart)
+    product, error = minus_half_squares(one, two, apart), rounding_bound(one, two, apart)
     least = -(best.limit + error) / 2
     if product.max() < least:
         return
     if np.count_nonzero(product >= least) > MANY_PAIRS:
-        one, two = in_float64(rows, one, two)
-        product, error = halves(one, two, 0 * apart), rounding(one, two, 0 * apart)
-    for start in range(0, len(product), STRIP_ROWS):
-        strip = slice(start, start + STRIP_ROWS)
-        best.meet(*worthwhile(-2 * product[strip] - error, one.index[strip], two.index, best))
+        one, two = blocks_in_float64(rows, one, two)
+        apart = 0 * apart
+        product, error = minus_half_squares(one, two, apart), rounding_bound(one, two, apart)
+    for strip in row_blocks(len(product), STRIP_ROWS):
+        lower = -2 * product[strip] - error
+        best.consider(*worthwhile_pairs(lower, one.index[strip], two.index, best))
 
 
-def facing(one: Block, two: Block, apart: np.ndarray, best: Nearest) -> tuple[Block, Block]:
+def facing_rows(one: Block, two: Block, apart: np.ndarray, best: BestPair) -> tuple[Block, Block]:
     """The rows of each block that, along the line of the means, are near enough to the other."""
     length = np.linalg.norm(apart)
     direction = (apart / (length or 1.0)).astype(np.float32)
@@ -285,18 +286,20 @@ def facing(one: Block, two: Block, apart: np.ndarray, best: Nearest) -> tuple[Bl
     return one.where(p >= q.min() - reach), two.where(q <= p.max() + reach)
 
 
-def in_float64(rows: Rows, one: Block, two: Block) -> tuple[Block, Block]:
+def blocks_in_float64(rows: Rows, one: Block, two: Block) -> tuple[Block, Block]:
     """Two blocks in float64 about the mean of the first, where rounding is smaller still."""
     codes = rows(one.index)
     mean = codes.mean(axis=0)
-    first = block(one.index, codes - mean, np.float64)
-    return first, first if one is two else block(two.index, rows(two.index) - mean, np.float64)
+    first = make_block(one.index, codes - mean, np.float64)
+    if one is two:
+        return first, first
+    return first, make_block(two.index, rows(two.index) - mean, np.float64)
 
 
-def worthwhile(
-    lower: np.ndarray, first: np.ndarray, second: np.ndarray, best: Nearest
+def worthwhile_pairs(
+    lower: np.ndarray, first: np.ndarray, second: np.ndarray, best: BestPair
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs (i, j) that lower bounds of squared distances leave nearer, or tied and earlier."""
+    """Pairs (i, j) that lower bounds of squared distances leave closer, or tied and earlier."""
     a, b = np.nonzero(lower <= best.limit)
     i, j = np.minimum(first[a], second[b]), np.maximum(first[a], second[b])
     earlier = (i < best.pair[0]) | ((i == best.pair[0]) & (j < best.pair[1]))

@@ -20,13 +20,13 @@ from typing import Literal
 
 import numpy as np
 
-from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Measure
+from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Measure, row_blocks
+from pefourier.geometry import Progress
 
 BLOCK = 2**20  # numbers of a block: 8 MiB
 KEPT = 2**25  # numbers of a matrix up to which its blocks are made once and kept
 THREADS = 2  # blocks made at a time
 Entries = Callable[[slice, slice], np.ndarray]  # (rows, columns) -> float64 block of a matrix
-Progress = Callable[[int, int], None]
 ALL = slice(None)
 
 
@@ -71,7 +71,7 @@ class Factors:
     def row_blocks(self) -> list[slice]:
         """Rows of a part, in blocks."""
         rows = self.n if len(self.parts) == 1 else (self.n + 1) // 2
-        return cut(rows, max(1, BLOCK // max(len(part.sigma) for part in self.parts)))
+        return row_blocks(rows, BLOCK, max(len(part.sigma) for part in self.parts))
 
     def inverse_error(self, s: int | None = None) -> float:
         """Largest |E E+ - I|, of row s or of all: a projection is largest on its diagonal."""
@@ -123,7 +123,8 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     if enc.stationary:
         half, m = (n + 1) // 2, len(enc.measure.frequencies)
         parts = tuple(
-            factor(mirrored(enc.measure, n, w), half, m, progress) for w in ("cosines", "sines")
+            factor(mirrored_waves(enc.measure, n, w), half, m, progress)
+            for w in ("cosines", "sines")
         )
     else:
         table = enc.table()
@@ -136,7 +137,7 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     return Factors(n, d, sigma, float(tolerance), parts)
 
 
-def mirrored(measure: Measure, n: int, wave: Literal["cosines", "sines"]) -> Entries:
+def mirrored_waves(measure: Measure, n: int, wave: Literal["cosines", "sines"]) -> Entries:
     """Cosines or sines at the positions from the middle on; mirror positions share a row.
 
     Rows come in groups: the addition theorem gives r rows from about 2 sqrt r sines and cosines.
@@ -187,14 +188,15 @@ def long_svd(
     and its Gram matrix resolves, relative to each of them, what G lost. The error of a singular
     value is a few eps times the largest, as that of a decomposition of A itself.
     """
-    blocks = cut(n, max(m, BLOCK // m))  # at least square, which keeps the products efficient
-    kept = whole(parallel(rows, blocks), n, m) if n * m <= KEPT else None
-    walk = blocks if kept is None else cut(n, max(m, 2 * BLOCK // m))
+    square = m * m  # a block is at least square, which keeps the products efficient
+    blocks = row_blocks(n, max(square, BLOCK), m)
+    kept = assemble(map_ahead(rows, blocks), n, m) if n * m <= KEPT else None
+    walk = blocks if kept is None else row_blocks(n, max(square, 2 * BLOCK), m)
 
     def total(balance: np.ndarray | None) -> np.ndarray:
         products = np.zeros((m, m))
         take = rows if kept is None else kept.__getitem__
-        for done, product in enumerate(parallel(lambda b: gram(take(b), balance), walk), 1):
+        for done, product in enumerate(map_ahead(lambda b: gram(take(b), balance), walk), 1):
             products += product
             if progress is not None:
                 progress(done, len(walk))
@@ -204,18 +206,13 @@ def long_svd(
     lengths = np.sqrt(np.maximum(eigenvalues, 1e-15 * eigenvalues[-1]))
     if not lengths[-1] > 0:
         return np.zeros(m), vectors
-    square = root(total(vectors / lengths)) @ (lengths[:, None] * vectors.T)
-    _, sigma, right = np.linalg.svd(square)
+    small = triangular_root(total(vectors / lengths)) @ (lengths[:, None] * vectors.T)
+    _, sigma, right = np.linalg.svd(small)
     return sigma, right.T
 
 
-def cut(n: int, step: int) -> list[slice]:
-    """Rows 0 … n - 1 in blocks."""
-    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
-
-
-def whole(blocks: Iterator[np.ndarray], n: int, m: int) -> np.ndarray:
-    """A matrix (n, m) of its blocks of rows, in their order in memory."""
+def assemble(blocks: Iterator[np.ndarray], n: int, m: int) -> np.ndarray:
+    """The matrix (n, m) that blocks of rows make up, in the order in memory that they have."""
     matrix = np.empty((m, n)).T
     start = 0
     for block in blocks:
@@ -226,7 +223,7 @@ def whole(blocks: Iterator[np.ndarray], n: int, m: int) -> np.ndarray:
     return matrix
 
 
-def root(balanced: np.ndarray) -> np.ndarray:
+def triangular_root(balanced: np.ndarray) -> np.ndarray:
     """R with R'R = G; a G that rounding has made indefinite is lifted by that much."""
     try:
         return np.linalg.cholesky(balanced).T
@@ -236,8 +233,8 @@ def root(balanced: np.ndarray) -> np.ndarray:
         return np.linalg.cholesky(balanced + lift * np.eye(m)).T
 
 
-def parallel(function: Callable[[slice], np.ndarray], blocks: list[slice]) -> Iterator[np.ndarray]:
-    """Results for blocks, in order, two at a time: numpy releases the interpreter as it works."""
+def map_ahead(function: Callable[[slice], np.ndarray], blocks: list[slice]) -> Iterator[np.ndarray]:
+    """Results for blocks, in order, two computed at a time: numpy lets other threads run."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(THREADS) as pool:

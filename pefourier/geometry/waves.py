@@ -28,14 +28,14 @@ class Turning:
 
 
 def turning_pairs(rows: np.ndarray, eps: float) -> Turning | None:
-    """Columns of consecutive codes (n, d) as sines and cosines, if all but two or fewer are.
+    """Columns of consecutive codes (n, d) as sines and cosines; at most two may be left over.
 
     A pairing fits when squares of both columns of each pair sum to a constant within rounding to
     `eps`. Tried are neighbours, halves, the real DFT's order, and columns matched by their values.
     """
     for first, second in pairings(rows):
         if on_circles(rows[:16], first, second, eps) and on_circles(rows, first, second, eps):
-            return turned(rows, first, second)
+            return measure_turning(rows, first, second)
     return None
 
 
@@ -78,7 +78,7 @@ def matchings(rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
             yield kept[half:], kept[:half][::-1]
 
 
-def turned(rows: np.ndarray, first: np.ndarray, second: np.ndarray) -> Turning:
+def measure_turning(rows: np.ndarray, first: np.ndarray, second: np.ndarray) -> Turning:
     """Frequency, phase and amplitude of each pair; the two are exchanged where they turn back."""
     z = rows[:, second] + 1j * rows[:, first]
     t = np.arange(len(z))
@@ -107,7 +107,7 @@ def align(
     Returns the turned pairs, the signs (2, m) of their sines and cosines, and the offset in rows.
     """
     for quarters in (4, 1):  # first whole turns only: no sign changes, whatever the offset
-        offset, k = vernier(turning, quarters)
+        offset, k = common_offset(turning, quarters)
         rest = wrapped(turning.phase - k * np.pi / 2 - turning.omega * offset, 2 * np.pi)
         if (np.abs(rest) <= 0.05 + 8 * eps + slack * n).all():
             break
@@ -120,10 +120,10 @@ def align(
     return Turning(*moved, turning.amplitude), sign, offset
 
 
-def vernier(turning: Turning, quarters: int) -> tuple[float, np.ndarray]:
+def common_offset(turning: Turning, quarters: int) -> tuple[float, np.ndarray]:
     """Offset in rows and quarter turns of each pair, read from slow pairs to fast ones.
 
-    The slowest tells a phase without counting turns; each faster one sharpens the offset.
+    The slowest pair gives an offset without counting turns; each faster one sharpens it.
     """
     offset, weight = 0.0, 0.0
     k = np.zeros(len(turning.omega), dtype=int)

@@ -86,5 +86,5 @@ def test_long_declared_codes_are_cast_without_their_table(monkeypatch):
 def test_distinct_rows_are_counted_as_by_numpy(rng):
     table = rng.integers(0, 3, size=(500, 6)).astype(float)
     table[rng.random(table.shape) < 0.1] = np.nan
-    seen = {tuple("nan" if v != v else v for v in row) for row in table.tolist()}
+    seen = {tuple("nan" if np.isnan(v) else v for v in row) for row in table.tolist()}
     assert count_distinct(lambda rows, j: table[rows, j].copy(), 500, 6) == len(seen)

@@ -78,9 +78,9 @@ def test_a_table_of_zeros():
     assert factors.inverse_error() == 1
 
 
-def test_progress_is_told_on_every_walk(monkeypatch):
+def test_progress_is_reported_on_every_walk(monkeypatch):
     monkeypatch.setattr("pefourier.geometry.singular_values.BLOCK", 37)
     monkeypatch.setattr("pefourier.geometry.singular_values.KEPT", 0)
-    told = []
-    decompose(build("learned", length=50, d=5), lambda done, total: told.append((done, total)))
-    assert told == [(k, 8) for k in range(1, 9)] * 2
+    calls = []
+    decompose(build("learned", length=50, d=5), lambda done, total: calls.append((done, total)))
+    assert calls == [(k, 8) for k in range(1, 9)] * 2

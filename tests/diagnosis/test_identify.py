@@ -1,0 +1,260 @@
+"""Who wrote this table? Public code recognised by its formula, and look-alikes refused."""
+
+import numpy as np
+import pytest
+from sinusoids import GRID, NORMAL, S, changed, waves
+
+from pefourier.diagnosis.identify import identify
+from pefourier.encodings.registry import BUILDERS, build
+from pefourier.geometry.precision import FORMATS, rounded
+
+
+def positions(n, start=0):
+    return np.arange(start, start + n, dtype=np.float32)[:, None]
+
+
+def tensor2tensor(n, d, start=0):
+    half = d // 2
+    step = np.float32(np.log(1e4) / (half - 1))
+    phase = positions(n, start) * np.exp(-step * np.arange(half, dtype=np.float32))
+    return np.pad(np.hstack([np.sin(phase), np.cos(phase)]), ((0, 0), (0, d % 2)))
+
+
+def fairseq(n, d, padding=1):
+    table = tensor2tensor(n, d)
+    table[padding] = 0
+    return table
+
+
+def marian(n, d):
+    j = np.arange(d)
+    phase = np.arange(n)[:, None] / np.power(10000, 2 * (j // 2) / d)
+    return np.hstack([np.sin(phase[:, 0::2]), np.cos(phase[:, 1::2])]).astype(np.float32)
+
+
+def musicgen(n, d):
+    table = tensor2tensor(n, d)
+    return np.hstack([table[:, d // 2 :], table[:, : d // 2]])
+
+
+def diffusers(n, d, flip=False, shift=1.0, scale=1.0):
+    half = d // 2
+    exponent = np.float32(-np.log(10000)) * np.arange(half, dtype=np.float32) / (half - shift)
+    phase = np.float32(scale) * positions(n) * np.exp(exponent).astype(np.float32)
+    order = (np.cos, np.sin) if flip else (np.sin, np.cos)
+    return np.pad(np.hstack([wave(phase) for wave in order]), ((0, 0), (0, d % 2)))
+
+
+def keras_hub(n, d):
+    j = np.arange(d)
+    phase = positions(n) * np.power(np.float32(1e-4), (2 * (j // 2) / d).astype(np.float32))
+    return (np.sin(phase) * (j % 2 == 0) + np.cos(phase) * (j % 2)).astype(np.float32)
+
+
+def x_transformers(n, d):
+    phase = positions(n) * np.float32(10000) ** -(np.arange(d // 2, dtype=np.float32) / (d // 2))
+    return (np.hstack([np.sin(phase), np.cos(phase)]) * d**-0.5).astype(np.float32)
+
+
+def positional_encodings(n, d):
+    channels = d + d % 2
+    phase = positions(n) / (10000 ** (np.arange(0, channels, 2, dtype=np.float32) / channels))
+    return np.stack([np.sin(phase), np.cos(phase)], axis=-1).reshape(n, channels)[:, :d]
+
+
+def mlx(n, d):
+    share = 1 - np.arange(d // 2) / (d // 2 - 1)
+    phase = np.arange(n)[:, None] * np.exp(np.log(1e-4) * (1 - share))
+    return (np.sqrt(2 / d) * np.hstack([np.sin(phase), np.cos(phase)])).astype(np.float32)
+
+
+PLAIN = {"rho": 10000.0, "divisor": "d", "offset": 0, "scale": 1.0, "first": "sin"}
+INTERLEAVED, HALVES = PLAIN | {"layout": "interleaved"}, PLAIN | {"layout": "halves"}
+T2T = HALVES | {"divisor": "d/2-1"}
+PRODUCERS = {
+    "tensor2tensor": (tensor2tensor(512, 512), T2T),
+    "tensor2tensor, odd d": (tensor2tensor(100, 63), T2T | {"odd": "zero"}),
+    "tensor2tensor from 1": (tensor2tensor(100, 64, 1), T2T | {"offset": 1}),
+    "whisper": (tensor2tensor(1500, 384), T2T),
+    "fairseq": (fairseq(514, 64), T2T | {"zero_rows": [1]}),
+    "fairseq, odd d": (fairseq(60, 65, 0), T2T | {"zero_rows": [0], "odd": "zero"}),
+    "marian": (marian(512, 512), HALVES),
+    "musicgen": (musicgen(2048, 128), T2T | {"first": "cos"}),
+    "diffusers": (diffusers(1000, 320), T2T),
+    "diffusers, flipped": (diffusers(1000, 320, True), T2T | {"first": "cos"}),
+    "diffusers, shift 0": (diffusers(1000, 128, shift=0), HALVES),
+    "diffusers, shift 2": (diffusers(1000, 128, shift=2), HALVES | {"divisor": "d/2-2"}),
+    "diffusers, half scale": (diffusers(300, 128, scale=0.5), T2T | {"step": 0.5}),
+    "diffusers, odd d": (diffusers(99, 129, True), T2T | {"first": "cos", "odd": "zero"}),
+    "keras-hub": (keras_hub(512, 256), INTERLEAVED),
+    "x-transformers": (x_transformers(1024, 512), HALVES | {"scale": 512**-0.5}),
+    "positional-encodings": (positional_encodings(64, 64), INTERLEAVED),
+    "positional-encodings, odd d": (positional_encodings(64, 63), INTERLEAVED | {"odd": "d+1"}),
+    "mlx": (mlx(200, 64), T2T | {"scale": (2 / 64) ** 0.5}),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCERS)
+def test_producers_are_recognised(name):
+    table, params = PRODUCERS[name]
+    found = identify(table.astype(np.float32), 2.0**-23)
+    assert found["encoding"] == "sinusoidal"
+    assert found["params"] == params
+    assert found["max_difference"] < 2e-7 * len(table)
+
+
+@pytest.mark.parametrize("name", set(PRODUCERS) - {"fairseq, odd d"})
+def test_producers_are_recognised_in_bfloat16_and_in_short(name):
+    table, params = PRODUCERS[name]
+    coarse = identify(rounded(table, FORMATS["bfloat16"]), 2.0**-7)
+    assert coarse["params"] == params
+    short = identify(table[:12].astype(np.float32), 2.0**-23)
+    assert short["params"] == params
+
+
+def hugging_face(name):
+    if name == "whisper":
+        from transformers.models.whisper.modeling_whisper import sinusoids
+
+        return sinusoids(300, 64), T2T
+    if name == "marian":
+        from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
+
+        return MarianSinusoidalPositionalEmbedding(300, 64).create_weight(), HALVES
+    if name == "musicgen":
+        from transformers.models.musicgen import modeling_musicgen as module
+
+        made = module.MusicgenSinusoidalPositionalEmbedding(300, 64)
+        return made.get_embedding(300, 64), T2T | {"first": "cos"}
+    from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
+
+    made = M2M100SinusoidalPositionalEmbedding(300, 64, padding_idx=1)
+    return made.get_embedding(300, 64, 1), T2T | {"zero_rows": [1]}
+
+
+@pytest.mark.parametrize("name", ["whisper", "marian", "musicgen", "m2m_100"])
+@pytest.mark.filterwarnings("ignore")
+def test_transformers_classes_are_recognised(name):
+    pytest.importorskip("transformers")
+    table, params = hugging_face(name)
+    assert identify(table.detach().numpy(), 2.0**-23)["params"] == params
+
+
+@pytest.mark.parametrize("layout", ["halves", "interleaved"])
+@pytest.mark.parametrize(("part", "wave"), [("cos", np.cos), ("sin", np.sin)])
+def test_rotary_tables_of_one_wave(part, wave, layout):
+    half = 1.5 * wave(S * GRID)
+    table = np.hstack([half, half]) if layout == "halves" else np.repeat(half, 2, axis=1)
+    found = identify(table.astype(np.float32), 2.0**-23)
+    expected = {"rho": 10000.0, "layout": layout, "part": part, "scale": 1.5, "divisor": "d"}
+    assert (found["encoding"], found["params"]) == ("rope", expected)
+
+
+ROUND_TRIPS = [
+    ("sinusoidal", {}),
+    ("sinusoidal", {"rho": 500.0, "layout": "halves", "offset": 7}),
+    ("sinusoidal", {"rho": 12345.678, "divisor": "d"}),
+    ("sinusoidal", {"divisor": "d/2-1", "offset": 1}),
+    ("rope", {}),
+    ("rope", {"rho": 500000.0, "layout": "interleaved"}),
+    ("dft", {}),
+    ("onehot", {}),
+    ("ramp", {}),
+    ("none", {}),
+]
+
+
+@pytest.mark.parametrize("size", [(8, 16), (80, 64), (33, 31), (3000, 12)], ids=str)
+@pytest.mark.parametrize(("name", "own"), ROUND_TRIPS, ids=str)
+def test_what_is_identified_can_be_built_again(name, own, size):
+    n, d = size
+    if name == "rope" and d % 2:
+        pytest.skip("rotary codes have even dimensions")
+    table = build(name, length=n, d=d, **own).table()
+    found = identify(table)
+    assert found["encoding"] == name
+    known = {k: v for k, v in found["params"].items() if k in BUILDERS[name].parameters}
+    assert known.items() >= own.items()
+    again = build(name, length=n, d=d, **known).table()
+    np.testing.assert_allclose(again, table, atol=1e-12 * n)
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "dft"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_order_and_signs_of_columns(name, dtype, rng):
+    enc = build(name, length=50, d=32)
+    order, signs = rng.permutation(32), rng.choice([-1, 1], 32)
+    found = identify((enc.table()[:, order] * signs).astype(dtype), float(np.finfo(dtype).eps))
+    assert found["params"]["columns"] == order.tolist()
+    assert found["params"]["negative"] == np.flatnonzero(signs < 0).tolist()
+
+
+def almost(kind):
+    table = waves(GRID)
+    if kind == "entry":
+        table[77, 30] += 1e-4
+    elif kind == "frequency":
+        table[:, 20] = np.sin(S[:, 0] * GRID[10] * 1.001)
+    elif kind == "row":
+        table[100] = table[99]
+    elif kind == "noise":
+        table += 1e-5 * NORMAL
+    return table
+
+
+@pytest.mark.parametrize("kind", ["entry", "frequency", "row", "noise"])
+def test_what_is_only_almost_sinusoidal_is_not_identified(kind):
+    assert identify(almost(kind)) is None
+    assert identify(almost(kind).astype(np.float32), 2.0**-23) is None
+
+
+def test_computed_in_float32_and_stored_in_float64():
+    table = tensor2tensor(512, 64).astype(float)
+    found = identify(table)
+    assert found["params"] == T2T
+    assert 1e-6 < found["max_difference"] < 1e-4
+
+
+@pytest.mark.parametrize("offset", [0.5, -40, 2.25])
+def test_offsets_of_any_kind(offset):
+    assert identify(waves(GRID, offset=offset))["params"] == INTERLEAVED | {"offset": offset}
+
+
+def test_an_unusual_base_in_low_precision():
+    table = build("sinusoidal", length=200, d=64, rho=12345.678).table()
+    for name, eps in (("float16", 2.0**-10), ("bfloat16", 2.0**-7)):
+        params = identify(rounded(table, FORMATS[name]), eps)["params"]
+        assert (params["divisor"], params["rho"]) == ("d", pytest.approx(12345.678, rel=1e-3))
+
+
+@pytest.mark.parametrize(("start", "offset"), [(5, 5), (40, 40), (64, 0)])
+def test_dft_codes_from_a_later_position(start, offset):
+    table = build("dft", length=150, d=64).table()[start:]
+    assert identify(table)["params"] == {"offset": offset, "scale": 1.0}
+    coarse = identify(rounded(table, FORMATS["bfloat16"]), 2.0**-7)
+    assert coarse["params"] == {"offset": offset, "scale": 1.0}
+
+
+def test_a_table_that_is_mostly_padding_is_not_identified():
+    assert identify(changed(slice(60, None), 0.0)) is None
+
+
+def test_two_frequencies_are_no_grid():
+    table = build("learnable-sinusoidal", length=40, d=4).table()
+    assert identify(table) is None
+
+
+def test_what_cannot_be_told():
+    assert identify(np.ones((3, 8)) * np.arange(3)[:, None]) is None
+    assert identify(waves(GRID)[:, :2]) is None
+    assert identify(waves(GRID)[:3]) is None
+    assert identify(NORMAL) is None
+
+
+def test_a_large_table_takes_seconds_at_most():
+    """Timed as work: (4096, 1024) is read in rows of the sample and compared once."""
+    phase = np.multiply.outer(np.arange(4096), 1e4 ** (-np.arange(512) / 512))
+    table = np.hstack([np.sin(phase), np.cos(phase)])
+    found = identify(table)
+    assert found["params"] == HALVES
+    assert found["max_difference"] < 1e-11

@@ -1,0 +1,248 @@
+"""Mistakes of public code as functions, and both sides of every finding.
+
+The zoo has 128 positions and 64 columns; its numbers are Toeplitz residual, residual of the best
+shift and stable rank, as measured by a separate program.
+"""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sinusoids import DIM, GRID, NORMAL, I, S, changed, waves
+
+from pefourier.diagnosis import rules
+from pefourier.encodings import load
+from pefourier.encodings.encoding import Encoding, Finding, as_encoding, from_table
+from pefourier.encodings.registry import BUILDERS, build
+from pefourier.faithful import assess
+from pefourier.geometry.precision import FORMATS, rounded
+from pefourier.relations import shift_residual
+
+
+def by_row():
+    phase = S * np.repeat(GRID, 2)
+    return np.where(S % 2 == 0, np.sin(phase), np.cos(phase))
+
+
+ZOO = {  # Toeplitz residual, shift residual, stable rank; findings; table
+    "correct": (0, 0, 1.7901, [], waves(GRID)),
+    "halves": (0, 0, 1.7901, [], np.hstack([np.sin(S * GRID), np.cos(S * GRID)])),
+    "divisor": (0, 0, 1.7481, ["divisor note"], waves(1e4 ** (-I / 31))),
+    "offset": (0, 0, 1.7901, ["offset note"], waves(GRID, offset=2)),
+    "one row for all": (0, 0, 1.0, ["constant-codes error"], np.repeat(waves(GRID)[5:6], 128, 0)),
+    "rows alternate": (0.609, 0.52, 1.970, ["alternating-rows error"], by_row()),
+    "exponent 2 x column": (
+        0.0500,
+        0.155,
+        1.2786,
+        ["mismatched-pairs error"],
+        waves(1e4 ** (-4 * I / DIM), 1e4 ** (-(4 * I + 2) / DIM)),
+    ),
+    "exponent = column": (
+        0.0853,
+        0.184,
+        1.7513,
+        ["mismatched-pairs error"],
+        waves(GRID, 1e4 ** (-(2 * I + 1) / DIM)),
+    ),
+    "cosine exponent from 1": (
+        0.118,
+        0.194,
+        2.3306,
+        ["mismatched-pairs error"],
+        waves(1e3 ** (-2 * I / DIM), 1e3 ** (-(2 * I + 1) / DIM)),
+    ),
+    "-log(1e4)/d//2": (0, 0, 1.0805, ["dead-pairs error"], waves(np.exp(-2.0 * I))),
+    "x ** 1e-4": (0, 0, 2.0506, ["single-frequency error"], waves((I / 32) ** 1e-4)),
+    "integer division": (0, 0, 1.9867, ["single-frequency error"], waves(np.ones(32))),
+    "padding row": (0.113, 0.089, 1.7876, ["padding-row note"], changed(1, 0.0)),
+    "a row of zeros": (0.128, 0.118, 1.7913, ["padding-row warning"], changed(64, 0.0)),
+    "index clipped": (
+        0.130,
+        0.0023,
+        1.7006,
+        ["clipped-index error", "stray-rows note"],
+        changed(slice(100, None), waves(GRID)[99]),
+    ),
+    "two rows equal": (
+        0.0068,
+        0.030,
+        1.7903,
+        ["duplicate-rows error", "stray-rows note"],
+        changed(1, waves(GRID)[0]),
+    ),
+    "base 1000": (0, 0, 2.3934, ["base warning"], waves(1e3 ** (-2 * I / DIM))),
+}
+
+
+def codes_found(enc):
+    return [f"{f.code} {f.severity}" for f in assess(enc).findings]
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_zoo(name):
+    toeplitz, shift, stable_rank, findings, table = ZOO[name]
+    result = assess(table)
+    assert [f"{f.code} {f.severity}" for f in result.findings] == findings
+    assert result.toeplitz_residual == pytest.approx(toeplitz, rel=0.01, abs=1e-14)
+    assert shift_residual(as_encoding(table)) == pytest.approx(shift, rel=0.05, abs=1e-12)
+    assert result.stable_rank == pytest.approx(stable_rank, abs=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("name", set(ZOO) - {"-log(1e4)/d//2"})
+def test_zoo_in_low_precision(name, dtype):
+    enc = from_table(ZOO[name][-1].astype(dtype), eps=float(np.finfo(dtype).eps))
+    assert codes_found(enc) == ZOO[name][3]
+
+
+def test_dead_pairs_in_float32():
+    enc = from_table(ZOO["-log(1e4)/d//2"][-1].astype(np.float32), eps=2.0**-23)
+    assert codes_found(enc) == ["dead-pairs error"]
+
+
+PERIOD = np.tile(NORMAL[:32], (4, 1))
+OTHER = {
+    "periodic": (PERIOD, ["repeating-codes error"]),
+    "zero tail": (np.vstack([NORMAL[:100], np.zeros((28, 64))]), ["unused-tail warning"]),
+    "short tail": (np.vstack([NORMAL[:100], 0.02 * NORMAL[100:]]), ["unused-tail warning"]),
+    "long first row": (np.vstack([9 * NORMAL[:1], NORMAL[1:]]), ["norm-outliers note"]),
+    "near rows": (
+        np.vstack([NORMAL[:127], NORMAL[60:61] + 1e-9]),
+        ["near-duplicates warning"],
+    ),
+    "rank 3": (NORMAL[:, :3] @ NORMAL[:3], ["low-rank note"]),
+    "one row wrong": (changed(40, NORMAL[0]), ["stray-rows error"]),
+    "zeros": (np.zeros((9, 4)), ["zero-codes note"]),
+    "scaled": (64**0.5 * waves(GRID), ["scale note"]),
+    "steps": (waves(GRID / 4), ["step note"]),
+    "base": (waves(500.0 ** (-2 * I / DIM)), ["base note"]),
+    "cosines first": (np.hstack([np.cos(S * GRID), np.sin(S * GRID)]), ["cosines-first note"]),
+    "free": (waves(np.linspace(0.1, 3, 32)), ["free-frequencies note"]),
+    "jittering positions": (waves(GRID, offset=1e-3 * NORMAL[:, :1]), ["near-formula warning"]),
+    "noise": (NORMAL, []),
+    "one position": (NORMAL[:1], []),
+    "one column": (NORMAL[:, :1], []),
+}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_other_findings(name):
+    table, findings = OTHER[name]
+    assert codes_found(as_encoding(table)) == findings
+
+
+def test_every_finding_is_expected_here():
+    codes = set(re.findall(r'Finding\("([a-z-]+)"', Path(rules.__file__).read_text()))
+    here = Path(__file__).read_text()
+    assert len(codes) > 20
+    assert [code for code in codes if not re.search(rf'"{code}[ "]', here)] == []
+
+
+def test_positions_in_bfloat16():
+    near = rounded(np.arange(512.0), FORMATS["bfloat16"])[:, None] * GRID
+    table = np.hstack([np.sin(near), np.cos(near)])
+    assert codes_found(as_encoding(table))[0] == "duplicate-rows error"
+    half = np.vstack([table[:256], table[256::2] + 1e-3 * NORMAL])
+    assert codes_found(as_encoding(half)) == ["stray-rows error"]
+
+
+def test_phases_in_float32_are_a_note():
+    phase = (np.arange(4096, dtype=np.float32)[:, None] * GRID.astype(np.float32)).astype(float)
+    enc = from_table(np.hstack([np.sin(phase), np.cos(phase)]).astype(np.float32), eps=2.0**-23)
+    assert codes_found(enc) == ["rounded-phases note"]
+    assert 1e-4 < assess(enc).identified["max_difference"] < 2.0**-23 * 4096
+
+
+def message(table):
+    return assess(table).findings[0].message
+
+
+def test_messages_say_what_to_do():
+    assert message(ZOO["exponent = column"][-1]) == (
+        "sine and cosine of a pair turn at different frequencies: columns 0 and 1 by 1 and 0.866 "
+        "radians a position; the exponent runs with the column (a base of 10000 over 64 columns) "
+        "where it must be the same for both: 2 * (column // 2) / d"
+    )
+    assert message(ZOO["index clipped"][-1]) == (
+        "all rows from 99 on are equal: the index is clipped at 99; make the table as long as the "
+        "positions, 128"
+    )
+    assert message(ZOO["-log(1e4)/d//2"][-1]) == (
+        "26 of 32 pairs turn less than 0.001 radians over 128 positions and tell nothing: look at "
+        "the exponent (-log(1e4) / d // 2 is -1, -log(1e4) / (d // 2) was meant)"
+    )
+    assert message(ZOO["two rows equal"][-1]) == "1 of 128 rows repeat an earlier one: 1 = 0"
+    assert message(ZOO["padding row"][-1]) == (
+        "row 1 of zeros: a padding index, which no position may use"
+    )
+    assert message(OTHER["one row wrong"][0]).startswith(
+        "but for row 40 this is sinusoidal (rho=10000.0, layout=interleaved"
+    )
+
+
+@pytest.mark.parametrize("name", sorted(BUILDERS))
+@pytest.mark.parametrize("size", [(80, 256), (17, 8), (1, 2)], ids=str)
+def test_encodings_built_by_name_have_no_findings(name, size):
+    result = assess(build(name, length=size[0], d=size[1]))
+    assert (result.identified, result.findings) == (None, [])
+
+
+SATURATES = {"recurrent"}  # its states repeat once they have arrived
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", sorted(set(BUILDERS) - SATURATES))
+@pytest.mark.parametrize("size", [(80, 256), (128, 64), (17, 8), (8, 32), (3, 4)], ids=str)
+def test_their_tables_have_notes_at_most(name, size, dtype):
+    table = build(name, length=size[0], d=size[1]).table().astype(dtype)
+    found = assess(from_table(table, eps=float(np.finfo(dtype).eps))).findings
+    assert [f for f in found if f.severity != "note"] == []
+
+
+@pytest.mark.parametrize("spec", ["alibi", "kerple", "t5", "shaw", "shaw:clip=3"])
+def test_rows_of_lags_are_told_from_positions(spec):
+    table = load(spec, 40, 6).table()
+    (found,) = assess(from_table(table)).findings
+    assert (found.code, found.severity) == ("rows-of-lags", "note")
+    assert found.message.startswith("rows repeat around row 39 as those of lags -39 … 39 do")
+    for broken in (table[:-1], np.vstack([table[1:], table[:1]]), np.repeat(table, 2, axis=0)):
+        codes = [f.code for f in assess(from_table(broken)).findings]
+        assert "rows-of-lags" not in codes
+        assert codes
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [[0, 0, 0, 1, 1, 1, 1], [0, 1, 2, 1, 0], [0, 3, 1, 2, 1, 3, 0], [0, 0, 1, 1, 1, 2, 2]],
+)
+def test_rows_that_repeat_otherwise_are_errors(rng, rows):
+    table = rng.normal(size=(4, 6))[rows]
+    codes = [f.code for f in assess(from_table(table)).findings if f.severity == "error"]
+    assert codes == ["duplicate-rows"]
+
+
+def test_findings_of_the_loader_are_kept():
+    seen = Finding("batch-axis", "error", "seen")
+    table = waves(GRID, offset=2)
+    assert codes_found(from_table(table, findings=(seen,))) == ["batch-axis error", "offset note"]
+    convention = Finding("axis", "note", "seen")
+    worst_first = from_table(ZOO["two rows equal"][-1], findings=(convention,))
+    assert codes_found(worst_first)[0] == "duplicate-rows error"
+    named = build("sinusoidal", length=8, d=4)
+    kept = Encoding(named.name, named.domain, 4, named.codes, findings=(seen,))
+    assert assess(kept).findings == [seen]
+
+
+def test_a_doubled_exponent_is_a_warning():
+    """p / 10000^(2i/d) with i = 0, 2, 4 … for both waves: a base of 10^8."""
+    i = np.arange(0, 64, 2)
+    phase = np.arange(128)[:, None] / 10000.0 ** (2 * i / 64)
+    table = np.stack([np.sin(phase), np.cos(phase)], axis=2).reshape(128, 64)
+    found = {f.code: f for f in assess(table).findings}
+    assert found["base"].severity == "warning"
+    assert found["base"].message == (
+        "the base is 1e+08 and not 10000: the exponent counts twice, as 2i / d does with "
+        "i = 0, 2, 4 …"
+    )

@@ -1,0 +1,196 @@
+"""The closest rows of a table and the distinct ones, against the double loop over all pairs."""
+
+import numpy as np
+import pytest
+from double_loop import agree, by_definition
+
+from pefourier.encodings.encoding import from_table
+from pefourier.geometry import row_search
+from pefourier.geometry.closest import ClosestPair, closest_pair
+
+RANDOM = np.random.default_rng(20240513)
+GRID = np.stack(np.meshgrid(*[np.arange(6.0)] * 3), axis=-1).reshape(-1, 3)
+CURVE = np.outer(np.arange(150), 100.0 ** (-np.arange(6) / 6))
+WAVES = np.hstack([np.sin(CURVE), np.cos(CURVE)])
+TABLES = {
+    "normal": RANDOM.standard_normal((150, 7)),
+    "one column": RANDOM.standard_normal((150, 1)),
+    "wide": RANDOM.standard_normal((40, 300)),
+    "waves": WAVES,
+    "shuffled waves": RANDOM.permutation(WAVES),
+    "walk": np.cumsum(RANDOM.standard_normal((150, 5)), axis=0),
+    "integers": RANDOM.integers(-90, 90, (150, 4)),
+    "float32": RANDOM.standard_normal((150, 7)).astype(np.float32),
+    "float16": RANDOM.standard_normal((150, 7)).astype(np.float16),
+    "unit vectors": np.eye(90),
+    "grid": GRID,
+    "shuffled grid": RANDOM.permutation(GRID),
+    "ramp": np.repeat(np.arange(150.0)[:, None], 3, axis=1) / 149,
+    "offset": 1e6 + 1e-6 * RANDOM.standard_normal((150, 5)),
+    "long and short": np.repeat([[100.0], [0.01]], 75, 0) * RANDOM.standard_normal((150, 7)),
+    "clusters": np.repeat(np.eye(3) * 5, 50, 0) + 1e-9 * RANDOM.standard_normal((150, 3)),
+    "tiny": 1e-90 * RANDOM.standard_normal((150, 5)),
+    "large": 1e90 * RANDOM.standard_normal((150, 5)),
+    "rows and one far": np.vstack([RANDOM.standard_normal((90, 4)), np.full((1, 4), 1e9)]),
+    "equal halves": np.tile(RANDOM.standard_normal((60, 4)), (2, 1)),
+    "all equal": np.full((70, 3), 0.1),
+    "signed zeros": np.where(RANDOM.random((90, 9)) < 0.5, 0.0, -0.0),
+    "two": np.array([[1.0, 2.0], [4.0, 6.0]]),
+}
+BLOCKS = {
+    "as they are": {},
+    "many": {"BLOCK_ROWS": 8, "STRIP_ROWS": 3, "MANY_PAIRS": 5, "NUMBERS_AT_ONCE": 40},
+    "float64 always": {"BLOCK_ROWS": 16, "MANY_PAIRS": 0, "SAMPLE_ROWS": 5, "CACHE_BYTES": 0},
+    "float32 always": {"BLOCK_ROWS": 16, "MANY_PAIRS": 10**9, "STRIP_ROWS": 5},
+}
+
+
+@pytest.fixture(params=BLOCKS)
+def blocks(request, monkeypatch):
+    for name, value in BLOCKS[request.param].items():
+        monkeypatch.setattr(row_search, name, value)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_pair_distance_and_count_are_those_of_the_double_loop(name, blocks):
+    agree(closest_pair(from_table(TABLES[name])), by_definition(TABLES[name]))
+
+
+def test_more_rows_than_a_block_holds():
+    table = RANDOM.standard_normal((row_search.BLOCK_ROWS + 700, 3))
+    squared = ((table[:, None, :1] - table[:, 0]) ** 2).squeeze(1)
+    for column in (1, 2):
+        squared += (table[:, None, column] - table[:, column]) ** 2
+    np.fill_diagonal(squared, np.inf)
+    pair = divmod(int(squared.argmin()), len(table))
+    found = closest_pair(from_table(table))
+    assert found.pair == pair
+    assert found.distance == pytest.approx(np.sqrt(squared.min()), rel=1e-12)
+    assert found.distinct == len(table)
+
+
+def test_memory_mapped_table(tmp_path, blocks):
+    np.save(tmp_path / "codes.npy", TABLES["float32"])
+    mapped = np.load(tmp_path / "codes.npy", mmap_mode="r")
+    assert closest_pair(from_table(mapped)) == closest_pair(from_table(TABLES["float32"]))
+
+
+def test_two_equal_rows_among_many():
+    table = RANDOM.standard_normal((3000, 5))
+    table[2891] = table[517]
+    assert closest_pair(from_table(table)) == ClosestPair(0.0, (517, 2891), 2999)
+
+
+def test_first_of_several_repeated_rows():
+    table = np.array([[5.0], [1.0], [2.0], [2.0], [1.0], [1.0]])
+    assert closest_pair(from_table(table)) == ClosestPair(0.0, (1, 4), 3)
+
+
+def test_equal_hashes_are_looked_at(monkeypatch):
+    same = np.zeros(6, dtype=np.uint64)
+    monkeypatch.setattr(row_search, "row_hashes", lambda table: same)
+    table = np.array([[1.0], [2.0], [1.0], [3.0], [2.0], [2.0]])
+    assert row_search.first_equal(table).tolist() == [0, 1, 0, 3, 1, 1]
+
+
+def test_hashes_of_unit_vectors_differ():
+    assert len(np.unique(row_search.row_hashes(np.eye(1000)))) == 1000
+
+
+def test_one_unit_in_the_last_place_is_a_distance():
+    table = np.ones((40, 6)) * np.arange(1, 41)[:, None]
+    table[30] = table[3]
+    table[30, 2] = np.nextafter(4.0, 5.0)
+    assert closest_pair(from_table(table)) == ClosestPair(2.0**-50, (3, 30), 40)
+
+
+def test_distance_whose_square_is_too_small_for_a_float():
+    found = closest_pair(from_table(np.array([[0.0], [1e-200], [1.0]])))
+    assert found == ClosestPair(pytest.approx(1e-200, rel=1e-12, abs=0), (0, 1), 3)
+
+
+@pytest.mark.parametrize("share", [3e-10, 8e-10, 3e-9])
+def test_ties_are_those_with_the_smallest_distance(share, monkeypatch):
+    """Each gap is shorter by a share: a tie with the gap before is not one with the shortest."""
+    monkeypatch.setattr(row_search, "NUMBERS_AT_ONCE", 1)
+    gaps = 1 - share * np.arange(6)
+    table = np.cumsum(np.append(0.0, gaps))[:, None]
+    assert closest_pair(from_table(table)).pair == by_definition(table)[1]
+
+
+@pytest.mark.parametrize("gaps", [(1, 0.9999), (0.9999, 1), (1, 1 - 3e-10), (1 + 3e-10, 1)])
+def test_pairs_that_are_not_neighbours(gaps, blocks):
+    table = np.array([0.0, 10.0, gaps[0], 10.0 + gaps[1]])[:, None]
+    agree(closest_pair(from_table(table)), by_definition(table))
+
+
+@pytest.mark.parametrize("shorter", [1e-3, 1e-5, 1e-8, 3e-10])
+def test_later_pair_that_is_little_nearer(shorter, blocks):
+    table = np.array([0.0, 1.0, 10.0, 20.0, 11.0 - shorter])[:, None]
+    agree(closest_pair(from_table(table)), by_definition(table))
+
+
+def test_a_tie_passed_over_is_found_again(monkeypatch):
+    """As met: the first pair is held, the second ties with it, the third ties with that alone."""
+    monkeypatch.setattr(row_search, "NUMBERS_AT_ONCE", 1)
+    gaps = 1 + np.array([9e-10, 1e-10, -3e-10])
+    start = np.array([0.0, 10.0, 20.0])
+    table = np.concatenate([start, start[::-1] + gaps[::-1]])[[0, 1, 2, 5, 4, 3]][:, None]
+    assert closest_pair(from_table(table)).pair == (1, 4) == by_definition(table)[1]
+
+
+@pytest.mark.parametrize("kind", ["normal", "waves", "clusters", "long and short"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rounding_of_products_stays_below_its_bound(kind, dtype):
+    table = TABLES[kind].astype(float)
+    means = table[:75].mean(axis=0), table[75:].mean(axis=0)
+    exact = ((table[:75, None] - table[75:]) ** 2).sum(axis=-1)
+    one = row_search.make_block(np.arange(75), table[:75] - means[0], dtype)
+    two = row_search.make_block(np.arange(75, 150), table[75:] - means[1], dtype)
+    apart = means[1] - means[0]
+    error = np.abs(-2.0 * row_search.minus_half_squares(one, two, apart) - exact).max()
+    assert 0 < error <= row_search.rounding_bound(one, two, apart)
+    assert row_search.rounding_bound(one, two, apart) <= 1e4 * np.finfo(dtype).eps * exact.max()
+
+
+def test_near_rows_of_two_blocks_survive_the_rounding_of_projections():
+    for _ in range(50):
+        near = RANDOM.standard_normal(40)
+        apart = RANDOM.standard_normal(40)
+        steps = RANDOM.uniform(0, 1, (2, 30, 1))
+        one = np.vstack([near, near - steps[0] * apart])
+        two = np.vstack([near + 1e-9 * apart, near + steps[1] * apart])
+        best = row_search.BestPair(row_search.centred(np.vstack([one, two])))
+        best.smallest = ((1e-9 * apart) ** 2).sum()
+        blocks = [
+            row_search.make_block(np.arange(31), part - part.mean(axis=0), np.float32)
+            for part in (one, two)
+        ]
+        kept = row_search.facing_rows(*blocks, two.mean(axis=0) - one.mean(axis=0), best)
+        assert all(0 in block.index for block in kept)
+        assert sum(len(block.index) for block in kept) < 10
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_centred_rows_fill_the_unit_interval(name):
+    table = TABLES[name]
+    entries = row_search.centred(table)(np.arange(len(table)))
+    assert np.ptp(table) == 0 or 0.25 <= np.abs(entries).max() <= 1
+    assert np.abs(entries.mean(axis=0)).max() <= max(1e-3 * np.abs(entries).max(), 1e-15)
+
+
+@pytest.mark.parametrize("name", ["normal", "waves", "walk", "shuffled grid"])
+def test_rotating_columns_or_adding_a_row_to_all_moves_nothing(name, blocks):
+    table = TABLES[name]
+    turn = np.linalg.qr(RANDOM.standard_normal((table.shape[1],) * 2))[0]
+    expected = by_definition(table)
+    agree(closest_pair(from_table(table @ turn)), expected)
+    agree(closest_pair(from_table(table + 10 * turn[0])), expected)
+
+
+@pytest.mark.parametrize("name", ["normal", "waves", "integers", "equal halves", "clusters"])
+def test_order_of_rows_changes_no_distance(name, blocks):
+    before = closest_pair(from_table(TABLES[name]))
+    after = closest_pair(from_table(RANDOM.permutation(TABLES[name])))
+    assert after.distance == pytest.approx(before.distance, rel=1e-9, abs=0)
+    assert after.distinct == before.distinct

@@ -1,0 +1,23 @@
+"""Sinusoidal tables of 128 positions and 64 columns, right and with rows changed."""
+
+import numpy as np
+
+LENGTH, DIM = 128, 64
+S = np.arange(LENGTH)[:, None]
+I = np.arange(DIM // 2)  # noqa: E741 (pairs, as in the papers)
+GRID = 1e4 ** (-2 * I / DIM)
+NORMAL = np.random.default_rng(3).standard_normal((LENGTH, DIM))
+
+
+def waves(sine, cosine=None, offset=0):
+    """Sines and cosines in neighbouring columns at the given frequencies."""
+    cosine = sine if cosine is None else cosine
+    table = np.empty((LENGTH, 2 * len(sine)))
+    table[:, ::2], table[:, 1::2] = np.sin((S + offset) * sine), np.cos((S + offset) * cosine)
+    return table
+
+
+def changed(rows, values):
+    table = waves(GRID)
+    table[rows] = values
+    return table
