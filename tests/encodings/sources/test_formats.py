@@ -1,4 +1,4 @@
-"""Tables are read as they were written, and every other file ends in one plain line."""
+"""Each format is read as it was written, and every damaged file ends in one plain line."""
 
 import io
 import json
@@ -6,27 +6,19 @@ import os
 import pickle
 import random
 import re
-import subprocess
-import sys
-import threading
-import tracemalloc
 import warnings
 import zipfile
-from contextlib import suppress
 
 import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from stored import HEADER, NOT_A_TABLE, TABLE, npy_bytes, put, refused
 
 from pefourier.encodings.sources import formats
-from pefourier.encodings.sources import tables as files
-from pefourier.encodings.sources.tables import read_numbers, read_table, write_table
+from pefourier.encodings.sources.tables import read_table, write_table
 from pefourier.errors import PefourierError
-from pefourier.files import check_suffix, write_whole
 
-TABLE = np.random.default_rng(0).normal(size=(5, 3))
-NOT_A_TABLE = "a table has two axes, (positions, dimensions), neither empty, of real numbers"
 NO_CODE = (
     "it is damaged, or holds Python objects that could run code; only weights are read, "
     "as torch.save(table, PATH) writes them; write it again"
@@ -42,26 +34,6 @@ EPS = {
     torch.int64: 2**-52,
     torch.bool: 2**-52,
 }
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def refused(message, path, key=None):
-    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
-        read_table(path, key)
-
-
-def put(path, content):
-    with open(path, "wb") as stream:
-        stream.write(content)
-
-
-def npy_bytes(header, data=b"", version=b"\1\0", width=2):
-    return b"\x93NUMPY" + version + len(header).to_bytes(width, "little") + header + data
 
 
 def safetensors_bytes(header, data=b""):
@@ -153,90 +125,6 @@ def test_large_files_are_mapped_not_read(suffix):
         assert f"{os.getcwd()}/x.{suffix}\n" in maps.read()
 
 
-def test_one_single_axis_is_dropped():
-    np.savez(
-        "x.npz",
-        front=np.asfortranarray(TABLE[None]),
-        middle=TABLE[:, None],
-        four=TABLE[None, None],
-    )
-    for key in ("front", "middle"):
-        np.testing.assert_array_equal(read_table("x.npz", key)[0], TABLE)
-    refused(f"'x.npz' holds 'four' (1, 1, 5, 3) of float64; {NOT_A_TABLE}", "x.npz", "four")
-
-
-@pytest.mark.parametrize(
-    ("array", "text"),
-    [
-        (np.zeros(3), "(3,) of float64"),
-        (np.zeros(()), "() of float64"),
-        (np.zeros((0, 3)), "(0, 3) of float64"),
-        (np.zeros((2, 3, 4)), "(2, 3, 4) of float64"),
-        (np.zeros((2, 3, 1)), "(2, 3, 1) of float64"),
-        (np.zeros((2, 2), complex), "(2, 2) of complex128"),
-        (np.zeros((2, 2), "U3"), "(2, 2) of str96"),
-        (np.zeros((2, 2), [("a", "f4")]), "(2, 2) of void32"),
-        (np.zeros((2, 2), "M8[s]"), "(2, 2) of datetime64[s]"),
-        (np.array([[None] * 90] * 90), "(90, 90) of object"),
-    ],
-)
-def test_arrays_that_are_no_tables(array, text):
-    np.save("x.npy", array)
-    refused(f"'x.npy' holds an array {text}; {NOT_A_TABLE}", "x.npy")
-    np.savez("x.npz", odd=array, codes=TABLE)
-    np.testing.assert_array_equal(read_table("x.npz")[0], TABLE)
-
-
-def test_which_array_is_meant():
-    np.savez("x.npz", wpe=TABLE, wte=TABLE[:2], bias=TABLE[0])
-    several = "'x.npz' holds several tables, 'wpe' (5, 3), 'wte' (2, 3); name one as PATH#NAME"
-    refused(several, "x.npz")
-    nearest = "unknown array of 'x.npz' 'wpx'. Did you mean 'wpe'? "
-    refused(nearest + "It holds 'wpe' (5, 3), 'wte' (2, 3), 'bias' (3,).", "x.npz", "wpx")
-    np.savez("y.npz", a=TABLE[0], b=TABLE[1])
-    refused("'y.npz' holds no table (n, d) of numbers; it holds 'a' (3,), 'b' (3,)", "y.npz")
-    np.save("x.npy", TABLE)
-    refused("'x.npy' holds one array without a name; leave out #'wpe'", "x.npy", "wpe")
-    torch.save({f"{i}": torch.zeros(1, 2) for i in range(12)}, "x.pt")
-    ten = ", ".join(f"'{i}' (1, 2)" for i in range(10))
-    refused(f"'x.pt' holds several tables, {ten}, …; name one as PATH#NAME", "x.pt")
-
-
-def test_names_are_escaped():
-    torch.save({"a\n\x1b[31m": torch.zeros(2)}, "x\n.pt")
-    refused(rf"'x\n.pt' holds 'a\n\x1b[31m' (2,) of float32; {NOT_A_TABLE}", "x\n.pt")
-
-
-def test_files_that_cannot_be_reached(folder):
-    np.save("table.npy", TABLE)
-    os.symlink("loop.npy", "loop.npy")
-    os.symlink("nowhere", "dangling.npy")
-    there = "There is no such file in '.'."
-    refused(f"unknown file 'tabel.npy'. Did you mean 'table.npy'? {there}", "tabel.npy")
-    refused(f"unknown file 'dangling.npy'. Did you mean 'table.npy'? {there}", "dangling.npy")
-    refused("no file 'a/b.npy': there is no folder 'a'", "a/b.npy")
-    refused("cannot reach 'loop.npy': Too many levels of symbolic links", "loop.npy")
-    with pytest.raises(PefourierError, match=r"^cannot reach 'a\\x00\.npy': .*embedded null"):
-        read_table("a\0.npy")
-    any_of = ", ".join(formats.READERS)
-    refused(f"'.' is a folder; name a file: {any_of}", ".")
-    refused(f"'/dev/zero' is a device; name a file: {any_of}", "/dev/zero")
-    os.rename("table.npy", "table.npx")
-    nearest = "unknown suffix '.npx'. Did you mean '.npz'? "
-    refused(f"{nearest}'table.npx' may end in {any_of}.", "table.npx")
-
-
-def test_a_file_that_may_not_be_read(monkeypatch):
-    np.save("x.npy", TABLE)
-
-    def denied(*_):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("builtins.open", denied)
-    refused("cannot read 'x.npy': Permission denied", "x.npy")
-
-
-HEADER = b"{'descr': '<f8', 'fortran_order': False, 'shape': (5, 3)}"
 NO_ARRAY = "its header does not describe an array"
 NO_SHAPE = "its shape is not that of an array"
 SHORT = "its shape (5, 3) of float64 needs 120 bytes, {} are there"
@@ -409,33 +297,6 @@ def test_a_pickle_of_shared_mappings_is_walked_once():
     assert read_table("x.pt")[0].tolist() == [[1, 1], [1, 1]]
 
 
-def test_bombs_are_refused_before_they_expand():
-    """What a header asks for is weighed against the bytes in the file."""
-    limits = (
-        "the limits are 8589934592 and, above 268435456, 100 times the bytes in the file; "
-        "a .npy file of float32 is mapped and has no limit"
-    )
-    with zipfile.ZipFile("x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
-        with archive.open("codes.npy", "w") as member:
-            member.write(npy_bytes(HEADER.replace(b"5, 3", b"45000, 1000")))
-            for _ in range(45):
-                member.write(bytes(8 * 10**6))
-        held = archive.getinfo("codes.npy").compress_size
-    tracemalloc.start()
-    refused(f"'x.npz' has {held} bytes for a table that takes 360000000; {limits}", "x.npz")
-    torch.save(torch.ones(1).expand(10**6, 10**6), "x.pt")
-    refused(f"'x.pt' has 4 bytes for a table that takes 4000000000000; {limits}", "x.pt")
-    for dtype, size in {"i1": 1, ">f4": 4}.items():
-        np.lib.format.open_memmap("x.npy", "w+", dtype, (2**17, 2**15)).flush()
-        need = 2**32 * max(size, 8 // size)
-        refused(
-            f"'x.npy' has {2**32 * size} bytes for a table that takes {need}; {limits}", "x.npy"
-        )
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 2**20
-
-
 def test_damaged_archives():
     write_table("x.npz", TABLE)
     with open("x.npz", "rb") as stream:
@@ -455,145 +316,12 @@ def test_damaged_archives():
     refused(f"'x.pt' is no readable .pt file: {compressed}", "x.pt")
 
 
-def fed(content, *arguments):
-    """What reading standard input gives in a process that is fed `content`."""
-    code = (
-        "import sys; from pefourier.encodings.sources.tables import *\n"
-        "try: print(*read_table(*sys.argv[1:])[0].ravel().tolist())\n"
-        "except PefourierError as error: print(error)"
-    )
-    command = [sys.executable, "-W", "error", "-c", code, *arguments]
-    root = os.path.dirname(os.path.dirname(files.__file__))
-    run = subprocess.run(command, input=content, capture_output=True, env={"PYTHONPATH": root})
-    assert run.stderr == b""
-    return run.stdout.decode().strip()
-
-
-def test_standard_input():
-    stream = io.BytesIO()
-    np.save(stream, np.arange(4.0).reshape(2, 2))
-    assert fed(stream.getvalue(), "-") == "0.0 1.0 2.0 3.0"
-    assert fed(stream.getvalue(), "/dev/stdin") == "0.0 1.0 2.0 3.0"
-    assert fed(b"x,y\n1,2\n", "-") == "1.0 2.0"
-    unread = "standard input is no readable .csv file"
-    assert (
-        fed(b"", "-") == f"{unread}: it has no line of numbers separated by commas; write it again"
-    )
-    assert fed(b"PK\3\4\0\0", "-") == "standard input is no .npy and no .csv table; name a file"
-    assert fed(b"1,2", "-", "a") == "standard input holds one array without a name; leave out #'a'"
-
-
-def test_standard_input_that_is_closed(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", None)
-    refused("standard input is closed; pipe a table into it or name a file", "-")
-
-
-@pytest.mark.parametrize("suffix", [*formats.WRITERS, ".pt"])
-def test_pipes_are_read_and_written(suffix):
-    os.mkfifo("pipe" + suffix)
-
-    def write():
-        if suffix == ".pt":
-            stream = io.BytesIO()
-            torch.save(torch.from_numpy(TABLE), stream)
-            put("pipe.pt", stream.getvalue())
-        else:
-            write_table("pipe" + suffix, TABLE)
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    table, _ = read_table("pipe" + suffix)
-    thread.join()
-    np.testing.assert_array_equal(table, TABLE)
-
-
-def test_an_endless_pipe_is_given_up(monkeypatch):
-    monkeypatch.setattr(files, "MEMORY", 2**20)
-    os.mkfifo("pipe")
-
-    def write():
-        with suppress(BrokenPipeError), open("pipe", "wb") as stream:
-            while True:
-                stream.write(b"1,2\n" * 10**5)
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    refused("'pipe' gives more than 131072 bytes; write them to a .npy file", "pipe")
-    thread.join()
-
-
-def test_where_nothing_can_be_written(monkeypatch):
-    os.mkdir("folder.npy")
-    put("x.npy", b"")
-    for path, reason in {
-        "folder.npy": "it is a folder; name a file in it",
-        "a/x.npy": f"there is no folder '{os.getcwd()}/a'; make it first",
-    }.items():
-        with pytest.raises(
-            PefourierError, match=f"^{re.escape(f'cannot write {path!r}: {reason}')}$"
-        ):
-            check_suffix(path, [".npy"])
-    message = "unknown suffix '.npz'. Did you mean '.npy'? 'x.npz' may end in .npy, .csv."
-    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
-        check_suffix("x.npz", [".npy", ".csv"])
-    assert check_suffix("X.NPY", [".npy"]) == ".npy"
-    for protected in (os.getcwd(), "x.npy"):
-        monkeypatch.setattr(os, "access", lambda path, _, protected=protected: path != protected)
-        message = f"cannot write 'x.npy': {protected!r} is write-protected; name another"
-        with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
-            write_table("x.npy", TABLE)
-
-
-@pytest.mark.parametrize("failure", [KeyboardInterrupt, ValueError, PefourierError])
-def test_a_failure_leaves_the_old_file_whole(failure):
-    put("x.npy", b"old")
-
-    def write(stream):
-        stream.write(b"new")
-        raise failure
-
-    with pytest.raises(failure):
-        write_whole("x.npy", write)
-    with open("x.npy", "rb") as stream:
-        assert stream.read() == b"old"
-    assert os.listdir() == ["x.npy"]
-
-
 @pytest.mark.parametrize("suffix", formats.WRITERS)
 def test_a_full_disk(suffix):
     os.symlink("/dev/full", "x" + suffix)
     message = f"cannot write 'x{suffix}': No space left on device"
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
         write_table("x" + suffix, np.zeros((300, 300)))
-
-
-def test_mode_and_links_of_the_written_file():
-    before = os.umask(0o027)
-    try:
-        write_table("new.npy", TABLE)
-    finally:
-        os.umask(before)
-    assert os.stat("new.npy").st_mode & 0o777 == 0o640
-    os.chmod("new.npy", 0o604)
-    os.symlink("new.npy", "link.npy")
-    write_table("link.npy", TABLE + 1)
-    assert os.path.islink("link.npy")
-    assert os.stat("new.npy").st_mode & 0o777 == 0o604
-    np.testing.assert_array_equal(read_table("new.npy")[0], TABLE + 1)
-
-
-def test_an_open_stream_is_written_in_place():
-    """`--out /dev/stdout > file` must not put another file in the place of the stream."""
-    with open("out", "w+b") as stream:
-        write_whole(f"/proc/self/fd/{stream.fileno()}", lambda out: out.write(b"codes"))
-        assert stream.read() == b"codes"
-
-
-def test_a_mapped_table_survives_being_overwritten():
-    write_table("x.npy", TABLE)
-    table, _ = read_table("x.npy")
-    write_table("x.npy", table[:2])
-    np.testing.assert_array_equal(table, TABLE)
 
 
 WORDS = [b"\xff" * 8, b"\0" * 8, b"-1", b"9" * 30, b"1000000000000", b"[", b"(", b"{", b"\n", b","]
@@ -681,28 +409,6 @@ def outcome(path, key):
         float(table.astype(float).sum())  # every number can be read
     sound = table.ndim == 2 and table.size and eps in EPS.values()
     return None if sound and table.dtype in ("f8", "f4", "f2") else (table.shape, table.dtype, eps)
-
-
-@pytest.mark.parametrize(
-    ("descr", "kind"),
-    [
-        ("|O", "object"),
-        ("<U2", "str64"),
-        ("<c16", "complex128"),
-        ("<M8[s]", "datetime64[s]"),
-        ([("t", "|O")], "void64"),
-    ],
-    ids=str,
-)
-def test_a_list_of_numbers_is_of_plain_numbers(descr, kind):
-    """An array of objects is an array of pointers: mapped, its bytes would be followed."""
-    with open("times.npy", "wb") as stream:
-        header = {"descr": descr, "fortran_order": False, "shape": (8,)}
-        np.lib.format.write_array_header_1_0(stream, header)
-        stream.write(b"A" * 128)
-    message = f"'times.npy' holds an array (8,) of {kind}; expected real numbers"
-    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
-        read_numbers("times.npy")
 
 
 def test_only_plain_numbers_are_made_of_bytes():
