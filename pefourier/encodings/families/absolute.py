@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from pefourier.encodings.columns import Layout, waves
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import (
     Encoding,
@@ -64,31 +65,13 @@ def geometric(
     return rho ** (-i / (d // 2 - 1.0))
 
 
-def sines_and_cosines(
-    phases: np.ndarray, layout: Literal["interleaved", "halves"], d: int
-) -> np.ndarray:
-    """Sines and cosines of (n, m) phases in d columns: by turns, or all sines and then all cosines.
-
-    With odd d the last sine has no cosine beside it, or (m < d / 2) the last column is zero.
-    """
-    table = np.zeros((len(phases), d))
-    half = phases.shape[1]
-    if layout == "interleaved":
-        sines, cosines = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
-    else:
-        sines, cosines = slice(0, half), slice(half, 2 * half)
-    table[:, sines] = np.sin(phases)
-    table[:, cosines] = np.cos(phases[:, : table[:, cosines].shape[1]])
-    return table
-
-
 @encoding("sinusoidal", "Vaswani et al., 2017, section 3.5", declared=True)
 def sinusoidal(
     length: int,
     d: int,
     *,
     rho: float = 10000.0,
-    layout: Literal["interleaved", "halves"] = "interleaved",
+    layout: Layout = "interleaved",
     divisor: Literal["d", "d/2-1"] = "d",
     offset: int = 0,
     odd: Literal["sine", "d+1", "zero"] = "sine",
@@ -118,7 +101,7 @@ def sinusoidal(
     measure = Measure(frequencies, energy / energy.sum(), squared_length, origin=offset)
 
     def codes(x: np.ndarray) -> np.ndarray:
-        return sines_and_cosines(measure.phases(x), layout, d)
+        return waves(measure.phases(x), layout, d=d)
 
     return Encoding("sinusoidal", positions(length), d, codes, measure)
 

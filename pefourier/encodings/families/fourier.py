@@ -8,9 +8,10 @@ from typing import Literal
 
 import numpy as np
 
+from pefourier.encodings.columns import Layout, pair_columns, waves
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Measure, check_positive
-from pefourier.encodings.families.absolute import geometric, sines_and_cosines
+from pefourier.encodings.families.absolute import geometric
 from pefourier.encodings.families.seeds import stream
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
@@ -29,16 +30,14 @@ def equal_pairs(frequencies: np.ndarray) -> Measure:
     return Measure(frequencies, np.full(m, 1 / m), float(m))
 
 
-def sinusoids(
-    name: str, length: int, frequencies: np.ndarray, layout: Literal["interleaved", "halves"]
-) -> Encoding:
+def sinusoids(name: str, length: int, frequencies: np.ndarray, layout: Layout) -> Encoding:
     """Sines and cosines of positions at given frequencies, radians per position."""
-    measure, d = equal_pairs(frequencies), 2 * len(frequencies)
+    measure = equal_pairs(frequencies)
 
     def codes(x: np.ndarray) -> np.ndarray:
-        return sines_and_cosines(measure.phases(x), layout, d)
+        return waves(measure.phases(x), layout)
 
-    return Encoding(name, positions(length), d, codes, measure)
+    return Encoding(name, positions(length), 2 * len(frequencies), codes, measure)
 
 
 @encoding(
@@ -54,7 +53,7 @@ def learnable_sinusoidal(
     start: Literal["uniform", "geometric"] = "uniform",
     seed: int = 0,
     rho: float = 10000.0,
-    layout: Literal["interleaved", "halves"] = "interleaved",
+    layout: Layout = "interleaved",
 ) -> Encoding:
     r"""Sines and cosines at free frequencies, as they are before training.
 
@@ -102,8 +101,9 @@ def fourier_features(
     measure = equal_pairs(2 * np.pi * np.abs(turns))  # a spectrum knows no sign of a frequency
 
     def codes(x: np.ndarray) -> np.ndarray:
-        phases = measure.phases(x)
-        return np.hstack([np.cos(phases), np.sign(b) * np.sin(phases)])
+        table = waves(measure.phases(x), "halves", first="cos")
+        table[:, pair_columns("halves", len(b))[1]] *= np.sign(b)
+        return table
 
     return Encoding("fourier-features", positions(length), d, codes, measure)
 

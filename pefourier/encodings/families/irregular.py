@@ -9,10 +9,11 @@ three can be compared with any other encoding. Frequencies are in radians per me
 
 import numpy as np
 
+from pefourier.encodings.columns import waves
 from pefourier.encodings.domain import Domain, positions
 from pefourier.encodings.domain import times as sampled_at
 from pefourier.encodings.encoding import Encoding, Measure
-from pefourier.encodings.families.absolute import geometric, sines_and_cosines
+from pefourier.encodings.families.absolute import geometric
 from pefourier.encodings.families.fourier import pairs
 from pefourier.encodings.families.seeds import stream
 from pefourier.encodings.registry import encoding
@@ -114,7 +115,7 @@ def mtan_fixed(
 
     def codes(t: np.ndarray) -> np.ndarray:
         phases = np.multiply.outer(np.asarray(t, dtype=float), frequencies)
-        return sines_and_cosines(phases, "interleaved", d)
+        return waves(phases, "interleaved")
 
     # On irregular times lags are no multiples of the spacing, so no squared length is declared.
     spacing = span(domain) / max(len(domain) - 1, 1) if noted else 1.0

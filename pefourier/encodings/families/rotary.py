@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from pefourier.encodings.columns import Layout, split_pairs, waves
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Finding, Measure, check_count, check_positive
 from pefourier.encodings.families.absolute import geometric
@@ -255,12 +256,6 @@ def rotation(scaling: str, head: Head, own: dict[str, Any]) -> Rotation:
     return frequencies, float(attention)
 
 
-def waves(layout: Literal["halves", "interleaved"], phases: np.ndarray) -> np.ndarray:
-    """Cosines and sines of (n, m) phases in 2m columns: halves, or pair by pair."""
-    pairs = np.stack([np.cos(phases), np.sin(phases)], axis=1 if layout == "halves" else 2)
-    return pairs.reshape(len(phases), -1)
-
-
 def check_head(name: str, d: int, partial: float) -> None:
     """Refuse heads that cannot be turned in pairs."""
     if not 0 < partial <= 1:
@@ -277,7 +272,7 @@ def rope(
     d: int,
     *,
     rho: float = 10000.0,
-    layout: Literal["halves", "interleaved"] = "halves",
+    layout: Layout = "halves",
     partial: float = 1.0,
     scaling: Literal[tuple(SCALINGS)] = "none",
     **given: Any,
@@ -320,7 +315,7 @@ def rope(
     measure = Measure(frequencies, np.full(pairs, 1.0 / pairs), pairs * attention * attention)
 
     def codes(x: np.ndarray) -> np.ndarray:
-        return attention * waves(layout, measure.phases(x))
+        return attention * waves(measure.phases(x), layout, first="cos")
 
     noted = {**own, "attention_factor": attention, "rotated": 2 * pairs}
     return Encoding(
@@ -354,7 +349,7 @@ def xpos(
     d: int,
     *,
     rho: float = 10000.0,
-    layout: Literal["halves", "interleaved"] = "halves",
+    layout: Layout = "halves",
     span: float = XPOS_SPAN,
 ) -> Encoding:
     r"""Rotary positions with decay (Sun et al., 2022): the codes of queries.
@@ -378,8 +373,9 @@ def xpos(
     def codes(x: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):  # what overflows is refused when built
             decay = zeta ** (np.asarray(x, dtype=float)[:, None] / span)
-        axis = 1 if layout == "halves" else 2
-        scale = np.stack([decay, decay], axis=axis).reshape(len(decay), d)
-        return scale * waves(layout, measure.phases(x))
+        table = waves(measure.phases(x), layout, first="cos")
+        for part in split_pairs(table, layout):
+            part *= decay
+        return table
 
     return Encoding("xpos", positions(length), d, codes, measure, act="rotate")

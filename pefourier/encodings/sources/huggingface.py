@@ -12,8 +12,7 @@ import os
 import re
 from dataclasses import replace
 
-import numpy as np
-
+from pefourier.encodings.columns import exchanged
 from pefourier.encodings.encoding import Encoding, Finding, from_table
 from pefourier.encodings.sources.config import (
     HEADS,
@@ -132,7 +131,7 @@ def sinusoid(request: Request) -> Encoding | None:
     enc = request.build("sinusoidal", d, *offset_notes(kind, offset), **own, offset=offset)
     if kind not in COSINES_FIRST:
         return enc
-    return replace(enc, codes=lambda x: np.roll(enc.codes(x), d // 2, axis=1))
+    return replace(enc, codes=lambda x: exchanged(enc.codes(x), own["layout"]))
 
 
 def first_row(request: Request) -> int:
