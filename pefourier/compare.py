@@ -102,7 +102,7 @@ def tolerance(table: np.ndarray, enc: Encoding, eps: float) -> np.ndarray:
         omega += enc.measure.frequencies.max()
     if turning is not None:
         omega[turning.sines] = omega[turning.cosines] = turning.omega
-    origin = 0 if enc.measure is None else enc.measure.origin
+    origin = 0 if enc.measure is None else enc.measure.offset
     relative = omega * (3 + np.abs(np.log(np.maximum(omega, 1e-300)))) * min(eps, FLOAT32_EPS)
     return size * (4 * eps + np.multiply.outer(np.arange(n) + origin, relative))
 

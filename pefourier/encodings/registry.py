@@ -12,7 +12,8 @@ from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 
-from pefourier.encodings.encoding import LARGEST, WIDEST, Encoding, check_count, check_magnitude
+from pefourier.encodings.checks import LARGEST, WIDEST, check_count, check_magnitude
+from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError, shown, unknown
 
 ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length"}

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from pefourier.encodings import families  # noqa: F401 (which fill the registry)
-from pefourier.encodings.encoding import Encoding, check_count, from_table
+from pefourier.encodings.checks import check_count
+from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.registry import BUILDERS, build, parse_parameters
 from pefourier.encodings.sources import huggingface, user_code
 from pefourier.encodings.sources.formats import READERS

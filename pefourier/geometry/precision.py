@@ -77,7 +77,7 @@ def loss(enc: Encoding, form: Format) -> Loss:
     cast = count_distinct(lambda rows, j: rounded(column(rows, j), form), points, count)
     if enc.measure is None or enc.domain.kind != "position":
         return Loss(cast, None, None)
-    x = enc.domain.x + enc.measure.origin
+    x = enc.domain.x + enc.measure.offset
     return Loss(cast, distinct_phases(enc.measure, x, form), max_phase_error(enc.measure, x, form))
 
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import domain, load
-from pefourier.encodings.domain import periodogram, tree
+from pefourier.encodings.domain import nodes, periodogram
 from pefourier.errors import PefourierError
 
 
 def test_the_basis_of_a_path_is_the_dct():
     n = 9
-    path = tree(range(-1, n - 1))
+    path = nodes(range(-1, n - 1))
     k, i = np.meshgrid(np.arange(n), np.arange(n))
     dct = np.cos(np.pi * k * (i + 0.5) / n) * np.sqrt(np.where(k == 0, 1, 2) / n)
     assert np.abs(path.omega - np.pi * np.arange(n) / n).max() < 1e-9
@@ -37,10 +37,13 @@ def test_the_spectrum_of_a_bias_is_over_its_lags():
 
 
 @pytest.mark.parametrize(
-    "make", [lambda n: domain.times(range(n)), lambda n: domain.tree([-1, *[0] * (n - 1)])]
+    "make", [lambda n: domain.instants(range(n)), lambda n: domain.nodes([-1, *[0] * (n - 1)])]
 )
 def test_a_dense_basis_has_a_limit(monkeypatch, make):
     monkeypatch.setattr("pefourier.encodings.domain.LARGEST_BASIS", 8)
     assert len(make(8)) == 8
-    with pytest.raises(PefourierError, match=r"^9 .* are too many: they take an \(n, n\) basis"):
+    with pytest.raises(
+        PefourierError,
+        match=r"^9 .* are too many: their basis is an \(n, n\) array, with n up to 8$",
+    ):
         make(9)

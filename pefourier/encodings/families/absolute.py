@@ -8,16 +8,10 @@ from typing import Literal
 
 import numpy as np
 
+from pefourier.encodings.checks import check_above, check_count, check_size
 from pefourier.encodings.columns import Layout, waves
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import (
-    Encoding,
-    Measure,
-    check_count,
-    check_positive,
-    check_size,
-    from_table,
-)
+from pefourier.encodings.encoding import Encoding, Measure, from_table
 from pefourier.encodings.families.seeds import stream
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
@@ -56,7 +50,7 @@ def geometric(
     d: int, rho: float, divisor: Literal["d", "d/2-1"] = "d", count: int | None = None
 ) -> np.ndarray:
     """Frequencies rho^(-l/d), l = 0, 2, …; with divisor d/2-1 the last one is 1/rho exactly."""
-    check_positive("rho", rho)
+    check_above("rho", rho)
     i = np.arange(d // 2 if count is None else count)
     if divisor == "d":
         return rho ** (-2.0 * i / d)
@@ -98,7 +92,7 @@ def sinusoidal(
     energy = np.ones(len(frequencies))
     energy[-1] -= 0.5 * unpaired
     squared_length = None if unpaired else float(d // 2)
-    measure = Measure(frequencies, energy / energy.sum(), squared_length, origin=offset)
+    measure = Measure(frequencies, energy / energy.sum(), squared_length, offset=offset)
 
     def codes(x: np.ndarray) -> np.ndarray:
         return waves(measure.phases(x), layout, d=d)
@@ -138,6 +132,6 @@ def dft(length: int, d: int) -> Encoding:
 @encoding("learned", "Gehring et al., 2017; Devlin et al., 2019 (initial table)", untrained=True)
 def learned(length: int, d: int, *, seed: int = 0, scale: float = 0.02) -> Encoding:
     """A table of free parameters as it is before training: normal with standard deviation 0.02."""
-    check_positive("scale", scale)
+    check_above("scale", scale)
     check_size("learned", length, d)
     return from_table(stream(seed).normal(0.0, scale, (length, d)), "learned")

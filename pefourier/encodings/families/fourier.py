@@ -8,9 +8,10 @@ from typing import Literal
 
 import numpy as np
 
+from pefourier.encodings.checks import check_above
 from pefourier.encodings.columns import Layout, pair_columns, waves
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import Encoding, Measure, check_positive
+from pefourier.encodings.encoding import Encoding, Measure
 from pefourier.encodings.families.absolute import geometric
 from pefourier.encodings.families.seeds import stream
 from pefourier.encodings.registry import encoding
@@ -95,7 +96,7 @@ def fourier_features(
            [ 0.738, -0.675],
            [-0.443,  0.897]])
     """
-    check_positive("scale", scale)
+    check_above("scale", scale)
     b = stream(seed).normal(0.0, scale, pairs("fourier-features", d))
     turns = b / length if coordinates == "unit" else b
     measure = equal_pairs(2 * np.pi * np.abs(turns))  # a spectrum knows no sign of a frequency

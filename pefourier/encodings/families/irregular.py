@@ -10,8 +10,7 @@ three can be compared with any other encoding. Frequencies are in radians per me
 import numpy as np
 
 from pefourier.encodings.columns import waves
-from pefourier.encodings.domain import Domain, positions
-from pefourier.encodings.domain import times as sampled_at
+from pefourier.encodings.domain import Domain, instants, positions
 from pefourier.encodings.encoding import Encoding, Measure
 from pefourier.encodings.families.absolute import geometric
 from pefourier.encodings.families.fourier import pairs
@@ -23,7 +22,7 @@ def time_axis(length: int, times: np.ndarray | None) -> tuple[Domain, dict]:
     """The domain of some times, regular where there are none, and what to note of them."""
     if times is None:
         return positions(length), {}
-    domain = sampled_at(times)
+    domain = instants(times)
     return domain, {"length": len(domain), "times": tuple(domain.x.tolist())}
 
 

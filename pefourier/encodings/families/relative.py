@@ -10,8 +10,9 @@ from typing import Literal
 
 import numpy as np
 
-from pefourier.encodings.domain import lags, positions
-from pefourier.encodings.encoding import Encoding, check_count, check_positive, check_size, within
+from pefourier.encodings.checks import check_above, check_count, check_size
+from pefourier.encodings.domain import lags_between, positions
+from pefourier.encodings.encoding import Encoding, within
 from pefourier.encodings.families.seeds import stream
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
@@ -26,7 +27,7 @@ def of_lags(
     act: Literal["bias", "key"] = "bias",
 ) -> Encoding:
     """An encoding whose codes belong to lags."""
-    return Encoding(name, lags(length, causal), d, codes, act=act)
+    return Encoding(name, lags_between(length, causal), d, codes, act=act)
 
 
 @encoding("shaw", "Shaw et al., 2018, Eqs. 3-4 (before training)", domain="lag", untrained=True)
@@ -110,7 +111,7 @@ def t5(
     >>> len(np.unique(t5(80, 12).table(), axis=0))
     29
     """
-    check_positive("scale", scale)
+    check_above("scale", scale)
     t5_buckets(np.zeros(1), buckets, max_distance, causal)  # a wrong number is refused here
     check_size("t5", buckets, d)
     bias = stream(seed).normal(0.0, scale, (buckets, d))
@@ -190,7 +191,7 @@ def erpe(
     >>> erpe(3, 2).table().shape
     (5, 2)
     """
-    check_positive("scale", scale)
+    check_above("scale", scale)
     check_size("erpe", 2 * length - 1, d)
     bias = stream(seed).normal(0.0, scale, (2 * length - 1, d))
 
@@ -230,7 +231,7 @@ def tupe(
         raise PefourierError(
             f"tupe cuts d into heads and needs a multiple of heads={heads}; got d={d}"
         )
-    check_positive("scale", scale)
+    check_above("scale", scale)
     check_size("tupe", max(length, d, buckets), d)
     bins = t5_buckets(np.arange(-length, length), buckets, max_distance)  # of lag at lag + length
     draw = stream(seed).normal

@@ -17,9 +17,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from pefourier.encodings.checks import check_above, check_count
 from pefourier.encodings.columns import Layout, split_pairs, waves
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import Encoding, Finding, Measure, check_count, check_positive
+from pefourier.encodings.encoding import Encoding, Finding, Measure
 from pefourier.encodings.families.absolute import geometric
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError, shown, unknown
@@ -139,7 +140,7 @@ def longrope(
                 f"{key} needs {len(theta)} numbers, one a rotated pair; got {len(values)}"
             )
         for value in values:
-            check_positive(key, value)
+            check_above(key, value)
     if attention_factor == 0:
         check_count("original", original, least=2)
         attention_factor = sqrt(1 + log(factor) / log(original)) if factor > 1 else 1.0
@@ -211,16 +212,10 @@ def settled(scaling: str, given: dict[str, Any]) -> dict[str, Any]:
         if value is inspect.Parameter.empty:
             raise PefourierError(f"scaling={scaling} needs {key}; write {key}=…")
         if key in ABOVE_ZERO:
-            check_positive(key, value)
+            check_above(key, value)
     if "original" in settled:
         check_count("original", settled["original"])
     return settled
-
-
-def check_above(key: str, value: float, least: float) -> None:
-    """Refuse a number that is not finite and above `least`."""
-    if not (np.isfinite(value) and value > least):
-        raise PefourierError(f"{key} must be a finite number above {least:g}; got {value}")
 
 
 def remarks(own: dict[str, Any], length: int) -> tuple[Finding, ...]:
@@ -244,10 +239,10 @@ def remarks(own: dict[str, Any], length: int) -> tuple[Finding, ...]:
 
 def rotation(scaling: str, head: Head, own: dict[str, Any]) -> Rotation:
     """Frequencies and attention factor of a scaling, refused where its parameters overflow."""
-    check_positive("rho", head.rho)
+    check_above("rho", head.rho)
     with np.errstate(all="ignore"):
         frequencies, attention = SCALINGS[scaling](head, **own)
-    check_above("attention_factor", attention, 0.0)
+    check_above("attention_factor", attention)
     if not np.isfinite(frequencies).all():
         raise PefourierError(
             f"scaling={scaling} with {shown(own)} gives a frequency of {frequencies.max()}; "
@@ -365,7 +360,7 @@ def xpos(
            [0.154, 0.643, 0.24 , 0.006]])
     """
     check_head("xpos", d, 1.0)
-    check_positive("span", span)
+    check_above("span", span)
     frequencies = geometric(d, rho)
     zeta = (2 * np.arange(d // 2) / d + XPOS_GAMMA) / (1 + XPOS_GAMMA)
     measure = Measure(frequencies, np.full(d // 2, 2.0 / d))

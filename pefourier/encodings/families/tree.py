@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pefourier.encodings.domain import tree as nodes
-from pefourier.encodings.encoding import Encoding, check_count, check_size, from_table
+from pefourier.encodings.checks import check_count, check_size
+from pefourier.encodings.domain import nodes
+from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 
