@@ -373,7 +373,7 @@ LIMIT = "numbers, the limit is 1073741824; choose a smaller length or d, or fewe
         ),
         (
             "spectrum py:user:leave",
-            "'py:user:leave' raised SystemExit: '0' when asked for length 80, d 256; "
+            "'py:user:leave' raised SystemExit: '0' when called for length 80, d 256; "
             "--debug shows where",
         ),
     ],

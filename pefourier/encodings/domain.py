@@ -22,7 +22,7 @@ COLUMNS_AT_ONCE = 64  # columns transformed together: bounds the memory of a lon
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """n points; `basis` (n, n) and its `omega` (n,) only where the FFT does not serve."""
+    """n points; `basis` (n, n) and its `omega` (n,) only where the FFT does not apply."""
 
     kind: Literal["position", "lag", "time", "tree"]
     x: np.ndarray  # (n,) coordinate of each point
@@ -110,7 +110,7 @@ def periodogram(domain: Domain, table: np.ndarray) -> tuple[np.ndarray, np.ndarr
     domain : Domain
         n points.
     table : np.ndarray, shape (n, d)
-        One row a point.
+        One row per point.
 
     Returns
     -------

@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-A table has one row a point: shape (n, d), n points, d dimensions. Angular frequencies are radians
+A table has one row per point: shape (n, d), n points, d dimensions. Angular frequencies are radians
 per position. `Measure` is the spectral measure of the paper's Eq. 15: frequencies with weights.
 """
 
@@ -77,7 +77,7 @@ class Finding:
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
-    """The codes a model sees: `codes(x)` is (len(x), d), one row a point of the domain."""
+    """The codes a model sees: `codes(x)` is (len(x), d), one row per point of the domain."""
 
     name: str
     domain: Domain

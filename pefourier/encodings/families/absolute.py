@@ -46,7 +46,7 @@ def ramp(length: int, d: int) -> Encoding:
     return Encoding("ramp", positions(length), d, codes)
 
 
-def geometric(
+def geometric_frequencies(
     d: int, rho: float, divisor: Literal["d", "d/2-1"] = "d", count: int | None = None
 ) -> np.ndarray:
     """Frequencies rho^(-l/d), l = 0, 2, …; with divisor d/2-1 the last one is 1/rho exactly."""
@@ -86,7 +86,7 @@ def sinusoidal(
     check_count("offset", offset, least=0)
     unpaired = d % 2 == 1 and odd != "zero"
     grid = d + 1 if d % 2 and odd == "d+1" else d - 1 if d % 2 and odd == "zero" else d
-    frequencies = geometric(grid, rho, divisor, (d + unpaired) // 2)
+    frequencies = geometric_frequencies(grid, rho, divisor, (d + unpaired) // 2)
     if len(frequencies) == 0:
         raise PefourierError(f"sinusoidal with odd=zero needs d of at least 2; got d={d}")
     energy = np.ones(len(frequencies))

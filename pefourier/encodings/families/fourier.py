@@ -12,13 +12,13 @@ from pefourier.encodings.checks import check_above
 from pefourier.encodings.columns import Layout, pair_columns, waves
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Measure
-from pefourier.encodings.families.absolute import geometric
+from pefourier.encodings.families.absolute import geometric_frequencies
 from pefourier.encodings.families.seeds import stream
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 
 
-def pairs(name: str, d: int) -> int:
+def pair_count(name: str, d: int) -> int:
     """Number of pairs of a sine and a cosine in d columns."""
     if d % 2:
         raise PefourierError(f"{name} pairs each sine with a cosine and needs an even d; got d={d}")
@@ -67,9 +67,9 @@ def learnable_sinusoidal(
     >>> learnable_sinusoidal(2, 4).measure.frequencies.round(4)
     array([1.7241, 2.2468])
     """
-    count = pairs("learnable-sinusoidal", d)
+    count = pair_count("learnable-sinusoidal", d)
     drawn = stream(seed).uniform(0.0, np.pi, count)
-    frequencies = drawn if start == "uniform" else geometric(d, rho)
+    frequencies = drawn if start == "uniform" else geometric_frequencies(d, rho)
     return sinusoids("learnable-sinusoidal", length, frequencies, layout)
 
 
@@ -97,7 +97,7 @@ def fourier_features(
            [-0.443,  0.897]])
     """
     check_above("scale", scale)
-    b = stream(seed).normal(0.0, scale, pairs("fourier-features", d))
+    b = stream(seed).normal(0.0, scale, pair_count("fourier-features", d))
     turns = b / length if coordinates == "unit" else b
     measure = equal_pairs(2 * np.pi * np.abs(turns))  # a spectrum knows no sign of a frequency
 
@@ -113,7 +113,7 @@ def fourier_features(
 def tape(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
     r"""Time absolute position encoding: sinusoidal with frequencies times d / length.
 
-    Columns are :math:`\sin(w_i s), \cos(w_i s)` by turns with
+    Columns are :math:`\sin(w_i s), \cos(w_i s)` alternating, with
     :math:`w_i = \rho^{-2i/d}\, d / \mathrm{length}` (Foumani et al., 2023, ConvTran).
 
     Examples
@@ -121,5 +121,5 @@ def tape(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
     >>> tape(100, 16).measure.frequencies[:2].round(6)
     array([0.16    , 0.050596])
     """
-    pairs("tape", d)
-    return sinusoids("tape", length, geometric(d, rho) * (d / length), "interleaved")
+    pair_count("tape", d)
+    return sinusoids("tape", length, geometric_frequencies(d, rho) * (d / length), "interleaved")

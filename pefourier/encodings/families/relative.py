@@ -1,8 +1,8 @@
 """Encodings of the lag key - query inside attention: a vector for the key, or a bias per head.
 
 shaw, t5, alibi, kerple, erpe have a code for each lag; tupe for each query position. Where the code
-is a bias, d is the number of heads, one column a head. Both signs of the lag are told of, as an
-encoder sees them; ``causal=true`` keeps the lags up to 0 that a decoder sees.
+is a bias, d is the number of heads, one column per head. There are codes for both signs of the lag,
+as an encoder sees them; ``causal=true`` keeps the lags up to 0 that a decoder sees.
 """
 
 from collections.abc import Callable
@@ -185,8 +185,8 @@ def erpe(
 ) -> Encoding:
     """One free scalar for each lag and head (Foumani et al., 2023); d is the number of heads.
 
-    It starts normal with standard deviation `scale`; the authors start at zero, where no lag is
-    told from another. Added after the softmax in the paper.
+    It starts normal with standard deviation `scale`; the authors start at zero, where all lags
+    are alike. Added after the softmax in the paper.
 
     >>> erpe(3, 2).table().shape
     (5, 2)
@@ -219,8 +219,8 @@ def tupe(
     :math:`(p_i U^Q) (p_j U^K)^T / \sqrt{2 d/\mathrm{heads}} + b_{j-i}` with vectors p of size d,
     layer-normalised, and b the biases of `t5_buckets` (Ke et al., 2021). A code has heads · length
     columns, the keys of one head after those of another; d is the size of p, not of a code. With
-    ``cls=true`` position 0 is a classification token, whose biases are one constant a head to it
-    and one from it. p, U and b start normal with standard deviation `scale`.
+    ``cls=true`` position 0 is a classification token, whose biases are one constant per head
+    to it and one from it. p, U and b start normal with standard deviation `scale`.
 
     Examples
     --------

@@ -2,9 +2,9 @@
 
 Conventions
 -----------
-Angular frequencies are radians per position, one a pair of dimensions, in the order of the model's
-inverse frequencies. A scaling is a function of a `Head` and its own parameters that gives these
-frequencies and the attention factor before cosines and sines; `SCALINGS` names them all, and
+Angular frequencies are radians per position, one per pair of dimensions, in the order of the
+model's inverse frequencies. A scaling is a function of a `Head` and its own parameters that gives
+these frequencies and the attention factor before cosines and sines; `SCALINGS` names them all, and
 ``rope`` takes the parameters of each: those of another scaling are refused. Formulas are those of
 the published code (Hugging Face transformers, ``modeling_rope_utils.py``), in float64.
 """
@@ -21,7 +21,7 @@ from pefourier.encodings.checks import check_above, check_count
 from pefourier.encodings.columns import Layout, split_pairs, waves
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Finding, Measure
-from pefourier.encodings.families.absolute import geometric
+from pefourier.encodings.families.absolute import geometric_frequencies
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError, shown, unknown
 
@@ -46,7 +46,9 @@ class Head:
 
     def grid(self, stretch: float = 1.0) -> np.ndarray:
         """Frequencies (stretch rho)^(-2i/rotated), shape (pairs,)."""
-        return geometric(self.rotated, self.rho * stretch, count=(self.rotated + 1) // 2)
+        return geometric_frequencies(
+            self.rotated, self.rho * stretch, count=(self.rotated + 1) // 2
+        )
 
     def stretched(self, ratio: float) -> np.ndarray:
         """The grid of base rho ratio^(r/(r-2)): its first frequency kept, its last over ratio."""
@@ -137,7 +139,7 @@ def longrope(
     for key, values in (("short_factor", short_factor), ("long_factor", long_factor)):
         if len(values) != len(theta):
             raise PefourierError(
-                f"{key} needs {len(theta)} numbers, one a rotated pair; got {len(values)}"
+                f"{key} needs {len(theta)} numbers, one per rotated pair; got {len(values)}"
             )
         for value in values:
             check_above(key, value)
@@ -191,18 +193,18 @@ SCALINGS: dict[str, Callable[..., Rotation]] = {
 }
 
 
-def own_parameters(scaling: str) -> dict[str, inspect.Parameter]:
+def scaling_parameters(scaling: str) -> dict[str, inspect.Parameter]:
     """Parameters of a scaling, beyond those every rotation has."""
     named = inspect.signature(SCALINGS[scaling]).parameters
     return {key: parameter for key, parameter in named.items() if key != "head"}
 
 
-def settled(scaling: str, given: dict[str, Any]) -> dict[str, Any]:
+def fill_in(scaling: str, given: dict[str, Any]) -> dict[str, Any]:
     """All parameters of a scaling: given or default; None stands for not given."""
-    own = own_parameters(scaling)
+    own = scaling_parameters(scaling)
     given = {key: value for key, value in given.items() if value not in (None, ())}
     for key in given.keys() - own.keys():
-        users = [name for name in SCALINGS if key in own_parameters(name)]
+        users = [name for name in SCALINGS if key in scaling_parameters(name)]
         raise PefourierError(
             f"scaling={scaling} does not use {key}={shown(given[key])}; leave it out or choose "
             f"scaling={' or '.join(users)}"
@@ -237,7 +239,7 @@ def remarks(own: dict[str, Any], length: int) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def rotation(scaling: str, head: Head, own: dict[str, Any]) -> Rotation:
+def scale_frequencies(scaling: str, head: Head, own: dict[str, Any]) -> Rotation:
     """Frequencies and attention factor of a scaling, refused where its parameters overflow."""
     check_above("rho", head.rho)
     with np.errstate(all="ignore"):
@@ -304,8 +306,8 @@ def rope(
     if scaling not in SCALINGS:
         raise unknown("scaling", scaling, SCALINGS)
     check_head("rope", d, partial)
-    own = settled(scaling, given)
-    frequencies, attention = rotation(scaling, Head(d, rho, partial, length), own)
+    own = fill_in(scaling, given)
+    frequencies, attention = scale_frequencies(scaling, Head(d, rho, partial, length), own)
     pairs = len(frequencies)
     measure = Measure(frequencies, np.full(pairs, 1.0 / pairs), pairs * attention * attention)
 
@@ -325,17 +327,17 @@ def rope(
     )
 
 
-def documented(function: Callable[..., Encoding]) -> inspect.Signature:
+def full_signature(function: Callable[..., Encoding]) -> inspect.Signature:
     """The signature of `rope` with the parameters of every scaling, None where not given."""
     signature = inspect.signature(function)
     own: dict[str, inspect.Parameter] = {}
     for scaling in SCALINGS:
-        own |= own_parameters(scaling)
+        own |= scaling_parameters(scaling)
     common = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     return signature.replace(parameters=[*common, *(p.replace(default=None) for p in own.values())])
 
 
-rope.__signature__ = documented(rope)
+rope.__signature__ = full_signature(rope)
 
 
 @encoding("xpos", "Sun et al., 2022, Eq. 12", declared=True)
@@ -361,7 +363,7 @@ def xpos(
     """
     check_head("xpos", d, 1.0)
     check_above("span", span)
-    frequencies = geometric(d, rho)
+    frequencies = geometric_frequencies(d, rho)
     zeta = (2 * np.arange(d // 2) / d + XPOS_GAMMA) / (1 + XPOS_GAMMA)
     measure = Measure(frequencies, np.full(d // 2, 2.0 / d))
 

@@ -12,8 +12,8 @@ from pefourier.errors import PefourierError
     ("content", "message"),
     [
         (b"{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
-        (b'{"a": NaN}', "NaN is no JSON number"),
-        (b'{"a": -Infinity}', "-Infinity is no JSON number"),
+        (b'{"a": NaN}', "NaN is not a JSON number"),
+        (b'{"a": -Infinity}', "-Infinity is not a JSON number"),
         (b"\xff{}", "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
         (b"", "Expecting value: line 1 column 1 (char 0)"),
     ],
@@ -22,7 +22,7 @@ from pefourier.errors import PefourierError
 def test_what_is_no_json_is_refused(content, message, tmp_path):
     path = tmp_path / "config.json"
     path.write_bytes(content)
-    whole = f"{str(path)!r} is no readable JSON: {message}; write it again"
+    whole = f"{str(path)!r} is not readable JSON: {message}; write it again"
     with pytest.raises(PefourierError, match=f"^{re.escape(whole)}$"):
         load(str(path))
 
@@ -30,13 +30,15 @@ def test_what_is_no_json_is_refused(content, message, tmp_path):
 @pytest.mark.parametrize("content", ["[" * 10**6, '{"a":' * 10**6, '{"a": ' + "9" * 5000 + "}"])
 def test_json_that_is_too_deep_or_has_endless_digits_is_refused(content, config):
     path = config(content)
-    with pytest.raises(PefourierError, match=f"^{re.escape(repr(path))} is no readable JSON: .+; "):
+    with pytest.raises(
+        PefourierError, match=f"^{re.escape(repr(path))} is not readable JSON: .+; "
+    ):
         load(path)
 
 
 def test_json_that_is_no_object_is_refused(config):
     path = config("[1, 2]")
-    message = f"{path!r} is no model config: a JSON object {{…}} is needed"
+    message = f"{path!r} is not a model config, which is a JSON object {{…}}"
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
         load(path)
 

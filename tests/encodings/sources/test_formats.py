@@ -157,7 +157,7 @@ SHORT = "its shape (5, 3) of float64 needs 120 bytes, {} are there"
 )
 def test_damaged_npy(content, reason):
     put("x.npy", content)
-    refused(f"'x.npy' is no readable .npy file: {reason}; write it again", "x.npy")
+    refused(f"'x.npy' is not a readable .npy file: {reason}; write it again", "x.npy")
 
 
 @pytest.mark.parametrize(
@@ -193,12 +193,12 @@ def test_csv(content, expected):
         ("１,2\n".encode(), "line 1, column 1 is '１', not a number"),
         (b"1,2+1j\n", "line 1, column 2 is '2+1j', not a number"),
         (b"1,2\n\n3\n", "line 3 has 1 columns, the lines above it 2"),
-        ("1,2\n".encode("utf-16"), "it is no UTF-8 text"),
+        ("1,2\n".encode("utf-16"), "it is not UTF-8 text"),
     ],
 )
 def test_damaged_csv(content, reason):
     put("x.csv", content)
-    refused(f"'x.csv' is no readable .csv file: {reason}; write it again", "x.csv")
+    refused(f"'x.csv' is not a readable .csv file: {reason}; write it again", "x.csv")
 
 
 def test_csv_of_a_million_columns():
@@ -238,13 +238,13 @@ def entry(dtype="F32", shape=(2, 3), offsets=(0, 24)):
         ),
         (
             safetensors_bytes(entry(shape=(2.0, 3)), bytes(24)),
-            "its header has a shape or an offset that is no whole number",
+            "its header has a shape or an offset that is not a whole number",
         ),
     ],
 )
 def test_damaged_safetensors(content, reason):
     put("x.safetensors", content)
-    message = f"'x.safetensors' is no readable .safetensors file: {reason}; write it again"
+    message = f"'x.safetensors' is not a readable .safetensors file: {reason}; write it again"
     refused(message, "x.safetensors")
 
 
@@ -266,8 +266,8 @@ def test_pickles_run_no_code(legacy):
     torch.save(tree, "x.pt", _use_new_zipfile_serialization=not legacy)
     put("y.pth", pickle.dumps(Attack()))
     np.save("x.npy", np.array([[Attack()]]))
-    refused(f"'x.pt' is no readable .pt file: {NO_CODE}", "x.pt")
-    refused(f"'y.pth' is no readable .pth file: {NO_CODE}", "y.pth")
+    refused(f"'x.pt' is not a readable .pt file: {NO_CODE}", "x.pt")
+    refused(f"'y.pth' is not a readable .pth file: {NO_CODE}", "y.pth")
     refused(f"'x.npy' holds an array (1, 1) of object; {NOT_A_TABLE}", "x.npy")
     assert not os.path.exists("hacked")
 
@@ -286,7 +286,7 @@ def test_odd_tensors():
     }.items():
         refused(f"'y.pt' holds {key!r} {text}; {NOT_A_TABLE}", "y.pt", key)
     put("z.pt", b"")
-    refused(f"'z.pt' is no readable .pt file: {NO_CODE}", "z.pt")
+    refused(f"'z.pt' is not a readable .pt file: {NO_CODE}", "z.pt")
 
 
 def test_a_pickle_of_shared_mappings_is_walked_once():
@@ -301,7 +301,7 @@ def test_damaged_archives():
     write_table("x.npz", TABLE)
     with open("x.npz", "rb") as stream:
         whole = stream.read()
-    broken = "'x.npz' is no readable .npz file: "
+    broken = "'x.npz' is not a readable .npz file: "
     put("x.npz", whole[:-40])
     refused(broken + "File is not a zip file; write it again", "x.npz")
     put("x.npz", whole.replace(TABLE.tobytes(), bytes(120)))
@@ -313,7 +313,7 @@ def test_damaged_archives():
     with zipfile.ZipFile("x.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x/data.pkl", bytes(10**6))
     compressed = "torch.save compresses nothing, it holds compressed parts; write it again"
-    refused(f"'x.pt' is no readable .pt file: {compressed}", "x.pt")
+    refused(f"'x.pt' is not a readable .pt file: {compressed}", "x.pt")
 
 
 @pytest.mark.parametrize("suffix", formats.WRITERS)
@@ -413,7 +413,7 @@ def outcome(path, key):
 
 def test_only_plain_numbers_are_made_of_bytes():
     """Whoever asks: what lies behind every reader refuses pointers too."""
-    pointers = formats.Layout((1,), np.dtype("O"), 0)
+    pointers = formats.Extent((1,), np.dtype("O"), 0)
     for read in (lambda: pointers.of(b"A" * 8), lambda: pointers.at(io.BytesIO(b"A" * 8))):
         with pytest.raises(ValueError, match="it holds object, and only plain numbers are read"):
             read()

@@ -92,7 +92,7 @@ def test_learned_positions_come_from_the_weights(values, tensor, offset, config,
     assert len(load(config(values), length=3)) == 3
     message = (
         f"{tensor} of {str(tmp_path / 'model.safetensors')!r} has rows for {10 - offset} "
-        "positions; --length 11 asks for more"
+        "positions, fewer than --length 11"
     )
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
         load(config(values), length=11)
@@ -118,8 +118,8 @@ def test_one_of_several_learned_tables_is_named(config, tmp_path, codes):
 def test_a_broken_header_of_weights_is_one_line(config, tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"\x05" + bytes(7) + b"[1,2]")
     message = (
-        f"the header of {str(tmp_path / 'model.safetensors')!r} is no model config: "
-        "a JSON object {…} is needed"
+        f"{str(tmp_path / 'model.safetensors')!r} is not a readable .safetensors file: "
+        "its header does not describe arrays; write it again"
     )
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
         load(config({"model_type": "gpt2", "n_positions": 10}))

@@ -436,7 +436,7 @@ def test_a_length_of_zero_is_refused_as_everywhere(config):
     path = config(LLAMA2)
     message = f"{path!r}: length must be a whole number from 1 on; got 0"
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
-        huggingface.load(path, length=0)
+        huggingface.read_config(path, length=0)
 
 
 def test_a_text_model_has_nothing_from_above_it(config):
@@ -472,7 +472,7 @@ REFUSED = {
     ),
     "type is a number": (
         scaling(type=7),
-        "rope_type of rope_scaling of {path} must be a text; got 7",
+        "rope_type of rope_scaling of {path} must be a string; got 7",
     ),
     "factor is a text": (
         scaling(type="linear", factor="2"),
@@ -509,7 +509,7 @@ REFUSED = {
     ),
     "too few factors": (
         scaling(type="longrope", short_factor=[1.0], long_factor=[1.0]),
-        "{path}: short_factor needs 64 numbers, one a rotated pair; got 1",
+        "{path}: short_factor needs 64 numbers, one per rotated pair; got 1",
     ),
     "scaling is a list": (
         {**LLAMA2, "rope_scaling": [1]},
@@ -533,7 +533,7 @@ REFUSED = {
     ),
     "model_type is a list": (
         {**LLAMA2, "model_type": []},
-        "model_type of {path} must be a text; got []",
+        "model_type of {path} must be a string; got []",
     ),
     "no lengths": (
         {**LLAMA, "rope_scaling": {"type": "dynamic", "factor": 2}},

@@ -152,11 +152,13 @@ def test_standard_input():
     assert fed(stream.getvalue(), "-") == "0.0 1.0 2.0 3.0"
     assert fed(stream.getvalue(), "/dev/stdin") == "0.0 1.0 2.0 3.0"
     assert fed(b"x,y\n1,2\n", "-") == "1.0 2.0"
-    unread = "standard input is no readable .csv file"
+    unread = "standard input is not a readable .csv file"
     assert (
         fed(b"", "-") == f"{unread}: it has no line of numbers separated by commas; write it again"
     )
-    assert fed(b"PK\3\4\0\0", "-") == "standard input is no .npy and no .csv table; name a file"
+    assert (
+        fed(b"PK\3\4\0\0", "-") == "standard input is neither a .npy nor a .csv table; name a file"
+    )
     assert fed(b"1,2", "-", "a") == "standard input holds one array without a name; leave out #'a'"
 
 
