@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from refusal import refused
 
 from pefourier.encodings import load
 from pefourier.faithful import assess
@@ -61,3 +62,13 @@ def test_learnable_sinusoidal_starts_with_a_flat_spectrum():
     flat = density(load("learnable-sinusoidal", d=4096), lattice=64).summary
     grid = density(load("sinusoidal", d=4096), lattice=64).summary
     assert flat.flatness > 0.97 > 0.8 > grid.flatness
+
+
+@pytest.mark.parametrize("name", ["learnable-sinusoidal", "fourier-features", "tape", "mtan-fixed"])
+def test_an_odd_d_is_refused(name):
+    refused(f"{name} pairs each sine with a cosine and needs an even d; got d=7", name, d=7)
+
+
+@pytest.mark.parametrize("name", ["fourier-features", "t5", "erpe", "tupe", "learned"])
+def test_a_scale_of_nothing_is_refused(name):
+    refused("scale must be a finite number above 0; got 0.0", f"{name}:scale=0")
