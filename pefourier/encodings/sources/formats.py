@@ -130,21 +130,20 @@ class Extent:
             )
         return self
 
-    def checked(self) -> "Extent":
-        """The extent itself, where its bytes are plain numbers: objects would be pointers."""
+    def check_plain(self) -> None:
+        """Refuse bytes that are not plain numbers: objects would be pointers."""
         if self.dtype.name not in KINDS:
             raise ValueError(f"it holds {self.dtype}, and only plain numbers are read")
-        return self
 
     def of(self, data: bytes) -> np.ndarray:
         """The array in bytes held in memory."""
-        self.checked()
+        self.check_plain()
         flat = np.frombuffer(data, self.dtype, math.prod(self.shape), self.offset)
         return flat.reshape(self.shape, order=self.order)
 
     def at(self, stream: BinaryIO) -> np.ndarray:
         """The array in a stream; a file's is mapped."""
-        self.checked()
+        self.check_plain()
         if isinstance(stream, io.BytesIO):
             return self.of(stream.getvalue())
         return np.memmap(stream, self.dtype, "r", self.offset, self.shape, self.order)

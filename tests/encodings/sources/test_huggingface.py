@@ -172,6 +172,14 @@ def test_sinusoids_are_those_of_the_model_class(kind, config, transformers):
     assert [f.code for f in enc.findings] == ["position-offset"] * shifted
 
 
+@pytest.mark.parametrize("d", [8, 9])
+def test_musicgen_has_cosines_first_and_then_perhaps_a_column_of_zeros(d, config):
+    table = load(config({"model_type": "musicgen_decoder", "d_model": d}), length=5).table()
+    phases = np.outer(np.arange(5), 10000.0 ** (-np.arange(4) / 3))
+    wanted = np.hstack([np.cos(phases), np.sin(phases), np.zeros((5, d - 8))])
+    np.testing.assert_allclose(table, wanted, atol=1e-14)
+
+
 @pytest.mark.parametrize(
     ("values", "layout"),
     [
