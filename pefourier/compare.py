@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pefourier.encodings.columns import named_changes
 from pefourier.encodings.encoding import Encoding, as_encoding
 from pefourier.geometry.precision import FLOAT32_EPS, phase_rounding
 from pefourier.geometry.waves import turning_pairs
@@ -110,7 +111,7 @@ def rounding_tolerance(table: np.ndarray, enc: Encoding, eps: float) -> np.ndarr
         omega += enc.measure.frequencies.max()
     if turning is not None:
         omega[turning.sines] = omega[turning.cosines] = turning.omega
-    origin = 0 if enc.measure is None else enc.measure.origin
+    origin = 0 if enc.measure is None else enc.measure.offset
     return size * (4 * eps + np.multiply.outer(np.arange(n) + origin, phase_rounding(omega, eps)))
 
 
@@ -190,17 +191,9 @@ def describe_transformation(
     """A transformation in words: only what differs from nothing done."""
     by, d = {}, len(columns)
     place = np.arange(d)
-    halves = np.concatenate([place[::2], place[1::2]])
-    swapped = np.concatenate([place[d // 2 :], place[: d // 2]])
-    names = {
-        "interleaved to halves": halves,
-        "halves to interleaved": np.argsort(halves),
-        "halves exchanged": swapped,
-        "neighbours exchanged": place ^ 1,
-    }
     if (columns != place).any():
         by["columns"] = columns.tolist()
-        found = [name for name, order in names.items() if (order == columns).all()]
+        found = [name for name, order in named_changes(d).items() if (order == columns).all()]
         by |= {"layout": found[0]} if found else {}
     if (signs < 0).any():
         by["signs"] = signs.astype(int).tolist()

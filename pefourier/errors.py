@@ -33,7 +33,7 @@ def printable(text: str) -> str:
 
 
 def unknown(kind: str, name: str, known: Iterable[str], way_out: str = "") -> PefourierError:
-    """The error for a name that is none of the known ones, with the nearest of them.
+    """The error for an unknown name, with the nearest of the known ones.
 
     >>> print(unknown("encoding", "sinusoid", ["dft", "sinusoidal"]))
     unknown encoding 'sinusoid'. Did you mean 'sinusoidal'? Known: dft, sinusoidal.

@@ -29,7 +29,7 @@ def status_of(path: str) -> os.stat_result | None:
 
 @contextmanager
 def os_errors(action: str, path: str) -> Iterator[None]:
-    """Failures of the operating system told in one line."""
+    """Report failures of the operating system in one line."""
     try:
         yield
     except OSError as error:
@@ -37,9 +37,9 @@ def os_errors(action: str, path: str) -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """The system's word for a failure, or the first line of a library's."""
-    told = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-    return told[:300] or type(error).__name__
+    """The system's description of a failure, or the first line of a library's."""
+    text = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+    return text[:300] or type(error).__name__
 
 
 def missing(path: str) -> PefourierError:
@@ -57,7 +57,7 @@ def suffix_of(path: str) -> str:
     return os.path.splitext(path)[1].lower()
 
 
-def known_suffix(path: str, allowed: Collection[str]) -> str:
+def suffix_among(path: str, allowed: Collection[str]) -> str:
     """The suffix of a path in lower case, where it is an allowed one."""
     suffix = suffix_of(path)
     if suffix not in allowed:
@@ -67,7 +67,7 @@ def known_suffix(path: str, allowed: Collection[str]) -> str:
 
 def check_suffix(path: str, allowed: Collection[str]) -> str:
     """The suffix of a file to be written; refuses what could not be written, before it is made."""
-    suffix = known_suffix(path, allowed)
+    suffix = suffix_among(path, allowed)
     check_place(path)
     return suffix
 
@@ -93,7 +93,7 @@ def check_place(path: str) -> None:
 
 
 def in_place(path: str, status: os.stat_result) -> bool:
-    """Whether a path is no plain file: a pipe, a device, an open stream; written, not replaced."""
+    """Whether a path is a pipe, a device or an open stream: written in place, never replaced."""
     streams = ("/dev", "/dev/fd", "/proc/self/fd")
     return not stat.S_ISREG(status.st_mode) or os.path.dirname(os.path.abspath(path)) in streams
 

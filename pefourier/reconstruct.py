@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, as_encoding, check_size
+from pefourier.encodings.checks import check_size
+from pefourier.encodings.encoding import Encoding, as_encoding
 from pefourier.errors import PefourierError
 from pefourier.geometry.singular_values import Factors, decompose
 from pefourier.spectrum import density

@@ -12,8 +12,9 @@ from math import log, pi
 
 import numpy as np
 
+from pefourier.encodings.checks import LARGEST, check_count
 from pefourier.encodings.domain import periodogram
-from pefourier.encodings.encoding import LARGEST, Encoding, as_encoding, check_count, row_blocks
+from pefourier.encodings.encoding import Encoding, as_encoding, row_blocks
 from pefourier.errors import PefourierError, unknown
 
 DEFAULT_SIGMA = 4.0  # lattice steps

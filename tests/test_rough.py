@@ -327,7 +327,7 @@ def test_any_command_line_ends_in_an_answer_or_in_one_line(seed):
         assert trouble(arguments) is None, (seed, count, arguments)
 
 
-REACH = "the largest must be of a size from 1e-100 to 1e+100: scale them"
+REACH = "the largest must be between 1e-100 and 1e+100 in size: scale them"
 LIMIT = "numbers, the limit is 1073741824; choose a smaller length or d, or fewer positions"
 
 
@@ -373,7 +373,7 @@ LIMIT = "numbers, the limit is 1073741824; choose a smaller length or d, or fewe
         ),
         (
             "spectrum py:user:leave",
-            "'py:user:leave' raised SystemExit: '0' when asked for length 80, d 256; "
+            "'py:user:leave' raised SystemExit: '0' when called for length 80, d 256; "
             "--debug shows where",
         ),
     ],

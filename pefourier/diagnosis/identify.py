@@ -14,6 +14,7 @@ from math import exp, log
 
 import numpy as np
 
+from pefourier.encodings.columns import orders
 from pefourier.encodings.encoding import BLOCK, FLOAT64_EPS, row_blocks
 from pefourier.geometry.precision import FLOAT32_EPS, phase_rounding
 from pefourier.geometry.waves import Turning, align, recurrence, turning_pairs
@@ -403,15 +404,8 @@ def named_order(place: np.ndarray) -> tuple[str, str] | None:
     >>> named_order(np.array([1, 3, 0, 2]))
     ('halves', 'cos')
     """
-    j = np.arange(len(place))
-    sines, cosines = j[::2], j[1::2]
-    orders = {
-        ("interleaved", "sin"): j,
-        ("interleaved", "cos"): j ^ 1,
-        ("halves", "sin"): np.concatenate([sines, cosines]),
-        ("halves", "cos"): np.concatenate([cosines, sines]),
-    }
-    return next((name for name, order in orders.items() if (order == place).all()), None)
+    known = orders(len(place)).items()
+    return next((name for name, order in known if (order == place).all()), None)
 
 
 def fit_twins(rows: np.ndarray, eps: float, start: int) -> Formula | None:

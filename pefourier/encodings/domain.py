@@ -22,7 +22,7 @@ COLUMNS_AT_ONCE = 64  # columns transformed together: bounds the memory of a lon
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """n points; `basis` (n, n) and its `omega` (n,) only where the FFT does not serve."""
+    """n points; `basis` (n, n) and its `omega` (n,) only where the FFT does not apply."""
 
     kind: Literal["position", "lag", "time", "tree"]
     x: np.ndarray  # (n,) coordinate of each point
@@ -38,23 +38,24 @@ def positions(length: int) -> Domain:
     return Domain("position", np.arange(length))
 
 
-def lags(length: int, causal: bool = False) -> Domain:
+def lags_between(length: int, causal: bool = False) -> Domain:
     """Lags key - query between `length` positions: both signs, or only keys up to the query."""
     return Domain("lag", np.arange(1 - length, 1 if causal else length))
 
 
-def times(t: Sequence[float]) -> Domain:
+def instants(t: Sequence[float]) -> Domain:
     """Irregular, strictly increasing times; the basis is a QR of sampled cosines and sines.
 
     Frequencies are 2 pi k / n per mean spacing, so that regular times give the basis of positions.
 
-    >>> len(times([0.0, 0.9, 2.2]))
+    >>> len(instants([0.0, 0.9, 2.2]))
     3
     """
     x = np.asarray(t, dtype=float)
     if x.ndim != 1 or len(x) == 0 or not np.isfinite(x).all() or (np.diff(x) <= 0).any():
         raise PefourierError("times must be one row of finite, strictly increasing numbers")
-    n = few_enough(len(x), "times")
+    n = len(x)
+    check_basis(n, "times")
     spacing = (x[-1] - x[0]) / (n - 1) if n > 1 else 1.0
     k = (np.arange(n) + 1) // 2  # 0, 1, 1, 2, 2, …: a cosine and a sine for each frequency
     phase = 2 * np.pi / n * np.outer((x - x[0]) / spacing, k)
@@ -62,17 +63,18 @@ def times(t: Sequence[float]) -> Domain:
     return Domain("time", x, 2 * np.pi * k / n, np.linalg.qr(waves)[0])
 
 
-def tree(parents: Sequence[int]) -> Domain:
+def nodes(parents: Sequence[int]) -> Domain:
     """Nodes of a rooted tree; the basis is that of the graph Laplacian.
 
     An eigenvalue λ becomes the angular frequency 2 arcsin sqrt(λ / 2Δ) with Δ the largest degree,
     which lies in [0, pi]. On a path these are the frequencies pi k / n of the DCT-II.
 
-    >>> tree([-1, 0, 1]).omega / np.pi
+    >>> nodes([-1, 0, 1]).omega / np.pi
     array([0. , 0.33333333, 0.66666667])
     """
     parent = np.asarray(parents, dtype=int)
-    n = few_enough(len(parent), "nodes of a tree")
+    n = len(parent)
+    check_basis(n, "nodes of a tree")
     child = np.arange(1, n)
     if n == 0 or parent[0] != -1 or (parent[1:] < 0).any() or (parent[1:] >= child).any():
         raise PefourierError(
@@ -88,13 +90,12 @@ def tree(parents: Sequence[int]) -> Domain:
     return Domain("tree", np.arange(n), 2 * np.arcsin(np.sqrt(share)), basis)
 
 
-def few_enough(n: int, what: str) -> int:
-    """The number of points of a domain that needs a dense basis, refused where it is too large."""
+def check_basis(n: int, what: str) -> None:
+    """Refuse more points than a dense basis (n, n) can be held for."""
     if n > LARGEST_BASIS:
         raise PefourierError(
-            f"{n} {what} are too many: they take an (n, n) basis, n up to {LARGEST_BASIS}"
+            f"{n} {what} are too many: their basis is an (n, n) array, with n up to {LARGEST_BASIS}"
         )
-    return n
 
 
 def periodogram(domain: Domain, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -109,7 +110,7 @@ def periodogram(domain: Domain, table: np.ndarray) -> tuple[np.ndarray, np.ndarr
     domain : Domain
         n points.
     table : np.ndarray, shape (n, d)
-        One row a point.
+        One row per point.
 
     Returns
     -------

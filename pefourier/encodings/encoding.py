@@ -2,11 +2,10 @@
 
 Conventions
 -----------
-A table has one row a point: shape (n, d), n points, d dimensions. Angular frequencies are radians
+A table has one row per point: shape (n, d), n points, d dimensions. Angular frequencies are radians
 per position. `Measure` is the spectral measure of the paper's Eq. 15: frequencies with weights.
 """
 
-import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,15 +14,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from pefourier.encodings.checks import check_magnitude, check_size
 from pefourier.encodings.domain import Domain, positions
 from pefourier.errors import PefourierError, printable, shown
 
 FLOAT64_EPS = float(np.finfo(np.float64).eps)
-LARGEST = 2**26  # positions or lattice points: half a GiB of numbers
-WIDEST = 2**21  # dimensions of a code: more would take minutes
-NUMBERS = 2**30  # numbers of a table that is made: 8 GiB
 BLOCK = 2**22  # numbers of a table that are read at a time: 32 MiB
-MAGNITUDES = (1e-100, 1e100)  # of the largest number of a table, which is squared
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +36,11 @@ class Measure:
     weights: np.ndarray  # (m,) summing to one
     squared_length: float | None = None  # of a code
     period: int | None = None
-    origin: int = 0  # the codes of position x have the phases omega_j (x + origin)
+    offset: int = 0  # the codes of position x have the phases omega_j (x + offset)
 
     def phases(self, x: np.ndarray, columns: slice = slice(None)) -> np.ndarray:
         """Phases of the codes of positions x, shape (len(x), m)."""
-        return self.angles(np.asarray(x) + self.origin, columns)
+        return self.angles(np.asarray(x) + self.offset, columns)
 
     def angles(self, lags: np.ndarray, columns: slice = slice(None), per: int = 1) -> np.ndarray:
         """Angles omega_j lag / per, reduced to half a turn where that is exact."""
@@ -82,7 +78,7 @@ class Finding:
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
-    """The codes a model sees: `codes(x)` is (len(x), d), one row a point of the domain."""
+    """The codes a model sees: `codes(x)` is (len(x), d), one row per point of the domain."""
 
     name: str
     domain: Domain
@@ -206,36 +202,3 @@ def numbers(answer: Any) -> tuple[np.ndarray, float]:
         )
     eps = float(np.finfo(array.dtype).eps) if array.dtype.kind == "f" else FLOAT64_EPS
     return (array if isinstance(array, np.memmap) else array.astype(float, copy=False)), eps
-
-
-def check_count(key: str, value: int, least: int = 1, most: int = 2**53) -> None:
-    """Refuse a count below `least`, or one that no array could have."""
-    if not least <= value <= most:
-        limits = f"from {least} on" if value < least else f"up to {most}"
-        raise PefourierError(f"{key} must be a whole number {limits}; got {value}")
-
-
-def check_size(what: str, *shape: int) -> None:
-    """Refuse an array larger than a machine can be expected to hold, before the kernel kills."""
-    if math.prod(shape) > NUMBERS:
-        sizes = " × ".join(map(str, shape))
-        raise PefourierError(
-            f"{what} would hold {sizes} numbers, the limit is {NUMBERS}; "
-            "choose a smaller length or d, or fewer positions"
-        )
-
-
-def check_magnitude(name: str, top: float) -> None:
-    """Refuse codes whose largest number is beyond what can be squared and summed."""
-    least, most = MAGNITUDES
-    if top and not least <= top <= most:
-        raise PefourierError(
-            f"the codes of {shown(name)} reach {top:.3g}; the largest must be of a size from "
-            f"{least:g} to {most:g}: scale them"
-        )
-
-
-def check_positive(key: str, value: float) -> None:
-    """Refuse a number that is not finite and above zero."""
-    if not (np.isfinite(value) and value > 0):
-        raise PefourierError(f"{key} must be a finite number above 0; got {value}")

@@ -12,7 +12,8 @@ from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 
-from pefourier.encodings.encoding import LARGEST, WIDEST, Encoding, check_count, check_magnitude
+from pefourier.encodings.checks import LARGEST, WIDEST, check_count, check_magnitude
+from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError, shown, unknown
 
 ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length"}
@@ -20,7 +21,7 @@ ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length"}
 
 @dataclass(frozen=True)
 class Builder:
-    """A registered encoding: its function and what `pefourier list` tells of it."""
+    """A registered encoding: its function and the facts that `pefourier list` shows."""
 
     name: str
     family: str
@@ -114,7 +115,7 @@ def parse_parameters(name: str, text: str) -> dict[str, Any]:
         key = typed if typed in kinds else ALIASES.get(typed, typed)
         if not equals:
             raise PefourierError(
-                f"{shown(item)} in the parameters of {name} is no key=value; "
+                f"{shown(item)} in the parameters of {name} is not of the form key=value; "
                 f"write for example {name}:{next(iter(kinds))}=8"
             )
         if key not in kinds:

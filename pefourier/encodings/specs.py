@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from pefourier.encodings import families  # noqa: F401 (which fill the registry)
-from pefourier.encodings.encoding import Encoding, check_count, from_table
+from pefourier.encodings.checks import check_count
+from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.registry import BUILDERS, build, parse_parameters
 from pefourier.encodings.sources import huggingface, user_code
 from pefourier.encodings.sources.formats import READERS
@@ -49,13 +50,13 @@ def load(
             check_count(name, value)
     match source_of(spec):
         case "name":
-            return named(spec, length or max(80, least), d or 256, options)
+            return build_named(spec, length or max(80, least), d or 256, options)
         case "code":
-            return user_code.load(spec, length or max(80, least), d or 256, options.get("seed"))
+            return user_code.tabulate(spec, length or max(80, least), d or 256, options.get("seed"))
         case "table":
-            return table_file(spec, length)
+            return load_file(spec, length)
         case "config":
-            return huggingface.load(spec, length, d)
+            return huggingface.read_config(spec, length, d)
 
 
 def source_of(spec: str) -> Literal["name", "code", "table", "config"]:
@@ -78,7 +79,7 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config"]:
     raise unknown("encoding", name, BUILDERS, way_out)
 
 
-def named(spec: str, length: int, d: int, options: dict[str, Any]) -> Encoding:
+def build_named(spec: str, length: int, d: int, options: dict[str, Any]) -> Encoding:
     """A registered encoding; parameters of the SPEC win over options, options over defaults."""
     name, _, text = spec.partition(":")
     own = BUILDERS[name].parameters
@@ -88,14 +89,12 @@ def named(spec: str, length: int, d: int, options: dict[str, Any]) -> Encoding:
     )
 
 
-def table_file(spec: str, length: int | None) -> Encoding:
+def load_file(spec: str, length: int | None) -> Encoding:
     """The first `length` rows (default all) of the table in a file."""
     path, _, key = spec.partition("#")
     table, eps = read_table(path, key or None)
     if length is not None and length > len(table):
-        raise PefourierError(
-            f"{shown(spec)} has {len(table)} rows; --length {length} asks for more positions"
-        )
+        raise PefourierError(f"{shown(spec)} has {len(table)} rows, fewer than --length {length}")
     table = table[:length]
     params = {"length": len(table), "d": table.shape[1], "path": path, "array": key or None}
     return replace(from_table(table, spec, eps=eps, origin="file"), params=params, spec=spec)

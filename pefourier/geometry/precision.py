@@ -78,7 +78,7 @@ def format_loss(enc: Encoding, form: Format) -> FormatLoss:
     cast = count_distinct(lambda rows, j: rounded(column(rows, j), form), points, count)
     if enc.measure is None or enc.domain.kind != "position":
         return FormatLoss(cast, None, None)
-    x = enc.domain.x + enc.measure.origin
+    x = enc.domain.x + enc.measure.offset
     distinct = count_distinct_phases(enc.measure, x, form)
     return FormatLoss(cast, distinct, max_phase_error(enc.measure, x, form))
 

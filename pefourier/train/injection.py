@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pefourier.encodings import load
+from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.specs import source_of
@@ -114,8 +115,7 @@ def in_halves(enc: Encoding, table: np.ndarray, k: int) -> np.ndarray:
 
     Which dimensions make a pair is no matter to a model whose weights are drawn at random.
     """
-    by_turns = enc.params.get("layout") == "interleaved"
-    parts = (table[:, ::2], table[:, 1::2]) if by_turns else np.hsplit(table, 2)
+    parts = split_pairs(table, enc.params.get("layout", "halves"))
     still = max(k // 2 - parts[0].shape[1], 0)
     return np.hstack(
         [np.pad(part, ((0, 0), (0, still)), constant_values=1 - i) for i, part in enumerate(parts)]

@@ -1,4 +1,8 @@
-"""Registered encodings, one family a file, in the order in which they are listed."""
+"""Registered encodings, one file per family, in the order in which they are listed.
+
+To add one, write its function in the file of its family and its row in tests/reference.py, then
+run ``make catalogue``. A new family is imported below.
+"""
 # ruff: noqa: I001, F401
 
 from pefourier.encodings.families import absolute

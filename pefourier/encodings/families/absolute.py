@@ -8,15 +8,10 @@ from typing import Literal
 
 import numpy as np
 
+from pefourier.encodings.checks import check_above, check_count, check_size
+from pefourier.encodings.columns import Layout, waves
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import (
-    Encoding,
-    Measure,
-    check_count,
-    check_positive,
-    check_size,
-    from_table,
-)
+from pefourier.encodings.encoding import Encoding, Measure, from_table
 from pefourier.encodings.families.seeds import stream
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
@@ -51,11 +46,11 @@ def ramp(length: int, d: int) -> Encoding:
     return Encoding("ramp", positions(length), d, codes)
 
 
-def geometric(
+def geometric_frequencies(
     d: int, rho: float, divisor: Literal["d", "d/2-1"] = "d", count: int | None = None
 ) -> np.ndarray:
     """Frequencies rho^(-l/d), l = 0, 2, …; with divisor d/2-1 the last one is 1/rho exactly."""
-    check_positive("rho", rho)
+    check_above("rho", rho)
     i = np.arange(d // 2 if count is None else count)
     if divisor == "d":
         return rho ** (-2.0 * i / d)
@@ -64,31 +59,13 @@ def geometric(
     return rho ** (-i / (d // 2 - 1.0))
 
 
-def sines_and_cosines(
-    phases: np.ndarray, layout: Literal["interleaved", "halves"], d: int
-) -> np.ndarray:
-    """Sines and cosines of (n, m) phases in d columns: by turns, or all sines and then all cosines.
-
-    With odd d the last sine has no cosine beside it, or (m < d / 2) the last column is zero.
-    """
-    table = np.zeros((len(phases), d))
-    half = phases.shape[1]
-    if layout == "interleaved":
-        sines, cosines = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
-    else:
-        sines, cosines = slice(0, half), slice(half, 2 * half)
-    table[:, sines] = np.sin(phases)
-    table[:, cosines] = np.cos(phases[:, : table[:, cosines].shape[1]])
-    return table
-
-
 @encoding("sinusoidal", "Vaswani et al., 2017, section 3.5", declared=True)
 def sinusoidal(
     length: int,
     d: int,
     *,
     rho: float = 10000.0,
-    layout: Literal["interleaved", "halves"] = "interleaved",
+    layout: Layout = "interleaved",
     divisor: Literal["d", "d/2-1"] = "d",
     offset: int = 0,
     odd: Literal["sine", "d+1", "zero"] = "sine",
@@ -109,16 +86,16 @@ def sinusoidal(
     check_count("offset", offset, least=0)
     unpaired = d % 2 == 1 and odd != "zero"
     grid = d + 1 if d % 2 and odd == "d+1" else d - 1 if d % 2 and odd == "zero" else d
-    frequencies = geometric(grid, rho, divisor, (d + unpaired) // 2)
+    frequencies = geometric_frequencies(grid, rho, divisor, (d + unpaired) // 2)
     if len(frequencies) == 0:
         raise PefourierError(f"sinusoidal with odd=zero needs d of at least 2; got d={d}")
     energy = np.ones(len(frequencies))
     energy[-1] -= 0.5 * unpaired
     squared_length = None if unpaired else float(d // 2)
-    measure = Measure(frequencies, energy / energy.sum(), squared_length, origin=offset)
+    measure = Measure(frequencies, energy / energy.sum(), squared_length, offset=offset)
 
     def codes(x: np.ndarray) -> np.ndarray:
-        return sines_and_cosines(measure.phases(x), layout, d)
+        return waves(measure.phases(x), layout, d=d)
 
     return Encoding("sinusoidal", positions(length), d, codes, measure)
 
@@ -155,6 +132,6 @@ def dft(length: int, d: int) -> Encoding:
 @encoding("learned", "Gehring et al., 2017; Devlin et al., 2019 (initial table)", untrained=True)
 def learned(length: int, d: int, *, seed: int = 0, scale: float = 0.02) -> Encoding:
     """A table of free parameters as it is before training: normal with standard deviation 0.02."""
-    check_positive("scale", scale)
+    check_above("scale", scale)
     check_size("learned", length, d)
     return from_table(stream(seed).normal(0.0, scale, (length, d)), "learned")

@@ -8,15 +8,17 @@ from typing import Literal
 
 import numpy as np
 
+from pefourier.encodings.checks import check_above
+from pefourier.encodings.columns import Layout, pair_columns, waves
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import Encoding, Measure, check_positive
-from pefourier.encodings.families.absolute import geometric, sines_and_cosines
+from pefourier.encodings.encoding import Encoding, Measure
+from pefourier.encodings.families.absolute import geometric_frequencies
 from pefourier.encodings.families.seeds import stream
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 
 
-def pairs(name: str, d: int) -> int:
+def pair_count(name: str, d: int) -> int:
     """Number of pairs of a sine and a cosine in d columns."""
     if d % 2:
         raise PefourierError(f"{name} pairs each sine with a cosine and needs an even d; got d={d}")
@@ -29,16 +31,14 @@ def equal_pairs(frequencies: np.ndarray) -> Measure:
     return Measure(frequencies, np.full(m, 1 / m), float(m))
 
 
-def sinusoids(
-    name: str, length: int, frequencies: np.ndarray, layout: Literal["interleaved", "halves"]
-) -> Encoding:
+def sinusoids(name: str, length: int, frequencies: np.ndarray, layout: Layout) -> Encoding:
     """Sines and cosines of positions at given frequencies, radians per position."""
-    measure, d = equal_pairs(frequencies), 2 * len(frequencies)
+    measure = equal_pairs(frequencies)
 
     def codes(x: np.ndarray) -> np.ndarray:
-        return sines_and_cosines(measure.phases(x), layout, d)
+        return waves(measure.phases(x), layout)
 
-    return Encoding(name, positions(length), d, codes, measure)
+    return Encoding(name, positions(length), 2 * len(frequencies), codes, measure)
 
 
 @encoding(
@@ -54,7 +54,7 @@ def learnable_sinusoidal(
     start: Literal["uniform", "geometric"] = "uniform",
     seed: int = 0,
     rho: float = 10000.0,
-    layout: Literal["interleaved", "halves"] = "interleaved",
+    layout: Layout = "interleaved",
 ) -> Encoding:
     r"""Sines and cosines at free frequencies, as they are before training.
 
@@ -67,9 +67,9 @@ def learnable_sinusoidal(
     >>> learnable_sinusoidal(2, 4).measure.frequencies.round(4)
     array([1.7241, 2.2468])
     """
-    count = pairs("learnable-sinusoidal", d)
+    count = pair_count("learnable-sinusoidal", d)
     drawn = stream(seed).uniform(0.0, np.pi, count)
-    frequencies = drawn if start == "uniform" else geometric(d, rho)
+    frequencies = drawn if start == "uniform" else geometric_frequencies(d, rho)
     return sinusoids("learnable-sinusoidal", length, frequencies, layout)
 
 
@@ -96,14 +96,15 @@ def fourier_features(
            [ 0.738, -0.675],
            [-0.443,  0.897]])
     """
-    check_positive("scale", scale)
-    b = stream(seed).normal(0.0, scale, pairs("fourier-features", d))
+    check_above("scale", scale)
+    b = stream(seed).normal(0.0, scale, pair_count("fourier-features", d))
     turns = b / length if coordinates == "unit" else b
     measure = equal_pairs(2 * np.pi * np.abs(turns))  # a spectrum knows no sign of a frequency
 
     def codes(x: np.ndarray) -> np.ndarray:
-        phases = measure.phases(x)
-        return np.hstack([np.cos(phases), np.sign(b) * np.sin(phases)])
+        table = waves(measure.phases(x), "halves", first="cos")
+        table[:, pair_columns("halves", len(b))[1]] *= np.sign(b)
+        return table
 
     return Encoding("fourier-features", positions(length), d, codes, measure)
 
@@ -112,7 +113,7 @@ def fourier_features(
 def tape(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
     r"""Time absolute position encoding: sinusoidal with frequencies times d / length.
 
-    Columns are :math:`\sin(w_i s), \cos(w_i s)` by turns with
+    Columns are :math:`\sin(w_i s), \cos(w_i s)` alternating, with
     :math:`w_i = \rho^{-2i/d}\, d / \mathrm{length}` (Foumani et al., 2023, ConvTran).
 
     Examples
@@ -120,5 +121,5 @@ def tape(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
     >>> tape(100, 16).measure.frequencies[:2].round(6)
     array([0.16    , 0.050596])
     """
-    pairs("tape", d)
-    return sinusoids("tape", length, geometric(d, rho) * (d / length), "interleaved")
+    pair_count("tape", d)
+    return sinusoids("tape", length, geometric_frequencies(d, rho) * (d / length), "interleaved")

@@ -9,11 +9,11 @@ three can be compared with any other encoding. Frequencies are in radians per me
 
 import numpy as np
 
-from pefourier.encodings.domain import Domain, positions
-from pefourier.encodings.domain import times as sampled_at
+from pefourier.encodings.columns import waves
+from pefourier.encodings.domain import Domain, instants, positions
 from pefourier.encodings.encoding import Encoding, Measure
-from pefourier.encodings.families.absolute import geometric, sines_and_cosines
-from pefourier.encodings.families.fourier import pairs
+from pefourier.encodings.families.absolute import geometric_frequencies
+from pefourier.encodings.families.fourier import pair_count
 from pefourier.encodings.families.seeds import stream
 from pefourier.encodings.registry import encoding
 
@@ -22,7 +22,7 @@ def time_axis(length: int, times: np.ndarray | None) -> tuple[Domain, dict]:
     """The domain of some times, regular where there are none, and what to note of them."""
     if times is None:
         return positions(length), {}
-    domain = sampled_at(times)
+    domain = instants(times)
     return domain, {"length": len(domain), "times": tuple(domain.x.tolist())}
 
 
@@ -99,7 +99,7 @@ def mtan_fixed(
 ) -> Encoding:
     r"""Sines and cosines of 48 t at base 10, t divided by the span of the times (mTAN).
 
-    Columns are :math:`\sin(w_i t), \cos(w_i t)` by turns with
+    Columns are :math:`\sin(w_i t), \cos(w_i t)` alternating, with
     :math:`w_i = \mathrm{scale}\,\rho^{-2i/d} / \mathrm{span}`: 48 are the hours of a stay in the
     authors' data, so that the fastest turns by one radian an hour.
 
@@ -108,15 +108,15 @@ def mtan_fixed(
     >>> mtan_fixed(49, 4).measure.frequencies.round(6)
     array([1.      , 0.316228])
     """
-    count = pairs("mtan-fixed", d)
+    count = pair_count("mtan-fixed", d)
     domain, noted = time_axis(length, times)
-    frequencies = geometric(d, rho) * (scale / span(domain))
+    frequencies = geometric_frequencies(d, rho) * (scale / span(domain))
 
     def codes(t: np.ndarray) -> np.ndarray:
         phases = np.multiply.outer(np.asarray(t, dtype=float), frequencies)
-        return sines_and_cosines(phases, "interleaved", d)
+        return waves(phases, "interleaved")
 
-    # On irregular times lags are no multiples of the spacing, so no squared length is declared.
+    # On irregular times lags are not multiples of the spacing, so no squared length is declared.
     spacing = span(domain) / max(len(domain) - 1, 1) if noted else 1.0
     squared_length = None if noted else float(count)
     measure = Measure(frequencies * spacing, np.full(count, 1 / count), squared_length)

@@ -7,7 +7,8 @@ of equal tokens: here the constant input 1. They approach a fixed point, ever cl
 
 import numpy as np
 
-from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, check_size, from_table
+from pefourier.encodings.checks import check_size
+from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, from_table
 from pefourier.encodings.families.seeds import stream
 from pefourier.encodings.registry import encoding
 

@@ -1,8 +1,8 @@
 """Encodings of the lag key - query inside attention: a vector for the key, or a bias per head.
 
 shaw, t5, alibi, kerple, erpe have a code for each lag; tupe for each query position. Where the code
-is a bias, d is the number of heads, one column a head. Both signs of the lag are told of, as an
-encoder sees them; ``causal=true`` keeps the lags up to 0 that a decoder sees.
+is a bias, d is the number of heads, one column per head. There are codes for both signs of the lag,
+as an encoder sees them; ``causal=true`` keeps the lags up to 0 that a decoder sees.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,9 @@ from typing import Literal
 
 import numpy as np
 
-from pefourier.encodings.domain import lags, positions
-from pefourier.encodings.encoding import Encoding, check_count, check_positive, check_size, within
+from pefourier.encodings.checks import check_above, check_count, check_size
+from pefourier.encodings.domain import lags_between, positions
+from pefourier.encodings.encoding import Encoding, within
 from pefourier.encodings.families.seeds import stream
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
@@ -26,7 +27,7 @@ def of_lags(
     act: Literal["bias", "key"] = "bias",
 ) -> Encoding:
     """An encoding whose codes belong to lags."""
-    return Encoding(name, lags(length, causal), d, codes, act=act)
+    return Encoding(name, lags_between(length, causal), d, codes, act=act)
 
 
 @encoding("shaw", "Shaw et al., 2018, Eqs. 3-4 (before training)", domain="lag", untrained=True)
@@ -110,7 +111,7 @@ def t5(
     >>> len(np.unique(t5(80, 12).table(), axis=0))
     29
     """
-    check_positive("scale", scale)
+    check_above("scale", scale)
     t5_buckets(np.zeros(1), buckets, max_distance, causal)  # a wrong number is refused here
     check_size("t5", buckets, d)
     bias = stream(seed).normal(0.0, scale, (buckets, d))
@@ -184,13 +185,13 @@ def erpe(
 ) -> Encoding:
     """One free scalar for each lag and head (Foumani et al., 2023); d is the number of heads.
 
-    It starts normal with standard deviation `scale`; the authors start at zero, where no lag is
-    told from another. Added after the softmax in the paper.
+    It starts normal with standard deviation `scale`; the authors start at zero, where all lags
+    are alike. Added after the softmax in the paper.
 
     >>> erpe(3, 2).table().shape
     (5, 2)
     """
-    check_positive("scale", scale)
+    check_above("scale", scale)
     check_size("erpe", 2 * length - 1, d)
     bias = stream(seed).normal(0.0, scale, (2 * length - 1, d))
 
@@ -218,8 +219,8 @@ def tupe(
     :math:`(p_i U^Q) (p_j U^K)^T / \sqrt{2 d/\mathrm{heads}} + b_{j-i}` with vectors p of size d,
     layer-normalised, and b the biases of `t5_buckets` (Ke et al., 2021). A code has heads · length
     columns, the keys of one head after those of another; d is the size of p, not of a code. With
-    ``cls=true`` position 0 is a classification token, whose biases are one constant a head to it
-    and one from it. p, U and b start normal with standard deviation `scale`.
+    ``cls=true`` position 0 is a classification token, whose biases are one constant per head
+    to it and one from it. p, U and b start normal with standard deviation `scale`.
 
     Examples
     --------
@@ -230,7 +231,7 @@ def tupe(
         raise PefourierError(
             f"tupe cuts d into heads and needs a multiple of heads={heads}; got d={d}"
         )
-    check_positive("scale", scale)
+    check_above("scale", scale)
     check_size("tupe", max(length, d, buckets), d)
     bins = t5_buckets(np.arange(-length, length), buckets, max_distance)  # of lag at lag + length
     draw = stream(seed).normal

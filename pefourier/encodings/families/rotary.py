@@ -2,9 +2,9 @@
 
 Conventions
 -----------
-Angular frequencies are radians per position, one a pair of dimensions, in the order of the model's
-inverse frequencies. A scaling is a function of a `Head` and its own parameters that gives these
-frequencies and the attention factor before cosines and sines; `SCALINGS` names them all, and
+Angular frequencies are radians per position, one per pair of dimensions, in the order of the
+model's inverse frequencies. A scaling is a function of a `Head` and its own parameters that gives
+these frequencies and the attention factor before cosines and sines; `SCALINGS` names them all, and
 ``rope`` takes the parameters of each: those of another scaling are refused. Formulas are those of
 the published code (Hugging Face transformers, ``modeling_rope_utils.py``), in float64.
 """
@@ -17,9 +17,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from pefourier.encodings.checks import check_above, check_count
+from pefourier.encodings.columns import Layout, split_pairs, waves
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import Encoding, Finding, Measure, check_count, check_positive
-from pefourier.encodings.families.absolute import geometric
+from pefourier.encodings.encoding import Encoding, Finding, Measure
+from pefourier.encodings.families.absolute import geometric_frequencies
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError, shown, unknown
 
@@ -44,7 +46,9 @@ class Head:
 
     def grid(self, stretch: float = 1.0) -> np.ndarray:
         """Frequencies (stretch rho)^(-2i/rotated), shape (pairs,)."""
-        return geometric(self.rotated, self.rho * stretch, count=(self.rotated + 1) // 2)
+        return geometric_frequencies(
+            self.rotated, self.rho * stretch, count=(self.rotated + 1) // 2
+        )
 
     def stretched(self, ratio: float) -> np.ndarray:
         """The grid of base rho ratio^(r/(r-2)): its first frequency kept, its last over ratio."""
@@ -135,10 +139,10 @@ def longrope(
     for key, values in (("short_factor", short_factor), ("long_factor", long_factor)):
         if len(values) != len(theta):
             raise PefourierError(
-                f"{key} needs {len(theta)} numbers, one a rotated pair; got {len(values)}"
+                f"{key} needs {len(theta)} numbers, one per rotated pair; got {len(values)}"
             )
         for value in values:
-            check_positive(key, value)
+            check_above(key, value)
     if attention_factor == 0:
         check_count("original", original, least=2)
         attention_factor = sqrt(1 + log(factor) / log(original)) if factor > 1 else 1.0
@@ -189,18 +193,18 @@ SCALINGS: dict[str, Callable[..., Rotation]] = {
 }
 
 
-def own_parameters(scaling: str) -> dict[str, inspect.Parameter]:
+def scaling_parameters(scaling: str) -> dict[str, inspect.Parameter]:
     """Parameters of a scaling, beyond those every rotation has."""
     named = inspect.signature(SCALINGS[scaling]).parameters
     return {key: parameter for key, parameter in named.items() if key != "head"}
 
 
-def settled(scaling: str, given: dict[str, Any]) -> dict[str, Any]:
+def fill_in(scaling: str, given: dict[str, Any]) -> dict[str, Any]:
     """All parameters of a scaling: given or default; None stands for not given."""
-    own = own_parameters(scaling)
+    own = scaling_parameters(scaling)
     given = {key: value for key, value in given.items() if value not in (None, ())}
     for key in given.keys() - own.keys():
-        users = [name for name in SCALINGS if key in own_parameters(name)]
+        users = [name for name in SCALINGS if key in scaling_parameters(name)]
         raise PefourierError(
             f"scaling={scaling} does not use {key}={shown(given[key])}; leave it out or choose "
             f"scaling={' or '.join(users)}"
@@ -210,16 +214,10 @@ def settled(scaling: str, given: dict[str, Any]) -> dict[str, Any]:
         if value is inspect.Parameter.empty:
             raise PefourierError(f"scaling={scaling} needs {key}; write {key}=…")
         if key in ABOVE_ZERO:
-            check_positive(key, value)
+            check_above(key, value)
     if "original" in settled:
         check_count("original", settled["original"])
     return settled
-
-
-def check_above(key: str, value: float, least: float) -> None:
-    """Refuse a number that is not finite and above `least`."""
-    if not (np.isfinite(value) and value > least):
-        raise PefourierError(f"{key} must be a finite number above {least:g}; got {value}")
 
 
 def remarks(own: dict[str, Any], length: int) -> tuple[Finding, ...]:
@@ -241,24 +239,18 @@ def remarks(own: dict[str, Any], length: int) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def rotation(scaling: str, head: Head, own: dict[str, Any]) -> Rotation:
+def scale_frequencies(scaling: str, head: Head, own: dict[str, Any]) -> Rotation:
     """Frequencies and attention factor of a scaling, refused where its parameters overflow."""
-    check_positive("rho", head.rho)
+    check_above("rho", head.rho)
     with np.errstate(all="ignore"):
         frequencies, attention = SCALINGS[scaling](head, **own)
-    check_above("attention_factor", attention, 0.0)
+    check_above("attention_factor", attention)
     if not np.isfinite(frequencies).all():
         raise PefourierError(
             f"scaling={scaling} with {shown(own)} gives a frequency of {frequencies.max()}; "
             "choose numbers nearer to 1"
         )
     return frequencies, float(attention)
-
-
-def waves(layout: Literal["halves", "interleaved"], phases: np.ndarray) -> np.ndarray:
-    """Cosines and sines of (n, m) phases in 2m columns: halves, or pair by pair."""
-    pairs = np.stack([np.cos(phases), np.sin(phases)], axis=1 if layout == "halves" else 2)
-    return pairs.reshape(len(phases), -1)
 
 
 def check_head(name: str, d: int, partial: float) -> None:
@@ -277,7 +269,7 @@ def rope(
     d: int,
     *,
     rho: float = 10000.0,
-    layout: Literal["halves", "interleaved"] = "halves",
+    layout: Layout = "halves",
     partial: float = 1.0,
     scaling: Literal[tuple(SCALINGS)] = "none",
     **given: Any,
@@ -314,13 +306,13 @@ def rope(
     if scaling not in SCALINGS:
         raise unknown("scaling", scaling, SCALINGS)
     check_head("rope", d, partial)
-    own = settled(scaling, given)
-    frequencies, attention = rotation(scaling, Head(d, rho, partial, length), own)
+    own = fill_in(scaling, given)
+    frequencies, attention = scale_frequencies(scaling, Head(d, rho, partial, length), own)
     pairs = len(frequencies)
     measure = Measure(frequencies, np.full(pairs, 1.0 / pairs), pairs * attention * attention)
 
     def codes(x: np.ndarray) -> np.ndarray:
-        return attention * waves(layout, measure.phases(x))
+        return attention * waves(measure.phases(x), layout, first="cos")
 
     noted = {**own, "attention_factor": attention, "rotated": 2 * pairs}
     return Encoding(
@@ -335,17 +327,17 @@ def rope(
     )
 
 
-def documented(function: Callable[..., Encoding]) -> inspect.Signature:
+def full_signature(function: Callable[..., Encoding]) -> inspect.Signature:
     """The signature of `rope` with the parameters of every scaling, None where not given."""
     signature = inspect.signature(function)
     own: dict[str, inspect.Parameter] = {}
     for scaling in SCALINGS:
-        own |= own_parameters(scaling)
+        own |= scaling_parameters(scaling)
     common = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     return signature.replace(parameters=[*common, *(p.replace(default=None) for p in own.values())])
 
 
-rope.__signature__ = documented(rope)
+rope.__signature__ = full_signature(rope)
 
 
 @encoding("xpos", "Sun et al., 2022, Eq. 12", declared=True)
@@ -354,7 +346,7 @@ def xpos(
     d: int,
     *,
     rho: float = 10000.0,
-    layout: Literal["halves", "interleaved"] = "halves",
+    layout: Layout = "halves",
     span: float = XPOS_SPAN,
 ) -> Encoding:
     r"""Rotary positions with decay (Sun et al., 2022): the codes of queries.
@@ -370,16 +362,17 @@ def xpos(
            [0.154, 0.643, 0.24 , 0.006]])
     """
     check_head("xpos", d, 1.0)
-    check_positive("span", span)
-    frequencies = geometric(d, rho)
+    check_above("span", span)
+    frequencies = geometric_frequencies(d, rho)
     zeta = (2 * np.arange(d // 2) / d + XPOS_GAMMA) / (1 + XPOS_GAMMA)
     measure = Measure(frequencies, np.full(d // 2, 2.0 / d))
 
     def codes(x: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):  # what overflows is refused when built
             decay = zeta ** (np.asarray(x, dtype=float)[:, None] / span)
-        axis = 1 if layout == "halves" else 2
-        scale = np.stack([decay, decay], axis=axis).reshape(len(decay), d)
-        return scale * waves(layout, measure.phases(x))
+        table = waves(measure.phases(x), layout, first="cos")
+        for part in split_pairs(table, layout):
+            part *= decay
+        return table
 
     return Encoding("xpos", positions(length), d, codes, measure, act="rotate")

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pefourier.encodings.domain import tree as nodes
-from pefourier.encodings.encoding import Encoding, check_count, check_size, from_table
+from pefourier.encodings.checks import check_count, check_size
+from pefourier.encodings.domain import nodes
+from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 
@@ -52,7 +53,7 @@ def tree(
     r"""Branches chosen from a node up to the root, each one-hot among `width`, weighted by depth.
 
     The step j above the node has the weight :math:`p^j \sqrt{(1 - p^2)\, d/2}`, for each p of
-    several by turns (learned in the paper, as tanh of a free parameter). The root's code is zero.
+    several in turn (learned in the paper, as tanh of a free parameter). The root's code is zero.
     d columns hold the lowest d // (width · number of p) steps; the rest of the columns is zero.
 
     `parents` gives each node's parent, -1 for the root, which comes first; its size sets the

@@ -1,4 +1,4 @@
-"""What does a config.json say? Values are checked where they are asked for; a config is data.
+"""What does a config.json say? Values are checked where they are read; a config is data.
 
 Conventions
 -----------
@@ -16,7 +16,7 @@ from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
 from pefourier.files import missing, os_errors, status_of
 
-LARGEST = 2**26  # bytes of a config or of the header of a .safetensors file
+LARGEST_CONFIG = 2**26  # bytes
 NESTED = ("thinker_config", "text_config", "llm_config", "language_config", "decoder")
 WIDTH = ("d_model", "hidden_size", "n_embd", "emb_dim", "dim")
 HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads")
@@ -33,7 +33,7 @@ LONGEST = (
 
 @dataclass(frozen=True)
 class Section:
-    """A JSON object of a config; its values are checked where they are asked for."""
+    """A JSON object of a config; its values are checked where they are read."""
 
     label: str  # what errors call it
     values: Mapping[str, Any]
@@ -90,8 +90,8 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Request:
-    """A config with what was asked of it."""
+class ModelConfig:
+    """A model's config, the part of it that is meant, and the sizes that were given."""
 
     file: str
     part: str  # after the #
@@ -101,7 +101,7 @@ class Request:
     d: int | None
 
     def dimension(self, value: int | None, keys: str) -> int:
-        """The dimension a config sets, or the one asked for where it sets none."""
+        """The dimension a config sets, or the one given where it sets none."""
         if value is None and self.d is None:
             raise PefourierError(f"{shown(self.file)} sets no {keys}; give the dimension by --d")
         if self.d is not None and value not in (None, self.d):
@@ -112,7 +112,7 @@ class Request:
         return self.d if value is None else value
 
     def build(self, name: str, d: int, *found: Finding, **own: Any) -> Encoding:
-        """A registered encoding, of as many positions as the config has where none are asked."""
+        """A registered encoding, by default of as many positions as the config allows."""
         length = self.config.count(*LONGEST) or 80 if self.length is None else self.length
         try:
             enc = build(name, length=length, d=d, **own)
@@ -122,40 +122,40 @@ class Request:
         return replace(enc, params=noted, findings=(*found, *enc.findings))
 
 
-def parsed(file: str) -> dict[str, Any]:
+def read_object(file: str) -> dict[str, Any]:
     """The JSON object in a file."""
     status = status_of(file)
     if status is None:
         raise missing(file)
-    if status.st_size > LARGEST:
+    if status.st_size > LARGEST_CONFIG:
         raise PefourierError(f"{shown(file)} has {status.st_size} bytes; a config has under 2^26")
     with os_errors("read", file), open(file, "rb") as stream:
-        return json_object(stream.read(LARGEST), shown(file))
+        return parse_object(stream.read(LARGEST_CONFIG), shown(file))
 
 
-def json_object(data: bytes, label: str) -> dict[str, Any]:
+def parse_object(data: bytes, label: str) -> dict[str, Any]:
     """A JSON object without the NaN and Infinity that Python's reader would let pass."""
 
     def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is no JSON number")
+        raise ValueError(f"{constant} is not a JSON number")
 
     try:
         value = json.loads(data, parse_constant=refuse)
-    except (ValueError, RecursionError) as error:  # no JSON, not UTF-8, endless digits; too deep
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, endless digits; too deep
         reason = shown(str(error).partition("\n")[0], limit=200)[1:-1]
-        raise PefourierError(f"{label} is no readable JSON: {reason}; write it again") from error
+        raise PefourierError(f"{label} is not readable JSON: {reason}; write it again") from error
     if not isinstance(value, dict):
-        raise PefourierError(f"{label} is no model config: a JSON object {{…}} is needed")
+        raise PefourierError(f"{label} is not a model config, which is a JSON object {{…}}")
     return value
 
 
-def few(names: Iterable[str]) -> str:
+def first_names(names: Iterable[str]) -> str:
     """The first of some names, safe on a terminal."""
     some = [shown(name)[1:-1] for name in islice(names, 9)]
-    return ", ".join(some[:8] + ["…"] * (len(some) > 8))
+    return ", ".join(some if len(some) < 9 else [*some[:8], "…"])
 
 
-def nested(config: Section) -> Section:
+def text_model(config: Section) -> Section:
     """The config of the text model where the model has several."""
     while inner := [key for key in NESTED if isinstance(config.values.get(key), dict)]:
         config = config.section(inner[0])

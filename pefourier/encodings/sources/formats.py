@@ -4,8 +4,8 @@ Conventions
 -----------
 A reader takes a seekable stream and gives the arrays in it by name as `Stored`: what the file
 declares, checked against the bytes that are there, and a way to load it. Nothing is allocated on
-the word of a header, nothing is unpickled but tensors. What a parser raises on a damaged file is
-told as ValueError. A writer takes a stream and a C-ordered float64 table.
+the word of a header, nothing is unpickled but tensors. What a parser raises on a damaged file
+becomes a ValueError. A writer takes a stream and a C-ordered float64 table.
 """
 
 import io
@@ -28,18 +28,38 @@ from pefourier.errors import shown
 
 HEAD = 2**14  # bytes that hold any .npy header numpy accepts (10,000 characters)
 NPY_MAGIC, ZIP_MAGIC = b"\x93NUMPY", b"PK\x03\x04"
-# What parsers raise on damaged files, found by fuzzing; the readers tell it as ValueError
+# What parsers raise on damaged files, found by fuzzing; the readers raise ValueError
 NPY_FAULTS = (
-    *(ValueError, TypeError, AttributeError, LookupError, SyntaxError, TokenError),
-    *(RecursionError, MemoryError),
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    SyntaxError,
+    TokenError,
+    RecursionError,
+    MemoryError,
 )
 TORCH_FAULTS = (
-    *(ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError),
-    *(RuntimeError, MemoryError, EOFError, OSError, struct.error, pickle.UnpicklingError),
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    AssertionError,
+    ArithmeticError,
+    RuntimeError,
+    MemoryError,
+    EOFError,
+    OSError,
+    struct.error,
+    pickle.UnpicklingError,
 )
 JSON_FAULTS = (
-    *(json.JSONDecodeError, UnicodeError, RecursionError),
-    *(LookupError, TypeError, AttributeError),
+    json.JSONDecodeError,
+    UnicodeError,
+    RecursionError,
+    LookupError,
+    TypeError,
+    AttributeError,
 )
 EPS = {  # distance from one to the next number of a stored type; every other type becomes float64
     "float64": 2**-52,
@@ -49,7 +69,7 @@ EPS = {  # distance from one to the next number of a stored type; every other ty
     "float8_e4m3fn": 2**-3,
     "float8_e5m2": 2**-2,
 }
-WHOLE = {"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
+WHOLE = {"bool"} | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 KINDS = {*EPS, *WHOLE, np.dtype(np.longdouble).name}
 SAFETENSORS = {  # name in the file: type of the numbers, type of the bytes
     **{f"F{8 * size}": (f"float{8 * size}", f"<f{size}") for size in (2, 4, 8)},
@@ -85,7 +105,7 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Layout:
+class Extent:
     """Where an array lies in a run of bytes."""
 
     shape: tuple[int, ...]
@@ -98,8 +118,8 @@ class Layout:
         """Bytes that the numbers take."""
         return math.prod(self.shape) * self.dtype.itemsize
 
-    def within(self, size: int) -> "Layout":
-        """The layout itself, where a run of `size` bytes has room for it."""
+    def within(self, size: int) -> "Extent":
+        """The extent itself, where a run of `size` bytes has room for it."""
         sizes = [axis for axis in self.shape if type(axis) is int and 0 <= axis < 2**63]
         if len(sizes) != len(self.shape) or len(sizes) > 32:
             raise ValueError("its shape is not that of an array")
@@ -110,21 +130,20 @@ class Layout:
             )
         return self
 
-    def checked(self) -> "Layout":
-        """The layout itself, where its bytes are plain numbers: objects would be pointers."""
+    def check_plain(self) -> None:
+        """Refuse bytes that are not plain numbers: objects would be pointers."""
         if self.dtype.name not in KINDS:
             raise ValueError(f"it holds {self.dtype}, and only plain numbers are read")
-        return self
 
     def of(self, data: bytes) -> np.ndarray:
         """The array in bytes held in memory."""
-        self.checked()
+        self.check_plain()
         flat = np.frombuffer(data, self.dtype, math.prod(self.shape), self.offset)
         return flat.reshape(self.shape, order=self.order)
 
     def at(self, stream: BinaryIO) -> np.ndarray:
         """The array in a stream; a file's is mapped."""
-        self.checked()
+        self.check_plain()
         if isinstance(stream, io.BytesIO):
             return self.of(stream.getvalue())
         return np.memmap(stream, self.dtype, "r", self.offset, self.shape, self.order)
@@ -132,12 +151,12 @@ class Layout:
 
 def read_npy(stream: BinaryIO) -> dict[str, Stored]:
     """The one array of a .npy file."""
-    layout = npy_layout(stream.read(HEAD), stream.seek(0, os.SEEK_END))
-    load = partial(layout.at, stream)
-    return {"": Stored(layout.shape, layout.dtype.name, layout.nbytes, layout.dtype.isnative, load)}
+    extent = npy_extent(stream.read(HEAD), stream.seek(0, os.SEEK_END))
+    load = partial(extent.at, stream)
+    return {"": Stored(extent.shape, extent.dtype.name, extent.nbytes, extent.dtype.isnative, load)}
 
 
-def npy_layout(head: bytes, size: int) -> Layout:
+def npy_extent(head: bytes, size: int) -> Extent:
     """Shape and type from the first bytes of a .npy file of `size` bytes."""
     stream = io.BytesIO(head)
     try:
@@ -146,8 +165,8 @@ def npy_layout(head: bytes, size: int) -> Layout:
         shape, fortran, dtype = read(stream)
     except NPY_FAULTS as error:
         raise ValueError("its header does not describe an array") from error
-    layout = Layout(shape, dtype, stream.tell(), "F" if fortran else "C")
-    return layout.within(size) if dtype.name in KINDS else layout  # others lie there pickled
+    extent = Extent(shape, dtype, stream.tell(), "F" if fortran else "C")
+    return extent.within(size) if dtype.name in KINDS else extent  # others lie there pickled
 
 
 def read_npz(stream: BinaryIO) -> dict[str, Stored]:
@@ -166,13 +185,13 @@ def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Stored:
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError("numpy.savez stores or deflates, it uses another compression")
     with archive.open(info) as member:
-        layout = npy_layout(member.read(HEAD), info.file_size)
+        extent = npy_extent(member.read(HEAD), info.file_size)
 
     def load() -> np.ndarray:
         with archive.open(info) as member:
-            return layout.of(member.read(layout.offset + layout.nbytes))
+            return extent.of(member.read(extent.offset + extent.nbytes))
 
-    return Stored(layout.shape, layout.dtype.name, info.compress_size, False, load)
+    return Stored(extent.shape, extent.dtype.name, info.compress_size, False, load)
 
 
 def read_csv(stream: BinaryIO) -> dict[str, Stored]:
@@ -185,7 +204,7 @@ def read_csv(stream: BinaryIO) -> dict[str, Stored]:
         if not table.size:
             raise ValueError("it has no line of numbers separated by commas")
     except UnicodeDecodeError as error:
-        raise ValueError("it is no UTF-8 text") from error
+        raise ValueError("it is not UTF-8 text") from error
     except ValueError as error:
         raise ValueError(csv_fault(text, header) or str(error)) from error
     finally:
@@ -220,7 +239,7 @@ def csv_header(text: io.TextIOWrapper) -> int:
 
 
 def csv_fault(text: io.TextIOWrapper, header: int) -> str | None:
-    """The first cell that is no number, or row that is shorter or longer than the first."""
+    """The first cell that is not a number, or row that is shorter or longer than the first."""
     width = 0
     for line, row in csv_rows(text):
         if line <= header:
@@ -309,20 +328,20 @@ def read_safetensors(stream: BinaryIO) -> dict[str, Stored]:
 
 
 def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> Stored:
-    """A tensor as its entry in the header tells; the numbers begin at byte `start` of `size`."""
+    """A tensor as the header describes it; the numbers begin at byte `start` of `size`."""
     shape, (begin, end) = entry["shape"], entry["data_offsets"]
     kind, raw = SAFETENSORS.get(entry["dtype"], (f"type {entry['dtype']}", "u1"))
     if not all(type(number) is int for number in (*shape, begin, end)):
-        raise ValueError("its header has a shape or an offset that is no whole number")
-    layout = Layout(tuple(shape), np.dtype(raw), start + begin)
+        raise ValueError("its header has a shape or an offset that is not a whole number")
+    extent = Extent(tuple(shape), np.dtype(raw), start + begin)
     known = entry["dtype"] in SAFETENSORS
-    if begin < 0 or (known and layout.within(size).nbytes != end - begin):
-        raise ValueError(f"its offsets {begin} to {end} do not fit the shape {layout.shape}")
+    if begin < 0 or (known and extent.within(size).nbytes != end - begin):
+        raise ValueError(f"its offsets {begin} to {end} do not fit the shape {extent.shape}")
 
     def load() -> np.ndarray:
-        return DECODERS.get(kind, np.asanyarray)(layout.at(stream))
+        return DECODERS.get(kind, np.asanyarray)(extent.at(stream))
 
-    return Stored(layout.shape, kind, end - begin, True, load)
+    return Stored(extent.shape, kind, end - begin, True, load)
 
 
 def bfloat16(bits: np.ndarray) -> np.ndarray:
@@ -366,7 +385,7 @@ def write_npy(stream: BinaryIO, table: np.ndarray) -> None:
 
 
 def write_csv(stream: BinaryIO, table: np.ndarray) -> None:
-    """A line a position, 17 significant digits."""
+    """One line per position, 17 significant digits."""
     np.savetxt(stream, table, fmt="%.17g", delimiter=",")
 
 

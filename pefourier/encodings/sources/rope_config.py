@@ -13,8 +13,15 @@ from math import nextafter
 from typing import Any
 
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.families.rotary import own_parameters
-from pefourier.encodings.sources.config import HEADS, LONGEST, WIDTH, Request, Section, few
+from pefourier.encodings.families.rotary import scaling_parameters
+from pefourier.encodings.sources.config import (
+    HEADS,
+    LONGEST,
+    WIDTH,
+    ModelConfig,
+    Section,
+    first_names,
+)
 from pefourier.errors import PefourierError, shown, unknown
 
 TYPES = {"default": "none", "mrope": "none", "su": "longrope"} | {
@@ -48,24 +55,24 @@ SHARE = ("partial_rotary_factor", "rotary_pct")
 EVIDENCE = {"rope_parameters", "rope_scaling", "rotary_dim", *THETA, *SHARE, GLOBAL_THETA}
 
 
-def rotation(request: Request) -> Encoding | None:
+def read_rotation(model: ModelConfig) -> Encoding | None:
     """Rotary positions, by the new ``rope_parameters`` or the old ``rope_scaling``."""
-    config, kind = request.config, request.kind
-    told = any(config.values.get(key) is not None for key in EVIDENCE)
-    rotary = told or kind in ROTARY | LAYERED.keys() | PARTIAL.keys()
+    config, kind = model.config, model.kind
+    given = any(config.values.get(key) is not None for key in EVIDENCE)
+    rotary = given or kind in ROTARY | LAYERED.keys() | PARTIAL.keys()
     way = config.values.get("position_embedding_type", "rotary" if rotary else None)
     if way not in ("rotary", "rope"):
         return None
-    layer, section = chosen(request, layers(config, kind))
+    layer, section = choose_layer(model, layer_sections(config, kind))
     keys = ("global_head_dim",) if layer == "full_attention" else ()
     width, heads = config.count(*WIDTH), config.count(*HEADS)
     head = config.count("qk_rope_head_dim", *keys, "head_dim") or HEAD_DIM.get(kind)
     if head is None and width and heads:
         head = max(width // heads, 1)
-    d = request.dimension(head, "head_dim")
-    theta, doubts = agreed(section, config, THETA)
-    partial, more = agreed(section, config, SHARE)
-    found = misspelt(config) if layer else [*misspelt(config), *doubts, *more]
+    d = model.dimension(head, "head_dim")
+    theta, doubts = reconcile(section, config, THETA)
+    partial, more = reconcile(section, config, SHARE)
+    found = misspelt_keys(config) if layer else [*misspelt_keys(config), *doubts, *more]
     if theta is None:
         message = f"{config.label} sets no rope_theta; 10000 is taken, as most models do"
         found.append(Finding("rope-theta-default", "note", message))
@@ -78,11 +85,11 @@ def rotation(request: Request) -> Encoding | None:
         "partial": PARTIAL.get(kind, 1.0) if partial is None else partial,
         "layout": layout,
     }
-    scaling, scaled, warned = scaling_of(request, section, bool(layer))
-    return request.build("rope", d, *found, *warned, scaling=scaling, **own, **scaled)
+    scaling, scaled, warned = read_scaling(model, section, bool(layer))
+    return model.build("rope", d, *found, *warned, scaling=scaling, **own, **scaled)
 
 
-def layers(config: Section, kind: str) -> dict[str, Section]:
+def layer_sections(config: Section, kind: str) -> dict[str, Section]:
     """The rotation of each type of layer, or of all under the empty name."""
     key = "rope_scaling" if config.values.get("rope_scaling") else "rope_parameters"
     given = config.section(key)
@@ -101,28 +108,30 @@ def layers(config: Section, kind: str) -> dict[str, Section]:
     }
 
 
-def chosen(request: Request, sections: dict[str, Section]) -> tuple[str, Section]:
-    """The type of layer asked for, or any where all turn alike."""
-    if request.part and "" in sections:
+def choose_layer(model: ModelConfig, sections: dict[str, Section]) -> tuple[str, Section]:
+    """The type of layer that is named, or any where all turn alike."""
+    if model.part and "" in sections:
         raise PefourierError(
-            f"{shown(request.file)} has one rotation for all layers; "
-            f"leave out {shown('#' + request.part)}"
+            f"{shown(model.file)} has one rotation for all layers; "
+            f"leave out {shown('#' + model.part)}"
         )
-    if request.part:
-        if request.part not in sections:
-            raise unknown(f"type of layer of {shown(request.file)}", request.part, sections)
-        return request.part, sections[request.part]
+    if model.part:
+        if model.part not in sections:
+            raise unknown(f"type of layer of {shown(model.file)}", model.part, sections)
+        return model.part, sections[model.part]
     name, section = next(iter(sections.items()))
     if any(other.values != section.values for other in sections.values()):
         raise PefourierError(
-            f"{shown(request.file)} rotates by type of layer: {few(sections)}; "
-            f"name one, {shown(request.file + '#' + name)}"
+            f"{shown(model.file)} rotates by type of layer: {first_names(sections)}; "
+            f"name one, {shown(model.file + '#' + name)}"
         )
     return name, section
 
 
-def agreed(section: Section, config: Section, keys: tuple[str, ...]) -> tuple[Any, list[Finding]]:
-    """A number told in a section or above it; the section wins, and a contradiction is noted."""
+def reconcile(
+    section: Section, config: Section, keys: tuple[str, ...]
+) -> tuple[Any, list[Finding]]:
+    """A number given in a section or above it; the section wins, and a contradiction is noted."""
     inner, outer = section.number(*keys), config.number(*keys)
     if inner is None or outer is None or inner == outer:
         return (outer if inner is None else inner), []
@@ -132,21 +141,21 @@ def agreed(section: Section, config: Section, keys: tuple[str, ...]) -> tuple[An
     return inner, [Finding("rope-contradiction", "warning", message)]
 
 
-def scaling_of(
-    request: Request, section: Section, layered: bool
+def read_scaling(
+    model: ModelConfig, section: Section, layered: bool
 ) -> tuple[str, dict[str, Any], list[Finding]]:
     """The scaling of a section, its parameters for `rope`, and what transformers warns of."""
     _, kind = section.first("rope_type", "type")
     kind = "default" if kind is None else kind
     if not isinstance(kind, str):
-        raise section.wrong("rope_type", kind, "a text")
+        raise section.wrong("rope_type", kind, "a string")
     if kind not in TYPES:
         raise unknown(f"rope_type of {section.label}", kind, TYPES)
     scaling = TYPES[kind]
-    kinds = {key: parameter.annotation for key, parameter in own_parameters(scaling).items()}
+    kinds = {key: parameter.annotation for key, parameter in scaling_parameters(scaling).items()}
     needs_original = kinds.pop("original", None) is not None
     named = COMMON | kinds.keys() | ({ORIGINAL} if needs_original and kind != "dynamic" else set())
-    found = strangers(section, kind, named)
+    found = unused_keys(section, kind, named)
     for key in REQUIRED.get(scaling, ()):
         implied = scaling == "yarn" and key in section.values  # null: the ratio of the lengths
         if section.values.get(key) is None and not implied:
@@ -155,15 +164,15 @@ def scaling_of(
             )
     own = {key: section.parameter(key, annotation) for key, annotation in kinds.items()}
     if needs_original:
-        own["original"] = original_length(request, section, kind, layered)
-        longest = request.config.count(*LONGEST) or own["original"]
+        own["original"] = find_original_length(model, section, kind, layered)
+        longest = model.config.count(*LONGEST) or own["original"]
         if own["factor"] is None and scaling in ("yarn", "longrope"):
             own["factor"] = longest / own["original"]
-        found += lengths_doubted(section, scaling, own, longest)
+        found += check_lengths(section, scaling, own, longest)
     return scaling, own, found
 
 
-def misspelt(config: Section) -> list[Finding]:
+def misspelt_keys(config: Section) -> list[Finding]:
     """A warning for each key that is nearly one of those that set a rotation."""
     near = {
         key: get_close_matches(key, sorted(EVIDENCE - config.values.keys()), n=1, cutoff=0.85)
@@ -180,7 +189,7 @@ def misspelt(config: Section) -> list[Finding]:
     ]
 
 
-def strangers(section: Section, kind: str, named: set[str]) -> list[Finding]:
+def unused_keys(section: Section, kind: str, named: set[str]) -> list[Finding]:
     """A warning for each key that the type of scaling has no use for."""
     found = []
     for key in section.values.keys() - named - IGNORED:
@@ -193,21 +202,21 @@ def strangers(section: Section, kind: str, named: set[str]) -> list[Finding]:
     return sorted(found, key=lambda finding: finding.message)
 
 
-def original_length(request: Request, section: Section, kind: str, layered: bool) -> int:
+def find_original_length(model: ModelConfig, section: Section, kind: str, layered: bool) -> int:
     """The context length of training, which transformers looks for in three places."""
-    config = request.config
+    config = model.config
     outer = None if layered else config.count(ORIGINAL)
     own = None if kind == "dynamic" else outer or section.count(ORIGINAL)
     found = own or config.count(*LONGEST)
     if found is None:
         raise PefourierError(
-            f"{section.label} has no {ORIGINAL} and {shown(request.file)} no "
+            f"{section.label} has no {ORIGINAL} and {shown(model.file)} no "
             f"max_position_embeddings; rope_type {kind} needs one of them"
         )
     return found
 
 
-def lengths_doubted(
+def check_lengths(
     section: Section, scaling: str, own: dict[str, Any], longest: int
 ) -> list[Finding]:
     """A warning where the lengths before and after scaling do not go with the factor."""

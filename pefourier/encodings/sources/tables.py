@@ -36,12 +36,12 @@ from pefourier.errors import PefourierError, shown, unknown
 from pefourier.files import (
     check_suffix,
     in_place,
-    known_suffix,
     label,
     missing,
     os_errors,
     reason,
     status_of,
+    suffix_among,
     suffix_of,
     write_whole,
 )
@@ -50,15 +50,21 @@ MEMORY = 2**33  # bytes that a table may take when it is not mapped
 SUSPECT = 2**28  # bytes above which a table may take RATIO times its bytes in the file
 RATIO = 100
 FAULTS = (
-    *(ValueError, MemoryError, OSError, EOFError, RuntimeError),  # RuntimeError: encrypted .npz
-    *(zipfile.BadZipFile, zlib.error, struct.error),
+    ValueError,
+    MemoryError,
+    OSError,
+    EOFError,
+    RuntimeError,  # an encrypted .npz
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
 )
 
 
 def read_table(path: str, key: str | None = None) -> tuple[np.ndarray, float]:
     """The table (n, d) in a file and the resolution of its stored type.
 
-    The suffix tells the format: .npy, .npz, .csv, .pt, .pth or .safetensors; ``-`` and pipes are
+    The suffix says the format: .npy, .npz, .csv, .pt, .pth or .safetensors; ``-`` and pipes are
     .npy or .csv by their first bytes. `key` names one of several arrays; a file with one table
     needs none. float64, float32 and float16 are kept, bfloat16 and float8 become float32,
     integers float64; the resolution is the distance from one to the next stored number.
@@ -70,30 +76,30 @@ def read_table(path: str, key: str | None = None) -> tuple[np.ndarray, float]:
     (array([[1., 0.],
            [0., 1.]]), 2.220446049250313e-16)
     """
-    with arrays_in(path) as arrays:
-        return as_floats(arrays[chosen(arrays, key, label(path))], label(path))
+    with open_arrays(path) as arrays:
+        return load_floats(arrays[choose_array(arrays, key, label(path))], label(path))
 
 
 def read_numbers(path: str) -> np.ndarray:
     """A row of numbers (n,): a one-dimensional array, or a table with a single column or row."""
-    with arrays_in(path) as arrays:
+    with open_arrays(path) as arrays:
         (stored,) = arrays.values() if len(arrays) == 1 else [None]
         if stored is None or math.prod(stored.shape) != max(stored.shape, default=0):
             raise PefourierError(
-                f"{label(path)} holds {listed(arrays)}; a list of numbers has one column"
+                f"{label(path)} holds {names_and_shapes(arrays)}; a list of numbers has one column"
             )
         if stored.kind not in KINDS:
             raise PefourierError(
-                f"{label(path)} holds {listed(arrays)} of {shown(stored.kind)[1:-1]}; "
+                f"{label(path)} holds {names_and_shapes(arrays)} of {shown(stored.kind)[1:-1]}; "
                 "expected real numbers"
             )
         return stored.load().reshape(-1).astype(float)
 
 
 @contextmanager
-def arrays_in(path: str) -> Iterator[dict[str, Stored]]:
-    """The arrays of a file by name; what is wrong with the file is told in one line."""
-    stream, suffix = opened(path)
+def open_arrays(path: str) -> Iterator[dict[str, Stored]]:
+    """The arrays of a file by name; what is wrong with the file is one line."""
+    stream, suffix = open_table(path)
     with stream, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of parsers, about files that are refused or fine
         try:
@@ -102,39 +108,39 @@ def arrays_in(path: str) -> Iterator[dict[str, Stored]]:
             raise
         except FAULTS as error:
             raise PefourierError(
-                f"{label(path)} is no readable {suffix} file: {reason(error)}; write it again"
+                f"{label(path)} is not a readable {suffix} file: {reason(error)}; write it again"
             ) from error
 
 
-def opened(path: str) -> tuple[BinaryIO, str]:
+def open_table(path: str) -> tuple[BinaryIO, str]:
     """A seekable stream of the file's bytes, and the suffix of the reader to give it to."""
     if path == "-":
         if sys.stdin is None:
             raise PefourierError("standard input is closed; pipe a table into it or name a file")
-        return in_memory(sys.stdin.buffer, path)
+        return read_pipe(sys.stdin.buffer, path)
     status = status_of(path)
     if status is None:
         raise missing(path)
     suffix = suffix_of(path)
     with os_errors("read", path):
         if not in_place(path, status):
-            suffix = known_suffix(path, READERS)
+            suffix = suffix_among(path, READERS)
             return open(path, "rb"), suffix
         if stat.S_IFMT(status.st_mode) in (stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK):
             with open(path, "rb") as pipe:
-                stream, sniffed = in_memory(pipe, path)
+                stream, sniffed = read_pipe(pipe, path)
             return stream, suffix if suffix in READERS else sniffed
     what = "folder" if stat.S_ISDIR(status.st_mode) else "device"
     raise PefourierError(f"{shown(path)} is a {what}; name a file: {', '.join(READERS)}")
 
 
-def in_memory(pipe: BinaryIO, path: str) -> tuple[io.BytesIO, str]:
-    """What a pipe holds and the suffix its first bytes tell."""
+def read_pipe(pipe: BinaryIO, path: str) -> tuple[io.BytesIO, str]:
+    """What a pipe holds, and the suffix that its first bytes point to."""
     with os_errors("read", path):
         chunk = pipe.read(HEAD)
         suffix = ".npy" if chunk.startswith(NPY_MAGIC) else ".csv"
         if suffix == ".csv" and b"\0" in chunk and suffix_of(path) not in READERS:
-            raise PefourierError(f"{label(path)} is no .npy and no .csv table; name a file")
+            raise PefourierError(f"{label(path)} is neither a .npy nor a .csv table; name a file")
         limit = MEMORY if suffix == ".npy" else MEMORY // 8
         stream = io.BytesIO()
         while chunk:
@@ -148,41 +154,44 @@ def in_memory(pipe: BinaryIO, path: str) -> tuple[io.BytesIO, str]:
         return stream, suffix
 
 
-def chosen(arrays: dict[str, Stored], key: str | None, file: str) -> str:
-    """The name of the array that is meant: the one asked for, or the only table."""
+def choose_array(arrays: dict[str, Stored], key: str | None, file: str) -> str:
+    """The name of the array that is meant: the one named by `key`, or the only table."""
     if key is None:
         tables = [name for name, stored in arrays.items() if stored.is_table]
         if len(tables) > 1:
-            named = listed({name: arrays[name] for name in tables})
+            named = names_and_shapes({name: arrays[name] for name in tables})
             raise PefourierError(f"{file} holds several tables, {named}; name one as PATH#NAME")
         key = tables[0] if tables else next(iter(arrays)) if len(arrays) == 1 else None
         if key is None:
             raise PefourierError(
-                f"{file} holds no table (n, d) of numbers; it holds {listed(arrays)}"
+                f"{file} holds no table (n, d) of numbers; it holds {names_and_shapes(arrays)}"
             )
     elif list(arrays) == [""]:
         raise PefourierError(f"{file} holds one array without a name; leave out #{shown(key)}")
     elif key not in arrays:
         names = [name for name in islice(arrays, 10_000) if len(name) < 200]
-        raise unknown(f"array of {file}", key, names, f"It holds {listed(arrays)}.")
+        raise unknown(f"array of {file}", key, names, f"It holds {names_and_shapes(arrays)}.")
     if not arrays[key].is_table:
         raise PefourierError(
-            f"{file} holds {listed({key: arrays[key]})} of {shown(arrays[key].kind)[1:-1]}; "
+            f"{file} holds {names_and_shapes({key: arrays[key]})} of "
+            f"{shown(arrays[key].kind)[1:-1]}; "
             "a table has two axes, (positions, dimensions), neither empty, of real numbers"
         )
     return key
 
 
-def listed(arrays: dict[str, Stored], limit: int = 10) -> str:
+def names_and_shapes(arrays: dict[str, Stored], limit: int = 10) -> str:
     """Names with shapes, the first few."""
     some = [
         f"{shown(name) if name else 'an array'} {stored.shape}"
         for name, stored in islice(arrays.items(), limit)
     ]
-    return ", ".join(some + ["…"] * (len(arrays) > limit)) or "no array"
+    if len(arrays) > limit:
+        some.append("…")
+    return ", ".join(some) or "no array"
 
 
-def as_floats(stored: Stored, file: str) -> tuple[np.ndarray, float]:
+def load_floats(stored: Stored, file: str) -> tuple[np.ndarray, float]:
     """The table in a float type of numpy, and the resolution of its stored type."""
     wide = "float32" if stored.kind in EPS else "float64"
     kind = stored.kind if stored.kind in ("float64", "float32", "float16") else wide
@@ -194,9 +203,15 @@ def as_floats(stored: Stored, file: str) -> tuple[np.ndarray, float]:
             f"{MEMORY} and, above {SUSPECT}, {RATIO} times the bytes in the file; "
             "a .npy file of float32 is mapped and has no limit"
         )
-    with np.errstate(all="ignore"):  # a long double beyond float64 is infinite, as told later
+    with np.errstate(all="ignore"):  # a long double beyond float64 is infinite, and refused later
         table = stored.load().reshape(stored.axes).astype(kind, copy=False)
     return table, EPS.get(stored.kind, EPS["float64"])
+
+
+def array_names(path: str) -> list[str]:
+    """Names of the arrays in a file."""
+    with open_arrays(path) as arrays:
+        return list(arrays)
 
 
 def write_table(path: str, table: np.ndarray, dtype: str = "<f8") -> None:

@@ -34,19 +34,19 @@ POSITION_NAMES = frozenset("position_ids positions position pos indices idx time
 DROPOUT_NAMES = frozenset("dropout dropout_p dropout_rate p_dropout drop drop_rate".split())
 
 
-def load(spec: str, length: int, d: int, seed: int | None = None) -> Encoding:
+def tabulate(spec: str, length: int, d: int, seed: int | None = None) -> Encoding:
     """The table that a user's function or module gives for `length` positions of `d` dimensions."""
-    with contextlib.redirect_stdout(sys.stderr):  # what their code prints is no answer of ours
-        with seeded(seed or 0):
-            found = resolve(spec)
+    with contextlib.redirect_stdout(sys.stderr):  # what their code prints is not part of the answer
+        with seeding(seed or 0):
+            found = import_object(spec)
         try:
-            with seeded(seed or 0):  # torch may be there only now
-                answer, findings = run(spec, found, length, d)
+            with seeding(seed or 0):  # torch may be there only now
+                answer, findings = obtain_table(spec, found, length, d)
         except PefourierError:
             raise
         except (Exception, SystemExit) as error:  # their code may raise anything
             raise PefourierError(
-                f"{shown(spec)} raised {type(error).__name__}: {shown(str(error))} when asked for "
+                f"{shown(spec)} raised {type(error).__name__}: {shown(str(error))} when called for "
                 f"length {length}, d {d}; --debug shows where"
             ) from error
     table, eps = answer
@@ -57,7 +57,7 @@ def load(spec: str, length: int, d: int, seed: int | None = None) -> Encoding:
 
 
 @contextlib.contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seeding(seed: int) -> Iterator[None]:
     """Let codes that begin at random be the same for a seed, and random numbers elsewhere alone."""
     seed %= 2**32
     torch = sys.modules.get("torch")
@@ -74,12 +74,12 @@ def seeded(seed: int) -> Iterator[None]:
             np.random.set_state(numpys)  # noqa: NPY002
 
 
-def resolve(spec: str) -> Any:
+def import_object(spec: str) -> Any:
     """The object that ``py:module:name`` names."""
     module_name, _, name = spec.removeprefix("py:").partition(":")
     if not module_name or not name:
         raise PefourierError(
-            f"{shown(spec)} names no object; write py:module:function or py:module:Class"
+            f"{shown(spec)} does not name an object; write py:module:function or py:module:Class"
         )
     if "" not in sys.path and "." not in sys.path:
         sys.path.insert(0, "")
@@ -99,23 +99,23 @@ def resolve(spec: str) -> Any:
     return found
 
 
-def run(
+def obtain_table(
     spec: str, found: Any, length: int, d: int
 ) -> tuple[tuple[np.ndarray, float], list[Finding]]:
     """The table (n, d) with its resolution, and what was noticed on the way."""
     torch = sys.modules.get("torch")  # their code imported it if it needs it
     if torch is not None:
         if inspect.isclass(found) and issubclass(found, torch.nn.Module):
-            found = called(found, {"d": d, "length": length})
+            found = call_with_sizes(found, {"d": d, "length": length})
         if isinstance(found, torch.nn.Embedding):
             return numbers(found.weight[:length]), []
         if isinstance(found, torch.nn.Module):
             return module_table(spec, torch, found.eval(), length, d)
-    answer = called(found, {"length": length, "d": d}) if callable(found) else found
-    return shaped(spec, numbers(answer), length, d), []
+    answer = call_with_sizes(found, {"length": length, "d": d}) if callable(found) else found
+    return two_axes(spec, numbers(answer), length, d), []
 
 
-def called(function: Callable[..., Any], sizes: dict[str, int]) -> Any:
+def call_with_sizes(function: Callable[..., Any], sizes: dict[str, int]) -> Any:
     """Call with the sizes under the names the signature has for them, or in the order given."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -141,7 +141,7 @@ def called(function: Callable[..., Any], sizes: dict[str, int]) -> Any:
     return function(*list(sizes.values())[: max(len(required), 1)])
 
 
-def shaped(
+def two_axes(
     spec: str, answer: tuple[np.ndarray, float], length: int, d: int
 ) -> tuple[np.ndarray, float]:
     """A table (length, d) out of (length, d), (1, length, d) or (length, 1, d)."""
@@ -163,9 +163,9 @@ def module_table(
     """Run a module on zeros, twice, and look at which axis its codes vary along."""
     findings = []
     try:
-        answers = twice(torch, module, (2, length, d))
+        answers = call_twice(torch, module, (2, length, d))
     except RuntimeError:  # sizes that do not fit: does the batch stand where the sequence should?
-        answers = twice(torch, module, (1, length, d))
+        answers = call_twice(torch, module, (1, length, d))
         message = (
             "runs for a batch of one and not of two: its table is indexed along axis 0, the batch; "
             "for input (batch, length, d) write pe[: x.size(1)]"
@@ -184,17 +184,17 @@ def module_table(
     if codes.ndim == 3 and codes.shape[0] == 2:
         findings += axis_findings(codes) if not findings else []
         codes = codes[0]
-    return shaped(spec, (codes, eps), length, d), findings
+    return two_axes(spec, (codes, eps), length, d), findings
 
 
-def twice(torch: Any, module: Any, shape: tuple[int, int, int]) -> list[Any]:
+def call_twice(torch: Any, module: Any, shape: tuple[int, int, int]) -> list[Any]:
     """What a module gives for zeros, at two calls."""
     with torch.no_grad():
-        return [module(given(torch, module, shape)) for _ in range(2)]
+        return [module(module_input(torch, module, shape)) for _ in range(2)]
 
 
-def given(torch: Any, module: Any, shape: tuple[int, int, int]) -> Any:
-    """Zeros (batch, length, d), or the positions (batch, length) where forward asks for those."""
+def module_input(torch: Any, module: Any, shape: tuple[int, int, int]) -> Any:
+    """Zeros (batch, length, d), or the positions (batch, length) where forward takes those."""
     names = list(inspect.signature(module.forward).parameters)
     if names and names[0] in POSITION_NAMES:
         return torch.arange(shape[1]).expand(shape[:2])

@@ -1,9 +1,8 @@
-"""Configs of real models, read as transformers reads them, and compared with it where it is."""
+"""Rotations of real models, read as transformers reads them, and compared with it where it is."""
 
 import json
 import re
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from pefourier.encodings import load
 from pefourier.encodings.registry import build, parse_parameters
 from pefourier.encodings.sources import huggingface
-from pefourier.encodings.sources.huggingface import SINUSOIDS
 from pefourier.errors import PefourierError
 
 LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32}
@@ -311,18 +309,6 @@ MODELS = {
 }
 
 
-@pytest.fixture
-def config(tmp_path):
-    """config({...}) -> path of a config.json with this in it."""
-
-    def write(values):
-        path = tmp_path / "config.json"
-        path.write_text(values if isinstance(values, str) else json.dumps(values))
-        return str(path)
-
-    return write
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_rotates_as_the_spec_says(name, config):
     values, part, asked, spec, d, length = MODELS[name]
@@ -450,7 +436,7 @@ def test_a_length_of_zero_is_refused_as_everywhere(config):
     path = config(LLAMA2)
     message = f"{path!r}: length must be a whole number from 1 on; got 0"
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
-        huggingface.load(path, length=0)
+        huggingface.read_config(path, length=0)
 
 
 def test_a_text_model_has_nothing_from_above_it(config):
@@ -486,7 +472,7 @@ REFUSED = {
     ),
     "type is a number": (
         scaling(type=7),
-        "rope_type of rope_scaling of {path} must be a text; got 7",
+        "rope_type of rope_scaling of {path} must be a string; got 7",
     ),
     "factor is a text": (
         scaling(type="linear", factor="2"),
@@ -523,7 +509,7 @@ REFUSED = {
     ),
     "too few factors": (
         scaling(type="longrope", short_factor=[1.0], long_factor=[1.0]),
-        "{path}: short_factor needs 64 numbers, one a rotated pair; got 1",
+        "{path}: short_factor needs 64 numbers, one per rotated pair; got 1",
     ),
     "scaling is a list": (
         {**LLAMA2, "rope_scaling": [1]},
@@ -547,7 +533,7 @@ REFUSED = {
     ),
     "model_type is a list": (
         {**LLAMA2, "model_type": []},
-        "model_type of {path} must be a text; got []",
+        "model_type of {path} must be a string; got []",
     ),
     "no lengths": (
         {**LLAMA, "rope_scaling": {"type": "dynamic", "factor": 2}},
@@ -625,192 +611,6 @@ def test_d_is_for_configs_that_set_none(config):
     assert load(config({"model_type": "llama"}), d=64).table().shape == (80, 64)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
-        (b'{"a": NaN}', "NaN is no JSON number"),
-        (b'{"a": -Infinity}', "-Infinity is no JSON number"),
-        (b"\xff{}", "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
-        (b"", "Expecting value: line 1 column 1 (char 0)"),
-    ],
-    ids=str,
-)
-def test_what_is_no_json_is_refused(content, message, tmp_path):
-    path = tmp_path / "config.json"
-    path.write_bytes(content)
-    whole = f"{str(path)!r} is no readable JSON: {message}; write it again"
-    with pytest.raises(PefourierError, match=f"^{re.escape(whole)}$"):
-        load(str(path))
-
-
-@pytest.mark.parametrize("content", ["[" * 10**6, '{"a":' * 10**6, '{"a": ' + "9" * 5000 + "}"])
-def test_json_that_is_too_deep_or_has_endless_digits_is_refused(content, config):
-    path = config(content)
-    with pytest.raises(PefourierError, match=f"^{re.escape(repr(path))} is no readable JSON: .+; "):
-        load(path)
-
-
-def test_json_that_is_no_object_is_refused(config):
-    path = config("[1, 2]")
-    message = f"{path!r} is no model config: a JSON object {{…}} is needed"
-    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
-        load(path)
-
-
-def test_a_config_of_many_megabytes_is_not_read(tmp_path):
-    path = tmp_path / "config.json"
-    with open(path, "wb") as stream:
-        stream.truncate(2**26 + 1)
-    message = f"{str(path)!r} has 67108865 bytes; a config has under 2^26"
-    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
-        load(str(path))
-
-
-@pytest.mark.parametrize("name", ["config.json", "nowhere/config.json"])
-def test_a_config_that_is_not_there_is_refused(name, tmp_path):
-    with pytest.raises(PefourierError, match=r"(no file|unknown file) '.*config\.json"):
-        load(str(tmp_path / name))
-
-
-def test_a_folder_without_a_config_is_refused(tmp_path):
-    with pytest.raises(PefourierError, match=r"^unknown file 'config\.json'"):
-        load(str(tmp_path))
-
-
-# Biases, sinusoids and learned tables
-
-
-@pytest.mark.parametrize(
-    ("values", "spec"),
-    [
-        ({"model_type": "bloom", "n_head": 12, "seq_length": 20}, "alibi:causal=true"),
-        ({"model_type": "mpt", "n_heads": 12, "max_seq_len": 20, "attn_config": {}}, None),
-        ({"model_type": "falcon", "num_attention_heads": 12, "alibi": True}, None),
-    ],
-    ids=str,
-)
-def test_alibi_has_a_column_a_head(values, spec, config):
-    enc = load(config(values), length=20)
-    same = load(spec or "alibi:causal=true", length=20, d=12)
-    np.testing.assert_array_equal(enc.table(), same.table())
-    assert enc.act == "bias"
-
-
-def test_falcon_rotates_unless_it_has_alibi(config):
-    falcon = {"model_type": "falcon", "hidden_size": 64, "num_attention_heads": 4, "alibi": False}
-    assert load(config(falcon), length=4).name == "rope"
-
-
-@pytest.mark.parametrize(("part", "causal"), [("", False), ("#encoder", False), ("#decoder", True)])
-def test_t5_has_the_buckets_of_its_config(part, causal, config):
-    values = {"model_type": "t5", "num_heads": 6, "relative_attention_num_buckets": 16}
-    enc = load(config(values) + part, length=9)
-    assert enc.params["buckets"] == 16
-    assert enc.params["max_distance"] == 128
-    assert enc.params["causal"] is causal
-    assert enc.table().shape == (9 if causal else 17, 6)
-    assert [f.code for f in enc.findings] == ["untrained"]
-
-
-def safetensors(path, tensors):
-    """A file of float32 tensors, by the format's own words: header length, header, bytes."""
-    header, data = {}, b""
-    for name, array in tensors.items():
-        raw = np.asarray(array, dtype="<f4").tobytes()
-        header[name] = {
-            "dtype": "F32",
-            "shape": np.shape(array),
-            "data_offsets": [len(data), len(data) + len(raw)],
-        }
-        data += raw
-    head = json.dumps(header).encode()
-    path.write_bytes(len(head).to_bytes(8, "little") + head + data)
-
-
-@pytest.fixture
-def codes(rng):
-    return rng.normal(size=(10, 4)).astype(np.float32)
-
-
-@pytest.mark.parametrize(
-    ("values", "tensor", "offset"),
-    [
-        ({"model_type": "gpt2", "n_positions": 10}, "wpe.weight", 0),
-        ({"model_type": "gpt2", "n_positions": 10}, "transformer.wpe.weight", 0),
-        ({"model_type": "bert"}, "bert.embeddings.position_embeddings.weight", 0),
-        ({"model_type": "opt"}, "model.decoder.embed_positions.weight", 2),
-        ({"model_type": "roberta"}, "roberta.embeddings.position_embeddings.weight", 2),
-        (
-            {"model_type": "roberta", "pad_token_id": 4},
-            "embeddings.position_embeddings.weight",
-            5,
-        ),
-    ],
-    ids=str,
-)
-def test_learned_positions_come_from_the_weights(values, tensor, offset, config, tmp_path, codes):
-    others = {"wte.weight": np.zeros((3, 4)), "token_type_embeddings.weight": np.zeros((2, 4))}
-    safetensors(tmp_path / "model.safetensors", {**others, tensor: codes})
-    enc = load(config(values))
-    np.testing.assert_array_equal(enc.table(), codes[offset:])
-    assert enc.eps == 2**-23
-    assert enc.params["array"] == tensor
-    assert enc.params["offset"] == offset
-    assert [f.code for f in enc.findings] == ["position-offset"] * bool(offset)
-    assert len(load(config(values), length=3)) == 3
-    message = (
-        f"{tensor} of {str(tmp_path / 'model.safetensors')!r} has rows for {10 - offset} "
-        "positions; --length 11 asks for more"
-    )
-    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
-        load(config(values), length=11)
-    with pytest.raises(PefourierError, match=r"sets a dimension of 4 \(tensor .*\), --d 5 another"):
-        load(config(values), d=5)
-
-
-def test_one_of_several_learned_tables_is_named(config, tmp_path, codes):
-    names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
-    safetensors(tmp_path / "model-1.safetensors", {names[0]: codes})
-    safetensors(tmp_path / "model-2.safetensors", {names[1]: -codes})
-    path = config({"model_type": "bart", "d_model": 4})
-    message = (
-        f"{str(tmp_path)!r} holds several tables of positions, {names[0]}, {names[1]}; "
-        f"name one, {path + '#' + names[0]!r}"
-    )
-    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
-        load(path)
-    np.testing.assert_array_equal(load(f"{path}#decoder").table(), -codes[2:])
-    np.testing.assert_array_equal(load(f"{tmp_path}#{names[0]}").table(), codes[2:])
-
-
-def test_a_broken_header_of_weights_is_one_line(config, tmp_path):
-    (tmp_path / "model.safetensors").write_bytes(b"\x05" + bytes(7) + b"[1,2]")
-    message = (
-        f"the header of {str(tmp_path / 'model.safetensors')!r} is no model config: "
-        "a JSON object {…} is needed"
-    )
-    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
-        load(config({"model_type": "gpt2", "n_positions": 10}))
-
-
-# transformers itself, where it is installed
-
-
-@pytest.fixture(scope="module")
-def transformers():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch = pytest.importorskip("torch")
-        pytest.importorskip("transformers")
-        from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-        from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-        from transformers.utils import logging
-
-        logging.set_verbosity_error()
-    return SimpleNamespace(torch=torch, configs=CONFIG_MAPPING, scalings=ROPE_INIT_FUNCTIONS)
-
-
 def reference(transformers, values, layer, length):
     """Inverse frequencies and attention factor of transformers for a config."""
     torch = transformers.torch
@@ -859,84 +659,6 @@ def test_frequencies_are_those_of_transformers(name, config, transformers, monke
     monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
     double, _ = reference(transformers, values, part, len(enc))
     np.testing.assert_allclose(own, double, rtol=1e-13)
-
-
-def sinusoids_of(transformers, kind):
-    """Rows for positions 0 … 29 of width 8 that a model's own class computes, as float32."""
-    import importlib
-
-    module = importlib.import_module(f"transformers.models.{kind}.modeling_{kind}")
-    torch, ids = transformers.torch, transformers.torch.arange(30)[None]
-    tokens = torch.full((1, 30), 5)
-    if kind in ("marian", "pegasus"):
-        name = f"{kind.title()}SinusoidalPositionalEmbedding"
-        return getattr(module, name)(30, 8).create_weight()
-    if kind in ("informer", "autoformer", "time_series_transformer"):
-        name = {"time_series_transformer": "TimeSeries"}.get(kind, kind.title())
-        return getattr(module, f"{name}SinusoidalPositionalEmbedding")(30, 8).create_weight()
-    if kind == "ctrl":
-        return module.positional_encoding(30, 8, torch.float)
-    if kind == "whisper":
-        return module.sinusoids(30, 8)
-    if kind == "pegasus_x":
-        return module.PegasusXSinusoidalPositionalEmbedding(8)(torch.zeros(1, 30, 8))[0]
-    if kind == "fsmt":
-        return module.SinusoidalPositionalEmbedding.get_embedding(33, 8, 1)[2:32]
-    if kind in ("musicgen", "musicgen_melody"):
-        name = "".join(part.title() for part in kind.split("_"))
-        return getattr(module, f"{name}SinusoidalPositionalEmbedding")(30, 8).weights
-    name = {"m2m_100": "M2M100", "nllb_moe": "NllbMoe", "speech_to_text": "Speech2Text"}
-    own = getattr(module, f"{name.get(kind, 'XGLM')}SinusoidalPositionalEmbedding")(30, 8, 1)
-    return own(ids if kind == "xglm" else tokens)[0]
-
-
-SINUSOIDAL = sorted({kind.removesuffix("_decoder") for kind in SINUSOIDS})
-
-
-@pytest.mark.parametrize("kind", SINUSOIDAL)
-def test_sinusoids_are_those_of_the_model_class(kind, config, transformers):
-    values = {"model_type": kind, "d_model": 8, "pad_token_id": 1}
-    if kind.startswith("musicgen"):
-        values = {"model_type": kind, "decoder": {"model_type": f"{kind}_decoder", "d_model": 8}}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        wanted = sinusoids_of(transformers, kind).numpy()
-    enc = load(config(values), length=30)
-    np.testing.assert_allclose(enc.table(), wanted, atol=3e-6)
-    shifted = kind in ("fsmt", "m2m_100", "nllb_moe", "speech_to_text", "xglm")
-    assert enc.params["offset"] == (2 if shifted else 0)
-    assert [f.code for f in enc.findings] == ["position-offset"] * shifted
-
-
-@pytest.mark.parametrize(
-    ("values", "layout"),
-    [
-        ({"model_type": "distilbert", "dim": 8, "sinusoidal_pos_embds": True}, "interleaved"),
-        ({"model_type": "xlm", "emb_dim": 8, "sinusoidal_embeddings": True}, "interleaved"),
-        ({"model_type": "flaubert", "emb_dim": 8, "sinusoidal_embeddings": True}, "interleaved"),
-    ],
-    ids=str,
-)
-def test_sinusoids_that_a_flag_asks_for(values, layout, config):
-    enc = load(config(values), length=5)
-    np.testing.assert_array_equal(
-        enc.table(), load(f"sinusoidal:layout={layout}", length=5, d=8).table()
-    )
-
-
-def test_learned_positions_of_whispers_decoder_are_in_its_weights(config, tmp_path, codes):
-    tensor = "model.decoder.embed_positions.weight"
-    safetensors(tmp_path / "model.safetensors", {tensor: codes})
-    path = config({"model_type": "whisper", "d_model": 4, "max_source_positions": 12})
-    assert load(path).params["length"] == 12
-    np.testing.assert_array_equal(load(f"{path}#decoder").table(), codes)
-
-
-def test_weights_of_something_else_beside_the_config_are_not_read(config, tmp_path, codes):
-    safetensors(tmp_path / "other.safetensors", {"wpe.weight": codes})
-    path = config({"model_type": "gpt2", "n_embd": 4, "n_positions": 16})
-    with pytest.raises(PefourierError, match=r"put model\.safetensors beside it"):
-        load(path)
 
 
 @pytest.mark.parametrize(

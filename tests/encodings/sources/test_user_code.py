@@ -192,7 +192,7 @@ def test_what_their_code_prints_is_no_answer(run, folder):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("fails", "raised ZeroDivisionError: 'division by zero' when asked for length 80, d 256;"),
+        ("fails", "raised ZeroDivisionError: 'division by zero' when called for length 80, d 256;"),
         ("transposed", "gave an array of shape (256, 80) for length 80 and d 256; expected (80, "),
         ("words", "expected an array of numbers (length, d); got list of '<U1'"),
         ("missing", "has no 'missing'; it has: math, np, torch, right, by_name,"),
@@ -207,7 +207,8 @@ def test_code_that_does_not_work_is_one_line(run, folder, name, message):
 def test_a_spec_without_an_object(run):
     done = run("spectrum", "py:numpy")
     assert done.err == (
-        "pefourier: 'py:numpy' names no object; write py:module:function or py:module:Class\n"
+        "pefourier: 'py:numpy' does not name an object; "
+        "write py:module:function or py:module:Class\n"
     )
 
 

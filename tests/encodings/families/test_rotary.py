@@ -347,7 +347,7 @@ LONG = "rope:scaling=longrope,factor=2,original=9,short_factor=1;1"
         (
             f"{LONG},long_factor=1;2;3",
             4,
-            "long_factor needs 2 numbers, one a rotated pair; got 3",
+            "long_factor needs 2 numbers, one per rotated pair; got 3",
         ),
         (
             f"{LONG},long_factor=1;0",

@@ -1,0 +1,43 @@
+"""What a parameter, an array or the codes of an encoding must be; each is refused in one line."""
+
+import math
+
+from pefourier.errors import PefourierError, shown
+
+LARGEST = 2**26  # positions or lattice points: half a GiB of numbers
+WIDEST = 2**21  # dimensions of a code: more would take minutes
+NUMBERS = 2**30  # numbers of a table that is made: 8 GiB
+MAGNITUDES = (1e-100, 1e100)  # of the largest number of a table, which is squared
+
+
+def check_count(key: str, value: int, least: int = 1, most: int = 2**53) -> None:
+    """Refuse a count below `least`, or one that no array could have."""
+    if not least <= value <= most:
+        limits = f"from {least} on" if value < least else f"up to {most}"
+        raise PefourierError(f"{key} must be a whole number {limits}; got {value}")
+
+
+def check_above(key: str, value: float, least: float = 0.0) -> None:
+    """Refuse a number that is not finite and above `least`."""
+    if not (math.isfinite(value) and value > least):
+        raise PefourierError(f"{key} must be a finite number above {least:g}; got {value}")
+
+
+def check_size(what: str, *shape: int) -> None:
+    """Refuse an array larger than a machine can be expected to hold, before the kernel kills."""
+    if math.prod(shape) > NUMBERS:
+        sizes = " × ".join(map(str, shape))
+        raise PefourierError(
+            f"{what} would hold {sizes} numbers, the limit is {NUMBERS}; "
+            "choose a smaller length or d, or fewer positions"
+        )
+
+
+def check_magnitude(name: str, top: float) -> None:
+    """Refuse codes whose largest number is beyond what can be squared and summed."""
+    least, most = MAGNITUDES
+    if top and not least <= top <= most:
+        raise PefourierError(
+            f"the codes of {shown(name)} reach {top:.3g}; the largest must be between {least:g} "
+            f"and {most:g} in size: scale them"
+        )

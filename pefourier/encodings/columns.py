@@ -1,0 +1,102 @@
+"""In which order do sines and cosines stand in the columns of a table?
+
+Conventions
+-----------
+A pair is a sine and a cosine of one phase. Interleaved, the two stand side by side; in halves, the
+first waves of all pairs come before all second waves. Either the sines or the cosines are first.
+Analysis does not depend on the order; rotations do. The order of reference is interleaved, sines
+first, pairs in the order of their phases.
+"""
+
+from typing import Literal
+
+import numpy as np
+
+Layout = Literal["interleaved", "halves"]
+Wave = Literal["sin", "cos"]
+
+
+def pair_columns(layout: Layout, pairs: int) -> tuple[slice, slice]:
+    """Columns of the first and of the second wave of each pair.
+
+    >>> pair_columns("halves", 3)
+    (slice(0, 3, None), slice(3, 6, None))
+    """
+    if layout == "interleaved":
+        return slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)
+    return slice(0, pairs), slice(pairs, 2 * pairs)
+
+
+def waves(
+    phases: np.ndarray, layout: Layout, first: Wave = "sin", d: int | None = None
+) -> np.ndarray:
+    """Sines and cosines of (n, m) phases in d columns, by default 2m.
+
+    With d = 2m - 1 the last pair has no second wave; columns beyond 2m are zero.
+
+    >>> waves(np.zeros((1, 2)), "halves", first="cos", d=5)
+    array([[1., 1., 0., 0., 0.]])
+    """
+    n, pairs = phases.shape
+    table = np.zeros((n, 2 * pairs if d is None else d))
+    functions = (np.sin, np.cos) if first == "sin" else (np.cos, np.sin)
+    for place, function in zip(pair_columns(layout, pairs), functions, strict=True):
+        columns = table[:, place]
+        columns[:] = function(phases[:, : columns.shape[1]])
+    return table
+
+
+def split_pairs(table: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    """First and second waves of the pairs of a table (n, d), each a view (n, d // 2)."""
+    one, other = pair_columns(layout, table.shape[1] // 2)
+    return table[:, one], table[:, other]
+
+
+def exchanged(table: np.ndarray, layout: Layout) -> np.ndarray:
+    """The table with the two waves of each pair in each other's place.
+
+    >>> exchanged(np.array([[1, 2, 3, 4, 0]]), "halves")
+    array([[3, 4, 1, 2, 0]])
+    """
+    result = table.copy()
+    one, other = split_pairs(result, layout)
+    other[:], one[:] = split_pairs(table, layout)
+    return result
+
+
+def orders(d: int) -> dict[tuple[Layout, Wave], np.ndarray]:
+    """Orders of d columns by layout and first wave: which column of reference each column is.
+
+    With odd d the last sine has no cosine, and cosines cannot come first side by side.
+
+    >>> orders(5)["halves", "cos"]
+    array([1, 3, 0, 2, 4])
+    """
+    j = np.arange(d)
+    sines, cosines = j[::2], j[1::2]
+    found = {("interleaved", "sin"): j} | ({} if d % 2 else {("interleaved", "cos"): j ^ 1})
+    found["halves", "sin"] = np.concatenate([sines, cosines])
+    found["halves", "cos"] = np.concatenate([cosines, sines])
+    return found
+
+
+CHANGES = {  # from one order to another
+    "interleaved to halves": (("interleaved", "sin"), ("halves", "sin")),
+    "halves to interleaved": (("halves", "sin"), ("interleaved", "sin")),
+    "halves exchanged": (("halves", "cos"), ("halves", "sin")),
+    "neighbours exchanged": (("interleaved", "sin"), ("interleaved", "cos")),
+}
+
+
+def named_changes(d: int) -> dict[str, np.ndarray]:
+    """Changes of the order of d columns that have a name: the old column of each new one.
+
+    >>> named_changes(4)["halves exchanged"]
+    array([2, 3, 0, 1])
+    """
+    known = orders(d)
+    return {
+        name: np.argsort(known[old])[known[new]]
+        for name, (old, new) in CHANGES.items()
+        if old in known and new in known
+    }

@@ -1,0 +1,230 @@
+"""Which table is meant, where it is read from, and how much memory it may take."""
+
+import io
+import os
+import re
+import subprocess
+import sys
+import threading
+import tracemalloc
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from stored import HEADER, NOT_A_TABLE, TABLE, npy_bytes, put, refused
+
+from pefourier.encodings.sources import formats
+from pefourier.encodings.sources import tables as files
+from pefourier.encodings.sources.tables import read_numbers, read_table, write_table
+from pefourier.errors import PefourierError
+
+
+def test_one_single_axis_is_dropped():
+    np.savez(
+        "x.npz",
+        front=np.asfortranarray(TABLE[None]),
+        middle=TABLE[:, None],
+        four=TABLE[None, None],
+    )
+    for key in ("front", "middle"):
+        np.testing.assert_array_equal(read_table("x.npz", key)[0], TABLE)
+    refused(f"'x.npz' holds 'four' (1, 1, 5, 3) of float64; {NOT_A_TABLE}", "x.npz", "four")
+
+
+@pytest.mark.parametrize(
+    ("array", "text"),
+    [
+        (np.zeros(3), "(3,) of float64"),
+        (np.zeros(()), "() of float64"),
+        (np.zeros((0, 3)), "(0, 3) of float64"),
+        (np.zeros((2, 3, 4)), "(2, 3, 4) of float64"),
+        (np.zeros((2, 3, 1)), "(2, 3, 1) of float64"),
+        (np.zeros((2, 2), complex), "(2, 2) of complex128"),
+        (np.zeros((2, 2), "U3"), "(2, 2) of str96"),
+        (np.zeros((2, 2), [("a", "f4")]), "(2, 2) of void32"),
+        (np.zeros((2, 2), "M8[s]"), "(2, 2) of datetime64[s]"),
+        (np.array([[None] * 90] * 90), "(90, 90) of object"),
+    ],
+)
+def test_arrays_that_are_no_tables(array, text):
+    np.save("x.npy", array)
+    refused(f"'x.npy' holds an array {text}; {NOT_A_TABLE}", "x.npy")
+    np.savez("x.npz", odd=array, codes=TABLE)
+    np.testing.assert_array_equal(read_table("x.npz")[0], TABLE)
+
+
+def test_which_array_is_meant():
+    np.savez("x.npz", wpe=TABLE, wte=TABLE[:2], bias=TABLE[0])
+    several = "'x.npz' holds several tables, 'wpe' (5, 3), 'wte' (2, 3); name one as PATH#NAME"
+    refused(several, "x.npz")
+    nearest = "unknown array of 'x.npz' 'wpx'. Did you mean 'wpe'? "
+    refused(nearest + "It holds 'wpe' (5, 3), 'wte' (2, 3), 'bias' (3,).", "x.npz", "wpx")
+    np.savez("y.npz", a=TABLE[0], b=TABLE[1])
+    refused("'y.npz' holds no table (n, d) of numbers; it holds 'a' (3,), 'b' (3,)", "y.npz")
+    np.save("x.npy", TABLE)
+    refused("'x.npy' holds one array without a name; leave out #'wpe'", "x.npy", "wpe")
+    torch.save({f"{i}": torch.zeros(1, 2) for i in range(12)}, "x.pt")
+    ten = ", ".join(f"'{i}' (1, 2)" for i in range(10))
+    refused(f"'x.pt' holds several tables, {ten}, …; name one as PATH#NAME", "x.pt")
+
+
+def test_names_are_escaped():
+    torch.save({"a\n\x1b[31m": torch.zeros(2)}, "x\n.pt")
+    refused(rf"'x\n.pt' holds 'a\n\x1b[31m' (2,) of float32; {NOT_A_TABLE}", "x\n.pt")
+
+
+def test_files_that_cannot_be_reached(folder):
+    np.save("table.npy", TABLE)
+    os.symlink("loop.npy", "loop.npy")
+    os.symlink("nowhere", "dangling.npy")
+    there = "There is no such file in '.'."
+    refused(f"unknown file 'tabel.npy'. Did you mean 'table.npy'? {there}", "tabel.npy")
+    refused(f"unknown file 'dangling.npy'. Did you mean 'table.npy'? {there}", "dangling.npy")
+    refused("no file 'a/b.npy': there is no folder 'a'", "a/b.npy")
+    refused("cannot reach 'loop.npy': Too many levels of symbolic links", "loop.npy")
+    with pytest.raises(PefourierError, match=r"^cannot reach 'a\\x00\.npy': .*embedded null"):
+        read_table("a\0.npy")
+    any_of = ", ".join(formats.READERS)
+    refused(f"'.' is a folder; name a file: {any_of}", ".")
+    refused(f"'/dev/zero' is a device; name a file: {any_of}", "/dev/zero")
+    os.rename("table.npy", "table.npx")
+    nearest = "unknown suffix '.npx'. Did you mean '.npz'? "
+    refused(f"{nearest}'table.npx' may end in {any_of}.", "table.npx")
+
+
+def test_a_file_that_may_not_be_read(monkeypatch):
+    np.save("x.npy", TABLE)
+
+    def denied(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("builtins.open", denied)
+    refused("cannot read 'x.npy': Permission denied", "x.npy")
+
+
+def test_bombs_are_refused_before_they_expand():
+    """What a header asks for is weighed against the bytes in the file."""
+    limits = (
+        "the limits are 8589934592 and, above 268435456, 100 times the bytes in the file; "
+        "a .npy file of float32 is mapped and has no limit"
+    )
+    with zipfile.ZipFile("x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        with archive.open("codes.npy", "w") as member:
+            member.write(npy_bytes(HEADER.replace(b"5, 3", b"45000, 1000")))
+            for _ in range(45):
+                member.write(bytes(8 * 10**6))
+        held = archive.getinfo("codes.npy").compress_size
+    tracemalloc.start()
+    refused(f"'x.npz' has {held} bytes for a table that takes 360000000; {limits}", "x.npz")
+    torch.save(torch.ones(1).expand(10**6, 10**6), "x.pt")
+    refused(f"'x.pt' has 4 bytes for a table that takes 4000000000000; {limits}", "x.pt")
+    for dtype, size in {"i1": 1, ">f4": 4}.items():
+        np.lib.format.open_memmap("x.npy", "w+", dtype, (2**17, 2**15)).flush()
+        need = 2**32 * max(size, 8 // size)
+        refused(
+            f"'x.npy' has {2**32 * size} bytes for a table that takes {need}; {limits}", "x.npy"
+        )
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**20
+
+
+def fed(content, *arguments):
+    """What reading standard input gives in a process that is fed `content`."""
+    code = (
+        "import sys; from pefourier.encodings.sources.tables import *\n"
+        "try: print(*read_table(*sys.argv[1:])[0].ravel().tolist())\n"
+        "except PefourierError as error: print(error)"
+    )
+    command = [sys.executable, "-W", "error", "-c", code, *arguments]
+    root = str(Path(files.__file__).parents[3])
+    run = subprocess.run(command, input=content, capture_output=True, env={"PYTHONPATH": root})
+    assert run.stderr == b""
+    return run.stdout.decode().strip()
+
+
+def test_standard_input():
+    stream = io.BytesIO()
+    np.save(stream, np.arange(4.0).reshape(2, 2))
+    assert fed(stream.getvalue(), "-") == "0.0 1.0 2.0 3.0"
+    assert fed(stream.getvalue(), "/dev/stdin") == "0.0 1.0 2.0 3.0"
+    assert fed(b"x,y\n1,2\n", "-") == "1.0 2.0"
+    unread = "standard input is not a readable .csv file"
+    assert (
+        fed(b"", "-") == f"{unread}: it has no line of numbers separated by commas; write it again"
+    )
+    assert (
+        fed(b"PK\3\4\0\0", "-") == "standard input is neither a .npy nor a .csv table; name a file"
+    )
+    assert fed(b"1,2", "-", "a") == "standard input holds one array without a name; leave out #'a'"
+
+
+def test_standard_input_that_is_closed(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    refused("standard input is closed; pipe a table into it or name a file", "-")
+
+
+@pytest.mark.parametrize("suffix", [*formats.WRITERS, ".pt"])
+def test_pipes_are_read_and_written(suffix):
+    os.mkfifo("pipe" + suffix)
+
+    def write():
+        if suffix == ".pt":
+            stream = io.BytesIO()
+            torch.save(torch.from_numpy(TABLE), stream)
+            put("pipe.pt", stream.getvalue())
+        else:
+            write_table("pipe" + suffix, TABLE)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    table, _ = read_table("pipe" + suffix)
+    thread.join()
+    np.testing.assert_array_equal(table, TABLE)
+
+
+def test_an_endless_pipe_is_given_up(monkeypatch):
+    monkeypatch.setattr(files, "MEMORY", 2**20)
+    os.mkfifo("pipe")
+
+    def write():
+        with suppress(BrokenPipeError), open("pipe", "wb") as stream:
+            while True:
+                stream.write(b"1,2\n" * 10**5)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    refused("'pipe' gives more than 131072 bytes; write them to a .npy file", "pipe")
+    thread.join()
+
+
+def test_a_mapped_table_survives_being_overwritten():
+    write_table("x.npy", TABLE)
+    table, _ = read_table("x.npy")
+    write_table("x.npy", table[:2])
+    np.testing.assert_array_equal(table, TABLE)
+
+
+@pytest.mark.parametrize(
+    ("descr", "kind"),
+    [
+        ("|O", "object"),
+        ("<U2", "str64"),
+        ("<c16", "complex128"),
+        ("<M8[s]", "datetime64[s]"),
+        ([("t", "|O")], "void64"),
+    ],
+    ids=str,
+)
+def test_a_list_of_numbers_is_of_plain_numbers(descr, kind):
+    """An array of objects is an array of pointers: mapped, its bytes would be followed."""
+    with open("times.npy", "wb") as stream:
+        header = {"descr": descr, "fortran_order": False, "shape": (8,)}
+        np.lib.format.write_array_header_1_0(stream, header)
+        stream.write(b"A" * 128)
+    message = f"'times.npy' holds an array (8,) of {kind}; expected real numbers"
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+        read_numbers("times.npy")

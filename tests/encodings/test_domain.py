@@ -1,0 +1,49 @@
+"""Domains: bases of paths and trees, the spectrum of lags, and how large a basis may be."""
+
+import numpy as np
+import pytest
+
+from pefourier.encodings import domain, load
+from pefourier.encodings.domain import nodes, periodogram
+from pefourier.errors import PefourierError
+
+
+def test_the_basis_of_a_path_is_the_dct():
+    n = 9
+    path = nodes(range(-1, n - 1))
+    k, i = np.meshgrid(np.arange(n), np.arange(n))
+    dct = np.cos(np.pi * k * (i + 0.5) / n) * np.sqrt(np.where(k == 0, 1, 2) / n)
+    assert np.abs(path.omega - np.pi * np.arange(n) / n).max() < 1e-9
+    assert np.abs(np.abs(path.basis.T @ dct) - np.eye(n)).max() < 1e-12
+
+
+def test_the_spectrum_of_a_path_is_by_the_dct():
+    n = 6
+    enc = load("tree:parents=-1;0;1;2;3;4", d=12)
+    k, i = np.meshgrid(np.arange(n), np.arange(n))
+    dct = np.cos(np.pi * k * (i + 0.5) / n) * np.sqrt(np.where(k == 0, 1, 2) / n)
+    omega, energy = periodogram(enc.domain, enc.table())
+    assert np.allclose(omega, np.pi * np.arange(n) / n, atol=1e-9)
+    assert np.allclose(energy, ((dct.T @ enc.table()) ** 2).sum(axis=1), rtol=1e-9)
+
+
+def test_the_spectrum_of_a_bias_is_over_its_lags():
+    enc = load("alibi:causal=true", length=16, d=2)
+    omega, energy = periodogram(enc.domain, enc.table())
+    direct = [
+        np.abs(np.exp(-1j * w * enc.domain.x) @ enc.table()) ** 2 @ [1, 1] / 16 for w in omega
+    ]
+    assert np.allclose(energy, np.array(direct) * [1, *[2] * 7, 1], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda n: domain.instants(range(n)), lambda n: domain.nodes([-1, *[0] * (n - 1)])]
+)
+def test_a_dense_basis_has_a_limit(monkeypatch, make):
+    monkeypatch.setattr("pefourier.encodings.domain.LARGEST_BASIS", 8)
+    assert len(make(8)) == 8
+    with pytest.raises(
+        PefourierError,
+        match=r"^9 .* are too many: their basis is an \(n, n\) array, with n up to 8$",
+    ):
+        make(9)

@@ -1,0 +1,54 @@
+"""One function adds an encoding; its row in tests/reference.py and the laws wait for it."""
+
+import numpy as np
+import pytest
+from reference import ROWS
+from refusal import refused
+
+from pefourier.encodings import load, specs
+from pefourier.encodings.domain import positions
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.registry import BUILDERS, encoding
+
+
+@pytest.fixture
+def sawtooth():
+    """An encoding as a file of a family would add it."""
+
+    @encoding("sawtooth", "a test, 2024")
+    def sawtooth(length: int, d: int, *, period: int = 8, scale: float = 1.0) -> Encoding:
+        def codes(x: np.ndarray) -> np.ndarray:
+            return np.repeat(scale * (np.asarray(x)[:, None] % period), d, axis=1)
+
+        return Encoding("sawtooth", positions(length), d, codes)
+
+    yield BUILDERS["sawtooth"]
+    del BUILDERS["sawtooth"]
+
+
+def test_one_function_is_listed_loaded_and_assessed(sawtooth, run):
+    listed = next(record for record in specs.records() if record["encoding"] == "sawtooth")
+    assert listed == {
+        "encoding": "sawtooth",
+        "spec": "sawtooth",
+        "params": {"length": 80, "d": 256, "period": 8, "scale": 1.0},
+        "family": "test_registry",
+        "domain": "position",
+        "measure": "estimated",
+        "paper": "a test, 2024",
+    }
+    enc = load("sawtooth:period=4", 6, 2, scale=0.5)
+    assert enc.params == {"length": 6, "d": 2, "period": 4, "scale": 0.5}
+    assert (enc.origin, enc.untrained, enc.stationary) == ("formula", False, False)
+    np.testing.assert_array_equal(enc.table()[:, 0], [0, 0.5, 1, 1.5, 0, 0.5])
+    (result,) = run("check-faithful", "sawtooth:period=4", "-S", 6, "--d", 2, "--json").results
+    assert (result["verdict"], result["distinct"]) == ("collides", 4)
+    assert run("spectrum", "sawtooth", "--d", 4).status == 0
+    nearest = "unknown encoding 'sawtoth'. Did you mean 'sawtooth'? 'pefourier list' shows all; "
+    formats = "a file of codes ends in one of .csv, .npy, .npz, .pt, .pth, .safetensors."
+    refused(nearest + formats, "sawtoth")
+    refused("sawtooth:period must be a whole number up to 2^53; got '1.5'", "sawtooth:period=1.5")
+
+
+def test_an_encoding_without_a_reference_row_is_seen(sawtooth):
+    assert BUILDERS.keys() ^ ROWS.keys() == {"sawtooth"}  # what the first of the laws looks at

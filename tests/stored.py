@@ -1,0 +1,29 @@
+"""Files that tests write, and the one line with which a table is refused."""
+
+import re
+
+import numpy as np
+import pytest
+
+from pefourier.encodings.sources.tables import read_table
+from pefourier.errors import PefourierError
+
+TABLE = np.random.default_rng(0).normal(size=(5, 3))
+NOT_A_TABLE = "a table has two axes, (positions, dimensions), neither empty, of real numbers"
+
+
+def refused(message, path, key=None):
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+        read_table(path, key)
+
+
+def put(path, content):
+    with open(path, "wb") as stream:
+        stream.write(content)
+
+
+def npy_bytes(header, data=b"", version=b"\1\0", width=2):
+    return b"\x93NUMPY" + version + len(header).to_bytes(width, "little") + header + data
+
+
+HEADER = b"{'descr': '<f8', 'fortran_order': False, 'shape': (5, 3)}"
