@@ -14,7 +14,7 @@ from pefourier.train.data import load as data
 from pefourier.train.data import recordings as series
 from pefourier.train.data import split, synthetic
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
+SHARED = Path(__file__).parents[4] / "shared" / "data"
 published = pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data (SMD and MSL)")
 
 
