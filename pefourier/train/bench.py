@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from pefourier.train import loop
-from pefourier.train.data import load as data
+from pefourier.train.data.load import load
 from pefourier.train.data.split import Task
 from pefourier.train.injection import injection
 from pefourier.train.model import Transformer
@@ -164,7 +164,7 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=16)
     parser.add_argument("--d", type=int, default=32)
     chosen = parser.parse_args()
-    task = data.load(f"order:length={chosen.length}")
+    task = load(f"order:length={chosen.length}")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     members, steps = (32, 360) if device.type == "cuda" else (16, 36)
     members, steps = chosen.members or members, chosen.steps or steps

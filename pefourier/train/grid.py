@@ -15,8 +15,9 @@ import torch
 from pefourier.encodings.registry import convert
 from pefourier.errors import PefourierError, shown
 from pefourier.train import loop
+from pefourier.train.attention import most_windows
 from pefourier.train.data.split import Task
-from pefourier.train.injection import injection, most_windows
+from pefourier.train.injection import injection
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import ORDER_FREE, Options
 from pefourier.train.store import ASKED, Key

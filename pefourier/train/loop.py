@@ -24,8 +24,9 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pefourier.errors import PefourierError
+from pefourier.train.attention import Stacked, stack
 from pefourier.train.data.split import Fold, Task
-from pefourier.train.injection import ACTS, Injection, Stacked, stack
+from pefourier.train.injection import ACTS, Injection
 from pefourier.train.metrics import mean_precision
 from pefourier.train.model import OrderFree, Parameters, Transformer, start
 

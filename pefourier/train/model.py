@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pefourier.errors import PefourierError
-from pefourier.train.injection import ATTEND, Stacked
+from pefourier.train.attention import ATTEND, Stacked
 
 Parameters = dict[str, Tensor]
 Shapes = dict[str, tuple[int, ...]]  # without the member

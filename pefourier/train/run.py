@@ -25,7 +25,7 @@ from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.files import write_whole
 from pefourier.train import grid, loop, summary
-from pefourier.train.data import load as data
+from pefourier.train.data import load
 from pefourier.train.data.split import Task
 from pefourier.train.grid import Arm, Stack
 from pefourier.train.injection import ACTS, Injection, injection, matched
@@ -54,11 +54,11 @@ def run(options: Options, tell: Callable[[Summary], None] = lambda found: None) 
     if ranks > 1 and store.path is None:
         raise PefourierError("several ranks meet in a folder; give --out DIR")
     tasks = [
-        data.load(n, options.data, options.window, options.stride, options.split, options.folds)
+        load.load(n, options.data, options.window, options.stride, options.split, options.folds)
         for n in options.dataset
     ]
     notes = [line for task in tasks for line in grid.remarks(task, options)]
-    if options.data is not None and not any(map(data.looks_into, options.dataset)):
+    if options.data is not None and not any(map(load.looks_into, options.dataset)):
         notes.append(f"--data {options.data} has no effect on {', '.join(options.dataset)}")
     if rank:
         options = replace(options, quiet=True)

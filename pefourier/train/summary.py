@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.answers.text import aligned
-from pefourier.train import statistics as compare
+from pefourier.train import statistics
 from pefourier.train.options import LEVEL
 from pefourier.train.statistics import Difference, Mean
 
@@ -88,8 +88,8 @@ def summarize(
         e for e in (found[0].scores if found else ()) if all(e in one.scores for one in found)
     ]
     f1 = np.array([[one.scores[e]["f1"].mean for e in shared] for one in found])
-    ranks = dict(zip(shared, compare.ranks(f1).tolist(), strict=True)) if shared else {}
-    groups = compare.cliques(ranks, compare.wilcoxon_holm(f1)) if len(found) > 1 else []
+    ranks = dict(zip(shared, statistics.ranks(f1).tolist(), strict=True)) if shared else {}
+    groups = statistics.cliques(ranks, statistics.wilcoxon_holm(f1)) if len(found) > 1 else []
     return Summary(
         *(reference, tuple(found), ranks),
         tuple(tuple(group) for group in groups),
@@ -111,11 +111,11 @@ def of_dataset(
     values = {
         e: {m: np.array([one[run][m] for run in runs]) for m in MEASURES} for e, one in by.items()
     }
-    scores = {e: {m: compare.interval(v) for m, v in one.items()} for e, one in values.items()}
+    scores = {e: {m: statistics.interval(v) for m, v in one.items()} for e, one in values.items()}
     others = {e: reference_of(e, by, reference) for e in by if e != reference}
     of_run = np.array([fold for _, fold in runs])
     apart, ranking = (
-        compare.differences({e: one[m] for e, one in values.items()}, others, of_run)
+        statistics.differences({e: one[m] for e, one in values.items()}, others, of_run)
         for m in ("f1", "auprc")
     )
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))

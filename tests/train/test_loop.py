@@ -8,9 +8,10 @@ import pefourier.encodings  # noqa: F401 (fills the registry)
 from pefourier.encodings import build
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
-from pefourier.train import injection as inject
-from pefourier.train import loop, metrics, model
-from pefourier.train.data import load as data
+from pefourier.train import attention, loop, metrics, model
+from pefourier.train import injection as injecting
+from pefourier.train.data.examples import from_examples
+from pefourier.train.data.load import load
 from pefourier.train.grid import room
 
 SIZES = model.Transformer(length=8, channels=2, classes=2, d=16, heads=2)
@@ -20,11 +21,11 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def task():
-    return data.load("order:count=40,length=8")
+    return load("order:count=40,length=8")
 
 
 def injection(spec, seed=0, learn=False, sizes=SIZES):
-    return inject.injection(spec, sizes.tokens, sizes.d, sizes.heads, seed, learn)
+    return injecting.injection(spec, sizes.tokens, sizes.d, sizes.heads, seed, learn)
 
 
 def member(spec, seed=0, learn=False):
@@ -32,7 +33,7 @@ def member(spec, seed=0, learn=False):
 
 
 def program(task, members, sizes=SIZES, dtype=torch.float64):
-    ordered = sorted(members, key=lambda m: inject.ACTS.index(m.injection.act))
+    ordered = sorted(members, key=lambda m: injecting.ACTS.index(m.injection.act))
     return loop.Program(loop.resident(task, CPU, dtype), sizes, ordered, SCHEDULE)
 
 
@@ -117,7 +118,7 @@ def test_it_is_torchs_transformer_encoder(rng, patch):
             p[key] = p[key] + torch.as_tensor(rng.normal(size=p[key].shape)).float()
     x = torch.as_tensor(rng.normal(size=(1, 4, 8, 2))).float()
     codes = build("dft", length=sizes.tokens, d=16).table()
-    injected = inject.stack([injection("dft", sizes=sizes)], CPU, torch.float32)
+    injected = attention.stack([injection("dft", sizes=sizes)], CPU, torch.float32)
     got = sizes.logits(p, injected, x)[0]
     h = x[0].reshape(4, sizes.tokens, -1) @ p["project.w"][0] + p["project.b"][0]
     h = h + torch.as_tensor(codes).float()
@@ -146,7 +147,7 @@ def twin(p, i):
     return layer
 
 
-def attention(act, q, k, v, table):
+def slow_attention(act, q, k, v, table):
     """The sums written out for one member and head: q, k, v (T, c)."""
     length, size = q.shape
     out = np.zeros_like(v)
@@ -168,21 +169,21 @@ def test_attention_is_its_definition(rng, act):
     q, k, v = rng.normal(size=(3, length, size))
     table = rng.normal(size={"add": (5, 4), "bias": (25, 1), "key": (9, 4)}[act])
     parts = [torch.as_tensor(x)[None, None, :, None] for x in (q, k, v)]
-    got = inject.ATTEND[act](*parts, torch.as_tensor(table)[None])[0, 0]
-    np.testing.assert_allclose(got, attention(act, q, k, v, table), atol=1e-12)
+    got = attention.ATTEND[act](*parts, torch.as_tensor(table)[None])[0, 0]
+    np.testing.assert_allclose(got, slow_attention(act, q, k, v, table), atol=1e-12)
 
 
 @pytest.mark.parametrize(
     "spec", ["rope", "rope:layout=interleaved", "xpos:span=4", "rope:partial=0.5"]
 )
 def test_rotated_logits_depend_on_the_lag_alone(rng, spec):
-    one = inject.injection(spec, 7, 8, 1, 0)
+    one = injecting.injection(spec, 7, 8, 1, 0)
     table = torch.as_tensor(one.table())[None]
     cosine, sine = table.chunk(2, dim=2)
     square = cosine**2 + sine**2
     inverse = square[:, :1] / square
     q, k = (torch.as_tensor(x).expand(7, 8)[None, None, :, None] for x in rng.normal(size=(2, 8)))
-    turned = inject.turn(q, cosine, sine), inject.turn(k, cosine * inverse, sine * inverse)
+    turned = attention.turn(q, cosine, sine), attention.turn(k, cosine * inverse, sine * inverse)
     logits = np.einsum("ic,jc->ij", *(x[0, 0, :, 0].numpy() for x in turned))
     for lag in range(-6, 7):
         assert np.ptp(np.diagonal(logits, lag)) < 1e-10
@@ -193,11 +194,11 @@ def test_rotated_logits_depend_on_the_lag_alone(rng, spec):
 def test_xpos_is_turned_as_its_definition_says(rng):
     """zeta^(s - t) before the rotation of pair i, Sun et al., 2022, Eq. 12, by complex numbers."""
     d, span = 4, 4.0
-    one = inject.injection(f"xpos:span={span}", 6, d, 1, 0)
+    one = injecting.injection(f"xpos:span={span}", 6, d, 1, 0)
     q, k = rng.normal(size=(2, d))
     v = torch.eye(6, dtype=torch.float64)[None, None, :, None]
     parts = [torch.as_tensor(x).expand(6, d)[None, None, :, None] for x in (q, k)]
-    got = inject.rotated(*parts, v, torch.as_tensor(one.table())[None])[0, 0]
+    got = attention.rotated(*parts, v, torch.as_tensor(one.table())[None])[0, 0]
     theta, zeta = 10000.0 ** (-2 * np.arange(2) / d), (2 * np.arange(2) / d + 0.4) / 1.4
     pair = (q[:2] + 1j * q[2:]) * np.conj(k[:2] + 1j * k[2:])
     lag = np.arange(6)[:, None] - np.arange(6)
@@ -294,7 +295,7 @@ def test_what_is_before_training_is_trained():
 
 
 def test_matched_codes_have_the_root_mean_square_asked_for():
-    one = inject.matched(injection("dft"), 0.25)
+    one = injecting.matched(injection("dft"), 0.25)
     assert np.sqrt((one.table() ** 2).mean()) == pytest.approx(0.25)
     own = injection("dft").table()
     np.testing.assert_allclose(one.table() * own.max(), own * one.table().max(), atol=1e-12)
@@ -312,7 +313,7 @@ def test_without_an_encoding_order_is_not_seen_and_with_one_it_is(rng):
     p = {k: v[None] for k, v in model.start(SIZES.shapes(), 0).items()}
     x = torch.as_tensor(rng.normal(size=(1, 3, 8, 2)))
     for name in ("none", "sinusoidal", "rope", "t5", "shaw"):
-        injected = inject.stack([injection(name)], CPU, torch.float64)
+        injected = attention.stack([injection(name)], CPU, torch.float64)
         apart = SIZES.logits(p, injected, x) - SIZES.logits(p, injected, x.flip(2))
         assert (apart.abs().max() < 1e-12) == (name == "none"), name
 
@@ -328,7 +329,7 @@ def test_classes_count_the_same_and_the_first_loss_is_that_of_a_guess(task):
 
 def test_folds_of_unequal_size_are_told_alike_in_company(rng):
     x, y = rng.normal(size=(43, 8, 2)), np.arange(43) % 2
-    unequal = data.from_examples("x", x, y, (), "blocks")
+    unequal = from_examples("x", x, y, (), "blocks")
     assert len({len(fold.valid) for fold in unequal.folds}) > 1
     codes = injection("dft")
     members = [loop.Member("dft", codes, 0, fold) for fold in range(5)]
@@ -420,19 +421,19 @@ def test_positions_of_a_config_are_injected_as_they_are(tmp_path):
     text = '{"model_type": "llama", "hidden_size": 32, "num_attention_heads": 4'
     file.write_text(text + ', "max_position_embeddings": 64, "rope_theta": 500.0}')
     own, named = (
-        inject.injection(spec, 12, 32, 4, 0).table() for spec in (str(file), "rope:rho=500")
+        injecting.injection(spec, 12, 32, 4, 0).table() for spec in (str(file), "rope:rho=500")
     )
     np.testing.assert_allclose(own, named, atol=1e-12)
     with pytest.raises(PefourierError, match=r"sets a dimension of 8 \(head_dim\), --d 16 an"):
-        inject.injection(str(file), 12, 64, 4, 0)
+        injecting.injection(str(file), 12, 64, 4, 0)
     file.write_text('{"model_type": "bloom", "hidden_size": 32, "n_head": 4}')
     with pytest.raises(PefourierError, match="no codes of later keys, which this classifier att"):
-        inject.injection(str(file), 12, 32, 4, 0)
+        injecting.injection(str(file), 12, 32, 4, 0)
 
 
 def test_a_gpus_stack_stays_within_what_its_attention_can_index():
-    assert inject.most_windows(1, 64, 8) == 2**16 - 1
-    elements = inject.most_windows(8, 300, 64) * 8 * 384 * 64
+    assert attention.most_windows(1, 64, 8) == 2**16 - 1
+    elements = attention.most_windows(8, 300, 64) * 8 * 384 * 64
     assert 2**31 - 8 * 384 * 64 < elements <= 2**31
     gpu = torch.device("cuda")
     assert room(SIZES, 1024, gpu) == (2**16 - 1) // 1024

@@ -19,9 +19,7 @@ from scipy import stats
 from pefourier.answers.report import as_json
 from pefourier.cli.commands import main
 from pefourier.errors import PefourierError
-from pefourier.train import metrics, model, summary
-from pefourier.train import statistics as compare
-from pefourier.train import store as results
+from pefourier.train import metrics, model, statistics, store, summary
 from pefourier.train.grid import arms
 from pefourier.train.options import Options
 from pefourier.train.run import run, write
@@ -319,23 +317,23 @@ def test_bad_options_are_refused_in_one_line(options, message):
 
 
 def test_a_full_disk_is_said_and_what_is_finished_stays(tmp_path, monkeypatch):
-    store = Store(tmp_path)
-    row = dict.fromkeys((*results.KEY, *results.NEEDED), 0)
-    store.append([row])
+    results = Store(tmp_path)
+    row = dict.fromkeys((*store.KEY, *store.NEEDED), 0)
+    results.append([row])
     monkeypatch.setattr(os, "write", lambda handle, line: len(line) // 2)
     with pytest.raises(PefourierError, match="No space left on device; nothing finished is lost"):
-        store.append([{**row, "seed": 1}])
-    assert store.rows() == [row]
+        results.append([{**row, "seed": 1}])
+    assert results.rows() == [row]
 
 
 def test_torn_and_foreign_lines_are_dropped(tmp_path):
-    row = dict.fromkeys((*results.KEY, *results.NEEDED), 0)
+    row = dict.fromkeys((*store.KEY, *store.NEEDED), 0)
     line = json.dumps(row).encode() + b"\n"
     file = tmp_path / "results.jsonl"
-    key = json.dumps(dict.fromkeys(results.KEY, 0)).encode() + b"\n"
+    key = json.dumps(dict.fromkeys(store.KEY, 0)).encode() + b"\n"
     for torn in (b"", key, line[:9], b'{"seed": 1}\n', b"\xff\n", b"[]\n"):
         file.write_bytes(line + torn)
-        assert results.complete(file) == [row]
+        assert store.complete(file) == [row]
         Store(tmp_path).mend()
         assert file.read_bytes() == line
 
@@ -343,13 +341,13 @@ def test_torn_and_foreign_lines_are_dropped(tmp_path):
 def test_sign_flips_holm_and_ranks_are_their_definitions(rng):
     d = rng.normal(0.3, 1, 7)
     flips = [abs(np.dot(s, d)) for s in itertools.product((-1, 1), repeat=7)]
-    assert compare.sign_flip(d) == np.mean(np.array(flips) >= abs(d.sum()) - 1e-12)
-    assert compare.sign_flip(np.ones(5)) == 2.0**-4
-    assert compare.sign_flip(np.zeros(5)) == 1.0
-    assert compare.sign_flip(np.ones(40)) < 0.001
-    np.testing.assert_allclose(compare.holm([0.01, 0.04, 0.03, 0.9]), [0.04, 0.09, 0.09, 0.9])
+    assert statistics.sign_flip(d) == np.mean(np.array(flips) >= abs(d.sum()) - 1e-12)
+    assert statistics.sign_flip(np.ones(5)) == 2.0**-4
+    assert statistics.sign_flip(np.zeros(5)) == 1.0
+    assert statistics.sign_flip(np.ones(40)) < 0.001
+    np.testing.assert_allclose(statistics.holm([0.01, 0.04, 0.03, 0.9]), [0.04, 0.09, 0.09, 0.9])
     runs = {"a": np.ones(6), "b": np.array([1.0, 2, 2, 2, 2, 0])}
-    found = compare.differences(runs, {"b": "a"}, np.zeros(6))["b"]
+    found = statistics.differences(runs, {"b": "a"}, np.zeros(6))["b"]
     assert (found.better, found.p_floor, found.mean) == (4.5 / 6, 2.0**-5, 0.5)
 
 
@@ -363,23 +361,23 @@ def test_wilcoxons_p_is_that_of_all_sign_patterns(rng):
         return np.mean(np.array(sums) >= seen)
 
     pairs = [(0, 1), (0, 2), (1, 2)]
-    p = compare.holm([exact(scores[:, i] - scores[:, j]) for i, j in pairs])
-    found = compare.wilcoxon_holm(scores)
+    p = statistics.holm([exact(scores[:, i] - scores[:, j]) for i, j in pairs])
+    found = statistics.wilcoxon_holm(scores)
     np.testing.assert_allclose([found[i, j] for i, j in pairs], p)
     np.testing.assert_array_equal(found, found.T)
-    assert compare.wilcoxon_holm(np.ones((4, 2)))[0, 1] == 1.0
+    assert statistics.wilcoxon_holm(np.ones((4, 2)))[0, 1] == 1.0
 
 
 def test_a_pair_apart_in_the_middle_parts_a_clique():
     p = np.ones((4, 4))
     p[1, 2] = p[2, 1] = 0.01
     ranks = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}
-    assert compare.cliques(ranks, p) == [["a", "b"], ["c", "d"]]
+    assert statistics.cliques(ranks, p) == [["a", "b"], ["c", "d"]]
 
 
 def test_differences_are_adjusted_for_their_number():
     runs = {"a": np.zeros(6), "b": np.ones(6), "c": np.ones(6)}
-    found = compare.differences(runs, {"b": "a", "c": "a"}, np.zeros(6))
+    found = statistics.differences(runs, {"b": "a", "c": "a"}, np.zeros(6))
     assert [found[name].p for name in "bc"] == [2.0**-5] * 2
     assert [found[name].p_holm for name in "bc"] == [2.0**-4] * 2
     words = summary.verdict("here", "b", found["b"], 2)
@@ -389,23 +387,27 @@ def test_differences_are_adjusted_for_their_number():
 
 @pytest.mark.parametrize(("n", "share"), [(5, 0.92), (8, 0.94)])  # plain percentiles: .85, .89
 def test_intervals_hold_the_mean_as_often_as_they_say(rng, n, share):
-    held = [one.low <= 0 <= one.high for one in map(compare.interval, rng.normal(size=(1000, n)))]
+    held = [
+        one.low <= 0 <= one.high for one in map(statistics.interval, rng.normal(size=(1000, n)))
+    ]
     assert np.mean(held) == pytest.approx(share, abs=0.025)
     # of all 5^5 resamples .03 % sum up to 0, .19 % to 1 or less, .67 % to 2 or less
     assert stats.norm.sf(stats.t.ppf(0.975, 4) * (5 / 4) ** 0.5) == pytest.approx(0.00095, abs=1e-5)
-    assert compare.interval(np.array([0.0, 1, 2, 4, 8])).low == pytest.approx(1 / 5)
-    alone = compare.interval(np.array([0.5]))
+    assert statistics.interval(np.array([0.0, 1, 2, 4, 8])).low == pytest.approx(1 / 5)
+    alone = statistics.interval(np.array([0.5]))
     assert np.isnan([alone.low, alone.high]).all()
 
 
 def test_folds_as_units_are_scipys_t(rng):
     d, folds = rng.normal(size=(2, 12)), np.repeat(range(4), 3)
-    found = compare.differences({"a": d[0], "b": d[1]}, {"b": "a"}, folds)["b"]
+    found = statistics.differences({"a": d[0], "b": d[1]}, {"b": "a"}, folds)["b"]
     means = (d[1] - d[0]).reshape(4, 3).mean(axis=1)
     low, high = stats.ttest_1samp(means, 0).confidence_interval()
     np.testing.assert_allclose([found.folds_low, found.folds_high], [low, high])
     np.random.default_rng(0).shuffle(order := np.arange(12))
-    again = compare.differences({"a": d[0][order], "b": d[1][order]}, {"b": "a"}, folds[order])["b"]
+    again = statistics.differences({"a": d[0][order], "b": d[1][order]}, {"b": "a"}, folds[order])[
+        "b"
+    ]
     np.testing.assert_allclose(again.folds_low, low)
 
 
@@ -948,10 +950,10 @@ def test_the_bench_trains_both_programs_and_counts_operations():
     import torch
 
     from pefourier.train import bench
-    from pefourier.train.data import load as data
+    from pefourier.train.data.load import load
     from pefourier.train.model import Transformer
 
-    task, sizes = data.load("order:count=60,length=6"), Transformer(6, 2, 2, d=8, heads=2)
+    task, sizes = load("order:count=60,length=6"), Transformer(6, 2, 2, d=8, heads=2)
     setting = bench.Setting(task, sizes, 2, 8, 4, torch.device("cpu"))
     first, loop, fused = bench.report(setting).splitlines()
     assert first.startswith("2 members, batch 8, 4 steps, 6 tokens, d 8, cpu, torch ")
