@@ -1,21 +1,24 @@
 """The data that a name or a path stands for, as a `Task`.
 
-``order``, ``lags`` (synthetic, built in), ``smd``, ``msl`` (read under --data), ``uea:NAME`` (UCR
-and UEA sets through the package aeon), a folder or file of .ts, and .npz: X (n, length, channels)
+The names of files in synthetic/ (drawn) and published/ (read under --data), ``uea:NAME`` (UCR and
+UEA sets through the package aeon), a folder or file of .ts, and .npz: X (n, length, channels)
 with y (n,) and maybe `groups` (n,), or a labelled series: `rows` (n, channels) with `label` (n,)
 and maybe `train`.
 """
 
 from dataclasses import replace
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.train.data import recordings, split, synthetic
+from pefourier.train.data import PUBLISHED, SYNTHETIC, recordings, split
 from pefourier.train.data.examples import from_examples, from_ts
+from pefourier.train.data.recordings import Source
 from pefourier.train.data.split import Split, Task
+from pefourier.train.data.synthetic import draw_examples
 
 USER_BLOCKS = 10
 WINDOW = 100  # rows, where nothing is said
@@ -44,7 +47,12 @@ def load(
 
 def looks_into(name: str) -> bool:
     """Whether a dataset is looked for in --data DIR."""
-    return name in recordings.SOURCES or name.startswith("uea:")
+    return name in PUBLISHED or name.startswith("uea:")
+
+
+def published_source(name: str) -> Source:
+    """The published dataset that a file in published/ describes."""
+    return import_module(f"pefourier.train.data.published.{name}").SOURCE
 
 
 def opened(
@@ -53,8 +61,8 @@ def opened(
     """The task with all of its folds."""
     kind = name.partition(":")[0]
     suffix = Path(name).suffix.lower()
-    if kind in recordings.SOURCES and name == kind:
-        source = recordings.SOURCES[kind]
+    if name in PUBLISHED:
+        source = published_source(name)
         found = recordings.read(source, data)
         cut = WINDOW if window is None else window
         return split.split_series(name, found, cut, stride, split_by, source.blocks)
@@ -62,12 +70,12 @@ def opened(
         return from_archive(Path(name), window, stride, split_by)
     if window is not None or stride is not None:
         raise PefourierError(f"--window and --stride cut series; {shown(name)} holds examples")
-    if kind in synthetic.TASKS:
+    if kind in SYNTHETIC:
         # fresh draws are as good as folds
-        return from_examples(name, *synthetic.examples(name), split_by, most=1)
+        return from_examples(name, *draw_examples(name), split_by, most=1)
     if kind == "uea" or suffix == ".ts" or (name and Path(name).is_dir()):
         return from_ts(name, data, split_by)
-    known = [*synthetic.TASKS, *recordings.SOURCES, "uea:NAME"]
+    known = [*SYNTHETIC, *PUBLISHED, "uea:NAME"]
     raise unknown("dataset", name, known, f"Known: {', '.join(known)}, a .npz file, a .ts folder.")
 
 

@@ -19,7 +19,7 @@ published = pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data
 
 @cache
 def published_recordings(name):
-    return recordings.read(recordings.SOURCES[name], str(SHARED))
+    return recordings.read(load.published_source(name), str(SHARED))
 
 
 @published
@@ -34,7 +34,7 @@ def published_recordings(name):
 )
 def test_windows_of_the_blocks_split_are_as_many_as_published(name, window, windows, positive):
     task = split.split_series(
-        name, published_recordings(name), window, blocks=recordings.SOURCES[name].blocks
+        name, published_recordings(name), window, blocks=load.published_source(name).blocks
     )
     assert (len(task.tested), int(task.labels[task.tested].sum())) == (windows, positive)
     assert sum(len(fold.test) for fold in task.folds) == windows
@@ -98,7 +98,7 @@ def test_msl_as_published_counts_both_ends_of_an_event(tmp_path, rng):
         for name, craft in (("A-1", "MSL"), ("P-10", "MSL"), ("B-2", "SMAP"))
     ]
     (tmp_path / "labeled_anomalies.csv").write_text("\n".join(lines) + "\n")
-    (only,) = recordings.read(recordings.SOURCES["msl"], str(tmp_path))
+    (only,) = recordings.read(load.published_source("msl"), str(tmp_path))
     assert only.name == "A-1"
     np.testing.assert_array_equal(only.label, label.astype(bool))
 
@@ -146,8 +146,8 @@ def test_chronological_leaves_a_gap_and_random_is_marked(rng):
 
 @pytest.mark.parametrize("name", ["order", "lags", "order:noise=0.5,length=9,count=40"])
 def test_synthetic_classes_hold_the_same_rows_in_another_order(name):
-    x, y, classes = synthetic.examples(name)
-    quiet = synthetic.TASKS[name.split(":")[0]](noise=0.0)
+    x, y, classes = synthetic.draw_examples(name)
+    quiet = synthetic.draw_examples(name.split(":")[0] + ":noise=0")
     sums = [quiet[0][quiet[1] == c].sum(axis=(1, 2)) for c in (0, 1)]
     assert {2.0} == set(sums[0]) == set(sums[1])
     assert abs(int((y == 0).sum()) - int((y == 1).sum())) <= 1
@@ -449,7 +449,7 @@ def test_a_folder_of_ts_files_is_one_whole_set(tmp_path, files, held):
     [
         ("ordr", {}, "unknown dataset 'ordr'. Did you mean 'order'?"),
         ("SMD", {}, "unknown dataset 'SMD'. Did you mean 'smd'?"),
-        ("", {}, "unknown dataset ''. Known: order"),
+        ("", {}, "unknown dataset ''. Known: lags, order, msl, smd, uea:NAME, a .npz"),
         ("order:nois=1", {}, "unknown parameter of order 'nois'. Did you mean 'noise'?"),
         ("order:noise=-1", {}, "no negative noise"),
         ("order:count", {}, "order:count lacks its value; give count=1000"),
