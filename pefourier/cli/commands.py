@@ -20,6 +20,7 @@ from pefourier.cli.request import (
     note,
     say,
 )
+from pefourier.cli.train_options import taking_options
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.train.options import Options
 
@@ -268,8 +269,8 @@ def list_encodings(as_json: Json = False, as_csv: Csv = False) -> None:
 
 
 @app.command()
-@asking
-def train(options: Options) -> None:
+@taking_options
+def train(options: Options, as_json: Json = False, quiet: Quiet = False) -> None:
     """Which encoding classifies better?
 
     Trains the paper's transformer with each encoding on the same data, batches and seeds, and says
@@ -279,13 +280,16 @@ def train(options: Options) -> None:
     Example: pefourier train --dataset smd --data data -e none -e sinusoidal -e dft --out runs
     """
     from pefourier.answers import report
-    from pefourier.train.run import run
-    from pefourier.train.summary import as_text, records
+    from pefourier.train import summary
+    from pefourier.train.run import run_comparison
 
-    if options.as_json:
-        run(options, lambda found: say(report.as_json("train", records(found))))
-    else:
-        run(options, lambda found: say(as_text(found)))
+    def answer(found: summary.Summary) -> None:
+        if as_json:
+            say(report.as_json("train", summary.json_records(found)))
+        else:
+            say(summary.terminal_text(found))
+
+    run_comparison(options, answer, None if quiet else note)
 
 
 @app.command()

@@ -32,6 +32,11 @@ class Injection:
     domain: str = "position"
     params: Mapping[str, Any] = field(default_factory=dict)  # of the encoding, defaults too
 
+    @property
+    def seeded(self) -> bool:
+        """Whether another seed may give other codes."""
+        return "seed" in self.params
+
     def as_rows(self, table: np.ndarray) -> np.ndarray:
         """Codes of all places as the encoding's own table: a row a position, or a lag."""
         if self.act != "bias":
@@ -46,20 +51,20 @@ class Injection:
         return self.codes[self.index]
 
 
-def injection(
+def load_injection(
     spec: str, length: int, d: int, heads: int, seed: int, learn: bool = False
 ) -> Injection:
-    """The codes of a SPEC for `length` tokens of dimension d and `heads` heads.
+    """Load what a SPEC injects for `length` tokens of dimension d and `heads` heads.
 
-    With `learn`, and always where codes are but the start of training, they are
-    trained; rotations keep their angles.
+    Codes are trained with `learn`, and always where they are only the start of training; rotations
+    keep their angles.
     """
     given = source_of(spec) in ("name", "code")  # files have the d they have
     enc = load(spec, length, d if given else None, seed=seed)
     k = {"add": d, "rotate": d // heads, "key": d // heads, "bias": heads}[enc.act]
-    enc = resized(spec, enc, length, d, heads, seed)
-    table = of_places(enc, length, heads, k)
-    if table.shape[1] != k or len(table) != places(enc.act, length):
+    enc = load_for_heads(spec, enc, length, d, heads, seed)
+    table = codes_of_places(enc, length, heads, k)
+    if table.shape[1] != k or len(table) != count_places(enc.act, length):
         raise PefourierError(
             f"{spec} has codes of {table.shape[1]} dimensions for {len(enc)} points; act "
             f"{enc.act!r} with d={d} and {heads} heads needs {k} dimensions for {length} tokens"
@@ -69,8 +74,10 @@ def injection(
     return Injection(enc.act, codes, index.reshape(-1), trained, enc.domain.kind, enc.params)
 
 
-def resized(spec: str, enc: Encoding, length: int, d: int, heads: int, seed: int) -> Encoding:
-    """The encoding for one head, where d of a code is a head's size or their number."""
+def load_for_heads(
+    spec: str, enc: Encoding, length: int, d: int, heads: int, seed: int
+) -> Encoding:
+    """The encoding again with the size of one head, or their number, where its d is that."""
     if enc.act == "add" or enc.origin != "formula":
         return enc
     if "heads" in BUILDERS[enc.name].parameters:
@@ -80,19 +87,19 @@ def resized(spec: str, enc: Encoding, length: int, d: int, heads: int, seed: int
     return load(spec, length, own, seed=seed)
 
 
-def places(act: str, length: int) -> int:
-    """How many places have a code."""
+def count_places(act: str, length: int) -> int:
+    """How many places have a code under an act."""
     return {"add": length, "rotate": length, "bias": length**2, "key": 2 * length - 1}[act]
 
 
-def of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarray:
+def codes_of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarray:
     """The code of each place, shape (places, k)."""
     table = np.asarray(enc.table(), dtype=float)
     if enc.domain.kind == "lag":
         if len(table) != 2 * length - 1:
+            way_out = "; leave out causal=true" if source_of(enc.spec) == "name" else ""
             raise PefourierError(
-                f"{enc.spec} has no codes of later keys, which this classifier attends to"
-                + "; leave out causal=true" * (source_of(enc.spec) == "name")
+                f"{enc.spec} has no codes of later keys, which this classifier attends to{way_out}"
             )
         at = np.arange(length)
         lag = (at - at[:, None] + length - 1).ravel()  # key - query
@@ -117,7 +124,7 @@ def in_halves(enc: Encoding, table: np.ndarray, k: int) -> np.ndarray:
     )
 
 
-def matched(one: Injection, rms: float) -> Injection:
-    """The same codes scaled so that their root mean square over all positions is `rms`."""
+def scaled_to_rms(one: Injection, rms: float) -> Injection:
+    """Codes scaled so that their root mean square over all positions is `rms`."""
     own = float(np.sqrt((one.table() ** 2).mean()))
     return replace(one, codes=one.codes * (rms / own if own else 1.0))

@@ -9,23 +9,23 @@ from pefourier.encodings import build
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.train import attention, loop, metrics, model
-from pefourier.train import injection as injecting
 from pefourier.train.data.examples import from_examples
-from pefourier.train.data.load import load
-from pefourier.train.grid import room
+from pefourier.train.data.load import load_task
+from pefourier.train.grid import most_members
+from pefourier.train.injection import ACTS, load_injection, scaled_to_rms
 
 SIZES = model.Transformer(length=8, channels=2, classes=2, d=16, heads=2)
-SCHEDULE = loop.Schedule(epochs=1, batch_size=4)
+SCHEDULE = loop.Schedule(epochs=1, batch_size=4, rate=1e-3)
 CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
 def task():
-    return load("order:count=40,length=8")
+    return load_task("order:count=40,length=8")
 
 
 def injection(spec, seed=0, learn=False, sizes=SIZES):
-    return injecting.injection(spec, sizes.tokens, sizes.d, sizes.heads, seed, learn)
+    return load_injection(spec, sizes.tokens, sizes.d, sizes.heads, seed, learn)
 
 
 def member(spec, seed=0, learn=False):
@@ -33,19 +33,19 @@ def member(spec, seed=0, learn=False):
 
 
 def program(task, members, sizes=SIZES, dtype=torch.float64):
-    ordered = sorted(members, key=lambda m: injecting.ACTS.index(m.injection.act))
-    return loop.Program(loop.resident(task, CPU, dtype), sizes, ordered, SCHEDULE)
+    ordered = sorted(members, key=lambda m: ACTS.index(m.injection.act))
+    return loop.Program(loop.put_on_device(task, CPU, dtype), sizes, ordered, SCHEDULE)
 
 
 def steps(task, members, number=3, dtype=torch.float64):
     """Parameters and logits of each member after some steps, by encoding and seed."""
     running = program(task, members, dtype=dtype)
     fold = task.folds[0]
-    drawn = [loop.batches(fold, m.seed, 0, 0, number, 4) for m in running.members]
+    drawn = [loop.draw_batches(fold, m.seed, 0, 0, number, 4) for m in running.members]
     for index in torch.as_tensor(np.stack(drawn, axis=1)):
         running.index.copy_(index)
         running.step()
-    logits = torch.as_tensor(np.stack(running.found("test")))
+    logits = torch.as_tensor(np.stack(running.evaluate("test")))
     return {
         (m.encoding, m.seed): (
             logits[i],
@@ -95,10 +95,10 @@ def test_encodings_of_a_seed_begin_alike_and_read_the_same_windows(task):
     other = next(i for i, m in enumerate(running.members) if m.seed == 1)
     assert (running.parameters["0.qkv.w"][own[0]] != running.parameters["0.qkv.w"][other]).any()
     fold = task.folds[0]
-    one, again, third = (loop.batches(fold, seed, 0, 2, 5, 4) for seed in (0, 0, 1))
+    one, again, third = (loop.draw_batches(fold, seed, 0, 2, 5, 4) for seed in (0, 0, 1))
     np.testing.assert_array_equal(one, again)
     assert (one != third).any()
-    assert (one != loop.batches(fold, 0, 0, 3, 5, 4)).any()
+    assert (one != loop.draw_batches(fold, 0, 0, 3, 5, 4)).any()
     assert set(one.ravel()) <= set(fold.train)
 
 
@@ -112,13 +112,13 @@ def test_two_runs_give_the_same_bits(task):
 @pytest.mark.parametrize("patch", [1, 2])
 def test_it_is_torchs_transformer_encoder(rng, patch):
     sizes = model.Transformer(8, 2, 3, d=16, heads=2, layers=2, patch=patch)
-    p = {k: v.float()[None] for k, v in model.start(sizes.shapes(), 5).items()}
+    p = {k: v.float()[None] for k, v in model.draw_parameters(sizes.shapes(), 5).items()}
     for key in p:
         if "norm" in key or key.endswith(".b"):
             p[key] = p[key] + torch.as_tensor(rng.normal(size=p[key].shape)).float()
     x = torch.as_tensor(rng.normal(size=(1, 4, 8, 2))).float()
     codes = build("dft", length=sizes.tokens, d=16).table()
-    injected = attention.stack([injection("dft", sizes=sizes)], CPU, torch.float32)
+    injected = attention.codes_by_act([injection("dft", sizes=sizes)], CPU, torch.float32)
     got = sizes.logits(p, injected, x)[0]
     h = x[0].reshape(4, sizes.tokens, -1) @ p["project.w"][0] + p["project.b"][0]
     h = h + torch.as_tensor(codes).float()
@@ -177,7 +177,7 @@ def test_attention_is_its_definition(rng, act):
     "spec", ["rope", "rope:layout=interleaved", "xpos:span=4", "rope:partial=0.5"]
 )
 def test_rotated_logits_depend_on_the_lag_alone(rng, spec):
-    one = injecting.injection(spec, 7, 8, 1, 0)
+    one = load_injection(spec, 7, 8, 1, 0)
     table = torch.as_tensor(one.table())[None]
     cosine, sine = table.chunk(2, dim=2)
     square = cosine**2 + sine**2
@@ -194,11 +194,11 @@ def test_rotated_logits_depend_on_the_lag_alone(rng, spec):
 def test_xpos_is_turned_as_its_definition_says(rng):
     """zeta^(s - t) before the rotation of pair i, Sun et al., 2022, Eq. 12, by complex numbers."""
     d, span = 4, 4.0
-    one = injecting.injection(f"xpos:span={span}", 6, d, 1, 0)
+    one = load_injection(f"xpos:span={span}", 6, d, 1, 0)
     q, k = rng.normal(size=(2, d))
     v = torch.eye(6, dtype=torch.float64)[None, None, :, None]
     parts = [torch.as_tensor(x).expand(6, d)[None, None, :, None] for x in (q, k)]
-    got = attention.rotated(*parts, v, torch.as_tensor(one.table())[None])[0, 0]
+    got = attention.attend_rotated(*parts, v, torch.as_tensor(one.table())[None])[0, 0]
     theta, zeta = 10000.0 ** (-2 * np.arange(2) / d), (2 * np.arange(2) / d + 0.4) / 1.4
     pair = (q[:2] + 1j * q[2:]) * np.conj(k[:2] + 1j * k[2:])
     lag = np.arange(6)[:, None] - np.arange(6)
@@ -241,12 +241,12 @@ def test_a_place_has_the_code_of_its_lag(name):
 def test_the_epoch_with_the_best_average_precision_on_validation_is_kept(task):
     schedule = loop.Schedule(epochs=6, batch_size=4, rate=0.05)
     members = [member("dft"), member("none"), member("learned")]
-    held = loop.resident(task, CPU, torch.float64)
+    held = loop.put_on_device(task, CPU, torch.float64)
     found = loop.fit(held, SIZES, members, schedule)
     running = loop.Program(held, SIZES, members, schedule)
     scores = []
     for epoch in range(6):
-        running.epoch(epoch)
+        running.train_epoch(epoch)
         scores.append(running.valid_scores())
     labels = task.labels[task.folds[0].valid]
     for outcome, own in zip(found, np.transpose(scores), strict=True):
@@ -257,17 +257,17 @@ def test_the_epoch_with_the_best_average_precision_on_validation_is_kept(task):
 
 
 def test_of_equal_epochs_the_first_is_kept_and_lost_ones_never(task, monkeypatch):
-    held = loop.resident(task, CPU, torch.float64)
+    held = loop.put_on_device(task, CPU, torch.float64)
     members = [member("dft"), member("none")]
     scores = iter(np.array([[0.5, 0.2], [0.9, np.nan], [0.9, 0.1], [np.nan, np.nan]]))
     monkeypatch.setattr(loop.Program, "valid_scores", lambda self: next(scores))
-    found = loop.fit(held, SIZES, members, loop.Schedule(epochs=4, batch_size=4))
+    found = loop.fit(held, SIZES, members, loop.Schedule(epochs=4, batch_size=4, rate=1e-3))
     assert [outcome.epoch for outcome in found] == [2, 1]
 
 
 def test_a_member_that_diverges_keeps_the_weights_it_began_with(task):
-    held = loop.resident(task, CPU, torch.float64)
-    before = program(task, [member("dft"), member("rope")]).found("test")
+    held = loop.put_on_device(task, CPU, torch.float64)
+    before = program(task, [member("dft"), member("rope")]).evaluate("test")
     schedule = loop.Schedule(epochs=2, batch_size=4, rate=1e300)
     lost = loop.fit(held, SIZES, [member("dft"), member("rope")], schedule)
     for outcome, logits in zip(lost, before, strict=True):
@@ -295,7 +295,7 @@ def test_what_is_before_training_is_trained():
 
 
 def test_matched_codes_have_the_root_mean_square_asked_for():
-    one = injecting.matched(injection("dft"), 0.25)
+    one = scaled_to_rms(injection("dft"), 0.25)
     assert np.sqrt((one.table() ** 2).mean()) == pytest.approx(0.25)
     own = injection("dft").table()
     np.testing.assert_allclose(one.table() * own.max(), own * one.table().max(), atol=1e-12)
@@ -303,17 +303,17 @@ def test_matched_codes_have_the_root_mean_square_asked_for():
 
 def test_an_order_free_model_does_not_see_order(rng):
     sizes = model.OrderFree(8, 2, 2, 4)
-    p = {k: v[None] for k, v in model.start(sizes.shapes(), 0).items()}
+    p = {k: v[None] for k, v in model.draw_parameters(sizes.shapes(), 0).items()}
     x = torch.as_tensor(rng.normal(size=(1, 3, 8, 2)))
     shuffled = x[:, :, torch.randperm(8)]
     assert (sizes.logits(p, {}, x) - sizes.logits(p, {}, shuffled)).abs().max() < 1e-12
 
 
 def test_without_an_encoding_order_is_not_seen_and_with_one_it_is(rng):
-    p = {k: v[None] for k, v in model.start(SIZES.shapes(), 0).items()}
+    p = {k: v[None] for k, v in model.draw_parameters(SIZES.shapes(), 0).items()}
     x = torch.as_tensor(rng.normal(size=(1, 3, 8, 2)))
     for name in ("none", "sinusoidal", "rope", "t5", "shaw"):
-        injected = attention.stack([injection(name)], CPU, torch.float64)
+        injected = attention.codes_by_act([injection(name)], CPU, torch.float64)
         apart = SIZES.logits(p, injected, x) - SIZES.logits(p, injected, x.flip(2))
         assert (apart.abs().max() < 1e-12) == (name == "none"), name
 
@@ -333,18 +333,18 @@ def test_folds_of_unequal_size_are_told_alike_in_company(rng):
     assert len({len(fold.valid) for fold in unequal.folds}) > 1
     codes = injection("dft")
     members = [loop.Member("dft", codes, 0, fold) for fold in range(5)]
-    together = program(unequal, members).found("valid")
+    together = program(unequal, members).evaluate("valid")
     for one, logits in zip(members, together, strict=True):
-        (alone,) = program(unequal, [one]).found("valid")
+        (alone,) = program(unequal, [one]).evaluate("valid")
         np.testing.assert_allclose(alone, logits, atol=1e-12)
-    outcomes = loop.fit(loop.resident(unequal, CPU), SIZES, members, SCHEDULE)
+    outcomes = loop.fit(loop.put_on_device(unequal, CPU), SIZES, members, SCHEDULE)
     sizes = [(len(o.valid), len(o.test)) for o in outcomes]
     assert sizes == [(len(fold.valid), len(fold.test)) for fold in unequal.folds]
 
 
 def test_the_stack_halves_where_memory_ends(task, monkeypatch):
     seen = []
-    whole = loop.trained
+    whole = loop.train_together
 
     def limited(data, sizes, members, schedule, progress):
         seen.append(len(members))
@@ -352,14 +352,16 @@ def test_the_stack_halves_where_memory_ends(task, monkeypatch):
             raise torch.OutOfMemoryError("CUDA out of memory")
         return whole(data, sizes, members, schedule, progress)
 
-    monkeypatch.setattr(loop, "trained", limited)
+    monkeypatch.setattr(loop, "train_together", limited)
     members = [member(spec) for spec in COMPANY[:5]]
-    found = loop.fit(loop.resident(task, CPU), SIZES, members, SCHEDULE)
+    found = loop.fit(loop.put_on_device(task, CPU), SIZES, members, SCHEDULE)
     assert sorted(o.member.encoding for o in found) == sorted(COMPANY[:5])
     assert seen == [5, 2, 3, 1, 2]
-    monkeypatch.setattr(loop, "trained", lambda *a: (_ for _ in ()).throw(torch.OutOfMemoryError()))
+    monkeypatch.setattr(
+        loop, "train_together", lambda *a: (_ for _ in ()).throw(torch.OutOfMemoryError())
+    )
     with pytest.raises(PefourierError, match="does not hold one member"):
-        loop.fit(loop.resident(task, CPU), SIZES, members, SCHEDULE)
+        loop.fit(loop.put_on_device(task, CPU), SIZES, members, SCHEDULE)
 
 
 @pytest.mark.parametrize(
@@ -392,11 +394,11 @@ def test_encodings_that_do_not_fit_are_refused(spec, message):
 def test_products_in_bfloat16_train_as_those_in_float32_do(task, monkeypatch, name):
     """What a GPU does, by the autocast of the CPU: tables and sums stay in float32."""
     members = [member(name, seed) for seed in (0, 1)]
-    exact = program(task, members, dtype=torch.float32).epoch(0)
+    exact = program(task, members, dtype=torch.float32).train_epoch(0)
     cast = torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False)
     monkeypatch.setattr(loop.Program, "precision", lambda self: cast)
     running = program(task, members, dtype=torch.float32)
-    rounded = running.epoch(0)
+    rounded = running.train_epoch(0)
     assert (rounded != exact).all()
     np.testing.assert_allclose(rounded, exact, rtol=0.02)
     assert {p.dtype for p in running.parameters.values()} == {torch.float32}
@@ -408,11 +410,11 @@ def test_products_in_bfloat16_train_as_those_in_float32_do(task, monkeypatch, na
 def test_a_gpu_trains_as_a_cpu_does(task, name):
     members = [member(name, seed) for seed in (0, 1)]
     expected = program(task, members, dtype=torch.float32)
-    got = loop.Program(loop.resident(task, torch.device("cuda")), SIZES, members, SCHEDULE)
+    got = loop.Program(loop.put_on_device(task, torch.device("cuda")), SIZES, members, SCHEDULE)
     for number in range(3):
-        losses = expected.epoch(number), got.epoch(number).cpu()
+        losses = expected.train_epoch(number), got.train_epoch(number).cpu()
         torch.testing.assert_close(*losses, rtol=0.02, atol=0.02)
-    for exact, other in zip(expected.found("test"), got.found("test"), strict=True):
+    for exact, other in zip(expected.evaluate("test"), got.evaluate("test"), strict=True):
         np.testing.assert_allclose(other, exact, atol=0.2)
 
 
@@ -421,14 +423,14 @@ def test_positions_of_a_config_are_injected_as_they_are(tmp_path):
     text = '{"model_type": "llama", "hidden_size": 32, "num_attention_heads": 4'
     file.write_text(text + ', "max_position_embeddings": 64, "rope_theta": 500.0}')
     own, named = (
-        injecting.injection(spec, 12, 32, 4, 0).table() for spec in (str(file), "rope:rho=500")
+        load_injection(spec, 12, 32, 4, 0).table() for spec in (str(file), "rope:rho=500")
     )
     np.testing.assert_allclose(own, named, atol=1e-12)
     with pytest.raises(PefourierError, match=r"sets a dimension of 8 \(head_dim\), --d 16 an"):
-        injecting.injection(str(file), 12, 64, 4, 0)
+        load_injection(str(file), 12, 64, 4, 0)
     file.write_text('{"model_type": "bloom", "hidden_size": 32, "n_head": 4}')
     with pytest.raises(PefourierError, match="no codes of later keys, which this classifier att"):
-        injecting.injection(str(file), 12, 32, 4, 0)
+        load_injection(str(file), 12, 32, 4, 0)
 
 
 def test_a_gpus_stack_stays_within_what_its_attention_can_index():
@@ -436,9 +438,9 @@ def test_a_gpus_stack_stays_within_what_its_attention_can_index():
     elements = attention.most_windows(8, 300, 64) * 8 * 384 * 64
     assert 2**31 - 8 * 384 * 64 < elements <= 2**31
     gpu = torch.device("cuda")
-    assert room(SIZES, 1024, gpu) == (2**16 - 1) // 1024
-    assert room(SIZES, 1, gpu) == 256
+    assert most_members(SIZES, 1024, gpu) == (2**16 - 1) // 1024
+    assert most_members(SIZES, 1, gpu) == 256
     wide = model.Transformer(1024, 2, 2, d=512, heads=16)
-    assert room(wide, 1, gpu) == 4096 // 64  # windows at once in evaluation
-    assert room(wide, 8192, gpu) == 1
-    assert room(SIZES, 1024, CPU) == 16
+    assert most_members(wide, 1, gpu) == 4096 // 64  # windows at once in evaluation
+    assert most_members(wide, 8192, gpu) == 1
+    assert most_members(SIZES, 1024, CPU) == 16

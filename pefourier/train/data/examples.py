@@ -49,80 +49,81 @@ def from_examples(
             f"{name}: y has {len(names)} classes in {n} examples; training needs 2 or more, each "
             "with several examples"
         )
-    parts = parts_of(name, labels, split_by, tested, groups)
+    parts = split_examples(name, labels, split_by, tested, groups)
     starts = np.arange(n) * length
-    folds = tuple(split.scaled_fold(rows, starts, length, p, True) for p in parts[:most])
+    folds = tuple(split.make_fold(rows, starts, length, p, True) for p in parts[:most])
     shown_classes = tuple(classes) or tuple(str(c) for c in names)
     leaky = groups is not None and split_by == "random"
     task = Task(name, split_by, rows, starts, labels, length, shown_classes, folds, leaky)
-    return split.checked(task)
+    split.check_task(task)
+    return task
 
 
-def parts_of(
+def split_examples(
     name: str, labels: np.ndarray, split_by: Split, tested: int | None, groups: np.ndarray | None
 ) -> list[split.Parts]:
     """Who trains, validates and tests: by publication, by groups, in order or shuffled."""
     n = len(labels)
     if groups is not None:
-        return whole_groups(name, labels, split_by, groups)
+        return split_by_groups(name, labels, split_by, groups)
     if tested is not None:
-        return [published(labels, tested)]
+        return [published_parts(labels, tested)]
     if split_by == "chronological":
         return [tuple(np.split(np.arange(n), [int(share * n) for share in split.SHARES]))]
-    return split.stratified(labels)
+    return split.deal_within_classes(labels)
 
 
-def whole_groups(
+def split_by_groups(
     name: str, labels: np.ndarray, split_by: Split, groups: np.ndarray
 ) -> list[split.Parts]:
-    """Folds of whole groups; with random, groups are cut as if they were none."""
+    """Folds of whole groups; with random, groups are cut as if there were none."""
     if groups.shape != labels.shape:
         raise PefourierError(
-            f"{name}: groups are one for each of {len(labels)} examples; got shape {groups.shape}"
+            f"{name}: groups must be {len(labels)}, one for each example; got shape {groups.shape}"
         )
     if groups.dtype.kind == "f" and np.isnan(groups).any():
         raise PefourierError(f"{name}: groups hold nan; give each such example a group of its own")
     if split_by == "chronological":
         raise PefourierError(
-            f"{name}: groups and --split chronological exclude one another; use --split blocks"
+            f"{name}: groups and --split chronological exclude each other; use --split blocks"
         )
     if split_by == "random":
-        return split.stratified(labels)
+        return split.deal_within_classes(labels)
     if len(np.unique(groups)) < split.FOLDS:
         raise PefourierError(
             f"{name} has {len(np.unique(groups))} groups; {split.FOLDS} folds of whole groups need "
             "as many"
         )
-    return split.grouped(labels, groups)
+    return split.deal_groups(labels, groups)
 
 
-def published(labels: np.ndarray, tested: int) -> split.Parts:
+def published_parts(labels: np.ndarray, tested: int) -> split.Parts:
     """The publisher's test examples, which stand last, and a fifth of the others to validate."""
     own = len(labels) - tested
-    valid = split.stratified(labels[:own])[0][1]
+    valid = split.deal_within_classes(labels[:own])[0][1]
     rest = np.setdiff1d(np.arange(own), valid)
     return rest, valid, np.arange(own, len(labels))
 
 
 def from_ts(name: str, data: str | None, split_by: Split) -> Task:
     """A UCR or UEA set by name, or the NAME_TRAIN.ts and NAME_TEST.ts of a folder, or one file."""
-    parts = ts_parts(name, data)
+    parts = read_ts(name, data)
     every = [one for x, _ in parts for one in x]  # (channels, length) each
     channels = {one.shape[0] for one in every}
     if len(channels) != 1 or not all(len(x) and x[0].size for x, _ in parts):
         found = "no values" if len(channels) < 2 else f"series of {sorted(channels)} channels"
         raise PefourierError(f"{name} holds {found} in one of its files; download it again")
     mean = np.concatenate(list(parts[0][0]), axis=1).mean(axis=1)
-    x = padded(every, mean).transpose(0, 2, 1)  # (n, length, channels)
+    x = padded_series(every, mean).transpose(0, 2, 1)  # (n, length, channels)
     y = np.concatenate([y for _, y in parts])
     tested = len(parts[1][1]) if len(parts) == 2 and split_by == "blocks" else None
     return from_examples(name, x, y, (), split_by, tested)
 
 
-def padded(every: Sequence[np.ndarray], mean: np.ndarray) -> np.ndarray:
+def padded_series(every: Sequence[np.ndarray], mean: np.ndarray) -> np.ndarray:
     """Series (channels, length) as long as the longest, filled up with a mean (channels,).
 
-    >>> padded([np.array([[1.0, 2.0]]), np.array([[3.0]])], np.array([0.5])).tolist()
+    >>> padded_series([np.array([[1.0, 2.0]]), np.array([[3.0]])], np.array([0.5])).tolist()
     [[[1.0, 2.0]], [[3.0, 0.5]]]
     """
     filled = np.tile(mean[:, None], (len(every), 1, max(one.shape[1] for one in every)))
@@ -131,7 +132,7 @@ def padded(every: Sequence[np.ndarray], mean: np.ndarray) -> np.ndarray:
     return filled
 
 
-def ts_parts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]:
+def read_ts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]:
     """Training and test series (n, channels, length) with their classes, as aeon reads them."""
     path, own = Path(name), name.removeprefix("uea:")
     sides = [sorted(path.glob(f"*_{side}.ts")) for side in ("TRAIN", "TEST")]
@@ -140,8 +141,8 @@ def ts_parts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]
     if own == name and not single and [len(side) for side in sides] != [1, 1]:
         held = ", ".join(file.name for file in files) or "neither"
         raise PefourierError(
-            f"{shown(name)} is to hold one *_TRAIN.ts and its *_TEST.ts; it holds {held}. A single "
-            "file can be named itself"
+            f"{shown(name)} must hold one *_TRAIN.ts and its *_TEST.ts; it holds {held}. A single "
+            "file can be given by its own path"
         )
     try:
         from aeon.datasets import load_classification, load_from_ts_file

@@ -24,7 +24,7 @@ USER_BLOCKS = 10
 WINDOW = 100  # rows, where nothing is said
 
 
-def load(
+def load_task(
     name: str,
     data: str | None = None,
     window: int | None = None,
@@ -36,7 +36,7 @@ def load(
 
     `window` (default 100 rows) and `stride` cut series; examples come as long as they are.
     """
-    task = opened(name, data, window, stride, split_by)
+    task = find_task(name, data, window, stride, split_by)
     if folds is not None and not 1 <= folds <= len(task.folds):
         raise PefourierError(
             f"--folds must be from 1 to {len(task.folds)} for {name}, split {task.split}; "
@@ -45,8 +45,8 @@ def load(
     return replace(task, folds=task.folds[:folds])
 
 
-def looks_into(name: str) -> bool:
-    """Whether a dataset is looked for in --data DIR."""
+def reads_data_folder(name: str) -> bool:
+    """Whether a dataset is read from --data DIR."""
     return name in PUBLISHED or name.startswith("uea:")
 
 
@@ -55,7 +55,7 @@ def published_source(name: str) -> Source:
     return import_module(f"pefourier.train.data.published.{name}").SOURCE
 
 
-def opened(
+def find_task(
     name: str, data: str | None, window: int | None, stride: int | None, split_by: Split
 ) -> Task:
     """The task with all of its folds."""
@@ -63,7 +63,7 @@ def opened(
     suffix = Path(name).suffix.lower()
     if name in PUBLISHED:
         source = published_source(name)
-        found = recordings.read(source, data)
+        found = recordings.read_recordings(source, data)
         cut = WINDOW if window is None else window
         return split.split_series(name, found, cut, stride, split_by, source.blocks)
     if suffix == ".npz":
@@ -80,7 +80,7 @@ def opened(
 
 
 def from_archive(path: Path, window: int | None, stride: int | None, split_by: Split) -> Task:
-    """A user's examples X, y or labelled series."""
+    """Examples X, y or a labelled series from a user's .npz."""
     with recordings.reading(path), recordings.archive(path) as archive:
         arrays = {key: archive[key] for key in archive.files}
     if {"X", "y"} <= arrays.keys():
@@ -101,13 +101,15 @@ def from_archive(path: Path, window: int | None, stride: int | None, split_by: S
         raise PefourierError(f"{path} holds groups beside rows; groups go with examples X, y")
     name = path.stem
     if "train" in arrays:
-        found = recordings.series(name, (arrays["train"], rows, arrays["label"]), 1e-6, name, name)
+        found = recordings.scale_recording(
+            name, (arrays["train"], rows, arrays["label"]), 1e-6, name, name
+        )
     else:
         recordings.check_rows(name, rows)
-        label = recordings.label_of(name, rows, arrays["label"])
+        label = recordings.truth_values(name, rows, arrays["label"])
         found = split.Series(name, rows.astype(np.float32), label, name, name)
     own_scale = "train" not in arrays
+    cut = WINDOW if window is None else window
     return split.split_series(
-        *(str(path), [found], WINDOW if window is None else window, stride, split_by),
-        *(USER_BLOCKS, own_scale),
+        str(path), [found], cut, stride, split_by, USER_BLOCKS, own_scale=own_scale
     )

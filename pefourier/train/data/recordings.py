@@ -4,8 +4,8 @@ Conventions
 -----------
 The part called train is unlabelled and gives mean and standard deviation of each channel, the
 latter at least a floor; the labelled part, so scaled and cut at ±20, is what windows come from.
-A published dataset has two layouts: archives ``NAME.npz`` with `train`, `test` and `label`, and that
-of its publisher, which its file in published/ reads.
+A published dataset has two layouts: archives NAME.npz with `train`, `test` and `label`, or that of
+its publisher, which its file in published/ reads.
 """
 
 import csv
@@ -50,16 +50,16 @@ class Source:
     dropped: frozenset[str] = frozenset()
 
 
-def read(source: Source, data: str | None) -> list[Series]:
-    """All recordings of a published dataset under a folder."""
+def read_recordings(source: Source, data: str | None) -> list[Series]:
+    """Read all recordings of a published dataset under a folder."""
     if data is None:
         raise PefourierError(
             f"{source.name} is read from a folder; give --data DIR that holds {source.name}/"
         )
-    folder, archives = located(source, Path(data))
-    recordings = from_archives(archives) if archives else source.read_published(folder)
+    folder, archives = locate(source, Path(data))
+    recordings = read_archives(archives) if archives else source.read_published(folder)
     found = [
-        series(name, recording, source.floor, *source.together(name))
+        scale_recording(name, recording, source.floor, *source.together(name))
         for name, recording in recordings
         if name not in source.dropped
     ]
@@ -71,8 +71,8 @@ def read(source: Source, data: str | None) -> list[Series]:
     return found
 
 
-def located(source: Source, data: Path) -> tuple[Path, list[Path]]:
-    """The folder of a dataset, and its archives where it has that layout."""
+def locate(source: Source, data: Path) -> tuple[Path, list[Path]]:
+    """Find the folder of a dataset, and its archives where it has that layout."""
     for folder in (data / name for name in (*source.folders, ".")):
         files = sorted(folder.glob("*.npz"))
         archives = [file for file in files if re.fullmatch(source.names, file.stem)]
@@ -120,7 +120,7 @@ def archive(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
             yield arrays
 
 
-def from_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
+def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
     """Recordings from archives, and only if all that a manifest beside them lists are there."""
     manifest = paths[0].parent.parent / "MANIFEST.csv"
     if manifest.is_file():
@@ -140,12 +140,12 @@ def from_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
             yield path.stem, (arrays["train"], arrays["test"], arrays["label"])
 
 
-def series(
+def scale_recording(
     name: str, recording: Recording, floor: float, recorded_with: str, dealt_with: str
 ) -> Series:
-    """A recording, scaled by its unlabelled part."""
+    """Scale a recording by its unlabelled part."""
     train, test, label = recording
-    label = label_of(name, test, label)
+    label = truth_values(name, test, label)
     for part, rows in (("train", train), ("test", test)):
         check_rows(f"{name}, {part}", rows)
     if train.shape[1] != test.shape[1]:
@@ -155,7 +155,7 @@ def series(
     return Series(name, rows.astype(np.float32), label, recorded_with, dealt_with)
 
 
-def label_of(name: str, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
+def truth_values(name: str, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
     """Labels as truth values, one a row."""
     if label.ndim != 1 or rows.ndim != 2 or len(label) != len(rows):
         raise PefourierError(

@@ -19,7 +19,7 @@ published = pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data
 
 @cache
 def published_recordings(name):
-    return recordings.read(load.published_source(name), str(SHARED))
+    return recordings.read_recordings(load.published_source(name), str(SHARED))
 
 
 @published
@@ -77,8 +77,8 @@ def test_smd_in_archives_and_in_text_are_the_same_task(tmp_path, rng):
         folder.mkdir(parents=True)
         for name, parts in found.items():
             np.savetxt(folder / f"{name}.txt", parts[column], delimiter=",", fmt="%.9g")
-    one = load.load("smd", str(tmp_path / "a"), 16)
-    other = load.load("smd", str(tmp_path / "b"), 16)
+    one = load.load_task("smd", str(tmp_path / "a"), 16)
+    other = load.load_task("smd", str(tmp_path / "b"), 16)
     np.testing.assert_allclose(one.rows, other.rows, atol=1e-6)
     np.testing.assert_array_equal(one.starts, other.starts)
     for mine, theirs in zip(one.folds, other.folds, strict=True):
@@ -98,7 +98,7 @@ def test_msl_as_published_counts_both_ends_of_an_event(tmp_path, rng):
         for name, craft in (("A-1", "MSL"), ("P-10", "MSL"), ("B-2", "SMAP"))
     ]
     (tmp_path / "labeled_anomalies.csv").write_text("\n".join(lines) + "\n")
-    (only,) = recordings.read(load.published_source("msl"), str(tmp_path))
+    (only,) = recordings.read_recordings(load.published_source("msl"), str(tmp_path))
     assert only.name == "A-1"
     np.testing.assert_array_equal(only.label, label.astype(bool))
 
@@ -167,12 +167,12 @@ def test_scale_of_examples_comes_from_training_windows_alone():
 
 def test_npz_of_examples_with_three_classes_and_of_a_labelled_series(tmp_path, rng):
     np.savez(tmp_path / "x.npz", X=rng.normal(size=(45, 6, 2)), y=np.repeat(["a", "b", "c"], 15))
-    task = load.load(str(tmp_path / "x.npz"))
+    task = load.load_task(str(tmp_path / "x.npz"))
     assert task.classes == ("a", "b", "c")
     assert (task.length, task.rows.shape) == (6, (270, 2))
     _, rows, label = recording(rng)
     np.savez(tmp_path / "s.npz", rows=rows, label=label)
-    cut = load.load(str(tmp_path / "s.npz"), window=20)
+    cut = load.load_task(str(tmp_path / "s.npz"), window=20)
     assert cut.length == 20
     assert cut.folds[0].mean.shape == (3,)
 
@@ -201,7 +201,10 @@ Y = np.arange(40) % 2
         ({"X": np.where(X > 2, 1e300, X), "y": Y}, "is 1e+300; scale such values before training"),
         ({"X": X, "y": Y - np.inf}, "whole numbers or names; got -inf"),
         ({"X": X, "y": Y, "groups": Y}, "has 2 groups; 5 folds of whole groups need as many"),
-        ({"X": X, "y": Y, "groups": Y[:4]}, "groups are one for each of 40 examples; got shape (4"),
+        (
+            {"X": X, "y": Y, "groups": Y[:4]},
+            "groups must be 40, one for each example; got shape (4",
+        ),
         ({"X": X, "y": Y, "group": Y}, "holds 'group'; name it groups, or leave it out"),
         ({"X": X, "y": Y, "groups": Y * np.nan}, "groups hold nan; give each such example a group"),
         ({"rows": X[0], "label": Y[:5], "groups": Y}, "groups go with examples X, y"),
@@ -214,7 +217,7 @@ Y = np.arange(40) % 2
 )
 def test_bad_archives_are_refused_in_one_line(tmp_path, arrays, message):
     with pytest.raises(PefourierError, match=re.escape(message)) as caught:
-        load.load(spoiled(tmp_path, **arrays))
+        load.load_task(spoiled(tmp_path, **arrays))
     assert "\n" not in str(caught.value)
 
 
@@ -223,7 +226,7 @@ def test_examples_of_a_group_stay_on_one_side(tmp_path, rng):
     y = (rng.random(300) < 0.1 + 0.6 * (groups % 3 == 0)).astype(int) + (groups % 7 == 5)
     x = rng.normal(size=(300, 4, 2))
     path = spoiled(tmp_path, X=x, y=y, groups=np.array([f"person {g}" for g in groups]))
-    task = load.load(path)
+    task = load.load_task(path)
     tested = np.concatenate([fold.test for fold in task.folds])
     assert sorted(tested) == list(range(300))
     for k, fold in enumerate(task.folds):
@@ -234,39 +237,37 @@ def test_examples_of_a_group_stay_on_one_side(tmp_path, rng):
     shares = counts[:, :2] / counts.sum(axis=0)[:2]  # the third class has few groups
     assert np.ptp(shares, axis=0).max() < 0.1, shares
     assert not task.leaky
-    shuffled = load.load(path, split_by="random")
+    shuffled = load.load_task(path, split_by="random")
     assert shuffled.leaky
     assert set(groups[shuffled.folds[0].train]) & set(groups[shuffled.folds[0].test])
-    load.load(
+    load.load_task(
         spoiled(tmp_path, X=x, y=np.arange(300) % 2, groups=np.arange(300) // 60)
     )  # just five
-    with pytest.raises(
-        PefourierError, match="groups and --split chronological exclude one another"
-    ):
-        load.load(path, split_by="chronological")
+    with pytest.raises(PefourierError, match="groups and --split chronological exclude each other"):
+        load.load_task(path, split_by="chronological")
 
 
 def test_groups_of_few_classes_are_dealt_to_the_smallest_fold():
     classes = [(0, 1), (2, 3), (0, 1), (2, 3), (0, 1, 2, 3)]
     labels = np.concatenate([np.repeat(own, 6) for own in classes])
     groups = np.repeat(range(5), [6 * len(own) for own in classes])
-    tests = [test for _, _, test in split.grouped(labels, groups)]
+    tests = [test for _, _, test in split.deal_groups(labels, groups)]
     assert sorted(len(np.unique(groups[test])) for test in tests) == [1] * 5
 
 
 def test_missing_and_half_downloaded_data_are_said(tmp_path, rng):
     with pytest.raises(PefourierError, match=re.escape("give --data DIR that holds smd/")):
-        load.load("smd")
+        load.load_task("smd")
     with pytest.raises(PefourierError, match="holds no smd: expected smd/ or Server"):
-        load.load("smd", str(tmp_path))
+        load.load_task("smd", str(tmp_path))
     archives(tmp_path / "smd", rng)
     whole = (tmp_path / "smd" / "machine-1-2.npz").read_bytes()
     (tmp_path / "smd" / "machine-1-2.npz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(PefourierError, match=re.escape("machine-1-2.npz is damaged or half")):
-        load.load("smd", str(tmp_path), 16)
+        load.load_task("smd", str(tmp_path), 16)
     (tmp_path / "MANIFEST.csv").write_text("file\nsmd/machine-1-1.npz\nsmd/machine-9-9.npz\n")
     with pytest.raises(PefourierError, match=re.escape("machine-9-9.npz is missing")):
-        load.load("smd", str(tmp_path), 16)
+        load.load_task("smd", str(tmp_path), 16)
 
 
 def as_published(folder, name="A-1"):
@@ -310,7 +311,7 @@ HEAD = "chan_id,spacecraft,anomaly_sequences,class,num_values\n"
 def test_labels_of_msl_are_whole_or_refused(tmp_path, text, message):
     as_published(tmp_path).write_text(text)
     with pytest.raises(PefourierError, match=re.escape(message)):
-        load.load("msl", str(tmp_path), 16)
+        load.load_task("msl", str(tmp_path), 16)
 
 
 def test_one_dataset_is_not_taken_for_another(tmp_path, rng):
@@ -318,10 +319,10 @@ def test_one_dataset_is_not_taken_for_another(tmp_path, rng):
     with pytest.raises(
         PefourierError, match=r"holds no msl: expected msl/ or data/ with \.npz arch"
     ):
-        load.load("msl", str(tmp_path / "smd"))
+        load.load_task("msl", str(tmp_path / "smd"))
     as_published(tmp_path / "nasa")
     with pytest.raises(PefourierError, match=r"holds no smd: .* test/ of \.txt files"):
-        load.load("smd", str(tmp_path / "nasa"))
+        load.load_task("smd", str(tmp_path / "nasa"))
 
 
 @pytest.mark.parametrize("part", ["train", "test", "test_label"])
@@ -332,13 +333,13 @@ def test_a_machine_without_one_of_its_files_is_said(tmp_path, part):
             (tmp_path / one / f"machine-1-{machine}.txt").write_text("0\n1\n" * 600)
     (tmp_path / part / "machine-1-2.txt").unlink()
     with pytest.raises(PefourierError, match=rf"{part}/machine-1-2\.txt is missing"):
-        load.load("smd", str(tmp_path), 16)
+        load.load_task("smd", str(tmp_path), 16)
 
 
 def test_a_foreign_manifest_is_no_matter(tmp_path, rng):
     archives(tmp_path / "smd", rng)
     (tmp_path / "MANIFEST.csv").write_text("name,bytes\nx,1\n")
-    assert load.load("smd", str(tmp_path), 16).name == "smd"
+    assert load.load_task("smd", str(tmp_path), 16).name == "smd"
 
 
 def test_an_archive_is_the_one_of_the_manifest(tmp_path, rng):
@@ -347,10 +348,10 @@ def test_an_archive_is_the_one_of_the_manifest(tmp_path, rng):
     sums = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
     rows = [f"smd/{file.name},{one}" for file, one in zip(files, sums, strict=True)]
     (tmp_path / "MANIFEST.csv").write_text("\n".join(["file,sha256", *rows, "msl/A-1.npz,0"]))
-    assert load.load("smd", str(tmp_path), 16).name == "smd"
+    assert load.load_task("smd", str(tmp_path), 16).name == "smd"
     files[1].write_bytes(files[0].read_bytes())
     with pytest.raises(PefourierError, match=r"machine-1-2\.npz is not the one of"):
-        load.load("smd", str(tmp_path), 16)
+        load.load_task("smd", str(tmp_path), 16)
 
 
 def test_what_is_no_archive_is_said(tmp_path):
@@ -359,10 +360,10 @@ def test_what_is_no_archive_is_said(tmp_path):
         with path.open("wb") as stream:
             spoil(stream)
         with pytest.raises(PefourierError, match=r"own\.npz is no archive of arrays, as numpy"):
-            load.load(str(path))
+            load.load_task(str(path))
     path.write_bytes(b"")
     with pytest.raises(PefourierError, match=r"own\.npz is damaged or half downloaded \(EOFErr"):
-        load.load(str(path))
+        load.load_task(str(path))
 
 
 def test_numpys_advice_to_unpickle_is_not_passed_on(tmp_path):
@@ -371,7 +372,7 @@ def test_numpys_advice_to_unpickle_is_not_passed_on(tmp_path):
     with pytest.raises(
         PefourierError, match=r"A-1\.npy is damaged or half downloaded; download it"
     ):
-        load.load("msl", str(tmp_path), 16)
+        load.load_task("msl", str(tmp_path), 16)
 
 
 @pytest.mark.parametrize("label", [0, 1])
@@ -379,7 +380,7 @@ def test_a_class_that_no_window_has_is_said(tmp_path, rng, label):
     np.savez(tmp_path / "own.npz", rows=rng.normal(size=(4000, 2)), label=np.full(4000, label))
     lacking = ["anomaly", "normal"][label]
     with pytest.raises(PefourierError, match=f"no window of 20 rows is of class {lacking}; "):
-        load.load(str(tmp_path / "own.npz"), window=20)
+        load.load_task(str(tmp_path / "own.npz"), window=20)
 
 
 def test_one_class_in_a_part_is_refused(rng):
@@ -393,20 +394,20 @@ def test_uea_without_aeon_says_what_to_install(monkeypatch):
     for name in ("aeon", "aeon.datasets"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(PefourierError, match=re.escape("pip install 'pefourier[data]'")):
-        load.load("uea:BasicMotions")
+        load.load_task("uea:BasicMotions")
 
 
 @pytest.mark.filterwarnings("default")  # of aeon and what it imports
 def test_uea_sets_keep_their_published_test_part(tmp_path):
     pytest.importorskip("aeon", reason="needs the package aeon")
-    task = load.load("uea:BasicMotions")
+    task = load.load_task("uea:BasicMotions")
     assert (task.length, task.rows.shape, len(task.classes)) == (100, (8000, 6), 4)
     (fold,) = task.folds  # one test part, tested once
     assert fold.test.tolist() == list(range(40, 80))
     assert sorted([*fold.train, *fold.valid]) == list(range(40))
     with pytest.raises(PefourierError, match="aeon cannot read 'uea:NoSuchSet'"):
-        load.load("uea:NoSuchSet")
-    vowels = load.load("uea:JapaneseVowels")  # 7 to 29 rows each
+        load.load_task("uea:NoSuchSet")
+    vowels = load.load_task("uea:JapaneseVowels")  # 7 to 29 rows each
     assert (vowels.length, vowels.rows.shape[1], len(vowels.classes)) == (29, 12, 9)
     last = vowels.rows[28::29][:270]  # filled up in all but the longest
     assert (last == np.median(last, axis=0)).all(axis=1).mean() > 0.9
@@ -423,10 +424,10 @@ def test_uea_sets_keep_their_published_test_part(tmp_path):
         (folder / "S_TRAIN.ts").write_text(head + "1,2,3:a\n4,5,6:b\n" * 12)
         (folder / "S_TEST.ts").write_text(text)
         if number == 0:
-            assert len(load.load(str(folder)).labels) == 48
+            assert len(load.load_task(str(folder)).labels) == 48
             continue
         with pytest.raises(PefourierError, match=re.escape(message)):
-            load.load(str(folder))
+            load.load_task(str(folder))
 
 
 @pytest.mark.parametrize(
@@ -440,8 +441,8 @@ def test_uea_sets_keep_their_published_test_part(tmp_path):
 def test_a_folder_of_ts_files_is_one_whole_set(tmp_path, files, held):
     for name in files:
         (tmp_path / f"{name}.ts").write_text("")
-    with pytest.raises(PefourierError, match=rf"is to hold one \*_TRAIN.ts .*; it holds {held}"):
-        load.load(str(tmp_path))
+    with pytest.raises(PefourierError, match=rf"must hold one \*_TRAIN.ts .*; it holds {held}"):
+        load.load_task(str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -460,11 +461,11 @@ def test_a_folder_of_ts_files_is_one_whole_set(tmp_path, files, held):
 )
 def test_bad_requests_are_refused(name, options, message):
     with pytest.raises(PefourierError, match=re.escape(message)):
-        load.load(name, **options)
+        load.load_task(name, **options)
 
 
 def test_other_arrays_beside_examples_are_no_matter(tmp_path):
-    assert len(load.load(spoiled(tmp_path, X=X, y=Y, rows=X[0], label=Y)).labels) == 40
+    assert len(load.load_task(spoiled(tmp_path, X=X, y=Y, rows=X[0], label=Y)).labels) == 40
 
 
 @pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])
@@ -486,9 +487,9 @@ def test_a_window_of_no_rows_is_refused(tmp_path, rng):
     label = np.arange(400) % 100 >= 80
     np.savez(tmp_path / "own.npz", rows=rng.normal(size=(400, 2)), label=label)
     with pytest.raises(PefourierError, match="--window must be 1 or more rows; got 0"):
-        load.load(str(tmp_path / "own.npz"), window=0)
+        load.load_task(str(tmp_path / "own.npz"), window=0)
 
 
 def test_labels_of_rows_are_numbers(rng):
     with pytest.raises(PefourierError, match="label of a row is 0 or 1; got 'a'"):
-        recordings.label_of("x", rng.normal(size=(4, 1)), np.array(["a", "b", "a", "b"]))
+        recordings.truth_values("x", rng.normal(size=(4, 1)), np.array(["a", "b", "a", "b"]))
