@@ -46,7 +46,10 @@ def test_bars_of_the_diagram_join_the_cliques():
     feet = sorted(line.get_xdata()[0] for line in axes.lines if line.get_linewidth() < 3)
     assert feet == sorted(ranks.values())
     assert {text.get_text().strip() for text in axes.texts} == {
-        *("dft  1.25", "rope  1.75", "4.00  none", "3.00  sinusoidal")
+        "dft  1.25",
+        "rope  1.75",
+        "4.00  none",
+        "3.00  sinusoidal",
     }
     assert axes.get_title().endswith("with 2 datasets and 4 encodings .05 is out of reach")
     plot.plt.close(figure)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from training import SMALL, of_datasets
+from training import SMALL, of_datasets, result
 
 from pefourier.answers import plot
 from pefourier.answers.report import as_json
@@ -40,7 +40,10 @@ def test_what_one_fold_denies_is_said_of_these_windows():
     f1, ap = one.differences["dft"], one.auprc_differences["dft"]
     assert row[1:6] == [
         f"+0.078 [{f1.low:+.3f}, {f1.high:+.3f}]",
-        *("[-0.011, +0.167]", f"{f1.p:.3g}", f"{f1.p_holm:.3g}", "0.80"),
+        "[-0.011, +0.167]",
+        f"{f1.p:.3g}",
+        f"{f1.p_holm:.3g}",
+        "0.80",
     ]
     assert row[6:] == [f"+0.108 [{ap.low:+.3f}, {ap.high:+.3f}]", f"{ap.p_holm:.3g}"]
     found = summary.summarize_runs(of_folds([0.5] * 5, one_off))
@@ -76,7 +79,9 @@ def test_one_run_has_no_interval():
     found = summary.summarize_runs(of_datasets(1, {"sinusoidal": 0.5, "dft": 0.6}))
     assert ": F1 difference +0.100, Holm p 1 (with" in found.datasets[0].verdicts[0]
     assert json.loads(as_json("train", summary.json_records(found)))["results"][0]["f1"] == {
-        **{"mean": 0.5, "low": None, "high": None}
+        "mean": 0.5,
+        "low": None,
+        "high": None,
     }
 
 
@@ -147,16 +152,25 @@ def test_runs_that_diverge_are_scored_and_said():
 def test_records_hold_each_encodings_scores_and_its_difference():
     found = summary.json_records(run_comparison(Options(**{**SMALL, "match_rms": (0.5,)})))
     assert [(r["encoding"], r["spec"]) for r in found] == [
-        *(("none", "none"), ("sinusoidal", "sinusoidal"), ("t5", "t5")),
-        *(("sinusoidal", "sinusoidal@rms=0.5"), ("order-free", "order-free")),
+        ("none", "none"),
+        ("sinusoidal", "sinusoidal"),
+        ("t5", "t5"),
+        ("sinusoidal", "sinusoidal@rms=0.5"),
+        ("order-free", "order-free"),
     ]
     t5 = {"length": 6, "d": 2, "seed": 0, "buckets": 32}
     assert t5.items() <= found[2]["params"].items()
     assert found[3]["params"] == {"rms": 0.5, **found[1]["params"]}
     assert found[4]["params"] == {}
     assert found[0]["training"] == {
-        **{"epochs": 2, "batch_size": 8, "rate": 3e-3, "d": 8, "heads": 2, "layers": 1},
-        **{"patch": 1, "learn": False},
+        "epochs": 2,
+        "batch_size": 8,
+        "rate": 3e-3,
+        "d": 8,
+        "heads": 2,
+        "layers": 1,
+        "patch": 1,
+        "learn": False,
     }
     assert found[1]["difference"] is None
     assert found[2]["difference"]["p_floor"] == 0.5
