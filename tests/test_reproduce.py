@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pefourier.reproduce import all_claims, recompute_paper
-from pefourier.train.run import write
+from pefourier.train.run import write_summary
 from pefourier.train.store import Store
-from pefourier.train.summary import summarize
+from pefourier.train.summary import summarize_runs
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def trained(folder, gains, leaky=False):
         for seed, gain in enumerate(own)
     ]
     folder.mkdir()
-    write(Store(folder), summarize(rows))
+    write_summary(Store(folder), summarize_runs(rows))
 
 
 @pytest.mark.parametrize(

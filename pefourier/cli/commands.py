@@ -20,6 +20,7 @@ from pefourier.cli.request import (
     parse_whole_numbers,
 )
 from pefourier.cli.streams import answer_no, note, percentage
+from pefourier.cli.train_options import taking_options
 from pefourier.errors import PefourierError
 from pefourier.train.options import Options
 
@@ -231,8 +232,8 @@ def list_encodings(form: Form) -> None:
 
 
 @app.command()
-@asking
-def train(options: Options) -> None:
+@taking_options
+def train(options: Options, as_json: Json = False, quiet: Quiet = False) -> None:
     """Which encoding classifies better?
 
     Trains the paper's transformer with each encoding on the same data, batches and seeds, and says
@@ -241,12 +242,13 @@ def train(options: Options) -> None:
     \b
     Example: pefourier train --dataset smd --data data -e none -e sinusoidal -e dft --out runs
     """
-    from pefourier.answers.page import Page
-    from pefourier.train.run import run
-    from pefourier.train.summary import as_text, records
+    from pefourier.train.run import run_comparison
+    from pefourier.train.summary import summary_page
 
-    form = Form(as_json=options.as_json)
-    run(options, lambda s: form.deliver(Page("train", lambda: as_text(s), lambda: records(s))))
+    form = Form(as_json=as_json)
+    run_comparison(
+        options, lambda found: form.deliver(summary_page(found)), None if quiet else note
+    )
 
 
 @app.command()

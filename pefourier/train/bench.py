@@ -16,9 +16,9 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from pefourier.train import loop
-from pefourier.train.data import load as data
+from pefourier.train.data.load import load_task
 from pefourier.train.data.split import Task
-from pefourier.train.injection import injection
+from pefourier.train.injection import load_injection
 from pefourier.train.model import Transformer
 
 PEAK = {"H200": 989e12, "H100": 989e12, "A100": 312e12}  # dense bfloat16 FLOP/s, from data sheets
@@ -55,7 +55,7 @@ class Classifier(torch.nn.Module):
 
 def codes_of(s: Setting) -> np.ndarray:
     """The table that every member adds."""
-    return injection("dft", s.sizes.tokens, s.sizes.d, s.sizes.heads, 0).table()
+    return load_injection("dft", s.sizes.tokens, s.sizes.d, s.sizes.heads, 0).table()
 
 
 def loader(s: Setting) -> DataLoader:
@@ -83,13 +83,13 @@ def user_loop(s: Setting, compiled: bool = False) -> float:
             loss.backward()
             optimizer.step()
 
-        run(s, batches, one, 3)
-        total += timed(s, lambda one=one: run(s, batches, one, s.steps))
+        take_steps(s, batches, one, 3)
+        total += seconds_of(s, lambda one=one: take_steps(s, batches, one, s.steps))
     return total
 
 
-def run(s: Setting, batches: DataLoader, one: Callable[..., None], steps: int) -> None:
-    """Some steps over the loader, epoch after epoch."""
+def take_steps(s: Setting, batches: DataLoader, one: Callable[..., None], steps: int) -> None:
+    """Take some steps over the loader, epoch after epoch."""
     done = 0
     while done < steps:
         for x, y in batches:
@@ -99,20 +99,20 @@ def run(s: Setting, batches: DataLoader, one: Callable[..., None], steps: int) -
                 return
 
 
-def fused(s: Setting) -> float:
+def fused_loop(s: Setting) -> float:
     """Seconds of the fused program for all members."""
-    codes = injection("dft", s.sizes.tokens, s.sizes.d, s.sizes.heads, 0)
+    codes = load_injection("dft", s.sizes.tokens, s.sizes.d, s.sizes.heads, 0)
     members = [loop.Member("dft", codes, seed, 0) for seed in range(s.members)]
-    held = loop.resident(s.task, s.device)
-    program = loop.Program(held, s.sizes, members, loop.Schedule(1, s.batch))
-    program.epoch(0)
+    held = loop.put_on_device(s.task, s.device)
+    program = loop.Program(held, s.sizes, members, loop.Schedule(1, s.batch, 1e-3))
+    program.train_epoch(0)
     _, each = loop.batch_and_steps(s.task, s.batch)
     epochs = max(1, round(s.steps / each))
-    seconds = timed(s, lambda: [program.epoch(1 + i) for i in range(epochs)])
+    seconds = seconds_of(s, lambda: [program.train_epoch(1 + i) for i in range(epochs)])
     return seconds * s.steps / (each * epochs)
 
 
-def timed(s: Setting, work: Callable[[], object]) -> float:
+def seconds_of(s: Setting, work: Callable[[], object]) -> float:
     """Seconds that some work takes, the device's own included."""
     if s.device.type == "cuda":
         torch.cuda.synchronize()
@@ -131,12 +131,12 @@ def flops(sizes: Transformer) -> float:
 
 
 def report(s: Setting) -> str:
-    """A line a program: examples a second, and how many times the user's loop."""
+    """One line for each program: examples a second, and how many times the user's loop."""
     examples = s.members * s.batch * s.steps
     seconds = {"user's loop, eager float32": user_loop(s)}
     if s.device.type == "cuda":
         seconds["user's loop, compiled bfloat16"] = user_loop(s, compiled=True)
-    seconds["fused program"] = fused(s)
+    seconds["fused program"] = fused_loop(s)
     base = next(iter(seconds.values()))
     lines = [
         f"{s.members} members, batch {s.batch}, {s.steps} steps, {s.sizes.tokens} tokens, "
@@ -155,7 +155,7 @@ def report(s: Setting) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
+def measure_here() -> None:
     """Measure on the device there is."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--members", type=int, help="default 16, on a GPU 32")
@@ -164,13 +164,13 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=16)
     parser.add_argument("--d", type=int, default=32)
     chosen = parser.parse_args()
-    task = data.load(f"order:length={chosen.length}")
+    task = load_task(f"order:length={chosen.length}")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     members, steps = (32, 360) if device.type == "cuda" else (16, 36)
     members, steps = chosen.members or members, chosen.steps or steps
-    sizes = Transformer(task.length, 2, 2, chosen.d)
+    sizes = Transformer(task.length, channels=2, classes=2, d=chosen.d)
     print(report(Setting(task, sizes, members, chosen.batch_size, steps, device)))
 
 
 if __name__ == "__main__":
-    main()
+    measure_here()

@@ -1,8 +1,8 @@
-"""What is to be trained: datasets × encodings × seeds × folds, parted into stacks.
+"""What is to be trained: datasets × encodings × seeds × folds, in stacks.
 
 An encoding as it is, or scaled, is an `Arm`; an arm with a seed and a fold is a `Run`. Runs of one
 dataset that fit into memory together are a `Stack`. A folder's stages say which requests have been
-parted before: a run stays in the stage that asked for it first.
+put into stacks before: a run stays in the stage that asked for it first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,11 +15,12 @@ import torch
 from pefourier.encodings.registry import convert
 from pefourier.errors import PefourierError, shown
 from pefourier.train import loop
+from pefourier.train.attention import most_windows
 from pefourier.train.data.split import Task
-from pefourier.train.injection import injection, most_windows
+from pefourier.train.injection import Injection, load_injection
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import ORDER_FREE, Options
-from pefourier.train.store import ASKED, Key
+from pefourier.train.store import Key
 
 AT_RMS = "@rms="
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
@@ -50,35 +51,49 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False)
+class ResolvedTask:
+    """A task, its classifier, the arms that can be trained on it, and what they inject."""
+
+    task: Task
+    model: Transformer
+    arms: tuple[Arm, ...]
+    injections: Mapping[str, Injection]  # of each SPEC, for seed 0
+
+
+@dataclass(frozen=True, eq=False)
 class Stack:
     """Runs of one dataset that are trained together."""
 
-    task: Task
+    resolved: ResolvedTask
     model: Transformer | OrderFree
     runs: Sequence[Run]
+
+    @property
+    def task(self) -> Task:
+        return self.resolved.task
 
     @property
     def keys(self) -> list[Key]:
         return [run.key(self.task) for run in self.runs]
 
 
-def arms(options: Options) -> list[Arm]:
+def list_arms(encodings: Sequence[str], match_rms: Sequence[float]) -> list[Arm]:
     """The rows of the answer, those of --match-rms after those that are named."""
-    named = [arm(spec) for spec in options.encoding]
+    named = [parse_arm(spec) for spec in encodings]
     scaled = [
-        replace(arm(f"{spec}{AT_RMS}{rms!r}"), named=False)
-        for rms in options.match_rms
-        for spec in options.encoding
+        replace(parse_arm(f"{spec}{AT_RMS}{rms!r}"), named=False)
+        for rms in match_rms
+        for spec in encodings
         if spec not in ("none", ORDER_FREE) and AT_RMS not in spec
     ]
-    names = [one.name for one in named]
-    return [*named, *(one for one in scaled if one.name not in names)]
+    names = [arm.name for arm in named]
+    return named + [arm for arm in scaled if arm.name not in names]
 
 
-def arm(name: str) -> Arm:
+def parse_arm(name: str) -> Arm:
     """SPEC, or SPEC@rms=SIZE; one size has one name.
 
-    >>> arm("dft@rms=.50").name
+    >>> parse_arm("dft@rms=.50").name
     'dft@rms=0.5'
     """
     spec, at, size = name.partition(AT_RMS)
@@ -93,26 +108,55 @@ def arm(name: str) -> Arm:
     return Arm(f"{spec}{AT_RMS}{short if float(short) == rms else rms}", spec, rms)
 
 
-def trainable(arm: Arm, model: Transformer) -> bool:
-    """Whether an arm can be trained: as it is, or scaled if its codes are added to the input."""
-    if arm.rms is None:
-        return True
-    act = injection(arm.spec, model.tokens, model.d, model.heads, 0).act
-    if arm.named and act != "add":
-        raise PefourierError(
-            f"{shown(arm.name)}: {arm.spec} is not added to the input (act {act!r}), so that it "
-            "has no size to match"
-        )
-    return act == "add"
-
-
-def transformer(task: Task, options: Options) -> Transformer:
-    """The classifier for a task."""
+def resolve_task(task: Task, options: Options) -> ResolvedTask:
+    """Load what the arms inject, each SPEC once; refuses those that cannot be trained."""
     sizes = (options.d, options.heads, options.layers, options.patch)
-    return Transformer(task.length, task.rows.shape[1], len(task.classes), *sizes)
+    model = Transformer(task.length, task.rows.shape[1], len(task.classes), *sizes)
+    injections: dict[str, Injection] = {}
+    arms = []
+    for arm in list_arms(options.encoding, options.match_rms):
+        if arm.spec != ORDER_FREE and arm.spec not in injections:
+            injections[arm.spec] = load_for(model, arm.spec, 0, options.learn)
+        if arm.rms is None or has_size(arm, injections[arm.spec]):
+            arms.append(arm)
+    return ResolvedTask(task, model, tuple(arms), injections)
 
 
-def room(model: Transformer, batch: int, device: torch.device) -> int:
+def load_for(model: Transformer, spec: str, seed: int, learn: bool) -> Injection:
+    """What a SPEC injects into a classifier."""
+    return load_injection(spec, model.tokens, model.d, model.heads, seed, learn)
+
+
+def has_size(arm: Arm, injection: Injection) -> bool:
+    """Whether codes are added to the input, so that they can be scaled; refused if named so."""
+    if arm.named and injection.act != "add":
+        raise PefourierError(
+            f"{shown(arm.name)}: {arm.spec} is not added to the input (act {injection.act!r}), so "
+            "that it has no size to match"
+        )
+    return injection.act == "add"
+
+
+def stack_injections(
+    stack: Stack, learn: bool, before: Mapping[tuple[str, int], Injection]
+) -> dict[tuple[str, int], Injection]:
+    """What each SPEC injects for each seed in a stack; those of the stack `before` are kept."""
+    found: dict[tuple[str, int], Injection] = {}
+    for run in stack.runs:
+        spec, seed = run.arm.spec, run.seed
+        if spec == ORDER_FREE or (spec, seed) in found:
+            continue
+        first = stack.resolved.injections[spec]
+        if seed == 0 or not first.seeded:
+            found[spec, seed] = first
+        elif (spec, seed) in before:
+            found[spec, seed] = before[spec, seed]
+        else:
+            found[spec, seed] = load_for(stack.resolved.model, spec, seed, learn)
+    return found
+
+
+def most_members(model: Transformer, batch: int, device: torch.device) -> int:
     """How many members fit into the bytes a stack may take, roughly."""
     token = 4 * (model.patch * model.channels + 24 * model.d * model.layers)
     scores = 8 * model.heads * model.tokens * model.layers
@@ -124,76 +168,72 @@ def room(model: Transformer, batch: int, device: torch.device) -> int:
     return max(1, most)
 
 
-def wanted(task: Task, options: Options) -> list[Run]:
+def plan_runs(resolved: ResolvedTask, seeds: int) -> list[Run]:
     """The runs of a dataset, order-free ones last: a seed and fold has all its encodings near."""
-    model = transformer(task, options)
-    own = [arm for arm in arms(options) if trainable(arm, model)]
-    places = product(range(options.seeds), range(len(task.folds)))
-    found = [Run(arm, seed, fold) for seed, fold in places for arm in own]
+    places = product(range(seeds), range(len(resolved.task.folds)))
+    found = [Run(arm, seed, fold) for seed, fold in places for arm in resolved.arms]
     return sorted(found, key=lambda run: run.arm.spec == ORDER_FREE)
 
 
-def parted(
-    tasks: Sequence[Task],
+def plan_stacks(
+    resolved: Sequence[ResolvedTask],
     runs: Mapping[str, Sequence[Run]],
-    options: Options,
     stages: Sequence[Mapping[str, Any]],
 ) -> list[Stack]:
     """The runs of each task in stacks; one belongs to the first stage that asked for it."""
     found, had = [], set()
     for stage in stages:
-        asked = replace(options, **{key: stage[key] for key in ASKED[1:]})
-        names = {arm.name for arm in arms(asked)}
-        for task in (task for task in tasks if task.name in stage["dataset"]):
+        names = {arm.name for arm in list_arms(stage["encoding"], stage["match_rms"])}
+        for one in resolved:
+            if one.task.name not in stage["dataset"]:
+                continue
             own = [
                 run
-                for run in runs[task.name]
-                if run.arm.name in names and run.seed < asked.seeds and run.key(task) not in had
+                for run in runs[one.task.name]
+                if run.arm.name in names
+                and run.seed < stage["seeds"]
+                and run.key(one.task) not in had
             ]
-            had |= {run.key(task) for run in own}
-            found += stacks(task, options, own, stage["stack"])
+            had |= {run.key(one.task) for run in own}
+            found += cut_into_stacks(one, own, stage["stack"])
     return found
 
 
-def stacks(task: Task, options: Options, new: Sequence[Run], size: int) -> list[Stack]:
+def cut_into_stacks(resolved: ResolvedTask, runs: Sequence[Run], size: int) -> list[Stack]:
     """Runs of a dataset in stacks of at most `size`."""
-    model = transformer(task, options)
-    plain = OrderFree(task.length, model.channels, model.classes, options.d)
+    model = resolved.model
+    plain = OrderFree(model.length, model.channels, model.classes, model.d)
     found = []
-    for own, which in ((model, False), (plain, True)):
-        some = [run for run in new if (run.arm.spec == ORDER_FREE) == which]
+    for own, order_free in ((model, False), (plain, True)):
+        some = [run for run in runs if (run.arm.spec == ORDER_FREE) == order_free]
         even = -(-len(some) // max(1, -(-len(some) // size)))  # no small one at the end
         starts = range(0, len(some), max(even, 1))
-        found += [Stack(task, own, some[i : i + even]) for i in starts]
+        found += [Stack(resolved, own, some[i : i + even]) for i in starts]
     return found
 
 
-def parameters(task: Task, options: Options) -> dict[str, dict[str, Any]]:
+def parameters(resolved: ResolvedTask) -> dict[str, dict[str, Any]]:
     """All parameters of each arm's encoding, defaults too."""
-    model, found = transformer(task, options), {}
-    for one in (one for one in arms(options) if trainable(one, model)):
-        found[one.name] = {} if one.rms is None else {"rms": one.rms}
-        if one.spec != ORDER_FREE:
-            found[one.name] |= injection(one.spec, model.tokens, model.d, model.heads, 0).params
+    found: dict[str, dict[str, Any]] = {}
+    for arm in resolved.arms:
+        found[arm.name] = {} if arm.rms is None else {"rms": arm.rms}
+        if arm.spec != ORDER_FREE:
+            found[arm.name] |= resolved.injections[arm.spec].params
     return found
 
 
-def remarks(task: Task, options: Options) -> list[str]:
-    """What to know of encodings that give several tokens one code, or that --learn leaves alone.
-
-    It also refuses encodings that cannot be trained, before anything is written.
-    """
-    model = transformer(task, options)
+def remarks_on_codes(resolved: ResolvedTask, learn: bool) -> list[str]:
+    """What to know of encodings that give several tokens one code, or that --learn leaves alone."""
+    tokens, d = resolved.model.tokens, resolved.model.d
     found = []
-    for row in arms(options):
-        if row.spec in ("none", ORDER_FREE) or not row.named or not trainable(row, model):
+    for arm in resolved.arms:
+        if arm.spec in ("none", ORDER_FREE) or not arm.named:
             continue
-        one = injection(row.spec, model.tokens, model.d, model.heads, 0)
-        if options.learn and one.act == "rotate":
-            found.append(f"--learn has no effect on {row.name}: rotations keep their angles")
-        if one.act == "add" and len(one.codes) < model.tokens:
-            found.append(
-                f"{task.name}: {row.name} has {len(one.codes)} codes for {model.tokens} tokens"
-                + "; a larger --d or --patch would tell them apart" * (len(one.codes) == model.d)
-            )
+        one = resolved.injections[arm.spec]
+        if learn and one.act == "rotate":
+            found.append(f"--learn has no effect on {arm.name}: rotations keep their angles")
+        if one.act == "add" and len(one.codes) < tokens:
+            few = f"{resolved.task.name}: {arm.name} has {len(one.codes)} codes for {tokens} tokens"
+            way_out = "; a larger --d or --patch would tell them apart"
+            found.append(few + way_out if len(one.codes) == d else few)
     return found

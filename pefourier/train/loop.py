@@ -24,10 +24,11 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pefourier.errors import PefourierError
+from pefourier.train.attention import MemberCodes, codes_by_act
 from pefourier.train.data.split import Fold, Task
-from pefourier.train.injection import ACTS, Injection, Stacked, stack
+from pefourier.train.injection import ACTS, Injection
 from pefourier.train.metrics import mean_precision
-from pefourier.train.model import OrderFree, Parameters, Transformer, start
+from pefourier.train.model import OrderFree, Parameters, Transformer, draw_parameters
 
 AT_ONCE = 64  # windows a member in evaluation
 WARM_UP = 3  # steps before a CUDA graph is captured
@@ -40,15 +41,16 @@ KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBacken
 class Schedule:
     """How long and how fast to train."""
 
-    epochs: int = 20
-    batch_size: int = 32
-    rate: float = 1e-3
+    epochs: int
+    batch_size: int
+    rate: float  # of Adam
 
     def __post_init__(self) -> None:
-        for key in ("epochs", "batch_size"):
-            if getattr(self, key) < 1:
-                name = key.replace("_", "-")
-                raise PefourierError(f"--{name} must be 1 or more; got {getattr(self, key)}")
+        for option, value in (("--epochs", self.epochs), ("--batch-size", self.batch_size)):
+            if value < 1:
+                raise PefourierError(f"{option} must be 1 or more; got {value}")
+        if not (np.isfinite(self.rate) and self.rate > 0):
+            raise PefourierError(f"--rate must be above 0; got {self.rate}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +76,7 @@ class Outcome:
 
     @property
     def finite(self) -> bool:
-        """Whether its logits are numbers; even the weights a member began with may give none."""
+        """Whether its logits are finite; even the weights a member began with may give others."""
         return bool(np.isfinite(self.valid).all() and np.isfinite(self.test).all())
 
 
@@ -99,8 +101,8 @@ class Resident:
         return flat.sub_(mean).div_(scale)
 
 
-def resident(task: Task, device: torch.device, dtype: torch.dtype = torch.float32) -> Resident:
-    """Put a task on the device."""
+def put_on_device(task: Task, device: torch.device, dtype: torch.dtype = torch.float32) -> Resident:
+    """Copy a task to the device."""
     return Resident(
         task,
         torch.as_tensor(task.rows, dtype=dtype).to(device),
@@ -117,8 +119,10 @@ def batch_and_steps(task: Task, asked: int) -> tuple[int, int]:
     return batch, least // batch
 
 
-def batches(fold: Fold, seed: int, number: int, epoch: int, steps: int, batch: int) -> np.ndarray:
-    """Indices of windows (steps, batch) of one member's epoch: a shuffle, without its end."""
+def draw_batches(
+    fold: Fold, seed: int, number: int, epoch: int, steps: int, batch: int
+) -> np.ndarray:
+    """Draw indices of windows (steps, batch) for one member's epoch: a shuffle, without its end."""
     rng = np.random.default_rng([seed, number, epoch])
     return rng.permutation(fold.train)[: steps * batch].reshape(steps, batch)
 
@@ -132,7 +136,7 @@ class Program:
     members: Sequence[Member]
     schedule: Schedule
     parameters: Parameters = field(init=False)
-    injected: dict[str, Stacked] = field(init=False)
+    injected: dict[str, MemberCodes] = field(init=False)
     step: Callable[[], None] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -141,13 +145,13 @@ class Program:
         # the order-free baseline takes no codes
         injections = [m.injection for m in self.members]
         self.injected = (
-            {} if isinstance(self.model, OrderFree) else stack(injections, device, dtype)
+            {} if isinstance(self.model, OrderFree) else codes_by_act(injections, device, dtype)
         )
-        self.parameters = initial(self.model, self.members, self.injected, device, dtype)
+        self.parameters = initial_parameters(self.model, self.members, self.injected, device, dtype)
         shape = (len(self.members), 1, 1, -1)
-        self.mean = stacked([f.mean for f in folds], device, dtype).view(shape)
-        self.scale = stacked([f.scale for f in folds], device, dtype).view(shape)
-        self.weights = stacked([class_weights(task, f) for f in folds], device, dtype)  # (M, K)
+        self.mean = as_tensor([f.mean for f in folds], device, dtype).view(shape)
+        self.scale = as_tensor([f.scale for f in folds], device, dtype).view(shape)
+        self.weights = as_tensor([class_weights(task, f) for f in folds], device, dtype)  # (M, K)
         batch, _ = batch_and_steps(task, self.schedule.batch_size)
         size = (len(self.members), batch)
         self.index = torch.zeros(size, dtype=torch.long, device=device)
@@ -156,7 +160,7 @@ class Program:
         self.optimizer = torch.optim.Adam(
             list(self.parameters.values()), lr=self.schedule.rate, fused=True, capturable=on_gpu
         )
-        self.step = captured(self) if on_gpu else self.eager_step
+        self.step = capture_cuda_graph(self) if on_gpu else self.eager_step
 
     @contextmanager
     def precision(self) -> Iterator[None]:
@@ -188,12 +192,13 @@ class Program:
         self.optimizer.step()
         self.total += loss.detach()
 
-    def epoch(self, number: int) -> Tensor:
-        """One epoch; mean training loss of each member."""
+    def train_epoch(self, number: int) -> Tensor:
+        """Train for an epoch; mean training loss of each member."""
         task = self.data.task
         batch, steps = batch_and_steps(task, self.schedule.batch_size)
         drawn = [
-            batches(task.folds[m.fold], m.seed, m.fold, number, steps, batch) for m in self.members
+            draw_batches(task.folds[m.fold], m.seed, m.fold, number, steps, batch)
+            for m in self.members
         ]
         order = torch.as_tensor(np.stack(drawn, axis=1)).to(self.data.device)  # (steps, M, B)
         self.total.zero_()
@@ -203,30 +208,30 @@ class Program:
         return self.total / steps
 
     @torch.no_grad()
-    def found(self, part: str) -> list[np.ndarray]:
+    def evaluate(self, part: str) -> list[np.ndarray]:
         """Logits (n, K) of each member's windows of a part."""
         indices = [getattr(self.data.task.folds[m.fold], part) for m in self.members]
-        index = padded(indices).to(self.data.device)
+        index = padded_indices(indices).to(self.data.device)
         logits = torch.cat([self.logits(chunk) for chunk in index.split(AT_ONCE, dim=1)], dim=1)
         every = logits.cpu().double().numpy()
         return [one[: len(own)] for one, own in zip(every, indices, strict=True)]
 
     def valid_scores(self) -> np.ndarray:
-        """Average precision of each member on its validation windows; nan where it is lost."""
+        """Average precision of each member on its validation windows; nan where it has diverged."""
         task, scores = self.data.task, []
-        for member, logits in zip(self.members, self.found("valid"), strict=True):
+        for member, logits in zip(self.members, self.evaluate("valid"), strict=True):
             labels = task.labels[task.folds[member.fold].valid]
             finite = np.isfinite(logits).all()
             scores.append(mean_precision(logits, labels) if finite else np.nan)
         return np.array(scores)
 
 
-def stacked(arrays: Sequence[np.ndarray], device: torch.device, dtype: torch.dtype) -> Tensor:
+def as_tensor(arrays: Sequence[np.ndarray], device: torch.device, dtype: torch.dtype) -> Tensor:
     """Arrays of all members as one tensor."""
     return torch.as_tensor(np.stack(arrays)).to(device=device, dtype=dtype)
 
 
-def padded(indices: Sequence[np.ndarray]) -> Tensor:
+def padded_indices(indices: Sequence[np.ndarray]) -> Tensor:
     """Indices of all members (M, n), filled up with their first."""
     most = max(map(len, indices))
     rows = [np.concatenate([i, np.full(most - len(i), i[0])]) for i in indices]
@@ -239,16 +244,16 @@ def class_weights(task: Task, fold: Fold) -> np.ndarray:
     return len(fold.train) / (len(counts) * counts)
 
 
-def initial(
+def initial_parameters(
     model: Transformer | OrderFree,
     members: Sequence[Member],
-    injected: dict[str, Stacked],
+    injected: dict[str, MemberCodes],
     device: torch.device,
     dtype: torch.dtype,
 ) -> Parameters:
     """Every member's first parameters, the same for all encodings of a seed and fold."""
     shapes = model.shapes()
-    alone = [start(shapes, 1_000_003 * m.fold + m.seed) for m in members]
+    alone = [draw_parameters(shapes, 1_000_003 * m.fold + m.seed) for m in members]
     begun = {name: torch.stack([one[name] for one in alone]) for name in shapes}
     begun |= {f"codes.{act}": one.codes for act, one in injected.items() if one.learn.any()}
     return {
@@ -257,8 +262,8 @@ def initial(
     }
 
 
-def captured(program: Program) -> Callable[[], None]:
-    """The whole step as one CUDA graph; the steps that warm it up leave no trace."""
+def capture_cuda_graph(program: Program) -> Callable[[], None]:
+    """Capture the whole step as one CUDA graph; the steps that warm it up leave no trace."""
     kept = {name: p.detach().clone() for name, p in program.parameters.items()}
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -292,7 +297,7 @@ def fit(
     """Train members together; half of them at a time where a GPU's memory does not hold all."""
     ordered = sorted(members, key=lambda m: ACTS.index(m.injection.act))
     try:
-        return trained(data, model, ordered, schedule, progress)
+        return train_together(data, model, ordered, schedule, progress)
     except torch.OutOfMemoryError as error:
         if len(ordered) == 1:
             raise PefourierError(
@@ -312,7 +317,7 @@ def fit(
     return [o for part in parts for o in fit(data, model, part, schedule, progress)]
 
 
-def trained(
+def train_together(
     data: Resident,
     model: Transformer | OrderFree,
     members: Sequence[Member],
@@ -325,19 +330,19 @@ def trained(
     best = {name: p.detach().clone() for name, p in program.parameters.items()}
     highest, kept = np.full(len(members), -1.0), np.zeros(len(members), dtype=int)  # 0: untrained
     for epoch in range(schedule.epochs):
-        loss = program.epoch(epoch)
+        loss = program.train_epoch(epoch)
         score = program.valid_scores()
         better = score > highest
         highest, kept = np.where(better, score, highest), np.where(better, epoch + 1, kept)
-        keep(best, program, torch.as_tensor(better, device=data.device))
+        keep_better(best, program, torch.as_tensor(better, device=data.device))
         progress(epoch + 1, len(members), float(loss.mean()))
     with torch.no_grad():
         for name, p in program.parameters.items():
             p.copy_(best[name])
-    return outcomes(program, kept.tolist(), (time.perf_counter() - began) / len(members))
+    return collect_outcomes(program, kept.tolist(), (time.perf_counter() - began) / len(members))
 
 
-def keep(best: Parameters, program: Program, better: Tensor) -> None:
+def keep_better(best: Parameters, program: Program, better: Tensor) -> None:
     """Copy the parameters of the members that have become better."""
     for name, p in program.parameters.items():
         act = name.removeprefix("codes.")
@@ -345,7 +350,7 @@ def keep(best: Parameters, program: Program, better: Tensor) -> None:
         best[name] = torch.where(own.view(-1, *[1] * (p.dim() - 1)), p.detach(), best[name])
 
 
-def outcomes(program: Program, kept: Sequence[int], seconds: float) -> list[Outcome]:
+def collect_outcomes(program: Program, kept: Sequence[int], seconds: float) -> list[Outcome]:
     """What each member came to."""
     codes: list[np.ndarray | None] = [None] * len(program.members)
     with torch.no_grad():
@@ -355,6 +360,11 @@ def outcomes(program: Program, kept: Sequence[int], seconds: float) -> list[Outc
     return [
         Outcome(member, valid, test, epoch, seconds, table)
         for member, valid, test, epoch, table in zip(
-            program.members, program.found("valid"), program.found("test"), kept, codes, strict=True
+            program.members,
+            program.evaluate("valid"),
+            program.evaluate("test"),
+            kept,
+            codes,
+            strict=True,
         )
     ]

@@ -26,10 +26,12 @@ def score(
     classes = test.shape[1]
     if classes == 2:
         margin = test[:, 1] - test[:, 0]
-        limit = threshold(valid[:, 1] - valid[:, 0], valid_labels == 1)
-        return Scores(*rates(margin >= limit, labels == 1), mean_precision(test, labels))
+        limit = best_threshold(valid[:, 1] - valid[:, 0], valid_labels == 1)
+        return Scores(
+            *precision_recall_f1(margin >= limit, labels == 1), mean_precision(test, labels)
+        )
     chosen = test.argmax(axis=1)
-    per_class = [rates(chosen == c, labels == c) for c in np.unique(labels)]
+    per_class = [precision_recall_f1(chosen == c, labels == c) for c in np.unique(labels)]
     means = (float(np.mean(column)) for column in zip(*per_class, strict=True))
     return Scores(*means, mean_precision(test, labels))
 
@@ -41,10 +43,10 @@ def mean_precision(logits: np.ndarray, labels: np.ndarray) -> float:
     return float(np.mean([average_precision(logits[:, c], labels == c) for c in np.unique(labels)]))
 
 
-def rates(said: np.ndarray, true: np.ndarray) -> tuple[float, float, float]:
+def precision_recall_f1(said: np.ndarray, true: np.ndarray) -> tuple[float, float, float]:
     """Precision, recall and F1 of truth values; 0 where nothing is said or true.
 
-    >>> rates(np.array([True, True, False]), np.array([True, False, False]))
+    >>> precision_recall_f1(np.array([True, True, False]), np.array([True, False, False]))
     (0.5, 1.0, 0.6666666666666666)
     """
     hits = int((said & true).sum())
@@ -52,20 +54,22 @@ def rates(said: np.ndarray, true: np.ndarray) -> tuple[float, float, float]:
     return precision, recall, 2 * hits / max(int(said.sum() + true.sum()), 1)
 
 
-def ranked(score: np.ndarray, true: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def count_from_top(
+    score: np.ndarray, true: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Distinct scores from the highest, and how many are true, and how many said, from there up."""
     order = np.argsort(-score, kind="stable")
     last = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
     return score[order][last], np.cumsum(true[order])[last], last + 1
 
 
-def threshold(score: np.ndarray, true: np.ndarray) -> float:
+def best_threshold(score: np.ndarray, true: np.ndarray) -> float:
     """The score from which on to say yes, for the best F1; halfway to the next score below.
 
-    >>> threshold(np.array([0.0, 1.0, 2.0, 3.0]), np.array([False, False, True, True]))
+    >>> best_threshold(np.array([0.0, 1.0, 2.0, 3.0]), np.array([False, False, True, True]))
     1.5
     """
-    levels, hits, said = ranked(score, true)
+    levels, hits, said = count_from_top(score, true)
     best = int((2 * hits / (said + true.sum())).argmax())
     below = levels[best + 1] if best + 1 < len(levels) else levels[best]
     return float((levels[best] + below) / 2)
@@ -77,6 +81,6 @@ def average_precision(score: np.ndarray, true: np.ndarray) -> float:
     >>> average_precision(np.array([3.0, 2.0, 1.0]), np.array([True, False, True]))
     0.8333333333333333
     """
-    _, hits, said = ranked(score, true)
+    _, hits, said = count_from_top(score, true)
     gained = np.diff(hits, prepend=0)
     return float((hits / said * gained).sum() / max(int(true.sum()), 1))

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pefourier.errors import PefourierError
-from pefourier.train.injection import ATTEND, Stacked
+from pefourier.train.attention import ATTEND, MemberCodes
 
 Parameters = dict[str, Tensor]
 Shapes = dict[str, tuple[int, ...]]  # without the member
@@ -68,20 +68,20 @@ class Transformer:
             } | {f"{i}.norm{n}.{p}": (1, 1, d) for n in (1, 2) for p in ("gain", "shift")}
         return shapes | {"head.w": (d, self.classes), "head.b": (1, self.classes)}
 
-    def logits(self, p: Parameters, injected: Mapping[str, Stacked], x: Tensor) -> Tensor:
+    def logits(self, p: Parameters, injected: Mapping[str, MemberCodes], x: Tensor) -> Tensor:
         """Logits (M, B, K) of windows (M, B, L, C)."""
         m, batch = x.shape[:2]
         tokens = x.reshape(m, batch * self.tokens, self.patch * self.channels)
-        h = linear(p, "project", tokens).unflatten(1, (batch, self.tokens))  # (M, B, T, d)
+        h = affine(p, "project", tokens).unflatten(1, (batch, self.tokens))  # (M, B, T, d)
         tables = {act: one.table(p.get(f"codes.{act}")) for act, one in injected.items()}
         if "add" in tables:
             rest = m - len(tables["add"])  # members of other acts, which stand behind
             h = h + F.pad(tables["add"], (0, 0, 0, 0, 0, rest))[:, None]
         for i in range(self.layers):
-            h = norm(p, f"{i}.norm1", h + self.attention(p, i, h, tables))
-            wide = linear(p, f"{i}.wide", h.flatten(1, 2)).relu()
-            h = norm(p, f"{i}.norm2", h + linear(p, f"{i}.narrow", wide).view_as(h))
-        return linear(p, "head", h.mean(dim=2))
+            h = layer_norm(p, f"{i}.norm1", h + self.attention(p, i, h, tables))
+            wide = affine(p, f"{i}.wide", h.flatten(1, 2)).relu()
+            h = layer_norm(p, f"{i}.norm2", h + affine(p, f"{i}.narrow", wide).view_as(h))
+        return affine(p, "head", h.mean(dim=2))
 
     def attention(self, p: Parameters, i: int, h: Tensor, tables: Mapping[str, Tensor]) -> Tensor:
         """H-head self-attention, each act's members in their own way."""
@@ -92,7 +92,7 @@ class Transformer:
             ATTEND[act](*each.unbind(3), tables[act]) for act, each in zip(tables, own, strict=True)
         ]
         mixed = parts[0] if len(parts) == 1 else torch.cat(parts)
-        return linear(p, f"{i}.out", mixed.flatten(1, 2)).view_as(h)
+        return affine(p, f"{i}.out", mixed.flatten(1, 2)).view_as(h)
 
 
 @dataclass(frozen=True)
@@ -113,24 +113,24 @@ class OrderFree:
             "head.b": (1, self.classes),
         }
 
-    def logits(self, p: Parameters, injected: Mapping[str, Stacked], x: Tensor) -> Tensor:
+    def logits(self, p: Parameters, injected: Mapping[str, MemberCodes], x: Tensor) -> Tensor:
         """Logits (M, B, K) of windows (M, B, L, C)."""
         statistics = [x.mean(2), x.std(2, correction=0), x.amin(2), x.amax(2)]
-        return linear(p, "head", linear(p, "project", torch.cat(statistics, dim=2)).relu())
+        return affine(p, "head", affine(p, "project", torch.cat(statistics, dim=2)).relu())
 
 
-def linear(p: Parameters, name: str, x: Tensor) -> Tensor:
+def affine(p: Parameters, name: str, x: Tensor) -> Tensor:
     """x (M, n, inputs) times each member's weights, plus its biases."""
     return torch.baddbmm(p[f"{name}.b"], x, p[f"{name}.w"])
 
 
-def norm(p: Parameters, name: str, x: Tensor) -> Tensor:
+def layer_norm(p: Parameters, name: str, x: Tensor) -> Tensor:
     """Layer normalisation with each member's gain and shift."""
     return torch.addcmul(p[f"{name}.shift"], F.layer_norm(x, x.shape[-1:]), p[f"{name}.gain"])
 
 
-def start(shapes: Shapes, seed: int) -> Parameters:
-    """One member's parameters: Glorot-uniform weights, zero biases and shifts, gains of one.
+def draw_parameters(shapes: Shapes, seed: int) -> Parameters:
+    """Draw one member's parameters: Glorot-uniform weights, zero biases and shifts, gains of one.
 
     They are drawn in float64 in the order of the names, so that they depend on the seed alone.
     """

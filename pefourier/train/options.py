@@ -1,78 +1,63 @@
-"""What `pefourier train` is asked: one list of options, with their defaults, for shell and Python.
+"""What `pefourier train` can be asked: each option once, with its default, its type and its help.
 
-It imports no torch, so that ``pefourier train --help`` starts like any other.
+It imports neither torch nor the shell, which makes command-line options of these fields.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-import typer
-
-from pefourier.cli.request import Json, Quiet
+from pefourier.train.data import PUBLISHED, SYNTHETIC
 
 ORDER_FREE = "order-free"
 LEVEL = 0.05  # of Holm-adjusted p, below which encodings are told apart
 Split = Literal["blocks", "chronological", "random"]
-Datasets = Annotated[
-    list[str],
-    typer.Option(
-        metavar="NAME|PATH",
-        help="order or lags (made up: only position solves them), smd, msl, uea:NAME, a folder of "
-        "NAME_TRAIN.ts and NAME_TEST.ts, or a .npz with X (n, length, channels), y and maybe "
-        "groups, or with rows (n, channels) and label; repeatable.",
-    ),
-]
-Encodings = Annotated[
-    list[str],
-    typer.Option(
-        "--encoding",
-        "-e",
-        metavar="SPEC",
-        help="Encoding to train with, SPEC@rms=SIZE to scale it, order-free for a baseline blind "
-        "to order; repeatable.",
-    ),
-]
-Sizes = Annotated[
-    list[float], typer.Option(help="Train all added codes at this rms size too; repeatable.")
-]
 
 
-def asked(text: str, metavar: str | None = None):
-    """An option with its help."""
-    return typer.Option(help=text, metavar=metavar)
+def option(default: Any, help: str, metavar: str | None = None, flags: tuple[str, ...] = ()) -> Any:
+    """A field of `Options`; without `flags` it is given by its name."""
+    return field(default=default, metadata={"help": help, "metavar": metavar, "flags": flags})
 
 
 @dataclass(frozen=True)
 class Options:
-    """What `pefourier train` was asked."""
+    """What `pefourier train` was asked; fields of more than one value may be given repeatedly."""
 
-    dataset: Datasets = ("order",)
-    data: Annotated[str | None, asked("Folder of smd and msl.", "DIR")] = None
-    encoding: Encodings = ("none", "sinusoidal", "dft", "onehot", "rope", ORDER_FREE)
-    seeds: Annotated[int, asked("Runs with each encoding.")] = 8
-    folds: Annotated[int | None, asked("Parts that are test once, default all: 5 or 1.")] = None
-    split: Annotated[
-        Split, asked("How windows are parted; random leaks and is for comparison only.")
-    ] = "blocks"
-    window: Annotated[int | None, asked("Rows of a window, default 100.")] = None
-    stride: Annotated[
-        int | None, asked("Rows between training windows, default those of a window.")
-    ] = None
-    epochs: Annotated[int, asked("Walks through the training windows.")] = 20
-    batch_size: Annotated[int, asked("Windows a step.")] = 32
-    rate: Annotated[float, asked("Learning rate of Adam.")] = 3e-3
-    d: Annotated[int, typer.Option("--d", help="Dimension of the model.")] = 32
-    heads: Annotated[int, asked("Heads of attention.")] = 4
-    layers: Annotated[int, asked("Layers of attention.")] = 1
-    patch: Annotated[int, asked("Rows of a token.")] = 1
-    learn: Annotated[bool, typer.Option("--learn", help="Train the codes too.")] = False
-    match_rms: Sizes = ()
-    device: Annotated[str, asked("auto, cpu, cuda or cuda:0.")] = "auto"
-    out: Annotated[str | None, asked("Folder for results, as they come.", "DIR")] = None
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Train what --out lacks; more may be asked than before."),
-    ] = False
-    save_tables: Annotated[str | None, asked("Folder for codes after training.", "DIR")] = None
-    as_json: Json = False
-    quiet: Quiet = False
+    dataset: tuple[str, ...] = option(
+        ("order",),
+        f"{' or '.join(SYNTHETIC)} (made up: only position solves them), {', '.join(PUBLISHED)}, "
+        "uea:NAME, a folder of NAME_TRAIN.ts and NAME_TEST.ts, or a .npz with X (n, length, "
+        "channels), y and maybe groups, or with rows (n, channels) and label; repeatable.",
+        metavar="NAME|PATH",
+    )
+    data: str | None = option(None, f"Folder of {' and '.join(PUBLISHED)}.", "DIR")
+    encoding: tuple[str, ...] = option(
+        ("none", "sinusoidal", "dft", "onehot", "rope", ORDER_FREE),
+        "Encoding to train with, SPEC@rms=SIZE to scale it, order-free for a baseline blind to "
+        "order; repeatable.",
+        metavar="SPEC",
+        flags=("--encoding", "-e"),
+    )
+    seeds: int = option(8, "Runs with each encoding.")
+    folds: int | None = option(None, "Parts that are tested once each, default all: 5 or 1.")
+    split: Split = option(  # noqa: RUF009 (it is a field)
+        "blocks", "How windows are split; random leaks and is for comparison only."
+    )
+    window: int | None = option(None, "Rows of a window, default 100.")
+    stride: int | None = option(
+        None, "Rows from one training window to the next, default those of a window."
+    )
+    epochs: int = option(20, "Passes over the training windows.")
+    batch_size: int = option(32, "Windows in a step.")
+    rate: float = option(3e-3, "Learning rate of Adam.")
+    d: int = option(32, "Dimension of the model.", flags=("--d",))
+    heads: int = option(4, "Heads of attention.")
+    layers: int = option(1, "Layers of attention.")
+    patch: int = option(1, "Rows in a token.")
+    learn: bool = option(False, "Train the codes too.")
+    match_rms: tuple[float, ...] = option(
+        (), "Train all added codes at this rms size too; repeatable."
+    )
+    device: str = option("auto", "auto, cpu, cuda or cuda:0.")
+    out: str | None = option(None, "Folder for results, written as they come.", "DIR")
+    resume: bool = option(False, "Train only what --out lacks; more may be asked for than before.")
+    save_tables: str | None = option(None, "Folder for codes after training.", "DIR")

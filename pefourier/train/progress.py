@@ -1,17 +1,16 @@
-"""What is going on: a bar on a terminal, plain lines elsewhere, nothing when quiet."""
+"""What is going on: a bar on a terminal, notes elsewhere, nothing where nobody takes notes."""
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from pefourier.errors import printable
-
-LINE_EVERY = 10.0  # seconds between plain lines
+LINE_EVERY = 10.0  # seconds between notes
+Note = Callable[[str], None]  # shows a person a line while training goes on
 
 
 class Reporter:
@@ -25,7 +24,7 @@ class Reporter:
         """Count what an earlier run has finished."""
         self.done += member_epochs
 
-    def epoch(self, number: int, members: int, loss: float) -> None:
+    def count_epoch(self, number: int, members: int, loss: float) -> None:
         """An epoch of a stack is over."""
         self.done += members
         self.trained += members
@@ -51,10 +50,10 @@ def clock(seconds: float) -> str:
 
 
 @contextmanager
-def reporting(members: int, epochs: int, windows: int, quiet: bool):
+def report_progress(members: int, epochs: int, windows: int, note: Note | None):
     """A `Reporter` for members that see `windows` training windows in each of their epochs."""
     sizes = members * epochs, windows, epochs
-    if quiet:
+    if note is None:
         yield Reporter(*sizes, lambda *_: None)
     elif sys.stderr is not None and sys.stderr.isatty():
         with bar() as (progress, task):
@@ -64,7 +63,7 @@ def reporting(members: int, epochs: int, windows: int, quiet: bool):
 
             yield Reporter(*sizes, show)
     else:
-        yield Reporter(*sizes, plain_lines())
+        yield Reporter(*sizes, notes_of_progress(note))
 
 
 @contextmanager
@@ -72,28 +71,24 @@ def bar():
     """A bar with what is going on and the time left."""
     whole = Column(no_wrap=True, min_width=5)
     columns = (
-        *(BarColumn(10), TextColumn("{task.percentage:>3.0f} %", table_column=whole)),
-        *(TimeRemainingColumn(compact=True, table_column=whole), TextColumn("left")),
+        BarColumn(10),
+        TextColumn("{task.percentage:>3.0f} %", table_column=whole),
+        TimeRemainingColumn(compact=True, table_column=whole),
+        TextColumn("left"),
         TextColumn("· {task.fields[now]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         yield progress, progress.add_task("training", total=100, now="")
 
 
-def noted(lines: Iterable[str]) -> None:
-    """Print lines on stderr, if it is open."""
-    for line in lines if sys.stderr is not None else ():
-        print(f"pefourier: {printable(line)}", file=sys.stderr, flush=True)
-
-
-def plain_lines():
-    """A line on stderr every ten seconds."""
+def notes_of_progress(note: Note):
+    """A note every ten seconds."""
     last = time.perf_counter()
 
     def show(reporter, now, left) -> None:
         nonlocal last
         if time.perf_counter() - last >= LINE_EVERY:
             last = time.perf_counter()
-            noted([f"{100 * reporter.share:.0f} % · {now} · {clock(left)} left"])
+            note(f"{100 * reporter.share:.0f} % · {now} · {clock(left)} left")
 
     return show

@@ -1,18 +1,18 @@
 """The comparison from options to answer: datasets × encodings × seeds × folds, in stacks.
 
-Stacks are known before anything is trained, and ranks (RANK, WORLD_SIZE of torchrun) take them by
-turns; what --resume asks beyond them has stacks of its own. A stack that lacks a run after a crash
-is trained again as a whole: so where the same is asked, resumed numbers are those of an undisturbed
-run, bit for bit on a CPU.
+Stacks are known before anything is trained, and ranks (RANK, WORLD_SIZE of torchrun) take every
+so many-th of them; what --resume asks beyond them has stacks of its own. A stack that lacks a run
+after a crash is trained again as a whole: so where the same is asked, resumed numbers are those of
+an undisturbed run, bit for bit on a CPU.
 """
 
 import os
 import platform
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,134 +25,153 @@ from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.files import write_whole
 from pefourier.train import grid, loop, summary
-from pefourier.train.data import load as data
+from pefourier.train.data.load import load_task, reads_data_folder
 from pefourier.train.data.split import Task
-from pefourier.train.grid import Arm, Stack
-from pefourier.train.injection import ACTS, Injection, injection, matched
+from pefourier.train.grid import ResolvedTask, Run, Stack
+from pefourier.train.injection import ACTS, Injection, scaled_to_rms
 from pefourier.train.loop import Member, Outcome, Resident, Schedule
 from pefourier.train.metrics import score
-from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import ORDER_FREE, Options
-from pefourier.train.progress import Reporter, noted, reporting
+from pefourier.train.progress import Note, report_progress
 from pefourier.train.store import ASKED, Key, Row, Store, key_of, write_json
 from pefourier.train.summary import Summary
 
 # Options that numbers do not depend on; a folder of data may have moved, its windows are known
-NOT_NUMBERS = frozenset({"data", "out", "resume", "save_tables", "as_json", "quiet"})
+NOT_NUMBERS = frozenset({"data", "out", "resume", "save_tables"})
 MOST_SEEDS = 10_000
 POLL = 0.2  # seconds between looks for what other ranks have finished
 
 
-def run(options: Options, tell: Callable[[Summary], None] = lambda found: None) -> Summary | None:
+def run_comparison(
+    options: Options,
+    deliver: Callable[[Summary], None] = lambda found: None,
+    note: Note | None = None,
+) -> Summary | None:
     """Train, score and compare; results go to `out` as they come. Only rank 0 has the answer.
 
-    `tell` has it before the files that sum it up are written, which a full disk may prevent.
+    `deliver` has it before the files that sum it up are written, which a full disk may prevent.
+    `note` is given what to know meanwhile, a line at a time; without it nothing is shown.
     """
-    check(options)
-    rank, ranks, device = placed(options.device)
+    check_options(options)
+    rank, ranks = read_rank()
+    device = choose_device(options.device)
     store = Store(Path(options.out) if options.out else None, rank, ranks)
     if ranks > 1 and store.path is None:
         raise PefourierError("several ranks meet in a folder; give --out DIR")
     tasks = [
-        data.load(n, options.data, options.window, options.stride, options.split, options.folds)
+        load_task(n, options.data, options.window, options.stride, options.split, options.folds)
         for n in options.dataset
     ]
-    notes = [line for task in tasks for line in grid.remarks(task, options)]
-    if options.data is not None and not any(map(data.looks_into, options.dataset)):
-        notes.append(f"--data {options.data} has no effect on {', '.join(options.dataset)}")
-    if rank:
-        options = replace(options, quiet=True)
-    with store.alone():
-        found = compared(options, tasks, notes, store, device)
+    resolved = [grid.resolve_task(task, options) for task in tasks]
+    with store.lock():
+        found = train_and_compare(options, resolved, store, device, None if rank else note)
         if found is not None:
-            tell(found)
-            write(store, found)
+            deliver(found)
+            write_summary(store, found)
         return found
 
 
-def compared(
+def train_and_compare(
     options: Options,
-    tasks: Sequence[Task],
-    notes: Sequence[str],
+    resolved: Sequence[ResolvedTask],
     store: Store,
     device: torch.device,
+    note: Note | None,
 ) -> Summary | None:
     """Train what the folder lacks, and compare."""
-    rank, ranks = store.rank, store.ranks
-    config = store.begin(configuration(options, tasks, device), options.resume)
-    runs = {task.name: grid.wanted(task, options) for task in tasks}
-    order = [run.key(task) for task in tasks for run in runs[task.name]]
-    stacks = grid.parted(tasks, runs, options, config["stages"])
+    config = store.settle_configuration(configuration(options, resolved, device), options.resume)
+    runs = {one.task.name: grid.plan_runs(one, options.seeds) for one in resolved}
+    order = [run.key(one.task) for one in resolved for run in runs[one.task.name]]
+    stacks = grid.plan_stacks(resolved, runs, config["stages"])
     new = set(order).difference(*(stack.keys for stack in stacks))
     if new:
         most = min(
-            grid.room(grid.transformer(task, options), batch, device)
-            for task in tasks
-            for batch, _ in [loop.batch_and_steps(task, options.batch_size)]
+            grid.most_members(
+                one.model, loop.batch_and_steps(one.task, options.batch_size)[0], device
+            )
+            for one in resolved
         )
         asked = {key: config[key] for key in ASKED}
-        config["stages"].append({**asked, "stack": min(most, -(-len(new) // ranks))})
-        stacks = grid.parted(tasks, runs, options, config["stages"])
-    params = {task.name: grid.parameters(task, options) for task in tasks}  # files may go later
-    store.claim(config)
-    store.mend()
-    noted([] if options.quiet else list(dict.fromkeys(notes)))
-    with told_if_interrupted(store, options.quiet):
-        rows = train(stacks[rank::ranks], options, store, device)
-        if rank:
+        config["stages"].append({**asked, "stack": min(most, -(-len(new) // store.ranks))})
+        stacks = grid.plan_stacks(resolved, runs, config["stages"])
+    params = {one.task.name: grid.parameters(one) for one in resolved}
+    store.write_configuration(config)
+    store.drop_torn_line()
+    if note is not None:
+        for line in list_remarks(options, resolved):
+            note(line)
+    with note_if_interrupted(store, note):
+        rows = train_stacks(stacks[store.rank :: store.ranks], options, store, device, note)
+        if store.rank:
             return None
-        return summary.summarize(gathered(store, order, rows), params, settings(options))
+        every = collect_rows(store, order, rows)
+        return summary.summarize_runs(every, params, shared_settings(options))
 
 
-def settings(options: Options) -> dict[str, Any]:
+def shared_settings(options: Options) -> dict[str, Any]:
     """What all models of a comparison have in common."""
     names = ("epochs", "batch_size", "rate", "d", "heads", "layers", "patch", "learn")
     return {name: getattr(options, name) for name in names}
 
 
-def check(options: Options) -> None:
-    """Refuse counts that no run could have, and encodings named twice."""
-    for key in ("seeds", "epochs", "batch_size"):
-        if getattr(options, key) < 1:
-            name = key.replace("_", "-")
-            raise PefourierError(f"--{name} must be 1 or more; got {getattr(options, key)}")
-    sizes = [f"{rms:g}" for rms in options.match_rms]
-    names = [grid.arm(spec).name for spec in options.encoding]
-    for key, given in (
-        ("dataset", [str(Path(name)) for name in options.dataset]),
-        *(("encoding", names), ("match-rms", sizes)),
-    ):
-        twice = next((one for one in given if given.count(one) > 1), None)
+def list_remarks(options: Options, resolved: Sequence[ResolvedTask]) -> list[str]:
+    """What to know before training, each remark once."""
+    found = [line for one in resolved for line in grid.remarks_on_codes(one, options.learn)]
+    if options.data is not None and not any(map(reads_data_folder, options.dataset)):
+        found.append(f"--data {options.data} has no effect on {', '.join(options.dataset)}")
+    return list(dict.fromkeys(found))
+
+
+def check_options(options: Options) -> None:
+    """Refuse numbers that no run could have, and what is named twice."""
+    schedule_of(options)
+    if not 1 <= options.seeds <= MOST_SEEDS:
+        raise PefourierError(f"--seeds must be from 1 to {MOST_SEEDS}; got {options.seeds}")
+    given = {
+        "dataset": [str(Path(name)) for name in options.dataset],
+        "encoding": [grid.parse_arm(spec).name for spec in options.encoding],
+        "match-rms": [f"{rms:g}" for rms in options.match_rms],
+    }
+    for key, names in given.items():
+        twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise PefourierError(f"--{key} {shown(twice)} is given twice; name it once")
-    if options.seeds > MOST_SEEDS:
-        raise PefourierError(f"--seeds must be at most {MOST_SEEDS}; got {options.seeds}")
     if "-" in options.encoding:
-        raise PefourierError("-e -: standard input is read once, training reads again; name a file")
-    if not (np.isfinite(options.rate) and options.rate > 0):
-        raise PefourierError(f"--rate must be above 0; got {options.rate}")
+        raise PefourierError(
+            "-e -: standard input can be read once, and training may read it again; name a file"
+        )
     if any(not (np.isfinite(rms) and rms > 0) for rms in options.match_rms):
         raise PefourierError(f"--match-rms must be above 0; got {min(options.match_rms)}")
     if options.save_tables is not None:
         Path(options.save_tables).mkdir(parents=True, exist_ok=True)
 
 
-def placed(device: str) -> tuple[int, int, torch.device]:
-    """This process's rank, the number of ranks, and the device it works on."""
+def schedule_of(options: Options) -> Schedule:
+    """How long and how fast to train."""
+    return Schedule(options.epochs, options.batch_size, options.rate)
+
+
+def read_rank() -> tuple[int, int]:
+    """This process's rank and the number of ranks, from the environment."""
     given = [os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")]
     rank, ranks = (int(number) if number.isdigit() else -1 for number in given)
     if not 0 <= rank < ranks:
         raise PefourierError(
-            f"RANK={given[0]} of WORLD_SIZE={given[1]} is none of several ranks; unset both, or "
-            "let torchrun set them"
+            f"RANK={given[0]} must be a whole number from 0 to below WORLD_SIZE={given[1]}; unset "
+            "both, or let torchrun set them"
         )
+    return rank, ranks
+
+
+def choose_device(device: str) -> torch.device:
+    """The device to work on; auto is the GPU of this process where there is one."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda":
         device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
     kind, _, number = device.partition(":")
     if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
-        raise PefourierError(f"--device is auto, cpu, cuda or cuda:0; got {shown(device)}")
+        raise PefourierError(f"--device must be auto, cpu, cuda or cuda:0; got {shown(device)}")
     if kind == "cuda" and int(number) >= torch.cuda.device_count():
         raise PefourierError(
             f"--device {device}: this machine has {torch.cuda.device_count()} CUDA devices; "
@@ -160,26 +179,29 @@ def placed(device: str) -> tuple[int, int, torch.device]:
         )
     if kind == "cuda":
         torch.cuda.set_device(device)
-    return rank, ranks, torch.device(device)
+    return torch.device(device)
 
 
-def configuration(options: Options, tasks: Sequence[Task], device: torch.device) -> dict[str, Any]:
-    """Everything that the numbers depend on, but for stacks."""
+def configuration(
+    options: Options, resolved: Sequence[ResolvedTask], device: torch.device
+) -> dict[str, Any]:
+    """Everything that the numbers depend on, except stacks."""
+    tasks = [one.task for one in resolved]
     kept = {k: v for k, v in asdict(options).items() if k not in NOT_NUMBERS}
     kept["dataset"] = [task.name for task in tasks]
-    kept["encoding"] = [grid.arm(spec).name for spec in options.encoding]
+    kept["encoding"] = [grid.parse_arm(spec).name for spec in options.encoding]
     versions = {"pefourier": __version__, "torch": torch.__version__, "numpy": np.__version__}
     versions["python"] = platform.python_version()
     known = {
         "windows": {task.name: np.bincount(task.labels).tolist() for task in tasks},  # of a class
-        "splits": {task.name: checksum(task.labels, *parts(task)) for task in tasks},
+        "splits": {task.name: checksum(task.labels, *list_parts(task)) for task in tasks},
         "data": {task.name: fingerprint(task.rows) for task in tasks},
-        "tables": tables(tasks, options),
+        "tables": fingerprint_tables(resolved),
     }
     return {**kept, **known, "device": str(device), "versions": versions}
 
 
-def parts(task: Task) -> list[np.ndarray]:
+def list_parts(task: Task) -> list[np.ndarray]:
     """Who trains, validates and tests in each fold."""
     return [part for fold in task.folds for part in (fold.train, fold.valid, fold.test)]
 
@@ -203,89 +225,91 @@ def fingerprint(array: np.ndarray) -> list[float]:
     return [float(f"{number:.6g}") for number in (np.log(size), along)]
 
 
-def tables(tasks: Sequence[Task], options: Options) -> dict[str, list[float]]:
-    """Fingerprints of the codes that files and own code give, which their names don't tell."""
-    found = {}
-    for task in tasks:
-        model = grid.transformer(task, options)
-        for spec in {one.spec for one in grid.arms(options)}:
-            if spec != ORDER_FREE and source_of(spec) != "name":
-                table = injection(spec, model.tokens, model.d, model.heads, 0).table()
-                found[f"{spec} on {task.name}"] = fingerprint(table)
+def fingerprint_tables(resolved: Sequence[ResolvedTask]) -> dict[str, list[float]]:
+    """Fingerprints of the codes that files and own code give, which their names do not tell."""
+    found = {
+        f"{spec} on {one.task.name}": fingerprint(injection.table())
+        for one in resolved
+        for spec, injection in one.injections.items()
+        if source_of(spec) != "name"
+    }
     return dict(sorted(found.items()))
 
 
-def train(
-    stacks: Sequence[Stack], options: Options, store: Store, device: torch.device
+def train_stacks(
+    stacks: Sequence[Stack],
+    options: Options,
+    store: Store,
+    device: torch.device,
+    note: Note | None,
 ) -> list[Row]:
-    """Train this rank's stacks, those that are finished aside; the rows that were trained."""
-    schedule = Schedule(options.epochs, options.batch_size, options.rate)
+    """Train this rank's stacks, except those that are finished; the rows that were trained."""
     members = sum(len(stack.runs) for stack in stacks)
     windows = max((len(s.task.folds[0].train) for s in stacks), default=0)
     done = {key_of(row) for row in store.rows()}
     rows: list[Row] = []
     held: Resident | None = None
-    with reporting(members, options.epochs, windows, options.quiet) as reporter:
+    injections: dict[tuple[str, int], Injection] = {}
+    with report_progress(members, options.epochs, windows, note) as reporter:
         for stack in stacks:
             if done.issuperset(stack.keys):
                 reporter.skip(len(stack.runs) * options.epochs)
                 continue
             if held is None or held.task is not stack.task:
-                held = loop.resident(stack.task, device)
-            outcomes = trained(stack, options, schedule, held, reporter)
+                held, injections = loop.put_on_device(stack.task, device), {}
+            injections = grid.stack_injections(stack, options.learn, injections)
+            members_of_stack = list_members(stack.runs, injections)
+            outcomes = loop.fit(
+                held, stack.model, members_of_stack, schedule_of(options), reporter.count_epoch
+            )
             found = [row_of(stack.task, outcome, held) for outcome in outcomes if outcome.finite]
             store.append(row for row in found if key_of(row) not in done)
             rows += found
             if options.save_tables is not None:
-                save(options.save_tables, stack.task, outcomes)
-            refuse_lost(outcomes)
-    if options.save_tables is not None and len(rows) < members and not options.quiet:
-        noted([f"--save-tables: {members - len(rows)} runs were finished before; none of theirs"])
+                save_codes(options.save_tables, stack.task, outcomes)
+            refuse_non_finite(outcomes)
+    if options.save_tables is not None and len(rows) < members and note is not None:
+        note(
+            f"--save-tables: {members - len(rows)} runs were finished before; their tables are not "
+            "written"
+        )
     return rows
 
 
-def refuse_lost(outcomes: Sequence[Outcome]) -> None:
-    """Name the first member without finite logits; those beside it are kept by now."""
-    for m in (outcome.member for outcome in outcomes if not outcome.finite):
-        raise PefourierError(
-            f"{m.encoding}, seed {m.seed}, fold {m.fold}: its logits are no finite numbers; are "
-            "its codes too large? SPEC@rms=SIZE scales them"
-        )
+def refuse_non_finite(outcomes: Sequence[Outcome]) -> None:
+    """Name the first member with non-finite logits; those beside it are stored by now."""
+    for outcome in outcomes:
+        if not outcome.finite:
+            m = outcome.member
+            raise PefourierError(
+                f"{m.encoding}, seed {m.seed}, fold {m.fold}: non-finite logits; its codes may be "
+                "too large: SPEC@rms=SIZE scales them"
+            )
 
 
 @contextmanager
-def told_if_interrupted(store: Store, quiet: bool) -> Iterator[None]:
+def note_if_interrupted(store: Store, note: Note | None) -> Iterator[None]:
     """Say what Ctrl-C leaves behind."""
     try:
         yield
     except KeyboardInterrupt:
-        if store.path is not None and not quiet:
+        if store.path is not None and note is not None:
             kept = len(store.rows()) or "no"
-            noted([f"{kept} finished runs are in {store.path}; --resume goes on"])
+            note(f"{kept} finished runs are in {store.path}; --resume goes on")
         raise
 
 
-def trained(
-    stack: Stack, options: Options, schedule: Schedule, held: Resident, reporter: Reporter
-) -> list[Outcome]:
-    """Train one stack."""
-    cache: dict[tuple[Arm, int], Injection] = {}
+def list_members(
+    runs: Sequence[Run], injections: Mapping[tuple[str, int], Injection]
+) -> list[Member]:
+    """The member that each run trains; the order-free baseline has no codes."""
+    nothing = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
     members = []
-    for run in stack.runs:
-        key = run.arm, run.seed
-        if key not in cache:
-            cache[key] = injected(*key, stack.model, options)
-        members.append(Member(run.arm.name, cache[key], run.seed, run.fold))
-    return loop.fit(held, stack.model, members, schedule, reporter.epoch)
-
-
-def injected(arm: Arm, seed: int, model: Transformer | OrderFree, options: Options) -> Injection:
-    """The codes of an arm for one seed; none for the order-free baseline."""
-    if isinstance(model, OrderFree):
-        return Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
-    sizes = (model.tokens, model.d, model.heads)
-    one = injection(arm.spec, *sizes, seed, options.learn)
-    return one if arm.rms is None else matched(one, arm.rms)
+    for run in runs:
+        one = injections.get((run.arm.spec, run.seed), nothing)
+        one = one if run.arm.rms is None else scaled_to_rms(one, run.arm.rms)
+        members.append(Member(run.arm.name, one, run.seed, run.fold))
+    return members
 
 
 def row_of(task: Task, outcome: Outcome, held: Resident) -> Row:
@@ -294,17 +318,23 @@ def row_of(task: Task, outcome: Outcome, held: Resident) -> Row:
     fold = task.folds[member.fold]
     found = score(outcome.valid, task.labels[fold.valid], outcome.test, task.labels[fold.test])
     return {
-        **{"dataset": task.name, "encoding": member.encoding},
-        **{"seed": member.seed, "fold": member.fold},
+        "dataset": task.name,
+        "encoding": member.encoding,
+        "seed": member.seed,
+        "fold": member.fold,
         **asdict(found),
-        **{"epoch": outcome.epoch, "seconds": round(outcome.seconds, 3)},
-        **{"split": task.split, "leaky": task.leaky, "length": task.length},
-        **{"windows": len(fold.test), "device": str(held.device)},
+        "epoch": outcome.epoch,
+        "seconds": round(outcome.seconds, 3),
+        "split": task.split,
+        "leaky": task.leaky,
+        "length": task.length,
+        "windows": len(fold.test),
+        "device": str(held.device),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
 
 
-def save(folder: str, task: Task, outcomes: Sequence[Outcome]) -> None:
+def save_codes(folder: str, task: Task, outcomes: Sequence[Outcome]) -> None:
     """Write trained codes as tables that the other commands read."""
     for outcome in outcomes:
         member = outcome.member
@@ -316,7 +346,7 @@ def save(folder: str, task: Task, outcomes: Sequence[Outcome]) -> None:
         write_table(str(Path(folder) / f"{name}.npy"), table, "<f4")  # as they were trained
 
 
-def gathered(store: Store, order: Sequence[Key], rows: Sequence[Row]) -> list[Row]:
+def collect_rows(store: Store, order: Sequence[Key], rows: Sequence[Row]) -> list[Row]:
     """All runs of all ranks, in the order of the grid; rank 0 waits for the others."""
     if store.path is None:
         by = {key_of(row): row for row in rows}
@@ -327,8 +357,8 @@ def gathered(store: Store, order: Sequence[Key], rows: Sequence[Row]) -> list[Ro
     return store.merge(order)
 
 
-def write(store: Store, found: Summary) -> None:
-    """summary.json, summary.md and the figures."""
+def write_summary(store: Store, found: Summary) -> None:
+    """Write summary.json, summary.md and the figures."""
     if store.path is None:
         return
     from pefourier.answers import plot

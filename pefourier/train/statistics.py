@@ -75,10 +75,10 @@ def interval(values: np.ndarray) -> Mean:
     return Mean(float(values.mean()), float(low), float(high))
 
 
-def over_folds(values: np.ndarray, folds: np.ndarray) -> tuple[float, float]:
+def interval_over_folds(values: np.ndarray, folds: np.ndarray) -> tuple[float, float]:
     """95 % interval of Student's t of the folds' means; nan with one fold.
 
-    >>> low, high = over_folds(np.array([0.0, 0.2, 0.3, 0.5]), np.array([0, 0, 1, 1]))
+    >>> low, high = interval_over_folds(np.array([0.0, 0.2, 0.3, 0.5]), np.array([0, 0, 1, 1]))
     >>> round(low, 3), round(high, 3)
     (-1.656, 2.156)
     """
@@ -124,7 +124,7 @@ def holm(p: Sequence[float]) -> np.ndarray:
     return adjusted
 
 
-def differences(
+def paired_differences(
     runs: Mapping[str, np.ndarray], references: Mapping[str, str], folds: np.ndarray
 ) -> dict[str, Difference]:
     """Each encoding less its reference; `runs` gives all the same runs (n,), of these folds."""
@@ -134,19 +134,28 @@ def differences(
     found = {}
     for name, d in apart.items():
         mean = interval(d)
+        low, high = interval_over_folds(d, folds)
         floor = max(2.0 ** (1 - len(d)), 1 / (FLIPS + 1) if len(d) > EXACT else 0.0)
         better = float((d > 0).mean() + 0.5 * (d == 0).mean())
         found[name] = Difference(
-            *(references[name], mean.mean, mean.low, mean.high),
-            *(p[name], adjusted[name], floor, better, *over_folds(d, folds)),
+            reference=references[name],
+            mean=mean.mean,
+            low=mean.low,
+            high=mean.high,
+            p=p[name],
+            p_holm=adjusted[name],
+            p_floor=floor,
+            better=better,
+            folds_low=low,
+            folds_high=high,
         )
     return found
 
 
-def ranks(scores: np.ndarray) -> np.ndarray:
+def average_ranks(scores: np.ndarray) -> np.ndarray:
     """Average rank of each column over rows, 1 the highest score, ties shared.
 
-    >>> ranks(np.array([[0.9, 0.8, 0.8], [0.7, 0.6, 0.5]]))
+    >>> average_ranks(np.array([[0.9, 0.8, 0.8], [0.7, 0.6, 0.5]]))
     array([1.  , 2.25, 2.75])
     """
     above = (scores[:, None, :] > scores[:, :, None]).sum(axis=2)
@@ -167,18 +176,18 @@ def wilcoxon_holm(scores: np.ndarray) -> np.ndarray:
     above = np.triu_indices(k, 1)
     apart = [scores[:, i] - scores[:, j] for i, j in zip(*above, strict=True)]
     p = np.eye(k)
-    p[above] = holm([signed_rank(d) for d in apart])
+    p[above] = holm([signed_rank_p(d) for d in apart])
     return np.maximum(p, p.T)
 
 
-def signed_rank(differences: np.ndarray) -> float:
+def signed_rank_p(differences: np.ndarray) -> float:
     """Two-sided p of Wilcoxon's test: sign flips of ranks, zeros left out, ties sharing a rank.
 
-    >>> signed_rank(np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5]))
+    >>> signed_rank_p(np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5]))
     0.0625
     """
     d = differences[differences != 0]
-    return sign_flip(np.sign(d) * ranks(-np.abs(d)[None])) if len(d) else 1.0
+    return sign_flip(np.sign(d) * average_ranks(-np.abs(d)[None])) if len(d) else 1.0
 
 
 def cliques(average: Mapping[str, float], p: np.ndarray) -> list[list[str]]:

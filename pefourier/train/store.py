@@ -1,9 +1,9 @@
-"""Results on disk: complete or absent for each run, never torn, whoever is killed when.
+"""Results on disk: complete or absent for each run, never torn, whatever is killed when.
 
 A folder holds config.json, results.jsonl (a line a run), and while several ranks are at work
 results.rank1.jsonl, …, which rank 0 merges. A line is written by one call in append mode; a line
 that a crash cut is dropped when results are read. config.json says what was asked last, all that
-the numbers depend on, and in `stages` what was asked before, since that parted runs into stacks.
+the numbers depend on, and in `stages` what was asked before, since that decided the stacks.
 """
 
 import errno
@@ -46,13 +46,13 @@ class Store:
     rank: int = 0
     ranks: int = 1
 
-    def lines_of(self, rank: int) -> Path:
+    def results_file(self, rank: int) -> Path:
         """The file that a rank appends to."""
         return self.path / (f"results.rank{rank}.jsonl" if rank else "results.jsonl")
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Make the folder and keep other runs out of it until this one ends, however it does."""
+    def lock(self) -> Iterator[None]:
+        """Make the folder and keep other runs out of it until this one ends, however it ends."""
         if self.path is None:
             yield
             return
@@ -80,7 +80,7 @@ class Store:
         finally:
             os.close(handle)
 
-    def begin(self, config: Mapping[str, Any], resume: bool) -> dict[str, Any]:
+    def settle_configuration(self, config: Mapping[str, Any], resume: bool) -> dict[str, Any]:
         """The configuration that holds: a new one, or the old one with what is asked now."""
         config = {**json.loads(json.dumps(config)), "stages": []}
         if self.path is None:
@@ -89,18 +89,18 @@ class Store:
             return config
         file = self.path / "config.json"
         if file.is_file() and resume:
-            old = opened(file)
-            return agreed(file, old, config) if self.rows() else config
+            old = read_configuration(file)
+            return continue_configuration(file, old, config) if self.rows() else config
         if self.rank == 0 and any(self.path.glob("results*.jsonl")):
             what = "results, but no config.json that says of what; choose another --out"
             if not resume:
                 what = "results already; go on with --resume or choose another --out"
             raise PefourierError(f"{self.path} holds {what}")
         if self.rank == 0 and file.exists():
-            raise PefourierError(f"{file} is there already; give --resume or choose another --out")
+            raise PefourierError(f"{file} exists already; give --resume or choose another --out")
         return config
 
-    def claim(self, config: Mapping[str, Any]) -> None:
+    def write_configuration(self, config: Mapping[str, Any]) -> None:
         """Write the configuration, before anything is trained under it."""
         if self.path is not None and self.rank == 0:
             write_json(self.path / "config.json", config)
@@ -111,23 +111,23 @@ class Store:
             return []
         found = {}
         for file in sorted(self.path.glob("results*.jsonl")):
-            found |= {key_of(row): row for row in complete(file)}
+            found |= {key_of(row): row for row in read_rows(file)}
         return list(found.values())
 
-    def mend(self) -> None:
+    def drop_torn_line(self) -> None:
         """Drop this rank's torn line, so that the next one begins on a line of its own."""
         if self.path is None:
             return
-        file = self.lines_of(self.rank)
-        if file.is_file() and not whole(file.read_bytes()):
-            write_lines(file, complete(file))
+        file = self.results_file(self.rank)
+        if file.is_file() and not is_intact(file.read_bytes()):
+            write_lines(file, read_rows(file))
 
     def append(self, rows: Iterable[Row]) -> None:
         """Add runs, each as one line in one write."""
         if self.path is None:
             return
-        file = self.lines_of(self.rank)
-        with told(file):
+        file = self.results_file(self.rank)
+        with results_errors(file):
             handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
             try:
                 for row in rows:
@@ -143,15 +143,15 @@ class Store:
         rows = {key_of(row): row for row in self.rows()}
         merged = [rows.pop(key) for key in order if key in rows]
         if self.path is not None:
-            write_lines(self.lines_of(0), [*merged, *rows.values()])
+            write_lines(self.results_file(0), [*merged, *rows.values()])
             for file in self.path.glob("results.rank*.jsonl"):
                 file.unlink()
         return merged
 
 
 @contextmanager
-def told(file: Path) -> Iterator[None]:
-    """An error of the file system as one line that names the file."""
+def results_errors(file: Path) -> Iterator[None]:
+    """Name the file in an error of the file system, and say that results are kept."""
     try:
         yield
     except OSError as error:
@@ -160,18 +160,22 @@ def told(file: Path) -> Iterator[None]:
         ) from error
 
 
-def opened(file: Path) -> dict[str, Any]:
-    """The configuration in a folder."""
+def read_configuration(file: Path) -> dict[str, Any]:
+    """Read the configuration in a folder."""
     try:
         old = dict(json.loads(file.read_text()))
         stages = [{key: stage[key] for key in (*ASKED, "stack")} for stage in old["stages"]]
     except (ValueError, TypeError, KeyError) as error:
-        raise PefourierError(f"{file} is none of pefourier train; choose another --out") from error
+        raise PefourierError(
+            f"{file} was not written by pefourier train; choose another --out"
+        ) from error
     return {**old, "stages": stages}
 
 
-def agreed(file: Path, old: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration in a folder with what is asked now, refused where numbers would differ."""
+def continue_configuration(
+    file: Path, old: Mapping[str, Any], config: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Add what is asked now to a folder's configuration; refused where numbers would differ."""
     for key in sorted((old.keys() | config.keys()) - {*ASKED, *KNOWN, *ELSEWHERE, "stages"}):
         was, now = old.get(key), config.get(key)
         if was != now:
@@ -182,7 +186,11 @@ def agreed(file: Path, old: Mapping[str, Any], config: Mapping[str, Any]) -> dic
     known = {}
     for key in KNOWN:
         was, now = old.get(key, {}), config[key]
-        changed = [name for name in was.keys() & now.keys() if not same(was[name], now[name])]
+        changed = [
+            name
+            for name in was.keys() & now.keys()
+            if not equal_up_to_rounding(was[name], now[name])
+        ]
         if changed:
             raise PefourierError(
                 f"--resume: {shown(min(changed))} has changed since {file} was written ({key}); "
@@ -192,22 +200,22 @@ def agreed(file: Path, old: Mapping[str, Any], config: Mapping[str, Any]) -> dic
     return {**old, **{key: config[key] for key in ASKED}, **known}
 
 
-def same(was: Any, now: Any) -> bool:
+def equal_up_to_rounding(was: Any, now: Any) -> bool:
     """Whether two things known of data are the same up to rounding."""
     if isinstance(now, list) and isinstance(was, list) and len(was) == len(now):
         return all(abs(a - b) <= CLOSE for a, b in zip(was, now, strict=True))
     return was == now
 
 
-def whole(content: bytes) -> bool:
+def is_intact(content: bytes) -> bool:
     """Whether every line is complete."""
     return content == b"" or (
-        content.endswith(b"\n") and len(parsed(content)) == content.count(b"\n")
+        content.endswith(b"\n") and len(parse_rows(content)) == content.count(b"\n")
     )
 
 
-def parsed(content: bytes) -> list[Row]:
-    """The lines that are complete: JSON objects with a run's key and scores."""
+def parse_rows(content: bytes) -> list[Row]:
+    """Parse the lines that are complete: JSON objects with a run's key and scores."""
     rows = []
     for line in content.split(b"\n")[:-1]:
         try:
@@ -219,10 +227,10 @@ def parsed(content: bytes) -> list[Row]:
     return rows
 
 
-def complete(file: Path) -> list[Row]:
-    """The complete runs of one file."""
-    with told(file):
-        return parsed(file.read_bytes())
+def read_rows(file: Path) -> list[Row]:
+    """Read the complete runs of one file."""
+    with results_errors(file):
+        return parse_rows(file.read_bytes())
 
 
 def write_lines(file: Path, rows: Iterable[Row]) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from pefourier.answers.page import Page
 from pefourier.answers.text import aligned
-from pefourier.train import statistics as compare
+from pefourier.train import statistics
 from pefourier.train.options import LEVEL
 from pefourier.train.statistics import Difference, Mean
 
@@ -19,7 +20,7 @@ COLUMNS = 5  # encodings side by side, at most
 
 
 @dataclass(frozen=True)
-class OfDataset:
+class DatasetSummary:
     """One dataset: each encoding's scores over its runs, and differences in F1 and AUPRC."""
 
     dataset: str
@@ -41,7 +42,7 @@ class Summary:
     """All datasets, and average ranks over them."""
 
     reference: str
-    datasets: tuple[OfDataset, ...]
+    datasets: tuple[DatasetSummary, ...]
     ranks: dict[str, float]
     cliques: tuple[tuple[str, ...], ...]  # not told apart over datasets; with one there are none
     runs: tuple[dict[str, Any], ...]
@@ -56,7 +57,7 @@ class Summary:
     def over(self) -> str:
         """What ranks are averaged over."""
         leaky = any(one.leaky for one in self.datasets)
-        return f"over {len(self.datasets)} datasets" + f", {LEAKY}" * leaky
+        return f"over {len(self.datasets)} datasets" + (f", {LEAKY}" if leaky else "")
 
     @property
     def out_of_reach(self) -> str:
@@ -66,7 +67,7 @@ class Summary:
         return f"with {n} datasets and {k} encodings .05 is out of reach" if least > LEVEL else ""
 
 
-def summarize(
+def summarize_runs(
     rows: Sequence[Mapping[str, Any]],
     params: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
     training: Mapping[str, Any] | None = None,
@@ -79,7 +80,7 @@ def summarize(
     reference = REFERENCE if REFERENCE in names else names[0]
     datasets = list(dict.fromkeys(row["dataset"] for row in rows))
     found = [
-        of_dataset(
+        summarize_dataset(
             [r for r in rows if r["dataset"] == name], reference, (params or {}).get(name, {})
         )
         for name in datasets
@@ -88,34 +89,30 @@ def summarize(
         e for e in (found[0].scores if found else ()) if all(e in one.scores for one in found)
     ]
     f1 = np.array([[one.scores[e]["f1"].mean for e in shared] for one in found])
-    ranks = dict(zip(shared, compare.ranks(f1).tolist(), strict=True)) if shared else {}
-    groups = compare.cliques(ranks, compare.wilcoxon_holm(f1)) if len(found) > 1 else []
+    ranks = dict(zip(shared, statistics.average_ranks(f1).tolist(), strict=True)) if shared else {}
+    groups = statistics.cliques(ranks, statistics.wilcoxon_holm(f1)) if len(found) > 1 else []
     return Summary(
-        *(reference, tuple(found), ranks),
-        tuple(tuple(group) for group in groups),
-        tuple(dict(row) for row in rows),
-        training or {},
+        reference=reference,
+        datasets=tuple(found),
+        ranks=ranks,
+        cliques=tuple(tuple(group) for group in groups),
+        runs=tuple(dict(row) for row in rows),
+        training=training or {},
     )
 
 
-def of_dataset(
+def summarize_dataset(
     rows: Sequence[Mapping[str, Any]],
     reference: str,
     params: Mapping[str, Mapping[str, Any]],
-) -> OfDataset:
+) -> DatasetSummary:
     """Scores and differences of one dataset, over the runs that every encoding has."""
-    by: dict[str, dict[tuple[int, int], Mapping[str, Any]]] = {}
-    for row in rows:
-        by.setdefault(row["encoding"], {})[row["seed"], row["fold"]] = row
-    runs = sorted(set.intersection(*(set(one) for one in by.values())))
-    values = {
-        e: {m: np.array([one[run][m] for run in runs]) for m in MEASURES} for e, one in by.items()
-    }
-    scores = {e: {m: compare.interval(v) for m, v in one.items()} for e, one in values.items()}
-    others = {e: reference_of(e, by, reference) for e in by if e != reference}
+    runs, values = shared_runs(rows)
+    scores = {e: {m: statistics.interval(v) for m, v in one.items()} for e, one in values.items()}
+    others = {e: reference_of(e, values, reference) for e in values if e != reference}
     of_run = np.array([fold for _, fold in runs])
     apart, ranking = (
-        compare.differences({e: one[m] for e, one in values.items()}, others, of_run)
+        statistics.paired_differences({e: one[m] for e, one in values.items()}, others, of_run)
         for m in ("f1", "auprc")
     )
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
@@ -123,22 +120,49 @@ def of_dataset(
     setting = f"{runs_of(seeds, folds)}, {first['dataset']}" + (
         f" ({LEAKY})" if first["leaky"] else ""
     )
-    verdicts = [verdict(setting, e, d, len(apart)) + by_auprc(ranking[e]) for e, d in apart.items()]
+    verdicts = [
+        verdict_sentence(setting, e, d, len(apart)) + auprc_clause(ranking[e])
+        for e, d in apart.items()
+    ]
     diverged = Counter(row["encoding"] for row in rows if row.get("epoch") == 0)
-    return OfDataset(
-        *(first["dataset"], first["split"], first["leaky"], first["length"]),
-        *(seeds, folds, scores, apart, ranking, dict(diverged), params),
-        tuple(verdicts),
+    return DatasetSummary(
+        dataset=first["dataset"],
+        split=first["split"],
+        leaky=first["leaky"],
+        length=first["length"],
+        seeds=seeds,
+        folds=folds,
+        scores=scores,
+        differences=apart,
+        auprc_differences=ranking,
+        diverged=dict(diverged),
+        params=params,
+        verdicts=tuple(verdicts),
     )
 
 
+def shared_runs(
+    rows: Sequence[Mapping[str, Any]],
+) -> tuple[list[tuple[int, int]], dict[str, dict[str, np.ndarray]]]:
+    """The runs (seed, fold) that every encoding has, and its measures over them."""
+    by: dict[str, dict[tuple[int, int], Mapping[str, Any]]] = {}
+    for row in rows:
+        by.setdefault(row["encoding"], {})[row["seed"], row["fold"]] = row
+    runs = sorted(set.intersection(*(set(one) for one in by.values())))
+    return runs, {
+        e: {m: np.array([one[run][m] for run in runs]) for m in MEASURES} for e, one in by.items()
+    }
+
+
 def runs_of(seeds: int, folds: int) -> str:
-    """How many runs an encoding has.
+    """How many runs each encoding has.
 
     >>> runs_of(8, 1)
     '8 seeds × 1 fold'
     """
-    return f"{seeds} seed{'s' * (seeds > 1)} × {folds} fold{'s' * (folds > 1)}"
+    counted = ((seeds, "seed"), (folds, "fold"))
+    several = [f"{n} {what}s" if n > 1 else f"{n} {what}" for n, what in counted]
+    return " × ".join(several)
 
 
 def reference_of(encoding: str, encodings: Container[str], reference: str) -> str:
@@ -151,38 +175,44 @@ def reference_of(encoding: str, encodings: Container[str], reference: str) -> st
     return own if "@" in encoding and own != encoding and own in encodings else reference
 
 
-def verdict(setting: str, encoding: str, d: Difference, compared: int) -> str:
-    """One of so many differences compared, in plain words."""
+def verdict_sentence(setting: str, encoding: str, d: Difference, compared: int) -> str:
+    """A difference in plain words; `compared` is how many there are."""
     if d.supported:
-        said = f"{encoding} is {sense(d)} than {d.reference}" + " on these windows" * d.in_doubt
+        said = f"{encoding} is {direction(d)} than {d.reference}{reservation(d)}"
     else:
         said = f"the data do not separate {encoding} from {d.reference}"
     reach = " (with so few runs .05 is out of reach)" if compared * d.p_floor > LEVEL else ""
+    over_runs = interval_words(", 95 % ", d.low, d.high)
+    over_folds = interval_words(", over folds ", d.folds_low, d.folds_high)
     return (
-        f"{setting}: {said}: F1 difference {d.mean:+.3f}{span(', 95 % ', d.low, d.high)}"
-        f"{span(', over folds ', d.folds_low, d.folds_high)}, Holm p {d.p_holm:.3g}{reach}"
+        f"{setting}: {said}: F1 difference {d.mean:+.3f}{over_runs}{over_folds}, "
+        f"Holm p {d.p_holm:.3g}{reach}"
     )
 
 
-def by_auprc(d: Difference) -> str:
-    """What a difference in AUPRC adds to the words, where it is one."""
+def auprc_clause(d: Difference) -> str:
+    """What a difference in AUPRC adds to the sentence, where the data support it."""
     if not d.supported:
         return ""
-    said = sense(d) + " on these windows" * d.in_doubt
-    return (
-        f"; {said} by AUPRC: {d.mean:+.3f}{span(', 95 % ', d.low, d.high)}, Holm p {d.p_holm:.3g}"
-    )
+    over_runs = interval_words(", 95 % ", d.low, d.high)
+    said = f"{direction(d)}{reservation(d)} by AUPRC"
+    return f"; {said}: {d.mean:+.3f}{over_runs}, Holm p {d.p_holm:.3g}"
 
 
-def sense(d: Difference) -> str:
+def direction(d: Difference) -> str:
     """Which way a difference goes."""
     return "better" if d.mean > 0 else "worse"
 
 
-def span(what: str, low: float, high: float) -> str:
+def reservation(d: Difference) -> str:
+    """What is added where other windows may not bear a difference out."""
+    return " on these windows" if d.in_doubt else ""
+
+
+def interval_words(what: str, low: float, high: float) -> str:
     """An interval in words, where there is one.
 
-    >>> span(", 95 % ", -0.1, 0.25), span(", 95 % ", np.nan, np.nan)
+    >>> interval_words(", 95 % ", -0.1, 0.25), interval_words(", 95 % ", np.nan, np.nan)
     (', 95 % -0.100 … +0.250', '')
     """
     return "" if np.isnan(low) else f"{what}{low:+.3f} … {high:+.3f}"
@@ -195,11 +225,11 @@ def cell(mean: Mean) -> str:
     '.500 [.400, .600]'
     """
     if not mean.low < mean.high:
-        return short(mean.mean)
-    return f"{short(mean.mean)} [{short(mean.low)}, {short(mean.high)}]"
+        return three_decimals(mean.mean)
+    return f"{three_decimals(mean.mean)} [{three_decimals(mean.low)}, {three_decimals(mean.high)}]"
 
 
-def short(value: float) -> str:
+def three_decimals(value: float) -> str:
     """Three decimals, without the zero before the point."""
     return f"{value:.3f}".replace("0.", ".", 1) if 0 <= value < 1 else f"{value:.3f}"
 
@@ -209,7 +239,10 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
     encodings = list(dict.fromkeys(e for one in summary.datasets for e in one.scores))
     found = []
     for part in np.array_split(encodings, -(-len(encodings) // COLUMNS)):
-        body = [[title(one), *(three(one.scores.get(e)) for e in part)] for one in summary.datasets]
+        body = [
+            [title(one), *(table_1_cell(one.scores.get(e)) for e in part)]
+            for one in summary.datasets
+        ]
         found.append(("", [["P / R / F1", *part], *body]))
     for one in summary.datasets:
         apart = one.differences.values()
@@ -220,26 +253,28 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
         )
         found.append((what, [head, *body]))
         same = " at its rms" if any(d.reference != summary.reference for d in apart) else ""
-        over = ["over folds"] * (one.folds > 1)
+        over = ["over folds"] if one.folds > 1 else []
         head = ["encoding", "F1", *over, "p", "Holm p", "P(A > B)", "AUPRC", "Holm p"]
         body = [
             [e, *difference_cells(d, one.auprc_differences[e])] for e, d in one.differences.items()
         ]
-        found += [(f"{title(one)}, less {summary.reference}{same}", [head, *body])] * bool(body)
+        if body:
+            found.append((f"{title(one)}, less {summary.reference}{same}", [head, *body]))
     if summary.ranked:
         ordered = sorted(summary.ranks.items(), key=lambda item: item[1])
-        rows = [["encoding", "average rank"], *([e, f"{rank:.2f}"] for e, rank in ordered)]
-        found.append((f"average ranks by F1 {summary.over}", rows))
+        body = [[e, f"{rank:.2f}"] for e, rank in ordered]
+        what = f"average ranks by F1 {summary.over}"
+        found.append((what, [["encoding", "average rank"], *body]))
     return found
 
 
-def three(scores: Mapping[str, Mean] | None) -> str:
+def table_1_cell(scores: Mapping[str, Mean] | None) -> str:
     """Precision, recall and F1 as in Table 1."""
-    return " / ".join(short(scores[m].mean) for m in MEASURES[:3]) if scores else "–"
+    return " / ".join(three_decimals(scores[m].mean) for m in MEASURES[:3]) if scores else "–"
 
 
-def title(one: OfDataset) -> str:
-    """A dataset, its split if that is no matter of course, and a warning where it leaks."""
+def title(one: DatasetSummary) -> str:
+    """A dataset, its split unless that is the default, and a warning where it leaks."""
     how = f", {LEAKY}" if one.leaky else "" if one.split == "blocks" else f", {one.split}"
     return one.dataset + how
 
@@ -249,7 +284,8 @@ def difference_cells(f1: Difference, auprc: Difference) -> list[str]:
     folds = bounds(f1.folds_low, f1.folds_high)
     size, other = (f"{d.mean:+.3f} {bounds(d.low, d.high)}".rstrip() for d in (f1, auprc))
     tests = [f"{f1.p:.3g}", f"{f1.p_holm:.3g}", f"{f1.better:.2f}"]
-    return [size, *[folds] * bool(folds), *tests, other, f"{auprc.p_holm:.3g}"]
+    over = [folds] if folds else []
+    return [size, *over, *tests, other, f"{auprc.p_holm:.3g}"]
 
 
 def bounds(low: float, high: float) -> str:
@@ -257,10 +293,15 @@ def bounds(low: float, high: float) -> str:
     return "" if np.isnan(low) else f"[{low:+.3f}, {high:+.3f}]"
 
 
-def as_text(summary: Summary) -> str:
+def summary_page(summary: Summary) -> Page:
+    """The answer of `pefourier train`."""
+    return Page("train", lambda: terminal_text(summary), lambda: json_records(summary))
+
+
+def terminal_text(summary: Summary) -> str:
     """The answer for a terminal."""
     parts = [f"{what}\n{aligned(rows)}".lstrip("\n") for what, rows in tables(summary)]
-    return "\n".join([*parts, *lines(summary), ""])
+    return "\n".join([*parts, *sentences(summary), ""])
 
 
 def as_markdown(summary: Summary) -> str:
@@ -269,16 +310,13 @@ def as_markdown(summary: Summary) -> str:
     for what, (head, *body) in tables(summary):
         parts += [f"## {what}", ""] if what else []
         bars = [" | ".join(cell.replace("|", r"\|") for cell in row) for row in (head, *body)]
-        parts += [
-            f"| {bars[0]} |",
-            "|" + "---|" * len(head),
-            *(f"| {row} |" for row in bars[1:]),
-            "",
-        ]
-    return "\n".join([*parts, *(f"* {line}" for line in lines(summary)), ""])
+        table = [f"| {row} |" for row in bars]
+        parts += [table[0], "|" + "---|" * len(head), *table[1:], ""]
+    points = [f"* {line}" for line in sentences(summary)]
+    return "\n".join([*parts, *points, ""])
 
 
-def lines(summary: Summary) -> list[str]:
+def sentences(summary: Summary) -> list[str]:
     """Verdicts, and what to keep in mind when reading them."""
     found = [line for one in summary.datasets for line in one.verdicts]
     for one in summary.datasets:
@@ -294,7 +332,7 @@ def lines(summary: Summary) -> list[str]:
             for encoding, n in one.diverged.items()
         ]
     if summary.ranked:
-        found.append(told_apart(summary))
+        found.append(cliques_sentence(summary))
     floors = [d.p_floor for one in summary.datasets for d in one.differences.values()]
     if floors:
         found.append(
@@ -315,7 +353,7 @@ def lines(summary: Summary) -> list[str]:
     return found
 
 
-def told_apart(summary: Summary) -> str:
+def cliques_sentence(summary: Summary) -> str:
     """Which encodings the datasets together do not tell apart, and whether they could."""
     groups = "; ".join(", ".join(group) for group in summary.cliques) or "none"
     reach = f" ({summary.out_of_reach})" if summary.out_of_reach else ""
@@ -323,14 +361,20 @@ def told_apart(summary: Summary) -> str:
     return f"{summary.over}, {how}, not told apart: {groups}{reach}"
 
 
-def records(summary: Summary) -> list[dict[str, Any]]:
-    """The answer in JSON: one record a dataset and encoding."""
+def json_records(summary: Summary) -> list[dict[str, Any]]:
+    """The answer for JSON: one record for each dataset and encoding."""
     return [
         {
-            **{"dataset": one.dataset, "encoding": name.partition(":")[0].partition("@")[0]},
-            **{"spec": name, "params": one.params.get(name, {}), "training": summary.training},
-            **{"split": one.split, "leaky": one.leaky},
-            **{"seeds": one.seeds, "folds": one.folds, "length": one.length},
+            "dataset": one.dataset,
+            "encoding": name.partition(":")[0].partition("@")[0],
+            "spec": name,
+            "params": one.params.get(name, {}),
+            "training": summary.training,
+            "split": one.split,
+            "leaky": one.leaky,
+            "seeds": one.seeds,
+            "folds": one.folds,
+            "length": one.length,
             **{measure: asdict(mean) for measure, mean in scores.items()},
             "difference": asdict(one.differences[name]) if name in one.differences else None,
             "auprc_difference": (

@@ -93,7 +93,7 @@ def test_long_names_are_cut_and_every_run_is_beside_the_interval():
         for d in ("lags:count=60,length=16,short=2,long=7", "/home/of/somebody/with/data$.npz")
         for v, e in enumerate(("rope:scaling=yarn,factor=4,rho=500000", "dft", "a/codes/mine.npy"))
     ]
-    found = summary.summarize(rows)
+    found = summary.summarize_runs(rows)
     for draw in (plot.comparison, plot.critical_difference):
         with plot.plt.rc_context(plot.STYLE):
             figure = draw(found)

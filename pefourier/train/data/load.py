@@ -1,30 +1,30 @@
 """The data that a name or a path stands for, as a `Task`.
 
-``order``, ``lags`` (synthetic, built in), ``smd``, ``msl`` (read under --data), ``uea:NAME`` (UCR
-and UEA sets through the package aeon), a folder or file of .ts, and .npz: X (n, length, channels)
+The names of files in synthetic/ (drawn) and published/ (read under --data), ``uea:NAME`` (UCR and
+UEA sets through the package aeon), a folder or file of .ts, and .npz: X (n, length, channels)
 with y (n,) and maybe `groups` (n,), or a labelled series: `rows` (n, channels) with `label` (n,)
 and maybe `train`.
-Shorter series of a .ts set are filled up with the means of its first file, the training series.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.train.data import recordings as series
-from pefourier.train.data import split, synthetic
+from pefourier.train.data import PUBLISHED, SYNTHETIC, recordings, split
+from pefourier.train.data.examples import from_examples, from_ts
+from pefourier.train.data.recordings import Source
 from pefourier.train.data.split import Split, Task
+from pefourier.train.data.synthetic import draw_examples
 
 USER_BLOCKS = 10
 WINDOW = 100  # rows, where nothing is said
-NO_AEON = "needs the package aeon; install it with pip install 'pefourier[data]'"
 
 
-def load(
+def load_task(
     name: str,
     data: str | None = None,
     window: int | None = None,
@@ -36,7 +36,7 @@ def load(
 
     `window` (default 100 rows) and `stride` cut series; examples come as long as they are.
     """
-    task = opened(name, data, window, stride, split_by)
+    task = find_task(name, data, window, stride, split_by)
     if folds is not None and not 1 <= folds <= len(task.folds):
         raise PefourierError(
             f"--folds must be from 1 to {len(task.folds)} for {name}, split {task.split}; "
@@ -45,42 +45,51 @@ def load(
     return replace(task, folds=task.folds[:folds])
 
 
-def looks_into(name: str) -> bool:
-    """Whether a dataset is looked for in --data DIR."""
-    return name in series.SOURCES or name.startswith("uea:")
+def reads_data_folder(name: str) -> bool:
+    """Whether a dataset is read from --data DIR."""
+    return name in PUBLISHED or name.startswith("uea:")
 
 
-def opened(
+def published_source(name: str) -> Source:
+    """The published dataset that a file in published/ describes."""
+    return import_module(f"pefourier.train.data.published.{name}").SOURCE
+
+
+def find_task(
     name: str, data: str | None, window: int | None, stride: int | None, split_by: Split
 ) -> Task:
     """The task with all of its folds."""
     kind = name.partition(":")[0]
     suffix = Path(name).suffix.lower()
-    if kind in series.SOURCES and name == kind:
-        source = series.SOURCES[kind]
-        recordings = series.read(source, data)
+    if name in PUBLISHED:
+        source = published_source(name)
+        found = recordings.read_recordings(source, data)
         cut = WINDOW if window is None else window
-        return split.split_series(name, recordings, cut, stride, split_by, source.blocks)
+        return split.split_series(name, found, cut, stride, split_by, source.blocks)
     if suffix == ".npz":
         return from_archive(Path(name), window, stride, split_by)
     if window is not None or stride is not None:
-        raise PefourierError(f"--window and --stride cut series; {shown(name)} holds examples")
-    if kind in synthetic.TASKS:
+        raise PefourierError(
+            f"--window and --stride are for recordings; {shown(name)} holds examples"
+        )
+    if kind in SYNTHETIC:
         # fresh draws are as good as folds
-        return from_examples(name, *synthetic.examples(name), split_by, most=1)
+        return from_examples(name, *draw_examples(name), split_by, most=1)
     if kind == "uea" or suffix == ".ts" or (name and Path(name).is_dir()):
         return from_ts(name, data, split_by)
-    known = [*synthetic.TASKS, *series.SOURCES, "uea:NAME"]
+    known = [*SYNTHETIC, *PUBLISHED, "uea:NAME"]
     raise unknown("dataset", name, known, f"Known: {', '.join(known)}, a .npz file, a .ts folder.")
 
 
 def from_archive(path: Path, window: int | None, stride: int | None, split_by: Split) -> Task:
-    """A user's examples X, y or labelled series."""
-    with series.reading(path), series.archive(path) as archive:
+    """Examples X, y or a labelled series from a user's .npz."""
+    with recordings.reading(path), recordings.archive(path) as archive:
         arrays = {key: archive[key] for key in archive.files}
     if {"X", "y"} <= arrays.keys():
         if window is not None or stride is not None:
-            raise PefourierError(f"--window and --stride cut series; {path} holds examples X, y")
+            raise PefourierError(
+                f"--window and --stride are for recordings; {path} holds examples X, y"
+            )
         groups = arrays.get("groups")
         near = get_close_matches("groups", arrays.keys() - {"groups"}, 1, 0.7)
         if groups is None and near:
@@ -96,156 +105,15 @@ def from_archive(path: Path, window: int | None, stride: int | None, split_by: S
         raise PefourierError(f"{path} holds groups beside rows; groups go with examples X, y")
     name = path.stem
     if "train" in arrays:
-        found = series.series(name, (arrays["train"], rows, arrays["label"]), 1e-6, name, name)
+        found = recordings.scale_recording(
+            name, (arrays["train"], rows, arrays["label"]), 1e-6, name, name
+        )
     else:
-        series.check_rows(name, rows)
-        label = series.label_of(name, rows, arrays["label"])
+        recordings.check_rows(name, rows)
+        label = recordings.truth_values(name, rows, arrays["label"])
         found = split.Series(name, rows.astype(np.float32), label, name, name)
     own_scale = "train" not in arrays
+    cut = WINDOW if window is None else window
     return split.split_series(
-        *(str(path), [found], WINDOW if window is None else window, stride, split_by),
-        *(USER_BLOCKS, own_scale),
+        str(path), [found], cut, stride, split_by, USER_BLOCKS, own_scale=own_scale
     )
-
-
-def from_examples(
-    name: str,
-    x: np.ndarray,
-    y: np.ndarray,
-    classes: Sequence[str],
-    split_by: Split,
-    tested: int | None = None,
-    most: int = split.FOLDS,
-    groups: np.ndarray | None = None,
-) -> Task:
-    """Examples of equal length, shuffled into folds within each class; `tested` last are the test.
-
-    Independent examples have no neighbours to leak from, so that blocks and random mean the same;
-    those of one of `groups` (n,), a person or a machine, stay on one side except with random.
-    """
-    if x.ndim != 3 or 0 in x.shape or x.dtype.kind not in "fiub" or y.shape != x.shape[:1]:
-        raise PefourierError(
-            f"{name}: expected X of shape (n, length, channels) and y of shape (n,); "
-            f"got {x.dtype} {x.shape} and {y.shape}"
-        )
-    n, length, channels = x.shape
-    rows = x.reshape(n * length, channels)
-    series.check_rows(f"{name}, X in rows of {length} an example", rows)
-    rows = rows.astype(np.float32)
-    if y.dtype.kind == "f":
-        odd = y[~(np.isfinite(y) & (np.floor(y) == y))]
-        if len(odd):
-            raise PefourierError(f"{name}: y holds classes, whole numbers or names; got {odd[0]}")
-    names, labels = np.unique(y, return_inverse=True)
-    if len(names) < 2 or len(names) > n // 2:
-        raise PefourierError(
-            f"{name}: y has {len(names)} classes in {n} examples; training needs 2 or more, each "
-            "with several examples"
-        )
-    parts = parts_of(name, labels, split_by, tested, groups)
-    starts = np.arange(n) * length
-    folds = tuple(split.scaled_fold(rows, starts, length, p, True) for p in parts[:most])
-    shown_classes = tuple(classes) or tuple(str(c) for c in names)
-    leaky = groups is not None and split_by == "random"
-    task = Task(name, split_by, rows, starts, labels, length, shown_classes, folds, leaky)
-    return split.checked(task)
-
-
-def parts_of(
-    name: str, labels: np.ndarray, split_by: Split, tested: int | None, groups: np.ndarray | None
-) -> list[split.Parts]:
-    """Who trains, validates and tests: by publication, by groups, in order or shuffled."""
-    n = len(labels)
-    if groups is not None:
-        return whole_groups(name, labels, split_by, groups)
-    if tested is not None:
-        return [published(labels, tested)]
-    if split_by == "chronological":
-        return [tuple(np.split(np.arange(n), [int(share * n) for share in split.SHARES]))]
-    return split.stratified(labels)
-
-
-def whole_groups(
-    name: str, labels: np.ndarray, split_by: Split, groups: np.ndarray
-) -> list[split.Parts]:
-    """Folds of whole groups; with random, groups are cut as if they were none."""
-    if groups.shape != labels.shape:
-        raise PefourierError(
-            f"{name}: groups are one for each of {len(labels)} examples; got shape {groups.shape}"
-        )
-    if groups.dtype.kind == "f" and np.isnan(groups).any():
-        raise PefourierError(f"{name}: groups hold nan; give each such example a group of its own")
-    if split_by == "chronological":
-        raise PefourierError(
-            f"{name}: groups and --split chronological exclude one another; use --split blocks"
-        )
-    if split_by == "random":
-        return split.stratified(labels)
-    if len(np.unique(groups)) < split.FOLDS:
-        raise PefourierError(
-            f"{name} has {len(np.unique(groups))} groups; {split.FOLDS} folds of whole groups need "
-            "as many"
-        )
-    return split.grouped(labels, groups)
-
-
-def published(labels: np.ndarray, tested: int) -> split.Parts:
-    """The publisher's test examples, which stand last, and a fifth of the others to validate."""
-    own = len(labels) - tested
-    valid = split.stratified(labels[:own])[0][1]
-    rest = np.setdiff1d(np.arange(own), valid)
-    return rest, valid, np.arange(own, len(labels))
-
-
-def from_ts(name: str, data: str | None, split_by: Split) -> Task:
-    """A UCR or UEA set by name, or the NAME_TRAIN.ts and NAME_TEST.ts of a folder, or one file."""
-    parts = ts_parts(name, data)
-    every = [one for x, _ in parts for one in x]  # (channels, length) each
-    channels = {one.shape[0] for one in every}
-    if len(channels) != 1 or not all(len(x) and x[0].size for x, _ in parts):
-        found = "no values" if len(channels) < 2 else f"series of {sorted(channels)} channels"
-        raise PefourierError(f"{name} holds {found} in one of its files; download it again")
-    mean = np.concatenate(list(parts[0][0]), axis=1).mean(axis=1)
-    x = padded(every, mean).transpose(0, 2, 1)  # (n, length, channels)
-    y = np.concatenate([y for _, y in parts])
-    tested = len(parts[1][1]) if len(parts) == 2 and split_by == "blocks" else None
-    return from_examples(name, x, y, (), split_by, tested)
-
-
-def padded(every: Sequence[np.ndarray], mean: np.ndarray) -> np.ndarray:
-    """Series (channels, length) as long as the longest, filled up with a mean (channels,).
-
-    >>> padded([np.array([[1.0, 2.0]]), np.array([[3.0]])], np.array([0.5])).tolist()
-    [[[1.0, 2.0]], [[3.0, 0.5]]]
-    """
-    filled = np.tile(mean[:, None], (len(every), 1, max(one.shape[1] for one in every)))
-    for row, one in zip(filled, every, strict=True):
-        row[:, : one.shape[1]] = one
-    return filled
-
-
-def ts_parts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Training and test series (n, channels, length) with their classes, as aeon reads them."""
-    path, own = Path(name), name.removeprefix("uea:")
-    sides = [sorted(path.glob(f"*_{side}.ts")) for side in ("TRAIN", "TEST")]
-    single = path.suffix.lower() == ".ts"
-    files = [path] if single else [file for side in sides for file in side]
-    if own == name and not single and [len(side) for side in sides] != [1, 1]:
-        held = ", ".join(file.name for file in files) or "neither"
-        raise PefourierError(
-            f"{shown(name)} is to hold one *_TRAIN.ts and its *_TEST.ts; it holds {held}. A single "
-            "file can be named itself"
-        )
-    try:
-        from aeon.datasets import load_classification, load_from_ts_file
-    except ModuleNotFoundError as error:
-        raise PefourierError(f"{shown(name)} {NO_AEON}") from error
-    try:
-        if own != name:
-            both = ("train", "test")
-            given = {"extract_path": data, "load_equal_length": False}  # whole, not cut short
-            return [load_classification(own, split=part, **given)[:2] for part in both]
-        return [load_from_ts_file(str(file))[:2] for file in files]
-    except (OSError, ValueError, KeyError, IndexError) as error:
-        text = " ".join(str(error).split())
-        raise PefourierError(f"aeon cannot read {shown(name)}: {shown(text)}") from error

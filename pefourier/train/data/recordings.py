@@ -1,16 +1,14 @@
-"""Labelled recordings as their publishers lay them out: smd, msl, and a user's own series.
+"""Labelled recordings: published datasets, and a user's own series.
 
 Conventions
 -----------
 The part called train is unlabelled and gives mean and standard deviation of each channel, the
 latter at least a floor; the labelled part, so scaled and cut at ±20, is what windows come from.
-Each dataset has two layouts: archives ``NAME.npz`` with `train`, `test`, `label`, and that of its
-publisher (SMD: train/, test/, test_label/ of text; MSL: train/, test/ of .npy and
-labeled_anomalies.csv with both ends of an event inclusive).
+A published dataset has two layouts: archives NAME.npz with `train`, `test` and `label`, or that of
+its publisher, which its file in published/ reads.
 """
 
 import csv
-import json
 import lzma
 import re
 import warnings
@@ -21,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -30,19 +27,16 @@ from pefourier.train.data.split import Series
 
 LIMIT = 20.0  # scaled values are cut here
 LARGEST = 1e30  # of values read: float32 ends at 3e38
-# Recorded over the same period: they share their command columns. P-10's rows are P-14's.
-MSL_GROUPS = (
-    ("T-4", "T-5"),
-    ("T-12", "T-13"),
-    ("M-1", "M-2"),
-    ("M-3", "M-4", "M-5"),
-    ("F-4", "F-5"),
-)
-MSL_DROPPED = frozenset({"P-10"})
 # What damaged archives raise
 FAULTS = (
-    *(OSError, ValueError, EOFError, KeyError, NotImplementedError),
-    *(zipfile.BadZipFile, lzma.LZMAError, zlib.error),
+    OSError,
+    ValueError,
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    lzma.LZMAError,
+    zlib.error,
 )
 Recording = tuple[np.ndarray, np.ndarray, np.ndarray]  # train rows, test rows, label
 
@@ -57,21 +51,21 @@ class Source:
     folders: tuple[str, ...]  # of --data DIR that may hold it
     names: str  # of its recordings, a regular expression
     suffix: str  # of its publisher's files
-    published: Callable[[Path], Iterator[tuple[str, Recording]]]
+    read_published: Callable[[Path], Iterator[tuple[str, Recording]]]
     together: Callable[[str], tuple[str, str]]  # recorded_with, dealt_with
     dropped: frozenset[str] = frozenset()
 
 
-def read(source: Source, data: str | None) -> list[Series]:
-    """All recordings of a published dataset under a folder."""
+def read_recordings(source: Source, data: str | None) -> list[Series]:
+    """Read all recordings of a published dataset under a folder."""
     if data is None:
         raise PefourierError(
             f"{source.name} is read from a folder; give --data DIR that holds {source.name}/"
         )
-    folder, archives = located(source, Path(data))
-    recordings = from_archives(archives) if archives else source.published(folder)
+    folder, archives = locate(source, Path(data))
+    recordings = read_archives(archives) if archives else source.read_published(folder)
     found = [
-        series(name, recording, source.floor, *source.together(name))
+        scale_recording(name, recording, source.floor, *source.together(name))
         for name, recording in recordings
         if name not in source.dropped
     ]
@@ -83,8 +77,8 @@ def read(source: Source, data: str | None) -> list[Series]:
     return found
 
 
-def located(source: Source, data: Path) -> tuple[Path, list[Path]]:
-    """The folder of a dataset, and its archives where it has that layout."""
+def locate(source: Source, data: Path) -> tuple[Path, list[Path]]:
+    """Find the folder of a dataset, and its archives where it has that layout."""
     for folder in (data / name for name in (*source.folders, ".")):
         files = sorted(folder.glob("*.npz"))
         archives = [file for file in files if re.fullmatch(source.names, file.stem)]
@@ -132,8 +126,8 @@ def archive(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
             yield arrays
 
 
-def from_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
-    """Recordings from archives, and only if all that a manifest beside them lists are there."""
+def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
+    """Read recordings from archives, if all that a manifest beside them lists are there."""
     manifest = paths[0].parent.parent / "MANIFEST.csv"
     if manifest.is_file():
         folder = paths[0].parent.name
@@ -144,105 +138,22 @@ def from_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
             if file.parent.name != folder:
                 continue
             if not file.is_file():
-                raise PefourierError(f"{file} is missing; {manifest} has it")
+                raise PefourierError(f"{file} is missing; {manifest} lists it")
             if row.get("sha256") not in (None, "", sha256(file.read_bytes()).hexdigest()):
-                raise PefourierError(f"{file} is not the one of {manifest}; download it again")
+                raise PefourierError(
+                    f"{file} does not have the checksum in {manifest}; download it again"
+                )
     for path in paths:
         with reading(path), archive(path) as arrays:
             yield path.stem, (arrays["train"], arrays["test"], arrays["label"])
 
 
-def smd_published(folder: Path) -> Iterator[tuple[str, Recording]]:
-    """Machines as text, one row a line, values between commas."""
-    folders = [folder / part for part in ("train", "test", "test_label")]
-    for name in sorted({path.name for one in folders for path in one.glob("*.txt")}):
-        parts = []
-        for file in (one / name for one in folders):
-            with reading(file):
-                parts.append(np.loadtxt(file, delimiter=",", dtype=np.float32, ndmin=2))
-        yield Path(name).stem, (parts[0], parts[1], parts[2][:, 0])
-
-
-def msl_published(folder: Path) -> Iterator[tuple[str, Recording]]:
-    """The channels of spacecraft MSL that the list of anomalies names."""
-    path = folder / "labeled_anomalies.csv"
-    if not path.is_file():
-        path = folder.parent / path.name
-    with reading(path), path.open(newline="") as lines:
-        rows = list(csv.DictReader(lines))
-        own = [row for row in rows if row["spacecraft"] == "MSL"]
-        events = {row["chan_id"]: json.loads(row["anomaly_sequences"] or "") for row in own}
-        listed = {row["chan_id"] for row in rows}
-    unlisted = {file.stem for file in (folder / "test").glob("*.npy")} - listed
-    if unlisted:
-        raise PefourierError(
-            f"{path} lacks {min(unlisted)}, whose rows are in {folder / 'test'}; download it again"
-        )
-    for name in sorted(events):
-        parts = []
-        for part in ("train", "test"):
-            file = folder / part / f"{name}.npy"
-            with reading(file):
-                parts.append(np.load(file, allow_pickle=False))
-        with reading(path):
-            label = marked(name, events[name], len(parts[1]))
-        yield name, (parts[0], parts[1], label)
-
-
-def marked(name: str, events: Any, n: int) -> np.ndarray:
-    """Labels of n rows from events [first, last], both inclusive.
-
-    >>> marked("C-1", [[0, 1], [3, 3]], 4)
-    array([1, 1, 0, 1], dtype=uint8)
-    """
-    label = np.zeros(n, dtype=np.uint8)
-    for event in events if isinstance(events, list) else [events]:
-        match event:
-            case [int(first), int(last)] if 0 <= first <= last < n:
-                label[first : last + 1] = 1
-            case _:
-                raise ValueError(f"{name} has {n} rows and an event {event}")
-    return label
-
-
-def msl_together(name: str) -> tuple[str, str]:
-    """A channel stays with those recorded over the same period."""
-    group = next((" ".join(group) for group in MSL_GROUPS if name in group), name)
-    return group, group
-
-
-SOURCES = {
-    # incidents of SMD coincide across machines: its blocks of one number are dealt together
-    "smd": Source(
-        name="smd",
-        floor=0.02,
-        blocks=10,
-        folders=("smd", "ServerMachineDataset"),
-        names=r"machine-\d+-\d+",
-        suffix=".txt",
-        published=smd_published,
-        together=lambda name: (name, "smd"),
-    ),
-    "msl": Source(
-        name="msl",
-        floor=0.05,
-        blocks=4,
-        folders=("msl", "data"),
-        names=r"[A-Z]-\d+",
-        suffix=".npy",
-        published=msl_published,
-        together=msl_together,
-        dropped=MSL_DROPPED,
-    ),
-}
-
-
-def series(
+def scale_recording(
     name: str, recording: Recording, floor: float, recorded_with: str, dealt_with: str
 ) -> Series:
-    """A recording, scaled by its unlabelled part."""
+    """Scale a recording by its unlabelled part."""
     train, test, label = recording
-    label = label_of(name, test, label)
+    label = truth_values(name, test, label)
     for part, rows in (("train", train), ("test", test)):
         check_rows(f"{name}, {part}", rows)
     if train.shape[1] != test.shape[1]:
@@ -252,8 +163,8 @@ def series(
     return Series(name, rows.astype(np.float32), label, recorded_with, dealt_with)
 
 
-def label_of(name: str, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """Labels as truth values, one a row."""
+def truth_values(name: str, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
+    """Labels as truth values, one for each row."""
     if label.ndim != 1 or rows.ndim != 2 or len(label) != len(rows):
         raise PefourierError(
             f"{name}: rows of shape {rows.shape} and labels of shape {label.shape}; "
@@ -261,7 +172,9 @@ def label_of(name: str, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
         )
     wrong = label[~np.isin(label, (0, 1))]
     if len(wrong):
-        raise PefourierError(f"{name}: the label of a row is 0 or 1; got {shown(wrong[0].item())}")
+        raise PefourierError(
+            f"{name}: the label of a row must be 0 or 1; got {shown(wrong[0].item())}"
+        )
     return label.astype(bool)
 
 

@@ -97,7 +97,7 @@ def block_spans(series: Sequence[Series], blocks: int, window: int) -> list[Span
     spans, first = [], 0
     for one in series:
         n = len(one.rows)
-        events = together([s.label for s in series if s.recorded_with == one.recorded_with])
+        events = anomalous_in_any([s.label for s in series if s.recorded_with == one.recorded_with])
         edges = [0, *borders(events, n, blocks, window), n]
         for start, stop in pairwise(edges):
             number = (start + stop) * blocks // (2 * n)  # of the nominal block in the middle
@@ -107,7 +107,7 @@ def block_spans(series: Sequence[Series], blocks: int, window: int) -> list[Span
     return spans
 
 
-def together(labels: Sequence[np.ndarray]) -> np.ndarray:
+def anomalous_in_any(labels: Sequence[np.ndarray]) -> np.ndarray:
     """Rows anomalous in any of the recordings, as long as the longest."""
     union = np.zeros(max(map(len, labels)), dtype=bool)
     for label in labels:
@@ -134,7 +134,7 @@ def deal(positives: Sequence[int], folds: int = FOLDS) -> np.ndarray:
     return fold
 
 
-def inside(span: Span, window: int, stride: int) -> np.ndarray:
+def window_starts(span: Span, window: int, stride: int) -> np.ndarray:
     """Starts of the windows that lie wholly in a span."""
     return np.arange(span.start, span.stop - window + 1, stride)
 
@@ -154,31 +154,44 @@ def split_series(
     a window's length. With `own_scale` each fold's training windows give shift and scale.
     """
     stride = window if stride is None else stride
-    for what, value in (("--window", window), ("--stride", stride)):
-        if value < 1:
-            raise PefourierError(f"{what} must be 1 or more rows; got {value}")
+    check_rows_of_windows(window, stride)
     rows = np.concatenate([s.rows for s in series])
     label = np.concatenate([s.label for s in series])
     if split == "random":
-        starts, places = shuffled(series, label, window, stride)
+        starts, places = split_at_random(series, label, window, stride)
     else:
-        starts, places = placed(series, label, window, stride, split, blocks)
+        starts, places = split_by_time(series, label, window, stride, split, blocks)
     if len(starts) == 0:
         longest = max(len(s.rows) for s in series)
         raise PefourierError(
             f"{name} has no window of {window} rows: its longest series has {longest}; "
             "choose a smaller --window"
         )
-    classes = positive(label, starts, window).astype(np.int64)
-    folds = tuple(scaled_fold(rows, starts, window, parts, own_scale) for parts in places)
+    classes = holds_anomaly(label, starts, window).astype(np.int64)
+    folds = tuple(make_fold(rows, starts, window, parts, own_scale) for parts in places)
     task = Task(
-        *(name, split, rows, starts, classes, window, ("normal", "anomaly"), folds),
+        name,
+        split,
+        rows,
+        starts,
+        labels=classes,
+        length=window,
+        classes=("normal", "anomaly"),
+        folds=folds,
         leaky=split == "random",
     )
-    return checked(task)
+    check_task(task)
+    return task
 
 
-def positive(label: np.ndarray, starts: np.ndarray, window: int) -> np.ndarray:
+def check_rows_of_windows(window: int, stride: int) -> None:
+    """Refuse windows, or steps from one to the next, of no rows."""
+    for option, value in (("--window", window), ("--stride", stride)):
+        if value < 1:
+            raise PefourierError(f"{option} must be 1 or more rows; got {value}")
+
+
+def holds_anomaly(label: np.ndarray, starts: np.ndarray, window: int) -> np.ndarray:
     """Whether each window holds an anomalous row."""
     total = np.concatenate([[0], np.cumsum(label)])
     return total[starts + window] > total[starts]
@@ -187,7 +200,7 @@ def positive(label: np.ndarray, starts: np.ndarray, window: int) -> np.ndarray:
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # training, validation, test
 
 
-def placed(
+def split_by_time(
     series: Sequence[Series], label: np.ndarray, window: int, stride: int, split: Split, blocks: int
 ) -> tuple[np.ndarray, list[Parts]]:
     """Starts of windows, and the parts of each fold, from spans of time."""
@@ -196,18 +209,22 @@ def placed(
         units = sorted({span.unit for span in spans})
         counts = dict.fromkeys(units, 0)
         for span in spans:
-            found = inside(span, window, window)
-            counts[span.unit] += int(positive(label, found, window).sum())
+            found = window_starts(span, window, window)
+            counts[span.unit] += int(holds_anomaly(label, found, window).sum())
         fold_of = dict(zip(units, deal([counts[u] for u in units]), strict=True))
         where = np.array([fold_of[span.unit] for span in spans])
         roles = [(where != k) & (where != (k + 1) % FOLDS) for k in range(FOLDS)]
         chosen = [(roles[k], where == (k + 1) % FOLDS, where == k) for k in range(FOLDS)]
     else:
-        spans = [span for s, first in offsets(series) for span in chronological(s, first, window)]
+        spans = [
+            span
+            for s, first in with_first_rows(series)
+            for span in chronological_spans(s, first, window)
+        ]
         part = np.array([span.unit[1] for span in spans])
         chosen = [(part == 0, part == 1, part == 2)]
-    apart = [inside(span, window, window) for span in spans]
-    dense = [inside(span, window, stride) for span in spans]
+    apart = [window_starts(span, window, window) for span in spans]
+    dense = [window_starts(span, window, stride) for span in spans]
     starts = np.unique(np.concatenate([*apart, *dense]).astype(np.int64))
 
     def indices(found: Sequence[np.ndarray], mask: np.ndarray) -> np.ndarray:
@@ -217,31 +234,33 @@ def placed(
     return starts, [(indices(dense, a), indices(apart, b), indices(apart, c)) for a, b, c in chosen]
 
 
-def offsets(series: Sequence[Series]) -> list[tuple[Series, int]]:
+def with_first_rows(series: Sequence[Series]) -> list[tuple[Series, int]]:
     """Each series with the index of its first row among the rows of all."""
     ends = np.cumsum([len(s.rows) for s in series])
     return [(s, int(end) - len(s.rows)) for s, end in zip(series, ends, strict=True)]
 
 
-def chronological(one: Series, first: int, window: int) -> list[Span]:
+def chronological_spans(one: Series, first: int, window: int) -> list[Span]:
     """Training, validation and test in the order of time, one window's length between them."""
-    cuts = [0, *(int(share * len(one.rows)) for share in SHARES), len(one.rows)]
+    cuts = [int(share * len(one.rows)) for share in (0, *SHARES, 1)]
     return [
         Span(first + cuts[i] + (window if i else 0), first + cuts[i + 1], (one.name, i))
         for i in range(3)
     ]
 
 
-def shuffled(
+def split_at_random(
     series: Sequence[Series], label: np.ndarray, window: int, stride: int
 ) -> tuple[np.ndarray, list[Parts]]:
     """Windows every `stride` rows, shuffled into folds whatever neighbours have in common."""
-    whole = [Span(first, first + len(s.rows), (s.name, 0)) for s, first in offsets(series)]
-    starts = np.concatenate([inside(span, window, stride) for span in whole]).astype(np.int64)
-    return starts, stratified(positive(label, starts, window).astype(np.int64))
+    whole = [Span(first, first + len(s.rows), (s.name, 0)) for s, first in with_first_rows(series)]
+    starts = np.concatenate([window_starts(span, window, stride) for span in whole]).astype(
+        np.int64
+    )
+    return starts, deal_within_classes(holds_anomaly(label, starts, window).astype(np.int64))
 
 
-def stratified(labels: np.ndarray, folds: int = FOLDS) -> list[Parts]:
+def deal_within_classes(labels: np.ndarray, folds: int = FOLDS) -> list[Parts]:
     """Parts of each fold from a shuffle within each class."""
     rng = np.random.default_rng(0)
     where = np.zeros(len(labels), dtype=int)
@@ -250,16 +269,16 @@ def stratified(labels: np.ndarray, folds: int = FOLDS) -> list[Parts]:
         members = rng.permutation(np.flatnonzero(labels == label))
         where[members] = (begin + np.arange(len(members))) % folds
         begin += len(members)
-    return rotated(where, folds)
+    return rotate_folds(where, folds)
 
 
-def grouped(labels: np.ndarray, groups: np.ndarray, folds: int = FOLDS) -> list[Parts]:
+def deal_groups(labels: np.ndarray, groups: np.ndarray, folds: int = FOLDS) -> list[Parts]:
     """Parts of each fold from whole groups, the largest first, each to where its classes lack most.
 
     Of equal folds the smallest is taken, and rounding keeps the choice the same on all machines.
 
     >>> labels, groups = np.array([0, 0, 1, 1, 0, 1]), np.array([7, 7, 8, 8, 9, 9])
-    >>> [test.tolist() for _, _, test in grouped(labels, groups, 2)]
+    >>> [test.tolist() for _, _, test in deal_groups(labels, groups, 2)]
     [[0, 1, 4, 5], [2, 3]]
     """
     names, unit = np.unique(groups, return_inverse=True)
@@ -271,10 +290,10 @@ def grouped(labels: np.ndarray, groups: np.ndarray, folds: int = FOLDS) -> list[
         crowd = (given * share[one]).sum(axis=1)
         fold[one] = np.lexsort((given.sum(axis=1).round(9), crowd.round(9)))[0]
         given[fold[one]] += share[one]
-    return rotated(fold[unit], folds)
+    return rotate_folds(fold[unit], folds)
 
 
-def rotated(where: np.ndarray, folds: int) -> list[Parts]:
+def rotate_folds(where: np.ndarray, folds: int) -> list[Parts]:
     """Parts from the fold of each example: test = fold k, validation = k + 1, train = the rest."""
     found = [np.flatnonzero(where == k) for k in range(folds)]
     return [
@@ -287,7 +306,7 @@ def rotated(where: np.ndarray, folds: int) -> list[Parts]:
     ]
 
 
-def scaled_fold(
+def make_fold(
     rows: np.ndarray, starts: np.ndarray, window: int, parts: Parts, own_scale: bool
 ) -> Fold:
     """A fold; with `own_scale` its training windows give each channel's mean and deviation."""
@@ -303,8 +322,8 @@ def scaled_fold(
     return Fold(*parts, mean.astype(np.float32), scale.astype(np.float32))
 
 
-def checked(task: Task) -> Task:
-    """The task, refused where some fold could not train, choose a threshold or be tested."""
+def check_task(task: Task) -> None:
+    """Refuse a task where some fold could not train, choose a threshold or be tested."""
     lacking = set(range(len(task.classes))) - set(task.labels.tolist())
     if lacking:
         name = task.classes[min(lacking)]
@@ -325,4 +344,3 @@ def checked(task: Task) -> Task:
                     f"{part} part; it needs {'all' if part == 'train' else 'two'} classes there: "
                     "more examples of each, or for recordings a smaller --window or another --split"
                 )
-    return task

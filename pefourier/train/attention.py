@@ -1,0 +1,127 @@
+"""How attention receives codes: added to its input, turning, as a bias, or as vectors of keys.
+
+In a stack, members stand in the order of `ACTS`, each act is one slice of the members, and only
+that slice pays for it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pefourier.train.injection import ACTS, Injection
+
+
+@dataclass(frozen=True, eq=False)
+class MemberCodes:
+    """Codes of a stack's members of one act, padded to the largest number of distinct codes."""
+
+    members: slice  # of those of the stack
+    codes: Tensor  # (m, U, k)
+    index: Tensor  # (m, places)
+    learn: Tensor  # (m, 1, 1) bool
+
+    def table(self, trained: Tensor | None) -> Tensor:
+        """Codes of all places, those under training from `trained` (m, U, k)."""
+        codes = self.codes if trained is None else torch.where(self.learn, trained, self.codes)
+        at = self.index[:, :, None].expand(-1, -1, codes.shape[2])
+        return codes.gather(1, at)  # (m, places, k)
+
+
+def codes_by_act(
+    injections: Sequence[Injection], device: torch.device, dtype: torch.dtype
+) -> dict[str, MemberCodes]:
+    """The codes of each act; members must stand in the order of `ACTS`."""
+    acts = [one.act for one in injections]
+    assert acts == sorted(acts, key=ACTS.index), "members stand in the order of ACTS"
+    found = {}
+    for act in dict.fromkeys(acts):
+        own = [one for one in injections if one.act == act]
+        most = max(len(one.codes) for one in own)
+        codes = np.stack([np.pad(one.codes, ((0, most - len(one.codes)), (0, 0))) for one in own])
+        found[act] = MemberCodes(
+            members=slice(acts.index(act), acts.index(act) + len(own)),
+            codes=torch.tensor(codes, dtype=dtype, device=device),
+            index=torch.tensor(np.stack([one.index for one in own]), device=device),
+            learn=torch.tensor([one.learn for one in own], device=device)[:, None, None],
+        )
+    return found
+
+
+def most_windows(heads: int, tokens: int, size: int) -> int:
+    """How many windows of all members CUDA's attention can index at once.
+
+    A grid has 2^16 - 1 rows, and flash attention's backward pass counts elements, tokens padded to
+    multiples of 128 and a head of `size` to one of 32, in 31 bits (pytorch issues 142228 and
+    146704, TabPFN 1184).
+
+    >>> most_windows(4, 25, 8), most_windows(16, 1024, 64), most_windows(16, 1024, 40)
+    (65535, 2048, 2048)
+    """
+    padded = heads * 128 * -(-tokens // 128) * 32 * -(-size // 32)
+    return max(1, min(2**16 - 1, 2**31 // padded))
+
+
+def heads_first(x: Tensor) -> Tensor:
+    """(m, B, T, H, c) as (m B, H, T, c), what scaled_dot_product_attention takes."""
+    return x.flatten(0, 1).transpose(1, 2)
+
+
+def heads_last(x: Tensor, m: int) -> Tensor:
+    """(m B, H, T, c) as (m, B, T, H c), what the rest of the classifier takes."""
+    return x.transpose(1, 2).flatten(2).unflatten(0, (m, -1))
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
+    """Attention that knows of position only what its input (m, B, T, H, c) holds."""
+    return heads_last(F.scaled_dot_product_attention(*map(heads_first, (q, k, v))), len(q))
+
+
+def attend_rotated(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
+    """Attention with queries and keys turned by their position (Su et al., 2021).
+
+    A code's length relative to that of position 0 decays in xpos; keys have its inverse.
+    """
+    cosine, sine = table.chunk(2, dim=2)  # (m, T, pairs)
+    square = cosine**2 + sine**2
+    inverse = square[:, :1] / square
+    q, k = turn(q, cosine, sine), turn(k, cosine * inverse, sine * inverse)
+    return attend(q, k, v, table)
+
+
+def turn(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """Turn pairs (i, i + c / 2) of the dimensions of a head."""
+    a, b = x.chunk(2, dim=-1)  # (m, B, T, H, c / 2)
+    cosine, sine = cosine[:, None, :, None], sine[:, None, :, None]
+    return torch.cat([a * cosine - b * sine, b * cosine + a * sine], dim=-1).to(x.dtype)
+
+
+def attend_with_bias(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
+    """Attention with a number for each pair of positions and head added to the logits."""
+    m, length, heads = len(q), q.shape[2], q.shape[3]
+    bias = table.unflatten(1, (length, length)).permute(0, 3, 1, 2).flatten(0, 1)  # (m H, T, T)
+    q, k, v = (x.permute(1, 0, 3, 2, 4).flatten(1, 2) for x in (q, k, v))  # (B, m H, T, c)
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype)[None])
+    return out.unflatten(1, (m, heads)).permute(1, 0, 3, 2, 4).flatten(3)
+
+
+def attend_with_lag_keys(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
+    """Attention with a vector of the lag added to each key (Shaw et al., 2018, Eq. 3)."""
+    m, batch, length, heads, size = q.shape
+    by_lag = torch.einsum("mbthc,mlc->mbhtl", q, table.to(q.dtype))  # l: lag + T - 1
+    at = torch.arange(length, device=q.device)
+    lag = (at - at[:, None] + length - 1).expand(m, batch, heads, length, length)
+    bias = by_lag.gather(4, lag).flatten(0, 1) * size**-0.5  # (m B, H, T, T)
+    q, k, v = map(heads_first, (q, k, v))
+    return heads_last(F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype)), m)
+
+
+ATTEND = {
+    "add": attend,
+    "rotate": attend_rotated,
+    "bias": attend_with_bias,
+    "key": attend_with_lag_keys,
+}

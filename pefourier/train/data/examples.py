@@ -1,0 +1,167 @@
+"""Examples of equal length as a `Task`: X with y and maybe groups, and .ts sets through aeon.
+
+Shorter series of a .ts set are filled up with the means of its first file, the training series.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pefourier.errors import PefourierError, shown
+from pefourier.train.data import recordings, split
+from pefourier.train.data.split import Split, Task
+
+NO_AEON = "needs the package aeon; install it with pip install 'pefourier[data]'"
+
+
+def from_examples(
+    name: str,
+    x: np.ndarray,
+    y: np.ndarray,
+    classes: Sequence[str],
+    split_by: Split,
+    tested: int | None = None,
+    most: int = split.FOLDS,
+    groups: np.ndarray | None = None,
+) -> Task:
+    """Examples of equal length, shuffled into folds within each class; `tested` last are the test.
+
+    Independent examples have no neighbours to leak from, so that blocks and random mean the same;
+    those of one of `groups` (n,), a person or a machine, stay on one side except with random.
+    """
+    labels, names = read_classes(name, x, y)
+    n, length, channels = x.shape
+    rows = x.reshape(n * length, channels)
+    recordings.check_rows(f"{name}, X in rows of {length} an example", rows)
+    rows = rows.astype(np.float32)
+    parts = split_examples(name, labels, split_by, tested, groups)
+    starts = np.arange(n) * length
+    folds = tuple(split.make_fold(rows, starts, length, p, True) for p in parts[:most])
+    shown_classes = tuple(classes) or tuple(str(c) for c in names)
+    leaky = groups is not None and split_by == "random"
+    task = Task(name, split_by, rows, starts, labels, length, shown_classes, folds, leaky)
+    split.check_task(task)
+    return task
+
+
+def read_classes(name: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The class of each example, from 0, and the names of the classes."""
+    if x.ndim != 3 or 0 in x.shape or x.dtype.kind not in "fiub" or y.shape != x.shape[:1]:
+        raise PefourierError(
+            f"{name}: expected X of shape (n, length, channels) and y of shape (n,); "
+            f"got {x.dtype} {x.shape} and {y.shape}"
+        )
+    if y.dtype.kind == "f":
+        odd = y[~(np.isfinite(y) & (np.floor(y) == y))]
+        if len(odd):
+            raise PefourierError(
+                f"{name}: y must hold classes, whole numbers or names; got {odd[0]}"
+            )
+    names, labels = np.unique(y, return_inverse=True)
+    if len(names) < 2 or len(names) > len(y) // 2:
+        raise PefourierError(
+            f"{name}: y has {len(names)} classes in {len(y)} examples; training needs 2 or more, "
+            "each with several examples"
+        )
+    return labels, names
+
+
+def split_examples(
+    name: str, labels: np.ndarray, split_by: Split, tested: int | None, groups: np.ndarray | None
+) -> list[split.Parts]:
+    """Who trains, validates and tests: by publication, by groups, in order or shuffled."""
+    n = len(labels)
+    if groups is not None:
+        return split_by_groups(name, labels, split_by, groups)
+    if tested is not None:
+        return [published_parts(labels, tested)]
+    if split_by == "chronological":
+        return [tuple(np.split(np.arange(n), [int(share * n) for share in split.SHARES]))]
+    return split.deal_within_classes(labels)
+
+
+def split_by_groups(
+    name: str, labels: np.ndarray, split_by: Split, groups: np.ndarray
+) -> list[split.Parts]:
+    """Folds of whole groups; with random, groups are cut as if there were none."""
+    if groups.shape != labels.shape:
+        raise PefourierError(
+            f"{name}: groups must be {len(labels)}, one for each example; got shape {groups.shape}"
+        )
+    if groups.dtype.kind == "f" and np.isnan(groups).any():
+        raise PefourierError(f"{name}: groups hold nan; give each such example a group of its own")
+    if split_by == "chronological":
+        raise PefourierError(
+            f"{name}: groups and --split chronological exclude each other; use --split blocks"
+        )
+    if split_by == "random":
+        return split.deal_within_classes(labels)
+    if len(np.unique(groups)) < split.FOLDS:
+        raise PefourierError(
+            f"{name} has {len(np.unique(groups))} groups; {split.FOLDS} folds of whole groups need "
+            "as many"
+        )
+    return split.deal_groups(labels, groups)
+
+
+def published_parts(labels: np.ndarray, tested: int) -> split.Parts:
+    """The publisher's test examples, which stand last, and a fifth of the others to validate."""
+    own = len(labels) - tested
+    valid = split.deal_within_classes(labels[:own])[0][1]
+    rest = np.setdiff1d(np.arange(own), valid)
+    return rest, valid, np.arange(own, len(labels))
+
+
+def from_ts(name: str, data: str | None, split_by: Split) -> Task:
+    """A UCR or UEA set by name, or the NAME_TRAIN.ts and NAME_TEST.ts of a folder, or one file."""
+    parts = read_ts(name, data)
+    every = [one for x, _ in parts for one in x]  # (channels, length) each
+    channels = {one.shape[0] for one in every}
+    if len(channels) != 1 or not all(len(x) and x[0].size for x, _ in parts):
+        found = "no values" if len(channels) < 2 else f"series of {sorted(channels)} channels"
+        raise PefourierError(f"{name} holds {found} in one of its files; download it again")
+    mean = np.concatenate(list(parts[0][0]), axis=1).mean(axis=1)
+    x = padded_series(every, mean).transpose(0, 2, 1)  # (n, length, channels)
+    y = np.concatenate([y for _, y in parts])
+    tested = len(parts[1][1]) if len(parts) == 2 and split_by == "blocks" else None
+    return from_examples(name, x, y, (), split_by, tested)
+
+
+def padded_series(every: Sequence[np.ndarray], mean: np.ndarray) -> np.ndarray:
+    """Series (channels, length) as long as the longest, filled up with a mean (channels,).
+
+    >>> padded_series([np.array([[1.0, 2.0]]), np.array([[3.0]])], np.array([0.5])).tolist()
+    [[[1.0, 2.0]], [[3.0, 0.5]]]
+    """
+    filled = np.tile(mean[:, None], (len(every), 1, max(one.shape[1] for one in every)))
+    for row, one in zip(filled, every, strict=True):
+        row[:, : one.shape[1]] = one
+    return filled
+
+
+def read_ts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Read training and test series (n, channels, length) with their classes, by aeon."""
+    path, own = Path(name), name.removeprefix("uea:")
+    sides = [sorted(path.glob(f"*_{side}.ts")) for side in ("TRAIN", "TEST")]
+    single = path.suffix.lower() == ".ts"
+    files = [path] if single else [file for side in sides for file in side]
+    if own == name and not single and [len(side) for side in sides] != [1, 1]:
+        held = ", ".join(file.name for file in files) or "neither"
+        raise PefourierError(
+            f"{shown(name)} must hold one *_TRAIN.ts and its *_TEST.ts; it holds {held}. A single "
+            "file can be given by its own path"
+        )
+    try:
+        from aeon.datasets import load_classification, load_from_ts_file
+    except ModuleNotFoundError as error:
+        raise PefourierError(f"{shown(name)} {NO_AEON}") from error
+    try:
+        if own != name:
+            both = ("train", "test")
+            given = {"extract_path": data, "load_equal_length": False}  # whole, not cut short
+            return [load_classification(own, split=part, **given)[:2] for part in both]
+        return [load_from_ts_file(str(file))[:2] for file in files]
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        text = " ".join(str(error).split())
+        raise PefourierError(f"aeon cannot read {shown(name)}: {shown(text)}") from error

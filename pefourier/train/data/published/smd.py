@@ -1,0 +1,32 @@
+"""The Server Machine Dataset (Su et al., 2019): train/, test/ and test_label/ of text."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from pefourier.train.data.recordings import Recording, Source, reading
+
+
+def read_text(folder: Path) -> Iterator[tuple[str, Recording]]:
+    """Read machines from text, a row in each line, values between commas."""
+    folders = [folder / part for part in ("train", "test", "test_label")]
+    for name in sorted({path.name for one in folders for path in one.glob("*.txt")}):
+        parts = []
+        for file in (one / name for one in folders):
+            with reading(file):
+                parts.append(np.loadtxt(file, delimiter=",", dtype=np.float32, ndmin=2))
+        yield Path(name).stem, (parts[0], parts[1], parts[2][:, 0])
+
+
+# incidents coincide across machines: blocks of one number are dealt together
+SOURCE = Source(
+    name="smd",
+    floor=0.02,
+    blocks=10,
+    folders=("smd", "ServerMachineDataset"),
+    names=r"machine-\d+-\d+",
+    suffix=".txt",
+    read_published=read_text,
+    together=lambda name: (name, "smd"),
+)

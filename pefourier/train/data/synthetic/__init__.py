@@ -1,0 +1,38 @@
+"""Tasks that only position can solve, one a file: its function draws the examples of that name.
+
+Both classes hold the same rows, in another order. Without an encoding a transformer that averages
+over positions gives them the same answer, and stays at chance. `noise` is the deviation of what is
+added to every value (events have height 1), `length` the number of rows, `count` the number of
+examples.
+"""
+
+import inspect
+from importlib import import_module
+
+import numpy as np
+
+from pefourier.encodings.registry import convert
+from pefourier.errors import PefourierError, shown, unknown
+
+Examples = tuple[np.ndarray, np.ndarray, tuple[str, ...]]  # X (n, length, C), y (n,), classes
+
+
+def draw_examples(name: str) -> Examples:
+    """Draw the examples that ``NAME`` or ``NAME:key=value,…`` stands for."""
+    task, _, text = name.partition(":")
+    function = getattr(import_module(f"{__name__}.{task}"), task)
+    own = inspect.signature(function).parameters
+    given = {}
+    for item in filter(None, text.split(",")):
+        key, equals, value = item.partition("=")
+        if key not in own:
+            raise unknown(f"parameter of {task}", key, own)
+        if not equals:
+            raise PefourierError(f"{task}:{key} lacks its value; give {key}={own[key].default}")
+        given[key] = convert(f"{task}:{key}", value, own[key].annotation)
+    if given.get("noise", 0) < 0 or given.get("count", 20) < 20 or given.get("length", 4) < 4:
+        raise PefourierError(
+            f"{task} needs count of at least 20, length of at least 4 and no negative noise; "
+            f"got {shown(text)}"
+        )
+    return function(**given)

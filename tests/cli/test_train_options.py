@@ -1,0 +1,81 @@
+"""The options of `pefourier train`: made of plain fields, answered and noted by the shell."""
+
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+
+from pefourier.train.data import PUBLISHED, SYNTHETIC
+from pefourier.train.options import Options
+
+TASK = ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1"]
+
+
+def test_the_help_has_every_option_with_its_help_and_default(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    said = " ".join(run("train", "--help").out.split())
+    for field in fields(Options):
+        assert f"--{field.name.replace('_', '-')} " in said
+        assert field.metadata["help"] in said
+        if field.default not in (None, False, ()):
+            several = isinstance(field.default, tuple)
+            default = ", ".join(field.default) if several else field.default
+            assert f"[default: {default}]" in said
+    assert "-e, --encoding SPEC" in said
+    assert "--json Answer in JSON." in said
+    assert "--quiet No progress" in said
+    assert "--no-learn" not in said
+
+
+def test_the_help_has_every_dataset_that_has_a_name(run):
+    said = run("train", "--help").out
+    assert [name for name in (*PUBLISHED, *SYNTHETIC) if name not in said] == []
+
+
+def test_options_are_given_as_their_fields_say(run, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        "pefourier.train.run.run_comparison", lambda options, *_: seen.append(options)
+    )
+    assert run("train").status == 0
+    arguments = ["-e", "dft", "--encoding", "none", "--match-rms", "0.5", "--batch-size", "9"]
+    flags = ["--learn", "--resume", "--d", "8", "--split", "random", "--out", "x"]
+    assert run("train", *arguments, *flags).status == 0
+    plain, given = seen
+    assert plain == Options()
+    assert given == Options(
+        encoding=("dft", "none"),
+        match_rms=(0.5,),
+        batch_size=9,
+        learn=True,
+        resume=True,
+        d=8,
+        split="random",
+        out="x",
+    )
+    assert run("train", "--split", "halves").status == 2
+
+
+def test_options_load_neither_torch_nor_the_shell():
+    code = (
+        "import sys; import pefourier.train.options; "
+        "print(sorted({'torch', 'numpy', 'typer', 'rich', 'pefourier.cli'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_notes_of_training_go_to_stderr_unless_quiet(run):
+    wanted = "pefourier: order:count=40,length=4: dft has 2 codes for 4 tokens; a larger --d or "
+    small = ["-e", "dft", "--d", "2", "--heads", "1"]
+    assert run(*TASK, *small).err.startswith(wanted)
+    assert run(*TASK, *small, "--quiet").err == ""
+
+
+@pytest.mark.usefixtures("capsys")
+def test_notes_go_nowhere_when_stderr_is_closed(monkeypatch):
+    from pefourier.cli.main import main
+
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main([*TASK, "-e", "dft", "--d", "2", "--heads", "1"]) == 0

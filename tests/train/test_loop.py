@@ -1,0 +1,238 @@
+"""The stacked classifier: its slow twin, what acts do, a member alone and in company."""
+
+import numpy as np
+import pytest
+import torch
+from training import SIZES, injection
+
+from pefourier.encodings.registry import BUILDERS
+from pefourier.errors import PefourierError
+from pefourier.train import loop, metrics
+from pefourier.train.data.examples import from_examples
+from pefourier.train.data.load import load_task
+from pefourier.train.injection import ACTS
+
+SCHEDULE = loop.Schedule(epochs=1, batch_size=4, rate=1e-3)
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def task():
+    return load_task("order:count=40,length=8")
+
+
+def member(spec, seed=0, learn=False):
+    return loop.Member(spec, injection(spec, seed, learn), seed, 0)
+
+
+def program(task, members, sizes=SIZES, dtype=torch.float64):
+    ordered = sorted(members, key=lambda m: ACTS.index(m.injection.act))
+    return loop.Program(loop.put_on_device(task, CPU, dtype), sizes, ordered, SCHEDULE)
+
+
+def steps(task, members, number=3, dtype=torch.float64):
+    """Parameters and logits of each member after some steps, by encoding and seed."""
+    running = program(task, members, dtype=dtype)
+    fold = task.folds[0]
+    drawn = [loop.draw_batches(fold, m.seed, 0, 0, number, 4) for m in running.members]
+    for index in torch.as_tensor(np.stack(drawn, axis=1)):
+        running.index.copy_(index)
+        running.step()
+    logits = torch.as_tensor(np.stack(running.evaluate("test")))
+    return {
+        (m.encoding, m.seed): (
+            logits[i],
+            {k: p[i] for k, p in running.parameters.items() if not k.startswith("codes")},
+        )
+        for i, m in enumerate(running.members)
+    }
+
+
+COMPANY = ["sinusoidal", "learned", "rope", "t5", "tupe", "shaw"]
+
+
+@pytest.mark.parametrize("learn", [False, True])
+@pytest.mark.parametrize("name", ["dft", "xpos", "alibi", "tupe", "shaw", "none"])
+def test_a_member_in_a_stack_is_the_member_alone(task, name, learn):
+    alone = steps(task, [member(name, 3, learn)])
+    company = [member(spec, seed) for spec in COMPANY for seed in (0, 3) if spec != name]
+    together = steps(task, [*company, member(name, 3, learn)])
+    (logits, parameters), (other, others) = alone[name, 3], together[name, 3]
+    assert (logits - other).abs().max() < 1e-6
+    for key, value in parameters.items():
+        assert (value - others[key]).abs().max() < 1e-6, key
+
+
+@pytest.mark.parametrize("name", ["dft", "rope", "t5", "shaw"])
+def test_float32_stacks_agree_with_the_member_alone(task, name):
+    alone = steps(task, [member(name, 3)], dtype=torch.float32)[name, 3][0]
+    company = [member(spec) for spec in COMPANY]
+    together = steps(task, [*company, member(name, 3)], dtype=torch.float32)[name, 3][0]
+    assert (alone - together).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("name", sorted(BUILDERS))
+def test_every_encoding_trains(task, name):
+    before = steps(task, [member(name)], number=0)[name, 0][0]
+    after = steps(task, [member(name)])[name, 0][0]
+    assert torch.isfinite(after).all()
+    assert (before != after).any()
+
+
+def test_encodings_of_a_seed_begin_alike_and_read_the_same_windows(task):
+    running = program(task, [member(spec, seed) for spec in COMPANY for seed in (0, 1)])
+    own = [i for i, m in enumerate(running.members) if m.seed == 0]
+    for name, p in running.parameters.items():
+        if not name.startswith("codes"):
+            assert (p[own] == p[own[0]]).all(), name
+    other = next(i for i, m in enumerate(running.members) if m.seed == 1)
+    assert (running.parameters["0.qkv.w"][own[0]] != running.parameters["0.qkv.w"][other]).any()
+    fold = task.folds[0]
+    one, again, third = (loop.draw_batches(fold, seed, 0, 2, 5, 4) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(one, again)
+    assert (one != third).any()
+    assert (one != loop.draw_batches(fold, 0, 0, 3, 5, 4)).any()
+    assert set(one.ravel()) <= set(fold.train)
+
+
+def test_two_runs_give_the_same_bits(task):
+    members = [member(spec) for spec in COMPANY]
+    one, other = (steps(task, members, dtype=torch.float32) for _ in range(2))
+    for key in one:
+        assert torch.equal(one[key][0], other[key][0])
+
+
+def test_codes_that_places_share_stay_shared_under_training(task):
+    running = program(task, [member("t5")])
+    for _ in range(2):
+        running.index.copy_(torch.as_tensor(task.folds[0].train[:4])[None])
+        running.step()
+    (stacked,) = running.injected.values()
+    table = stacked.table(running.parameters["codes.bias"])[0].detach().numpy().reshape(8, 8, 2)
+    start = injection("t5").table().reshape(8, 8, 2)
+    for lag in range(-7, 8):
+        assert np.ptp(np.diagonal(table[:, :, 0], lag)) == 0
+    assert (table != start).any()
+    rows = injection("t5").as_rows(table.reshape(64, 2))
+    np.testing.assert_array_equal(rows, [table[max(-lag, 0), max(lag, 0)] for lag in range(-7, 8)])
+
+
+def test_the_epoch_with_the_best_average_precision_on_validation_is_kept(task):
+    schedule = loop.Schedule(epochs=6, batch_size=4, rate=0.05)
+    members = [member("dft"), member("none"), member("learned")]
+    held = loop.put_on_device(task, CPU, torch.float64)
+    found = loop.fit(held, SIZES, members, schedule)
+    running = loop.Program(held, SIZES, members, schedule)
+    scores = []
+    for epoch in range(6):
+        running.train_epoch(epoch)
+        scores.append(running.valid_scores())
+    labels = task.labels[task.folds[0].valid]
+    for outcome, own in zip(found, np.transpose(scores), strict=True):
+        logits = outcome.valid
+        assert metrics.average_precision(logits[:, 1] - logits[:, 0], labels == 1) == max(own)
+        assert outcome.epoch == list(own).index(max(own)) + 1
+    assert (np.argmax(scores, axis=0) < 5).any()
+
+
+def test_of_equal_epochs_the_first_is_kept_and_lost_ones_never(task, monkeypatch):
+    held = loop.put_on_device(task, CPU, torch.float64)
+    members = [member("dft"), member("none")]
+    scores = iter(np.array([[0.5, 0.2], [0.9, np.nan], [0.9, 0.1], [np.nan, np.nan]]))
+    monkeypatch.setattr(loop.Program, "valid_scores", lambda self: next(scores))
+    found = loop.fit(held, SIZES, members, loop.Schedule(epochs=4, batch_size=4, rate=1e-3))
+    assert [outcome.epoch for outcome in found] == [2, 1]
+
+
+def test_a_member_that_diverges_keeps_the_weights_it_began_with(task):
+    held = loop.put_on_device(task, CPU, torch.float64)
+    before = program(task, [member("dft"), member("rope")]).evaluate("test")
+    schedule = loop.Schedule(epochs=2, batch_size=4, rate=1e300)
+    lost = loop.fit(held, SIZES, [member("dft"), member("rope")], schedule)
+    for outcome, logits in zip(lost, before, strict=True):
+        assert outcome.epoch == 0
+        np.testing.assert_allclose(outcome.test, logits, rtol=1e-12)
+
+
+def test_fixed_codes_stay_and_learned_ones_move(task):
+    running = program(task, [member("dft"), member("learned"), member("sinusoidal", learn=True)])
+    before = running.parameters["codes.add"].detach().clone()
+    running.index.copy_(torch.as_tensor(task.folds[0].train[:4]).expand(3, 4))
+    running.step()
+    table = running.injected["add"].table(running.parameters["codes.add"]).detach()
+    np.testing.assert_array_equal(table[0], injection("dft").table())
+    assert (running.parameters["codes.add"][1:] != before[1:]).any(dim=(1, 2)).all()
+
+
+def test_classes_count_the_same_and_the_first_loss_is_that_of_a_guess(task):
+    running = program(task, [member("none")])
+    fold = task.folds[0]
+    np.testing.assert_allclose(loop.class_weights(task, fold), [1.0, 1.0], atol=0.2)
+    running.parameters["head.w"].data.zero_()
+    loss = running.loss(torch.as_tensor(fold.train)[None]).mean().item()
+    assert loss == pytest.approx(np.log(2), abs=1e-12)
+
+
+def test_folds_of_unequal_size_are_told_alike_in_company(rng):
+    x, y = rng.normal(size=(43, 8, 2)), np.arange(43) % 2
+    unequal = from_examples("x", x, y, (), "blocks")
+    assert len({len(fold.valid) for fold in unequal.folds}) > 1
+    codes = injection("dft")
+    members = [loop.Member("dft", codes, 0, fold) for fold in range(5)]
+    together = program(unequal, members).evaluate("valid")
+    for one, logits in zip(members, together, strict=True):
+        (alone,) = program(unequal, [one]).evaluate("valid")
+        np.testing.assert_allclose(alone, logits, atol=1e-12)
+    outcomes = loop.fit(loop.put_on_device(unequal, CPU), SIZES, members, SCHEDULE)
+    sizes = [(len(o.valid), len(o.test)) for o in outcomes]
+    assert sizes == [(len(fold.valid), len(fold.test)) for fold in unequal.folds]
+
+
+def test_the_stack_halves_where_memory_ends(task, monkeypatch):
+    seen = []
+    whole = loop.train_together
+
+    def limited(data, sizes, members, schedule, progress):
+        seen.append(len(members))
+        if len(members) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return whole(data, sizes, members, schedule, progress)
+
+    monkeypatch.setattr(loop, "train_together", limited)
+    members = [member(spec) for spec in COMPANY[:5]]
+    found = loop.fit(loop.put_on_device(task, CPU), SIZES, members, SCHEDULE)
+    assert sorted(o.member.encoding for o in found) == sorted(COMPANY[:5])
+    assert seen == [5, 2, 3, 1, 2]
+    monkeypatch.setattr(
+        loop, "train_together", lambda *a: (_ for _ in ()).throw(torch.OutOfMemoryError())
+    )
+    with pytest.raises(PefourierError, match="does not hold one member"):
+        loop.fit(loop.put_on_device(task, CPU), SIZES, members, SCHEDULE)
+
+
+@pytest.mark.parametrize("name", ["dft", "rope", "xpos", "alibi", "t5", "shaw"])
+def test_products_in_bfloat16_train_as_those_in_float32_do(task, monkeypatch, name):
+    """What a GPU does, by the autocast of the CPU: tables and sums stay in float32."""
+    members = [member(name, seed) for seed in (0, 1)]
+    exact = program(task, members, dtype=torch.float32).train_epoch(0)
+    cast = torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False)
+    monkeypatch.setattr(loop.Program, "precision", lambda self: cast)
+    running = program(task, members, dtype=torch.float32)
+    rounded = running.train_epoch(0)
+    assert (rounded != exact).all()
+    np.testing.assert_allclose(rounded, exact, rtol=0.02)
+    assert {p.dtype for p in running.parameters.values()} == {torch.float32}
+    assert running.logits(running.index).dtype == torch.float32
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("name", ["dft", "learned", "rope", "alibi", "t5", "shaw"])
+def test_a_gpu_trains_as_a_cpu_does(task, name):
+    members = [member(name, seed) for seed in (0, 1)]
+    expected = program(task, members, dtype=torch.float32)
+    got = loop.Program(loop.put_on_device(task, torch.device("cuda")), SIZES, members, SCHEDULE)
+    for number in range(3):
+        losses = expected.train_epoch(number), got.train_epoch(number).cpu()
+        torch.testing.assert_close(*losses, rtol=0.02, atol=0.02)
+    for exact, other in zip(expected.evaluate("test"), got.evaluate("test"), strict=True):
+        np.testing.assert_allclose(other, exact, atol=0.2)

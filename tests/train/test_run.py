@@ -1,0 +1,483 @@
+"""The comparison as a whole: position matters, results survive a kill, ranks share the grid."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from training import SMALL, lines, numbers, of_datasets
+
+from pefourier.cli.main import main
+from pefourier.errors import PefourierError
+from pefourier.train import loop, model, summary
+from pefourier.train.options import Options
+from pefourier.train.run import run_comparison
+from pefourier.train.store import Store
+
+
+def test_only_position_solves_the_task():
+    options = Options(
+        dataset=("order:length=6,count=400",),
+        encoding=("none", "onehot", "order-free"),
+        seeds=1,
+        epochs=12,
+    )
+    (found,) = run_comparison(options).datasets
+    f1 = {name: scores["f1"].mean for name, scores in found.scores.items()}
+    assert f1["onehot"] > 0.95
+    assert f1["none"] < 0.75
+    assert f1["order-free"] < 0.75
+
+
+def test_a_folder_gets_the_whole_answer(tmp_path):
+    out = tmp_path / "a" / "b"
+    tables = tmp_path / "tables"
+    found = run_comparison(
+        Options(**SMALL, out=str(out), save_tables=str(tables), match_rms=(0.25,))
+    )
+    assert sorted(p.name for p in out.iterdir()) == [
+        "comparison.png",
+        "config.json",
+        "results.jsonl",
+        "summary.json",
+        "summary.md",
+    ]
+    assert numbers(lines(out)) == numbers(found.runs)
+    arms = list(dict.fromkeys(row["encoding"] for row in found.runs))
+    assert arms == ["none", "sinusoidal", "t5", "sinusoidal@rms=0.25", "order-free"]
+    assert len(found.runs) == 2 * len(arms)
+    barred = summary.summarize_runs(of_datasets(1, {"a|b": 0.5}))
+    assert summary.as_markdown(barred).count(r"a\|b") == 2
+    text = (out / "summary.md").read_text()
+    assert text.startswith("# Encodings compared\n\n| P / R / F1 | none | sinusoidal | t5 |")
+    saved = json.loads((out / "summary.json").read_text())
+    assert (
+        saved["datasets"][0]["scores"]["t5"]["f1"]["mean"]
+        == found.datasets[0].scores["t5"]["f1"].mean
+    )
+    assert json.loads((out / "config.json").read_text())["epochs"] == 2
+    table = np.load(tables / "order_count=60_length=6-t5-seed0-fold0.npy")
+    assert (table.shape, table.dtype) == ((11, 2), np.float32)
+    assert np.load(tables / "order_count=60_length=6-sinusoidal-seed0-fold0.npy").shape == (6, 8)
+
+
+def test_two_runs_give_the_same_numbers_and_a_second_folder_is_refused(tmp_path):
+    one, other = (run_comparison(Options(**SMALL, out=str(tmp_path / name))) for name in "ab")
+    assert numbers(one.runs) == numbers(other.runs)
+    with pytest.raises(PefourierError, match="holds results already; go on with --resume"):
+        run_comparison(Options(**SMALL, out=str(tmp_path / "a")))
+    message = "config.json has epochs 2, now it is 3; give the same or choose another --out"
+    with pytest.raises(PefourierError, match=re.escape(message)):
+        run_comparison(Options(**{**SMALL, "epochs": 3}, out=str(tmp_path / "a"), resume=True))
+
+
+def test_a_run_goes_on_where_data_have_moved_but_not_with_others(tmp_path, rng):
+    given = {**SMALL, "dataset": ("msl",), "window": 20, "out": str(tmp_path / "out")}
+    given = {**given, "encoding": ("none", "dft"), "seeds": 1, "epochs": 1, "folds": 1}
+    made = rng.normal(size=(3, 400, 2)).astype(np.float32)
+    for folder, event in (("one", 300), ("moved", 300), ("other", 200)):
+        label = (np.arange(400) % 100 >= 80) & (np.arange(400) < event)
+        (tmp_path / folder / "msl").mkdir(parents=True)
+        for name, rows in zip(("A-1", "B-1", "C-1"), made, strict=True):
+            parts = {"train": rows, "test": rows, "label": label}
+            np.savez(tmp_path / folder / "msl" / f"{name}.npz", **parts)
+    first = run_comparison(Options(**given, data=str(tmp_path / "one")))
+    again = run_comparison(Options(**given, data=str(tmp_path / "moved"), resume=True))
+    assert numbers(again.runs) == numbers(first.runs)
+    with pytest.raises(PefourierError, match=r"^--resume: 'msl' has changed since .* \(windows\)"):
+        run_comparison(Options(**given, data=str(tmp_path / "other"), resume=True))
+
+
+CODE = (
+    "import sys; from pefourier.train.options import Options; "
+    "from pefourier.train.run import run_comparison; "
+    "run_comparison(Options(dataset=('order:count=60,length=6',), "
+    "encoding=('none', 'sinusoidal', 't5', 'order-free'), seeds=2, epochs=2, d=8, heads=2, "
+    "batch_size=8, out=sys.argv[1], resume=len(sys.argv) > 2))"
+)
+
+
+def started(folder, *resume, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", CODE, str(folder), *resume],
+        env=os.environ | environment,
+        stderr=subprocess.PIPE,
+    )
+
+
+def finished(process):
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err.decode()
+
+
+def test_a_killed_run_is_resumed_with_the_same_numbers(tmp_path):
+    whole = run_comparison(Options(**SMALL, out=str(tmp_path / "whole")))
+    first = started(tmp_path / "killed")
+    while not (tmp_path / "killed" / "config.json").exists() and first.poll() is None:
+        time.sleep(0.02)
+    time.sleep(np.random.default_rng().uniform(0.0, 0.6))
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    finished(started(tmp_path / "killed", "--resume"))
+    assert numbers(lines(tmp_path / "killed")) == numbers(whole.runs)
+
+
+@pytest.mark.parametrize("cut", [1, 40, 300])
+def test_a_torn_line_is_trained_again(tmp_path, cut):
+    out = tmp_path / "out"
+    whole = run_comparison(Options(**SMALL, out=str(out)))
+    file = out / "results.jsonl"
+    file.write_bytes(file.read_bytes()[:-cut])
+    again = run_comparison(Options(**SMALL, out=str(out), resume=True))
+    assert numbers(lines(out)) == numbers(whole.runs) == numbers(again.runs)
+
+
+def test_a_run_has_one_line_even_before_ranks_are_merged(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    whole = run_comparison(Options(**SMALL, out=str(out)))
+    file = out / "results.jsonl"
+    file.write_bytes(file.read_bytes()[:-40])
+    monkeypatch.setattr(Store, "merge", lambda store, order: store.rows())
+    run_comparison(Options(**SMALL, out=str(out), resume=True))
+    assert sorted(numbers(lines(out))) == sorted(numbers(whole.runs))
+
+
+def test_what_is_finished_is_not_trained_again(tmp_path, monkeypatch):
+    out = str(tmp_path / "out")
+    whole = run_comparison(Options(**SMALL, out=out))
+    monkeypatch.setattr("pefourier.train.loop.fit", lambda *a: pytest.fail("trained again"))
+    assert numbers(run_comparison(Options(**SMALL, out=out, resume=True)).runs) == numbers(
+        whole.runs
+    )
+
+
+def trained_anew(monkeypatch):
+    """Encodings and seeds of all members that are trained from now on."""
+
+    seen, whole = [], loop.fit
+
+    def fit(data, sizes, members, *more):
+        seen.extend((m.encoding, m.seed) for m in members)
+        return whole(data, sizes, members, *more)
+
+    monkeypatch.setattr(loop, "fit", fit)
+    return seen
+
+
+def test_more_may_be_asked_of_a_folder_and_only_that_is_trained(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    first = run_comparison(
+        Options(**{**SMALL, "encoding": ("sinusoidal", "order-free")}, out=str(out))
+    )
+    seen = trained_anew(monkeypatch)
+    more = {**SMALL, "seeds": 3}
+    found = run_comparison(Options(**more, out=str(out), resume=True))
+    assert sorted(seen) == sorted(
+        [(name, seed) for name in ("none", "t5") for seed in range(3)]
+        + [(name, 2) for name in ("sinusoidal", "order-free")]
+    )
+    assert set(numbers(first.runs)) <= set(numbers(found.runs))
+    at_once = run_comparison(Options(**more))
+    assert [row[:4] for row in numbers(found.runs)] == [row[:4] for row in numbers(at_once.runs)]
+    for row, other in zip(numbers(found.runs), numbers(at_once.runs), strict=True):
+        np.testing.assert_allclose(row[4:], other[4:], atol=1e-4)
+    assert list(found.datasets[0].scores) == list(SMALL["encoding"])
+    seen.clear()
+    assert numbers(run_comparison(Options(**more, out=str(out), resume=True)).runs) == numbers(
+        lines(out)
+    )
+    assert seen == []
+    run_comparison(Options(**more, out=str(out), resume=True, match_rms=(0.25,)))
+    assert seen == [("sinusoidal@rms=0.25", seed) for seed in range(3)]
+    seen.clear()
+    assert run_comparison(Options(**more, out=str(out), resume=True)).runs == found.runs
+    found = run_comparison(Options(**more, out=str(out), resume=True, match_rms=(0.25,)))
+    fewer = run_comparison(Options(**{**SMALL, "encoding": ("t5",)}, out=str(out), resume=True))
+    assert [row[1:3] for row in numbers(fewer.runs)] == [("t5", 0), ("t5", 1)]
+    assert sorted(numbers(lines(out))) == sorted(numbers(found.runs))
+    assert seen == []
+
+
+def test_what_was_asked_by_mistake_is_not_trained(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    asked = {**SMALL, "encoding": ("none", "dft"), "out": str(out)}
+    whole = "pefourier.train.run.train_stacks"
+    for seeds in (1, 500):
+        monkeypatch.setattr(whole, lambda *a: (_ for _ in ()).throw(KeyError))
+        with pytest.raises(KeyError):
+            run_comparison(Options(**{**asked, "seeds": seeds}, resume=seeds > 1))
+        config = json.loads((out / "config.json").read_text())  # before anything is trained
+        assert config["seeds"] == seeds
+        assert [stage["seeds"] for stage in config["stages"]] == [1, 500][:seeds]
+        monkeypatch.undo()
+        if seeds == 1:
+            run_comparison(Options(**{**asked, "seeds": seeds}, resume=True))
+    seen = trained_anew(monkeypatch)
+    found = run_comparison(Options(**asked, resume=True))
+    assert sorted(seen) == [("dft", 1), ("none", 1)]
+    assert len(found.runs) == 4
+    seen.clear()
+    assert numbers(run_comparison(Options(**asked, resume=True)).runs) == numbers(found.runs)
+    assert seen == []
+
+
+def test_what_was_asked_later_is_resumed_with_the_same_numbers(tmp_path):
+    out = tmp_path / "out"
+    other = "order:count=60,length=4"
+    run_comparison(Options(**SMALL, out=str(out)))
+    more = Options(**{**SMALL, "dataset": (other, *SMALL["dataset"])}, out=str(out), resume=True)
+    whole = run_comparison(more)
+    config = json.loads((out / "config.json").read_text())
+    assert [stage["dataset"] for stage in config["stages"]] == [
+        [*SMALL["dataset"]],
+        [other, *SMALL["dataset"]],
+    ]
+    assert [d.dataset for d in whole.datasets] == [other, *SMALL["dataset"]]
+    kept = [json.dumps(row) for row in lines(out)]
+    (out / "results.jsonl").write_text("".join(line + "\n" for line in kept[1:7]))
+    assert numbers(run_comparison(more).runs) == numbers(whole.runs)
+
+
+def test_two_ranks_share_the_grid(tmp_path):
+    alone = run_comparison(Options(**SMALL, out=str(tmp_path / "alone")))
+    ranks = [started(tmp_path / "two", RANK=str(r), WORLD_SIZE="2") for r in (0, 1)]
+    for process in ranks:
+        finished(process)
+    assert not list((tmp_path / "two").glob("results.rank*"))
+    (stage,) = json.loads((tmp_path / "two" / "config.json").read_text())["stages"]
+    assert stage["stack"] == 4  # of 8 runs
+    two = lines(tmp_path / "two")
+    assert [n[:4] for n in numbers(two)] == [n[:4] for n in numbers(alone.runs)]
+    np.testing.assert_allclose(
+        [r["auprc"] for r in two], [r["auprc"] for r in alone.runs], atol=0.05
+    )
+
+
+def test_torchrun_answers_once(tmp_path):
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    task = ["--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "2", "-e", "dft"]
+    command = [*launcher, "-m", "pefourier", "train", *task, "-e", "none", "--out", tmp_path]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*command, "--quiet"], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("P / R / F1") == 1
+    assert len(lines(tmp_path)) == 4
+
+
+def test_without_the_reference_the_first_encoding_is_compared_to():
+    found = run_comparison(Options(**{**SMALL, "encoding": ("none", "dft")}))
+    assert found.reference == "none"
+    assert list(found.datasets[0].differences) == ["dft"]
+
+
+def test_two_ranks_without_a_folder_are_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(PefourierError, match="several ranks meet in a folder; give --out DIR"):
+        run_comparison(Options(**SMALL))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seeds": 0}, "--seeds must be from 1 to 10000; got 0"),
+        ({"seeds": 10**30}, "--seeds must be from 1 to 10000; got 1000"),
+        ({"encoding": ("-",)}, "-e -: standard input can be read once, and training may"),
+        ({"epochs": 0}, "--epochs must be 1 or more; got 0"),
+        ({"batch_size": -1}, "--batch-size must be 1 or more; got -1"),
+        ({"encoding": ("dft", "dft")}, "--encoding 'dft' is given twice; name it once"),
+        ({"encoding": ("dfft",)}, "unknown encoding 'dfft'. Did you mean 'dft'?"),
+        ({"device": "gpu"}, "--device must be auto, cpu, cuda or cuda:0; got 'gpu'"),
+        ({"device": "cuda:99"}, "--device cuda:99: this machine has"),
+        ({"resume": True}, "--resume needs --out DIR, the folder to go on in"),
+        ({"rate": float("nan")}, "--rate must be above 0; got nan"),
+        ({"match_rms": (0.0,)}, "--match-rms must be above 0; got 0.0"),
+        ({"encoding": ("dft@rms=0",)}, "'dft@rms=0': rms must be above 0; got 0"),
+        ({"encoding": ("order-free@rms=1",)}, "order-free adds nothing, so that it has no size"),
+        ({"encoding": ("dft@rms=.5", "dft@rms=0.50")}, "--encoding 'dft@rms=0.5' is given twice"),
+        ({"encoding": ("dft@rms=x",)}, "rms must be a finite number; got 'x'"),
+        ({"encoding": ("rope@rms=1",)}, "'rope@rms=1': rope is not added to the input (act 'rot"),
+    ],
+)
+def test_bad_options_are_refused_in_one_line(options, message):
+    with pytest.raises(PefourierError, match=re.escape(message)) as caught:
+        run_comparison(Options(**{**SMALL, **options}))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("rank", "ranks"), [("x", "2"), ("1", "1"), ("2", "2"), ("0", "-1")])
+def test_ranks_that_cannot_be_are_refused(monkeypatch, rank, ranks):
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv("WORLD_SIZE", ranks)
+    with pytest.raises(PefourierError, match=f"^RANK={rank} must be .* WORLD_SIZE={ranks}; unset"):
+        run_comparison(Options(**SMALL))
+
+
+def test_tables_of_different_datasets_have_different_names(tmp_path):
+    names = tuple(f"order:count=40,length=4,noise={noise}" for noise in (0.1, 0.3))
+    run_comparison(Options(**{**SMALL, "dataset": names, "seeds": 1}, save_tables=str(tmp_path)))
+    assert len(list(tmp_path.glob("*-sinusoidal-*"))) == 2
+
+
+def test_other_examples_with_the_same_classes_are_not_gone_on_with(tmp_path, rng):
+    own = tmp_path / "own.npz"
+    x, y = rng.normal(size=(40, 4, 2)), np.arange(40) % 2
+    given = {**SMALL, "dataset": (str(own),), "folds": 1, "out": str(tmp_path / "out")}
+    np.savez(own, X=x, y=y)
+    run_comparison(Options(**given))
+    other = {"dataset": SMALL["dataset"], "encoding": ("none",), "folds": 1, "seeds": 1}
+    run_comparison(Options(**{**given, **other}, resume=True))  # what is known of own.npz stays
+    np.savez(own, X=x, y=y[::-1])
+    with pytest.raises(PefourierError, match=r"own.npz' has changed since .* \(splits\); choose"):
+        run_comparison(Options(**given, resume=True))
+    np.savez(own, X=x, y=y, groups=np.arange(40) // 4)
+    with pytest.raises(PefourierError, match=r"own.npz' has changed since .* \(splits\); choose"):
+        run_comparison(Options(**given, resume=True))
+    np.savez(own, X=x[:, ::-1], y=y)
+    with pytest.raises(PefourierError, match=r"own.npz' has changed since .* \(data\); choose"):
+        run_comparison(Options(**given, resume=True))
+
+
+def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch):
+    def fit(data, sizes, *more):
+        if isinstance(sizes, model.OrderFree):
+            raise KeyboardInterrupt
+        return whole(data, sizes, *more)
+
+    whole = loop.fit
+    monkeypatch.setattr(loop, "fit", fit)
+    for quiet, out in ((False, tmp_path / "told"), (True, tmp_path / "quiet"), (False, None)):
+        said, options = [], Options(**SMALL, out=out and str(out))
+        with pytest.raises(KeyboardInterrupt):
+            run_comparison(options, note=None if quiet else said.append)
+        kept = f"6 finished runs are in {out}; --resume goes on"
+        assert said == ([] if quiet or out is None else [kept])
+        assert out is None or len(lines(out)) == 6
+
+
+def test_tables_that_do_not_fit_on_the_disk_cost_no_run(tmp_path, monkeypatch):
+    def full(path, table, dtype):
+        raise PefourierError(f"cannot write {path}: No space left on device")
+
+    monkeypatch.setattr("pefourier.train.run.write_table", full)
+    out = tmp_path / "out"
+    with pytest.raises(PefourierError, match="No space left"):
+        run_comparison(Options(**SMALL, out=str(out), save_tables=str(tmp_path)))
+    assert len(lines(out)) == 6  # the first stack's
+
+
+def test_the_answer_is_told_before_a_full_disk_can_cost_it(tmp_path, monkeypatch, capsys):
+    def full(path, value):
+        raise PefourierError(f"cannot write {path}: No space left on device")
+
+    monkeypatch.setattr("pefourier.train.run.write_json", full)
+    task = ["--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1"]
+    assert main(["train", *task, "-e", "dft", "--quiet", "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert said.out.startswith("P / R / F1")
+    assert said.err.endswith("summary.json: No space left on device\n")
+
+
+def test_a_file_that_goes_while_it_trains_costs_no_answer(tmp_path, monkeypatch, rng):
+    own, whole = tmp_path / "own.npy", loop.fit
+    np.save(own, rng.normal(size=(6, 8)))
+    monkeypatch.setattr(loop, "fit", lambda *a: [own.unlink(), whole(*a)][1])
+    found = run_comparison(Options(**{**SMALL, "encoding": (str(own),)}))
+    assert found.datasets[0].params[str(own)]["length"] == 6
+
+
+def test_a_batch_is_no_larger_than_what_there_is(monkeypatch):
+    sizes = set()
+    whole = model.Transformer.logits
+
+    def logits(self, p, injected, x):
+        sizes.add(x.shape[1])
+        return whole(self, p, injected, x)
+
+    monkeypatch.setattr(model.Transformer, "logits", logits)
+    run_comparison(Options(**{**SMALL, "encoding": ("none",), "batch_size": 10**9}))
+    assert max(sizes) == 36  # of 60 examples
+
+
+def test_what_has_no_effect_is_noted():
+    said, given = [], {**SMALL, "encoding": ("rope", "dft"), "seeds": 1, "epochs": 1}
+    two = ("order:count=60,length=6", "order:count=60,length=4")
+    options = Options(**{**given, "dataset": two}, learn=True, data="nowhere")
+    run_comparison(options, note=said.append)
+    assert said.count("--learn has no effect on rope: rotations keep their angles") == 1
+    assert f"--data nowhere has no effect on {', '.join(two)}" in said
+    said.clear()
+    run_comparison(Options(**given), note=said.append)
+    assert not any("no effect" in line for line in said)
+
+
+def test_a_folder_without_a_finished_run_is_begun_anew(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patched:
+        patched.setattr("pefourier.train.loop.fit", lambda *a: (_ for _ in ()).throw(KeyError))
+        with pytest.raises(KeyError):
+            run_comparison(Options(**SMALL, out=str(out)))
+    found = run_comparison(Options(**{**SMALL, "epochs": 1}, out=str(out), resume=True))
+    assert {row["epoch"] for row in found.runs} <= {0, 1}
+    assert json.loads((out / "config.json").read_text())["epochs"] == 1
+
+
+def test_a_diagram_of_what_was_asked_before_goes(tmp_path):
+    names = tuple(f"order:count=40,length=4,noise={noise}" for noise in (0.1, 0.3))
+    given = {**SMALL, "encoding": ("none", "dft", "t5"), "seeds": 1, "epochs": 1}
+    diagram = tmp_path / "critical-difference.png"
+    run_comparison(Options(**{**given, "dataset": names}, out=str(tmp_path)))
+    assert diagram.exists()
+    run_comparison(Options(**{**given, "dataset": names[:1]}, out=str(tmp_path), resume=True))
+    assert not diagram.exists()
+
+
+def test_tables_of_runs_that_were_finished_before_are_missed_aloud(tmp_path):
+    said, given = [], {**SMALL, "seeds": 1, "out": str(tmp_path / "out"), "resume": True}
+    run_comparison(Options(**given))
+    more = Options(**{**given, "seeds": 2}, save_tables=str(tmp_path / "tables"))
+    run_comparison(more, note=said.append)
+    assert said[-1] == ("--save-tables: 4 runs were finished before; their tables are not written")
+    assert {file.name.rpartition("-seed")[2] for file in (tmp_path / "tables").iterdir()} == {
+        "1-fold0.npy"
+    }
+
+
+def test_a_table_that_has_changed_is_not_gone_on_with(tmp_path, rng):
+    table, own = rng.normal(size=(6, 8)), str(tmp_path / "own.npy")
+    given = {**SMALL, "encoding": ("none", own), "seeds": 1, "out": str(tmp_path / "out")}
+    np.save(own, table)
+    first = run_comparison(Options(**given))
+    assert numbers(run_comparison(Options(**given, resume=True)).runs) == numbers(first.runs)
+    np.save(own, np.nextafter(table, 9))  # rounding on another machine
+    run_comparison(Options(**given, resume=True))
+    np.save(own, table[::-1])
+    run_comparison(
+        Options(**{**given, "encoding": ("none",)}, resume=True)
+    )  # not asked for, not looked at
+    os.remove(own)
+    run_comparison(Options(**{**given, "encoding": ("none", "dft")}, resume=True))
+    np.save(own, 1.01 * table)
+    with pytest.raises(PefourierError, match=r"own.npy on .* has changed since .* \(tables\)"):
+        run_comparison(Options(**given, resume=True))
+
+
+def test_codes_too_large_for_numbers_are_refused(tmp_path, rng):
+    own = str(tmp_path / "own.npy")
+    np.save(own, 1e30 * rng.normal(size=(6, 8)))
+    with pytest.raises(PefourierError, match=r"own.npy, seed 0, fold 0: non-finite logits"):
+        run_comparison(Options(**{**SMALL, "encoding": (own, "none")}, out=str(tmp_path / "out")))
+    assert [row["encoding"] for row in lines(tmp_path / "out")] == ["none", "none"]
+
+
+def test_memory_that_does_not_hold_the_runs_is_said(monkeypatch):
+    def fails(*_):
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr("pefourier.train.loop.train_together", fails)
+    with pytest.raises(PefourierError, match=r"^memory does not hold the runs"):
+        run_comparison(Options(**SMALL))
