@@ -1,7 +1,5 @@
 """The comparison as a whole: position matters, results survive a kill, ranks share the grid."""
 
-import io
-import itertools
 import json
 import os
 import re
@@ -9,42 +7,17 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
-from scipy import stats
+from training import SMALL, lines, numbers, of_datasets
 
-from pefourier.answers.report import as_json
 from pefourier.cli.commands import main
 from pefourier.errors import PefourierError
-from pefourier.train import metrics, model, statistics, store, summary
-from pefourier.train.grid import list_arms
+from pefourier.train import loop, model, summary
 from pefourier.train.options import Options
-from pefourier.train.run import run_comparison, write_summary
+from pefourier.train.run import run_comparison
 from pefourier.train.store import Store
-
-SMALL = {
-    "dataset": ("order:count=60,length=6",),
-    "encoding": ("none", "sinusoidal", "t5", "order-free"),
-    **{
-        "seeds": 2,
-        "epochs": 2,
-        "d": 8,
-        "heads": 2,
-        "batch_size": 8,
-    },
-}
-MEASURED = ("dataset", "encoding", "seed", "fold", "precision", "recall", "f1", "auprc", "epoch")
-
-
-def numbers(rows):
-    return [tuple(row[name] for name in MEASURED) for row in rows]
-
-
-def lines(folder):
-    return [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
 
 
 def test_only_position_solves_the_task():
@@ -68,16 +41,18 @@ def test_a_folder_gets_the_whole_answer(tmp_path):
         Options(**SMALL, out=str(out), save_tables=str(tables), match_rms=(0.25,))
     )
     assert sorted(p.name for p in out.iterdir()) == [
-        *("comparison.png", "config.json", "results.jsonl", "summary.json", "summary.md")
+        "comparison.png",
+        "config.json",
+        "results.jsonl",
+        "summary.json",
+        "summary.md",
     ]
     assert numbers(lines(out)) == numbers(found.runs)
     arms = list(dict.fromkeys(row["encoding"] for row in found.runs))
     assert arms == ["none", "sinusoidal", "t5", "sinusoidal@rms=0.25", "order-free"]
     assert len(found.runs) == 2 * len(arms)
-    assert (
-        summary.markdown_page(summary.summarize_runs(of_datasets(1, {"a|b": 0.5}))).count(r"a\|b")
-        == 2
-    )
+    barred = summary.summarize_runs(of_datasets(1, {"a|b": 0.5}))
+    assert summary.markdown_page(barred).count(r"a\|b") == 2
     text = (out / "summary.md").read_text()
     assert text.startswith("# Encodings compared\n\n| P / R / F1 | none | sinusoidal | t5 |")
     saved = json.loads((out / "summary.json").read_text())
@@ -183,7 +158,6 @@ def test_what_is_finished_is_not_trained_again(tmp_path, monkeypatch):
 
 def trained_anew(monkeypatch):
     """Encodings and seeds of all members that are trained from now on."""
-    from pefourier.train import loop
 
     seen, whole = [], loop.fit
 
@@ -335,368 +309,12 @@ def test_bad_options_are_refused_in_one_line(options, message):
     assert "\n" not in str(caught.value)
 
 
-def test_a_full_disk_is_said_and_what_is_finished_stays(tmp_path, monkeypatch):
-    results = Store(tmp_path)
-    row = dict.fromkeys((*store.KEY, *store.NEEDED), 0)
-    results.append([row])
-    monkeypatch.setattr(os, "write", lambda handle, line: len(line) // 2)
-    with pytest.raises(PefourierError, match="No space left on device; nothing finished is lost"):
-        results.append([{**row, "seed": 1}])
-    assert results.rows() == [row]
-
-
-def test_torn_and_foreign_lines_are_dropped(tmp_path):
-    row = dict.fromkeys((*store.KEY, *store.NEEDED), 0)
-    line = json.dumps(row).encode() + b"\n"
-    file = tmp_path / "results.jsonl"
-    key = json.dumps(dict.fromkeys(store.KEY, 0)).encode() + b"\n"
-    for torn in (b"", key, line[:9], b'{"seed": 1}\n', b"\xff\n", b"[]\n"):
-        file.write_bytes(line + torn)
-        assert store.read_rows(file) == [row]
-        Store(tmp_path).drop_torn_line()
-        assert file.read_bytes() == line
-
-
-def test_sign_flips_holm_and_ranks_are_their_definitions(rng):
-    d = rng.normal(0.3, 1, 7)
-    flips = [abs(np.dot(s, d)) for s in itertools.product((-1, 1), repeat=7)]
-    assert statistics.sign_flip(d) == np.mean(np.array(flips) >= abs(d.sum()) - 1e-12)
-    assert statistics.sign_flip(np.ones(5)) == 2.0**-4
-    assert statistics.sign_flip(np.zeros(5)) == 1.0
-    assert statistics.sign_flip(np.ones(40)) < 0.001
-    np.testing.assert_allclose(statistics.holm([0.01, 0.04, 0.03, 0.9]), [0.04, 0.09, 0.09, 0.9])
-    runs = {"a": np.ones(6), "b": np.array([1.0, 2, 2, 2, 2, 0])}
-    found = statistics.paired_differences(runs, {"b": "a"}, np.zeros(6))["b"]
-    assert (found.better, found.p_floor, found.mean) == (4.5 / 6, 2.0**-5, 0.5)
-
-
-def test_wilcoxons_p_is_that_of_all_sign_patterns(rng):
-    scores = rng.normal(size=(7, 3)) + np.array([0, 0.5, 2.5])
-
-    def exact(d):
-        rank = np.abs(d).argsort().argsort() + 1
-        seen = abs((np.sign(d) * rank).sum())
-        sums = [abs((s * rank).sum()) for s in itertools.product((-1, 1), repeat=len(d))]
-        return np.mean(np.array(sums) >= seen)
-
-    pairs = [(0, 1), (0, 2), (1, 2)]
-    p = statistics.holm([exact(scores[:, i] - scores[:, j]) for i, j in pairs])
-    found = statistics.wilcoxon_holm(scores)
-    np.testing.assert_allclose([found[i, j] for i, j in pairs], p)
-    np.testing.assert_array_equal(found, found.T)
-    assert statistics.wilcoxon_holm(np.ones((4, 2)))[0, 1] == 1.0
-
-
-def test_a_pair_apart_in_the_middle_parts_a_clique():
-    p = np.ones((4, 4))
-    p[1, 2] = p[2, 1] = 0.01
-    ranks = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}
-    assert statistics.cliques(ranks, p) == [["a", "b"], ["c", "d"]]
-
-
-def test_differences_are_adjusted_for_their_number():
-    runs = {"a": np.zeros(6), "b": np.ones(6), "c": np.ones(6)}
-    found = statistics.paired_differences(runs, {"b": "a", "c": "a"}, np.zeros(6))
-    assert [found[name].p for name in "bc"] == [2.0**-5] * 2
-    assert [found[name].p_holm for name in "bc"] == [2.0**-4] * 2
-    words = summary.verdict_sentence("here", "b", found["b"], 2)
-    assert words.endswith("Holm p 0.0625 (with so few runs .05 is out of reach)")
-    assert "out of reach" not in summary.verdict_sentence("here", "b", found["b"], 1)
-
-
-@pytest.mark.parametrize(("n", "share"), [(5, 0.92), (8, 0.94)])  # plain percentiles: .85, .89
-def test_intervals_hold_the_mean_as_often_as_they_say(rng, n, share):
-    held = [
-        one.low <= 0 <= one.high for one in map(statistics.interval, rng.normal(size=(1000, n)))
-    ]
-    assert np.mean(held) == pytest.approx(share, abs=0.025)
-    # of all 5^5 resamples .03 % sum up to 0, .19 % to 1 or less, .67 % to 2 or less
-    assert stats.norm.sf(stats.t.ppf(0.975, 4) * (5 / 4) ** 0.5) == pytest.approx(0.00095, abs=1e-5)
-    assert statistics.interval(np.array([0.0, 1, 2, 4, 8])).low == pytest.approx(1 / 5)
-    alone = statistics.interval(np.array([0.5]))
-    assert np.isnan([alone.low, alone.high]).all()
-
-
-def test_folds_as_units_are_scipys_t(rng):
-    d, folds = rng.normal(size=(2, 12)), np.repeat(range(4), 3)
-    found = statistics.paired_differences({"a": d[0], "b": d[1]}, {"b": "a"}, folds)["b"]
-    means = (d[1] - d[0]).reshape(4, 3).mean(axis=1)
-    low, high = stats.ttest_1samp(means, 0).confidence_interval()
-    np.testing.assert_allclose([found.folds_low, found.folds_high], [low, high])
-    np.random.default_rng(0).shuffle(order := np.arange(12))
-    again = statistics.paired_differences(
-        {"a": d[0][order], "b": d[1][order]}, {"b": "a"}, folds[order]
-    )["b"]
-    np.testing.assert_allclose(again.folds_low, low)
-
-
-def of_folds(f1, auprc):
-    """Eight seeds with the F1 and AUPRC given for each of five folds, beside .5 of sinusoidal."""
-    return [
-        {
-            **{"dataset": "one", "encoding": e, "seed": seed, "fold": fold, "split": "blocks"},
-            **{"precision": a, "recall": a, "f1": a, "auprc": b, "leaky": False, "length": 9},
-        }
-        for e, each in (("sinusoidal", [(0.5, 0.5)] * 5), ("dft", zip(f1, auprc, strict=True)))
-        for fold, (a, b) in enumerate(each)
-        for seed in range(8)
-    ]
-
-
-def test_what_one_fold_denies_is_said_of_these_windows():
-    same, one_off = [0.6, 0.61, 0.62, 0.61, 0.6], [0.6, 0.61, 0.45, 0.61, 0.62]
-    found = summary.summarize_runs(of_folds(same, [0.5] * 5))
-    assert "dft is better than sinusoidal: F1 difference +0.108" in found.datasets[0].verdicts[0]
-    assert "AUPRC" not in found.datasets[0].verdicts[0]
-    found = summary.summarize_runs(of_folds(one_off, same))
-    (words,) = found.datasets[0].verdicts
-    assert "dft is better than sinusoidal on these windows: F1 difference +0.078" in words
-    assert ", over folds -0.011 … +0.167, Holm p " in words
-    assert "; better by AUPRC: +0.108, 95 % " in words
-    assert "over folds: 95 % by Student's t" in summary.terminal_text(found)
-    title, (head, row) = summary.tables(found)[2]
-    assert (title, head[-2:], row[0]) == ("one, less sinusoidal", ["AUPRC", "Holm p"], "dft")
-    (one,) = found.datasets
-    f1, ap = one.differences["dft"], one.auprc_differences["dft"]
-    assert row[1:6] == [
-        f"+0.078 [{f1.low:+.3f}, {f1.high:+.3f}]",
-        *("[-0.011, +0.167]", f"{f1.p:.3g}", f"{f1.p_holm:.3g}", "0.80"),
-    ]
-    assert row[6:] == [f"+0.108 [{ap.low:+.3f}, {ap.high:+.3f}]", f"{ap.p_holm:.3g}"]
-    found = summary.summarize_runs(of_folds([0.5] * 5, one_off))
-    assert "; better on these windows by AUPRC: +0.078" in found.datasets[0].verdicts[0]
-    (_, (_, row)) = summary.tables(found)[2]
-    assert (row[4], row[7]) == ("1", "1e-05")  # Holm p of F1 and of AUPRC
-    (record,) = [r for r in summary.json_records(found) if r["encoding"] == "dft"]
-    assert record["difference"]["mean"] == 0
-    assert record["auprc_difference"]["mean"] == pytest.approx(0.078)
-
-
-def test_one_encoding_alone_has_scores_and_no_differences():
-    rows = [row for row in of_folds([0.5] * 5, [0.5] * 5) if row["encoding"] == "dft"]
-    text = summary.terminal_text(summary.summarize_runs(rows))
-    assert "over 8 seeds × 5 folds" in text
-    assert "over folds" not in text
-    assert "less dft" not in text
-
-
-def test_few_runs_have_but_their_range():
-    rows = [row for row in of_folds([0.6] * 5, [0.6] * 5) if row["fold"] == 0]
-    for n, share in ((2, 50), (3, 75), (4, 88)):
-        few = [{**row, "f1": row["seed"] / 10} for row in rows if row["seed"] < n]
-        found = summary.summarize_runs(few)
-        mean = found.datasets[0].scores["dft"]["f1"]
-        assert (mean.low, mean.high) == pytest.approx((0, (n - 1) / 10), abs=0.03)
-        said = f"of {n} runs 95 % is but their range, which holds the mean {share} % of the time"
-        assert said in summary.terminal_text(found)
-    assert "but their range" not in summary.terminal_text(summary.summarize_runs(rows))
-
-
-def test_one_run_has_no_interval():
-    found = summary.summarize_runs(of_datasets(1, {"sinusoidal": 0.5, "dft": 0.6}))
-    assert ": F1 difference +0.100, Holm p 1 (with" in found.datasets[0].verdicts[0]
-    assert json.loads(as_json("train", summary.json_records(found)))["results"][0]["f1"] == {
-        **{"mean": 0.5, "low": None, "high": None}
-    }
-
-
-def of_datasets(number, scores):
-    return [
-        {
-            **{"dataset": f"set {i}", "encoding": e, "seed": 0, "fold": 0, "split": "blocks"},
-            **{"precision": v, "recall": v, "f1": v, "auprc": v, "leaky": False, "length": 9},
-        }
-        for i in range(number)
-        for e, v in scores.items()
-    ]
-
-
-def test_all_told_apart_is_an_answer_too(tmp_path):
-    found = summary.summarize_runs(of_datasets(8, {"sinusoidal": 0.5, "dft": 0.6}))
-    assert found.cliques == ()
-    text = summary.terminal_text(found)
-    assert "average ranks by F1 over 8 datasets" in text
-    assert "not told apart: none\n" in text
-    write_summary(Store(tmp_path), found)
-    assert (tmp_path / "critical-difference.png").is_file()
-
-
-def test_whether_cliques_could_be_told_apart_counts_all_pairs():
-    five = {"sinusoidal": 0.5, "dft": 0.6, "none": 0.1, "rope": 0.2, "t5": 0.3}
-    assert "5 encodings .05 is out of reach" in summary.terminal_text(
-        summary.summarize_runs(of_datasets(8, five))
-    )
-
-
-def test_a_scaled_encoding_is_compared_at_its_size():
-    rows = [
-        {
-            **{"dataset": "one", "encoding": e, "seed": s, "fold": 0, "split": "blocks"},
-            **{"precision": v, "recall": v, "f1": v, "auprc": v, "leaky": False, "length": 9},
-        }
-        for e, v in (("sinusoidal", 0.5), ("dft@rms=1", 0.6), ("sinusoidal@rms=1", 0.1))
-        for s in range(2)
-    ]
-    apart = summary.summarize_runs(rows).datasets[0].differences
-    assert apart["dft@rms=1"].mean == pytest.approx(0.5)
-    assert apart["sinusoidal@rms=1"].mean == pytest.approx(-0.4)
-    text = summary.terminal_text(summary.summarize_runs(rows))
-    assert "do not separate dft@rms=1 from sinusoidal@rms=1" in text
-    assert "one, less sinusoidal at its rms\n" in text
-
-
-def test_average_ranks_over_datasets_and_who_is_not_told_apart():
-    from pefourier.answers import plot
-
-    rows = [
-        {
-            **{"dataset": name, "encoding": e, "seed": s, "fold": 0, "split": "random"},
-            **{"precision": v, "recall": v, "f1": v, "auprc": v, "leaky": True, "length": 9},
-        }
-        for name in ("one", "two")
-        for e, v in (("sinusoidal", 0.5), ("dft", 0.6), ("none", 0.1))
-        for s in range(2)
-    ]
-    found = summary.summarize_runs(rows)
-    assert found.ranks == {"sinusoidal": 2.0, "dft": 1.0, "none": 3.0}
-    assert found.cliques == (("dft", "sinusoidal", "none"),)
-    text = summary.terminal_text(found)
-    assert "one, leaky split" in text
-    assert "average ranks by F1 over 2 datasets, leaky split" in text
-    assert "over 2 datasets, leaky split, by Wilcoxon's test" in text
-    figure = plot.critical_difference(found)
-    title = figure.axes[0].get_title()
-    assert title.startswith("average rank by F1 over 2 datasets, leaky split\n")
-    plot.plt.close(figure)
-    assert "(with so few runs .05 is out of reach)" in text
-    assert "do not carry over to new data" in text
-    assert "not told apart: dft, sinusoidal, none (with 2 datasets and 3 encodings .05" in text
-
-
-def test_scores_are_their_definitions(rng):
-    from math import isclose
-
-    score, true = rng.normal(size=50).round(1), rng.random(50) < 0.3
-    best = max(metrics.precision_recall_f1(score >= t, true)[2] for t in np.unique(score))
-    assert (
-        metrics.precision_recall_f1(score >= metrics.best_threshold(score, true), true)[2] == best
-    )
-    slow, before = 0.0, 0.0
-    for t in sorted(set(score), reverse=True):
-        precision, recall, _ = metrics.precision_recall_f1(score >= t, true)
-        slow, before = slow + precision * (recall - before), recall
-    assert isclose(metrics.average_precision(score, true), slow)
-
-
-def test_the_threshold_comes_from_validation_and_many_classes_are_averaged():
-    logits = np.array([[0, 0.0], [0, 1], [0, 2], [0, 3]])
-    labels = np.array([0, 0, 1, 1])
-    shifted = logits + np.array([0, 5.0])
-    perfect = metrics.score(logits, labels, logits, labels)
-    assert (perfect.precision, perfect.recall, perfect.f1, perfect.auprc) == (1, 1, 1, 1)
-    assert metrics.score(logits, labels, shifted, labels).precision == 0.5
-    eye = np.eye(3)[[0, 1, 2, 2]]
-    found = metrics.score(eye, np.array([0, 1, 2, 2]), eye, np.array([0, 1, 2, 1]))
-    assert found.recall == pytest.approx((1 + 0.5 + 1) / 3)
-    own = [metrics.average_precision(eye[:, c], np.array([0, 1, 2, 1]) == c) for c in range(3)]
-    assert found.auprc == np.mean(own)
-
-
-def test_every_run_is_a_point_in_the_figure():
-    from pefourier.answers import plot
-
-    found = run_comparison(Options(**SMALL))
-    figure = plot.comparison(found)
-    points = [line.get_xdata() for line in figure.axes[0].lines if line.get_marker() == "o"]
-    np.testing.assert_array_equal(
-        np.concatenate(points),
-        [r["f1"] for e in found.datasets[0].scores for r in found.runs if r["encoding"] == e],
-    )
-    plot.plt.close(figure)
-
-
-def two_datasets(ranks, cliques):
-    """A summary of two datasets with the given ranks."""
-    datasets = summary.summarize_runs(of_datasets(2, {"sinusoidal": 0.5})).datasets
-    return summary.Summary("sinusoidal", datasets, ranks, cliques, ())
-
-
-def test_bars_of_the_diagram_join_the_cliques():
-    from pefourier.answers import plot
-
-    ranks = {"none": 4.0, "dft": 1.25, "rope": 1.75, "sinusoidal": 3.0}
-    cliques = (("dft", "rope"), ("rope", "sinusoidal"))
-    figure = plot.critical_difference(two_datasets(ranks, cliques))
-    (axes,) = figure.axes
-    bars = [line.get_xdata() for line in axes.lines if line.get_linewidth() == 3]
-    np.testing.assert_allclose(bars, [[1.19, 1.81], [1.69, 3.06]])
-    heights = {
-        text.get_text().split()[-1 if i > 1 else 0]: text.get_position()[1]
-        for i, text in enumerate(axes.texts)
-    }
-    for line in axes.lines:
-        if line.get_linewidth() < 3:  # a leader ends at the height of its name
-            (name,) = [name for name, rank in ranks.items() if rank == line.get_xdata()[0]]
-            assert line.get_ydata()[-1] == heights[name]
-    sides = [text.get_ha() for text in axes.texts]  # away from the diagram
-    assert sides == ["right", "right", "left", "left"]
-    feet = sorted(line.get_xdata()[0] for line in axes.lines if line.get_linewidth() < 3)
-    assert feet == sorted(ranks.values())
-    assert {text.get_text().strip() for text in axes.texts} == {
-        *("dft  1.25", "rope  1.75", "4.00  none", "3.00  sinusoidal")
-    }
-    assert axes.get_title().endswith("with 2 datasets and 4 encodings .05 is out of reach")
-    plot.plt.close(figure)
-
-
-def test_sizes_have_one_name_and_are_scaled_once():
-    given = ("none", "dft", "dft@rms=.50", "order-free")
-    found = list_arms(given, (0.5, 0.1234567))
-    assert [(one.name, one.named) for one in found] == [
-        *[("none", True), ("dft", True), ("dft@rms=0.5", True), ("order-free", True)],
-        ("dft@rms=0.1234567", False),
-    ]
-
-
-def test_an_arm_may_be_named_with_its_size():
-    found = run_comparison(Options(**{**SMALL, "encoding": ("sinusoidal", "dft@rms=0.25")}))
-    assert list(found.datasets[0].scores) == ["sinusoidal", "dft@rms=0.25"]
-
-
 @pytest.mark.parametrize(("rank", "ranks"), [("x", "2"), ("1", "1"), ("2", "2"), ("0", "-1")])
 def test_ranks_that_cannot_be_are_refused(monkeypatch, rank, ranks):
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", ranks)
     with pytest.raises(PefourierError, match=f"^RANK={rank} must be .* WORLD_SIZE={ranks}; unset"):
         run_comparison(Options(**SMALL))
-
-
-@pytest.mark.parametrize("text", ['{"model_type": "llama"}', "[1]", "no JSON"])
-@pytest.mark.parametrize("resume", [False, True])
-def test_another_config_json_is_never_replaced(tmp_path, text, resume):
-    (tmp_path / "config.json").write_text(text)
-    with pytest.raises(PefourierError, match="choose another --out"):
-        run_comparison(Options(**SMALL, out=str(tmp_path), resume=resume))
-    assert (tmp_path / "config.json").read_text() == text
-
-
-def test_a_second_run_in_the_same_folder_is_refused_while_the_first_lasts(tmp_path):
-    out = str(tmp_path / "out")
-    with Store(tmp_path / "out").lock():
-        with pytest.raises(PefourierError, match=r"^another run writes to .*; wait"):
-            run_comparison(Options(**SMALL, out=out))
-        Path(out).rmdir()  # nothing was written
-        Path(out).mkdir()
-    run_comparison(Options(**SMALL, out=out))
-
-
-def test_a_file_system_without_locks_is_written_to(tmp_path, monkeypatch):
-    def unknown(*_):
-        raise OSError(38, "Function not implemented")
-
-    monkeypatch.setattr("fcntl.flock", unknown)
-    run_comparison(Options(**SMALL, out=str(tmp_path)))
-    assert lines(tmp_path)
 
 
 def test_tables_of_different_datasets_have_different_names(tmp_path):
@@ -725,8 +343,6 @@ def test_other_examples_with_the_same_classes_are_not_gone_on_with(tmp_path, rng
 
 
 def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch):
-    from pefourier.train import loop
-
     def fit(data, sizes, *more):
         if isinstance(sizes, model.OrderFree):
             raise KeyboardInterrupt
@@ -767,8 +383,6 @@ def test_the_answer_is_told_before_a_full_disk_can_cost_it(tmp_path, monkeypatch
 
 
 def test_a_file_that_goes_while_it_trains_costs_no_answer(tmp_path, monkeypatch, rng):
-    from pefourier.train import loop
-
     own, whole = tmp_path / "own.npy", loop.fit
     np.save(own, rng.normal(size=(6, 8)))
     monkeypatch.setattr(loop, "fit", lambda *a: [own.unlink(), whole(*a)][1])
@@ -799,12 +413,6 @@ def test_what_has_no_effect_is_noted():
     said.clear()
     run_comparison(Options(**given), note=said.append)
     assert not any("no effect" in line for line in said)
-
-
-def test_a_folder_that_cannot_be_made_is_said(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(PefourierError, match=r"file/out: Not a directory; choose another --out"):
-        run_comparison(Options(**SMALL, out=str(tmp_path / "file" / "out")))
 
 
 def test_a_folder_without_a_finished_run_is_begun_anew(tmp_path, monkeypatch):
@@ -858,40 +466,12 @@ def test_a_table_that_has_changed_is_not_gone_on_with(tmp_path, rng):
         run_comparison(Options(**given, resume=True))
 
 
-def test_runs_that_diverge_are_scored_and_said():
-    found = run_comparison(Options(**{**SMALL, "encoding": ("none", "sinusoidal"), "rate": 1e30}))
-    said = ", none: 2 runs diverged at once and have the scores of untrained weights; a smaller"
-    assert said in summary.terminal_text(found)
-    assert [record["diverged"] for record in summary.json_records(found)] == [2, 2]
-    fine = run_comparison(Options(**{**SMALL, "encoding": ("none",)}))
-    assert "diverged" not in summary.terminal_text(fine)
-    assert summary.json_records(fine)[0]["diverged"] == 0
-
-
 def test_codes_too_large_for_numbers_are_refused(tmp_path, rng):
     own = str(tmp_path / "own.npy")
     np.save(own, 1e30 * rng.normal(size=(6, 8)))
     with pytest.raises(PefourierError, match=r"own.npy, seed 0, fold 0: non-finite logits"):
         run_comparison(Options(**{**SMALL, "encoding": (own, "none")}, out=str(tmp_path / "out")))
     assert [row["encoding"] for row in lines(tmp_path / "out")] == ["none", "none"]
-
-
-def test_ranks_beside_the_first_are_quiet(tmp_path, monkeypatch, capsys):
-    from pefourier.train import progress
-
-    said = []
-    monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert run_comparison(Options(**SMALL, out=str(tmp_path)), note=said.append) is None
-    assert said == []
-    assert capsys.readouterr().err == ""
-
-
-def test_results_without_a_configuration_are_not_gone_on_with(tmp_path):
-    (tmp_path / "results.jsonl").write_text("")
-    with pytest.raises(PefourierError, match=r"holds results, but no config\.json"):
-        run_comparison(Options(**SMALL, out=str(tmp_path), resume=True))
 
 
 def test_memory_that_does_not_hold_the_runs_is_said(monkeypatch):
@@ -901,91 +481,3 @@ def test_memory_that_does_not_hold_the_runs_is_said(monkeypatch):
     monkeypatch.setattr("pefourier.train.loop.train_together", fails)
     with pytest.raises(PefourierError, match=r"^memory does not hold the runs"):
         run_comparison(Options(**SMALL))
-
-
-def test_too_few_codes_are_noted():
-    said, given = [], {**SMALL, "dataset": ("order:count=40,length=10",), "d": 8, "heads": 2}
-    options = Options(**{**given, "encoding": ("none", "sinusoidal", "dft", "rope")})
-    run_comparison(options, note=said.append)
-    assert [line for line in said if "codes" in line] == [
-        "order:count=40,length=10: dft has 8 codes for 10 tokens; a larger --d or --patch would "
-        "tell them apart"
-    ]
-
-
-def test_records_hold_each_encodings_scores_and_its_difference():
-    found = summary.json_records(run_comparison(Options(**{**SMALL, "match_rms": (0.5,)})))
-    assert [(r["encoding"], r["spec"]) for r in found] == [
-        *(("none", "none"), ("sinusoidal", "sinusoidal"), ("t5", "t5")),
-        *(("sinusoidal", "sinusoidal@rms=0.5"), ("order-free", "order-free")),
-    ]
-    t5 = {"length": 6, "d": 2, "seed": 0, "buckets": 32}
-    assert t5.items() <= found[2]["params"].items()
-    assert found[3]["params"] == {"rms": 0.5, **found[1]["params"]}
-    assert found[4]["params"] == {}
-    assert found[0]["training"] == {
-        **{"epochs": 2, "batch_size": 8, "rate": 3e-3, "d": 8, "heads": 2, "layers": 1},
-        **{"patch": 1, "learn": False},
-    }
-    assert found[1]["difference"] is None
-    assert found[2]["difference"]["p_floor"] == 0.5
-    assert found[1]["verdict"] is None
-    assert "the data do not separate t5 from sinusoidal" in found[2]["verdict"]
-    assert found[2]["difference"]["mean"] == pytest.approx(
-        found[2]["f1"]["mean"] - found[1]["f1"]["mean"]
-    )
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_a_narrow_terminal_shows_the_time_left(monkeypatch, width):
-    from pefourier.train import progress
-
-    screen = io.StringIO()
-    at = {"file": screen, "force_terminal": True, "width": width, "color_system": None}
-    monkeypatch.setattr(progress, "Console", lambda stderr: Console(**at))
-    with progress.bar() as (shown, task):
-        for share in (20, 40):
-            time.sleep(0.01)
-            shown.update(task, completed=share, now="16 members · epoch 3/20 · loss 0.5")
-        shown.refresh()
-    assert re.search(r" 40 % +\d\d:\d\d .*· 16 members · epoch 3/20", screen.getvalue())
-
-
-def test_progress_is_noted_where_there_is_no_terminal(capsys, monkeypatch):
-    from pefourier.train import progress
-
-    said = []
-    monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
-    run_comparison(Options(**SMALL), note=said.append)
-    pattern = r"2 members · epoch 2/2 · loss \d\.\d{3} · [\d,]+ examples/s · 0:00 left"
-    assert re.fullmatch(r"100 % · " + pattern, said[-1])
-    run_comparison(Options(**SMALL))
-    assert capsys.readouterr() == ("", "")
-
-
-def test_the_bench_trains_both_programs_and_counts_operations():
-    import torch
-
-    from pefourier.train import bench
-    from pefourier.train.data.load import load_task
-    from pefourier.train.model import Transformer
-
-    task, sizes = load_task("order:count=60,length=6"), Transformer(6, 2, 2, d=8, heads=2)
-    setting = bench.Setting(task, sizes, 2, 8, 4, torch.device("cpu"))
-    first, loop, fused = bench.report(setting).splitlines()
-    assert first.startswith("2 members, batch 8, 4 steps, 6 tokens, d 8, cpu, torch ")
-    assert re.fullmatch(r"user's loop, eager float32 +[\d,]+ examples/s +1\.00 ×", loop)
-    assert re.fullmatch(r"fused program +[\d,]+ examples/s +\d+\.\d\d ×", fused)
-    own, torchs = bench.flops(sizes), counted(bench.Classifier(sizes, bench.codes_of(setting)))
-    assert own == pytest.approx(torchs, rel=0.1)
-
-
-def counted(classifier):
-    import torch
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    from torch.utils.flop_counter import FlopCounterMode
-
-    # the counter knows attention only as the products it is made of
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        classifier(torch.zeros(1, 6, 2)).sum().backward()
-    return counter.get_total_flops()

@@ -1,0 +1,55 @@
+"""Figures of a training comparison."""
+
+import numpy as np
+from training import SMALL, of_datasets
+
+from pefourier.answers import plot
+from pefourier.train import summary
+from pefourier.train.options import Options
+from pefourier.train.run import run_comparison
+
+
+def test_every_run_is_a_point_in_the_figure():
+    found = run_comparison(Options(**SMALL))
+    figure = plot.comparison(found)
+    points = [line.get_xdata() for line in figure.axes[0].lines if line.get_marker() == "o"]
+    np.testing.assert_array_equal(
+        np.concatenate(points),
+        [r["f1"] for e in found.datasets[0].scores for r in found.runs if r["encoding"] == e],
+    )
+    plot.plt.close(figure)
+
+
+def two_datasets(ranks, cliques):
+    """A summary of two datasets with the given ranks."""
+    datasets = summary.summarize_runs(of_datasets(2, {"sinusoidal": 0.5})).datasets
+    return summary.Summary("sinusoidal", datasets, ranks, cliques, ())
+
+
+def test_bars_of_the_diagram_join_the_cliques():
+    ranks = {"none": 4.0, "dft": 1.25, "rope": 1.75, "sinusoidal": 3.0}
+    cliques = (("dft", "rope"), ("rope", "sinusoidal"))
+    figure = plot.critical_difference(two_datasets(ranks, cliques))
+    (axes,) = figure.axes
+    bars = [line.get_xdata() for line in axes.lines if line.get_linewidth() == 3]
+    np.testing.assert_allclose(bars, [[1.19, 1.81], [1.69, 3.06]])
+    heights = {
+        text.get_text().split()[-1 if i > 1 else 0]: text.get_position()[1]
+        for i, text in enumerate(axes.texts)
+    }
+    for line in axes.lines:
+        if line.get_linewidth() < 3:  # a leader ends at the height of its name
+            (name,) = [name for name, rank in ranks.items() if rank == line.get_xdata()[0]]
+            assert line.get_ydata()[-1] == heights[name]
+    sides = [text.get_ha() for text in axes.texts]  # away from the diagram
+    assert sides == ["right", "right", "left", "left"]
+    feet = sorted(line.get_xdata()[0] for line in axes.lines if line.get_linewidth() < 3)
+    assert feet == sorted(ranks.values())
+    assert {text.get_text().strip() for text in axes.texts} == {
+        "dft  1.25",
+        "rope  1.75",
+        "4.00  none",
+        "3.00  sinusoidal",
+    }
+    assert axes.get_title().endswith("with 2 datasets and 4 encodings .05 is out of reach")
+    plot.plt.close(figure)

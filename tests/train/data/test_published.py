@@ -1,0 +1,193 @@
+"""Published datasets: their layouts, counts, and what is refused."""
+
+import hashlib
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from training import EVENTS, archives, recording
+
+from pefourier.errors import PefourierError
+from pefourier.train.data import load, recordings, split
+
+SHARED = Path(__file__).parents[4] / "shared" / "data"
+
+
+published = pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data (SMD and MSL)")
+
+
+@cache
+def published_recordings(name):
+    return recordings.read_recordings(load.published_source(name), str(SHARED))
+
+
+@published
+@pytest.mark.parametrize(
+    ("name", "window", "windows", "positive"),
+    [
+        ("smd", 64, 6825, 570),
+        ("smd", 100, 4223, 462),
+        ("msl", 64, 933, 148),
+        ("msl", 100, 550, 107),
+    ],
+)
+def test_windows_of_the_blocks_split_are_as_many_as_published(name, window, windows, positive):
+    task = split.split_series(
+        name, published_recordings(name), window, blocks=load.published_source(name).blocks
+    )
+    assert (len(task.tested), int(task.labels[task.tested].sum())) == (windows, positive)
+    assert sum(len(fold.test) for fold in task.folds) == windows
+    assert not task.leaky
+    if name == "msl":
+        assert task.rows.shape[1] == 55
+
+
+@published
+def test_windows_are_gathered_and_not_kept():
+    task = split.split_series("smd", published_recordings("smd"), 64, stride=1)
+    assert len(task.starts) > 300_000
+    held = sum(a.nbytes for a in (task.rows, task.starts, task.labels))
+    assert held < 100e6  # a copy of every window would be 3 GB
+
+
+def test_smd_in_archives_and_in_text_are_the_same_task(tmp_path, rng):
+    found = archives(tmp_path / "a" / "smd", rng)
+    for part, column in (("train", 0), ("test", 1), ("test_label", 2)):
+        folder = tmp_path / "b" / "ServerMachineDataset" / part
+        folder.mkdir(parents=True)
+        for name, parts in found.items():
+            np.savetxt(folder / f"{name}.txt", parts[column], delimiter=",", fmt="%.9g")
+    one = load.load_task("smd", str(tmp_path / "a"), 16)
+    other = load.load_task("smd", str(tmp_path / "b"), 16)
+    np.testing.assert_allclose(one.rows, other.rows, atol=1e-6)
+    np.testing.assert_array_equal(one.starts, other.starts)
+    for mine, theirs in zip(one.folds, other.folds, strict=True):
+        np.testing.assert_array_equal(mine.test, theirs.test)
+
+
+def test_msl_as_published_counts_both_ends_of_an_event(tmp_path, rng):
+    train, test, label = recording(rng)
+    for part, rows in (("train", train), ("test", test)):
+        (tmp_path / part).mkdir()
+        for name in ("A-1", "P-10", "B-2"):
+            np.save(tmp_path / part / f"{name}.npy", rows)
+    events = f'"{[list(event) for event in EVENTS]}"'
+    lines = ["chan_id,spacecraft,anomaly_sequences,class,num_values"]
+    lines += [
+        f"{name},{craft},{events},[point],1200"
+        for name, craft in (("A-1", "MSL"), ("P-10", "MSL"), ("B-2", "SMAP"))
+    ]
+    (tmp_path / "labeled_anomalies.csv").write_text("\n".join(lines) + "\n")
+    (only,) = recordings.read_recordings(load.published_source("msl"), str(tmp_path))
+    assert only.name == "A-1"
+    np.testing.assert_array_equal(only.label, label.astype(bool))
+
+
+def test_missing_and_half_downloaded_data_are_said(tmp_path, rng):
+    with pytest.raises(PefourierError, match=re.escape("give --data DIR that holds smd/")):
+        load.load_task("smd")
+    with pytest.raises(PefourierError, match="holds no smd: expected smd/ or Server"):
+        load.load_task("smd", str(tmp_path))
+    archives(tmp_path / "smd", rng)
+    whole = (tmp_path / "smd" / "machine-1-2.npz").read_bytes()
+    (tmp_path / "smd" / "machine-1-2.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(PefourierError, match=re.escape("machine-1-2.npz is damaged or half")):
+        load.load_task("smd", str(tmp_path), 16)
+    (tmp_path / "MANIFEST.csv").write_text("file\nsmd/machine-1-1.npz\nsmd/machine-9-9.npz\n")
+    with pytest.raises(PefourierError, match=re.escape("machine-9-9.npz is missing")):
+        load.load_task("smd", str(tmp_path), 16)
+
+
+def as_published(folder, name="A-1"):
+    """A channel of MSL with a list of anomalies that the caller spoils."""
+    rows = np.random.default_rng(0).normal(size=(1200, 3))
+    for part in ("train", "test"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+        np.save(folder / part / f"{name}.npy", rows)
+    return folder / "labeled_anomalies.csv"
+
+
+HEAD = "chan_id,spacecraft,anomaly_sequences,class,num_values\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "lacks A-1, whose rows are in"),
+        (HEAD, "lacks A-1, whose rows are in"),
+        (HEAD + 'B-1,MSL,"[[1, 2]]",[point],1200\n', "lacks A-1, whose rows are in"),
+        (HEAD + "A-1,MSL", "is damaged or half downloaded"),
+        (HEAD + 'A-1,MSL,"[[1, 2]', "is damaged or half downloaded"),
+        (HEAD + 'A-1,SMAP,"[[1, 2]]",[point],1200\n', "holds no recording of msl"),
+        ("spacecraft\nSMAP\n", "is damaged or half downloaded (KeyError: 'chan_id')"),
+        ("<html>\n<p>404</p>\n", "is damaged or half downloaded (KeyError: 'spacecraft')"),
+        *(
+            (HEAD + f'A-1,MSL,"{events}",[point],1200\n', f"A-1 has 1200 rows and an event {one}")
+            for events, one in (
+                ("[[7, 5]]", "[7, 5]"),
+                ("[[5, 1200]]", "[5, 1200]"),
+                ("[5, 10]", "5"),
+                ("5", "5"),
+                ("[[5, 7, 9]]", "[5, 7, 9]"),
+                ("[[1.5, 7]]", "[1.5, 7]"),
+                ("[[-1, 7]]", "[-1, 7]"),
+                ("null", "None"),
+            )
+        ),
+    ],
+)
+def test_labels_of_msl_are_whole_or_refused(tmp_path, text, message):
+    as_published(tmp_path).write_text(text)
+    with pytest.raises(PefourierError, match=re.escape(message)):
+        load.load_task("msl", str(tmp_path), 16)
+
+
+def test_one_dataset_is_not_taken_for_another(tmp_path, rng):
+    archives(tmp_path / "smd", rng)
+    with pytest.raises(
+        PefourierError, match=r"holds no msl: expected msl/ or data/ with \.npz arch"
+    ):
+        load.load_task("msl", str(tmp_path / "smd"))
+    as_published(tmp_path / "nasa")
+    with pytest.raises(PefourierError, match=r"holds no smd: .* test/ of \.txt files"):
+        load.load_task("smd", str(tmp_path / "nasa"))
+
+
+@pytest.mark.parametrize("part", ["train", "test", "test_label"])
+def test_a_machine_without_one_of_its_files_is_said(tmp_path, part):
+    for one in ("train", "test", "test_label"):
+        (tmp_path / one).mkdir()
+        for machine in range(1, 3):
+            (tmp_path / one / f"machine-1-{machine}.txt").write_text("0\n1\n" * 600)
+    (tmp_path / part / "machine-1-2.txt").unlink()
+    with pytest.raises(PefourierError, match=rf"{part}/machine-1-2\.txt is missing"):
+        load.load_task("smd", str(tmp_path), 16)
+
+
+def test_a_foreign_manifest_is_no_matter(tmp_path, rng):
+    archives(tmp_path / "smd", rng)
+    (tmp_path / "MANIFEST.csv").write_text("name,bytes\nx,1\n")
+    assert load.load_task("smd", str(tmp_path), 16).name == "smd"
+
+
+def test_an_archive_is_the_one_of_the_manifest(tmp_path, rng):
+    archives(tmp_path / "smd", rng)
+    files = [tmp_path / "smd" / f"machine-1-{number}.npz" for number in (1, 2)]
+    sums = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    rows = [f"smd/{file.name},{one}" for file, one in zip(files, sums, strict=True)]
+    (tmp_path / "MANIFEST.csv").write_text("\n".join(["file,sha256", *rows, "msl/A-1.npz,0"]))
+    assert load.load_task("smd", str(tmp_path), 16).name == "smd"
+    files[1].write_bytes(files[0].read_bytes())
+    with pytest.raises(PefourierError, match=r"machine-1-2\.npz is not the one of"):
+        load.load_task("smd", str(tmp_path), 16)
+
+
+def test_numpys_advice_to_unpickle_is_not_passed_on(tmp_path):
+    as_published(tmp_path).write_text(HEAD + 'A-1,MSL,"[[1, 2]]",[point],1200\n')
+    (tmp_path / "test" / "A-1.npy").write_text("<html>\n<p>404</p>\n")
+    with pytest.raises(
+        PefourierError, match=r"A-1\.npy is damaged or half downloaded; download it"
+    ):
+        load.load_task("msl", str(tmp_path), 16)

@@ -1,0 +1,87 @@
+"""How attention receives codes, beside the sums written out."""
+
+import numpy as np
+import pytest
+import torch
+from training import SIZES
+
+from pefourier.train import attention, model
+from pefourier.train.grid import most_members
+from pefourier.train.injection import load_injection
+
+CPU = torch.device("cpu")
+
+
+def slow_attention(act, q, k, v, table):
+    """The sums written out for one member and head: q, k, v (T, c)."""
+    length, size = q.shape
+    out = np.zeros_like(v)
+    for i in range(length):
+        logits = np.zeros(length)
+        for j in range(length):
+            key = k[j] + table[j - i + length - 1] if act == "key" else k[j]
+            logits[j] = q[i] @ key / np.sqrt(size)
+            if act == "bias":
+                logits[j] += table[i * length + j, 0]
+        weights = np.exp(logits - logits.max())
+        out[i] = weights / weights.sum() @ v
+    return out
+
+
+@pytest.mark.parametrize("act", ["add", "bias", "key"])
+def test_attention_is_its_definition(rng, act):
+    length, size = 5, 4
+    q, k, v = rng.normal(size=(3, length, size))
+    table = rng.normal(size={"add": (5, 4), "bias": (25, 1), "key": (9, 4)}[act])
+    parts = [torch.as_tensor(x)[None, None, :, None] for x in (q, k, v)]
+    got = attention.ATTEND[act](*parts, torch.as_tensor(table)[None])[0, 0]
+    np.testing.assert_allclose(got, slow_attention(act, q, k, v, table), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "spec", ["rope", "rope:layout=interleaved", "xpos:span=4", "rope:partial=0.5"]
+)
+def test_rotated_logits_depend_on_the_lag_alone(rng, spec):
+    one = load_injection(spec, 7, 8, 1, 0)
+    table = torch.as_tensor(one.table())[None]
+    cosine, sine = table.chunk(2, dim=2)
+    square = cosine**2 + sine**2
+    inverse = square[:, :1] / square
+    q, k = (torch.as_tensor(x).expand(7, 8)[None, None, :, None] for x in rng.normal(size=(2, 8)))
+    turned = attention.turn(q, cosine, sine), attention.turn(k, cosine * inverse, sine * inverse)
+    logits = np.einsum("ic,jc->ij", *(x[0, 0, :, 0].numpy() for x in turned))
+    for lag in range(-6, 7):
+        assert np.ptp(np.diagonal(logits, lag)) < 1e-10
+    assert abs(logits[0, 0] - float((q[0, 0, 0, 0] * k[0, 0, 0, 0]).sum())) < 1e-12
+    assert len(set(logits[0].round(9))) == 7
+
+
+def test_xpos_is_turned_as_its_definition_says(rng):
+    """zeta^(s - t) before the rotation of pair i, Sun et al., 2022, Eq. 12, by complex numbers."""
+    d, span = 4, 4.0
+    one = load_injection(f"xpos:span={span}", 6, d, 1, 0)
+    q, k = rng.normal(size=(2, d))
+    v = torch.eye(6, dtype=torch.float64)[None, None, :, None]
+    parts = [torch.as_tensor(x).expand(6, d)[None, None, :, None] for x in (q, k)]
+    got = attention.attend_rotated(*parts, v, torch.as_tensor(one.table())[None])[0, 0]
+    theta, zeta = 10000.0 ** (-2 * np.arange(2) / d), (2 * np.arange(2) / d + 0.4) / 1.4
+    pair = (q[:2] + 1j * q[2:]) * np.conj(k[:2] + 1j * k[2:])
+    lag = np.arange(6)[:, None] - np.arange(6)
+    logits = sum(
+        (pair[i] * np.exp(1j * theta[i] * lag)).real * zeta[i] ** (lag / span) for i in (0, 1)
+    ) / np.sqrt(d)
+    weights = np.exp(logits)
+    np.testing.assert_allclose(got, weights / weights.sum(1, keepdims=True), atol=1e-10)
+
+
+def test_a_gpus_stack_stays_within_what_its_attention_can_index():
+    assert attention.most_windows(1, 64, 8) == 2**16 - 1
+    elements = attention.most_windows(8, 300, 64) * 8 * 384 * 64
+    assert 2**31 - 8 * 384 * 64 < elements <= 2**31
+    gpu = torch.device("cuda")
+    assert most_members(SIZES, 1024, gpu) == (2**16 - 1) // 1024
+    assert most_members(SIZES, 1, gpu) == 256
+    wide = model.Transformer(1024, 2, 2, d=512, heads=16)
+    assert most_members(wide, 1, gpu) == 4096 // 64  # windows at once in evaluation
+    assert most_members(wide, 8192, gpu) == 1
+    assert most_members(SIZES, 1024, CPU) == 16

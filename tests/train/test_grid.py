@@ -1,0 +1,76 @@
+"""Arms, runs and stacks."""
+
+import sys
+
+import numpy as np
+import pytest
+from training import SMALL
+
+from pefourier.train.grid import list_arms
+from pefourier.train.options import Options
+from pefourier.train.run import run_comparison
+
+
+def test_sizes_have_one_name_and_are_scaled_once():
+    given = ("none", "dft", "dft@rms=.50", "order-free")
+    found = list_arms(given, (0.5, 0.1234567))
+    assert [(one.name, one.named) for one in found] == [
+        ("none", True),
+        ("dft", True),
+        ("dft@rms=0.5", True),
+        ("order-free", True),
+        ("dft@rms=0.1234567", False),
+    ]
+
+
+def test_an_arm_may_be_named_with_its_size():
+    found = run_comparison(Options(**{**SMALL, "encoding": ("sinusoidal", "dft@rms=0.25")}))
+    assert list(found.datasets[0].scores) == ["sinusoidal", "dft@rms=0.25"]
+
+
+def test_too_few_codes_are_noted():
+    said, given = [], {**SMALL, "dataset": ("order:count=40,length=10",), "d": 8, "heads": 2}
+    options = Options(**{**given, "encoding": ("none", "sinusoidal", "dft", "rope")})
+    run_comparison(options, note=said.append)
+    assert [line for line in said if "codes" in line] == [
+        "order:count=40,length=10: dft has 8 codes for 10 tokens; a larger --d or --patch would "
+        "tell them apart"
+    ]
+
+
+COUNTING = """
+import numpy as np
+
+calls = []
+
+
+def table(length, d):
+    calls.append((length, d))
+    return np.random.normal(size=(length, d))
+"""
+
+
+@pytest.mark.usefixtures("own_code")
+@pytest.mark.parametrize("folds", [None, 1])
+def test_an_arm_is_resolved_once_for_each_task_and_seed(tmp_path, rng, folds):
+    """A stack has at most 16 members on a CPU: five folds of two seeds take several."""
+    np.savez(tmp_path / "own.npz", X=rng.normal(size=(40, 4, 2)), y=np.arange(40) % 2)
+    given = {**SMALL, "dataset": ("order:count=40,length=6", str(tmp_path / "own.npz"))}
+    given |= {"encoding": ("py:counting:table", "py:counting:table@rms=0.5", "none", "dft")}
+    found = run_comparison(
+        Options(**given, folds=folds, match_rms=(0.25,), out=str(tmp_path / "o"))
+    )
+    from counting import calls
+
+    assert len(found.datasets) == 2
+    assert calls == [(6, 8), (4, 8), (6, 8), (4, 8)]  # seed 0 of each task, then seed 1
+
+
+@pytest.fixture
+def own_code(tmp_path, monkeypatch):
+    """A module `counting` of a user."""
+    (tmp_path / "counting.py").write_text(COUNTING)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("counting", None)

@@ -1,0 +1,79 @@
+"""The classifier: its slow twin, and what it sees of order."""
+
+import pytest
+import torch
+from training import SIZES, injection
+
+from pefourier.encodings import build
+from pefourier.errors import PefourierError
+from pefourier.train import attention, model
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("patch", [1, 2])
+def test_it_is_torchs_transformer_encoder(rng, patch):
+    sizes = model.Transformer(8, 2, 3, d=16, heads=2, layers=2, patch=patch)
+    p = {k: v.float()[None] for k, v in model.draw_parameters(sizes.shapes(), 5).items()}
+    for key in p:
+        if "norm" in key or key.endswith(".b"):
+            p[key] = p[key] + torch.as_tensor(rng.normal(size=p[key].shape)).float()
+    x = torch.as_tensor(rng.normal(size=(1, 4, 8, 2))).float()
+    codes = build("dft", length=sizes.tokens, d=16).table()
+    injected = attention.codes_by_act([injection("dft", sizes=sizes)], CPU, torch.float32)
+    got = sizes.logits(p, injected, x)[0]
+    h = x[0].reshape(4, sizes.tokens, -1) @ p["project.w"][0] + p["project.b"][0]
+    h = h + torch.as_tensor(codes).float()
+    for i in range(2):
+        h = twin(p, i).eval()(h)
+    expected = h.mean(1) @ p["head.w"][0] + p["head.b"][0]
+    assert (got - expected).abs().max() < 1e-5
+
+
+def twin(p, i):
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+    pairs = {
+        "self_attn.in_proj_weight": p[f"{i}.qkv.w"][0].T,
+        "self_attn.in_proj_bias": torch.zeros(48),
+        "self_attn.out_proj.weight": p[f"{i}.out.w"][0].T,
+        "self_attn.out_proj.bias": p[f"{i}.out.b"][0, 0],
+        "linear1.weight": p[f"{i}.wide.w"][0].T,
+        "linear1.bias": p[f"{i}.wide.b"][0, 0],
+        "linear2.weight": p[f"{i}.narrow.w"][0].T,
+        "linear2.bias": p[f"{i}.narrow.b"][0, 0],
+    }
+    for n in (1, 2):
+        pairs[f"norm{n}.weight"] = p[f"{i}.norm{n}.gain"][0, 0, 0]
+        pairs[f"norm{n}.bias"] = p[f"{i}.norm{n}.shift"][0, 0, 0]
+    layer.load_state_dict(pairs)
+    return layer
+
+
+def test_an_order_free_model_does_not_see_order(rng):
+    sizes = model.OrderFree(8, 2, 2, 4)
+    p = {k: v[None] for k, v in model.draw_parameters(sizes.shapes(), 0).items()}
+    x = torch.as_tensor(rng.normal(size=(1, 3, 8, 2)))
+    shuffled = x[:, :, torch.randperm(8)]
+    assert (sizes.logits(p, {}, x) - sizes.logits(p, {}, shuffled)).abs().max() < 1e-12
+
+
+def test_without_an_encoding_order_is_not_seen_and_with_one_it_is(rng):
+    p = {k: v[None] for k, v in model.draw_parameters(SIZES.shapes(), 0).items()}
+    x = torch.as_tensor(rng.normal(size=(1, 3, 8, 2)))
+    for name in ("none", "sinusoidal", "rope", "t5", "shaw"):
+        injected = attention.codes_by_act([injection(name)], CPU, torch.float64)
+        apart = SIZES.logits(p, injected, x) - SIZES.logits(p, injected, x.flip(2))
+        assert (apart.abs().max() < 1e-12) == (name == "none"), name
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"d": 10, "heads": 4}, "--d must be an even multiple of --heads 4"),
+        ({"patch": 3}, "--patch must divide the 8 rows of a window; got 3"),
+        ({"layers": 0}, "--layers must be 1 or more; got 0"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused(options, message):
+    with pytest.raises(PefourierError, match=message):
+        model.Transformer(8, 2, 2, **options)

@@ -1,0 +1,82 @@
+"""What the data support: tests, intervals and ranks beside their definitions."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pefourier.train import statistics, summary
+
+
+def test_sign_flips_holm_and_ranks_are_their_definitions(rng):
+    d = rng.normal(0.3, 1, 7)
+    flips = [abs(np.dot(s, d)) for s in itertools.product((-1, 1), repeat=7)]
+    assert statistics.sign_flip(d) == np.mean(np.array(flips) >= abs(d.sum()) - 1e-12)
+    assert statistics.sign_flip(np.ones(5)) == 2.0**-4
+    assert statistics.sign_flip(np.zeros(5)) == 1.0
+    assert statistics.sign_flip(np.ones(40)) < 0.001
+    np.testing.assert_allclose(statistics.holm([0.01, 0.04, 0.03, 0.9]), [0.04, 0.09, 0.09, 0.9])
+    runs = {"a": np.ones(6), "b": np.array([1.0, 2, 2, 2, 2, 0])}
+    found = statistics.paired_differences(runs, {"b": "a"}, np.zeros(6))["b"]
+    assert (found.better, found.p_floor, found.mean) == (4.5 / 6, 2.0**-5, 0.5)
+
+
+def test_wilcoxons_p_is_that_of_all_sign_patterns(rng):
+    scores = rng.normal(size=(7, 3)) + np.array([0, 0.5, 2.5])
+
+    def exact(d):
+        rank = np.abs(d).argsort().argsort() + 1
+        seen = abs((np.sign(d) * rank).sum())
+        sums = [abs((s * rank).sum()) for s in itertools.product((-1, 1), repeat=len(d))]
+        return np.mean(np.array(sums) >= seen)
+
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    p = statistics.holm([exact(scores[:, i] - scores[:, j]) for i, j in pairs])
+    found = statistics.wilcoxon_holm(scores)
+    np.testing.assert_allclose([found[i, j] for i, j in pairs], p)
+    np.testing.assert_array_equal(found, found.T)
+    assert statistics.wilcoxon_holm(np.ones((4, 2)))[0, 1] == 1.0
+
+
+def test_a_pair_apart_in_the_middle_parts_a_clique():
+    p = np.ones((4, 4))
+    p[1, 2] = p[2, 1] = 0.01
+    ranks = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}
+    assert statistics.cliques(ranks, p) == [["a", "b"], ["c", "d"]]
+
+
+def test_differences_are_adjusted_for_their_number():
+    runs = {"a": np.zeros(6), "b": np.ones(6), "c": np.ones(6)}
+    found = statistics.paired_differences(runs, {"b": "a", "c": "a"}, np.zeros(6))
+    assert [found[name].p for name in "bc"] == [2.0**-5] * 2
+    assert [found[name].p_holm for name in "bc"] == [2.0**-4] * 2
+    words = summary.verdict_sentence("here", "b", found["b"], 2)
+    assert words.endswith("Holm p 0.0625 (with so few runs .05 is out of reach)")
+    assert "out of reach" not in summary.verdict_sentence("here", "b", found["b"], 1)
+
+
+@pytest.mark.parametrize(("n", "share"), [(5, 0.92), (8, 0.94)])  # plain percentiles: .85, .89
+def test_intervals_hold_the_mean_as_often_as_they_say(rng, n, share):
+    held = [
+        one.low <= 0 <= one.high for one in map(statistics.interval, rng.normal(size=(1000, n)))
+    ]
+    assert np.mean(held) == pytest.approx(share, abs=0.025)
+    # of all 5^5 resamples .03 % sum up to 0, .19 % to 1 or less, .67 % to 2 or less
+    assert stats.norm.sf(stats.t.ppf(0.975, 4) * (5 / 4) ** 0.5) == pytest.approx(0.00095, abs=1e-5)
+    assert statistics.interval(np.array([0.0, 1, 2, 4, 8])).low == pytest.approx(1 / 5)
+    alone = statistics.interval(np.array([0.5]))
+    assert np.isnan([alone.low, alone.high]).all()
+
+
+def test_folds_as_units_are_scipys_t(rng):
+    d, folds = rng.normal(size=(2, 12)), np.repeat(range(4), 3)
+    found = statistics.paired_differences({"a": d[0], "b": d[1]}, {"b": "a"}, folds)["b"]
+    means = (d[1] - d[0]).reshape(4, 3).mean(axis=1)
+    low, high = stats.ttest_1samp(means, 0).confidence_interval()
+    np.testing.assert_allclose([found.folds_low, found.folds_high], [low, high])
+    np.random.default_rng(0).shuffle(order := np.arange(12))
+    again = statistics.paired_differences(
+        {"a": d[0][order], "b": d[1][order]}, {"b": "a"}, folds[order]
+    )["b"]
+    np.testing.assert_allclose(again.folds_low, low)

@@ -1,0 +1,181 @@
+"""The answer in words, tables and records."""
+
+import json
+
+import pytest
+from training import SMALL, of_datasets, result
+
+from pefourier.answers import plot
+from pefourier.answers.report import as_json
+from pefourier.train import summary
+from pefourier.train.options import Options
+from pefourier.train.run import run_comparison, write_summary
+from pefourier.train.store import Store
+
+
+def of_folds(f1, auprc):
+    """Eight seeds with the F1 and AUPRC given for each of five folds, beside .5 of sinusoidal."""
+    return [
+        result(e, a, auprc=b, seed=seed, fold=fold)
+        for e, each in (("sinusoidal", [(0.5, 0.5)] * 5), ("dft", zip(f1, auprc, strict=True)))
+        for fold, (a, b) in enumerate(each)
+        for seed in range(8)
+    ]
+
+
+def test_what_one_fold_denies_is_said_of_these_windows():
+    same, one_off = [0.6, 0.61, 0.62, 0.61, 0.6], [0.6, 0.61, 0.45, 0.61, 0.62]
+    found = summary.summarize_runs(of_folds(same, [0.5] * 5))
+    assert "dft is better than sinusoidal: F1 difference +0.108" in found.datasets[0].verdicts[0]
+    assert "AUPRC" not in found.datasets[0].verdicts[0]
+    found = summary.summarize_runs(of_folds(one_off, same))
+    (words,) = found.datasets[0].verdicts
+    assert "dft is better than sinusoidal on these windows: F1 difference +0.078" in words
+    assert ", over folds -0.011 … +0.167, Holm p " in words
+    assert "; better by AUPRC: +0.108, 95 % " in words
+    assert "over folds: 95 % by Student's t" in summary.terminal_text(found)
+    title, (head, row) = summary.tables(found)[2]
+    assert (title, head[-2:], row[0]) == ("one, less sinusoidal", ["AUPRC", "Holm p"], "dft")
+    (one,) = found.datasets
+    f1, ap = one.differences["dft"], one.auprc_differences["dft"]
+    assert row[1:6] == [
+        f"+0.078 [{f1.low:+.3f}, {f1.high:+.3f}]",
+        "[-0.011, +0.167]",
+        f"{f1.p:.3g}",
+        f"{f1.p_holm:.3g}",
+        "0.80",
+    ]
+    assert row[6:] == [f"+0.108 [{ap.low:+.3f}, {ap.high:+.3f}]", f"{ap.p_holm:.3g}"]
+    found = summary.summarize_runs(of_folds([0.5] * 5, one_off))
+    assert "; better on these windows by AUPRC: +0.078" in found.datasets[0].verdicts[0]
+    (_, (_, row)) = summary.tables(found)[2]
+    assert (row[4], row[7]) == ("1", "1e-05")  # Holm p of F1 and of AUPRC
+    (record,) = [r for r in summary.json_records(found) if r["encoding"] == "dft"]
+    assert record["difference"]["mean"] == 0
+    assert record["auprc_difference"]["mean"] == pytest.approx(0.078)
+
+
+def test_one_encoding_alone_has_scores_and_no_differences():
+    rows = [row for row in of_folds([0.5] * 5, [0.5] * 5) if row["encoding"] == "dft"]
+    text = summary.terminal_text(summary.summarize_runs(rows))
+    assert "over 8 seeds × 5 folds" in text
+    assert "over folds" not in text
+    assert "less dft" not in text
+
+
+def test_few_runs_have_but_their_range():
+    rows = [row for row in of_folds([0.6] * 5, [0.6] * 5) if row["fold"] == 0]
+    for n, share in ((2, 50), (3, 75), (4, 88)):
+        few = [{**row, "f1": row["seed"] / 10} for row in rows if row["seed"] < n]
+        found = summary.summarize_runs(few)
+        mean = found.datasets[0].scores["dft"]["f1"]
+        assert (mean.low, mean.high) == pytest.approx((0, (n - 1) / 10), abs=0.03)
+        said = f"of {n} runs 95 % is but their range, which holds the mean {share} % of the time"
+        assert said in summary.terminal_text(found)
+    assert "but their range" not in summary.terminal_text(summary.summarize_runs(rows))
+
+
+def test_one_run_has_no_interval():
+    found = summary.summarize_runs(of_datasets(1, {"sinusoidal": 0.5, "dft": 0.6}))
+    assert ": F1 difference +0.100, Holm p 1 (with" in found.datasets[0].verdicts[0]
+    assert json.loads(as_json("train", summary.json_records(found)))["results"][0]["f1"] == {
+        "mean": 0.5,
+        "low": None,
+        "high": None,
+    }
+
+
+def test_all_told_apart_is_an_answer_too(tmp_path):
+    found = summary.summarize_runs(of_datasets(8, {"sinusoidal": 0.5, "dft": 0.6}))
+    assert found.cliques == ()
+    text = summary.terminal_text(found)
+    assert "average ranks by F1 over 8 datasets" in text
+    assert "not told apart: none\n" in text
+    write_summary(Store(tmp_path), found)
+    assert (tmp_path / "critical-difference.png").is_file()
+
+
+def test_whether_cliques_could_be_told_apart_counts_all_pairs():
+    five = {"sinusoidal": 0.5, "dft": 0.6, "none": 0.1, "rope": 0.2, "t5": 0.3}
+    assert "5 encodings .05 is out of reach" in summary.terminal_text(
+        summary.summarize_runs(of_datasets(8, five))
+    )
+
+
+def test_a_scaled_encoding_is_compared_at_its_size():
+    rows = [
+        result(e, v, seed=seed)
+        for e, v in (("sinusoidal", 0.5), ("dft@rms=1", 0.6), ("sinusoidal@rms=1", 0.1))
+        for seed in range(2)
+    ]
+    apart = summary.summarize_runs(rows).datasets[0].differences
+    assert apart["dft@rms=1"].mean == pytest.approx(0.5)
+    assert apart["sinusoidal@rms=1"].mean == pytest.approx(-0.4)
+    text = summary.terminal_text(summary.summarize_runs(rows))
+    assert "do not separate dft@rms=1 from sinusoidal@rms=1" in text
+    assert "one, less sinusoidal at its rms\n" in text
+
+
+def test_average_ranks_over_datasets_and_who_is_not_told_apart():
+    rows = [
+        result(e, v, dataset=name, seed=seed, split="random", leaky=True)
+        for name in ("one", "two")
+        for e, v in (("sinusoidal", 0.5), ("dft", 0.6), ("none", 0.1))
+        for seed in range(2)
+    ]
+    found = summary.summarize_runs(rows)
+    assert found.ranks == {"sinusoidal": 2.0, "dft": 1.0, "none": 3.0}
+    assert found.cliques == (("dft", "sinusoidal", "none"),)
+    text = summary.terminal_text(found)
+    assert "one, leaky split" in text
+    assert "average ranks by F1 over 2 datasets, leaky split" in text
+    assert "over 2 datasets, leaky split, by Wilcoxon's test" in text
+    figure = plot.critical_difference(found)
+    title = figure.axes[0].get_title()
+    assert title.startswith("average rank by F1 over 2 datasets, leaky split\n")
+    plot.plt.close(figure)
+    assert "(with so few runs .05 is out of reach)" in text
+    assert "do not carry over to new data" in text
+    assert "not told apart: dft, sinusoidal, none (with 2 datasets and 3 encodings .05" in text
+
+
+def test_runs_that_diverge_are_scored_and_said():
+    found = run_comparison(Options(**{**SMALL, "encoding": ("none", "sinusoidal"), "rate": 1e30}))
+    said = ", none: 2 runs diverged at once and have the scores of untrained weights; a smaller"
+    assert said in summary.terminal_text(found)
+    assert [record["diverged"] for record in summary.json_records(found)] == [2, 2]
+    fine = run_comparison(Options(**{**SMALL, "encoding": ("none",)}))
+    assert "diverged" not in summary.terminal_text(fine)
+    assert summary.json_records(fine)[0]["diverged"] == 0
+
+
+def test_records_hold_each_encodings_scores_and_its_difference():
+    found = summary.json_records(run_comparison(Options(**{**SMALL, "match_rms": (0.5,)})))
+    assert [(r["encoding"], r["spec"]) for r in found] == [
+        ("none", "none"),
+        ("sinusoidal", "sinusoidal"),
+        ("t5", "t5"),
+        ("sinusoidal", "sinusoidal@rms=0.5"),
+        ("order-free", "order-free"),
+    ]
+    t5 = {"length": 6, "d": 2, "seed": 0, "buckets": 32}
+    assert t5.items() <= found[2]["params"].items()
+    assert found[3]["params"] == {"rms": 0.5, **found[1]["params"]}
+    assert found[4]["params"] == {}
+    assert found[0]["training"] == {
+        "epochs": 2,
+        "batch_size": 8,
+        "rate": 3e-3,
+        "d": 8,
+        "heads": 2,
+        "layers": 1,
+        "patch": 1,
+        "learn": False,
+    }
+    assert found[1]["difference"] is None
+    assert found[2]["difference"]["p_floor"] == 0.5
+    assert found[1]["verdict"] is None
+    assert "the data do not separate t5 from sinusoidal" in found[2]["verdict"]
+    assert found[2]["difference"]["mean"] == pytest.approx(
+        found[2]["f1"]["mean"] - found[1]["f1"]["mean"]
+    )

@@ -1,0 +1,67 @@
+"""What tests of training share: a small request, rows of results, a classifier, recordings."""
+
+import json
+
+import numpy as np
+
+from pefourier.train.injection import load_injection
+from pefourier.train.model import Transformer
+from pefourier.train.summary import MEASURES
+
+SMALL = {
+    "dataset": ("order:count=60,length=6",),
+    "encoding": ("none", "sinusoidal", "t5", "order-free"),
+    "seeds": 2,
+    "epochs": 2,
+    "d": 8,
+    "heads": 2,
+    "batch_size": 8,
+}
+SIZES = Transformer(length=8, channels=2, classes=2, d=16, heads=2)
+
+
+def result(encoding, score, **own):
+    """A row of results.jsonl all of whose measures are `score`, except for those given."""
+    row = {"dataset": "one", "encoding": encoding, "seed": 0, "fold": 0}
+    row |= {"split": "blocks", "leaky": False, "length": 9}
+    return row | dict.fromkeys(MEASURES, score) | own
+
+
+def of_datasets(number, scores):
+    """One run of each encoding, with its score, on each of so many datasets."""
+    return [result(e, v, dataset=f"set {i}") for i in range(number) for e, v in scores.items()]
+
+
+def lines(folder):
+    """The rows in a folder."""
+    return [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+
+
+def numbers(rows):
+    """What two runs of the same request have in common."""
+    names = ("dataset", "encoding", "seed", "fold", *MEASURES, "epoch")
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+def injection(spec, seed=0, learn=False, sizes=SIZES):
+    """What a SPEC injects into the small classifier."""
+    return load_injection(spec, sizes.tokens, sizes.d, sizes.heads, seed, learn)
+
+
+EVENTS = tuple((50 + 120 * i, 60 + 120 * i) for i in range(10))
+
+
+def recording(rng, n=1200, channels=3, events=EVENTS):
+    label = np.zeros(n, dtype=np.uint8)
+    for first, last in events:
+        label[first : last + 1] = 1
+    test = rng.normal(size=(n, channels)).astype(np.float32) + 3 * label[:, None]
+    return rng.normal(size=(n, channels)).astype(np.float32), test.astype(np.float32), label
+
+
+def archives(folder, rng, names=("machine-1-1", "machine-1-2")):
+    folder.mkdir(parents=True)
+    found = {name: recording(rng) for name in names}
+    for name, (train, test, label) in found.items():
+        np.savez(folder / f"{name}.npz", train=train, test=test, label=label)
+    return found
