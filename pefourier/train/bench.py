@@ -89,7 +89,7 @@ def user_loop(s: Setting, compiled: bool = False) -> float:
 
 
 def take_steps(s: Setting, batches: DataLoader, one: Callable[..., None], steps: int) -> None:
-    """Some steps over the loader, epoch after epoch."""
+    """Take some steps over the loader, epoch after epoch."""
     done = 0
     while done < steps:
         for x, y in batches:
@@ -131,7 +131,7 @@ def flops(sizes: Transformer) -> float:
 
 
 def report(s: Setting) -> str:
-    """A line a program: examples a second, and how many times the user's loop."""
+    """One line for each program: examples a second, and how many times the user's loop."""
     examples = s.members * s.batch * s.steps
     seconds = {"user's loop, eager float32": user_loop(s)}
     if s.device.type == "cuda":

@@ -108,7 +108,7 @@ def parse_arm(name: str) -> Arm:
     return Arm(f"{spec}{AT_RMS}{short if float(short) == rms else rms}", spec, rms)
 
 
-def resolve(task: Task, options: Options) -> ResolvedTask:
+def resolve_task(task: Task, options: Options) -> ResolvedTask:
     """Load what the arms inject, each SPEC once; refuses those that cannot be trained."""
     sizes = (options.d, options.heads, options.layers, options.patch)
     model = Transformer(task.length, task.rows.shape[1], len(task.classes), *sizes)
@@ -222,7 +222,7 @@ def parameters(resolved: ResolvedTask) -> dict[str, dict[str, Any]]:
     return found
 
 
-def remarks_on(resolved: ResolvedTask, learn: bool) -> list[str]:
+def remarks_on_codes(resolved: ResolvedTask, learn: bool) -> list[str]:
     """What to know of encodings that give several tokens one code, or that --learn leaves alone."""
     tokens, d = resolved.model.tokens, resolved.model.d
     found = []

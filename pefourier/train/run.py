@@ -44,12 +44,12 @@ POLL = 0.2  # seconds between looks for what other ranks have finished
 
 def run_comparison(
     options: Options,
-    tell: Callable[[Summary], None] = lambda found: None,
+    deliver: Callable[[Summary], None] = lambda found: None,
     note: Note | None = None,
 ) -> Summary | None:
     """Train, score and compare; results go to `out` as they come. Only rank 0 has the answer.
 
-    `tell` has it before the files that sum it up are written, which a full disk may prevent.
+    `deliver` has it before the files that sum it up are written, which a full disk may prevent.
     `note` is given what to know meanwhile, a line at a time; without it nothing is shown.
     """
     check_options(options)
@@ -62,11 +62,11 @@ def run_comparison(
         load_task(n, options.data, options.window, options.stride, options.split, options.folds)
         for n in options.dataset
     ]
-    resolved = [grid.resolve(task, options) for task in tasks]
+    resolved = [grid.resolve_task(task, options) for task in tasks]
     with store.lock():
         found = train_and_compare(options, resolved, store, device, None if rank else note)
         if found is not None:
-            tell(found)
+            deliver(found)
             write_summary(store, found)
         return found
 
@@ -98,7 +98,7 @@ def train_and_compare(
     store.write_configuration(config)
     store.drop_torn_line()
     if note is not None:
-        for line in remarks_on(options, resolved):
+        for line in list_remarks(options, resolved):
             note(line)
     with note_if_interrupted(store, note):
         rows = train_stacks(stacks[store.rank :: store.ranks], options, store, device, note)
@@ -114,9 +114,9 @@ def shared_settings(options: Options) -> dict[str, Any]:
     return {name: getattr(options, name) for name in names}
 
 
-def remarks_on(options: Options, resolved: Sequence[ResolvedTask]) -> list[str]:
+def list_remarks(options: Options, resolved: Sequence[ResolvedTask]) -> list[str]:
     """What to know before training, each remark once."""
-    found = [line for one in resolved for line in grid.remarks_on(one, options.learn)]
+    found = [line for one in resolved for line in grid.remarks_on_codes(one, options.learn)]
     if options.data is not None and not any(map(reads_data_folder, options.dataset)):
         found.append(f"--data {options.data} has no effect on {', '.join(options.dataset)}")
     return list(dict.fromkeys(found))
@@ -302,7 +302,7 @@ def note_if_interrupted(store: Store, note: Note | None) -> Iterator[None]:
 def list_members(
     runs: Sequence[Run], injections: Mapping[tuple[str, int], Injection]
 ) -> list[Member]:
-    """What is trained for each run; the order-free baseline has no codes."""
+    """The member that each run trains; the order-free baseline has no codes."""
     nothing = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
     members = []
     for run in runs:
@@ -358,7 +358,7 @@ def collect_rows(store: Store, order: Sequence[Key], rows: Sequence[Row]) -> lis
 
 
 def write_summary(store: Store, found: Summary) -> None:
-    """summary.json, summary.md and the figures."""
+    """Write summary.json, summary.md and the figures."""
     if store.path is None:
         return
     from pefourier.answers import plot

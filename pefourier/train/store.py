@@ -1,9 +1,9 @@
-"""Results on disk: complete or absent for each run, never torn, whoever is killed when.
+"""Results on disk: complete or absent for each run, never torn, whatever is killed when.
 
 A folder holds config.json, results.jsonl (a line a run), and while several ranks are at work
 results.rank1.jsonl, …, which rank 0 merges. A line is written by one call in append mode; a line
 that a crash cut is dropped when results are read. config.json says what was asked last, all that
-the numbers depend on, and in `stages` what was asked before, since that parted runs into stacks.
+the numbers depend on, and in `stages` what was asked before, since that decided the stacks.
 """
 
 import errno

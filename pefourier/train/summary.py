@@ -106,15 +106,9 @@ def summarize_dataset(
     params: Mapping[str, Mapping[str, Any]],
 ) -> DatasetSummary:
     """Scores and differences of one dataset, over the runs that every encoding has."""
-    by: dict[str, dict[tuple[int, int], Mapping[str, Any]]] = {}
-    for row in rows:
-        by.setdefault(row["encoding"], {})[row["seed"], row["fold"]] = row
-    runs = sorted(set.intersection(*(set(one) for one in by.values())))
-    values = {
-        e: {m: np.array([one[run][m] for run in runs]) for m in MEASURES} for e, one in by.items()
-    }
+    runs, values = shared_runs(rows)
     scores = {e: {m: statistics.interval(v) for m, v in one.items()} for e, one in values.items()}
-    others = {e: reference_of(e, by, reference) for e in by if e != reference}
+    others = {e: reference_of(e, values, reference) for e in values if e != reference}
     of_run = np.array([fold for _, fold in runs])
     apart, ranking = (
         statistics.paired_differences({e: one[m] for e, one in values.items()}, others, of_run)
@@ -144,6 +138,19 @@ def summarize_dataset(
         params=params,
         verdicts=tuple(verdicts),
     )
+
+
+def shared_runs(
+    rows: Sequence[Mapping[str, Any]],
+) -> tuple[list[tuple[int, int]], dict[str, dict[str, np.ndarray]]]:
+    """The runs (seed, fold) that every encoding has, and its measures over them."""
+    by: dict[str, dict[tuple[int, int], Mapping[str, Any]]] = {}
+    for row in rows:
+        by.setdefault(row["encoding"], {})[row["seed"], row["fold"]] = row
+    runs = sorted(set.intersection(*(set(one) for one in by.values())))
+    return runs, {
+        e: {m: np.array([one[run][m] for run in runs]) for m in MEASURES} for e, one in by.items()
+    }
 
 
 def runs_of(seeds: int, folds: int) -> str:
@@ -266,7 +273,7 @@ def table_1_cell(scores: Mapping[str, Mean] | None) -> str:
 
 
 def title(one: DatasetSummary) -> str:
-    """A dataset, its split if that is no matter of course, and a warning where it leaks."""
+    """A dataset, its split unless that is the default, and a warning where it leaks."""
     how = f", {LEAKY}" if one.leaky else "" if one.split == "blocks" else f", {one.split}"
     return one.dataset + how
 

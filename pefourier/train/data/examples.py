@@ -30,25 +30,11 @@ def from_examples(
     Independent examples have no neighbours to leak from, so that blocks and random mean the same;
     those of one of `groups` (n,), a person or a machine, stay on one side except with random.
     """
-    if x.ndim != 3 or 0 in x.shape or x.dtype.kind not in "fiub" or y.shape != x.shape[:1]:
-        raise PefourierError(
-            f"{name}: expected X of shape (n, length, channels) and y of shape (n,); "
-            f"got {x.dtype} {x.shape} and {y.shape}"
-        )
+    labels, names = read_classes(name, x, y)
     n, length, channels = x.shape
     rows = x.reshape(n * length, channels)
     recordings.check_rows(f"{name}, X in rows of {length} an example", rows)
     rows = rows.astype(np.float32)
-    if y.dtype.kind == "f":
-        odd = y[~(np.isfinite(y) & (np.floor(y) == y))]
-        if len(odd):
-            raise PefourierError(f"{name}: y holds classes, whole numbers or names; got {odd[0]}")
-    names, labels = np.unique(y, return_inverse=True)
-    if len(names) < 2 or len(names) > n // 2:
-        raise PefourierError(
-            f"{name}: y has {len(names)} classes in {n} examples; training needs 2 or more, each "
-            "with several examples"
-        )
     parts = split_examples(name, labels, split_by, tested, groups)
     starts = np.arange(n) * length
     folds = tuple(split.make_fold(rows, starts, length, p, True) for p in parts[:most])
@@ -57,6 +43,28 @@ def from_examples(
     task = Task(name, split_by, rows, starts, labels, length, shown_classes, folds, leaky)
     split.check_task(task)
     return task
+
+
+def read_classes(name: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The class of each example, from 0, and the names of the classes."""
+    if x.ndim != 3 or 0 in x.shape or x.dtype.kind not in "fiub" or y.shape != x.shape[:1]:
+        raise PefourierError(
+            f"{name}: expected X of shape (n, length, channels) and y of shape (n,); "
+            f"got {x.dtype} {x.shape} and {y.shape}"
+        )
+    if y.dtype.kind == "f":
+        odd = y[~(np.isfinite(y) & (np.floor(y) == y))]
+        if len(odd):
+            raise PefourierError(
+                f"{name}: y must hold classes, whole numbers or names; got {odd[0]}"
+            )
+    names, labels = np.unique(y, return_inverse=True)
+    if len(names) < 2 or len(names) > len(y) // 2:
+        raise PefourierError(
+            f"{name}: y has {len(names)} classes in {len(y)} examples; training needs 2 or more, "
+            "each with several examples"
+        )
+    return labels, names
 
 
 def split_examples(
@@ -133,7 +141,7 @@ def padded_series(every: Sequence[np.ndarray], mean: np.ndarray) -> np.ndarray:
 
 
 def read_ts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Training and test series (n, channels, length) with their classes, as aeon reads them."""
+    """Read training and test series (n, channels, length) with their classes, by aeon."""
     path, own = Path(name), name.removeprefix("uea:")
     sides = [sorted(path.glob(f"*_{side}.ts")) for side in ("TRAIN", "TEST")]
     single = path.suffix.lower() == ".ts"

@@ -69,7 +69,9 @@ def find_task(
     if suffix == ".npz":
         return from_archive(Path(name), window, stride, split_by)
     if window is not None or stride is not None:
-        raise PefourierError(f"--window and --stride cut series; {shown(name)} holds examples")
+        raise PefourierError(
+            f"--window and --stride are for recordings; {shown(name)} holds examples"
+        )
     if kind in SYNTHETIC:
         # fresh draws are as good as folds
         return from_examples(name, *draw_examples(name), split_by, most=1)
@@ -85,7 +87,9 @@ def from_archive(path: Path, window: int | None, stride: int | None, split_by: S
         arrays = {key: archive[key] for key in archive.files}
     if {"X", "y"} <= arrays.keys():
         if window is not None or stride is not None:
-            raise PefourierError(f"--window and --stride cut series; {path} holds examples X, y")
+            raise PefourierError(
+                f"--window and --stride are for recordings; {path} holds examples X, y"
+            )
         groups = arrays.get("groups")
         near = get_close_matches("groups", arrays.keys() - {"groups"}, 1, 0.7)
         if groups is None and near:

@@ -29,8 +29,14 @@ LIMIT = 20.0  # scaled values are cut here
 LARGEST = 1e30  # of values read: float32 ends at 3e38
 # What damaged archives raise
 FAULTS = (
-    *(OSError, ValueError, EOFError, KeyError, NotImplementedError),
-    *(zipfile.BadZipFile, lzma.LZMAError, zlib.error),
+    OSError,
+    ValueError,
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    lzma.LZMAError,
+    zlib.error,
 )
 Recording = tuple[np.ndarray, np.ndarray, np.ndarray]  # train rows, test rows, label
 
@@ -121,7 +127,7 @@ def archive(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
 
 
 def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
-    """Recordings from archives, and only if all that a manifest beside them lists are there."""
+    """Read recordings from archives, if all that a manifest beside them lists are there."""
     manifest = paths[0].parent.parent / "MANIFEST.csv"
     if manifest.is_file():
         folder = paths[0].parent.name
@@ -132,9 +138,11 @@ def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
             if file.parent.name != folder:
                 continue
             if not file.is_file():
-                raise PefourierError(f"{file} is missing; {manifest} has it")
+                raise PefourierError(f"{file} is missing; {manifest} lists it")
             if row.get("sha256") not in (None, "", sha256(file.read_bytes()).hexdigest()):
-                raise PefourierError(f"{file} is not the one of {manifest}; download it again")
+                raise PefourierError(
+                    f"{file} does not have the checksum in {manifest}; download it again"
+                )
     for path in paths:
         with reading(path), archive(path) as arrays:
             yield path.stem, (arrays["train"], arrays["test"], arrays["label"])
@@ -156,7 +164,7 @@ def scale_recording(
 
 
 def truth_values(name: str, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """Labels as truth values, one a row."""
+    """Labels as truth values, one for each row."""
     if label.ndim != 1 or rows.ndim != 2 or len(label) != len(rows):
         raise PefourierError(
             f"{name}: rows of shape {rows.shape} and labels of shape {label.shape}; "
@@ -164,7 +172,9 @@ def truth_values(name: str, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
         )
     wrong = label[~np.isin(label, (0, 1))]
     if len(wrong):
-        raise PefourierError(f"{name}: the label of a row is 0 or 1; got {shown(wrong[0].item())}")
+        raise PefourierError(
+            f"{name}: the label of a row must be 0 or 1; got {shown(wrong[0].item())}"
+        )
     return label.astype(bool)
 
 

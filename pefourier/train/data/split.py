@@ -154,9 +154,7 @@ def split_series(
     a window's length. With `own_scale` each fold's training windows give shift and scale.
     """
     stride = window if stride is None else stride
-    for what, value in (("--window", window), ("--stride", stride)):
-        if value < 1:
-            raise PefourierError(f"{what} must be 1 or more rows; got {value}")
+    check_rows_of_windows(window, stride)
     rows = np.concatenate([s.rows for s in series])
     label = np.concatenate([s.label for s in series])
     if split == "random":
@@ -184,6 +182,13 @@ def split_series(
     )
     check_task(task)
     return task
+
+
+def check_rows_of_windows(window: int, stride: int) -> None:
+    """Refuse windows, or steps from one to the next, of no rows."""
+    for option, value in (("--window", window), ("--stride", stride)):
+        if value < 1:
+            raise PefourierError(f"{option} must be 1 or more rows; got {value}")
 
 
 def holds_anomaly(label: np.ndarray, starts: np.ndarray, window: int) -> np.ndarray:
@@ -237,7 +242,7 @@ def with_first_rows(series: Sequence[Series]) -> list[tuple[Series, int]]:
 
 def chronological_spans(one: Series, first: int, window: int) -> list[Span]:
     """Training, validation and test in the order of time, one window's length between them."""
-    cuts = [0, *(int(share * len(one.rows)) for share in SHARES), len(one.rows)]
+    cuts = [int(share * len(one.rows)) for share in (0, *SHARES, 1)]
     return [
         Span(first + cuts[i] + (window if i else 0), first + cuts[i + 1], (one.name, i))
         for i in range(3)

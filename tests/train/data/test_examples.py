@@ -87,5 +87,5 @@ def test_the_unit_of_a_channel_does_not_matter(rng, unit):
 
 @pytest.mark.parametrize("y", [[0.5, 1.0], [0.0, np.nan]])
 def test_classes_are_whole_numbers_or_names(rng, y):
-    with pytest.raises(PefourierError, match="y holds classes, whole numbers or names; got"):
+    with pytest.raises(PefourierError, match="y must hold classes, whole numbers or names; got"):
         from_examples("x", rng.normal(size=(20, 4, 1)), np.array(y * 10), (), "blocks")

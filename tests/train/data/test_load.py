@@ -122,7 +122,7 @@ def test_a_class_that_no_window_has_is_said(tmp_path, rng, label):
         ("order:noise=-1", {}, "no negative noise"),
         ("order:count", {}, "order:count lacks its value; give count=1000"),
         ("lags:long=1", {}, "lags needs 0 < short < long < length"),
-        ("order", {"window": 5}, "--window and --stride cut series"),
+        ("order", {"window": 5}, "--window and --stride are for recordings"),
         ("order", {"folds": 9}, "--folds must be from 1 to 1 for order, split blocks; got 9"),
     ],
 )

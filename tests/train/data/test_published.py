@@ -124,7 +124,10 @@ HEAD = "chan_id,spacecraft,anomaly_sequences,class,num_values\n"
         ("spacecraft\nSMAP\n", "is damaged or half downloaded (KeyError: 'chan_id')"),
         ("<html>\n<p>404</p>\n", "is damaged or half downloaded (KeyError: 'spacecraft')"),
         *(
-            (HEAD + f'A-1,MSL,"{events}",[point],1200\n', f"A-1 has 1200 rows and an event {one}")
+            (
+                HEAD + f'A-1,MSL,"{events}",[point],1200\n',
+                f"event {one} of A-1 is not first and last of its 1200 rows",
+            )
             for events, one in (
                 ("[[7, 5]]", "[7, 5]"),
                 ("[[5, 1200]]", "[5, 1200]"),
@@ -180,7 +183,7 @@ def test_an_archive_is_the_one_of_the_manifest(tmp_path, rng):
     (tmp_path / "MANIFEST.csv").write_text("\n".join(["file,sha256", *rows, "msl/A-1.npz,0"]))
     assert load.load_task("smd", str(tmp_path), 16).name == "smd"
     files[1].write_bytes(files[0].read_bytes())
-    with pytest.raises(PefourierError, match=r"machine-1-2\.npz is not the one of"):
+    with pytest.raises(PefourierError, match=r"machine-1-2\.npz does not have the checksum in"):
         load.load_task("smd", str(tmp_path), 16)
 
 

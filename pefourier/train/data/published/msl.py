@@ -23,7 +23,7 @@ DROPPED = frozenset({"P-10"})
 
 
 def read_files(folder: Path) -> Iterator[tuple[str, Recording]]:
-    """The channels of spacecraft MSL that the list of anomalies names."""
+    """Read the channels of spacecraft MSL that the list of anomalies names."""
     path = folder / "labeled_anomalies.csv"
     if not path.is_file():
         path = folder.parent / path.name
@@ -60,7 +60,7 @@ def label_events(name: str, events: Any, n: int) -> np.ndarray:
             case [int(first), int(last)] if 0 <= first <= last < n:
                 label[first : last + 1] = 1
             case _:
-                raise ValueError(f"{name} has {n} rows and an event {event}")
+                raise ValueError(f"event {event} of {name} is not first and last of its {n} rows")
     return label
 
 

@@ -9,7 +9,7 @@ from pefourier.train.data.recordings import Recording, Source, reading
 
 
 def read_text(folder: Path) -> Iterator[tuple[str, Recording]]:
-    """Machines as text, one row a line, values between commas."""
+    """Read machines from text, a row in each line, values between commas."""
     folders = [folder / part for part in ("train", "test", "test_label")]
     for name in sorted({path.name for one in folders for path in one.glob("*.txt")}):
         parts = []
