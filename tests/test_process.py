@@ -271,7 +271,7 @@ def test_times_beyond_a_basis_are_refused():
     np.save("times.npy", np.arange(100_000.0))
     status, out, err, peak, _ = measured("spectrum", "mtan", "--times", "times.npy")
     assert (status, out) == (2, "")
-    assert err == ["pefourier: 100000 times are too many: they take an (n, n) basis, n up to 8192"]
+    assert err == ["pefourier: 100000 times are too many: their basis is an (n, n) array, with n up to 8192"]
     assert peak < GIB
 
 
