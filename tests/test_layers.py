@@ -79,6 +79,25 @@ def test_questions_do_not_import_one_another_in_a_circle():
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 
+def test_no_module_imports_itself_in_a_circle():
+    """Within a folder too, where floors are not told apart; an __init__ opens its own rooms."""
+    modules = {".".join(p.relative_to(PACKAGE.parent).with_suffix("").parts): p for p in FILES}
+    graph = {
+        name: {
+            full
+            for module, names in imports(path)
+            for full in [module, *(f"{module}.{one}" for one in names)]
+            if full in modules
+        }
+        for name, path in modules.items()
+    }
+    assert graph["pefourier.geometry.closest"] == {
+        "pefourier.encodings.encoding",
+        "pefourier.geometry.row_search",
+    }
+    TopologicalSorter(graph).prepare()  # raises CycleError
+
+
 def test_a_name_is_defined_once():
     places = defaultdict(set)
     for path in FILES:
