@@ -80,9 +80,7 @@ PUBLISHED = {
         "qwen3", 4096, 32, 40960, rope_theta=1000000, head_dim=128, rope_scaling=None
     ),
     "Qwen/Qwen3-0.6B": sized("qwen3", 1024, 16, 40960, rope_theta=1000000, head_dim=128),
-    "Qwen/Qwen3-30B-A3B": sized(
-        "qwen3_moe", 2048, 32, 40960, rope_theta=1000000.0, head_dim=128
-    ),
+    "Qwen/Qwen3-30B-A3B": sized("qwen3_moe", 2048, 32, 40960, rope_theta=1000000.0, head_dim=128),
     "Qwen/Qwen3-Next-80B-A3B-Instruct": sized(
         *("qwen3_next", 2048, 16, 262144),
         **{"rope_theta": 10000000, "head_dim": 256, "partial_rotary_factor": 0.25},
@@ -97,9 +95,7 @@ PUBLISHED = {
         **{"rope_theta": 1000000.0, "vision_config": {"depth": 32, "hidden_size": 1280}},
         rope_scaling={"type": "mrope", "mrope_section": [16, 24, 24]},
     ),
-    "microsoft/phi-2": sized(
-        "phi", 2560, 32, 2048, rope_theta=10000.0, partial_rotary_factor=0.4
-    ),
+    "microsoft/phi-2": sized("phi", 2560, 32, 2048, rope_theta=10000.0, partial_rotary_factor=0.4),
     "microsoft/phi-1_5": sized(
         "phi", 2048, 32, 2048, rope_theta=10000.0, partial_rotary_factor=0.5
     ),

@@ -1,5 +1,6 @@
 """Files that tests write, and the one line with which a table is refused."""
 
+import json
 import re
 
 import numpy as np
@@ -27,3 +28,18 @@ def npy_bytes(header, data=b"", version=b"\1\0", width=2):
 
 
 HEADER = b"{'descr': '<f8', 'fortran_order': False, 'shape': (5, 3)}"
+
+
+def safetensors(path, tensors):
+    """A file of float32 tensors, by the format's own words: header length, header, bytes."""
+    header, data = {}, b""
+    for name, array in tensors.items():
+        raw = np.asarray(array, dtype="<f4").tobytes()
+        header[name] = {
+            "dtype": "F32",
+            "shape": np.shape(array),
+            "data_offsets": [len(data), len(data) + len(raw)],
+        }
+        data += raw
+    head = json.dumps(header).encode()
+    path.write_bytes(len(head).to_bytes(8, "little") + head + data)

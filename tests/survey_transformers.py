@@ -88,7 +88,9 @@ def differ(one: Rotations, other: Rotations, layer: str) -> bool:
     return (
         layer in one
         and layer in other
-        and not (one[layer][1] == other[layer][1] and np.array_equal(one[layer][0], other[layer][0]))
+        and not (
+            one[layer][1] == other[layer][1] and np.array_equal(one[layer][0], other[layer][0])
+        )
     )
 
 
@@ -100,7 +102,9 @@ def numbers(config: Any) -> dict[str, Any]:
 def size_keys(kind: str, module: type, layer: str, ref: Rotations) -> list[str]:
     """Keys of the size of a head, the one that wins first."""
     own = numbers(changed(kind))
-    keys = [key for key in SIZES if differ(ref, run(kind, module, **{key: 2 * own.get(key, 20)}), layer)]
+    keys = [
+        key for key in SIZES if differ(ref, run(kind, module, **{key: 2 * own.get(key, 20)}), layer)
+    ]
     ordered = []
     while len(keys) > 1:
         values = {key: 16 * (3 + i) for i, key in enumerate(keys)}
@@ -122,7 +126,10 @@ def quotient(
     for key, value in numbers(config).items():
         if key in SIZES or type(value) is not int or value < 2:
             continue
-        pairs, before = size(run(kind, module, **{key: 2 * value}, **(given or {})), layer), size(ref, layer)
+        pairs, before = (
+            size(run(kind, module, **{key: 2 * value}, **(given or {})), layer),
+            size(ref, layer),
+        )
         if pairs is None or pairs == before:
             continue
         names = [key, aliases[key]] if key in aliases else [key]
@@ -165,31 +172,39 @@ def rotation(kind: str, module: type, layer: str, nested: bool) -> dict[str, Any
     plain = default if nested else bare(kind, default)
     row["base"] = plain.get("rope_theta") or vars(config).get("rope_theta")
     row["share"] = plain.get("partial_rotary_factor") or 1.0
-    section = {**PLAIN, "partial_rotary_factor": 0.375}
-    told = {layer: section} if nested else section
-    if nested:
-        told = {**config.rope_parameters, layer: {**default, **section}}
-    inside = run(kind, module, rope_parameters=told)
-    if not differ(ref, inside, layer) and not row["shares"]:
+    if not row["shares"] and not counts_share(kind, module, layer, ref, nested, default):
         row["whole"] = True
     if "head" in row and row["size"]:
-        without = {row["size"][0]: None}
-        nulled = run(kind, module, **without)
-        if differ(ref, nulled, layer):
-            row |= {"null": True, **quotient(kind, module, layer, nulled, without)}
-    if not nested and {**PLAIN, **default} != {**PLAIN, **plain}:
-        row["rope"] = default
-    elif nested and {**default, **PLAIN, "rope_theta": 0, "partial_rotary_factor": 0} != {
-        **PLAIN,
-        **default,
-        "rope_theta": 0,
-        "partial_rotary_factor": 0,
-    }:
+        row |= where_null(kind, module, layer, ref, row["size"][0])
+    usual = {**PLAIN, **(plain if not nested else {})}
+    extra = {k: v for k, v in default.items() if usual.get(k) != v}
+    if set(extra) - (CARRIED if nested else set()):
         row["rope"] = default
     if "width" not in row and row.get("head") is None:
         turned = 1.0 if default.get("rope_type") == "proportional" else row["share"]
         row["head"] = int(2 * len(ref[layer][0]) / turned)
     return row
+
+
+CARRIED = {"rope_theta", "partial_rotary_factor"}  # of a section, which a row holds anyway
+
+
+def counts_share(
+    kind: str, module: type, layer: str, ref: Rotations, nested: bool, default: dict
+) -> bool:
+    """Whether a share in the rope parameters counts where nothing is scaled."""
+    section = {**PLAIN, "partial_rotary_factor": 0.375}
+    if nested:
+        section = {**changed(kind).rope_parameters, layer: {**default, **section}}
+    return differ(ref, run(kind, module, rope_parameters=section), layer)
+
+
+def where_null(kind: str, module: type, layer: str, ref: Rotations, key: str) -> dict[str, Any]:
+    """Whether null for the size of a head asks for the quotient, where nothing for it does not."""
+    found = run(kind, module, **{key: None})
+    if not differ(ref, found, layer):
+        return {}
+    return {"null": True, **quotient(kind, module, layer, found, {key: None})}
 
 
 def bare(kind: str, default: dict) -> dict[str, Any]:
@@ -250,7 +265,9 @@ def types_of_layers(config: Any, rotated: list[str]) -> dict[str, Any]:
     kinds = vars(config).get("layer_types")
     if isinstance(kinds, list) and len(set(kinds)) > 1:
         laid = runs(kinds)
-        row["layer_types"] = laid if laid.count(",") < 5 else "irregular: " + ", ".join(sorted(set(kinds)))
+        row["layer_types"] = (
+            laid if laid.count(",") < 5 else "irregular: " + ", ".join(sorted(set(kinds)))
+        )
     turned = getattr(config, "no_rope_layers", None)
     if isinstance(turned, list) and 0 in turned:
         row["unrotated"] = [i for i, turns in enumerate(turned) if not turns]
@@ -262,8 +279,9 @@ def types_of_layers(config: Any, rotated: list[str]) -> dict[str, Any]:
 
 def runs(kinds: list[str]) -> str:
     """Types of layers in a row with their numbers: ``sliding 5, full 1`` for each period."""
-    period = next(p for p in range(1, len(kinds) + 1) if all(
-        a == kinds[i % p] for i, a in enumerate(kinds)))
+    period = next(
+        p for p in range(1, len(kinds) + 1) if all(a == kinds[i % p] for i, a in enumerate(kinds))
+    )
     found: list[list] = []
     for kind in kinds[:period]:
         if found and found[-1][0] == kind:
@@ -288,25 +306,31 @@ def rotary_row(kind: str, config: Any, module: type) -> dict[str, Any]:
         return {**row, "kind": "unbuilt"}
     layers = [layer for layer in found if layer]
     told = layout(module, config, next(iter(found), ""))
-    if told is not None:
-        row["layout"] = told
+    row["layout"] = told or "unknown"
     if isinstance(getattr(config, "rope_interleave", None), bool):
         row["layout"] = "rope_interleave" if config.rope_interleave else "rope_interleave no"
-    if layers:
-        row["layers"] = {layer: rotation(kind, module, layer, True) for layer in layers}
-        linear = {"rope_type": "linear", "factor": 2.0}
-        scaled = run(kind, module, rope_scaling=linear)
-        row["scaled"] = [layer for layer in layers if differ(found, scaled, layer)]
-        flat = run(kind, module, rope_parameters={**linear, "rope_theta": 777.0})
-        row["flat"] = [layer for layer in layers if differ(found, flat, layer)] if flat else None
-    else:
-        row |= rotation(kind, module, "", False)
+    row |= of_layers(kind, module, layers, found) if layers else rotation(kind, module, "", False)
     unread = unread_keys(kind, module, found)
-    if unread:
-        row["unread"] = unread
     sections = (getattr(config, "rope_parameters", None) or {}).get("mrope_section")
-    if sections:
-        row["axes"] = len(sections)
+    row |= {"unread": unread, "axes": len(sections or ())}
+    return row | lengths(config) | types_of_layers(config, layers)
+
+
+def of_layers(kind: str, module: type, layers: list[str], found: Rotations) -> dict[str, Any]:
+    """The rotation of each type of layer, and of which a section for all takes hold."""
+    linear = {"rope_type": "linear", "factor": 2.0}
+    scaled = run(kind, module, rope_scaling=linear)
+    flat = run(kind, module, rope_parameters={**linear, "rope_theta": 777.0})
+    return {
+        "layers": {layer: rotation(kind, module, layer, True) for layer in layers},
+        "scaled": [layer for layer in layers if differ(found, scaled, layer)],
+        "flat": [layer for layer in layers if differ(found, flat, layer)] if flat else None,
+    }
+
+
+def lengths(config: Any) -> dict[str, Any]:
+    """The longest sequence, its key, and that of training where a class has one."""
+    row: dict[str, Any] = {}
     length = next(((k, v) for k, v in numbers(config).items() if k in LENGTHS), None)
     mapped = getattr(config, "attribute_map", {}).get("max_position_embeddings")
     if mapped in vars(config):
@@ -315,11 +339,12 @@ def rotary_row(kind: str, config: Any, module: type) -> dict[str, Any]:
         row["length"] = list(length)
     if type(getattr(config, ORIGINAL, None)) is int:
         row["original"] = getattr(config, ORIGINAL)
-    return row | types_of_layers(config, layers)
+    return row
 
 
 def unread_keys(kind: str, module: type, ref: Rotations) -> list[str]:
     """Which of the places and names of a scaling a class does not look at."""
+
     def moves(**edits: Any) -> bool:
         found = run(kind, module, **edits)
         return not found or any(differ(ref, found, layer) for layer in ref)
@@ -410,7 +435,9 @@ def unusual(config: Any) -> dict[str, Any]:
     own = config.to_dict()
     keys = (*SIZES, *BASES, *SHARES, *LENGTHS, "rope_parameters", "hidden_size", "d_model")
     keys = (*keys, "n_embd", "num_attention_heads", "num_heads", "n_head")
-    return {key: own[key] for key in keys if key in own and own[key] != usual.get(key)}
+    found = {key: own[key] for key in keys if key in own and own[key] != usual.get(key)}
+    sizes = {key: own[key] for key in SIZES if type(own.get(key)) is int}
+    return sizes | found if found else {}
 
 
 def holds(config: Any, wanted: Any) -> bool:
@@ -462,8 +489,11 @@ def short(row: dict[str, Any]) -> dict[str, Any]:
     """A row without what is usual."""
     if "layers" in row:
         row = {**row, "layers": {name: short(own) for name, own in row["layers"].items()}}
-    return {key: value for key, value in row.items() if USUAL.get(key, ...) != value and (value not in ([], {}) or key in ("bases", "size"))}
-
+    return {
+        key: value
+        for key, value in row.items()
+        if USUAL.get(key, ...) != value and (value not in ([], {}, 0) or key in ("bases", "size"))
+    }
 
 
 def main() -> None:

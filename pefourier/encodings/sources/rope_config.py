@@ -70,9 +70,9 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     scaling, scaled, warned = read_scaling(model, section, turns, bool(layer))
     theta, doubts = reconcile(section, THETA, model.config, turns.bases)
     partial, more = find_share(model, section, turns, d, scaling)
-    found += misspelt_keys(model.config) if layer else [
-        *misspelt_keys(model.config), *doubts, *more
-    ]
+    found += (
+        misspelt_keys(model.config) if layer else [*misspelt_keys(model.config), *doubts, *more]
+    )
     if theta is None:
         theta = turns.base
         found += default_base(model, layer, theta)
@@ -173,13 +173,15 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
     if "turning" in row and len(row.get("layer_types", "").split(",")) > 1:
         message = f"only layers of type {first_names(row['turning'])} are rotated"
         found.append(Finding("rope-some-layers", "note", message))
-    if row.get("axes"):
+    section = values.get("rope_scaling") or values.get("rope_parameters") or {}
+    if row.get("axes") or "mrope_section" in section:
         message = "for tokens of text; those of images and videos have places on three axes"
         found.append(Finding("rope-axes", "note", message))
     for key in row.get("unread", ()):
-        section = values.get("rope_scaling") or values.get("rope_parameters") or {}
         if values.get(key) or (key == "type" and "type" in section and "rope_type" not in section):
-            message = f"{key} of {model.config.label} is not read for model_type {shown(model.kind)}"
+            message = (
+                f"{key} of {model.config.label} is not read for model_type {shown(model.kind)}"
+            )
             found.append(Finding("rope-unread", "warning", message))
     return found
 
@@ -242,12 +244,13 @@ def known_layers(
             section = Section(f"{layer} of {given.label}", turns.rope)
         if not isinstance(kind := section.values.get("rope_type", ""), str):
             raise section.wrong("rope_type", kind, "a string")
-        yield layer, (replace(section, values={**turns.added.get(kind, {}), **section.values}), turns)
+        yield (
+            layer,
+            (replace(section, values={**turns.added.get(kind, {}), **section.values}), turns),
+        )
 
 
-def choose_layer(
-    model: ModelConfig, sections: Mapping[str, Layer]
-) -> tuple[str, Section, Rotary]:
+def choose_layer(model: ModelConfig, sections: Mapping[str, Layer]) -> tuple[str, Section, Rotary]:
     """The type of layer that is named, or any where all turn alike."""
     if model.part and "" in sections:
         raise PefourierError(
@@ -310,6 +313,12 @@ def read_scaling(
             raise PefourierError(
                 f"{section.label} has no {key}, which rope_type {kind} needs; add it"
             )
+    if layered and section.values.get("truncate") is not None:
+        section = replace(
+            section, values={k: v for k, v in section.values.items() if k != "truncate"}
+        )
+        message = f"truncate of {section.label} is not read in sections by type of layer"
+        found.append(Finding("rope-unread", "warning", message))
     own = {key: section.parameter(key, annotation) for key, annotation in kinds.items()}
     if needs_original:
         own["original"] = find_original_length(model, section, kind, layered)

@@ -2,14 +2,14 @@
 
 Conventions
 -----------
-Weights are the .safetensors files of the config's folder; where several hold the tensors, their
-names say so, and ``model.safetensors.index.json`` is not needed. The first row of a table that
+Weights are the .safetensors files of the config's folder: those that its
+``model.safetensors.index.json`` names, or those with the usual names. The first row of a table that
 belongs to a position is `first_row`.
 """
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,12 +17,18 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding, from_table
 from pefourier.encodings.families.relative import of_lags, t5_buckets
-from pefourier.encodings.sources.config import ModelConfig, first_names
+from pefourier.encodings.sources.config import (
+    ModelConfig,
+    Section,
+    first_names,
+    read_object,
+)
 from pefourier.encodings.sources.tables import array_names, open_arrays, read_table
 from pefourier.errors import PefourierError, shown
 from pefourier.files import os_errors
 
 WEIGHTS = re.compile(r"(model|diffusion_pytorch_model)[-.\w]*\.safetensors")
+INDEX = re.compile(r"(model|diffusion_pytorch_model)\.safetensors\.index\.json")
 TENSOR = re.compile(r"(^|\.)(wpe|embed_positions|positions?_embed(ding)?s?)(\.weight)?$")
 T5_BIAS = re.compile(r"(^|\.)relative_attention_bias\.weight$")
 DEBERTA = re.compile(r"(^|\.)rel_embeddings\.weight$")
@@ -30,15 +36,30 @@ DEBERTA = re.compile(r"(^|\.)rel_embeddings\.weight$")
 
 def tensors_beside(model: ModelConfig, wanted: re.Pattern) -> dict[str, str]:
     """Names of tensors in the config's folder, and their files; those of the part that is named."""
-    folder, part = os.path.dirname(model.file) or ".", model.part
-    with os_errors("look into", folder):
-        files = [name for name in sorted(os.listdir(folder)) if WEIGHTS.fullmatch(name)]
+    part = model.part
     return {
         name: path
-        for path in (os.path.join(folder, file) for file in files)
-        for name in array_names(path)
+        for name, path in all_tensors(os.path.dirname(model.file) or ".")
         if wanted.search(name) and (not part or part == name or part in name.split("."))
     }
+
+
+def all_tensors(folder: str) -> Iterator[tuple[str, str]]:
+    """Names of the tensors in a folder's weights, and their files."""
+    with os_errors("look into", folder):
+        files = sorted(os.listdir(folder))
+    index = next((name for name in files if INDEX.fullmatch(name)), None)
+    if index is not None:
+        placed = Section(shown(index), read_object(os.path.join(folder, index)))
+        for name, file in placed.section("weight_map").values.items():
+            if not isinstance(file, str) or os.path.basename(file) != file:
+                raise placed.wrong(name, file, "the name of a file beside it")
+            yield name, os.path.join(folder, file)
+        return
+    for file in files:
+        if WEIGHTS.fullmatch(file):
+            path = os.path.join(folder, file)
+            yield from ((name, path) for name in array_names(path))
 
 
 def first_row(model: ModelConfig) -> int:
@@ -111,7 +132,7 @@ def trained_biases(model: ModelConfig) -> Encoding | None:
 
 
 def one_tensor(model: ModelConfig, wanted: re.Pattern, usual: str) -> tuple[str, str] | None:
-    """The name and file of the one tensor that is meant; `usual` is the side where none is named."""
+    """The name and file of the one tensor that is meant, of side `usual` where none is named."""
     tensors = tensors_beside(model, wanted)
     tensors = {name: path for name, path in tensors.items() if "EncDecAttention" not in name}
     if len(tensors) > 1 and not model.part:
@@ -153,7 +174,7 @@ def trained_buckets(model: ModelConfig) -> Encoding | None:
 
 
 def trained_distances(model: ModelConfig) -> Encoding | None:
-    """DeBERTa's vectors of distances after training (He et al., 2021), as its code looks them up."""
+    """DeBERTa's vectors of distances after training (He et al., 2021)."""
     found = one_tensor(model, DEBERTA, "encoder")
     if found is None:
         return None

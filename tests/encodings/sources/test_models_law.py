@@ -196,6 +196,35 @@ def test_changed_keys_count_as_in_transformers(tmp_path):
     assert counts["agrees"] > 1000
 
 
+def test_every_rotation_has_a_known_layout():
+    kinds = [kind for kind in TYPES if row_of(kind)["kind"] == "rotary"]
+    known = ("halves", "interleaved", "rope_interleave", "rope_interleave no")
+    assert [kind for kind in kinds if row_of(kind).get("layout", "halves") not in known] == []
+
+
+@pytest.mark.parametrize("kind", ["gptj", "codegen"])
+@pytest.mark.parametrize("own", [{}, {"rotary_dim": 32}, {"rotary_dim": 64, "n_embd": 2048}])
+def test_models_without_a_rotary_module_turn_by_their_own_table(kind, own, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": kind, **own}))
+    module = modeling(f"transformers.models.{kind}.configuration_{kind}")
+    table = module.create_sinusoidal_positions(30, own.get("rotary_dim", 64)).numpy()
+    codes = load(str(path), length=30).table()  # cosine and sine of a pair by turns
+    pairs = table.shape[1] // 2
+    np.testing.assert_allclose(codes[:, 1::2], table[:, :pairs], atol=3e-6)
+    np.testing.assert_allclose(codes[:, 0::2], table[:, pairs:], atol=3e-6)
+
+
+def test_roformer_turns_by_its_own_table(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "roformer"}))
+    module = modeling("transformers.models.roformer.configuration_roformer")
+    own = module.RoFormerSinusoidalPositionalEmbedding(30, 64).create_weight().numpy()
+    codes = load(str(path), length=30).table()
+    np.testing.assert_allclose(codes[:, 1::2], own[:, :32], atol=3e-6)
+    np.testing.assert_allclose(codes[:, 0::2], own[:, 32:], atol=3e-6)
+
+
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_configs_are_answered_as_transformers_computes(name, tmp_path):
     values = PUBLISHED[name]
