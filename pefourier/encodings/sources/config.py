@@ -15,7 +15,7 @@ from typing import Any
 
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.registry import build
-from pefourier.encodings.sources.models import Sized, row_of
+from pefourier.encodings.sources.models import Sized, type_row
 from pefourier.errors import PefourierError, shown
 from pefourier.files import missing, os_errors, status_of
 
@@ -206,7 +206,7 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
     """
     kind = model_type(config, "")
     while True:
-        row = row_of(kind) or {}
+        row = type_row(kind) or {}
         inner = row.get("parts", {})
         name, _, rest = part.partition(".")
         if name and (name in inner or (name.endswith("_config") and name in config.values)):

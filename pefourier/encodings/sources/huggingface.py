@@ -21,7 +21,7 @@ from pefourier.encodings.sources.config import (
     choose_part,
     read_object,
 )
-from pefourier.encodings.sources.models import row_of, version
+from pefourier.encodings.sources.models import type_row, version
 from pefourier.encodings.sources.rope_config import read_rotation
 from pefourier.encodings.sources.weights import (
     bucket_keys,
@@ -63,7 +63,7 @@ def read_config(spec: str, length: int | None = None, d: int | None = None) -> E
     path, _, part = spec.partition("#")
     file = os.path.join(path, "config.json") if os.path.isdir(path) else path
     config, kind, part = choose_part(Section(shown(file), read_object(file)), part)
-    model = ModelConfig(file, part, config, kind, length, d, row_of(kind) or {})
+    model = ModelConfig(file, part, config, kind, length, d, type_row(kind) or {})
     for read in (read_biases, read_sinusoid, read_rotation, read_learned):
         enc = read(model)
         if enc is not None:

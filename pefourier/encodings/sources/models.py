@@ -68,7 +68,7 @@ def merged(row: dict[str, Any], by_hand: dict[str, Any]) -> dict[str, Any]:
     return {**row, **by_hand, **({"layers": layers} if layers else {})}
 
 
-def row_of(kind: str) -> dict[str, Any] | None:
+def type_row(kind: str) -> dict[str, Any] | None:
     """The row of a model type, None where it is not known."""
     return None if kind == "transformers" else model_types().get(kind)
 
@@ -81,7 +81,7 @@ def version() -> str:
 def rotary(row: Mapping[str, Any], layer: str = "") -> Rotary:
     """What a row says of the rotation of a type of layer.
 
-    >>> rotary(row_of("gemma3_text"), "full_attention").base
+    >>> rotary(type_row("gemma3_text"), "full_attention").base
     1000000.0
     """
     own = {**row, **row["layers"].get(layer, {})} if "layers" in row else row

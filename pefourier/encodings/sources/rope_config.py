@@ -51,7 +51,7 @@ UNKNOWN = Rotary(  # how configs of model types that are not known are read
     bases=THETA,
     shares=(*SHARE, "rotary_dim"),
 )
-SEEN = 1000  # keys that are compared with known ones
+SEEN = 300  # keys that are compared with known ones
 NAMED = 5  # of them at most are findings
 Layer = tuple[Section, Rotary]
 

@@ -184,7 +184,7 @@ def trained_distances(model: ModelConfig) -> Encoding | None:
     longest = int(longest) if longest >= 1 else model.longest() or 512
     buckets = model.config.number("position_buckets") or -1
     logarithmic = model.row["relative"] == "deberta-v2" and buckets > 0
-    norm = layer_norm(model, found) if logarithmic else None
+    norm = vector_norm(model, found) if logarithmic else None
 
     def codes(lag: np.ndarray) -> np.ndarray:
         distance = -np.asarray(lag)
@@ -211,7 +211,7 @@ def deberta_buckets(distance: np.ndarray, buckets: int, longest: int) -> np.ndar
     return np.where(size <= middle, distance, far).astype(int)
 
 
-def layer_norm(model: ModelConfig, found: tuple[str, str]) -> Callable | None:
+def vector_norm(model: ModelConfig, found: tuple[str, str]) -> Callable | None:
     """The normalisation of DeBERTa's vectors, where its config asks for one."""
     if "layer_norm" not in str(model.config.values.get("norm_rel_ebd", "none")).lower():
         return None

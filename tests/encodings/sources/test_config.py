@@ -82,6 +82,7 @@ def test_infinity_where_transformers_itself_writes_it_passes(config):
 
 BAD = {
     "a hundred thousand misspelt keys": {f"rope_thet{i}": 1 for i in range(100_000)},
+    "a hundred thousand strange keys": {f"key_of_mine_{i}": 1 for i in range(100_000)},
     "a hundred thousand keys of a scaling": {
         "rope_parameters": {"rope_theta": 1.0, **{f"facto{i}": i for i in range(100_000)}}
     },

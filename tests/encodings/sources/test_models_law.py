@@ -16,7 +16,7 @@ from published_configs import PUBLISHED
 from rotary_modules import TYPES, config_class, modeling, quiet, rotations, torch
 
 from pefourier.encodings import load
-from pefourier.encodings.sources.models import row_of, version
+from pefourier.encodings.sources.models import type_row, version
 from pefourier.errors import PefourierError
 
 KEYS = (
@@ -65,7 +65,7 @@ def reason(error):
 
 def module_of(kind, config):
     """The rotary module of a model type, None where it has none."""
-    row = row_of(kind)
+    row = type_row(kind)
     if "module" not in row:
         return None
     source = row.get("of")
@@ -76,11 +76,11 @@ def module_of(kind, config):
 
 def text_row(values):
     """The row of the text model of a config."""
-    row = row_of(values["model_type"])
+    row = type_row(values["model_type"])
     while row["kind"] == "parts":
         inner = values.get(row["text"]) or {}
         kind = inner.get("model_type", row["parts"][row["text"]])
-        values, row = inner, row_of(kind)
+        values, row = inner, type_row(kind)
     return row
 
 
@@ -91,8 +91,8 @@ def own_rotations(values, path):
     with quiet():
         cls = config_class(values["model_type"])
         config = cls.from_dict(cls._dict_from_json_file(str(path)))
-        while row_of(config.model_type)["kind"] == "parts":
-            config = getattr(config, row_of(config.model_type)["text"])
+        while type_row(config.model_type)["kind"] == "parts":
+            config = getattr(config, type_row(config.model_type)["text"])
     module = module_of(config.model_type, config)
     return None if module is None else rotations(module, config)
 
@@ -168,7 +168,7 @@ def test_rows_are_of_the_installed_transformers():
     import transformers
 
     assert version() == transformers.__version__, "run make models"
-    assert {kind for kind in TYPES if row_of(kind) is None} == set()
+    assert {kind for kind in TYPES if type_row(kind) is None} == set()
 
 
 def test_every_model_type_is_answered_as_transformers_computes_or_refused(tmp_path):
@@ -179,7 +179,7 @@ def test_every_model_type_is_answered_as_transformers_computes_or_refused(tmp_pa
 
 def variants():
     for kind in TYPES:
-        row = row_of(kind)
+        row = type_row(kind)
         if row["kind"] != "rotary":
             continue
         whole, _ = saved(kind)
@@ -197,9 +197,9 @@ def test_changed_keys_count_as_in_transformers(tmp_path):
 
 
 def test_every_rotation_has_a_known_layout():
-    kinds = [kind for kind in TYPES if row_of(kind)["kind"] == "rotary"]
+    kinds = [kind for kind in TYPES if type_row(kind)["kind"] == "rotary"]
     known = ("halves", "interleaved", "rope_interleave", "rope_interleave no")
-    assert [kind for kind in kinds if row_of(kind).get("layout", "halves") not in known] == []
+    assert [kind for kind in kinds if type_row(kind).get("layout", "halves") not in known] == []
 
 
 @pytest.mark.parametrize("kind", ["gptj", "codegen"])
