@@ -56,8 +56,8 @@ def told(record: dict[str, Any]) -> dict[str, Any]:
 def how_many() -> str:
     """The conclusion of the whole list."""
     return paragraph(
-        f"{len(read_catalogue())} encodings have a name; type NAME or NAME:key=value,… where a SPEC "
-        "is asked for. 'pefourier list NAME' says what the parameters of one mean."
+        f"{len(read_catalogue())} encodings have a name; type NAME or NAME:key=value,… where a "
+        "SPEC is asked for. 'pefourier list NAME' says what the parameters of one mean."
     )
 
 
@@ -83,9 +83,8 @@ def description(record: dict[str, Any]) -> str:
     spec = ":".join([record["encoding"], *typed[:1]])
     lines.append(f"  example    pefourier check-faithful {spec} --d 64\n")
     if record["example"]:
-        lines.append(
-            indent(f"{record['example']}\n", " " * 13).replace(" " * 13, "  in Python  ", 1)
-        )
+        example = indent(record["example"], " " * 13).strip()
+        lines.append(f"  in Python  {example}\n")
     return "".join(lines)
 
 

@@ -81,14 +81,18 @@ def surely_wrong(enc: Encoding, r: Faithfulness) -> str:
 
 def known_formula(enc: Encoding, r: Faithfulness) -> str:
     """What a table turned out to be."""
-    return f"The table is {formula_in_words(r.identified)}." if r.identified else ""
+    if not r.identified:
+        return ""
+    difference = r.identified["max_difference"]
+    how = f"to within {number(difference, 2)}" if difference else "exactly"
+    parameters = parameters_in_words(r.identified)
+    given = f" with {parameters}" if parameters else ""
+    return f"The table is {r.identified['encoding']}{given}, {how}."
 
 
-def formula_in_words(identified: Mapping[str, Any]) -> str:
-    """A formula with its parameters, and how far the table is from it."""
-    params = ", ".join(f"{k}={number(v, 7)}" for k, v in identified["params"].items())
-    difference = number(identified["max_difference"], 2)
-    return f"{identified['encoding']} with {params or 'no parameters'}, to within {difference}"
+def parameters_in_words(identified: Mapping[str, Any]) -> str:
+    """The parameters of a formula."""
+    return ", ".join(f"{k}={number(v, 7)}" for k, v in identified["params"].items())
 
 
 def told_apart(enc: Encoding, r: Faithfulness) -> str:
@@ -246,7 +250,7 @@ def shape(enc: Encoding, r: Spectrum) -> str:
     fast = float(r.density[r.omega > pi / 2].sum())
     if fast >= FAST:
         return f"Fast waves dominate: {100 * fast:.0f} % of the energy is in waves below 4 {unit}."
-    middle = r.omega[np.searchsorted(np.cumsum(r.density), 0.5)]
+    middle = r.omega[np.searchsorted(np.cumsum(r.density), 0.5 - 1e-12)]
     return (
         f"Half of the energy is in waves of {wave(middle)} {unit} or longer, 95 % in waves of "
         f"{wave(s.cutoff95)} or longer (flatness {number(s.flatness, 2)}, where 1 is even)."
@@ -331,8 +335,8 @@ def from_codes(enc: Encoding, r: Reconstructions) -> str:
     if r.inverse_error <= EXACT:
         return f"A linear map on the codes recovers all {positions} (largest error {error})."
     return (
-        f"A linear map on the codes does not recover all {positions}: the worst comes back wrong by "
-        f"{error}, where a position is 1 high; check-faithful says why."
+        f"A linear map on the codes does not recover all {positions}: the worst comes back wrong "
+        f"by {error}, where a position is 1 high; check-faithful says why."
     )
 
 
@@ -405,8 +409,8 @@ def apart(r: Comparison) -> str:
         return f"The two differ: their codes have {sizes} dimensions; compare them at one --d."
     return (
         f"The two differ by up to {number(r.max_difference, 3)}, where rounding explains "
-        f"{number(r.tolerance, 2)}; no order of columns, signs, scale or offset was found that makes "
-        "them agree."
+        f"{number(r.tolerance, 2)}; no order of columns, signs, scale or offset was found that "
+        "makes them agree."
     )
 
 

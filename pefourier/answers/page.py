@@ -95,11 +95,15 @@ def fields_of(result: Any) -> dict[str, Any]:
 def flattened(records: Iterable[Mapping[str, Any]]) -> Iterable[list[Any]]:
     """Rows of the single values of records, a nested one under ``outer.inner``; the header first.
 
+    Sentences of a conclusion are left out.
+
     >>> list(flattened([{"spec": "dft", "f1": {"mean": 0.5, "low": 0.4}, "params": {}}]))
     [['spec', 'f1.mean', 'f1.low'], ['dft', 0.5, 0.4]]
     """
     rows = [dict(single_values(plain(record))) for record in records]
-    header = list(dict.fromkeys(key for row in rows for key in row))
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    outer = {key.rpartition(".")[0] for key in keys} | {"conclusion"}  # some records have none
+    header = [key for key in keys if key not in outer]
     return [header, *([row.get(key) for key in header] for row in rows)]
 
 

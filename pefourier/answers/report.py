@@ -1,11 +1,11 @@
 """How the answer to each question is told: a page, in words, as rows and as records.
 
 An `Answer` is an encoding with a result, a frozen dataclass, and a `Refusal` a SPEC that could not
-be answered among others that could. Words begin with the conclusion; they and rows have one function
-for each kind of result, records need none.
+be answered among others that could. Words begin with the conclusion. They and rows have one
+function for each kind of result; records need none.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isnan
@@ -17,7 +17,7 @@ from pefourier.answers.conclusions import (
     change_in_words,
     conclude,
     conclude_comparison,
-    formula_in_words,
+    parameters_in_words,
 )
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.terminal_chart import chart
@@ -25,7 +25,6 @@ from pefourier.answers.text import aligned, number, paragraph
 from pefourier.compare import Comparison
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import printable
-from pefourier.faithful import Faithfulness
 from pefourier.relations import LARGEST_SHIFT
 from pefourier.spectrum import Spectrum
 
@@ -325,6 +324,14 @@ def precision_text(answers: Sequence[Answer]) -> str:
     return aligned(rows) + paragraph(
         "rounded to it: codes are computed in float64 and only then rounded; computed in it: "
         "positions, frequencies, their products, sines and cosines are all rounded"
+    )
+
+
+def formula_in_words(identified: Mapping[str, Any]) -> str:
+    """What a table turned out to be, in words."""
+    return (
+        f"{identified['encoding']} with {parameters_in_words(identified) or 'no parameters'}; "
+        f"largest difference {number(identified['max_difference'], 2)}"
     )
 
 

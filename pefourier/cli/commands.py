@@ -263,7 +263,8 @@ def explain(
 ) -> None:
     """What does a word mean?
 
-    Its meaning, formula, unit, range, what is good and where it comes from. Without TERM: all words.
+    Its meaning, formula, unit, range, what is good and where it comes from. Without TERM all words
+    are listed.
 
     \b
     Example: pefourier explain condition number
