@@ -26,6 +26,7 @@ USUAL = ("float32", "float16", "bfloat16")  # formats that a conclusion speaks o
 MERGED = 1e-6  # of a code's length: closer codes are as good as one in float32
 FLOAT32_LIMIT = 2**20  # condition number from which rounding in float32 can hide a position
 FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
+LONG = 4  # numbers of a list that are told one by one
 SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
 EXACT = 1e-6  # error of a linear inverse that is rounding
 
@@ -85,14 +86,19 @@ def known_formula(enc: Encoding, r: Faithfulness) -> str:
         return ""
     difference = r.identified["max_difference"]
     how = f"to within {number(difference, 2)}" if difference else "exactly"
-    parameters = parameters_in_words(r.identified)
-    given = f" with {parameters}" if parameters else ""
+    parts = [f"{k}={in_brief(v)}" for k, v in r.identified["params"].items()]
+    given = f" with {', '.join(parts)}" if parts else ""
     return f"The table is {r.identified['encoding']}{given}, {how}."
 
 
-def parameters_in_words(identified: Mapping[str, Any]) -> str:
-    """The parameters of a formula."""
-    return ", ".join(f"{k}={number(v, 7)}" for k, v in identified["params"].items())
+def in_brief(value: Any) -> str:
+    """A parameter of a formula; a long list by its length.
+
+    >>> in_brief(1e4), in_brief([0, 2, 1, 3, 4])
+    ('10000', '(5 numbers)')
+    """
+    long = isinstance(value, list) and len(value) > LONG
+    return f"({len(value)} numbers)" if long else number(value, 7)
 
 
 def told_apart(enc: Encoding, r: Faithfulness) -> str:

@@ -17,7 +17,6 @@ from pefourier.answers.conclusions import (
     change_in_words,
     conclude,
     conclude_comparison,
-    parameters_in_words,
 )
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.terminal_chart import chart
@@ -329,8 +328,9 @@ def precision_text(answers: Sequence[Answer]) -> str:
 
 def formula_in_words(identified: Mapping[str, Any]) -> str:
     """What a table turned out to be, in words."""
+    params = ", ".join(f"{k}={number(v, 7)}" for k, v in identified["params"].items())
     return (
-        f"{identified['encoding']} with {parameters_in_words(identified) or 'no parameters'}; "
+        f"{identified['encoding']} with {params or 'no parameters'}; "
         f"largest difference {number(identified['max_difference'], 2)}"
     )
 

@@ -200,6 +200,14 @@ def test_what_is_said_of_tables(codes, told):
             "The table is sinusoidal with rho=10000, d=16, to within 3e-08. All 8 positions have ",
         ),
         (
+            {
+                "encoding": "sinusoidal",
+                "params": {"zero_rows": [0, 1], "columns": [*range(64)]},
+                "max_difference": 0.0,
+            },
+            "The table is sinusoidal with zero_rows=[0, 1], columns=(64 numbers), exactly. All 8 ",
+        ),
+        (
             {"encoding": "constant", "params": {}, "max_difference": 0.0},
             "The table is constant, exactly. All 8 positions have ",
         ),

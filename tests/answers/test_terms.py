@@ -54,6 +54,8 @@ def tables(tmp_path, monkeypatch):
     np.save("a.npy", codes)
     np.save("b.npy", -2 * codes[2:])
     np.save("bad.npy", np.ones((6, 4)))
+    np.save("odd.npy", np.roll(np.where(np.arange(40)[:, None] > 0, 3 * codes, 0), 5, axis=1))
+    np.save("half.npy", np.tile(np.cos(angle), (1, 2)))
 
 
 @pytest.mark.usefixtures("tables")
@@ -62,7 +64,7 @@ def tables(tmp_path, monkeypatch):
     [
         ["spectrum", "dft", "learned", "nothing"],
         ["reconstruct", "dft", "--pos", "3"],
-        ["check-faithful", "a.npy", "bad.npy", "rope", "tupe:d=8", "alibi"],
+        ["check-faithful", "a.npy", "bad.npy", "odd.npy", "half.npy", "rope", "tupe:d=8", "alibi"],
         ["compare", "a.npy", "b.npy"],
         ["compare", "a.npy", "bad.npy"],
         ["encode", "dft", "--out", "o.npy"],
