@@ -283,16 +283,18 @@ def wave(omega: float) -> str:
 
 
 def below_first_step(enc: Encoding, r: Spectrum) -> str:
-    """Frequencies that a lattice cannot tell from zero."""
-    below, total = r.summary.below_first_bin, r.summary.frequencies_total
-    if below is None or 2 * below < total:
+    """Frequencies that a lattice cannot tell from zero: waves longer than it."""
+    if r.frequencies is None:
         return ""
-    slowest = r.frequencies[r.frequencies > 0].min(initial=np.inf)
-    longest = f", up to {wave(slowest)}" if np.isfinite(slowest) else ""
+    slow = r.frequencies[(r.frequencies > 0) & (r.frequencies < 2 * pi / r.lattice)]
+    if len(slow) == 0:
+        return ""
+    many = 2 * len(slow) >= len(r.frequencies)
+    advice = "; a --lattice as long as your context, with --sigma 0, shows more" if many else ""
+    finish = "finishes" if len(slow) == 1 else "finish"
     return (
-        f"{below} of {total} frequencies are below the first step of the lattice: their waves are "
-        f"longer than its {r.lattice} points{longest}; a --lattice as long as your context, "
-        "with --sigma 0, shows more."
+        f"{len(slow)} of {len(r.frequencies)} frequencies never {finish} a turn within the "
+        f"{r.lattice} points of the lattice: waves of up to {wave(slow.min())}{advice}."
     )
 
 
@@ -301,10 +303,8 @@ def folded_back(enc: Encoding, r: Spectrum) -> str:
     above = 0 if r.frequencies is None else int((r.frequencies > pi).sum())
     if not above:
         return ""
-    return (
-        f"{above} of {len(r.frequencies)} frequencies are above π and look like slower ones at "
-        "whole positions (aliasing)."
-    )
+    they = "is above π and looks like a slower one" if above == 1 else "are above π and look slower"
+    return f"{above} of {len(r.frequencies)} frequencies {they} at whole positions (aliasing)."
 
 
 def before_training(enc: Encoding, r: Spectrum) -> str:

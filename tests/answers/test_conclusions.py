@@ -282,8 +282,8 @@ LOOK = "a --lattice as long as your context, with --sigma 0, shows more."
             256,
             {},
             "Slow waves dominate: 95 % of the energy is in waves of 8.26 positions or longer "
-            "(flatness 0.17, where 1 is even). 76 of 128 frequencies are below the first step of "
-            f"the lattice: their waves are longer than its 256 points, up to 58500; {LOOK}",
+            "(flatness 0.17, where 1 is even). 76 of 128 frequencies never finish a turn within "
+            f"the 256 points of the lattice: waves of up to 58500; {LOOK}",
         ),
         (
             "rope:rho=5e5",
@@ -291,8 +291,8 @@ LOOK = "a --lattice as long as your context, with --sigma 0, shows more."
             128,
             {},
             "Slow waves dominate: 95 % of the energy is in waves of 8 positions or longer "
-            "(flatness 0.21, where 1 is even). 49 of 64 frequencies are below the first step of "
-            f"the lattice: their waves are longer than its 128 points, up to 2560000; {LOOK}",
+            "(flatness 0.21, where 1 is even). 49 of 64 frequencies never finish a turn within "
+            f"the 128 points of the lattice: waves of up to 2560000; {LOOK}",
         ),
         (
             "rope",
@@ -300,8 +300,17 @@ LOOK = "a --lattice as long as your context, with --sigma 0, shows more."
             16,
             {},
             "The bandwidth of 4 steps blurs most of a lattice of 9 frequencies; take --sigma 0 or "
-            "a longer --lattice to tell them apart. 7 of 8 frequencies are below the first step of "
-            f"the lattice: their waves are longer than its 16 points, up to 19900; {LOOK}",
+            "a longer --lattice to tell them apart. 7 of 8 frequencies never finish a turn within "
+            f"the 16 points of the lattice: waves of up to 19900; {LOOK}",
+        ),
+        (
+            "rope",
+            80,
+            128,
+            {"lattice": 4096, "sigma": 0},
+            "Slow waves dominate: 95 % of the energy is in waves of 9.68 positions or longer "
+            "(flatness 0.012, where 1 is even). 18 of 64 frequencies never finish a turn within "
+            "the 4096 points of the lattice: waves of up to 54400.",
         ),
         (
             "dft",
@@ -341,10 +350,22 @@ def test_what_is_said_of_a_spectrum(spec, length, d, given, told):
             "longer (flatness 0.22, where 1 is even).",
         ),
         (
+            [0.5, 2, 7],
+            "Half of the energy is in waves of 8 positions or longer, 95 % in waves of 2.29 or "
+            "longer (flatness 0.42, where 1 is even). 1 of 3 frequencies never finishes a turn "
+            "within the 16 points of the lattice: waves of up to 32.",
+        ),
+        (
+            [9, 9, 2, 2],
+            "Half of the energy is in waves of 8 positions or longer, 95 % in waves of 2.29 or "
+            "longer (flatness 0.22, where 1 is even). 2 of 4 frequencies are above π and look "
+            "slower at whole positions (aliasing).",
+        ),
+        (
             [2, 2, 2, 9],
             "Half of the energy is in waves of 8 positions or longer, 95 % in waves of 2.29 or "
-            "longer (flatness 0.19, where 1 is even). 1 of 4 frequencies are above π and look like "
-            "slower ones at whole positions (aliasing).",
+            "longer (flatness 0.19, where 1 is even). 1 of 4 frequencies is above π and looks like "
+            "a slower one at whole positions (aliasing).",
         ),
         (
             [7, 8],
