@@ -1,11 +1,12 @@
 """The paper recomputed: the claims have the numbers of theory, and files are whole."""
 
+import csv
 import json
 
 import numpy as np
 import pytest
 
-from pefourier.reproduce import all_claims, recompute_paper
+from pefourier.reproduce import Claim, all_claims, count_verdicts, recompute_paper
 from pefourier.train.run import write_summary
 from pefourier.train.store import Store
 from pefourier.train.summary import summarize_runs
@@ -114,16 +115,33 @@ def test_files_are_written_whole_into_a_new_folder(tmp_path, run):
         "reproduction.json",
         "reproduction.md",
     ]
-    assert (out / "reproduction.md").read_text() == done.out
+    conclusion, _, words = done.out.partition("\n\n")
+    assert " ".join(conclusion.split()) == count_verdicts(all_claims())
+    assert (out / "reproduction.md").read_text() == words
     answer = json.loads((out / "reproduction.json").read_text())
     assert answer["command"] == "reproduce"
     assert len(answer["results"]) == len(all_claims())
+
+
+def test_verdicts_are_counted_in_words():
+    claims = [Claim("", "", "", "", verdict, "") for verdict in ("holds", "holds", "private data")]
+    assert count_verdicts(claims) == "Of 3 claims of the paper 2 hold and 1 rest on private data."
+
+
+def test_csv_has_a_row_for_each_claim(tmp_path, run):
+    rows = list(csv.DictReader(run("reproduce", "--out", tmp_path, "--csv").out.splitlines()))
+    assert [row["where"] for row in rows] == [claim.where for claim in all_claims()]
+    assert rows[0]["verdict"] == "holds"
 
 
 def test_json_answer_is_the_file(tmp_path):
     claims, written = recompute_paper(str(tmp_path))
     assert len(written) == 6
     assert json.loads((tmp_path / "reproduction.json").read_text())["results"][0] == {
+        "encoding": None,
+        "spec": None,
+        "params": {},
+        "conclusion": f"{claims[0].where}, {claims[0].statement}: holds. {claims[0].reason}",
         "where": claims[0].where,
         "statement": claims[0].statement,
         "printed": claims[0].printed,
