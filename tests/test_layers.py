@@ -38,7 +38,10 @@ SAME_NAMES = {  # defined in several modules on purpose
 
 
 def imports(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    tree = ast.parse(path.read_text())
+    named = [node for node in ast.walk(tree) if isinstance(node, ast.If)]  # if TYPE_CHECKING
+    unread = {id(x) for n in named if ast.unparse(n.test) == "TYPE_CHECKING" for x in ast.walk(n)}
+    for node in (node for node in ast.walk(tree) if id(node) not in unread):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
             yield node.module, [alias.name for alias in node.names]

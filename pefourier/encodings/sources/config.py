@@ -169,7 +169,7 @@ def parse_object(data: bytes, label: str) -> dict[str, Any]:
     them. A number of thousands of digits is an infinity too.
     """
     try:
-        value = json.loads(data, parse_int=whole_number, object_pairs_hook=single_pairs)
+        value = json.loads(data, parse_int=parse_digits, object_pairs_hook=single_pairs)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8; too deep
         reason = shown(str(error).partition("\n")[0], limit=200)[1:-1]
         raise PefourierError(f"{label} is not readable JSON: {reason}; write it again") from error
@@ -178,7 +178,7 @@ def parse_object(data: bytes, label: str) -> dict[str, Any]:
     return value
 
 
-def whole_number(digits: str) -> int | float:
+def parse_digits(digits: str) -> int | float:
     """A whole number, as far as it has fewer digits than Python reads."""
     return int(digits) if len(digits) < LONGEST_NUMBER else math.inf
 
