@@ -24,8 +24,8 @@ from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, FormatLoss, format_loss
 
 FARTHEST = 2**20  # lags and positions that are searched
-STEP = 2**10  # lags that one product of matrices takes from each of its starts
-STARTS = 2**6
+STEP = 2**7  # lags that a product of matrices takes from each of its starts
+FIRST_STARTS, STARTS = 2**4, 2**11  # starts of the first product, which often suffices, and most
 RATIO_SLACK = 1e-9  # relative, within which two frequencies are one
 LEVELS = (0.99, 0.9, 0.5)
 FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
@@ -73,11 +73,13 @@ def lag_sums(frequencies: np.ndarray, most: int = FARTHEST) -> Iterator[tuple[in
     """
     inner = np.multiply.outer(np.arange(STEP), frequencies)
     waves = np.hstack([np.cos(inner), -np.sin(inner)]).T
-    for first in range(0, most, STEP * STARTS):
-        starts = np.arange(first, min(first + STEP * STARTS, most), STEP, dtype=float)
+    first, count = 0, STEP * FIRST_STARTS
+    while first < most:
+        starts = np.arange(first, min(first + count, most), STEP, dtype=float)
         outer = np.multiply.outer(starts, frequencies)
         sums = np.hstack([np.cos(outer), np.sin(outer)]) @ waves
         yield first, sums.ravel()[: most - first]
+        first, count = first + count, min(2 * count, STEP * STARTS)
 
 
 def first_below(frequencies: np.ndarray, level: float, most: int = FARTHEST) -> int | None:
@@ -133,7 +135,8 @@ def decay_bound(frequencies: np.ndarray, lags: np.ndarray) -> np.ndarray:
 def reading_cosine(frequencies: np.ndarray, other: np.ndarray, positions: np.ndarray) -> np.ndarray:
     r"""Cosine between the codes of two readings of a rotation.
 
-    The mean over pairs of :math:`\cos p(w_i - w'_i)`: 1 where both turn alike; what an engine loses that reads a config differently.
+    The mean over pairs of :math:`\cos p(w_i - w'_i)`, 1 where both turn alike: what is left where
+    an engine reads a config differently.
 
     >>> one, two = 5e5 ** (-np.arange(64) / 64), 1e4 ** (-np.arange(64) / 64)
     >>> reading_cosine(one, two, np.array([128, 1024])).round(3)
