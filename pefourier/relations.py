@@ -18,6 +18,7 @@ from pefourier.encodings.encoding import BLOCK, Encoding, Measure, as_encoding, 
 DIRECT = 2**31  # n^2 d up to which inner products are walked for the Toeplitz residual
 LAGS_AT_ONCE = 2**12
 FITTED = 2**11  # positions from which a shift is fitted
+LARGEST_SHIFT = FITTED // 2  # dimensions up to which one is
 SAMPLE = 2**10  # positions, evenly spaced, among which distances are correlated
 
 
@@ -110,7 +111,7 @@ def shift_residual(enc: Encoding, k: int = 1) -> float | None:
     if enc.stationary:
         return 0.0
     table = np.asarray(enc.codes(enc.domain.x[:FITTED]), dtype=float)
-    if not k < len(table) or enc.dim > FITTED // 2:
+    if not k < len(table) or enc.dim > LARGEST_SHIFT:
         return None
     shift, _, rank, _ = np.linalg.lstsq(table[:-k], table[k:])
     size = np.linalg.norm(table[k:])

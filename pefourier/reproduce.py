@@ -6,6 +6,7 @@ sentence of reason. d = 256 and rho = 10^4, the paper's own, unless said otherwi
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,8 +15,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.answers.page import Page, as_json
+from pefourier.answers.page import Page, as_json, fields_of, flattened
 from pefourier.answers.report import Answer
+from pefourier.answers.text import paragraph
 from pefourier.encodings.families import absolute  # noqa: F401 (registers the paper's encodings)
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
@@ -393,7 +395,27 @@ def mean_f1(one: Mapping[str, Any], encoding: str) -> str:
 
 def claims_page(claims: Sequence[Claim]) -> Page:
     """The answer of `pefourier reproduce`."""
-    return Page("reproduce", words=partial(claims_as_markdown, claims), records=lambda: claims)
+    return Page(
+        "reproduce",
+        words=partial(claims_as_markdown, claims),
+        records=lambda: map(claim_record, claims),
+        rows=lambda: flattened(map(fields_of, claims)),
+        conclusion=lambda: paragraph(count_verdicts(claims)),
+    )
+
+
+def claim_record(claim: Claim) -> dict[str, Any]:
+    """The JSON object of a claim; it is about the paper and not about one SPEC."""
+    about = {"encoding": None, "spec": None, "params": {}}
+    conclusion = f"{claim.where}, {claim.statement}: {claim.verdict}. {claim.reason}"
+    return about | {"conclusion": conclusion} | fields_of(claim)
+
+
+def count_verdicts(claims: Sequence[Claim]) -> str:
+    """How many claims hold, in a sentence."""
+    counts = Counter(claim.verdict for claim in claims)
+    each = ", ".join(f"{n}: {verdict}" for verdict, n in counts.most_common())
+    return f"Of {len(claims)} claims of the paper, {each}."
 
 
 def claims_as_markdown(claims: Sequence[Claim]) -> str:

@@ -15,6 +15,8 @@ from typing import Any
 
 from pefourier import __version__
 
+SCHEMA = 2  # of JSON; grows when a field changes its meaning or goes, not when one is added
+
 
 @dataclass(frozen=True)
 class Page:
@@ -24,18 +26,29 @@ class Page:
     words: Callable[[], str]
     records: Callable[[], Iterable[Any]]  # mappings or dataclasses: the objects of JSON
     rows: Callable[[], Iterable[Sequence[Any]]] = tuple  # of CSV, the header first
-    chart: Callable[[bool], str] | None = None  # drawn above the words on a terminal, in colour?
+    chart: Callable[[bool], str] | None = None  # drawn between both on a terminal, in colour?
+    conclusion: Callable[[], str] = str  # what the words begin with, in whole lines
 
 
 def as_words(page: Page) -> str:
-    """The answer in words."""
-    return page.words()
+    """The answer in words: the conclusion, then the numbers."""
+    return beginning(page) + page.words()
+
+
+def beginning(page: Page) -> str:
+    """The conclusion, where there is one, and the empty line that ends it."""
+    text = page.conclusion()
+    return f"{text}\n" if text else ""
 
 
 def as_json(page: Page) -> str:
-    """The answer as one JSON object: the command, the version and the list of results."""
-    results = plain(list(page.records()))
-    answer = {"command": page.command, "version": __version__, "results": results}
+    """The answer as one JSON object: the command, the version, the schema, the list of results."""
+    answer = {
+        "command": page.command,
+        "version": __version__,
+        "schema": SCHEMA,
+        "results": plain(list(page.records())),
+    }
     return json.dumps(answer, allow_nan=False) + "\n"
 
 
@@ -77,3 +90,23 @@ def plain(value: Any) -> Any:
 def fields_of(result: Any) -> dict[str, Any]:
     """The fields of a dataclass by name, in their order."""
     return {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
+
+
+def flattened(records: Iterable[Mapping[str, Any]]) -> Iterable[list[Any]]:
+    """Rows of the single values of records, a nested one under ``outer.inner``; the header first.
+
+    >>> list(flattened([{"spec": "dft", "f1": {"mean": 0.5, "low": 0.4}, "params": {}}]))
+    [['spec', 'f1.mean', 'f1.low'], ['dft', 0.5, 0.4]]
+    """
+    rows = [dict(single_values(plain(record))) for record in records]
+    header = list(dict.fromkeys(key for row in rows for key in row))
+    return [header, *([row.get(key) for key in header] for row in rows)]
+
+
+def single_values(record: Mapping[str, Any], within: str = "") -> Iterable[tuple[str, Any]]:
+    """Names and values that are neither lists nor mappings, at any depth."""
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            yield from single_values(value, f"{within}{key}.")
+        elif not isinstance(value, list):
+            yield f"{within}{key}", value

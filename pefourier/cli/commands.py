@@ -10,16 +10,20 @@ from typing import Annotated, Literal
 import typer
 
 from pefourier.cli.request import (
+    Csv,
     Form,
     Json,
     Question,
     Quiet,
+    ask_each,
     asking,
+    count,
     load_exactly,
     load_pair,
     parse_whole_numbers,
+    spec_names,
 )
-from pefourier.cli.streams import answer_no, note, percentage
+from pefourier.cli.streams import note, percentage
 from pefourier.cli.train_options import taking_options
 from pefourier.errors import PefourierError
 from pefourier.train.options import Options
@@ -31,7 +35,10 @@ app = typer.Typer(
 )
 
 Lattice = Annotated[
-    int | None, typer.Option(help="Points N of the lattice, default the dimension d.")
+    int | None,
+    typer.Option(
+        parser=count, metavar="N", help="Points N of the lattice, default the dimension d."
+    ),
 ]
 Sigma = Annotated[
     float | None,
@@ -41,6 +48,8 @@ Method = Annotated[
     Literal["auto", "declared", "periodogram"],
     typer.Option(help="Where frequencies come from: declared by the encoding, or its table."),
 ]
+
+SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 
 
 @app.command()
@@ -59,11 +68,11 @@ def spectrum(
     \b
     Example: pefourier spectrum sinusoidal rope:rho=5e5 --d 128
     """
-    encodings = question.encodings()
-    from pefourier.answers.report import Answer, spectrum_page
+    from pefourier.answers.report import spectrum_page
     from pefourier.spectrum import density
 
-    answers = [Answer(e, density(e, lattice, sigma, method)) for e in encodings]
+    asked = ask_each(question, lambda enc: density(enc, lattice, sigma, method))
+    answers = asked.answers
     for a in answers:
         if isnan(a.result.density[0]):
             note(f"{a.encoding.label} has no spectrum: all of its codes are zero", question.quiet)
@@ -72,8 +81,9 @@ def spectrum(
         different = " and ".join(map(str, lattices))
         note(f"lattices of {different} points differ; compare with --lattice", question.quiet)
     question.draw("spectrum", answers)
-    form.deliver(spectrum_page(answers))
-    question.note_unused(encodings)
+    form.deliver(spectrum_page(asked.each))
+    question.note_unused([a.encoding for a in answers])
+    asked.finish([], question.quiet)
 
 
 @app.command()
@@ -100,16 +110,18 @@ def reconstruct(
     # Its matrix products are long and thin: BLAS threads would only wait for one another.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     positions = parse_whole_numbers("--pos", pos or ["5", "40", "75"])
-    encodings = question.encodings(least=max(80, max(positions) + 1))
-    from pefourier.answers.report import Answer, reconstruct_page
+    from pefourier.answers.report import reconstruct_page
     from pefourier.reconstruct import position_functions
 
-    answers = [
-        Answer(e, position_functions(e, positions, lattice, sigma, method)) for e in encodings
-    ]
-    question.draw("reconstruct", answers)
-    form.deliver(reconstruct_page(answers))
-    question.note_unused(encodings)
+    asked = ask_each(
+        question,
+        lambda enc: position_functions(enc, positions, lattice, sigma, method),
+        least=max(80, max(positions) + 1),
+    )
+    question.draw("reconstruct", asked.answers)
+    form.deliver(reconstruct_page(asked.each))
+    question.note_unused([a.encoding for a in asked.answers])
+    asked.finish([], question.quiet)
 
 
 @app.command()
@@ -122,7 +134,8 @@ def check_faithful(
         typer.Option(help="Exit with status 1 when a verdict is below this one."),
     ] = None,
     require_dtype: Annotated[
-        Literal["float32", "float16", "bfloat16", "float8_e4m3"] | None,
+        Literal["float32", "float16", "bfloat16", "float8_e4m3", "fp32", "fp16", "bf16", "fp8"]
+        | None,
         typer.Option(help="Exit with status 1 when codes are not distinct in this format too."),
     ] = None,
     strict: Annotated[
@@ -137,20 +150,20 @@ def check_faithful(
     \b
     Example: pefourier check-faithful wpe.npy --require injective
     """
-    encodings = question.encodings()
-    from pefourier.answers.report import Answer, faithful_page
+    from pefourier.answers.report import faithful_page
     from pefourier.faithful import assess, shortfalls
 
-    answers = [Answer(e, assess(e, percentage(e.label, question.quiet))) for e in encodings]
-    question.draw("faithful", answers)
-    form.deliver(faithful_page(answers))
-    question.note_unused(encodings)
+    asked = ask_each(question, lambda enc: assess(enc, percentage(enc.label, question.quiet)))
+    question.draw("faithful", asked.answers)
+    form.deliver(faithful_page(asked.each))
+    question.note_unused([a.encoding for a in asked.answers])
+    dtype = SHORT_NAMES.get(require_dtype, require_dtype)
     reasons = [
         f"{a.encoding.label} {reason}"
-        for a in answers
-        for reason in shortfalls(a.result, require, require_dtype, strict)
+        for a in asked.answers
+        for reason in shortfalls(a.result, require, dtype, strict)
     ]
-    answer_no(reasons, question.quiet)
+    asked.finish(reasons, question.quiet)
 
 
 @app.command()
@@ -220,20 +233,52 @@ def encode(
 
 @app.command(name="list")
 @asking
-def list_encodings(form: Form) -> None:
+def list_encodings(
+    form: Form,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", autocompletion=spec_names, help="Encodings to tell all of."),
+    ] = None,
+) -> None:
     """List the encodings that have a name.
 
+    With a NAME: its formula, and what its parameters mean.
+
     \b
-    Example: pefourier list --json
+    Example: pefourier list rope
     """
     from pefourier.answers.catalogue import catalogue_page
 
-    form.deliver(catalogue_page())
+    form.deliver(catalogue_page(names or ()))
+
+
+@app.command(context_settings={"ignore_unknown_options": True})  # they are to be explained
+@asking
+def explain(
+    form: Form,
+    term: Annotated[
+        list[str] | None,
+        typer.Argument(help="A field, verdict, finding, option, parameter or encoding."),
+    ] = None,
+) -> None:
+    """What does a word mean?
+
+    Its meaning, formula, unit, range, what is good and where it comes from. Without TERM: all words.
+
+    \b
+    Example: pefourier explain condition number
+    """
+    from pefourier.answers.terms import explain_page
+    from pefourier.cli.vocabulary import option_terms
+
+    form.deliver(explain_page(term or (), option_terms(app)))
 
 
 @app.command()
 @taking_options
-def train(options: Options, as_json: Json = False, quiet: Quiet = False) -> None:
+def train(
+    options: Options, as_json: Json = False, as_csv: Csv = False, quiet: Quiet = False
+) -> None:
     """Which encoding classifies better?
 
     Trains the paper's transformer with each encoding on the same data, batches and seeds, and says
@@ -245,7 +290,7 @@ def train(options: Options, as_json: Json = False, quiet: Quiet = False) -> None
     from pefourier.train.run import run_comparison
     from pefourier.train.summary import summary_page
 
-    form = Form(as_json=as_json)
+    form = Form(as_json, as_csv)
     run_comparison(
         options, lambda found: form.deliver(summary_page(found)), None if quiet else note
     )
@@ -255,6 +300,7 @@ def train(options: Options, as_json: Json = False, quiet: Quiet = False) -> None
 def reproduce(
     out: Annotated[str, typer.Option(metavar="DIR", help="Folder to write to.")] = "figures",
     as_json: Json = False,
+    as_csv: Csv = False,
     quiet: Quiet = False,
 ) -> None:
     """Recompute the paper.
@@ -268,6 +314,7 @@ def reproduce(
     """
     from pefourier.reproduce import claims_page, recompute_paper
 
+    form = Form(as_json, as_csv)
     claims, files = recompute_paper(out)
-    Form(as_json=as_json).deliver(claims_page(claims))
+    form.deliver(claims_page(claims))
     note(f"wrote {', '.join(files)}", quiet)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pefourier.encodings import families  # noqa: F401 (which fill the registry)
 from pefourier.encodings.checks import check_count
+from pefourier.encodings.descriptions import describe
 from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.registry import BUILDERS, build, parse_parameters
 from pefourier.encodings.sources import huggingface, user_code
@@ -74,6 +75,10 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config"]:
         return "table"
     if path.endswith(".json") or os.path.isdir(path):
         return "config"
+    if (own := user_code.spelled_out(spec)) is not None:
+        raise PefourierError(
+            f"unknown encoding {shown(name)}. Did you mean {own}? py: imports and runs your code."
+        )
     formats = ", ".join(sorted(READERS))
     way_out = f"'pefourier list' shows all; a file of codes ends in one of {formats}."
     raise unknown("encoding", name, BUILDERS, way_out)
@@ -111,6 +116,8 @@ def records() -> list[dict[str, Any]]:
             "domain": b.domain,
             "measure": "declared" if b.declared else "estimated",
             "paper": b.paper,
+            "untrained": b.untrained,
+            **describe(b.function),
         }
         for b in BUILDERS.values()
     ]

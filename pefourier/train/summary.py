@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.answers.page import Page
+from pefourier.answers.page import Page, flattened
 from pefourier.answers.text import aligned
 from pefourier.train import statistics
+from pefourier.train.conclusion import conclude_training, conclusions_of
 from pefourier.train.options import LEVEL
 from pefourier.train.statistics import Difference, Mean
 
@@ -295,7 +296,13 @@ def bounds(low: float, high: float) -> str:
 
 def summary_page(summary: Summary) -> Page:
     """The answer of `pefourier train`."""
-    return Page("train", lambda: terminal_text(summary), lambda: json_records(summary))
+    return Page(
+        "train",
+        words=lambda: terminal_text(summary),
+        records=lambda: json_records(summary),
+        rows=lambda: flattened(json_records(summary)),
+        conclusion=lambda: conclusions_of(summary.datasets),
+    )
 
 
 def terminal_text(summary: Summary) -> str:
@@ -369,6 +376,7 @@ def json_records(summary: Summary) -> list[dict[str, Any]]:
             "encoding": name.partition(":")[0].partition("@")[0],
             "spec": name,
             "params": one.params.get(name, {}),
+            "conclusion": conclude_training(one, name),
             "training": summary.training,
             "split": one.split,
             "leaky": one.leaky,
