@@ -208,12 +208,11 @@ def candidate(rho: float, length: int, d: int, form: Format | None) -> Candidate
 def cast_distance(enc: Encoding, distance: float, form: Format) -> float:
     """The smallest distance of two codes after rounding them to a format.
 
-    Rounding moves a code by no more than r, its largest rounding; so only lags whose distance is
-    below the smallest plus 4 r can hold the nearest pair. All pairs of positions at those are seen.
+    Cosines and sines are rounded by at most 2^-digits, a code by no more than r = sqrt(d) times
+    that; so only lags whose distance is below the smallest plus 4 r can hold the nearest pair. All
+    pairs of positions at those are seen.
     """
-    worst = max(
-        np.linalg.norm(rounded(rows, form) - rows, axis=1).max() for _, rows in enc.blocks()
-    )
+    worst = np.sqrt(enc.dim) * 2.0**-form.digits
     pairs = len(enc.measure.frequencies)
     near = (distance + 4 * worst) ** 2
     lags = np.concatenate(

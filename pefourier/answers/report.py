@@ -25,7 +25,6 @@ from pefourier.answers.text import aligned, number, paragraph
 from pefourier.compare import Comparison
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import printable
-from pefourier.faithful import Faithfulness
 from pefourier.relations import LARGEST_SHIFT
 from pefourier.spectrum import Spectrum
 

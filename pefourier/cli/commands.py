@@ -192,6 +192,51 @@ def compare(question: Question, form: Form) -> None:
 
 @app.command()
 @asking
+def design(
+    form: Form,
+    length: Annotated[
+        int, typer.Option("--length", "-S", parser=count, metavar="N", help="Positions: 64k.")
+    ] = ...,
+    d: Annotated[
+        int, typer.Option("--d", parser=count, metavar="N", help="Dimension of a code or a head.")
+    ] = ...,
+    wanted: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--for",
+            metavar="CRITERION",
+            help="turns, distance, rank, stable_rank, condition, bound, or wavelength=K: the "
+            "slowest pair needs K lengths for a turn; default: all but the last. Repeatable.",
+        ),
+    ] = None,
+    base: Annotated[
+        list[float] | None, typer.Option("--rho", "--base", help="A base to try; repeatable.")
+    ] = None,
+    dtype: Annotated[
+        Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"] | None,
+        typer.Option(help="Round codes to this format for another smallest distance."),
+    ] = None,
+) -> None:
+    """Which base for my length?
+
+    Criteria contradict one another: distance and rank want small bases, the bound of long contexts
+    a large one. Each is shown with the base that it asks for.
+
+    \b
+    Example: pefourier design --length 64k --d 128 --for bound
+    """
+    from pefourier.answers.reach import design_page
+    from pefourier.design import BASES, CRITERIA, design_base
+
+    names = tuple(wanted or CRITERIA)
+    rounding = SHORT_NAMES.get(dtype, dtype)
+    found = design_base(length, d, tuple(base or BASES), names, rounding)
+    params = {"length": length, "d": d, "for": names, "dtype": rounding}
+    form.deliver(design_page(found, params))
+
+
+@app.command()
+@asking
 def encode(
     question: Question,
     form: Form,
