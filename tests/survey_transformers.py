@@ -112,7 +112,9 @@ def size_keys(kind: str, module: type, layer: str, ref: Rotations) -> list[str]:
     return ordered + keys
 
 
-def quotient(kind: str, module: type, layer: str, ref: Rotations) -> dict[str, Any]:
+def quotient(
+    kind: str, module: type, layer: str, ref: Rotations, given: dict | None = None
+) -> dict[str, Any]:
     """Width and number of heads, whose quotient is the size of a head that is not given."""
     row: dict[str, Any] = {}
     config = changed(kind)
@@ -120,7 +122,7 @@ def quotient(kind: str, module: type, layer: str, ref: Rotations) -> dict[str, A
     for key, value in numbers(config).items():
         if key in SIZES or type(value) is not int or value < 2:
             continue
-        pairs, before = size(run(kind, module, **{key: 2 * value}), layer), size(ref, layer)
+        pairs, before = size(run(kind, module, **{key: 2 * value}, **(given or {})), layer), size(ref, layer)
         if pairs is None or pairs == before:
             continue
         names = [key, aliases[key]] if key in aliases else [key]
@@ -156,7 +158,8 @@ def rotation(kind: str, module: type, layer: str, nested: bool) -> dict[str, Any
     if derived:
         row |= derived
     elif row["size"]:
-        row["head"] = vars(config).get(row["size"][0])
+        told = (vars(config).get(key) for key in row["size"])
+        row["head"] = next((value for value in told if type(value) is int), None)
     row["bases"] = base_keys(kind, module, layer, given)
     row["shares"] = share_keys(kind, module, layer, ref, given)
     plain = default if nested else bare(kind, default)
@@ -169,6 +172,11 @@ def rotation(kind: str, module: type, layer: str, nested: bool) -> dict[str, Any
     inside = run(kind, module, rope_parameters=told)
     if not differ(ref, inside, layer) and not row["shares"]:
         row["whole"] = True
+    if "head" in row and row["size"]:
+        without = {row["size"][0]: None}
+        nulled = run(kind, module, **without)
+        if differ(ref, nulled, layer):
+            row |= {"null": True, **quotient(kind, module, layer, nulled, without)}
     if not nested and {**PLAIN, **default} != {**PLAIN, **plain}:
         row["rope"] = default
     elif nested and {**default, **PLAIN, "rope_theta": 0, "partial_rotary_factor": 0} != {
@@ -293,6 +301,9 @@ def rotary_row(kind: str, config: Any, module: type) -> dict[str, Any]:
         row["flat"] = [layer for layer in layers if differ(found, flat, layer)] if flat else None
     else:
         row |= rotation(kind, module, "", False)
+    unread = unread_keys(kind, module, found)
+    if unread:
+        row["unread"] = unread
     sections = (getattr(config, "rope_parameters", None) or {}).get("mrope_section")
     if sections:
         row["axes"] = len(sections)
@@ -305,6 +316,20 @@ def rotary_row(kind: str, config: Any, module: type) -> dict[str, Any]:
     if type(getattr(config, ORIGINAL, None)) is int:
         row["original"] = getattr(config, ORIGINAL)
     return row | types_of_layers(config, layers)
+
+
+def unread_keys(kind: str, module: type, ref: Rotations) -> list[str]:
+    """Which of the places and names of a scaling a class does not look at."""
+    def moves(**edits: Any) -> bool:
+        found = run(kind, module, **edits)
+        return not found or any(differ(ref, found, layer) for layer in ref)
+
+    new = {"rope_type": "linear", "factor": 2.0}
+    unread = [key for key in ("rope_scaling", "rope_parameters") if not moves(**{key: new})]
+    key = next((key for key in ("rope_scaling", "rope_parameters") if key not in unread), None)
+    if key and not moves(**{key: {"type": "linear", "factor": 2.0}}):
+        unread.append("type")
+    return unread
 
 
 def in_line(module: type) -> bool:
@@ -378,6 +403,16 @@ def parts_of(config: Any) -> dict[str, Any]:
     return row
 
 
+def unusual(config: Any) -> dict[str, Any]:
+    """What the default of an inner configuration sets other than its class, of sizes and bases."""
+    with quiet():
+        usual = type(config)().to_dict()
+    own = config.to_dict()
+    keys = (*SIZES, *BASES, *SHARES, *LENGTHS, "rope_parameters", "hidden_size", "d_model")
+    keys = (*keys, "n_embd", "num_attention_heads", "num_heads", "n_head")
+    return {key: own[key] for key in keys if key in own and own[key] != usual.get(key)}
+
+
 def holds(config: Any, wanted: Any) -> bool:
     """Whether a configuration is somewhere inside another."""
     inner = [getattr(config, key, None) for key in getattr(config, "sub_configs", None) or {}]
@@ -404,6 +439,7 @@ def row_of(kind: str) -> dict[str, Any]:
         return {"kind": "unbuilt"}
     row = parts_of(config)
     if "text" in row:
+        row["inner"] = unusual(getattr(config, row["text"]))
         return {"kind": "parts", **row, **({"flat": True} if flat(kind, row["text"]) else {})}
     modules = rotary_classes(config)
     if modules:
@@ -426,7 +462,7 @@ def short(row: dict[str, Any]) -> dict[str, Any]:
     """A row without what is usual."""
     if "layers" in row:
         row = {**row, "layers": {name: short(own) for name, own in row["layers"].items()}}
-    return {key: value for key, value in row.items() if USUAL.get(key, ...) != value and (value != [] or key in ("bases", "size"))}
+    return {key: value for key, value in row.items() if USUAL.get(key, ...) != value and (value not in ([], {}) or key in ("bases", "size"))}
 
 
 

@@ -6,6 +6,7 @@ An error names the key, the file, the rule and the value. A key that is null cou
 """
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -162,11 +163,13 @@ def read_object(file: str) -> dict[str, Any]:
 
 
 def parse_object(data: bytes, label: str) -> dict[str, Any]:
-    """A JSON object; a key that stands twice or holds what is no number of JSON is refused."""
+    """A JSON object in which no key stands twice.
+
+    NaN and Infinity, which transformers writes into some configs, pass: a key that is read refuses
+    them. A number of thousands of digits is an infinity too.
+    """
     try:
-        value = json.loads(
-            data, parse_constant=NoNumber, parse_int=whole_number, object_pairs_hook=checked_pairs
-        )
+        value = json.loads(data, parse_int=whole_number, object_pairs_hook=single_pairs)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8; too deep
         reason = shown(str(error).partition("\n")[0], limit=200)[1:-1]
         raise PefourierError(f"{label} is not readable JSON: {reason}; write it again") from error
@@ -175,31 +178,17 @@ def parse_object(data: bytes, label: str) -> dict[str, Any]:
     return value
 
 
-@dataclass(frozen=True)
-class NoNumber:
-    """What Python's reader of JSON would let pass: NaN, Infinity, a number without end."""
-
-    text: str
+def whole_number(digits: str) -> int | float:
+    """A whole number, as far as it has fewer digits than Python reads."""
+    return int(digits) if len(digits) < LONGEST_NUMBER else math.inf
 
 
-def whole_number(digits: str) -> int | NoNumber:
-    """A whole number of reasonable length."""
-    if len(digits) > LONGEST_NUMBER:
-        return NoNumber(f"a number of {len(digits)} digits")
-    return int(digits)
-
-
-def checked_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of some keys and values."""
+def single_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of some keys and values, each key once."""
     found = dict(pairs)
     if len(found) < len(pairs):
         key = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise ValueError(f"key {shown(key)} stands twice")
-    for key, value in pairs:
-        held = value if isinstance(value, list) else (value,)
-        for one in held:
-            if isinstance(one, NoNumber):
-                raise ValueError(f"{one.text} of key {shown(key)} is not a JSON number")
     return found
 
 
@@ -227,9 +216,13 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
         if not name:
             return config, kind, part
         usual = inner.get(name, "")
-        flat = row.get("flat") and name == row.get("text") and name not in config.values
-        config = config if flat else config.section(name)
-        kind = usual if flat else model_type(config, usual)
+        text = name == row.get("text") and name not in config.values
+        if text and row.get("flat"):
+            kind = usual
+            continue
+        config = config.section(name)
+        config = replace(config, values=row.get("inner", {})) if text else config
+        kind = model_type(config, usual)
 
 
 def text_of(config: Section, row: Mapping[str, Any]) -> str:

@@ -29,6 +29,8 @@ class Rotary:
 
     size: tuple[str, ...] = ("head_dim",)  # keys of the size of a head, the first that is set
     head: int | None = None  # the size where no key is set, else width // heads
+    times: int = 1  # or a multiple of that
+    null: bool = False  # a key that is null asks for width // heads itself
     width: Sized = (("hidden_size",), None)
     heads: Sized = (("num_attention_heads",), None)
     bases: tuple[str, ...] = ("rope_theta",)  # keys of the base, beside rope_theta of the section
@@ -53,8 +55,17 @@ def model_types() -> dict[str, dict[str, Any]]:
     rows = json.loads(here.with_name("models.json").read_bytes())
     for by_hand in json.loads(here.with_name("models_by_hand.json").read_bytes()):
         for kind in by_hand["types"].split():
-            rows[kind] = rows.get(kind, {}) | by_hand
+            rows[kind] = merged(rows.get(kind, {}), by_hand)
     return rows
+
+
+def merged(row: dict[str, Any], by_hand: dict[str, Any]) -> dict[str, Any]:
+    """A row with what is known by hand, also of its types of layers."""
+    layers = {
+        name: own | by_hand.get("layers", {}).get(name, {})
+        for name, own in row.get("layers", {}).items()
+    }
+    return {**row, **by_hand, **({"layers": layers} if layers else {})}
 
 
 def row_of(kind: str) -> dict[str, Any] | None:

@@ -85,15 +85,11 @@ def rotates(model: ModelConfig) -> bool:
     """Whether a model turns queries and keys: by its type, else by the keys of its config."""
     config, row = model.config, model.row
     if row:
-        key, turning = row.get("switch", ("", ()))
-        given = config.values.get(key, SWITCHES.get(key))
-        return row["kind"] == "rotary" and (not key or given in turning)
+        key, turning, usual = row.get("switch", ("", (), None))
+        return row.get("kind") == "rotary" and (not key or config.values.get(key, usual) in turning)
     given = any(config.values.get(key) is not None for key in EVIDENCE)
     way = config.values.get("position_embedding_type", "rotary" if given else None)
     return way in ("rotary", "rope")
-
-
-SWITCHES = {"alibi": False, "use_mem_rope": False}  # where a config does not tell
 
 
 def layout_of(model: ModelConfig) -> str:
@@ -111,8 +107,9 @@ def find_head(model: ModelConfig, turns: Rotary) -> tuple[int, list[Finding]]:
     head = config.count(*turns.size) if turns.size else None
     width, heads = model.sized(turns.width), model.sized(turns.heads)
     told = head is not None
-    if head is None and turns.head is None and width and heads:
-        head = max(width // heads, 1)
+    nulled = turns.null and config.values.get(turns.size[0], ...) is None
+    if (nulled or (head is None and turns.head is None)) and width and heads:
+        head = max((1 if nulled else turns.times) * width // heads, 1)
         told = config.first(*turns.width[0])[1] is not None
     head = head or turns.head
     if told or head is None:
@@ -128,7 +125,9 @@ def find_share(
 ) -> tuple[float, list[Finding]]:
     """The share of a head that turns."""
     ignored = turns.fixed or (turns.whole and scaling == "none")
-    keys = tuple(key for key in turns.shares if key not in DIMENSIONS) or SHARE[:1]
+    keys = tuple(key for key in turns.shares if key not in DIMENSIONS)
+    if "layers" not in model.row and (turns.whole or scaling != "none"):
+        keys = keys or SHARE[:1]
     partial, found = reconcile(section, SHARE, model.config, keys)
     if ignored:
         if partial not in (None, 1.0) and not turns.fixed:
@@ -177,6 +176,11 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
     if row.get("axes"):
         message = "for tokens of text; those of images and videos have places on three axes"
         found.append(Finding("rope-axes", "note", message))
+    for key in row.get("unread", ()):
+        section = values.get("rope_scaling") or values.get("rope_parameters") or {}
+        if values.get(key) or (key == "type" and "type" in section and "rope_type" not in section):
+            message = f"{key} of {model.config.label} is not read for model_type {shown(model.kind)}"
+            found.append(Finding("rope-unread", "warning", message))
     return found
 
 
@@ -184,7 +188,16 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
     """The rotation of each type of layer, or of all under the empty name."""
     config, row = model.config, model.row
     key = "rope_scaling" if config.values.get("rope_scaling") else "rope_parameters"
+    if key == "rope_scaling" and row.get("new_only"):
+        raise PefourierError(
+            f"{key} of {config.label} does not say which share of a head turns, as model_type "
+            f"{shown(model.kind)} needs; write rope_parameters with partial_rotary_factor"
+        )
     given = config.section(key)
+    if key in row.get("unread", ()):
+        given = replace(given, values={})
+    elif "type" in row.get("unread", ()) and given.values:
+        given = replace(given, values={"rope_type": "default", **given.values})
     names = [name for name, value in given.values.items() if isinstance(value, dict)]
     if "layers" in row:
         return dict(known_layers(model, key, given, names))
@@ -223,7 +236,8 @@ def known_layers(
         if layer in names:
             section = given.section(layer)
         elif given.values and not names and layer in reached:
-            section = given
+            dropped = "rope_theta" if row.get("own_base") else None
+            section = replace(given, values={k: v for k, v in given.values.items() if k != dropped})
         else:
             section = Section(f"{layer} of {given.label}", turns.rope)
         if not isinstance(kind := section.values.get("rope_type", ""), str):

@@ -59,7 +59,8 @@ def offset_notes(kind: str, offset: int) -> tuple[Finding, ...]:
 def read_learned(model: ModelConfig) -> Encoding | None:
     """Learned positions, whose numbers are in the weights beside the config."""
     row = model.row
-    if row and "learned" not in row["kind"].split() and model.part != row.get("learned_part", 0):
+    kinds = (*row.get("kind", "learned").split(), row.get("otherwise"))
+    if "learned" not in kinds and model.part != row.get("learned_part", ()):
         return None
     way = model.config.values.get("position_embedding_type", "absolute")
     if way != "absolute" and "switch" not in row:
