@@ -160,15 +160,12 @@ def llama3(
 ) -> Rotation:
     """By turns n over the original length (Llama 3.1): kept above high, over factor below low.
 
-    Between them theta (t + (1 - t) / factor) with t = (n - low) / (high - low).
+    Between them theta (t + (1 - t) / factor) with t = (n - low) / (high - low); nothing is between
+    where both are the same (Llama 4).
     """
-    if low_freq_factor == high_freq_factor:
-        raise PefourierError(
-            f"high_freq_factor must be above low_freq_factor; both are {shown(low_freq_factor)}"
-        )
     theta = head.grid()
     turns = original * theta / (2 * pi)
-    t = (turns - low_freq_factor) / (high_freq_factor - low_freq_factor)
+    t = (turns - low_freq_factor) / (high_freq_factor - low_freq_factor or 1.0)
     blended = (1 - t) * theta / factor + t * theta
     kept, scaled = turns > high_freq_factor, turns < low_freq_factor
     return np.where(scaled, theta / factor, np.where(kept, theta, blended)), 1.0
