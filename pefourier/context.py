@@ -18,8 +18,11 @@ from typing import Literal
 
 import numpy as np
 
-from pefourier.encodings import build
-from pefourier.encodings.encoding import Encoding
+from pefourier.encodings import build, load
+from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.sources.layers import LayerRun, open_model, read_layers
+from pefourier.encodings.sources.models import row_of
+from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, FormatLoss, format_loss
 
@@ -59,6 +62,78 @@ class Rotation:
     idle: int  # rotated pairs that never finish a turn within the length
     unseen: int  # pairs that meet phases which training never met
     precision: dict[str, FormatLoss]
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Layers of a model that are alike."""
+
+    index: tuple[int, ...]  # empty where their number is not known, or there is no model
+    kind: str  # rotary, none, learned, sinusoidal, alibi, t5, …
+    rotation: int | None  # which of the context's rotations
+    window: int | None  # positions that a query sees; None: all
+
+
+@dataclass(frozen=True)
+class Context:
+    """A model's positions as a whole, or those of one encoding."""
+
+    layers: tuple[Layers, ...]
+    rotations: tuple[Rotation, ...]
+    trained: int
+    length: int
+    findings: tuple[Finding, ...]
+
+
+def describe_context(
+    spec: str, length: int | None = None, trained: int | None = None, d: int | None = None
+) -> tuple[Encoding, Context]:
+    """The layers and rotations of a model's config, or of one encoding, over `length` positions.
+
+    Returned with the encoding of the first layers that have positions. `length` is by default what
+    the config allows, `trained` the original length of a scaling, else the same.
+
+    >>> enc, found = describe_context("rope:rho=5e5", 131072, trained=8192, d=128)
+    >>> found.rotations[0].unseen
+    29
+    """
+    runs = layer_runs(spec, d)
+    parts = list(dict.fromkeys(run.part for run in runs if run.kind == "rotary"))
+    own = [load_part(spec, part, length, d) for part in parts] or [load_part(spec, "", None, d)]
+    longest = length or max(map(len, own))
+    rotations = tuple(
+        describe_rotation(enc, trained, longest, part)
+        for enc, part in zip(own, parts, strict=False)
+    )
+    layers = tuple(
+        Layers(
+            index=run.index,
+            kind=run.kind,
+            rotation=parts.index(run.part) if run.kind == "rotary" else None,
+            window=run.window,
+        )
+        for run in runs
+    )
+    met = trained or own[0].params.get("original") or len(own[0])
+    found = tuple(dict.fromkeys(finding for enc in own for finding in enc.findings))
+    return own[0], Context(layers, rotations, int(met), longest, found)
+
+
+def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
+    """Runs of layers of a config; of any other encoding one run without an index."""
+    if source_of(spec) != "config":
+        act = load(spec, None, d)
+        return [LayerRun((), "rotary" if act.act == "rotate" else act.name, "", None)]
+    kinds = row_of(open_model(spec).kind) or {}
+    usual = kinds.get("kind", "learned").split()[0]
+    if usual == "rotary":
+        return read_layers(spec, usual)
+    return read_layers(spec, load(spec, None, d).name)
+
+
+def load_part(spec: str, part: str, length: int | None, d: int | None) -> Encoding:
+    """The encoding of one type of layer."""
+    return load(f"{spec.partition('#')[0]}#{part}" if part else spec, length, d)
 
 
 def lag_sums(frequencies: np.ndarray, most: int = FARTHEST) -> Iterator[tuple[int, np.ndarray]]:
@@ -282,3 +357,85 @@ def cached_phase_errors(
     now = frequencies(query)
     errors = np.array([p * (frequencies(int(p)) - now) for p in keys])  # (keys, pairs)
     return np.abs(errors).max(axis=1), np.cos(errors).mean(axis=1)
+
+
+MISREADINGS = ("scaling-ignored", "partial-ignored", "base=NUMBER", "local-for-global", "layout")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is left where a rotation is read as another one."""
+
+    other: str
+    positions: np.ndarray  # where the cosine is shown
+    cosine: np.ndarray  # between the codes of the two readings, 1: the same
+    below: dict[str, int | None]  # first position at which it falls below .99, .9 and .5
+
+
+def read_against(enc: Encoding, other: str, length: int, d: int | None = None) -> Reading:
+    """The cosine between a rotation and another one, or a misreading of it, up to a length.
+
+    Parameters
+    ----------
+    other : str
+        A SPEC, or one of `MISREADINGS`: the scaling not applied, all of the head rotated, another
+        base, the other type of layer's rotation, neighbours paired for halves or the reverse.
+
+    >>> from pefourier.encodings import load
+    >>> read_against(load("rope:rho=5e5", 8192, 128), "base=10000", 8192).below
+    {'.99': 3, '.9': 9, '.5': 27}
+    """
+    if enc.act != "rotate" or enc.measure is None:
+        raise PefourierError(f"{shown(enc.spec)} is not rotary; --against compares rotations")
+    points = np.unique(np.geomspace(1, max(length, 2), 64).astype(np.int64))
+    own = enc.measure.frequencies
+    if other == "layout":
+        return layout_reading(own, points)
+    read = misread(enc, other, length, d)
+    below = positions_below(own, read)
+    return Reading(other, points, reading_cosine(own, read, points), below)
+
+
+def misread(enc: Encoding, other: str, length: int, d: int | None) -> np.ndarray:
+    """The frequencies of another reading of a rotation."""
+    params = enc.params
+    own = {key: params[key] for key in ("rho", "layout", "partial")}
+    if other == "scaling-ignored":
+        return unscaled(enc)
+    if other == "partial-ignored":
+        return build("rope", length=2, d=params["d"], **{**own, "partial": 1.0}).measure.frequencies
+    if other.startswith("base="):
+        rho = load(f"rope:rho={other.removeprefix('base=')}", 2, params["d"]).params["rho"]
+        return build("rope", length=2, d=params["d"], **{**own, "rho": rho}).measure.frequencies
+    if other == "local-for-global":
+        return other_layers(enc)
+    two = load(other, length, d or params["d"])
+    if two.act != "rotate" or two.measure is None:
+        known = ", ".join(MISREADINGS)
+        raise PefourierError(f"{shown(other)} is not rotary; give a rotation, or one of {known}")
+    return two.measure.frequencies
+
+
+def other_layers(enc: Encoding) -> np.ndarray:
+    """The frequencies of the other type of layer of the same config."""
+    path, _, part = enc.spec.partition("#")
+    if source_of(enc.spec) == "config":
+        parts = [run.part for run in read_layers(path, "") if run.part not in ("", part)]
+        if parts:
+            return load(f"{path}#{parts[0]}").measure.frequencies
+    raise PefourierError(
+        f"{shown(enc.spec)} has one rotation; local-for-global needs a model with two"
+    )
+
+
+def layout_reading(own: np.ndarray, points: np.ndarray) -> Reading:
+    r"""Pairs (i, i + d/2) turned where (2i, 2i + 1) were meant, or the reverse.
+
+    The cosine is that of a code's angles put in the other order: column j has the angle of pair
+    j mod d/2 in one layout and of pair j // 2 in the other.
+    """
+    columns = np.arange(2 * len(own))
+    apart = own[columns % len(own)] - own[columns // 2]
+    sums = np.cos(np.multiply.outer(points.astype(float), apart)).mean(axis=1)
+    below = {f"{v:g}"[1:]: first_below(apart, v * len(apart)) for v in LEVELS}
+    return Reading("layout", points, sums, below)

@@ -15,12 +15,15 @@ from pefourier.cli.request import (
     Json,
     Question,
     Quiet,
+    Specs,
     ask_each,
     asking,
+    attempt_each,
     count,
     load_exactly,
     load_pair,
     parse_whole_numbers,
+    settle,
     spec_names,
 )
 from pefourier.cli.streams import note, percentage
@@ -188,6 +191,59 @@ def compare(question: Question, form: Form) -> None:
     question.note_unused([a, b])
     if result.verdict == "different":
         raise typer.Exit(1)
+
+
+@app.command()
+@asking
+def context(
+    form: Form,
+    specs: Specs = None,
+    length: Annotated[
+        int | None,
+        typer.Option(
+            "--length", "-S", parser=count, metavar="N", help="Positions asked for: 128k."
+        ),
+    ] = None,
+    trained: Annotated[
+        int | None,
+        typer.Option(parser=count, metavar="N", help="Positions of training, where you know them."),
+    ] = None,
+    d: Annotated[
+        int | None, typer.Option("--d", help="Size of a head of a named rotation.")
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OTHER",
+            help="Another SPEC, or a misreading: scaling-ignored, base=NUMBER, partial-ignored, "
+            "local-for-global, layout.",
+        ),
+    ] = None,
+) -> None:
+    """How far do a model's positions reach?
+
+    Its layers, their rotations, what a scaling does to each band of frequencies, which phases
+    training never met, and what a misreading of the config costs.
+
+    \b
+    Example: pefourier context config.json --length 128k --against scaling-ignored
+    """
+    if not specs:
+        raise PefourierError(
+            "context takes a model's config.json or folder, or a rotation; got none"
+        )
+    from pefourier.answers.reach import context_page
+    from pefourier.answers.report import Answer
+    from pefourier.context import describe_context, read_against
+
+    def answer(spec: str) -> Answer:
+        enc, known = describe_context(spec, length, trained, d)
+        reading = read_against(enc, against, known.length, d) if against else None
+        return Answer(enc, (known, reading))
+
+    asked = settle(attempt_each(specs, answer))
+    form.deliver(context_page(asked.each))
+    asked.finish([], quiet=False)
 
 
 @app.command()
