@@ -15,12 +15,15 @@ from pefourier.cli.request import (
     Json,
     Question,
     Quiet,
+    Specs,
     ask_each,
     asking,
+    attempt_each,
     count,
     load_exactly,
     load_pair,
     parse_whole_numbers,
+    settle,
     spec_names,
 )
 from pefourier.cli.streams import note, percentage
@@ -188,6 +191,104 @@ def compare(question: Question, form: Form) -> None:
     question.note_unused([a, b])
     if result.verdict == "different":
         raise typer.Exit(1)
+
+
+@app.command()
+@asking
+def context(
+    form: Form,
+    specs: Specs = None,
+    length: Annotated[
+        int | None,
+        typer.Option(
+            "--length", "-S", parser=count, metavar="N", help="Positions asked for: 128k."
+        ),
+    ] = None,
+    trained: Annotated[
+        int | None,
+        typer.Option(parser=count, metavar="N", help="Positions of training, where you know them."),
+    ] = None,
+    d: Annotated[
+        int | None, typer.Option("--d", help="Size of a head of a named rotation.")
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OTHER",
+            help="Another SPEC, or a misreading: scaling-ignored, base=NUMBER, partial-ignored, "
+            "local-for-global, layout.",
+        ),
+    ] = None,
+) -> None:
+    """How far do a model's positions reach?
+
+    Its layers, their rotations, what a scaling does to each band of frequencies, which phases
+    training never met, and what a misreading of the config costs.
+
+    \b
+    Example: pefourier context config.json --length 128k --against scaling-ignored
+    """
+    if not specs:
+        raise PefourierError(
+            "context takes a model's config.json or folder, or a rotation; got none"
+        )
+    from pefourier.answers.reach import context_page
+    from pefourier.answers.report import Answer
+    from pefourier.context import describe_context, read_against
+
+    def answer(spec: str) -> Answer:
+        enc, known = describe_context(spec, length, trained, d)
+        reading = read_against(enc, against, known.length, d) if against else None
+        return Answer(enc, (known, reading))
+
+    asked = settle(attempt_each(specs, answer))
+    form.deliver(context_page(asked.each))
+    asked.finish([], quiet=False)
+
+
+@app.command()
+@asking
+def design(
+    form: Form,
+    length: Annotated[
+        int, typer.Option("--length", "-S", parser=count, metavar="N", help="Positions: 64k.")
+    ] = ...,
+    d: Annotated[
+        int, typer.Option("--d", parser=count, metavar="N", help="Dimension of a code or a head.")
+    ] = ...,
+    wanted: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--for",
+            metavar="CRITERION",
+            help="turns, distance, rank, stable_rank, condition, bound, or wavelength=K: the "
+            "slowest pair needs K lengths for a turn; default: all but the last. Repeatable.",
+        ),
+    ] = None,
+    base: Annotated[
+        list[float] | None, typer.Option("--rho", "--base", help="A base to try; repeatable.")
+    ] = None,
+    dtype: Annotated[
+        Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"] | None,
+        typer.Option(help="Round codes to this format for another smallest distance."),
+    ] = None,
+) -> None:
+    """Which base for my length?
+
+    Criteria contradict one another: distance and rank want small bases, the bound of long contexts
+    a large one. Each is shown with the base that it asks for.
+
+    \b
+    Example: pefourier design --length 64k --d 128 --for bound
+    """
+    from pefourier.answers.reach import design_page
+    from pefourier.design import BASES, CRITERIA, design_base
+
+    names = tuple(wanted or CRITERIA)
+    rounding = SHORT_NAMES.get(dtype, dtype)
+    found = design_base(length, d, tuple(base or BASES), names, rounding)
+    params = {"length": length, "d": d, "for": names, "dtype": rounding}
+    form.deliver(design_page(found, params))
 
 
 @app.command()

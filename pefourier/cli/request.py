@@ -7,7 +7,7 @@ and options of its own.
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Annotated, Any
 
@@ -159,36 +159,39 @@ class Asked:
 
 
 def ask_each(question: Question, analyse: Callable[[Any], Any], least: int = 1) -> Asked:
-    """Load and analyse each SPEC; one that is refused is said on stderr, the others go on.
-
-    Where all are refused there is no answer: the reason is raised, the last one of several.
-    """
-    from pefourier.answers.report import Answer, Refusal
+    """Load each SPEC, then analyse each that could be loaded."""
+    from pefourier.answers.report import Answer
 
     load = question.loader(least)
-    refused: dict[str, PefourierError] = {}  # by message: what is said once
+    loaded = attempt_each(question.wanted, load)
+    return settle(attempt_each(loaded, lambda enc: Answer(enc, analyse(enc))))
 
-    def attempt(spec: str, find: Callable[[], Any]) -> Any:
+
+def attempt_each(items: Sequence[Any], find: Callable[[Any], Any]) -> list[Any]:
+    """What is found for each SPEC or encoding, or its refusal; refusals stay as they are."""
+    from pefourier.answers.report import Refusal
+
+    found = []
+    for item in items:
         try:
-            return find()
+            found.append(item if isinstance(item, Refusal) else find(item))
         except PefourierError as error:
-            refused.setdefault(str(error), error)
-            return Refusal(spec, str(error))
+            found.append(Refusal(getattr(item, "spec", item), str(error)))
+    return found
 
-    each = [attempt(spec, functools.partial(load, spec)) for spec in question.wanted]
-    for i, enc in enumerate(each):
-        if not isinstance(enc, Refusal):
-            each[i] = attempt(enc.spec, lambda enc=enc: Answer(enc, analyse(enc)))
+
+def settle(each: list[Any]) -> Asked:
+    """Say on stderr what was refused; where nothing is left the last reason is raised."""
     asked = Asked(each)
+    refused = [one for one in each if one not in asked.answers]
+    said = list(dict.fromkeys(one.error for one in refused))  # once
     if not asked.answers:
-        *others, last = refused.values()
-        for error in others:
-            note(str(error))
-        raise last
-    for one in each:
-        if isinstance(one, Refusal):
-            named = shown(one.spec) in one.error
-            note(one.error if named else f"{shown(one.spec)}: {one.error}")
+        for reason in said[:-1]:
+            note(reason)
+        raise PefourierError(said[-1])
+    for one in refused:
+        named = shown(one.spec) in one.error
+        note(one.error if named else f"{shown(one.spec)}: {one.error}")
     return asked
 
 
