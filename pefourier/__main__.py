@@ -5,15 +5,28 @@ import sys
 
 
 def run_command() -> None:
-    """Run the command; a SIGTERM removes the draft of a file as an interrupt does."""
+    """Run the command and end the process; a signal leaves no draft of a file.
+
+    The status is that of `pefourier.cli.main.main`, or 143 after a SIGTERM.
+    """
     interrupted = signal.getsignal(signal.SIGINT)
     if interrupted is signal.default_int_handler:  # else it is ignored, as under nohup
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # an import has nothing to tidy up
     from pefourier.cli.main import main
+    from pefourier.cli.signals import LISTENER, leave
 
-    signal.signal(signal.SIGINT, interrupted)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    sys.exit(main(sys.argv[1:]))
+    status = 0
+    try:
+        LISTENER.start()
+        try:
+            status = main(sys.argv[1:])
+        finally:
+            LISTENER.leaving = True  # from here on a signal ends the process at once
+    except KeyboardInterrupt:
+        status = 128 + signal.SIGINT
+    except SystemExit as ended:  # by a signal, or completion is done
+        status = int(ended.code or 0)
+    leave(status)
 
 
 if __name__ == "__main__":

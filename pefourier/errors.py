@@ -7,19 +7,31 @@ line prints it after ``pefourier: `` and exits with status 2; in Python it is a 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+LONGEST = 200  # characters of an argument that a line repeats
+SHORT = 120  # what is left of a longer one
+
 
 class PefourierError(ValueError):
     """A request that cannot be answered, said in one line."""
 
 
-def shown(value: object, limit: int = 120) -> str:
+def shown(value: object, limit: int = SHORT) -> str:
     r"""A value in quotes with control characters escaped and its middle cut, safe on a terminal.
 
     >>> print(shown("a\nb"))
     'a\nb'
     """
     text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
-    half = limit // 2
+    return cut(text, limit)
+
+
+def cut(text: str, limit: int = LONGEST) -> str:
+    """A text with its middle cut out where it is longer than the limit.
+
+    >>> cut("abcdefgh", 4)
+    'ab…gh'
+    """
+    half = min(limit, SHORT) // 2
     return text if len(text) <= limit else f"{text[:half]}…{text[-half:]}"
 
 

@@ -1,15 +1,27 @@
 """Paths, failures of the system in one line, and files written whole or not at all."""
 
 import os
+import re
 import secrets
 import shutil
 import stat
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import BinaryIO
 
 from pefourier.errors import PefourierError, shown, unknown
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows
+    fcntl = None
+
+DRAFT_NAME = re.compile(r"\.pefourier-[0-9a-f]{16}")
+DRAFTS: set[str] = set()  # paths of those that this process is writing
+DAY = 86_400  # seconds
+O_BINARY = getattr(os, "O_BINARY", 0)  # Windows
 
 
 def label(path: str) -> str:
@@ -102,20 +114,86 @@ def write_whole(path: str, write: Callable[[BinaryIO], None]) -> None:
     """Write a file so that it is there as a whole or, after any failure, as it was before."""
     check_place(path)
     status = status_of(path)
-    target = os.path.realpath(path)  # a link keeps naming the file it named
-    draft = os.path.join(os.path.dirname(target), f".pefourier-{secrets.token_hex(8)}")
     with os_errors("write", path):
         if status and in_place(path, status):
             with open(path, "wb") as stream:
-                return write(stream)
-        try:
-            with open(draft, "xb") as stream:
                 write(stream)
-                stream.flush()
-                os.fsync(stream.fileno())
-            if status:
-                shutil.copymode(target, draft)
-            os.replace(draft, target)
-        finally:
-            with suppress(OSError):
+        else:  # a link keeps naming the file it named
+            replace_whole(os.path.realpath(path), write, status is not None)
+
+
+def replace_whole(target: str, write: Callable[[BinaryIO], None], keep_mode: bool) -> None:
+    """Write a draft beside the target and put it in the target's place."""
+    folder = os.path.dirname(target)
+    remove_stale_drafts(folder)
+    draft, handle, lock = make_draft(folder)
+    try:
+        with open(handle, "wb") as stream:
+            write(stream)
+            stream.flush()
+            os.fsync(handle)
+        if keep_mode:
+            shutil.copymode(target, draft)
+        os.replace(draft, target)
+    finally:
+        with suppress(OSError):
+            os.unlink(draft)
+        if lock is not None:
+            os.close(lock)
+        DRAFTS.discard(draft)
+
+
+def make_draft(folder: str) -> tuple[str, int, int | None]:
+    """A new file: its name, its descriptor, and another that keeps it locked until it is moved."""
+    while True:
+        draft = os.path.join(folder, f".pefourier-{secrets.token_hex(8)}")
+        DRAFTS.add(draft)
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | O_BINARY, 0o666)
+        if fcntl is None:
+            return draft, handle, None
+        if can_lock(handle) is not False and os.fstat(handle).st_nlink:
+            return draft, handle, os.dup(handle)
+        os.close(handle)  # in no time another process has taken it for stale
+        DRAFTS.discard(draft)
+
+
+def can_lock(handle: int) -> bool | None:
+    """Lock a file unless somebody else has; None where the file system knows no locks."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def remove_stale_drafts(folder: str) -> None:
+    """Remove what commands that were killed have left in a folder: drafts that nobody locks."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if DRAFT_NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                remove_if_stale(entry.path)
+
+
+def remove_if_stale(draft: str) -> None:
+    """Remove a draft whose lock can be had; without locks, one of yesterday."""
+    with suppress(OSError):  # it may be gone by now, or another person's
+        handle = os.open(draft, os.O_RDWR)
+        try:
+            free = can_lock(handle)
+            if free is None:
+                free = time.time() - os.fstat(handle).st_mtime > DAY
+            if free:
                 os.unlink(draft)
+        finally:
+            os.close(handle)
+
+
+def remove_drafts() -> None:
+    """Remove what this process has not finished writing, before it ends."""
+    for draft in list(DRAFTS):
+        with suppress(OSError):
+            os.unlink(draft)

@@ -1,26 +1,30 @@
 """Figures of answers, fit for a paper: the only room that imports matplotlib.
 
 Text stays text in PDF and SVG, colours are told apart by the colour-blind (Okabe and Ito) and by
-line style, axes carry units, and the same answer gives the same bytes on every run.
+line style, axes carry units, and the same answer gives the same bytes on every run: of a user's
+own settings only the file that MATPLOTLIBRC names counts. Backends of the screen are left alone.
 """
 
+import io
+import os
+import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
-
-matplotlib.use("agg")
-
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from pefourier.answers.report import Answer
-from pefourier.files import write_whole
+from pefourier.errors import PefourierError, shown
+from pefourier.files import reason, write_whole
 from pefourier.geometry.singular_values import decompose
 from pefourier.relations import kernel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 STYLE = {
     "pdf.fonttype": 42,
@@ -29,16 +33,80 @@ STYLE = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.prop_cycle": matplotlib.cycler(
-        color=["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"]
-    )
-    + matplotlib.cycler(linestyle=["-", "--", "-.", ":", "-", "--", "-."]),
+    "axes.prop_cycle": (
+        "cycler(color=['#0072B2', '#D55E00', '#009E73', '#CC79A7', '#56B4E9', '#E69F00', "
+        "'#000000']) + cycler(linestyle=['-', '--', '-.', ':', '-', '--', '-.'])"
+    ),
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
 }
 WIDTH = 6.0  # inches: the text width of most papers
 MANY = 7  # curves that can be told apart on common axes
 ACROSS = 4  # panels in a row
+SETTINGS = "MATPLOTLIBRC"  # names a file of settings, or a folder that has a matplotlibrc
+
+
+def import_matplotlib() -> Any:
+    """The library; a matplotlibrc that lies about and MPLBACKEND do not keep it from loading."""
+    if "matplotlib" not in sys.modules:
+        given = {name: os.environ.pop(name, None) for name in (SETTINGS, "MPLBACKEND")}
+        os.environ[SETTINGS] = os.devnull
+        try:
+            with out_of_reach("matplotlibrc"):
+                import matplotlib  # noqa: F401
+        finally:
+            del os.environ[SETTINGS]
+            os.environ.update({name: value for name, value in given.items() if value is not None})
+    return sys.modules["matplotlib"]
+
+
+@contextmanager
+def out_of_reach(name: str) -> Iterator[None]:
+    """Work in another folder where the working directory has a file of this name."""
+    if not os.path.exists(name):
+        yield
+        return
+    here = os.getcwd()
+    os.chdir(os.path.dirname(__file__))
+    try:
+        yield
+    finally:
+        os.chdir(here)
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Figures made here have matplotlib's defaults, what MATPLOTLIBRC asks for, and `STYLE`."""
+    matplotlib = import_matplotlib()
+    own = {key: matplotlib.rcParamsDefault[key] for key in matplotlib.rcParamsDefault}
+    settings = own | asked_settings() | STYLE
+    del settings["backend"]  # the context would not restore it
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in letters without a font
+        with matplotlib.rc_context(settings):
+            yield
+
+
+def asked_settings() -> dict[str, Any]:
+    """What the file that MATPLOTLIBRC names asks for; nothing where it names none."""
+    given = os.environ.get(SETTINGS, "")
+    for path in (given, os.path.join(given, "matplotlibrc")):
+        if given and os.path.isfile(path):
+            read = import_matplotlib().rc_params_from_file
+            try:
+                return dict(read(path, use_default_template=False))
+            except (OSError, UnicodeDecodeError) as error:
+                what = f"{SETTINGS}={shown(given)}"
+                raise PefourierError(f"cannot read {what}: {reason(error)}; unset it") from error
+    return {}
+
+
+def make_panels(rows: int, columns: int, size: tuple[float, float], share: bool = False) -> Any:
+    """A figure of so many inches, and its axes (rows, columns)."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size)
+    return figure, figure.subplots(rows, columns, sharex=share, squeeze=False)
 
 
 def literal(text: str) -> str:
@@ -52,11 +120,11 @@ def caption(answer: Answer) -> str:
     return " " + text if text.startswith("_") else text
 
 
-def spectrum(answers: Sequence[Answer]) -> Figure:
+def spectrum(answers: Sequence[Answer]) -> "Figure":
     """Densities over angular frequency, as Fig. 1 of the paper; in panels where there are many."""
     if len(answers) > MANY:
         return spectrum_panels(answers)
-    figure, axes = plt.subplots(figsize=(WIDTH, 3.2))
+    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.2))
     for a in answers:
         axes.plot(a.result.omega, a.result.density, label=caption(a), linewidth=1.4)
     axes.set(xlabel="angular frequency ω (radians per position)", ylabel="share of energy $g_k$")
@@ -66,11 +134,11 @@ def spectrum(answers: Sequence[Answer]) -> Figure:
     return figure
 
 
-def spectrum_panels(answers: Sequence[Answer]) -> Figure:
+def spectrum_panels(answers: Sequence[Answer]) -> "Figure":
     """Densities side by side, each on its own scale: what differs is where the energy lies."""
     rows = -(-len(answers) // ACROSS)
     size = (WIDTH * 1.3, 0.5 + 1.05 * rows)
-    figure, panels = plt.subplots(rows, ACROSS, figsize=size, sharex=True, squeeze=False)
+    figure, panels = make_panels(rows, ACROSS, size, share=True)
     for axes in panels.flat[len(answers) :]:
         axes.set_axis_off()
     for axes, a in zip(panels.flat, answers, strict=False):
@@ -88,7 +156,7 @@ def spectrum_panels(answers: Sequence[Answer]) -> Figure:
     return figure
 
 
-def set_frequency_axis(axes: Axes, steps: int = 4) -> None:
+def set_frequency_axis(axes: "Axes", steps: int = 4) -> None:
     """Let the axis go from 0 to pi with ticks in parts of pi."""
     names = {0: "0", 1: "π/4", 2: "π/2", 3: "3π/4", 4: "π"}
     axes.set_xlim(0, np.pi)
@@ -96,11 +164,9 @@ def set_frequency_axis(axes: Axes, steps: int = 4) -> None:
     axes.set_xticks([np.pi * k / 4 for k in ticks], [names[k] for k in ticks])
 
 
-def reconstruct(answers: Sequence[Answer]) -> Figure:
+def reconstruct(answers: Sequence[Answer]) -> "Figure":
     """Rebuilt position functions, one panel per encoding, as Fig. 2 of the paper."""
-    figure, panels = plt.subplots(
-        len(answers), 1, figsize=(WIDTH, 1.0 + 1.6 * len(answers)), sharex=True, squeeze=False
-    )
+    figure, panels = make_panels(len(answers), 1, (WIDTH, 1.0 + 1.6 * len(answers)), share=True)
     for axes, a in zip(panels[:, 0], answers, strict=True):
         for r in a.result.reconstructions:
             axes.plot(r.values, label=f"s = {r.position}", linewidth=1.2)
@@ -112,9 +178,9 @@ def reconstruct(answers: Sequence[Answer]) -> Figure:
     return figure
 
 
-def faithful(answers: Sequence[Answer]) -> Figure:
+def faithful(answers: Sequence[Answer]) -> "Figure":
     """Singular values, for rank and conditioning, and inner products by lag."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.0))
+    figure, ((left, right),) = make_panels(1, 2, (WIDTH, 3.0))
     for a in answers:
         sigma = decompose(a.encoding).sigma
         if sigma[0] > 0:
@@ -133,11 +199,9 @@ def faithful(answers: Sequence[Answer]) -> Figure:
     return figure
 
 
-def heatmap(answers: Sequence[Answer]) -> Figure:
+def heatmap(answers: Sequence[Answer]) -> "Figure":
     """The table itself: positions down, dimensions across."""
-    figure, panels = plt.subplots(
-        len(answers), 1, figsize=(WIDTH, 1.2 + 2.2 * len(answers)), squeeze=False
-    )
+    figure, panels = make_panels(len(answers), 1, (WIDTH, 1.2 + 2.2 * len(answers)))
     for axes, a in zip(panels[:, 0], answers, strict=True):
         limit = float(np.abs(a.result).max()) or 1.0
         image = axes.imshow(
@@ -148,7 +212,7 @@ def heatmap(answers: Sequence[Answer]) -> Figure:
     return figure
 
 
-def compare(answers: Sequence[Answer]) -> Figure:
+def compare(answers: Sequence[Answer]) -> "Figure":
     """Both tables and, where they have one shape, their difference."""
     panels = [Answer(a.encoding, a.encoding.table()) for a in answers]
     first, second = panels
@@ -159,17 +223,28 @@ def compare(answers: Sequence[Answer]) -> Figure:
     return heatmap(panels)
 
 
-def save(path: str, draw: Callable[[Sequence[Answer]], Figure], answers: Sequence[Answer]) -> None:
-    """Draw answers and write the figure whole, as the suffix of the path says."""
+def save(
+    path: str, draw: Callable[[Sequence[Answer]], "Figure"], answers: Sequence[Answer]
+) -> None:
+    """Draw answers and write the figure whole, in the format that the suffix of the path names."""
     kind = path.rpartition(".")[2].lower()
+    drawn = render(kind, draw, answers)
+    write_whole(path, lambda stream: stream.write(drawn))
+
+
+def render(kind: str, draw: Callable[[Any], "Figure"], answers: Any) -> bytes:
+    """A figure of answers as a file of a format; in memory, where no disk fails half-way."""
     undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
-    with plt.rc_context(STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in letters without a font
-        figure = draw(answers)
+    stream = io.BytesIO()
+    with styled():
         try:
-            write_whole(path, lambda f: figure.savefig(f, format=kind, metadata=undated, dpi=200))
-        finally:
-            plt.close(figure)
+            draw(answers).savefig(stream, format=kind, metadata=undated, dpi=200)
+        except (RuntimeError, ValueError) as error:
+            if not asked_settings():
+                raise
+            what = f"{SETTINGS}={shown(os.environ[SETTINGS])}"
+            raise PefourierError(f"cannot draw as {what} asks: {reason(error)}") from error
+    return stream.getvalue()
 
 
 def brief(name: str, most: int) -> str:
@@ -184,12 +259,12 @@ def brief(name: str, most: int) -> str:
     return literal(name if len(name) <= most else f"{name[:head]}…{name[head + 1 - most :]}")
 
 
-def comparison(summary) -> Figure:
+def comparison(summary) -> "Figure":
     """Every run's F1 as a point, means with their 95 % intervals, one panel per dataset."""
     panels = len(summary.datasets)
     most = max(len(one.scores) for one in summary.datasets)
     size = (WIDTH, 0.8 + panels * (0.5 + 0.28 * most))
-    figure, axes = plt.subplots(panels, 1, figsize=size, squeeze=False)
+    figure, axes = make_panels(panels, 1, size)
     for panel, one in zip(axes[:, 0], summary.datasets, strict=True):
         for row, (encoding, scores) in enumerate(one.scores.items()):
             f1 = [
@@ -211,12 +286,12 @@ def comparison(summary) -> Figure:
     return figure
 
 
-def critical_difference(summary) -> Figure:
+def critical_difference(summary) -> "Figure":
     """Average ranks over datasets, the best at the left; bars join those not told apart."""
     names = sorted(summary.ranks, key=lambda name: summary.ranks[name])
     at = [summary.ranks[name] for name in names]
     half, bars = (len(names) + 1) // 2, len(summary.cliques)
-    figure, axes = plt.subplots(figsize=(WIDTH, 0.7 + 0.12 * bars + 0.22 * half))
+    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 0.7 + 0.12 * bars + 0.22 * half))
     span = max(len(names) - 1, 1)
     axes.set(xlim=(1 - 0.45 * span, len(names) + 0.45 * span), ylim=(-0.5 * bars - half - 0.5, 0))
     for i, name in enumerate(names):

@@ -4,6 +4,7 @@ A command imports what it needs when it runs, so that help and the list start wi
 """
 
 import os
+from contextlib import suppress
 from math import isnan
 from typing import Annotated, Literal
 
@@ -390,12 +391,13 @@ def train(
     Example: pefourier train --dataset smd --data data -e none -e sinusoidal -e dft --out runs
     """
     from pefourier.train.run import run_comparison
-    from pefourier.train.summary import summary_page
+    from pefourier.train.summary import Summary, summary_page
 
-    form = Form(as_json, as_csv)
-    run_comparison(
-        options, lambda found: form.deliver(summary_page(found)), None if quiet else note
-    )
+    def deliver(found: Summary) -> None:
+        with suppress(typer.Exit):  # nobody reads the answer, but files are to be written
+            Form(as_json, as_csv).deliver(summary_page(found))
+
+    run_comparison(options, deliver, None if quiet else note)
 
 
 @app.command()

@@ -2,7 +2,10 @@
 
 import os
 import re
+import signal
 import sys
+import traceback
+from contextlib import suppress
 from itertools import pairwise
 from typing import Annotated, Literal
 
@@ -10,35 +13,67 @@ import typer
 
 from pefourier import __version__
 from pefourier.cli.commands import app
-from pefourier.cli.streams import give_up_stdout, note, say
-from pefourier.errors import PefourierError, shown
+from pefourier.cli.signals import LISTENER, say_interrupted
+from pefourier.cli.streams import give_up_stdout, is_of_stdout, note, say
+from pefourier.errors import LONGEST, PefourierError, cut, printable, shown
 
 NUMBER = re.compile(r"-*[.\d]*\d(e\d+)?[kM]?")  # as --pos takes it
 COMPLETION = "_PEFOURIER_COMPLETE"  # set by the shell when it wants completions
+NO_THREAD = "can't start new thread"  # Python's words
 
 
 def main(arguments: list[str]) -> int:
-    """Run a command; its exit status: 0 answered, 1 "no", 2 usage or input, 130 interrupted."""
+    """Run a command; its exit status.
+
+    0 answered, 1 "no", 2 usage or unreadable input, 3 internal error, 130 interrupted.
+    """
     debug = "--debug" in arguments
     wanted = repeat_pos([a for a in arguments if a != "--debug"]) or ["--help"]
     if COMPLETION in os.environ:
-        from typer.completion import completion_init
-
-        completion_init()
+        complete(wanted)
     try:
         if sys.stdout is None:
             raise PefourierError("standard output is closed; there is nowhere to answer")
-        status = app(args=wanted, prog_name="pefourier", standalone_mode=False)
-        if status == 130:
-            note("interrupted")
-        return status if isinstance(status, int) else 0
-    except (PefourierError, typer.TyperException, OSError, MemoryError) as error:
-        if debug:
-            raise
-        if isinstance(error, OSError):
-            give_up_stdout()
-        note(error_line(error, wanted))
-        return 2
+        return invoke(wanted)
+    except KeyboardInterrupt:
+        return say_interrupted(signal.SIGINT)
+    except (Exception, SystemExit) as error:
+        if LISTENER.came:  # a library has made of the signal what it likes
+            return say_interrupted(LISTENER.came[0])
+        if debug and sys.stderr is not None:
+            with suppress(OSError):
+                traceback.print_exception(error)
+        return report_error(error, wanted)
+
+
+def invoke(arguments: list[str]) -> int:
+    """Parse arguments and run their command, without the parser's own handling of errors."""
+    try:
+        command = typer.main.get_command(app)
+        with command.make_context("pefourier", arguments.copy()) as context:  # which it empties
+            command.invoke(context)
+    except typer.Exit as done:
+        return done.exit_code
+    return 0
+
+
+def complete(arguments: list[str]) -> None:
+    """Answer the shell that wants completions, and end."""
+    from typer.completion import completion_init
+
+    completion_init()
+    app(args=arguments, prog_name="pefourier")
+
+
+def report_error(error: BaseException, arguments: list[str]) -> int:
+    """Say in one line what went wrong; the exit status."""
+    if is_of_stdout(error):
+        give_up_stdout()
+        if isinstance(error, BrokenPipeError):  # a reader who has had enough
+            return 0
+    note(error_line(error, arguments))
+    expected = isinstance(error, PefourierError | typer.TyperException | OSError | MemoryError)
+    return 2 if expected or str(error) == NO_THREAD else 3
 
 
 @app.callback(invoke_without_command=True)
@@ -84,26 +119,53 @@ def repeat_pos(arguments: list[str]) -> list[str]:
     return written
 
 
-def error_line(error: Exception, arguments: list[str]) -> str:
+def error_line(error: BaseException, arguments: list[str]) -> str:
     """An error in one line, with the value that was given."""
     if isinstance(error, typer.TyperException):
         text = usage_error(error, arguments)
-    elif isinstance(error, OSError):
-        what = shown(error.filename) if error.filename else "standard output"
-        text = f"{what}: {error.strerror or error}"
-    elif isinstance(error, MemoryError):
-        reason = str(error) or "the system has no more"
-        text = f"not enough memory ({reason}); try a smaller --length, --d or --lattice"
-    else:
+    elif isinstance(error, PefourierError):
         text = str(error)
-    return " ".join(text.split())
+    elif isinstance(error, OSError):
+        what = "standard output: " if is_of_stdout(error) else ""
+        what = f"{shown(error.filename)}: " if error.filename else what
+        text = what + (error.strerror or str(error))
+    elif isinstance(error, MemoryError):
+        what = str(error) or "the system has no more"
+        text = f"not enough memory ({what}); try a smaller --length, --d or --lattice"
+    elif str(error) == NO_THREAD:
+        text = "the system starts no more threads for you; end other programs or raise ulimit -u"
+    else:
+        what = cut(" ".join(f"{type(error).__name__}: {error}".split()))
+        text = f"internal error ({what}); this is a bug in pefourier, please report it with "
+        text += "the command; --debug shows the traceback"
+    return cut_arguments(text, arguments)
 
 
 def usage_error(error: typer.TyperException, arguments: list[str]) -> str:
     """The parser's message, with the value given to the option where the message lacks it."""
     text = error.format_message().replace("Value error, ", "")
     options = getattr(getattr(error, "param", None), "opts", [])
-    given = [shown(value) for option, value in pairwise(arguments) if option in options]
-    if not given or any(value in text for value in given):
+    given = [value for option, value in pairwise(arguments) if option in options]
+    if not given or any(repr(value) in text or shown(value) in text for value in given):
         return text
-    return f"{text}; got {given[-1]}"
+    return f"{text}; got {shown(given[-1])}"
+
+
+def cut_arguments(text: str, arguments: list[str]) -> str:
+    """A text in one line, safe on a terminal, with the middle cut out of long arguments.
+
+    >>> cut_arguments("no file " + 300 * "x", [300 * "x"]) == f"no file {60 * 'x'}…{60 * 'x'}"
+    True
+    """
+    line = as_line(text)
+    for argument in arguments:
+        for part in (argument, argument.partition("=")[2]):
+            for form in (part, repr(part)[1:-1], ascii(part)[1:-1]):
+                if len(as_line(form)) > LONGEST:
+                    line = line.replace(as_line(form), cut(as_line(form)))
+    return line
+
+
+def as_line(text: str) -> str:
+    """A text without line breaks, as it is printed."""
+    return printable(" ".join(text.split()))

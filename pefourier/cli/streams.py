@@ -1,6 +1,8 @@
 """The streams of the program: answers go to stdout, everything else to stderr."""
 
+import errno
 import os
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -8,7 +10,10 @@ from typing import Any
 
 import typer
 
-from pefourier.errors import printable
+from pefourier.errors import LONGEST, cut, printable
+
+UNWRITABLE = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT}
+LONG_WORD = re.compile(rf"\S{{{LONGEST + 1},}}")
 
 
 def say(text: str) -> None:
@@ -23,15 +28,22 @@ def say(text: str) -> None:
 
 
 def give_up_stdout() -> None:
-    """Send what is left in the buffer nowhere; the interpreter would try to write it at exit."""
+    """Send what is left in the buffer nowhere; it would be written at the end again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def is_of_stdout(error: BaseException) -> bool:
+    """Whether an error is that nothing can be written to stdout; errors of files name them."""
+    unnamed = isinstance(error, OSError) and error.filename is None
+    return unnamed and error.errno in UNWRITABLE
 
 
 def note(text: str, quiet: bool = False) -> None:
     """Write a line on stderr for the person at the terminal, if anybody reads it."""
     if not quiet and sys.stderr is not None:
         with suppress(OSError):
-            print(f"pefourier: {printable(text)}", file=sys.stderr, flush=True)
+            line = LONG_WORD.sub(lambda word: cut(word[0]), printable(text))
+            print(f"pefourier: {line}", file=sys.stderr, flush=True)
 
 
 def answer_no(reasons: list[str], quiet: bool) -> None:

@@ -16,6 +16,7 @@ c sum_j w_j cos(omega_j (s - t)) are split, about the middle position, into cosi
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -237,13 +238,19 @@ def map_ahead(function: Callable[[slice], np.ndarray], blocks: list[slice]) -> I
     """Results for blocks, in order, two computed at a time: numpy lets other threads run."""
     from concurrent.futures import ThreadPoolExecutor
 
+    def start(block: slice) -> Callable[[], np.ndarray]:
+        try:
+            return pool.submit(function, block).result
+        except RuntimeError:  # the system starts no more threads
+            return partial(function, block)
+
     with ThreadPoolExecutor(THREADS) as pool:
         ahead = deque()
         for block in blocks:
-            ahead.append(pool.submit(function, block))
+            ahead.append(start(block))
             if len(ahead) > THREADS:
-                yield ahead.popleft().result()
-        yield from (result.result() for result in ahead)
+                yield ahead.popleft()()
+        yield from (result() for result in ahead)
 
 
 def gram(block: np.ndarray, balance: np.ndarray | None) -> np.ndarray:

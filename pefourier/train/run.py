@@ -40,6 +40,7 @@ from pefourier.train.summary import Summary
 NOT_NUMBERS = frozenset({"data", "out", "resume", "save_tables"})
 MOST_SEEDS = 10_000
 POLL = 0.2  # seconds between looks for what other ranks have finished
+GRACE = 60.0  # seconds that the first rank, when it is done, gives others to begin
 
 
 def run_comparison(
@@ -351,10 +352,26 @@ def collect_rows(store: Store, order: Sequence[Key], rows: Sequence[Row]) -> lis
     if store.path is None:
         by = {key_of(row): row for row in rows}
         return [by[key] for key in order]
-    wanted = set(order)
-    while store.ranks > 1 and wanted - {key_of(row) for row in store.rows()}:
-        time.sleep(POLL)
+    if store.ranks > 1:
+        wait_for_ranks(store, set(order))
     return store.merge(order)
+
+
+def wait_for_ranks(store: Store, wanted: set[Key]) -> None:
+    """Wait until other ranks have finished, or for some time until one of them begins."""
+    began = time.monotonic()
+    while True:
+        alone = not store.others_at_work()  # asked first: one may finish in between
+        missing = wanted - {key_of(row) for row in store.rows()}
+        if not missing:
+            return
+        if alone and time.monotonic() - began > GRACE:
+            raise PefourierError(
+                f"no other of the WORLD_SIZE={store.ranks} ranks is at work in {store.path}, and "
+                f"{len(missing)} of {len(wanted)} runs are missing; start every rank (torchrun "
+                "does), or unset RANK and WORLD_SIZE and go on with --resume"
+            )
+        time.sleep(POLL)
 
 
 def write_summary(store: Store, found: Summary) -> None:

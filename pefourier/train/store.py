@@ -62,12 +62,14 @@ class Store:
             raise PefourierError(
                 f"{self.path}: {error.strerror or error}; choose another --out"
             ) from error
-        if self.rank or fcntl is None:
+        if fcntl is None:
             yield
             return
-        handle = os.open(self.path, os.O_RDONLY)
+        own = self.rank_file(self.rank)
+        handle = os.open(own, os.O_RDWR | os.O_CREAT) if self.rank else os.open(own, os.O_RDONLY)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Ranks beside the first share theirs, and wait for its look whether they are at work
+            fcntl.flock(handle, fcntl.LOCK_SH if self.rank else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(handle)
             raise PefourierError(
@@ -78,7 +80,31 @@ class Store:
         try:
             yield
         finally:
+            if self.rank:
+                own.unlink(missing_ok=True)
             os.close(handle)
+
+    def rank_file(self, rank: int) -> Path:
+        """What a rank locks while it is at work: the folder, or beside the first a file in it."""
+        return self.path / f".rank{rank}.lock" if rank else self.path
+
+    def others_at_work(self) -> bool:
+        """Whether another rank is at work, as far as can be told: nobody holds its lock."""
+        return fcntl is None or any(map(self.is_at_work, range(1, self.ranks)))
+
+    def is_at_work(self, rank: int) -> bool:
+        """Whether a rank holds its lock; True where the file system knows no locks."""
+        try:
+            handle = os.open(self.rank_file(rank), os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(handle)
+        return False
 
     def settle_configuration(self, config: Mapping[str, Any], resume: bool) -> dict[str, Any]:
         """The configuration that holds: a new one, or the old one with what is asked now."""

@@ -4,6 +4,7 @@ import hashlib
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from pefourier.answers import plot
 from pefourier.answers.report import Answer
@@ -95,20 +96,18 @@ def test_long_names_are_cut_and_every_run_is_beside_the_interval():
     ]
     found = summary.summarize_runs(rows)
     for draw in (plot.comparison, plot.critical_difference):
-        with plot.plt.rc_context(plot.STYLE):
+        with plot.styled():
             figure = draw(found)
-            figure.canvas.draw()  # a layout that finds no room warns
+            FigureCanvasAgg(figure).draw()  # a layout that finds no room warns
         axes = figure.axes
         shown = [text for each in axes for text in (*each.texts, *each.get_yticklabels())]
         titles = [each.title for each in axes] + [each._right_title for each in axes]
         for text in (*shown, *titles):
             box = text.get_window_extent()
             assert -1 <= box.x0 <= box.x1 <= figure.bbox.width + 1, text.get_text()
-        plot.plt.close(figure)
     figure = plot.comparison(found)
     for line in figure.axes[0].lines:  # points below their row's middle, means above
         assert (line.get_ydata()[0] % 1 > 0.5) == (line.get_marker() != "o")
-    plot.plt.close(figure)
 
 
 @pytest.mark.parametrize(("other", "panels"), [("ramp", 3), ("dft:d=4", 2)])

@@ -17,7 +17,6 @@ def test_every_run_is_a_point_in_the_figure():
         np.concatenate(points),
         [r["f1"] for e in found.datasets[0].scores for r in found.runs if r["encoding"] == e],
     )
-    plot.plt.close(figure)
 
 
 def two_datasets(ranks, cliques):
@@ -52,4 +51,3 @@ def test_bars_of_the_diagram_join_the_cliques():
         "3.00  sinusoidal",
     }
     assert axes.get_title().endswith("with 2 datasets and 4 encodings .05 is out of reach")
-    plot.plt.close(figure)
