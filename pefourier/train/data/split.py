@@ -167,19 +167,10 @@ def split_series(
             f"{name} has no window of {window} rows: its longest series has {longest}; "
             "choose a smaller --window"
         )
-    classes = holds_anomaly(label, starts, window).astype(np.int64)
+    labels = holds_anomaly(label, starts, window).astype(np.int64)
     folds = tuple(make_fold(rows, starts, window, parts, own_scale) for parts in places)
-    task = Task(
-        name,
-        split,
-        rows,
-        starts,
-        labels=classes,
-        length=window,
-        classes=("normal", "anomaly"),
-        folds=folds,
-        leaky=split == "random",
-    )
+    classes = ("normal", "anomaly")
+    task = Task(name, split, rows, starts, labels, window, classes, folds, split == "random")
     check_task(task)
     return task
 
