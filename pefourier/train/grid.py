@@ -20,11 +20,12 @@ from pefourier.train.data.split import Task
 from pefourier.train.injection import Injection, load_injection
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import ORDER_FREE, Options
+from pefourier.train.schema import MOST_STACKED, Row
 from pefourier.train.store import Key
 
 AT_RMS = "@rms="
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
-STACK_MOST = {"cpu": 16, "cuda": 256}
+STACK_MOST = {"cpu": 16, "cuda": MOST_STACKED}
 
 
 @dataclass(frozen=True)
@@ -197,6 +198,52 @@ def plan_stacks(
             had |= {run.key(one.task) for run in own}
             found += cut_into_stacks(one, own, stage["stack"])
     return found
+
+
+def check_rows(
+    rows: Sequence[Row],
+    resolved: Sequence[ResolvedTask],
+    stages: Sequence[Mapping[str, Any]],
+    epochs: int,
+) -> None:
+    """Refuse runs that no stage asked for, and those that these tasks could not have had."""
+    asked = [
+        {
+            "dataset": set(stage["dataset"]),
+            "encoding": {a.name for a in list_arms(stage["encoding"], stage["match_rms"])},
+            "seed": range(stage["seeds"]),
+        }
+        for stage in stages
+    ]
+    tasks = {one.task.name: one.task for one in resolved}
+    for row in rows:
+        if not any(all(row[key] in known for key, known in one.items()) for one in asked):
+            what = "of which config.json does not know"
+        else:
+            what = row["dataset"] in tasks and find_misfit(row, tasks[row["dataset"]], epochs)
+        if what:
+            name = f"{shown(row['encoding'])}, seed {row['seed']}, fold {row['fold']}"
+            raise PefourierError(
+                f"--resume: the results hold a run of {shown(row['dataset'])} ({name}) {what}; "
+                "delete its line or choose another --out"
+            )
+
+
+def find_misfit(row: Row, task: Task, epochs: int) -> str:
+    """What a run says that cannot be of a task, in words; empty where there is nothing."""
+    if row["fold"] >= len(task.folds):
+        return f"where the data have {len(task.folds)} folds"
+    tested = len(task.folds[row["fold"]].test)
+    own = {"split": task.split, "leaky": task.leaky, "length": task.length, "windows": tested}
+    for key, value in own.items():
+        if row[key] != value:
+            return f"whose {key} is {shown(row[key])} where the data have {shown(value)}"
+    if row["epoch"] > epochs:
+        return f"that kept epoch {row['epoch']} of {epochs}"
+    p, r, f1 = row["precision"], row["recall"], row["f1"]
+    if len(task.classes) == 2 and abs(f1 * (p + r) - 2 * p * r) > 1e-9:
+        return f"whose F1 {f1} is not that of its precision {p} and recall {r}"
+    return ""
 
 
 def cut_into_stacks(resolved: ResolvedTask, runs: Sequence[Run], size: int) -> list[Stack]:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pefourier.train.data import PUBLISHED, SYNTHETIC
 
 ORDER_FREE = "order-free"
+MOST_SEEDS = 10_000
 LEVEL = 0.05  # of Holm-adjusted p, below which encodings are told apart
 Split = Literal["blocks", "chronological", "random"]
 

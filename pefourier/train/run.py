@@ -31,14 +31,12 @@ from pefourier.train.grid import ResolvedTask, Run, Stack
 from pefourier.train.injection import ACTS, Injection, scaled_to_rms
 from pefourier.train.loop import Member, Outcome, Resident, Schedule
 from pefourier.train.metrics import score
-from pefourier.train.options import ORDER_FREE, Options
+from pefourier.train.options import MOST_SEEDS, ORDER_FREE, Options
 from pefourier.train.progress import Note, report_progress
-from pefourier.train.store import ASKED, Key, Row, Store, key_of, write_json
+from pefourier.train.schema import NOT_NUMBERS, Row
+from pefourier.train.store import ASKED, Key, Store, key_of, write_json
 from pefourier.train.summary import Summary
 
-# Options that numbers do not depend on; a folder of data may have moved, its windows are known
-NOT_NUMBERS = frozenset({"data", "out", "resume", "save_tables"})
-MOST_SEEDS = 10_000
 POLL = 0.2  # seconds between looks for what other ranks have finished
 
 
@@ -95,6 +93,7 @@ def train_and_compare(
         config["stages"].append({**asked, "stack": min(most, -(-len(new) // store.ranks))})
         stacks = grid.plan_stacks(resolved, runs, config["stages"])
     params = {one.task.name: grid.parameters(one) for one in resolved}
+    grid.check_rows(store.rows(), resolved, config["stages"], options.epochs)
     store.write_configuration(config)
     store.drop_torn_line()
     if note is not None:
