@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pefourier.answers.report import Answer
+from pefourier.errors import printable
 from pefourier.files import write_whole
 from pefourier.geometry.singular_values import decompose
 from pefourier.relations import kernel
@@ -181,6 +182,7 @@ def brief(name: str, most: int) -> str:
     '…me/tables/codes.npy'
     """
     head = 0 if "/" in name else 3 * most // 4
+    name = printable(name)
     return literal(name if len(name) <= most else f"{name[:head]}…{name[head + 1 - most :]}")
 
 

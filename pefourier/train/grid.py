@@ -5,6 +5,7 @@ dataset that fit into memory together are a `Stack`. A folder's stages say which
 put into stacks before: a run stays in the stage that asked for it first.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -25,6 +26,7 @@ from pefourier.train.store import Key
 
 AT_RMS = "@rms="
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
+MOST_BYTES = 2**42  # of memory, where the system does not say
 STACK_MOST = {"cpu": 16, "cuda": MOST_STACKED}
 
 
@@ -109,10 +111,11 @@ def parse_arm(name: str) -> Arm:
     return Arm(f"{spec}{AT_RMS}{short if float(short) == rms else rms}", spec, rms)
 
 
-def resolve_task(task: Task, options: Options) -> ResolvedTask:
+def resolve_task(task: Task, options: Options, device: torch.device) -> ResolvedTask:
     """Load what the arms inject, each SPEC once; refuses those that cannot be trained."""
     sizes = (options.d, options.heads, options.layers, options.patch)
     model = Transformer(task.length, task.rows.shape[1], len(task.classes), *sizes)
+    check_memory(model, loop.batch_and_steps(task, options.batch_size)[0], device)
     injections: dict[str, Injection] = {}
     arms = []
     for arm in list_arms(options.encoding, options.match_rms):
@@ -155,6 +158,29 @@ def stack_injections(
         else:
             found[spec, seed] = load_for(stack.resolved.model, spec, seed, learn)
     return found
+
+
+def check_memory(model: Transformer, batch: int, device: torch.device) -> None:
+    """Refuse a classifier that the device's memory does not hold once, before anything is made."""
+    kept = model.patch * model.channels + 12 * model.d * model.layers  # of a token, at least
+    adam = 4 * model.size  # parameters, their gradients and two means of those
+    needed = 4 * (batch * model.tokens * kept + adam)
+    there = memory_of(device)
+    if needed > there:
+        raise PefourierError(
+            f"--d {model.d}, --heads {model.heads}, --layers {model.layers} and --batch-size "
+            f"{batch} on windows of {model.tokens} tokens need at least {needed / 2**30:,.0f} GiB "
+            f"a run; there are {there / 2**30:,.0f} GiB: choose smaller ones"
+        )
+
+
+def memory_of(device: torch.device) -> int:
+    """Bytes that a device has."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", ()):  # Windows
+        return MOST_BYTES
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def most_members(model: Transformer, batch: int, device: torch.device) -> int:
@@ -200,7 +226,7 @@ def plan_stacks(
     return found
 
 
-def check_rows(
+def check_runs(
     rows: Sequence[Row],
     resolved: Sequence[ResolvedTask],
     stages: Sequence[Mapping[str, Any]],

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings import load
+from pefourier.encodings.checks import NUMBERS
 from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.registry import BUILDERS
@@ -63,6 +64,11 @@ def load_injection(
     given = source_of(spec) in ("name", "code")  # files have the d they have
     enc = load(spec, length, d if given else None, seed=seed)
     k = {"add": d, "rotate": d // heads, "key": d // heads, "bias": heads}[enc.act]
+    if count_places(enc.act, length) * k > NUMBERS:
+        raise PefourierError(
+            f"{spec} has a code for each of {count_places(enc.act, length)} places of {length} "
+            f"tokens, {k} numbers each; at most {NUMBERS} numbers are made: choose a larger --patch"
+        )
     enc = load_for_heads(spec, enc, length, d, heads, seed)
     table = codes_of_places(enc, length, heads, k)
     if table.shape[1] != k or len(table) != count_places(enc.act, length):

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, shown
 from pefourier.train.attention import MemberCodes, codes_by_act
 from pefourier.train.data.split import Fold, Task
 from pefourier.train.injection import ACTS, Injection
@@ -31,6 +31,7 @@ from pefourier.train.metrics import mean_precision
 from pefourier.train.model import OrderFree, Parameters, Transformer, draw_parameters
 
 AT_ONCE = 64  # windows a member in evaluation
+MOST_EPOCHS = 1_000_000
 WARM_UP = 3  # steps before a CUDA graph is captured
 # Not cuDNN's: at lengths that 128 does not divide its backward pass gave nan, its graphs broke
 # (pytorch issues 196678 and 169849), and it builds a plan for every shape
@@ -49,6 +50,10 @@ class Schedule:
         for option, value in (("--epochs", self.epochs), ("--batch-size", self.batch_size)):
             if value < 1:
                 raise PefourierError(f"{option} must be 1 or more; got {value}")
+        if self.epochs > MOST_EPOCHS:
+            raise PefourierError(
+                f"--epochs must be at most {MOST_EPOCHS}; got {shown(self.epochs)}"
+            )
         if not (np.isfinite(self.rate) and self.rate > 0):
             raise PefourierError(f"--rate must be above 0; got {self.rate}")
 

@@ -8,12 +8,14 @@ an undisturbed run, bit for bit on a CPU.
 
 import os
 import platform
+import re
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -22,8 +24,8 @@ import torch
 from pefourier import __version__
 from pefourier.encodings.sources.tables import write_table
 from pefourier.encodings.specs import source_of
-from pefourier.errors import PefourierError, shown
-from pefourier.files import write_whole
+from pefourier.errors import PefourierError, printable, shown
+from pefourier.files import reason, write_whole
 from pefourier.train import grid, loop, summary
 from pefourier.train.data.load import load_task, reads_data_folder
 from pefourier.train.data.split import Task
@@ -37,6 +39,7 @@ from pefourier.train.schema import NOT_NUMBERS, Row
 from pefourier.train.store import ASKED, Key, Store, key_of, write_json
 from pefourier.train.summary import Summary
 
+LONGEST_NAME = 255  # bytes
 POLL = 0.2  # seconds between looks for what other ranks have finished
 
 
@@ -55,12 +58,15 @@ def run_comparison(
     device = choose_device(options.device)
     store = Store(Path(options.out) if options.out else None, rank, ranks)
     if ranks > 1 and store.path is None:
-        raise PefourierError("several ranks meet in a folder; give --out DIR")
+        raise PefourierError(
+            f"several ranks meet in a folder; give --out DIR, or unset RANK={rank} and "
+            f"WORLD_SIZE={ranks} to train alone"
+        )
     tasks = [
         load_task(n, options.data, options.window, options.stride, options.split, options.folds)
         for n in options.dataset
     ]
-    resolved = [grid.resolve_task(task, options) for task in tasks]
+    resolved = [grid.resolve_task(task, options, device) for task in tasks]
     with store.lock():
         found = train_and_compare(options, resolved, store, device, None if rank else note)
         if found is not None:
@@ -80,20 +86,17 @@ def train_and_compare(
     config = store.settle_configuration(configuration(options, resolved, device), options.resume)
     runs = {one.task.name: grid.plan_runs(one, options.seeds) for one in resolved}
     order = [run.key(one.task) for one in resolved for run in runs[one.task.name]]
+    if options.save_tables is not None:
+        check_names_of_tables(order)
     stacks = grid.plan_stacks(resolved, runs, config["stages"])
     new = set(order).difference(*(stack.keys for stack in stacks))
     if new:
-        most = min(
-            grid.most_members(
-                one.model, loop.batch_and_steps(one.task, options.batch_size)[0], device
-            )
-            for one in resolved
-        )
+        most = min(most_stacked(one, options.batch_size, device) for one in resolved)
         asked = {key: config[key] for key in ASKED}
         config["stages"].append({**asked, "stack": min(most, -(-len(new) // store.ranks))})
         stacks = grid.plan_stacks(resolved, runs, config["stages"])
     params = {one.task.name: grid.parameters(one) for one in resolved}
-    grid.check_rows(store.rows(), resolved, config["stages"], options.epochs)
+    grid.check_runs(store.rows(), resolved, config["stages"], options.epochs)
     store.write_configuration(config)
     store.drop_torn_line()
     if note is not None:
@@ -105,6 +108,12 @@ def train_and_compare(
             return None
         every = collect_rows(store, order, rows)
         return summary.summarize_runs(every, params, shared_settings(options))
+
+
+def most_stacked(resolved: ResolvedTask, batch_size: int, device: torch.device) -> int:
+    """How many members of a task can be trained together."""
+    batch, _ = loop.batch_and_steps(resolved.task, batch_size)
+    return grid.most_members(resolved.model, batch, device)
 
 
 def shared_settings(options: Options) -> dict[str, Any]:
@@ -142,7 +151,19 @@ def check_options(options: Options) -> None:
     if any(not (np.isfinite(rms) and rms > 0) for rms in options.match_rms):
         raise PefourierError(f"--match-rms must be above 0; got {min(options.match_rms)}")
     if options.save_tables is not None:
-        Path(options.save_tables).mkdir(parents=True, exist_ok=True)
+        check_folder_of_tables(options.save_tables)
+
+
+def check_folder_of_tables(folder: str) -> None:
+    """Make a folder and see that files can be written there, before hours of training."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder) as trial:
+            trial.write(b"codes")
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise PefourierError(
+            f"--save-tables {shown(folder)}: {reason(error)}; name another folder"
+        ) from error
 
 
 def schedule_of(options: Options) -> Schedule:
@@ -153,11 +174,11 @@ def schedule_of(options: Options) -> Schedule:
 def read_rank() -> tuple[int, int]:
     """This process's rank and the number of ranks, from the environment."""
     given = [os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")]
-    rank, ranks = (int(number) if number.isdigit() else -1 for number in given)
+    rank, ranks = (int(n) if re.fullmatch("[0-9]{1,9}", n) else -1 for n in given)
     if not 0 <= rank < ranks:
         raise PefourierError(
-            f"RANK={given[0]} must be a whole number from 0 to below WORLD_SIZE={given[1]}; unset "
-            "both, or let torchrun set them"
+            f"RANK={printable(given[0])} must be a whole number from 0 to below "
+            f"WORLD_SIZE={printable(given[1])}; unset both, or let torchrun set them"
         )
     return rank, ranks
 
@@ -168,9 +189,9 @@ def choose_device(device: str) -> torch.device:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda":
         device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
-    kind, _, number = device.partition(":")
-    if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
+    if not re.fullmatch("cpu(:0)?|cuda:[0-9]{1,9}", device):
         raise PefourierError(f"--device must be auto, cpu, cuda or cuda:0; got {shown(device)}")
+    kind, _, number = device.partition(":")
     if kind == "cuda" and int(number) >= torch.cuda.device_count():
         raise PefourierError(
             f"--device {device}: this machine has {torch.cuda.device_count()} CUDA devices; "
@@ -339,10 +360,37 @@ def save_codes(folder: str, task: Task, outcomes: Sequence[Outcome]) -> None:
         member = outcome.member
         if outcome.codes is None or member.encoding == ORDER_FREE:
             continue
-        parts = (task.name, member.encoding, f"seed{member.seed}", f"fold{member.fold}")
-        name = "-".join("".join(c if c.isalnum() or c in "._@=" else "_" for c in p) for p in parts)
         table = member.injection.as_rows(outcome.codes)
-        write_table(str(Path(folder) / f"{name}.npy"), table, "<f4")  # as they were trained
+        path = Path(folder) / name_of_table(task.name, member.encoding, member.seed, member.fold)
+        write_table(str(path), table, "<f4")  # as they were trained
+
+
+def name_of_table(task: str, encoding: str, seed: int, fold: int) -> str:
+    """The file that --save-tables writes for a run.
+
+    >>> name_of_table("order:length=4", "../my codes.npy", 0, 3)
+    'order_length=4-.._my_codes.npy-seed0-fold3.npy'
+    """
+    parts = (task, encoding, f"seed{seed}", f"fold{fold}")
+    plain = ("".join(c if c.isalnum() or c in "._@=" else "_" for c in part) for part in parts)
+    return f"{'-'.join(plain)}.npy"
+
+
+def check_names_of_tables(order: Sequence[Key]) -> None:
+    """Refuse tables whose file names a folder cannot hold, or that would replace one another."""
+    names: dict[str, Key] = {}
+    for key in order:
+        name = name_of_table(*key)
+        if len(name.encode()) > LONGEST_NAME:
+            raise PefourierError(
+                f"--save-tables: the name {shown(name)} is longer than the {LONGEST_NAME} bytes "
+                "that a folder holds; give the file a shorter path"
+            )
+        if names.setdefault(name, key) != key:
+            both = " and ".join(shown(one[1]) for one in (names[name], key))
+            raise PefourierError(
+                f"--save-tables: {both} would be written to one file, {name}; rename one of them"
+            )
 
 
 def collect_rows(store: Store, order: Sequence[Key], rows: Sequence[Row]) -> list[Row]:

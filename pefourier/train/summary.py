@@ -9,6 +9,7 @@ import numpy as np
 
 from pefourier.answers.page import Page
 from pefourier.answers.text import aligned
+from pefourier.errors import printable
 from pefourier.train import statistics
 from pefourier.train.options import LEVEL
 from pefourier.train.statistics import Difference, Mean
@@ -300,19 +301,24 @@ def summary_page(summary: Summary) -> Page:
 
 def terminal_text(summary: Summary) -> str:
     """The answer for a terminal."""
-    parts = [f"{what}\n{aligned(rows)}".lstrip("\n") for what, rows in tables(summary)]
-    return "\n".join([*parts, *sentences(summary), ""])
+    parts = [
+        f"{printable(what)}\n{aligned([list(map(printable, row)) for row in rows])}".lstrip("\n")
+        for what, rows in tables(summary)
+    ]
+    return "\n".join([*parts, *map(printable, sentences(summary)), ""])
 
 
 def as_markdown(summary: Summary) -> str:
     """The answer as summary.md."""
     parts = ["# Encodings compared", ""]
     for what, (head, *body) in tables(summary):
-        parts += [f"## {what}", ""] if what else []
-        bars = [" | ".join(cell.replace("|", r"\|") for cell in row) for row in (head, *body)]
+        parts += [f"## {printable(what)}", ""] if what else []
+        bars = [
+            " | ".join(printable(cell).replace("|", r"\|") for cell in row) for row in (head, *body)
+        ]
         table = [f"| {row} |" for row in bars]
         parts += [table[0], "|" + "---|" * len(head), *table[1:], ""]
-    points = [f"* {line}" for line in sentences(summary)]
+    points = [f"* {printable(line)}" for line in sentences(summary)]
     return "\n".join([*parts, *points, ""])
 
 
