@@ -47,7 +47,10 @@ class Options:
     stride: int | None = option(
         None, "Rows from one training window to the next, default those of a window."
     )
-    epochs: int = option(20, "Passes over the training windows.")
+    epochs: int = option(40, "Passes over the training windows, at most.")
+    patience: int = option(
+        10, "End a run after so many epochs without a better one on validation; 0: never."
+    )
     batch_size: int = option(32, "Windows in a step.")
     rate: float = option(3e-3, "Learning rate of Adam.")
     d: int = option(32, "Dimension of the model.", flags=("--d",))

@@ -40,6 +40,10 @@ from pefourier.train.store import ASKED, Key, Store, key_of, write_json
 from pefourier.train.summary import Summary
 
 LONGEST_NAME = 255  # bytes
+RULES = {  # that numbers depend on, where an earlier version had others
+    "choice": "highest score on validation (average precision; of more than two classes macro F1), "
+    "then least loss",
+}
 POLL = 0.2  # seconds between looks for what other ranks have finished
 
 
@@ -168,7 +172,7 @@ def check_folder_of_tables(folder: str) -> None:
 
 def schedule_of(options: Options) -> Schedule:
     """How long and how fast to train."""
-    return Schedule(options.epochs, options.batch_size, options.rate)
+    return Schedule(options.epochs, options.batch_size, options.rate, options.patience)
 
 
 def read_rank() -> tuple[int, int]:
@@ -218,7 +222,7 @@ def configuration(
         "data": {task.name: fingerprint(task.rows) for task in tasks},
         "tables": fingerprint_tables(resolved),
     }
-    return {**kept, **known, "device": str(device), "versions": versions}
+    return {**kept, **known, **RULES, "device": str(device), "versions": versions}
 
 
 def list_parts(task: Task) -> list[np.ndarray]:
@@ -279,9 +283,11 @@ def train_stacks(
                 held, injections = loop.put_on_device(stack.task, device), {}
             injections = grid.stack_injections(stack, options.learn, injections)
             members_of_stack = list_members(stack.runs, injections)
+            begun = reporter.done
             outcomes = loop.fit(
                 held, stack.model, members_of_stack, schedule_of(options), reporter.count_epoch
             )
+            reporter.skip(begun + len(stack.runs) * options.epochs - reporter.done)
             found = [row_of(stack.task, outcome, held) for outcome in outcomes if outcome.finite]
             store.append(row for row in found if key_of(row) not in done)
             rows += found

@@ -91,10 +91,11 @@ class Known(TypedDict):
 
 
 def kinds_of_configuration() -> dict[str, Any]:
-    """The type of each key of config.json: options that numbers depend on, and what is known."""
+    """The type of each key of config.json: options that numbers depend on, rules, what is known."""
     options = get_type_hints(Options)
+    rules = {"choice": str}
     asked = {f.name: options[f.name] for f in fields(Options) if f.name not in NOT_NUMBERS}
-    return asked | get_type_hints(Known, include_extras=True)
+    return asked | rules | get_type_hints(Known, include_extras=True)
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -125,7 +126,7 @@ def parse_row(line: bytes) -> Row:
 def check_configuration(config: Any) -> None:
     """Raise a `ValueError` that says in what JSON is not a configuration.
 
-    An option may be missing: an earlier version had no such option.
+    An option or a rule may be missing: an earlier version had no such thing.
     """
     kinds = kinds_of_configuration()
     given = {key: kind for key, kind in kinds.items() if has_key(config, key)}

@@ -302,6 +302,7 @@ def test_two_ranks_without_a_folder_are_refused(monkeypatch):
         ({"seeds": 10**30}, "--seeds must be from 1 to 10000; got 1000"),
         ({"encoding": ("-",)}, "-e -: standard input can be read once, and training may"),
         ({"epochs": 0}, "--epochs must be 1 or more; got 0"),
+        ({"patience": -1}, "--patience must be 0 (off) or more; got -1"),
         ({"batch_size": -1}, "--batch-size must be 1 or more; got -1"),
         ({"encoding": ("dft", "dft")}, "--encoding 'dft' is given twice; name it once"),
         ({"encoding": ("dfft",)}, "unknown encoding 'dfft'. Did you mean 'dft'?"),
