@@ -122,8 +122,8 @@ def most_stacked(resolved: ResolvedTask, batch_size: int, device: torch.device) 
 
 def shared_settings(options: Options) -> dict[str, Any]:
     """What all models of a comparison have in common."""
-    names = ("epochs", "batch_size", "rate", "d", "heads", "layers", "patch", "learn")
-    return {name: getattr(options, name) for name in names}
+    names = ("epochs", "patience", "batch_size", "rate", "d", "heads", "layers", "patch", "learn")
+    return {name: getattr(options, name) for name in names} | RULES
 
 
 def list_remarks(options: Options, resolved: Sequence[ResolvedTask]) -> list[str]:
