@@ -9,8 +9,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from pefourier.encodings.registry import convert
@@ -18,13 +20,14 @@ from pefourier.errors import PefourierError, shown
 from pefourier.train import loop
 from pefourier.train.attention import most_windows
 from pefourier.train.data.split import Task
-from pefourier.train.injection import Injection, load_injection
+from pefourier.train.injection import Injection, load_injection, varies
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import ORDER_FREE, Options
 from pefourier.train.schema import MOST_STACKED, Row
 from pefourier.train.store import Key
 
 AT_RMS = "@rms="
+FEW = 10  # examples of a class
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 MOST_BYTES = 2**42  # of memory, where the system does not say
 STACK_MOST = {"cpu": 16, "cuda": MOST_STACKED}
@@ -132,13 +135,18 @@ def load_for(model: Transformer, spec: str, seed: int, learn: bool) -> Injection
 
 
 def has_size(arm: Arm, injection: Injection) -> bool:
-    """Whether codes are added to the input, so that they can be scaled; refused if named so."""
-    if arm.named and injection.act != "add":
+    """Whether codes are added to the input and vary, so that they can be scaled; else refused."""
+    if injection.act != "add":
+        reason = f"is not added to the input (act {injection.act!r})"
+    elif not varies(injection):
+        reason = "is the same at every position"
+    else:
+        return True
+    if arm.named:
         raise PefourierError(
-            f"{shown(arm.name)}: {arm.spec} is not added to the input (act {injection.act!r}), so "
-            "that it has no size to match"
+            f"{shown(arm.name)}: {arm.spec} {reason}, so that it has no size to match"
         )
-    return injection.act == "add"
+    return False
 
 
 def stack_injections(
@@ -292,6 +300,24 @@ def parameters(resolved: ResolvedTask) -> dict[str, dict[str, Any]]:
         found[arm.name] = {} if arm.rms is None else {"rms": arm.rms}
         if arm.spec != ORDER_FREE:
             found[arm.name] |= resolved.injections[arm.spec].params
+    return found
+
+
+def remarks_on_examples(task: Task) -> list[str]:
+    """What to know of classes with few examples, and of examples that may lie on their side."""
+    found = []
+    channels, counts = task.rows.shape[1], np.bincount(task.labels)
+    for label in np.flatnonzero(counts < FEW):
+        found.append(
+            f"{task.name}: class {task.classes[label]} has {counts[label]} examples, fewer than "
+            f"{FEW}; its scores say little"
+        )
+    if Path(task.name).suffix.lower() == ".npz" and channels > task.length:
+        if len(task.rows) == len(task.starts) * task.length:  # examples, not a recording
+            found.append(
+                f"{task.name}: X has {task.length} rows of {channels} channels; it is read as (n, "
+                "length, channels): is it (n, channels, length)? Then swap its last two axes"
+            )
     return found
 
 

@@ -131,6 +131,23 @@ def in_halves(enc: Encoding, table: np.ndarray, k: int) -> np.ndarray:
 
 
 def scaled_to_rms(one: Injection, rms: float) -> Injection:
-    """Codes scaled so that their root mean square over all positions is `rms`."""
-    own = float(np.sqrt((one.table() ** 2).mean()))
-    return replace(one, codes=one.codes * (rms / own if own else 1.0))
+    """Codes less their mean over positions, scaled so that their root mean square is `rms`.
+
+    What all positions have in common tells none from another, and some tables have much of it: of
+    sinusoids at 25 positions in 32 dimensions, rms .707, .374 varies, of DFT codes .173 of .177.
+    """
+    mean, size = mean_and_variation(one)
+    return replace(one, codes=(one.codes - mean) * (rms / size))
+
+
+def varies(one: Injection) -> bool:
+    """Whether codes differ from position to position by more than rounding."""
+    mean, size = mean_and_variation(one)
+    return size > 1e-12 * float(np.abs(mean).max())
+
+
+def mean_and_variation(one: Injection) -> tuple[np.ndarray, float]:
+    """The mean code (k,) over positions, and the root mean square of what varies about it."""
+    table = one.table()
+    mean = table.mean(axis=0)
+    return mean, float(np.sqrt(((table - mean) ** 2).mean()))

@@ -59,7 +59,7 @@ class Options:
     patch: int = option(1, "Rows in a token.")
     learn: bool = option(False, "Train the codes too.")
     match_rms: tuple[float, ...] = option(
-        (), "Train all added codes at this rms size too; repeatable."
+        (), "Train all added codes at this rms size about their mean too; repeatable."
     )
     device: str = option("auto", "auto, cpu, cuda or cuda:0.")
     out: str | None = option(None, "Folder for results, written as they come.", "DIR")

@@ -43,6 +43,7 @@ LONGEST_NAME = 255  # bytes
 RULES = {  # that numbers depend on, where an earlier version had others
     "choice": "highest score on validation (average precision; of more than two classes macro F1), "
     "then least loss",
+    "size": "@rms: of codes less their mean over positions",
 }
 POLL = 0.2  # seconds between looks for what other ranks have finished
 
@@ -128,7 +129,8 @@ def shared_settings(options: Options) -> dict[str, Any]:
 
 def list_remarks(options: Options, resolved: Sequence[ResolvedTask]) -> list[str]:
     """What to know before training, each remark once."""
-    found = [line for one in resolved for line in grid.remarks_on_codes(one, options.learn)]
+    found = [line for one in resolved for line in grid.remarks_on_examples(one.task)]
+    found += [line for one in resolved for line in grid.remarks_on_codes(one, options.learn)]
     if options.data is not None and not any(map(reads_data_folder, options.dataset)):
         found.append(f"--data {options.data} has no effect on {', '.join(options.dataset)}")
     return list(dict.fromkeys(found))

@@ -401,6 +401,10 @@ def sentences(summary: Summary) -> list[str]:
             "windows that folds share (Nadeau and Bengio, 2003); where it holds 0, other windows "
             "may not bear a difference out"
         )
+    if "choice" in summary.training:
+        found.append(f"epoch of each run that was kept: {summary.training['choice']}")
+    if "size" in summary.training and any("@rms=" in row["encoding"] for row in summary.runs):
+        found.append(f"size {summary.training['size']}")
     if any(one.folds == 1 and one.differences for one in summary.datasets):
         found.append(
             "with one fold nothing is known of other windows: a difference is one on these windows"

@@ -97,6 +97,14 @@ def test_encodings_of_a_seed_begin_alike_and_read_the_same_windows(task):
     assert set(one.ravel()) <= set(fold.train)
 
 
+def test_runs_of_a_seed_share_neither_weights_nor_batches_across_folds(rng):
+    task = from_examples("x", rng.normal(size=(40, 8, 2)), np.arange(40) % 2, (), "blocks")
+    codes = injection("learned", 3)
+    running = program(task, [loop.Member("learned", codes, 3, fold) for fold in (0, 1)])
+    assert (running.parameters["0.qkv.w"][0] != running.parameters["0.qkv.w"][1]).all()
+    assert torch.equal(*running.parameters["codes.add"])  # what the seed alone draws
+
+
 def test_two_runs_give_the_same_bits(task):
     members = [member(spec) for spec in COMPANY]
     one, other = (steps(task, members, dtype=torch.float32) for _ in range(2))

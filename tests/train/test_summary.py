@@ -1,6 +1,7 @@
 """The answer in words, tables and records."""
 
 import json
+from pathlib import Path
 
 import pytest
 from training import SMALL, of_datasets, result
@@ -10,7 +11,7 @@ from pefourier.answers.page import as_json
 from pefourier.train import summary
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison, write_summary
-from pefourier.train.store import Store
+from pefourier.train.store import Store, read_rows
 
 
 def of_folds(f1, auprc):
@@ -235,6 +236,7 @@ def test_records_hold_each_encodings_scores_and_its_difference():
         "learn": False,
         "choice": "highest score on validation (average precision; of more than two classes macro "
         "F1), then least loss",
+        "size": "@rms: of codes less their mean over positions",
     }
     assert found[1]["difference"] is None
     assert found[2]["difference"]["p_floor"] == 0.5
@@ -245,3 +247,14 @@ def test_records_hold_each_encodings_scores_and_its_difference():
     assert found[2]["difference"]["mean"] == pytest.approx(
         found[2]["f1"]["mean"] - found[1]["f1"]["mean"]
     )
+
+
+@pytest.mark.parametrize("name", ["window-100", "window-64", "leaky-100"])
+def test_committed_summaries_follow_from_their_rows(name):
+    folder = Path(__file__).parents[2] / "figures" / name
+    saved = json.loads((folder / "summary.json").read_text())
+    config = json.loads((folder / "config.json").read_text())
+    assert saved["training"].items() <= config.items()
+    params = {one["dataset"]: one["params"] for one in saved["datasets"]}
+    found = summary.summarize_runs(read_rows(folder / "results.jsonl"), params, saved["training"])
+    assert (folder / "summary.md").read_text() == summary.as_markdown(found)
