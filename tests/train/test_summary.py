@@ -77,8 +77,10 @@ def test_where_training_was_cut_short_that_comes_first_and_there_is_no_verdict(t
         "Training was cut short: dft on one (3 of 10 runs) kept the last of 9 epochs, where it may "
         "not have been over; no verdict is given on them; give more --epochs\n"
     )
+    told = " ".join(summary.conclude_all(found).split())
+    assert told.startswith(" ".join(said.split()))
+    assert "one, dft: Its training was cut short, so that there is no verdict on it" in told
     text = summary.terminal_text(found)
-    assert text.startswith(said)
     assert summary.as_markdown(found).startswith(f"# Encodings compared\n\n{said}\n|")
     none = "one: no verdict on dft: its training was cut short; give more --epochs"
     assert f"2 seeds × 5 folds, {none}\n" in text
