@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 import typer
 
-from pefourier.answers import report
+from pefourier.answers import reach, report
 from pefourier.answers.catalogue import read_catalogue
 from pefourier.answers.terms import explanation, find_terms, read_terms
 from pefourier.cli.main import app
 from pefourier.cli.vocabulary import option_terms, options_of
 from pefourier.compare import Comparison
+from pefourier.context import Band, Context, Layers, Reading, Rotation
+from pefourier.design import Candidate, Design
 from pefourier.errors import PefourierError
 from pefourier.faithful import LADDER, Faithfulness
 from pefourier.geometry.precision import FORMATS, FormatLoss
@@ -56,6 +58,8 @@ def tables(tmp_path, monkeypatch):
     np.save("bad.npy", np.ones((6, 4)))
     np.save("odd.npy", np.roll(np.where(np.arange(40)[:, None] > 0, 3 * codes, 0), 5, axis=1))
     np.save("half.npy", np.tile(np.cos(angle), (1, 2)))
+    config = {"model_type": "llama", "num_hidden_layers": 2, "max_position_embeddings": 64}
+    Path("config.json").write_text(json.dumps(config))
 
 
 @pytest.mark.usefixtures("tables")
@@ -70,6 +74,8 @@ def tables(tmp_path, monkeypatch):
         ["encode", "dft", "--out", "o.npy"],
         ["list"],
         ["explain", "gap"],
+        ["context", "config.json", "--against", "scaling-ignored"],
+        ["design", "--length", "80", "--d", "8", "--dtype", "bf16"],
         ["reproduce", "--out", "paper"],
         ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1", "-q"],
     ],
@@ -82,6 +88,8 @@ def test_every_field_of_json_has_a_term(run, arguments):
     own |= {"spectrum"} if arguments[0] == "reconstruct" else set()
     own |= {"reconstruct"} if arguments[0] == "check-faithful" else set()  # inverse_error
     own |= {"check-faithful"} if arguments[0] == "compare" else set()  # max_difference
+    if arguments[0] in ("context", "design"):  # whose precision, rank and findings are the same
+        own |= {"check-faithful", "context"}
     known = names_of(*own) | {name.removeprefix("--").replace("-", "_") for name in names_of(*own)}
     assert set(keys_of(json.loads(done.out))) - known == set()
 
@@ -96,6 +104,13 @@ def test_every_field_of_json_has_a_term(run, arguments):
         Faithfulness,
         FormatLoss,
         Comparison,
+        Context,
+        Layers,
+        Rotation,
+        Band,
+        Reading,
+        Design,
+        Candidate,
         Claim,
         report.Refusal,
     ],
@@ -133,6 +148,8 @@ def test_every_row_and_column_of_text_has_a_term():
     for command, rows in facts.items():
         known = names_of(command, "reconstruct")
         assert [fact.label for fact in rows if fact.label not in known] == []
+    assert set(reach.ROTATION_FACTS) <= names_of("context")
+    assert set(reach.HEADS.values()) <= names_of("design", "context", "check-faithful")
     columns = ["encoding", "family", "domain", "measure", "source"]
     assert set(columns) <= names_of("list", "every answer")
     claims = ["where", "the paper says", "printed", "computed", "verdict", "why"]
@@ -169,7 +186,7 @@ def test_terms_are_sentences_told_once():
         ("batch-axis", [("batch-axis", "findings")]),
         ("dft", [("dft", "encodings")]),
         ("--require-dtype", [("--require-dtype", "options")]),
-        ("-S", [("--length", "options")]),
+        ("-S", [("--length", "options")] * 3),
         ("clip", [("clip", "parameters")]),
     ],
 )
