@@ -1,8 +1,6 @@
 """Paths, failures of the system in one line, and files written whole or not at all."""
 
 import os
-import secrets
-import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -100,10 +98,13 @@ def in_place(path: str, status: os.stat_result) -> bool:
 
 def write_whole(path: str, write: Callable[[BinaryIO], None]) -> None:
     """Write a file so that it is there as a whole or, after any failure, as it was before."""
+    from secrets import token_hex
+    from shutil import copymode
+
     check_place(path)
     status = status_of(path)
     target = os.path.realpath(path)  # a link keeps naming the file it named
-    draft = os.path.join(os.path.dirname(target), f".pefourier-{secrets.token_hex(8)}")
+    draft = os.path.join(os.path.dirname(target), f".pefourier-{token_hex(8)}")
     with os_errors("write", path):
         if status and in_place(path, status):
             with open(path, "wb") as stream:
@@ -114,7 +115,7 @@ def write_whole(path: str, write: Callable[[BinaryIO], None]) -> None:
                 stream.flush()
                 os.fsync(stream.fileno())
             if status:
-                shutil.copymode(target, draft)
+                copymode(target, draft)
             os.replace(draft, target)
         finally:
             with suppress(OSError):
