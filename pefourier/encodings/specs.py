@@ -68,7 +68,7 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config"]:
     >>> source_of("rope:rho=5e5"), source_of("py:model:table"), source_of("wpe.npy")
     ('name', 'code', 'table')
     """
-    name, path = spec.partition(":")[0], spec.partition("#")[0]
+    name, path = spec.partition(":")[0], split_spec(spec)[0]
     if name in BUILDERS:
         return "name"
     if name == "py":
@@ -102,14 +102,14 @@ def build_named(spec: str, length: int, d: int, options: dict[str, Any]) -> Enco
 
 def load_file(spec: str, length: int | None) -> Encoding:
     """The first `length` rows (default all) of the table in a file."""
-    from pefourier.encodings.sources.tables import read_table
+    from pefourier.encodings.sources.tables import read_table, split_spec
 
-    path, _, key = spec.partition("#")
-    table, eps = read_table(path, key or None)
+    path, key = split_spec(spec)
+    table, eps = read_table(path, key)
     if length is not None and length > len(table):
         raise PefourierError(f"{shown(spec)} has {len(table)} rows, fewer than --length {length}")
     table = table[:length]
-    params = {"length": len(table), "d": table.shape[1], "path": path, "array": key or None}
+    params = {"length": len(table), "d": table.shape[1], "path": path, "array": key}
     return replace(from_table(table, spec, eps=eps, origin="file"), params=params, spec=spec)
 
 
