@@ -68,13 +68,15 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config"]:
     >>> source_of("rope:rho=5e5"), source_of("py:model:table"), source_of("wpe.npy")
     ('name', 'code', 'table')
     """
-    name, path = spec.partition(":")[0], split_spec(spec)[0]
+    name = spec.partition(":")[0]
     if name in BUILDERS:
         return "name"
     if name == "py":
         return "code"
     from pefourier.encodings.sources.formats import READERS
+    from pefourier.encodings.sources.tables import split_spec
 
+    path, _ = split_spec(spec)
     if spec == "-" or os.path.splitext(path)[1].lower() in READERS:
         return "table"
     if path.endswith(".json") or os.path.isdir(path):
