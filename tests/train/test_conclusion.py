@@ -25,6 +25,9 @@ ONE = DatasetSummary(
     differences={"dft": APART},
     auprc_differences={"dft": APART},
     diverged={},
+    runs={"sinusoidal": 40, "dft": 40},
+    last_kept={},
+    cut_short=(),
     params={},
     verdicts=("",),
 )
@@ -63,8 +66,19 @@ DFT = "It reaches F1 0.550 (95 % 0.500 … 0.600) over 40 runs."
             "3 of 40 runs diverged at once; try a smaller --rate. "
             f"{DFT} That is better than sinusoidal (difference +0.050, Holm p 0.01).",
         ),
+        (
+            {"cut_short": ("dft",)},
+            f"Its training was cut short, so that there is no verdict on it; give more --epochs. {DFT}",
+        ),
+        (
+            {"cut_short": ("sinusoidal",)},
+            f"{DFT} There is no verdict: the training of what it is compared with was cut short.",
+        ),
     ],
-    ids=["better", "worse", "in doubt", "not told", "too few", "leaky", "diverged"],
+    ids=[
+        *("better", "worse", "in doubt", "not told", "too few", "leaky", "diverged"),
+        *("cut short", "reference cut short"),
+    ],
 )
 def test_what_is_said_of_an_encoding(change, told):
     assert conclude_training(replace(ONE, **change), "dft") == told
