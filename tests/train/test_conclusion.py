@@ -68,7 +68,8 @@ DFT = "It reaches F1 0.550 (95 % 0.500 … 0.600) over 40 runs."
         ),
         (
             {"cut_short": ("dft",)},
-            f"Its training was cut short, so that there is no verdict on it; give more --epochs. {DFT}",
+            "Its training was cut short, so that there is no verdict on it; give more --epochs. "
+            f"{DFT}",
         ),
         (
             {"cut_short": ("sinusoidal",)},
