@@ -3,8 +3,6 @@
 import errno
 import os
 import re
-import secrets
-import shutil
 import stat
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -136,7 +134,10 @@ def move_draft(target: str, write: Callable[[BinaryIO], None], keep_mode: bool) 
 
     Then another process has taken it for stale, since it was not locked when it was made.
     """
-    draft = os.path.join(os.path.dirname(target), f".pefourier-{secrets.token_hex(8)}")
+    from secrets import token_hex
+    from shutil import copymode
+
+    draft = os.path.join(os.path.dirname(target), f".pefourier-{token_hex(8)}")
     DRAFTS.add(draft)
     lock = -1
     try:
@@ -150,7 +151,7 @@ def move_draft(target: str, write: Callable[[BinaryIO], None], keep_mode: bool) 
         if fcntl is None:  # Windows moves no open file
             os.close(lock)
         if keep_mode:
-            shutil.copymode(target, draft)
+            copymode(target, draft)
         os.replace(draft, target)
         return True
     finally:

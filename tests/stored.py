@@ -1,5 +1,6 @@
 """Files that tests write, and the one line with which a table is refused."""
 
+import json
 import re
 
 import numpy as np
@@ -12,8 +13,13 @@ TABLE = np.random.default_rng(0).normal(size=(5, 3))
 NOT_A_TABLE = "a table has two axes, (positions, dimensions), neither empty, of real numbers"
 
 
+def exactly(message):
+    """What matches the whole message."""
+    return f"^{re.escape(message)}$"
+
+
 def refused(message, path, key=None):
-    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+    with pytest.raises(PefourierError, match=exactly(message)):
         read_table(path, key)
 
 
@@ -27,3 +33,18 @@ def npy_bytes(header, data=b"", version=b"\1\0", width=2):
 
 
 HEADER = b"{'descr': '<f8', 'fortran_order': False, 'shape': (5, 3)}"
+
+
+def safetensors(path, tensors):
+    """A file of float32 tensors, by the format's own words: header length, header, bytes."""
+    header, data = {}, b""
+    for name, array in tensors.items():
+        raw = np.asarray(array, dtype="<f4").tobytes()
+        header[name] = {
+            "dtype": "F32",
+            "shape": np.shape(array),
+            "data_offsets": [len(data), len(data) + len(raw)],
+        }
+        data += raw
+    head = json.dumps(header).encode()
+    path.write_bytes(len(head).to_bytes(8, "little") + head + data)

@@ -49,6 +49,16 @@ def test_commands_answer(run, command):
     assert done.out
 
 
+def test_the_conclusion_shown_is_the_one_given(run):
+    """A command, an empty line, and the first paragraph of its answer."""
+    pattern = r"^    pefourier (.+)\n\n((?:    .*\n)+)"
+    command, shown = re.findall(pattern, TEXT, re.MULTILINE)[0]
+    answer = run(*shlex.split(command)).out
+    assert (
+        "".join(line[4:] for line in shown.splitlines(True)) == answer.partition("\n\n")[0] + "\n"
+    )
+
+
 def test_finding_codes_are_those_of_the_code():
     (part,) = re.findall(r"each with its own name:(.*?) and more", TEXT, re.DOTALL)
     sources = (ROOT / "pefourier").rglob("*.py")

@@ -287,9 +287,9 @@ def trouble(arguments):
     left = {path for path in listing() - before if path not in map(os.path.normpath, named)}
     wrong = {
         "status": status not in (0, 1, 2),
-        "left behind": left or (status == 2 and listing() != before),
-        "not one line": status == 2 and not (err[:11] == "pefourier: " and err.count("\n") == 1),
-        "output beside an error": status == 2 and out,
+        "left behind": left or (status == 2 and not out and listing() != before),
+        "not one line": status == 2 and not one_line_each(err, len(words_of(arguments))),
+        "output beside an error": status == 2 and out and not partly_answered(arguments, out),
         "control character": not printable(err) or not ("--csv" in arguments or printable(out)),
         "not escaped": "\\x1b" in out and "--csv" in arguments,
         "JSON": status != 2 and "--json" in arguments and unread(out),
@@ -299,6 +299,25 @@ def trouble(arguments):
     for path in listing() - before:
         os.unlink(path)
     return (found, status, out[-300:], err[-300:], seconds) if found else None
+
+
+def words_of(arguments):
+    """The arguments that may be SPECs: a command's name is not."""
+    return [word for word in arguments[1:] if not word.startswith("--")]
+
+
+def one_line_each(err, most):
+    """An error is one line; of several SPECs that are refused each may have its own."""
+    lines = err.splitlines()
+    return 1 <= len(lines) <= max(most, 1) and all(line[:11] == "pefourier: " for line in lines)
+
+
+def partly_answered(arguments, out):
+    """Some SPECs were answered beside others that were refused."""
+    if "--json" not in arguments:
+        return len(words_of(arguments)) > 1
+    refused = [set(result) == {"spec", "error"} for result in json.loads(out)["results"]]
+    return any(refused) and not all(refused)
 
 
 def listing():
@@ -366,7 +385,7 @@ LIMIT = "numbers, the limit is 1073741824; choose a smaller length or d, or fewe
             "encode erpe --positions 80 --out x.npy",
             "position 80 is outside 0 … 79, the positions erpe has a code for",
         ),
-        ("list \ufeff", "Got unexpected extra argument(s) (\\ufeff)"),
+        ("list \ufeff", "unknown encoding '\\ufeff'. 'pefourier list' shows all."),
         (
             "spectrum py:ends:f",
             "cannot import 'ends' from the working directory: SystemExit: '0'",

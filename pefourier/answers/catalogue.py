@@ -1,18 +1,23 @@
 """What `pefourier list` says of the registered encodings, read without importing their builders.
 
+An encoding's meaning, formula, example and the meanings of its parameters are its docstring's.
 catalogue.json holds `encodings.specs.records()`; a test fails when the two differ, and ``make
 catalogue`` writes it again.
 """
 
 import json
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from textwrap import wrap
+from textwrap import indent, wrap
 from typing import Any
 
 from pefourier.answers.page import Page
-from pefourier.answers.text import aligned
+from pefourier.answers.text import aligned, paragraph
+from pefourier.errors import unknown
 
 FILE = Path(__file__).with_suffix(".json")
+POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes of a tree"}
 SIZES = ("length", "d")  # parameters that every encoding has
 
 
@@ -21,15 +26,72 @@ def read_catalogue() -> list[dict[str, Any]]:
     return json.loads(FILE.read_text(encoding="utf-8"))
 
 
-def catalogue_page() -> Page:
-    """The answer of `pefourier list`."""
-    return Page("list", words=text, records=read_catalogue, rows=rows)
+def catalogue_page(names: Sequence[str] = ()) -> Page:
+    """The answer of `pefourier list`: all encodings in brief, or some in full."""
+    found = [record_named(name) for name in names] or read_catalogue()
+    return Page(
+        "list",
+        words=partial(descriptions, found) if names else text,
+        records=lambda: [with_conclusion(record) for record in found],
+        rows=partial(rows, found),
+        conclusion=str if names else how_many,
+    )
 
 
-def rows() -> list[list[str]]:
-    """A row of words for each registered encoding, the header first."""
+def record_named(name: str) -> dict[str, Any]:
+    """The record of one encoding."""
+    known = {record["encoding"]: record for record in read_catalogue()}
+    if name not in known:
+        raise unknown("encoding", name, known, "'pefourier list' shows all.")
+    return known[name]
+
+
+def with_conclusion(record: dict[str, Any]) -> dict[str, Any]:
+    """A record with its conclusion after what every answer begins with."""
+    first = {key: record[key] for key in ("encoding", "spec", "params")}
+    untrained = " Its table is only where training starts." if record["untrained"] else ""
+    return first | {"conclusion": record["meaning"] + untrained} | record
+
+
+def how_many() -> str:
+    """The conclusion of the whole list."""
+    return paragraph(
+        f"{len(read_catalogue())} encodings have a name; type NAME or NAME:key=value,… where a "
+        "SPEC is asked for. 'pefourier list NAME' says what the parameters of one mean."
+    )
+
+
+def descriptions(records: Sequence[dict[str, Any]]) -> str:
+    """Encodings in full."""
+    return "\n".join(map(description, records))
+
+
+def description(record: dict[str, Any]) -> str:
+    """An encoding: what it is, its formula, its parameters with their meaning, an example."""
+    lines = [paragraph(f"{record['encoding']}: {with_conclusion(record)['conclusion']}", "  ")]
+    facts = {
+        "formula": record["formula"],
+        "source": record["paper"],
+        "codes of": f"{POINTS[record['domain']]}; frequencies are {record['measure']}",
+    }
+    lines += [paragraph(f"  {key:<10} {fact}", " " * 13) for key, fact in facts.items() if fact]
+    own = {key: value for key, value in record["params"].items() if key not in SIZES}
+    lines += ["  parameters\n"] if own else []
+    for key, value in own.items():
+        lines.append(paragraph(f"    {assignment(key, value)}: {record['meanings'][key]}", " " * 6))
+    typed = [assignment(key, value) for key, value in own.items() if as_typed(value)]
+    spec = ":".join([record["encoding"], *typed[:1]])
+    lines.append(f"  example    pefourier check-faithful {spec} --d 64\n")
+    if record["example"]:
+        example = indent(record["example"], " " * 13).strip()
+        lines.append(f"  in Python  {example}\n")
+    return "".join(lines)
+
+
+def rows(records: Sequence[dict[str, Any]] | None = None) -> list[list[str]]:
+    """A row of words for each encoding, of all that have a name by default; the header first."""
     table = [["encoding", "family", "domain", "measure", "source", "parameters"]]
-    for record in read_catalogue():
+    for record in read_catalogue() if records is None else records:
         words = [record[key] for key in ("encoding", "family", "domain", "measure", "paper")]
         own = {key: value for key, value in record["params"].items() if key not in SIZES}
         table.append([*words, ",".join(assignment(*item) for item in own.items())])

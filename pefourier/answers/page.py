@@ -4,16 +4,15 @@ A `Page` holds functions instead of texts, so that only the form asked for is ma
 one function of a page, entered in `FORMS`, and one option in cli/request.py.
 """
 
-import csv
 import dataclasses
-import io
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
 from pefourier import __version__
+
+SCHEMA = 2  # of JSON; grows when a field changes its meaning or goes, not when one is added
 
 
 @dataclass(frozen=True)
@@ -24,18 +23,31 @@ class Page:
     words: Callable[[], str]
     records: Callable[[], Iterable[Any]]  # mappings or dataclasses: the objects of JSON
     rows: Callable[[], Iterable[Sequence[Any]]] = tuple  # of CSV, the header first
-    chart: Callable[[bool], str] | None = None  # drawn above the words on a terminal, in colour?
+    chart: Callable[[bool], str] | None = None  # drawn between both on a terminal, in colour?
+    conclusion: Callable[[], str] = str  # what the words begin with, in whole lines
 
 
 def as_words(page: Page) -> str:
-    """The answer in words."""
-    return page.words()
+    """The answer in words: the conclusion, then the numbers."""
+    return beginning(page) + page.words()
+
+
+def beginning(page: Page) -> str:
+    """The conclusion, where there is one, and the empty line that ends it."""
+    text = page.conclusion()
+    return f"{text}\n" if text else ""
 
 
 def as_json(page: Page) -> str:
-    """The answer as one JSON object: the command, the version and the list of results."""
-    results = plain(list(page.records()))
-    answer = {"command": page.command, "version": __version__, "results": results}
+    """The answer as one JSON object: the command, the version, the schema, the list of results."""
+    import json
+
+    answer = {
+        "command": page.command,
+        "version": __version__,
+        "schema": SCHEMA,
+        "results": plain(list(page.records())),
+    }
     return json.dumps(answer, allow_nan=False) + "\n"
 
 
@@ -45,6 +57,9 @@ def as_csv(page: Page) -> str:
     >>> as_csv(Page("list", str, list, lambda: [["n", "share"], [3, 0.1], [4, None]]))
     'n,share\n3,0.1\n4,\n'
     """
+    import csv
+    import io
+
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(
         ["" if cell is None else cell for cell in plain(list(row))] for row in page.rows()
@@ -77,3 +92,27 @@ def plain(value: Any) -> Any:
 def fields_of(result: Any) -> dict[str, Any]:
     """The fields of a dataclass by name, in their order."""
     return {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
+
+
+def flattened(records: Iterable[Mapping[str, Any]]) -> Iterable[list[Any]]:
+    """Rows of the single values of records, a nested one under ``outer.inner``; the header first.
+
+    Sentences of a conclusion are left out.
+
+    >>> list(flattened([{"spec": "dft", "f1": {"mean": 0.5, "low": 0.4}, "params": {}}]))
+    [['spec', 'f1.mean', 'f1.low'], ['dft', 0.5, 0.4]]
+    """
+    rows = [dict(single_values(plain(record))) for record in records]
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    outer = {key.rpartition(".")[0] for key in keys} | {"conclusion"}  # some records have none
+    header = [key for key in keys if key not in outer]
+    return [header, *([row.get(key) for key in header] for row in rows)]
+
+
+def single_values(record: Mapping[str, Any], within: str = "") -> Iterable[tuple[str, Any]]:
+    """Names and values that are neither lists nor mappings, at any depth."""
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            yield from single_values(value, f"{within}{key}.")
+        elif not isinstance(value, list):
+            yield f"{within}{key}", value

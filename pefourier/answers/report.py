@@ -1,24 +1,30 @@
 """How the answer to each question is told: a page, in words, as rows and as records.
 
-An `Answer` is an encoding with a result, a frozen dataclass. Records of it need no code for each
-kind of result; words and rows have one function each.
+An `Answer` is an encoding with a result, a frozen dataclass, and a `Refusal` a SPEC that could not
+be answered among others that could. Words begin with the conclusion. They and rows have one
+function for each kind of result; records need none.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import isnan
 from typing import Any
 
 import numpy as np
 
+from pefourier.answers.conclusions import (
+    change_in_words,
+    conclude,
+    conclude_comparison,
+)
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.terminal_chart import chart
-from pefourier.answers.text import aligned, number
+from pefourier.answers.text import aligned, number, paragraph
 from pefourier.compare import Comparison
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import printable
-from pefourier.faithful import Faithfulness
-from pefourier.reconstruct import Reconstruction
+from pefourier.relations import LARGEST_SHIFT
 from pefourier.spectrum import Spectrum
 
 COLUMNS_ACROSS = 4  # encodings side by side in a text table
@@ -32,9 +38,33 @@ class Answer:
     result: Any
 
 
-def record_of(answer: Answer) -> dict[str, Any]:
-    """One SPEC's JSON object: what was analysed, then the fields of the result."""
-    return {**identity_of(answer.encoding), **fields_of(answer.result)}
+@dataclass(frozen=True)
+class Refusal:
+    """A SPEC that could not be answered, among others that could."""
+
+    spec: str
+    error: str
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A row of a text table: its name, its value in a result, and why there may be none."""
+
+    label: str
+    value: Callable[[Any], Any]
+    missing: Callable[[Answer], str] = lambda answer: "–"
+
+    def cell(self, answer: Answer) -> str:
+        """The value for a person, or the reason that there is none."""
+        return number(self.value(answer.result), missing=self.missing(answer))
+
+
+def record_of(answer: Answer | Refusal) -> dict[str, Any]:
+    """One SPEC's JSON object: what was analysed, the conclusion, the fields of the result."""
+    if isinstance(answer, Refusal):
+        return fields_of(answer)
+    conclusion = {"conclusion": conclude(answer.encoding, answer.result)}
+    return identity_of(answer.encoding) | conclusion | fields_of(answer.result)
 
 
 def identity_of(enc: Encoding) -> dict[str, Any]:
@@ -42,29 +72,47 @@ def identity_of(enc: Encoding) -> dict[str, Any]:
     return {"encoding": enc.name, "spec": enc.spec, "params": enc.params}
 
 
-def side_by_side(
-    answers: Sequence[Answer], facts: Sequence[tuple[str, Callable[[Any], Any]]]
-) -> str:
+def page_of(
+    command: str,
+    asked: Sequence[Answer | Refusal],
+    words: Callable[[Sequence[Answer]], str],
+    rows: Callable[[Sequence[Answer]], Iterable[Sequence[Any]]],
+    chart: Callable[[Sequence[Answer], bool], str] | None = None,
+) -> Page:
+    """A page about some SPECs; one that was refused is a record of JSON and nothing else."""
+    answers = [one for one in asked if isinstance(one, Answer)]
+    return Page(
+        command,
+        words=partial(words, answers),
+        records=partial(map, record_of, asked),
+        rows=partial(rows, answers),
+        chart=chart and partial(chart, answers),
+        conclusion=partial(conclusions, answers),
+    )
+
+
+def conclusions(answers: Sequence[Answer]) -> str:
+    """A paragraph for each encoding."""
+    return "".join(
+        paragraph(f"{a.encoding.label}: {conclude(a.encoding, a.result)}", "  ") for a in answers
+    )
+
+
+def side_by_side(facts: Sequence[Fact], answers: Sequence[Answer]) -> str:
     """A table with a row for each fact and a column for each encoding."""
     tables = []
     for start in range(0, len(answers), COLUMNS_ACROSS):
         part = answers[start : start + COLUMNS_ACROSS]
         rows = [["", *(answer.encoding.label for answer in part)]]
-        for label, fact in facts:
-            rows.append([label, *(number(fact(answer.result)) for answer in part)])
+        rows += [[fact.label, *map(fact.cell, part)] for fact in facts]
         tables.append(aligned(rows))
     return "\n".join(tables)
 
 
-def spectrum_page(answers: Sequence[Answer]) -> Page:
+def spectrum_page(asked: Sequence[Answer | Refusal]) -> Page:
     """The answer of `pefourier spectrum`."""
-    return Page(
-        "spectrum",
-        words=partial(side_by_side, answers, SPECTRUM_FACTS),
-        records=partial(map, record_of, answers),
-        rows=partial(spectrum_rows, answers),
-        chart=partial(spectrum_chart, answers),
-    )
+    words = partial(side_by_side, SPECTRUM_FACTS)
+    return page_of("spectrum", asked, words, spectrum_rows, spectrum_chart)
 
 
 def spectrum_chart(answers: Sequence[Answer], colour: bool) -> str:
@@ -80,17 +128,33 @@ def share_below(spectrum: Spectrum) -> str | None:
     return None if below is None else f"{below} ({100 * below / total:.0f} %)"
 
 
-SPECTRUM_FACTS: list[tuple[str, Callable[[Spectrum], Any]]] = [
-    ("lattice points N", lambda r: r.lattice),
-    ("bandwidth, lattice steps", lambda r: r.sigma or "0 (not smoothed)"),
-    ("frequencies are", lambda r: "declared" if r.method == "declared" else "estimated"),
-    ("how many", lambda r: r.summary.frequencies_total),
-    ("of them below the first bin 2π/N", share_below),
-    ("Eq. 16: index l that enters 2π/d", lambda r: r.summary.lowest_bin_index),
-    ("share at frequency 0", lambda r: r.summary.lowest_bin_share),
-    ("mean frequency, rad", lambda r: r.summary.centroid),
-    ("95 % lie at or below, rad", lambda r: r.summary.cutoff95),
-    ("flatness (1 = flat)", lambda r: r.summary.flatness),
+def why_undeclared(answer: Answer) -> str:
+    """Why frequencies are not counted."""
+    return "not declared"
+
+
+def why_no_root(answer: Answer) -> str:
+    """Why Eq. 16 does not apply."""
+    declared = answer.result.frequencies is not None
+    return "no geometric grid" if declared else "not declared"
+
+
+def why_no_spectrum(answer: Answer) -> str:
+    """Why a number of the density is missing."""
+    return "none: codes are zero"
+
+
+SPECTRUM_FACTS = [
+    Fact("lattice points N", lambda r: r.lattice),
+    Fact("bandwidth, lattice steps", lambda r: r.sigma or "0 (not smoothed)"),
+    Fact("frequencies are", lambda r: "declared" if r.method == "declared" else "estimated"),
+    Fact("how many", lambda r: r.summary.frequencies_total, why_undeclared),
+    Fact("of them below the first bin 2π/N", share_below, why_undeclared),
+    Fact("Eq. 16: index l that enters 2π/d", lambda r: r.summary.lowest_bin_index, why_no_root),
+    Fact("share at frequency 0", lambda r: r.summary.lowest_bin_share, why_no_spectrum),
+    Fact("mean frequency, rad", lambda r: r.summary.centroid, why_no_spectrum),
+    Fact("95 % lie at or below, rad", lambda r: r.summary.cutoff95, why_no_spectrum),
+    Fact("flatness (1 = flat)", lambda r: r.summary.flatness, why_no_spectrum),
 ]
 
 
@@ -102,15 +166,9 @@ def spectrum_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
             yield a.encoding.name, a.encoding.spec, k, omega, share
 
 
-def reconstruct_page(answers: Sequence[Answer]) -> Page:
+def reconstruct_page(asked: Sequence[Answer | Refusal]) -> Page:
     """The answer of `pefourier reconstruct`."""
-    return Page(
-        "reconstruct",
-        words=partial(reconstruct_text, answers),
-        records=partial(map, record_of, answers),
-        rows=partial(reconstruct_rows, answers),
-        chart=partial(reconstruct_chart, answers),
-    )
+    return page_of("reconstruct", asked, reconstruct_text, reconstruct_rows, reconstruct_chart)
 
 
 def reconstruct_chart(answers: Sequence[Answer], colour: bool) -> str:
@@ -126,23 +184,29 @@ def reconstruct_chart(answers: Sequence[Answer], colour: bool) -> str:
     return "".join(parts)
 
 
-RECONSTRUCT_FACTS: list[tuple[str, Callable[[Reconstruction], Any]]] = [
-    ("position", lambda r: r.position),
-    ("peak", lambda r: r.peak),
-    ("width", lambda r: r.width),
-    ("samples ≥ half", lambda r: r.half_max_count),
-    ("side lobe", lambda r: r.side_lobe),
-    ("error", lambda r: r.error),
-    ("error of linear inverse", lambda r: r.inverse_error),
+def why_no_code(answer: Answer) -> str:
+    """Why a position has no linear inverse."""
+    return f"no code: length {len(answer.encoding)}"
+
+
+RECONSTRUCT_FACTS = [
+    Fact("position", lambda r: r.position),
+    Fact("peak", lambda r: r.peak, why_no_spectrum),
+    Fact("width", lambda r: r.width, why_no_spectrum),
+    Fact("samples ≥ half", lambda r: r.half_max_count),
+    Fact("side lobe", lambda r: r.side_lobe, why_no_spectrum),
+    Fact("error", lambda r: r.error, why_no_spectrum),
+    Fact("error of linear inverse", lambda r: r.inverse_error, why_no_code),
 ]
 
 
 def reconstruct_text(answers: Sequence[Answer]) -> str:
     """A line for each encoding and rebuilt position."""
-    rows = [["encoding", *(name for name, _ in RECONSTRUCT_FACTS)]]
+    rows = [["encoding", *(fact.label for fact in RECONSTRUCT_FACTS)]]
     for a in answers:
         for r in a.result.reconstructions:
-            rows.append([a.encoding.label, *(number(fact(r)) for _, fact in RECONSTRUCT_FACTS)])
+            one = Answer(a.encoding, r)
+            rows.append([a.encoding.label, *(fact.cell(one) for fact in RECONSTRUCT_FACTS)])
     return aligned(rows)
 
 
@@ -155,44 +219,91 @@ def reconstruct_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
                 yield a.encoding.name, a.encoding.spec, r.position, t, value
 
 
-def faithful_page(answers: Sequence[Answer]) -> Page:
+def faithful_page(asked: Sequence[Answer | Refusal]) -> Page:
     """The answer of `pefourier check-faithful`."""
-    return Page(
-        "check-faithful",
-        words=partial(faithful_text, answers),
-        records=partial(map, record_of, answers),
-        rows=partial(faithful_rows, answers),
-    )
+    return page_of("check-faithful", asked, faithful_text, faithful_rows)
 
 
-FAITHFUL_FACTS: list[tuple[str, Callable[[Faithfulness], Any]]] = [
-    ("verdict", lambda r: r.verdict),
-    ("positions", lambda r: r.length),
-    ("dimensions", lambda r: r.dimension),
-    ("distinct codes", lambda r: r.distinct),
-    ("smallest distance", lambda r: r.min_distance),
-    ("  between positions", lambda r: r.closest_pair and "{} and {}".format(*r.closest_pair)),
-    ("  over rms code length (gap)", lambda r: r.gap),
-    ("rank", lambda r: r.rank),
-    ("  singular values above", lambda r: r.rank_tolerance),
-    ("condition number", lambda r: r.condition_number),
-    ("error of the linear inverse", lambda r: r.inverse_error),
-    ("stable rank", lambda r: r.stable_rank),
-    ("Toeplitz residual", lambda r: r.toeplitz_residual),
-    ("residual of T(1) (Denk)", lambda r: r.shift_residual),
-    ("inner products fall up to lag", lambda r: r.first_rising_lag),
+def why_no_pair(answer: Answer) -> str:
+    """Why there are no closest two."""
+    return "only one position"
+
+
+def why_singular(answer: Answer) -> str:
+    """Why the condition number is infinite."""
+    r = answer.result
+    return f"infinite: rank {r.rank} of {min(r.length, r.dimension)}"
+
+
+def why_zero(answer: Answer) -> str:
+    """Why a table has no stable rank."""
+    return "none: codes are zero"
+
+
+def why_no_shift(answer: Answer) -> str:
+    """Why no matrix that moves codes by a position was looked for, or any would do."""
+    if answer.encoding.domain.kind not in ("position", "time"):
+        return f"not for {answer.encoding.domain.kind}s"
+    if answer.result.length == 1:
+        return "only one position"
+    if answer.result.dimension > LARGEST_SHIFT:
+        return f"not fitted for d over {LARGEST_SHIFT}"
+    return "any T fits: codes are independent"
+
+
+def why_no_rise(answer: Answer) -> str:
+    """Why there is no lag from which inner products rise."""
+    enc = answer.encoding
+    if enc.domain.kind == "tree" or enc.act == "key":
+        return "no inner products by lag"
+    zero = isnan(answer.result.stable_rank)
+    return why_zero(answer) if zero else "they never rise"
+
+
+FAITHFUL_FACTS = [
+    Fact("verdict", lambda r: r.verdict),
+    Fact("positions", lambda r: r.length),
+    Fact("dimensions", lambda r: r.dimension),
+    Fact("distinct codes", lambda r: r.distinct),
+    Fact("smallest distance", lambda r: r.min_distance, why_no_pair),
+    Fact(
+        "  between positions",
+        lambda r: r.closest_pair and "{} and {}".format(*r.closest_pair),
+        why_no_pair,
+    ),
+    Fact("  over rms code length (gap)", lambda r: r.gap, why_no_pair),
+    Fact("rank", lambda r: r.rank),
+    Fact("  singular values above", lambda r: r.rank_tolerance),
+    Fact("condition number", lambda r: r.condition_number, why_singular),
+    Fact("error of the linear inverse", lambda r: r.inverse_error),
+    Fact("stable rank", lambda r: r.stable_rank, why_zero),
+    Fact("Toeplitz residual", lambda r: r.toeplitz_residual),
+    Fact("residual of T(1) (Denk)", lambda r: r.shift_residual, why_no_shift),
+    Fact("inner products fall up to lag", lambda r: r.first_rising_lag, why_no_rise),
+]
+
+
+def why_no_phases(answer: Answer) -> str:
+    """Why no phases were rounded."""
+    return "no frequencies declared"
+
+
+def why_no_phase_error(answer: Answer) -> str:
+    """Why there is no largest error of a phase."""
+    computed = answer.result.distinct_phase is not None
+    return "beyond its range" if computed else why_no_phases(answer)
+
+
+PRECISION_FACTS = [
+    Fact("different when rounded to it", lambda r: r.distinct_cast),
+    Fact("when computed in it", lambda r: r.distinct_phase, why_no_phases),
+    Fact("phase error there, rad", lambda r: r.max_phase_error, why_no_phase_error),
 ]
 
 
 def faithful_text(answers: Sequence[Answer]) -> str:
     """The facts of each encoding, what low precision costs it, and the findings in full."""
-    text = side_by_side(answers, FAITHFUL_FACTS)
-    rows = [["", "distinct codes when cast to", "phases computed in", "phase error, rad"]]
-    for a in answers:
-        for form, loss in a.result.precision.items():
-            cells = (loss.distinct_cast, loss.distinct_phase, loss.max_phase_error)
-            rows.append([f"{a.encoding.label} in {form}", *map(number, cells)])
-    text += "\n" + aligned(rows)
+    text = f"{side_by_side(FAITHFUL_FACTS, answers)}\n{precision_text(answers)}"
     for a in answers:
         if a.result.identified:
             text += f"\n{a.encoding.label} is {formula_in_words(a.result.identified)}\n"
@@ -200,6 +311,19 @@ def faithful_text(answers: Sequence[Answer]) -> str:
             message = f"{a.encoding.label}: {finding.message} [{finding.code}]"
             text += f"\n{finding.severity}: {message}\n"
     return text
+
+
+def precision_text(answers: Sequence[Answer]) -> str:
+    """What each format leaves of each encoding; a line says what the two ways are."""
+    rows = [["", *(fact.label for fact in PRECISION_FACTS)]]
+    for a in answers:
+        for form, loss in a.result.precision.items():
+            one = Answer(a.encoding, loss)
+            rows.append([f"{a.encoding.label} in {form}", *(f.cell(one) for f in PRECISION_FACTS)])
+    return aligned(rows) + paragraph(
+        "rounded to it: codes are computed in float64 and only then rounded; computed in it: "
+        "positions, frequencies, their products, sines and cosines are all rounded"
+    )
 
 
 def formula_in_words(identified: Mapping[str, Any]) -> str:
@@ -239,12 +363,14 @@ def compare_page(a: Encoding, b: Encoding, result: Comparison) -> Page:
         words=partial(compare_text, a, b, result),
         records=lambda: [compare_record(a, b, result)],
         rows=partial(compare_rows, a, b, result),
+        conclusion=lambda: paragraph(conclude_comparison(a, b, result)),
     )
 
 
 def compare_record(a: Encoding, b: Encoding, result: Comparison) -> dict[str, Any]:
-    """The JSON object of a comparison: both encodings, then the fields of the result."""
-    return {**identity_of(a), "other": identity_of(b), **fields_of(result)}
+    """The JSON object of a comparison: both encodings, the conclusion, the fields of the result."""
+    told = {"other": identity_of(b), "conclusion": conclude_comparison(a, b, result)}
+    return identity_of(a) | told | fields_of(result)
 
 
 def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
@@ -271,19 +397,6 @@ def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
     return "\n".join(lines) + "\n"
 
 
-def change_in_words(by: Mapping[str, Any]) -> str:
-    """What leads from one table to another, in words."""
-    words = {
-        "layout": lambda v: f"columns {v}",
-        "columns": lambda v: None if "layout" in by else "columns in another order",
-        "signs": lambda v: f"{sum(s < 0 for s in v)} columns with the other sign",
-        "scale": lambda v: f"scaled by {number(v, 7)}",
-        "offset": lambda v: f"moved by {v} positions",
-        "rotation": lambda v: "columns rotated (all inner products agree)",
-    }
-    return ", ".join(filter(None, (words[key](value) for key, value in by.items())))
-
-
 def compare_rows(a: Encoding, b: Encoding, result: Comparison) -> Iterable[Sequence[Any]]:
     """A header and one row of single numbers."""
     names = ["verdict", "bitwise", "length", "tolerance", "max_difference"]
@@ -293,11 +406,16 @@ def compare_rows(a: Encoding, b: Encoding, result: Comparison) -> Iterable[Seque
 
 
 def encode_page(enc: Encoding, table: np.ndarray, positions: np.ndarray, out: str) -> Page:
-    """The answer of `pefourier encode`, whose codes are in a file."""
+    """The answer of `pefourier encode`."""
     size = f"{table.shape[0]} positions × {table.shape[1]}"
     written = {"out": out, "shape": list(table.shape), "positions": positions}
+    conclusion = (
+        f"The codes of {table.shape[0]} positions, {table.shape[1]} numbers each, are in "
+        f"{printable(out)} as float64, one row a position."
+    )
     return Page(
         "encode",
         words=lambda: f"{printable(out)}: codes of {enc.label}, {size}\n",
-        records=lambda: [{**identity_of(enc), **written}],
+        records=lambda: [identity_of(enc) | {"conclusion": conclusion} | written],
+        conclusion=lambda: paragraph(conclusion),
     )

@@ -1,7 +1,11 @@
-"""Columns of text: cells side by side, and numbers in few digits."""
+"""Columns and paragraphs of text, and numbers in few digits."""
 
 from collections.abc import Sequence
 from math import isfinite
+from shutil import get_terminal_size
+from textwrap import wrap
+
+WIDEST = 96  # letters of a line that is read with ease
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -11,14 +15,27 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def number(value: float | int | bool | str | None, digits: int = 4) -> str:
-    """A value for a person: a dash where there is none, few digits for a float.
+def paragraph(text: str, indent: str = "") -> str:
+    r"""Lines as wide as the terminal, at most `WIDEST`, those after the first indented.
+
+    >>> paragraph("codes " * 20, "    ").splitlines()[1]
+    '    codes codes codes codes'
+    """
+    width = max(min(WIDEST, get_terminal_size((WIDEST, 24)).columns), 24)
+    lines = wrap(
+        text, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+    )
+    return "\n".join(lines) + "\n"
+
+
+def number(value: float | int | bool | str | None, digits: int = 4, missing: str = "–") -> str:
+    """A value for a person: few digits for a float, `missing` where there is none.
 
     >>> number(0.1069871), number(5.2e-107), number(None), number(True), number(131072)
     ('0.107', '5.2e-107', '–', 'yes', '131072')
     """
     if value is None or (isinstance(value, float) and not isfinite(value)):
-        return "–"
+        return missing
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.{digits}g}" if isinstance(value, float) else str(value)

@@ -11,16 +11,23 @@ from typing import Annotated, Literal
 import typer
 
 from pefourier.cli.request import (
+    Csv,
     Form,
     Json,
     Question,
     Quiet,
+    Specs,
+    ask_each,
     asking,
+    attempt_each,
+    count,
+    keep_answers,
     load_exactly,
     load_pair,
     parse_whole_numbers,
+    spec_names,
 )
-from pefourier.cli.streams import answer_no, note, percentage
+from pefourier.cli.streams import note, percentage
 from pefourier.cli.train_options import taking_options
 from pefourier.errors import PefourierError
 from pefourier.train.options import Options
@@ -32,7 +39,10 @@ app = typer.Typer(
 )
 
 Lattice = Annotated[
-    int | None, typer.Option(help="Points N of the lattice, default the dimension d.")
+    int | None,
+    typer.Option(
+        parser=count, metavar="N", help="Points N of the lattice, default the dimension d."
+    ),
 ]
 Sigma = Annotated[
     float | None,
@@ -42,6 +52,8 @@ Method = Annotated[
     Literal["auto", "declared", "periodogram"],
     typer.Option(help="Where frequencies come from: declared by the encoding, or its table."),
 ]
+
+SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 
 
 @app.command()
@@ -60,11 +72,11 @@ def spectrum(
     \b
     Example: pefourier spectrum sinusoidal rope:rho=5e5 --d 128
     """
-    encodings = question.encodings()
-    from pefourier.answers.report import Answer, spectrum_page
+    from pefourier.answers.report import spectrum_page
     from pefourier.spectrum import density
 
-    answers = [Answer(e, density(e, lattice, sigma, method)) for e in encodings]
+    asked = ask_each(question, lambda enc: density(enc, lattice, sigma, method))
+    answers = asked.answers
     for a in answers:
         if isnan(a.result.density[0]):
             note(f"{a.encoding.label} has no spectrum: all of its codes are zero", question.quiet)
@@ -73,8 +85,9 @@ def spectrum(
         different = " and ".join(map(str, lattices))
         note(f"lattices of {different} points differ; compare with --lattice", question.quiet)
     question.draw("spectrum", answers)
-    form.deliver(spectrum_page(answers))
-    question.note_unused(encodings)
+    form.deliver(spectrum_page(asked.each))
+    question.note_unused([a.encoding for a in answers])
+    asked.finish([], question.quiet)
 
 
 @app.command()
@@ -101,16 +114,18 @@ def reconstruct(
     # Its matrix products are long and thin: BLAS threads would only wait for one another.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     positions = parse_whole_numbers("--pos", pos or ["5", "40", "75"])
-    encodings = question.encodings(least=max(80, max(positions) + 1))
-    from pefourier.answers.report import Answer, reconstruct_page
+    from pefourier.answers.report import reconstruct_page
     from pefourier.reconstruct import position_functions
 
-    answers = [
-        Answer(e, position_functions(e, positions, lattice, sigma, method)) for e in encodings
-    ]
-    question.draw("reconstruct", answers)
-    form.deliver(reconstruct_page(answers))
-    question.note_unused(encodings)
+    asked = ask_each(
+        question,
+        lambda enc: position_functions(enc, positions, lattice, sigma, method),
+        least=max(80, max(positions) + 1),
+    )
+    question.draw("reconstruct", asked.answers)
+    form.deliver(reconstruct_page(asked.each))
+    question.note_unused([a.encoding for a in asked.answers])
+    asked.finish([], question.quiet)
 
 
 @app.command()
@@ -123,7 +138,8 @@ def check_faithful(
         typer.Option(help="Exit with status 1 when a verdict is below this one."),
     ] = None,
     require_dtype: Annotated[
-        Literal["float32", "float16", "bfloat16", "float8_e4m3"] | None,
+        Literal["float32", "float16", "bfloat16", "float8_e4m3", "fp32", "fp16", "bf16", "fp8"]
+        | None,
         typer.Option(help="Exit with status 1 when codes are not distinct in this format too."),
     ] = None,
     strict: Annotated[
@@ -138,20 +154,20 @@ def check_faithful(
     \b
     Example: pefourier check-faithful wpe.npy --require injective
     """
-    encodings = question.encodings()
-    from pefourier.answers.report import Answer, faithful_page
+    from pefourier.answers.report import faithful_page
     from pefourier.faithful import assess, shortfalls
 
-    answers = [Answer(e, assess(e, percentage(e.label, question.quiet))) for e in encodings]
-    question.draw("faithful", answers)
-    form.deliver(faithful_page(answers))
-    question.note_unused(encodings)
+    asked = ask_each(question, lambda enc: assess(enc, percentage(enc.label, question.quiet)))
+    question.draw("faithful", asked.answers)
+    form.deliver(faithful_page(asked.each))
+    question.note_unused([a.encoding for a in asked.answers])
+    dtype = SHORT_NAMES.get(require_dtype, require_dtype)
     reasons = [
         f"{a.encoding.label} {reason}"
-        for a in answers
-        for reason in shortfalls(a.result, require, require_dtype, strict)
+        for a in asked.answers
+        for reason in shortfalls(a.result, require, dtype, strict)
     ]
-    answer_no(reasons, question.quiet)
+    asked.finish(reasons, question.quiet)
 
 
 @app.command()
@@ -176,6 +192,104 @@ def compare(question: Question, form: Form) -> None:
     question.note_unused([a, b])
     if result.verdict == "different":
         raise typer.Exit(1)
+
+
+@app.command()
+@asking
+def context(
+    form: Form,
+    specs: Specs = None,
+    length: Annotated[
+        int | None,
+        typer.Option(
+            "--length", "-S", parser=count, metavar="N", help="Positions asked for: 128k."
+        ),
+    ] = None,
+    trained: Annotated[
+        int | None,
+        typer.Option(parser=count, metavar="N", help="Positions of training, where you know them."),
+    ] = None,
+    d: Annotated[
+        int | None, typer.Option("--d", help="Size of a head of a named rotation.")
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OTHER",
+            help="Another SPEC, or a misreading: scaling-ignored, base=NUMBER, partial-ignored, "
+            "local-for-global, layout.",
+        ),
+    ] = None,
+) -> None:
+    """How far do a model's positions reach?
+
+    Its layers, their rotations, what a scaling does to each band of frequencies, which phases
+    training never met, and what a misreading of the config costs.
+
+    \b
+    Example: pefourier context config.json --length 128k --against scaling-ignored
+    """
+    if not specs:
+        raise PefourierError(
+            "context takes a model's config.json or folder, or a rotation; got none"
+        )
+    from pefourier.answers.reach import context_page
+    from pefourier.answers.report import Answer
+    from pefourier.context import describe_context, read_against
+
+    def answer(spec: str) -> Answer:
+        enc, known = describe_context(spec, length, trained, d)
+        reading = read_against(enc, against, known.length, d) if against else None
+        return Answer(enc, (known, reading))
+
+    asked = keep_answers(attempt_each(specs, answer))
+    form.deliver(context_page(asked.each))
+    asked.finish([], quiet=False)
+
+
+@app.command()
+@asking
+def design(
+    form: Form,
+    length: Annotated[
+        int, typer.Option("--length", "-S", parser=count, metavar="N", help="Positions: 64k.")
+    ] = ...,
+    d: Annotated[
+        int, typer.Option("--d", parser=count, metavar="N", help="Dimension of a code or a head.")
+    ] = ...,
+    wanted: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--for",
+            metavar="CRITERION",
+            help="turns, distance, rank, stable_rank, condition, bound, or wavelength=K: the "
+            "slowest pair needs K lengths for a turn; default: all but the last. Repeatable.",
+        ),
+    ] = None,
+    base: Annotated[
+        list[float] | None, typer.Option("--rho", "--base", help="A base to try; repeatable.")
+    ] = None,
+    dtype: Annotated[
+        Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"] | None,
+        typer.Option(help="Round codes to this format for another smallest distance."),
+    ] = None,
+) -> None:
+    """Which base for my length?
+
+    Criteria contradict one another: distance and rank want small bases, the bound of long contexts
+    a large one. Each is shown with the base that it asks for.
+
+    \b
+    Example: pefourier design --length 64k --d 128 --for bound
+    """
+    from pefourier.answers.reach import design_page
+    from pefourier.design import BASES, CRITERIA, design_base
+
+    names = tuple(wanted or CRITERIA)
+    rounding = SHORT_NAMES.get(dtype, dtype)
+    found = design_base(length, d, tuple(base or BASES), names, rounding)
+    params = {"length": length, "d": d, "for": names, "dtype": rounding}
+    form.deliver(design_page(found, params))
 
 
 @app.command()
@@ -221,20 +335,53 @@ def encode(
 
 @app.command(name="list")
 @asking
-def list_encodings(form: Form) -> None:
+def list_encodings(
+    form: Form,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", autocompletion=spec_names, help="Encodings to tell all of."),
+    ] = None,
+) -> None:
     """List the encodings that have a name.
 
+    With a NAME: its formula, and what its parameters mean.
+
     \b
-    Example: pefourier list --json
+    Example: pefourier list rope
     """
     from pefourier.answers.catalogue import catalogue_page
 
-    form.deliver(catalogue_page())
+    form.deliver(catalogue_page(names or ()))
+
+
+@app.command(context_settings={"ignore_unknown_options": True})  # they are to be explained
+@asking
+def explain(
+    form: Form,
+    term: Annotated[
+        list[str] | None,
+        typer.Argument(help="A field, verdict, finding, option, parameter or encoding."),
+    ] = None,
+) -> None:
+    """What does a word mean?
+
+    Its meaning, formula, unit, range, what is good and where it comes from. Without TERM all words
+    are listed.
+
+    \b
+    Example: pefourier explain condition number
+    """
+    from pefourier.answers.terms import explain_page
+    from pefourier.cli.vocabulary import option_terms
+
+    form.deliver(explain_page(term or (), option_terms(app)))
 
 
 @app.command()
 @taking_options
-def train(options: Options, as_json: Json = False, quiet: Quiet = False) -> None:
+def train(
+    options: Options, as_json: Json = False, as_csv: Csv = False, quiet: Quiet = False
+) -> None:
     """Which encoding classifies better?
 
     Trains the paper's transformer with each encoding on the same data, batches and seeds, and says
@@ -248,7 +395,7 @@ def train(options: Options, as_json: Json = False, quiet: Quiet = False) -> None
 
     def deliver(found: Summary) -> None:
         with suppress(typer.Exit):  # nobody reads the answer, but files are to be written
-            Form(as_json=as_json).deliver(summary_page(found))
+            Form(as_json, as_csv).deliver(summary_page(found))
 
     run_comparison(options, deliver, None if quiet else note)
 
@@ -257,6 +404,7 @@ def train(options: Options, as_json: Json = False, quiet: Quiet = False) -> None
 def reproduce(
     out: Annotated[str, typer.Option(metavar="DIR", help="Folder to write to.")] = "figures",
     as_json: Json = False,
+    as_csv: Csv = False,
     quiet: Quiet = False,
 ) -> None:
     """Recompute the paper.
@@ -270,6 +418,7 @@ def reproduce(
     """
     from pefourier.reproduce import claims_page, recompute_paper
 
+    form = Form(as_json, as_csv)
     claims, files = recompute_paper(out)
-    Form(as_json=as_json).deliver(claims_page(claims))
+    form.deliver(claims_page(claims))
     note(f"wrote {', '.join(files)}", quiet)

@@ -1,6 +1,7 @@
 """The program as a whole: arguments in, exit status out, every error in one line."""
 
 import os
+import re
 import signal
 import sys
 import traceback
@@ -16,6 +17,7 @@ from pefourier.cli.signals import LISTENER, say_interrupted
 from pefourier.cli.streams import give_up_stdout, is_of_stdout, note, say
 from pefourier.errors import LONGEST, PefourierError, cut, printable, shown
 
+NUMBER = re.compile(r"-*[.\d]*\d(e\d+)?[kM]?")  # as --pos takes it
 COMPLETION = "_PEFOURIER_COMPLETE"  # set by the shell when it wants completions
 NO_THREAD = "can't start new thread"  # Python's words
 
@@ -76,7 +78,7 @@ def report_error(error: BaseException, arguments: list[str]) -> int:
 
 @app.callback(invoke_without_command=True)
 def main_options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[bool, typer.Option("--version", "-V", help="Print the version.")] = False,
     show_completion: Annotated[
         Literal["bash", "zsh", "fish"] | None,
         typer.Option(help="Print the completion script for a shell."),
@@ -90,6 +92,7 @@ def main_options(
     pefourier reconstruct --pos 5 40 75         what is left of a position?
     pefourier check-faithful my_table.npy       are codes distinct, can they be inverted?
     pefourier list                              the encodings it knows
+    pefourier explain gap                       what a word of an answer means
     """
     if version:
         say(f"pefourier {__version__}\n")
@@ -108,7 +111,8 @@ def repeat_pos(arguments: list[str]) -> list[str]:
     """
     written: list[str] = []
     for argument in arguments:
-        number = argument.replace(",", "").lstrip("-").isdigit()
+        parts = list(filter(None, argument.split(",")))
+        number = bool(parts) and all(map(NUMBER.fullmatch, parts))
         if number and len(written) >= 2 and written[-2] == "--pos":
             written.append("--pos")
         written.append(argument)

@@ -7,13 +7,13 @@ and options of its own.
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Annotated, Any
 
 import typer
 
-from pefourier.cli.streams import note, say, takes_colours
+from pefourier.cli.streams import answer_no, note, say, takes_colours
 from pefourier.errors import PefourierError, shown
 
 
@@ -34,18 +34,38 @@ TIMES_HELP = "Irregular times for mtan, mtan-fixed and time2vec: a column of num
 Specs = Annotated[
     list[str] | None, typer.Argument(metavar="SPEC", autocompletion=spec_names, help=SPEC_HELP)
 ]
-Dim = Annotated[int | None, typer.Option("--d", help="Dimension of a code, default 256.")]
-Length = Annotated[
+
+
+def count(text: str) -> int:
+    """A whole number as people write it, for an option."""
+    from pefourier.encodings.checks import whole_number
+
+    value = whole_number(text)
+    if value is None:
+        raise typer.BadParameter(
+            f"{shown(text)} is not a whole number such as 4096, 3e5 or 128k (131072)"
+        )
+    return value
+
+
+LENGTH_HELP = (
+    "Number of positions, such as 4096, 3e5, 128k (131072) or 1M; default 80, of a file all."
+)
+RHO_HELP = "Base of geometric frequencies (rope_theta), default 10000."
+Dim = Annotated[
     int | None,
-    typer.Option("--length", "-S", help="Number of positions, default 80 (files: all rows)."),
+    typer.Option("--d", parser=count, metavar="N", help="Dimension of a code, default 256."),
 ]
-Rho = Annotated[float | None, typer.Option(help="Base of geometric frequencies, default 10000.")]
+Length = Annotated[
+    int | None, typer.Option("--length", "-S", parser=count, metavar="N", help=LENGTH_HELP)
+]
+Rho = Annotated[float | None, typer.Option("--rho", "--base", "--theta", help=RHO_HELP)]
 Seed = Annotated[int | None, typer.Option(help="Seed of random encodings.")]
 Times = Annotated[str | None, typer.Option(metavar="FILE", help=TIMES_HELP)]
 Plot = Annotated[
     str | None, typer.Option(metavar="FILE", help="Write a figure: .png, .pdf or .svg.")
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and notes on stderr.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and notes on stderr.")]
 Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Answer in CSV.")]
 
@@ -70,19 +90,32 @@ class Question:
 
             check_suffix(self.plot, (".png", ".pdf", ".svg"))
 
-    def encodings(self, least: int = 1) -> list[Any]:
-        """The encodings of the SPECs, sinusoidal and dft where none is given."""
-        from pefourier.encodings import load
+    @property
+    def wanted(self) -> list[str]:
+        """The SPECs, sinusoidal and dft where none is given."""
+        return list(self.specs or ["sinusoidal", "dft"])
 
-        options = {"rho": self.rho, "seed": self.seed}
+    def loader(self, least: int = 1) -> Callable[[str], Any]:
+        """What turns a SPEC into its encoding; options that suit none are refused here."""
+        from pefourier.encodings import load
+        from pefourier.encodings.checks import check_above, check_count
+
+        options: dict[str, Any] = {"rho": self.rho, "seed": self.seed}
+        if self.rho is not None:
+            check_above("rho", self.rho)
+        if self.seed is not None:
+            check_count("seed", self.seed, least=0, most=2**32 - 1)
         if self.times is not None:
             from pefourier.encodings.sources.tables import read_numbers
 
             options["times"] = read_numbers(self.times)
-        wanted = self.specs or ["sinusoidal", "dft"]
-        if wanted.count("-") > 1:
+        if self.wanted.count("-") > 1:
             raise PefourierError("standard input ('-') can be read once; name it once")
-        return [load(spec, self.length, self.d, least=least, **options) for spec in wanted]
+        return lambda spec: load(spec, self.length, self.d, least=least, **options)
+
+    def encodings(self, least: int = 1) -> list[Any]:
+        """The encodings of all SPECs."""
+        return list(map(self.loader(least), self.wanted))
 
     def note_unused(self, encodings: list[Any]) -> None:
         """Say which options have had no effect on any of the encodings."""
@@ -102,6 +135,64 @@ class Question:
             from pefourier.answers import plot
 
             plot.save(self.plot, getattr(plot, figure), answers)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was found for each SPEC, in the order given: an answer, or why there is none."""
+
+    each: list[Any]
+
+    @property
+    def answers(self) -> list[Any]:
+        """The SPECs that were answered."""
+        return [one for one in self.each if hasattr(one, "encoding")]
+
+    def finish(self, reasons: list[str], quiet: bool) -> None:
+        """End with status 1 for what was required and does not hold, 2 for a SPEC refused."""
+        if len(self.answers) == len(self.each):
+            answer_no(reasons, quiet)
+        for reason in reasons:
+            note(reason, quiet)
+        if len(self.answers) < len(self.each):
+            raise typer.Exit(2)
+
+
+def ask_each(question: Question, analyse: Callable[[Any], Any], least: int = 1) -> Asked:
+    """Load each SPEC, then analyse each that could be loaded."""
+    from pefourier.answers.report import Answer
+
+    load = question.loader(least)
+    loaded = attempt_each(question.wanted, load)
+    return keep_answers(attempt_each(loaded, lambda enc: Answer(enc, analyse(enc))))
+
+
+def attempt_each(items: Sequence[Any], find: Callable[[Any], Any]) -> list[Any]:
+    """What is found for each SPEC or encoding, or its refusal; refusals stay as they are."""
+    from pefourier.answers.report import Refusal
+
+    found = []
+    for item in items:
+        try:
+            found.append(item if isinstance(item, Refusal) else find(item))
+        except PefourierError as error:
+            found.append(Refusal(getattr(item, "spec", item), str(error)))
+    return found
+
+
+def keep_answers(each: list[Any]) -> Asked:
+    """Say on stderr what was refused; where nothing is left the last reason is raised."""
+    asked = Asked(each)
+    refused = [one for one in each if one not in asked.answers]
+    said = list(dict.fromkeys(one.error for one in refused))  # once
+    if not asked.answers:
+        for reason in said[:-1]:
+            note(reason)
+        raise PefourierError(said[-1])
+    for one in refused:
+        named = shown(one.spec) in one.error
+        note(one.error if named else f"{shown(one.spec)}: {one.error}")
+    return asked
 
 
 def load_pair(question: Question) -> list[Any]:
@@ -128,13 +219,12 @@ def load_exactly(question: Question, count: int, rule: str) -> list[Any]:
 
 def parse_whole_numbers(option: str, texts: list[str]) -> list[int]:
     """Whole numbers from 0 on, given one by one or separated by commas."""
+    from pefourier.encodings.checks import whole_number
+
     numbers = []
     for text in ",".join(texts).split(","):
-        try:
-            value = int(text)
-        except ValueError:
-            value = -1
-        if not 0 <= value < 2**53:
+        value = whole_number(text)
+        if value is None or not 0 <= value < 2**53:
             raise PefourierError(
                 f"{option} takes whole numbers from 0 on, such as 5,40,75; got {shown(text)}"
             )
@@ -161,11 +251,12 @@ class Form:
         return [f.name.removeprefix("as_") for f in fields(self) if getattr(self, f.name)]
 
     def deliver(self, page: Any) -> None:
-        """Print a page in the form asked for; words on a terminal stand under their curves."""
-        from pefourier.answers.page import FORMS
+        """Print a page in the form asked for; on a terminal curves come before the numbers."""
+        from pefourier.answers.page import FORMS, beginning
 
         if page.chart and not self.chosen and sys.stdout.isatty():
-            say(page.chart(takes_colours(sys.stdout)))
+            say(beginning(page) + page.chart(takes_colours(sys.stdout)) + page.words())
+            return
         (form,) = self.chosen or ["text"]
         say(FORMS[form](page))
 

@@ -27,7 +27,7 @@ def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | Non
     >>> diagnose(enc, closest_pair(enc), 1)[1][0].code
     'constant-codes'
     """
-    if enc.origin not in ("file", "code") or enc.domain.kind != "position" or enc.act != "add":
+    if enc.origin == "formula" or enc.domain.kind != "position" or enc.act != "add":
         return None, list(enc.findings)
     table = enc.table()
     identified = identify(table, enc.eps)

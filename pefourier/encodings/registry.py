@@ -12,7 +12,13 @@ from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 
-from pefourier.encodings.checks import LARGEST, WIDEST, check_count, check_magnitude
+from pefourier.encodings.checks import (
+    LARGEST,
+    WIDEST,
+    check_count,
+    check_magnitude,
+    whole_number,
+)
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError, shown, unknown
 
@@ -142,11 +148,15 @@ def convert(key: str, text: str, kind: Any) -> Any:
         return text.lower() == "true"
     if kind is str:
         return text
+    if kind is int:
+        whole = whole_number(text)
+        if whole is None or abs(whole) > 2**53:
+            raise PefourierError(f"{key} must be a whole number up to 2^53; got {shown(text)}")
+        return whole
     try:
         number = float(text)
     except ValueError:
         number = np.nan
-    if not np.isfinite(number) or (kind is int and not (abs(number) <= 2**53 and number % 1 == 0)):
-        wanted = "a whole number up to 2^53" if kind is int else "a finite number"
-        raise PefourierError(f"{key} must be {wanted}; got {shown(text)}")
-    return int(number) if kind is int else number
+    if not np.isfinite(number):
+        raise PefourierError(f"{key} must be a finite number; got {shown(text)}")
+    return number

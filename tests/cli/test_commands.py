@@ -8,19 +8,28 @@ import pytest
 from pefourier import __version__
 
 
+def numbers_of(done):
+    """What follows the conclusion of an answer in words."""
+    conclusion, _, rest = done.out.partition("\n\n")
+    assert conclusion.endswith(".")
+    return rest
+
+
 def test_spectrum_in_words(run):
     done = run("spectrum", "dft", "--d", 8)
     assert (done.status, done.err) == (0, "")
     assert (
         done.out
         == """\
+dft: Energy is spread evenly: all frequencies have about the same share (flatness 0.951 of 1).
+
                                   dft
 lattice points N                  8
 bandwidth, lattice steps          0 (not smoothed)
 frequencies are                   declared
 how many                          5
 of them below the first bin 2π/N  1 (20 %)
-Eq. 16: index l that enters 2π/d  –
+Eq. 16: index l that enters 2π/d  no geometric grid
 share at frequency 0              0.125
 mean frequency, rad               1.571
 95 % lie at or below, rad         3.142
@@ -32,7 +41,9 @@ flatness (1 = flat)               0.9514
 def test_spectrum_json_has_the_fields_of_the_contract(run):
     done = run("spectrum", "--d", 16, "--rho", 100, "--json")
     answer = json.loads(done.out)
+    assert list(answer) == ["command", "version", "schema", "results"]
     assert (answer["command"], answer["version"]) == ("spectrum", __version__)
+    assert answer["schema"] == 2
     sinusoidal, dft = answer["results"]
     assert [r["spec"] for r in answer["results"]] == ["sinusoidal", "dft"]
     assert sinusoidal["params"] == {
@@ -50,6 +61,7 @@ def test_spectrum_json_has_the_fields_of_the_contract(run):
         "encoding",
         "spec",
         "params",
+        "conclusion",
         "lattice",
         "sigma",
         "method",
@@ -80,7 +92,7 @@ def test_csv_reads_back_exactly(run):
 def test_reconstruct_in_words(run):
     """g = (1, 2, 2, 2, 1)/8 on 8 points: h is delta - (1 + (-1)^t) / 16, times a constant."""
     done = run("reconstruct", "dft", "--pos", 3, "--d", 8)
-    header, row = done.out.splitlines()
+    header, row = numbers_of(done).splitlines()
     assert header.split()[:3] == ["encoding", "position", "peak"]
     h = np.array([7 / 8, 0, -1 / 8, 0, -1 / 8, 0, -1 / 8, 0])
     h /= np.linalg.norm(h)
@@ -98,6 +110,7 @@ def test_check_faithful_json_has_the_fields_of_the_contract(run):
         "encoding",
         "spec",
         "params",
+        "conclusion",
         "length",
         "dimension",
         "verdict",
@@ -191,7 +204,7 @@ def test_zeros_have_no_spectrum(run):
 def test_compare_says_how_two_encodings_relate(run, a, b, status, text):
     done = run("compare", a, b, "--d", 16, "-S", 40, "--quiet")
     assert (done.status, done.err) == (status, "")
-    assert done.out.startswith(text)
+    assert numbers_of(done).startswith(text)
 
 
 def test_compare_says_where_a_table_differs(run, tmp_path):
@@ -202,7 +215,7 @@ def test_compare_says_where_a_table_differs(run, tmp_path):
     np.save(tmp_path / "b.npy", table[:4])
     done = run("compare", tmp_path / "a.npy", tmp_path / "b.npy")
     assert done.status == 1
-    lines = done.out.splitlines()
+    lines = numbers_of(done).splitlines()
     assert lines[1].startswith("largest difference 0.75, rounding explains ")
     assert lines[2] == "first at position 2, column 1; largest at position 3, column 2"
     (result,) = run("compare", tmp_path / "a.npy", tmp_path / "b.npy", "--json").results
@@ -229,7 +242,9 @@ def test_train_answers_in_words_and_in_json(run):
     given += ["-e", "none", "-e", "dft", "--quiet"]
     words = run(*given)
     assert (words.status, words.err) == (0, "")
-    assert words.out.startswith("P / R / F1")
+    assert words.out.startswith("Training was cut short: ")  # of one epoch
+    assert "order:count=40,length=4, none: Its training was cut short, so that" in words.out
+    assert "\nP / R / F1" in words.out
     answer = json.loads(run(*given, "--json").out)
     assert answer["command"] == "train"
     assert [r["spec"] for r in answer["results"]] == ["none", "dft"]

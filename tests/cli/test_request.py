@@ -83,3 +83,131 @@ def test_options_without_effect_are_noted(run, tmp_path, monkeypatch, arguments,
     assert done.status == 0
     assert done.err.startswith(f"pefourier: {said}" if said else "")
     assert done.err.count("\n") == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("typed", "length"),
+    [("128k", 131072), ("3e5", 300_000), ("1M", 2**20), ("8K", 8192), ("1.5k", 1536), ("77", 77)],
+)
+def test_counts_are_read_as_people_write_them(run, typed, length):
+    given = ["spectrum", "rope", "--sigma", "0", "--json"]
+    assert run(*given, "-S", typed, "--d", "8").results[0]["params"]["length"] == length
+    (own,) = run("spectrum", f"rope:length={typed},d=8", "--sigma", "0", "--json").results
+    assert own["params"]["length"] == length
+    assert run(*given, "--d", "1e1", "--lattice", typed).results[0]["lattice"] == length
+
+
+@pytest.mark.parametrize("typed", ["0.5", "1.3k", "k", "", "1kk", "1e400", "nan", "1g"])
+def test_what_is_no_count_is_refused(run, typed):
+    done = run("spectrum", "-S", typed)
+    said = f"'{typed}' is not a whole number such as 4096, 3e5 or 128k (131072)"
+    assert (done.status, done.out) == (2, "")
+    assert done.err == f"pefourier: Invalid value for '--length' / '-S': {said}\n"
+
+
+def test_positions_are_counts_too(run):
+    (result,) = run(
+        "reconstruct", "rope", "--pos", "1k", "2e3", "3", "--lattice", "4k", "--json"
+    ).results
+    assert [r["position"] for r in result["reconstructions"]] == [1024, 2000, 3]
+
+
+@pytest.mark.parametrize("option", ["--rho", "--base", "--theta"])
+def test_the_base_has_three_spellings(run, option):
+    (result,) = run("spectrum", "rope", "--d", "8", option, "5e5", "--json").results
+    assert result["params"]["rho"] == 5e5
+
+
+@pytest.mark.parametrize(
+    ("short", "full"),
+    [("fp32", "float32"), ("fp16", "float16"), ("bf16", "bfloat16"), ("fp8", "float8_e4m3")],
+)
+def test_formats_have_short_names(run, short, full):
+    one, other = (
+        run("check-faithful", "rope", "--d", "16", "-S", "3000", "--require-dtype", name)
+        for name in (short, full)
+    )
+    assert (one.status, one.out, one.err) == (other.status, other.out, other.err)
+    assert one.status == (short != "fp32")
+    assert full in one.err or one.status == 0
+
+
+def test_short_options(run):
+    assert run("-V").out == run("--version").out
+    assert run("spectrum", "dft", "--rho", "3", "-q").err == ""
+    assert run("spectrum", "dft", "--rho", "3").err != ""
+
+
+TWENTY = ["dft", "sinusoidal", "rope", "ramp"] * 5
+
+
+def test_one_bad_spec_among_twenty_stops_no_other(run):
+    specs = [*TWENTY[:7], "rope:d=7", *TWENTY[8:]]
+    error = "rope turns pairs of dimensions and needs an even d; got d=7"
+    for command, *options in (["spectrum"], ["reconstruct", "--pos", "3"], ["check-faithful"]):
+        given = [*specs, "--d", "16", *options]
+        done = run(command, *given, "--json")
+        assert (done.status, done.err) == (2, f"pefourier: 'rope:d=7': {error}\n")
+        assert [r["spec"] for r in done.results] == specs
+        assert done.results[7] == {"spec": "rope:d=7", "error": error}
+        assert all("conclusion" in r for i, r in enumerate(done.results) if i != 7)
+        alone = run(command, *TWENTY[:7], *TWENTY[8:], "--d", "16", *options)
+        words = run(command, *given)
+        assert (words.status, words.out, words.err) == (2, alone.out, done.err)
+        rows = run(command, *given, "--csv")
+        assert rows.status == 2
+        assert "rope:d=7" not in rows.out
+
+
+def test_a_spec_that_cannot_be_analysed_stops_no_other(run):
+    done = run("spectrum", "learned", "dft", "--method", "declared", "--d", "8", "--json")
+    error = "learned declares no spectral measure; use --method periodogram or auto"
+    assert (done.status, done.err) == (2, f"pefourier: 'learned': {error}\n")
+    assert [set(r) == {"spec", "error"} for r in done.results] == [True, False]
+
+
+def test_a_refusal_outweighs_what_is_required(run):
+    done = run("check-faithful", "dft:d=8", "nothing", "--require", "isometric")
+    assert done.status == 2
+    lines = done.err.splitlines()
+    assert lines[0].startswith("pefourier: unknown encoding 'nothing'.")
+    assert lines[1:] == ["pefourier: dft:d=8 is collides, not isometric"]
+
+
+def test_where_all_are_refused_there_is_no_answer(run):
+    done = run("spectrum", "rope:d=7", "xpos:d=9", "rope:d=7", "--json")
+    assert (done.status, done.out) == (2, "")
+    needs = "turns pairs of dimensions and needs an even d; got"
+    assert done.err == f"pefourier: rope {needs} d=7\npefourier: xpos {needs} d=9\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rho", "nan"], "rho must be a finite number above 0; got nan"),
+        (["--seed", "-1"], "seed must be a whole number from 0 on; got -1"),
+    ],
+)
+def test_an_option_that_suits_none_is_refused_at_once(run, arguments, message):
+    done = run("spectrum", "dft", "ramp", *arguments)
+    assert (done.status, done.out, done.err) == (2, "", f"pefourier: {message}\n")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("mymod:table", "py:mymod:table"),
+        ("mymod.py:table", "py:mymod:table"),
+        ("package.inner:f", "py:package.inner:f"),
+        ("mymod", "py:mymod:…"),
+    ],
+)
+def test_code_without_py_is_recognised(run, tmp_path, monkeypatch, typed, meant):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "package").mkdir()
+    for name in ("mymod.py", "package/inner.py"):
+        (tmp_path / name).write_text("raise SystemExit('it ran')")
+    done = run("spectrum", typed)
+    name = typed.partition(":")[0]
+    said = f"unknown encoding '{name}'. Did you mean {meant}? py: imports and runs your code."
+    assert (done.status, done.err) == (2, f"pefourier: {said}\n")

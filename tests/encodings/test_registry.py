@@ -36,6 +36,11 @@ def test_one_function_is_listed_loaded_and_assessed(sawtooth, run):
         "domain": "position",
         "measure": "estimated",
         "paper": "a test, 2024",
+        "untrained": False,
+        "meaning": "",
+        "formula": "",
+        "meanings": {},
+        "example": "",
     }
     enc = load("sawtooth:period=4", 6, 2, scale=0.5)
     assert enc.params == {"length": 6, "d": 2, "period": 4, "scale": 0.5}

@@ -77,6 +77,19 @@ def sinusoidal(
     s. Odd d: a last sine without cosine, the same with d + 1 under the exponent (positional
     encodings built for d + 1 and cut), or a last column of zeros (fairseq).
 
+    Parameters
+    ----------
+    rho : float
+        Base of the frequencies: the larger, the slower the slowest wave.
+    layout : str
+        interleaved: sine and cosine of a frequency side by side; halves: sines, then cosines.
+    divisor : str
+        d (Vaswani et al.) or d/2-1 (tensor2tensor, fairseq), under the exponent.
+    offset : int
+        Added to the position: row s is the code of s + offset.
+    odd : str
+        How an odd d is filled: sine, d+1 or zero.
+
     Examples
     --------
     >>> sinusoidal(2, 3).table().round(3)
@@ -131,7 +144,15 @@ def dft(length: int, d: int) -> Encoding:
 
 @encoding("learned", "Gehring et al., 2017; Devlin et al., 2019 (initial table)", untrained=True)
 def learned(length: int, d: int, *, seed: int = 0, scale: float = 0.02) -> Encoding:
-    """A table of free parameters as it is before training: normal with standard deviation 0.02."""
+    """A table of free parameters as it is before training: normal with standard deviation 0.02.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the random numbers; the same one gives the same codes on every machine.
+    scale : float
+        Standard deviation of the numbers that training starts from.
+    """
     check_above("scale", scale)
     check_size("learned", length, d)
     return from_table(stream(seed).normal(0.0, scale, (length, d)), "learned")

@@ -62,6 +62,17 @@ def learnable_sinusoidal(
     independent and uniform on [0, pi], a flat spectrum, or on the geometric grid
     :math:`\rho^{-2i/d}` of the sinusoidal encoding, where neither seed nor training has moved them.
 
+    Parameters
+    ----------
+    start : str
+        uniform: frequencies drawn from [0, pi]; geometric: the grid of the sinusoidal encoding.
+    seed : int
+        Seed of the random numbers; the same one gives the same codes on every machine.
+    rho : float
+        Base of the frequencies: the larger, the slower the slowest wave.
+    layout : str
+        interleaved: sine and cosine of a frequency side by side; halves: sines, then cosines.
+
     Examples
     --------
     >>> learnable_sinusoidal(2, 4).measure.frequencies.round(4)
@@ -87,6 +98,15 @@ def fourier_features(
     Columns are :math:`\cos(2\pi b_j v)` for all j and then :math:`\sin(2\pi b_j v)`, with
     :math:`b_j \sim N(0, \mathrm{scale}^2)`. The paper's coordinates v lie in [0, 1): s / length;
     ``coordinates=position`` takes v = s. The default scale is the paper's for images.
+
+    Parameters
+    ----------
+    scale : float
+        Standard deviation of the frequencies b: the larger, the finer and the noisier.
+    coordinates : str
+        unit: positions as s / length in [0, 1); position: s itself.
+    seed : int
+        Seed of the random numbers; the same one gives the same codes on every machine.
 
     Examples
     --------
@@ -115,6 +135,11 @@ def tape(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
 
     Columns are :math:`\sin(w_i s), \cos(w_i s)` alternating, with
     :math:`w_i = \rho^{-2i/d}\, d / \mathrm{length}` (Foumani et al., 2023, ConvTran).
+
+    Parameters
+    ----------
+    rho : float
+        Base of the frequencies: the larger, the slower the slowest wave.
 
     Examples
     --------

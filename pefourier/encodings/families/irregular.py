@@ -51,6 +51,13 @@ def time2vec(length: int, d: int, *, seed: int = 0, times: np.ndarray | None = N
     Columns are :math:`a_0 t + b_0` and :math:`\sin(a_j t + b_j)`; a and b start standard normal
     (the paper names no start).
 
+    Parameters
+    ----------
+    seed : int
+        Seed of the random numbers; the same one gives the same codes on every machine.
+    times : array
+        Irregular times, from --times FILE; without it regular positions.
+
     Examples
     --------
     >>> time2vec(3, 2).table().round(3)
@@ -70,6 +77,13 @@ def mtan(length: int, d: int, *, seed: int = 0, times: np.ndarray | None = None)
     Columns are :math:`a_0 t + b_0` and :math:`\sin(a_j t + b_j)` with t divided by the span of the
     times, as the authors do; a and b start uniform on (-1, 1), as torch's Linear(1, ·) does. So
     nothing turns by more than a sixth of a circle before training: the spectrum is all at 0.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the random numbers; the same one gives the same codes on every machine.
+    times : array
+        Irregular times, from --times FILE; without it regular positions.
 
     Examples
     --------
@@ -102,6 +116,15 @@ def mtan_fixed(
     Columns are :math:`\sin(w_i t), \cos(w_i t)` alternating, with
     :math:`w_i = \mathrm{scale}\,\rho^{-2i/d} / \mathrm{span}`: 48 are the hours of a stay in the
     authors' data, so that the fastest turns by one radian an hour.
+
+    Parameters
+    ----------
+    rho : float
+        Base of the frequencies: the larger, the slower the slowest wave.
+    scale : float
+        Radians that the fastest wave turns over the span of the times.
+    times : array
+        Irregular times, from --times FILE; without it regular positions.
 
     Examples
     --------

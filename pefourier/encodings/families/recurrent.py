@@ -32,6 +32,11 @@ def recurrent(length: int, d: int, *, seed: int = 0) -> Encoding:
     steps. The state has arrived, and stays, when a step is no longer than its rounding: from there
     on positions share their code.
 
+    Parameters
+    ----------
+    seed : int
+        Seed of the random numbers; the same one gives the same codes on every machine.
+
     Examples
     --------
     >>> recurrent(3, 2).table().round(4)

@@ -37,6 +37,15 @@ def shaw(length: int, d: int, *, clip: int = 16, causal: bool = False, seed: int
     Added to the key; d is the size of a head. Vectors start uniform on
     :math:`\pm\sqrt{6/(2k + 1 + d)}`, k the clip, as in tensor2tensor.
 
+    Parameters
+    ----------
+    clip : int
+        Lag from which on all lags of a sign share a vector.
+    causal : bool
+        Only the lags up to 0, as a decoder sees them; else both signs.
+    seed : int
+        Seed of the random numbers; the same one gives the same codes on every machine.
+
     Examples
     --------
     >>> table = shaw(6, 8, clip=2).table()  # lags -5 … 5
@@ -108,6 +117,21 @@ def t5(
 
     Biases start normal with standard deviation `scale`. Lags of one bucket share a code.
 
+    Parameters
+    ----------
+    buckets : int
+        Codes that lags share: near ones have their own, far ones ever wider ranges.
+    max_distance : int
+        Distance from which on all lags share the last bucket.
+    causal : bool
+        Only the lags up to 0, as a decoder sees them; else both signs.
+    scale : float
+        Standard deviation of the numbers that training starts from.
+    seed : int
+        Seed of the random numbers; the same one gives the same codes on every machine.
+
+    Examples
+    --------
     >>> len(np.unique(t5(80, 12).table(), axis=0))
     29
     """
@@ -142,6 +166,13 @@ def alibi(length: int, d: int, *, causal: bool = False) -> Encoding:
 
     Two-sided, a lag and its opposite share a code; the paper's models are causal.
 
+    Parameters
+    ----------
+    causal : bool
+        Only the lags up to 0, as a decoder sees them; else both signs.
+
+    Examples
+    --------
     >>> alibi(3, 2).table().T
     array([[-0.125     , -0.0625    ,  0.        , -0.0625    , -0.125     ],
            [-0.0078125 , -0.00390625,  0.        , -0.00390625, -0.0078125 ]])
@@ -163,6 +194,15 @@ def kerple(
 
     p starts uniform on (0, 2), a on (0, 1), both at least 0.01, as in the authors' code (Chi et
     al., 2022, KERPLE). Two-sided, a lag and its opposite share a code.
+
+    Parameters
+    ----------
+    kernel : str
+        log or power: how the bias falls with the distance.
+    causal : bool
+        Only the lags up to 0, as a decoder sees them; else both signs.
+    seed : int
+        Seed of the random numbers; the same one gives the same codes on every machine.
 
     Examples
     --------
@@ -188,6 +228,17 @@ def erpe(
     It starts normal with standard deviation `scale`; the authors start at zero, where all lags
     are alike. Added after the softmax in the paper.
 
+    Parameters
+    ----------
+    causal : bool
+        Only the lags up to 0, as a decoder sees them; else both signs.
+    scale : float
+        Standard deviation of the numbers that training starts from.
+    seed : int
+        Seed of the random numbers; the same one gives the same codes on every machine.
+
+    Examples
+    --------
     >>> erpe(3, 2).table().shape
     (5, 2)
     """
@@ -221,6 +272,21 @@ def tupe(
     columns, the keys of one head after those of another; d is the size of p, not of a code. With
     ``cls=true`` position 0 is a classification token, whose biases are one constant per head
     to it and one from it. p, U and b start normal with standard deviation `scale`.
+
+    Parameters
+    ----------
+    heads : int
+        Heads of attention; a code has a column for each head and key.
+    buckets : int
+        Codes that lags share: near ones have their own, far ones ever wider ranges.
+    max_distance : int
+        Distance from which on all lags share the last bucket.
+    cls : bool
+        Whether position 0 is a classification token with biases of its own.
+    scale : float
+        Standard deviation of the numbers that training starts from.
+    seed : int
+        Seed of the random numbers; the same one gives the same codes on every machine.
 
     Examples
     --------

@@ -160,15 +160,12 @@ def llama3(
 ) -> Rotation:
     """By turns n over the original length (Llama 3.1): kept above high, over factor below low.
 
-    Between them theta (t + (1 - t) / factor) with t = (n - low) / (high - low).
+    Between them theta (t + (1 - t) / factor) with t = (n - low) / (high - low); nothing is between
+    where both are the same (Llama 4).
     """
-    if low_freq_factor == high_freq_factor:
-        raise PefourierError(
-            f"high_freq_factor must be above low_freq_factor; both are {shown(low_freq_factor)}"
-        )
     theta = head.grid()
     turns = original * theta / (2 * pi)
-    t = (turns - low_freq_factor) / (high_freq_factor - low_freq_factor)
+    t = (turns - low_freq_factor) / (high_freq_factor - low_freq_factor or 1.0)
     blended = (1 - t) * theta / factor + t * theta
     kept, scaled = turns > high_freq_factor, turns < low_freq_factor
     return np.where(scaled, theta / factor, np.where(kept, theta, blended)), 1.0
@@ -281,6 +278,8 @@ def rope(
 
     Parameters
     ----------
+    rho : float
+        Base of the frequencies (rope_theta): the larger, the slower the slowest wave.
     layout : str
         halves (Hugging Face's Llama) or interleaved (GPT-J): where the sine of a pair stands. Inner
         products do not depend on it.
@@ -293,7 +292,23 @@ def rope(
         linear: factor; ntk: factor; dynamic: factor, original; yarn: factor, original, beta_fast,
         beta_slow, truncate, mscale, mscale_all_dim, attention_factor; longrope: factor, original,
         short_factor, long_factor, attention_factor; llama3: factor, original, low_freq_factor,
-        high_freq_factor; proportional: factor. `original` is the context length of training.
+        high_freq_factor; proportional: factor.
+    factor : float
+        How many times longer the context becomes.
+    original : int
+        Context length of training.
+    beta_fast, beta_slow : float
+        yarn: pairs that turn more often over `original` are kept, those that turn less divided.
+    truncate : bool
+        yarn: whether the limits of its ramp are rounded outwards to whole pairs.
+    mscale, mscale_all_dim : float
+        yarn: make the attention factor where both are given; 0 stands for not given.
+    attention_factor : float
+        Factor before cosines and sines; 0 leaves it to the scaling.
+    short_factor, long_factor : tuple of float
+        longrope: a divisor for each pair, up to `original` positions and beyond.
+    low_freq_factor, high_freq_factor : float
+        llama3: turns over `original` below which a pair is divided, above which it is kept.
 
     Examples
     --------
@@ -354,6 +369,15 @@ def xpos(
     Pair i has :math:`\zeta_i^{s/\mathrm{span}}` before cosine and sine of
     :math:`s \rho^{-2i/d}`, :math:`\zeta_i = (2i/d + 0.4)/1.4`. Keys have the inverse factor, so
     that the model's products depend on the lag; the inner product of two such codes does not.
+
+    Parameters
+    ----------
+    rho : float
+        Base of the frequencies: the larger, the slower the slowest wave.
+    layout : str
+        interleaved: sine and cosine of a frequency side by side; halves: sines, then cosines.
+    span : float
+        Positions over which the decay acts once.
 
     Examples
     --------

@@ -59,6 +59,15 @@ def tree(
     `parents` gives each node's parent, -1 for the root, which comes first; its size sets the
     length. Without it the tree is the complete one of `length` nodes in breadth-first order.
 
+    Parameters
+    ----------
+    parents : tuple of int
+        Parent of each node, -1 for the root: tree:parents=-1;0;0;1.
+    width : int
+        Most children that a node has.
+    p : tuple of float
+        Decay of a step with its depth, between -1 and 1; several side by side.
+
     Examples
     --------
     >>> tree(4, 4, p=(0.6,)).table().round(3)

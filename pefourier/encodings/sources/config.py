@@ -6,6 +6,8 @@ An error names the key, the file, the rule and the value. A key that is null cou
 """
 
 import json
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -13,10 +15,13 @@ from typing import Any
 
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.registry import build
+from pefourier.encodings.sources.models import Sized, type_row
 from pefourier.errors import PefourierError, shown
 from pefourier.files import missing, os_errors, status_of
 
 LARGEST_CONFIG = 2**26  # bytes
+LONGEST_NUMBER = 4000  # digits
+USUAL_LENGTH = 80
 NESTED = ("thinker_config", "text_config", "llm_config", "language_config", "decoder")
 WIDTH = ("d_model", "hidden_size", "n_embd", "emb_dim", "dim")
 HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads")
@@ -99,6 +104,21 @@ class ModelConfig:
     kind: str  # model_type
     length: int | None
     d: int | None
+    row: Mapping[str, Any]  # what is known of the model type, empty where it is unknown
+
+    def sized(self, keys: Sized) -> int | None:
+        """A size by the first of its keys that is set, or as the model type has it."""
+        return self.config.count(*keys[0]) or keys[1]
+
+    def own(self, name: str, usual: tuple[str, ...]) -> Sized:
+        """Keys and default of a size: those of the model type, or the usual ones."""
+        keys, default = self.row.get(name, ((), None))
+        return (*keys, *usual), default
+
+    def longest(self) -> int | None:
+        """The longest sequence that the config allows, or its model type by default."""
+        key, default = self.row.get("length", (LONGEST[0], None))
+        return self.config.count(key, *LONGEST) or default
 
     def dimension(self, value: int | None, keys: str) -> int:
         """The dimension a config sets, or the one given where it sets none."""
@@ -111,9 +131,18 @@ class ModelConfig:
             )
         return self.d if value is None else value
 
+    def positions(self) -> tuple[int, tuple[Finding, ...]]:
+        """How many positions to show, and a note where neither config nor request tells."""
+        length = self.longest() if self.length is None else self.length
+        if length is not None:
+            return length, ()
+        message = f"{self.config.label} sets no length; {USUAL_LENGTH} positions are taken"
+        return USUAL_LENGTH, (Finding("length-default", "note", message),)
+
     def build(self, name: str, d: int, *found: Finding, **own: Any) -> Encoding:
         """A registered encoding, by default of as many positions as the config allows."""
-        length = self.config.count(*LONGEST) or 80 if self.length is None else self.length
+        length, silent = self.positions()
+        found = (*found, *silent)
         try:
             enc = build(name, length=length, d=d, **own)
         except PefourierError as error:
@@ -134,19 +163,33 @@ def read_object(file: str) -> dict[str, Any]:
 
 
 def parse_object(data: bytes, label: str) -> dict[str, Any]:
-    """A JSON object without the NaN and Infinity that Python's reader would let pass."""
+    """A JSON object in which no key stands twice.
 
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not a JSON number")
-
+    NaN and Infinity, which transformers writes into some configs, pass: a key that is read refuses
+    them. A number of thousands of digits is an infinity too.
+    """
     try:
-        value = json.loads(data, parse_constant=refuse)
-    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, endless digits; too deep
+        value = json.loads(data, parse_int=parse_digits, object_pairs_hook=single_pairs)
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8; too deep
         reason = shown(str(error).partition("\n")[0], limit=200)[1:-1]
         raise PefourierError(f"{label} is not readable JSON: {reason}; write it again") from error
     if not isinstance(value, dict):
         raise PefourierError(f"{label} is not a model config, which is a JSON object {{…}}")
     return value
+
+
+def parse_digits(digits: str) -> int | float:
+    """A whole number, as far as it has fewer digits than Python reads."""
+    return int(digits) if len(digits) < LONGEST_NUMBER else math.inf
+
+
+def single_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of some keys and values, each key once."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        key = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"key {shown(key)} stands twice")
+    return found
 
 
 def first_names(names: Iterable[str]) -> str:
@@ -155,8 +198,43 @@ def first_names(names: Iterable[str]) -> str:
     return ", ".join(some if len(some) < 9 else [*some[:8], "…"])
 
 
-def text_model(config: Section) -> Section:
-    """The config of the text model where the model has several."""
-    while inner := [key for key in NESTED if isinstance(config.values.get(key), dict)]:
-        config = config.section(inner[0])
-    return config
+def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
+    """The config that is meant: its section, its model_type, and what is left of the part.
+
+    A part may begin with the names of configs inside, ``vision_config`` or ``text_config.sliding``;
+    where it does not, the text model's is meant.
+    """
+    kind = model_type(config, "")
+    while True:
+        row = type_row(kind) or {}
+        inner = row.get("parts", {})
+        name, _, rest = part.partition(".")
+        if name and (name in inner or (name.endswith("_config") and name in config.values)):
+            part = rest
+        else:
+            name = text_of(config, row)
+        if not name:
+            return config, kind, part
+        usual = inner.get(name, "")
+        text = name == row.get("text") and name not in config.values
+        if text and row.get("flat"):
+            kind = usual
+            continue
+        config = config.section(name)
+        config = replace(config, values=row.get("inner", {})) if text else config
+        kind = model_type(config, usual)
+
+
+def text_of(config: Section, row: Mapping[str, Any]) -> str:
+    """The name of the text model's config inside a config; empty where this is it."""
+    if "text" in row:
+        return row["text"]
+    return next((key for key in NESTED if isinstance(config.values.get(key), dict)), "")
+
+
+def model_type(config: Section, usual: str) -> str:
+    """What a config calls its model."""
+    kind = config.values.get("model_type", usual)
+    if not isinstance(kind, str):
+        raise config.wrong("model_type", kind, "a string")
+    return kind or usual

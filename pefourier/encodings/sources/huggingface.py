@@ -2,50 +2,48 @@
 
 Conventions
 -----------
-`read_config` tries the families in order: biases (alibi, t5), sinusoids, rotations, learned tables.
 What a model's code adds to its config (defaults, the offset of its first position, the order of
-columns) is in the tables below, by ``model_type``, as in transformers 5.23. What transformers
-refuses is refused here; what it only warns of is a finding of the encoding.
+columns) is in the rows of `pefourier.encodings.sources.models`, by ``model_type``. What
+transformers refuses is refused here; what it only warns of is a finding of the encoding. Keys that
+name code of the model's own (``auto_map``) are never followed.
 """
 
 import os
-import re
 from dataclasses import replace
 
 from pefourier.encodings.columns import exchanged
-from pefourier.encodings.encoding import Encoding, Finding, from_table
+from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.sources.config import (
     HEADS,
-    LONGEST,
     WIDTH,
     ModelConfig,
     Section,
-    first_names,
+    choose_part,
     read_object,
-    text_model,
 )
+from pefourier.encodings.sources.models import type_row, version
 from pefourier.encodings.sources.rope_config import read_rotation
-from pefourier.encodings.sources.tables import array_names, read_table
-from pefourier.errors import PefourierError, shown, unknown
-from pefourier.files import os_errors
-
-T5 = {"t5", "mt5", "umt5", "longt5", "switch_transformers", "pop2piano"}
-GRID = {"layout": "halves", "divisor": "d/2-1", "odd": "zero"}
-COSINES_FIRST = ("musicgen_decoder", "musicgen_melody_decoder")
-PLAIN = {"layout": "halves"}
-PLAIN_MODELS = "marian pegasus ctrl informer autoformer time_series_transformer".split()
-GRID_MODELS = "whisper pegasus_x fsmt m2m_100 nllb_moe xglm speech_to_text".split()
-SINUSOIDS = dict.fromkeys(PLAIN_MODELS, PLAIN) | dict.fromkeys([*GRID_MODELS, *COSINES_FIRST], GRID)
-FLAGS = {"distilbert": "sinusoidal_pos_embds", "xlm": "sinusoidal_embeddings"}
-FLAGS["flaubert"] = FLAGS["xlm"]
-AFTER_PADDING = set(  # the first position is pad_token_id + 1
-    "fsmt m2m_100 nllb_moe speech_to_text esm "
-    "roberta xlm-roberta xlm-roberta-xl camembert roberta-prelayernorm xmod "
-    "longformer data2vec-text ibert luke lilt layoutlmv3 markuplm mpnet".split()
+from pefourier.encodings.sources.weights import (
+    bucket_keys,
+    first_row,
+    offset_notes,
+    read_learned,
+    trained_biases,
 )
-FROM_TWO = {"bart", "mbart", "mvp", "plbart", "opt", "biogpt", "trocr", "xglm"}
-WEIGHTS = re.compile(r"(model|diffusion_pytorch_model)[-.\w]*\.safetensors")
-TENSOR = re.compile(r"(^|\.)(wpe|embed_positions|positions?_embed(ding)?s?)(\.weight)?$")
+from pefourier.errors import PefourierError, shown, unknown
+
+REASONS = {  # why a config of a model type is not answered, by the kind of its row
+    "axes": "its positions lie on several axes, as of an image; give a file of codes",
+    "relative": "its positions are biases or vectors of distances, trained, in its weights; "
+    "give a file of codes",
+    "convolutional": "its positions come from a convolution, which depends on the tokens",
+    "mixer": "its layers have no positions: their order comes from recurrence or convolution",
+    "none": "no table, rotation or bias of positions is known in its model",
+    "sinusoidal": "its code computes sinusoids whose order of columns is not known here; "
+    "give a file of codes",
+    "unbuilt": "what it does with positions is not known here: its model cannot be made of the "
+    "config class alone; give a file of codes",
+}
 
 
 def read_config(spec: str, length: int | None = None, d: int | None = None) -> Encoding:
@@ -64,43 +62,69 @@ def read_config(spec: str, length: int | None = None, d: int | None = None) -> E
     """
     path, _, part = spec.partition("#")
     file = os.path.join(path, "config.json") if os.path.isdir(path) else path
-    config = text_model(Section(shown(file), read_object(file)))
-    kind = config.values.get("model_type", "")
-    if not isinstance(kind, str):
-        raise config.wrong("model_type", kind, "a string")
-    model = ModelConfig(file, part, config, kind, length, d)
+    config, kind, part = choose_part(Section(shown(file), read_object(file)), part)
+    model = ModelConfig(file, part, config, kind, length, d, type_row(kind) or {})
     for read in (read_biases, read_sinusoid, read_rotation, read_learned):
         enc = read(model)
         if enc is not None:
-            return replace(enc, spec=spec)
-    raise PefourierError(
-        f"{shown(file)} sets no positions that are known here (model_type {shown(kind)}); "
-        "name an encoding or a file of codes"
+            return replace(enc, spec=spec, findings=(*enc.findings, *code_notes(config)))
+    raise no_answer(model)
+
+
+def no_answer(model: ModelConfig) -> PefourierError:
+    """Why a config is not answered."""
+    who = f"{shown(model.file)} (model_type {shown(model.kind)})"
+    if not model.row:
+        return PefourierError(
+            f"{shown(model.file)} sets no positions: model_type {shown(model.kind)} is not known "
+            "here and no key of a rotation is set; name an encoding or a file of codes"
+        )
+    kinds = model.row["kind"].split()
+    switch = model.row.get("switch")
+    if switch and kinds == ["rotary"]:
+        return PefourierError(
+            f"{who} sets no positions: it rotates where {switch[0]} is {shown(switch[1][0])}"
+        )
+    return PefourierError(f"{who} is not answered: {REASONS[kinds[0]]}")
+
+
+def code_notes(config: Section) -> tuple[Finding, ...]:
+    """What to know of a config that asks for code of its own."""
+    named = [key for key in ("auto_map", "trust_remote_code") if config.values.get(key)]
+    if not named:
+        return ()
+    message = (
+        f"{named[0]} of {config.label} asks for code of the model's own; it is not run, and may "
+        f"do otherwise than transformers {version()}"
     )
+    return (Finding("remote-code", "note", message),)
 
 
 def read_biases(model: ModelConfig) -> Encoding | None:
     """ALiBi and T5's buckets, one column per head."""
-    config, kind = model.config, model.kind
-    attention = config.section("attn_config") if kind == "mpt" else config
-    if kind == "bloom" or attention.values.get("alibi", kind == "mpt") is True:
+    row, config = model.row, model.config
+    heads = model.own("heads", HEADS)
+    attention = config.section(row["inside"]) if "inside" in row else config
+    switched = row.get("otherwise", row.get("kind")) == "alibi" or not row
+    alibi = attention.values.get("alibi", row.get("kind") == "alibi")
+    if switched and alibi is True:
         steepest = attention.number("alibi_bias_max")
         if steepest not in (None, 8.0):
             raise attention.wrong("alibi_bias_max", steepest, "8, the slopes of ALiBi")
         check_part(model)
-        heads = model.dimension(config.count(*HEADS), "number of heads")
-        return model.build("alibi", heads, causal=True)
-    if kind not in T5:
-        return None
+        return model.build(
+            "alibi", model.dimension(model.sized(heads), "number of heads"), causal=True
+        )
+    if row.get("kind") != "t5":
+        return trained_biases(model)
+    trained = trained_biases(model)
+    if trained is not None:
+        return trained
     check_part(model)
     message = "these biases are t5's before training; the trained ones are in the model's weights"
-    own = {
-        "buckets": config.count("relative_attention_num_buckets") or 32,
-        "max_distance": config.count("relative_attention_max_distance") or 128,
-        "causal": model.part == "decoder",
-    }
-    heads = model.dimension(config.count(*HEADS), "number of heads")
-    return model.build("t5", heads, Finding("untrained", "note", message), **own)
+    own = bucket_keys(model)
+    count = model.dimension(model.sized(heads), "number of heads")
+    return model.build("t5", count, Finding("untrained", "note", message), **own)
 
 
 def check_part(model: ModelConfig) -> None:
@@ -111,80 +135,18 @@ def check_part(model: ModelConfig) -> None:
 
 def read_sinusoid(model: ModelConfig) -> Encoding | None:
     """Sinusoids that the model's code computes."""
-    config, kind = model.config, model.kind
-    own = SINUSOIDS.get(kind)
-    if kind == "trocr" and config.values.get("use_learned_position_embeddings") is False:
-        own = GRID
-    if kind in FLAGS and config.values.get(FLAGS[kind]) is True:
-        own = {"layout": "interleaved"}
-    if own is None or (kind == "whisper" and model.part == "decoder"):
+    row = model.row
+    key, wanted = row.get("when", ("", None))
+    if "table" not in row or (key and model.config.values.get(key) is not wanted):
+        return None
+    if model.part and model.part == row.get("learned_part"):
         return None
     check_part(model)
-    d = model.dimension(config.count(*WIDTH), "width")
+    d = model.dimension(model.sized(model.own("width", WIDTH)), "width")
     offset = first_row(model)
-    enc = model.build("sinusoidal", d, *offset_notes(kind, offset), **own, offset=offset)
-    if kind not in COSINES_FIRST:
+    enc = model.build(
+        "sinusoidal", d, *offset_notes(model.kind, offset), **row["table"], offset=offset
+    )
+    if not row.get("cosines_first"):
         return enc
-    return replace(enc, codes=lambda x: exchanged(enc.codes(x), own["layout"]))
-
-
-def first_row(model: ModelConfig) -> int:
-    """The row of the model's table that belongs to position 0."""
-    if model.kind in AFTER_PADDING:
-        padding = model.config.count("pad_token_id", least=0)
-        return 2 if padding is None else padding + 1
-    return 2 if model.kind in FROM_TWO else 0
-
-
-def offset_notes(kind: str, offset: int) -> tuple[Finding, ...]:
-    """What to know about a table whose first rows belong to no position."""
-    message = f"{kind} gives position 0 the code of row {offset}; the rows before it are not used"
-    return (Finding("position-offset", "note", message),) if offset else ()
-
-
-def read_learned(model: ModelConfig) -> Encoding | None:
-    """Learned positions, whose numbers are in the weights beside the config."""
-    way = model.config.values.get("position_embedding_type", "absolute")
-    if way != "absolute":
-        raise model.config.wrong("position_embedding_type", way, "absolute or rotary")
-    folder, part = os.path.dirname(model.file) or ".", model.part
-    with os_errors("look into", folder):
-        files = [name for name in sorted(os.listdir(folder)) if WEIGHTS.fullmatch(name)]
-    tensors = {
-        name: path
-        for path in (os.path.join(folder, file) for file in files)
-        for name in array_names(path)
-        if TENSOR.search(name) and (not part or part == name or part in name.split("."))
-    }
-    if len(tensors) > 1:
-        raise PefourierError(
-            f"{shown(folder)} holds several tables of positions, {first_names(tensors)}; "
-            f"name one, {shown(model.file + '#' + next(iter(tensors)))}"
-        )
-    if not tensors and model.config.first(*LONGEST)[1] is None:
-        return None
-    if not tensors:
-        raise PefourierError(
-            f"the positions of model_type {shown(model.kind)} are learned: their table is in its "
-            f"weights, not in {shown(model.file)}; put model.safetensors beside it, or give a "
-            "file of codes, weights.safetensors#tensor"
-        )
-    return load_tensor(model, *tensors.popitem())
-
-
-def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
-    """The rows of a tensor from the one of position 0 on."""
-    codes, eps = read_table(path, name)
-    offset = first_row(model)
-    codes = codes[offset:]
-    model.dimension(codes.shape[1], f"tensor {name}")
-    if model.length is not None and model.length > len(codes):
-        raise PefourierError(
-            f"{name} of {shown(path)} has rows for {len(codes)} positions, "
-            f"fewer than --length {model.length}"
-        )
-    codes = codes[: model.length]
-    params = {"length": len(codes), "d": codes.shape[1], "path": path, "array": name}
-    params |= {"offset": offset, "model_type": model.kind}
-    found = offset_notes(model.kind, offset)
-    return from_table(codes, "learned", eps=eps, params=params, findings=found, origin="weights")
+    return replace(enc, codes=lambda x: exchanged(enc.codes(x), row["table"]["layout"]))

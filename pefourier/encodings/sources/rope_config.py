@@ -7,8 +7,10 @@ raises on is refused; what it warns of is a finding of the encoding, under a cod
 ``rope-``.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
+from itertools import islice
 from math import nextafter
 from typing import Any
 
@@ -16,12 +18,12 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.sources.config import (
     HEADS,
-    LONGEST,
     WIDTH,
     ModelConfig,
     Section,
     first_names,
 )
+from pefourier.encodings.sources.models import Rotary, rotary
 from pefourier.errors import PefourierError, shown, unknown
 
 TYPES = {"default": "none", "mrope": "none", "su": "longrope"} | {
@@ -37,78 +39,218 @@ REQUIRED = {
 ORIGINAL = "original_max_position_embeddings"
 COMMON = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
 IGNORED = {"mrope_section", "mrope_interleaved"}
-LAYERED = {  # base of full and of sliding attention
-    "gemma3_text": (1e6, 1e4),
-    "gemma3n_text": (1e6, 1e4),
-    "modernbert": (160000.0, 1e4),
-}
-ROTARY = {"llama", "mistral", "falcon", "gptj", "codegen", "roformer", "phi3", "qwen2", "esmc"}
-PARTIAL = {"gpt_neox": 0.25, "stablelm": 0.25, "qwen3_next": 0.25} | dict.fromkeys(
-    ("phi", "persimmon", "glm", "glm4", "glm4_moe", "nemotron", "recurrent_gemma"), 0.5
-)
-HEAD_DIM = dict.fromkeys(("gemma", "gemma2", "gemma3_text", "gemma3n_text"), 256)
-INTERLEAVED = {"gptj", "codegen", "cohere", "cohere2", "glm", "glm4", "roformer", "llama4_text"}
-INTERLEAVED |= {"deepseek_v2", "deepseek_v3"}
 LOCAL_THETA, GLOBAL_THETA = ("rope_local_base_freq", "local_rope_theta"), "global_rope_theta"
 THETA = ("rope_theta", "rotary_emb_base")
 SHARE = ("partial_rotary_factor", "rotary_pct")
+DIMENSIONS = ("rotary_dim", "qk_rope_head_dim")  # how many turn, where the others give a share
 EVIDENCE = {"rope_parameters", "rope_scaling", "rotary_dim", *THETA, *SHARE, GLOBAL_THETA}
+UNKNOWN = Rotary(  # how configs of model types that are not known are read
+    size=("qk_rope_head_dim", "head_dim"),
+    width=(WIDTH, None),
+    heads=(HEADS, None),
+    bases=THETA,
+    shares=(*SHARE, "rotary_dim"),
+)
+SEEN = 300  # keys that are compared with known ones
+NAMED = 5  # of them at most are findings
+Layer = tuple[Section, Rotary]
 
 
 def read_rotation(model: ModelConfig) -> Encoding | None:
     """Rotary positions, by the new ``rope_parameters`` or the old ``rope_scaling``."""
-    config, kind = model.config, model.kind
-    given = any(config.values.get(key) is not None for key in EVIDENCE)
-    rotary = given or kind in ROTARY | LAYERED.keys() | PARTIAL.keys()
-    way = config.values.get("position_embedding_type", "rotary" if rotary else None)
-    if way not in ("rotary", "rope"):
+    if not rotates(model):
         return None
-    layer, section = choose_layer(model, layer_sections(config, kind))
-    keys = ("global_head_dim",) if layer == "full_attention" else ()
-    width, heads = config.count(*WIDTH), config.count(*HEADS)
-    head = config.count("qk_rope_head_dim", *keys, "head_dim") or HEAD_DIM.get(kind)
-    if head is None and width and heads:
-        head = max(width // heads, 1)
-    d = model.dimension(head, "head_dim")
-    theta, doubts = reconcile(section, config, THETA)
-    partial, more = reconcile(section, config, SHARE)
-    found = misspelt_keys(config) if layer else [*misspelt_keys(config), *doubts, *more]
+    if "own" in model.row:
+        raise PefourierError(
+            f"model_type {shown(model.kind)} of {shown(model.file)} {model.row['own']}, by a "
+            "formula of its own that is not known here; give a file of codes"
+        )
+    layer, section, turns = choose_layer(model, layer_sections(model))
+    d, found = find_head(model, turns)
+    scaling, scaled, warned = read_scaling(model, section, turns, bool(layer))
+    theta, doubts = reconcile(section, THETA, model.config, turns.bases)
+    partial, more = find_share(model, section, turns, d, scaling)
+    found += (
+        misspelt_keys(model.config) if layer else [*misspelt_keys(model.config), *doubts, *more]
+    )
     if theta is None:
-        message = f"{config.label} sets no rope_theta; 10000 is taken, as most models do"
-        found.append(Finding("rope-theta-default", "note", message))
-    turned = config.count("rotary_dim")
-    if partial is None and turned:
+        theta = turns.base
+        found += default_base(model, layer, theta)
+    own = {"rho": theta, "partial": partial, "layout": layout_of(model)}
+    found += [*warned, *layer_notes(model)]
+    return model.build("rope", d, *found, scaling=scaling, **own, **scaled)
+
+
+def rotates(model: ModelConfig) -> bool:
+    """Whether a model turns queries and keys: by its type, else by the keys of its config."""
+    config, row = model.config, model.row
+    if row:
+        key, turning, usual = row.get("switch", ("", (), None))
+        return row.get("kind") == "rotary" and (not key or config.values.get(key, usual) in turning)
+    given = any(config.values.get(key) is not None for key in EVIDENCE)
+    way = config.values.get("position_embedding_type", "rotary" if given else None)
+    return way in ("rotary", "rope")
+
+
+def layout_of(model: ModelConfig) -> str:
+    """Whether the partner of a column stands beside it."""
+    layout = model.row.get("layout", "halves")
+    if not layout.startswith("rope_interleave"):
+        return layout
+    interleaved = model.config.values.get("rope_interleave", " " not in layout)
+    return "interleaved" if interleaved is not False else "halves"
+
+
+def find_head(model: ModelConfig, turns: Rotary) -> tuple[int, list[Finding]]:
+    """The size of a head, and a note where the config leaves it to the model type."""
+    config = model.config
+    head = config.count(*turns.size) if turns.size else None
+    width, heads = model.sized(turns.width), model.sized(turns.heads)
+    told = head is not None
+    nulled = turns.null and config.values.get(turns.size[0], ...) is None
+    if (nulled or (head is None and turns.head is None)) and width and heads:
+        head = max((1 if nulled else turns.times) * width // heads, 1)
+        told = config.first(*turns.width[0])[1] is not None
+    head = head or turns.head
+    if told or head is None:
+        return model.dimension(head, "head_dim"), []
+    if model.d is not None:
+        return model.d, []
+    message = f"{config.label} sets no size of a head; model_type {shown(model.kind)} has {head}"
+    return head, [Finding("rope-head-default", "note", message)]
+
+
+def find_share(
+    model: ModelConfig, section: Section, turns: Rotary, d: int, scaling: str
+) -> tuple[float, list[Finding]]:
+    """The share of a head that turns."""
+    ignored = turns.fixed or (turns.whole and scaling == "none")
+    keys = tuple(key for key in turns.shares if key not in DIMENSIONS)
+    if "layers" not in model.row and (turns.whole or scaling != "none"):
+        keys = keys or SHARE[:1]
+    partial, found = reconcile(section, SHARE, model.config, keys)
+    if ignored:
+        if partial not in (None, 1.0) and not turns.fixed:
+            message = (
+                f"{keys[0]}={partial:g} of {model.config.label} is not used by model_type "
+                f"{shown(model.kind)}: the whole head is rotated; leave it out"
+            )
+            found = [Finding("rope-unknown-key", "warning", message)]
+        return 1.0, found
+    dimensions = [key for key in turns.shares if key in DIMENSIONS]
+    turned = model.config.count(*dimensions) if dimensions else None
+    if partial is None and (turned or turns.turned):
+        turned = turned or turns.turned
         partial = 1.0 if turned == d else nextafter(turned / d, 2.0)  # so that int(d partial) is it
-    layout = "interleaved" if kind in INTERLEAVED else "halves"
-    own = {
-        "rho": 10000.0 if theta is None else theta,
-        "partial": PARTIAL.get(kind, 1.0) if partial is None else partial,
-        "layout": layout,
-    }
-    scaling, scaled, warned = read_scaling(model, section, bool(layer))
-    return model.build("rope", d, *found, *warned, scaling=scaling, **own, **scaled)
+    return turns.share if partial is None else partial, found
 
 
-def layer_sections(config: Section, kind: str) -> dict[str, Section]:
+def default_base(model: ModelConfig, layer: str, theta: float) -> list[Finding]:
+    """A note where a config leaves the base to its model type."""
+    if layer and model.row:
+        return []
+    who = f"model_type {shown(model.kind)} has" if model.row else "as most models do,"
+    message = f"{model.config.label} sets no rope_theta; {who} {theta:g}"
+    return [Finding("rope-theta-default", "note", message)]
+
+
+def layer_notes(model: ModelConfig) -> list[Finding]:
+    """What to know of layers and tokens that the answer does not hold for."""
+    row, values, found = model.row, model.config.values, []
+    if not row:
+        message = (
+            f"model_type {shown(model.kind)} of {model.config.label} is not known here; the "
+            "layout of its columns is taken to be halves"
+        )
+        found.append(Finding("model-type-unknown", "note", message))
+    unrotated = row.get("unrotated")
+    if isinstance(values.get("no_rope_layers"), list):
+        unrotated = [i for i, turns in enumerate(values["no_rope_layers"]) if not turns]
+    if unrotated:
+        some = ", ".join(map(str, unrotated[:4])) + ", …" * (len(unrotated) > 4)
+        message = f"layers {some} have no positions; this is the rotation of the others"
+        found.append(Finding("rope-some-layers", "note", message))
+    if "turning" in row and len(row.get("layer_types", "").split(",")) > 1:
+        message = f"only layers of type {first_names(row['turning'])} are rotated"
+        found.append(Finding("rope-some-layers", "note", message))
+    section = values.get("rope_scaling") or values.get("rope_parameters") or {}
+    if row.get("axes") or "mrope_section" in section:
+        message = "for tokens of text; those of images and videos have places on three axes"
+        found.append(Finding("rope-axes", "note", message))
+    for key in row.get("unread", ()):
+        if values.get(key) or (key == "type" and "type" in section and "rope_type" not in section):
+            message = (
+                f"{key} of {model.config.label} is not read for model_type {shown(model.kind)}"
+            )
+            found.append(Finding("rope-unread", "warning", message))
+    return found
+
+
+def layer_sections(model: ModelConfig) -> dict[str, Layer]:
     """The rotation of each type of layer, or of all under the empty name."""
+    config, row = model.config, model.row
     key = "rope_scaling" if config.values.get("rope_scaling") else "rope_parameters"
+    if key == "rope_scaling" and row.get("new_only"):
+        raise PefourierError(
+            f"{key} of {config.label} does not say which share of a head turns, as model_type "
+            f"{shown(model.kind)} needs; write rope_parameters with partial_rotary_factor"
+        )
     given = config.section(key)
-    if any(isinstance(value, dict) for value in given.values.values()):
-        names = [name for name, value in given.values.items() if isinstance(value, dict)]
-        return {name: given.section(name) for name in names}
+    if key in row.get("unread", ()):
+        given = replace(given, values={})
+    elif "type" in row.get("unread", ()) and given.values:
+        given = replace(given, values={"rope_type": "default", **given.values})
+    names = [name for name, value in given.values.items() if isinstance(value, dict)]
+    if "layers" in row:
+        return dict(known_layers(model, key, given, names))
+    turns = rotary(row) if row else UNKNOWN
+    if names:
+        return {name: (given.section(name), turns) for name in names}
+    if not given.values and turns.rope:
+        return {"": (replace(given, values=turns.rope), turns)}
     local = config.number(*LOCAL_THETA)
-    if kind not in LAYERED and local is None:
-        return {"": given}
-    full, sliding = LAYERED.get(kind, (None, None))
-    full = config.number(GLOBAL_THETA, "rope_theta") or full
-    both = given.values if kind == "modernbert" else {}
+    if row or local is None:
+        return {"": (given, turns)}
+    full = config.number(GLOBAL_THETA, "rope_theta")
     return {
-        "full_attention": replace(given, values={"rope_theta": full, **given.values}),
-        "sliding_attention": replace(given, values={"rope_theta": local or sliding, **both}),
+        "full_attention": (replace(given, values={"rope_theta": full, **given.values}), turns),
+        "sliding_attention": (replace(given, values={"rope_theta": local}), turns),
     }
 
 
-def choose_layer(model: ModelConfig, sections: dict[str, Section]) -> tuple[str, Section]:
+def known_layers(
+    model: ModelConfig, key: str, given: Section, names: list[str]
+) -> Iterator[tuple[str, Layer]]:
+    """The rotation of each type of layer, where the model type has several."""
+    row, config = model.row, model.config
+    reached = row.get("scaled" if key == "rope_scaling" else "flat", [])
+    if given.values and not names and reached is None:
+        raise PefourierError(
+            f"{key} of {config.label} is one for all layers; model_type {shown(model.kind)} needs "
+            f"one for each type: {first_names(row['layers'])}"
+        )
+    for layer in [*row["layers"], *(name for name in names if name not in row["layers"])]:
+        turns = rotary(row, layer if layer in row["layers"] else next(iter(row["layers"])))
+        if names and layer in given.values and given.values[layer] is None:
+            continue  # layers of this type have no positions
+        if names and layer not in names and key == "rope_parameters" and None in names:
+            continue
+        if layer in names:
+            section = given.section(layer)
+        elif given.values and not names and layer in reached:
+            dropped = "rope_theta" if row.get("own_base") else None
+            section = replace(given, values={k: v for k, v in given.values.items() if k != dropped})
+        else:
+            section = Section(f"{layer} of {given.label}", turns.rope)
+        if not isinstance(kind := section.values.get("rope_type", ""), str):
+            raise section.wrong("rope_type", kind, "a string")
+        yield (
+            layer,
+            (replace(section, values={**turns.added.get(kind, {}), **section.values}), turns),
+        )
+
+
+def choose_layer(model: ModelConfig, sections: Mapping[str, Layer]) -> tuple[str, Section, Rotary]:
     """The type of layer that is named, or any where all turn alike."""
     if model.part and "" in sections:
         raise PefourierError(
@@ -118,39 +260,48 @@ def choose_layer(model: ModelConfig, sections: dict[str, Section]) -> tuple[str,
     if model.part:
         if model.part not in sections:
             raise unknown(f"type of layer of {shown(model.file)}", model.part, sections)
-        return model.part, sections[model.part]
-    name, section = next(iter(sections.items()))
-    if any(other.values != section.values for other in sections.values()):
+        return model.part, *sections[model.part]
+    if not sections:
+        raise PefourierError(f"{shown(model.file)} sets no rotation for any type of layer")
+    name, (section, turns) = next(iter(sections.items()))
+    alike = [(other.values, own) == (section.values, turns) for other, own in sections.values()]
+    if not all(alike):
         raise PefourierError(
             f"{shown(model.file)} rotates by type of layer: {first_names(sections)}; "
             f"name one, {shown(model.file + '#' + name)}"
         )
-    return name, section
+    return name, section, turns
 
 
 def reconcile(
-    section: Section, config: Section, keys: tuple[str, ...]
+    section: Section, inside: tuple[str, ...], config: Section, above: tuple[str, ...]
 ) -> tuple[Any, list[Finding]]:
     """A number given in a section or above it; the section wins, and a contradiction is noted."""
-    inner, outer = section.number(*keys), config.number(*keys)
+    inner, outer = section.number(*inside), config.number(*above) if above else None
     if inner is None or outer is None or inner == outer:
         return (outer if inner is None else inner), []
     message = (
-        f"{keys[0]}={inner:g} of {section.label} contradicts {outer:g} above it; the first is used"
+        f"{inside[0]}={inner:g} of {section.label} contradicts {outer:g} above it; the first is "
+        "used"
     )
     return inner, [Finding("rope-contradiction", "warning", message)]
 
 
 def read_scaling(
-    model: ModelConfig, section: Section, layered: bool
+    model: ModelConfig, section: Section, turns: Rotary, layered: bool
 ) -> tuple[str, dict[str, Any], list[Finding]]:
     """The scaling of a section, its parameters for `rope`, and what transformers warns of."""
     _, kind = section.first("rope_type", "type")
     kind = "default" if kind is None else kind
     if not isinstance(kind, str):
         raise section.wrong("rope_type", kind, "a string")
+    if kind == "axial":
+        raise PefourierError(f"rope_type of {section.label} is axial: positions on several axes")
+    kind = model.row.get("renamed", {}).get(kind, kind)
     if kind not in TYPES:
         raise unknown(f"rope_type of {section.label}", kind, TYPES)
+    if kind == "dynamic" and model.row.get("alpha") and section.number("alpha"):
+        return "ntk", {"factor": section.number("alpha")}, []
     scaling = TYPES[kind]
     kinds = {key: parameter.annotation for key, parameter in scaling_parameters(scaling).items()}
     needs_original = kinds.pop("original", None) is not None
@@ -162,10 +313,16 @@ def read_scaling(
             raise PefourierError(
                 f"{section.label} has no {key}, which rope_type {kind} needs; add it"
             )
+    if layered and section.values.get("truncate") is not None:
+        section = replace(
+            section, values={k: v for k, v in section.values.items() if k != "truncate"}
+        )
+        message = f"truncate of {section.label} is not read in sections by type of layer"
+        found.append(Finding("rope-unread", "warning", message))
     own = {key: section.parameter(key, annotation) for key, annotation in kinds.items()}
     if needs_original:
         own["original"] = find_original_length(model, section, kind, layered)
-        longest = model.config.count(*LONGEST) or own["original"]
+        longest = model.longest() or own["original"]
         if own["factor"] is None and scaling in ("yarn", "longrope"):
             own["factor"] = longest / own["original"]
         found += check_lengths(section, scaling, own, longest)
@@ -173,41 +330,40 @@ def read_scaling(
 
 
 def misspelt_keys(config: Section) -> list[Finding]:
-    """A warning for each key that is nearly one of those that set a rotation."""
-    near = {
-        key: get_close_matches(key, sorted(EVIDENCE - config.values.keys()), n=1, cutoff=0.85)
-        for key in config.values.keys() - EVIDENCE
-    }
-    return [
-        Finding(
-            "rope-unknown-key",
-            "warning",
-            f"{shown(key)} of {config.label} is no key of a rotation; did you mean {names[0]}?",
-        )
-        for key, names in sorted(near.items())
-        if names
-    ]
+    """A warning for each of the first keys that are nearly one of those that set a rotation."""
+    known = sorted(EVIDENCE - config.values.keys())
+    found = []
+    for key in islice(sorted(config.values.keys() - EVIDENCE), SEEN):
+        near = get_close_matches(key[:80], known, n=1, cutoff=0.85)
+        if near:
+            message = (
+                f"{shown(key)} of {config.label} is no key of a rotation; did you mean {near[0]}?"
+            )
+            found.append(Finding("rope-unknown-key", "warning", message))
+        if len(found) == NAMED:
+            break
+    return found
 
 
 def unused_keys(section: Section, kind: str, named: set[str]) -> list[Finding]:
-    """A warning for each key that the type of scaling has no use for."""
-    found = []
-    for key in section.values.keys() - named - IGNORED:
-        near = get_close_matches(key, sorted(named), n=1)
+    """A warning for each of the first keys that the type of scaling has no use for."""
+    known, found = sorted(named), []
+    for key in islice(sorted(section.values.keys() - named - IGNORED), SEEN):
+        near = get_close_matches(key[:80], known, n=1)
         way_out = f"did you mean {near[0]}?" if near else "leave it out"
         message = f"{shown(key)} of {section.label} is not used by rope_type {kind}; {way_out}"
         found.append(Finding("rope-unknown-key", "warning", message))
         if near == ["rope_type"] and "type" not in section.values:
             return found[-1:]  # with the type unknown, nothing can be said of the others
-    return sorted(found, key=lambda finding: finding.message)
+    return found[:NAMED]
 
 
 def find_original_length(model: ModelConfig, section: Section, kind: str, layered: bool) -> int:
     """The context length of training, which transformers looks for in three places."""
     config = model.config
-    outer = None if layered else config.count(ORIGINAL)
+    outer = None if layered else config.count(ORIGINAL) or model.row.get("original")
     own = None if kind == "dynamic" else outer or section.count(ORIGINAL)
-    found = own or config.count(*LONGEST)
+    found = own or model.longest()
     if found is None:
         raise PefourierError(
             f"{section.label} has no {ORIGINAL} and {shown(model.file)} no "

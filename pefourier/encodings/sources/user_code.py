@@ -9,6 +9,7 @@ is right gives both members of the batch the same codes, varying along the seque
 import contextlib
 import importlib
 import inspect
+import os
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -54,6 +55,14 @@ def tabulate(spec: str, length: int, d: int, seed: int | None = None) -> Encodin
     params = {"length": length, "d": d, "object": spec.removeprefix("py:")}
     params |= {} if seed is None else {"seed": seed}
     return replace(enc, params=params, spec=spec)
+
+
+def spelled_out(spec: str) -> str | None:
+    """The SPEC that one without ``py:`` may have meant: a module in the working directory."""
+    module, _, name = spec.partition(":")
+    path = module.removesuffix(".py").replace(".", "/")
+    there = os.path.isfile(f"{path}.py") or os.path.isfile(f"{path}/__init__.py")
+    return f"py:{path.replace('/', '.')}:{name or '…'}" if path and there else None
 
 
 @contextlib.contextmanager

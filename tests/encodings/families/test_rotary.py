@@ -340,11 +340,6 @@ LONG = "rope:scaling=longrope,factor=2,original=9,short_factor=1;1"
         ),
         ("rope:rho=-3", 8, "rho must be a finite number above 0; got -3.0"),
         (
-            "rope:scaling=llama3,factor=2,original=9,low_freq_factor=4",
-            8,
-            "high_freq_factor must be above low_freq_factor; both are 4.0",
-        ),
-        (
             f"{LONG},long_factor=1;2;3",
             4,
             "long_factor needs 2 numbers, one per rotated pair; got 3",
@@ -465,3 +460,13 @@ def test_decayed_codes_of_long_sequences_are_zero_and_not_wrong():
     code = load("xpos", length=2, d=4).codes(np.array([10**6]))
     np.testing.assert_array_equal(code[:, [0, 2]], 0.0)
     assert np.isfinite(code).all()
+
+
+def test_llama3_without_a_band_between_steps_at_the_turns():
+    """As Llama 4 has it, low_freq_factor = high_freq_factor = 1."""
+    spec = (
+        "rope:rho=5e5,scaling=llama3,factor=16,original=8192,low_freq_factor=1,high_freq_factor=1"
+    )
+    plain = load("rope:rho=5e5", length=3, d=128).measure.frequencies
+    wanted = np.where(8192 * plain / (2 * np.pi) > 1, plain, plain / 16)
+    np.testing.assert_array_equal(load(spec, length=3, d=128).measure.frequencies, wanted)

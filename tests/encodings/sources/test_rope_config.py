@@ -358,6 +358,8 @@ def test_no_known_model_has_a_finding_but_notes(config):
     for name, (values, part, length, *_) in MODELS.items():
         enc = load(config(values) + f"#{part}" * bool(part), length)
         expected = ["rope-theta-default"] * (name in silent)
+        expected += ["rope-head-default"] * (name == "old Gemma-3 with the code's defaults")
+        expected += ["rope-axes"] * (name == "Qwen2-VL")
         expected += ["rope-long-factor"] * (name == "Phi-3 long")
         assert [f.code for f in enc.findings] == expected, name
 
@@ -366,6 +368,7 @@ def scaling(**values):
     return {**LLAMA2, "rope_scaling": values}
 
 
+MROPE = {"type": "mrope", "mrope_section": [16, 24, 24]}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
 WARNED = {
     "misspelt": (
@@ -410,7 +413,7 @@ WARNED = {
     "no base": (
         {**LLAMA, "max_position_embeddings": 9},
         "rope-theta-default",
-        "{path} sets no rope_theta; 10000 is taken, as most models do",
+        "{path} sets no rope_theta; model_type 'llama' has 10000",
     ),
 }
 
@@ -441,10 +444,9 @@ def test_a_length_of_zero_is_refused_as_everywhere(config):
 
 def test_a_text_model_has_nothing_from_above_it(config):
     values = {"model_type": "llava", "hidden_size": 9, "text_config": {"model_type": "llama"}}
-    path = config(values)
-    message = f"{path!r} sets no head_dim; give the dimension by --d"
-    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
-        load(path)
+    enc = load(config(values), length=3)
+    assert enc.params["d"] == 128
+    assert [f.code for f in enc.findings] == ["rope-head-default", "rope-theta-default"]
 
 
 def test_a_section_wins_over_the_config_above_it(config):
@@ -536,12 +538,12 @@ REFUSED = {
         "model_type of {path} must be a string; got []",
     ),
     "no lengths": (
-        {**LLAMA, "rope_scaling": {"type": "dynamic", "factor": 2}},
+        {**LLAMA, "model_type": "mine", "rope_scaling": {"type": "dynamic", "factor": 2}},
         "rope_scaling of {path} has no original_max_position_embeddings and {path} no "
         "max_position_embeddings; rope_type dynamic needs one of them",
     ),
     "no head": (
-        {"model_type": "llama"},
+        {"model_type": "mine", "rope_theta": 5.0},
         "{path} sets no head_dim; give the dimension by --d",
     ),
     "layers differ": (
@@ -550,8 +552,31 @@ REFUSED = {
     ),
     "nothing": (
         {"model_type": "mamba"},
-        "{path} sets no positions that are known here (model_type 'mamba'); "
-        "name an encoding or a file of codes",
+        "{path} (model_type 'mamba') is not answered: its layers have no positions: their order "
+        "comes from recurrence or convolution",
+    ),
+    "nothing known": (
+        {"model_type": "mine"},
+        "{path} sets no positions: model_type 'mine' is not known here and no key of a rotation "
+        "is set; name an encoding or a file of codes",
+    ),
+    "switched off": (
+        {"model_type": "zamba2"},
+        "{path} (model_type 'zamba2') sets no positions: it rotates where use_mem_rope is True",
+    ),
+    "one section for several": (
+        {"model_type": "laguna", "rope_parameters": {"rope_theta": 5.0}},
+        "rope_parameters of {path} is one for all layers; model_type 'laguna' needs one for each "
+        "type: full_attention",
+    ),
+    "a formula of its own": (
+        {"model_type": "ernie4_5_vl_moe_text"},
+        "model_type 'ernie4_5_vl_moe_text' of {path} orders its frequencies by axis, by a formula "
+        "of its own that is not known here; give a file of codes",
+    ),
+    "axial by its own word": (
+        {**LLAMA, "rope_parameters": {"rope_type": "axial"}},
+        "rope_type of rope_parameters of {path} is axial: positions on several axes",
     ),
     "learned": (
         {"model_type": "gpt2", "n_positions": 1024, "n_embd": 768},
@@ -608,7 +633,43 @@ def test_d_is_for_configs_that_set_none(config):
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
         load(path, d=64)
     assert load(path, d=128, length=3).dim == 128
-    assert load(config({"model_type": "llama"}), d=64).table().shape == (80, 64)
+    assert load(config({"model_type": "llama"}), d=64).table().shape == (2048, 64)
+
+
+def test_a_config_without_a_length_says_so(config):
+    enc = load(config({"model_type": "mine", "head_dim": 8, "rope_theta": 10000.0}))
+    assert len(enc) == 80
+    assert [f.code for f in enc.findings] == ["model-type-unknown", "length-default"]
+    message = f"{enc.params['path']!r} sets no length; 80 positions are taken"
+    assert enc.findings[1].message == message
+
+
+NOTED = {
+    "no rotation in some": ("smollm3", {}, "rope-some-layers", "note"),
+    "rotation in one type": ("cohere2", {}, "rope-some-layers", "note"),
+    "three axes": ("qwen2_vl", {"rope_scaling": MROPE}, "rope-axes", "note"),
+    "a share that is not used": (
+        *("llama", {"partial_rotary_factor": 0.5}),
+        *("rope-unknown-key", "warning"),
+    ),
+    "a scaling that is not read": (
+        *("cohere2_moe", {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}),
+        *("rope-unread", "warning"),
+    ),
+    "an old key that is not read": (
+        *("gemma3_text", {"rope_scaling": {"type": "linear", "factor": 2.0}}),
+        *("rope-unread", "warning"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOTED)
+def test_what_does_not_hold_for_all_is_noted(name, config):
+    kind, own, code, severity = NOTED[name]
+    path = config({"model_type": kind, "rope_theta": 5.0, **own})
+    part = "#full_attention" if kind == "gemma3_text" else ""
+    found = {f.code: f.severity for f in load(path + part, length=3).findings}
+    assert found.get(code) == severity
 
 
 def reference(transformers, values, layer, length):

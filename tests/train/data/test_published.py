@@ -10,7 +10,7 @@ import pytest
 from training import EVENTS, archives, recording
 
 from pefourier.errors import PefourierError
-from pefourier.train.data import load, recordings, split
+from pefourier.train.data import PUBLISHED, load, recordings, split
 
 SHARED = Path(__file__).parents[4] / "shared" / "data"
 
@@ -21,6 +21,11 @@ published = pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data
 @cache
 def published_recordings(name):
     return recordings.read_recordings(load.published_source(name), str(SHARED))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_source_has_the_name_of_its_file(name):
+    assert load.published_source(name).name == name
 
 
 @published

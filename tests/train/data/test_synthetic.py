@@ -2,10 +2,10 @@
 
 import pytest
 
-from pefourier.train.data import synthetic
+from pefourier.train.data import SYNTHETIC, synthetic
 
 
-@pytest.mark.parametrize("name", ["order", "lags", "order:noise=0.5,length=9,count=40"])
+@pytest.mark.parametrize("name", [*SYNTHETIC, "order:noise=0.5,length=9,count=40"])
 def test_synthetic_classes_hold_the_same_rows_in_another_order(name):
     x, y, classes = synthetic.draw_examples(name)
     quiet = synthetic.draw_examples(name.split(":")[0] + ":noise=0")

@@ -1,0 +1,439 @@
+"""What do the numbers mean? One to three plain sentences for each answer, made by rules.
+
+A rule looks at an encoding and its result, a frozen dataclass, and gives a sentence with the number
+that bears it, or nothing where its situation is not there. `CONCLUSIONS` has the rules of each kind
+of result in order of weight; the first three that speak are the conclusion. No rule says more than
+the numbers of its result do.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from math import isnan, pi
+from typing import Any
+
+import numpy as np
+
+from pefourier.answers.text import number
+from pefourier.compare import Comparison
+from pefourier.encodings.encoding import Encoding
+from pefourier.faithful import Faithfulness
+from pefourier.geometry.precision import FORMATS
+from pefourier.reconstruct import Reconstructions
+from pefourier.spectrum import Spectrum
+
+MOST = 3  # sentences of a conclusion
+USUAL = ("float32", "float16", "bfloat16")  # formats that a conclusion speaks of
+MERGED = 1e-6  # of a code's length: closer codes are as good as one in float32
+FLOAT32_LIMIT = 2**20  # condition number from which rounding in float32 can hide a position
+FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
+LONG = 4  # numbers of a list that are told one by one
+SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
+EXACT = 1e-6  # error of a linear inverse that is rounding
+
+POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes"}
+STEPS = {"position": "positions", "lag": "lags", "time": "mean time steps", "tree": "edges"}
+
+
+def conclude(enc: Encoding, result: Any) -> str:
+    """The conclusion of a result about one encoding.
+
+    >>> from pefourier.encodings import load
+    >>> from pefourier.faithful import assess
+    >>> dft = load("dft", length=8, d=4)
+    >>> print(conclude(dft, assess(dft)))
+    Only 4 of 8 positions have different codes: they repeat every 4, so 0 and 4 share one; take at
+    most 4 positions, or --d 8 or more. In float32, float16 and bfloat16 the different codes stay
+    different, rounded to the format or computed in it.
+    """
+    return first_sentences(rule(enc, result) for rule in CONCLUSIONS[type(result)])
+
+
+def first_sentences(found: Iterable[str]) -> str:
+    """The first sentences of some that are not empty."""
+    return " ".join(islice(filter(None, found), MOST))
+
+
+def joined(items: Iterable[str], word: str = "and") -> str:
+    """Items as a sentence has them.
+
+    >>> joined(["float32", "float16", "bfloat16"])
+    'float32, float16 and bfloat16'
+    """
+    *head, last = items
+    return f"{', '.join(head)} {word} {last}" if head else last
+
+
+def place(x: float) -> str:
+    """The coordinate of a point: positions, lags and nodes are whole, times need not be."""
+    return f"{x:g}" if isinstance(x, float) else str(x)
+
+
+# Can codes be told apart and inverted?
+
+
+def surely_wrong(enc: Encoding, r: Faithfulness) -> str:
+    """Findings that are surely a bug."""
+    errors = [finding.message for finding in r.findings if finding.severity == "error"]
+    if not errors:
+        return ""
+    more = f" ({len(errors) - 1} more below)" if len(errors) > 1 else ""
+    return f"Surely a bug: {errors[0]}{more}."
+
+
+def known_formula(enc: Encoding, r: Faithfulness) -> str:
+    """What a table turned out to be."""
+    if not r.identified:
+        return ""
+    difference = r.identified["max_difference"]
+    how = f"to within {number(difference, 2)}" if difference else "exactly"
+    parts = [f"{k}={in_brief(v)}" for k, v in r.identified["params"].items()]
+    given = f" with {', '.join(parts)}" if parts else ""
+    return f"The table is {r.identified['encoding']}{given}, {how}."
+
+
+def in_brief(value: Any) -> str:
+    """A parameter of a formula; a long list by its length.
+
+    >>> in_brief(1e4), in_brief([0, 2, 1, 3, 4])
+    ('10000', '(5 numbers)')
+    """
+    long = isinstance(value, list) and len(value) > LONG
+    return f"({len(value)} numbers)" if long else number(value, 7)
+
+
+def told_apart(enc: Encoding, r: Faithfulness) -> str:
+    """Whether points have codes of their own, and which two are closest."""
+    points = POINTS[enc.domain.kind]
+    if r.length == 1:
+        return f"With one of the {points} there is nothing to tell apart; ask for more."
+    if isnan(r.stable_rank):
+        return f"All {r.length} codes are zero: they say nothing about {points}."
+    if r.distinct == 1:
+        return f"All {r.length} {points} share one code: none can be told from another."
+    if r.distinct < r.length:
+        return f"Only {r.distinct} of {r.length} {points} have different codes: {shared(enc, r)}."
+    a, b = map(place, r.closest_pair)
+    merged = ", so close that rounding may make them one" if r.gap <= MERGED else ""
+    return (
+        f"All {r.length} {points} have different codes; the closest two, {a} and {b}, are "
+        f"{number(r.gap, 3)} of a code's length apart{merged}."
+    )
+
+
+def shared(enc: Encoding, r: Faithfulness) -> str:
+    """Which points share a code, why where that is known, and what to do."""
+    a, b = r.closest_pair
+    codes = {finding.code for finding in r.findings}
+    period = enc.measure.period if enc.measure is not None else None
+    if period is not None and period < r.length:
+        wider = f", or --d {r.length} or more" if enc.name == "dft" else ""
+        repeat = f"they repeat every {period}, so {a} and {b} share one"
+        return f"{repeat}; take at most {period} positions{wider}"
+    if "repeating-codes" in codes:
+        return f"they repeat every {b - a}, so {a} and {b} share one"
+    if "clipped-index" in codes:
+        return f"all from {a} on share one"
+    if enc.domain.kind == "lag":
+        return shared_lags(enc, r)
+    first = f"{place(a)} and {place(b)} are the first two that share one"
+    return f"{first}; take at most {r.distinct} positions" if enc.stationary else first
+
+
+def shared_lags(enc: Encoding, r: Faithfulness) -> str:
+    """Which lags share a code, most often on purpose."""
+    a, b = r.closest_pair
+    if a == -b and r.distinct == r.length // 2 + 1:
+        return (
+            f"a lag and its opposite, such as {a} and {b}, share one, which tells the distance and "
+            "not the direction; a decoder sees one direction, as causal=true has it"
+        )
+    sizes = ", ".join(f"{k}={enc.params[k]}" for k in SHARED_BY if k in enc.params)
+    if sizes:
+        return f"far lags share one by design ({sizes}), {a} and {b} first"
+    return f"{a} and {b} are the first two that share one"
+
+
+SHARED_BY = ("clip", "buckets", "max_distance")  # parameters by which far lags share a code
+
+
+def recovered(enc: Encoding, r: Faithfulness) -> str:
+    """Whether a linear map recovers position functions, and at what price."""
+    point = POINTS[enc.domain.kind].removesuffix("s")
+    if r.length == 1 or r.verdict == "collides":
+        return ""
+    if r.verdict == "isometric":
+        return (
+            f"A linear map recovers every {point} and amplifies no noise: codes are equally long "
+            "and at right angles (condition number 1)."
+        )
+    if r.verdict == "invertible":
+        amplified = f"up to {number(r.condition_number, 3)} times (the condition number)"
+        limit = ", so that rounding in float32 can hide one"
+        tail = limit if r.condition_number >= FLOAT32_LIMIT else ""
+        return f"A linear map recovers every {point}, amplifying noise {amplified}{tail}."
+    if enc.domain.kind == "lag":
+        return ""  # a bias is used as it is: nothing has to be recovered from it
+    most = "no more" if r.rank == r.dimension else f"at most {r.dimension}"
+    why = f"; {r.dimension} dimensions allow {most}" if r.length > r.dimension else ""
+    if not why and enc.domain.kind == "position" and enc.act == "add":
+        why = "; the dft encoding of this size spans all"
+    return (
+        f"A linear map of the codes can't be 1 at one {point} and 0 at all others: they span "
+        f"{r.rank} of {r.length} directions{why}."
+    )
+
+
+def in_low_precision(enc: Encoding, r: Faithfulness) -> str:
+    """What float32, float16 and bfloat16 leave of the different codes."""
+    if r.distinct == 1:
+        return ""
+    losses = {form: r.precision[form] for form in USUAL}
+    cast = {f: x.distinct_cast for f, x in losses.items() if x.distinct_cast < r.distinct}
+    phase = {
+        f: x.distinct_phase
+        for f, x in losses.items()
+        if x.distinct_phase is not None and x.distinct_phase < r.distinct
+    }
+    if not cast and phase:
+        return only_computed_wider(r, phase)
+    codes = "the different codes" if r.distinct < r.length else "codes"
+    both = all(x.distinct_phase is not None for x in losses.values())
+    if not cast:
+        ways = ", rounded to the format or computed in it" if both else ""
+        return f"In {joined(USUAL)} {codes} stay different{ways}."
+    kept = [form for form in USUAL if form not in cast]
+    fine = f"; {joined(kept)} keep{'s' if len(kept) == 1 else ''} all" if kept else ""
+    worse = f"; computed in the format, {left(phase, r.distinct)}" if phase else ""
+    return f"Rounded to the format, {left(cast, r.distinct)}{fine}{worse}."
+
+
+def only_computed_wider(r: Faithfulness, phase: Mapping[str, int]) -> str:
+    """Codes that stay different where only the finished numbers are rounded."""
+    rounds = [f"{2 ** FORMATS[f].digits}" for f in phase if r.length > 2 ** FORMATS[f].digits]
+    why = f" (whole numbers above {joined(rounds)} are rounded there)" if rounds else ""
+    return (
+        f"In {joined(phase)} codes stay different if they are computed in a wider format and then "
+        f"rounded, as most implementations do; computed there throughout, "
+        f"{left(phase, r.distinct)}{why}."
+    )
+
+
+def left(counts: Mapping[str, int], total: int) -> str:
+    """How many codes are left in each format.
+
+    >>> left({"float16": 700, "bfloat16": 385}, 1024)
+    'only 700 (float16) and 385 (bfloat16) of 1024 codes differ'
+    """
+    return f"only {joined(f'{n} ({form})' for form, n in counts.items())} of {total} codes differ"
+
+
+# Which frequencies are there?
+
+
+def shape(enc: Encoding, r: Spectrum) -> str:
+    """Where the energy lies: nowhere, at zero, evenly, in slow waves, in fast ones."""
+    s, unit = r.summary, STEPS[enc.domain.kind]
+    if isnan(s.lowest_bin_share):
+        return "All codes are zero, so there is no spectrum."
+    if is_blurred(r):
+        return (
+            f"The bandwidth of {number(r.sigma)} steps blurs most of a lattice of "
+            f"{len(r.omega)} frequencies; take --sigma 0 or a longer --lattice to tell them apart."
+        )
+    if s.cutoff95 == 0:
+        share = f"{100 * s.lowest_bin_share:.0f} %"
+        return f"{share} of the energy is at frequency 0: nearly the same at all {unit}."
+    if s.flatness >= FLAT:
+        return (
+            f"Energy is spread evenly: all frequencies have about the same share (flatness "
+            f"{number(s.flatness, 3)} of 1)."
+        )
+    if s.cutoff95 <= SLOW:
+        return (
+            f"Slow waves dominate: 95 % of the energy is in waves of {wave(s.cutoff95)} {unit} or "
+            f"longer (flatness {number(s.flatness, 2)}, where 1 is even)."
+        )
+    fast = float(r.density[r.omega > pi / 2].sum())
+    if fast >= FAST:
+        return f"Fast waves dominate: {100 * fast:.0f} % of the energy is in waves below 4 {unit}."
+    middle = r.omega[np.searchsorted(np.cumsum(r.density), 0.5 - 1e-12)]
+    return (
+        f"Half of the energy is in waves of {wave(middle)} {unit} or longer, 95 % in waves of "
+        f"{wave(s.cutoff95)} or longer (flatness {number(s.flatness, 2)}, where 1 is even)."
+    )
+
+
+def is_blurred(r: Spectrum) -> bool:
+    """Whether a smoothed lattice is so short that everything looks flat."""
+    return 4 * r.sigma > len(r.omega)
+
+
+def wave(omega: float) -> str:
+    """The length of a wave of an angular frequency.
+
+    >>> wave(pi / 2), wave(0.0)
+    ('4', 'infinitely many')
+    >>> wave(1e-4)
+    '62800'
+    """
+    if not omega:
+        return "infinitely many"
+    short = number(float(2 * pi / omega), 3)
+    return f"{float(short):.0f}" if 1e3 < 2 * pi / omega < 1e15 else short
+
+
+def below_first_step(enc: Encoding, r: Spectrum) -> str:
+    """Frequencies that a lattice cannot tell from zero: waves longer than it."""
+    if r.frequencies is None:
+        return ""
+    slow = r.frequencies[(r.frequencies > 0) & (r.frequencies < 2 * pi / r.lattice)]
+    if len(slow) == 0:
+        return ""
+    many = 2 * len(slow) >= len(r.frequencies)
+    advice = "; a --lattice as long as your context, with --sigma 0, shows more" if many else ""
+    finish = "finishes" if len(slow) == 1 else "finish"
+    return (
+        f"{len(slow)} of {len(r.frequencies)} frequencies never {finish} a turn within the "
+        f"{r.lattice} points of the lattice: waves of up to {wave(slow.min())}{advice}."
+    )
+
+
+def folded_back(enc: Encoding, r: Spectrum) -> str:
+    """Frequencies that whole positions cannot tell from slower ones."""
+    above = 0 if r.frequencies is None else int((r.frequencies > pi).sum())
+    if not above:
+        return ""
+    they = "is above π and looks like a slower one" if above == 1 else "are above π and look slower"
+    return f"{above} of {len(r.frequencies)} frequencies {they} at whole positions (aliasing)."
+
+
+def before_training(enc: Encoding, r: Spectrum) -> str:
+    """Tables that training will change."""
+    if not enc.untrained:
+        return ""
+    return "This is the encoding before training; for a trained one give the file of its table."
+
+
+# What is left of a position?
+
+
+def from_frequencies(enc: Encoding, r: Reconstructions) -> str:
+    """How sharp a position comes back from the frequencies alone."""
+    one = r.reconstructions[0]
+    if isnan(one.peak):
+        return "All codes are zero, so there is nothing to rebuild a position from."
+    peak, error = number(one.peak, 3), number(one.error, 3)
+    if one.width >= r.lattice:
+        return (
+            "From its frequencies alone nothing of a position is left: the rebuilt curve nowhere "
+            f"falls to half of its peak of {peak}."
+        )
+    width = f"{number(one.width, 3)} position{'' if one.width == 1 else 's'}"
+    how = f"{width} wide and {peak} of 1 high (error {error}; 0 is exact)"
+    if one.width <= SHARP:
+        return f"From its frequencies alone a position comes back as a sharp peak, {how}."
+    return f"From its frequencies alone a position comes back blurred, as a peak {how}."
+
+
+def from_codes(enc: Encoding, r: Reconstructions) -> str:
+    """Whether a linear map recovers positions from the codes."""
+    error, positions = number(r.inverse_error, 2), f"{len(enc)} {POINTS[enc.domain.kind]}"
+    if r.inverse_error <= EXACT:
+        return f"A linear map on the codes recovers all {positions} (largest error {error})."
+    return (
+        f"A linear map on the codes does not recover all {positions}: the worst comes back wrong "
+        f"by {error}, where a position is 1 high; check-faithful says why."
+    )
+
+
+def without_code(enc: Encoding, r: Reconstructions) -> str:
+    """Positions beyond the encoding's length."""
+    beyond = [one.position for one in r.reconstructions if one.inverse_error is None]
+    if not beyond:
+        return ""
+    which = f"Position{'s' if len(beyond) > 1 else ''} {joined(map(str, beyond))}"
+    return f"{which} {'have' if len(beyond) > 1 else 'has'} no code at a length of {len(enc)}."
+
+
+CONCLUSIONS: dict[type, tuple[Callable[[Encoding, Any], str], ...]] = {
+    Faithfulness: (surely_wrong, known_formula, told_apart, recovered, in_low_precision),
+    Spectrum: (shape, below_first_step, folded_back, before_training),
+    Reconstructions: (from_frequencies, from_codes, without_code),
+}
+
+
+# Are two encodings the same?
+
+
+def conclude_comparison(a: Encoding, b: Encoding, r: Comparison) -> str:
+    """The conclusion of a comparison."""
+    rules = {
+        "equal": (equal_numbers, common_part),
+        "equivalent": (written_differently, common_part),
+        "different": (apart, place_of_difference, common_part),
+    }
+    return first_sentences(rule(r) for rule in rules[r.verdict])
+
+
+def equal_numbers(r: Comparison) -> str:
+    """Tables that are the same, to the bit or within rounding."""
+    what = f"{r.length} positions and {r.dimensions[0]} columns"
+    if r.bitwise:
+        return f"The two are the same: every number of {what} agrees to the bit."
+    return (
+        f"The two are the same within rounding: over {what} they differ by at most "
+        f"{number(r.max_difference, 2)}, and rounding explains {number(r.tolerance, 2)}."
+    )
+
+
+def written_differently(r: Comparison) -> str:
+    """Tables that follow from one another."""
+    how = f"The two are one encoding, written differently: {change_in_words(r.by)}"
+    if "rotation" in r.by:
+        return f"{how}; products of codes are the same, single numbers are not."
+    rest = f"to within {number(r.max_difference, 2)}" if r.max_difference else "to the bit"
+    return f"{how}; after that change they agree {rest}."
+
+
+def change_in_words(by: Mapping[str, Any]) -> str:
+    """What leads from one table to another, in words."""
+    words = {
+        "layout": lambda v: f"columns {v}",
+        "columns": lambda v: None if "layout" in by else "columns in another order",
+        "signs": lambda v: f"{sum(s < 0 for s in v)} columns with the other sign",
+        "scale": lambda v: f"scaled by {number(v, 7)}",
+        "offset": lambda v: f"moved by {v} positions",
+        "rotation": lambda v: "columns rotated (all inner products agree)",
+    }
+    return ", ".join(filter(None, (words[key](value) for key, value in by.items())))
+
+
+def apart(r: Comparison) -> str:
+    """Tables that differ in size or in numbers."""
+    if r.dimensions[0] != r.dimensions[1]:
+        sizes = "{} and {}".format(*r.dimensions)
+        return f"The two differ: their codes have {sizes} dimensions; compare them at one --d."
+    return (
+        f"The two differ by up to {number(r.max_difference, 3)}, where rounding explains "
+        f"{number(r.tolerance, 2)}; no order of columns, signs, scale or offset was found that "
+        "makes them agree."
+    )
+
+
+def place_of_difference(r: Comparison) -> str:
+    """Where to look first."""
+    if not r.first_difference:
+        return ""
+    first, largest = r.first_difference, r.largest_difference
+    return (
+        f"They part first at position {first[0]}, column {first[1]}, and most at position "
+        f"{largest[0]}, column {largest[1]}."
+    )
+
+
+def common_part(r: Comparison) -> str:
+    """Tables of different lengths."""
+    if r.lengths[0] == r.lengths[1] or r.max_difference is None:
+        return ""
+    lengths = "{} and {}".format(*r.lengths)
+    return f"Only {r.length} common positions were compared; the lengths are {lengths}."

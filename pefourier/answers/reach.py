@@ -1,0 +1,347 @@
+"""How is it told how far a rotation reaches and which base a length wants?"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from pefourier.answers.page import Page, fields_of
+from pefourier.answers.report import Answer, Refusal
+from pefourier.answers.text import aligned, number, paragraph
+from pefourier.context import Band, Context, Reading, Rotation
+from pefourier.design import Candidate, Design
+from pefourier.encodings.encoding import Encoding
+
+HEADS = {
+    "rho": "base",
+    "min_distance": "smallest distance",
+    "min_distance_cast": "after rounding",
+    "rank": "rank",
+    "stable_rank": "stable rank",
+    "condition_number": "condition number",
+    "idle": "pairs that never turn",
+    "bound": "first lag below the bound",
+}
+WANTS = {  # what is best by a criterion, in words
+    "turns": "the largest base with which every pair finishes a turn is",
+    "distance": "the codes lie furthest apart with",
+    "rank": "the most position functions are kept with",
+    "stable_rank": "energy is spread over the most directions with",
+    "condition": "the inverse is the most stable with",
+    "bound": "the smallest base whose sum of cosines stays positive is",
+}
+
+
+def design_page(design: Design, params: dict[str, Any]) -> Page:
+    """The answer of `pefourier design`."""
+    return Page(
+        "design",
+        words=lambda: design_text(design),
+        records=lambda: [design_record(design, params)],
+        rows=lambda: design_rows(design),
+        conclusion=lambda: paragraph(conclude_design(design)),
+    )
+
+
+def design_record(design: Design, params: dict[str, Any]) -> dict[str, Any]:
+    """The JSON object of a design."""
+    identity = {"encoding": "rope", "spec": "rope", "params": params}
+    return identity | {"conclusion": conclude_design(design)} | fields_of(design)
+
+
+def conclude_design(design: Design) -> str:
+    """What each criterion asks for, that they contradict one another, and when no base is needed.
+
+    >>> from pefourier.design import design_base
+    >>> print(conclude_design(design_base(80, 64, criteria=("turns", "distance"))))
+    For 80 positions and d 64 the largest base with which every pair finishes a turn is 13.82; the
+    codes lie furthest apart with 1.5 (smallest distance 4.453). The criteria contradict one
+    another: choose by the one that your use needs.
+    """
+    bases = {c.rho: c for c in design.candidates}
+    wants = [
+        f"{want(name)} {number(rho)}{evidence(name, bases.get(rho))}"
+        for name, rho in design.best.items()
+        if rho is not None
+    ]
+    told = []
+    if design.dft_serves:
+        told.append(
+            f"No base is needed: with {design.length} positions and d {design.d} the DFT's lattice "
+            "(dft) keeps all codes the same distance apart and can be inverted exactly."
+        )
+    if wants:
+        among = "Among bases" if told else f"For {design.length} positions and d {design.d}"
+        told.append(f"{among} {'; '.join(wants)}.")
+    if len({rho for rho in design.best.values() if rho is not None}) > 1:
+        told.append("The criteria contradict one another: choose by the one that your use needs.")
+    told += [
+        "No base up to 1000 times the length keeps the sum of cosines positive."
+        for name, rho in design.best.items()
+        if rho is None and name == "bound"
+    ]
+    return " ".join(told)
+
+
+def want(criterion: str) -> str:
+    """What a criterion asks for."""
+    name, _, lengths = criterion.partition("=")
+    if name == "wavelength":
+        return f"the slowest pair needs {lengths} lengths for a turn with"
+    return WANTS[name]
+
+
+def evidence(criterion: str, best: Candidate | None) -> str:
+    """The number that speaks for a base."""
+    told = {
+        "distance": lambda c: f" (smallest distance {number(c.min_distance)})",
+        "rank": lambda c: f" (rank {c.rank})",
+        "stable_rank": lambda c: f" (stable rank {number(c.stable_rank)})",
+        "condition": lambda c: f" (condition number {number(c.condition_number)})",
+    }
+    if best is None or criterion not in told:
+        return ""
+    if criterion == "condition" and best.condition_number is None:
+        return f" (rank {best.rank} of the columns: it has no stable inverse)"
+    return told[criterion](best)
+
+
+def columns_of(design: Design) -> list[str]:
+    """The columns of the table of candidates; without a format nothing was rounded."""
+    cast = any(c.min_distance_cast is not None for c in design.candidates)
+    return [key for key in HEADS if cast or key != "min_distance_cast"]
+
+
+def design_text(design: Design) -> str:
+    """The candidates, the best by a criterion marked with its name."""
+    columns = columns_of(design)
+    rows = [[*(HEADS[key] for key in columns), "best by"]]
+    for c in design.candidates:
+        names = [name for name, rho in design.best.items() if rho == c.rho]
+        rows.append([*(number(getattr(c, key)) for key in columns), ", ".join(names)])
+    return aligned(rows)
+
+
+def design_rows(design: Design) -> Iterable[Sequence[Any]]:
+    """A row for each candidate."""
+    names = [field.name for field in fields(Candidate)]
+    yield [*names, "best_by"]
+    for c in design.candidates:
+        best = " ".join(name for name, rho in design.best.items() if rho == c.rho)
+        yield [*(getattr(c, name) for name in names), best]
+
+
+def context_page(asked: Sequence[Answer | Refusal]) -> Page:
+    """The answer of `pefourier context`; results are (context, reading against it or None)."""
+    answers = [one for one in asked if isinstance(one, Answer)]
+    return Page(
+        "context",
+        words=lambda: "\n".join(context_text(a.encoding, *a.result) for a in answers),
+        records=lambda: [
+            context_record(one.encoding, *one.result) if isinstance(one, Answer) else fields_of(one)
+            for one in asked
+        ],
+        rows=lambda: context_rows(answers),
+        conclusion=lambda: "".join(
+            paragraph(f"{file_of(a)}: {conclude_context(a.encoding, *a.result)}", "  ")
+            for a in answers
+        ),
+    )
+
+
+def file_of(answer: Answer) -> str:
+    """The SPEC without the part of a config that chooses a rotation."""
+    return answer.encoding.label.partition("#")[0]
+
+
+def context_record(enc: Encoding, found: Context, reading: Reading | None) -> dict[str, Any]:
+    """The JSON object of a model's positions."""
+    record = {
+        "encoding": enc.name,
+        "spec": enc.spec,
+        "params": enc.params,
+        "conclusion": conclude_context(enc, found, reading),
+        **fields_of(found),
+    }
+    record["rotations"] = [rotation_record(rotation) for rotation in found.rotations]
+    if reading is not None:
+        pairs = zip(reading.positions.tolist(), reading.cosine.tolist(), strict=True)
+        record["against"] = {
+            "other": reading.other,
+            "cosine": [list(pair) for pair in pairs],
+            "below": reading.below,
+        }
+    return record
+
+
+def rotation_record(rotation: Rotation) -> dict[str, Any]:
+    """The JSON object of a rotation; a band's treatment is called its class there."""
+    bands = [
+        {"class": band.treatment} | {k: v for k, v in fields_of(band).items() if k != "treatment"}
+        for band in rotation.bands
+    ]
+    return fields_of(rotation) | {"bands": bands}
+
+
+def conclude_context(enc: Encoding, found: Context, reading: Reading | None = None) -> str:
+    """How far positions were trained and are asked for, what is new there, what misreading costs.
+
+    >>> from pefourier.context import describe_context
+    >>> print(conclude_context(*describe_context("rope:rho=5e5", 131072, trained=8192, d=128)))
+    Trained at 8192 positions and asked for 131072 without a scaling: 29 of 64 pairs meet phases
+    they never met. The sum of cosines turns negative first at lag 18438, which is a fact about the
+    base and usual in models that work.
+    """
+    if not found.rotations:
+        return conclude_table(enc, found)
+    told = [about_phases(rotation, found) for rotation in found.rotations]
+    bounds = [(r.bound, r.name) for r in found.rotations]
+    told.append(about_bounds(bounds))
+    if reading is not None:
+        told.append(about_reading(reading))
+    return " ".join(told)
+
+
+def about_phases(r: Rotation, found: Context) -> str:
+    """Whether training met the phases that are asked for."""
+    where = f"In layers of type {r.name}: t" if r.name else "T"
+    by = "without a scaling" if r.scaling == "none" else f"with scaling {r.scaling}"
+    if found.length <= found.trained:
+        still = f", {r.idle} of {r.rotated} pairs never finish a turn in it" if r.idle else ""
+        return f"{where}he {found.length} positions are within those of training{still}."
+    met = (
+        f"{r.unseen} of {r.rotated} pairs meet phases they never met"
+        if r.unseen
+        else "every pair stays within phases it met"
+    )
+    return f"{where}rained at {found.trained} positions and asked for {found.length} {by}: {met}."
+
+
+def about_bounds(bounds: Sequence[tuple[int | None, str]]) -> str:
+    """Where the sum of cosines turns negative."""
+    lags = [(lag, name) for lag, name in bounds if lag is not None]
+    if not lags:
+        return "The sum of cosines stays positive at every lag up to 2^20."
+    where = " and ".join(f"{lag}{f' ({name})' if name else ''}" for lag, name in lags)
+    return (
+        f"The sum of cosines turns negative first at lag {where}, which is a fact about the base "
+        "and usual in models that work."
+    )
+
+
+def about_reading(reading: Reading) -> str:
+    """From where on a misreading matters."""
+    below = [(level, p) for level, p in reading.below.items() if p is not None]
+    if not below:
+        return f"Read as {reading.other} it turns alike: the cosine stays above .99."
+    where = ", ".join(f"{level} at position {p}" for level, p in below)
+    return f"Read as {reading.other} the cosine between the codes falls below {where}."
+
+
+def conclude_table(enc: Encoding, found: Context) -> str:
+    """What can be said of positions that do not turn."""
+    if enc.name == "alibi":
+        slope = float(np.abs(enc.codes(np.array([-1]))).min())
+        return (
+            f"Biases of distance (ALiBi) have no length: the flattest of {enc.dim} heads takes "
+            f"{number(slope * found.length)} from a logit at {found.length} positions."
+        )
+    if enc.name == "t5":
+        far = enc.params["max_distance"]
+        return f"T5's buckets tell distances up to {far} apart; beyond, all are one."
+    if enc.origin == "weights" or enc.name == "learned":
+        return f"Learned positions end with their table: {len(enc)} rows, and nothing beyond."
+    return f"The model has {enc.name} positions, which do not turn queries and keys."
+
+
+def context_text(enc: Encoding, found: Context, reading: Reading | None) -> str:
+    """Layers in runs, what is known of each rotation, its bands, and what a misreading leaves."""
+    rows = [["layers", "positions", "rotation", "window"]]
+    rows += [
+        [
+            ranges(run.index) or "all",
+            run.kind if run.kind != "none" else "no positions",
+            "–" if run.rotation is None else found.rotations[run.rotation].name or "the only one",
+            number(run.window, missing="–"),
+        ]
+        for run in found.layers
+    ]
+    parts = [aligned(rows)]
+    if found.rotations:
+        parts += [rotations_text(found.rotations), bands_text(found)]
+    if reading is not None:
+        shown = np.searchsorted(reading.positions, [1, 8, 64, 512, 4096, 32768, 262144, 2**20])
+        shown = np.unique(np.minimum(shown, len(reading.positions) - 1))
+        rows = [["position", *map(str, reading.positions[shown])]]
+        rows.append([f"cosine to {reading.other}", *(f"{c:.3f}" for c in reading.cosine[shown])])
+        parts.append(aligned(rows))
+    parts += [f"{f.severity}: {f.message} [{f.code}]\n" for f in found.findings]
+    return "\n".join(parts)
+
+
+ROTATION_FACTS = {
+    "pairs of a head": lambda r: r.pairs,
+    "of them rotated": lambda r: r.rotated,
+    "base": lambda r: r.base,
+    "scaling": lambda r: r.scaling,
+    "factor of cosines and sines": lambda r: r.attention_factor,
+    "factor of the softmax": lambda r: r.softmax_factor,
+    "first lag below the bound": lambda r: r.bound,
+    "critical dimension": lambda r: r.critical_dimension,
+    "pairs that never turn": lambda r: r.idle,
+    "pairs in phases not trained": lambda r: r.unseen,
+    "codes apart, phases in bfloat16": lambda r: r.precision["bfloat16"].distinct_phase,
+    "phase error in float32, rad": lambda r: r.precision["float32"].max_phase_error,
+}
+
+
+def rotations_text(rotations: Sequence[Rotation]) -> str:
+    """A row per fact, a column per rotation."""
+    rows = [["", *(r.name or "all layers" for r in rotations)]]
+    missing = {"first lag below the bound": "none up to 2^20"}
+    for label, fact in ROTATION_FACTS.items():
+        rows.append([label, *(number(fact(r), missing=missing.get(label, "–")) for r in rotations)])
+    return aligned(rows)
+
+
+def bands_text(found: Context) -> str:
+    """The bands of all rotations."""
+    head = ["rotation", "band", "pairs", "longest wavelength"]
+    rows = [[*head, f"turns in {found.trained} trained", f"turns in {found.length}"]]
+    for r in found.rotations:
+        for b in r.bands:
+            numbers = (b.pairs, b.longest_wavelength, b.turns_trained, b.turns)
+            rows.append([r.name or "all layers", b.treatment, *map(number, numbers)])
+    return aligned(rows)
+
+
+def ranges(index: Sequence[int], most: int = 6) -> str:
+    """Whole numbers with runs joined, the first few.
+
+    >>> ranges([0, 1, 2, 4, 5, 6, 9])
+    '0-2, 4-6, 9'
+    """
+    runs: list[list[int]] = []
+    for i in index:
+        if runs and runs[-1][-1] == i - 1:
+            runs[-1].append(i)
+        else:
+            runs.append([i])
+    words = [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    return ", ".join([*words[:most], "…"] if len(words) > most else words)
+
+
+def context_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+    """A row for each band of each rotation."""
+    names = [field.name for field in fields(Band)]
+    own = ("pairs", "rotated", "base", "scaling", "attention_factor", "bound", "idle", "unseen")
+    bands = [name if name != "treatment" else "class" for name in names]
+    yield ["spec", "rotation", "trained", "length", *own, *(f"band_{name}" for name in bands)]
+    for a in answers:
+        found = a.result[0]
+        for r in found.rotations:
+            facts = [getattr(r, name) for name in own]
+            for b in r.bands:
+                values = [getattr(b, name) for name in names]
+                yield [a.encoding.spec, r.name, found.trained, found.length, *facts, *values]

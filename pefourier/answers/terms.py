@@ -1,0 +1,154 @@
+"""What does a word of an answer mean? One registry of terms, read without numpy.
+
+terms.toml has the fields of JSON with the names of rows and columns in text, verdicts, findings and
+words of the field; encodings and their parameters come from the catalogue. A test holds that no
+field, finding or column is without a term.
+"""
+
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from pefourier.answers.catalogue import as_typed, read_catalogue
+from pefourier.answers.page import Page, fields_of
+from pefourier.answers.text import paragraph
+from pefourier.errors import unknown
+
+REGISTRY = Path(__file__).with_suffix(".toml")
+
+
+@dataclass(frozen=True)
+class Term:
+    """A word of an answer or a question; what does not apply is empty."""
+
+    term: str
+    group: str  # the command it belongs to, or the kind of word
+    meaning: str
+    formula: str = ""
+    unit: str = ""
+    range: str = ""
+    good: str = ""  # which values are good, and what to do about others
+    source: str = ""
+    also: Sequence[str] = ()  # other spellings: names of rows and columns in text
+
+
+def read_terms() -> list[Term]:
+    """All terms: those of the registry, parameters and encodings."""
+    groups = tomllib.loads(REGISTRY.read_text(encoding="utf-8"))
+    own = [
+        Term(term, group, **facts)
+        for group, terms in groups.items()
+        for term, facts in terms.items()
+    ]
+    records = read_catalogue()
+    return [*own, *parameter_terms(records), *map(encoding_term, records)]
+
+
+def encoding_term(record: dict[str, Any]) -> Term:
+    """A registered encoding."""
+    return Term(
+        record["encoding"],
+        "encodings",
+        record["meaning"],
+        formula=record["formula"],
+        good=f"'pefourier list {record['encoding']}' shows its parameters.",
+        source=record["paper"],
+    )
+
+
+def parameter_terms(records: Iterable[dict[str, Any]]) -> list[Term]:
+    """Parameters of encodings; those of one name and meaning are one term."""
+    users: dict[tuple[str, str], dict[str, str]] = {}
+    for record in records:
+        for key, meaning in record["meanings"].items():
+            default = as_typed(record["params"][key]) or "not given"
+            users.setdefault((key, meaning), {})[record["encoding"]] = default
+    return [
+        Term(
+            key,
+            "parameters",
+            f"{meaning} Parameter of {', '.join(defaults)}.",
+            range=f"default {', '.join(dict.fromkeys(defaults.values()))}",
+        )
+        for (key, meaning), defaults in users.items()
+    ]
+
+
+def spelled(word: str) -> str:
+    """A word without what people leave out or type otherwise.
+
+    >>> spelled("--require_dtype"), spelled("Toeplitz residual")
+    ('require dtype', 'toeplitz residual')
+    """
+    return " ".join(word.lower().replace("_", " ").replace("-", " ").split())
+
+
+def find_terms(wanted: str, terms: Sequence[Term]) -> list[Term]:
+    """The terms of one name: spelled just so, or else nearly so."""
+    for read in (str, spelled):
+        found = [t for t in terms if read(wanted) in map(read, (t.term, *t.also))]
+        if found:
+            return found
+    names = {name for t in terms for name in (t.term, *t.also)}
+    raise unknown("term", wanted, names, "'pefourier explain' lists all.")
+
+
+def explain_page(words: Sequence[str], more: Sequence[Term] = ()) -> Page:
+    """The answer of `pefourier explain`: some terms, or all where none is named."""
+    terms = [*read_terms(), *more]
+    found = terms_named(words, terms) if words else terms
+    return Page(
+        "explain",
+        words=partial(explanations if words else overview, found),
+        records=partial(map, record_of_term, found),
+        rows=partial(rows_of_terms, found),
+    )
+
+
+def terms_named(words: Sequence[str], terms: Sequence[Term]) -> list[Term]:
+    """Terms of the words together, a term of several words, or else of each word."""
+    together = spelled(" ".join(words))
+    if any(together in map(spelled, (t.term, *t.also)) for t in terms):
+        return find_terms(" ".join(words), terms)
+    return [term for word in words for term in find_terms(word, terms)]
+
+
+def record_of_term(term: Term) -> dict[str, Any]:
+    """The JSON object of a term."""
+    return fields_of(term) | {"conclusion": f"{term.term}: {term.meaning}"}
+
+
+def rows_of_terms(terms: Sequence[Term]) -> Iterable[Sequence[Any]]:
+    """A row for each term, the header first."""
+    names = [field.name for field in fields(Term)]
+    yield names
+    for term in terms:
+        yield [*(getattr(term, name) for name in names[:-1]), "; ".join(term.also)]
+
+
+def explanations(terms: Sequence[Term]) -> str:
+    """Terms in full."""
+    return "\n".join(map(explanation, terms))
+
+
+def explanation(term: Term) -> str:
+    """A term: its meaning, and each fact that applies on its own line."""
+    text = paragraph(f"{term.term} ({term.group}): {term.meaning}", "  ")
+    facts = {name: getattr(term, name) for name in ("formula", "unit", "range", "good", "source")}
+    facts["also"] = ", ".join(name.strip() for name in term.also)
+    for name, fact in facts.items():
+        text += paragraph(f"  {name:<8} {fact}", " " * 11) if fact else ""
+    return text
+
+
+def overview(terms: Sequence[Term]) -> str:
+    """The names of all terms, group by group."""
+    parts = ["'pefourier explain TERM' says what a term means. Terms:\n"]
+    for group, members in groupby(terms, key=lambda term: term.group):
+        names = dict.fromkeys(term.term for term in members)
+        parts.append(paragraph(f"{group}: {', '.join(names)}", "  "))
+    return "\n".join(parts)

@@ -1,0 +1,40 @@
+"""The options of all commands as terms: what `pefourier explain` says of them is their help."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from pefourier.answers.terms import Term
+
+
+def option_terms(app: typer.Typer) -> list[Term]:
+    """A term for each option; those of one name and help in several commands are one."""
+    users: dict[tuple[Any, ...], list[str]] = {}
+    for command, option in options_of(typer.main.get_command(app)):
+        key = (tuple(option.opts), option.help or "", allowed(option))
+        users.setdefault(key, []).append(command)
+    terms = []
+    for (names, meaning, values), commands in users.items():
+        name = next(name for name in names if name.startswith("--"))
+        meaning = f"{meaning} Option of {', '.join(commands)}."
+        others = tuple(other for other in names if other != name)
+        terms.append(Term(name, "options", meaning, range=values, also=others))
+    return terms
+
+
+def options_of(program: Any) -> Iterator[tuple[str, Any]]:
+    """Options with the command that has them, those of the program itself first."""
+    commands = {"pefourier": program, **program.commands}
+    for name, command in commands.items():
+        for parameter in command.params:
+            if parameter.param_type_name == "option":
+                yield name, parameter
+
+
+def allowed(option: Any) -> str:
+    """The values that an option takes, where it has a choice, and its default."""
+    choices = ", ".join(getattr(option.type, "choices", ()))
+    default = option.default
+    plain = isinstance(default, str | int | float) and not isinstance(default, bool)
+    return "; ".join(filter(None, (choices, f"default {default}" if plain else "")))

@@ -1,0 +1,441 @@
+r"""How far does a rotation reach, and what does another reading of it cost?
+
+Conventions
+-----------
+A rotation turns pair i of a head by :math:`p\,\omega_i` at position p; :math:`\omega_i` is in
+radians per position. A head has `pairs` of dimensions, of which those without a frequency, or with
+frequency 0, do not turn. `trained` is the number of positions of training, `length` the number
+asked for. A turn is 2 pi. Everything here is a closed form or a scan of whole positions.
+
+`base_bound`, `critical_dimension`, `decay_bound` and `reading_cosine` are single formulas;
+`describe_rotation` puts them together for one encoding.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, log, pi
+from typing import Literal
+
+import numpy as np
+
+from pefourier.encodings import build, load
+from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.sources.layers import LayerRun, open_model, read_layers
+from pefourier.encodings.sources.models import type_row
+from pefourier.encodings.specs import source_of
+from pefourier.errors import PefourierError, shown
+from pefourier.geometry.precision import FORMATS, FormatLoss, format_loss
+
+FARTHEST = 2**20  # lags and positions that are searched
+STEP = 2**7  # lags that a product of matrices takes from each of its starts
+FIRST_STARTS, STARTS = 2**4, 2**11  # starts of the first product, which often suffices, and most
+RATIO_SLACK = 1e-9  # relative, within which two frequencies are one
+LEVELS = (0.99, 0.9, 0.5)
+FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class Band:
+    """Pairs that a scaling treats alike."""
+
+    treatment: Literal["kept", "blended", "stretched", "same"]  # same: there is no scaling
+    pairs: int
+    longest_wavelength: float | None  # positions; None where a pair does not turn
+    turns_trained: float  # of the slowest pair over the positions of training, as trained
+    turns: float  # of the slowest pair over the length asked for
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """What is known of one rotation at a length."""
+
+    name: str  # the type of layer, or empty
+    pairs: int  # of a head
+    rotated: int  # pairs that turn
+    base: float
+    scaling: str
+    attention_factor: float  # multiplies cosines and sines
+    softmax_factor: float  # multiplies the logits beyond that
+    bands: tuple[Band, ...]
+    bound: int | None  # first lag m with B(m) < 0; None: not below 2^20
+    critical_dimension: int
+    idle: int  # rotated pairs that never finish a turn within the length
+    unseen: int  # pairs that meet phases which training never met
+    precision: dict[str, FormatLoss]
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Layers of a model that are alike."""
+
+    index: tuple[int, ...]  # empty where their number is not known, or there is no model
+    kind: str  # rotary, none, learned, sinusoidal, alibi, t5, …
+    rotation: int | None  # which of the context's rotations
+    window: int | None  # positions that a query sees; None: all
+
+
+@dataclass(frozen=True)
+class Context:
+    """A model's positions as a whole, or those of one encoding."""
+
+    layers: tuple[Layers, ...]
+    rotations: tuple[Rotation, ...]
+    trained: int
+    length: int
+    findings: tuple[Finding, ...]
+
+
+def describe_context(
+    spec: str, length: int | None = None, trained: int | None = None, d: int | None = None
+) -> tuple[Encoding, Context]:
+    """The layers and rotations of a model's config, or of one encoding, over `length` positions.
+
+    Returned with the encoding of the first layers that have positions. `length` is by default what
+    the config allows, `trained` the original length of a scaling, else the same.
+
+    >>> enc, found = describe_context("rope:rho=5e5", 131072, trained=8192, d=128)
+    >>> found.rotations[0].unseen
+    29
+    """
+    runs = layer_runs(spec, d)
+    parts = list(dict.fromkeys(run.part for run in runs if run.kind == "rotary"))
+    own = [load_layers(spec, part, length, d) for part in parts] or [load_layers(spec, "", None, d)]
+    longest = length or max(map(len, own))
+    rotations = tuple(
+        describe_rotation(enc, trained, longest, part)
+        for enc, part in zip(own, parts, strict=False)
+    )
+    layers = tuple(
+        Layers(
+            index=run.index,
+            kind=run.kind,
+            rotation=parts.index(run.part) if run.kind == "rotary" else None,
+            window=run.window,
+        )
+        for run in runs
+    )
+    met = trained or own[0].params.get("original") or len(own[0])
+    found = tuple(dict.fromkeys(finding for enc in own for finding in enc.findings))
+    return own[0], Context(layers, rotations, int(met), longest, found)
+
+
+def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
+    """Runs of layers of a config; of any other encoding one run without an index."""
+    if source_of(spec) != "config":
+        act = load(spec, None, d)
+        return [LayerRun((), "rotary" if act.act == "rotate" else act.name, "", None)]
+    kinds = type_row(open_model(spec).kind) or {}
+    usual = kinds.get("kind", "learned").split()[0]
+    if usual == "rotary":
+        return read_layers(spec, usual)
+    return read_layers(spec, load(spec, None, d).name)
+
+
+def load_layers(spec: str, part: str, length: int | None, d: int | None) -> Encoding:
+    """The encoding of one type of layer."""
+    return load(f"{spec.partition('#')[0]}#{part}" if part else spec, length, d)
+
+
+def lag_sums(frequencies: np.ndarray, most: int = FARTHEST) -> Iterator[tuple[int, np.ndarray]]:
+    r"""Blocks of :math:`\sum_i \cos m\omega_i`, each with its first lag m, from 0 up to `most`.
+
+    By the addition theorem a block is a product of two small matrices, so that a million lags of
+    64 pairs take a tenth of a second.
+
+    >>> first, sums = next(lag_sums(np.array([1.0, 0.01]), 3))
+    >>> sums.round(4)
+    array([2.    , 1.5403, 0.5837])
+    """
+    inner = np.multiply.outer(np.arange(STEP), frequencies)
+    waves = np.hstack([np.cos(inner), -np.sin(inner)]).T
+    first, count = 0, STEP * FIRST_STARTS
+    while first < most:
+        starts = np.arange(first, min(first + count, most), STEP, dtype=float)
+        outer = np.multiply.outer(starts, frequencies)
+        sums = np.hstack([np.cos(outer), np.sin(outer)]) @ waves
+        yield first, sums.ravel()[: most - first]
+        first, count = first + count, min(2 * count, STEP * STARTS)
+
+
+def first_below(frequencies: np.ndarray, level: float, most: int = FARTHEST) -> int | None:
+    """The first lag at which the sum of cosines is below a level; None where none is."""
+    for first, sums in lag_sums(frequencies, most):
+        below = np.flatnonzero(sums < level)
+        if len(below):
+            return first + int(below[0])
+    return None
+
+
+def base_bound(frequencies: np.ndarray, still: int = 0, most: int = FARTHEST) -> int | None:
+    r"""The first lag m with :math:`B(m) = \sum_i \cos m\omega_i + f < 0`, f pairs that are still.
+
+    Up to there a token like the query's is, on average over random heads, preferred to a random one
+    (Men et al., 2024, arXiv 2405.14591). Models are often used, and work, far beyond: it is a fact
+    about a base, not a failure. None where B stays positive below `most`; with at least half of the
+    pairs still it always does.
+
+    >>> base_bound(10000.0 ** (-np.arange(64) / 64))
+    1707
+    """
+    turning = frequencies[frequencies != 0]
+    still += len(frequencies) - len(turning)
+    return None if still >= len(turning) else first_below(turning, -float(still), most)
+
+
+def critical_dimension(d: int, base: float, length: int) -> int:
+    r"""Dimensions whose wavelength fits the length: :math:`2\lceil (d/2)\log_b(L/2\pi)\rceil`.
+
+    At most d, at least 0 (Liu et al., 2023, arXiv 2310.05209).
+
+    >>> critical_dimension(128, 10000.0, 4096)
+    92
+    """
+    if base <= 1 or length <= 2 * pi:
+        return 0 if base > 1 else d
+    return int(min(d, 2 * ceil(d / 2 * log(length / (2 * pi)) / log(base))))
+
+
+def decay_bound(frequencies: np.ndarray, lags: np.ndarray) -> np.ndarray:
+    r"""RoFormer's bound on how a score decays: the mean over i of :math:`|\sum_{j<i} e^{i m w_j}|`.
+
+    Su et al., 2021, section 3.4.3; the sums run over 1, 2 … all pairs.
+
+    >>> decay_bound(10000.0 ** (-np.arange(64) / 64), np.array([0, 1, 1000])).round(6)
+    array([32.5     , 31.538166,  4.470761])
+    """
+    phases = np.multiply.outer(np.asarray(lags, dtype=float), frequencies)
+    return np.abs(np.cumsum(np.exp(1j * phases), axis=1)).mean(axis=1)
+
+
+def reading_cosine(frequencies: np.ndarray, other: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    r"""Cosine between the codes of two readings of a rotation.
+
+    The mean over pairs of :math:`\cos p(w_i - w'_i)`, 1 where both turn alike: what is left where
+    an engine reads a config differently.
+
+    >>> one, two = 5e5 ** (-np.arange(64) / 64), 1e4 ** (-np.arange(64) / 64)
+    >>> reading_cosine(one, two, np.array([128, 1024])).round(3)
+    array([0.386, 0.25 ])
+    """
+    apart = readings_apart(frequencies, other)
+    return np.cos(np.multiply.outer(np.asarray(positions, dtype=float), apart)).mean(axis=1)
+
+
+def readings_apart(frequencies: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Differences of two readings' frequencies; pairs that one of them lacks turn in the other."""
+    pairs = max(len(frequencies), len(other))
+    one, two = (np.pad(w, (0, pairs - len(w))) for w in (frequencies, other))
+    return one - two
+
+
+def positions_below(
+    frequencies: np.ndarray, other: np.ndarray, most: int = FARTHEST
+) -> dict[str, int | None]:
+    """The first position at which `reading_cosine` falls below .99, .9 and .5; None: never.
+
+    >>> one, two = 5e5 ** (-np.arange(64) / 64), 1e4 ** (-np.arange(64) / 64)
+    >>> positions_below(one, two)
+    {'.99': 3, '.9': 9, '.5': 27}
+    """
+    apart = readings_apart(frequencies, other)
+    return {f"{level:g}"[1:]: first_below(apart, level * len(apart), most) for level in LEVELS}
+
+
+def describe_rotation(
+    enc: Encoding, trained: int | None = None, length: int | None = None, name: str = ""
+) -> Rotation:
+    """What is known of a rotary encoding over `length` positions (default: its own).
+
+    Parameters
+    ----------
+    enc : Encoding
+        ``rope`` by name, or of a model's config.
+    trained : int, optional
+        Positions of training; default the scaling's original length, else those of the encoding.
+
+    Raises
+    ------
+    PefourierError
+        For an encoding that does not turn pairs at declared frequencies.
+
+    Examples
+    --------
+    >>> from pefourier.encodings import load
+    >>> r = describe_rotation(load("rope:rho=5e5", 8192, 128), length=131072)
+    >>> r.bound, r.unseen, r.idle, r.critical_dimension
+    (18438, 29, 15, 70)
+    """
+    if enc.act != "rotate" or enc.measure is None or "scaling" not in enc.params:
+        raise PefourierError(
+            f"{shown(enc.spec)} does not rotate pairs of dimensions; context describes rotary "
+            "encodings and models"
+        )
+    params = enc.params
+    length = length or len(enc)
+    trained = trained or params.get("original") or len(enc)
+    own, plain = enc.measure.frequencies, unscaled(enc)
+    head = params["d"]
+    turning = own != 0
+    return Rotation(
+        name=name,
+        pairs=head // 2,
+        rotated=int(turning.sum()),
+        base=params["rho"],
+        scaling=params["scaling"],
+        attention_factor=params["attention_factor"],
+        softmax_factor=params.get("softmax_factor", 1.0),
+        bands=tuple(bands(own, plain, trained, length)),
+        bound=base_bound(own, head // 2 - len(own)),
+        critical_dimension=critical_dimension(2 * len(plain), params["rho"], trained),
+        idle=int((turning & (own * length < 2 * pi)).sum()),
+        unseen=count_unseen(own, plain, trained, length),
+        precision={key: format_loss(enc, FORMATS[key]) for key in FORMATS_OF_PHASES},
+    )
+
+
+def unscaled(enc: Encoding) -> np.ndarray:
+    """Frequencies of the same rotation without its scaling: as before the context was extended."""
+    params = enc.params
+    same = {key: params[key] for key in ("rho", "layout", "partial")}
+    scaling = {"scaling": "proportional"} if params["scaling"] == "proportional" else {}
+    plain = build("rope", length=len(enc), d=params["d"], **same, **scaling)
+    return plain.measure.frequencies
+
+
+def bands(own: np.ndarray, plain: np.ndarray, trained: int, length: int) -> Iterator[Band]:
+    """Runs of rotated pairs, fast ones first, by what a scaling does to their frequencies."""
+    turning = own != 0
+    own, plain = own[turning], plain[turning]
+    if len(own) == 0:
+        return
+    ratio = plain / own
+    kept = np.abs(ratio - 1) <= RATIO_SLACK
+    far = ratio.max() if ratio.max() > 1 else ratio.min()
+    stretched = ~kept & (np.abs(ratio - far) <= RATIO_SLACK * far)
+    treatments = (
+        [("same", kept)]
+        if kept.all()
+        else [("kept", kept), ("blended", ~kept & ~stretched), ("stretched", stretched)]
+    )
+    for treatment, members in treatments:
+        if members.any():
+            slowest = np.flatnonzero(members)[own[members].argmin()]
+            yield Band(
+                treatment=treatment,
+                pairs=int(members.sum()),
+                longest_wavelength=float(2 * pi / own[slowest]),
+                turns_trained=float(plain[slowest] * trained / (2 * pi)),
+                turns=float(own[slowest] * length / (2 * pi)),
+            )
+
+
+def count_unseen(own: np.ndarray, plain: np.ndarray, trained: int, length: int) -> int:
+    """Pairs whose phases go beyond those of training, which were less than a turn."""
+    whole_turn = plain * trained >= 2 * pi
+    beyond = own * (length - 1) > plain * (trained - 1) * (1 + RATIO_SLACK)
+    return int((beyond & ~whole_turn).sum())
+
+
+def cached_phase_errors(
+    d: int, base: float, factor: float, original: int, query: int, keys: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""What dynamic NTK does to keys that a cache keeps as they were rotated.
+
+    A key at p was rotated when the sequence had p + 1 positions, the query at q with q + 1: their
+    phases differ by :math:`q w_i(q) - p w_i(p)` in place of :math:`(q - p) w_i(q)`. Returned are
+    the largest error over pairs in radians and the cosine to the consistent rotation, per key.
+
+    >>> error, cosine = cached_phase_errors(128, 1e4, 2.0, 4096, 8191, np.array([100, 8190]))
+    >>> error.round(2), cosine.round(3)
+    (array([4.2 , 0.05]), array([0.405, 1.   ]))
+    """
+    own = {"d": d, "rho": base, "scaling": "dynamic", "factor": factor, "original": original}
+
+    def frequencies(last: int) -> np.ndarray:
+        return build("rope", length=last + 1, **own).measure.frequencies
+
+    now = frequencies(query)
+    errors = np.array([p * (frequencies(int(p)) - now) for p in keys])  # (keys, pairs)
+    return np.abs(errors).max(axis=1), np.cos(errors).mean(axis=1)
+
+
+MISREADINGS = ("scaling-ignored", "partial-ignored", "base=NUMBER", "local-for-global", "layout")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is left where a rotation is read as another one."""
+
+    other: str
+    positions: np.ndarray  # where the cosine is shown
+    cosine: np.ndarray  # between the codes of the two readings, 1: the same
+    below: dict[str, int | None]  # first position at which it falls below .99, .9 and .5
+
+
+def read_against(enc: Encoding, other: str, length: int, d: int | None = None) -> Reading:
+    """The cosine between a rotation and another one, or a misreading of it, up to a length.
+
+    Parameters
+    ----------
+    other : str
+        A SPEC, or one of `MISREADINGS`: the scaling not applied, all of the head rotated, another
+        base, the other type of layer's rotation, neighbours paired for halves or the reverse.
+
+    >>> from pefourier.encodings import load
+    >>> read_against(load("rope:rho=5e5", 8192, 128), "base=10000", 8192).below
+    {'.99': 3, '.9': 9, '.5': 27}
+    """
+    if enc.act != "rotate" or enc.measure is None:
+        raise PefourierError(f"{shown(enc.spec)} is not rotary; --against compares rotations")
+    points = np.unique(np.geomspace(1, max(length, 2), 64).astype(np.int64))
+    own = enc.measure.frequencies
+    if other == "layout":
+        return layout_reading(own, points)
+    read = misread(enc, other, length, d)
+    below = positions_below(own, read)
+    return Reading(other, points, reading_cosine(own, read, points), below)
+
+
+def misread(enc: Encoding, other: str, length: int, d: int | None) -> np.ndarray:
+    """The frequencies of another reading of a rotation."""
+    params = enc.params
+    own = {key: params[key] for key in ("rho", "layout", "partial")}
+    if other == "scaling-ignored":
+        return unscaled(enc)
+    if other == "partial-ignored":
+        return build("rope", length=2, d=params["d"], **{**own, "partial": 1.0}).measure.frequencies
+    if other.startswith("base="):
+        rho = load(f"rope:rho={other.removeprefix('base=')}", 2, params["d"]).params["rho"]
+        return build("rope", length=2, d=params["d"], **{**own, "rho": rho}).measure.frequencies
+    if other == "local-for-global":
+        return other_layers(enc)
+    two = load(other, length, d or params["d"])
+    if two.act != "rotate" or two.measure is None:
+        known = ", ".join(MISREADINGS)
+        raise PefourierError(f"{shown(other)} is not rotary; give a rotation, or one of {known}")
+    return two.measure.frequencies
+
+
+def other_layers(enc: Encoding) -> np.ndarray:
+    """The frequencies of the other type of layer of the same config."""
+    path, _, part = enc.spec.partition("#")
+    if source_of(enc.spec) == "config":
+        parts = [run.part for run in read_layers(path, "") if run.part not in ("", part)]
+        if parts:
+            return load(f"{path}#{parts[0]}").measure.frequencies
+    raise PefourierError(
+        f"{shown(enc.spec)} has one rotation; local-for-global needs a model with two"
+    )
+
+
+def layout_reading(own: np.ndarray, points: np.ndarray) -> Reading:
+    r"""Pairs (i, i + d/2) turned where (2i, 2i + 1) were meant, or the reverse.
+
+    The cosine is that of a code's angles put in the other order: column j has the angle of pair
+    j mod d/2 in one layout and of pair j // 2 in the other.
+    """
+    columns = np.arange(2 * len(own))
+    apart = own[columns % len(own)] - own[columns // 2]
+    sums = np.cos(np.multiply.outer(points.astype(float), apart)).mean(axis=1)
+    below = {f"{v:g}"[1:]: first_below(apart, v * len(apart)) for v in LEVELS}
+    return Reading("layout", points, sums, below)

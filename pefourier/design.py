@@ -1,0 +1,230 @@
+r"""Which base for this length? Criteria that contradict one another, each with its best base.
+
+Conventions
+-----------
+Frequencies are :math:`\rho^{-2i/d}`, i = 0 … d/2 - 1, radians per position; a design is for
+`length` positions and `d` dimensions (of a head, for rotary positions). ``sinusoidal`` and ``rope``
+of one base have the same distances, rank and kernel, so that one table serves both.
+
+turns: every pair finishes a turn. wavelength: the slowest needs k lengths for one. distance: the
+smallest between two codes is largest. rank, stable_rank, condition: of the table of codes. bound:
+the smallest base with B(m) >= 0 at every lag below the length (`pefourier.context.base_bound`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import pi
+
+import numpy as np
+
+from pefourier.context import base_bound, lag_sums
+from pefourier.encodings import build
+from pefourier.encodings.checks import check_count
+from pefourier.encodings.encoding import BLOCK, Encoding, row_blocks
+from pefourier.errors import PefourierError, shown
+from pefourier.geometry.closest import closest_pair
+from pefourier.geometry.precision import FORMATS, Format, rounded
+from pefourier.geometry.singular_values import decompose
+
+BASES = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e5, 5e5, 1e6, 1e7, 1e8)
+CRITERIA = ("turns", "distance", "rank", "stable_rank", "condition", "bound")
+FIRST_BASE = 1000  # lengths: where the search for the smallest base with a bound begins
+DIGITS = 5  # of that base
+BASES_AT_ONCE = 2**9
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A base and what it does; distances are l2 between codes with cosines and sines of size 1."""
+
+    rho: float
+    spec: str
+    min_distance: float
+    min_distance_cast: float | None  # after rounding the codes to the format asked for
+    rank: int
+    stable_rank: float
+    condition_number: float | None  # None where the rank is deficient
+    idle: int  # pairs that never finish a turn within the length
+    bound: int | None  # first lag m with B(m) < 0
+
+
+@dataclass(frozen=True)
+class Design:
+    """Candidates, and the best base by each criterion."""
+
+    length: int
+    d: int
+    criteria: tuple[str, ...]
+    candidates: tuple[Candidate, ...]  # by ascending base
+    best: dict[str, float | None]  # None where no base serves: see `dft_serves`, or beyond reach
+    dft_serves: bool  # length <= d: the lattice of the DFT is better than any base
+
+
+def base_of_turns(d: int, length: int, lengths: float = 1.0) -> float:
+    r"""The base whose slowest pair needs so many lengths for a turn: :math:`(kL/2\pi)^{d/(d-2)}`.
+
+    With k = 1 it is the largest base with which every pair finishes a turn within the length.
+
+    >>> round(base_of_turns(256, 80), 3), round(base_of_turns(128, 4096), 2)
+    (12.99, 722.52)
+    """
+    if d < 4:
+        raise PefourierError(f"a base is chosen for d of at least 4, two pairs; got d={d}")
+    return float((lengths * length / (2 * pi)) ** (d / (d - 2)))
+
+
+def smallest_bounded_base(d: int, length: int) -> float | None:
+    r"""The smallest base with :math:`B(m) \ge 0` for all lags m below a length, to five digits.
+
+    Su's search: of [0, 1000 L] cut into 10^k points, k = 1 … 5, the smallest that serves is the end
+    of the next interval. The first negative lag is no monotone function of the base: larger bases
+    may fail again. None where no base of the first cut serves.
+
+    >>> round(smallest_bounded_base(128, 1024))
+    4293
+    """
+    end: float | None = float(FIRST_BASE * length)
+    failing: list[int] = []  # lags at which bases failed before: they reject most of the others
+    for digits in range(1, DIGITS + 1):
+        points = end * np.arange(1, 10**digits + 1) / 10**digits
+        end = first_bounded(points[points > 1], d, length, failing)
+        if end is None:
+            return None
+    return end
+
+
+def first_bounded(bases: np.ndarray, d: int, length: int, failing: list[int]) -> float | None:
+    """The first of ascending bases that serves.
+
+    `failing` holds lags at which bases failed, the last to reject one in front: neighbours fail at
+    the same lags, so that few are looked at for most bases.
+    """
+    exponents = -2.0 * np.arange(d // 2) / d
+    for start in range(0, len(bases), BASES_AT_ONCE):
+        left = bases[start : start + BASES_AT_ONCE]
+        frequencies = left[:, None] ** exponents
+        while len(left):
+            lag = next((m for m in failing if cosine_sum(frequencies[0], m) < 0), None)
+            if lag is None:
+                lag = base_bound(frequencies[0], most=length)
+            else:
+                failing.remove(lag)
+            if lag is None:
+                return float(left[0])
+            failing.insert(0, lag)
+            serves = cosine_sum(frequencies, lag) >= 0
+            serves[0] = False  # whatever rounding says: it was seen to fail
+            left, frequencies = left[serves], frequencies[serves]
+    return None
+
+
+def cosine_sum(frequencies: np.ndarray, lag: int) -> np.ndarray:
+    """Sum of the cosines of a lag over the last axis."""
+    return np.cos(lag * frequencies).sum(axis=-1)
+
+
+def design_base(
+    length: int,
+    d: int,
+    bases: Sequence[float] = BASES,
+    criteria: Sequence[str] = CRITERIA,
+    dtype: str | None = None,
+) -> Design:
+    """Candidates for a length and a dimension, and the best base by each criterion.
+
+    Parameters
+    ----------
+    length, d : int
+        Positions, and dimensions of a code (of a head).
+    bases : sequence of float
+        Tried beside those that the criteria themselves give.
+    criteria : sequence of str
+        Of `CRITERIA`, or ``wavelength=K``: the slowest pair needs K lengths for a turn.
+    dtype : str, optional
+        A format of `pefourier.geometry.precision.FORMATS` to which codes are rounded.
+
+    Examples
+    --------
+    >>> found = design_base(80, 256)
+    >>> round(found.best["turns"], 2), found.best["stable_rank"]
+    (12.99, 3.0)
+    """
+    check_count("length", length, least=2)
+    if d % 2:
+        raise PefourierError(f"a base is chosen for pairs of dimensions: an even d; got d={d}")
+    form = FORMATS[dtype] if dtype else None
+    exact = {name: exact_base(name, length, d) for name in criteria if name not in TABLE_CRITERIA}
+    every = {*bases, *(rho for rho in exact.values() if rho is not None and rho > 1)}
+    candidates = tuple(candidate(rho, length, d, form) for rho in sorted(every))
+    best = {
+        name: exact[name] if name in exact else max(candidates, key=TABLE_CRITERIA[name]).rho
+        for name in criteria
+    }
+    return Design(length, d, tuple(criteria), candidates, best, length <= d)
+
+
+TABLE_CRITERIA = {
+    "distance": lambda c: c.min_distance,
+    "rank": lambda c: (c.rank, c.stable_rank),
+    "stable_rank": lambda c: c.stable_rank,
+    "condition": lambda c: (c.rank, -(c.condition_number or np.inf)),
+}
+
+
+def exact_base(criterion: str, length: int, d: int) -> float | None:
+    """The base of a criterion that has a formula or a search of its own."""
+    name, _, lengths = criterion.partition("=")
+    if name == "bound":
+        return smallest_bounded_base(d, length)
+    if name == "turns":
+        return base_of_turns(d, length)
+    try:
+        return base_of_turns(d, length, float(lengths))
+    except ValueError as error:
+        known = ", ".join(CRITERIA)
+        raise PefourierError(
+            f"unknown criterion {shown(criterion)}: {known}, or wavelength=K with K a number"
+        ) from error
+
+
+def candidate(rho: float, length: int, d: int, form: Format | None) -> Candidate:
+    """What one base does."""
+    enc = build("rope", length=length, d=d, rho=rho)
+    nearest, factors = closest_pair(enc), decompose(enc)
+    frequencies = enc.measure.frequencies
+    return Candidate(
+        rho=rho,
+        spec=f"rope:rho={rho:.7g},d={d}",
+        min_distance=nearest.distance,
+        min_distance_cast=None if form is None else cast_distance(enc, nearest.distance, form),
+        rank=factors.rank,
+        stable_rank=factors.stable_rank,
+        condition_number=factors.condition_number,
+        idle=int((frequencies * length < 2 * pi).sum()),
+        bound=base_bound(frequencies),
+    )
+
+
+def cast_distance(enc: Encoding, distance: float, form: Format) -> float:
+    """The smallest distance of two codes after rounding them to a format.
+
+    Cosines and sines are rounded by at most 2^-digits, a code by no more than r = sqrt(d) times
+    that; so only lags whose distance is below the smallest plus 4 r can hold the nearest pair. All
+    pairs of positions at those are seen.
+    """
+    worst = np.sqrt(enc.dim) * 2.0**-form.digits
+    pairs = len(enc.measure.frequencies)
+    near = (distance + 4 * worst) ** 2
+    lags = np.concatenate(
+        [
+            first + np.flatnonzero(2 * (pairs - sums) <= near)
+            for first, sums in lag_sums(enc.measure.frequencies, len(enc))
+        ]
+    )
+    smallest = np.inf
+    for lag in lags[lags > 0]:
+        for rows in row_blocks(len(enc) - int(lag), BLOCK, enc.dim):
+            x = enc.domain.x[rows]
+            apart = rounded(enc.codes(x), form) - rounded(enc.codes(x + lag), form)
+            smallest = min(smallest, float((apart**2).sum(axis=1).min()))
+    return float(np.sqrt(smallest))

@@ -1,0 +1,97 @@
+"""What does a model type do with positions? A row for each that transformers knows.
+
+``models.json`` is made by running the configuration and modeling classes of transformers (``make
+models``; the version stands in it), ``models_by_hand.json`` is what that cannot tell, with sources;
+the second wins. Reading a config needs neither transformers nor torch.
+
+Conventions
+-----------
+``kind`` of a row: rotary, axes (turns on several axes), learned, sinusoidal, alibi, t5, relative
+(other biases and vectors of lags), convolutional, mixer (no positions), none (none were found),
+parts (has a text model inside), unbuilt (a model cannot be made of the default config). Of a
+rotation a row holds what differs from the defaults of `Rotary`; with ``layers`` it has one for each
+type of layer.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+Sized = tuple[tuple[str, ...], int | None]  # keys of a size, the first that is set, and its default
+
+
+@dataclass(frozen=True)
+class Rotary:
+    """How configs of a model type say what one type of layer rotates by."""
+
+    size: tuple[str, ...] = ("head_dim",)  # keys of the size of a head, the first that is set
+    head: int | None = None  # the size where no key is set, else width // heads
+    times: int = 1  # or a multiple of that
+    null: bool = False  # a key that is null asks for width // heads itself
+    width: Sized = (("hidden_size",), None)
+    heads: Sized = (("num_attention_heads",), None)
+    bases: tuple[str, ...] = ("rope_theta",)  # keys of the base, beside rope_theta of the section
+    base: float = 10000.0
+    shares: tuple[str, ...] = ()  # keys of the share of a head that turns
+    share: float = 1.0
+    turned: int | None = None  # dimensions that turn where no key tells a share
+    whole: bool = False  # without scaling no share counts
+    fixed: bool = False  # nor with one: what size says is what turns
+    added: Mapping[str, Any] = field(default_factory=dict)  # by rope_type: keys where none are set
+    rope: Mapping[str, Any] = field(default_factory=dict)  # the section where a config has none
+
+
+@cache
+def model_types() -> dict[str, dict[str, Any]]:
+    """The row of each model type; ``transformers`` stands for the version.
+
+    >>> model_types()["opt"]["first"]
+    2
+    """
+    here = Path(__file__)
+    rows = json.loads(here.with_name("models.json").read_bytes())
+    for by_hand in json.loads(here.with_name("models_by_hand.json").read_bytes()):
+        for kind in by_hand["types"].split():
+            rows[kind] = merged(rows.get(kind, {}), by_hand)
+    return rows
+
+
+def merged(row: dict[str, Any], by_hand: dict[str, Any]) -> dict[str, Any]:
+    """A row with what is known by hand, also of its types of layers."""
+    layers = {
+        name: own | by_hand.get("layers", {}).get(name, {})
+        for name, own in row.get("layers", {}).items()
+    }
+    return {**row, **by_hand, **({"layers": layers} if layers else {})}
+
+
+def type_row(kind: str) -> dict[str, Any] | None:
+    """The row of a model type, None where it is not known."""
+    return None if kind == "transformers" else model_types().get(kind)
+
+
+def version() -> str:
+    """The version of transformers that the rows were made from."""
+    return model_types()["transformers"]
+
+
+def rotary(row: Mapping[str, Any], layer: str = "") -> Rotary:
+    """What a row says of the rotation of a type of layer.
+
+    >>> rotary(type_row("gemma3_text"), "full_attention").base
+    1000000.0
+    """
+    own = {**row, **row["layers"].get(layer, {})} if "layers" in row else row
+    frozen = {key: as_tuple(own[key]) for key in NAMES & own.keys()}
+    return Rotary(**frozen)
+
+
+NAMES = {one.name for one in fields(Rotary)}
+
+
+def as_tuple(value: Any) -> Any:
+    """Lists as tuples, all the way down."""
+    return tuple(map(as_tuple, value)) if isinstance(value, list) else value

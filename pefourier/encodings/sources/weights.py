@@ -1,0 +1,253 @@
+"""Trained positions, from the weights beside a model's config.
+
+Conventions
+-----------
+Weights are the .safetensors files of the config's folder: those that its
+``model.safetensors.index.json`` names, or those with the usual names. The first row of a table that
+belongs to a position is `first_row`.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pefourier.encodings.encoding import Encoding, Finding, from_table
+from pefourier.encodings.families.relative import of_lags, t5_buckets
+from pefourier.encodings.sources.config import (
+    ModelConfig,
+    Section,
+    first_names,
+    read_object,
+)
+from pefourier.encodings.sources.tables import array_names, open_arrays, read_table
+from pefourier.errors import PefourierError, shown
+from pefourier.files import os_errors
+
+WEIGHTS = re.compile(r"(model|diffusion_pytorch_model)[-.\w]*\.safetensors")
+INDEX = re.compile(r"(model|diffusion_pytorch_model)\.safetensors\.index\.json")
+TENSOR = re.compile(r"(^|\.)(wpe|embed_positions|positions?_embed(ding)?s?)(\.weight)?$")
+T5_BIAS = re.compile(r"(^|\.)relative_attention_bias\.weight$")
+DEBERTA = re.compile(r"(^|\.)rel_embeddings\.weight$")
+
+
+def tensors_beside(model: ModelConfig, wanted: re.Pattern) -> dict[str, str]:
+    """Names of tensors in the config's folder, and their files; those of the part that is named."""
+    part = model.part
+    return {
+        name: path
+        for name, path in all_tensors(os.path.dirname(model.file) or ".")
+        if wanted.search(name) and (not part or part == name or part in name.split("."))
+    }
+
+
+def all_tensors(folder: str) -> Iterator[tuple[str, str]]:
+    """Names of the tensors in a folder's weights, and their files."""
+    with os_errors("look into", folder):
+        files = sorted(os.listdir(folder))
+    index = next((name for name in files if INDEX.fullmatch(name)), None)
+    if index is not None:
+        placed = Section(shown(index), read_object(os.path.join(folder, index)))
+        for name, file in placed.section("weight_map").values.items():
+            if not isinstance(file, str) or os.path.basename(file) != file:
+                raise placed.wrong(name, file, "the name of a file beside it")
+            yield name, os.path.join(folder, file)
+        return
+    for file in files:
+        if WEIGHTS.fullmatch(file):
+            path = os.path.join(folder, file)
+            yield from ((name, path) for name in array_names(path))
+
+
+def first_row(model: ModelConfig) -> int:
+    """The row of the model's table that belongs to position 0."""
+    first = model.row.get("first", 0)
+    if first != "padding":
+        return first
+    padding = model.config.count("pad_token_id", least=0)
+    return 2 if padding is None else padding + 1
+
+
+def offset_notes(kind: str, offset: int) -> tuple[Finding, ...]:
+    """What to know about a table whose first rows belong to no position."""
+    message = f"{kind} gives position 0 the code of row {offset}; the rows before it are not used"
+    return (Finding("position-offset", "note", message),) if offset else ()
+
+
+def read_learned(model: ModelConfig) -> Encoding | None:
+    """Learned positions, whose numbers are in the weights beside the config."""
+    row = model.row
+    kinds = (*row.get("kind", "learned").split(), row.get("otherwise"))
+    if "learned" not in kinds and model.part != row.get("learned_part", ()):
+        return None
+    way = model.config.values.get("position_embedding_type", "absolute")
+    if way != "absolute" and "switch" not in row:
+        raise model.config.wrong("position_embedding_type", way, "absolute or rotary")
+    tensors = tensors_beside(model, TENSOR)
+    if len(tensors) > 1:
+        raise PefourierError(
+            f"{shown(os.path.dirname(model.file) or '.')} holds several tables of positions, "
+            f"{first_names(tensors)}; name one, "
+            f"{shown(model.file + '#' + next(iter(tensors)))}"
+        )
+    if tensors:
+        return load_tensor(model, *tensors.popitem())
+    if not row:
+        return None
+    raise PefourierError(
+        f"the positions of model_type {shown(model.kind)} are learned: their table is in its "
+        f"weights, not in {shown(model.file)}; put model.safetensors beside it, or give a "
+        "file of codes, weights.safetensors#tensor"
+    )
+
+
+def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
+    """The rows of a tensor from the one of position 0 on."""
+    codes, eps = read_table(path, name)
+    offset = first_row(model)
+    codes = codes[offset:]
+    model.dimension(codes.shape[1], f"tensor {name}")
+    if model.length is not None and model.length > len(codes):
+        raise PefourierError(
+            f"{name} of {shown(path)} has rows for {len(codes)} positions, "
+            f"fewer than --length {model.length}"
+        )
+    codes = codes[: model.length]
+    params = {"length": len(codes), "d": codes.shape[1], "path": path, "array": name}
+    params |= {"offset": offset, "model_type": model.kind}
+    found = offset_notes(model.kind, offset)
+    return from_table(codes, "learned", eps=eps, params=params, findings=found, origin="weights")
+
+
+def trained_biases(model: ModelConfig) -> Encoding | None:
+    """Biases or vectors of lags, where the weights beside the config have them."""
+    if model.row.get("kind") == "t5":
+        return trained_buckets(model)
+    if "relative" in model.row and model.config.values.get("relative_attention") is True:
+        return trained_distances(model)
+    return None
+
+
+def one_tensor(model: ModelConfig, wanted: re.Pattern, usual: str) -> tuple[str, str] | None:
+    """The name and file of the one tensor that is meant, of side `usual` where none is named."""
+    tensors = tensors_beside(model, wanted)
+    tensors = {name: path for name, path in tensors.items() if "EncDecAttention" not in name}
+    if len(tensors) > 1 and not model.part:
+        tensors = {k: path for k, path in tensors.items() if usual in k.split(".")} or tensors
+    if len(tensors) > 1:
+        raise PefourierError(
+            f"{shown(os.path.dirname(model.file) or '.')} holds several tables of lags, "
+            f"{first_names(tensors)}; name one, {shown(model.file + '#' + next(iter(tensors)))}"
+        )
+    return next(iter(tensors.items()), None)
+
+
+def bucket_keys(model: ModelConfig) -> dict[str, int | bool]:
+    """What sets T5's buckets."""
+    return {
+        "buckets": model.config.count("relative_attention_num_buckets") or 32,
+        "max_distance": model.config.count("relative_attention_max_distance") or 128,
+        "causal": "decoder" in model.part.split("."),
+    }
+
+
+def trained_buckets(model: ModelConfig) -> Encoding | None:
+    """T5's biases after training, one column per head."""
+    found = one_tensor(model, T5_BIAS, "encoder")
+    if found is None:
+        return None
+    bias, eps = read_table(found[1], found[0])
+    own = bucket_keys(model)
+    if len(bias) != own["buckets"]:
+        raise PefourierError(
+            f"{found[0]} of {shown(found[1])} has {len(bias)} rows; "
+            f"relative_attention_num_buckets is {own['buckets']}"
+        )
+
+    def codes(lag: np.ndarray) -> np.ndarray:
+        return np.asarray(bias, dtype=float)[t5_buckets(lag, **own)]
+
+    return of_weights(model, "t5", found, bias.shape[1], codes, eps, own)
+
+
+def trained_distances(model: ModelConfig) -> Encoding | None:
+    """DeBERTa's vectors of distances after training (He et al., 2021)."""
+    found = one_tensor(model, DEBERTA, "encoder")
+    if found is None:
+        return None
+    vectors, eps = read_table(found[1], found[0])
+    span = len(vectors) // 2
+    longest = model.config.number("max_relative_positions") or -1
+    longest = int(longest) if longest >= 1 else model.longest() or 512
+    buckets = model.config.number("position_buckets") or -1
+    logarithmic = model.row["relative"] == "deberta-v2" and buckets > 0
+    norm = vector_norm(model, found) if logarithmic else None
+
+    def codes(lag: np.ndarray) -> np.ndarray:
+        distance = -np.asarray(lag)
+        if logarithmic:
+            distance = deberta_buckets(distance, int(buckets), longest)
+        rows = np.asarray(vectors, dtype=float)[np.clip(distance + span, 0, 2 * span - 1)]
+        return rows if norm is None else norm(rows)
+
+    own = {"buckets": int(buckets), "max_distance": longest, "causal": False}
+    return of_weights(model, "deberta", found, vectors.shape[1], codes, eps, own)
+
+
+def deberta_buckets(distance: np.ndarray, buckets: int, longest: int) -> np.ndarray:
+    """Buckets of query - key (He et al., 2021): single up to half of them, then logarithmic.
+
+    >>> deberta_buckets(np.array([-511, -128, -1, 0, 5, 200]), 256, 512)
+    array([-255, -128,   -1,    0,    5,  169])
+    """
+    middle = buckets // 2
+    size = np.where(np.abs(distance) < middle, middle - 1, np.abs(distance))
+    with np.errstate(divide="ignore"):
+        steps = np.log(size / middle) / np.log((longest - 1) / middle) * (middle - 1)
+    far = (np.ceil(steps) + middle) * np.sign(distance)
+    return np.where(size <= middle, distance, far).astype(int)
+
+
+def vector_norm(model: ModelConfig, found: tuple[str, str]) -> Callable | None:
+    """The normalisation of DeBERTa's vectors, where its config asks for one."""
+    if "layer_norm" not in str(model.config.values.get("norm_rel_ebd", "none")).lower():
+        return None
+    name = found[0].replace("rel_embeddings", "LayerNorm")
+    eps = model.config.number("layer_norm_eps") or 1e-7
+    gain, shift = (read_vector(found[1], name.replace("weight", key)) for key in ("weight", "bias"))
+
+    def norm(rows: np.ndarray) -> np.ndarray:
+        centred = rows - rows.mean(axis=1, keepdims=True)
+        return gain * centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + eps) + shift
+
+    return norm
+
+
+def read_vector(path: str, name: str) -> np.ndarray:
+    """A one-dimensional tensor of a file."""
+    with open_arrays(path) as arrays:
+        if name not in arrays:
+            raise PefourierError(f"{shown(path)} has no {name}, which the config asks for")
+        return arrays[name].load().reshape(-1).astype(float)
+
+
+def of_weights(
+    model: ModelConfig,
+    name: str,
+    found: tuple[str, str],
+    d: int,
+    codes: Callable[[np.ndarray], np.ndarray],
+    eps: float,
+    own: Mapping[str, Any],
+) -> Encoding:
+    """An encoding of lags whose numbers are those of a tensor."""
+    length, silent = model.positions()
+    model.dimension(d, f"tensor {found[0]}")
+    act = "bias" if name == "t5" else "key"
+    enc = of_lags(name, length, d, bool(own["causal"]), codes, act=act)
+    params = {"length": length, "d": d, **own, "path": found[1], "array": found[0]}
+    params |= {"model_type": model.kind}
+    return replace(enc, params=params, eps=eps, findings=silent, origin="weights")

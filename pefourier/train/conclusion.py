@@ -1,0 +1,70 @@
+"""What did training show of one encoding? One to three plain sentences, made by rules."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pefourier.answers.conclusions import first_sentences
+from pefourier.answers.text import number, paragraph
+from pefourier.errors import printable
+from pefourier.train.options import LEVEL
+
+if TYPE_CHECKING:
+    from pefourier.train.summary import DatasetSummary
+
+
+def conclusions_of(datasets: "Sequence[DatasetSummary]") -> str:
+    """A paragraph for each dataset and encoding."""
+    return "".join(
+        paragraph(printable(f"{one.dataset}, {name}: {conclude_training(one, name)}"), "  ")
+        for one in datasets
+        for name in one.scores
+    )
+
+
+def conclude_training(one: "DatasetSummary", encoding: str) -> str:
+    """The conclusion about an encoding on a dataset."""
+    rules = (unreliable, reached, told_from_reference)
+    return first_sentences(rule(one, encoding) for rule in rules)
+
+
+def unreliable(one: "DatasetSummary", encoding: str) -> str:
+    """What makes the scores other than they look."""
+    if encoding in one.cut_short:
+        return "Its training was cut short, so that there is no verdict on it; give more --epochs."
+    if one.leaky:
+        return "Windows were shuffled, which leaks: the scores do not carry over to new data."
+    diverged = one.diverged.get(encoding, 0)
+    if diverged:
+        runs = one.seeds * one.folds
+        return f"{diverged} of {runs} runs diverged at once; try a smaller --rate."
+    return ""
+
+
+def reached(one: "DatasetSummary", encoding: str) -> str:
+    """The mean F1, with its interval where there is one."""
+    f1, runs = one.scores[encoding]["f1"], one.seeds * one.folds
+    over = f"{runs} run{'' if runs == 1 else 's'}"
+    interval = f" (95 % {f1.low:.3f} … {f1.high:.3f})" if f1.low < f1.high else ""
+    return f"It reaches F1 {f1.mean:.3f}{interval} over {over}."
+
+
+def told_from_reference(one: "DatasetSummary", encoding: str) -> str:
+    """Whether the data tell it from its reference."""
+    if encoding in one.cut_short:
+        return ""
+    if encoding in one.differences and one.differences[encoding].reference in one.cut_short:
+        return "There is no verdict: the training of what it is compared with was cut short."
+    if encoding not in one.differences:
+        return "The others are compared with it." if one.differences else ""
+    d = one.differences[encoding]
+    numbers = f"difference {d.mean:+.3f}, Holm p {number(float(d.p_holm), 2)}"
+    if d.supported:
+        where = " on these windows, others may differ" if d.in_doubt else ""
+        better = "better" if d.mean > 0 else "worse"
+        return f"That is {better} than {d.reference}{where} ({numbers})."
+    if len(one.differences) * d.p_floor > LEVEL:
+        return (
+            f"So few runs could not tell it from {d.reference} in any case ({numbers}); give more "
+            "--seeds."
+        )
+    return f"The data do not tell it from {d.reference} ({numbers})."

@@ -1,0 +1,527 @@
+"""Conclusions in words: a table of situations, each with the whole sentences it is told in."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pefourier.answers.conclusions import CONCLUSIONS, conclude, conclude_comparison
+from pefourier.compare import compare
+from pefourier.encodings import load
+from pefourier.encodings.domain import positions
+from pefourier.encodings.encoding import Encoding, Finding, Measure, from_table
+from pefourier.encodings.registry import BUILDERS
+from pefourier.faithful import assess
+from pefourier.geometry.precision import FormatLoss
+from pefourier.reconstruct import position_functions
+from pefourier.spectrum import density
+
+STAY = "In float32, float16 and bfloat16 codes stay different"
+BOTH = f"{STAY}, rounded to the format or computed in it."
+SOME = BOTH.replace("codes", "the different codes")
+
+
+def table(array):
+    return from_table(np.asarray(array, dtype=float), "file")
+
+
+def checked(spec, length=80, d=256):
+    enc = load(spec, length, d)
+    return conclude(enc, assess(enc))
+
+
+@pytest.mark.parametrize(
+    ("spec", "length", "d", "told"),
+    [
+        (
+            "sinusoidal",
+            80,
+            256,
+            "All 80 positions have different codes; the closest two, 0 and 1, are 0.236 of a "
+            "code's length apart. A linear map of the codes can't be 1 at one position and 0 at "
+            "all others: they span 42 of 80 directions; the dft encoding of this size spans all. "
+            + BOTH,
+        ),
+        (
+            "dft",
+            80,
+            256,
+            "All 80 positions have different codes; the closest two, 0 and 1, are 1.41 of a code's "
+            "length apart. A linear map recovers every position and amplifies no noise: codes are "
+            "equally long and at right angles (condition number 1). " + BOTH,
+        ),
+        (
+            "dft",
+            80,
+            64,
+            "Only 64 of 80 positions have different codes: they repeat every 64, so 0 and 64 share "
+            "one; take at most 64 positions, or --d 80 or more. " + SOME,
+        ),
+        (
+            "learned",
+            12,
+            16,
+            "All 12 positions have different codes; the closest two, 4 and 8, are 0.665 of a "
+            "code's length apart. A linear map recovers every position, amplifying noise up to "
+            f"6.78 times (the condition number). {STAY}.",
+        ),
+        ("none", 80, 16, "All 80 codes are zero: they say nothing about positions."),
+        (
+            "rope",
+            1,
+            16,
+            "With one of the positions there is nothing to tell apart; ask for more.",
+        ),
+        (
+            "rope",
+            1024,
+            16,
+            "All 1024 positions have different codes; the closest two, 0 and 1, are 0.359 of a "
+            "code's length apart. A linear map of the codes can't be 1 at one position and 0 at "
+            "all others: they span 16 of 1024 directions; 16 dimensions allow no more. In bfloat16 "
+            "codes stay different if they are computed in a wider format and then rounded, as most "
+            "implementations do; computed there throughout, only 513 (bfloat16) of 1024 codes "
+            "differ (whole numbers above 256 are rounded there).",
+        ),
+        (
+            "ramp",
+            1024,
+            16,
+            "All 1024 positions have different codes; the closest two, 0 and 1, are 0.00169 of a "
+            "code's length apart. A linear map of the codes can't be 1 at one position and 0 at "
+            "all others: they span 1 of 1024 directions; 16 dimensions allow at most 16. Rounded "
+            "to the format, only 513 (bfloat16) of 1024 codes differ; float32 and float16 keep "
+            "all.",
+        ),
+        (
+            "alibi",
+            30,
+            16,
+            "Only 30 of 59 lags have different codes: a lag and its opposite, such as -29 and 29, "
+            "share one, which tells the distance and not the direction; a decoder sees one "
+            f"direction, as causal=true has it. {STAY.replace('codes', 'the different codes')}.",
+        ),
+        (
+            "alibi:causal=true",
+            30,
+            16,
+            "All 30 lags have different codes; the closest two, -29 and -28, are 0.0592 of a "
+            f"code's length apart. {STAY}.",
+        ),
+        (
+            "t5",
+            80,
+            12,
+            "Only 29 of 159 lags have different codes: far lags share one by design (buckets=32, "
+            "max_distance=128), -79 and -78 first. "
+            f"{STAY.replace('codes', 'the different codes')}.",
+        ),
+        (
+            "shaw:clip=2",
+            6,
+            8,
+            "Only 5 of 11 lags have different codes: far lags share one by design (clip=2), -5 and "
+            f"-4 first. {STAY.replace('codes', 'the different codes')}.",
+        ),
+        (
+            "tree",
+            30,
+            16,
+            "All 30 nodes have different codes; the closest two, 7 and 15, are 0.267 of a code's "
+            "length apart. A linear map of the codes can't be 1 at one node and 0 at all others: "
+            f"they span 8 of 30 directions; 16 dimensions allow at most 16. {STAY}.",
+        ),
+    ],
+)
+def test_what_is_said_of_named_codes(spec, length, d, told):
+    assert checked(spec, length, d) == told
+
+
+def sines(n, d=16):
+    return load("sinusoidal", n, d).table()
+
+
+def clipped():
+    codes = sines(60)
+    codes[40:] = codes[40]
+    return codes
+
+
+@pytest.mark.parametrize(
+    ("codes", "told"),
+    [
+        (
+            np.ones((6, 4)),
+            "Surely a bug: all positions have the same code: the table is indexed by the batch or "
+            "by one row for all; take rows pe[:n], or pe[:, :n] of a table (1, length, d). The "
+            "table is constant, exactly. All 6 positions share one code: none can be told from "
+            "another.",
+        ),
+        (
+            clipped(),
+            "Surely a bug: all rows from 40 on are equal: the index is clipped at 40; make the "
+            "table as long as the positions, 60. Only 41 of 60 positions have different codes: all "
+            f"from 40 on share one. {STAY.replace('codes', 'the different codes')}.",
+        ),
+        (
+            np.tile(np.random.default_rng(0).normal(size=(4, 6)), (2, 1)),
+            "Surely a bug: codes repeat with period 4: positions s and s + 4 collide. Only 4 of 8 "
+            "positions have different codes: they repeat every 4, so 0 and 4 share one. "
+            f"{STAY.replace('codes', 'the different codes')}.",
+        ),
+        (
+            np.array([[1.0, 0.0], [1.0, 1e-9], [0.0, 1.0]]),
+            "All 3 positions have different codes; the closest two, 0 and 1, are 1e-09 of a code's "
+            "length apart, so close that rounding may make them one. A linear map of the codes "
+            "can't be 1 at one position and 0 at all others: they span 2 of 3 directions; 2 "
+            "dimensions allow no more. Rounded to the format, only 2 (float16) of 3 codes differ; "
+            "float32 and bfloat16 keep all.",
+        ),
+        (
+            np.diag([1.0, 1e-7]),
+            "All 2 positions have different codes; the closest two, 0 and 1, are 1.41 of a code's "
+            "length apart. A linear map recovers every position, amplifying noise up to 1e+07 "
+            f"times (the condition number), so that rounding in float32 can hide one. {STAY}.",
+        ),
+    ],
+    ids=["constant", "clipped", "repeating", "nearly equal", "ill-conditioned"],
+)
+def test_what_is_said_of_tables(codes, told):
+    enc = table(codes)
+    assert conclude(enc, assess(enc)) == told
+
+
+@pytest.mark.parametrize(
+    ("formula", "told"),
+    [
+        (
+            {"encoding": "sinusoidal", "params": {"rho": 1e4, "d": 16}, "max_difference": 3e-8},
+            "The table is sinusoidal with rho=10000, d=16, to within 3e-08. All 8 positions have ",
+        ),
+        (
+            {
+                "encoding": "sinusoidal",
+                "params": {"zero_rows": [0, 1], "columns": [*range(64)]},
+                "max_difference": 0.0,
+            },
+            "The table is sinusoidal with zero_rows=[0, 1], columns=(64 numbers), exactly. All 8 ",
+        ),
+        (
+            {"encoding": "constant", "params": {}, "max_difference": 0.0},
+            "The table is constant, exactly. All 8 positions have ",
+        ),
+    ],
+)
+def test_a_table_that_was_recognised_is_named(formula, told):
+    enc = table(np.eye(8))
+    assert conclude(enc, replace(assess(enc), identified=formula)).startswith(told)
+
+
+KEPT = {"distinct_cast": 100, "distinct_phase": 100, "max_phase_error": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("losses", "told"),
+    [
+        ({}, BOTH),
+        ({f: {"distinct_phase": None} for f in ("float32", "float16", "bfloat16")}, f"{STAY}."),
+        (
+            {"bfloat16": {"distinct_phase": 60}},
+            "In bfloat16 codes stay different if they are computed in a wider format and then "
+            "rounded, as most implementations do; computed there throughout, only 60 (bfloat16) of "
+            "100 codes differ.",
+        ),
+        (
+            {"bfloat16": {"distinct_cast": 90}},
+            "Rounded to the format, only 90 (bfloat16) of 100 codes differ; float32 and float16 "
+            "keep all.",
+        ),
+        (
+            {
+                "bfloat16": {"distinct_cast": 90, "distinct_phase": 60},
+                "float16": {"distinct_cast": 95},
+            },
+            "Rounded to the format, only 95 (float16) and 90 (bfloat16) of 100 codes differ; "
+            "float32 keeps all; computed in the format, only 60 (bfloat16) of 100 codes differ.",
+        ),
+        (
+            {f: {"distinct_cast": 9} for f in ("float32", "float16", "bfloat16")},
+            "Rounded to the format, only 9 (float32), 9 (float16) and 9 (bfloat16) of 100 codes "
+            "differ.",
+        ),
+        ({"float8_e4m3": {"distinct_cast": 1, "distinct_phase": 1}}, BOTH),
+    ],
+)
+def test_what_is_said_of_precision(losses, told):
+    enc = load("rope", 100, 16)
+    r = assess(enc)
+    forms = {form: FormatLoss(**{**KEPT, **losses.get(form, {})}) for form in r.precision}
+    assert conclude(enc, replace(r, precision=forms)).endswith(f" {told}")
+
+
+def test_only_findings_that_are_surely_bugs_are_said_and_the_others_counted():
+    enc = load("dft", 8, 8)
+    one, two = (Finding(code, "error", code) for code in ("first", "second"))
+    doubt = Finding("doubt", "warning", "perhaps")
+    told = conclude(enc, replace(assess(enc), findings=[one, two, doubt]))
+    assert told.startswith("Surely a bug: first (1 more below). All 8 positions ")
+    assert "perhaps" not in told
+    assert "perhaps" not in conclude(enc, replace(assess(enc), findings=[doubt]))
+
+
+LOOK = "a --lattice as long as your context, with --sigma 0, shows more."
+
+
+@pytest.mark.parametrize(
+    ("spec", "length", "d", "given", "told"),
+    [
+        (
+            "sinusoidal",
+            80,
+            256,
+            {},
+            "Slow waves dominate: 95 % of the energy is in waves of 8.26 positions or longer "
+            "(flatness 0.17, where 1 is even). 76 of 128 frequencies never finish a turn within "
+            f"the 256 points of the lattice: waves of up to 58500; {LOOK}",
+        ),
+        (
+            "rope:rho=5e5",
+            80,
+            128,
+            {},
+            "Slow waves dominate: 95 % of the energy is in waves of 8 positions or longer "
+            "(flatness 0.21, where 1 is even). 49 of 64 frequencies never finish a turn within "
+            f"the 128 points of the lattice: waves of up to 2560000; {LOOK}",
+        ),
+        (
+            "rope",
+            80,
+            16,
+            {},
+            "The bandwidth of 4 steps blurs most of a lattice of 9 frequencies; take --sigma 0 or "
+            "a longer --lattice to tell them apart. 7 of 8 frequencies never finish a turn within "
+            f"the 16 points of the lattice: waves of up to 19900; {LOOK}",
+        ),
+        (
+            "rope",
+            80,
+            128,
+            {"lattice": 4096, "sigma": 0},
+            "Slow waves dominate: 95 % of the energy is in waves of 9.68 positions or longer "
+            "(flatness 0.012, where 1 is even). 18 of 64 frequencies never finish a turn within "
+            "the 4096 points of the lattice: waves of up to 54400.",
+        ),
+        (
+            "dft",
+            80,
+            64,
+            {},
+            "Energy is spread evenly: all frequencies have about the same share (flatness 0.991 of "
+            "1).",
+        ),
+        (
+            "learned",
+            64,
+            64,
+            {},
+            "Energy is spread evenly: all frequencies have about the same share (flatness 0.983 of "
+            "1). This is the encoding before training; for a trained one give the file of its "
+            "table.",
+        ),
+        ("none", 80, 64, {}, "All codes are zero, so there is no spectrum."),
+    ],
+)
+def test_what_is_said_of_a_spectrum(spec, length, d, given, told):
+    enc = load(spec, length, d)
+    assert conclude(enc, density(enc, **given)) == told
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        (
+            [0, 0, 0],
+            "100 % of the energy is at frequency 0: nearly the same at all positions.",
+        ),
+        (
+            [2, 7],
+            "Half of the energy is in waves of 8 positions or longer, 95 % in waves of 2.29 or "
+            "longer (flatness 0.22, where 1 is even).",
+        ),
+        (
+            [0.5, 2, 7],
+            "Half of the energy is in waves of 8 positions or longer, 95 % in waves of 2.29 or "
+            "longer (flatness 0.42, where 1 is even). 1 of 3 frequencies never finishes a turn "
+            "within the 16 points of the lattice: waves of up to 32.",
+        ),
+        (
+            [9, 9, 2, 2],
+            "Half of the energy is in waves of 8 positions or longer, 95 % in waves of 2.29 or "
+            "longer (flatness 0.22, where 1 is even). 2 of 4 frequencies are above π and look "
+            "slower at whole positions (aliasing).",
+        ),
+        (
+            [2, 2, 2, 9],
+            "Half of the energy is in waves of 8 positions or longer, 95 % in waves of 2.29 or "
+            "longer (flatness 0.19, where 1 is even). 1 of 4 frequencies is above π and looks like "
+            "a slower one at whole positions (aliasing).",
+        ),
+        (
+            [7, 8],
+            "Fast waves dominate: 100 % of the energy is in waves below 4 positions.",
+        ),
+    ],
+)
+def test_what_is_said_of_known_frequencies(steps, told):
+    """Waves of 16 / k positions, on a lattice of 16."""
+    measure = Measure(2 * np.pi * np.array(steps) / 16, np.full(len(steps), 1 / len(steps)))
+    enc = Encoding("test", positions(40), 2, lambda x: np.ones((len(x), 2)), measure)
+    said = conclude(enc, density(enc, lattice=16, sigma=0))
+    assert said.startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("spec", "length", "d", "positions", "told"),
+    [
+        (
+            "sinusoidal",
+            80,
+            256,
+            [5, 40],
+            "From its frequencies alone a position comes back blurred, as a peak 11.9 positions "
+            "wide and 0.34 of 1 high (error 1.15; 0 is exact). A linear map on the codes does not "
+            "recover all 80 positions: the worst comes back wrong by 0.6, where a position is 1 "
+            "high; check-faithful says why.",
+        ),
+        (
+            "dft",
+            80,
+            256,
+            [5],
+            "From its frequencies alone a position comes back as a sharp peak, 1 position wide and "
+            "0.999 of 1 high (error 0.0442; 0 is exact). A linear map on the codes recovers all 80 "
+            "positions (largest error ",
+        ),
+        (
+            "none",
+            80,
+            64,
+            [5],
+            "All codes are zero, so there is nothing to rebuild a position from. A linear map on "
+            "the codes does not recover all 80 positions: the worst comes back wrong by 1, where a "
+            "position is 1 high; check-faithful says why.",
+        ),
+        (
+            "mtan",
+            80,
+            16,
+            [5],
+            "From its frequencies alone a position comes back blurred, as a peak ",
+        ),
+        (
+            "dft",
+            8,
+            16,
+            [5, 9, 10],
+            "From its frequencies alone a position comes back as a sharp peak, 1 position wide and "
+            "0.985 of 1 high (error 0.174; 0 is exact). A linear map on the codes recovers all 8 "
+            "positions (largest error ",
+        ),
+    ],
+)
+def test_what_is_said_of_a_rebuilt_position(spec, length, d, positions, told):
+    enc = load(spec, length, d)
+    assert conclude(enc, position_functions(enc, positions)).startswith(told)
+
+
+def test_positions_without_a_code_are_named():
+    enc = load("dft", 8, 16)
+    one, two = (conclude(enc, position_functions(enc, p)) for p in ([5, 9], [9, 10]))
+    assert one.endswith(" Position 9 has no code at a length of 8.")
+    assert two.endswith(" Positions 9 and 10 have no code at a length of 8.")
+
+
+def test_a_position_of_which_nothing_is_left():
+    enc = table(np.ones((40, 16)))
+    told = conclude(enc, position_functions(enc, [5], sigma=0))
+    assert told.startswith(
+        "From its frequencies alone nothing of a position is left: the rebuilt curve nowhere falls "
+        "to half of its peak of 0.25. A linear map on the codes does not recover all 40 positions"
+    )
+
+
+ONE = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]])
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "told"),
+    [
+        (
+            ONE,
+            ONE,
+            "The two are the same: every number of 4 positions and 3 columns agrees to the bit.",
+        ),
+        (
+            ONE,
+            ONE[:3],
+            "The two are the same: every number of 3 positions and 3 columns agrees to the bit. "
+            "Only 3 common positions were compared; the lengths are 4 and 3.",
+        ),
+        (
+            ONE,
+            ONE * (1 + 2.0**-52),
+            "The two are the same within rounding: over 4 positions and 3 columns they differ by "
+            "at most 2.2e-16, and rounding explains 8.9e-16.",
+        ),
+        (
+            ONE,
+            -2 * ONE,
+            "The two are one encoding, written differently: 3 columns with the other sign, scaled "
+            "by 2; after that change they agree to the bit.",
+        ),
+        (
+            ONE,
+            ONE + 0.5 * np.eye(4)[:, 1:],
+            "The two differ by up to 0.5, where rounding explains 8.9e-16; no order of columns, "
+            "signs, scale or offset was found that makes them agree. They part first at position "
+            "1, column 0, and most at position 1, column 0.",
+        ),
+        (
+            ONE,
+            ONE[:, :2],
+            "The two differ: their codes have 3 and 2 dimensions; compare them at one --d.",
+        ),
+    ],
+    ids=["equal", "lengths", "rounding", "equivalent", "different", "dimensions"],
+)
+def test_what_is_said_of_a_comparison(a, b, told):
+    one, two = table(a), table(b)
+    assert conclude_comparison(one, two, compare(one, two)) == told
+
+
+def test_a_rotation_keeps_products_and_says_so(rng):
+    codes = rng.normal(size=(20, 6))
+    turned = codes @ np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    one, two = table(codes), table(turned)
+    assert conclude_comparison(one, two, compare(one, two)) == (
+        "The two are one encoding, written differently: columns rotated (all inner products agree);"
+        " products of codes are the same, single numbers are not."
+    )
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("find", [assess, density, lambda enc: position_functions(enc, [3])])
+def test_a_conclusion_is_one_to_three_sentences_without_a_missing_number(name, find):
+    enc = load(name, 24, 16)
+    told = conclude(enc, find(enc))
+    sentences = re.split(r"(?<=\.) (?=[A-Z])", told)
+    assert 1 <= len(sentences) <= 3
+    assert all(one.endswith(".") for one in sentences)
+    assert not re.search(r"nan|None|inf\b|–|\[|\{", told)
+
+
+def test_every_kind_of_result_has_rules():
+    enc = load("dft", 8, 8)
+    found = (assess(enc), density(enc), position_functions(enc, [3]))
+    assert {type(result) for result in found} == CONCLUSIONS.keys()

@@ -1,0 +1,168 @@
+"""Answers in words: the conclusion first, and a reason wherever a number is missing."""
+
+import io
+import sys
+
+import numpy as np
+import pytest
+
+from pefourier.answers.text import paragraph
+
+
+def cells(text, label):
+    """The words of a row of a table after its label."""
+    (line,) = [line for line in text.splitlines() if line.startswith(f"{label}  ")]
+    return line.removeprefix(label).split("  ")[-1].strip()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reasons"),
+    [
+        (
+            ["spectrum", "ramp"],
+            {
+                "how many": "not declared",
+                "of them below the first bin 2π/N": "not declared",
+                "Eq. 16: index l that enters 2π/d": "not declared",
+            },
+        ),
+        (["spectrum", "dft"], {"Eq. 16: index l that enters 2π/d": "no geometric grid"}),
+        (
+            ["spectrum", "none"],
+            {
+                "share at frequency 0": "none: codes are zero",
+                "mean frequency, rad": "none: codes are zero",
+                "95 % lie at or below, rad": "none: codes are zero",
+                "flatness (1 = flat)": "none: codes are zero",
+            },
+        ),
+        (
+            ["check-faithful", "sinusoidal", "-S", "80", "--d", "256"],
+            {"condition number": "infinite: rank 42 of 80"},
+        ),
+        (
+            ["check-faithful", "sinusoidal", "-S", "1"],
+            {
+                "smallest distance": "only one position",
+                "  between positions": "only one position",
+                "  over rms code length (gap)": "only one position",
+                "inner products fall up to lag": "they never rise",
+            },
+        ),
+        (
+            ["check-faithful", "ramp", "-S", "1"],
+            {"stable rank": "none: codes are zero", "residual of T(1) (Denk)": "only one position"},
+        ),
+        (
+            ["check-faithful", "learned"],
+            {"residual of T(1) (Denk)": "any T fits: codes are independent"},
+        ),
+        (
+            ["check-faithful", "learned", "--d", "1026"],
+            {"residual of T(1) (Denk)": "not fitted for d over 1024"},
+        ),
+        (["check-faithful", "alibi", "--d", "4"], {"residual of T(1) (Denk)": "not for lags"}),
+        (
+            ["check-faithful", "tree", "--d", "4"],
+            {
+                "residual of T(1) (Denk)": "not for trees",
+                "inner products fall up to lag": "no inner products by lag",
+            },
+        ),
+        (
+            ["check-faithful", "shaw", "--d", "4"],
+            {"inner products fall up to lag": "no inner products by lag"},
+        ),
+        (
+            ["check-faithful", "none"],
+            {
+                "condition number": "infinite: rank 0 of 80",
+                "inner products fall up to lag": "none: codes are zero",
+            },
+        ),
+        (["check-faithful", "ramp"], {"ramp in bfloat16": "no frequencies declared"}),
+        (
+            ["check-faithful", "rope", "-S", "70000", "--d", "4"],
+            {"rope in float16": "beyond its range"},
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_missing_number_has_its_reason(run, arguments, reasons):
+    done = run(*arguments, "-q")
+    assert {label: cells(done.out, label) for label in reasons} == reasons
+    assert "–" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["dft", "--pos", "9", "-S", "8", "--d", "16"], "no code: length 8"),
+        (["none", "--pos", "3", "--d", "16"], "none: codes are zero"),
+    ],
+)
+def test_a_position_without_numbers_has_its_reason(run, arguments, reason):
+    out = run("reconstruct", *arguments).out
+    assert reason in out.splitlines()[-1]
+    assert "–" not in out
+
+
+def test_every_spec_has_its_paragraph_before_the_numbers(run):
+    for command, first in (("spectrum", ""), ("reconstruct", "encoding"), ("check-faithful", "")):
+        out = run(command, "sinusoidal", "dft", "rope").out
+        conclusion, _, numbers = out.partition("\n\n")
+        begins = [line.partition(":")[0] for line in conclusion.splitlines() if line[0] != " "]
+        assert begins == ["sinusoidal", "dft", "rope"]
+        assert numbers.split("  ")[0] == first
+        results = run(command, "sinusoidal", "dft", "rope", "--json").results
+        told = "\n".join(f"{r['spec']}: {r['conclusion']}" for r in results)
+        assert conclusion.split() == told.split()
+
+
+def test_formats_are_told_apart_in_words(run):
+    out = " ".join(run("check-faithful", "dft").out.split())
+    assert "different when rounded to it when computed in it phase error there, rad" in out
+    assert "rounded to it: codes are computed in float64 and only then rounded; computed in" in out
+
+
+def test_encode_says_what_was_written(run, tmp_path):
+    out = tmp_path / "codes.npy"
+    done = run("encode", "dft", "--d", 8, "-S", 3, "--out", out)
+    told = f"The codes of 3 positions, 8 numbers each, are in {out} as float64, one row a position."
+    conclusion, _, rest = done.out.partition("\n\n")
+    assert " ".join(conclusion.split()) == told
+    assert rest == f"{out}: codes of dft, 3 positions × 8\n"
+    assert (
+        run("encode", "dft", "--d", 8, "-S", 3, "--out", out, "--json").results[0]["conclusion"]
+        == told
+    )
+
+
+def test_a_hostile_name_is_escaped_in_a_conclusion(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("a\x1b[31m.npy", np.eye(4))
+    assert "\x1b" not in run("check-faithful", "a\x1b[31m.npy").out
+
+
+def test_on_a_terminal_the_conclusion_stands_above_the_curves(monkeypatch, run):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    run_on = sys.stdout
+    from pefourier.cli.main import main
+
+    assert main(["spectrum", "dft"]) == 0
+    text = run_on.getvalue()
+    assert text.startswith("dft: Energy is spread evenly")
+    assert text.index("Energy") < text.index("⡇") < text.index("lattice points N")
+    assert text.count("Energy is spread") == 1
+
+
+@pytest.mark.parametrize(("columns", "widest"), [("40", 40), ("70", 70), ("300", 96), ("5", 24)])
+def test_paragraphs_fit_the_terminal(monkeypatch, columns, widest):
+    monkeypatch.setenv("COLUMNS", columns)
+    lines = paragraph("codes " * 60, "  ").splitlines()
+    assert widest - 6 < max(map(len, lines)) <= widest
+    assert all(line.startswith("  codes") for line in lines[1:])

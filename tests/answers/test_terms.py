@@ -1,0 +1,262 @@
+"""The registry of terms: every word of an answer is in it, and `explain` tells it."""
+
+import ast
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+from pefourier.answers import reach, report
+from pefourier.answers.catalogue import read_catalogue
+from pefourier.answers.terms import explanation, find_terms, read_terms
+from pefourier.cli.main import app
+from pefourier.cli.vocabulary import option_terms, options_of
+from pefourier.compare import Comparison
+from pefourier.context import Band, Context, Layers, Reading, Rotation
+from pefourier.design import Candidate, Design
+from pefourier.errors import PefourierError
+from pefourier.faithful import LADDER, Faithfulness
+from pefourier.geometry.precision import FORMATS, FormatLoss
+from pefourier.reconstruct import Reconstruction, Reconstructions
+from pefourier.reproduce import SPOKEN, Claim
+from pefourier.spectrum import DensitySummary, Spectrum
+
+PACKAGE = Path(report.__file__).parents[1]
+TERMS = read_terms()
+EVERY = [*TERMS, *option_terms(app)]
+GROUPS = {term.group for term in TERMS}
+
+
+def names_of(*groups):
+    return {name for t in EVERY if t.group in groups for name in (t.term, *t.also)}
+
+
+def keys_of(value):
+    """Names of fields at any depth of a JSON answer."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            yield from keys_of(inner)
+    elif isinstance(value, list):
+        for item in value:
+            yield from keys_of(item)
+
+
+@pytest.fixture
+def tables(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    angle = np.outer(np.arange(40), 1e4 ** (-np.arange(8) / 8))
+    codes = np.concatenate([np.sin(angle), np.cos(angle)], axis=1)
+    np.save("a.npy", codes)
+    np.save("b.npy", -2 * codes[2:])
+    np.save("bad.npy", np.ones((6, 4)))
+    np.save("odd.npy", np.roll(np.where(np.arange(40)[:, None] > 0, 3 * codes, 0), 5, axis=1))
+    np.save("half.npy", np.tile(np.cos(angle), (1, 2)))
+    config = {"model_type": "llama", "num_hidden_layers": 2, "max_position_embeddings": 64}
+    Path("config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["spectrum", "dft", "learned", "nothing"],
+        ["reconstruct", "dft", "--pos", "3"],
+        ["check-faithful", "a.npy", "bad.npy", "odd.npy", "half.npy", "rope", "tupe:d=8", "alibi"],
+        ["compare", "a.npy", "b.npy"],
+        ["compare", "a.npy", "bad.npy"],
+        ["encode", "dft", "--out", "o.npy"],
+        ["list"],
+        ["explain", "gap"],
+        ["context", "config.json", "--against", "scaling-ignored"],
+        ["design", "--length", "80", "--d", "8", "--dtype", "bf16"],
+        ["reproduce", "--out", "paper"],
+        ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1", "-q"],
+    ],
+    ids=" ".join,
+)
+def test_every_field_of_json_has_a_term(run, arguments):
+    """A field belongs to the command, to what it rests on, or is an option or a parameter."""
+    done = run(*arguments, "--json")
+    own = {arguments[0], "every answer", "verdicts", "options", "parameters", "explain"}
+    own |= {"spectrum"} if arguments[0] == "reconstruct" else set()
+    own |= {"reconstruct"} if arguments[0] == "check-faithful" else set()  # inverse_error
+    own |= {"check-faithful"} if arguments[0] == "compare" else set()  # max_difference
+    if arguments[0] in ("context", "design"):  # whose precision, rank and findings are the same
+        own |= {"check-faithful", "context"}
+    known = names_of(*own) | {name.removeprefix("--").replace("-", "_") for name in names_of(*own)}
+    assert set(keys_of(json.loads(done.out))) - known == set()
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        Spectrum,
+        DensitySummary,
+        Reconstruction,
+        Reconstructions,
+        Faithfulness,
+        FormatLoss,
+        Comparison,
+        Context,
+        Layers,
+        Rotation,
+        Band,
+        Reading,
+        Design,
+        Candidate,
+        Claim,
+        report.Refusal,
+    ],
+)
+def test_every_field_of_a_result_has_a_term(result):
+    known = names_of(*GROUPS)
+    assert [f.name for f in dataclasses.fields(result) if f.name not in known] == []
+
+
+def finding_codes():
+    """The first argument of every Finding in the package."""
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
+                yield node.args[0].value
+
+
+def test_every_finding_has_a_term_and_every_term_a_finding():
+    assert set(finding_codes()) == {t.term for t in TERMS if t.group == "findings"}
+    assert len(set(finding_codes())) > 30
+
+
+def test_every_verdict_and_format_has_a_term():
+    verdicts = {*LADDER, "equal", "equivalent", "different", *SPOKEN, "error", "warning", "note"}
+    assert verdicts == {t.term for t in TERMS if t.group == "verdicts"}
+    assert FORMATS.keys() <= names_of("check-faithful")
+
+
+def test_every_row_and_column_of_text_has_a_term():
+    facts = {
+        "spectrum": report.SPECTRUM_FACTS,
+        "reconstruct": report.RECONSTRUCT_FACTS,
+        "check-faithful": [*report.FAITHFUL_FACTS, *report.PRECISION_FACTS],
+    }
+    for command, rows in facts.items():
+        known = names_of(command, "reconstruct")
+        assert [fact.label for fact in rows if fact.label not in known] == []
+    assert set(reach.ROTATION_FACTS) <= names_of("context")
+    assert set(reach.HEADS.values()) <= names_of("design", "context", "check-faithful")
+    columns = ["encoding", "family", "domain", "measure", "source"]
+    assert set(columns) <= names_of("list", "every answer")
+    claims = ["where", "the paper says", "printed", "computed", "verdict", "why"]
+    assert set(claims) <= names_of("reproduce")
+    assert {"P / R / F1", "over folds", "p", "Holm p", "P(A > B)"} <= names_of("train")
+
+
+def test_every_encoding_parameter_and_option_has_a_term():
+    records = read_catalogue()
+    assert {r["encoding"] for r in records} == names_of("encodings")
+    parameters = {key for r in records for key in r["meanings"]}
+    assert parameters == names_of("parameters")
+    program = typer.main.get_command(app)
+    options = {name for _, option in options_of(program) for name in option.opts}
+    assert options == names_of("options")
+    assert all(t.meaning.strip() for t in EVERY)
+
+
+def test_terms_are_sentences_told_once():
+    assert len({(t.term, t.group, t.meaning) for t in EVERY}) == len(EVERY)
+    assert [t.term for t in TERMS if t.meaning[-1] != "." or t.meaning.count("`") % 2] == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("gap", [("gap", "check-faithful")]),
+        ("GAP", [("gap", "check-faithful")]),
+        ("Toeplitz residual", [("toeplitz_residual", "check-faithful")]),
+        ("toeplitz-residual", [("toeplitz_residual", "check-faithful")]),
+        ("smallest distance", [("min_distance", "check-faithful")]),
+        ("precision", [("precision", "check-faithful"), ("precision", "train")]),
+        ("isometric", [("isometric", "verdicts")]),
+        ("batch-axis", [("batch-axis", "findings")]),
+        ("dft", [("dft", "encodings")]),
+        ("--require-dtype", [("--require-dtype", "options")]),
+        ("-S", [("--length", "options")] * 3),
+        ("clip", [("clip", "parameters")]),
+    ],
+)
+def test_a_term_is_found_as_people_spell_it(wanted, found):
+    assert [(t.term, t.group) for t in find_terms(wanted, EVERY)] == found
+
+
+def test_an_unknown_term_gets_the_nearest_name():
+    message = "unknown term 'toeplitz resdual'. Did you mean 'Toeplitz residual'? "
+    with pytest.raises(
+        PefourierError, match=f"^{re.escape(message)}'pefourier explain' lists all.$"
+    ):
+        find_terms("toeplitz resdual", EVERY)
+
+
+def test_explain_tells_one_term(run):
+    done = run("explain", "toeplitz", "residual")
+    assert (done.status, done.err) == (0, "")
+    assert (
+        done.out
+        == """\
+toeplitz_residual (check-faithful): How far inner products of codes are from depending on the
+  lag alone.
+  formula  ‖G − Toep(G)‖ / ‖G‖, G = E Eᵀ
+  range    0 … 1
+  good     0: the same lag looks the same everywhere.
+  source   Wang et al., 2021
+  also     Toeplitz residual
+"""
+    )
+
+
+def test_explain_answers_in_every_form(run):
+    (record,) = run("explain", "gap", "--json").results
+    assert list(record)[:8] == "term group meaning formula unit range good source".split()
+    assert record["conclusion"] == f"gap: {record['meaning']}"
+    header, row = run("explain", "gap", "--csv").out.splitlines()
+    assert header == "term,group,meaning,formula,unit,range,good,source,also"
+    assert row.startswith("gap,check-faithful,The smallest distance")
+    assert [t["term"] for t in run("explain", "rank", "isometric", "--json").results] == [
+        "rank",
+        "isometric",
+    ]
+    assert run("explain", "--lattice").out.startswith("--lattice (options): Points N of the ")
+    assert len(run("explain", "--json").results) == len(EVERY)
+
+
+def test_explain_alone_lists_all(run):
+    listed = " ".join(run("explain").out.split())
+    assert [t.term for t in EVERY if t.term not in listed] == []
+    assert {f"{group}:" for group in GROUPS} - {word for word in listed.split()} <= {
+        "every answer:"
+    }
+
+
+def test_unknown_words_are_refused(run):
+    done = run("explain", "nonsense", "words")
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("pefourier: unknown term 'nonsense'.")
+
+
+def test_a_term_is_told_without_empty_lines():
+    for term in EVERY:
+        assert "\n\n" not in explanation(term)
+
+
+def test_explain_starts_without_numpy():
+    code = (
+        "import sys; from pefourier.cli.main import main; main(['explain', 'gap']); "
+        "print('numpy' in sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "False\n"

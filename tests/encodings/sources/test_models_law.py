@@ -1,0 +1,232 @@
+"""The law: what a config is answered with is what transformers itself computes, or it is refused.
+
+For every model type that the installed transformers knows: its default config as it is saved, only
+what differs from the class, without the keys of a rotation, and nothing but the type; with each of
+the usual keys changed; and configs of real models. Frequencies and attention factor by type of
+layer, to 1e-6 of its float32. Types are counted: those that agree, those that are refused, by
+reason, those that transformers cannot make of their own defaults.
+"""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+from published_configs import PUBLISHED
+from rotary_modules import TYPES, config_class, modeling, quiet, rotations, torch
+
+from pefourier.encodings import load
+from pefourier.encodings.sources.models import type_row, version
+from pefourier.errors import PefourierError
+
+KEYS = (
+    *("rope_parameters", "rope_scaling", "rope_theta", "partial_rotary_factor", "rotary_pct"),
+    *("rotary_emb_base", "rope_local_base_freq", "global_rope_theta", "local_rope_theta"),
+)
+LINEAR = {"type": "linear", "factor": 4.0}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
+LLAMA3 = {
+    **{"rope_type": "llama3", "rope_theta": 3e5, "factor": 4.0, "low_freq_factor": 1.0},
+    **{"high_freq_factor": 4.0, "original_max_position_embeddings": 1024},
+}
+CHANGES = {
+    "old keys, linear": {"rope_theta": 5e5, "rope_scaling": LINEAR},
+    "old keys, yarn": {"rope_theta": 5e5, "rope_scaling": YARN},
+    "new keys, llama3": {"rope_parameters": LLAMA3},
+    "partial": {"partial_rotary_factor": 0.5},
+    "head": {"head_dim": 48},
+    "no head": {"head_dim": None},
+}
+REASONS = {  # in a refusal, and what it stands for in the count
+    "several axes": "several axes",
+    "are learned": "learned, without weights",
+    "in its weights": "relative, in the weights",
+    "from a convolution": "convolutional",
+    "have no positions": "no positions in its layers",
+    "is known in its model": "no positions found",
+    "order of columns is not known": "sinusoids not known",
+    "cannot be made of": "cannot be built",
+    "by type of layer": "one of several rotations to be named",
+    "it rotates where": "switched off",
+    "a formula of its own": "a formula of its own",
+    "needs an even d": "an odd head",
+    "share of d to rotate": "a share above 1",
+    "sets no width": "no width and no default",
+    "sets no rotation for any": "no rotation in any layer",
+    "one for each type": "one section for several types of layers",
+    "which share of a head": "a share that is not said",
+}
+
+
+def reason(error):
+    """What a refusal stands for, or all of it where it is for no known reason."""
+    return next((name for part, name in REASONS.items() if part in str(error)), f"? {error}")
+
+
+def module_of(kind, config):
+    """The rotary module of a model type, None where it has none."""
+    row = type_row(kind)
+    if "module" not in row:
+        return None
+    source = row.get("of")
+    place = f"transformers.models.{source}.x" if source else type(config).__module__
+    place = place.replace(".x", f".configuration_{source}")
+    return getattr(modeling(place), row["module"])
+
+
+def text_row(values):
+    """The row of the text model of a config."""
+    row = type_row(values["model_type"])
+    while row["kind"] == "parts":
+        inner = values.get(row["text"]) or {}
+        kind = inner.get("model_type", row["parts"][row["text"]])
+        values, row = inner, type_row(kind)
+    return row
+
+
+def own_rotations(values, path):
+    """What transformers turns by, with a config as its text model; None where nothing turns."""
+    if "module" not in text_row(values):
+        return None
+    with quiet():
+        cls = config_class(values["model_type"])
+        config = cls.from_dict(cls._dict_from_json_file(str(path)))
+        while type_row(config.model_type)["kind"] == "parts":
+            config = getattr(config, type_row(config.model_type)["text"])
+    module = module_of(config.model_type, config)
+    return None if module is None else rotations(module, config)
+
+
+def verdict(values, path, tolerance=1e-6):
+    """agrees, differs, or why not: for each type of layer of a config."""
+    path.write_text(json.dumps(values))
+    try:
+        own = own_rotations(values, path)
+    except Exception:
+        yield "transformers fails"
+        return
+    for layer, (frequencies, factor) in (own or {"": (None, 1.0)}).items():
+        try:
+            enc = load(f"{path}#{layer}" if layer else str(path), length=64)
+        except PefourierError as error:
+            yield f"refused: {reason(error)}"
+            continue
+        if frequencies is None:
+            yield "rotates where nothing does" if needless(enc, values) else f"is {enc.name}"
+            continue
+        told = enc.measure.frequencies if enc.name == "rope" else np.empty(0)
+        same = told.shape == frequencies.shape and np.allclose(
+            told, frequencies, rtol=tolerance, atol=0
+        )
+        close = same and abs(enc.params["attention_factor"] / factor - 1) < tolerance
+        yield "agrees" if close else "differs"
+
+
+def needless(enc, values):
+    """Whether an encoding rotates though the model type has no rotary module nor a row by hand."""
+    return enc.name == "rope" and text_row(values)["kind"] != "rotary"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def saved(kind):
+    """The default config as it is saved, and only what differs from the class."""
+    with quiet():
+        config = config_class(kind)()
+        whole = json.loads(config.to_json_string(use_diff=False))
+        return whole, json.loads(config.to_json_string(use_diff=True))
+
+
+def count(configs, path, tolerance=1e-6):
+    """How many configs have which verdict, and those that differ."""
+    counts, different = Counter(), []
+    for name, values in configs:
+        for found in verdict(values, path, tolerance):
+            counts[found] += 1
+            if found in ("differs", "rotates where nothing does") or "?" in found:
+                different.append(f"{name}: {found}")
+    print(json.dumps(counts, indent=1))
+    return counts, different
+
+
+def defaults():
+    for kind in TYPES:
+        yield f"{kind}, nothing", {"model_type": kind}
+        try:
+            whole, changed = saved(kind)
+        except Exception:  # two types cannot be made with their own defaults
+            continue
+        yield kind, whole
+        yield f"{kind}, what differs", changed
+        yield f"{kind}, no rope", {k: v for k, v in whole.items() if k not in KEYS}
+
+
+def test_rows_are_of_the_installed_transformers():
+    import transformers
+
+    assert version() == transformers.__version__, "run make models"
+    assert {kind for kind in TYPES if type_row(kind) is None} == set()
+
+
+def test_every_model_type_is_answered_as_transformers_computes_or_refused(tmp_path):
+    counts, different = count(defaults(), tmp_path / "config.json")
+    assert different == []
+    assert counts["agrees"] > 1000
+
+
+def variants():
+    for kind in TYPES:
+        row = type_row(kind)
+        if row["kind"] != "rotary":
+            continue
+        whole, _ = saved(kind)
+        whole |= {row["switch"][0]: row["switch"][1][0]} if "switch" in row else {}
+        bare = {key: value for key, value in whole.items() if key not in KEYS}
+        yield f"{kind}, switched on", whole
+        for name, change in CHANGES.items():
+            yield f"{kind}, {name}", {**bare, **change}
+
+
+def test_changed_keys_count_as_in_transformers(tmp_path):
+    counts, different = count(variants(), tmp_path / "config.json", tolerance=5e-6)
+    assert different == []
+    assert counts["agrees"] > 1000
+
+
+def test_every_rotation_has_a_known_layout():
+    kinds = [kind for kind in TYPES if type_row(kind)["kind"] == "rotary"]
+    known = ("halves", "interleaved", "rope_interleave", "rope_interleave no")
+    assert [kind for kind in kinds if type_row(kind).get("layout", "halves") not in known] == []
+
+
+@pytest.mark.parametrize("kind", ["gptj", "codegen"])
+@pytest.mark.parametrize("own", [{}, {"rotary_dim": 32}, {"rotary_dim": 64, "n_embd": 2048}])
+def test_models_without_a_rotary_module_turn_by_their_own_table(kind, own, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": kind, **own}))
+    module = modeling(f"transformers.models.{kind}.configuration_{kind}")
+    table = module.create_sinusoidal_positions(30, own.get("rotary_dim", 64)).numpy()
+    codes = load(str(path), length=30).table()  # cosine and sine of a pair by turns
+    pairs = table.shape[1] // 2
+    np.testing.assert_allclose(codes[:, 1::2], table[:, :pairs], atol=3e-6)
+    np.testing.assert_allclose(codes[:, 0::2], table[:, pairs:], atol=3e-6)
+
+
+def test_roformer_turns_by_its_own_table(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "roformer"}))
+    module = modeling("transformers.models.roformer.configuration_roformer")
+    own = module.RoFormerSinusoidalPositionalEmbedding(30, 64).create_weight().numpy()
+    codes = load(str(path), length=30).table()
+    np.testing.assert_allclose(codes[:, 1::2], own[:, :32], atol=3e-6)
+    np.testing.assert_allclose(codes[:, 0::2], own[:, 32:], atol=3e-6)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_configs_are_answered_as_transformers_computes(name, tmp_path):
+    values = PUBLISHED[name]
+    found = list(verdict(values, tmp_path / "config.json"))
+    assert set(found) == {"agrees"}

@@ -1,0 +1,132 @@
+"""Trained positions in a model folder: what is found, how the models look it up, what is said."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from rotary_modules import config_class, quiet
+from stored import safetensors
+
+from pefourier import faithful
+from pefourier.encodings import load
+from pefourier.errors import PefourierError
+
+BERT = {"model_type": "bert", "max_position_embeddings": 12}
+TABLE = "embeddings.position_embeddings.weight"
+
+
+def lags(enc):
+    """Codes by lag -(n-1) … n-1, or to 0 where it is causal."""
+    return dict(zip(np.asarray(enc.domain.x).tolist(), enc.table(), strict=True))
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_folder_says_of_its_table_what_the_file_says(broken, config, folder, rng, run):
+    """The doctor looks at what came from weights, however it was reached."""
+    codes = rng.normal(size=(12, 8)).astype(np.float32)
+    codes[5:] = codes[5] if broken else codes[5:]
+    safetensors(folder / "model.safetensors", {TABLE: codes})
+    config(BERT)
+    (by_folder,) = run("check-faithful", str(folder), "--json").results
+    (by_file,) = run("check-faithful", f"{folder}/model.safetensors#{TABLE}", "--json").results
+    own = ("encoding", "spec", "params", "conclusion")
+    rest = [{k: v for k, v in found.items() if k not in own} for found in (by_folder, by_file)]
+    assert rest[0] == rest[1]
+    assert ("clipped-index" in [f["code"] for f in rest[0]["findings"]]) is broken
+
+
+def test_a_sinusoidal_table_in_weights_is_identified(config, folder):
+    table = load("sinusoidal", length=12, d=8).table().astype(np.float32)
+    safetensors(folder / "model.safetensors", {TABLE: table})
+    config(BERT)
+    assert faithful.assess(load(str(folder))).identified["encoding"] == "sinusoidal"
+
+
+def test_shards_are_found_by_their_index(config, folder, rng):
+    codes = rng.normal(size=(12, 8)).astype(np.float32)
+    safetensors(folder / "part-a.safetensors", {"other": codes})
+    safetensors(folder / "part-b.safetensors", {TABLE: codes})
+    placed = {"other": "part-a.safetensors", TABLE: "part-b.safetensors"}
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": placed}))
+    config(BERT)
+    np.testing.assert_array_equal(load(str(folder)).table(), codes)
+    index.write_text(json.dumps({"weight_map": {TABLE: "../elsewhere.safetensors"}}))
+    with pytest.raises(PefourierError, match=r"must be the name of a file beside it; got '\.\./"):
+        load(str(folder))
+    index.write_text(json.dumps({"weight_map": {TABLE: "gone.safetensors"}}))
+    with pytest.raises(PefourierError, match=r"unknown file 'gone\.safetensors'"):
+        load(str(folder))
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_t5s_trained_biases_are_looked_up_as_its_code_does(side, config, folder, rng):
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    bias = rng.normal(size=(32, 3)).astype(np.float32)
+    name = "{}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    cross = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+    tensors = {name.format("encoder"): bias, name.format("decoder"): -bias, cross: 7 * bias}
+    safetensors(folder / "model.safetensors", tensors)
+    config({"model_type": "t5", "num_heads": 3, "d_kv": 4, "d_model": 12})
+    with quiet():
+        own = config_class("t5")(num_heads=3, d_kv=4, d_model=12, is_decoder=side == "decoder")
+        attention = T5Attention(own, has_relative_attention_bias=True, layer_idx=0)
+    sign = 1 if side == "encoder" else -1
+    attention.relative_attention_bias.weight.data = torch.tensor(sign * bias)
+    wanted = attention.compute_bias(300, 300).detach().numpy()[0]
+    enc = load(f"{folder}#{side}" if side == "decoder" else str(folder), length=300)
+    assert (enc.name, enc.origin, enc.act) == ("t5", "weights", "bias")
+    assert enc.findings == ()
+    found = lags(enc)
+    for query in (0, 7, 299):
+        for key in range(300):
+            if key - query in found:
+                np.testing.assert_array_equal(found[key - query], wanted[:, query, key])
+
+
+@pytest.mark.parametrize("norm", ["none", "layer_norm"])
+@pytest.mark.parametrize("kind", ["deberta", "deberta-v2"])
+def test_debertas_vectors_are_looked_up_as_its_code_does(kind, norm, config, folder, rng):
+    from transformers.models.deberta_v2 import modeling_deberta_v2 as v2
+
+    if kind == "deberta" and norm == "layer_norm":
+        pytest.skip("only the second version normalises them")
+    buckets, longest, d = (32, 64, 6) if kind == "deberta-v2" else (-1, 64, 6)
+    rows = 2 * (buckets if buckets > 0 else longest)
+    vectors, gain, shift = (rng.normal(size=s).astype(np.float32) for s in ((rows, d), d, d))
+    side = {"encoder.LayerNorm.weight": gain, "encoder.LayerNorm.bias": shift}
+    safetensors(folder / "model.safetensors", {"encoder.rel_embeddings.weight": vectors, **side})
+    config(
+        {
+            **{"model_type": kind, "relative_attention": True, "position_buckets": buckets},
+            **{"max_relative_positions": -1, "max_position_embeddings": longest},
+            **{"norm_rel_ebd": norm, "hidden_size": d, "num_attention_heads": 2},
+        }
+    )
+    enc = load(str(folder), length=60)
+    assert (enc.name, enc.origin, enc.act) == ("deberta", "weights", "key")
+    states = torch.zeros(1, 60, d)
+    distance = v2.build_relative_position(states, states, buckets, longest if buckets > 0 else -1)
+    own = torch.tensor(vectors)
+    if norm == "layer_norm":
+        own = torch.nn.functional.layer_norm(
+            own, (d,), torch.tensor(gain), torch.tensor(shift), 1e-7
+        )
+    wanted = own[torch.clamp(distance[0] + rows // 2, 0, rows - 1)].numpy()
+    found = lags(enc)
+    for query in (0, 31, 59):
+        for key in range(60):
+            np.testing.assert_allclose(found[key - query], wanted[query, key], atol=2e-6)
+
+
+def test_debertas_second_version_without_its_norm_is_refused(config, folder, rng):
+    safetensors(folder / "model.safetensors", {"encoder.rel_embeddings.weight": np.ones((64, 6))})
+    own = {"relative_attention": True, "position_buckets": 32, "norm_rel_ebd": "layer_norm"}
+    config({"model_type": "deberta-v2", **own})
+    path = str(folder / "model.safetensors")
+    message = f"{path!r} has no encoder.LayerNorm.weight, which the config asks for"
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+        load(str(folder), length=9)

@@ -1,0 +1,130 @@
+"""What transformers itself does: its configurations made, its rotary modules found and run.
+
+Conventions
+-----------
+A rotation is a pair of a float32 array of angular frequencies and an attention factor; a module has
+one for each type of layer, or one under the empty name.
+"""
+
+import contextlib
+import importlib
+import inspect
+import io
+import logging
+import os
+import re
+import warnings
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")
+import torch
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
+from transformers.models.auto.modeling_auto import MODEL_MAPPING
+
+TYPES = tuple(sorted(CONFIG_MAPPING_NAMES))
+NAMED = ("Rotary", "RoPE", "Rope")
+Rotations = dict[str, tuple[np.ndarray, float]]
+
+
+@contextlib.contextmanager
+def quiet():
+    """Without warnings and prints of libraries."""
+    logging.disable(logging.CRITICAL)
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+    logging.disable(logging.NOTSET)
+
+
+def config_class(kind: str) -> type[PreTrainedConfig]:
+    """The configuration class of a model type."""
+    return CONFIG_MAPPING[kind]
+
+
+@cache
+def modeling(module: str) -> Any:
+    """The modeling module beside a configuration module, or None where it needs what is absent."""
+    try:
+        with quiet():
+            return importlib.import_module(module.replace("configuration_", "modeling_"))
+    except ImportError:
+        return None
+
+
+def models_of(cls: type) -> list[type]:
+    """The models that a configuration class configures: the one of AutoModel first."""
+    try:
+        with quiet():
+            first = MODEL_MAPPING.get(cls, ())
+    except (ImportError, KeyError, ValueError):
+        first = ()
+    first = first if isinstance(first, tuple) else (first,)
+    module = modeling(cls.__module__)
+    found = [
+        value
+        for name, value in (vars(module).items() if module else ())
+        if inspect.isclass(value)
+        and issubclass(value, PreTrainedModel)
+        and value.__module__ == module.__name__
+        and getattr(value, "config_class", None) is cls
+        and not name.endswith("PreTrainedModel")
+    ]
+    return [*first, *(model for model in found if model not in first)]
+
+
+def on_meta(config: PreTrainedConfig) -> PreTrainedModel | None:
+    """A model of a configuration, without its weights; None where none can be built."""
+    for model in models_of(type(config))[:6]:
+        try:
+            with quiet(), torch.device("meta"):
+                return model(config)
+        except Exception:  # hundreds of classes, each with reasons of its own
+            continue
+    return None
+
+
+def rotary_classes(config: PreTrainedConfig) -> list[type]:
+    """Modules that rotate by this very configuration: those of its model, else those named so."""
+    model = on_meta(config)
+    if model is None:
+        return annotated(type(config))
+    found = []
+    for module in model.modules():
+        own = getattr(module, "config", None)
+        buffers = [name for name, _ in module.named_buffers(recurse=False)]
+        if own is not model.config or isinstance(module, PreTrainedModel):
+            continue
+        if type(module) not in found and any("inv_freq" in name for name in buffers):
+            found.append(type(module))
+    return found or annotated(type(config))
+
+
+def annotated(cls: type) -> list[type]:
+    """Rotary modules whose constructor asks for this configuration class."""
+    module = modeling(cls.__module__)
+    found = []
+    for name, value in vars(module).items() if module else ():
+        if inspect.isclass(value) and any(word in name for word in NAMED):
+            kind = inspect.signature(value.__init__).parameters.get("config")
+            if kind is not None and cls.__name__ in re.findall(r"\w+", str(kind.annotation)):
+                found.append(value)
+    return found
+
+
+def rotations(module: type, config: PreTrainedConfig) -> Rotations:
+    """Frequencies and attention factor by type of layer, as a module computes them."""
+    with quiet():
+        made = module(config)
+    found: Rotations = {}
+    for name, buffer in made.named_buffers(recurse=False):
+        layer = name.removesuffix("inv_freq").removesuffix("_")
+        if not name.endswith("inv_freq") or layer.endswith("original"):
+            continue
+        factor = getattr(made, f"{layer}_attention_scaling" if layer else "attention_scaling", 1.0)
+        found[layer] = buffer.detach().numpy().copy(), float(factor)
+    return found

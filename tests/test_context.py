@@ -1,0 +1,195 @@
+"""Bounds, bands and readings of rotations against published values and slow twins."""
+
+import mpmath
+import numpy as np
+import pytest
+
+from pefourier.context import (
+    base_bound,
+    cached_phase_errors,
+    critical_dimension,
+    decay_bound,
+    describe_rotation,
+    lag_sums,
+    positions_below,
+    reading_cosine,
+)
+from pefourier.encodings import load
+from pefourier.errors import PefourierError
+
+
+def frequencies(spec, length=8192, d=128):
+    return load(spec, length, d).measure.frequencies
+
+
+LLAMA3 = "rope:rho=5e5,scaling=llama3,factor=8,original=8192"
+GEMMA = "rope:rho=1e6"
+GPT_OSS = "rope:rho=150000,scaling=yarn,factor=32,original=4096,truncate={}"
+QWEN = "rope:rho=1e6,scaling=yarn,factor=4,original={}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "d", "bound"),
+    [  # first m with B(m) < 0: arXiv 2405.14591's bound at published bases and heads
+        ("rope:rho=1e4", 64, 725),
+        ("rope:rho=1e4", 80, 1159),
+        ("rope:rho=1e4", 96, 1046),
+        ("rope:rho=1e4", 128, 1707),
+        ("rope:rho=1.2e4", 128, 1554),  # not monotone in the base
+        ("rope:rho=1e4", 256, 2653),
+        ("rope:rho=5e5", 64, 9937),
+        ("rope:rho=5e5", 128, 18438),
+        ("rope:rho=1e6", 128, 27115),
+        ("rope:rho=5e6", 128, 82999),
+        ("rope:rho=1e7", 128, 144660),
+        ("rope:scaling=linear,factor=4", 128, 6825),
+        ("rope:scaling=ntk,factor=2", 128, 2572),
+        ("rope:scaling=ntk,factor=16", 128, 7920),
+        ("rope:scaling=yarn,factor=4,original=4096", 128, 4328),
+        (LLAMA3, 128, 85133),
+        (QWEN.format(32768), 128, 66234),
+        ("rope:rho=150000", 64, 2774),
+        (GPT_OSS.format("false"), 64, 64255),
+        ("rope:rho=1e6,scaling=linear,factor=8", 256, 573011),
+    ],
+)
+def test_base_bound_is_the_published_one(spec, d, bound):
+    assert base_bound(frequencies(spec, d=d)) == bound
+
+
+@pytest.mark.parametrize(
+    ("rotated", "bound"), [(112, 3433), (96, 18607), (64, None)], ids=lambda v: f"{v}"
+)
+def test_pairs_that_are_still_count(rotated, bound):
+    assert (
+        base_bound(1e4 ** (-np.arange(rotated // 2) * 2 / rotated), (128 - rotated) // 2) == bound
+    )
+
+
+def test_pairs_of_frequency_zero_are_still():
+    own = frequencies("rope:scaling=proportional,partial=.75")
+    assert (own == 0).sum() == 16
+    assert base_bound(own) == 30376
+
+
+def test_lag_sums_are_those_of_the_formula():
+    w = np.random.default_rng(0).uniform(0, np.pi, 7)
+    sums = np.concatenate([block for _, block in lag_sums(w, 70_000)])
+    lags = np.arange(70_000)
+    np.testing.assert_allclose(sums, np.cos(np.multiply.outer(lags, w)).sum(axis=1), atol=1e-9)
+    far = sum(mpmath.cos(69_999 * mpmath.mpf(float(x))) for x in w)
+    assert abs(sums[-1] - float(far)) < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("d", "base", "length", "critical"),
+    [(128, 1e4, n, c) for n, c in zip([512, 2048, 4096, 32768], [62, 82, 92, 120], strict=True)]
+    + [(64, 1e4, 4096, 46), (128, 5e5, 8192, 70), (256, 1e4, 8192, 200), (128, 1e6, 32768, 80)]
+    + [(128, 1e4, 10**9, 128), (128, 1e4, 6, 0), (128, 1.0, 100, 128)],
+)
+def test_critical_dimension_is_the_published_one(d, base, length, critical):
+    assert critical_dimension(d, base, length) == critical
+
+
+def test_decay_bound_is_the_published_one():
+    lags = np.array([0, 1, 2, 10, 50, 100, 256, 1000, 4096])
+    published = [32.5, 31.538166, 28.955988, 17.954137, 12.629452]
+    published += [10.227330, 6.543097, 4.470761, 4.882792]
+    np.testing.assert_allclose(decay_bound(frequencies("rope"), lags), published, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "cosines", "below"),
+    [  # what a misreading costs: cosines at 128, 1024, 4096, 32768; first positions below
+        ("rope:rho=5e5", "rope:rho=1e4", (0.386, 0.250, 0.011, 0.075), (3, 9, 27)),
+        ("rope:rho=1e6", "rope:rho=1e4", (0.475, 0.238, 0.126, -0.082), (3, 8, 25)),
+        (LLAMA3, "rope:rho=5e5", (0.9994, 0.961, 0.708, 0.597), (512, 1724, 60725)),
+        (LLAMA3, "rope:rho=1e4", (0.375, 0.249, 0.043, 0.100), (3, 9, 27)),
+        (QWEN.format(32768), "rope:rho=1e6", (0.9997, 0.981, 0.766, 0.569), (743, 2453, 67990)),
+        (
+            *(QWEN.format(n) for n in (32768, 131072)),
+            (0.9998, 0.985, 0.814, 0.650),
+            (827, 2775, 414564),
+        ),
+        (
+            *(QWEN.format(n) for n in (32768, 40960)),
+            (0.99998, 0.9986, 0.978, 0.804),
+            (2733, 9948, None),
+        ),
+    ],
+)
+def test_readings_differ_as_published(one, two, cosines, below):
+    w, v = frequencies(one), frequencies(two)
+    found = reading_cosine(w, v, np.array([128, 1024, 4096, 32768]))
+    np.testing.assert_allclose(found, cosines, atol=6e-4)
+    assert tuple(positions_below(w, v).values()) == below
+
+
+def test_readings_of_gemma_and_gpt_oss_differ_as_published():
+    w = frequencies("rope:rho=1e6,scaling=linear,factor=8", d=256)
+    assert positions_below(w, frequencies(GEMMA, d=256)) == {".99": 1, ".9": 3, ".5": 389}
+    local = frequencies("rope:rho=1e4", d=256)
+    assert positions_below(local, frequencies(GEMMA, d=256)) == {".99": 3, ".9": 8, ".5": 25}
+    own, truncated = (frequencies(GPT_OSS.format(t), d=64) for t in ("false", "true"))
+    assert positions_below(own, truncated) == {".99": 1655, ".9": 5439, ".5": None}
+
+
+def test_a_cache_of_dynamic_ntk_errs_as_published():
+    keys = np.array([100, 4095, 5000, 6000, 7000, 8000, 8190])
+    error, cosine = cached_phase_errors(128, 1e4, 2.0, 4096, 8191, keys)
+    np.testing.assert_allclose(error, [4.20, 171.8, 137.2, 97.7, 55.1, 9.15, 0.0482], rtol=2e-3)
+    published = [0.405, 0.093, 0.095, 0.164, 0.251, 0.427, 0.99979]
+    np.testing.assert_allclose(cosine, published, atol=6e-4)
+
+
+@pytest.mark.parametrize(
+    ("spec", "d", "sizes"),
+    [
+        ("rope:scaling=yarn,factor=4,original=4096", 128, (21, 25, 18)),
+        (QWEN.format(32768), 128, (24, 16, 24)),
+        (GPT_OSS.format("false"), 64, (9, 9, 14)),
+        (LLAMA3, 128, (29, 6, 29)),
+    ],
+)
+def test_bands_of_a_scaling_are_the_published_ones(spec, d, sizes):
+    r = describe_rotation(load(spec, 131072, d))
+    assert [b.treatment for b in r.bands] == ["kept", "blended", "stretched"]
+    assert tuple(b.pairs for b in r.bands) == sizes
+
+
+def test_a_rotation_without_scaling_is_one_band():
+    r = describe_rotation(load("rope:rho=5e5", 8192, 128), length=131072)
+    (band,) = r.bands
+    assert (band.treatment, band.pairs) == ("same", 64)
+    assert band.turns_trained == pytest.approx(0.00320, abs=5e-6)
+    assert band.turns == pytest.approx(16 * band.turns_trained)
+    assert (r.pairs, r.rotated, r.unseen, r.bound) == (64, 64, 29, 18438)
+
+
+@pytest.mark.parametrize("spec", [LLAMA3, "rope:scaling=linear,factor=4,partial=.5", "rope"])
+def test_unseen_and_idle_pairs_are_those_of_a_walk(spec):
+    """Every phase of every position against every phase of training."""
+    trained, length = 500, 2000
+    own = load(spec, length, 32)
+    plain = load(
+        spec.replace("linear,factor=4", "none")
+        if "linear" in spec
+        else "rope:rho=5e5"
+        if "llama3" in spec
+        else spec,
+        length,
+        32,
+    ).measure.frequencies
+    r = describe_rotation(own, trained=trained)
+    turn = 2 * np.pi
+    unseen = 0
+    for w, v in zip(own.measure.frequencies, plain, strict=True):
+        met, asked = v * (trained - 1), w * (length - 1)
+        unseen += asked > met * (1 + 1e-9) and v * trained < turn
+    assert r.unseen == unseen
+    assert r.idle == sum(w * length < turn for w in own.measure.frequencies)
+
+
+def test_only_rotations_are_described():
+    with pytest.raises(PefourierError, match=r"^'dft' does not rotate pairs of dimensions; "):
+        describe_rotation(load("dft"))

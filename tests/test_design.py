@@ -1,0 +1,106 @@
+"""Bases by each criterion against published searches, scans and brute force."""
+
+import numpy as np
+import pytest
+
+from pefourier.design import base_of_turns, cast_distance, design_base, smallest_bounded_base
+from pefourier.encodings import build
+from pefourier.errors import PefourierError
+from pefourier.geometry.precision import FORMATS, rounded
+
+
+@pytest.mark.parametrize(
+    ("length", "d", "base"),
+    [
+        (80, 256, 12.990),
+        (512, 128, 87.383),
+        (4096, 128, 722.52),
+        (8192, 128, 1461.03),
+        (32768, 128, 5974.13),
+        (131072, 128, 24428.2),
+    ],
+)
+def test_base_with_which_every_pair_turns(length, d, base):
+    assert base_of_turns(d, length) == pytest.approx(base, rel=1e-5)
+    slowest = base ** (-(d - 2) / d)
+    assert slowest * length == pytest.approx(2 * np.pi, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("length", "base"),  # Su's search, d 128: kexue.fm 10122
+    [
+        (1024, 4.294e3),
+        (2048, 1.159e4),
+        (4096, 2.695e4),
+        (8192, 8.379e4),
+        (16384, 2.317e5),
+        (65536, 2.091e6),
+    ],
+)
+def test_smallest_base_with_a_bound_is_that_of_the_published_search(length, base):
+    assert smallest_bounded_base(128, length) == pytest.approx(base, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("length", "d", "rows"),
+    [  # rho: smallest distance, rank, stable rank, pairs that never turn
+        (80, 256, {1.5: (8.79, 40, 7.7, 0), 3: (7.06, 47, 11.4, 0), 1e4: (2.67, 42, 1.6, 92)}),
+        (512, 128, {3: (5.01, 128, 62.7, 0), 100: (2.67, 92, 13.4, 2), 1e3: (2.22, 72, 4.4, 23)}),
+        (100, 32, {3: (2.57, 32, 14.1, 0), 10: (1.94, 32, 11.2, 0), 1e4: (1.17, 21, 1.8, 11)}),
+    ],
+)
+def test_scan_is_the_published_one(length, d, rows):
+    found = {c.rho: c for c in design_base(length, d).candidates}
+    for rho, (distance, rank, stable, idle) in rows.items():
+        c = found[rho]
+        assert (round(c.min_distance, 2), c.rank, c.idle) == (distance, rank, idle)
+        assert c.stable_rank == pytest.approx(stable, abs=0.051)
+
+
+def test_criteria_contradict_one_another():
+    best = design_base(80, 256).best
+    assert best["distance"] == 1.5
+    assert (best["stable_rank"], best["rank"]) == (3.0, 5.0)
+    assert best["turns"] == pytest.approx(12.99, abs=0.001)
+    assert best["bound"] > 100
+    assert design_base(100, 32).best["condition"] == 5.0
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_distance_after_rounding_is_that_of_all_pairs(dtype):
+    form = FORMATS[dtype]
+    for rho in (3.0, 100.0, 1e6):
+        enc = build("rope", length=90, d=16, rho=rho)
+        table = rounded(enc.table(), form)
+        direct = min(
+            np.linalg.norm(table[i] - table[j]) for i in range(len(table)) for j in range(i)
+        )
+        exact = enc.table()
+        least = min(np.linalg.norm(exact[i] - exact[j]) for i in range(90) for j in range(i))
+        assert cast_distance(enc, least, form) == pytest.approx(direct, rel=1e-9, abs=1e-12)
+
+
+def test_wavelength_is_a_criterion_with_a_number():
+    found = design_base(1000, 64, criteria=("wavelength=2.5",))
+    rho = found.best["wavelength=2.5"]
+    assert rho ** (-62 / 64) * 2500 == pytest.approx(2 * np.pi)
+    with pytest.raises(PefourierError, match=r"^unknown criterion 'wavelength=x': turns, distance"):
+        design_base(1000, 64, criteria=("wavelength=x",))
+
+
+@pytest.mark.parametrize(
+    ("length", "d", "message"),
+    [
+        (1, 64, "length must be a whole number from 2 on; got 1"),
+        (80, 7, "a base is chosen for pairs of dimensions: an even d; got d=7"),
+        (80, 2, "a base is chosen for d of at least 4, two pairs; got d=2"),
+    ],
+)
+def test_sizes_that_have_no_base(length, d, message):
+    with pytest.raises(PefourierError, match=f"^{message}$"):
+        design_base(length, d)
+
+
+def test_the_lattice_of_the_dft_serves_short_lengths():
+    assert design_base(80, 256, bases=(10.0,), criteria=()).dft_serves
+    assert not design_base(80, 32, bases=(10.0,), criteria=()).dft_serves
