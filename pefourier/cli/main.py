@@ -34,11 +34,13 @@ def main(arguments: list[str]) -> int:
     try:
         if sys.stdout is None:
             raise PefourierError("standard output is closed; there is nowhere to answer")
-        return invoke(wanted)
+        status = invoke(wanted)
+        # A library may have made of a signal an error that was reported, or nothing
+        return say_interrupted(LISTENER.came[0]) if LISTENER.came else status
     except KeyboardInterrupt:
         return say_interrupted(signal.SIGINT)
     except (Exception, SystemExit) as error:
-        if LISTENER.came:  # a library has made of the signal what it likes
+        if LISTENER.came:
             return say_interrupted(LISTENER.came[0])
         if debug and sys.stderr is not None:
             with suppress(OSError):

@@ -38,11 +38,11 @@ def start(*arguments, **environment):
     )
 
 
-def ended(code, **environment):
+def ended(code, *others, **environment):
     """Status and standard error of a command on a user's code that is given here."""
     with open("user.py", "w") as stream:
         stream.write(code)
-    process = start("spectrum", "py:user:table", **environment)
+    process = start("spectrum", "py:user:table", *others, **environment)
     _, err = process.communicate(timeout=60)
     return process.returncode, err
 
@@ -122,6 +122,9 @@ except BaseException:
     raise ImportError("core failed to import") from None
 """
     assert ended(code) == (128 + NUMBERS[number], said)
+    status, err = ended(code, "dft")
+    assert status == 128 + NUMBERS[number]
+    assert err.endswith(said)
 
 
 def test_processes_that_a_users_code_ends_do_not_end_the_command():
