@@ -176,6 +176,8 @@ def attempt_each(items: Sequence[Any], find: Callable[[Any], Any]) -> list[Any]:
         try:
             found.append(item if isinstance(item, Refusal) else find(item))
         except PefourierError as error:
+            if len(items) == 1:
+                raise  # with where it happened, for --debug
             found.append(Refusal(getattr(item, "spec", item), str(error)))
     return found
 
