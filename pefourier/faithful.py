@@ -14,7 +14,7 @@ from pefourier.diagnosis import diagnose
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.geometry.closest import ClosestPair, closest_pair
 from pefourier.geometry.precision import FormatLoss, precision
-from pefourier.geometry.singular_values import Factors, decompose
+from pefourier.geometry.singular_values import Factors, check_products, decompose
 from pefourier.relations import first_rising_lag, shift_residual, toeplitz_residual
 
 LADDER = ("collides", "injective", "invertible", "isometric")
@@ -64,6 +64,7 @@ def assess(encoding: Encoding | np.ndarray, progress=None) -> Faithfulness:
     (0, 64)
     """
     enc = as_encoding(encoding)
+    check_products(enc)
     closest = closest_pair(enc, progress)
     factors = decompose(enc, progress)
     rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))

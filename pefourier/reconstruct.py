@@ -15,7 +15,7 @@ import numpy as np
 from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import Encoding, as_encoding
 from pefourier.errors import PefourierError
-from pefourier.geometry.singular_values import Factors, decompose
+from pefourier.geometry.singular_values import Factors, check_products, decompose
 from pefourier.spectrum import density
 
 
@@ -79,6 +79,7 @@ def position_functions(
     """
     enc = as_encoding(encoding)
     check_size("a lattice for each position", len(positions), lattice or enc.dim)
+    check_products(enc)
     spectrum = density(enc, lattice, sigma, method)
     n = spectrum.lattice
     for s in positions:

@@ -20,7 +20,9 @@ from typing import Literal
 
 import numpy as np
 
+from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Measure, row_blocks
+from pefourier.errors import shown
 from pefourier.geometry import Progress
 
 BLOCK = 2**20  # numbers of a block: 8 MiB
@@ -135,6 +137,16 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
         rms = np.sqrt((sigma**2).sum() / (n * d))
         tolerance = max(tolerance, rms * enc.eps * (np.sqrt(n) + np.sqrt(d)))
     return Factors(n, d, sigma, float(tolerance), parts)
+
+
+def check_products(enc: Encoding) -> None:
+    """Refuse codes whose inner products `decompose` could not hold, before other work is done."""
+    n, d = len(enc), enc.dim
+    if enc.stationary:
+        n, d = (n + 1) // 2, len(enc.measure.frequencies)
+    else:
+        check_size(f"a table of {shown(enc.spec)}", n, d)
+    check_size(f"the inner products of {shown(enc.spec)}", min(n, d), min(n, d))
 
 
 def mirrored_waves(measure: Measure, n: int, wave: Literal["cosines", "sines"]) -> Entries:
