@@ -23,7 +23,9 @@ from typing import Literal
 
 import numpy as np
 
+from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Measure, row_blocks
+from pefourier.errors import shown
 from pefourier.geometry import Progress
 from pefourier.geometry.cosine_sums import ERROR, cosine_sums
 from pefourier.geometry.double_double import Pair, matrix_product
@@ -300,6 +302,16 @@ def settle(gram, values, vectors, k):
     small = triangular_root(inner / np.multiply.outer(lengths, lengths)) * lengths
     _, sigma, right = np.linalg.svd(small)
     return sigma, (base - others @ mixed) @ right.T
+
+
+def check_products(enc: Encoding) -> None:
+    """Refuse codes whose inner products `decompose` could not hold, before other work is done."""
+    n, d = len(enc), enc.dim
+    if enc.stationary:
+        n, d = (n + 1) // 2, len(enc.measure.frequencies)
+    else:
+        check_size(f"a table of {shown(enc.spec)}", n, d)
+    check_size(f"the inner products of {shown(enc.spec)}", min(n, d), min(n, d))
 
 
 def mirrored_waves(measure: Measure, n: int, wave: Literal["cosines", "sines"]) -> Entries:
