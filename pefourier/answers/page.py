@@ -86,7 +86,8 @@ def json_of(value: Any) -> str:
     import json
 
     values = value.tolist() if getattr(value, "ndim", 0) == 1 else value
-    if isinstance(values, list) and set(map(type, values)) == {float} and all(map(isfinite, values)):
+    floats = isinstance(values, list) and set(map(type, values)) == {float}
+    if floats and all(map(isfinite, values)):
         return str(values)  # the same text, sooner
     return json.dumps(plain(value), allow_nan=False)
 

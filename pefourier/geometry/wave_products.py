@@ -212,7 +212,9 @@ def refine(waves: Waves, rows: slice, kernels: Kernels, sign: Literal[-1, 1]) ->
         return
     n, angles = waves.n, waves.angles
     i, j = kernels.poor.T + rows.start
-    one_by_one = [angles.kernel(n, *pair, sign) for pair in zip(i.tolist(), j.tolist(), strict=True)]
+    one_by_one = [
+        angles.kernel(n, *pair, sign) for pair in zip(i.tolist(), j.tolist(), strict=True)
+    ]
     weights = split(*product(waves.amplitudes[i], waves.amplitudes[j]))
     high, low = add(product(split(*as_pair(one_by_one)), weights), (0.0, 0.0))
     at = tuple(kernels.poor.T)
