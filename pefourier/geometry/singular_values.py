@@ -188,16 +188,24 @@ def wave_parts(
 
 
 def kernel_at_lags(measure: Measure, n: int) -> np.ndarray:
-    """Inner products of codes 0 … n - 1 apart, by the addition theorem from 4 sqrt n waves each."""
+    """Inner products of codes 0 … n - 1 apart, by the addition theorem from 2 sqrt n waves each."""
     group = isqrt(n - 1) + 1
-    total = np.zeros((group, group))
-    for columns in row_blocks(len(measure.frequencies), BLOCK, 2 * group):
-        first = measure.angles(np.arange(0, group * group, group), columns)
-        steps = measure.angles(np.arange(group), columns)
+
+    def block(columns: slice) -> np.ndarray:
+        step, leap = np.exp(1j * measure.angles(np.array([1, group]), columns))
         weights = measure.squared_length * measure.weights[columns]
-        total += (np.cos(first) * weights) @ np.cos(steps).T
-        total -= (np.sin(first) * weights) @ np.sin(steps).T
-    return total.ravel()[:n]
+        return (powers(leap, group) * weights @ powers(step, group).T).real
+
+    blocks = row_blocks(len(measure.frequencies), BLOCK, 4 * group)
+    return sum(map_ahead(block, blocks)).ravel()[:n]
+
+
+def powers(z: np.ndarray, count: int) -> np.ndarray:
+    """z^0, z^1 … of each number: (count, len(z))."""
+    found = np.ones((count, len(z)), dtype=complex)
+    for k in range(1, count):
+        np.multiply(found[k - 1], z, out=found[k])
+    return found
 
 
 def mirrored_products(kernel: np.ndarray) -> Iterator[np.ndarray]:
