@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint check bench figures results catalogue clean
+.PHONY: help run test lint check fuzz bench figures results catalogue clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -51,6 +51,11 @@ check: lint test  ## what CI runs
 catalogue: $(BIN)/pefourier  ## what `pefourier list` reads, from the registry
 	$(BIN)/python -c 'import json; from pefourier.encodings.specs import records; print(json.dumps(records(), indent=1, ensure_ascii=False))' >catalogue.tmp
 	mv catalogue.tmp pefourier/answers/catalogue.json
+
+SECONDS ?= 3600
+
+fuzz: $(BIN)/pefourier  ## damaged and malicious files for SECONDS=3600, until one is not refused in a line
+	$(BIN)/python -W error tests/fuzz.py --seconds $(SECONDS)
 
 bench: $(BIN)/pefourier  ## time and memory against what one would call today
 	$(BIN)/python -m pip install --quiet '.[bench]'
