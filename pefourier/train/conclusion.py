@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from pefourier.answers.conclusions import first_sentences
 from pefourier.answers.text import number, paragraph
+from pefourier.errors import printable
 from pefourier.train.options import LEVEL
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 def conclusions_of(datasets: "Sequence[DatasetSummary]") -> str:
     """A paragraph for each dataset and encoding."""
     return "".join(
-        paragraph(f"{one.dataset}, {name}: {conclude_training(one, name)}", "  ")
+        paragraph(printable(f"{one.dataset}, {name}: {conclude_training(one, name)}"), "  ")
         for one in datasets
         for name in one.scores
     )

@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 import typer
 
-from pefourier.answers import report
+from pefourier.answers import reach, report
 from pefourier.answers.catalogue import read_catalogue
 from pefourier.answers.terms import explanation, find_terms, read_terms
 from pefourier.cli.main import app
 from pefourier.cli.vocabulary import option_terms, options_of
 from pefourier.compare import Comparison
+from pefourier.context import Context, Layers, Rotation
+from pefourier.design import Candidate, Design
 from pefourier.errors import PefourierError
 from pefourier.faithful import LADDER, Faithfulness
 from pefourier.geometry.precision import FORMATS, FormatLoss
@@ -54,6 +56,10 @@ def tables(tmp_path, monkeypatch):
     np.save("a.npy", codes)
     np.save("b.npy", -2 * codes[2:])
     np.save("bad.npy", np.ones((6, 4)))
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "fator": 3}
+    config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4}
+    config |= {"max_position_embeddings": 256, "rope_theta": 1e4, "rope_scaling": yarn}
+    Path("config.json").write_text(json.dumps(config))
     np.save("odd.npy", np.roll(np.where(np.arange(40)[:, None] > 0, 3 * codes, 0), 5, axis=1))
     np.save("half.npy", np.tile(np.cos(angle), (1, 2)))
 
@@ -67,6 +73,9 @@ def tables(tmp_path, monkeypatch):
         ["check-faithful", "a.npy", "bad.npy", "odd.npy", "half.npy", "rope", "tupe:d=8", "alibi"],
         ["compare", "a.npy", "b.npy"],
         ["compare", "a.npy", "bad.npy"],
+        ["context", "config.json", "rope:d=16", "alibi", "--against", "base=500"],
+        ["context", "config.json#nothing", "rope:d=16"],
+        ["design", "--length", "40", "--d", "16", "--dtype", "bf16"],
         ["encode", "dft", "--out", "o.npy"],
         ["list"],
         ["explain", "gap"],
@@ -79,6 +88,7 @@ def test_every_field_of_json_has_a_term(run, arguments):
     """A field belongs to the command, to what it rests on, or is an option or a parameter."""
     done = run(*arguments, "--json")
     own = {arguments[0], "every answer", "verdicts", "options", "parameters", "explain"}
+    own |= {"check-faithful"} if arguments[0] == "context" else set()  # precision, findings
     own |= {"spectrum"} if arguments[0] == "reconstruct" else set()
     own |= {"reconstruct"} if arguments[0] == "check-faithful" else set()  # inverse_error
     own |= {"check-faithful"} if arguments[0] == "compare" else set()  # max_difference
@@ -96,6 +106,11 @@ def test_every_field_of_json_has_a_term(run, arguments):
         Faithfulness,
         FormatLoss,
         Comparison,
+        Context,
+        Layers,
+        Rotation,
+        Candidate,
+        Design,
         Claim,
         report.Refusal,
     ],
@@ -133,11 +148,24 @@ def test_every_row_and_column_of_text_has_a_term():
     for command, rows in facts.items():
         known = names_of(command, "reconstruct")
         assert [fact.label for fact in rows if fact.label not in known] == []
+    assert set(reach.HEADS.values()) | {"best by"} <= names_of("design")
     columns = ["encoding", "family", "domain", "measure", "source"]
     assert set(columns) <= names_of("list", "every answer")
     claims = ["where", "the paper says", "printed", "computed", "verdict", "why"]
     assert set(claims) <= names_of("reproduce")
     assert {"P / R / F1", "over folds", "p", "Holm p", "P(A > B)"} <= names_of("train")
+
+
+@pytest.mark.usefixtures("tables")
+def test_every_row_and_column_of_a_context_has_a_term(run):
+    """Its text is three tables: layers, rotations, bands."""
+    _, layers, rotations, bands, *_ = run("context", "config.json").out.split("\n\n")
+    known = names_of("context")
+    heads = re.split(r" {2,}", layers.splitlines()[0])
+    heads += [re.split(r" {2,}", line)[0] for line in rotations.splitlines()[1:]]
+    heads += [h for h in re.split(r" {2,}", bands.splitlines()[0]) if not h.startswith("turns in")]
+    assert len(heads) > 15
+    assert [head for head in heads if head not in known] == []
 
 
 def test_every_encoding_parameter_and_option_has_a_term():

@@ -83,6 +83,11 @@ def test_each_dataset_and_encoding_has_a_paragraph():
     assert begins == ["smd, sinusoidal", "smd, dft", "msl, sinusoidal", "msl, dft"]
 
 
+def test_a_hostile_name_is_escaped():
+    told = conclusions_of([replace(ONE, dataset="\x1b[31m.npz")])
+    assert told.startswith("\\x1b[31m.npz, sinusoidal: It reaches F1 0.500 ")
+
+
 def test_train_answers_in_csv(run):
     given = ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1"]
     done = run(*given, "-e", "none", "-e", "dft", "-q", "--csv")

@@ -378,7 +378,8 @@ def test_the_answer_is_told_before_a_full_disk_can_cost_it(tmp_path, monkeypatch
     task = ["--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1"]
     assert main(["train", *task, "-e", "dft", "--quiet", "--out", str(tmp_path)]) == 2
     said = capsys.readouterr()
-    assert said.out.startswith("P / R / F1")
+    assert said.out.startswith("order:count=40,length=4, dft: It reaches F1 0.")
+    assert said.out.partition("\n\n")[2].startswith("P / R / F1")
     assert said.err.endswith("summary.json: No space left on device\n")
 
 
