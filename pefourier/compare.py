@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pefourier.encodings.columns import named_changes
-from pefourier.encodings.encoding import Encoding, as_encoding
+from pefourier.encodings.encoding import Encoding, as_encoding, largest_number, unit_of
 from pefourier.geometry.precision import FLOAT32_EPS, phase_rounding
 from pefourier.geometry.waves import turning_pairs
 
@@ -103,7 +103,7 @@ def rounding_tolerance(table: np.ndarray, enc: Encoding, eps: float) -> np.ndarr
     Numbers are rounded to `eps` of the largest, and phases of columns that turn as `phase_rounding`
     says.
     """
-    size = float(np.abs(table).max()) or 1.0
+    size = largest_number(table)
     n, d = table.shape
     turning = turning_pairs(table[:READ], max(eps, FLOAT32_EPS)) if n > 2 and d > 1 else None
     omega = np.zeros(d)
@@ -119,15 +119,16 @@ def find_transformation(
     a: np.ndarray, b: np.ndarray, allowed: np.ndarray, eps: float
 ) -> tuple[dict | None, float]:
     """What leads from a to b, or None, and the largest difference left."""
-    for offset in candidate_offsets(a, b, allowed.max()):
+    if not a.any() or not b.any():
+        return None, 0.0
+    for offset in candidate_offsets(a, b, allowed.max() / largest_number(a)):
         x, y = overlap(a, b, offset)
-        size = np.linalg.norm(x)
-        scale = np.linalg.norm(y) / size if size else 0.0
+        scale = np.sqrt((y**2).sum() / ((x**2).sum() or np.inf))  # pairwise sums, to a few eps
         if scale == 0:
             continue
         short = float(f"{scale:.6g}")
         scale = short if abs(scale - short) <= 8 * eps * scale else float(scale)
-        rows = allowed[abs(offset) :] * max(scale, 1.0)
+        rows = allowed[abs(offset) :] * scale
         for columns, signs in column_maps(scale * x, y, rows):
             left = np.abs(scale * x[:, columns] * signs - y)
             if (left <= (rows if rows.shape[1] == 1 else rows[:, columns])).all():
@@ -142,11 +143,15 @@ def overlap(a: np.ndarray, b: np.ndarray, offset: int) -> tuple[np.ndarray, np.n
 
 
 def candidate_offsets(a: np.ndarray, b: np.ndarray, allowed: float) -> Iterator[int]:
-    """Offsets at which a first row of one table is one of the other, up to order and signs."""
+    """Offsets at which a first row of one table is one of the other, up to order and signs.
+
+    `allowed` are differences that rounding explains, as a share of the largest number.
+    """
     yield 0
-    for rows, row, sign in ((a, b[:1], 1), (b, a[:1], -1)):
-        apart = np.abs(signature(rows) - signature(row)).max(axis=1)
-        near = 1e-6 + 4 * allowed / (np.linalg.norm(row) or 1.0)
+    for rows, other, sign in ((a, b, 1), (b, a, -1)):
+        apart = np.abs(signature(rows) - signature(other[:1])).max(axis=1)
+        length = np.linalg.norm(other[0])
+        near = 1e-6 + (4 * allowed * largest_number(other) / length if length else 0.0)
         found = [int(s) for s in np.argsort(apart, kind="stable")[:4] if apart[s] <= near]
         yield from (sign * s for s in found if 0 < s <= len(a) // 2)
 
@@ -211,10 +216,12 @@ def find_rotation(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[di
     are then one another's images under a rotation or reflection of the columns, which moves them
     all: where half of them stand still, no rotation is looked for.
     """
-    size, other = float(np.linalg.norm(a)), float(np.linalg.norm(b))
     moved = (np.abs(a - b) > allowed).any(axis=1)
-    if not size or not other or 2 * moved.sum() < len(a):
+    if 2 * moved.sum() < len(a):
         return None, 0.0
+    units = unit_of(a), unit_of(b)  # products of products are taken near 1
+    a, b, allowed = a * units[0], b * units[1], allowed * units[0]
+    size, other = float(np.linalg.norm(a)), float(np.linalg.norm(b))
     scale = other / size
     probes = np.random.default_rng(0).standard_normal((len(a), PROBES))
     x, y = a @ (a.T @ probes), b @ (b.T @ probes) / scale**2
@@ -222,6 +229,6 @@ def find_rotation(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[di
     limit = rounding * size + np.linalg.norm(a, axis=1) * np.linalg.norm(rounding)
     if (np.abs(x - y).max(axis=1) > 2 * limit).any():
         return None, 0.0
-    short = float(f"{scale:.6g}")
+    short = float(f"{scale * units[0] / units[1]:.6g}")
     by = {"rotation": True} | ({"scale": short} if short != 1.0 else {})
     return by, float(np.abs(x - y).max() / np.abs(x).max())

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pefourier.encodings.encoding import BLOCK, Encoding, Measure, as_encoding, row_blocks
+from pefourier.encodings.encoding import (
+    BLOCK,
+    Encoding,
+    Measure,
+    as_encoding,
+    row_blocks,
+    unit_of,
+)
 
 DIRECT = 2**31  # n^2 d up to which inner products are walked for the Toeplitz residual
 LAGS_AT_ONCE = 2**12
@@ -47,7 +54,8 @@ def relate(encoding: Encoding | np.ndarray) -> Relations:
     Notes
     -----
     Biases of lags are compared themselves: their kernel is the mean of exp(bias) over heads at keys
-    before the query. Vectors of lags and nodes of a tree have no kernel here.
+    before the query, the one answer that depends on their unit, as the softmax does. Vectors of
+    lags and nodes of a tree have no kernel here.
 
     Examples
     --------
@@ -129,17 +137,29 @@ def kernel(enc: Encoding) -> np.ndarray | None:
     if enc.domain.kind == "tree" or enc.act == "key":
         return None
     if enc.domain.kind == "lag":
-        past = np.exp(enc.codes(enc.domain.x[enc.domain.x <= 0])).mean(axis=1)[::-1]
-        return past / past[0]
+        return kernel_of_biases(enc.codes(enc.domain.x[enc.domain.x <= 0])[::-1])
     if enc.stationary:
         return np.concatenate(list(kernel_blocks(enc)))
-    means = diagonal_means(enc)
+    means = diagonal_means(enc.table())
     return means / means[0] if means[0] else None
+
+
+def kernel_of_biases(biases: np.ndarray) -> np.ndarray:
+    """Mean of exp(bias) over heads at each lag (n, d) over that at lag 0; beyond range infinite.
+
+    >>> kernel_of_biases(np.array([[-1e9], [-2e9], [1e9]]))
+    array([ 1.,  0., inf])
+    """
+    largest = biases.max(axis=1)
+    means = np.exp(biases - largest[:, None]).mean(axis=1)
+    with np.errstate(over="ignore"):
+        return np.exp(largest - largest[0]) * (means / means[0])
 
 
 def kernel_blocks(enc: Encoding) -> Iterator[np.ndarray]:
     """The kernel of declared products in blocks of lags."""
-    for lags in row_blocks(len(enc), LAGS_AT_ONCE):
+    m = len(enc.measure.frequencies)
+    for lags in row_blocks(len(enc), min(LAGS_AT_ONCE * m, BLOCK), m):
         yield enc.measure.kernel(np.arange(lags.start, lags.stop))
 
 
@@ -163,7 +183,7 @@ def first_rise(kernel: np.ndarray, eps: float = 0.0) -> int | None:
     >>> first_rise(np.array([1.0, 0.5, 0.2, 0.3]))
     3
     """
-    rises = np.flatnonzero(np.diff(kernel) > max(1e-12, eps))
+    rises = np.flatnonzero(kernel[1:] > kernel[:-1] + max(1e-12, eps))
     return int(rises[0]) + 1 if len(rises) else None
 
 
@@ -190,6 +210,7 @@ def distance_preservation(enc: Encoding) -> float | None:
     points = np.unique(np.linspace(0, len(enc) - 1, min(len(enc), SAMPLE)).astype(int))
     x = enc.domain.x[points]
     table = np.asarray(enc.codes(x), dtype=float)
+    table = table - table.mean(axis=0)  # a common offset would drown the differences
     i, j = np.triu_indices(len(x), 1)
     squared = (table**2).sum(axis=1)
     apart = np.sqrt(np.maximum(squared[i] + squared[j] - 2 * (table @ table.T)[i, j], 0.0))
@@ -199,9 +220,9 @@ def distance_preservation(enc: Encoding) -> float | None:
     return float(np.corrcoef(apart, between)[0, 1])
 
 
-def diagonal_means(enc: Encoding) -> np.ndarray:
+def diagonal_means(table: np.ndarray) -> np.ndarray:
     """Mean of the inner products of codes at each lag 0 … n - 1."""
-    return autocorrelation(enc.table()) / np.arange(len(enc), 0, -1)
+    return autocorrelation(table) / np.arange(len(table), 0, -1)
 
 
 def toeplitz_residual(enc: Encoding) -> float:
@@ -214,24 +235,30 @@ def toeplitz_residual(enc: Encoding) -> float:
     n, d = len(enc), enc.dim
     if enc.stationary:
         return 0.0
-    means = diagonal_means(enc)
-    if n * n * d > DIRECT:
-        total = sum_of_squared_products(enc)
+    table = enc.table()
+    unit = unit_of(table) ** 2  # of products, whose squares would leave the range of numbers
+    means = diagonal_means(table) * unit
+    if n > d and n * n * d > DIRECT:
+        total = sum_of_squared_products(table, unit)
         shared = means[0] ** 2 * n + 2 * (means[1:] ** 2 * np.arange(n - 1, 0, -1)).sum()
         return float(np.sqrt(max(total - shared, 0.0) / total)) if total else 0.0
-    table, squared, total = np.asarray(enc.table(), dtype=float), 0.0, 0.0
-    for start, rows in enc.blocks(max(1, BLOCK // n)):
-        products = rows @ table.T
-        lag = np.abs(np.arange(start, start + len(rows))[:, None] - np.arange(n))
+    table, squared, total = np.asarray(table, dtype=float), 0.0, 0.0
+    for rows in row_blocks(n, BLOCK, n):
+        products = (table[rows] @ table.T) * unit
+        lag = np.abs(np.arange(rows.start, rows.stop)[:, None] - np.arange(n))
         squared += float(((products - means[lag]) ** 2).sum())
         total += float((products**2).sum())
     return float(np.sqrt(squared / total)) if total else 0.0
 
 
-def sum_of_squared_products(enc: Encoding) -> float:
-    """Sum of the squared inner products of all codes, by the Gram matrix of the columns."""
-    gram = sum(rows.T @ rows for _, rows in enc.blocks())
-    return float((gram**2).sum())
+def sum_of_squared_products(table: np.ndarray, unit: float) -> float:
+    """Sum of the squares of the inner products of all codes, each times `unit`."""
+    n, d = table.shape
+    gram = np.zeros((d, d))  # of the columns, whose squares have the same sum
+    for rows in row_blocks(n, BLOCK, d):
+        codes = np.asarray(table[rows], dtype=float)
+        gram += codes.T @ codes
+    return float(((gram * unit) ** 2).sum())
 
 
 def autocorrelation(table: np.ndarray) -> np.ndarray:

@@ -46,20 +46,21 @@ def test_claims(claims, where, part, computed, verdict):
     assert claim.verdict.startswith(verdict)
 
 
-def trained(folder, gains, leaky=False):
+def trained(folder, gains, leaky=False, folds=2, epoch=1):
     """A folder as `pefourier train` leaves it: dft above sinusoidal by `gains`, a number a run."""
     measures = ("precision", "recall", "f1", "auprc")
     rows = [
         {
-            **{"dataset": "smd", "encoding": name, "seed": seed, "fold": 0, "length": 64},
+            **{"dataset": "smd", "encoding": name, "length": 64, "epoch": epoch},
+            **{"seed": run // folds, "fold": run % folds},
             **{"split": "random" if leaky else "blocks", "leaky": leaky},
             **dict.fromkeys(measures, 0.5 + gain),
         }
         for name, own in (("sinusoidal", [0.0] * len(gains)), ("dft", gains))
-        for seed, gain in enumerate(own)
+        for run, gain in enumerate(own)
     ]
     folder.mkdir()
-    write_summary(Store(folder), summarize_runs(rows))
+    write_summary(Store(folder), summarize_runs(rows, training={"epochs": 10}))
 
 
 @pytest.mark.parametrize(
@@ -85,9 +86,21 @@ def test_table_1_is_filled_from_what_training_left(tmp_path, gains, verdict):
     row = f".500 / .500 / .500 → {after} / {after} / {after}"
     assert claim.computed.split("; ")[0] == row
     assert len(claim.computed.split("; ")) == len(gains)
-    assert claim.reason.startswith(f"Windows of 64, {len(gains[0])} seeds, 1 folds: F1 diff")
+    assert claim.reason.startswith(f"Windows of 64, {len(gains[0]) // 2} seeds, 2 folds: F1 d")
     assert "which leaks, F1 is .500 → .900." in claim.reason
     assert find(claims, "Table 1", "MSL").verdict == "not yet compared"
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [({"folds": 1}, "8 seeds, 1 folds"), ({"epoch": 10}, "; training was cut short.")],
+)
+def test_one_fold_or_too_short_a_training_supports_no_claim(tmp_path, how, said):
+    trained(tmp_path / "run", [0.1] * 8, **how)
+    claims, _ = recompute_paper(str(tmp_path))
+    claim = find(claims, "Table 1", "SMD")
+    assert claim.verdict == "not supported by the data"
+    assert said in claim.reason
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "\xff", '{"datasets": [{}]}'])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.answers.report import Answer
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, printable, shown
 from pefourier.files import reason, write_whole
 from pefourier.geometry.singular_values import decompose
 from pefourier.relations import kernel
@@ -256,6 +256,7 @@ def brief(name: str, most: int) -> str:
     '…me/tables/codes.npy'
     """
     head = 0 if "/" in name else 3 * most // 4
+    name = printable(name)
     return literal(name if len(name) <= most else f"{name[:head]}…{name[head + 1 - most :]}")
 
 

@@ -20,6 +20,8 @@ from pefourier.geometry.precision import FLOAT32_EPS, phase_rounding
 from pefourier.geometry.waves import Turning, align, recurrence, turning_pairs
 
 SAMPLE = 2**11  # rows from which parameters are read
+KNOWN = 8  # a frequency of so many times its slack is known; one of less may be rounding alone
+RISES = 128  # a line that rises by so many times its rounding is no constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +32,7 @@ class Formula:
     params: dict
     columns: np.ndarray  # (3, d): amplitude (signed), omega (radians per row), quarter (pi/2: cos)
     offset: float
+    top: float = 0.0  # largest number of the rows that it was read from
 
     def differences(self, s: np.ndarray, codes: np.ndarray, eps: float) -> tuple[np.ndarray, ...]:
         """Differences (len(s), d) from the codes of rows s, and how much rounding explains.
@@ -41,7 +44,9 @@ class Formula:
         phase = np.multiply.outer(s, omega)
         difference = np.abs(codes - amplitude * np.sin(phase + quarter))
         phase_error = np.multiply.outer(np.abs(s), phase_rounding(omega, eps))
-        return difference, np.abs(amplitude).max() * (3 * eps + phase_error)
+        largest = np.abs(amplitude).max()
+        stored = min(largest, max(self.top, np.abs(codes).max(initial=0.0)))
+        return difference, 3 * eps * stored + largest * phase_error
 
 
 def identify(table: np.ndarray, eps: float = FLOAT64_EPS) -> dict | None:
@@ -128,7 +133,7 @@ def identify_ramp(table: np.ndarray, eps: float) -> dict | None:
     difference = max(
         np.abs(codes - straight[rows, None]).max() for rows, codes in float_blocks(table)
     )
-    if difference > 8 * eps * size:
+    if difference > 8 * eps * size or abs(slope) * (n - 1) < RISES * eps * size:
         return None
     first = (start - slope * s.mean()) / slope
     offset = 0.0 if abs(first) < 8 * eps * n else float(first)
@@ -177,7 +182,8 @@ def guess_formula(
         return None
     encoding, params = usual_name(found.encoding, found.params | say_zero_columns(d, used))
     columns = np.pad(found.columns, ((0, 0), (0, d - used)))
-    formula = Formula(encoding, params, columns, found.offset)
+    top = float(np.abs(rows).max())
+    formula = replace(found, encoding=encoding, params=params, columns=columns, top=top)
     zero = np.flatnonzero(~live)
     difference, allowed = formula.differences(zero, np.zeros((len(zero), d)), eps)
     padding = zero[(difference > allowed).any(axis=1)].tolist()
@@ -205,11 +211,11 @@ def longest_run(usable: np.ndarray) -> tuple[int, int]:
 
 
 def usual_name(encoding: str, params: dict) -> tuple[str, dict]:
-    """Rotary codes have their own name: cosines first, nothing moved, scaled or left out."""
-    plain = {"divisor": "d", "offset": 0, "scale": 1.0, "first": "cos"}
-    if encoding == "sinusoidal" and params["layout"] in ("interleaved", "halves"):
-        if params == {"rho": params["rho"], "layout": params["layout"], **plain}:
-            return "rope", {"rho": params["rho"], "layout": params["layout"]}
+    """Rotary codes have their own name: cosines first, nothing moved or left out."""
+    plain = {"divisor": "d", "offset": 0, "first": "cos"}
+    own = {key: params[key] for key in ("rho", "layout", "scale") if key in params}
+    if encoding == "sinusoidal" and params == own | plain and own["layout"] != "permuted":
+        return "rope", {key: value for key, value in own.items() if own[key] != 1.0 or key == "rho"}
     return encoding, params
 
 
@@ -227,6 +233,8 @@ def fit_pairs(rows: np.ndarray, turning: Turning, eps: float, start: int) -> For
     if grid is None or aligned is None or len(left) != len(grid.single):
         return None
     turning, sign, offset = aligned
+    if not abs(offset) < 2**53:
+        return None
     scale = usual_scale(float(turning.amplitude.mean()) / grid.size, d, eps)
     size = scale * grid.size
     columns, place = np.zeros((3, d)), np.zeros(d, dtype=int)
@@ -347,10 +355,13 @@ def dft_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> Grid | None:
 def geometric_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> Grid | None:
     """The frequencies step · rho^(-i/D): the shortest rho, and the usual D, within the slack."""
     m = len(omega)
-    if m < 2 or omega.min() <= 0:
+    if omega.min(initial=1.0) <= 0 or np.count_nonzero(omega > KNOWN * slack) < 2:
         return None
     i, weight = np.arange(m), (omega / slack) ** 2
-    step = exp(intercept(i, np.log(omega), weight))
+    first = intercept(i, np.log(omega), weight)
+    if not abs(first) < 700:  # as good as no number
+        return None
+    step = exp(first)
     step = 1.0 if abs(step - 1) <= 4 * slack[0] else shortest(step, slack[0])
     if m == 2 and step != 1.0:
         return None  # any two frequencies are a geometric grid
@@ -384,7 +395,7 @@ def candidate_bases(rate: float, d: int) -> Iterator[tuple[float, float, dict]]:
         for half, kind in kinds:
             if digits == 1 or kind["divisor"] == "d":
                 yield to_digits(exp(rate * half), digits), half, kind
-    if rate > 0:
+    if rate * d > log(1e4):
         shift = round(2 * (d / 2 - log(1e4) / rate)) / 2
         if 0 < abs(shift) < d / 4:
             yield 1e4, d / 2 - shift, {"divisor": f"d/2-{shift:g}".replace("--", "+")}

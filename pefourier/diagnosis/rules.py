@@ -41,8 +41,7 @@ class Case:
     @cached_property
     def norms(self) -> np.ndarray:
         """Length of each code, shape (n,)."""
-        blocks = float_blocks(self.table)
-        return np.concatenate([np.linalg.norm(codes, axis=1) for _, codes in blocks])
+        return np.concatenate([row_lengths(codes) for _, codes in float_blocks(self.table)])
 
     @cached_property
     def first(self) -> np.ndarray:
@@ -85,6 +84,19 @@ class Case:
         """Pairs of columns that turn, with rounding as in float32 allowed for."""
         rows = self.sample if len(self.sample) > 2 else self.sample[:, :0]
         return turning_pairs(rows, resolutions(self.eps)[-1]) if rows.shape[1] > 3 else None
+
+
+def row_lengths(codes: np.ndarray) -> np.ndarray:
+    """Length of each row, above zero wherever a number is.
+
+    >>> row_lengths(np.array([[3e-200, 4e-200], [0.0, 0.0]]))
+    array([5.e-200, 0.e+000])
+    """
+    lengths = np.linalg.norm(codes, axis=1)
+    tiny = np.flatnonzero((lengths < 1e-150) & codes.any(axis=1))  # squares that are no numbers
+    top = np.abs(codes[tiny]).max(axis=1, initial=0.0)
+    lengths[tiny] = top * np.linalg.norm(codes[tiny] / top[:, None], axis=1)
+    return lengths
 
 
 def apply_rules(case: Case) -> Iterator[Finding]:
@@ -263,20 +275,20 @@ def useless_frequencies(case: Case) -> Iterator[Finding]:
 
 
 def unusual_conventions(case: Case) -> Iterator[Finding]:
-    """Parameters of a sinusoidal table that differ from Vaswani et al.'s."""
+    """Parameters of a sinusoidal or rotary table that differ from the papers'."""
     p = case.params
-    if case.identified is None or case.identified["encoding"] != "sinusoidal":
+    if case.identified is None or case.identified["encoding"] not in ("sinusoidal", "rope"):
         return
-    if p["offset"] != 0:
+    if p.get("offset", 0) != 0:
         message = f"row s is the code of position s + {p['offset']:g}; index it accordingly"
         yield Finding("offset", "note", message)
-    if p["divisor"] != "d":
+    if p.get("divisor", "d") != "d":
         message = (
             f"exponents are i / ({p['divisor']}) and not 2i / d: the grid of tensor2tensor and "
             "fairseq, not the one of Vaswani et al."
         )
         yield Finding("divisor", "note", message)
-    if p["scale"] != 1.0:
+    if p.get("scale", 1.0) != 1.0:
         yield Finding("scale", "note", f"codes are multiplied by {p['scale']:.6g}")
     if "step" in p:
         message = f"positions are multiplied by {p['step']:.6g} (tape, interpolated positions)"

@@ -57,7 +57,7 @@ class Measure:
         """The integers k of a periodic measure."""
         return np.rint(self.frequencies * (self.period / (2 * np.pi))).astype(np.int64)
 
-    @property
+    @cached_property
     def amplitudes(self) -> np.ndarray:
         """Factor before each cosine and sine of the codes, where `squared_length` is declared."""
         return np.sqrt(self.squared_length * self.weights)
@@ -130,6 +130,30 @@ def row_blocks(n: int, numbers: int, width: int = 1) -> list[slice]:
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
+def largest_number(table: np.ndarray) -> float:
+    """The largest of the sizes |x| of a table's numbers; NaN where one of them is.
+
+    >>> largest_number(np.array([[1.0, -3.0]]))
+    3.0
+    """
+    ends = [
+        (float(part.max()), -float(part.min()))
+        for part in (table[rows] for rows in row_blocks(len(table), 2**12))
+    ]
+    return float(np.max(ends))
+
+
+def unit_of(table: np.ndarray) -> float:
+    """The power of two by which a table's largest number comes to lie in [1/2, 1); 1 for zeros.
+
+    Times it a table keeps all of its digits, and sums of any power of its numbers are numbers.
+
+    >>> unit_of(np.array([[3e-90]])) * 3e-90
+    0.7...
+    """
+    return float(np.ldexp(1.0, -np.frexp(largest_number(table))[1]))
+
+
 def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding:
     """The encoding whose code of position s is row s of a table (n, d), by default of user code.
 
@@ -141,17 +165,13 @@ def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding
             f"a table of codes has two axes, (positions, dimensions), neither empty; "
             f"{name} has shape {table.shape}"
         )
-    top = 0.0
-    for rows in row_blocks(len(table), 2**12):
-        part = table[rows]
-        bad = np.argwhere(~np.isfinite(part))
-        if len(bad):
-            row, column = rows.start + bad[0, 0], bad[0, 1]
-            raise PefourierError(
-                f"{name} holds {table[row, column]} at row {row}, column {column}; "
-                "codes must be finite numbers"
-            )
-        top = max(top, float(part.max()), -float(part.min()))
+    top = largest_number(table)
+    if not np.isfinite(top):
+        row, column = np.unravel_index(np.argmin(np.isfinite(table)), table.shape)
+        raise PefourierError(
+            f"{name} holds {table[row, column]} at row {row}, column {column}; "
+            "codes must be finite numbers"
+        )
     check_magnitude(name, top)
 
     def codes(x: np.ndarray) -> np.ndarray:

@@ -7,9 +7,11 @@ sine and a cosine of one angular frequency, radians per row.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+
+from pefourier.encodings.encoding import unit_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +35,12 @@ def turning_pairs(rows: np.ndarray, eps: float) -> Turning | None:
     A pairing fits when squares of both columns of each pair sum to a constant within rounding to
     `eps`. Tried are neighbours, halves, the real DFT's order, and columns matched by their values.
     """
+    unit = unit_of(rows)
+    rows = rows * unit
     for first, second in pairings(rows):
         if on_circles(rows[:16], first, second, eps) and on_circles(rows, first, second, eps):
-            return measure_turning(rows, first, second)
+            found = measure_turning(rows, first, second)
+            return replace(found, amplitude=found.amplitude / unit)
     return None
 
 
@@ -146,6 +151,7 @@ def recurrence(rows: np.ndarray, lag: int) -> tuple[np.ndarray, float]:
 
     Every sampled sinusoid has :math:`x_{t+l} + x_{t-l} = 2 \cos(\omega l)\, x_t`.
     """
+    rows = rows * unit_of(rows)
     middle, around = rows[lag:-lag], rows[2 * lag :] + rows[: -2 * lag]
     energy = (middle**2).sum(axis=0)
     cosine = (middle * around).sum(axis=0) / np.where(energy > 0, 2 * energy, 1.0)

@@ -29,6 +29,8 @@ def conclude_training(one: "DatasetSummary", encoding: str) -> str:
 
 def unreliable(one: "DatasetSummary", encoding: str) -> str:
     """What makes the scores other than they look."""
+    if encoding in one.cut_short:
+        return "Its training was cut short, so that there is no verdict on it; give more --epochs."
     if one.leaky:
         return "Windows were shuffled, which leaks: the scores do not carry over to new data."
     diverged = one.diverged.get(encoding, 0)
@@ -48,6 +50,10 @@ def reached(one: "DatasetSummary", encoding: str) -> str:
 
 def told_from_reference(one: "DatasetSummary", encoding: str) -> str:
     """Whether the data tell it from its reference."""
+    if encoding in one.cut_short:
+        return ""
+    if encoding in one.differences and one.differences[encoding].reference in one.cut_short:
+        return "There is no verdict: the training of what it is compared with was cut short."
     if encoding not in one.differences:
         return "The others are compared with it." if one.differences else ""
     d = one.differences[encoding]

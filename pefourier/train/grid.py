@@ -5,11 +5,14 @@ dataset that fit into memory together are a `Stack`. A folder's stages say which
 put into stacks before: a run stays in the stage that asked for it first.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from pefourier.encodings.registry import convert
@@ -17,14 +20,17 @@ from pefourier.errors import PefourierError, shown
 from pefourier.train import loop
 from pefourier.train.attention import most_windows
 from pefourier.train.data.split import Task
-from pefourier.train.injection import Injection, load_injection
+from pefourier.train.injection import Injection, load_injection, varies
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import ORDER_FREE, Options
+from pefourier.train.schema import MOST_STACKED, Row
 from pefourier.train.store import Key
 
 AT_RMS = "@rms="
+FEW = 10  # examples of a class
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
-STACK_MOST = {"cpu": 16, "cuda": 256}
+MOST_BYTES = 2**42  # of memory, where the system does not say
+STACK_MOST = {"cpu": 16, "cuda": MOST_STACKED}
 
 
 @dataclass(frozen=True)
@@ -108,10 +114,11 @@ def parse_arm(name: str) -> Arm:
     return Arm(f"{spec}{AT_RMS}{short if float(short) == rms else rms}", spec, rms)
 
 
-def resolve_task(task: Task, options: Options) -> ResolvedTask:
+def resolve_task(task: Task, options: Options, device: torch.device) -> ResolvedTask:
     """Load what the arms inject, each SPEC once; refuses those that cannot be trained."""
     sizes = (options.d, options.heads, options.layers, options.patch)
     model = Transformer(task.length, task.rows.shape[1], len(task.classes), *sizes)
+    check_memory(model, loop.batch_and_steps(task, options.batch_size)[0], device)
     injections: dict[str, Injection] = {}
     arms = []
     for arm in list_arms(options.encoding, options.match_rms):
@@ -128,13 +135,18 @@ def load_for(model: Transformer, spec: str, seed: int, learn: bool) -> Injection
 
 
 def has_size(arm: Arm, injection: Injection) -> bool:
-    """Whether codes are added to the input, so that they can be scaled; refused if named so."""
-    if arm.named and injection.act != "add":
+    """Whether codes are added to the input and vary, so that they can be scaled; else refused."""
+    if injection.act != "add":
+        reason = f"is not added to the input (act {injection.act!r})"
+    elif not varies(injection):
+        reason = "is the same at every position"
+    else:
+        return True
+    if arm.named:
         raise PefourierError(
-            f"{shown(arm.name)}: {arm.spec} is not added to the input (act {injection.act!r}), so "
-            "that it has no size to match"
+            f"{shown(arm.name)}: {arm.spec} {reason}, so that it has no size to match"
         )
-    return injection.act == "add"
+    return False
 
 
 def stack_injections(
@@ -154,6 +166,29 @@ def stack_injections(
         else:
             found[spec, seed] = load_for(stack.resolved.model, spec, seed, learn)
     return found
+
+
+def check_memory(model: Transformer, batch: int, device: torch.device) -> None:
+    """Refuse a classifier that the device's memory does not hold once, before anything is made."""
+    kept = model.patch * model.channels + 12 * model.d * model.layers  # of a token, at least
+    adam = 4 * model.size  # parameters, their gradients and two means of those
+    needed = 4 * (batch * model.tokens * kept + adam)
+    there = memory_of(device)
+    if needed > there:
+        raise PefourierError(
+            f"--d {model.d}, --heads {model.heads}, --layers {model.layers} and --batch-size "
+            f"{batch} on windows of {model.tokens} tokens need at least {needed / 2**30:,.0f} GiB "
+            f"a run; there are {there / 2**30:,.0f} GiB: choose smaller ones"
+        )
+
+
+def memory_of(device: torch.device) -> int:
+    """Bytes that a device has."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", ()):  # Windows
+        return MOST_BYTES
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def most_members(model: Transformer, batch: int, device: torch.device) -> int:
@@ -199,6 +234,52 @@ def plan_stacks(
     return found
 
 
+def check_runs(
+    rows: Sequence[Row],
+    resolved: Sequence[ResolvedTask],
+    stages: Sequence[Mapping[str, Any]],
+    epochs: int,
+) -> None:
+    """Refuse runs that no stage asked for, and those that these tasks could not have had."""
+    asked = [
+        {
+            "dataset": set(stage["dataset"]),
+            "encoding": {a.name for a in list_arms(stage["encoding"], stage["match_rms"])},
+            "seed": range(stage["seeds"]),
+        }
+        for stage in stages
+    ]
+    tasks = {one.task.name: one.task for one in resolved}
+    for row in rows:
+        if not any(all(row[key] in known for key, known in one.items()) for one in asked):
+            what = "of which config.json does not know"
+        else:
+            what = row["dataset"] in tasks and find_misfit(row, tasks[row["dataset"]], epochs)
+        if what:
+            name = f"{shown(row['encoding'])}, seed {row['seed']}, fold {row['fold']}"
+            raise PefourierError(
+                f"--resume: the results hold a run of {shown(row['dataset'])} ({name}) {what}; "
+                "delete its line or choose another --out"
+            )
+
+
+def find_misfit(row: Row, task: Task, epochs: int) -> str:
+    """What a run says that cannot be of a task, in words; empty where there is nothing."""
+    if row["fold"] >= len(task.folds):
+        return f"where the data have {len(task.folds)} folds"
+    tested = len(task.folds[row["fold"]].test)
+    own = {"split": task.split, "leaky": task.leaky, "length": task.length, "windows": tested}
+    for key, value in own.items():
+        if row[key] != value:
+            return f"whose {key} is {shown(row[key])} where the data have {shown(value)}"
+    if row["epoch"] > epochs:
+        return f"that kept epoch {row['epoch']} of {epochs}"
+    p, r, f1 = row["precision"], row["recall"], row["f1"]
+    if len(task.classes) == 2 and abs(f1 * (p + r) - 2 * p * r) > 1e-9:
+        return f"whose F1 {f1} is not that of its precision {p} and recall {r}"
+    return ""
+
+
 def cut_into_stacks(resolved: ResolvedTask, runs: Sequence[Run], size: int) -> list[Stack]:
     """Runs of a dataset in stacks of at most `size`."""
     model = resolved.model
@@ -219,6 +300,24 @@ def parameters(resolved: ResolvedTask) -> dict[str, dict[str, Any]]:
         found[arm.name] = {} if arm.rms is None else {"rms": arm.rms}
         if arm.spec != ORDER_FREE:
             found[arm.name] |= resolved.injections[arm.spec].params
+    return found
+
+
+def remarks_on_examples(task: Task) -> list[str]:
+    """What to know of classes with few examples, and of examples that may lie on their side."""
+    found = []
+    channels, counts = task.rows.shape[1], np.bincount(task.labels)
+    for label in np.flatnonzero(counts < FEW):
+        found.append(
+            f"{task.name}: class {task.classes[label]} has {counts[label]} examples, fewer than "
+            f"{FEW}; its scores say little"
+        )
+    if Path(task.name).suffix.lower() == ".npz" and channels > task.length:
+        if len(task.rows) == len(task.starts) * task.length:  # examples, not a recording
+            found.append(
+                f"{task.name}: X has {task.length} rows of {channels} channels; it is read as (n, "
+                "length, channels): is it (n, channels, length)? Then swap its last two axes"
+            )
     return found
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings import load
+from pefourier.encodings.checks import NUMBERS
 from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.registry import BUILDERS
@@ -63,6 +64,11 @@ def load_injection(
     given = source_of(spec) in ("name", "code")  # files have the d they have
     enc = load(spec, length, d if given else None, seed=seed)
     k = {"add": d, "rotate": d // heads, "key": d // heads, "bias": heads}[enc.act]
+    if count_places(enc.act, length) * k > NUMBERS:
+        raise PefourierError(
+            f"{spec} has a code for each of {count_places(enc.act, length)} places of {length} "
+            f"tokens, {k} numbers each; at most {NUMBERS} numbers are made: choose a larger --patch"
+        )
     enc = load_for_heads(spec, enc, length, d, heads, seed)
     table = codes_of_places(enc, length, heads, k)
     if table.shape[1] != k or len(table) != count_places(enc.act, length):
@@ -125,6 +131,23 @@ def in_halves(enc: Encoding, table: np.ndarray, k: int) -> np.ndarray:
 
 
 def scaled_to_rms(one: Injection, rms: float) -> Injection:
-    """Codes scaled so that their root mean square over all positions is `rms`."""
-    own = float(np.sqrt((one.table() ** 2).mean()))
-    return replace(one, codes=one.codes * (rms / own if own else 1.0))
+    """Codes less their mean over positions, scaled so that their root mean square is `rms`.
+
+    What all positions have in common tells none from another, and some tables have much of it: of
+    sinusoids at 25 positions in 32 dimensions, rms .707, .374 varies, of DFT codes .173 of .177.
+    """
+    mean, size = mean_and_variation(one)
+    return replace(one, codes=(one.codes - mean) * (rms / size))
+
+
+def varies(one: Injection) -> bool:
+    """Whether codes differ from position to position by more than rounding."""
+    mean, size = mean_and_variation(one)
+    return size > 1e-12 * float(np.abs(mean).max())
+
+
+def mean_and_variation(one: Injection) -> tuple[np.ndarray, float]:
+    """The mean code (k,) over positions, and the root mean square of what varies about it."""
+    table = one.table()
+    mean = table.mean(axis=0)
+    return mean, float(np.sqrt(((table - mean) ** 2).mean()))

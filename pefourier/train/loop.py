@@ -6,9 +6,17 @@ A member's initial weights and batches depend on its seed and fold alone, so tha
 compared in pairs and a member in a stack is the member alone, up to rounding: a library may add in
 another order where it multiplies other numbers of matrices at once. Data stay on the device,
 windows are gathered there by index, and nothing is read back within an epoch. float32 on a CPU; on
-a GPU matrix products in bfloat16, the whole step one CUDA graph. The epoch with the best average
-precision on validation is kept; by the weighted loss, which grows as soon as some windows are
-surely wrong, training would end long before the ranking of windows is best.
+a GPU matrix products in bfloat16, the whole step one CUDA graph.
+
+The epoch with the best score on validation is kept, of equal ones that with the least loss: where
+a score reaches 1 early, the first epoch that does is of a model that is not ready. Less by a
+hundredth of a nat does not count: the loss of a model that is right about everything falls for as
+long as it is trained. The score is
+what the test asks for: average precision of two classes, whose threshold is chosen afterwards, and
+the macro F1 of more, where the largest logit decides; average precision looks at each class alone
+and is 1 for logits that never compare well. The loss alone would end training too soon: weighted by
+class, it grows as soon as some windows are surely wrong, long before their ranking is best. A
+member that has not become better for `patience` epochs is done and leaves the stack.
 """
 
 import time
@@ -23,14 +31,18 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, shown
 from pefourier.train.attention import MemberCodes, codes_by_act
 from pefourier.train.data.split import Fold, Task
 from pefourier.train.injection import ACTS, Injection
-from pefourier.train.metrics import mean_precision
+from pefourier.train.metrics import cross_entropy, validation_score
 from pefourier.train.model import OrderFree, Parameters, Transformer, draw_parameters
 
 AT_ONCE = 64  # windows a member in evaluation
+MOST_EPOCHS = 1_000_000
+# Members are dropped where so few are left of 1: a CUDA graph is captured anew, which takes time
+STAY = {"cpu": 1 - 1e-9, "cuda": 0.5}
+LEAST_GAIN = 0.01  # of the loss, in nats, to be better at an equal score
 WARM_UP = 3  # steps before a CUDA graph is captured
 # Not cuDNN's: at lengths that 128 does not divide its backward pass gave nan, its graphs broke
 # (pytorch issues 196678 and 169849), and it builds a plan for every shape
@@ -44,13 +56,24 @@ class Schedule:
     epochs: int
     batch_size: int
     rate: float  # of Adam
+    patience: int = 0  # epochs without a better one, after which a member is done; 0: never
 
     def __post_init__(self) -> None:
         for option, value in (("--epochs", self.epochs), ("--batch-size", self.batch_size)):
             if value < 1:
                 raise PefourierError(f"{option} must be 1 or more; got {value}")
+        if self.epochs > MOST_EPOCHS:
+            raise PefourierError(
+                f"--epochs must be at most {MOST_EPOCHS}; got {shown(self.epochs)}"
+            )
+        if self.patience < 0:
+            raise PefourierError(f"--patience must be 0 (off) or more; got {self.patience}")
         if not (np.isfinite(self.rate) and self.rate > 0):
             raise PefourierError(f"--rate must be above 0; got {self.rate}")
+
+    def has_patience(self, waited: np.ndarray) -> np.ndarray:
+        """Whether members go on that have waited so many epochs for a better one."""
+        return (self.patience == 0) | (waited < self.patience)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,14 +239,47 @@ class Program:
         every = logits.cpu().double().numpy()
         return [one[: len(own)] for one, own in zip(every, indices, strict=True)]
 
-    def valid_scores(self) -> np.ndarray:
-        """Average precision of each member on its validation windows; nan where it has diverged."""
-        task, scores = self.data.task, []
+    def validate(self) -> np.ndarray:
+        """Score and loss of each member on its validation windows (M, 2); nan where diverged."""
+        task, found = self.data.task, []
         for member, logits in zip(self.members, self.evaluate("valid"), strict=True):
-            labels = task.labels[task.folds[member.fold].valid]
-            finite = np.isfinite(logits).all()
-            scores.append(mean_precision(logits, labels) if finite else np.nan)
-        return np.array(scores)
+            fold = task.folds[member.fold]
+            labels = task.labels[fold.valid]
+            if np.isfinite(logits).all():
+                loss = cross_entropy(logits, labels, class_weights(task, fold))
+                found.append((validation_score(logits, labels), loss))
+            else:
+                found.append((np.nan, np.nan))
+        return np.array(found)
+
+    def with_members(self, own: Sequence[int]) -> "Program":
+        """A program of some of the members, at the same point of their training."""
+        self.step = self.eager_step  # a GPU's memory has room for one graph
+        fewer = Program(self.data, self.model, [self.members[i] for i in own], self.schedule)
+        at = torch.as_tensor(own, device=self.data.device)
+        for name, p in fewer.parameters.items():
+            before = self.parameters[name]
+            chosen = self.places(name, at)
+            with torch.no_grad():
+                p.copy_(like(p, before[chosen]))
+            state = fewer.optimizer.state[p]
+            for key, value in self.optimizer.state[before].items():
+                own_value = like(p, value[chosen]) if value.dim() else value
+                state[key] = state[key].copy_(own_value) if key in state else own_value.clone()
+        return fewer
+
+    def places(self, name: str, members: Tensor) -> Tensor:
+        """Where a parameter has these members: codes are of the members of their act alone."""
+        act = name.removeprefix("codes.")
+        if act == name:
+            return members
+        own = self.injected[act].members
+        return members[(members >= own.start) & (members < own.stop)] - own.start
+
+
+def like(p: Tensor, value: Tensor) -> Tensor:
+    """A value (m, …) cut to the codes that p has: fewer members may need less padding."""
+    return value[:, : p.shape[1]]
 
 
 def as_tensor(arrays: Sequence[np.ndarray], device: torch.device, dtype: torch.dtype) -> Tensor:
@@ -326,28 +382,48 @@ def train_together(
 ) -> list[Outcome]:
     """Train members, given in the order of their acts, and keep each one's best epoch."""
     began = time.perf_counter()
-    program = Program(data, model, members, schedule)
-    best = {name: p.detach().clone() for name, p in program.parameters.items()}
-    highest, kept = np.full(len(members), -1.0), np.zeros(len(members), dtype=int)  # 0: untrained
+    whole = running = Program(data, model, members, schedule)
+    best = {name: p.detach().clone() for name, p in whole.parameters.items()}
+    highest = np.tile([-1.0, np.inf], (len(members), 1))  # score and loss
+    kept = np.zeros(len(members), dtype=int)  # 0: untrained
+    there = np.arange(len(members))  # in training
     for epoch in range(schedule.epochs):
-        loss = program.train_epoch(epoch)
-        score = program.valid_scores()
-        better = score > highest
-        highest, kept = np.where(better, score, highest), np.where(better, epoch + 1, kept)
-        keep_better(best, program, torch.as_tensor(better, device=data.device))
-        progress(epoch + 1, len(members), float(loss.mean()))
+        loss = running.train_epoch(epoch)
+        found = running.validate()
+        better = is_better(found, highest[there])
+        highest[there[better]], kept[there[better]] = found[better], epoch + 1
+        keep_better(best, whole, running, there, np.flatnonzero(better))
+        progress(epoch + 1, len(there), float(loss.mean()))
+        left = np.flatnonzero(schedule.has_patience(epoch + 1 - kept[there]))
+        if len(left) == 0:
+            break
+        if len(left) <= len(there) * STAY[data.device.type]:
+            running, there = running.with_members(left), there[left]
     with torch.no_grad():
-        for name, p in program.parameters.items():
+        for name, p in whole.parameters.items():
             p.copy_(best[name])
-    return collect_outcomes(program, kept.tolist(), (time.perf_counter() - began) / len(members))
+    return collect_outcomes(whole, kept.tolist(), (time.perf_counter() - began) / len(members))
 
 
-def keep_better(best: Parameters, program: Program, better: Tensor) -> None:
-    """Copy the parameters of the members that have become better."""
-    for name, p in program.parameters.items():
-        act = name.removeprefix("codes.")
-        own = better[program.injected[act].members] if act != name else better
-        best[name] = torch.where(own.view(-1, *[1] * (p.dim() - 1)), p.detach(), best[name])
+def is_better(found: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """Whether scores with their losses (M, 2) are above others, or as high with clearly less loss.
+
+    >>> is_better(np.array([[0.9, 3.0], [0.8, 1.0], [np.nan, 0.0]]), np.array([[0.8, 2.0]] * 3))
+    array([ True,  True, False])
+    """
+    (score, loss), (highest, least) = found.T, before.T
+    return (score > highest) | ((score == highest) & (loss < least - LEAST_GAIN))
+
+
+def keep_better(
+    best: Parameters, whole: Program, running: Program, there: np.ndarray, better: np.ndarray
+) -> None:
+    """Copy the parameters of the members that have become better, of those in training."""
+    device = whole.data.device
+    own, all_own = (torch.as_tensor(x, device=device) for x in (better, there[better]))
+    for name, p in running.parameters.items():
+        value = p.detach()[running.places(name, own)]
+        best[name][whole.places(name, all_own), : p.shape[1]] = value
 
 
 def collect_outcomes(program: Program, kept: Sequence[int], seconds: float) -> list[Outcome]:

@@ -30,10 +30,41 @@ def score(
         return Scores(
             *precision_recall_f1(margin >= limit, labels == 1), mean_precision(test, labels)
         )
-    chosen = test.argmax(axis=1)
-    per_class = [precision_recall_f1(chosen == c, labels == c) for c in np.unique(labels)]
-    means = (float(np.mean(column)) for column in zip(*per_class, strict=True))
+    means = macro_scores(test.argmax(axis=1), labels)
     return Scores(*means, mean_precision(test, labels))
+
+
+def validation_score(logits: np.ndarray, labels: np.ndarray) -> float:
+    """What epochs are chosen by: average precision of two classes, macro F1 of more.
+
+    Of more classes the largest logit decides, and average precision, class by class, may be 1
+    where that is wrong:
+
+    >>> labels, logits = np.arange(3), np.eye(3) + [2.0, 0.0, 0.0]
+    >>> mean_precision(logits, labels), validation_score(logits, labels)
+    (1.0, 0.16666666666666666)
+    """
+    if logits.shape[1] == 2:
+        return mean_precision(logits, labels)
+    return macro_scores(logits.argmax(axis=1), labels)[2]
+
+
+def macro_scores(chosen: np.ndarray, labels: np.ndarray) -> tuple[float, float, float]:
+    """Means over the classes there are of precision, recall and F1."""
+    per_class = [precision_recall_f1(chosen == c, labels == c) for c in np.unique(labels)]
+    precision, recall, f1 = (float(np.mean(column)) for column in zip(*per_class, strict=True))
+    return precision, recall, f1
+
+
+def cross_entropy(logits: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> float:
+    r"""Mean of :math:`w_y (\log \sum_k e^{z_k} - z_y)` over logits z (n, K) of classes y (n,).
+
+    >>> round(cross_entropy(np.zeros((2, 2)), np.array([0, 1]), np.array([1.0, 1.0])), 6)
+    0.693147
+    """
+    top = logits.max(axis=1, keepdims=True)
+    total = np.log(np.exp(logits - top).sum(axis=1)) + top[:, 0]
+    return float((weights[labels] * (total - logits[np.arange(len(labels)), labels])).mean())
 
 
 def mean_precision(logits: np.ndarray, labels: np.ndarray) -> float:

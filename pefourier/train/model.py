@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pefourier.errors import PefourierError
+from pefourier.encodings.checks import WIDEST
+from pefourier.errors import PefourierError, shown
 from pefourier.train.attention import ATTEND, MemberCodes
 
 Parameters = dict[str, Tensor]
@@ -38,6 +39,9 @@ class Transformer:
         for key in ("d", "heads", "layers", "patch"):
             if getattr(self, key) < 1:
                 raise PefourierError(f"--{key} must be 1 or more; got {getattr(self, key)}")
+            if getattr(self, key) > WIDEST:
+                given = shown(getattr(self, key))
+                raise PefourierError(f"--{key} must be at most {WIDEST}; got {given}")
         if self.d % self.heads or self.d // self.heads % 2:
             raise PefourierError(
                 f"--d must be an even multiple of --heads {self.heads}, since rotary encodings "
@@ -51,6 +55,13 @@ class Transformer:
     @property
     def tokens(self) -> int:
         return self.length // self.patch
+
+    @property
+    def size(self) -> int:
+        """How many numbers the parameters of one member are."""
+        project, head = self.patch * self.channels + 1, self.d + 1
+        layer = 8 * self.d * (self.d + 1)
+        return project * self.d + self.layers * layer + head * self.classes
 
     def shapes(self) -> Shapes:
         """Parameters of one member; weights are (inputs, outputs)."""

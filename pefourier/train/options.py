@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pefourier.train.data import PUBLISHED, SYNTHETIC
 
 ORDER_FREE = "order-free"
+MOST_SEEDS = 10_000
 LEVEL = 0.05  # of Holm-adjusted p, below which encodings are told apart
 Split = Literal["blocks", "chronological", "random"]
 
@@ -46,7 +47,10 @@ class Options:
     stride: int | None = option(
         None, "Rows from one training window to the next, default those of a window."
     )
-    epochs: int = option(20, "Passes over the training windows.")
+    epochs: int = option(40, "Passes over the training windows, at most.")
+    patience: int = option(
+        10, "End a run after so many epochs without a better one on validation; 0: never."
+    )
     batch_size: int = option(32, "Windows in a step.")
     rate: float = option(3e-3, "Learning rate of Adam.")
     d: int = option(32, "Dimension of the model.", flags=("--d",))
@@ -55,7 +59,7 @@ class Options:
     patch: int = option(1, "Rows in a token.")
     learn: bool = option(False, "Train the codes too.")
     match_rms: tuple[float, ...] = option(
-        (), "Train all added codes at this rms size too; repeatable."
+        (), "Train all added codes at this rms size about their mean too; repeatable."
     )
     device: str = option("auto", "auto, cpu, cuda or cuda:0.")
     out: str | None = option(None, "Folder for results, written as they come.", "DIR")

@@ -21,7 +21,7 @@ class Reporter:
         self.done, self.began, self.trained = 0, time.perf_counter(), 0
 
     def skip(self, member_epochs: int) -> None:
-        """Count what an earlier run has finished."""
+        """Count what an earlier run has finished, or what patience spares."""
         self.done += member_epochs
 
     def count_epoch(self, number: int, members: int, loss: float) -> None:

@@ -8,12 +8,14 @@ an undisturbed run, bit for bit on a CPU.
 
 import os
 import platform
+import re
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -22,8 +24,8 @@ import torch
 from pefourier import __version__
 from pefourier.encodings.sources.tables import write_table
 from pefourier.encodings.specs import source_of
-from pefourier.errors import PefourierError, shown
-from pefourier.files import write_whole
+from pefourier.errors import PefourierError, printable, shown
+from pefourier.files import reason, write_whole
 from pefourier.train import grid, loop, summary
 from pefourier.train.data.load import load_task, reads_data_folder
 from pefourier.train.data.split import Task
@@ -31,14 +33,18 @@ from pefourier.train.grid import ResolvedTask, Run, Stack
 from pefourier.train.injection import ACTS, Injection, scaled_to_rms
 from pefourier.train.loop import Member, Outcome, Resident, Schedule
 from pefourier.train.metrics import score
-from pefourier.train.options import ORDER_FREE, Options
+from pefourier.train.options import MOST_SEEDS, ORDER_FREE, Options
 from pefourier.train.progress import Note, report_progress
-from pefourier.train.store import ASKED, Key, Row, Store, key_of, write_json
+from pefourier.train.schema import NOT_NUMBERS, Row
+from pefourier.train.store import ASKED, Key, Store, key_of, write_json
 from pefourier.train.summary import Summary
 
-# Options that numbers do not depend on; a folder of data may have moved, its windows are known
-NOT_NUMBERS = frozenset({"data", "out", "resume", "save_tables"})
-MOST_SEEDS = 10_000
+LONGEST_NAME = 255  # bytes
+RULES = {  # that numbers depend on, where an earlier version had others
+    "choice": "highest score on validation (average precision; of more than two classes macro F1), "
+    "then least loss",
+    "size": "@rms: of codes less their mean over positions",
+}
 POLL = 0.2  # seconds between looks for what other ranks have finished
 GRACE = 60.0  # seconds that the first rank, when it is done, gives others to begin
 
@@ -58,12 +64,15 @@ def run_comparison(
     device = choose_device(options.device)
     store = Store(Path(options.out) if options.out else None, rank, ranks)
     if ranks > 1 and store.path is None:
-        raise PefourierError("several ranks meet in a folder; give --out DIR")
+        raise PefourierError(
+            f"several ranks meet in a folder; give --out DIR, or unset RANK={rank} and "
+            f"WORLD_SIZE={ranks} to train alone"
+        )
     tasks = [
         load_task(n, options.data, options.window, options.stride, options.split, options.folds)
         for n in options.dataset
     ]
-    resolved = [grid.resolve_task(task, options) for task in tasks]
+    resolved = [grid.resolve_task(task, options, device) for task in tasks]
     with store.lock():
         found = train_and_compare(options, resolved, store, device, None if rank else note)
         if found is not None:
@@ -83,19 +92,17 @@ def train_and_compare(
     config = store.settle_configuration(configuration(options, resolved, device), options.resume)
     runs = {one.task.name: grid.plan_runs(one, options.seeds) for one in resolved}
     order = [run.key(one.task) for one in resolved for run in runs[one.task.name]]
+    if options.save_tables is not None:
+        check_names_of_tables(order)
     stacks = grid.plan_stacks(resolved, runs, config["stages"])
     new = set(order).difference(*(stack.keys for stack in stacks))
     if new:
-        most = min(
-            grid.most_members(
-                one.model, loop.batch_and_steps(one.task, options.batch_size)[0], device
-            )
-            for one in resolved
-        )
+        most = min(most_stacked(one, options.batch_size, device) for one in resolved)
         asked = {key: config[key] for key in ASKED}
         config["stages"].append({**asked, "stack": min(most, -(-len(new) // store.ranks))})
         stacks = grid.plan_stacks(resolved, runs, config["stages"])
     params = {one.task.name: grid.parameters(one) for one in resolved}
+    grid.check_runs(store.rows(), resolved, config["stages"], options.epochs)
     store.write_configuration(config)
     store.drop_torn_line()
     if note is not None:
@@ -109,15 +116,22 @@ def train_and_compare(
         return summary.summarize_runs(every, params, shared_settings(options))
 
 
+def most_stacked(resolved: ResolvedTask, batch_size: int, device: torch.device) -> int:
+    """How many members of a task can be trained together."""
+    batch, _ = loop.batch_and_steps(resolved.task, batch_size)
+    return grid.most_members(resolved.model, batch, device)
+
+
 def shared_settings(options: Options) -> dict[str, Any]:
     """What all models of a comparison have in common."""
-    names = ("epochs", "batch_size", "rate", "d", "heads", "layers", "patch", "learn")
-    return {name: getattr(options, name) for name in names}
+    names = ("epochs", "patience", "batch_size", "rate", "d", "heads", "layers", "patch", "learn")
+    return {name: getattr(options, name) for name in names} | RULES
 
 
 def list_remarks(options: Options, resolved: Sequence[ResolvedTask]) -> list[str]:
     """What to know before training, each remark once."""
-    found = [line for one in resolved for line in grid.remarks_on_codes(one, options.learn)]
+    found = [line for one in resolved for line in grid.remarks_on_examples(one.task)]
+    found += [line for one in resolved for line in grid.remarks_on_codes(one, options.learn)]
     if options.data is not None and not any(map(reads_data_folder, options.dataset)):
         found.append(f"--data {options.data} has no effect on {', '.join(options.dataset)}")
     return list(dict.fromkeys(found))
@@ -144,22 +158,34 @@ def check_options(options: Options) -> None:
     if any(not (np.isfinite(rms) and rms > 0) for rms in options.match_rms):
         raise PefourierError(f"--match-rms must be above 0; got {min(options.match_rms)}")
     if options.save_tables is not None:
-        Path(options.save_tables).mkdir(parents=True, exist_ok=True)
+        check_folder_of_tables(options.save_tables)
+
+
+def check_folder_of_tables(folder: str) -> None:
+    """Make a folder and see that files can be written there, before hours of training."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder) as trial:
+            trial.write(b"codes")
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise PefourierError(
+            f"--save-tables {shown(folder)}: {reason(error)}; name another folder"
+        ) from error
 
 
 def schedule_of(options: Options) -> Schedule:
     """How long and how fast to train."""
-    return Schedule(options.epochs, options.batch_size, options.rate)
+    return Schedule(options.epochs, options.batch_size, options.rate, options.patience)
 
 
 def read_rank() -> tuple[int, int]:
     """This process's rank and the number of ranks, from the environment."""
     given = [os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")]
-    rank, ranks = (int(number) if number.isdigit() else -1 for number in given)
+    rank, ranks = (int(n) if re.fullmatch("[0-9]{1,9}", n) else -1 for n in given)
     if not 0 <= rank < ranks:
         raise PefourierError(
-            f"RANK={given[0]} must be a whole number from 0 to below WORLD_SIZE={given[1]}; unset "
-            "both, or let torchrun set them"
+            f"RANK={printable(given[0])} must be a whole number from 0 to below "
+            f"WORLD_SIZE={printable(given[1])}; unset both, or let torchrun set them"
         )
     return rank, ranks
 
@@ -170,9 +196,9 @@ def choose_device(device: str) -> torch.device:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda":
         device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
-    kind, _, number = device.partition(":")
-    if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
+    if not re.fullmatch("cpu(:0)?|cuda:[0-9]{1,9}", device):
         raise PefourierError(f"--device must be auto, cpu, cuda or cuda:0; got {shown(device)}")
+    kind, _, number = device.partition(":")
     if kind == "cuda" and int(number) >= torch.cuda.device_count():
         raise PefourierError(
             f"--device {device}: this machine has {torch.cuda.device_count()} CUDA devices; "
@@ -199,7 +225,7 @@ def configuration(
         "data": {task.name: fingerprint(task.rows) for task in tasks},
         "tables": fingerprint_tables(resolved),
     }
-    return {**kept, **known, "device": str(device), "versions": versions}
+    return {**kept, **known, **RULES, "device": str(device), "versions": versions}
 
 
 def list_parts(task: Task) -> list[np.ndarray]:
@@ -260,9 +286,11 @@ def train_stacks(
                 held, injections = loop.put_on_device(stack.task, device), {}
             injections = grid.stack_injections(stack, options.learn, injections)
             members_of_stack = list_members(stack.runs, injections)
+            begun = reporter.done
             outcomes = loop.fit(
                 held, stack.model, members_of_stack, schedule_of(options), reporter.count_epoch
             )
+            reporter.skip(begun + len(stack.runs) * options.epochs - reporter.done)
             found = [row_of(stack.task, outcome, held) for outcome in outcomes if outcome.finite]
             store.append(row for row in found if key_of(row) not in done)
             rows += found
@@ -341,10 +369,37 @@ def save_codes(folder: str, task: Task, outcomes: Sequence[Outcome]) -> None:
         member = outcome.member
         if outcome.codes is None or member.encoding == ORDER_FREE:
             continue
-        parts = (task.name, member.encoding, f"seed{member.seed}", f"fold{member.fold}")
-        name = "-".join("".join(c if c.isalnum() or c in "._@=" else "_" for c in p) for p in parts)
         table = member.injection.as_rows(outcome.codes)
-        write_table(str(Path(folder) / f"{name}.npy"), table, "<f4")  # as they were trained
+        path = Path(folder) / name_of_table(task.name, member.encoding, member.seed, member.fold)
+        write_table(str(path), table, "<f4")  # as they were trained
+
+
+def name_of_table(task: str, encoding: str, seed: int, fold: int) -> str:
+    """The file that --save-tables writes for a run.
+
+    >>> name_of_table("order:length=4", "../my codes.npy", 0, 3)
+    'order_length=4-.._my_codes.npy-seed0-fold3.npy'
+    """
+    parts = (task, encoding, f"seed{seed}", f"fold{fold}")
+    plain = ("".join(c if c.isalnum() or c in "._@=" else "_" for c in part) for part in parts)
+    return f"{'-'.join(plain)}.npy"
+
+
+def check_names_of_tables(order: Sequence[Key]) -> None:
+    """Refuse tables whose file names a folder cannot hold, or that would replace one another."""
+    names: dict[str, Key] = {}
+    for key in order:
+        name = name_of_table(*key)
+        if len(name.encode()) > LONGEST_NAME:
+            raise PefourierError(
+                f"--save-tables: the name {shown(name)} is longer than the {LONGEST_NAME} bytes "
+                "that a folder holds; give the file a shorter path"
+            )
+        if names.setdefault(name, key) != key:
+            both = " and ".join(shown(one[1]) for one in (names[name], key))
+            raise PefourierError(
+                f"--save-tables: {both} would be written to one file, {name}; rename one of them"
+            )
 
 
 def collect_rows(store: Store, order: Sequence[Key], rows: Sequence[Row]) -> list[Row]:

@@ -2,10 +2,14 @@
 
 Conventions
 -----------
-A run is a (seed, fold); every encoding has the same runs, so that encodings are compared in pairs.
-Runs of one fold share their test windows and runs of one seed their weights: intervals and p over
-runs speak of these windows, the interval over folds of others like them, roughly, since folds
-share training windows. No seed, fold or encoding is ever picked by its score.
+A run is a (seed, fold); every encoding has the same runs, with the same initial weights and the
+same batches, so that encodings are compared in pairs. Runs of one fold share their test windows.
+Runs of one seed in several folds share neither weights nor batches, which are drawn anew for each
+fold: only codes that a seed draws (learned ones) begin alike there. So intervals and p over runs
+speak of these windows; the interval over folds speaks of others like them. Folds share training
+windows, so that their means vary less than those of independent data would: their variance is
+taken times 1/J + n_test/n_train in place of 1/J (Nadeau and Bengio, 2003, “Inference for the
+generalization error”). No seed, fold or encoding is ever picked by its score.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,10 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
+from pefourier.train.data.split import FOLDS
 from pefourier.train.options import LEVEL
 
 RESAMPLES = 10_000
 FLIPS = 100_000
+TEST_TO_TRAIN = 1 / (FOLDS - 2)  # one fold tests, one validates, the rest train
 EXACT = 14  # runs up to which all sign patterns are tried
 
 
@@ -42,7 +48,7 @@ class Difference:
     p_holm: float  # adjusted for all differences of the dataset
     p_floor: float  # the least p that this number of runs can give
     better: float  # P(A > B): share of runs above the reference, ties half
-    folds_low: float  # 95 % interval with folds as units; nan with one fold
+    folds_low: float  # corrected 95 % interval with folds as units; nan with one fold
     folds_high: float
 
     @property
@@ -52,8 +58,8 @@ class Difference:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether folds differ so much that other windows may not bear the difference out."""
-        return self.folds_low <= 0 <= self.folds_high
+        """Whether other windows may not bear the difference out: folds differ, or there is one."""
+        return not (self.folds_low > 0 or self.folds_high < 0)
 
 
 def interval(values: np.ndarray) -> Mean:
@@ -76,17 +82,19 @@ def interval(values: np.ndarray) -> Mean:
 
 
 def interval_over_folds(values: np.ndarray, folds: np.ndarray) -> tuple[float, float]:
-    """95 % interval of Student's t of the folds' means; nan with one fold.
+    """95 % interval of Student's t of the folds' means, corrected; nan with one fold.
+
+    Half of it is t s √(1/J + n_test/n_train), s the standard deviation of the J means.
 
     >>> low, high = interval_over_folds(np.array([0.0, 0.2, 0.3, 0.5]), np.array([0, 0, 1, 1]))
     >>> round(low, 3), round(high, 3)
-    (-1.656, 2.156)
+    (-2.211, 2.711)
     """
     means = np.array([values[folds == fold].mean() for fold in np.unique(folds)])
     n = len(means)
     if n == 1:
         return np.nan, np.nan
-    half = stdtrit(n - 1, 0.975) * means.std(ddof=1) / np.sqrt(n)
+    half = stdtrit(n - 1, 0.975) * means.std(ddof=1) * np.sqrt(1 / n + TEST_TO_TRAIN)
     return float(means.mean() - half), float(means.mean() + half)
 
 

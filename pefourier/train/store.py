@@ -1,8 +1,9 @@
 """Results on disk: complete or absent for each run, never torn, whatever is killed when.
 
 A folder holds config.json, results.jsonl (a line a run), and while several ranks are at work
-results.rank1.jsonl, …, which rank 0 merges. A line is written by one call in append mode; a line
-that a crash cut is dropped when results are read. config.json says what was asked last, all that
+results.rank1.jsonl, …, which rank 0 merges. A line is written by one call in append mode; a last
+line that a crash cut is dropped when results are read, and anything else that `schema` does not
+know is refused. config.json says what was asked last, all that
 the numbers depend on, and in `stages` what was asked before, since that decided the stacks.
 """
 
@@ -17,6 +18,7 @@ from typing import Any
 
 from pefourier.errors import PefourierError, shown
 from pefourier.files import write_whole
+from pefourier.train.schema import Row, check_configuration, parse_json, parse_row
 
 try:
     import fcntl
@@ -24,9 +26,7 @@ except ModuleNotFoundError:  # Windows
     fcntl = None
 
 KEY = ("dataset", "encoding", "seed", "fold")
-NEEDED = ("precision", "recall", "f1", "auprc", "split", "leaky", "length")  # beside its key
 Key = tuple[str, str, int, int]
-Row = dict[str, Any]
 ASKED = ("dataset", "encoding", "match_rms", "seeds")  # may be asked anew of a folder
 KNOWN = ("windows", "splits", "data", "tables")  # of each dataset and table; must not change
 ELSEWHERE = ("device", "versions")  # may differ where a run goes on
@@ -137,7 +137,12 @@ class Store:
             return []
         found = {}
         for file in sorted(self.path.glob("results*.jsonl")):
-            found |= {key_of(row): row for row in read_rows(file)}
+            for row in read_rows(file):
+                if scores_of(found.setdefault(key_of(row), row)) != scores_of(row):
+                    raise PefourierError(
+                        f"{file} has a run twice, with different scores: {shown(key_of(row))}; "
+                        "delete the line that is wrong, or choose another --out"
+                    )
         return list(found.values())
 
     def drop_torn_line(self) -> None:
@@ -145,7 +150,7 @@ class Store:
         if self.path is None:
             return
         file = self.results_file(self.rank)
-        if file.is_file() and not is_intact(file.read_bytes()):
+        if file.is_file() and file.read_bytes()[-1:] not in (b"", b"\n"):
             write_lines(file, read_rows(file))
 
     def append(self, rows: Iterable[Row]) -> None:
@@ -189,13 +194,13 @@ def results_errors(file: Path) -> Iterator[None]:
 def read_configuration(file: Path) -> dict[str, Any]:
     """Read the configuration in a folder."""
     try:
-        old = dict(json.loads(file.read_text()))
-        stages = [{key: stage[key] for key in (*ASKED, "stack")} for stage in old["stages"]]
-    except (ValueError, TypeError, KeyError) as error:
+        old = parse_json(file.read_bytes())
+        check_configuration(old)
+    except ValueError as error:
         raise PefourierError(
-            f"{file} was not written by pefourier train; choose another --out"
+            f"{file} was not written by pefourier train: {error}; choose another --out"
         ) from error
-    return {**old, "stages": stages}
+    return old
 
 
 def continue_configuration(
@@ -211,7 +216,7 @@ def continue_configuration(
             )
     known = {}
     for key in KNOWN:
-        was, now = old.get(key, {}), config[key]
+        was, now = old[key], config[key]
         changed = [
             name
             for name in was.keys() & now.keys()
@@ -233,30 +238,27 @@ def equal_up_to_rounding(was: Any, now: Any) -> bool:
     return was == now
 
 
-def is_intact(content: bytes) -> bool:
-    """Whether every line is complete."""
-    return content == b"" or (
-        content.endswith(b"\n") and len(parse_rows(content)) == content.count(b"\n")
-    )
-
-
-def parse_rows(content: bytes) -> list[Row]:
-    """Parse the lines that are complete: JSON objects with a run's key and scores."""
-    rows = []
-    for line in content.split(b"\n")[:-1]:
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(row, dict) and all(name in row for name in (*KEY, *NEEDED)):
-            rows.append(row)
-    return rows
+def scores_of(row: Row) -> tuple[float, ...]:
+    """What a run came to."""
+    return row["precision"], row["recall"], row["f1"], row["auprc"]
 
 
 def read_rows(file: Path) -> list[Row]:
-    """Read the complete runs of one file."""
+    """Read the runs of one file; a last line without its end was cut by a crash and is dropped."""
+    if not file.is_file():
+        raise PefourierError(f"{file} is not a file; choose another --out")
     with results_errors(file):
-        return parse_rows(file.read_bytes())
+        *complete, _ = file.read_bytes().split(b"\n")
+    rows = []
+    for number, line in enumerate(complete, start=1):
+        try:
+            rows.append(parse_row(line))
+        except ValueError as error:
+            raise PefourierError(
+                f"{file}, line {number}, was not written by pefourier train: {error}; delete the "
+                "line to have its run trained again, or choose another --out"
+            ) from error
+    return rows
 
 
 def write_lines(file: Path, rows: Iterable[Row]) -> None:

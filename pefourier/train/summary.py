@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from pefourier.answers.page import Page, flattened
-from pefourier.answers.text import aligned
+from pefourier.answers.text import aligned, paragraph
+from pefourier.errors import printable
 from pefourier.train import statistics
 from pefourier.train.conclusion import conclude_training, conclusions_of
 from pefourier.train.options import LEVEL
@@ -17,6 +18,7 @@ from pefourier.train.statistics import Difference, Mean
 REFERENCE = "sinusoidal"
 MEASURES = ("precision", "recall", "f1", "auprc")
 LEAKY = "leaky split"
+CUT_SHORT = 5  # where more than one run in so many keeps its last epoch, training ended too soon
 COLUMNS = 5  # encodings side by side, at most
 
 
@@ -34,6 +36,9 @@ class DatasetSummary:
     differences: dict[str, Difference]  # in F1, from the reference of the same size
     auprc_differences: dict[str, Difference]
     diverged: dict[str, int]  # runs that keep the weights they began with
+    runs: dict[str, int]  # of each encoding, those that not all have too
+    last_kept: dict[str, int]  # runs that keep the last epoch there was
+    cut_short: tuple[str, ...]  # encodings that too many such runs have
     params: Mapping[str, Mapping[str, Any]]  # of each encoding
     verdicts: tuple[str, ...]
 
@@ -82,7 +87,10 @@ def summarize_runs(
     datasets = list(dict.fromkeys(row["dataset"] for row in rows))
     found = [
         summarize_dataset(
-            [r for r in rows if r["dataset"] == name], reference, (params or {}).get(name, {})
+            [r for r in rows if r["dataset"] == name],
+            reference,
+            (params or {}).get(name, {}),
+            (training or {}).get("epochs"),
         )
         for name in datasets
     ]
@@ -106,8 +114,13 @@ def summarize_dataset(
     rows: Sequence[Mapping[str, Any]],
     reference: str,
     params: Mapping[str, Mapping[str, Any]],
+    epochs: int | None = None,
 ) -> DatasetSummary:
-    """Scores and differences of one dataset, over the runs that every encoding has."""
+    """Scores and differences of one dataset, over the runs that every encoding has.
+
+    `epochs` is the most that a run could have been trained for; without it nobody can say whether
+    that was too few.
+    """
     runs, values = shared_runs(rows)
     scores = {e: {m: statistics.interval(v) for m, v in one.items()} for e, one in values.items()}
     others = {e: reference_of(e, values, reference) for e in values if e != reference}
@@ -121,8 +134,13 @@ def summarize_dataset(
     setting = f"{runs_of(seeds, folds)}, {first['dataset']}" + (
         f" ({LEAKY})" if first["leaky"] else ""
     )
+    last = Counter(row["encoding"] for row in rows if epochs and row.get("epoch") == epochs)
+    every = Counter(row["encoding"] for row in rows)
+    cut = tuple(e for e in scores if last[e] * CUT_SHORT > every[e])
     verdicts = [
-        verdict_sentence(setting, e, d, len(apart)) + auprc_clause(ranking[e])
+        no_verdict(setting, e, cut)
+        if {e, d.reference} & set(cut)
+        else verdict_sentence(setting, e, d, len(apart)) + auprc_clause(ranking[e])
         for e, d in apart.items()
     ]
     diverged = Counter(row["encoding"] for row in rows if row.get("epoch") == 0)
@@ -137,6 +155,9 @@ def summarize_dataset(
         differences=apart,
         auprc_differences=ranking,
         diverged=dict(diverged),
+        runs=dict(every),
+        last_kept=dict(last),
+        cut_short=cut,
         params=params,
         verdicts=tuple(verdicts),
     )
@@ -189,6 +210,12 @@ def verdict_sentence(setting: str, encoding: str, d: Difference, compared: int) 
         f"{setting}: {said}: F1 difference {d.mean:+.3f}{over_runs}{over_folds}, "
         f"Holm p {d.p_holm:.3g}{reach}"
     )
+
+
+def no_verdict(setting: str, encoding: str, cut_short: Container[str]) -> str:
+    """What is said of an encoding where its training, or that of its reference, was cut short."""
+    whose = "its training" if encoding in cut_short else "the training of what it is compared to"
+    return f"{setting}: no verdict on {encoding}: {whose} was cut short; give more --epochs"
 
 
 def auprc_clause(d: Difference) -> str:
@@ -294,6 +321,12 @@ def bounds(low: float, high: float) -> str:
     return "" if np.isnan(low) else f"[{low:+.3f}, {high:+.3f}]"
 
 
+def conclude_all(summary: Summary) -> str:
+    """Where training was cut short, then a paragraph for each encoding."""
+    first = [paragraph(printable(line)) for line in said_first(summary)]
+    return "\n".join([*first, conclusions_of(summary.datasets)])
+
+
 def summary_page(summary: Summary) -> Page:
     """The answer of `pefourier train`."""
     return Page(
@@ -301,26 +334,48 @@ def summary_page(summary: Summary) -> Page:
         words=lambda: terminal_text(summary),
         records=lambda: json_records(summary),
         rows=lambda: flattened(json_records(summary)),
-        conclusion=lambda: conclusions_of(summary.datasets),
+        conclusion=lambda: conclude_all(summary),
     )
 
 
 def terminal_text(summary: Summary) -> str:
     """The answer for a terminal."""
-    parts = [f"{what}\n{aligned(rows)}".lstrip("\n") for what, rows in tables(summary)]
-    return "\n".join([*parts, *sentences(summary), ""])
+    parts = [
+        f"{printable(what)}\n{aligned([list(map(printable, row)) for row in rows])}".lstrip("\n")
+        for what, rows in tables(summary)
+    ]
+    return "\n".join([*parts, *map(printable, sentences(summary)), ""])
 
 
 def as_markdown(summary: Summary) -> str:
     """The answer as summary.md."""
     parts = ["# Encodings compared", ""]
+    parts += [text for line in said_first(summary) for text in (printable(line), "")]
     for what, (head, *body) in tables(summary):
-        parts += [f"## {what}", ""] if what else []
-        bars = [" | ".join(cell.replace("|", r"\|") for cell in row) for row in (head, *body)]
+        parts += [f"## {printable(what)}", ""] if what else []
+        bars = [
+            " | ".join(printable(cell).replace("|", r"\|") for cell in row) for row in (head, *body)
+        ]
         table = [f"| {row} |" for row in bars]
         parts += [table[0], "|" + "---|" * len(head), *table[1:], ""]
-    points = [f"* {line}" for line in sentences(summary)]
+    points = [f"* {printable(line)}" for line in sentences(summary)]
     return "\n".join([*parts, *points, ""])
+
+
+def said_first(summary: Summary) -> list[str]:
+    """Where training was cut short, which comes before any answer."""
+    found = [
+        f"{e} on {one.dataset} ({one.last_kept[e]} of {one.runs[e]} runs)"
+        for one in summary.datasets
+        for e in one.cut_short
+    ]
+    if not found:
+        return []
+    epochs = summary.training["epochs"]
+    return [
+        f"Training was cut short: {', '.join(found)} kept the last of {epochs} epochs, where it "
+        "may not have been over; no verdict is given on them; give more --epochs"
+    ]
 
 
 def sentences(summary: Summary) -> list[str]:
@@ -354,15 +409,26 @@ def sentences(summary: Summary) -> list[str]:
         )
     if any(one.folds > 1 and one.differences for one in summary.datasets):
         found.append(
-            "over folds: 95 % by Student's t of the folds' means; where it holds 0, other windows "
+            "over folds: 95 % by Student's t of the folds' means, corrected for the training "
+            "windows that folds share (Nadeau and Bengio, 2003); where it holds 0, other windows "
             "may not bear a difference out"
+        )
+    if "choice" in summary.training:
+        found.append(f"epoch of each run that was kept: {summary.training['choice']}")
+    if "size" in summary.training and any("@rms=" in row["encoding"] for row in summary.runs):
+        found.append(f"size {summary.training['size']}")
+    if any(one.folds == 1 and one.differences for one in summary.datasets):
+        found.append(
+            "with one fold nothing is known of other windows: a difference is one on these windows"
         )
     return found
 
 
 def cliques_sentence(summary: Summary) -> str:
     """Which encodings the datasets together do not tell apart, and whether they could."""
-    groups = "; ".join(", ".join(group) for group in summary.cliques) or "none"
+    cut = {e for one in summary.datasets for e in one.cut_short}
+    judged = [[e for e in group if e not in cut] for group in summary.cliques]
+    groups = "; ".join(", ".join(group) for group in judged if len(group) > 1) or "none"
     reach = f" ({summary.out_of_reach})" if summary.out_of_reach else ""
     how = "by Wilcoxon's test with Holm's adjustment"
     return f"{summary.over}, {how}, not told apart: {groups}{reach}"
@@ -389,6 +455,8 @@ def json_records(summary: Summary) -> list[dict[str, Any]]:
                 asdict(one.auprc_differences[name]) if name in one.differences else None
             ),
             "diverged": one.diverged.get(name, 0),
+            "last_kept": one.last_kept.get(name, 0),
+            "cut_short": name in one.cut_short,
             "verdict": dict(zip(one.differences, one.verdicts, strict=True)).get(name),
             "average_rank": summary.ranks.get(name),
         }

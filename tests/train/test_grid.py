@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from training import SMALL
 
+from pefourier.errors import PefourierError
 from pefourier.train.grid import list_arms
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
@@ -36,6 +37,44 @@ def test_too_few_codes_are_noted():
         "order:count=40,length=10: dft has 8 codes for 10 tokens; a larger --d or --patch would "
         "tell them apart"
     ]
+
+
+def test_codes_that_do_not_vary_have_no_size_to_match(tmp_path):
+    own = str(tmp_path / "own.npy")
+    np.save(own, np.full((6, 8), 0.3) + np.arange(8))
+    found = run_comparison(Options(**{**SMALL, "encoding": ("dft", own)}, match_rms=(0.5,)))
+    assert list(found.datasets[0].scores) == ["dft", own, "dft@rms=0.5"]
+    with pytest.raises(PefourierError, match="is the same at every position, so that it has no s"):
+        run_comparison(Options(**{**SMALL, "encoding": ("dft", f"{own}@rms=0.5")}))
+
+
+def test_examples_that_may_lie_on_their_side_are_asked_about(tmp_path, rng):
+    own = str(tmp_path / "own.npz")
+    given = {**SMALL, "dataset": (own,), "encoding": ("none",), "seeds": 1, "epochs": 1}
+    asked = (
+        f"{own}: X has 3 rows of 20 channels; it is read as (n, length, channels): is it (n, "
+        "channels, length)? Then swap its last two axes"
+    )
+    for shape, expected in (((40, 3, 20), [asked]), ((40, 20, 3), []), ((40, 3, 3), [])):
+        np.savez(own, X=rng.normal(size=shape), y=np.arange(40) % 2)
+        said = []
+        run_comparison(Options(**given), note=said.append)
+        assert [line for line in said if "channels" in line] == expected
+    label = np.arange(2000) % 100 >= 90
+    np.savez(own, rows=rng.normal(size=(2000, 20)), label=label)
+    said = []
+    run_comparison(Options(**given, window=4), note=said.append)
+    assert [line for line in said if "channels" in line] == []
+
+
+def test_classes_of_few_examples_are_said(tmp_path, rng):
+    own, said = str(tmp_path / "own.npz"), []
+    y = np.array(["many"] * 30 + ["few"] * 9)
+    np.savez(own, X=rng.normal(size=(39, 4, 2)), y=y)
+    options = Options(**{**SMALL, "dataset": (own,), "encoding": ("none",), "seeds": 1})
+    run_comparison(options, note=said.append)
+    words = f"{own}: class few has 9 examples, fewer than 10; its scores say little"
+    assert [line for line in said if "fewer" in line] == [words]
 
 
 COUNTING = """

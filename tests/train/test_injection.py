@@ -33,11 +33,15 @@ def test_what_is_before_training_is_trained():
     assert not injection("sinusoidal").learn
 
 
-def test_matched_codes_have_the_root_mean_square_asked_for():
-    one = scaled_to_rms(injection("dft"), 0.25)
-    assert np.sqrt((one.table() ** 2).mean()) == pytest.approx(0.25)
-    own = injection("dft").table()
-    np.testing.assert_allclose(one.table() * own.max(), own * one.table().max(), atol=1e-12)
+@pytest.mark.parametrize("name", ["dft", "sinusoidal", "learned", "ramp"])
+def test_what_varies_of_matched_codes_has_the_root_mean_square_asked_for(name):
+    one = scaled_to_rms(injection(name), 0.25)
+    table, own = one.table(), injection(name).table()
+    assert np.sqrt((table**2).mean()) == pytest.approx(0.25)
+    assert np.sqrt(table.var(axis=0).mean()) == pytest.approx(0.25)
+    np.testing.assert_allclose(table.mean(axis=0), 0, atol=1e-12)
+    centred = own - own.mean(axis=0)
+    np.testing.assert_allclose(table * centred.max(), centred * table.max(), atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The stacked classifier: its slow twin, what acts do, a member alone and in company."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -95,6 +97,14 @@ def test_encodings_of_a_seed_begin_alike_and_read_the_same_windows(task):
     assert set(one.ravel()) <= set(fold.train)
 
 
+def test_runs_of_a_seed_share_neither_weights_nor_batches_across_folds(rng):
+    task = from_examples("x", rng.normal(size=(40, 8, 2)), np.arange(40) % 2, (), "blocks")
+    codes = injection("learned", 3)
+    running = program(task, [loop.Member("learned", codes, 3, fold) for fold in (0, 1)])
+    assert (running.parameters["0.qkv.w"][0] != running.parameters["0.qkv.w"][1]).all()
+    assert torch.equal(*running.parameters["codes.add"])  # what the seed alone draws
+
+
 def test_two_runs_give_the_same_bits(task):
     members = [member(spec) for spec in COMPANY]
     one, other = (steps(task, members, dtype=torch.float32) for _ in range(2))
@@ -126,7 +136,7 @@ def test_the_epoch_with_the_best_average_precision_on_validation_is_kept(task):
     scores = []
     for epoch in range(6):
         running.train_epoch(epoch)
-        scores.append(running.valid_scores())
+        scores.append(running.validate()[:, 0])
     labels = task.labels[task.folds[0].valid]
     for outcome, own in zip(found, np.transpose(scores), strict=True):
         logits = outcome.valid
@@ -135,13 +145,118 @@ def test_the_epoch_with_the_best_average_precision_on_validation_is_kept(task):
     assert (np.argmax(scores, axis=0) < 5).any()
 
 
-def test_of_equal_epochs_the_first_is_kept_and_lost_ones_never(task, monkeypatch):
+def judged(monkeypatch, *epochs):
+    """Let validation find these scores and losses, epoch after epoch, of members by their codes."""
+    each = iter(epochs)
+    monkeypatch.setattr(
+        loop.Program,
+        "validate",
+        lambda self: np.array([found[m.encoding] for found in [next(each)] for m in self.members]),
+    )
+
+
+def test_of_equal_scores_the_least_loss_is_kept_then_the_first_and_lost_ones_never(
+    task, monkeypatch
+):
     held = loop.put_on_device(task, CPU, torch.float64)
-    members = [member("dft"), member("none")]
-    scores = iter(np.array([[0.5, 0.2], [0.9, np.nan], [0.9, 0.1], [np.nan, np.nan]]))
-    monkeypatch.setattr(loop.Program, "valid_scores", lambda self: next(scores))
-    found = loop.fit(held, SIZES, members, loop.Schedule(epochs=4, batch_size=4, rate=1e-3))
-    assert [outcome.epoch for outcome in found] == [2, 1]
+    nan = (np.nan, np.nan)
+    judged(
+        monkeypatch,
+        {"dft": (0.5, 0.1), "none": (0.9, 3.0)},
+        {"dft": (0.9, 0.7), "none": nan},
+        {"dft": (0.9, 0.6), "none": (0.8, 0.1)},
+        {"dft": (0.9, 0.592), "none": (0.9, 3.1)},
+        {"dft": nan, "none": nan},
+    )
+    schedule = loop.Schedule(epochs=5, batch_size=4, rate=1e-3)
+    found = loop.fit(held, SIZES, [member("dft"), member("none")], schedule)
+    assert [outcome.epoch for outcome in found] == [3, 1]
+
+
+def test_where_the_score_is_1_early_training_goes_on_by_the_loss(rng):
+    """Three examples of each class to validate: their ranking is perfect long before the rest's."""
+    y = np.arange(300) % 2
+    x = rng.normal(0, 1.0, (300, 8, 2)) + 0.6 * (2 * y - 1)[:, None, None]
+    whole = from_examples("x", x, y, (), "blocks", most=1)
+    fold = whole.folds[0]
+    few = np.concatenate([fold.valid[whole.labels[fold.valid] == c][:3] for c in (0, 1)])
+    task = replace(whole, folds=(replace(fold, valid=few),))
+    held, schedule = loop.put_on_device(task, CPU), loop.Schedule(8, 8, 3e-4)
+    running = loop.Program(held, SIZES, [member("none")], schedule)
+    found = np.array([[running.train_epoch(e), running.validate()[0]][1] for e in range(8)])
+    first, least = found[:, 0].argmax(), found[:, 1].argmin()
+    assert found[first, 0] == found[least, 0] == 1
+    (outcome,) = loop.fit(held, SIZES, [member("none")], schedule)
+    assert first < least == outcome.epoch - 1
+
+
+def test_of_more_classes_macro_f1_chooses_the_epoch(rng):
+    y = np.arange(60) % 3
+    task = from_examples("x", rng.normal(size=(60, 8, 2)) + y[:, None, None], y, (), "blocks")
+    sizes, schedule = replace(SIZES, classes=3), loop.Schedule(6, 8, 3e-3)
+    held, members = loop.put_on_device(task, CPU), [member("none", seed) for seed in range(4)]
+    labels = task.labels[task.folds[0].valid]
+    running = loop.Program(held, sizes, members, schedule)
+    chosen = []
+    for epoch in range(6):
+        running.train_epoch(epoch)
+        for logits, (f1, loss) in zip(running.evaluate("valid"), running.validate(), strict=True):
+            said = logits.argmax(axis=1)
+            own = [metrics.precision_recall_f1(said == c, labels == c)[2] for c in range(3)]
+            assert f1 == pytest.approx(np.mean(own), abs=1e-12)
+            weights = torch.tensor(loop.class_weights(task, task.folds[0]))
+            parts = torch.tensor(logits), torch.tensor(labels)
+            each = torch.nn.functional.cross_entropy(*parts, reduction="none")
+            assert loss == pytest.approx((each * weights[parts[1]]).mean().item(), rel=1e-9)
+            chosen.append((f1, loss, epoch + 1))
+    outcomes = loop.fit(held, sizes, members, schedule)
+    for i, outcome in enumerate(outcomes):
+        best = chosen[i]
+        for one in chosen[i::4]:
+            better = one[0] > best[0] or (one[0] == best[0] and one[1] < best[1] - 0.01)
+            best = one if better else best
+        assert outcome.epoch == best[2]
+
+
+def test_patience_ends_a_member_and_changes_no_other(task, monkeypatch):
+    held = loop.put_on_device(task, CPU, torch.float64)
+    members = [member(name, seed, True) for name in ("dft", "learned", "t5") for seed in (0, 1)]
+    members += [member(name) for name in ("rope", "shaw", "alibi")]
+    seen, whole = [], loop.Program.train_epoch
+    monkeypatch.setattr(
+        loop.Program,
+        "train_epoch",
+        lambda self, number: [seen.append(len(self.members)), whole(self, number)][1],
+    )
+    outcomes = {}
+    for patience in (0, 2):
+        schedule = loop.Schedule(12, 4, 0.02, patience)
+        found = loop.fit(held, SIZES, members, schedule)
+        outcomes[patience] = {(o.member.encoding, o.member.seed): o for o in found}
+    assert seen[:12] == [9] * 12
+    short = seen[12:]
+    assert short == sorted(short, reverse=True)
+    assert len(set(short)) > 2
+    same = 0
+    for key, one in outcomes[2].items():
+        other = outcomes[0][key]
+        if one.epoch == other.epoch:
+            same += 1
+            np.testing.assert_allclose(one.test, other.test, atol=1e-9)
+            np.testing.assert_allclose(one.codes, other.codes, atol=1e-9)
+    assert same > 3
+
+
+def test_a_stack_whose_members_are_all_done_ends(task, monkeypatch):
+    held = loop.put_on_device(task, CPU, torch.float64)
+    epochs = [{"dft": (0.9 - i / 10, 1.0), "rope": (min(i, 3), 1.0)} for i in range(9)]
+    judged(monkeypatch, *epochs)
+    told = []
+    schedule = loop.Schedule(epochs=9, batch_size=4, rate=1e-3, patience=2)
+    members = [member("dft"), member("rope")]
+    found = loop.fit(held, SIZES, members, schedule, lambda *now: told.append(now[:2]))
+    assert [o.epoch for o in found] == [1, 4]
+    assert told == [(1, 2), (2, 2), (3, 2), (4, 1), (5, 1), (6, 1)]
 
 
 def test_a_member_that_diverges_keeps_the_weights_it_began_with(task):

@@ -11,6 +11,12 @@ from pefourier.train import attention, model
 CPU = torch.device("cpu")
 
 
+def test_the_size_of_a_member_is_that_of_its_parameters():
+    for sizes in (SIZES, model.Transformer(12, 3, 4, d=24, heads=3, layers=5, patch=2)):
+        drawn = model.draw_parameters(sizes.shapes(), 0).values()
+        assert sizes.size == sum(p.numel() for p in drawn)
+
+
 @pytest.mark.parametrize("patch", [1, 2])
 def test_it_is_torchs_transformer_encoder(rng, patch):
     sizes = model.Transformer(8, 2, 3, d=16, heads=2, layers=2, patch=patch)

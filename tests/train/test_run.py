@@ -54,13 +54,18 @@ def test_a_folder_gets_the_whole_answer(tmp_path):
     barred = summary.summarize_runs(of_datasets(1, {"a|b": 0.5}))
     assert summary.as_markdown(barred).count(r"a\|b") == 2
     text = (out / "summary.md").read_text()
-    assert text.startswith("# Encodings compared\n\n| P / R / F1 | none | sinusoidal | t5 |")
+    first, rest = text.split("\n\n", 2)[1:]
+    assert first.startswith("Training was cut short: ")  # of 2 epochs
+    assert rest.startswith("| P / R / F1 | none | sinusoidal | t5 |")
     saved = json.loads((out / "summary.json").read_text())
     assert (
         saved["datasets"][0]["scores"]["t5"]["f1"]["mean"]
         == found.datasets[0].scores["t5"]["f1"].mean
     )
-    assert json.loads((out / "config.json").read_text())["epochs"] == 2
+    config = json.loads((out / "config.json").read_text())
+    assert config["epochs"] == 2
+    assert f"\n* epoch of each run that was kept: {config['choice']}\n" in text
+    assert f"\n* size {config['size']}\n" in text
     table = np.load(tables / "order_count=60_length=6-t5-seed0-fold0.npy")
     assert (table.shape, table.dtype) == ((11, 2), np.float32)
     assert np.load(tables / "order_count=60_length=6-sinusoidal-seed0-fold0.npy").shape == (6, 8)
@@ -277,7 +282,9 @@ def test_without_the_reference_the_first_encoding_is_compared_to():
 
 def test_two_ranks_without_a_folder_are_refused(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(PefourierError, match="several ranks meet in a folder; give --out DIR"):
+    with pytest.raises(
+        PefourierError, match="meet in a folder; give --out DIR, or unset RANK=0 and W"
+    ):
         run_comparison(Options(**SMALL))
 
 
@@ -285,13 +292,30 @@ def test_two_ranks_without_a_folder_are_refused(monkeypatch):
     ("options", "message"),
     [
         ({"seeds": 0}, "--seeds must be from 1 to 10000; got 0"),
+        ({"layers": 2**63 - 1}, "--layers must be at most 2097152; got 9223372036854775807"),
+        ({"d": 10**4000 // 3}, "--d must be at most 2097152; got 333"),
+        ({"layers": 2**21, "batch_size": 9}, "--layers 2097152 and --batch-size 9 on windows of 6"),
+        ({"d": 2**21, "encoding": ("order-free",)}, " GiB a run; there are "),
+        ({"epochs": 2**63}, "--epochs must be at most 1000000; got 9223372036854775808"),
+        ({"dataset": ("order:count=1000000000000",)}, "order draws at most 67108864 rows, count t"),
+        ({"dataset": ("lags:length=1000000000000",)}, "lags draws at most 67108864 rows, count t"),
+        ({"dataset": ("order:seed=-1",)}, "from a seed of 0 or more; got 'seed=-1'"),
+        (
+            {"dataset": ("order:count=20,length=100000",), "encoding": ("alibi",), "batch_size": 1},
+            "alibi has a code for each of 10000000000 places of 100000 tokens, 2 numbers each; at",
+        ),
         ({"seeds": 10**30}, "--seeds must be from 1 to 10000; got 1000"),
         ({"encoding": ("-",)}, "-e -: standard input can be read once, and training may"),
         ({"epochs": 0}, "--epochs must be 1 or more; got 0"),
+        ({"patience": -1}, "--patience must be 0 (off) or more; got -1"),
         ({"batch_size": -1}, "--batch-size must be 1 or more; got -1"),
         ({"encoding": ("dft", "dft")}, "--encoding 'dft' is given twice; name it once"),
         ({"encoding": ("dfft",)}, "unknown encoding 'dfft'. Did you mean 'dft'?"),
         ({"device": "gpu"}, "--device must be auto, cpu, cuda or cuda:0; got 'gpu'"),
+        ({"device": "cuda:"}, "--device must be auto, cpu, cuda or cuda:0; got 'cuda:'"),
+        ({"device": "cuda:²"}, "--device must be auto, cpu, cuda or cuda:0; got 'cuda:²'"),
+        ({"device": "cpu:99999999999"}, "cuda or cuda:0; got 'cpu:99999999999'"),
+        ({"device": "cuda:0\n"}, r"cuda or cuda:0; got 'cuda:0\n'"),
         ({"device": "cuda:99"}, "--device cuda:99: this machine has"),
         ({"resume": True}, "--resume needs --out DIR, the folder to go on in"),
         ({"rate": float("nan")}, "--rate must be above 0; got nan"),
@@ -309,12 +333,72 @@ def test_bad_options_are_refused_in_one_line(options, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("rank", "ranks"), [("x", "2"), ("1", "1"), ("2", "2"), ("0", "-1")])
+@pytest.mark.parametrize(
+    ("rank", "ranks"), [("x", "2"), ("1", "1"), ("2", "2"), ("0", "-1"), ("²", "2"), ("0", "٣")]
+)
 def test_ranks_that_cannot_be_are_refused(monkeypatch, rank, ranks):
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", ranks)
     with pytest.raises(PefourierError, match=f"^RANK={rank} must be .* WORLD_SIZE={ranks}; unset"):
         run_comparison(Options(**SMALL))
+
+
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [
+        ("file/tables", "Not a directory"),
+        ("file", "File exists"),
+        ("/proc/tables", "No such file or directory"),
+        ("/sys/tables", ""),
+        ("x" * 300, "File name too long"),
+        ("a\0b", "embedded null byte"),
+    ],
+)
+def test_tables_that_cannot_be_written_are_refused_before_training(
+    tmp_path, monkeypatch, folder, said
+):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(loop, "fit", lambda *a: pytest.fail("trained"))
+    with pytest.raises(PefourierError, match=f"^--save-tables .*{said}.*; name another folder"):
+        run_comparison(Options(**SMALL, save_tables=str(tmp_path / folder)))
+
+
+def test_tables_on_a_full_disk_are_refused_before_training(monkeypatch):
+    monkeypatch.setattr(loop, "fit", lambda *a: pytest.fail("trained"))
+    message = r"^--save-tables '/dev/full': (File exists|Not a directory); name another folder"
+    with pytest.raises(PefourierError, match=message):
+        run_comparison(Options(**SMALL, save_tables="/dev/full"))
+
+
+def test_tables_whose_names_cannot_be_are_refused_before_training(tmp_path, monkeypatch, rng):
+    monkeypatch.setattr(loop, "fit", lambda *a: pytest.fail("trained"))
+    monkeypatch.chdir(tmp_path)
+    deep = "d" * 130 + "/" + "e" * 130
+    (tmp_path / deep).mkdir(parents=True)
+    for name in ("a b.npy", "a+b.npy", f"{deep}/own.npy"):
+        np.save(tmp_path / name, rng.normal(size=(6, 8)))
+    given = {**SMALL, "save_tables": "tables"}
+    with pytest.raises(PefourierError, match=r"is longer than the 255 bytes that a folder holds"):
+        run_comparison(Options(**{**given, "encoding": (f"{deep}/own.npy",)}))
+    with pytest.raises(PefourierError, match=r"'a b.npy' and 'a\+b.npy' would be written to one"):
+        run_comparison(Options(**{**given, "encoding": ("a b.npy", "a+b.npy")}))
+
+
+def test_names_with_escapes_are_shown_escaped(tmp_path, monkeypatch, capsys, rng):
+    monkeypatch.chdir(tmp_path)
+    own, table = "\x1b[31mred\n.npz", "\x1b]0;x\x07\udcff.npy"
+    np.savez(own, X=rng.normal(size=(40, 4, 2)), y=np.arange(40) % 2)
+    np.save(table, rng.normal(size=(4, 8)))
+    task = ["--dataset", own, "-e", "none", "-e", table, "--match-rms", ".5", "--epochs", "1"]
+    more = ["--seeds", "1", "--d", "8", "--heads", "2", "--out", "out"]
+    assert main(["train", *task, *more]) == 0
+    said = capsys.readouterr()
+    for text in (said.out, said.err, (tmp_path / "out" / "summary.md").read_text()):
+        assert [c for c in text if not c.isprintable() and c != "\n"] == []
+    assert r"\x1b[31mred\n.npz" in said.out
+    assert r"\x1b]0;x\x07\udcff.npy" in said.out
+    assert main(["train", *task, *more, "--resume", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["results"][1]["spec"] == table
 
 
 def test_tables_of_different_datasets_have_different_names(tmp_path):
@@ -378,8 +462,7 @@ def test_the_answer_is_told_before_a_full_disk_can_cost_it(tmp_path, monkeypatch
     task = ["--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1"]
     assert main(["train", *task, "-e", "dft", "--quiet", "--out", str(tmp_path)]) == 2
     said = capsys.readouterr()
-    assert said.out.startswith("order:count=40,length=4, dft: It reaches F1 0.")
-    assert said.out.partition("\n\n")[2].startswith("P / R / F1")
+    assert "\nP / R / F1" in said.out
     assert said.err.endswith("summary.json: No space left on device\n")
 
 

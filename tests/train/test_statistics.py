@@ -69,14 +69,44 @@ def test_intervals_hold_the_mean_as_often_as_they_say(rng, n, share):
     assert np.isnan([alone.low, alone.high]).all()
 
 
-def test_folds_as_units_are_scipys_t(rng):
+def test_folds_as_units_have_scipys_t_and_the_corrected_variance(rng):
     d, folds = rng.normal(size=(2, 12)), np.repeat(range(4), 3)
     found = statistics.paired_differences({"a": d[0], "b": d[1]}, {"b": "a"}, folds)["b"]
     means = (d[1] - d[0]).reshape(4, 3).mean(axis=1)
-    low, high = stats.ttest_1samp(means, 0).confidence_interval()
+    # Nadeau and Bengio, 2003: the variance of the mean of J folds is s^2 (1/J + n_test/n_train)
+    wide = means.std(ddof=1) * (1 / 4 + (1 / 5) / (3 / 5)) ** 0.5
+    low, high = stats.t.interval(0.95, 3, loc=means.mean(), scale=wide)
     np.testing.assert_allclose([found.folds_low, found.folds_high], [low, high])
     np.random.default_rng(0).shuffle(order := np.arange(12))
     again = statistics.paired_differences(
         {"a": d[0][order], "b": d[1][order]}, {"b": "a"}, folds[order]
     )["b"]
     np.testing.assert_allclose(again.folds_low, low)
+
+
+def test_folds_of_shared_training_data_hold_the_mean_as_often_as_they_say(rng):
+    """Cross-validated means of noise: plain t over folds is too sure of itself."""
+    held = {True: 0, False: 0}
+    for _ in range(400):
+        x, y = rng.normal(size=(100, 1)), rng.normal(size=100)
+        where = np.arange(100) % 5
+        means = []
+        for k in range(5):  # a model that learns from what the folds share
+            train, test = ((where != k) & (where != (k + 1) % 5)), where == k
+            slope = (x[train, 0] @ y[train]) / (x[train, 0] @ x[train, 0])
+            means.append(np.mean((y[test] - slope * x[test, 0]) ** 2))
+        true = 1 + 1 / 60  # of such a model on new data, nearly
+        low, high = statistics.interval_over_folds(np.array(means), np.arange(5))
+        plain = stats.ttest_1samp(means, 0).confidence_interval()
+        held[True] += low <= true <= high
+        held[False] += plain.low <= true <= plain.high
+    assert held[True] > held[False]
+    assert held[True] / 400 > 0.93
+
+
+def test_one_fold_leaves_in_doubt_whatever_it_shows():
+    ones = {"a": np.zeros(40), "b": np.ones(40)}
+    found = statistics.paired_differences(ones, {"b": "a"}, np.zeros(40))["b"]
+    assert found.supported
+    assert found.in_doubt
+    assert not statistics.paired_differences(ones, {"b": "a"}, np.arange(40) % 5)["b"].in_doubt

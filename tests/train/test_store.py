@@ -2,13 +2,16 @@
 
 import json
 import os
+import re
+import shutil
 from pathlib import Path
 
 import pytest
-from training import SMALL, lines
+import tampering
+from training import SMALL, line, lines
 
 from pefourier.errors import PefourierError
-from pefourier.train import store
+from pefourier.train import schema, store
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
 from pefourier.train.store import Store
@@ -16,24 +19,142 @@ from pefourier.train.store import Store
 
 def test_a_full_disk_is_said_and_what_is_finished_stays(tmp_path, monkeypatch):
     results = Store(tmp_path)
-    row = dict.fromkeys((*store.KEY, *store.NEEDED), 0)
+    row = line()
     results.append([row])
     monkeypatch.setattr(os, "write", lambda handle, line: len(line) // 2)
     with pytest.raises(PefourierError, match="No space left on device; nothing finished is lost"):
-        results.append([{**row, "seed": 1}])
+        results.append([line(seed=1)])
     assert results.rows() == [row]
 
 
-def test_torn_and_foreign_lines_are_dropped(tmp_path):
-    row = dict.fromkeys((*store.KEY, *store.NEEDED), 0)
-    line = json.dumps(row).encode() + b"\n"
-    file = tmp_path / "results.jsonl"
-    key = json.dumps(dict.fromkeys(store.KEY, 0)).encode() + b"\n"
-    for torn in (b"", key, line[:9], b'{"seed": 1}\n', b"\xff\n", b"[]\n"):
-        file.write_bytes(line + torn)
+def test_a_line_that_a_crash_cut_is_dropped(tmp_path):
+    row, file = line(), tmp_path / "results.jsonl"
+    whole = json.dumps(row).encode() + b"\n"
+    for torn in (b"", whole[:9], whole[:-1], b"\xff", b"\0" * 9):
+        file.write_bytes(whole + torn)
         assert store.read_rows(file) == [row]
         Store(tmp_path).drop_torn_line()
-        assert file.read_bytes() == line
+        assert file.read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    ("foreign", "said"),
+    [
+        (b'{"seed": 1}', "a line lacks 'auprc'"),
+        (b"\xff", "'utf-8' codec can't decode byte 0xff"),
+        (b"[]", "a line must be an object; got []"),
+        (b"[" * 10**5, "it is nested too deeply"),
+        (b'{"f1": 0, "f1": 1}', "it has a key twice"),
+        ({"note": "mine"}, "a line has an unknown key 'note'"),
+        ({"f1": 7.5}, "f1 must be 0 … 1; got 7.5"),
+        ({"f1": float("nan")}, "f1 must be a finite number; got nan"),
+        ({"f1": 10**400}, "f1 must be a finite number; got 1"),
+        ({"f1": "0.5"}, "f1 must be a finite number; got '0.5'"),
+        ({"leaky": 0}, "leaky must be true or false; got 0"),
+        ({"seed": True}, "seed must be a whole number; got True"),
+        ({"seed": 10**4}, "seed must be 0 … 9999; got 10000"),
+        ({"fold": -1}, "fold must be 0 or more; got -1"),
+        ({"dataset": ["one"]}, "dataset must be text; got ['one']"),
+        ({"split": "fair"}, "split must be blocks or chronological or random; got 'fair'"),
+    ],
+)
+def test_a_whole_line_that_is_not_ours_is_refused(tmp_path, foreign, said):
+    file = tmp_path / "results.jsonl"
+    second = foreign if isinstance(foreign, bytes) else json.dumps(line(**foreign)).encode()
+    file.write_bytes(json.dumps(line()).encode() + b"\n" + second + b"\n")
+    with pytest.raises(PefourierError) as caught:
+        store.read_rows(file)
+    start = f"{file}, line 2, was not written by pefourier train: {said}"
+    assert str(caught.value).startswith(start)
+    assert "delete the line to have its run trained again" in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A folder with the results of a small request."""
+    folder = tmp_path_factory.mktemp("finished")
+    run_comparison(Options(**SMALL, out=str(folder)))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        ({"epochs": "2"}, "epochs must be a whole number; got '2'"),
+        ({"folds": 1.0}, "folds must be a whole number or null; got 1.0"),
+        ({"encoding": "none"}, "encoding must be a list; got 'none'"),
+        ({"splits": []}, "splits must be an object; got []"),
+        ({"data": {"x": [[0]]}}, "data must be a finite number; got [0]"),
+        ({"windows": {"x": [-1]}}, "windows must be 0 or more; got -1"),
+        ({"mine": 1}, "it has an unknown key 'mine'"),
+        ({"stages": [{"stack": 1}]}, "stages lacks 'dataset'"),
+        ({"stages": 3}, "stages must be a list; got 3"),
+    ],
+)
+def test_a_configuration_that_was_edited_is_refused(tmp_path, finished, edit, said):
+    config = json.loads((finished / "config.json").read_text())
+    file = tmp_path / "config.json"
+    for wrong, words in (
+        ({**config, **edit}, said),
+        (stage_with(config, stack=0), "stack must be 1 … 256; got 0"),
+        (stage_with(config, seeds=10**9), "seeds must be 1 … 10000; got 1000000000"),
+        (stage_with(config, match_rms=["x"]), "match_rms must be a finite number; got 'x'"),
+    ):
+        file.write_text(json.dumps(wrong))
+        with pytest.raises(PefourierError, match=re.escape(f"train: {words}; choose")):
+            store.read_configuration(file)
+
+
+def stage_with(config, **own):
+    """A configuration whose first stage has other values."""
+    return {**config, "stages": [{**config["stages"][0], **own}]}
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        ({"encoding": "rope"}, "'rope', seed 0, fold 0) of which config.json does not know"),
+        ({"seed": 2}, "seed 2, fold 0) of which config.json does not know"),
+        ({"fold": 5}, "fold 5) where the data have 1 folds"),
+        ({"length": 7}, "whose length is 7 where the data have 6"),
+        ({"leaky": True}, "whose leaky is True where the data have False"),
+        ({"windows": 13}, "whose windows is 13 where the data have 12"),
+        ({"epoch": 3}, "that kept epoch 3 of 2"),
+        ({"precision": 0.9, "recall": 0.3, "f1": 0.6}, "whose F1 0.6 is not that of its precision"),
+    ],
+)
+def test_runs_that_were_not_asked_for_are_refused(tmp_path, finished, edit, said):
+    shutil.copytree(finished, tmp_path / "out")
+    first, *rest = lines(finished)
+    edited = "".join(json.dumps(row) + "\n" for row in ({**first, **edit}, *rest))
+    (tmp_path / "out" / "results.jsonl").write_text(edited)
+    with pytest.raises(PefourierError, match=re.escape(said)):
+        run_comparison(Options(**SMALL, out=str(tmp_path / "out"), resume=True))
+    assert (tmp_path / "out" / "results.jsonl").read_text() == edited
+
+
+def test_a_run_that_stands_twice_with_different_scores_is_refused(tmp_path):
+    both = (line(), line(time="later"))
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in both))
+    assert len(Store(tmp_path).rows()) == 1
+    (tmp_path / "results.rank1.jsonl").write_text(json.dumps(line(auprc=0.25)) + "\n")
+    with pytest.raises(PefourierError, match=r"rank1.jsonl has a run twice, with different scores"):
+        Store(tmp_path).rows()
+
+
+def test_a_tampered_folder_gives_its_answer_or_one_line(tmp_path):
+    assert tampering.asked(tmp_path / "whole")[0] == 0
+    wrong = [tampering.fault(tmp_path / "whole", seed) for seed in range(60)]
+    assert [line for line in wrong if line] == []
+
+
+def test_committed_results_are_what_the_schema_says():
+    for folder in sorted((Path(__file__).parents[2] / "figures").glob("*/")):
+        rows = store.read_rows(folder / "results.jsonl")
+        config = schema.parse_json((folder / "config.json").read_bytes())
+        schema.check_configuration(config)
+        assert {row["encoding"] for row in rows} == set(config["encoding"])
 
 
 @pytest.mark.parametrize("text", ['{"model_type": "llama"}', "[1]", "no JSON"])

@@ -1,6 +1,7 @@
 """The answer in words, tables and records."""
 
 import json
+from pathlib import Path
 
 import pytest
 from training import SMALL, of_datasets, result
@@ -10,7 +11,7 @@ from pefourier.answers.page import as_json
 from pefourier.train import summary
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison, write_summary
-from pefourier.train.store import Store
+from pefourier.train.store import Store, read_rows
 
 
 def of_folds(f1, auprc):
@@ -31,7 +32,7 @@ def test_what_one_fold_denies_is_said_of_these_windows():
     found = summary.summarize_runs(of_folds(one_off, same))
     (words,) = found.datasets[0].verdicts
     assert "dft is better than sinusoidal on these windows: F1 difference +0.078" in words
-    assert ", over folds -0.011 … +0.167, Holm p " in words
+    assert ", over folds -0.068 … +0.224, Holm p " in words
     assert "; better by AUPRC: +0.108, 95 % " in words
     assert "over folds: 95 % by Student's t" in summary.terminal_text(found)
     title, (head, row) = summary.tables(found)[2]
@@ -40,7 +41,7 @@ def test_what_one_fold_denies_is_said_of_these_windows():
     f1, ap = one.differences["dft"], one.auprc_differences["dft"]
     assert row[1:6] == [
         f"+0.078 [{f1.low:+.3f}, {f1.high:+.3f}]",
-        "[-0.011, +0.167]",
+        "[-0.068, +0.224]",
         f"{f1.p:.3g}",
         f"{f1.p_holm:.3g}",
         "0.80",
@@ -53,6 +54,69 @@ def test_what_one_fold_denies_is_said_of_these_windows():
     (record,) = [r for r in summary.json_records(found) if r["encoding"] == "dft"]
     assert record["difference"]["mean"] == 0
     assert record["auprc_difference"]["mean"] == pytest.approx(0.078)
+
+
+def kept(epochs, **last):
+    """Ten runs in five folds of each encoding, .2 above sinusoidal, so many of the last epoch."""
+    return [
+        result(
+            e,
+            0.5 if e == "sinusoidal" else 0.7,
+            seed=i // 5,
+            fold=i % 5,
+            epoch=epochs if i < last.get(e, 0) else 3,
+        )
+        for e in ("sinusoidal", "dft", "rope")
+        for i in range(10)
+    ]
+
+
+def test_where_training_was_cut_short_that_comes_first_and_there_is_no_verdict(tmp_path):
+    found = summary.summarize_runs(kept(9, dft=3, rope=2), training={"epochs": 9})
+    said = (
+        "Training was cut short: dft on one (3 of 10 runs) kept the last of 9 epochs, where it may "
+        "not have been over; no verdict is given on them; give more --epochs\n"
+    )
+    told = " ".join(summary.conclude_all(found).split())
+    assert told.startswith(" ".join(said.split()))
+    assert "one, dft: Its training was cut short, so that there is no verdict on it" in told
+    text = summary.terminal_text(found)
+    assert summary.as_markdown(found).startswith(f"# Encodings compared\n\n{said}\n|")
+    none = "one: no verdict on dft: its training was cut short; give more --epochs"
+    assert f"2 seeds × 5 folds, {none}\n" in text
+    assert "dft is better" not in text
+    assert "one: rope is better than sinusoidal: F1 difference +0.200" in text
+    _, dft, rope = summary.json_records(found)
+    assert (dft["cut_short"], dft["last_kept"], rope["cut_short"]) == (True, 3, False)
+    assert dft["verdict"].endswith(none)
+    assert rope["last_kept"] == 2
+    write_summary(Store(tmp_path), found)
+    assert json.loads((tmp_path / "summary.json").read_text())["datasets"][0]["cut_short"] == [
+        "dft"
+    ]
+    found = summary.summarize_runs(kept(9, sinusoidal=3), training={"epochs": 9})
+    for words in found.datasets[0].verdicts:
+        assert words.endswith(
+            "training of what it is compared to was cut short; give more --epochs"
+        )
+    for training in ({}, {"epochs": 12}):
+        found = summary.summarize_runs(kept(9, dft=10), training=training)
+        assert "cut short" not in summary.conclude_all(found) + summary.terminal_text(found)
+
+
+def test_arms_that_were_cut_short_are_in_no_clique():
+    rows = [{**row, "dataset": name} for name in ("one", "two") for row in kept(9, dft=3)]
+    text = summary.terminal_text(summary.summarize_runs(rows, training={"epochs": 9}))
+    assert "not told apart: rope, sinusoidal (with 2 datasets" in text
+
+
+def test_with_one_fold_the_words_are_the_weakest():
+    rows = [{**row, "seed": row["seed"] * 5 + row["fold"], "fold": 0} for row in kept(9)]
+    text = summary.terminal_text(summary.summarize_runs(rows))
+    assert "one: dft is better than sinusoidal on these windows: F1 difference +0.200" in text
+    assert "; better on these windows by AUPRC: +0.200" in text
+    assert "with one fold nothing is known of other windows" in text
+    assert "with one fold" not in summary.terminal_text(summary.summarize_runs(kept(9)))
 
 
 def test_one_encoding_alone_has_scores_and_no_differences():
@@ -133,7 +197,6 @@ def test_average_ranks_over_datasets_and_who_is_not_told_apart():
     figure = plot.critical_difference(found)
     title = figure.axes[0].get_title()
     assert title.startswith("average rank by F1 over 2 datasets, leaky split\n")
-    plot.plt.close(figure)
     assert "(with so few runs .05 is out of reach)" in text
     assert "do not carry over to new data" in text
     assert "not told apart: dft, sinusoidal, none (with 2 datasets and 3 encodings .05" in text
@@ -164,6 +227,7 @@ def test_records_hold_each_encodings_scores_and_its_difference():
     assert found[4]["params"] == {}
     assert found[0]["training"] == {
         "epochs": 2,
+        "patience": 10,
         "batch_size": 8,
         "rate": 3e-3,
         "d": 8,
@@ -171,11 +235,27 @@ def test_records_hold_each_encodings_scores_and_its_difference():
         "layers": 1,
         "patch": 1,
         "learn": False,
+        "choice": "highest score on validation (average precision; of more than two classes macro "
+        "F1), then least loss",
+        "size": "@rms: of codes less their mean over positions",
     }
     assert found[1]["difference"] is None
     assert found[2]["difference"]["p_floor"] == 0.5
     assert found[1]["verdict"] is None
-    assert "the data do not separate t5 from sinusoidal" in found[2]["verdict"]
+    for record in found[2:]:  # of two epochs
+        assert ("no verdict on " in record["verdict"]) >= record["cut_short"]
+        assert record["cut_short"] == (record["last_kept"] * 5 > 2)
     assert found[2]["difference"]["mean"] == pytest.approx(
         found[2]["f1"]["mean"] - found[1]["f1"]["mean"]
     )
+
+
+@pytest.mark.parametrize("name", ["window-100", "window-64", "leaky-100"])
+def test_committed_summaries_follow_from_their_rows(name):
+    folder = Path(__file__).parents[2] / "figures" / name
+    saved = json.loads((folder / "summary.json").read_text())
+    config = json.loads((folder / "config.json").read_text())
+    assert saved["training"].items() <= config.items()
+    params = {one["dataset"]: one["params"] for one in saved["datasets"]}
+    found = summary.summarize_runs(read_rows(folder / "results.jsonl"), params, saved["training"])
+    assert (folder / "summary.md").read_text() == summary.as_markdown(found)

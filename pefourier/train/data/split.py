@@ -14,10 +14,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, shown
 from pefourier.train.options import Split
 
 FOLDS = 5
+MOST_ROWS = 2**26  # of a window, or of all examples that are drawn
 SHARES = (0.6, 0.8)  # where validation and test begin in a chronological split
 
 
@@ -86,7 +87,7 @@ def borders(anomalous: np.ndarray, n: int, blocks: int, window: int) -> list[int
         nominal, reach = i * n // blocks, n // blocks // 2
         rows = np.arange(max(nominal - reach, 1), min(nominal + reach, n - 1) + 1)
         clean = [not anomalous[max(r - window, 0) : r + window + 1].any() for r in rows]
-        rows = rows[clean]
+        rows = rows[np.array(clean, dtype=bool)]
         if len(rows):
             found.append(int(rows[np.abs(rows - nominal).argmin()]))
     return sorted(set(found))
@@ -176,10 +177,12 @@ def split_series(
 
 
 def check_rows_of_windows(window: int, stride: int) -> None:
-    """Refuse windows, or steps from one to the next, of no rows."""
+    """Refuse windows, or steps from one to the next, of no rows or of more than there can be."""
     for option, value in (("--window", window), ("--stride", stride)):
         if value < 1:
             raise PefourierError(f"{option} must be 1 or more rows; got {value}")
+        if value > MOST_ROWS:
+            raise PefourierError(f"{option} must be at most {MOST_ROWS} rows; got {shown(value)}")
 
 
 def holds_anomaly(label: np.ndarray, starts: np.ndarray, window: int) -> np.ndarray:

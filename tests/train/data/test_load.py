@@ -140,3 +140,9 @@ def test_a_window_of_no_rows_is_refused(tmp_path, rng):
     np.savez(tmp_path / "own.npz", rows=rng.normal(size=(400, 2)), label=label)
     with pytest.raises(PefourierError, match="--window must be 1 or more rows; got 0"):
         load.load_task(str(tmp_path / "own.npz"), window=0)
+    for sizes in ({"window": 2**63 - 1}, {"window": 10**22}, {"window": 9, "stride": 10**22}):
+        with pytest.raises(PefourierError, match=r"must be at most 67108864 rows; got [19]"):
+            load.load_task(str(tmp_path / "own.npz"), **sizes)
+    np.savez(tmp_path / "few.npz", rows=np.zeros((5, 2)), label=[0, 1, 0, 0, 0])
+    with pytest.raises(PefourierError, match=r"few.npz, split blocks: fold 0 has "):
+        load.load_task(str(tmp_path / "few.npz"), window=1)

@@ -13,6 +13,7 @@ import numpy as np
 
 from pefourier.encodings.registry import convert
 from pefourier.errors import PefourierError, shown, unknown
+from pefourier.train.data.split import MOST_ROWS
 
 Examples = tuple[np.ndarray, np.ndarray, tuple[str, ...]]  # X (n, length, C), y (n,), classes
 
@@ -33,6 +34,12 @@ def draw_examples(name: str) -> Examples:
     if given.get("noise", 0) < 0 or given.get("count", 20) < 20 or given.get("length", 4) < 4:
         raise PefourierError(
             f"{task} needs count of at least 20, length of at least 4 and no negative noise; "
+            f"got {shown(text)}"
+        )
+    defaults = {key: own[key].default for key in ("count", "length", "seed")} | given
+    if defaults["count"] * defaults["length"] > MOST_ROWS or defaults["seed"] < 0:
+        raise PefourierError(
+            f"{task} draws at most {MOST_ROWS} rows, count times length, from a seed of 0 or more; "
             f"got {shown(text)}"
         )
     return function(**given)

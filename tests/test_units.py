@@ -1,0 +1,193 @@
+"""Answers do not depend on the unit in which codes are written.
+
+Codes times a power of two give the same answers to the bit, codes times any other number the same
+within rounding; distances, and what else is measured in the unit of the codes, are multiplied.
+"""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from sinusoids import GRID, NORMAL, S, waves
+
+from pefourier.compare import compare
+from pefourier.encodings.encoding import FLOAT64_EPS, from_table
+from pefourier.encodings.registry import BUILDERS, build
+from pefourier.faithful import assess
+from pefourier.geometry.closest import closest_pair
+from pefourier.geometry.precision import precision
+from pefourier.geometry.singular_values import decompose
+from pefourier.reconstruct import position_functions
+from pefourier.relations import relate
+from pefourier.spectrum import density
+
+POWERS = [2.0**-332, 2.0**-329, 2.0**-100, 2.0**100, 2.0**330, 2.0**332]
+OTHERS = [1e-99, 1e-30, 1e30, 1e99]
+FACTORS = [*POWERS, *OTHERS]
+SHAPE = (40, 16)
+
+
+def padded(table, row=0):
+    table = np.array(table)
+    table[row] = 0.0
+    return table
+
+
+def log_uniform():
+    random = np.random.default_rng(8)
+    rows = random.standard_normal((60, 8))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True) * 10.0 ** random.uniform(-30, 0, (60, 1))
+
+
+TABLES = {
+    "normal": NORMAL[:40, :16],
+    "waves": waves(GRID),
+    "rotary": np.hstack([np.cos(S * GRID), np.sin(S * GRID)]),
+    "padded": padded(waves(GRID)),
+    "a row of zeros": padded(waves(GRID), 64),
+    "clipped": waves(GRID)[np.minimum(np.arange(128), 100)],
+    "two rows equal": waves(GRID)[[0, 0, *range(2, 128)]],
+    "one row wrong": np.vstack([waves(GRID)[:40], NORMAL[:1], waves(GRID)[41:]]),
+    "noise": waves(GRID) + 1e-5 * NORMAL,
+    "one wave, twice": np.hstack([np.cos(S * GRID)] * 2),
+    "negative column": waves(GRID) * np.where(np.arange(64) == 5, -1, 1),
+    "free": waves(np.linspace(0.1, 3, 32)),
+    "one frequency": waves(np.ones(32)),
+    "dead pairs": waves(np.exp(-2.0 * np.arange(32))),
+    "rows alternate": np.where(S % 2, np.cos(S * GRID), np.sin(S * GRID)),
+    "periodic": np.tile(NORMAL[:32], (4, 1)),
+    "zero tail": np.vstack([NORMAL[:100], np.zeros((28, 64))]),
+    "short tail": np.vstack([NORMAL[:100], 0.02 * NORMAL[100:]]),
+    "long first row": np.vstack([9 * NORMAL[:1], NORMAL[1:]]),
+    "near rows": np.vstack([NORMAL[:127], NORMAL[60:61] + 1e-9]),
+    "rank 3": NORMAL[:, :3] @ NORMAL[:3],
+    "constant": np.ones((9, 4)),
+    "ones but for padding": padded(np.ones((9, 8))),
+    "zeros": np.zeros((9, 4)),
+    "one position": NORMAL[:1],
+    "one column": NORMAL[:, :1],
+    "offset": 1 + 1e-6 * NORMAL,
+    "log-uniform": log_uniform(),
+    "wide": NORMAL[:4],
+}
+
+
+def scaled(enc, factor):
+    """The encoding whose codes are those of another times a number."""
+    measure = enc.measure
+    if enc.stationary:
+        measure = replace(measure, squared_length=measure.squared_length * factor**2)
+    return replace(enc, codes=lambda x: factor * enc.codes(x), measure=measure)
+
+
+@pytest.fixture(params=[*sorted(BUILDERS), *TABLES])
+def enc(request):
+    if request.param in BUILDERS:
+        return build(request.param, length=SHAPE[0], d=SHAPE[1])
+    return from_table(TABLES[request.param])
+
+
+def conditions(enc):
+    """By how much rounding of the codes is amplified in each answer, where it is not about one.
+
+    What rests on directions of the codes feels rounding as the shortest of those that count does,
+    and a distance as the codes themselves are rounded.
+    """
+    factors, rms = decompose(enc), float(np.sqrt((enc.table() ** 2).sum() / len(enc)))
+    distance = closest_pair(enc).distance
+    kept = factors.sigma[max(factors.rank - 1, 0)] or 1.0
+    spread, share = factors.sigma[0] / kept, rms / (distance or 1.0)
+    directions = dict.fromkeys(["condition_number", "inverse_error", "shift_residual"], spread)
+    return directions | dict.fromkeys(["min_distance", "gap"], share)
+
+
+def same(found, expected, factor, condition=1.0):
+    """Equal to the bit for a power of two, else within rounding; None and NaN equal themselves."""
+    if factor in POWERS or expected is None or isinstance(expected, str):
+        np.testing.assert_equal(found, expected)
+    else:
+        within = max(1e-9, 64 * FLOAT64_EPS * condition)
+        np.testing.assert_allclose(found, expected, rtol=within, atol=within)
+
+
+def unit_free(identified):
+    """What was identified without the scale and the difference, which are in the unit of codes."""
+    if identified is None:
+        return None
+    params = {key: value for key, value in identified["params"].items() if key != "scale"}
+    return identified["encoding"], params
+
+
+IN_UNITS = ("min_distance", "rank_tolerance")
+OF_UNITS = ("precision", "identified", "findings")
+BIASES = ("kernel", "first_rise", "first_rising_lag")  # logits: the unit is that of the softmax
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+def test_faithfulness_does_not_depend_on_the_unit(enc, factor):
+    one, other = assess(enc), assess(scaled(enc, factor))
+    condition = conditions(enc)
+    for name in (f.name for f in fields(one)):
+        value, found = getattr(one, name), getattr(other, name)
+        if name in IN_UNITS and value is not None:
+            found = found / factor
+        if name not in OF_UNITS and not (name in BIASES and enc.act == "bias"):
+            same(found, value, factor, condition.get(name, 1.0))
+    assert unit_free(other.identified) == unit_free(one.identified)
+    codes = [[(f.code, f.severity) for f in r.findings if f.code != "scale"] for r in (one, other)]
+    assert codes[0] == codes[1]
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+def test_relations_do_not_depend_on_the_unit(enc, factor):
+    one, other = relate(enc), relate(scaled(enc, factor))
+    condition = conditions(enc)
+    for name in (f.name for f in fields(one)):
+        if not (name in BIASES and enc.act == "bias"):
+            same(getattr(other, name), getattr(one, name), factor, condition.get(name, 1.0))
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+def test_spectrum_and_reconstruction_do_not_depend_on_the_unit(enc, factor):
+    if enc.dim < 2:
+        return
+    other = scaled(enc, factor)
+    for method in ["periodogram"] + ["declared"] * (enc.measure is not None):
+        one, two = (density(e, sigma=0.0, method=method) for e in (enc, other))
+        same(two.density, one.density, factor)
+        for name in (f.name for f in fields(one.summary)):
+            same(getattr(two.summary, name), getattr(one.summary, name), factor)
+    one, two = (position_functions(e, [0], method="auto") for e in (enc, other))
+    condition = conditions(enc)
+    same(two.inverse_error, one.inverse_error, factor, condition["inverse_error"])
+    for name in (f.name for f in fields(one.reconstructions[0])):
+        found, value = (getattr(r.reconstructions[0], name) for r in (two, one))
+        same(found, value, factor, condition.get(name, 1.0))
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+def test_comparison_does_not_depend_on_the_unit(enc, factor):
+    other = scaled(enc, factor)
+    found = compare(enc, other)
+    assert found.verdict == ("equivalent" if enc.table().any() else "equal")
+    if found.by:
+        assert found.by.keys() == {"scale"}
+        assert found.by["scale"] == pytest.approx(factor, rel=1e-5, abs=0)
+    changed = from_table(enc.table()[::-1] + 1e-3 * enc.table().max() * np.eye(len(enc), enc.dim))
+    one, two = compare(enc, changed), compare(other, scaled(changed, factor))
+    assert (two.verdict, two.bitwise, two.by) == (one.verdict, one.bitwise, one.by)
+    for name in ("first_difference", "largest_difference"):
+        assert getattr(two, name) == getattr(one, name)
+    np.testing.assert_allclose(two.tolerance, factor * one.tolerance, rtol=1e-12)
+    unit = 1.0 if "rotation" in one.by else factor
+    np.testing.assert_allclose(two.max_difference / unit, one.max_difference, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+@pytest.mark.parametrize("factor", [2.0**-12, 2.0**12])
+def test_codes_that_stay_in_a_format_s_range_are_as_distinct_in_any_unit(enc, factor, name):
+    table = enc.table()
+    used = np.abs(table[table != 0])
+    if len(used) and used.min() > 1e-20:
+        one, other = precision(enc)[name], precision(scaled(enc, factor))[name]
+        assert other == one
