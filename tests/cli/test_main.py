@@ -92,8 +92,11 @@ def test_an_error_is_one_line_and_status_2(run, tmp_path, monkeypatch, arguments
 
 
 def test_debug_shows_where(run):
-    with pytest.raises(ValueError, match="unknown encoding"):
-        run("spectrum", "sinusoid", "--debug")
+    done = run("spectrum", "sinusoid", "--debug")
+    assert done.status == 2
+    assert done.err.startswith("Traceback (most recent call last):\n")
+    assert "in source_of\n" in done.err  # where it was found, not where it was told
+    assert done.err.splitlines()[-1].startswith("pefourier: unknown encoding 'sinusoid'.")
 
 
 def test_version_and_help(run):
