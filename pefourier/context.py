@@ -99,7 +99,7 @@ def describe_context(
     """
     runs = layer_runs(spec, d)
     parts = list(dict.fromkeys(run.part for run in runs if run.kind == "rotary"))
-    own = [load_part(spec, part, length, d) for part in parts] or [load_part(spec, "", None, d)]
+    own = [load_layers(spec, part, length, d) for part in parts] or [load_layers(spec, "", None, d)]
     longest = length or max(map(len, own))
     rotations = tuple(
         describe_rotation(enc, trained, longest, part)
@@ -131,7 +131,7 @@ def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
     return read_layers(spec, load(spec, None, d).name)
 
 
-def load_part(spec: str, part: str, length: int | None, d: int | None) -> Encoding:
+def load_layers(spec: str, part: str, length: int | None, d: int | None) -> Encoding:
     """The encoding of one type of layer."""
     return load(f"{spec.partition('#')[0]}#{part}" if part else spec, length, d)
 

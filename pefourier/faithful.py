@@ -6,16 +6,19 @@ number 1). The paper defines faithful as injective; its intent, "if there exists
 mapping", is the third rung. Both are reported.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pefourier.diagnosis import diagnose
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding
-from pefourier.geometry.closest import ClosestPair, closest_pair
-from pefourier.geometry.precision import FormatLoss, precision
-from pefourier.geometry.singular_values import Factors, decompose
-from pefourier.relations import first_rising_lag, shift_residual, toeplitz_residual
+
+if TYPE_CHECKING:  # pages of other answers name this one's types: they start without its geometry
+    from pefourier.geometry.closest import ClosestPair
+    from pefourier.geometry.precision import FormatLoss
+    from pefourier.geometry.singular_values import Factors
 
 LADDER = ("collides", "injective", "invertible", "isometric")
 
@@ -63,6 +66,12 @@ def assess(encoding: Encoding | np.ndarray, progress=None) -> Faithfulness:
     >>> assess(load("dft", length=80, d=64)).closest_pair
     (0, 64)
     """
+    from pefourier.diagnosis import diagnose
+    from pefourier.geometry.closest import closest_pair
+    from pefourier.geometry.precision import precision
+    from pefourier.geometry.singular_values import decompose
+    from pefourier.relations import first_rising_lag, shift_residual, toeplitz_residual
+
     enc = as_encoding(encoding)
     closest = closest_pair(enc, progress)
     factors = decompose(enc, progress)

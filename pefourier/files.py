@@ -2,8 +2,6 @@
 
 import os
 import re
-import secrets
-import shutil
 import stat
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -124,6 +122,8 @@ def write_whole(path: str, write: Callable[[BinaryIO], None]) -> None:
 
 def replace_whole(target: str, write: Callable[[BinaryIO], None], keep_mode: bool) -> None:
     """Write a draft beside the target and put it in the target's place."""
+    from shutil import copymode
+
     folder = os.path.dirname(target)
     remove_stale_drafts(folder)
     draft, handle, lock = make_draft(folder)
@@ -133,7 +133,7 @@ def replace_whole(target: str, write: Callable[[BinaryIO], None], keep_mode: boo
             stream.flush()
             os.fsync(handle)
         if keep_mode:
-            shutil.copymode(target, draft)
+            copymode(target, draft)
         os.replace(draft, target)
     finally:
         with suppress(OSError):
@@ -145,8 +145,10 @@ def replace_whole(target: str, write: Callable[[BinaryIO], None], keep_mode: boo
 
 def make_draft(folder: str) -> tuple[str, int, int | None]:
     """A new file: its name, its descriptor, and another that keeps it locked until it is moved."""
+    from secrets import token_hex
+
     while True:
-        draft = os.path.join(folder, f".pefourier-{secrets.token_hex(8)}")
+        draft = os.path.join(folder, f".pefourier-{token_hex(8)}")
         DRAFTS.add(draft)
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | O_BINARY, 0o666)
         if fcntl is None:

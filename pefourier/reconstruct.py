@@ -7,16 +7,21 @@ Its real-DFT coefficients are multiplied by the density g, the l2 norm is restor
 transform gives the rebuilt function. Widths are in positions.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import Encoding, as_encoding
 from pefourier.errors import PefourierError
-from pefourier.geometry.singular_values import Factors, decompose
 from pefourier.spectrum import density
+
+if TYPE_CHECKING:  # what is imported when it is used, not when a page names a result's type
+    from pefourier.geometry.singular_values import Factors
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,8 @@ def position_functions(
     >>> round(result.reconstructions[0].peak, 4)
     0.3403
     """
+    from pefourier.geometry.singular_values import decompose
+
     enc = as_encoding(encoding)
     check_size("a lattice for each position", len(positions), lattice or enc.dim)
     spectrum = density(enc, lattice, sigma, method)

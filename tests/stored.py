@@ -13,8 +13,13 @@ TABLE = np.random.default_rng(0).normal(size=(5, 3))
 NOT_A_TABLE = "a table has two axes, (positions, dimensions), neither empty, of real numbers"
 
 
+def exactly(message):
+    """What matches the whole message."""
+    return f"^{re.escape(message)}$"
+
+
 def refused(message, path, key=None):
-    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+    with pytest.raises(PefourierError, match=exactly(message)):
         read_table(path, key)
 
 

@@ -36,7 +36,9 @@ def padded(table, row=0):
 def log_uniform():
     random = np.random.default_rng(8)
     rows = random.standard_normal((60, 8))
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True) * 10.0 ** random.uniform(-30, 0, (60, 1))
+    return (
+        rows / np.linalg.norm(rows, axis=1, keepdims=True) * 10.0 ** random.uniform(-30, 0, (60, 1))
+    )
 
 
 TABLES = {

@@ -32,7 +32,7 @@ def catalogue_page(names: Sequence[str] = ()) -> Page:
     return Page(
         "list",
         words=partial(descriptions, found) if names else text,
-        records=lambda: [told(record) for record in found],
+        records=lambda: [with_conclusion(record) for record in found],
         rows=partial(rows, found),
         conclusion=str if names else how_many,
     )
@@ -46,7 +46,7 @@ def record_named(name: str) -> dict[str, Any]:
     return known[name]
 
 
-def told(record: dict[str, Any]) -> dict[str, Any]:
+def with_conclusion(record: dict[str, Any]) -> dict[str, Any]:
     """A record with its conclusion after what every answer begins with."""
     first = {key: record[key] for key in ("encoding", "spec", "params")}
     untrained = " Its table is only where training starts." if record["untrained"] else ""
@@ -68,7 +68,7 @@ def descriptions(records: Sequence[dict[str, Any]]) -> str:
 
 def description(record: dict[str, Any]) -> str:
     """An encoding: what it is, its formula, its parameters with their meaning, an example."""
-    lines = [paragraph(f"{record['encoding']}: {told(record)['conclusion']}", "  ")]
+    lines = [paragraph(f"{record['encoding']}: {with_conclusion(record)['conclusion']}", "  ")]
     facts = {
         "formula": record["formula"],
         "source": record["paper"],

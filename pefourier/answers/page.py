@@ -4,10 +4,7 @@ A `Page` holds functions instead of texts, so that only the form asked for is ma
 one function of a page, entered in `FORMS`, and one option in cli/request.py.
 """
 
-import csv
 import dataclasses
-import io
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -43,6 +40,8 @@ def beginning(page: Page) -> str:
 
 def as_json(page: Page) -> str:
     """The answer as one JSON object: the command, the version, the schema, the list of results."""
+    import json
+
     answer = {
         "command": page.command,
         "version": __version__,
@@ -58,6 +57,9 @@ def as_csv(page: Page) -> str:
     >>> as_csv(Page("list", str, list, lambda: [["n", "share"], [3, 0.1], [4, None]]))
     'n,share\n3,0.1\n4,\n'
     """
+    import csv
+    import io
+
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(
         ["" if cell is None else cell for cell in plain(list(row))] for row in page.rows()

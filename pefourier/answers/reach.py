@@ -280,25 +280,27 @@ def context_text(enc: Encoding, found: Context, reading: Reading | None) -> str:
     return "\n".join(parts)
 
 
+ROTATION_FACTS = {
+    "pairs of a head": lambda r: r.pairs,
+    "of them rotated": lambda r: r.rotated,
+    "base": lambda r: r.base,
+    "scaling": lambda r: r.scaling,
+    "factor of cosines and sines": lambda r: r.attention_factor,
+    "factor of the softmax": lambda r: r.softmax_factor,
+    "first lag below the bound": lambda r: r.bound,
+    "critical dimension": lambda r: r.critical_dimension,
+    "pairs that never turn": lambda r: r.idle,
+    "pairs in phases not trained": lambda r: r.unseen,
+    "codes apart, phases in bfloat16": lambda r: r.precision["bfloat16"].distinct_phase,
+    "phase error in float32, rad": lambda r: r.precision["float32"].max_phase_error,
+}
+
+
 def rotations_text(rotations: Sequence[Rotation]) -> str:
     """A row per fact, a column per rotation."""
-    facts = {
-        "pairs of a head": lambda r: r.pairs,
-        "of them rotated": lambda r: r.rotated,
-        "base": lambda r: r.base,
-        "scaling": lambda r: r.scaling,
-        "factor of cosines and sines": lambda r: r.attention_factor,
-        "factor of the softmax": lambda r: r.softmax_factor,
-        "first lag below the bound": lambda r: r.bound,
-        "critical dimension": lambda r: r.critical_dimension,
-        "pairs that never turn": lambda r: r.idle,
-        "pairs in phases not trained": lambda r: r.unseen,
-        "codes apart, phases in bfloat16": lambda r: r.precision["bfloat16"].distinct_phase,
-        "phase error in float32, rad": lambda r: r.precision["float32"].max_phase_error,
-    }
     rows = [["", *(r.name or "all layers" for r in rotations)]]
     missing = {"first lag below the bound": "none up to 2^20"}
-    for label, fact in facts.items():
+    for label, fact in ROTATION_FACTS.items():
         rows.append([label, *(number(fact(r), missing=missing.get(label, "–")) for r in rotations)])
     return aligned(rows)
 

@@ -21,10 +21,10 @@ from pefourier.cli.request import (
     asking,
     attempt_each,
     count,
+    keep_answers,
     load_exactly,
     load_pair,
     parse_whole_numbers,
-    settle,
     spec_names,
 )
 from pefourier.cli.streams import note, percentage
@@ -242,7 +242,7 @@ def context(
         reading = read_against(enc, against, known.length, d) if against else None
         return Answer(enc, (known, reading))
 
-    asked = settle(attempt_each(specs, answer))
+    asked = keep_answers(attempt_each(specs, answer))
     form.deliver(context_page(asked.each))
     asked.finish([], quiet=False)
 

@@ -164,7 +164,7 @@ def ask_each(question: Question, analyse: Callable[[Any], Any], least: int = 1) 
 
     load = question.loader(least)
     loaded = attempt_each(question.wanted, load)
-    return settle(attempt_each(loaded, lambda enc: Answer(enc, analyse(enc))))
+    return keep_answers(attempt_each(loaded, lambda enc: Answer(enc, analyse(enc))))
 
 
 def attempt_each(items: Sequence[Any], find: Callable[[Any], Any]) -> list[Any]:
@@ -180,7 +180,7 @@ def attempt_each(items: Sequence[Any], find: Callable[[Any], Any]) -> list[Any]:
     return found
 
 
-def settle(each: list[Any]) -> Asked:
+def keep_answers(each: list[Any]) -> Asked:
     """Say on stderr what was refused; where nothing is left the last reason is raised."""
     asked = Asked(each)
     refused = [one for one in each if one not in asked.answers]

@@ -1,7 +1,8 @@
 """Every encoding a SPEC can name: registered builders, tables in files, model configs, user code.
 
 A SPEC is ``NAME``, ``NAME:key=value,…``, ``PATH[#ARRAY]``, ``-`` (standard input), ``config.json``
-or a model folder, or ``py:module:function``. `load` turns one into an `Encoding`.
+or a model folder, or ``py:module:function``. `load` turns one into an `Encoding`, and imports what
+reads files or runs code only for a SPEC that needs it.
 """
 
 import os
@@ -13,9 +14,6 @@ from pefourier.encodings.checks import check_count
 from pefourier.encodings.descriptions import describe
 from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.registry import BUILDERS, build, parse_parameters
-from pefourier.encodings.sources import huggingface, user_code
-from pefourier.encodings.sources.formats import READERS
-from pefourier.encodings.sources.tables import read_table
 from pefourier.errors import PefourierError, shown, unknown
 
 
@@ -53,10 +51,14 @@ def load(
         case "name":
             return build_named(spec, length or max(80, least), d or 256, options)
         case "code":
+            from pefourier.encodings.sources import user_code
+
             return user_code.tabulate(spec, length or max(80, least), d or 256, options.get("seed"))
         case "table":
             return load_file(spec, length)
         case "config":
+            from pefourier.encodings.sources import huggingface
+
             return huggingface.read_config(spec, length, d)
 
 
@@ -66,15 +68,21 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config"]:
     >>> source_of("rope:rho=5e5"), source_of("py:model:table"), source_of("wpe.npy")
     ('name', 'code', 'table')
     """
-    name, path = spec.partition(":")[0], spec.partition("#")[0]
+    name = spec.partition(":")[0]
     if name in BUILDERS:
         return "name"
     if name == "py":
         return "code"
+    from pefourier.encodings.sources.formats import READERS
+    from pefourier.encodings.sources.tables import split_spec
+
+    path, _ = split_spec(spec)
     if spec == "-" or os.path.splitext(path)[1].lower() in READERS:
         return "table"
     if path.endswith(".json") or os.path.isdir(path):
         return "config"
+    from pefourier.encodings.sources import user_code
+
     if (own := user_code.spelled_out(spec)) is not None:
         raise PefourierError(
             f"unknown encoding {shown(name)}. Did you mean {own}? py: imports and runs your code."
@@ -96,12 +104,14 @@ def build_named(spec: str, length: int, d: int, options: dict[str, Any]) -> Enco
 
 def load_file(spec: str, length: int | None) -> Encoding:
     """The first `length` rows (default all) of the table in a file."""
-    path, _, key = spec.partition("#")
-    table, eps = read_table(path, key or None)
+    from pefourier.encodings.sources.tables import read_table, split_spec
+
+    path, key = split_spec(spec)
+    table, eps = read_table(path, key)
     if length is not None and length > len(table):
         raise PefourierError(f"{shown(spec)} has {len(table)} rows, fewer than --length {length}")
     table = table[:length]
-    params = {"length": len(table), "d": table.shape[1], "path": path, "array": key or None}
+    params = {"length": len(table), "d": table.shape[1], "path": path, "array": key}
     return replace(from_table(table, spec, eps=eps, origin="file"), params=params, spec=spec)
 
 

@@ -19,6 +19,8 @@ from pefourier.geometry.row_search import TIE, closest_rows, first_equal
 
 LAGS_AT_ONCE = 2**12
 FREQUENCIES_AT_ONCE = 32
+PHASES_AT_ONCE = 2**20
+MOST_PARTS = 64
 
 
 @dataclass(frozen=True)
@@ -125,8 +127,9 @@ def promising_lags(
 
     Every frequency adds to the sum: a lag is out once some of them exceed the best so far.
     """
-    squared = np.zeros(len(lags))
-    for columns in row_blocks(len(measure.weights), FREQUENCIES_AT_ONCE):
+    squared, m = np.zeros(len(lags)), len(measure.weights)
+    wide = min(m // MOST_PARTS, PHASES_AT_ONCE // len(lags))  # of a long sum few parts are made
+    for columns in row_blocks(m, max(FREQUENCIES_AT_ONCE, wide)):
         squared += squared_distances(measure, lags, columns)
         if columns.start == 0:
             promising = lags[[squared.argmin()]]

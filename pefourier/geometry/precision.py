@@ -14,10 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, Measure
+from pefourier.encodings.encoding import Encoding, Measure, row_blocks
+from pefourier.geometry.row_search import first_equal
 
 FLOAT32_EPS = 2.0**-23
 WHOLE = 2**24  # numbers of a table up to which it is made and cast whole
+AT_ONCE = 2**17  # numbers of a part of the codes that is looked at
+CACHED = 2**15  # numbers that are rounded together: arrays that stay in the cache
+Columns = Callable[[np.ndarray, slice], np.ndarray]  # (rows, columns) -> numbers of a table
 
 
 @dataclass(frozen=True)
@@ -54,10 +58,15 @@ def rounded(x: np.ndarray, form: Format) -> np.ndarray:
     array([2.57000000e+02, 9.99755859e-02,            inf])
     """
     x = np.asarray(x, dtype=float)
-    _, exponent = np.frexp(x)
-    step = np.maximum(exponent - 1, form.least) - (form.digits - 1)
-    near = np.ldexp(np.rint(np.ldexp(x, -step)), step)
-    return np.where(np.abs(near) > form.largest, np.copysign(form.beyond, near), near)
+    result = np.empty(x.shape)
+    given, written = x.reshape(-1), result.reshape(-1)
+    for part in row_blocks(x.size, CACHED):
+        _, exponent = np.frexp(given[part])
+        step = np.maximum(exponent - 1, form.least) - (form.digits - 1)
+        near = np.ldexp(np.rint(np.ldexp(given[part], -step)), step)
+        beyond = np.abs(near) > form.largest
+        written[part] = np.where(beyond, np.copysign(form.beyond, near), near)
+    return result
 
 
 def precision(enc: Encoding) -> dict[str, FormatLoss]:
@@ -72,10 +81,10 @@ def precision(enc: Encoding) -> dict[str, FormatLoss]:
 
 def format_loss(enc: Encoding, form: Format) -> FormatLoss:
     """Distinct codes and phase error in one format."""
-    column, count = code_columns(enc)
+    columns, count = code_columns(enc)
     period = enc.measure.period if enc.measure is not None else None
     points = min(len(enc), period or len(enc))  # beyond a period codes repeat, exactly
-    cast = count_distinct(lambda rows, j: rounded(column(rows, j), form), points, count)
+    cast = count_distinct(lambda rows, part: rounded(columns(rows, part), form), points, count)
     if enc.measure is None or enc.domain.kind != "position":
         return FormatLoss(cast, None, None)
     x = enc.domain.x + enc.measure.offset
@@ -83,18 +92,31 @@ def format_loss(enc: Encoding, form: Format) -> FormatLoss:
     return FormatLoss(cast, distinct, max_phase_error(enc.measure, x, form))
 
 
-def code_columns(enc: Encoding) -> tuple[Callable[[np.ndarray, int], np.ndarray], int]:
-    """Single columns of the codes: of the table, or of what a declared inner product stands for."""
+def code_columns(enc: Encoding) -> tuple[Columns, int]:
+    """Some columns of the codes: of the table, or of what a declared inner product stands for."""
     measure = enc.measure
     if not enc.stationary or len(enc) * enc.dim < WHOLE:
         table = enc.table()
-        return lambda rows, j: table[rows, j].astype(float), enc.dim
+        return lambda rows, part: table[rows, part].astype(float), enc.dim
 
-    def column(rows: np.ndarray, j: int) -> np.ndarray:
-        phase = measure.phases(enc.domain.x[rows], slice(j // 2, j // 2 + 1))[:, 0]
-        return measure.amplitudes[j // 2] * (np.sin(phase) if j % 2 else np.cos(phase))
+    def columns(rows: np.ndarray, part: slice) -> np.ndarray:
+        phases = measure.phases(enc.domain.x[rows], pairs_of(part))
+        return np.repeat(measure.amplitudes[pairs_of(part)], 2) * cosines_and_sines(phases)
 
-    return column, 2 * len(measure.frequencies)
+    return columns, 2 * len(measure.frequencies)
+
+
+def pairs_of(columns: slice) -> slice:
+    """The pairs of a cosine and a sine that an even number of columns holds."""
+    return slice(columns.start // 2, columns.stop // 2)
+
+
+def cosines_and_sines(phases: np.ndarray) -> np.ndarray:
+    """Cosine and sine of each phase, side by side."""
+    waves = np.empty((len(phases), 2 * phases.shape[1]))
+    np.cos(phases, out=waves[:, ::2])
+    np.sin(phases, out=waves[:, 1::2])
+    return waves
 
 
 def count_distinct_phases(measure: Measure, x: np.ndarray, form: Format) -> int:
@@ -102,12 +124,12 @@ def count_distinct_phases(measure: Measure, x: np.ndarray, form: Format) -> int:
     positions = np.unique(rounded(x, form))
     frequencies = rounded(measure.frequencies, form)
 
-    def column(rows: np.ndarray, j: int) -> np.ndarray:
+    def columns(rows: np.ndarray, part: slice) -> np.ndarray:
         with np.errstate(invalid="ignore"):  # an infinite phase has no waves
-            phase = rounded(positions[rows] * frequencies[j // 2], form)
-            return rounded(np.sin(phase) if j % 2 else np.cos(phase), form)
+            phases = rounded(np.multiply.outer(positions[rows], frequencies[pairs_of(part)]), form)
+            return rounded(cosines_and_sines(phases), form)
 
-    return count_distinct(column, len(positions), 2 * len(frequencies))
+    return count_distinct(columns, len(positions), 2 * len(frequencies))
 
 
 def max_phase_error(measure: Measure, x: np.ndarray, form: Format) -> float:
@@ -129,13 +151,14 @@ def max_phase_error(measure: Measure, x: np.ndarray, form: Format) -> float:
         + 2.0 ** (form.least - form.digits + 1)
         + np.maximum((top + slack) * np.abs(nearby) - form.largest, 0.0)
     )
-    worst = 0.0
-    for j in np.argsort(-bounds):
-        if bounds[j] <= worst:
+    worst, order = 0.0, np.argsort(-bounds)
+    for part in row_blocks(len(order), AT_ONCE, len(x)):
+        j = order[part]
+        if bounds[j[0]] <= worst:
             break
-        worst = max(
-            worst, float(np.abs(rounded(near * nearby[j], form) - x * frequencies[j]).max())
-        )
+        phases = np.multiply.outer(frequencies[j], x)
+        error = np.abs(rounded(np.multiply.outer(nearby[j], near), form) - phases).max()
+        worst = max(worst, float(error))
     return worst
 
 
@@ -150,23 +173,20 @@ def phase_rounding(omega: np.ndarray, eps: float) -> np.ndarray:
     return omega * units * min(eps, FLOAT32_EPS)
 
 
-def count_distinct(column: Callable[[np.ndarray, int], np.ndarray], n: int, columns: int) -> int:
+def count_distinct(columns: Columns, n: int, count: int) -> int:
     """Number of distinct rows of a table given by its columns; NaN equals NaN.
 
-    Rows are told apart column by column, and only those that still share all of their values with
-    another row are looked at further.
+    Rows are told apart by some columns at a time, ever more of them, and only those that still
+    share all of their values with another row are looked at further.
     """
-    rows, group, alone = np.arange(n), np.zeros(n, dtype=np.int64), 0
-    for j in range(columns):
-        value = column(rows, j) + 0.0  # -0.0 equals 0.0
-        value[np.isnan(value)] = np.finfo(float).max  # one value, so that NaN equals NaN
-        order = np.lexsort((value, group))
-        new = np.ones(len(rows), dtype=bool)
-        new[1:] = (np.diff(group[order]) != 0) | (value[order][1:] != value[order][:-1])
-        group = np.cumsum(new) - 1
-        shared = np.bincount(group)[group] > 1
+    rows, group, alone, part = np.arange(n), np.zeros(n), 0, slice(0, 0)
+    while part.stop < count and len(rows):
+        width = 2 * max(1, AT_ONCE // (2 * len(rows)), part.stop - part.start)
+        part = slice(part.stop, min(part.stop + width, count))
+        values = columns(rows, part)
+        values[np.isnan(values)] = np.finfo(float).max  # one value, so that NaN equals NaN
+        first = first_equal(np.column_stack([group, values]))
+        shared = np.bincount(first, minlength=len(rows))[first] > 1
         alone += int((~shared).sum())
-        rows, group = rows[order][shared], group[shared]
-        if len(rows) == 0:
-            return alone
+        rows, group = rows[shared], first[shared].astype(float)
     return alone + len(np.unique(group))

@@ -45,10 +45,13 @@ def first_equal(table: np.ndarray) -> np.ndarray:
     """Index of the first row equal to each row, shape (n,)."""
     marks = row_hashes(table)
     first = np.arange(len(table))
-    left = np.argsort(marks, kind="stable")
+    ordered = np.sort(marks)
+    if (ordered[1:] != ordered[:-1]).all():
+        return first
+    left = np.argsort(marks)
     while len(left):
         starts = np.append(True, marks[left[1:]] != marks[left[:-1]])
-        leader = left[starts][np.cumsum(starts) - 1]
+        leader = np.minimum.reduceat(left, np.flatnonzero(starts))[np.cumsum(starts) - 1]
         same = leader == left
         follow = np.flatnonzero(~same)
         for block in row_blocks(len(follow), NUMBERS_AT_ONCE, table.shape[1]):

@@ -125,7 +125,7 @@ class Angles:
 
 
 @dataclass(frozen=True, eq=False)
-class Factors:
+class Waves:
     """What the kernels of differences and sums of frequencies are made of, (m,) each."""
 
     n: int
@@ -135,7 +135,7 @@ class Factors:
     bottom: tuple[Split, Split]  # of omega / 2
 
 
-def factors_of(measure: Measure, n: int) -> Factors:
+def waves_of(measure: Measure, n: int) -> Waves:
     """Sines and cosines of a measure's half angles, and of n times these."""
     if measure.period is None:
         exact = [in_fixed_point(omega) for omega in measure.frequencies.tolist()]
@@ -144,7 +144,7 @@ def factors_of(measure: Measure, n: int) -> Factors:
     angles, amplitudes = Angles(exact, measure.period), split(measure.amplitudes)
     sines, cosines = (split(*product(split(*w), amplitudes)) for w in angles.waves(n))
     bottom = tuple(split(*w) for w in angles.waves(1))
-    return Factors(n, angles, amplitudes, (sines, cosines), bottom)
+    return Waves(n, angles, amplitudes, (sines, cosines), bottom)
 
 
 def wave_products(measure: Measure, n: int) -> Products:
@@ -153,16 +153,16 @@ def wave_products(measure: Measure, n: int) -> Products:
     Digits are lost where frequencies nearly agree, or nearly add up to a whole turn. A limited
     number of such kernels is computed one by one; the error says what is lost with the others.
     """
-    factors = factors_of(measure, n)
+    waves = waves_of(measure, n)
     m = len(measure.frequencies)
     cosines, sines = ((np.empty((m, m)), np.empty((m, m))) for _ in range(2))
     squared, budget = 0.0, FEW + 16 * m
     for rows in row_blocks(m, AT_ONCE, m):
         columns = slice(rows.start, m)
-        found = {sign: kernels(factors, rows, columns, sign) for sign in (-1, 1)}
+        found = {sign: kernels(waves, rows, columns, sign) for sign in (-1, 1)}
         for sign, some in found.items():
             if len(some.poor) <= budget:
-                refine(factors, rows, some, sign)
+                refine(waves, rows, some, sign)
                 budget -= len(some.poor)
         squared += ((found[-1].lost + found[1].lost) ** 2).sum() / 2
         for whole, sign in ((cosines, 1), (sines, -1)):
@@ -183,16 +183,16 @@ class Kernels:
     poor: np.ndarray  # indices of those whose error is too large
 
 
-def kernels(factors: Factors, rows: slice, columns: slice, sign: Literal[-1, 1]) -> Kernels:
+def kernels(waves: Waves, rows: slice, columns: slice, sign: Literal[-1, 1]) -> Kernels:
     """D of omega_i plus or minus omega_j for some i and j."""
-    top, above = sines_of_sums(factors.top, rows, columns, sign)
-    bottom, below = sines_of_sums(factors.bottom, rows, columns, sign)
-    weights = factors.amplitudes.high[rows, None] * factors.amplitudes.high[columns]
+    top, above = sines_of_sums(waves.top, rows, columns, sign)
+    bottom, below = sines_of_sums(waves.bottom, rows, columns, sign)
+    weights = waves.amplitudes.high[rows, None] * waves.amplitudes.high[columns]
     with np.errstate(divide="ignore", invalid="ignore"):
         values = quotient(top, bottom)
         size = np.maximum(np.abs(values[0]), weights)
         lost = 2 * UNIT * (above + size * below) / np.abs(bottom[0])
-        poor = np.argwhere(~(lost <= LOST * factors.n * weights))
+        poor = np.argwhere(~(lost <= LOST * waves.n * weights))
     return Kernels(values, lost, poor)
 
 
@@ -206,16 +206,16 @@ def sines_of_sums(
     return add(first, (sign * high, sign * low)), np.abs(first[0]) + np.abs(high)
 
 
-def refine(factors: Factors, rows: slice, kernels: Kernels, sign: Literal[-1, 1]) -> None:
+def refine(waves: Waves, rows: slice, kernels: Kernels, sign: Literal[-1, 1]) -> None:
     """Compute the poor ones of some kernels one by one, in place."""
     if not len(kernels.poor):
         return
-    n, angles = factors.n, factors.angles
+    n, angles = waves.n, waves.angles
     i, j = kernels.poor.T + rows.start
     one_by_one = [
         angles.kernel(n, *pair, sign) for pair in zip(i.tolist(), j.tolist(), strict=True)
     ]
-    weights = split(*product(factors.amplitudes[i], factors.amplitudes[j]))
+    weights = split(*product(waves.amplitudes[i], waves.amplitudes[j]))
     high, low = add(product(split(*as_pair(one_by_one)), weights), (0.0, 0.0))
     at = tuple(kernels.poor.T)
     kernels.values[0][at], kernels.values[1][at] = high, low

@@ -18,7 +18,7 @@ from pefourier.answers.terms import explanation, find_terms, read_terms
 from pefourier.cli.main import app
 from pefourier.cli.vocabulary import option_terms, options_of
 from pefourier.compare import Comparison
-from pefourier.context import Context, Layers, Rotation
+from pefourier.context import Band, Context, Layers, Reading, Rotation
 from pefourier.design import Candidate, Design
 from pefourier.errors import PefourierError
 from pefourier.faithful import LADDER, Faithfulness
@@ -33,9 +33,6 @@ EVERY = [*TERMS, *option_terms(app)]
 GROUPS = {term.group for term in TERMS}
 
 
-LEVELS = {".99", ".9", ".5"}  # of a cosine: keys that are numbers
-
-
 def names_of(*groups):
     return {name for t in EVERY if t.group in groups for name in (t.term, *t.also)}
 
@@ -44,7 +41,7 @@ def keys_of(value):
     """Names of fields at any depth of a JSON answer."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from () if key in LEVELS else (key,)
+            yield key
             yield from keys_of(inner)
     elif isinstance(value, list):
         for item in value:
@@ -59,12 +56,12 @@ def tables(tmp_path, monkeypatch):
     np.save("a.npy", codes)
     np.save("b.npy", -2 * codes[2:])
     np.save("bad.npy", np.ones((6, 4)))
-    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "fator": 3}
-    config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4}
-    config |= {"max_position_embeddings": 256, "rope_theta": 1e4, "rope_scaling": yarn}
-    Path("config.json").write_text(json.dumps(config))
     np.save("odd.npy", np.roll(np.where(np.arange(40)[:, None] > 0, 3 * codes, 0), 5, axis=1))
     np.save("half.npy", np.tile(np.cos(angle), (1, 2)))
+    config = {"model_type": "llama", "num_hidden_layers": 2, "max_position_embeddings": 256}
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "fator": 3}
+    config |= {"hidden_size": 64, "num_attention_heads": 4, "rope_scaling": yarn}
+    Path("config.json").write_text(json.dumps(config))
 
 
 @pytest.mark.usefixtures("tables")
@@ -76,12 +73,12 @@ def tables(tmp_path, monkeypatch):
         ["check-faithful", "a.npy", "bad.npy", "odd.npy", "half.npy", "rope", "tupe:d=8", "alibi"],
         ["compare", "a.npy", "b.npy"],
         ["compare", "a.npy", "bad.npy"],
-        ["context", "config.json", "rope:d=16", "alibi", "--against", "base=500"],
-        ["context", "config.json#nothing", "rope:d=16"],
-        ["design", "--length", "40", "--d", "16", "--dtype", "bf16"],
         ["encode", "dft", "--out", "o.npy"],
         ["list"],
         ["explain", "gap"],
+        ["context", "config.json", "rope:d=16", "alibi", "--against", "base=500"],
+        ["context", "config.json", "nothing", "--against", "scaling-ignored"],
+        ["design", "--length", "80", "--d", "8", "--dtype", "bf16"],
         ["reproduce", "--out", "paper"],
         ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1", "-q"],
     ],
@@ -91,11 +88,11 @@ def test_every_field_of_json_has_a_term(run, arguments):
     """A field belongs to the command, to what it rests on, or is an option or a parameter."""
     done = run(*arguments, "--json")
     own = {arguments[0], "every answer", "verdicts", "options", "parameters", "explain"}
-    own |= {"check-faithful"} if arguments[0] == "context" else set()  # precision, findings
-    own |= {"words"} if arguments[0] == "design" else set()  # criteria
     own |= {"spectrum"} if arguments[0] == "reconstruct" else set()
     own |= {"reconstruct"} if arguments[0] == "check-faithful" else set()  # inverse_error
     own |= {"check-faithful"} if arguments[0] == "compare" else set()  # max_difference
+    if arguments[0] in ("context", "design"):  # whose precision, rank and findings are the same
+        own |= {"check-faithful", "context"}
     known = names_of(*own) | {name.removeprefix("--").replace("-", "_") for name in names_of(*own)}
     assert set(keys_of(json.loads(done.out))) - known == set()
 
@@ -113,8 +110,10 @@ def test_every_field_of_json_has_a_term(run, arguments):
         Context,
         Layers,
         Rotation,
-        Candidate,
+        Band,
+        Reading,
         Design,
+        Candidate,
         Claim,
     ],
 )
@@ -151,7 +150,8 @@ def test_every_row_and_column_of_text_has_a_term():
     for command, rows in facts.items():
         known = names_of(command, "reconstruct")
         assert [fact.label for fact in rows if fact.label not in known] == []
-    assert set(reach.HEADS.values()) | {"best by"} <= names_of("design")
+    assert set(reach.ROTATION_FACTS) <= names_of("context")
+    assert set(reach.HEADS.values()) <= names_of("design", "context", "check-faithful")
     columns = ["encoding", "family", "domain", "measure", "source"]
     assert set(columns) <= names_of("list", "every answer")
     claims = ["where", "the paper says", "printed", "computed", "verdict", "why"]
@@ -194,13 +194,13 @@ def test_terms_are_sentences_told_once():
         ("GAP", [("gap", "check-faithful")]),
         ("Toeplitz residual", [("toeplitz_residual", "check-faithful")]),
         ("toeplitz-residual", [("toeplitz_residual", "check-faithful")]),
-        ("smallest distance", [("min_distance", "check-faithful"), ("min_distance", "design")]),
-        ("precision", [("precision", group) for group in ("check-faithful", "context", "train")]),
+        ("smallest distance", [("min_distance", "check-faithful")]),
+        ("precision", [("precision", "check-faithful"), ("precision", "train")]),
         ("isometric", [("isometric", "verdicts")]),
         ("batch-axis", [("batch-axis", "findings")]),
         ("dft", [("dft", "encodings")]),
         ("--require-dtype", [("--require-dtype", "options")]),
-        ("-q", [("--quiet", "options")]),
+        ("-S", [("--length", "options")] * 3),
         ("clip", [("clip", "parameters")]),
     ],
 )
@@ -240,8 +240,10 @@ def test_explain_answers_in_every_form(run):
     header, row = run("explain", "gap", "--csv").out.splitlines()
     assert header == "term,group,meaning,formula,unit,range,good,source,also"
     assert row.startswith("gap,check-faithful,The smallest distance")
-    two = run("explain", "gap", "isometric", "--json").results
-    assert [t["term"] for t in two] == ["gap", "isometric"]
+    assert [t["term"] for t in run("explain", "rank", "isometric", "--json").results] == [
+        "rank",
+        "isometric",
+    ]
     assert run("explain", "--lattice").out.startswith("--lattice (options): Points N of the ")
     assert len(run("explain", "--json").results) == len(EVERY)
 

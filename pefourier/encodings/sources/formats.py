@@ -16,7 +16,6 @@ import pickle
 import struct
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from tokenize import TokenError
@@ -24,9 +23,25 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from pefourier.encodings.sources.arrays import (
+    KINDS,
+    SUSPECT,
+    TEXT,
+    Extent,
+    Stored,
+    check_axes,
+    fill_from_stream,
+)
+from pefourier.encodings.sources.mapped import watched
 from pefourier.errors import shown
 
 HEAD = 2**14  # bytes that hold any .npy header numpy accepts (10,000 characters)
+LONGEST_LINE = (
+    2**26
+)  # characters of a line of a .csv file: room for as many columns as there may be
+MOST_LINES, MOST_COLUMNS = 2**26, 2**21
+LONGEST_HEADER = 100_000_000  # bytes of a .safetensors file, as in the library
+LARGEST_LEGACY = 2**31  # bytes of a .pt file without parts, which is read as a whole
 NPY_MAGIC, ZIP_MAGIC = b"\x93NUMPY", b"PK\x03\x04"
 # What parsers raise on damaged files, found by fuzzing; the readers raise ValueError
 NPY_FAULTS = (
@@ -61,16 +76,6 @@ JSON_FAULTS = (
     TypeError,
     AttributeError,
 )
-EPS = {  # distance from one to the next number of a stored type; every other type becomes float64
-    "float64": 2**-52,
-    "float32": 2**-23,
-    "float16": 2**-10,
-    "bfloat16": 2**-7,
-    "float8_e4m3fn": 2**-3,
-    "float8_e5m2": 2**-2,
-}
-WHOLE = {"bool"} | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-KINDS = {*EPS, *WHOLE, np.dtype(np.longdouble).name}
 SAFETENSORS = {  # name in the file: type of the numbers, type of the bytes
     **{f"F{8 * size}": (f"float{8 * size}", f"<f{size}") for size in (2, 4, 8)},
     "BF16": ("bfloat16", "<u2"),
@@ -80,80 +85,17 @@ SAFETENSORS = {  # name in the file: type of the numbers, type of the bytes
     **{f"I{8 * size}": (f"int{8 * size}", f"<i{size}") for size in (1, 2, 4, 8)},
     **{f"U{8 * size}": (f"uint{8 * size}", f"<u{size}") for size in (1, 2, 4, 8)},
 }
-
-
-@dataclass(frozen=True)
-class Stored:
-    """An array as a file declares it; nothing of it is read before `load` is called."""
-
-    shape: tuple[int, ...]
-    kind: str  # name of the type of its numbers
-    held: int  # bytes it takes in the file
-    mapped: bool  # as it is stored it costs no memory
-    load: Callable[[], np.ndarray]
-
-    @property
-    def axes(self) -> tuple[int, ...]:
-        """The shape without a single axis before or between positions and dimensions."""
-        batch = len(self.shape) == 3 and 1 in self.shape[:2]
-        return (self.shape[0] * self.shape[1], self.shape[2]) if batch else self.shape
-
-    @property
-    def is_table(self) -> bool:
-        """Whether it has two axes, neither empty, of real numbers."""
-        return len(self.axes) == 2 and 0 not in self.axes and self.kind in KINDS
-
-
-@dataclass(frozen=True)
-class Extent:
-    """Where an array lies in a run of bytes."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    offset: int
-    order: str = "C"
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the numbers take."""
-        return math.prod(self.shape) * self.dtype.itemsize
-
-    def within(self, size: int) -> "Extent":
-        """The extent itself, where a run of `size` bytes has room for it."""
-        sizes = [axis for axis in self.shape if type(axis) is int and 0 <= axis < 2**63]
-        if len(sizes) != len(self.shape) or len(sizes) > 32:
-            raise ValueError("its shape is not that of an array")
-        if self.nbytes > size - self.offset:
-            raise ValueError(
-                f"its shape {self.shape} of {self.dtype.name} needs {self.nbytes} bytes, "
-                f"{max(0, size - self.offset)} are there"
-            )
-        return self
-
-    def check_plain(self) -> None:
-        """Refuse bytes that are not plain numbers: objects would be pointers."""
-        if self.dtype.name not in KINDS:
-            raise ValueError(f"it holds {self.dtype}, and only plain numbers are read")
-
-    def of(self, data: bytes) -> np.ndarray:
-        """The array in bytes held in memory."""
-        self.check_plain()
-        flat = np.frombuffer(data, self.dtype, math.prod(self.shape), self.offset)
-        return flat.reshape(self.shape, order=self.order)
-
-    def at(self, stream: BinaryIO) -> np.ndarray:
-        """The array in a stream; a file's is mapped."""
-        self.check_plain()
-        if isinstance(stream, io.BytesIO):
-            return self.of(stream.getvalue())
-        return np.memmap(stream, self.dtype, "r", self.offset, self.shape, self.order)
+BITS = {  # of a number, for all types that the library safetensors knows
+    **{name: 8 * np.dtype(raw).itemsize for name, (_, raw) in SAFETENSORS.items()},
+    **dict.fromkeys(("F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"), 8),
+    **{"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "C64": 64},
+}
 
 
 def read_npy(stream: BinaryIO) -> dict[str, Stored]:
     """The one array of a .npy file."""
     extent = npy_extent(stream.read(HEAD), stream.seek(0, os.SEEK_END))
-    load = partial(extent.at, stream)
-    return {"": Stored(extent.shape, extent.dtype.name, extent.nbytes, extent.dtype.isnative, load)}
+    return {"": stored_at(stream, extent, extent.dtype.name)}
 
 
 def npy_extent(head: bytes, size: int) -> Extent:
@@ -166,59 +108,107 @@ def npy_extent(head: bytes, size: int) -> Extent:
     except NPY_FAULTS as error:
         raise ValueError("its header does not describe an array") from error
     extent = Extent(shape, dtype, stream.tell(), "F" if fortran else "C")
-    return extent.within(size) if dtype.name in KINDS else extent  # others lie there pickled
+    check_axes(shape)
+    plain = dtype.name in KINDS or TEXT.fullmatch(dtype.name)
+    return extent.within(size) if plain else extent  # others lie there pickled
+
+
+def stored_at(
+    stream: BinaryIO, extent: Extent, kind: str, decode: Callable | None = None
+) -> Stored:
+    """An array that lies in a stream as numpy holds it, or as bits that make numbers when decoded.
+
+    In a file it can be mapped, unless its numbers have to be turned round or decoded.
+    """
+    width = extent.dtype.itemsize
+
+    def decoded() -> np.ndarray:
+        return decode(extent.copied(stream))
+
+    if decode:  # to float32
+        return Stored(extent.shape, kind, 4, extent.nbytes, decoded)
+    mapped = None
+    if extent.dtype.isnative and not isinstance(stream, io.BytesIO):
+        mapped = partial(extent.mapped, stream)
+    return Stored(extent.shape, kind, width, extent.nbytes, partial(extent.copied, stream), mapped)
 
 
 def read_npz(stream: BinaryIO) -> dict[str, Stored]:
     """The arrays of a .npz file by their names."""
-    archive = zipfile.ZipFile(stream)
-    members = {info.filename: info for info in archive.infolist()}
-    return {
-        name.removesuffix(".npy"): npz_member(archive, info)
-        for name, info in members.items()
-        if name.endswith(".npy")
-    }
+    if stream.read(2) != ZIP_MAGIC[:2]:
+        raise ValueError("it is no archive of arrays, as numpy.savez writes")
+    size = stream.seek(0, os.SEEK_END)
+    archive, found = zipfile.ZipFile(stream), {}
+    for info in archive.infolist():
+        name = info.filename.removesuffix(".npy")
+        if name in found:
+            raise ValueError(f"it holds two arrays called {shown(name)}")
+        if name != info.filename:
+            found[name] = npz_member(archive, info, size)
+    return found
 
 
-def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Stored:
-    """One .npy file within a .npz file."""
+def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> Stored:
+    """One .npy file within a .npz file of `size` bytes."""
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError("numpy.savez stores or deflates, it uses another compression")
     with archive.open(info) as member:
         extent = npy_extent(member.read(HEAD), info.file_size)
 
-    def load() -> np.ndarray:
+    def copied() -> np.ndarray:
         with archive.open(info) as member:
-            return extent.of(member.read(extent.offset + extent.nbytes))
+            member.read(extent.offset)
+            return extent.filled(partial(fill_from_stream, member))
 
-    return Stored(extent.shape, extent.dtype.name, info.compress_size, False, load)
+    held = min(info.compress_size, size)  # an archive may claim more than there is
+    return Stored(extent.shape, extent.dtype.name, extent.dtype.itemsize, held, copied)
 
 
 def read_csv(stream: BinaryIO) -> dict[str, Stored]:
     """Rows of numbers between commas; # starts a comment, one line of names may come first."""
     text = io.TextIOWrapper(stream, "utf-8-sig")
     try:
-        header = csv_header(text)
-        rows = (row for line, row in csv_rows(text) if line > header)
-        table = np.loadtxt(rows, delimiter=",", comments=None, ndmin=2)
-        if not table.size:
-            raise ValueError("it has no line of numbers separated by commas")
+        table = parse_csv(text)
     except UnicodeDecodeError as error:
         raise ValueError("it is not UTF-8 text") from error
-    except ValueError as error:
-        raise ValueError(csv_fault(text, header) or str(error)) from error
     finally:
         text.detach()
-    return {"": Stored(table.shape, "float64", table.nbytes, True, lambda: table)}
+    if not table.size:
+        raise ValueError("it has no line of numbers separated by commas")
+    return {"": Stored(table.shape, "float64", 8, table.nbytes, lambda: table)}
+
+
+def parse_csv(text: io.TextIOWrapper) -> np.ndarray:
+    """The numbers in a .csv file (n, d)."""
+    header = csv_header(text)
+    try:
+        rows = (row for line, row in csv_rows(text) if line > header)
+        return np.loadtxt(rows, delimiter=",", comments=None, ndmin=2)
+    except UnicodeDecodeError:
+        raise
+    except ValueError as error:
+        raise ValueError(csv_fault(text, header) or str(error)) from error
 
 
 def csv_rows(text: io.TextIOWrapper) -> Iterator[tuple[int, str]]:
     """The lines with something besides a comment, and their numbers from 1 on."""
     text.seek(0)
-    for line, content in enumerate(text, 1):
+    for line, content in enumerate(iter(partial(text.readline, LONGEST_LINE + 1), ""), 1):
+        if len(content) >= MOST_COLUMNS or line > MOST_LINES:
+            check_line(line, content)
         row = content.partition("#")[0].strip()
         if row:
             yield line, row
+
+
+def check_line(line: int, content: str) -> None:
+    """Refuse lines without end, and more of them or of their columns than any table has."""
+    columns = content.count(",") + 1
+    if len(content) > LONGEST_LINE or line > MOST_LINES or columns > MOST_COLUMNS:
+        raise ValueError(
+            f"line {line} goes beyond the limits, which are {MOST_LINES} lines of {LONGEST_LINE} "
+            f"characters and {MOST_COLUMNS} columns"
+        )
 
 
 def cells_of(row: str) -> list[str]:
@@ -270,17 +260,22 @@ def read_torch(stream: BinaryIO) -> dict[str, Stored]:
     zipped = stream.read(4) == ZIP_MAGIC
     if zipped and any(info.compress_type for info in zipfile.ZipFile(stream).infolist()):
         raise ValueError("torch.save compresses nothing, it holds compressed parts")
-    mapped = zipped and not isinstance(stream, io.BytesIO)
     size = stream.seek(0, os.SEEK_END)
+    mapped = zipped and size > SUSPECT and not isinstance(stream, io.BytesIO)
+    if not zipped and size > LARGEST_LEGACY:
+        raise ValueError(f"it has {size} bytes and no parts, as torch.save wrote before 1.6")
     stream.seek(0)
+    # an old form is read from memory: from a file torch would look for archives in it, too
+    source = stream.name if mapped else stream if zipped else io.BytesIO(stream.read())
     try:
-        tree = torch.load(stream.name if mapped else stream, "cpu", weights_only=True, mmap=mapped)
+        tree = torch.load(source, "cpu", weights_only=True, mmap=mapped)
     except TORCH_FAULTS as error:
         raise ValueError(
             "it is damaged, or holds Python objects that could run code; only weights are read, "
             "as torch.save(table, PATH) writes them"
         ) from error
-    return {name: torch_stored(tensor, size) for name, tensor in tensors(tree, torch.Tensor)}
+    file = stream if mapped else None
+    return {name: torch_stored(tensor, size, file) for name, tensor in tensors(tree, torch.Tensor)}
 
 
 def tensors(tree: Any, kind: type) -> Iterator[tuple[str, Any]]:
@@ -296,52 +291,108 @@ def tensors(tree: Any, kind: type) -> Iterator[tuple[str, Any]]:
             stack += [(f"{name}.{k}" if name else str(k), item) for k, item in reversed(named)]
 
 
-def torch_stored(tensor: Any, size: int) -> Stored:
-    """A tensor of a file of `size` bytes."""
+def torch_stored(tensor: Any, size: int, file: BinaryIO | None) -> Stored:
+    """A tensor from `size` bytes, mapped from a file where one is given."""
     kind = str(tensor.dtype).removeprefix("torch.")
+    if tensor.is_nested:  # it has no shape
+        return Stored((), "a nested tensor", 0, 0, tensor.numpy)
     if str(tensor.layout) != "torch.strided" or tensor.device.type != "cpu":
         kind = f"{tensor.device.type} {tensor.layout}"
-        return Stored(tuple(tensor.shape), kind, 0, False, tensor.numpy)
+        return Stored(tuple(tensor.shape), kind, 0, 0, tensor.numpy)
     held = min(size, tensor.untyped_storage().nbytes())
-    mapped = tensor.numel() * tensor.element_size() <= held  # not so for expanded tensors
+    whole = tensor.numel() * tensor.element_size() <= held  # not so for expanded tensors
 
-    def load() -> np.ndarray:
+    def numbers() -> np.ndarray:
         return (tensor.float() if kind in DECODERS else tensor).numpy(force=True)
 
-    return Stored(tuple(tensor.shape), kind, held, mapped, load)
+    def mapped() -> np.ndarray:
+        return watched(numbers(), file, size, None)
+
+    width = 4 if kind in DECODERS else tensor.element_size()
+    if file is None:
+        return Stored(tuple(tensor.shape), kind, width, held, numbers)
+
+    def copied() -> np.ndarray:
+        return np.array(mapped()[...])
+
+    return Stored(tuple(tensor.shape), kind, width, held, copied, mapped if whole else None)
 
 
 def read_safetensors(stream: BinaryIO) -> dict[str, Stored]:
-    """Tensors of a .safetensors file: length of the header, header in JSON, bytes."""
+    """Tensors of a .safetensors file: length of the header, header in JSON, bytes.
+
+    What the library safetensors refuses is refused, and a name that stands there twice.
+    """
     size = stream.seek(0, os.SEEK_END)
     stream.seek(0)
     length = int.from_bytes(stream.read(8), "little")
     start = 8 + length
     if size < start:
         raise ValueError(f"it claims a header of {length} bytes, {max(0, size - 8)} are there")
+    if length > LONGEST_HEADER:
+        raise ValueError(f"it has a header of {length} bytes, the limit is {LONGEST_HEADER}")
     try:
-        header = json.loads(stream.read(length))
-        header.pop("__metadata__", None)
-        return {name: safetensor(stream, entry, start, size) for name, entry in header.items()}
+        header = parse_header(stream.read(length))
+        found = {name: safetensor(stream, entry, start, size) for name, entry in header.items()}
+        spans = sorted((*entry["data_offsets"], name) for name, entry in header.items())
     except JSON_FAULTS as error:
         raise ValueError("its header does not describe arrays") from error
+    end = 0
+    for first, last, name in spans:
+        if first != end:
+            place = f"begins at byte {first}, what is before it ends at {end}"
+            raise ValueError(f"{shown(name)} {place}")
+        end = last
+    if start + end != size:
+        raise ValueError(f"its tensors take {end} bytes, {size - start} are there")
+    return found
+
+
+def parse_header(text: bytes) -> dict[str, Any]:
+    """The tensors of a header in JSON, as strictly as the library safetensors takes it."""
+
+    def number(digits: str) -> int | float:
+        whole = digits != "-0" and digits.lstrip("-").isdigit() and len(digits) <= 19
+        value = int(digits) if whole else float(digits)
+        return value if math.isfinite(value) else refused(digits)
+
+    def refused(text: str) -> None:
+        raise TypeError(f"{text} is no number of JSON, or too large")
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(found)) < len(found):
+            raise ValueError("a name stands twice in its header")
+        return dict(found)
+
+    hooks = {"parse_int": number, "parse_float": number, "parse_constant": refused}
+    header = json.loads(text.decode(), **hooks, object_pairs_hook=pairs)
+    notes = header.pop("__metadata__", None)
+    if notes is not None and not all(isinstance(value, str) for value in notes.values()):
+        raise TypeError("notes are text")
+    for name in header:
+        name.encode()  # refuses halves of surrogate pairs
+    return header
 
 
 def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> Stored:
     """A tensor as the header describes it; the numbers begin at byte `start` of `size`."""
-    shape, (begin, end) = entry["shape"], entry["data_offsets"]
-    kind, raw = SAFETENSORS.get(entry["dtype"], (f"type {entry['dtype']}", "u1"))
-    if not all(type(number) is int for number in (*shape, begin, end)):
+    shape, offsets, named = entry["shape"], entry["data_offsets"], entry["dtype"]
+    if not (isinstance(shape, list) and isinstance(offsets, list) and isinstance(named, str)):
+        raise TypeError("an entry of another form")
+    if len(offsets) != 2 or not all(type(number) is int for number in (*shape, *offsets)):
         raise ValueError("its header has a shape or an offset that is not a whole number")
+    check_axes(shape)
+    if any(math.prod(shape[:axis]) >= 2**64 for axis in range(len(shape))):
+        raise ValueError(f"its shape {tuple(shape)} is that of more numbers than can be counted")
+    begin, end = offsets
+    kind, raw = SAFETENSORS.get(named, (f"type {named}", "u1"))
     extent = Extent(tuple(shape), np.dtype(raw), start + begin)
-    known = entry["dtype"] in SAFETENSORS
-    if begin < 0 or (known and extent.within(size).nbytes != end - begin):
+    bits = BITS.get(named)
+    if named in SAFETENSORS:
+        extent.within(size)
+    if not 0 <= begin <= end or (bits and math.prod(shape) * bits != 8 * (end - begin)):
         raise ValueError(f"its offsets {begin} to {end} do not fit the shape {extent.shape}")
-
-    def load() -> np.ndarray:
-        return DECODERS.get(kind, np.asanyarray)(extent.at(stream))
-
-    return Stored(extent.shape, kind, end - begin, True, load)
+    return stored_at(stream, extent, kind, DECODERS.get(kind))
 
 
 def bfloat16(bits: np.ndarray) -> np.ndarray:

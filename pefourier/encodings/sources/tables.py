@@ -5,33 +5,31 @@ Conventions
 A table is an array (n, d) of real numbers; axes of length one around it are dropped. Floats keep
 their stored type, since the resolution of the codes is a finding; what numpy has no type for
 becomes float32, integers float64. Large .npy, .safetensors and .pt files are mapped, not read.
-Files are written whole or not at all. `pefourier.encodings.sources.formats` knows the formats.
+Files are written whole or not at all. `pefourier.encodings.sources.formats` knows the formats,
+`pefourier.encodings.sources.arrays` what may be loaded.
 """
 
 import io
 import math
+import os
+import select
 import stat
 import struct
 import sys
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
-from pefourier.encodings.sources.formats import (
-    EPS,
-    HEAD,
-    KINDS,
-    NPY_MAGIC,
-    READERS,
-    WRITERS,
-    Stored,
-)
+from pefourier.encodings.sources.arrays import EPS, MEMORY, Stored
+from pefourier.encodings.sources.formats import HEAD, NPY_MAGIC, READERS, WRITERS
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.files import (
     check_suffix,
@@ -46,9 +44,9 @@ from pefourier.files import (
     write_whole,
 )
 
-MEMORY = 2**33  # bytes that a table may take when it is not mapped
-SUSPECT = 2**28  # bytes above which a table may take RATIO times its bytes in the file
-RATIO = 100
+LIST = 2**29  # bytes that a row of numbers may take: 2^26 positions
+PATIENCE = 5.0  # seconds to wait for somebody to write to a named pipe
+STREAMED = ("", ".npy", ".csv")  # suffixes of what is awaited in a pipe as other programs do
 FAULTS = (
     ValueError,
     MemoryError,
@@ -59,6 +57,51 @@ FAULTS = (
     zlib.error,
     struct.error,
 )
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ArrayFile:
+    """The arrays in an open file by name, and how errors speak of the file."""
+
+    label: str
+    suffix: str  # that says its format
+    advice: str  # what to do when it is damaged
+    arrays: Mapping[str, Stored]
+
+    def load(self, name: str, dtype: str | None = None, **how: Any) -> np.ndarray:
+        """An array through the gate: see `Stored.load`."""
+        act = partial(self.arrays[name].load, self.label, name, dtype, **how)
+        return told(act, self.label, self.suffix, self.advice)
+
+
+def told(act: Callable[[], T], file: str, suffix: str, advice: str) -> T:
+    """What a parser gives, without its warnings; what is wrong with its file is one line."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about files that are refused or fine
+        try:
+            return act()
+        except PefourierError:
+            raise
+        except FAULTS as error:
+            raise PefourierError(
+                f"{file} is not a readable {suffix} file: {reason(error)}; {advice}"
+            ) from error
+
+
+def split_spec(spec: str) -> tuple[str, str | None]:
+    """Path and name of the array in PATH[#ARRAY]; of several readings the longest path that exists.
+
+    >>> split_spec("model.safetensors#wpe.weight"), split_spec("wpe.npy")
+    (('model.safetensors', 'wpe.weight'), ('wpe.npy', None))
+    """
+    ends = [len(spec), *(end for end in range(len(spec) - 1, 0, -1) if spec[end] == "#")]
+    for end in ends if len(ends) > 1 else ():
+        path = spec[:end]
+        if suffix_of(path) in READERS and os.path.lexists(path) and not os.path.isdir(path):
+            return path, spec[end + 1 :] or None
+    path, _, key = spec.partition("#")
+    return path, key or None
 
 
 def read_table(path: str, key: str | None = None) -> tuple[np.ndarray, float]:
@@ -76,43 +119,52 @@ def read_table(path: str, key: str | None = None) -> tuple[np.ndarray, float]:
     (array([[1., 0.],
            [0., 1.]]), 2.220446049250313e-16)
     """
-    with open_arrays(path) as arrays:
-        return load_floats(arrays[choose_array(arrays, key, label(path))], label(path))
+    with open_arrays(path) as file:
+        return load_floats(file, choose_array(file.arrays, key, file.label))
 
 
 def read_numbers(path: str) -> np.ndarray:
     """A row of numbers (n,): a one-dimensional array, or a table with a single column or row."""
-    with open_arrays(path) as arrays:
-        (stored,) = arrays.values() if len(arrays) == 1 else [None]
-        if stored is None or math.prod(stored.shape) != max(stored.shape, default=0):
+    with open_arrays(path) as file:
+        names = list(file.arrays)
+        shape = file.arrays[names[0]].shape if len(names) == 1 else ()
+        if math.prod(shape) != max(shape, default=0):
             raise PefourierError(
-                f"{label(path)} holds {names_and_shapes(arrays)}; a list of numbers has one column"
+                f"{file.label} holds {names_and_shapes(file.arrays)}; "
+                "a list of numbers has one column"
             )
-        if stored.kind not in KINDS:
-            raise PefourierError(
-                f"{label(path)} holds {names_and_shapes(arrays)} of {shown(stored.kind)[1:-1]}; "
-                "expected real numbers"
-            )
-        return stored.load().reshape(-1).astype(float)
+        return file.load(names[0], "float64", most=LIST).reshape(-1)
 
 
 @contextmanager
-def open_arrays(path: str) -> Iterator[dict[str, Stored]]:
-    """The arrays of a file by name; what is wrong with the file is one line."""
-    stream, suffix = open_table(path)
-    with stream, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of parsers, about files that are refused or fine
-        try:
-            yield READERS[suffix](stream)
-        except PefourierError:
-            raise
-        except FAULTS as error:
-            raise PefourierError(
-                f"{label(path)} is not a readable {suffix} file: {reason(error)}; write it again"
-            ) from error
+def open_arrays(
+    path: str,
+    suffix: str | None = None,
+    *,
+    regular: bool = False,
+    advice: str = "write it again",
+) -> Iterator[ArrayFile]:
+    """The arrays of a file, in the format of its suffix or of one that is given.
+
+    `regular` says that it is looked at more than once: pipes are refused.
+    """
+    if regular:
+        check_regular(path)
+    stream, suffix = open_table(path, suffix)
+    with stream:
+        arrays = told(partial(READERS[suffix], stream), label(path), suffix, advice)
+        yield ArrayFile(label(path), suffix, advice, arrays)
 
 
-def open_table(path: str) -> tuple[BinaryIO, str]:
+def check_regular(path: str) -> None:
+    """Refuse a folder, a pipe and a device."""
+    status = status_of(path)
+    if status is not None and not stat.S_ISREG(status.st_mode):
+        what = "folder" if stat.S_ISDIR(status.st_mode) else "pipe or a device"
+        raise PefourierError(f"{shown(path)} is a {what}; put a file there, to be read twice")
+
+
+def open_table(path: str, suffix: str | None = None) -> tuple[BinaryIO, str]:
     """A seekable stream of the file's bytes, and the suffix of the reader to give it to."""
     if path == "-":
         if sys.stdin is None:
@@ -121,23 +173,43 @@ def open_table(path: str) -> tuple[BinaryIO, str]:
     status = status_of(path)
     if status is None:
         raise missing(path)
-    suffix = suffix_of(path)
+    own = suffix or suffix_of(path)
     with os_errors("read", path):
         if not in_place(path, status):
-            suffix = suffix_among(path, READERS)
+            suffix = suffix or suffix_among(path, READERS)
+            if suffix == ".csv" and status.st_size > MEMORY // 8:
+                raise too_large(path, MEMORY // 8)
             return open(path, "rb"), suffix
         if stat.S_IFMT(status.st_mode) in (stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK):
-            with open(path, "rb") as pipe:
-                stream, sniffed = read_pipe(pipe, path)
-            return stream, suffix if suffix in READERS else sniffed
+            awaited = stat.S_ISFIFO(status.st_mode) and own not in STREAMED
+            descriptor = os.open(path, os.O_RDONLY | (os.O_NONBLOCK if awaited else 0))
+            with open(descriptor, "rb") as pipe:
+                first = await_writer(descriptor, path) if awaited else b""
+                stream, sniffed = read_pipe(pipe, path, first)
+            return stream, own if own in READERS else sniffed
     what = "folder" if stat.S_ISDIR(status.st_mode) else "device"
     raise PefourierError(f"{shown(path)} is a {what}; name a file: {', '.join(READERS)}")
 
 
-def read_pipe(pipe: BinaryIO, path: str) -> tuple[io.BytesIO, str]:
-    """What a pipe holds, and the suffix that its first bytes point to."""
+def await_writer(descriptor: int, path: str) -> bytes:
+    """Wait for somebody who writes to a named pipe, but not for ever; what was read meanwhile."""
+    poll, first = select.poll(), b""
+    poll.register(descriptor, select.POLLIN)
+    if not poll.poll(1000 * PATIENCE):
+        with suppress(BlockingIOError):  # somebody is there and takes his time
+            first = os.read(descriptor, 1)
+            if not first:
+                raise PefourierError(
+                    f"{shown(path)} is a pipe that nobody writes to; put a file there"
+                )
+    os.set_blocking(descriptor, True)
+    return first
+
+
+def read_pipe(pipe: BinaryIO, path: str, first: bytes = b"") -> tuple[io.BytesIO, str]:
+    """What a pipe holds after its first bytes, and the suffix that these point to."""
     with os_errors("read", path):
-        chunk = pipe.read(HEAD)
+        chunk = first + pipe.read(HEAD)
         suffix = ".npy" if chunk.startswith(NPY_MAGIC) else ".csv"
         if suffix == ".csv" and b"\0" in chunk and suffix_of(path) not in READERS:
             raise PefourierError(f"{label(path)} is neither a .npy nor a .csv table; name a file")
@@ -146,15 +218,18 @@ def read_pipe(pipe: BinaryIO, path: str) -> tuple[io.BytesIO, str]:
         while chunk:
             stream.write(chunk)
             if stream.tell() > limit:
-                raise PefourierError(
-                    f"{label(path)} gives more than {limit} bytes; write them to a .npy file"
-                )
+                raise too_large(path, limit)
             chunk = pipe.read(2**20)
         stream.seek(0)
         return stream, suffix
 
 
-def choose_array(arrays: dict[str, Stored], key: str | None, file: str) -> str:
+def too_large(path: str, limit: int) -> PefourierError:
+    """The error for more bytes than can be read as a whole."""
+    return PefourierError(f"{label(path)} gives more than {limit} bytes; write them to a .npy file")
+
+
+def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> str:
     """The name of the array that is meant: the one named by `key`, or the only table."""
     if key is None:
         tables = [name for name, stored in arrays.items() if stored.is_table]
@@ -180,38 +255,27 @@ def choose_array(arrays: dict[str, Stored], key: str | None, file: str) -> str:
     return key
 
 
-def names_and_shapes(arrays: dict[str, Stored], limit: int = 10) -> str:
+def names_and_shapes(arrays: Mapping[str, Stored], limit: int = 10) -> str:
     """Names with shapes, the first few."""
-    some = [
-        f"{shown(name) if name else 'an array'} {stored.shape}"
-        for name, stored in islice(arrays.items(), limit)
-    ]
+    some = [stored.named(name) for name, stored in islice(arrays.items(), limit)]
     if len(arrays) > limit:
         some.append("…")
     return ", ".join(some) or "no array"
 
 
-def load_floats(stored: Stored, file: str) -> tuple[np.ndarray, float]:
-    """The table in a float type of numpy, and the resolution of its stored type."""
+def load_floats(file: ArrayFile, name: str) -> tuple[np.ndarray, float]:
+    """A table in a float type of numpy, and the resolution of its stored type."""
+    stored = file.arrays[name]
     wide = "float32" if stored.kind in EPS else "float64"
     kind = stored.kind if stored.kind in ("float64", "float32", "float16") else wide
-    need = math.prod(stored.shape) * np.dtype(kind).itemsize
-    free = stored.mapped and kind == stored.kind
-    if not free and (need > MEMORY or need > max(SUSPECT, RATIO * stored.held)):
-        raise PefourierError(
-            f"{file} has {stored.held} bytes for a table that takes {need}; the limits are "
-            f"{MEMORY} and, above {SUSPECT}, {RATIO} times the bytes in the file; "
-            "a .npy file of float32 is mapped and has no limit"
-        )
-    with np.errstate(all="ignore"):  # a long double beyond float64 is infinite, and refused later
-        table = stored.load().reshape(stored.axes).astype(kind, copy=False)
+    table = file.load(name, kind, mapping=True).reshape(stored.axes)
     return table, EPS.get(stored.kind, EPS["float64"])
 
 
 def array_names(path: str) -> list[str]:
     """Names of the arrays in a file."""
-    with open_arrays(path) as arrays:
-        return list(arrays)
+    with open_arrays(path, regular=True) as file:
+        return list(file.arrays)
 
 
 def write_table(path: str, table: np.ndarray, dtype: str = "<f8") -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pefourier.encodings.sources.tables import check_regular
 from pefourier.errors import PefourierError, shown
 from pefourier.train.data import recordings, split
 from pefourier.train.data.split import Split, Task
@@ -152,6 +153,8 @@ def read_ts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]:
             f"{shown(name)} must hold one *_TRAIN.ts and its *_TEST.ts; it holds {held}. A single "
             "file can be given by its own path"
         )
+    for file in files:
+        check_regular(str(file))
     try:
         from aeon.datasets import load_classification, load_from_ts_file
     except ModuleNotFoundError as error:

@@ -9,10 +9,12 @@ and maybe `train`.
 from dataclasses import replace
 from difflib import get_close_matches
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
+from pefourier.encodings.sources.tables import ArrayFile, names_and_shapes, open_arrays
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data import PUBLISHED, SYNTHETIC, recordings, split
 from pefourier.train.data.examples import from_examples, from_ts
@@ -83,37 +85,48 @@ def find_task(
 
 def from_archive(path: Path, window: int | None, stride: int | None, split_by: Split) -> Task:
     """Examples X, y or a labelled series from a user's .npz."""
-    with recordings.reading(path), recordings.archive(path) as archive:
-        arrays = {key: archive[key] for key in archive.files}
-    if {"X", "y"} <= arrays.keys():
-        if window is not None or stride is not None:
+    with open_arrays(str(path), ".npz", regular=True) as file:
+        names = file.arrays.keys()
+        if {"X", "y"} <= names:
+            if window is not None or stride is not None:
+                raise PefourierError(
+                    f"--window and --stride are for recordings; {path} holds examples X, y"
+                )
+            return own_examples(path, file, split_by)
+        if "label" not in names or not {"rows", "test"} & names:
             raise PefourierError(
-                f"--window and --stride are for recordings; {path} holds examples X, y"
+                f"{path} holds {names_and_shapes(file.arrays)}; expected X and y, or rows and "
+                "label (and train, for the scale)"
             )
-        groups = arrays.get("groups")
-        near = get_close_matches("groups", arrays.keys() - {"groups"}, 1, 0.7)
-        if groups is None and near:
-            raise PefourierError(f"{path} holds {near[0]!r}; name it groups, or leave it out")
-        return from_examples(str(path), arrays["X"], arrays["y"], (), split_by, groups=groups)
-    rows = arrays.get("rows", arrays.get("test"))
-    if rows is None or "label" not in arrays:
-        raise PefourierError(
-            f"{path} holds {', '.join(sorted(arrays)) or 'nothing'}; expected X and y, or rows and "
-            "label (and train, for the scale)"
-        )
-    if "groups" in arrays:
-        raise PefourierError(f"{path} holds groups beside rows; groups go with examples X, y")
-    name = path.stem
-    if "train" in arrays:
-        found = recordings.scale_recording(
-            name, (arrays["train"], rows, arrays["label"]), 1e-6, name, name
-        )
-    else:
-        recordings.check_rows(name, rows)
-        label = recordings.truth_values(name, rows, arrays["label"])
-        found = split.Series(name, rows.astype(np.float32), label, name, name)
-    own_scale = "train" not in arrays
+        if "groups" in names:
+            raise PefourierError(f"{path} holds groups beside rows; groups go with examples X, y")
+        found = own_series(path.stem, file)
+    own_scale = "train" not in names
     cut = WINDOW if window is None else window
     return split.split_series(
         str(path), [found], cut, stride, split_by, USER_BLOCKS, own_scale=own_scale
     )
+
+
+def own_examples(path: Path, file: ArrayFile, split_by: Split) -> Task:
+    """A user's examples X (n, length, channels) with classes y and maybe groups."""
+    names = file.arrays.keys()
+    near = get_close_matches("groups", [n for n in islice(names, 1000) if len(n) < 20], 1, 0.7)
+    if "groups" not in names and near:
+        raise PefourierError(f"{path} holds {near[0]!r}; name it groups, or leave it out")
+    x, y = recordings.load_part(file, "X"), recordings.load_part(file, "y", text=True)
+    groups = recordings.load_part(file, "groups", text=True) if "groups" in names else None
+    return from_examples(str(path), x, y, (), split_by, groups=groups)
+
+
+def own_series(name: str, file: ArrayFile) -> split.Series:
+    """A user's recording with a label for each row, scaled by its part `train` where it has one."""
+    names = file.arrays.keys()
+    rows = recordings.load_part(file, "rows" if "rows" in names else "test")
+    label = recordings.load_part(file, "label", text=True)
+    if "train" in names:
+        recording = recordings.load_part(file, "train"), rows, label
+        return recordings.scale_recording(name, recording, 1e-6, name, name)
+    recordings.check_rows(name, rows)
+    label = recordings.truth_values(name, rows, label)
+    return split.Series(name, rows.astype(np.float32), label, name, name)

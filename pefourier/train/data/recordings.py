@@ -5,39 +5,39 @@ Conventions
 The part called train is unlabelled and gives mean and standard deviation of each channel, the
 latter at least a floor; the labelled part, so scaled and cut at ±20, is what windows come from.
 A published dataset has two layouts: archives NAME.npz with `train`, `test` and `label`, or that of
-its publisher, which its file in published/ reads.
+its publisher, which its file in published/ reads. An array may take an eighth of the machine's
+memory, and so may all recordings of a dataset.
 """
 
 import csv
-import lzma
+import hashlib
+import io
+import os
 import re
-import warnings
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
+from pefourier.encodings.encoding import BLOCK, row_blocks
+from pefourier.encodings.sources.arrays import MEMORY
+from pefourier.encodings.sources.tables import (
+    ArrayFile,
+    check_regular,
+    names_and_shapes,
+    open_arrays,
+    told,
+)
 from pefourier.errors import PefourierError, shown
+from pefourier.files import label
 from pefourier.train.data.split import Series
 
 LIMIT = 20.0  # scaled values are cut here
 LARGEST = 1e30  # of values read: float32 ends at 3e38
-# What damaged archives raise
-FAULTS = (
-    OSError,
-    ValueError,
-    EOFError,
-    KeyError,
-    NotImplementedError,
-    zipfile.BadZipFile,
-    lzma.LZMAError,
-    zlib.error,
-)
+LARGEST_LIST = 2**24  # bytes of a list in .csv
+AGAIN = "download it again"
 Recording = tuple[np.ndarray, np.ndarray, np.ndarray]  # train rows, test rows, label
 
 
@@ -64,11 +64,16 @@ def read_recordings(source: Source, data: str | None) -> list[Series]:
         )
     folder, archives = locate(source, Path(data))
     recordings = read_archives(archives) if archives else source.read_published(folder)
-    found = [
-        scale_recording(name, recording, source.floor, *source.together(name))
-        for name, recording in recordings
-        if name not in source.dropped
-    ]
+    found, taken = [], 0
+    for name, recording in recordings:
+        if name not in source.dropped:
+            found.append(scale_recording(name, recording, source.floor, *source.together(name)))
+            taken += found[-1].rows.nbytes
+        if taken > memory_limit():
+            raise PefourierError(
+                f"the recordings in {folder} take more than {memory_limit()} bytes, an eighth of "
+                "this machine's memory"
+            )
     if not found:
         raise PefourierError(f"{folder} holds no recording of {source.name}; download it again")
     widths = {s.rows.shape[1] for s in found}
@@ -91,61 +96,81 @@ def locate(source: Source, data: Path) -> tuple[Path, list[Path]]:
     )
 
 
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Tell what cannot be read as one line that names the file."""
+def memory_limit() -> int:
+    """Bytes that an array of data may take: an eighth of the machine's memory."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # numpy only warns of an empty text file
-            yield
-    except PefourierError:
-        raise
-    except FileNotFoundError as error:
-        raise PefourierError(f"{path} is missing") from error
-    except (*FAULTS, UserWarning) as error:
-        if "Object arrays" in str(error):
-            raise PefourierError(
-                f"{path} holds Python objects; save numbers, or names as np.array(names, dtype=str)"
-            ) from error
-        advice = "pickle" in str(error)  # numpy's, to load what is no array
-        what = "" if advice else f" ({type(error).__name__}: {error})"
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8
+    except (AttributeError, OSError, ValueError):
+        return MEMORY
+
+
+def open_part(path: Path, suffix: str) -> AbstractContextManager[ArrayFile]:
+    """The arrays in a file of a published dataset."""
+    if not path.exists():
+        raise PefourierError(f"{path} is missing; {AGAIN}")
+    return open_arrays(str(path), suffix, regular=True, advice=AGAIN)
+
+
+def load_part(
+    file: ArrayFile, name: str = "", dtype: str | None = None, *, text: bool = False
+) -> np.ndarray:
+    """An array of a file of data, in memory; of labels and groups text is taken, too."""
+    if file.arrays[name].kind == "object":
         raise PefourierError(
-            f"{path} is damaged or half downloaded{what}; download it again"
-        ) from error
+            f"{file.label} holds Python objects; save numbers, or names as "
+            "np.array(names, dtype=str)"
+        )
+    return file.load(name, dtype, text=text, most=memory_limit())
 
 
-@contextmanager
-def archive(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
-    """An open .npz, which is closed even if it is damaged."""
-    with path.open("rb") as stream:
-        head = stream.read(2)
-        if head not in (b"", b"PK"):
-            raise PefourierError(f"{path} is no archive of arrays, as numpy.savez writes")
-        stream.seek(0)
-        with np.load(stream, allow_pickle=False) as arrays:
-            yield arrays
+def read_list(path: Path) -> list[dict[str, str]]:
+    """The rows of a list in .csv by the names in its first line; cells that are not there lack."""
+
+    def parse() -> list[dict[str, str]]:
+        with path.open("rb") as stream:
+            data = stream.read(LARGEST_LIST + 1)
+        if len(data) > LARGEST_LIST:
+            raise ValueError(f"a list has up to {LARGEST_LIST} bytes")
+        try:
+            rows = list(csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline="")))
+        except csv.Error as error:
+            raise ValueError(str(error)) from error
+        return [{k: v for k, v in row.items() if k and isinstance(v, str)} for row in rows]
+
+    check_regular(str(path))
+    return told(parse, label(str(path)), ".csv", AGAIN)
 
 
 def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
     """Read recordings from archives, if all that a manifest beside them lists are there."""
-    manifest = paths[0].parent.parent / "MANIFEST.csv"
-    if manifest.is_file():
-        folder = paths[0].parent.name
-        with reading(manifest), manifest.open(newline="") as lines:
-            listed = [row for row in csv.DictReader(lines) if row.get("file")]
-        for row in listed:
-            file = manifest.parent / row["file"]
-            if file.parent.name != folder:
-                continue
-            if not file.is_file():
-                raise PefourierError(f"{file} is missing; {manifest} lists it")
-            if row.get("sha256") not in (None, "", sha256(file.read_bytes()).hexdigest()):
-                raise PefourierError(
-                    f"{file} does not have the checksum in {manifest}; download it again"
-                )
+    check_manifest(paths[0].parent)
     for path in paths:
-        with reading(path), archive(path) as arrays:
-            yield path.stem, (arrays["train"], arrays["test"], arrays["label"])
+        with open_part(path, ".npz") as file:
+            if not {"train", "test", "label"} <= file.arrays.keys():
+                raise PefourierError(
+                    f"{file.label} holds {names_and_shapes(file.arrays)}; expected train, test and "
+                    f"label; {AGAIN}"
+                )
+            label = load_part(file, "label", text=True)
+            recording = load_part(file, "train"), load_part(file, "test"), label
+        yield path.stem, recording
+
+
+def check_manifest(folder: Path) -> None:
+    """Refuse archives that are not those which a manifest beside their folder lists."""
+    manifest = folder.parent / "MANIFEST.csv"
+    for row in read_list(manifest) if manifest.is_file() else ():
+        file = manifest.parent / row.get("file", "")
+        if not row.get("file") or file.parent.name != folder.name:
+            continue
+        if not file.is_file():
+            raise PefourierError(f"{file} is missing; {manifest} lists it")
+        with file.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        if row.get("sha256") not in (None, "", digest):
+            raise PefourierError(
+                f"{file} does not have the checksum in {manifest}; download it again"
+            )
 
 
 def scale_recording(
@@ -159,8 +184,10 @@ def scale_recording(
     if train.shape[1] != test.shape[1]:
         raise PefourierError(f"{name}: train has {train.shape[1]} columns and test {test.shape[1]}")
     scale = np.maximum(train.std(axis=0, dtype=float), floor)
-    rows = np.clip((test - train.mean(axis=0, dtype=float)) / scale, -LIMIT, LIMIT)
-    return Series(name, rows.astype(np.float32), label, recorded_with, dealt_with)
+    mean, scaled = train.mean(axis=0, dtype=float), np.empty(test.shape, np.float32)
+    for rows in row_blocks(len(test), BLOCK, test.shape[1]):
+        scaled[rows] = np.clip((test[rows] - mean) / scale, -LIMIT, LIMIT)
+    return Series(name, scaled, label, recorded_with, dealt_with)
 
 
 def truth_values(name: str, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
@@ -184,7 +211,8 @@ def check_rows(what: str, rows: np.ndarray) -> None:
         raise PefourierError(
             f"{what}: expected numbers of shape (n, channels); got {rows.dtype} {rows.shape}"
         )
-    bad = np.argwhere(~(np.abs(rows) <= LARGEST))
+    wide = rows.astype(np.float32) if rows.dtype == np.float16 else rows
+    bad = np.argwhere(~(np.abs(wide) <= LARGEST))
     if len(bad):
         value = rows[tuple(bad[0])]
         way_out = "scale such values" if np.isfinite(value) else "fill missing values"

@@ -1,15 +1,26 @@
 """Mars Science Laboratory (Hundman et al., 2018): folders of .npy and labeled_anomalies.csv."""
 
-import csv
 import json
+import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pefourier.errors import PefourierError
-from pefourier.train.data.recordings import Recording, Source, reading
+from pefourier.encodings.sources.tables import told
+from pefourier.errors import PefourierError, shown
+from pefourier.files import label
+from pefourier.train.data.recordings import (
+    AGAIN,
+    Recording,
+    Source,
+    check_rows,
+    load_part,
+    open_part,
+    read_list,
+)
 
 # Recorded over the same period: they share their command columns. P-10's rows are P-14's.
 GROUPS = (
@@ -20,6 +31,7 @@ GROUPS = (
     ("F-4", "F-5"),
 )
 DROPPED = frozenset({"P-10"})
+NAMES = r"[A-Z]-\d+"
 
 
 def read_files(folder: Path) -> Iterator[tuple[str, Recording]]:
@@ -27,41 +39,56 @@ def read_files(folder: Path) -> Iterator[tuple[str, Recording]]:
     path = folder / "labeled_anomalies.csv"
     if not path.is_file():
         path = folder.parent / path.name
-    with reading(path), path.open(newline="") as lines:
-        rows = list(csv.DictReader(lines))
-        own = [row for row in rows if row["spacecraft"] == "MSL"]
-        events = {row["chan_id"]: json.loads(row["anomaly_sequences"] or "") for row in own}
-        listed = {row["chan_id"] for row in rows}
-    unlisted = {file.stem for file in (folder / "test").glob("*.npy")} - listed
+    if not path.is_file():
+        raise PefourierError(f"{path} is missing; {AGAIN}")
+    rows, file = read_list(path), label(str(path))
+    for column in ("chan_id", "spacecraft"):
+        if not all(column in row for row in rows):
+            raise PefourierError(f"{file} has a row without {column}; {AGAIN}")
+    unlisted = {one.stem for one in (folder / "test").glob("*.npy")}
+    unlisted -= {row["chan_id"] for row in rows}
     if unlisted:
         raise PefourierError(
             f"{path} lacks {min(unlisted)}, whose rows are in {folder / 'test'}; download it again"
         )
-    for name in sorted(events):
-        parts = []
-        for part in ("train", "test"):
-            file = folder / part / f"{name}.npy"
-            with reading(file):
-                parts.append(np.load(file, allow_pickle=False))
-        with reading(path):
-            label = label_events(name, events[name], len(parts[1]))
-        yield name, (parts[0], parts[1], label)
+    own = {row["chan_id"]: row for row in rows if row["spacecraft"] == "MSL"}
+    for name in sorted(own):
+        parts = [read_channel(folder / part, name) for part in ("train", "test")]
+        events = own[name].get("anomaly_sequences", "")
+        act = partial(label_events, name, events, len(parts[1]))
+        yield name, (*parts, told(act, file, ".csv", AGAIN))
 
 
-def label_events(name: str, events: Any, n: int) -> np.ndarray:
-    """Labels of n rows from events [first, last], both inclusive.
+def read_channel(folder: Path, name: str) -> np.ndarray:
+    """The rows of a channel in train/ or test/ (n, columns)."""
+    if not re.fullmatch(NAMES, name):
+        raise PefourierError(f"MSL has no channel {shown(name)}; {AGAIN}")
+    with open_part(folder / f"{name}.npy", ".npy") as file:
+        rows = load_part(file)
+    check_rows(f"{name}, {folder.name}", rows)
+    return rows
 
-    >>> label_events("C-1", [[0, 1], [3, 3]], 4)
+
+def label_events(name: str, text: str, n: int) -> np.ndarray:
+    """Labels of n rows from events [first, last] in JSON, both inclusive.
+
+    >>> label_events("C-1", "[[0, 1], [3, 3]]", 4)
     array([1, 1, 0, 1], dtype=uint8)
     """
-    label = np.zeros(n, dtype=np.uint8)
+    try:
+        events: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the events of {name} are not a list in JSON: {shown(text)}") from error
+    marked = np.zeros(n, dtype=np.uint8)
     for event in events if isinstance(events, list) else [events]:
         match event:
             case [int(first), int(last)] if 0 <= first <= last < n:
-                label[first : last + 1] = 1
+                marked[first : last + 1] = 1
             case _:
-                raise ValueError(f"event {event} of {name} is not first and last of its {n} rows")
-    return label
+                raise ValueError(
+                    f"event {shown(event)} of {name} is not first and last of its {n} rows"
+                )
+    return marked
 
 
 def recorded_together(name: str) -> tuple[str, str]:
@@ -75,7 +102,7 @@ SOURCE = Source(
     floor=0.05,
     blocks=4,
     folders=("msl", "data"),
-    names=r"[A-Z]-\d+",
+    names=NAMES,
     suffix=".npy",
     read_published=read_files,
     together=recorded_together,

@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
-from pefourier.train.data.recordings import Recording, Source, reading
+from pefourier.train.data.recordings import Recording, Source, load_part, open_part
 
 
 def read_text(folder: Path) -> Iterator[tuple[str, Recording]]:
@@ -14,8 +12,8 @@ def read_text(folder: Path) -> Iterator[tuple[str, Recording]]:
     for name in sorted({path.name for one in folders for path in one.glob("*.txt")}):
         parts = []
         for file in (one / name for one in folders):
-            with reading(file):
-                parts.append(np.loadtxt(file, delimiter=",", dtype=np.float32, ndmin=2))
+            with open_part(file, ".csv") as text:
+                parts.append(load_part(text, dtype="float32"))
         yield Path(name).stem, (parts[0], parts[1], parts[2][:, 0])
 
 

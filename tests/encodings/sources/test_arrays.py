@@ -1,0 +1,107 @@
+"""One gate for every array read: plain numbers of known width, and no more than the file bears."""
+
+import re
+import zipfile
+
+import numpy as np
+import pytest
+from stored import HEADER, exactly, npy_bytes, put
+
+from pefourier.encodings.sources import arrays
+from pefourier.encodings.sources.arrays import Extent, Stored
+from pefourier.encodings.sources.tables import open_arrays, read_numbers
+from pefourier.errors import PefourierError
+
+NOT_PLAIN = {"O": "object", "M8[s]": "datetime64[s]", "c16": "complex128", "i4,f8": "void96"}
+
+
+@pytest.mark.parametrize("descr", [*NOT_PLAIN, "U0", "S0"])
+def test_only_plain_numbers_are_made_of_bytes(descr):
+    """Whoever asks: what lies behind every reader refuses pointers too."""
+    put("x.npy", b"A" * 64)
+    pointers = Extent((1,), np.dtype(descr), 0)
+    with open("x.npy", "rb") as stream:
+        for read in (pointers.copied, pointers.mapped):
+            with pytest.raises(ValueError, match=r"it holds .*, and only plain numbers are read"):
+                read(stream)
+
+
+@pytest.mark.parametrize(("descr", "kind"), NOT_PLAIN.items())
+@pytest.mark.parametrize("text", [False, True])
+def test_what_is_not_plain_never_passes_the_gate(descr, kind, text):
+    def untouched():
+        raise AssertionError("the array was read before it was looked at")
+
+    stored = Stored((3,), np.dtype(descr).name, 8, 24, untouched, untouched)
+    expected = "numbers or text of a fixed width" if text else "real numbers"
+    message = f"x holds 'a' (3,) of {kind}; expected {expected}"
+    with pytest.raises(PefourierError, match=exactly(message)):
+        stored.load("x", "a", text=text, mapping=True)
+
+
+def test_text_of_a_fixed_width_is_for_labels_alone():
+    np.savez(
+        "x.npz", y=np.array(["a", "bc"]), z=np.array([b"a", b"b"]), swapped=np.array(["é"], ">U1")
+    )
+    with open_arrays("x.npz") as file:
+        assert file.load("y", text=True).tolist() == ["a", "bc"]
+        assert file.load("z", text=True).tolist() == [b"a", b"b"]
+        assert file.load("swapped", text=True).tolist() == ["é"]
+        with pytest.raises(
+            PefourierError, match=r"^'x.npz' holds 'y' \(2,\) of str64; expected real"
+        ):
+            file.load("y")
+
+
+@pytest.mark.parametrize("code", [0x110000, 2**31, 0xD800, 0xDFFF])
+def test_text_is_unicode(code):
+    """numpy raises a SystemError where such text is looked at, and files take no surrogates."""
+    header = HEADER.replace(b"'<f8'", b"'<U1'").replace(b"(5, 3)", b"(2,)")
+    put("x.npy", npy_bytes(header, np.array([65, code], "<u4").tobytes()))
+    said = "'x.npy' is not a readable .npy file: it holds text that is not Unicode; write it again"
+    with open_arrays("x.npy") as file, pytest.raises(PefourierError, match=exactly(said)):
+        file.load("", text=True)
+
+
+def zeros(path, shape, claimed=None):
+    """An archive of deflated zeros, perhaps with another claim of what they take in it."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        header = HEADER.replace(b"(5, 3)", repr(shape).encode())
+        archive.writestr("a.npy", npy_bytes(header, bytes(8 * int(np.prod(shape)))))
+        held = archive.getinfo("a.npy").compress_size
+    if claimed:
+        with open(path, "rb") as stream:
+            content = stream.read()
+        place = content.index(b"PK\1\2") + 20
+        put(path, content[:place] + claimed.to_bytes(4, "little") + content[place + 4 :])
+    return held
+
+
+def test_what_an_archive_claims_to_hold_counts_no_more_than_its_size(monkeypatch):
+    monkeypatch.setattr(arrays, "SUSPECT", 2**16)
+    held = zeros("x.npz", (10**5,))
+    limits = f"the limits are {2**29} and, above 65536, 100 times the bytes in the file"
+    message = f"'x.npz' has {held} bytes for an array that takes 800000; {limits}"
+    with pytest.raises(PefourierError, match=exactly(message)):
+        read_numbers("x.npz")
+    zeros("x.npz", (10**5,), claimed=10**9)
+    with pytest.raises(PefourierError, match=r"^'x.npz' has \d{3,4} bytes for an array that takes"):
+        read_numbers("x.npz")
+
+
+def test_a_row_of_numbers_is_no_longer_than_positions_may_be():
+    np.lib.format.open_memmap("x.npy", "w+", np.float32, (2**26 + 1,)).flush()
+    message = f"'x.npy' has {2**28 + 4} bytes for an array that takes {2**29 + 8}; "
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}the limits are 536870912 and"):
+        read_numbers("x.npy")
+
+
+@pytest.mark.parametrize("suffix", ["npy", "npz"])
+def test_an_array_that_ends_early_is_said(suffix):
+    (np.save if suffix == "npy" else np.savez)(f"x.{suffix}", np.ones((10_000, 9)))
+    with open_arrays(f"x.{suffix}") as file:
+        put(f"x.{suffix}", b"")  # somebody empties it meanwhile
+        with pytest.raises(
+            PefourierError, match=f"^'x.{suffix}' is not a readable .{suffix} file: "
+        ):
+            file.load(*file.arrays)
