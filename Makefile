@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint check bench figures results catalogue models clean
+.PHONY: help run test lint check fuzz bench figures results catalogue models clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -54,6 +54,11 @@ catalogue: $(BIN)/pefourier  ## what `pefourier list` reads, from the registry
 
 models: $(BIN)/pefourier  ## what model types do with positions, from transformers
 	PYTHONPATH=. $(BIN)/python tests/survey_transformers.py
+
+SECONDS ?= 3600
+
+fuzz: $(BIN)/pefourier  ## damaged and malicious files for SECONDS=3600, until one is not refused in a line
+	$(BIN)/python -W error tests/fuzz.py --seconds $(SECONDS)
 
 bench: $(BIN)/pefourier  ## time and memory against what one would call today
 	$(BIN)/python -m pip install --quiet '.[bench]'

@@ -16,7 +16,7 @@ import numpy as np
 
 from pefourier.encodings.columns import named_changes
 from pefourier.encodings.encoding import Encoding, as_encoding, largest_number, unit_of
-from pefourier.geometry.precision import FLOAT32_EPS, phase_rounding
+from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 from pefourier.geometry.waves import turning_pairs
 
 READ = 2**9  # rows from which frequencies are read
@@ -112,7 +112,7 @@ def rounding_tolerance(table: np.ndarray, enc: Encoding, eps: float) -> np.ndarr
     if turning is not None:
         omega[turning.sines] = omega[turning.cosines] = turning.omega
     origin = 0 if enc.measure is None else enc.measure.offset
-    return size * (4 * eps + np.multiply.outer(np.arange(n) + origin, phase_rounding(omega, eps)))
+    return size * (4 * eps + phase_errors(np.arange(n) + origin, omega, eps))
 
 
 def find_transformation(

@@ -69,10 +69,11 @@ def assess(encoding: Encoding | np.ndarray, progress=None) -> Faithfulness:
     from pefourier.diagnosis import diagnose
     from pefourier.geometry.closest import closest_pair
     from pefourier.geometry.precision import precision
-    from pefourier.geometry.singular_values import decompose
+    from pefourier.geometry.singular_values import check_products, decompose
     from pefourier.relations import first_rising_lag, shift_residual, toeplitz_residual
 
     enc = as_encoding(encoding)
+    check_products(enc)
     closest = closest_pair(enc, progress)
     factors = decompose(enc, progress)
     rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))

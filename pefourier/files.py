@@ -1,5 +1,6 @@
 """Paths, failures of the system in one line, and files written whole or not at all."""
 
+import errno
 import os
 import re
 import stat
@@ -18,6 +19,7 @@ except ModuleNotFoundError:  # Windows
 
 DRAFT_NAME = re.compile(r"\.pefourier-[0-9a-f]{16}")
 DRAFTS: set[str] = set()  # paths of those that this process is writing
+TRIES = 100  # drafts that other processes may take for stale
 DAY = 86_400  # seconds
 O_BINARY = getattr(os, "O_BINARY", 0)  # Windows
 
@@ -121,41 +123,42 @@ def write_whole(path: str, write: Callable[[BinaryIO], None]) -> None:
 
 
 def replace_whole(target: str, write: Callable[[BinaryIO], None], keep_mode: bool) -> None:
-    """Write a draft beside the target and put it in the target's place."""
+    """Write drafts beside the target until one could be put in its place."""
+    remove_stale_drafts(os.path.dirname(target))
+    if not any(move_draft(target, write, keep_mode) for _ in range(TRIES)):
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def move_draft(target: str, write: Callable[[BinaryIO], None], keep_mode: bool) -> bool:
+    """Write a draft, locked until it is in the target's place; False where it could not be locked.
+
+    Then another process has taken it for stale, since it was not locked when it was made.
+    """
+    from secrets import token_hex
     from shutil import copymode
 
-    folder = os.path.dirname(target)
-    remove_stale_drafts(folder)
-    draft, handle, lock = make_draft(folder)
+    draft = os.path.join(os.path.dirname(target), f".pefourier-{token_hex(8)}")
+    DRAFTS.add(draft)
+    lock = -1
     try:
-        with open(handle, "wb") as stream:
+        lock = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | O_BINARY, 0o666)
+        if can_lock(lock) is False or os.fstat(lock).st_nlink == 0:
+            return False
+        with open(os.dup(lock), "wb") as stream:
             write(stream)
             stream.flush()
-            os.fsync(handle)
+            os.fsync(stream.fileno())
+        if fcntl is None:  # Windows moves no open file
+            os.close(lock)
         if keep_mode:
             copymode(target, draft)
         os.replace(draft, target)
+        return True
     finally:
         with suppress(OSError):
             os.unlink(draft)
-        if lock is not None:
+        with suppress(OSError):
             os.close(lock)
-        DRAFTS.discard(draft)
-
-
-def make_draft(folder: str) -> tuple[str, int, int | None]:
-    """A new file: its name, its descriptor, and another that keeps it locked until it is moved."""
-    from secrets import token_hex
-
-    while True:
-        draft = os.path.join(folder, f".pefourier-{token_hex(8)}")
-        DRAFTS.add(draft)
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | O_BINARY, 0o666)
-        if fcntl is None:
-            return draft, handle, None
-        if can_lock(handle) is not False and os.fstat(handle).st_nlink:
-            return draft, handle, os.dup(handle)
-        os.close(handle)  # in no time another process has taken it for stale
         DRAFTS.discard(draft)
 
 

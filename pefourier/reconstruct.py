@@ -82,10 +82,11 @@ def position_functions(
     >>> round(result.reconstructions[0].peak, 4)
     0.3403
     """
-    from pefourier.geometry.singular_values import decompose
+    from pefourier.geometry.singular_values import check_products, decompose
 
     enc = as_encoding(encoding)
     check_size("a lattice for each position", len(positions), lattice or enc.dim)
+    check_products(enc)
     spectrum = density(enc, lattice, sigma, method)
     n = spectrum.lattice
     for s in positions:

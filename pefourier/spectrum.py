@@ -7,6 +7,7 @@ position. An encoding's spectral measure (frequencies, weights) is declared by t
 sinusoids and estimated by the periodogram of the table otherwise. Frequencies above pi fold back.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import log, pi
 
@@ -174,10 +175,24 @@ def smoothed(steps: np.ndarray, weights: np.ndarray, points: int, sigma: float) 
     g = np.zeros(points + 2 * reach)
     for part in row_blocks(len(own), AT_ONCE):
         first, near = own[part][0], own[part] - own[part][0]
-        for r in range(2 * reach + 1):
-            height = weights[part] * np.exp(-0.5 * ((rest[part] + (r - reach)) / sigma) ** 2)
+        for r, height in enumerate(heights(rest[part], weights[part], reach, sigma)):
             g[first + r : first + r + near[-1] + 1] += np.bincount(near, weights=height)
     return g[reach : reach + points] / g[reach : reach + points].sum()
+
+
+def heights(
+    rest: np.ndarray, weights: np.ndarray, reach: int, sigma: float
+) -> Iterator[np.ndarray]:
+    """Weighted Gaussians at the distances rest - reach … rest + reach."""
+    if sigma < 1 or reach > 11 * sigma:  # far out they are too small for a ratio to start from
+        for r in range(-reach, reach + 1):
+            yield weights * np.exp(-0.5 * ((rest + r) / sigma) ** 2)
+        return
+    height = weights * np.exp(-0.5 * ((rest - reach) / sigma) ** 2)
+    ratio = np.exp(-rest / sigma**2)
+    for r in range(-reach, reach + 1):
+        yield height
+        height = height * ratio * np.exp(-(r + 0.5) / sigma**2)
 
 
 def summarize_density(

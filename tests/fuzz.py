@@ -28,6 +28,7 @@ import numpy as np
 from pefourier.errors import PefourierError
 
 SECONDS = 10  # of CPU time an input may take
+WARM = 20  # inputs of each target before one watches
 LONGEST = 3000  # characters of a line
 Target = Callable[[random.Random], object]
 TARGETS: dict[str, Target] = {}
@@ -134,12 +135,10 @@ def draw(name: str, seed: object) -> object:
 
 def run(names: list[str], seed: int, seconds: float) -> int:
     """Draw inputs of each target in turn; exit status 1 at the first that ends badly."""
-    for turn in range(20):  # what is imported where it is first used
-        for name in names:
-            draw(name, f"first {turn}")
-    watch()
-    tallies, stop = Counter(), time.monotonic() + seconds
-    while time.monotonic() < stop:
+    tallies, stop = Counter(dict.fromkeys(names, 0)), time.monotonic() + seconds
+    while time.monotonic() < stop or min(tallies.values()) <= WARM:
+        if tallies[names[0]] == WARM:  # what is imported where it is first used has been
+            watch()
         for name in names:
             wrong = draw(name, f"{seed} {tallies[name]}")
             if wrong:

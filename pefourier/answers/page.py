@@ -5,7 +5,7 @@ one function of a page, entered in `FORMS`, and one option in cli/request.py.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -40,15 +40,13 @@ def beginning(page: Page) -> str:
 
 def as_json(page: Page) -> str:
     """The answer as one JSON object: the command, the version, the schema, the list of results."""
-    import json
-
     answer = {
         "command": page.command,
         "version": __version__,
         "schema": SCHEMA,
-        "results": plain(list(page.records())),
+        "results": list(page.records()),
     }
-    return json.dumps(answer, allow_nan=False) + "\n"
+    return "".join([*json_pieces(answer, {}), "\n"])
 
 
 def as_csv(page: Page) -> str:
@@ -68,6 +66,48 @@ def as_csv(page: Page) -> str:
 
 
 FORMS: dict[str, Callable[[Page], str]] = {"text": as_words, "json": as_json, "csv": as_csv}
+
+
+def json_pieces(value: Any, told: dict[tuple[str, bytes], str]) -> Iterator[str]:
+    """A value as JSON, in pieces; the text of an array is kept in `told` for one that equals it.
+
+    >>> "".join(json_pieces({"a": [1.0, float("nan")]}, {}))
+    '{"a": [1.0, null]}'
+    """
+    if has_fields(value):
+        fields = value if isinstance(value, Mapping) else fields_of(value)
+        for number, (key, item) in enumerate(fields.items()):
+            yield f"{', ' if number else '{'}{json_of(str(key))}: "
+            yield from json_pieces(item, told)
+        yield "}" if fields else "{}"
+    elif isinstance(value, list | tuple) and any(map(has_fields, value)):
+        for number, item in enumerate(value):
+            yield ", " if number else "["
+            yield from json_pieces(item, told)
+        yield "]"
+    elif getattr(value, "ndim", 0):
+        key = f"{value.dtype.str} {value.shape}", value.tobytes()
+        if key not in told:
+            told[key] = json_of(value)
+        yield told[key]
+    else:
+        yield json_of(value)
+
+
+def json_of(value: Any) -> str:
+    """A value as JSON at once."""
+    import json
+
+    values = value.tolist() if getattr(value, "ndim", 0) == 1 else value
+    floats = isinstance(values, list) and set(map(type, values)) == {float}
+    if floats and all(map(isfinite, values)):
+        return str(values)  # the same text, sooner
+    return json.dumps(plain(value), allow_nan=False)
+
+
+def has_fields(value: Any) -> bool:
+    """Whether a value is an object of JSON: a mapping or a dataclass."""
+    return isinstance(value, Mapping) or dataclasses.is_dataclass(value)
 
 
 def plain(value: Any) -> Any:

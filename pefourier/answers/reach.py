@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.answers.page import Page, fields_of
-from pefourier.answers.report import Answer, Refusal, record_of
+from pefourier.answers.report import Answer, Refusal
 from pefourier.answers.text import aligned, number, paragraph
 from pefourier.context import Band, Context, Reading, Rotation
 from pefourier.design import Candidate, Design
@@ -139,7 +139,7 @@ def context_page(asked: Sequence[Answer | Refusal]) -> Page:
         "context",
         words=lambda: "\n".join(context_text(a.encoding, *a.result) for a in answers),
         records=lambda: [
-            context_record(one.encoding, *one.result) if isinstance(one, Answer) else record_of(one)
+            context_record(one.encoding, *one.result) if isinstance(one, Answer) else fields_of(one)
             for one in asked
         ],
         rows=lambda: context_rows(answers),

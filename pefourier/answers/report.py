@@ -23,7 +23,7 @@ from pefourier.answers.terminal_chart import chart
 from pefourier.answers.text import aligned, number, paragraph
 from pefourier.compare import Comparison
 from pefourier.encodings.encoding import Encoding
-from pefourier.errors import PefourierError, printable
+from pefourier.errors import printable
 from pefourier.relations import LARGEST_SHIFT
 from pefourier.spectrum import Spectrum
 
@@ -43,12 +43,7 @@ class Refusal:
     """A SPEC that could not be answered, among others that could."""
 
     spec: str
-    cause: PefourierError
-
-    @property
-    def error(self) -> str:
-        """Why, in one line."""
-        return str(self.cause)
+    error: str
 
 
 @dataclass(frozen=True)
@@ -67,7 +62,7 @@ class Fact:
 def record_of(answer: Answer | Refusal) -> dict[str, Any]:
     """One SPEC's JSON object: what was analysed, the conclusion, the fields of the result."""
     if isinstance(answer, Refusal):
-        return {"spec": answer.spec, "error": answer.error}
+        return fields_of(answer)
     conclusion = {"conclusion": conclude(answer.encoding, answer.result)}
     return identity_of(answer.encoding) | conclusion | fields_of(answer.result)
 

@@ -34,11 +34,13 @@ def main(arguments: list[str]) -> int:
     try:
         if sys.stdout is None:
             raise PefourierError("standard output is closed; there is nowhere to answer")
-        return invoke(wanted)
+        status = invoke(wanted)
+        # A library may have made of a signal an error that was reported, or nothing
+        return say_interrupted(LISTENER.came[0]) if LISTENER.came else status
     except KeyboardInterrupt:
         return say_interrupted(signal.SIGINT)
     except (Exception, SystemExit) as error:
-        if LISTENER.came:  # a library has made of the signal what it likes
+        if LISTENER.came:
             return say_interrupted(LISTENER.came[0])
         if debug and sys.stderr is not None:
             with suppress(OSError):
@@ -152,17 +154,35 @@ def usage_error(error: typer.TyperException, arguments: list[str]) -> str:
 
 
 def cut_arguments(text: str, arguments: list[str]) -> str:
-    """A text in one line, safe on a terminal, with the middle cut out of long arguments.
+    """A text in one line, safe on a terminal, that repeats little of a long argument.
 
     >>> cut_arguments("no file " + 300 * "x", [300 * "x"]) == f"no file {60 * 'x'}…{60 * 'x'}"
     True
     """
     line = as_line(text)
     for argument in arguments:
-        for part in (argument, argument.partition("=")[2]):
-            for form in (part, repr(part)[1:-1], ascii(part)[1:-1]):
-                if len(as_line(form)) > LONGEST:
-                    line = line.replace(as_line(form), cut(as_line(form)))
+        for form in (argument, repr(argument), ascii(argument)):
+            line = cut_runs(line, as_line(form))
+    return line
+
+
+def cut_runs(line: str, source: str) -> str:
+    """A line with the middle cut out of each run of over `LONGEST` characters of the source."""
+    start = 0
+    while len(source) > LONGEST and start + LONGEST < len(line):
+        end = start + LONGEST + 1
+        if line[start:end] not in source:
+            start += 1
+            continue
+        step = len(line) - end
+        while step:
+            if end + step <= len(line) and line[start : end + step] in source:
+                end += step
+            else:
+                step //= 2
+        run = cut(line[start:end])
+        line = line[:start] + run + line[end:]
+        start += len(run)
     return line
 
 

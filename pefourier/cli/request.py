@@ -176,7 +176,9 @@ def attempt_each(items: Sequence[Any], find: Callable[[Any], Any]) -> list[Any]:
         try:
             found.append(item if isinstance(item, Refusal) else find(item))
         except PefourierError as error:
-            found.append(Refusal(getattr(item, "spec", item), error))
+            if len(items) == 1:
+                raise  # with where it happened, for --debug
+            found.append(Refusal(getattr(item, "spec", item), str(error)))
     return found
 
 
@@ -184,11 +186,11 @@ def keep_answers(each: list[Any]) -> Asked:
     """Say on stderr what was refused; where nothing is left the last reason is raised."""
     asked = Asked(each)
     refused = [one for one in each if one not in asked.answers]
+    said = list(dict.fromkeys(one.error for one in refused))  # once
     if not asked.answers:
-        *others, last = {str(one.cause): one.cause for one in refused}.values()  # each once
-        for cause in others:
-            note(str(cause))
-        raise last
+        for reason in said[:-1]:
+            note(reason)
+        raise PefourierError(said[-1])
     for one in refused:
         named = shown(one.spec) in one.error
         note(one.error if named else f"{shown(one.spec)}: {one.error}")

@@ -16,7 +16,7 @@ import numpy as np
 
 from pefourier.encodings.columns import orders
 from pefourier.encodings.encoding import BLOCK, FLOAT64_EPS, row_blocks
-from pefourier.geometry.precision import FLOAT32_EPS, phase_rounding
+from pefourier.geometry.precision import FLOAT32_EPS, phase_errors, phase_rounding
 from pefourier.geometry.waves import Turning, align, recurrence, turning_pairs
 
 SAMPLE = 2**11  # rows from which parameters are read
@@ -43,10 +43,9 @@ class Formula:
         s = s + self.offset
         phase = np.multiply.outer(s, omega)
         difference = np.abs(codes - amplitude * np.sin(phase + quarter))
-        phase_error = np.multiply.outer(np.abs(s), phase_rounding(omega, eps))
         largest = np.abs(amplitude).max()
         stored = min(largest, max(self.top, np.abs(codes).max(initial=0.0)))
-        return difference, 3 * eps * stored + largest * phase_error
+        return difference, 3 * eps * stored + largest * phase_errors(s, omega, eps)
 
 
 def identify(table: np.ndarray, eps: float = FLOAT64_EPS) -> dict | None:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.encodings.checks import check_magnitude, check_size
+from pefourier.encodings.checks import NUMBERS, check_magnitude, check_size
 from pefourier.encodings.domain import Domain, positions
 from pefourier.errors import PefourierError, printable, shown
 
@@ -102,6 +102,11 @@ class Encoding:
         return self.measure is not None and self.measure.squared_length is not None
 
     @property
+    def fits(self) -> bool:
+        """Whether the table of all codes is of a size that is made."""
+        return len(self) * self.dim <= NUMBERS
+
+    @property
     def label(self) -> str:
         """The request as shown to a person."""
         return printable(self.spec)
@@ -110,7 +115,10 @@ class Encoding:
         """All codes, or those of points x: (n, d). A file's keep their own floating-point type."""
         x = self.domain.x if x is None else x
         check_size(f"a table of {shown(self.spec)}", len(x), self.dim)
-        return self.codes(x)
+        codes = self.codes(x)
+        if not self.fits:  # else it was seen when it was built
+            check_magnitude(self.spec, largest_number(codes))
+        return codes
 
     def blocks(self, rows: int | None = None) -> Iterator[tuple[int, np.ndarray]]:
         """The table in blocks of float64 rows, each with the index of its first row."""

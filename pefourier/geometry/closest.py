@@ -84,8 +84,9 @@ def search_lags(measure: Measure, n: int, report: Progress) -> ClosestPair:
     )
     last = min(n - 1, measure.period or n - 1)
     blocks = row_blocks(last, LAGS_AT_ONCE)
-    best = squared_distances(measure, np.arange(1, min(last, 2) + 1)).min()
-    found = []
+    start = np.arange(1, min(last, 2) + 1)
+    start = start, squared_distances(measure, start)
+    best, found = start[1].min(), []
     for done, block in enumerate(blocks, 1):
         lags = np.arange(block.start + 1, block.stop + 1)
         lags, squared = promising_lags(measure, lags, best)
@@ -95,7 +96,7 @@ def search_lags(measure: Measure, n: int, report: Progress) -> ClosestPair:
         best = squared.min(initial=best)
         found.append((lags, squared))
         report(done, len(blocks))
-    lags, squared = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    lags, squared = (np.concatenate(parts) for parts in zip(*found, start, strict=True))
     first = np.flatnonzero(squared <= best * (1 + TIE))[0]
     return ClosestPair(float(np.sqrt(squared[first])), (0, int(lags[first])), n)
 
@@ -112,10 +113,18 @@ def largest_zero(measure: Measure, lags: np.ndarray) -> np.ndarray:
     """Largest squared distance that phases in float64 cannot tell from zero at each lag.
 
     A frequency is known to one unit in the last place and its product with the lag to a half: the
-    phase errs by less than 2 eps omega lag, and to first order the codes by that times amplitude.
+    phase errs by less than 2 eps omega lag, and to first order the codes by that times amplitude;
+    by more than twice the amplitude no code can err.
     """
     if measure.period is not None:
         return np.zeros(len(lags))
+    omega = np.minimum(np.abs(measure.frequencies), 1 / FLOAT64_EPS)
+    if 2 * FLOAT64_EPS * lags.max(initial=0) * omega.max() > 1:  # phases of few digits, or none
+        squared = np.zeros(len(lags))
+        for columns in row_blocks(len(omega), PHASES_AT_ONCE, len(lags)):
+            error = 2 * FLOAT64_EPS * np.multiply.outer(lags, omega[columns])
+            squared += np.minimum(error, 2.0) ** 2 @ measure.weights[columns]
+        return measure.squared_length * squared
     speed = measure.squared_length * (measure.weights @ measure.frequencies**2)
     return (2 * FLOAT64_EPS * lags) ** 2 * speed
 
@@ -127,15 +136,15 @@ def promising_lags(
 
     Every frequency adds to the sum: a lag is out once some of them exceed the best so far.
     """
-    squared, m = np.zeros(len(lags)), len(measure.weights)
+    squared, zero, m = np.zeros(len(lags)), largest_zero(measure, lags), len(measure.weights)
     wide = min(m // MOST_PARTS, PHASES_AT_ONCE // len(lags))  # of a long sum few parts are made
     for columns in row_blocks(m, max(FREQUENCIES_AT_ONCE, wide)):
         squared += squared_distances(measure, lags, columns)
         if columns.start == 0:
             promising = lags[[squared.argmin()]]
             best = min(best, squared_distances(measure, promising)[0])
-        left = squared <= np.maximum(best * (1 + TIE), largest_zero(measure, lags))
-        lags, squared = lags[left], squared[left]
+        left = squared <= np.maximum(best * (1 + TIE), zero)
+        lags, squared, zero = lags[left], squared[left], zero[left]
     return lags, squared
 
 

@@ -141,7 +141,9 @@ def max_phase_error(measure: Measure, x: np.ndarray, form: Format) -> float:
     frequencies = measure.frequencies
     nearby = rounded(frequencies, form)
     top = float(np.abs(x).max())
-    if not np.isfinite(rounded(np.array([top * np.abs(frequencies).max()]), form)).all():
+    with np.errstate(over="ignore"):
+        farthest = np.array([top, 1.0]) * np.abs(frequencies).max()
+    if not np.isfinite(rounded(farthest, form)).all():
         return np.nan
     slack = np.abs(near - x).max()
     bounds = (
@@ -170,7 +172,14 @@ def phase_rounding(omega: np.ndarray, eps: float) -> np.ndarray:
     coarsely than float32 are taken to come from phases in float32.
     """
     units = 3 + np.abs(np.log(np.maximum(omega, 1e-300)))
-    return omega * units * min(eps, FLOAT32_EPS)
+    with np.errstate(over="ignore"):
+        return omega * units * min(eps, FLOAT32_EPS)
+
+
+def phase_errors(s: np.ndarray, omega: np.ndarray, eps: float) -> np.ndarray:
+    """How far the phases omega · s (n, m) may be off, in radians; more than 1 explains nothing."""
+    rounding = np.minimum(phase_rounding(omega, eps), 1e200)  # of a phase without a digit
+    return np.minimum(np.multiply.outer(np.abs(s), rounding), 1.0)
 
 
 def count_distinct(columns: Columns, n: int, count: int) -> int:

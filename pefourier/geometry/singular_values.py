@@ -23,7 +23,9 @@ from typing import Literal
 
 import numpy as np
 
+from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Measure, row_blocks
+from pefourier.errors import shown
 from pefourier.geometry import Progress
 from pefourier.geometry.cosine_sums import ERROR, cosine_sums
 from pefourier.geometry.double_double import Pair, matrix_product
@@ -186,16 +188,24 @@ def wave_parts(
 
 
 def kernel_at_lags(measure: Measure, n: int) -> np.ndarray:
-    """Inner products of codes 0 … n - 1 apart, by the addition theorem from 4 sqrt n waves each."""
+    """Inner products of codes 0 … n - 1 apart, by the addition theorem from 2 sqrt n waves each."""
     group = isqrt(n - 1) + 1
-    total = np.zeros((group, group))
-    for columns in row_blocks(len(measure.frequencies), BLOCK, 2 * group):
-        first = measure.angles(np.arange(0, group * group, group), columns)
-        steps = measure.angles(np.arange(group), columns)
+
+    def block(columns: slice) -> np.ndarray:
+        step, leap = np.exp(1j * measure.angles(np.array([1, group]), columns))
         weights = measure.squared_length * measure.weights[columns]
-        total += (np.cos(first) * weights) @ np.cos(steps).T
-        total -= (np.sin(first) * weights) @ np.sin(steps).T
-    return total.ravel()[:n]
+        return (powers(leap, group) * weights @ powers(step, group).T).real
+
+    blocks = row_blocks(len(measure.frequencies), BLOCK, 4 * group)
+    return sum(map_ahead(block, blocks)).ravel()[:n]
+
+
+def powers(z: np.ndarray, count: int) -> np.ndarray:
+    """z^0, z^1 … of each number: (count, len(z))."""
+    found = np.ones((count, len(z)), dtype=complex)
+    for k in range(1, count):
+        np.multiply(found[k - 1], z, out=found[k])
+    return found
 
 
 def mirrored_products(kernel: np.ndarray) -> Iterator[np.ndarray]:
@@ -300,6 +310,16 @@ def settle(gram, values, vectors, k):
     small = triangular_root(inner / np.multiply.outer(lengths, lengths)) * lengths
     _, sigma, right = np.linalg.svd(small)
     return sigma, (base - others @ mixed) @ right.T
+
+
+def check_products(enc: Encoding) -> None:
+    """Refuse codes whose inner products `decompose` could not hold, before other work is done."""
+    n, d = len(enc), enc.dim
+    if enc.stationary:
+        n, d = (n + 1) // 2, len(enc.measure.frequencies)
+    else:
+        check_size(f"a table of {shown(enc.spec)}", n, d)
+    check_size(f"the inner products of {shown(enc.spec)}", min(n, d), min(n, d))
 
 
 def mirrored_waves(measure: Measure, n: int, wave: Literal["cosines", "sines"]) -> Entries:

@@ -106,6 +106,7 @@ def test_every_field_of_json_has_a_term(run, arguments):
         Reconstructions,
         Faithfulness,
         FormatLoss,
+        report.Refusal,
         Comparison,
         Context,
         Layers,

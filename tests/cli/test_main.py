@@ -93,10 +93,86 @@ def test_an_error_is_one_line_and_status_2(run, tmp_path, monkeypatch, arguments
 
 def test_debug_shows_where(run):
     done = run("spectrum", "sinusoid", "--debug")
-    assert done.status == 2
-    assert done.err.startswith("Traceback (most recent call last):\n")
-    assert "in source_of\n" in done.err  # where it was found, not where it was told
-    assert done.err.splitlines()[-1].startswith("pefourier: unknown encoding 'sinusoid'.")
+    *shown, line = done.err.splitlines()
+    assert (done.status, done.out) == (2, "")
+    assert shown[0] == "Traceback (most recent call last):"
+    assert any("pefourier/encodings/" in one for one in shown)
+    assert line.startswith("pefourier: unknown encoding 'sinusoid'. Did you mean 'sinusoidal'?")
+
+
+@pytest.mark.parametrize("raised", [ZeroDivisionError, AssertionError, RecursionError, SystemExit])
+def test_an_internal_error_is_one_line_with_a_status_of_its_own(run, monkeypatch, raised):
+    def broken(*_):
+        raise raised("division\nby zero" + 1000 * "!")
+
+    monkeypatch.setattr("pefourier.spectrum.density", broken)
+    done = run("spectrum")
+    what = f"{raised.__name__}: division by zero"
+    what += (60 - len(what)) * "!" + "…" + 60 * "!"
+    rest = (
+        "this is a bug in pefourier, please report it with the command; --debug shows the traceback"
+    )
+    assert (done.status, done.out) == (3, "")
+    assert done.err == f"pefourier: internal error ({what}); {rest}\n"
+    debugged = run("spectrum", "--debug")
+    assert (debugged.status, debugged.out) == (3, "")
+    assert debugged.err.startswith("Traceback (most recent call last):\n")
+    assert debugged.err.endswith(done.err)
+
+
+def test_no_thread_to_be_had_is_no_bug(run, monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("pefourier.spectrum.density", refuse)
+    done = run("spectrum")
+    message = "the system starts no more threads for you; end other programs or raise ulimit -u"
+    assert (done.status, done.out, done.err) == (2, "", f"pefourier: {message}\n")
+
+
+LONG = {
+    "word": 5000 * "x",
+    "digits": 3000 * "9",
+    "words": 1250 * "a b ",
+    "white": 1600 * "é\n\t",
+    "escapes": 1000 * "\x1b[31m",
+    "bytes": 600 * "\udcff",
+    "path": "/tmp/" + 1500 * "ab/" + "x.npy",
+    "value": "rope:rho=" + 900 * "1 ",
+    "code": "py:os:" + 400 * "f ",
+}
+OPTIONS = [
+    (name, parameter.opts[0])
+    for name, command in sorted(typer.main.get_command(app).commands.items())
+    for parameter in command.params
+    if parameter.param_type_name == "option" and not parameter.is_flag
+]
+
+
+def repeats_too_much(line, value):
+    forms = [value, repr(value), ascii(value), " ".join(value.split())]
+    windows = {line[i : i + 201] for i in range(len(line) - 200)}
+    return any(window in form for window in windows for form in forms)
+
+
+@pytest.mark.parametrize("value", LONG.values(), ids=LONG)
+@pytest.mark.parametrize(("command", "option"), [*OPTIONS, ("list", "--json"), ("", "")])
+def test_a_line_repeats_little_of_a_long_argument(
+    run, tmp_path, monkeypatch, command, option, value
+):
+    monkeypatch.chdir(tmp_path)
+    given = {"encode": ["dft", "--out", "a.npy"], "train": ["--epochs", "0"]}.get(command, [])
+    lines = [[command, option, value, *given], [command, *given, f"{option}={value}"]]
+    if (command, option) in (("train", "--epochs"), ("reproduce", "--out")):
+        lines = []  # an endless training, a folder with a long name: answers
+    elif not command:
+        lines = [[value], [f"--{value}"], ["spectrum", f"--{value}"], ["spectrum", f"-S{value}"]]
+        lines += [["check-faithful", value], ["compare", "dft", value], ["encode", value, "dft"]]
+    for line in lines:
+        done = run(*line)
+        assert done.status in (0, 1, 2), line
+        assert done.err.count("\n") == 1 or done.status != 2, done.err
+        assert not repeats_too_much(done.err, value), done.err
 
 
 def test_version_and_help(run):

@@ -6,6 +6,7 @@ as an encoder sees them; ``causal=true`` keeps the lags up to 0 that a decoder s
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -299,18 +300,22 @@ def tupe(
         )
     check_above("scale", scale)
     check_size("tupe", max(length, d, buckets), d)
-    bins = t5_buckets(np.arange(-length, length), buckets, max_distance)  # of lag at lag + length
-    draw = stream(seed).normal
-    p = draw(0.0, scale, (length, d))
-    p -= p.mean(axis=1, keepdims=True)
-    p /= np.sqrt(p.var(axis=1, keepdims=True) + 1e-5)  # torch's epsilon
-    query, key = (
-        (p @ draw(0.0, scale, (d, d))).reshape(length, heads, d // heads) for _ in range(2)
-    )
-    bias = draw(0.0, scale, (buckets, heads))
-    to_cls, from_cls = draw(0.0, scale, (2, heads))
+    t5_buckets(np.zeros(1), buckets, max_distance)  # a wrong number is refused here
+
+    @cache  # every code needs all of them, which a size that is refused must not pay for
+    def weights() -> tuple[np.ndarray, ...]:
+        draw = stream(seed).normal
+        p = draw(0.0, scale, (length, d))
+        p -= p.mean(axis=1, keepdims=True)
+        p /= np.sqrt(p.var(axis=1, keepdims=True) + 1e-5)  # torch's epsilon
+        query, key = (
+            (p @ draw(0.0, scale, (d, d))).reshape(length, heads, d // heads) for _ in range(2)
+        )
+        return query, key, draw(0.0, scale, (buckets, heads)), *draw(0.0, scale, (2, heads))
 
     def codes(x: np.ndarray) -> np.ndarray:
+        query, key, bias, to_cls, from_cls = weights()
+        bins = t5_buckets(np.arange(-length, length), buckets, max_distance)  # at lag + length
         i = np.arange(length)[within(x, length, "tupe")]
         logits = np.einsum("ihc,jhc->ihj", query[i], key) / np.sqrt(2 * d / heads)
         lag = np.arange(length) - i[:, None]

@@ -6,19 +6,28 @@ import re
 import subprocess
 import sys
 import threading
+import time
 import tracemalloc
+import warnings
 import zipfile
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
-from stored import HEADER, NOT_A_TABLE, TABLE, npy_bytes, put, refused
+from stored import HEADER, NOT_A_TABLE, TABLE, exactly, npy_bytes, put, refused
 
+from pefourier.encodings import load
 from pefourier.encodings.sources import formats
 from pefourier.encodings.sources import tables as files
-from pefourier.encodings.sources.tables import read_numbers, read_table, write_table
+from pefourier.encodings.sources.tables import (
+    open_arrays,
+    read_numbers,
+    read_table,
+    write_table,
+)
 from pefourier.errors import PefourierError
 
 
@@ -199,6 +208,136 @@ def test_an_endless_pipe_is_given_up(monkeypatch):
     thread.start()
     refused("'pipe' gives more than 131072 bytes; write them to a .npy file", "pipe")
     thread.join()
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(files, "PATIENCE", 0.2)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".pt", ".pth", ".safetensors"])
+def test_a_pipe_of_weights_that_nobody_writes_to_is_given_up(suffix, impatient):
+    os.mkfifo("pipe" + suffix)
+    refused(f"'pipe{suffix}' is a pipe that nobody writes to; put a file there", "pipe" + suffix)
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.5])
+def test_who_writes_to_a_pipe_may_take_his_time(pause, impatient):
+    """Longer than one waits for him to come."""
+    write_table("x.safetensors", TABLE)
+    os.mkfifo("pipe.safetensors")
+
+    def write():
+        with open("x.safetensors", "rb") as stream, open("pipe.safetensors", "wb") as pipe:
+            time.sleep(pause)
+            pipe.write(stream.read())
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    np.testing.assert_array_equal(read_table("pipe.safetensors")[0], TABLE)
+    thread.join()
+
+
+def test_no_byte_is_lost_that_comes_when_patience_ends(monkeypatch):
+    monkeypatch.setattr(files.select, "poll", lambda: Mock(poll=lambda _: []))
+    write_table("x.safetensors", TABLE)
+    os.mkfifo("pipe.safetensors")
+    reader = os.open("pipe.safetensors", os.O_RDONLY | os.O_NONBLOCK)
+    with open("x.safetensors", "rb") as stream, open("pipe.safetensors", "wb") as pipe:
+        pipe.write(stream.read())
+        pipe.flush()
+        np.testing.assert_array_equal(read_after_writer_leaves(pipe), TABLE)
+    os.close(reader)
+
+
+def read_after_writer_leaves(pipe):
+    """The table in a pipe whose writer leaves while it is read."""
+    thread = threading.Timer(0.3, pipe.close)
+    thread.start()
+    table, _ = read_table("pipe.safetensors")
+    thread.join()
+    return table
+
+
+def test_the_weights_of_a_model_are_a_file():
+    os.mkdir("model")
+    put("model/config.json", b'{"model_type": "bert", "hidden_size": 8}')
+    os.mkfifo("model/model.safetensors")
+    message = "'model/model.safetensors' is a pipe or a device; put a file there, to be read twice"
+    with pytest.raises(PefourierError, match=exactly(message)):
+        load("model")
+
+
+@pytest.mark.parametrize("size", [2**30 + 1, 40 * 2**30])
+def test_a_csv_file_is_refused_by_its_size(size):
+    put("x.csv", b"")
+    os.truncate("x.csv", size)
+    refused("'x.csv' gives more than 1073741824 bytes; write them to a .npy file", "x.csv")
+
+
+LIMITS = "the limits, which are 67108864 lines of 67108864 characters and 2097152 columns"
+
+
+@pytest.mark.parametrize(
+    ("content", "size", "line"),
+    [(b"1,2\n", 2**27, 2), (b"", 2**27, 1), (b"1," * 2**21 + b"1\n", 2**22 + 2, 1)],
+    ids=["endless second", "endless first", "columns"],
+)
+def test_a_line_without_end_is_refused(content, size, line):
+    put("x.csv", content)
+    os.truncate("x.csv", size)
+    reason = f"line {line} goes beyond {LIMITS}"
+    refused(f"'x.csv' is not a readable .csv file: {reason}; write it again", "x.csv")
+
+
+def test_lines_without_end_are_refused(monkeypatch):
+    monkeypatch.setattr(formats, "MOST_LINES", 1000)
+    put("x.csv", b"\n" * 999 + b"1,2\n")
+    assert read_table("x.csv")[0].tolist() == [[1, 2]]
+    put("x.csv", b"\n" * 1000 + b"1,2\n")
+    reason = "line 1001 goes beyond the limits, which are 1000 lines of 67108864 characters"
+    refused(
+        f"'x.csv' is not a readable .csv file: {reason} and 2097152 columns; write it again",
+        "x.csv",
+    )
+
+
+def test_a_file_whose_name_has_the_sign_of_an_array():
+    """What encode writes is read back; the longest path that is there is meant."""
+    for name in ("x#y.npy", "x#y.npz", "a.npz", "a.npz#codes.npy"):
+        write_table(name, TABLE[: len(name)])
+    for spec, (path, key) in {
+        "x#y.npy": ("x#y.npy", None),
+        "x#y.npz": ("x#y.npz", None),
+        "x#y.npz#codes": ("x#y.npz", "codes"),
+        "a.npz#codes": ("a.npz", "codes"),
+        "a.npz#": ("a.npz", None),
+        "a.npz#codes.npy": ("a.npz#codes.npy", None),
+    }.items():
+        enc = load(spec)
+        assert (enc.params["path"], enc.params["array"], enc.spec) == (path, key, spec)
+        np.testing.assert_array_equal(enc.table(), TABLE)
+    for spec in ("b.npz#codes", "x#z.npy", "#.npy", "a.npz#\0.npy"):
+        with pytest.raises(PefourierError):
+            load(spec)
+
+
+def test_filters_of_warnings_are_the_callers():
+    np.savez("x.npz", codes=TABLE)
+    warnings.simplefilter("default")
+    before = list(warnings.filters)
+    with open_arrays("x.npz") as file:
+        assert warnings.filters == before
+        with pytest.warns(UserWarning, match="^mine$"):
+            warnings.warn("mine", stacklevel=1)
+        file.load("codes")
+        assert warnings.filters == before
+
+
+def test_what_the_caller_does_with_arrays_is_not_the_fault_of_the_file():
+    np.savez("x.npz", codes=TABLE)
+    with pytest.raises(ValueError, match=r"^mine$"), open_arrays("x.npz"):
+        raise ValueError("mine")
 
 
 def test_a_mapped_table_survives_being_overwritten():

@@ -1,13 +1,18 @@
 """Data as tasks: the counts of published splits, layouts, what leaks and what is refused."""
 
+import io
+import os
 import re
+import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
+from stored import HEADER, npy_bytes
 from training import recording
 
 from pefourier.errors import PefourierError
-from pefourier.train.data import load
+from pefourier.train.data import load, recordings
 
 
 def test_npz_of_examples_with_three_classes_and_of_a_labelled_series(tmp_path, rng):
@@ -54,7 +59,7 @@ Y = np.arange(40) % 2
         ({"X": X, "y": Y, "groups": Y * np.nan}, "groups hold nan; give each such example a group"),
         ({"rows": X[0], "label": Y[:5], "groups": Y}, "groups go with examples X, y"),
         ({"X": X, "y": Y, "groups": Y.astype(object)}, "holds Python objects; save numbers, or na"),
-        ({"Z": X}, "holds Z; expected X and y, or rows and label"),
+        ({"Z": X}, "holds 'Z' (40, 5, 2); expected X and y, or rows and label"),
         ({"rows": X[0], "label": Y[:4]}, "rows of shape (5, 2) and labels of shape (4,)"),
         ({"rows": X[0], "label": Y[:5]}, "has no window of 100 rows: its longest series has 5"),
     ],
@@ -94,14 +99,133 @@ def test_examples_of_a_group_stay_on_one_side(tmp_path, rng):
 
 def test_what_is_no_archive_is_said(tmp_path):
     path = tmp_path / "own.npz"
-    for spoil in (lambda stream: stream.write(b"X,y\n1,2\n"), lambda stream: np.save(stream, X)):
+    for spoil in (
+        lambda stream: stream.write(b"X,y\n1,2\n"),
+        lambda stream: np.save(stream, X),
+        lambda stream: None,
+    ):
         with path.open("wb") as stream:
             spoil(stream)
-        with pytest.raises(PefourierError, match=r"own\.npz is no archive of arrays, as numpy"):
+        reason = "it is no archive of arrays, as numpy.savez writes; write it again"
+        with pytest.raises(
+            PefourierError, match=rf"own\.npz' is not a readable .npz file: {reason}$"
+        ):
             load.load_task(str(path))
-    path.write_bytes(b"")
-    with pytest.raises(PefourierError, match=r"own\.npz is damaged or half downloaded \(EOFErr"):
+
+
+def test_a_pipe_and_a_folder_are_no_archive(tmp_path):
+    os.mkfifo(tmp_path / "own.npz")
+    os.mkdir(tmp_path / "folder.npz")
+    for name, what in {"own": "pipe or a device", "folder": "folder"}.items():
+        message = rf"{name}\.npz' is a {what}; put a file there, to be read twice$"
+        with pytest.raises(PefourierError, match=message):
+            load.load_task(str(tmp_path / f"{name}.npz"))
+    with pytest.raises(PefourierError, match=r"^unknown file 'own\.npy'\. Did you mean 'own\.npz'"):
+        load.from_archive(tmp_path / "own.npy", None, None, "blocks")
+
+
+def odd(stored):
+    """An array that no reader of data expects, as numpy.save writes it."""
+    stream = io.BytesIO()
+    np.save(stream, stored)
+    return stream.getvalue()
+
+
+NOT_READ = "' is not a readable .npz file: its header does not describe an array; write it again"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("X", npy_bytes(b"{'descr': '<f8', 'shape': (40, 5, 2"), NOT_READ),
+        ("X", npy_bytes(b"'" * 30), NOT_READ),
+        ("X", npy_bytes(b"[" * 9000), NOT_READ),
+        (
+            "X",
+            odd(np.array(1.5)),
+            "expected X of shape (n, length, channels) and y of shape (n,); ",
+        ),
+        ("y", odd(np.array(1)), "expected X of shape (n, length, channels) and y of shape (n,); "),
+        ("groups", odd(np.array(1)), "groups must be 40, one for each example; got shape ()"),
+        (
+            "X",
+            odd(np.ones((40, 5), "f4,i4")),
+            "' holds 'X' (40, 5) of void64; expected real numbers",
+        ),
+        (
+            "y",
+            odd(np.ones(40, "f4,i4")),
+            "' holds 'y' (40,) of void64; expected numbers or text of a fixed width",
+        ),
+        ("y", odd(np.ones(40, "M8[s]")), "' holds 'y' (40,) of datetime64[s]; expected numbers or"),
+        ("X", odd(np.ones((40, 5, 2), "U3")), "' holds 'X' (40, 5, 2) of str96; expected real num"),
+        ("X", odd(np.full((40, 5, 2), None)), "' holds Python objects; save numbers, or names as"),
+        (
+            "X",
+            npy_bytes(HEADER.replace(b"(5, 3)", b"(10000000000,)"), bytes(80)),
+            "its shape (10000000000,) of float64 needs 80000000000 bytes, 80 are there; write it",
+        ),
+        (
+            "X",
+            npy_bytes(HEADER.replace(b"'<f8'", b"'|O'").replace(b"(5, 3)", b"(40, 5, 2)"))
+            + b"A" * 3200,
+            "' holds Python objects; save numbers, or names as np.array(names, dtype=str)",
+        ),
+    ],
+    ids=range(13),
+)
+def test_odd_arrays_are_refused_by_their_header(tmp_path, name, content, message):
+    """Unclosed literals, no axes, structures, pointers."""
+    arrays = {"X": odd(X), "y": odd(Y), "groups": odd(Y)} | {name: content}
+    with zipfile.ZipFile(tmp_path / "own.npz", "w") as archive:
+        for key, member in arrays.items():
+            archive.writestr(f"{key}.npy", member)
+    with pytest.raises(PefourierError, match=re.escape(message)) as caught:
+        load.load_task(str(tmp_path / "own.npz"))
+    assert "\n" not in str(caught.value)
+
+
+def test_arrays_of_half_precision_are_read_without_a_warning(tmp_path, rng):
+    x = rng.normal(size=(40, 5, 2))
+    halves, floats = (
+        load.load_task(spoiled(tmp_path, X=x.astype(np.float16).astype(kind), y=Y))
+        for kind in (np.float16, np.float32)
+    )
+    np.testing.assert_array_equal(halves.rows, floats.rows)
+    with pytest.raises(PefourierError, match=r"row 0, column 1 is inf; fill missing values before"):
+        load.load_task(spoiled(tmp_path, X=np.full((40, 5, 2), [1, np.inf], np.float16), y=Y))
+    train, rows, label = (one.astype(np.float16) for one in recording(rng))
+    halves, floats = (
+        load.load_task(
+            spoiled(tmp_path, train=train.astype(kind), rows=rows.astype(kind), label=label),
+            window=20,
+        )
+        for kind in (np.float16, np.float32)
+    )
+    np.testing.assert_array_equal(halves.rows, floats.rows)
+
+
+def test_what_an_archive_would_take_is_weighed_before_it_is_read(tmp_path, monkeypatch):
+    """300 MB of zeros in 300 kB; and what does not fit into the machine."""
+    path, header = tmp_path / "own.npz", HEADER.replace(b"(5, 3)", b"(40, 10000, 100)")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("y.npy", odd(Y))
+        with archive.open("X.npy", "w") as member:
+            member.write(npy_bytes(header))
+            for _ in range(40):
+                member.write(bytes(8 * 10**6))
+        held = archive.getinfo("X.npy").compress_size
+    limits = f"the limits are {recordings.memory_limit()} and, above 268435456, 100 times the bytes"
+    message = f"' has {held} bytes for an array that takes 320000000; {limits} in the file"
+    tracemalloc.start()
+    with pytest.raises(PefourierError, match=f"{re.escape(message)}$"):
         load.load_task(str(path))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**21
+    monkeypatch.setattr(recordings, "memory_limit", lambda: 3000)
+    with pytest.raises(PefourierError, match=r"' has 3328 bytes for an array that takes 3200; the"):
+        load.load_task(spoiled(tmp_path, X=X, y=Y))
 
 
 @pytest.mark.parametrize("label", [0, 1])
