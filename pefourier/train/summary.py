@@ -361,8 +361,8 @@ def said_first(summary: Summary) -> list[str]:
         return []
     epochs = summary.training["epochs"]
     return [
-        f"Training was cut short: {', '.join(found)} kept the last of {epochs} epochs, where it "
-        "may not have been over; no verdict is given on them; give more --epochs"
+        f"Training was cut short: {', '.join(found)} kept the last epoch ({epochs}), where it may "
+        "not have been over; no verdict is given on them; give more --epochs"
     ]
 
 

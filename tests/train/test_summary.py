@@ -74,7 +74,7 @@ def kept(epochs, **last):
 def test_where_training_was_cut_short_that_comes_first_and_there_is_no_verdict(tmp_path):
     found = summary.summarize_runs(kept(9, dft=3, rope=2), training={"epochs": 9})
     said = (
-        "Training was cut short: dft on one (3 of 10 runs) kept the last of 9 epochs, where it may "
+        "Training was cut short: dft on one (3 of 10 runs) kept the last epoch (9), where it may "
         "not have been over; no verdict is given on them; give more --epochs\n"
     )
     text = summary.terminal_text(found)
