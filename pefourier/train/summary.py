@@ -130,18 +130,11 @@ def summarize_dataset(
     )
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
     first = rows[0]
-    setting = f"{runs_of(seeds, folds)}, {first['dataset']}" + (
-        f" ({LEAKY})" if first["leaky"] else ""
-    )
+    setting = f"{runs_of(seeds, folds)}, {first['dataset']}"
+    setting += f" ({LEAKY})" if first["leaky"] else ""
     last = Counter(row["encoding"] for row in rows if epochs and row.get("epoch") == epochs)
     every = Counter(row["encoding"] for row in rows)
     cut = tuple(e for e in scores if last[e] * CUT_SHORT > every[e])
-    verdicts = [
-        no_verdict(setting, e, cut)
-        if {e, d.reference} & set(cut)
-        else verdict_sentence(setting, e, d, len(apart)) + auprc_clause(ranking[e])
-        for e, d in apart.items()
-    ]
     diverged = Counter(row["encoding"] for row in rows if row.get("epoch") == 0)
     return DatasetSummary(
         dataset=first["dataset"],
@@ -158,7 +151,12 @@ def summarize_dataset(
         last_kept=dict(last),
         cut_short=cut,
         params=params,
-        verdicts=tuple(verdicts),
+        verdicts=tuple(
+            no_verdict(setting, e, cut)
+            if {e, d.reference} & set(cut)
+            else verdict_sentence(setting, e, d, len(apart)) + auprc_clause(ranking[e])
+            for e, d in apart.items()
+        ),
     )
 
 
@@ -395,20 +393,32 @@ def sentences(summary: Summary) -> list[str]:
         found.append(
             f"of {n} runs 95 % is but their range, which holds the mean {often:.0f} % of the time"
         )
+    return found + remarks_on_folds(summary) + remarks_on_rules(summary)
+
+
+def remarks_on_folds(summary: Summary) -> list[str]:
+    """What folds, or a single one, say of other windows."""
+    found = []
     if any(one.folds > 1 and one.differences for one in summary.datasets):
         found.append(
             "over folds: 95 % by Student's t of the folds' means, corrected for the training "
             "windows that folds share (Nadeau and Bengio, 2003); where it holds 0, other windows "
             "may not bear a difference out"
         )
-    if "choice" in summary.training:
-        found.append(f"epoch of each run that was kept: {summary.training['choice']}")
-    if "size" in summary.training and any("@rms=" in row["encoding"] for row in summary.runs):
-        found.append(f"size {summary.training['size']}")
     if any(one.folds == 1 and one.differences for one in summary.datasets):
         found.append(
             "with one fold nothing is known of other windows: a difference is one on these windows"
         )
+    return found
+
+
+def remarks_on_rules(summary: Summary) -> list[str]:
+    """Which epoch was kept, and what sizes are of."""
+    found = []
+    if "choice" in summary.training:
+        found.append(f"epoch of each run that was kept: {summary.training['choice']}")
+    if "size" in summary.training and any("@rms=" in row["encoding"] for row in summary.runs):
+        found.append(f"size {summary.training['size']}")
     return found
 
 
