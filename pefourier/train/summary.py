@@ -117,8 +117,7 @@ def summarize_dataset(
 ) -> DatasetSummary:
     """Scores and differences of one dataset, over the runs that every encoding has.
 
-    `epochs` is the most that a run could have been trained for; without it nobody can say whether
-    that was too few.
+    Without `epochs`, the most there could be, nobody can say whether they were too few.
     """
     runs, values = shared_runs(rows)
     scores = {e: {m: statistics.interval(v) for m, v in one.items()} for e, one in values.items()}
@@ -130,12 +129,10 @@ def summarize_dataset(
     )
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
     first = rows[0]
-    setting = f"{runs_of(seeds, folds)}, {first['dataset']}"
-    setting += f" ({LEAKY})" if first["leaky"] else ""
-    last = Counter(row["encoding"] for row in rows if epochs and row.get("epoch") == epochs)
-    every = Counter(row["encoding"] for row in rows)
+    leaky = f" ({LEAKY})" if first["leaky"] else ""
+    setting = f"{runs_of(seeds, folds)}, {first['dataset']}{leaky}"
+    every, diverged, last = count_runs(rows, epochs)
     cut = tuple(e for e in scores if last[e] * CUT_SHORT > every[e])
-    diverged = Counter(row["encoding"] for row in rows if row.get("epoch") == 0)
     return DatasetSummary(
         dataset=first["dataset"],
         split=first["split"],
@@ -146,17 +143,39 @@ def summarize_dataset(
         scores=scores,
         differences=apart,
         auprc_differences=ranking,
-        diverged=dict(diverged),
-        runs=dict(every),
-        last_kept=dict(last),
+        diverged=diverged,
+        runs=every,
+        last_kept=last,
         cut_short=cut,
         params=params,
-        verdicts=tuple(
-            no_verdict(setting, e, cut)
-            if {e, d.reference} & set(cut)
-            else verdict_sentence(setting, e, d, len(apart)) + auprc_clause(ranking[e])
-            for e, d in apart.items()
-        ),
+        verdicts=list_verdicts(setting, apart, ranking, cut),
+    )
+
+
+def count_runs(
+    rows: Sequence[Mapping[str, Any]], epochs: int | None
+) -> tuple[Counter[str], Counter[str], Counter[str]]:
+    """How many runs each encoding has, and of them those that kept no epoch, and the last one."""
+    kept = [(row["encoding"], row.get("epoch")) for row in rows]
+    return (
+        Counter(e for e, _ in kept),
+        Counter(e for e, epoch in kept if epoch == 0),
+        Counter(e for e, epoch in kept if epochs and epoch == epochs),
+    )
+
+
+def list_verdicts(
+    setting: str,
+    f1: Mapping[str, Difference],
+    auprc: Mapping[str, Difference],
+    cut_short: Sequence[str],
+) -> tuple[str, ...]:
+    """A sentence for each difference; no verdict where either side was cut short."""
+    return tuple(
+        no_verdict(setting, e, cut_short)
+        if {e, d.reference} & set(cut_short)
+        else verdict_sentence(setting, e, d, len(f1)) + auprc_clause(auprc[e])
+        for e, d in f1.items()
     )
 
 
