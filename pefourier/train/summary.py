@@ -129,10 +129,9 @@ def summarize_dataset(
     )
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
     first = rows[0]
-    leaky = f" ({LEAKY})" if first["leaky"] else ""
-    setting = f"{runs_of(seeds, folds)}, {first['dataset']}{leaky}"
+    setting = f"{runs_of(seeds, folds)}, {name_with_leak(first)}"
     every, diverged, last = count_runs(rows, epochs)
-    cut = tuple(e for e in scores if last[e] * CUT_SHORT > every[e])
+    cut = tuple(e for e in scores if last.get(e, 0) * CUT_SHORT > every[e])
     return DatasetSummary(
         dataset=first["dataset"],
         split=first["split"],
@@ -152,15 +151,18 @@ def summarize_dataset(
     )
 
 
-def count_runs(
-    rows: Sequence[Mapping[str, Any]], epochs: int | None
-) -> tuple[Counter[str], Counter[str], Counter[str]]:
+def name_with_leak(row: Mapping[str, Any]) -> str:
+    """The dataset of a row, and a warning where its split leaks."""
+    return row["dataset"] + (f" ({LEAKY})" if row["leaky"] else "")
+
+
+def count_runs(rows: Sequence[Mapping[str, Any]], epochs: int | None) -> tuple[dict[str, int], ...]:
     """How many runs each encoding has, and of them those that kept no epoch, and the last one."""
     kept = [(row["encoding"], row.get("epoch")) for row in rows]
     return (
-        Counter(e for e, _ in kept),
-        Counter(e for e, epoch in kept if epoch == 0),
-        Counter(e for e, epoch in kept if epochs and epoch == epochs),
+        dict(Counter(e for e, _ in kept)),
+        dict(Counter(e for e, epoch in kept if epoch == 0)),
+        dict(Counter(e for e, epoch in kept if epochs and epoch == epochs)),
     )
 
 
