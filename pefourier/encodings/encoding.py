@@ -156,8 +156,8 @@ def unit_of(table: np.ndarray) -> float:
 
     Times it a table keeps all of its digits, and sums of any power of its numbers are numbers.
 
-    >>> unit_of(np.array([[3e-90]])) * 3e-90
-    0.7...
+    >>> unit_of(np.array([[0.75, -3.0]]))
+    0.25
     """
     return float(np.ldexp(1.0, -np.frexp(largest_number(table))[1]))
 

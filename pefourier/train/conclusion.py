@@ -35,8 +35,7 @@ def unreliable(one: "DatasetSummary", encoding: str) -> str:
         return "Windows were shuffled, which leaks: the scores do not carry over to new data."
     diverged = one.diverged.get(encoding, 0)
     if diverged:
-        runs = one.seeds * one.folds
-        return f"{diverged} of {runs} runs diverged at once; try a smaller --rate."
+        return f"{diverged} of {one.runs[encoding]} runs diverged at once; try a smaller --rate."
     return ""
 
 

@@ -386,15 +386,17 @@ def train_together(
     best = {name: p.detach().clone() for name, p in whole.parameters.items()}
     highest = np.tile([-1.0, np.inf], (len(members), 1))  # score and loss
     kept = np.zeros(len(members), dtype=int)  # 0: untrained
-    there = np.arange(len(members))  # in training
+    there = np.arange(len(members))  # in the stack
+    going = np.ones(len(members), dtype=bool)  # not done
     for epoch in range(schedule.epochs):
         loss = running.train_epoch(epoch)
         found = running.validate()
-        better = is_better(found, highest[there])
+        better = going[there] & is_better(found, highest[there])
         highest[there[better]], kept[there[better]] = found[better], epoch + 1
         keep_better(best, whole, running, there, np.flatnonzero(better))
         progress(epoch + 1, len(there), float(loss.mean()))
-        left = np.flatnonzero(schedule.has_patience(epoch + 1 - kept[there]))
+        going &= schedule.has_patience(epoch + 1 - kept)
+        left = np.flatnonzero(going[there])
         if len(left) == 0:
             break
         if len(left) <= len(there) * STAY[data.device.type]:

@@ -118,8 +118,7 @@ def summarize_dataset(
 ) -> DatasetSummary:
     """Scores and differences of one dataset, over the runs that every encoding has.
 
-    `epochs` is the most that a run could have been trained for; without it nobody can say whether
-    that was too few.
+    Without `epochs`, the most there could be, nobody can say whether they were too few.
     """
     runs, values = shared_runs(rows)
     scores = {e: {m: statistics.interval(v) for m, v in one.items()} for e, one in values.items()}
@@ -131,19 +130,9 @@ def summarize_dataset(
     )
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
     first = rows[0]
-    setting = f"{runs_of(seeds, folds)}, {first['dataset']}" + (
-        f" ({LEAKY})" if first["leaky"] else ""
-    )
-    last = Counter(row["encoding"] for row in rows if epochs and row.get("epoch") == epochs)
-    every = Counter(row["encoding"] for row in rows)
-    cut = tuple(e for e in scores if last[e] * CUT_SHORT > every[e])
-    verdicts = [
-        no_verdict(setting, e, cut)
-        if {e, d.reference} & set(cut)
-        else verdict_sentence(setting, e, d, len(apart)) + auprc_clause(ranking[e])
-        for e, d in apart.items()
-    ]
-    diverged = Counter(row["encoding"] for row in rows if row.get("epoch") == 0)
+    setting = f"{runs_of(seeds, folds)}, {name_with_leak(first)}"
+    every, diverged, last = count_runs(rows, epochs)
+    cut = tuple(e for e in scores if last.get(e, 0) * CUT_SHORT > every[e])
     return DatasetSummary(
         dataset=first["dataset"],
         split=first["split"],
@@ -154,12 +143,42 @@ def summarize_dataset(
         scores=scores,
         differences=apart,
         auprc_differences=ranking,
-        diverged=dict(diverged),
-        runs=dict(every),
-        last_kept=dict(last),
+        diverged=diverged,
+        runs=every,
+        last_kept=last,
         cut_short=cut,
         params=params,
-        verdicts=tuple(verdicts),
+        verdicts=list_verdicts(setting, apart, ranking, cut),
+    )
+
+
+def name_with_leak(row: Mapping[str, Any]) -> str:
+    """The dataset of a row, and a warning where its split leaks."""
+    return row["dataset"] + (f" ({LEAKY})" if row["leaky"] else "")
+
+
+def count_runs(rows: Sequence[Mapping[str, Any]], epochs: int | None) -> tuple[dict[str, int], ...]:
+    """How many runs each encoding has, and of them those that kept no epoch, and the last one."""
+    kept = [(row["encoding"], row.get("epoch")) for row in rows]
+    return (
+        dict(Counter(e for e, _ in kept)),
+        dict(Counter(e for e, epoch in kept if epoch == 0)),
+        dict(Counter(e for e, epoch in kept if epochs and epoch == epochs)),
+    )
+
+
+def list_verdicts(
+    setting: str,
+    f1: Mapping[str, Difference],
+    auprc: Mapping[str, Difference],
+    cut_short: Sequence[str],
+) -> tuple[str, ...]:
+    """A sentence for each difference; no verdict where either side was cut short."""
+    return tuple(
+        no_verdict(setting, e, cut_short)
+        if {e, d.reference} & set(cut_short)
+        else verdict_sentence(setting, e, d, len(f1)) + auprc_clause(auprc[e])
+        for e, d in f1.items()
     )
 
 
@@ -373,8 +392,8 @@ def said_first(summary: Summary) -> list[str]:
         return []
     epochs = summary.training["epochs"]
     return [
-        f"Training was cut short: {', '.join(found)} kept the last of {epochs} epochs, where it "
-        "may not have been over; no verdict is given on them; give more --epochs"
+        f"Training was cut short: {', '.join(found)} kept the last epoch ({epochs}), where it may "
+        "not have been over; no verdict is given on them; give more --epochs"
     ]
 
 
@@ -407,20 +426,32 @@ def sentences(summary: Summary) -> list[str]:
         found.append(
             f"of {n} runs 95 % is but their range, which holds the mean {often:.0f} % of the time"
         )
+    return found + remarks_on_folds(summary) + remarks_on_rules(summary)
+
+
+def remarks_on_folds(summary: Summary) -> list[str]:
+    """What folds, or a single one, say of other windows."""
+    found = []
     if any(one.folds > 1 and one.differences for one in summary.datasets):
         found.append(
             "over folds: 95 % by Student's t of the folds' means, corrected for the training "
             "windows that folds share (Nadeau and Bengio, 2003); where it holds 0, other windows "
             "may not bear a difference out"
         )
-    if "choice" in summary.training:
-        found.append(f"epoch of each run that was kept: {summary.training['choice']}")
-    if "size" in summary.training and any("@rms=" in row["encoding"] for row in summary.runs):
-        found.append(f"size {summary.training['size']}")
     if any(one.folds == 1 and one.differences for one in summary.datasets):
         found.append(
             "with one fold nothing is known of other windows: a difference is one on these windows"
         )
+    return found
+
+
+def remarks_on_rules(summary: Summary) -> list[str]:
+    """Which epoch was kept, and what sizes are of."""
+    found = []
+    if "choice" in summary.training:
+        found.append(f"epoch of each run that was kept: {summary.training['choice']}")
+    if "size" in summary.training and any("@rms=" in row["encoding"] for row in summary.runs):
+        found.append(f"size {summary.training['size']}")
     return found
 
 

@@ -1,6 +1,9 @@
 """Figures: the data on the axes, labels with units, and the same bytes on every run."""
 
 import hashlib
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -124,3 +127,82 @@ def test_compare_draws_both_tables_and_their_difference(run, monkeypatch, other,
     if panels == 3:
         np.testing.assert_array_equal(images[2], images[0] - images[1])
         assert axes[2].get_title() == "onehot − ramp"
+
+
+def drawn(folder, **environment):
+    """Status, standard error and figure of a command that draws in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pefourier", "spectrum", "dft", "--d", "8", "--plot", "x.svg"],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+    path = folder / "x.svg"
+    return done.returncode, done.stderr, path.read_bytes() if path.exists() else b""
+
+
+@pytest.mark.parametrize(
+    "settings", [b"text.usetex: True\nfont.size: 30\n", b"nonsense\n", b"\xff\xfe: True\n"]
+)
+def test_settings_that_lie_about_change_nothing(tmp_path, settings):
+    usual = drawn(tmp_path)
+    assert usual[:2] == (0, "")
+    os.makedirs(tmp_path / "home" / "matplotlib")
+    for place in (tmp_path, tmp_path / "home" / "matplotlib"):
+        (place / "matplotlibrc").write_bytes(settings)
+    assert drawn(tmp_path, XDG_CONFIG_HOME=str(tmp_path / "home")) == usual
+    assert drawn(tmp_path, MPLBACKEND="nonsense") == usual
+    assert drawn(tmp_path, MPLBACKEND="tkagg", MATPLOTLIBRC=str(tmp_path / "none")) == usual
+
+
+@pytest.mark.parametrize("name", ["own", "."])
+def test_settings_that_are_asked_for_count(tmp_path, name):
+    _, _, usual = drawn(tmp_path)
+    for path in (tmp_path / "own", tmp_path / "matplotlibrc"):
+        path.write_text("font.size: 30\nlines.linewidth: 9\naxes.labelsize: 30\n")
+    status, err, larger = drawn(tmp_path, MATPLOTLIBRC=name)
+    assert (status, err) == (0, "")
+    assert larger != usual
+    assert b"font-size: 30px" in larger
+    assert b"font-size: 30px" not in usual
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (b"\xff\xfe: True\n", "cannot read MATPLOTLIBRC='own': "),
+        (b"text.usetex: True\n", "cannot draw as MATPLOTLIBRC='own' asks: "),
+    ],
+)
+def test_settings_that_are_asked_for_and_fail_are_named_in_one_line(tmp_path, settings, message):
+    (tmp_path / "own").write_bytes(settings)
+    path = os.path.dirname(sys.executable)  # where no latex is
+    status, err, figure = drawn(tmp_path, MATPLOTLIBRC="own", PATH=path)
+    assert (status, figure) == (2, b"")
+    assert err.splitlines()[-1].startswith(f"pefourier: {message}")
+    assert "Traceback" not in err
+
+
+def test_the_settings_and_the_backend_of_a_program_are_left_alone(tmp_path):
+    code = """
+import os
+os.environ["MPLBACKEND"] = "svg"
+import matplotlib
+matplotlib.rcParams["font.size"] = 30
+before = dict(matplotlib.rcParams)
+from pefourier.answers import plot
+from pefourier.answers.report import Answer
+from pefourier.encodings import load
+from pefourier.spectrum import density
+enc = load("dft", 8, 8)
+plot.save("x.svg", plot.spectrum, [Answer(enc, density(enc))])
+assert dict(matplotlib.rcParams) == before, "settings"
+assert matplotlib.get_backend() == "svg"
+assert os.environ["MPLBACKEND"] == "svg"
+import sys
+assert "matplotlib.pyplot" not in sys.modules
+"""
+    _, _, usual = drawn(tmp_path)
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    assert (tmp_path / "x.svg").read_bytes() == usual

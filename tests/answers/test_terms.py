@@ -58,7 +58,9 @@ def tables(tmp_path, monkeypatch):
     np.save("bad.npy", np.ones((6, 4)))
     np.save("odd.npy", np.roll(np.where(np.arange(40)[:, None] > 0, 3 * codes, 0), 5, axis=1))
     np.save("half.npy", np.tile(np.cos(angle), (1, 2)))
-    config = {"model_type": "llama", "num_hidden_layers": 2, "max_position_embeddings": 64}
+    config = {"model_type": "llama", "num_hidden_layers": 2, "max_position_embeddings": 256}
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "fator": 3}
+    config |= {"hidden_size": 64, "num_attention_heads": 4, "rope_scaling": yarn}
     Path("config.json").write_text(json.dumps(config))
 
 
@@ -74,7 +76,8 @@ def tables(tmp_path, monkeypatch):
         ["encode", "dft", "--out", "o.npy"],
         ["list"],
         ["explain", "gap"],
-        ["context", "config.json", "--against", "scaling-ignored"],
+        ["context", "config.json", "rope:d=16", "alibi", "--against", "base=500"],
+        ["context", "config.json", "nothing", "--against", "scaling-ignored"],
         ["design", "--length", "80", "--d", "8", "--dtype", "bf16"],
         ["reproduce", "--out", "paper"],
         ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1", "-q"],
@@ -103,6 +106,7 @@ def test_every_field_of_json_has_a_term(run, arguments):
         Reconstructions,
         Faithfulness,
         FormatLoss,
+        report.Refusal,
         Comparison,
         Context,
         Layers,
@@ -112,7 +116,6 @@ def test_every_field_of_json_has_a_term(run, arguments):
         Design,
         Candidate,
         Claim,
-        report.Refusal,
     ],
 )
 def test_every_field_of_a_result_has_a_term(result):
@@ -155,6 +158,18 @@ def test_every_row_and_column_of_text_has_a_term():
     claims = ["where", "the paper says", "printed", "computed", "verdict", "why"]
     assert set(claims) <= names_of("reproduce")
     assert {"P / R / F1", "over folds", "p", "Holm p", "P(A > B)"} <= names_of("train")
+
+
+@pytest.mark.usefixtures("tables")
+def test_every_row_and_column_of_a_context_has_a_term(run):
+    """Its text is three tables: layers, rotations, bands."""
+    _, layers, rotations, bands, *_ = run("context", "config.json").out.split("\n\n")
+    known = names_of("context")
+    heads = re.split(r" {2,}", layers.splitlines()[0])
+    heads += [re.split(r" {2,}", line)[0] for line in rotations.splitlines()[1:]]
+    heads += [h for h in re.split(r" {2,}", bands.splitlines()[0]) if not h.startswith("turns in")]
+    assert len(heads) > 15
+    assert [head for head in heads if head not in known] == []
 
 
 def test_every_encoding_parameter_and_option_has_a_term():

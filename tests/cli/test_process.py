@@ -63,6 +63,31 @@ def test_a_pipe_that_closes_early_is_no_error():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "--help",
+        "--version",
+        "spectrum --help",
+        "list",
+        "--show-completion bash",
+        "reproduce --json",
+    ],
+)
+def test_any_answer_may_find_its_pipe_closed(command):
+    done = shell(f"set -o pipefail; pefourier {command} 2>err | true")
+    with open("err") as stream:
+        said = [line for line in stream if not line.startswith("pefourier: wrote ")]
+    assert (done.returncode, done.stderr, said) == (0, "", [])
+
+
+def test_files_of_a_training_are_written_though_nobody_reads_its_answer():
+    task = "--dataset order:count=30,length=4 --epochs 1 --seeds 1 -e dft -e none"
+    done = shell(f"set -o pipefail; pefourier train {task} --quiet --out runs | true")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {"summary.json", "summary.md", "comparison.png"} <= set(os.listdir("runs"))
+
+
 @pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", "2> >(true)"])
 def test_nobody_reads_the_error(redirection):
     done = shell(f"pefourier spectrum nothing {redirection}")
@@ -149,6 +174,8 @@ def test_a_signal_while_a_file_is_written_leaves_the_old_one(number, status, mes
     assert sorted(os.listdir()) == [name, "x.csv"][1 - left :]
     with open("x.csv") as stream:
         assert stream.read() == "1,2\n"
+    assert shell("pefourier encode dft --d 2 -S 1 --out y.csv").returncode == 0
+    assert sorted(os.listdir()) == ["x.csv", "y.csv"]  # the next command removes the draft
 
 
 def test_an_interrupt_while_it_computes():

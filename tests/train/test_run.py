@@ -263,6 +263,41 @@ def test_two_ranks_share_the_grid(tmp_path):
     )
 
 
+def test_a_rank_that_is_alone_says_so(tmp_path, monkeypatch):
+    """After some time in which others may begin; what it has done is kept."""
+    out = tmp_path / "alone"
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("pefourier.train.run.GRACE", 0.5)
+    message = (
+        f"no other of the WORLD_SIZE=2 ranks is at work in {out}, and 3 of 8 runs are missing; "
+        "start every rank (torchrun does), or unset RANK and WORLD_SIZE and go on with --resume"
+    )
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
+        run_comparison(Options(**SMALL, out=str(out)))
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name)
+    kept = lines(out)
+    assert len(kept) == 5
+    found = run_comparison(Options(**SMALL, out=str(out), resume=True))
+    assert len(found.runs) == 8
+    assert set(numbers(kept)) <= set(numbers(lines(out)))
+
+
+def test_a_rank_that_begins_late_is_waited_for(tmp_path):
+    first = started(tmp_path, RANK="0", WORLD_SIZE="2")
+    while len(lines(tmp_path) if (tmp_path / "results.jsonl").exists() else ()) < 4:
+        assert first.poll() is None
+        time.sleep(0.02)
+    time.sleep(0.5)
+    assert first.poll() is None
+    second = started(tmp_path, RANK="1", WORLD_SIZE="2")
+    for process in (second, first):
+        finished(process)
+    assert len(lines(tmp_path)) == 8
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
 def test_torchrun_answers_once(tmp_path):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     task = ["--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "2", "-e", "dft"]

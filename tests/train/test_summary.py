@@ -74,7 +74,7 @@ def kept(epochs, **last):
 def test_where_training_was_cut_short_that_comes_first_and_there_is_no_verdict(tmp_path):
     found = summary.summarize_runs(kept(9, dft=3, rope=2), training={"epochs": 9})
     said = (
-        "Training was cut short: dft on one (3 of 10 runs) kept the last of 9 epochs, where it may "
+        "Training was cut short: dft on one (3 of 10 runs) kept the last epoch (9), where it may "
         "not have been over; no verdict is given on them; give more --epochs\n"
     )
     told = " ".join(summary.conclude_all(found).split())
@@ -91,9 +91,9 @@ def test_where_training_was_cut_short_that_comes_first_and_there_is_no_verdict(t
     assert dft["verdict"].endswith(none)
     assert rope["last_kept"] == 2
     write_summary(Store(tmp_path), found)
-    assert json.loads((tmp_path / "summary.json").read_text())["datasets"][0]["cut_short"] == [
-        "dft"
-    ]
+    (saved,) = json.loads((tmp_path / "summary.json").read_text())["datasets"]
+    assert (saved["cut_short"], saved["last_kept"]) == (["dft"], {"dft": 3, "rope": 2})
+    assert saved["runs"] == {"sinusoidal": 10, "dft": 10, "rope": 10}
     found = summary.summarize_runs(kept(9, sinusoidal=3), training={"epochs": 9})
     for words in found.datasets[0].verdicts:
         assert words.endswith(

@@ -150,8 +150,8 @@ def read_npz(stream: BinaryIO) -> dict[str, Stored]:
 
 def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> Stored:
     """One .npy file within a .npz file of `size` bytes."""
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError("numpy.savez stores or deflates, it uses another compression")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
+        raise ValueError("it is compressed in another way than stored, deflated or LZMA")
     with archive.open(info) as member:
         extent = npy_extent(member.read(HEAD), info.file_size)
 

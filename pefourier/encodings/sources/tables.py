@@ -10,6 +10,7 @@ Files are written whole or not at all. `pefourier.encodings.sources.formats` kno
 """
 
 import io
+import lzma
 import math
 import os
 import select
@@ -54,6 +55,7 @@ FAULTS = (
     EOFError,
     RuntimeError,  # an encrypted .npz
     zipfile.BadZipFile,
+    lzma.LZMAError,
     zlib.error,
     struct.error,
 )
