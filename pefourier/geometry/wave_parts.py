@@ -2,8 +2,8 @@ r"""The even and the odd part of codes whose inner products are declared, decomp
 
 Conventions
 -----------
-Codes with the inner products :math:`c \sum_j w_j \cos(\omega_j (s - t))` are split, about the middle
-of n positions, into cosines (even) and sines (odd): two problems of half the size, since a turn of
+Codes with inner products :math:`c \sum_j w_j \cos(\omega_j (s - t))` are split, about the middle of
+n positions, into cosines (even) and sines (odd): two problems of half the size, since a turn of
 each pair of columns changes no inner product. Rows are the positions from the middle on; mirror
 positions share one. Inner products have closed forms, of columns the Dirichlet kernels of
 `wave_products` and of rows the kernel at each lag: no matrix of waves is made but where these have
@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isqrt
-from typing import Literal
 
 import numpy as np
 
@@ -33,12 +32,15 @@ from pefourier.geometry.matrices import (
     projected,
 )
 from pefourier.geometry.threads import map_ahead
-from pefourier.geometry.wave_products import Products, wave_products
+from pefourier.geometry.wave_products import Wave, wave_products
 
 SMALL = 2.0**-12  # of the largest eigenvalue: below, float64 has too few digits of a product
 DIRECT = 2**20  # numbers of a part up to which it is made whole
 AT_ONCE = 2**16  # sums and differences of frequencies
 LONGEST = 2**22  # positions whose bounds are transformed: 0.3 GiB
+BOTH = 2**26  # inner products up to which both parts are decomposed at a time
+FASTEST = 64.0  # radians per position: beyond, rounded phases outweigh the tolerance of the rank
+WAVES: tuple[Wave, Wave] = ("cosines", "sines")
 Bounds = Callable[[], np.ndarray]
 
 
@@ -55,27 +57,28 @@ def wave_parts(
 ) -> tuple[tuple[Part, ...], Bounds | None]:
     """The even and the odd part, and lower bounds of their leverage where these are worth it."""
     half, m = (n + 1) // 2, len(measure.frequencies)
-    waves = [mirrored_waves(measure, n, wave) for wave in ("cosines", "sines")]
-    if half * m <= DIRECT:
-        return tuple(factor(entries, half, m, progress) for entries in waves), None
-    if half <= m:
-        grams = mirrored_products(kernel_at_lags(measure, n))
-        pairs = zip(grams, waves, strict=True)
-        return tuple(wide_part(gram, entries, m, progress) for gram, entries in pairs), None
-    products = wave_products(replace(measure, squared_length=1.0), n)
-    if not resolved(products, n):
-        return tuple(factor(entries, half, m, progress) for entries in waves), None
-    size = np.sqrt(measure.squared_length)
-    bases = [
-        Basis(size * basis.sigma, basis.right)
-        for basis in map_ahead(decomposed, [products.cosines, products.sines])
-    ]
-    parts = (projected(b.sigma, b.right, entries) for b, entries in zip(bases, waves, strict=True))
-    worth = half >= 4 * m and n <= LONGEST
-    return tuple(parts), partial(leverage_bounds, measure, n, bases) if worth else None
+    waves = [mirrored_waves(measure, n, wave) for wave in WAVES]
+    if half * m > DIRECT and has_digits(measure):
+        if half <= m:
+            grams = mirrored_products(kernel_at_lags(measure, n))
+            pairs = zip(grams, waves, strict=True)
+            return tuple(wide_part(gram, entries, m, progress) for gram, entries in pairs), None
+        take = map_ahead if m * m <= BOTH else map
+        bases = list(take(partial(wave_basis, measure, n), WAVES))
+        if all(basis is not None for basis in bases):
+            pairs = zip(bases, waves, strict=True)
+            parts = tuple(projected(b.sigma, b.right, entries) for b, entries in pairs)
+            worth = half >= 4 * m and n <= LONGEST
+            return parts, partial(leverage_bounds, measure, n, bases) if worth else None
+    return tuple(factor(entries, half, m, progress) for entries in waves), None
 
 
-def mirrored_waves(measure: Measure, n: int, wave: Literal["cosines", "sines"]) -> Entries:
+def has_digits(measure: Measure) -> bool:
+    """Whether waves in float64 are those of the frequencies: closed forms agree with their rows."""
+    return measure.period is not None or np.abs(measure.frequencies).max() <= FASTEST
+
+
+def mirrored_waves(measure: Measure, n: int, wave: Wave) -> Entries:
     """Cosines or sines at the positions from the middle on; mirror positions share a row.
 
     Rows come in groups: the addition theorem gives r rows from about 2 sqrt r sines and cosines.
@@ -145,15 +148,21 @@ def wide_part(gram: np.ndarray, entries: Entries, m: int, progress: Progress | N
     return held(*long_svd(lambda block: entries(ALL, block).T, m, half, progress, first))
 
 
-def resolved(products: Products, n: int) -> bool:
-    """Whether inner products are exact enough for singular values down to n eps of the largest.
+def wave_basis(measure: Measure, n: int, wave: Wave) -> Basis | None:
+    """A part with more rows than columns; None where closed forms lose too many digits.
 
-    An error E of them moves no squared singular value by more than its norm; the largest is at
-    least the sum of their squares over their sum.
+    An error of inner products moves no squared singular value by more than its norm. It has to be
+    small for singular values down to n eps of the largest, whose square is at least n / 2m, and the
+    sum of all fourth powers over that of the squares.
     """
-    grams = products.cosines[0], products.sines[0]
-    largest = max(float((gram**2).sum() / (np.trace(gram) or 1.0)) for gram in grams)
-    return products.error <= (n * FLOAT64_EPS / 8) ** 2 * largest
+    products = wave_products(replace(measure, squared_length=1.0), n, wave)
+    gram = products.values[0]
+    trace = float(np.trace(gram))
+    largest = max(n / (2 * len(gram)), float((gram**2).sum()) / trace if trace > 0 else 0.0)
+    if not products.error <= (n * FLOAT64_EPS / 8) ** 2 * largest:
+        return None
+    basis = decomposed(products.values)
+    return Basis(np.sqrt(measure.squared_length) * basis.sigma, basis.right)
 
 
 def decomposed(products: Pair) -> Basis:
