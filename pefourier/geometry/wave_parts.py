@@ -142,7 +142,7 @@ def wide_part(gram: np.ndarray, entries: Entries, m: int, progress: Progress | N
     eigenvalues, vectors = np.linalg.eigh(gram[np.ix_(live, live)])
     left = np.zeros((half, len(live)))
     left[live] = vectors[:, ::-1]
-    if eigenvalues[0] > SMALL * eigenvalues[-1]:
+    if (eigenvalues > SMALL * eigenvalues.max(initial=0.0)).all():
         return held(np.sqrt(eigenvalues[::-1]), left)
     first = np.linalg.eigh(gram)
     return held(*long_svd(lambda block: entries(ALL, block).T, m, half, progress, first))

@@ -190,7 +190,8 @@ def kernels(waves: Waves, rows: slice, columns: slice, sign: Literal[-1, 1]) -> 
     with np.errstate(divide="ignore", invalid="ignore"):
         values = quotient(top, bottom)
         size = np.maximum(np.abs(values[0]), weights)
-        lost = 2 * UNIT * (above + size * below) / np.abs(bottom[0])
+        wrong = 2 * UNIT * (above + size * below) + 2.0 ** (4 - SINE_BITS) * size
+        lost = wrong / np.abs(bottom[0])
         poor = np.argwhere(~(lost <= LOST * waves.n * weights))
     return Kernels(values, lost, poor)
 
