@@ -189,10 +189,10 @@ def heights(
             yield weights * np.exp(-0.5 * ((rest + r) / sigma) ** 2)
         return
     height = weights * np.exp(-0.5 * ((rest - reach) / sigma) ** 2)
-    ratio = np.exp(-rest / sigma**2)
+    ratio = np.exp(-rest / sigma / sigma)
     for r in range(-reach, reach + 1):
         yield height
-        height = height * ratio * np.exp(-(r + 0.5) / sigma**2)
+        height = height * ratio * np.exp(-(r + 0.5) / sigma / sigma)
 
 
 def summarize_density(

@@ -99,8 +99,24 @@ def conditions(enc):
     distance = closest_pair(enc).distance
     kept = factors.sigma[max(factors.rank - 1, 0)] or 1.0
     spread, share = factors.sigma[0] / kept, rms / (distance or 1.0)
-    directions = dict.fromkeys(["condition_number", "inverse_error", "shift_residual"], spread)
+    directions = dict.fromkeys(["condition_number", "inverse_error"], spread)
+    directions |= {"shift_residual": fitted_spread(enc)}
+    # distances of equal rows, from products, are zero to half of the digits
+    directions |= {"distance_preservation": 1 / (64 * FLOAT64_EPS**0.5)}
     return directions | dict.fromkeys(["min_distance", "gap"], share)
+
+
+def fitted_spread(enc):
+    """Largest over smallest singular value of the codes that the fit of a shift takes as not zero.
+
+    numpy.linalg.lstsq leaves out those up to eps times the larger size, fewer than the rank does.
+    """
+    rows = enc.table()[:-1]
+    if not rows.size:
+        return 1.0
+    sigma = np.linalg.svd(rows, compute_uv=False)
+    counted = sigma[sigma > FLOAT64_EPS * max(rows.shape) * sigma[0]]
+    return counted[0] / counted[-1] if len(counted) else 1.0
 
 
 def same(found, expected, factor, condition=1.0):

@@ -228,10 +228,10 @@ def vector_norm(model: ModelConfig, found: tuple[str, str]) -> Callable | None:
 
 def read_vector(path: str, name: str) -> np.ndarray:
     """A one-dimensional tensor of a file."""
-    with open_arrays(path) as arrays:
-        if name not in arrays:
+    with open_arrays(path) as file:
+        if name not in file.arrays:
             raise PefourierError(f"{shown(path)} has no {name}, which the config asks for")
-        return arrays[name].load().reshape(-1).astype(float)
+        return file.load(name, "float64").reshape(-1)
 
 
 def of_weights(
