@@ -6,6 +6,7 @@ from shutil import get_terminal_size
 from textwrap import wrap
 
 WIDEST = 96  # letters of a line that is read with ease
+UNITS = {"k": 2**10, "M": 2**20}  # as context lengths are told: 128k is 131072
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -39,3 +40,19 @@ def number(value: float | int | bool | str | None, digits: int = 4, missing: str
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+
+
+def whole_number(text: str) -> int | None:
+    """A whole number as people write it: digits, 3e5, 128k or 1M; None for any other text.
+
+    >>> whole_number("128k"), whole_number("3e5"), whole_number("1.5")
+    (131072, 300000, None)
+    """
+    unit = UNITS.get(text[-1:].replace("K", "k").replace("m", "M"), 1)
+    digits = text[:-1] if unit > 1 else text
+    try:
+        value = int(digits) if digits.lstrip("+-").isdecimal() else float(digits)
+    except ValueError:
+        return None
+    exact = isinstance(value, int) or (isfinite(value) and abs(value) <= 2**53)
+    return int(value * unit) if exact and value * unit % 1 == 0 else None

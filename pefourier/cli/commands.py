@@ -53,6 +53,15 @@ Method = Annotated[
     typer.Option(help="Where frequencies come from: declared by the encoding, or its table."),
 ]
 
+SINUSOIDS = {  # encodings whose inner products are declared
+    "sinusoidal",
+    "tape",
+    "fourier-features",
+    "learnable-sinusoidal",
+    "dft",
+    "rope",
+    "mtan-fixed",
+}
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 
 
@@ -154,6 +163,9 @@ def check_faithful(
     \b
     Example: pefourier check-faithful wpe.npy --require injective
     """
+    if all(spec.partition(":")[0] in SINUSOIDS for spec in question.wanted):
+        # Their two parts are decomposed at a time: BLAS threads would only wait for one another.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from pefourier.answers.report import faithful_page
     from pefourier.faithful import assess, shortfalls
 

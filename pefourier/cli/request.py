@@ -38,7 +38,7 @@ Specs = Annotated[
 
 def count(text: str) -> int:
     """A whole number as people write it, for an option."""
-    from pefourier.encodings.checks import whole_number
+    from pefourier.answers.text import whole_number
 
     value = whole_number(text)
     if value is None:
@@ -221,7 +221,7 @@ def load_exactly(question: Question, count: int, rule: str) -> list[Any]:
 
 def parse_whole_numbers(option: str, texts: list[str]) -> list[int]:
     """Whole numbers from 0 on, given one by one or separated by commas."""
-    from pefourier.encodings.checks import whole_number
+    from pefourier.answers.text import whole_number
 
     numbers = []
     for text in ",".join(texts).split(","):

@@ -7,7 +7,6 @@ from pefourier.errors import PefourierError, shown
 LARGEST = 2**26  # positions or lattice points: half a GiB of numbers
 WIDEST = 2**21  # dimensions of a code: more would take minutes
 NUMBERS = 2**30  # numbers of a table that is made: 8 GiB
-UNITS = {"k": 2**10, "M": 2**20}  # as context lengths are told: 128k is 131072
 MAGNITUDES = (1e-100, 1e100)  # of the largest number of a table, which is squared
 
 
@@ -42,19 +41,3 @@ def check_magnitude(name: str, top: float) -> None:
             f"the codes of {shown(name)} reach {top:.3g}; the largest must be between {least:g} "
             f"and {most:g} in size: scale them"
         )
-
-
-def whole_number(text: str) -> int | None:
-    """A whole number as people write it: digits, 3e5, 128k or 1M; None for any other text.
-
-    >>> whole_number("128k"), whole_number("3e5"), whole_number("1.5")
-    (131072, 300000, None)
-    """
-    unit = UNITS.get(text[-1:].replace("K", "k").replace("m", "M"), 1)
-    digits = text[:-1] if unit > 1 else text
-    try:
-        value = int(digits) if digits.lstrip("+-").isdecimal() else float(digits)
-    except ValueError:
-        return None
-    exact = isinstance(value, int) or (math.isfinite(value) and abs(value) <= 2**53)
-    return int(value * unit) if exact and value * unit % 1 == 0 else None

@@ -12,12 +12,12 @@ from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 
+from pefourier.answers.text import whole_number
 from pefourier.encodings.checks import (
     LARGEST,
     WIDEST,
     check_count,
     check_magnitude,
-    whole_number,
 )
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError, shown, unknown

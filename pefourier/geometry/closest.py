@@ -19,6 +19,7 @@ from pefourier.geometry.row_search import TIE, closest_rows, first_equal
 
 LAGS_AT_ONCE = 2**12
 FREQUENCIES_AT_ONCE = 32
+FIRST_FREQUENCIES = 8  # which most lags are ruled out by
 PHASES_AT_ONCE = 2**20
 MOST_PARTS = 64
 
@@ -136,7 +137,12 @@ def promising_lags(
 
     Every frequency adds to the sum: a lag is out once some of them exceed the best so far.
     """
-    squared, zero, m = np.zeros(len(lags)), largest_zero(measure, lags), len(measure.weights)
+    zero, m = largest_zero(measure, lags), len(measure.weights)
+    first = squared_distances(measure, lags, slice(0, FIRST_FREQUENCIES))
+    left = first <= np.maximum(best * (1 + TIE), zero)
+    lags, squared, zero = lags[left], np.zeros(left.sum()), zero[left]
+    if not len(lags):
+        return lags, squared
     wide = min(m // MOST_PARTS, PHASES_AT_ONCE // len(lags))  # of a long sum few parts are made
     for columns in row_blocks(m, max(FREQUENCIES_AT_ONCE, wide)):
         squared += squared_distances(measure, lags, columns)

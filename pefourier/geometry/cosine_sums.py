@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-REACH = 12  # grid points that an angle is spread over to each side
+REACH = 13  # grid points that an angle is spread over to each side
 ERROR = 1e-11  # bound on that of a sum, relative to the sum of the sizes of its weights
 
 

@@ -28,16 +28,16 @@ ANGLE_BITS = 320  # of an angle in fixed point, before it is reduced
 SINE_BITS = 192  # of a sine
 AT_ONCE = 2**15  # kernels: arrays of 256 KiB stay in the cache
 LOST = 2.0**-92  # share of n from which the error of a kernel is too large
-FEW = 2**14  # kernels, and 16 a frequency, that are computed one by one where it is
+Wave = Literal["cosines", "sines"]
+FEW = 2**12  # kernels, and 16 a frequency, that are computed one by one where it is
 
 
 @dataclass(frozen=True, eq=False)
 class Products:
-    """Inner products of cosines and of sines, (m, m) each, to about 32 digits."""
+    """Inner products of cosines or of sines, (m, m), to about 32 digits."""
 
-    cosines: Pair
-    sines: Pair
-    error: float  # bound on the Frobenius norm of what is wrong with either
+    values: Pair
+    error: float  # bound on the Frobenius norm of what is wrong with them
 
 
 @cache
@@ -147,7 +147,7 @@ def waves_of(measure: Measure, n: int) -> Waves:
     return Waves(n, angles, amplitudes, (sines, cosines), bottom)
 
 
-def wave_products(measure: Measure, n: int) -> Products:
+def wave_products(measure: Measure, n: int, wave: Wave) -> Products:
     """Inner products over n positions about their middle.
 
     Digits are lost where frequencies nearly agree, or nearly add up to a whole turn. A limited
@@ -155,23 +155,22 @@ def wave_products(measure: Measure, n: int) -> Products:
     """
     waves = waves_of(measure, n)
     m = len(measure.frequencies)
-    cosines, sines = ((np.empty((m, m)), np.empty((m, m))) for _ in range(2))
+    result = np.empty((m, m)), np.empty((m, m))
     squared, budget = 0.0, FEW + 16 * m
     for rows in row_blocks(m, AT_ONCE, m):
         columns = slice(rows.start, m)
-        found = {sign: kernels(waves, rows, columns, sign) for sign in (-1, 1)}
-        for sign, some in found.items():
+        apart, together = (kernels(waves, rows, columns, sign) for sign in (-1, 1))
+        for sign, some in ((-1, apart), (1, together)):
             if len(some.poor) <= budget:
                 refine(waves, rows, some, sign)
                 budget -= len(some.poor)
-        squared += ((found[-1].lost + found[1].lost) ** 2).sum() / 2
-        for whole, sign in ((cosines, 1), (sines, -1)):
-            high, low = found[1].values
-            halves = add(found[-1].values, (sign * high, sign * low))
-            for part, half in zip(whole, halves, strict=True):
-                part[rows, columns] = half / 2
-                part[columns, rows] = part[rows, columns].T
-    return Products(cosines, sines, float(np.sqrt(squared)))
+        high, low = together.values
+        halves = add(apart.values, (high, low) if wave == "cosines" else (-high, -low))
+        for whole, half in zip(result, halves, strict=True):
+            whole[rows, columns] = half / 2
+            whole[columns, rows] = whole[rows, columns].T
+        squared += ((apart.lost + together.lost) ** 2).sum() / 2
+    return Products(result, float(np.sqrt(squared)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +190,8 @@ def kernels(waves: Waves, rows: slice, columns: slice, sign: Literal[-1, 1]) -> 
     with np.errstate(divide="ignore", invalid="ignore"):
         values = quotient(top, bottom)
         size = np.maximum(np.abs(values[0]), weights)
-        lost = 2 * UNIT * (above + size * below) / np.abs(bottom[0])
+        wrong = 2 * UNIT * (above + size * below) + 2.0 ** (4 - SINE_BITS) * size
+        lost = wrong / np.abs(bottom[0])
         poor = np.argwhere(~(lost <= LOST * waves.n * weights))
     return Kernels(values, lost, poor)
 

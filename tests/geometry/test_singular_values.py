@@ -23,8 +23,10 @@ CASES = [
     params=[(2**20, 0), (37, 2**20), (37, 0)], ids=["one block", "many, kept", "many, made twice"]
 )
 def blocks(request, monkeypatch):
-    monkeypatch.setattr("pefourier.geometry.singular_values.BLOCK", request.param[0])
-    monkeypatch.setattr("pefourier.geometry.singular_values.KEPT", request.param[1])
+    monkeypatch.setattr("pefourier.geometry.matrices.BLOCK", request.param[0])
+    monkeypatch.setattr("pefourier.geometry.matrices.KEPT", request.param[1])
+    monkeypatch.setattr("pefourier.geometry.wave_parts.DIRECT", request.param[0])
+    monkeypatch.setattr("pefourier.geometry.singular_values.AT_ONCE", request.param[0])
 
 
 @pytest.mark.usefixtures("blocks")
@@ -79,8 +81,8 @@ def test_a_table_of_zeros():
 
 
 def test_progress_is_reported_on_every_walk(monkeypatch):
-    monkeypatch.setattr("pefourier.geometry.singular_values.BLOCK", 37)
-    monkeypatch.setattr("pefourier.geometry.singular_values.KEPT", 0)
+    monkeypatch.setattr("pefourier.geometry.matrices.BLOCK", 37)
+    monkeypatch.setattr("pefourier.geometry.matrices.KEPT", 0)
     calls = []
     decompose(build("learned", length=50, d=5), lambda done, total: calls.append((done, total)))
     assert calls == [(k, 8) for k in range(1, 9)] * 2

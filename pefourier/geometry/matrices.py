@@ -1,0 +1,124 @@
+"""Singular values and left singular vectors of a matrix that is given by its blocks.
+
+A large matrix is walked in blocks, twice, and no square array of its longer side is made: a Gram
+matrix has half of the digits, so its eigenvectors are used to balance the columns, and the Gram
+matrix of the balanced ones gives the other half.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pefourier.encodings.encoding import FLOAT64_EPS, row_blocks
+from pefourier.geometry import Progress
+from pefourier.geometry.threads import map_ahead
+
+BLOCK = 2**20  # numbers of a block: 8 MiB
+KEPT = 2**25  # numbers of a matrix up to which its blocks are made once and kept
+Entries = Callable[[slice, slice], np.ndarray]  # (rows, columns) -> float64 block of a matrix
+Eigen = tuple[np.ndarray, np.ndarray]  # eigenvalues, ascending, and eigenvectors, in columns
+ALL = slice(None)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A matrix by its singular values and, on demand, rows of its left singular vectors."""
+
+    sigma: np.ndarray  # descending
+    left: Callable[[slice, int], np.ndarray]  # (rows, rank) -> (rows, rank)
+
+
+def held(sigma: np.ndarray, left: np.ndarray) -> Part:
+    """A part whose left singular vectors are at hand."""
+    return Part(sigma, lambda rows, rank: left[rows, :rank])
+
+
+def projected(sigma: np.ndarray, right: np.ndarray, entries: Entries) -> Part:
+    """A part whose left singular vectors are made of rows of the matrix and the right ones."""
+
+    def left(rows: slice, rank: int) -> np.ndarray:
+        return entries(rows, ALL) @ (right[:, :rank] / sigma[:rank])
+
+    return Part(sigma, left)
+
+
+def factor(entries: Entries, n: int, m: int, progress: Progress | None) -> Part:
+    """Singular values and left singular vectors of an (n, m) matrix."""
+    if n * m <= BLOCK:
+        left, sigma, _ = np.linalg.svd(entries(ALL, ALL), full_matrices=False)
+        return held(sigma, left)
+    if n <= m:
+        return held(*long_svd(lambda block: entries(ALL, block).T, m, n, progress))
+    return projected(*long_svd(lambda block: entries(block, ALL), n, m, progress), entries)
+
+
+def long_svd(
+    rows: Callable[[slice], np.ndarray],
+    n: int,
+    m: int,
+    progress: Progress | None,
+    first: Eigen | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Singular values and right singular vectors (columns) of a tall (n, m) matrix.
+
+    With G = A'A = V s^2 V', the matrix B = A V / max(s, 3e-8 s_1) has columns of about equal length
+    and its Gram matrix resolves, relative to each of them, what G lost. The error of a singular
+    value is a few eps times the largest, as that of a decomposition of A itself. `first` is V with
+    the eigenvalues of G, where these are known without a walk.
+    """
+    square = m * m  # a block is at least square, which keeps the products efficient
+    blocks = row_blocks(n, max(square, BLOCK), m)
+    keep = first is None and n * m <= KEPT
+    kept = assemble(map_ahead(rows, blocks), n, m) if keep else None
+    walk = row_blocks(n, max(square, 2 * BLOCK), m) if keep else blocks
+
+    def total(balance: np.ndarray | None) -> np.ndarray:
+        products = np.zeros((m, m))
+        take = kept.__getitem__ if keep else rows
+        for done, product in enumerate(map_ahead(lambda b: gram(take(b), balance), walk), 1):
+            products += product
+            if progress is not None:
+                progress(done, len(walk))
+        return products
+
+    eigenvalues, vectors = first or np.linalg.eigh(total(None))
+    lengths = balanced_lengths(eigenvalues, eigenvalues[-1])
+    if not lengths[-1] > 0:
+        return np.zeros(m), vectors
+    small = triangular_root(total(vectors / lengths)) @ (lengths[:, None] * vectors.T)
+    _, sigma, right = np.linalg.svd(small)
+    return sigma, right.T
+
+
+def assemble(blocks: Iterator[np.ndarray], n: int, m: int) -> np.ndarray:
+    """The matrix (n, m) that blocks of rows make up, in the order in memory that they have."""
+    matrix = np.empty((m, n)).T
+    start = 0
+    for block in blocks:
+        if start == 0 and block.flags.c_contiguous:
+            matrix = np.empty((n, m))
+        matrix[start : start + len(block)] = block
+        start += len(block)
+    return matrix
+
+
+def gram(block: np.ndarray, balance: np.ndarray | None) -> np.ndarray:
+    """Inner products of the columns, of the block or of its product with a matrix."""
+    block = block if balance is None else block @ balance
+    return block.T @ block
+
+
+def balanced_lengths(eigenvalues: np.ndarray, most: float) -> np.ndarray:
+    """Lengths to divide columns by: their own, but for those that rounding may have made."""
+    return np.sqrt(np.maximum(eigenvalues, 1e-15 * most))
+
+
+def triangular_root(balanced: np.ndarray) -> np.ndarray:
+    """R with R'R = G; a G that rounding has made indefinite is lifted by that much."""
+    try:
+        return np.linalg.cholesky(balanced).T
+    except np.linalg.LinAlgError:
+        m = len(balanced)
+        lift = m * FLOAT64_EPS * balanced.diagonal().max()
+        return np.linalg.cholesky(balanced + lift * np.eye(m)).T

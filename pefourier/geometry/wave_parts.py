@@ -1,0 +1,225 @@
+r"""The even and the odd part of codes whose inner products are declared, decomposed.
+
+Conventions
+-----------
+Codes with inner products :math:`c \sum_j w_j \cos(\omega_j (s - t))` are split, about the middle of
+n positions, into cosines (even) and sines (odd): two problems of half the size, since a turn of
+each pair of columns changes no inner product. Rows are the positions from the middle on; mirror
+positions share one. Inner products have closed forms, of columns the Dirichlet kernels of
+`wave_products` and of rows the kernel at each lag: no matrix of waves is made but where these have
+too few digits.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from math import isqrt
+
+import numpy as np
+
+from pefourier.encodings.encoding import FLOAT64_EPS, Measure, row_blocks
+from pefourier.geometry import Progress
+from pefourier.geometry.cosine_sums import ERROR, cosine_sums
+from pefourier.geometry.double_double import Pair, matrix_product
+from pefourier.geometry.matrices import (
+    ALL,
+    Entries,
+    Part,
+    balanced_lengths,
+    factor,
+    held,
+    long_svd,
+    projected,
+)
+from pefourier.geometry.threads import map_ahead
+from pefourier.geometry.wave_products import Wave, wave_products
+
+SMALL = 2.0**-12  # of the largest eigenvalue: below, float64 has too few digits of a product
+DIRECT = 2**20  # numbers of a part up to which it is made whole
+AT_ONCE = 2**16  # sums and differences of frequencies
+LONGEST = 2**22  # positions whose bounds are transformed: 0.3 GiB
+BOTH = 2**26  # inner products up to which both parts are decomposed at a time
+FASTEST = 64.0  # radians per position: beyond, rounded phases outweigh the tolerance of the rank
+WAVES: tuple[Wave, Wave] = ("cosines", "sines")
+Bounds = Callable[[], np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """A matrix by its singular values, descending, and its right singular vectors, in columns."""
+
+    sigma: np.ndarray
+    right: np.ndarray
+
+
+def wave_parts(
+    measure: Measure, n: int, progress: Progress | None
+) -> tuple[tuple[Part, ...], Bounds | None]:
+    """The even and the odd part, and lower bounds of their leverage where these are worth it."""
+    half, m = (n + 1) // 2, len(measure.frequencies)
+    waves = [mirrored_waves(measure, n, wave) for wave in WAVES]
+    if half * m > DIRECT and has_digits(measure):
+        if half <= m:
+            grams = mirrored_products(kernel_at_lags(measure, n))
+            pairs = zip(grams, waves, strict=True)
+            return tuple(wide_part(gram, entries, m, progress) for gram, entries in pairs), None
+        take = map_ahead if m * m <= BOTH else map
+        bases = list(take(partial(wave_basis, measure, n), WAVES))
+        if all(basis is not None for basis in bases):
+            pairs = zip(bases, waves, strict=True)
+            parts = tuple(projected(b.sigma, b.right, entries) for b, entries in pairs)
+            worth = half >= 4 * m and n <= LONGEST
+            return parts, partial(leverage_bounds, measure, n, bases) if worth else None
+    return tuple(factor(entries, half, m, progress) for entries in waves), None
+
+
+def has_digits(measure: Measure) -> bool:
+    """Whether waves in float64 are those of the frequencies: closed forms agree with their rows."""
+    return measure.period is not None or np.abs(measure.frequencies).max() <= FASTEST
+
+
+def mirrored_waves(measure: Measure, n: int, wave: Wave) -> Entries:
+    """Cosines or sines at the positions from the middle on; mirror positions share a row.
+
+    Rows come in groups: the addition theorem gives r rows from about 2 sqrt r sines and cosines.
+    """
+    doubled = np.arange((n + 1) % 2, n, 2)  # twice the distance from the middle position
+
+    def entries(rows: slice, columns: slice) -> np.ndarray:
+        at = doubled[rows]
+        group = int(np.sqrt(len(at))) + 1
+        first = measure.angles(at[::group], columns, per=2)[:, None]
+        steps = measure.angles(2 * np.arange(group), columns, per=2)
+        if wave == "cosines":
+            waves = np.cos(first) * np.cos(steps)
+            waves -= np.sin(first) * np.sin(steps)
+        else:
+            waves = np.sin(first) * np.cos(steps)
+            waves += np.cos(first) * np.sin(steps)
+        waves = waves.reshape(-1, steps.shape[1])[: len(at)]
+        waves *= np.where(at == 0, 1.0, np.sqrt(2.0))[:, None]
+        waves *= measure.amplitudes[columns]
+        return waves
+
+    return entries
+
+
+def kernel_at_lags(measure: Measure, n: int) -> np.ndarray:
+    """Inner products of codes 0 … n - 1 apart, by the addition theorem from 2 sqrt n waves each."""
+    group = isqrt(n - 1) + 1
+
+    def share(columns: slice) -> np.ndarray:
+        step, leap = np.exp(1j * measure.angles(np.array([1, group]), columns))
+        weights = measure.squared_length * measure.weights[columns]
+        return (powers(leap, group) * weights @ powers(step, group).T).real
+
+    blocks = row_blocks(len(measure.frequencies), 4 * AT_ONCE, group)
+    return sum(map_ahead(share, blocks)).ravel()[:n]
+
+
+def powers(z: np.ndarray, count: int) -> np.ndarray:
+    """z^0, z^1 … of each number: (count, len(z))."""
+    found = np.ones((count, len(z)), dtype=complex)
+    for k in range(1, count):
+        np.multiply(found[k - 1], z, out=found[k])
+    return found
+
+
+def mirrored_products(kernel: np.ndarray) -> Iterator[np.ndarray]:
+    """Inner products of the rows of the even and of the odd part, from those at each lag."""
+    doubled = np.arange((len(kernel) + 1) % 2, len(kernel), 2)
+    share = np.where(doubled == 0, np.sqrt(0.5), 1.0)
+    apart = kernel[np.abs(doubled[:, None] - doubled) // 2]
+    together = kernel[(doubled[:, None] + doubled) // 2]
+    for products in (apart + together, apart - together):
+        yield products * np.multiply.outer(share, share)
+
+
+def wide_part(gram: np.ndarray, entries: Entries, m: int, progress: Progress | None) -> Part:
+    """A part with no more rows than columns, m, by the inner products of its rows."""
+    half = len(gram)
+    live = np.flatnonzero(gram.diagonal())  # all but the sines at the middle position
+    eigenvalues, vectors = np.linalg.eigh(gram[np.ix_(live, live)])
+    left = np.zeros((half, len(live)))
+    left[live] = vectors[:, ::-1]
+    if (eigenvalues > SMALL * eigenvalues.max(initial=0.0)).all():
+        return held(np.sqrt(eigenvalues[::-1]), left)
+    first = np.linalg.eigh(gram)
+    return held(*long_svd(lambda block: entries(ALL, block).T, m, half, progress, first))
+
+
+def wave_basis(measure: Measure, n: int, wave: Wave) -> Basis | None:
+    """A part with more rows than columns; None where closed forms lose too many digits.
+
+    An error of inner products moves no squared singular value by more than its norm. It has to be
+    small for singular values down to n eps of the largest, whose square is at least n / 2m, and the
+    sum of all fourth powers over that of the squares.
+    """
+    products = wave_products(replace(measure, squared_length=1.0), n, wave)
+    gram = products.values[0]
+    trace = float(np.trace(gram))
+    largest = max(n / (2 * len(gram)), float((gram**2).sum()) / trace if trace > 0 else 0.0)
+    if not products.error <= (n * FLOAT64_EPS / 8) ** 2 * largest:
+        return None
+    basis = decomposed(products.values)
+    return Basis(np.sqrt(measure.squared_length) * basis.sigma, basis.right)
+
+
+def decomposed(products: Pair) -> Basis:
+    """Singular values and right singular vectors of a matrix by its columns' inner products."""
+    eigenvalues, vectors = np.linalg.eigh(products[0])
+    if not eigenvalues[-1] > 0:
+        return Basis(np.zeros(len(eigenvalues)), vectors)
+    few = int((eigenvalues <= SMALL * eigenvalues[-1]).sum())
+    if few == 0:
+        return Basis(np.sqrt(eigenvalues[::-1]), vectors[:, ::-1])
+    low = resolve_small(products, eigenvalues, vectors, few)
+    sigma = np.concatenate([np.sqrt(eigenvalues[few:]), low.sigma])
+    right = np.hstack([vectors[:, few:], low.right])
+    order = np.argsort(-sigma, kind="stable")
+    return Basis(sigma[order], right[:, order])
+
+
+def resolve_small(products: Pair, eigenvalues: np.ndarray, vectors: np.ndarray, few: int) -> Basis:
+    r"""The `few` smallest singular values, of which float64 products hold no digits.
+
+    With S the eigenvectors of these and L the others, G S is computed in twice the digits. What
+    rounding has left between both is taken out, :math:`Z = S - L \Lambda^{-1} L'GS`, and Z'GZ,
+    balanced to equal lengths, gives its singular values relative to each.
+    """
+    small = np.rint(vectors[:, :few] * 2.0**60) / 2.0**60  # whose products need fewer slices
+    large = vectors[:, few:]
+    images = matrix_product(products, small)
+    mixed = large.T @ images
+    taken = mixed / eigenvalues[few:, None]
+    inner = small.T @ images - mixed.T @ taken
+    lengths = balanced_lengths(eigenvalues[:few], eigenvalues[-1])
+    squares, turns = np.linalg.eigh(inner / np.multiply.outer(lengths, lengths))
+    _, sigma, right = np.linalg.svd(np.sqrt(np.maximum(squares, 0.0))[:, None] * turns.T * lengths)
+    return Basis(sigma, (small - large @ taken) @ right.T)
+
+
+def leverage_bounds(measure: Measure, n: int, bases: list[Basis]) -> np.ndarray:
+    """What the leverage of each row of the parts is at least: the share of large singular values.
+
+    It is a quadratic form of cosines and one of sines, thus a sum of cosines of all sums and
+    differences of frequencies, known at all positions by one Fourier transform.
+    """
+    forms = []
+    for basis in bases:
+        large = basis.sigma > np.sqrt(SMALL) * basis.sigma[0]
+        inverse = measure.amplitudes[:, None] * basis.right[:, large] / basis.sigma[large]
+        forms.append(inverse @ inverse.T / 2)
+    weights = {-1: forms[0] + forms[1], 1: forms[0] - forms[1]}
+    omega = measure.frequencies / 2  # as positions are counted in halves
+
+    def terms() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for rows in row_blocks(len(omega), AT_ONCE, len(omega)):
+            rest = slice(rows.start, len(omega))
+            times = np.where(np.arange(rest.start, rest.stop) < rows.stop, 1.0, 2.0)
+            for sign, form in weights.items():
+                yield omega[rows, None] + sign * omega[rest], times * form[rows, rest]
+
+    size = sum(np.abs(form).sum() for form in weights.values())
+    slack = size * (ERROR + n * FLOAT64_EPS * np.abs(omega).max())
+    return cosine_sums(terms(), n)[(n + 1) % 2 :: 2] - slack
