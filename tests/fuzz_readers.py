@@ -46,6 +46,8 @@ def originals() -> dict[str, bytes]:
     odd = {"s": torch.eye(3).to_sparse(), "m": torch.ones(3, 2, device="meta")}
     torch.save({"pe": tensor, **odd, "c": tensor.to(torch.complex64)}, "4.pt")
     safetensors.torch.save_file({"pe": tensor.bfloat16(), "b": tensor[0]}, "1.safetensors")
+    with zipfile.ZipFile("2.npz", "w", zipfile.ZIP_LZMA) as archive:  # as SMD comes
+        archive.writestr("codes.npy", npy_file(TABLE))
     found = {name: read(name) for name in sorted(os.listdir())}
     os.chdir(home)
     shutil.rmtree(folder)
@@ -78,7 +80,8 @@ def npy_file(array: np.ndarray) -> bytes:
 
 def npz_file(members: dict[str, bytes], rng: random.Random) -> bytes:
     """An archive of .npy files."""
-    built, way = io.BytesIO(), rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+    built = io.BytesIO()
+    way = rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
     with zipfile.ZipFile(built, "w", way) as archive:
         for name, content in members.items():
             archive.writestr(f"{name}.npy", content)

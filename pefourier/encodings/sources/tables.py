@@ -56,6 +56,7 @@ FAULTS = (
     zipfile.BadZipFile,
     zlib.error,
     struct.error,
+    *((zipfile.lzma.LZMAError,) if zipfile.lzma else ()),  # not every Python has it
 )
 T = TypeVar("T")
 
