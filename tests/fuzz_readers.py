@@ -2,12 +2,20 @@
 
 import io
 import json
+import operator
 import os
 import random
 import shutil
+import subprocess
 import tempfile
+import warnings
 import zipfile
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 
 import numpy as np
 import safetensors
@@ -139,6 +147,67 @@ def rows_of_numbers(rng: random.Random) -> object:
         return row.ndim == 1 and row.dtype == float
 
     return ended(lambda: tables.read_numbers(path), sound, f"'{path}'")
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a pickle makes of it: the answer of a function."""
+
+    function: Callable
+    arguments: tuple
+
+    def __reduce__(self) -> tuple:
+        return self.function, self.arguments
+
+
+COUNTS = [0, 1, 2, 3, 5, 7, 100, -1, -2, 2**31, 2**62, 2**63 - 1, -(2**63)]
+GADGETS = [os.system, exec, eval, import_module, subprocess.Popen, getattr, torch.load, open]
+GADGETS += [operator.methodcaller, np.load, torch.hub.load, shutil.rmtree, print]
+
+
+def counts(rng: random.Random) -> tuple[int, ...]:
+    """A shape or strides, mostly sensible."""
+    axes = rng.choice([0, 1, 2, 2, 2, 3])
+    return tuple(rng.choice(COUNTS if rng.random() < 0.3 else COUNTS[:4]) for _ in range(axes))
+
+
+def rebuilt(rng: random.Random) -> Call:
+    """A call by which torch.load makes a tensor, or one that it must not make."""
+    plain = [torch.ones(2, 3), torch.arange(4), torch.zeros(0), torch.tensor([[0, 5], [1, -2]])]
+    numbers, some = torch.arange(12.0).to(rng.choice([torch.float32, torch.int64])), rng.choices
+    first, second, third, fourth = some(plain, k=4)
+    sizes = torch.Size([max(0, min(10**9, axis)) for axis in counts(rng)])
+    scheme = rng.choice([(torch.per_tensor_affine, 0.1, 0), (torch.per_channel_affine, *plain[:3])])
+    place = (numbers.storage(), rng.choice(COUNTS), counts(rng), counts(rng))
+    rows = rng.choice([torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr])
+    calls = [
+        Call(torch._utils._rebuild_tensor_v2, (*place, False, OrderedDict())),
+        Call(torch._utils._rebuild_qtensor, (*place, scheme, False, OrderedDict())),
+        Call(torch._utils._rebuild_sparse_tensor, (torch.sparse_coo, (first, second, sizes))),
+        Call(torch._utils._rebuild_sparse_tensor, (rows, (first, second, third, sizes))),
+        Call(torch._utils._rebuild_nested_tensor, (first.reshape(-1), second, third, fourth)),
+        Call(torch._utils._rebuild_parameter, (first, False, OrderedDict())),
+        Call(rng.choice(GADGETS), rng.choice([("touch hacked",), ("hacked", "w"), ("os",)])),
+    ]
+    return rng.choice(calls)
+
+
+@target
+def calls_in_pickles(rng: random.Random) -> object:
+    """Tensors as nobody saves them, and calls that run a program; all arrays are loaded."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = {"a": rebuilt(rng), "b": torch.ones(2, 2)}
+        torch.save(tree, "x.pt", _use_new_zipfile_serialization=rng.random() < 0.6)
+
+    def load() -> bool:
+        with tables.open_arrays("x.pt") as file:
+            for name in file.arrays:
+                with suppress(PefourierError):
+                    file.load(name)
+        return True
+
+    return ended(load, named="'x.pt'") or (["hacked"] if os.path.exists("hacked") else None)
 
 
 ENTRIES = [0, 1, -1, 2, 4, 8, 24, 48, 2**32, 2**63, 2**64, 2.0, True, None, "a", [], {}, [0, 8]]
