@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 
 import numpy as np
 import safetensors
@@ -400,3 +401,21 @@ def msl(rng: random.Random) -> object:
         text = text.replace(b"A-1", rng.choice(ODD_CHANNELS)) if odd else mutated(rng, text)
     put("msl/labeled_anomalies.csv", text)
     return trained_on("msl")
+
+
+TS = b"# by nobody\n@problemName S\n@timeStamps false\n@missing false\n@univariate false\n"
+TS += b"@dimensions 2\n@equalLength true\n@seriesLength 3\n@classLabel true a b\n@data\n"
+
+
+def ts_files(rng: random.Random) -> object:
+    """The .ts files of a folder, one of them damaged; for whoever has aeon."""
+    os.mkdir("set")
+    hit = rng.choice(["TRAIN", "TEST", None])
+    for side in ("TRAIN", "TEST"):
+        text = TS + b"1,2,3:4,5,6:a\n1.5,2,0:4,-5e-3,6:b\n" * 12
+        put(f"set/S_{side}.ts", mutated(rng, text) if side == hit else text)
+    return trained_on("set", None)
+
+
+if find_spec("aeon"):
+    target(ts_files)
