@@ -286,7 +286,7 @@ def library_shapes(path: str) -> dict[str, list[int]] | None:
 def recording(rng: random.Random) -> dict[str, np.ndarray]:
     """Rows (n, 2) and their labels, of types that people store them in."""
     numbers = np.random.default_rng(rng.randrange(2**32))
-    kind = rng.choice(["f4", "f4", "f8", "f2", "i2", ">f4", "?"])
+    kind = rng.choice(["f4", "f4", "f8", "f2", ">f2", "i2", ">f4", "?", "g"])
     label = np.arange(400) % 40 < 4
     return {
         "train": numbers.normal(size=(200, 2)).astype(kind),
@@ -340,7 +340,7 @@ def trained_on(name: str, window: int | None = 16) -> object:
 def own_archives(rng: random.Random) -> object:
     """A user's .npz of examples or of a recording."""
     numbers = np.random.default_rng(rng.randrange(2**32))
-    x = numbers.normal(size=(40, 5, 2)).astype(rng.choice(["f4", "f2", "f8", "i1", ">f8"]))
+    x = numbers.normal(size=(40, 5, 2)).astype(rng.choice(["f4", "f2", ">f2", "f8", "i1", "g"]))
     y = rng.choice([np.arange(40) % 2, np.array(["a", "b"] * 20), np.arange(40.0) % 3])
     examples = rng.random() < 0.6
     arrays = {"X": x, "y": y, "groups": np.arange(40) // 4} if examples else recording(rng)

@@ -321,7 +321,8 @@ def torch_stored(tensor: Any, size: int, file: BinaryIO | None) -> Stored:
 def read_safetensors(stream: BinaryIO) -> dict[str, Stored]:
     """Tensors of a .safetensors file: length of the header, header in JSON, bytes.
 
-    What the library safetensors refuses is refused, and a name that stands there twice.
+    As strict as the library safetensors about what lies where, and a name stands there once;
+    tensors of types that are unknown here, or there, are refused by their names.
     """
     size = stream.seek(0, os.SEEK_END)
     stream.seek(0)

@@ -211,7 +211,7 @@ def check_rows(what: str, rows: np.ndarray) -> None:
         raise PefourierError(
             f"{what}: expected numbers of shape (n, channels); got {rows.dtype} {rows.shape}"
         )
-    wide = rows.astype(np.float32) if rows.dtype == np.float16 else rows
+    wide = rows.astype(np.float32) if rows.dtype.name == "float16" else rows
     bad = np.argwhere(~(np.abs(wide) <= LARGEST))
     if len(bad):
         value = rows[tuple(bad[0])]
