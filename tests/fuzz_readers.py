@@ -361,6 +361,11 @@ def smd_archives(rng: random.Random) -> object:
         content = npz_file(members, rng)
         damage = machine and rng.random() < 0.3
         put(f"smd/machine-1-{machine}.npz", mutated(rng, content) if damage else content)
+    if rng.random() < 0.2:
+        text = b"file,sha256\nsmd/machine-1-0.npz,\n"
+        odd = [b"smd/" + b"x" * 300, b"smd/\0", b"/dev/zero/smd/x", b"smd/../smd", b"smd"]
+        text = text + rng.choice(odd) if rng.random() < 0.5 else mutated(rng, text)
+        put("MANIFEST.csv", text)
     return trained_on("smd")
 
 
@@ -383,6 +388,7 @@ EVENTS = json.dumps([[40 * i, 40 * i + 3] for i in range(10)])
 ODD_EVENTS = ["[" * 5000, "[" * 500 + "]" * 500, "9" * 5000, "[[1, NaN]]", "[[true, 1]]", "{}"]
 ODD_EVENTS += ["null", "[[5, 2]]", "[[0, 1e3]]", "[[0, 999999999999]]", "[[[1, 2]]]", '"a"', ""]
 ODD_CHANNELS = [b"../A-1", b"A" * 200_000, b"A\x001", b"\xff", "１-1".encode(), b""]
+ODD_CHANNELS += [b"A-" + b"1" * 300]
 
 
 @target
