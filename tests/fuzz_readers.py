@@ -2,12 +2,21 @@
 
 import io
 import json
+import operator
 import os
 import random
 import shutil
+import subprocess
 import tempfile
+import warnings
 import zipfile
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 
 import numpy as np
 import safetensors
@@ -46,6 +55,8 @@ def originals() -> dict[str, bytes]:
     odd = {"s": torch.eye(3).to_sparse(), "m": torch.ones(3, 2, device="meta")}
     torch.save({"pe": tensor, **odd, "c": tensor.to(torch.complex64)}, "4.pt")
     safetensors.torch.save_file({"pe": tensor.bfloat16(), "b": tensor[0]}, "1.safetensors")
+    with zipfile.ZipFile("2.npz", "w", zipfile.ZIP_LZMA) as archive:  # as SMD comes
+        archive.writestr("codes.npy", npy_file(TABLE))
     found = {name: read(name) for name in sorted(os.listdir())}
     os.chdir(home)
     shutil.rmtree(folder)
@@ -78,7 +89,8 @@ def npy_file(array: np.ndarray) -> bytes:
 
 def npz_file(members: dict[str, bytes], rng: random.Random) -> bytes:
     """An archive of .npy files."""
-    built, way = io.BytesIO(), rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+    built = io.BytesIO()
+    way = rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
     with zipfile.ZipFile(built, "w", way) as archive:
         for name, content in members.items():
             archive.writestr(f"{name}.npy", content)
@@ -136,6 +148,67 @@ def rows_of_numbers(rng: random.Random) -> object:
         return row.ndim == 1 and row.dtype == float
 
     return ended(lambda: tables.read_numbers(path), sound, f"'{path}'")
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a pickle makes of it: the answer of a function."""
+
+    function: Callable
+    arguments: tuple
+
+    def __reduce__(self) -> tuple:
+        return self.function, self.arguments
+
+
+COUNTS = [0, 1, 2, 3, 5, 7, 100, -1, -2, 2**31, 2**62, 2**63 - 1, -(2**63)]
+GADGETS = [os.system, exec, eval, import_module, subprocess.Popen, getattr, torch.load, open]
+GADGETS += [operator.methodcaller, np.load, torch.hub.load, shutil.rmtree, print]
+
+
+def counts(rng: random.Random) -> tuple[int, ...]:
+    """A shape or strides, mostly sensible."""
+    axes = rng.choice([0, 1, 2, 2, 2, 3])
+    return tuple(rng.choice(COUNTS if rng.random() < 0.3 else COUNTS[:4]) for _ in range(axes))
+
+
+def rebuilt(rng: random.Random) -> Call:
+    """A call by which torch.load makes a tensor, or one that it must not make."""
+    plain = [torch.ones(2, 3), torch.arange(4), torch.zeros(0), torch.tensor([[0, 5], [1, -2]])]
+    numbers, some = torch.arange(12.0).to(rng.choice([torch.float32, torch.int64])), rng.choices
+    first, second, third, fourth = some(plain, k=4)
+    sizes = torch.Size([max(0, min(10**9, axis)) for axis in counts(rng)])
+    scheme = rng.choice([(torch.per_tensor_affine, 0.1, 0), (torch.per_channel_affine, *plain[:3])])
+    place = (numbers.storage(), rng.choice(COUNTS), counts(rng), counts(rng))
+    rows = rng.choice([torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr])
+    calls = [
+        Call(torch._utils._rebuild_tensor_v2, (*place, False, OrderedDict())),
+        Call(torch._utils._rebuild_qtensor, (*place, scheme, False, OrderedDict())),
+        Call(torch._utils._rebuild_sparse_tensor, (torch.sparse_coo, (first, second, sizes))),
+        Call(torch._utils._rebuild_sparse_tensor, (rows, (first, second, third, sizes))),
+        Call(torch._utils._rebuild_nested_tensor, (first.reshape(-1), second, third, fourth)),
+        Call(torch._utils._rebuild_parameter, (first, False, OrderedDict())),
+        Call(rng.choice(GADGETS), rng.choice([("touch hacked",), ("hacked", "w"), ("os",)])),
+    ]
+    return rng.choice(calls)
+
+
+@target
+def calls_in_pickles(rng: random.Random) -> object:
+    """Tensors as nobody saves them, and calls that run a program; all arrays are loaded."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = {"a": rebuilt(rng), "b": torch.ones(2, 2)}
+        torch.save(tree, "x.pt", _use_new_zipfile_serialization=rng.random() < 0.6)
+
+    def load() -> bool:
+        with tables.open_arrays("x.pt") as file:
+            for name in file.arrays:
+                with suppress(PefourierError):
+                    file.load(name)
+        return True
+
+    return ended(load, named="'x.pt'") or (["hacked"] if os.path.exists("hacked") else None)
 
 
 ENTRIES = [0, 1, -1, 2, 4, 8, 24, 48, 2**32, 2**63, 2**64, 2.0, True, None, "a", [], {}, [0, 8]]
@@ -213,7 +286,7 @@ def library_shapes(path: str) -> dict[str, list[int]] | None:
 def recording(rng: random.Random) -> dict[str, np.ndarray]:
     """Rows (n, 2) and their labels, of types that people store them in."""
     numbers = np.random.default_rng(rng.randrange(2**32))
-    kind = rng.choice(["f4", "f4", "f8", "f2", "i2", ">f4", "?"])
+    kind = rng.choice(["f4", "f4", "f8", "f2", ">f2", "i2", ">f4", "?", "g"])
     label = np.arange(400) % 40 < 4
     return {
         "train": numbers.normal(size=(200, 2)).astype(kind),
@@ -267,7 +340,7 @@ def trained_on(name: str, window: int | None = 16) -> object:
 def own_archives(rng: random.Random) -> object:
     """A user's .npz of examples or of a recording."""
     numbers = np.random.default_rng(rng.randrange(2**32))
-    x = numbers.normal(size=(40, 5, 2)).astype(rng.choice(["f4", "f2", "f8", "i1", ">f8"]))
+    x = numbers.normal(size=(40, 5, 2)).astype(rng.choice(["f4", "f2", ">f2", "f8", "i1", "g"]))
     y = rng.choice([np.arange(40) % 2, np.array(["a", "b"] * 20), np.arange(40.0) % 3])
     examples = rng.random() < 0.6
     arrays = {"X": x, "y": y, "groups": np.arange(40) // 4} if examples else recording(rng)
@@ -288,6 +361,11 @@ def smd_archives(rng: random.Random) -> object:
         content = npz_file(members, rng)
         damage = machine and rng.random() < 0.3
         put(f"smd/machine-1-{machine}.npz", mutated(rng, content) if damage else content)
+    if rng.random() < 0.2:
+        text = b"file,sha256\nsmd/machine-1-0.npz,\n"
+        odd = [b"smd/" + b"x" * 300, b"smd/\0", b"/dev/zero/smd/x", b"smd/../smd", b"smd"]
+        text = text + rng.choice(odd) if rng.random() < 0.5 else mutated(rng, text)
+        put("MANIFEST.csv", text)
     return trained_on("smd")
 
 
@@ -310,6 +388,7 @@ EVENTS = json.dumps([[40 * i, 40 * i + 3] for i in range(10)])
 ODD_EVENTS = ["[" * 5000, "[" * 500 + "]" * 500, "9" * 5000, "[[1, NaN]]", "[[true, 1]]", "{}"]
 ODD_EVENTS += ["null", "[[5, 2]]", "[[0, 1e3]]", "[[0, 999999999999]]", "[[[1, 2]]]", '"a"', ""]
 ODD_CHANNELS = [b"../A-1", b"A" * 200_000, b"A\x001", b"\xff", "１-1".encode(), b""]
+ODD_CHANNELS += [b"A-" + b"1" * 300]
 
 
 @target
@@ -328,3 +407,21 @@ def msl(rng: random.Random) -> object:
         text = text.replace(b"A-1", rng.choice(ODD_CHANNELS)) if odd else mutated(rng, text)
     put("msl/labeled_anomalies.csv", text)
     return trained_on("msl")
+
+
+TS = b"# by nobody\n@problemName S\n@timeStamps false\n@missing false\n@univariate false\n"
+TS += b"@dimensions 2\n@equalLength true\n@seriesLength 3\n@classLabel true a b\n@data\n"
+
+
+def ts_files(rng: random.Random) -> object:
+    """The .ts files of a folder, one of them damaged; for whoever has aeon."""
+    os.mkdir("set")
+    hit = rng.choice(["TRAIN", "TEST", None])
+    for side in ("TRAIN", "TEST"):
+        text = TS + b"1,2,3:4,5,6:a\n1.5,2,0:4,-5e-3,6:b\n" * 12
+        put(f"set/S_{side}.ts", mutated(rng, text) if side == hit else text)
+    return trained_on("set", None)
+
+
+if find_spec("aeon"):
+    target(ts_files)

@@ -72,7 +72,7 @@ def test_the_second_signal_ends_a_command_that_is_busy_in_a_library(first, secon
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 8  # alone, the eigenvalues take some 20 s
     assert (process.returncode, out, err) == (128 + NUMBERS[second], "", "")
 
 

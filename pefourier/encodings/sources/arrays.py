@@ -24,7 +24,7 @@ from pefourier.errors import PefourierError, shown
 MEMORY = 2**33  # bytes that an array may take when it is not mapped
 SUSPECT = 2**28  # bytes above which an array may take RATIO times its bytes in the file
 RATIO = 100
-AT_ONCE = 2**20  # bytes read at a time: of a .npz they are unpacked first
+AT_ONCE = 2**20  # bytes of a stream that are read at a time
 MOST_AXES = 32
 EPS = {  # distance from one to the next number of a stored type; every other type becomes float64
     "float64": 2**-52,
@@ -165,11 +165,11 @@ def check_text(array: np.ndarray) -> None:
         raise ValueError("it holds text that is not Unicode")
 
 
-def fill_from_stream(stream: BinaryIO, room: memoryview) -> None:
-    """Fill a room with the next bytes of a stream."""
+def fill_from_stream(stream: BinaryIO, room: memoryview, step: int = AT_ONCE) -> None:
+    """Fill a room with the next bytes of a stream, so many at a time."""
     done = 0
     while done < len(room):
-        count = stream.readinto(room[done : done + AT_ONCE])
+        count = stream.readinto(room[done : done + step])
         if not count:
             raise ValueError("it ends before its numbers do")
         done += count

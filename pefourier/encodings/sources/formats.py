@@ -35,10 +35,9 @@ from pefourier.encodings.sources.arrays import (
 from pefourier.encodings.sources.mapped import watched
 from pefourier.errors import shown
 
+PACKED = 2**12  # bytes unpacked at a time: of LZMA, a kB of which may be as many as 7 MB
 HEAD = 2**14  # bytes that hold any .npy header numpy accepts (10,000 characters)
-LONGEST_LINE = (
-    2**26
-)  # characters of a line of a .csv file: room for as many columns as there may be
+LONGEST_LINE = 2**26  # characters in a .csv file: room for the most columns
 MOST_LINES, MOST_COLUMNS = 2**26, 2**21
 LONGEST_HEADER = 100_000_000  # bytes of a .safetensors file, as in the library
 LARGEST_LEGACY = 2**31  # bytes of a .pt file without parts, which is read as a whole
@@ -151,14 +150,15 @@ def read_npz(stream: BinaryIO) -> dict[str, Stored]:
 def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> Stored:
     """One .npy file within a .npz file of `size` bytes."""
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
-        raise ValueError("it is compressed in another way than stored, deflated or LZMA")
+        raise ValueError("it is compressed in another way than by deflate or LZMA")
     with archive.open(info) as member:
-        extent = npy_extent(member.read(HEAD), info.file_size)
+        head = b"".join(member.read(PACKED) for _ in range(HEAD // PACKED))
+        extent = npy_extent(head, info.file_size)
 
     def copied() -> np.ndarray:
         with archive.open(info) as member:
             member.read(extent.offset)
-            return extent.filled(partial(fill_from_stream, member))
+            return extent.filled(partial(fill_from_stream, member, step=PACKED))
 
     held = min(info.compress_size, size)  # an archive may claim more than there is
     return Stored(extent.shape, extent.dtype.name, extent.dtype.itemsize, held, copied)
@@ -321,7 +321,8 @@ def torch_stored(tensor: Any, size: int, file: BinaryIO | None) -> Stored:
 def read_safetensors(stream: BinaryIO) -> dict[str, Stored]:
     """Tensors of a .safetensors file: length of the header, header in JSON, bytes.
 
-    What the library safetensors refuses is refused, and a name that stands there twice.
+    As strict as the library safetensors about what lies where, and a name stands there once;
+    tensors of types that are unknown here, or there, are refused by their names.
     """
     size = stream.seek(0, os.SEEK_END)
     stream.seek(0)

@@ -10,7 +10,6 @@ Files are written whole or not at all. `pefourier.encodings.sources.formats` kno
 """
 
 import io
-import lzma
 import math
 import os
 import select
@@ -55,9 +54,9 @@ FAULTS = (
     EOFError,
     RuntimeError,  # an encrypted .npz
     zipfile.BadZipFile,
-    lzma.LZMAError,
     zlib.error,
     struct.error,
+    *((zipfile.lzma.LZMAError,) if zipfile.lzma else ()),  # not every Python has it
 )
 T = TypeVar("T")
 

@@ -31,7 +31,7 @@ from pefourier.encodings.sources.tables import (
     told,
 )
 from pefourier.errors import PefourierError, shown
-from pefourier.files import label
+from pefourier.files import label, status_of
 from pefourier.train.data.split import Series
 
 LIMIT = 20.0  # scaled values are cut here
@@ -106,7 +106,7 @@ def memory_limit() -> int:
 
 def open_part(path: Path, suffix: str) -> AbstractContextManager[ArrayFile]:
     """The arrays in a file of a published dataset."""
-    if not path.exists():
+    if status_of(str(path)) is None:
         raise PefourierError(f"{path} is missing; {AGAIN}")
     return open_arrays(str(path), suffix, regular=True, advice=AGAIN)
 
@@ -163,8 +163,9 @@ def check_manifest(folder: Path) -> None:
         file = manifest.parent / row.get("file", "")
         if not row.get("file") or file.parent.name != folder.name:
             continue
-        if not file.is_file():
+        if status_of(str(file)) is None:
             raise PefourierError(f"{file} is missing; {manifest} lists it")
+        check_regular(str(file))
         with file.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         if row.get("sha256") not in (None, "", digest):
@@ -211,7 +212,7 @@ def check_rows(what: str, rows: np.ndarray) -> None:
         raise PefourierError(
             f"{what}: expected numbers of shape (n, channels); got {rows.dtype} {rows.shape}"
         )
-    wide = rows.astype(np.float32) if rows.dtype == np.float16 else rows
+    wide = rows.astype(np.float32) if rows.dtype.name == "float16" else rows
     bad = np.argwhere(~(np.abs(wide) <= LARGEST))
     if len(bad):
         value = rows[tuple(bad[0])]

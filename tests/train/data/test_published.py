@@ -321,3 +321,22 @@ def test_texts_of_machines_are_judged_line_by_line(tmp_path, text, reason):
     message = f"test/machine-1-1.txt' is not a readable .csv file: {reason}; download it again"
     with pytest.raises(PefourierError, match=f"{re.escape(message)}$"):
         load.load_task("smd", str(tmp_path), 16)
+
+
+@pytest.mark.parametrize(
+    ("listed", "message"),
+    [
+        ("smd/" + "x" * 300, r"cannot reach '.*': File name too long$"),
+        ("smd/folder", r"smd/folder' is a folder; put a file there, to be read twice$"),
+        ("smd/pipe", r"smd/pipe' is a pipe or a device; put a file there, to be read twice$"),
+        ("smd/\0", r"cannot reach '.*\\x00': .*embedded null byte$"),
+    ],
+    ids=range(4),
+)
+def test_what_a_manifest_lists_are_files(tmp_path, rng, listed, message):
+    archives(tmp_path / "smd", rng)
+    os.mkdir(tmp_path / "smd" / "folder")
+    os.mkfifo(tmp_path / "smd" / "pipe")
+    (tmp_path / "MANIFEST.csv").write_text(f"file,sha256\n{listed},0\n")
+    with pytest.raises(PefourierError, match=message):
+        load.load_task("smd", str(tmp_path), 16)

@@ -12,7 +12,7 @@ def test_labels_of_rows_are_numbers(rng):
         recordings.truth_values("x", rng.normal(size=(4, 1)), np.array(["a", "b", "a", "b"]))
 
 
-@pytest.mark.parametrize("kind", ["f2", "f4", "f8", "g", "i1", "u8", "?"])
+@pytest.mark.parametrize("kind", ["f2", ">f2", "f4", "f8", "g", "i1", "u8", "?"])
 def test_rows_of_every_type_of_numbers_are_looked_at(kind):
     recordings.check_rows("x", np.array([[1, 0], [0, 1]], kind))
     if np.dtype(kind).kind == "f":
