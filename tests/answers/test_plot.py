@@ -193,7 +193,6 @@ from pefourier.answers import plot
 from pefourier.answers.report import Answer
 from pefourier.encodings import load
 from pefourier.spectrum import density
-from training import result
 enc = load("dft", 8, 8)
 plot.save("x.svg", plot.spectrum, [Answer(enc, density(enc))])
 assert dict(matplotlib.rcParams) == before, "settings"
