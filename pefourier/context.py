@@ -25,6 +25,7 @@ from pefourier.encodings.sources.models import type_row
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, FormatLoss, format_loss
+from pefourier.geometry.threads import map_ahead
 
 FARTHEST = 2**20  # lags and positions that are searched
 STEP = 2**7  # lags that a product of matrices takes from each of its starts
@@ -276,6 +277,10 @@ def describe_rotation(
     own, plain = enc.measure.frequencies, unscaled(enc)
     head = params["d"]
     turning = own != 0
+
+    def losses(form: str) -> FormatLoss:
+        return format_loss(enc, FORMATS[form])
+
     return Rotation(
         name=name,
         pairs=head // 2,
@@ -289,7 +294,7 @@ def describe_rotation(
         critical_dimension=critical_dimension(2 * len(plain), params["rho"], trained),
         idle=int((turning & (own * length < 2 * pi)).sum()),
         unseen=count_unseen(own, plain, trained, length),
-        precision={key: format_loss(enc, FORMATS[key]) for key in FORMATS_OF_PHASES},
+        precision=dict(zip(FORMATS_OF_PHASES, map_ahead(losses, FORMATS_OF_PHASES), strict=True)),
     )
 
 
