@@ -17,10 +17,11 @@ from math import pi
 
 import numpy as np
 
-from pefourier.context import base_bound, lag_sums
+from pefourier.context import base_bound
 from pefourier.encodings import build
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.encoding import BLOCK, Encoding, row_blocks
+from pefourier.encodings.readings import lag_sums
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import FORMATS, Format, rounded

@@ -145,8 +145,10 @@ def convert(key: str, text: str, kind: Any) -> Any:
         return text
     if get_origin(kind) is tuple:  # tuple[float, ...]: values between semicolons
         return tuple(convert(key, part, get_args(kind)[0]) for part in text.split(";") if part)
-    if isinstance(kind, UnionType):  # np.ndarray | None
-        raise PefourierError(f"{key} is read from a file; use --{key.rpartition(':')[2]} FILE")
+    if isinstance(kind, UnionType):  # np.ndarray | None: FILE[#ARRAY]
+        from pefourier.encodings.sources.tables import read_numbers
+
+        return read_numbers(text)
     if kind is bool:
         if text.lower() not in ("true", "false"):
             raise PefourierError(f"{key} is true or false; got {shown(text)}")
