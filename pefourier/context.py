@@ -33,6 +33,7 @@ from pefourier.encodings.sources.models import type_row
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, FormatLoss, format_loss
+from pefourier.geometry.threads import map_ahead
 
 RATIO_SLACK = 1e-9  # relative, within which two frequencies are one
 FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
@@ -216,6 +217,10 @@ def describe_rotation(
     own, plain = enc.measure.frequencies, unscaled(enc)
     head = params["d"]
     turning = own != 0
+
+    def losses(form: str) -> FormatLoss:
+        return format_loss(enc, FORMATS[form])
+
     return Rotation(
         name=name,
         pairs=head // 2,
@@ -231,7 +236,7 @@ def describe_rotation(
         else critical_dimension(2 * len(plain), params["rho"], trained),
         idle=int((turning & (own * length < 2 * pi)).sum()),
         unseen=count_unseen(own, plain, trained, length),
-        precision={key: format_loss(enc, FORMATS[key]) for key in FORMATS_OF_PHASES},
+        precision=dict(zip(FORMATS_OF_PHASES, map_ahead(losses, FORMATS_OF_PHASES), strict=True)),
     )
 
 

@@ -237,18 +237,17 @@ def test_an_unusual_base_in_low_precision():
         assert (params["divisor"], params["rho"]) == ("d", pytest.approx(12345.678, rel=1e-3))
 
 
-@pytest.mark.parametrize(("start", "offset"), [(5, 5), (40, 40), (64, 0)])
-@pytest.mark.parametrize("rho", [np.e, 40889.8, 2.5e-3, 123.456789])
+@pytest.mark.parametrize("rho", [np.e, 40889.8, 123.456789])
 @pytest.mark.parametrize("d", [8, 64])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_base_that_is_no_round_number(rho, d, dtype):
     """2.71828 fits the frequencies and not the codes: more digits are taken until both fit."""
-    omega = rho ** (-np.arange(d // 2) / (d // 2)) * (1 if rho > 1 else rho)
+    omega = rho ** (-np.arange(d // 2) / (d // 2))
     table = np.hstack([np.sin(S * omega), np.cos(S * omega)]).astype(dtype)
     found = identify(table, float(np.finfo(dtype).eps))
     slack = 1e-14 if dtype == np.float64 else 1e-6
     assert found["params"]["rho"] == pytest.approx(rho, rel=slack * 10)
-    assert ("step" in found["params"]) == (rho < 1)
+    assert "step" not in found["params"]
 
 
 @pytest.mark.parametrize("first", [127, 0, 50])
@@ -264,6 +263,7 @@ def test_dft_rows_that_run_down():
     assert identify(table)["params"] == {"offset": 63, "scale": 1.0, "backwards": True}
 
 
+@pytest.mark.parametrize(("start", "offset"), [(5, 5), (40, 40), (64, 0)])
 def test_dft_codes_from_a_later_position(start, offset):
     table = build("dft", length=150, d=64).table()[start:]
     assert identify(table)["params"] == {"offset": offset, "scale": 1.0}

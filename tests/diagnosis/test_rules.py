@@ -207,7 +207,15 @@ def test_messages_say_what_to_do():
 @pytest.mark.parametrize("size", [(80, 256), (17, 8), (1, 2)], ids=str)
 def test_encodings_built_by_name_have_no_findings(name, size):
     result = assess(build(name, length=size[0], d=size[1]))
-    assert (result.identified, result.findings) == (None, [])
+    beyond_its_period = name == "dft" and size[0] > size[1]
+    assert (result.identified, bool(result.findings)) == (None, beyond_its_period)
+
+
+def test_dft_beyond_its_period_says_so():
+    (found,) = assess(load("dft", 200, 64)).findings
+    assert (found.code, found.severity) == ("repeating-codes", "note")
+    assert found.message.startswith("codes repeat with period 64: positions s and s + 64 collide")
+    assert assess(load("dft", 64, 64)).findings == []
 
 
 SATURATES = {"recurrent"}  # its states repeat once they have arrived
