@@ -87,6 +87,12 @@ def coarse_format(numbers: np.ndarray) -> str | None:
     return None
 
 
+def coarse_eps(numbers: np.ndarray) -> float:
+    """The resolution of the format of 16 bits that some numbers have; 0 where they have none."""
+    name = coarse_format(numbers)
+    return 2.0 ** (1 - FORMATS[name].digits) if name else 0.0
+
+
 @dataclass(frozen=True)
 class Distinct:
     """How many rows of a table differ, and how many from the first on are all different."""

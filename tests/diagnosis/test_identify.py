@@ -5,6 +5,7 @@ import pytest
 from sinusoids import GRID, NORMAL, S, changed, waves
 
 from pefourier.diagnosis.identify import identify
+from pefourier.encodings import load
 from pefourier.encodings.registry import BUILDERS, build
 from pefourier.geometry.precision import FORMATS, rounded
 
@@ -158,6 +159,30 @@ def test_one_wave_once(rho, part, wave, dtype):
     found = identify(table, float(np.finfo(dtype).eps))
     expected = {"rho": rho, "times": 1, "part": part, "scale": 1.0, "divisor": "d"}
     assert (found["encoding"], found["params"]) == ("rope", expected)
+
+
+SCALED = {
+    "llama3": ("rope:rho=5e5,scaling=llama3,factor=8,original=8192,d={}", 5e5),
+    "yarn": ("rope:rho=1e6,scaling=yarn,factor=4,original=32768,d={}", 1e6),
+    "gpt-oss": ("rope:rho=150000,scaling=yarn,factor=32,original=4096,truncate=false,d={}", 1.5e5),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("name", SCALED)
+def test_tables_of_scaled_rotations(name, d, dtype):
+    """Both waves; cat(f, f) of one; each frequency by turns: as engines cache them."""
+    spec, rho = SCALED[name]
+    made = load(spec.format(d), 400)
+    frequencies, factor = made.measure.frequencies, made.params["attention_factor"]
+    cos, sin = (factor * wave(np.outer(np.arange(400), frequencies)) for wave in (np.cos, np.sin))
+    own = {key: made.params[key] for key in ("scaling", "factor", "original")}
+    for table in (np.hstack([cos, sin]), np.hstack([cos, cos]), np.repeat(sin, 2, axis=1), cos):
+        found = identify(table.astype(dtype), float(np.finfo(dtype).eps))
+        assert found["encoding"] == "rope"
+        assert found["params"].items() >= {"rho": rho, **own}.items()
+        assert found["params"].get("scale", 1.0) == pytest.approx(factor, rel=1e-6)
 
 
 ROUND_TRIPS = [
