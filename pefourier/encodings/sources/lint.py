@@ -335,7 +335,8 @@ def share_of_the_head(case: ConfigCase) -> Iterator[Finding]:
                 continue
             share = value / head if key in TURNED else value
             told = True
-            if share <= 1 and int(head * share) // 2 != int(head * used) // 2 and unsaid(case, key):
+            apart = abs(share - used) * head
+            if share <= 1 and apart >= 1 and unsaid(case, key):
                 message = (
                     f"{key}={value:g} of {section.label} is not read for model_type "
                     f"{shown(case.model.kind)}, which turns {used:.4g} of a head"
@@ -365,7 +366,7 @@ def guessed_head(case: ConfigCase) -> Iterator[Finding]:
     """The size of a head, where it is hidden size over heads and unusual."""
     config = case.model.config
     told = any(case.values.get(key) is not None for key in case.turns.size)
-    if told or case.turns.head is not None:
+    if told or case.turns.head is not None or not case.turns.size:
         return
     width, heads = (
         config.count(*case.turns.width[0], *WIDTH),
