@@ -18,7 +18,7 @@ import numpy as np
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import Head, scale_frequencies, scaling_parameters
 from pefourier.encodings.readings import FARTHEST, positions_below
-from pefourier.encodings.sources.config import HEADS, WIDTH, ModelConfig, Section
+from pefourier.encodings.sources.config import HEADS, LONGEST, WIDTH, ModelConfig, Section
 from pefourier.encodings.sources.models import Rotary
 from pefourier.errors import PefourierError, shown
 
@@ -207,7 +207,7 @@ def scaling_lost(case: ConfigCase) -> Iterator[Finding]:
     """A long context whose scaling is not there."""
     if case.params["scaling"] != "none":
         return
-    longest, known = case.model.longest() or 0, case.known
+    longest, known = case.model.config.count(*LONGEST) or 0, case.known
     told = case.model.config.count(ORIGINAL)
     if told and longest >= LONG * told:
         message = (
