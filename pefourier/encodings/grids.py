@@ -33,7 +33,7 @@ def count_points(sides: Sequence[int], prefix: int = 0) -> int:
 
 
 def grid_of(length: int, sides: Sequence[int], prefix: int) -> Domain:
-    """The points of an encoding that is built for `length` rows: those of a grid where one is given.
+    """The points of an encoding built for `length` rows: those of a grid where one is given.
 
     >>> len(grid_of(13, (3, 4), 1)), grid_of(80, (), 0).grid
     (13, ())
@@ -72,7 +72,9 @@ def would_fit(rows: int, sides: Sequence[int], prefix: int) -> str:
     left = rows - math.prod(sides)
     if 0 <= left <= 16:
         return f"--prefix {left} would fit" if left else "leave out --prefix"
-    count = rows - prefix if rows > prefix else rows
+    if prefix >= rows:
+        return f"take a --prefix below {rows}"
+    count = rows - prefix
     other = most_square(count)
     if len(sides) == 3 and count % sides[0] == 0:
         other = (sides[0], *most_square(count // sides[0]))
