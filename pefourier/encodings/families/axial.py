@@ -7,7 +7,6 @@ mixed-rope turns each pair by a frequency that is a vector (Heo et al., 2024).
 
 from typing import Any
 
-
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.axes import Axes, encoding_on_axes, taking_axes
 from pefourier.encodings.grids import grid_of
