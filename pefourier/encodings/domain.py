@@ -50,6 +50,14 @@ class Domain:
         """
         return np.stack(np.unravel_index(np.asarray(x) - self.prefix, self.sides), axis=-1)
 
+    def places(self, x: np.ndarray) -> np.ndarray:
+        """Points as a spectral measure takes them: coordinates on a grid, else x itself.
+
+        >>> positions(9).places(np.array([7]))
+        array([7])
+        """
+        return self.coordinates(x) if self.grid else np.asarray(x)
+
 
 def positions(length: int) -> Domain:
     """Positions 0 … length - 1 of a sequence."""
