@@ -181,9 +181,7 @@ def functions_on_grid(
 def checked_point(point: Sequence[int], sides: tuple[int, ...]) -> tuple[int, ...]:
     """A point of a lattice; one with other axes or beyond a side is refused."""
     given = tuple(int(x) for x in np.atleast_1d(point))
-    if len(given) != len(sides) or not all(
-        0 <= x < n for x, n in zip(given, sides, strict=False)
-    ):
+    if len(given) != len(sides) or not all(0 <= x < n for x, n in zip(given, sides, strict=False)):
         size, last = "x".join(map(str, sides)), ",".join(str(n - 1) for n in sides)
         first = ",".join("0" for _ in sides)
         raise PefourierError(

@@ -150,7 +150,7 @@ def isotropy(frequencies: np.ndarray, weights: np.ndarray) -> dict[str, float]:
 def idle_shares(frequencies: np.ndarray, weights: np.ndarray, sides: Sequence[int]) -> list[float]:
     """Of what each axis has (weights of frequencies with a part along it), the share that is idle.
 
-    Idle waves are longer than the side: :math:`|\\omega_a| < 2\\pi/N_a`. NaN where an axis has none.
+    Idle waves are longer than the side, :math:`|\\omega_a| < 2\\pi/N_a`. NaN where there are none.
     """
     least = [2 * np.pi / n * (1 - 1e-12) for n in sides]
     return shares_where(frequencies, weights, [lambda w, m=m: w < m for m in least])
