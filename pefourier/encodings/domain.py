@@ -59,6 +59,14 @@ class Domain:
         behind = len(self) - math.prod(self.sides)
         return replace(self, x=self.x[behind:]) if self.prefix and behind else self
 
+    def places(self, x: np.ndarray) -> np.ndarray:
+        """Points as a spectral measure takes them: coordinates on a grid, else x itself.
+
+        >>> positions(9).places(np.array([7]))
+        array([7])
+        """
+        return self.coordinates(x) if self.grid else np.asarray(x)
+
 
 def positions(length: int) -> Domain:
     """Positions 0 … length - 1 of a sequence."""
