@@ -12,6 +12,7 @@ A lattice of several axes is a torus (`geometry.torus`) with half of its frequen
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import log, pi
+from typing import Any
 
 import numpy as np
 
@@ -183,7 +184,6 @@ def density_on_grid(
     g = each * waves(sides)
     along = directions_of(g, sides)
     declared = frequencies if method == "declared" else None
-    known = declared is not None
     return GridSpectrum(
         lattice=tuple(sides),
         sigma=sigma,
@@ -195,13 +195,23 @@ def density_on_grid(
         ],
         radial={"omega": along.lengths, "density": along.radial},
         angular={"angle": along.angles, "density": along.angular},
-        isotropy=isotropy(inside, weights),
-        aliased=aliased_shares(frequencies, weights) if known else None,
-        idle=idle_shares(frequencies, weights, enc.domain.sides) if known else None,
-        largest_step=float(np.abs(frequencies).max()) if known else None,
+        **axis_shares(enc, method),
+        largest_step=None if declared is None else float(np.abs(declared).max()),
         frequencies=declared,
         summary=summarize_torus(each, sides, declared),
     )
+
+
+def axis_shares(enc: Encoding, method: str = "auto") -> dict[str, Any]:
+    """How a measure lies to the axes; what is idle and aliased only of declared frequencies."""
+    used = choose_method(enc, method)
+    frequencies, weights = frequencies_and_weights(enc, used)
+    known = used == "declared"
+    return {
+        "isotropy": isotropy(folded_around(frequencies), weights),
+        "idle": idle_shares(frequencies, weights, enc.domain.sides) if known else None,
+        "aliased": aliased_shares(frequencies, weights) if known else None,
+    }
 
 
 def folded_around(frequencies: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from math import prod
 import numpy as np
 
 from pefourier.encodings.axis_parts import axis_parts
-from pefourier.encodings.domain import lattice_points
+from pefourier.encodings.domain import displacements
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Measure, row_blocks
 from pefourier.geometry import Progress
 from pefourier.geometry.row_search import TIE, closest_rows, first_equal
@@ -205,16 +205,6 @@ def search_displacements(measure: Measure, sides: tuple[int, ...], report: Progr
     lags, squared = (np.concatenate(parts) for parts in zip(*found, strict=True))
     tied = lags[squared <= best * (1 + TIE)]
     return ClosestPair(float(np.sqrt(best)), first_pair(tied, sides), prod(sides))
-
-
-def displacements(sides: Sequence[int]) -> np.ndarray:
-    """All displacements of a grid but for their opposites: the first that is not 0 is positive.
-
-    >>> displacements((1, 3)).tolist(), len(displacements((2, 3)))
-    ([[0, 1], [0, 2]], 7)
-    """
-    both = lattice_points([np.arange(1 - n, n) for n in sides])
-    return both[len(both) // 2 + 1 :]
 
 
 def first_pair(lags: np.ndarray, sides: tuple[int, ...]) -> tuple[int, int]:
