@@ -103,7 +103,7 @@ def assess(encoding: Encoding | np.ndarray, progress=None) -> Faithfulness | Gri
     identified, findings = diagnose(whole, closest, factors.rank)
     sequence = enc.domain.kind in ("position", "time")
     pair = closest.pair and tuple(enc.domain.x[i].item() for i in closest.pair)
-    on_grid = describe_grid(enc, closest, factors) if len(enc.domain.sides) > 1 else {}
+    on_grid = describe_grid(whole, closest, factors) if whole.domain.grid else {}
     kind = GridFaithfulness if on_grid else Faithfulness
     return kind(
         length=factors.n,
@@ -135,14 +135,15 @@ def describe_grid(enc: Encoding, closest: ClosestPair, factors: Factors) -> dict
     from pefourier.spectrum import axis_shares
 
     domain = enc.domain
-    ends = None if closest.pair is None else domain.coordinates(domain.x[list(closest.pair)])
+    rows = None if closest.pair is None else np.array(closest.pair) + domain.prefix
+    ends = None if rows is None else domain.coordinates(rows)
     return {
         "grid": domain.sides,
         "prefix": domain.prefix,
         "displacement": None if ends is None else tuple((ends[1] - ends[0]).tolist()),
         "axial": axis_parts(enc) is not None,
         "separable_error": factors.separable_error(domain.sides),
-        **axis_shares(enc),
+        **axis_shares(placed(enc)),
     }
 
 

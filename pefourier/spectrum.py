@@ -206,6 +206,7 @@ def axis_shares(enc: Encoding, method: str = "auto") -> dict[str, Any]:
     """How a measure lies to the axes; what is idle and aliased only of declared frequencies."""
     used = choose_method(enc, method)
     frequencies, weights = frequencies_and_weights(enc, used)
+    frequencies = frequencies.reshape(len(weights), -1)
     known = used == "declared"
     return {
         "isotropy": isotropy(folded_around(frequencies), weights),

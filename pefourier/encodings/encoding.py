@@ -219,9 +219,18 @@ def within(x: np.ndarray, length: int, name: str) -> np.ndarray | slice:
 
 
 def placed(enc: Encoding) -> Encoding:
-    """An encoding without the rows before its lattice, which have no place; the rest as it is."""
+    """An encoding without the rows before its lattice, which have no place; the rest as it is.
+
+    A lattice with one axis becomes a run of positions, its rows.
+    """
     domain = enc.domain.placed()
-    return enc if domain is enc.domain else replace(enc, domain=domain)
+    if len(domain.grid) != 1:
+        return enc if domain is enc.domain else replace(enc, domain=domain)
+    measure = enc.measure
+    if measure is not None and measure.frequencies.ndim > 1:
+        offset = np.ravel(measure.offset)[0] - domain.prefix
+        measure = replace(measure, frequencies=measure.frequencies[:, 0], offset=offset.item())
+    return replace(enc, domain=Domain("position", domain.x), measure=measure)
 
 
 def as_encoding(encoding: Any) -> Encoding:

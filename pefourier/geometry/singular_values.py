@@ -26,6 +26,7 @@ from pefourier.geometry.on_axes import factor_on_axes, separable_basis, separabl
 from pefourier.geometry.wave_parts import Bounds, wave_parts
 
 AT_ONCE = 2**20  # numbers of left singular vectors: 8 MiB
+UNSEEN = 1e-7  # a sine that a cosine in float64 cannot tell from 0
 ENOUGH = 1e-10  # a leverage that could be lower by less is not looked for
 
 
@@ -108,7 +109,8 @@ class Factors:
             parts = [basis.T @ left for left in self.left(rows)]
             products = [a + b for a, b in zip(products, parts, strict=True)] if products else parts
         cosines = np.linalg.svd(np.hstack(products), compute_uv=False)
-        return float(np.sqrt(max(0.0, 1 - cosines[-1] ** 2)))
+        sine = float(np.sqrt(max(0.0, 1 - cosines[-1] ** 2)))
+        return sine if sine > UNSEEN else 0.0
 
     def row_error(self, rows: slice, s: int) -> float:
         """Largest |E E+ - I| between position s and the positions at some rows of the parts."""

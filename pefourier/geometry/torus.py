@@ -134,11 +134,14 @@ def isotropy(frequencies: np.ndarray, weights: np.ndarray) -> dict[str, float]:
     r"""How far a measure prefers an axis (A2), or two crossing directions (A4); 0 = round.
 
     :math:`A_n = |\sum_j w_j e^{in\varphi_j}|` over frequencies in the plane of the last two axes,
-    :math:`\varphi` their direction, weights made to sum to 1 without those that have none.
+    :math:`\varphi` their direction, weights made to sum to 1 without those that have none. NaN on
+    one axis.
 
     >>> isotropy(np.array([[1.0, 0.0], [0.0, 0.3]]), np.array([0.5, 0.5]))
     {'A2': 0.0, 'A4': 1.0}
     """
+    if frequencies.shape[1] == 1:
+        return {"A2": np.nan, "A4": np.nan}
     plane = frequencies[:, -2:]
     turned = plane.any(axis=1)
     share = weights[turned] / (weights[turned].sum() or np.nan)
