@@ -9,7 +9,7 @@ import pytest
 from pefourier.answers.conclusions import CONCLUSIONS, conclude, conclude_comparison
 from pefourier.compare import compare
 from pefourier.encodings import load
-from pefourier.encodings.domain import positions
+from pefourier.encodings.domain import lattice, positions
 from pefourier.encodings.encoding import Encoding, Finding, Measure, from_table
 from pefourier.encodings.registry import BUILDERS
 from pefourier.faithful import assess
