@@ -256,7 +256,9 @@ class Program:
     def logits(self, index: Tensor, drop: Dropout | None = None) -> Tensor:
         """Logits (M, n, K) of each member's windows (M, n); `drop` is given in training."""
         x = self.data.windows(index, self.mean, self.scale)
-        return self.model.logits(self.parameters, self.injected, x, drop).to(self.weights.dtype)
+        given = (self.parameters, self.injected, x)
+        found = self.model.logits(*given) if drop is None else self.model.logits(*given, drop)
+        return found.to(self.weights.dtype)
 
     def eager_step(self) -> None:
         """One step of Adam for every member on the windows in `index`."""

@@ -302,11 +302,7 @@ def train_stacks(
             trained = len(stack.runs) * len(candidates) * options.epochs
             reporter.skip(begun + trained - reporter.done)
             outcomes = [outcome for outcome, _ in chosen]
-            found = [
-                row_of(stack.task, outcome, held) | ({"chosen": dict(one)} if one else {})
-                for outcome, one in chosen
-                if outcome.finite
-            ]
+            found = [row_of(stack.task, *one, held) for one in chosen if one[0].finite]
             store.append(row for row in found if key_of(row) not in done)
             rows += found
             if options.save_tables is not None:
@@ -378,8 +374,8 @@ def member_of(
     return Member(run.arm.name, one, run.seed, run.fold, tuning, number)
 
 
-def row_of(task: Task, outcome: Outcome, held: Resident) -> Row:
-    """A line of results.jsonl."""
+def row_of(task: Task, outcome: Outcome, settings: Mapping[str, Any], held: Resident) -> Row:
+    """A line of results.jsonl; `settings` are those that were chosen on validation."""
     member = outcome.member
     fold = task.folds[member.fold]
     found = score(outcome.valid, task.labels[fold.valid], outcome.test, task.labels[fold.test])
@@ -397,6 +393,7 @@ def row_of(task: Task, outcome: Outcome, held: Resident) -> Row:
         "windows": len(fold.test),
         "device": str(held.device),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        **({"chosen": dict(settings)} if settings else {}),
     }
 
 

@@ -136,14 +136,11 @@ def summarize_dataset(
     could = power.judge_power(f1, others, of_run, rows[0]["dataset"])
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
     first = rows[0]
-    setting = f"{runs_of(seeds, folds)}, {name_with_leak(first)}"
     every, diverged, last = count_runs(rows, epochs)
     cut = tuple(e for e in scores if last.get(e, 0) * CUT_SHORT > every[e])
+    setting = f"{runs_of(seeds, folds)}, {name_with_leak(first)}"
     return DatasetSummary(
-        dataset=first["dataset"],
-        split=first["split"],
-        leaky=first["leaky"],
-        length=first["length"],
+        **{key: first[key] for key in ("dataset", "split", "leaky", "length")},
         seeds=seeds,
         folds=folds,
         scores=scores,
