@@ -43,6 +43,8 @@ class DatasetSummary:
     params: Mapping[str, Mapping[str, Any]]  # of each encoding
     verdicts: tuple[str, ...]
     power: dict[str, Power] = field(default_factory=dict)  # of each difference in F1
+    # what validation chose: encoding → setting → value → runs
+    chosen: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -134,14 +136,11 @@ def summarize_dataset(
     could = power.judge_power(f1, others, of_run, rows[0]["dataset"])
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
     first = rows[0]
-    setting = f"{runs_of(seeds, folds)}, {name_with_leak(first)}"
     every, diverged, last = count_runs(rows, epochs)
     cut = tuple(e for e in scores if last.get(e, 0) * CUT_SHORT > every[e])
+    setting = f"{runs_of(seeds, folds)}, {name_with_leak(first)}"
     return DatasetSummary(
-        dataset=first["dataset"],
-        split=first["split"],
-        leaky=first["leaky"],
-        length=first["length"],
+        **{key: first[key] for key in ("dataset", "split", "leaky", "length")},
         seeds=seeds,
         folds=folds,
         scores=scores,
@@ -154,6 +153,7 @@ def summarize_dataset(
         params=params,
         verdicts=list_verdicts(setting, apart, ranking, cut, could),
         power=could,
+        chosen=count_choices(rows),
     )
 
 
@@ -170,6 +170,17 @@ def count_runs(rows: Sequence[Mapping[str, Any]], epochs: int | None) -> tuple[d
         dict(Counter(e for e, epoch in kept if epoch == 0)),
         dict(Counter(e for e, epoch in kept if epochs and epoch == epochs)),
     )
+
+
+def count_choices(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, int]]]:
+    """How many runs of each encoding chose each value of what was searched."""
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for row in rows:
+        for setting, value in row.get("chosen", {}).items():
+            own = found.setdefault(row["encoding"], {}).setdefault(setting, {})
+            name = value if isinstance(value, str) else f"{value:g}"
+            own[name] = own.get(name, 0) + 1
+    return found
 
 
 def list_verdicts(
@@ -330,6 +341,8 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
         cells = power_cells(one) if one.power else []
         if len(cells) > 1:
             found.append((f"{title(one)}, what its runs could tell", cells))
+        if one.chosen:
+            found.append((f"{title(one)}, chosen on validation: runs", choice_cells(one)))
     if summary.ranked:
         ordered = sorted(summary.ranks.items(), key=lambda item: item[1])
         body = [[e, f"{rank:.2f}"] for e, rank in ordered]
@@ -377,6 +390,16 @@ def power_cells(one: DatasetSummary) -> list[list[str]]:
         needed = "–" if could.claimed_runs is None else str(could.claimed_runs)
         body.append([name, spread, least, *least_over, f"±{beyond}", *beyond_over, needed])
     return [[*head, f"runs to find {claim:+.3f}"], *body]
+
+
+def choice_cells(one: DatasetSummary) -> list[list[str]]:
+    """How often each value of each setting was chosen, with a head."""
+    settings = list(dict.fromkeys(s for own in one.chosen.values() for s in own))
+    body = [
+        [name, *(", ".join(f"{v} ×{n}" for v, n in sorted(own[s].items())) for s in settings)]
+        for name, own in one.chosen.items()
+    ]
+    return [["encoding", *(s.replace("_", "-") for s in settings)], *body]
 
 
 def bounds(low: float, high: float) -> str:
@@ -506,6 +529,11 @@ def remarks_on_folds(summary: Summary) -> list[str]:
 def remarks_on_rules(summary: Summary) -> list[str]:
     """Which epoch was kept, and what sizes are of."""
     found = []
+    if summary.training.get("search"):
+        found.append(
+            f"settings were chosen for each run anew by its validation windows, among "
+            f"{' '.join(summary.training['search'])}; test windows had no say"
+        )
     if "choice" in summary.training:
         found.append(f"epoch of each run that was kept: {summary.training['choice']}")
     if "size" in summary.training and any("@rms=" in row["encoding"] for row in summary.runs):
@@ -544,6 +572,11 @@ def json_records(summary: Summary) -> list[dict[str, Any]]:
                 asdict(one.auprc_differences[name]) if name in one.differences else None
             ),
             "power": power_record(summary, one, name),
+            "chosen": [
+                {"setting": setting, "value": value, "runs": n}
+                for setting, values in one.chosen.get(name, {}).items()
+                for value, n in values.items()
+            ],
             "diverged": one.diverged.get(name, 0),
             "last_kept": one.last_kept.get(name, 0),
             "cut_short": name in one.cut_short,
