@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding
+from pefourier.result import Result
 
 if TYPE_CHECKING:  # pages of other answers name this one's types: they start without its geometry
     from pefourier.geometry.closest import ClosestPair
@@ -23,8 +24,8 @@ if TYPE_CHECKING:  # pages of other answers name this one's types: they start wi
 LADDER = ("collides", "injective", "invertible", "isometric")
 
 
-@dataclass(frozen=True)
-class Faithfulness:
+@dataclass(frozen=True, repr=False)
+class Faithfulness(Result):
     """What codes say about positions; distances are l2, tolerances absolute."""
 
     length: int
@@ -100,6 +101,7 @@ def assess(encoding: Encoding | np.ndarray, progress=None) -> Faithfulness:
         identified=identified,
         precision=precision(enc),
         findings=findings,
+        about=(enc,),
     )
 
 

@@ -18,10 +18,14 @@ import numpy as np
 from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import Encoding, as_encoding
 from pefourier.errors import PefourierError
+from pefourier.result import Result
 from pefourier.spectrum import density
 
 if TYPE_CHECKING:  # what is imported when it is used, not when a page names a result's type
     from pefourier.geometry.singular_values import Factors
+
+
+USUAL, USUAL_LENGTH = (5, 40, 75), 80  # positions of Fig. 2, of how many
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,8 @@ class Reconstruction:
     inverse_error: float | None  # by the linear inverse of the codes; None beyond their length
 
 
-@dataclass(frozen=True)
-class Reconstructions:
+@dataclass(frozen=True, repr=False)
+class Reconstructions(Result):
     """Position functions rebuilt on one lattice."""
 
     lattice: int
@@ -50,7 +54,7 @@ class Reconstructions:
 
 def position_functions(
     encoding: Encoding | np.ndarray,
-    positions: Sequence[int],
+    positions: Sequence[int] | None = None,
     lattice: int | None = None,
     sigma: float | None = None,
     method: str = "auto",
@@ -70,8 +74,8 @@ def position_functions(
     ----------
     encoding : Encoding or np.ndarray, shape (n, d)
         An encoding, or a table with one row a position.
-    positions : sequence of int
-        Where to put deltas, 0 … N - 1.
+    positions : sequence of int, optional
+        Where to put deltas, 0 … N - 1; by default as `usual_positions` says.
     lattice, sigma, method
         As in `pefourier.spectrum.density`.
 
@@ -85,6 +89,8 @@ def position_functions(
     from pefourier.geometry.singular_values import check_products, decompose
 
     enc = as_encoding(encoding)
+    if positions is None:
+        positions = usual_positions(lattice or enc.dim)
     check_size("a lattice for each position", len(positions), lattice or enc.dim)
     check_products(enc)
     spectrum = density(enc, lattice, sigma, method)
@@ -112,7 +118,18 @@ def position_functions(
         )
         for s in positions
     ]
-    return Reconstructions(n, spectrum.sigma, rebuilt, factors.inverse_error())
+    return Reconstructions(n, spectrum.sigma, rebuilt, factors.inverse_error(), about=(enc,))
+
+
+def usual_positions(n: int) -> tuple[int, ...]:
+    """The paper's positions 5, 40 and 75 of 80, or as far along a lattice that ends before.
+
+    >>> usual_positions(256), usual_positions(64), usual_positions(2)
+    ((5, 40, 75), (4, 32, 60), (0, 1))
+    """
+    if n > max(USUAL):
+        return USUAL
+    return tuple(sorted({s * n // USUAL_LENGTH for s in USUAL}))
 
 
 def inverse_error_at(factors: Factors, s: int) -> float | None:

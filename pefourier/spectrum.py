@@ -17,6 +17,7 @@ from pefourier.encodings.checks import LARGEST, check_count
 from pefourier.encodings.domain import periodogram
 from pefourier.encodings.encoding import Encoding, as_encoding, row_blocks
 from pefourier.errors import PefourierError, unknown
+from pefourier.result import Result
 
 DEFAULT_SIGMA = 4.0  # lattice steps
 LEAST_SIGMA = 0.02  # half a step away, exp(-x^2/2) is still a number
@@ -38,8 +39,8 @@ class DensitySummary:
     flatness: float  # exp(entropy) / K, 1 = flat
 
 
-@dataclass(frozen=True)
-class Spectrum:
+@dataclass(frozen=True, repr=False)
+class Spectrum(Result):
     """A density over the lattice."""
 
     lattice: int
@@ -117,7 +118,8 @@ def density(
         g = at_nearest_points(steps, weights, n // 2 + 1)
     omega = 2 * pi * np.arange(n // 2 + 1) / n
     declared = frequencies if used == "declared" else None
-    return Spectrum(n, sigma, used, omega, g, declared, summarize_density(enc, omega, g, declared))
+    summary = summarize_density(enc, omega, g, declared)
+    return Spectrum(n, sigma, used, omega, g, declared, summary, about=(enc,))
 
 
 def choose_method(enc: Encoding, method: str) -> str:

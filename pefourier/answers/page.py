@@ -130,8 +130,12 @@ def plain(value: Any) -> Any:
 
 
 def fields_of(result: Any) -> dict[str, Any]:
-    """The fields of a dataclass by name, in their order."""
-    return {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
+    """The fields of a dataclass by name, in their order, but for those that are not told."""
+    return {
+        field.name: getattr(result, field.name)
+        for field in dataclasses.fields(result)
+        if field.metadata.get("told", True)
+    }
 
 
 def flattened(records: Iterable[Mapping[str, Any]]) -> Iterable[list[Any]]:

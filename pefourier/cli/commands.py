@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from pefourier.cli.request import (
+    Asked,
     Csv,
     Form,
     Json,
@@ -122,19 +123,32 @@ def reconstruct(
     """
     # Its matrix products are long and thin: BLAS threads would only wait for one another.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    positions = parse_whole_numbers("--pos", pos or ["5", "40", "75"])
+    positions = parse_whole_numbers("--pos", pos) if pos else None
     from pefourier.answers.report import reconstruct_page
     from pefourier.reconstruct import position_functions
 
     asked = ask_each(
         question,
         lambda enc: position_functions(enc, positions, lattice, sigma, method),
-        least=max(80, max(positions) + 1),
+        least=max([79, *(positions or ())]) + 1,
     )
+    note_positions(asked, positions, question.quiet)
     question.draw("reconstruct", asked.answers)
     form.deliver(reconstruct_page(asked.each))
     question.note_unused([a.encoding for a in asked.answers])
     asked.finish([], question.quiet)
+
+
+def note_positions(asked: Asked, given: list[int] | None, quiet: bool) -> None:
+    """Say which positions were taken where the usual ones lie outside a lattice."""
+    from pefourier.reconstruct import USUAL
+
+    for a in asked.answers if given is None else ():
+        taken = [r.position for r in a.result.reconstructions]
+        if taken != list(USUAL):
+            where = f"{a.encoding.label} has a lattice of {a.result.lattice} points"
+            which = ", ".join(map(str, taken))
+            note(f"{where}: positions {which} were taken; choose others with --pos", quiet)
 
 
 @app.command()
@@ -300,8 +314,7 @@ def design(
     names = tuple(wanted or CRITERIA)
     rounding = SHORT_NAMES.get(dtype, dtype)
     found = design_base(length, d, tuple(base or BASES), names, rounding)
-    params = {"length": length, "d": d, "for": names, "dtype": rounding}
-    form.deliver(design_page(found, params))
+    form.deliver(design_page(found))
 
 
 @app.command()
