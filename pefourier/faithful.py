@@ -8,6 +8,7 @@ mapping", is the third rung. Both are reported.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.result import Result
 
 if TYPE_CHECKING:  # pages of other answers name this one's types: they start without its geometry
+    from pefourier.geometry import Progress
     from pefourier.geometry.closest import ClosestPair
     from pefourier.geometry.precision import FormatLoss
     from pefourier.geometry.singular_values import Factors
@@ -49,7 +51,9 @@ class Faithfulness(Result):
     findings: list[Finding]
 
 
-def assess(encoding: Encoding | np.ndarray, progress=None) -> Faithfulness:
+def assess(
+    encoding: Encoding | np.ndarray, progress: Callable[[str], Progress] | None = None
+) -> Faithfulness:
     """Everything `pefourier check-faithful` reports.
 
     Parameters
@@ -57,7 +61,8 @@ def assess(encoding: Encoding | np.ndarray, progress=None) -> Faithfulness:
     encoding : Encoding or np.ndarray, shape (n, d)
         An encoding, or a table with one row a position.
     progress : callable, optional
-        Called as ``progress(done, total)`` during long work.
+        Gives for the name of a phase what is called as ``(done, total)`` during its long work; a
+        phase that walks through the codes again begins at 1 again.
 
     Examples
     --------
@@ -75,8 +80,8 @@ def assess(encoding: Encoding | np.ndarray, progress=None) -> Faithfulness:
 
     enc = as_encoding(encoding)
     check_products(enc)
-    closest = closest_pair(enc, progress)
-    factors = decompose(enc, progress)
+    closest = closest_pair(enc, progress and progress("closest pair"))
+    factors = decompose(enc, progress and progress("singular values"))
     rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
     identified, findings = diagnose(enc, closest, factors.rank)
     sequence = enc.domain.kind in ("position", "time")

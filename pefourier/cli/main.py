@@ -115,8 +115,8 @@ def repeat_pos(arguments: list[str]) -> list[str]:
     for argument in arguments:
         parts = list(filter(None, argument.split(",")))
         number = bool(parts) and all(map(NUMBER.fullmatch, parts))
-        if number and len(written) >= 2 and written[-2] == "--pos":
-            written.append("--pos")
+        if number and len(written) >= 2 and written[-2] in ("--pos", "--positions"):
+            written.append(written[-2])
         written.append(argument)
     return written
 
