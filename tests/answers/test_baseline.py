@@ -76,7 +76,7 @@ def test_the_distances_are_those_of_the_closed_form():
 
 
 @pytest.mark.parametrize(
-    ("key", "how"), [("distinct_cast", "rounded"), ("distinct_phase", "computed")]
+    ("key", "how"), [("distinct_cast", "rounded to"), ("distinct_phase", "computed in")]
 )
 def test_codes_told_apart_in_fewer_formats_got_worse(key, how):
     enc = load("rope", 300, 8)
@@ -171,14 +171,15 @@ def test_the_command_annotates_for_github(run, tmp_path, monkeypatch):
     lines = done.out.splitlines()
     assert done.status == 2
     assert [line.partition(" ")[0] for line in lines] == [
-        "::notice",
+        "::notice",  # the conclusion, an error, a note
         "::error",
+        "::notice",
         "::notice",
         "::error",
     ]
     title = "title=pefourier check-faithful a%2Cb.npy"
     assert lines[1].startswith(f"::error file=a%2Cb.npy,{title}::codes repeat with period 19")
-    assert lines[3].startswith("::error title=pefourier check-faithful nix::unknown encoding 'nix'")
+    assert lines[4].startswith("::error title=pefourier check-faithful nix::unknown encoding 'nix'")
     (tmp_path / "base.json").write_text(run("check-faithful", "dft", "--json").out)
     asked = ["check-faithful", "dft", "--rho", "10", "--require", "invertible"]
     done = run(*asked, "--d", "64", "--format", "github")
