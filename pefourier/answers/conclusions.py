@@ -13,13 +13,23 @@ from typing import Any
 
 import numpy as np
 
+from pefourier.answers.grid_words import (
+    aliased_on_grid,
+    idle_on_grid,
+    point_from_codes,
+    point_from_frequencies,
+    points_without_code,
+    recovered_on_grid,
+    shape_on_grid,
+    told_apart_on_grid,
+)
 from pefourier.answers.text import number
 from pefourier.compare import Comparison
 from pefourier.encodings.encoding import Encoding
-from pefourier.faithful import Faithfulness
+from pefourier.faithful import Faithfulness, GridFaithfulness
 from pefourier.geometry.precision import FORMATS
-from pefourier.reconstruct import Reconstructions
-from pefourier.spectrum import Spectrum
+from pefourier.reconstruct import GridReconstructions, Reconstructions
+from pefourier.spectrum import GridSpectrum, Spectrum
 
 MOST = 3  # sentences of a conclusion
 USUAL = ("float32", "float16", "bfloat16")  # formats that a conclusion speaks of
@@ -359,6 +369,15 @@ CONCLUSIONS: dict[type, tuple[Callable[[Encoding, Any], str], ...]] = {
     Faithfulness: (surely_wrong, known_formula, told_apart, recovered, in_low_precision),
     Spectrum: (shape, below_first_step, folded_back, before_training),
     Reconstructions: (from_frequencies, from_codes, without_code),
+    GridFaithfulness: (
+        surely_wrong,
+        known_formula,
+        told_apart_on_grid,
+        recovered_on_grid,
+        in_low_precision,
+    ),
+    GridSpectrum: (shape_on_grid, idle_on_grid, aliased_on_grid, before_training),
+    GridReconstructions: (point_from_frequencies, point_from_codes, points_without_code),
 }
 
 

@@ -6,7 +6,7 @@ A command imports what it needs when it runs, so that help and the list start wi
 import os
 from contextlib import suppress
 from math import isnan
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -24,6 +24,7 @@ from pefourier.cli.request import (
     keep_answers,
     load_exactly,
     load_pair,
+    parse_points,
     parse_whole_numbers,
     spec_names,
 )
@@ -106,7 +107,10 @@ def reconstruct(
     form: Form,
     pos: Annotated[
         list[str] | None,
-        typer.Option(metavar="S...", help="Positions of deltas: 5 40 75, or 5,40,75."),
+        typer.Option(
+            metavar="S...",
+            help="Positions of deltas: 5 40 75, or 5,40,75; on a grid points: 3,4 10,2.",
+        ),
     ] = None,
     lattice: Lattice = None,
     sigma: Sigma = None,
@@ -115,22 +119,24 @@ def reconstruct(
     """What is left of a position?
 
     Deltas are rebuilt from an encoding's frequencies, and from its codes. Default: sinusoidal and
-    dft, positions 5, 40 and 75.
+    dft, positions 5, 40 and 75; on a grid its middle.
 
     \b
     Example: pefourier reconstruct --pos 5 40 75 --plot fig2.pdf
     """
     # Its matrix products are long and thin: BLAS threads would only wait for one another.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    positions = parse_whole_numbers("--pos", pos or ["5", "40", "75"])
+    points = parse_points("--pos", pos)
+    positions = [x for point in points for x in point] or [5, 40, 75]
     from pefourier.answers.report import reconstruct_page
     from pefourier.reconstruct import position_functions
 
-    asked = ask_each(
-        question,
-        lambda enc: position_functions(enc, positions, lattice, sigma, method),
-        least=max(80, max(positions) + 1),
-    )
+    def rebuild(enc: Any) -> Any:
+        sides = enc.domain.sides
+        wanted = (points or [tuple(n // 2 for n in sides)]) if len(sides) > 1 else positions
+        return position_functions(enc, wanted, lattice, sigma, method)
+
+    asked = ask_each(question, rebuild, least=max(80, max(positions) + 1))
     question.draw("reconstruct", asked.answers)
     form.deliver(reconstruct_page(asked.each))
     question.note_unused([a.encoding for a in asked.answers])
@@ -143,7 +149,7 @@ def check_faithful(
     question: Question,
     form: Form,
     require: Annotated[
-        Literal["collides", "injective", "invertible", "isometric"] | None,
+        Literal["collides", "injective", "separable", "invertible", "isometric"] | None,
         typer.Option(help="Exit with status 1 when a verdict is below this one."),
     ] = None,
     require_dtype: Annotated[
@@ -158,7 +164,8 @@ def check_faithful(
     """Are codes distinct, can they be inverted?
 
     Says also what a table or your code is, and what is wrong with it. Verdicts: collides <
-    injective < invertible < isometric. Default: sinusoidal and dft, 80 positions, d 256.
+    injective < separable (on grids) < invertible < isometric. Default: sinusoidal and dft, 80
+    positions, d 256.
 
     \b
     Example: pefourier check-faithful wpe.npy --require injective
@@ -294,6 +301,8 @@ def design(
     \b
     Example: pefourier design --length 64k --d 128 --for bound
     """
+    # Its matrix products are long and thin: BLAS threads would only wait for one another.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from pefourier.answers.reach import design_page
     from pefourier.design import BASES, CRITERIA, design_base
 

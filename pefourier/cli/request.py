@@ -259,6 +259,15 @@ def parse_whole_numbers(option: str, texts: list[str]) -> list[int]:
     return numbers
 
 
+def parse_points(option: str, texts: list[str] | None) -> list[tuple[int, ...]]:
+    """Points, each of whole numbers from 0 on with commas between.
+
+    >>> parse_points("--pos", ["3,4", "10,2"])
+    [(3, 4), (10, 2)]
+    """
+    return [tuple(parse_whole_numbers(option, [text])) for text in texts or []]
+
+
 @dataclass(frozen=True)
 class Form:
     """The form of an answer: in words unless one of these options names another of `page.FORMS`."""
