@@ -56,7 +56,7 @@ ROWS = {
     "axial": Row("injective", True, (sin(3), sin(0.03), cos(3), cos(0.03))),
     "axial-rope": Row("injective", True, (cos(3), cos(0.03), sin(3), sin(0.03))),
     "mixed-rope": Row(
-        "invertible",
+        "injective",
         True,
         tuple(wave(3 * along) for along in ACROSS for wave in (cos, sin)),
     ),
@@ -91,7 +91,7 @@ ROWS = {
     ),
     "erpe": Row("invertible", False, tuple(0.02 * NORMAL[12:16])),  # the fourth of 15 lags
     "swin": Row("invertible", False, tuple(0.02 * NORMAL[44:48])),  # query - key 4: row 11 of 15
-    "swin2": Row("invertible", False, recorded=(8.0, 8.0, 8.0, 8.0)),
+    "swin2": Row("injective", False, recorded=(7.96411899, 7.97491985, 7.99233408, 7.98994052)),
     "beit": Row("invertible", False, tuple(0.02 * NORMAL[56:60])),  # row 14, behind three others
     "tupe": Row("invertible", False, recorded=(0.00901403, -0.03304318, -0.00818218, 0.00339314)),
     "tree": Row("injective", False, (sqrt(1.02), 0.0, 0.7 * sqrt(1.02), 0.0)),  # left, left

@@ -65,8 +65,8 @@ def swin(
 ) -> Encoding:
     r"""One free scalar for each displacement in a window and each of d heads (Swin Transformer).
 
-    The row of a table is :math:`(\Delta_y + H - 1)(2W - 1) + \Delta_x + W - 1` with the
-    displacement from key to query. Biases start normal with standard deviation `scale`.
+    The row of a table is :math:`(dy + H - 1)(2W - 1) + dx + W - 1` with the
+    displacement (dy, dx) from key to query. Biases start normal with standard deviation `scale`.
 
     Parameters
     ----------
