@@ -22,8 +22,9 @@ from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.readings import (
     FARTHEST,
-    LEVELS,
     first_below,
+    layouts_apart,
+    levels_below,
     positions_below,
     reading_cosine,
 )
@@ -377,13 +378,7 @@ def other_layers(enc: Encoding) -> np.ndarray:
 
 
 def layout_reading(own: np.ndarray, points: np.ndarray) -> Reading:
-    r"""Pairs (i, i + d/2) turned where (2i, 2i + 1) were meant, or the reverse.
-
-    The cosine is that of a code's angles put in the other order: column j has the angle of pair
-    j mod d/2 in one layout and of pair j // 2 in the other.
-    """
-    columns = np.arange(2 * len(own))
-    apart = own[columns % len(own)] - own[columns // 2]
+    """Pairs (i, i + d/2) turned where (2i, 2i + 1) were meant, or the reverse."""
+    apart = layouts_apart(own)
     sums = np.cos(np.multiply.outer(points.astype(float), apart)).mean(axis=1)
-    below = {f"{v:g}"[1:]: first_below(apart, v * len(apart)) for v in LEVELS}
-    return Reading("layout", points, sums, below)
+    return Reading("layout", points, sums, levels_below(apart))

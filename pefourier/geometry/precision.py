@@ -10,7 +10,7 @@ infinite, its waves are NaN, and all NaN are one; float8_e4m3, which has no infi
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -79,6 +79,22 @@ class Distinct:
 
     count: int
     safe: int
+
+
+def coarse_format(numbers: np.ndarray) -> str | None:
+    """The format of 16 bits, the coarser first, that all of some numbers have; None: neither.
+
+    Few digits that happen to be enough (0, 1, a half) say nothing: a tenth must need them all.
+
+    >>> coarse_format(rounded(np.sin(np.arange(50.0)), FORMATS["bfloat16"]))
+    'bfloat16'
+    """
+    for name in ("bfloat16", "float16"):
+        form = FORMATS[name]
+        if (rounded(numbers, form) == numbers).all():
+            shorter = replace(form, digits=form.digits - 1)
+            return name if (rounded(numbers, shorter) != numbers).mean() > 0.1 else None
+    return None
 
 
 def precision(enc: Encoding) -> dict[str, FormatLoss]:
