@@ -288,6 +288,7 @@ def encoding_on_axes(
         measure,
         columns=columns_of_pairs(pairs, axes.layout),
         first=first,
+        turns=first == "cos",
         places=down_columns if transposed else Domain.places,
     )
     noted = {"length": len(domain), "order": axes.order, "grid": domain.grid}
@@ -314,18 +315,18 @@ def turned_codes(
     *,
     columns: tuple[np.ndarray, np.ndarray] | None = None,
     first: Wave = "cos",
+    turns: bool = True,
     places: Callable[[Domain, np.ndarray], np.ndarray] = Domain.places,
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Codes of points: both waves of each pair in their columns, by default side by side.
 
-    Rows before the grid have phase 0, and are zero where sines are first (an additive table).
+    Rows before the grid are zero, or have phase 0 where codes are what turns queries and keys.
     """
     d = 2 * len(measure.frequencies)
     one, two = columns or (np.arange(0, d, 2), np.arange(1, d, 2))
     functions = (np.sin, np.cos) if first == "sin" else (np.cos, np.sin)
     blank = np.zeros(d)
-    if first == "cos":
-        blank[one] = 1.0
+    blank[one if first == "cos" else two] = float(turns)
 
     def codes(x: np.ndarray) -> np.ndarray:
         x = np.asarray(x)
