@@ -140,11 +140,12 @@ def isotropy(frequencies: np.ndarray, weights: np.ndarray) -> dict[str, float]:
     >>> isotropy(np.array([[1.0, 0.0], [0.0, 0.3]]), np.array([0.5, 0.5]))
     {'A2': 0.0, 'A4': 1.0}
     """
-    if frequencies.shape[1] == 1:
-        return {"A2": np.nan, "A4": np.nan}
     plane = frequencies[:, -2:]
     turned = plane.any(axis=1)
-    share = weights[turned] / (weights[turned].sum() or np.nan)
+    total = weights[turned].sum()
+    if frequencies.shape[1] == 1 or not total:
+        return {"A2": np.nan, "A4": np.nan}
+    share = weights[turned] / total
     angle = np.arctan2(plane[turned, 0], plane[turned, 1])
     waves_of = {n: float(np.abs((share * np.exp(1j * n * angle)).sum())) for n in (2, 4)}
     return {f"A{n}": 0.0 if value <= 1e-12 else value for n, value in waves_of.items()}
