@@ -19,7 +19,7 @@ import numpy as np
 from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import Encoding, as_encoding, placed
 from pefourier.errors import PefourierError
-from pefourier.geometry.torus import waves
+from pefourier.geometry.torus import multiplicity
 from pefourier.result import Result
 from pefourier.spectrum import density
 
@@ -179,7 +179,7 @@ def functions_on_grid(
     check_size("a lattice for each position", len(points), *sides)
     points = [checked_point(point, sides) for point in points]
     axes = range(len(sides))
-    h = np.fft.irfftn(spectrum.density / waves(sides), sides, axes)
+    h = np.fft.irfftn(spectrum.density / multiplicity(sides), sides, axes)
     h /= np.linalg.norm(h)
     delta = np.zeros(sides)
     delta[(0,) * len(sides)] = 1.0

@@ -26,8 +26,8 @@ from pefourier.geometry.torus import (
     idle_shares,
     isotropy,
     least_sigma,
+    multiplicity,
     torus_density,
-    waves,
 )
 from pefourier.result import Result
 
@@ -183,7 +183,7 @@ def density_on_grid(
         on_lattice = method == "declared" and np.abs(steps - np.rint(steps)).max() < 1e-9
         sigma = 0.0 if on_lattice else DEFAULT_GRID_SIGMA
     each = torus_density(inside, weights, sides, sigma)
-    g = each * waves(sides)
+    g = each * multiplicity(sides)
     along = directions_of(g, sides)
     declared = frequencies if method == "declared" else None
     return GridSpectrum(
@@ -232,7 +232,7 @@ def summarize_torus(
     each: np.ndarray, sides: tuple[int, ...], frequencies: np.ndarray | None
 ) -> DensitySummary:
     """The single numbers of a density on a torus; frequencies are ordered by their length."""
-    times = np.broadcast_to(waves(sides), each.shape).ravel()
+    times = np.broadcast_to(multiplicity(sides), each.shape).ravel()
     each = each.ravel()
     length = np.linalg.norm(lattice_points(half_plane(sides)), axis=1)
     order = np.argsort(length, kind="stable")

@@ -87,6 +87,7 @@ def test_shortfalls_name_what_is_lacking():
     assert [shortfalls(r, rung) for rung in LADDER] == [
         [],
         [],
+        ["is injective, not separable"],
         ["is injective, not invertible"],
         ["is injective, not isometric"],
     ]

@@ -92,9 +92,9 @@ def spectrum(
     asked = ask_each(question, lambda enc: density(enc, lattice, sigma, method))
     answers = asked.answers
     for a in answers:
-        if isnan(a.result.density[0]):
+        if isnan(a.result.summary.lowest_bin_share):
             note(f"{a.encoding.label} has no spectrum: all of its codes are zero", question.quiet)
-    lattices = sorted({a.result.lattice for a in answers})
+    lattices = sorted({a.result.lattice for a in answers if isinstance(a.result.lattice, int)})
     if len(lattices) > 1:
         different = " and ".join(map(str, lattices))
         note(f"lattices of {different} points differ; compare with --lattice", question.quiet)
