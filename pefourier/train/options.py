@@ -44,6 +44,9 @@ class Options:
     split: Split = option(  # noqa: RUF009 (it is a field)
         "blocks", "How windows are split; random leaks and is for comparison only."
     )
+    test_length: str | None = option(
+        None, "Test on windows of these lengths too: 24,48,96; built-in tasks alone.", "N,N"
+    )
     window: int | None = option(None, "Rows of a window, default 100.")
     stride: int | None = option(
         None, "Rows from one training window to the next, default those of a window."

@@ -243,6 +243,7 @@ def test_records_hold_each_encodings_scores_and_its_difference():
         "patch_stride": None,
         "learn": False,
         "spread": 0.064,
+        "test_length": None,
         "choice": "highest score on validation (average precision; of more than two classes macro "
         "F1), then least loss",
         "size": "@rms: of codes less their mean over positions",
