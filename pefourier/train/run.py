@@ -71,10 +71,9 @@ def run_comparison(
             f"several ranks meet in a folder; give --out DIR, or unset RANK={rank} and "
             f"WORLD_SIZE={ranks} to train alone"
         )
-    tasks = [
-        load_task(n, options.data, options.window, options.stride, options.split, options.folds)
-        for n in options.dataset
-    ]
+    how = (options.data, options.window, options.stride, options.split)
+    parts = (options.folds, options.resamples)
+    tasks = [load_task(name, *how, *parts) for name in options.dataset]
     resolved = [grid.resolve_task(task, options, device) for task in tasks]
     with store.lock():
         found = train_and_compare(options, resolved, store, device, None if rank else note)
@@ -129,7 +128,18 @@ def most_stacked(resolved: ResolvedTask, options: Options, device: torch.device)
 def shared_settings(options: Options) -> dict[str, Any]:
     """What all models of a comparison have in common."""
     names = ("epochs", "patience", "batch_size", "rate", "warmup", "weight_decay", "dropout")
-    names += ("search", "d", "heads", "layers", "ffn", "pool", "patch", "patch_stride", "learn")
+    names += (
+        "search",
+        "d",
+        "heads",
+        "layers",
+        "ffn",
+        "pool",
+        "patch",
+        "patch_stride",
+        "tokens",
+        "learn",
+    )
     names += ("spread", "test_length")
     return {name: getattr(options, name) for name in names} | RULES
 

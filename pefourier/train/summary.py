@@ -141,13 +141,15 @@ def summarize_dataset(
     runs, values = shared_runs(rows)
     scores = {e: {m: statistics.interval(v) for m, v in one.items()} for e, one in values.items()}
     others = {e: reference_of(e, values, reference) for e in values if e != reference}
-    of_run = np.array([fold for _, fold in runs])
+    of_run, ratio = np.array([fold for _, fold in runs]), test_to_train(rows)
     apart, ranking = (
-        statistics.paired_differences({e: one[m] for e, one in values.items()}, others, of_run)
+        statistics.paired_differences(
+            {e: one[m] for e, one in values.items()}, others, of_run, ratio
+        )
         for m in ("f1", "auprc")
     )
     f1 = {e: one["f1"] for e, one in values.items()}
-    could = power.judge_power(f1, others, of_run, rows[0]["dataset"])
+    could = power.judge_power(f1, others, of_run, rows[0]["dataset"], ratio)
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
     first = rows[0]
     every, diverged, last = count_runs(rows, epochs)
@@ -170,6 +172,16 @@ def summarize_dataset(
         chosen=count_choices(rows),
         lengths=summarize_lengths(rows, set(runs)),
     )
+
+
+def test_to_train(rows: Sequence[Mapping[str, Any]]) -> float:
+    """Test windows for each training window, at least as in five folds: training ones may overlap.
+
+    >>> test_to_train([{"windows": 40, "trained": 32}]), test_to_train([{}]) == 1 / 3
+    (1.25, True)
+    """
+    known = [row["windows"] / row["trained"] for row in rows if "trained" in row]
+    return max([*known, statistics.TEST_TO_TRAIN])
 
 
 def name_with_leak(row: Mapping[str, Any]) -> str:

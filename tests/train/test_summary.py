@@ -241,6 +241,7 @@ def test_records_hold_each_encodings_scores_and_its_difference():
         "pool": "mean",
         "patch": 1,
         "patch_stride": None,
+        "tokens": None,
         "learn": False,
         "spread": 0.064,
         "test_length": None,
