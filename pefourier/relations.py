@@ -31,6 +31,7 @@ from pefourier.geometry.displacements import (
     pairs_at,
     sum_of_squared_products,
 )
+from pefourier.result import Result
 
 DIRECT = 2**31  # n^2 d up to which inner products are walked for the Toeplitz residual
 LAGS_AT_ONCE = 2**12
@@ -39,8 +40,8 @@ LARGEST_SHIFT = FITTED // 2  # dimensions up to which one is
 SAMPLE = 2**10  # positions, evenly spaced, among which distances are correlated
 
 
-@dataclass(frozen=True)
-class Relations:
+@dataclass(frozen=True, repr=False)
+class Relations(Result):
     """What codes say about the distance and the order of positions; None where undefined."""
 
     length: int
@@ -89,6 +90,7 @@ def relate(encoding: Encoding | np.ndarray) -> Relations:
         first_rise=rising_lags(k, enc.domain.sides, enc.eps),
         asymmetry=asymmetry(enc),
         distance_preservation=distance_preservation(enc) if sequence else None,
+        about=(enc,),
     )
 
 

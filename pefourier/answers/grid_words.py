@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from math import isnan, prod
 from typing import Any
 
+import numpy as np
+
 from pefourier.answers.text import number
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.encoding import Encoding
@@ -16,6 +18,7 @@ NAMES = "tyx"  # of the last three axes
 WORDS = {"t": "frames", "y": "rows", "x": "columns"}
 BOUND, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which there is none
 MANY = 0.5  # share of frequencies that is worth a sentence
+CROSS = 0.1  # share of a picture's energy that may be left of a sum of one function an axis
 EXACT = 1e-6  # error of a linear inverse that is rounding
 
 
@@ -196,12 +199,24 @@ def point_from_frequencies(enc: Encoding, r: GridReconstructions) -> str:
     if one.error <= EXACT:
         return f"From its frequencies alone a point comes back exactly, {how}."
     area = f"{one.half_max_area} of {prod(r.lattice)} points at or above half of it"
-    if axis_parts(enc) is not None:
+    if is_cross(one.values) and one.half_max_area > 1:
         share = (
             f"{100 * one.cross:.0f} % of the energy is on points that share a coordinate with it"
         )
         return f"From its frequencies alone a point comes back as a cross, {how}: {share}; {area}."
     return f"From its frequencies alone a point comes back blurred, as a peak {how}, {area}."
+
+
+def is_cross(values: np.ndarray) -> bool:
+    """Whether a picture is nearly a sum of one function an axis, as ridges that cross are.
+
+    >>> is_cross(np.array([[3, 1, 1], [2, 0, 0]])), is_cross(np.eye(3))
+    (True, False)
+    """
+    mean, axes = values.mean(), range(values.ndim)
+    others = [tuple(b for b in axes if b != a) for a in axes]
+    sums = sum(values.mean(axis=other, keepdims=True) - mean for other in others) + mean
+    return bool(((values - sums) ** 2).sum() <= CROSS * ((values - mean) ** 2).sum())
 
 
 def point_from_codes(enc: Encoding, r: GridReconstructions) -> str:

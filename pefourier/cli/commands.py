@@ -4,16 +4,20 @@ A command imports what it needs when it runs, so that help and the list start wi
 """
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from math import isnan
 from typing import Annotated, Any, Literal
 
 import typer
 
 from pefourier.cli.request import (
+    Asked,
     Csv,
     Form,
     Json,
+    Positions,
     Question,
     Quiet,
     Specs,
@@ -28,7 +32,7 @@ from pefourier.cli.request import (
     parse_whole_numbers,
     spec_names,
 )
-from pefourier.cli.streams import note, percentage
+from pefourier.cli.streams import note, percentages
 from pefourier.cli.train_options import taking_options
 from pefourier.errors import PefourierError
 from pefourier.train.options import Options
@@ -88,9 +92,9 @@ def spectrum(
     asked = ask_each(question, lambda enc: density(enc, lattice, sigma, method))
     answers = asked.answers
     for a in answers:
-        if isnan(a.result.density[0]):
+        if isnan(a.result.summary.lowest_bin_share):
             note(f"{a.encoding.label} has no spectrum: all of its codes are zero", question.quiet)
-    lattices = sorted({a.result.lattice for a in answers})
+    lattices = sorted({a.result.lattice for a in answers if isinstance(a.result.lattice, int)})
     if len(lattices) > 1:
         different = " and ".join(map(str, lattices))
         note(f"lattices of {different} points differ; compare with --lattice", question.quiet)
@@ -105,13 +109,7 @@ def spectrum(
 def reconstruct(
     question: Question,
     form: Form,
-    pos: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="S...",
-            help="Positions of deltas: 5 40 75, or 5,40,75; on a grid points: 3,4 10,2.",
-        ),
-    ] = None,
+    pos: Positions = None,
     lattice: Lattice = None,
     sigma: Sigma = None,
     method: Method = "auto",
@@ -126,21 +124,33 @@ def reconstruct(
     """
     # Its matrix products are long and thin: BLAS threads would only wait for one another.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    points = parse_points("--pos", pos)
-    positions = [x for point in points for x in point] or [5, 40, 75]
+    points = parse_points(pos)
+    positions = [x for point in points for x in point] or None
     from pefourier.answers.report import reconstruct_page
     from pefourier.reconstruct import position_functions
 
     def rebuild(enc: Any) -> Any:
-        sides = enc.domain.sides
-        wanted = (points or [tuple(n // 2 for n in sides)]) if len(sides) > 1 else positions
-        return position_functions(enc, wanted, lattice, sigma, method)
+        wanted = points if len(enc.domain.sides) > 1 else positions
+        return position_functions(enc, wanted or None, lattice, sigma, method)
 
-    asked = ask_each(question, rebuild, least=max(80, max(positions) + 1))
+    asked = ask_each(question, rebuild, least=max([79, *(positions or ())]) + 1)
+    note_positions(asked, positions, question.quiet)
     question.draw("reconstruct", asked.answers)
     form.deliver(reconstruct_page(asked.each))
     question.note_unused([a.encoding for a in asked.answers])
     asked.finish([], question.quiet)
+
+
+def note_positions(asked: Asked, given: list[int] | None, quiet: bool) -> None:
+    """Say which positions were taken where the usual ones lie outside a lattice."""
+    from pefourier.reconstruct import USUAL
+
+    for a in asked.answers if given is None else ():
+        taken = [r.position for r in a.result.reconstructions]
+        if taken != list(USUAL):
+            where = f"{a.encoding.label} has a lattice of {a.result.lattice} points"
+            which = ", ".join(map(str, taken))
+            note(f"{where}: positions {which} were taken; choose others with --pos", quiet)
 
 
 @app.command()
@@ -160,6 +170,14 @@ def check_faithful(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with status 1 on an error or warning found.")
     ] = False,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="An earlier answer, written with --json: exit with status 1 when a verdict, a "
+            "distance or a finding is worse than there.",
+        ),
+    ] = None,
 ) -> None:
     """Are codes distinct, can they be inverted?
 
@@ -176,17 +194,39 @@ def check_faithful(
     from pefourier.answers.report import faithful_page
     from pefourier.faithful import assess, shortfalls
 
-    asked = ask_each(question, lambda enc: assess(enc, percentage(enc.label, question.quiet)))
+    stored = read_stored(baseline)
+    asked = ask_each(question, lambda enc: assess(enc, percentages(enc.label, question.quiet)))
     question.draw("faithful", asked.answers)
-    form.deliver(faithful_page(asked.each))
-    question.note_unused([a.encoding for a in asked.answers])
     dtype = SHORT_NAMES.get(require_dtype, require_dtype)
     reasons = [
         f"{a.encoding.label} {reason}"
         for a in asked.answers
-        for reason in shortfalls(a.result, require, dtype, strict)
+        for reason in [*shortfalls(a.result, require, dtype, strict), *since(stored, a)]
     ]
+    form.deliver(replace(faithful_page(asked.each), reasons=reasons))
+    question.note_unused([a.encoding for a in asked.answers])
     asked.finish(reasons, question.quiet)
+
+
+def read_stored(baseline: str | None) -> Mapping[str, Any] | None:
+    """The answers of a baseline; None where none is given, whose room is then not opened."""
+    if baseline is None:
+        return None
+    from pefourier.answers.baseline import read_baseline
+
+    return read_baseline(baseline)
+
+
+def since(stored: Mapping[str, Any] | None, answer: Any) -> list[str]:
+    """What of an answer got worse than it is stored; a SPEC that is not there is noted."""
+    if stored is None:
+        return []
+    from pefourier.answers.baseline import regressions
+
+    if answer.encoding.spec not in stored:
+        note(f"{answer.encoding.label} is not in the baseline: nothing to compare it with")
+        return []
+    return regressions(answer, stored[answer.encoding.spec])
 
 
 @app.command()
@@ -309,8 +349,7 @@ def design(
     names = tuple(wanted or CRITERIA)
     rounding = SHORT_NAMES.get(dtype, dtype)
     found = design_base(length, d, tuple(base or BASES), names, rounding)
-    params = {"length": length, "d": d, "for": names, "dtype": rounding}
-    form.deliver(design_page(found, params))
+    form.deliver(design_page(found))
 
 
 @app.command()
@@ -321,9 +360,7 @@ def encode(
     out: Annotated[
         str, typer.Option(metavar="FILE", help="Table to write: .npy, .npz, .csv, .safetensors.")
     ] = ...,
-    positions: Annotated[
-        str | None, typer.Option(metavar="0,5,…", help="Only these positions, in this order.")
-    ] = None,
+    pos: Positions = None,
 ) -> None:
     """Write codes to a file.
 
@@ -343,8 +380,8 @@ def encode(
     check_suffix(out, WRITERS)
     (enc,) = load_exactly(question, 1, "encode writes one encoding")
     x = enc.domain.x
-    if positions is not None:
-        x = np.array(parse_whole_numbers("--positions", [positions]), dtype=np.int64)
+    if pos:
+        x = np.array(parse_whole_numbers(pos), dtype=np.int64)
     table = np.asarray(enc.table(x), dtype=float)
     from pefourier.answers.report import Answer, encode_page
 

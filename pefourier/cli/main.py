@@ -116,7 +116,8 @@ def repeat_options(arguments: list[str]) -> list[str]:
     for argument in arguments:
         parts = list(filter(None, argument.split(",")))
         number = bool(parts) and all(map(NUMBER.fullmatch, parts))
-        follows = {"--pos": number, "--search": bool(SETTING.match(argument))}
+        follows = {"--search": bool(SETTING.match(argument))}
+        follows |= dict.fromkeys(("--pos", "--positions"), number)
         if len(written) >= 2 and follows.get(written[-2]):
             written.append(written[-2])
         written.append(argument)

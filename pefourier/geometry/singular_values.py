@@ -103,6 +103,8 @@ class Factors:
         """
         if self.rank < separable_rank(sides):
             return 1.0
+        if len(sides) == 1:  # every function is one of the only axis
+            return 0.0
         products: list[np.ndarray] = []
         for rows in row_blocks(self.n, AT_ONCE, separable_rank(sides) + self.d):
             basis = separable_basis(sides, rows)

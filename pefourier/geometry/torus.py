@@ -6,7 +6,7 @@ A lattice of sides :math:`N_a` is a torus to the Fourier transform: its frequenc
 :math:`\omega_a = 2\pi k_a / N_a`, radians per point of axis a. Real codes have the same energy at
 :math:`\omega` and :math:`-\omega`, so that half of them is kept, in the order of ``numpy.rfftn``:
 the last axis runs over :math:`0 \dots N // 2`, the others over :math:`0, 1, \dots, -2, -1`. A point
-of the half plane that has its mirror image outside stands for `waves` of two frequencies.
+of the half plane that has its mirror image outside stands for `multiplicity` of two frequencies.
 """
 
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ WIDEST = 3.0  # of a side: a Gaussian as wide is flat on its torus
 DIRECTIONS = 12  # bins of half a turn
 
 
-def waves(sides: Sequence[int]) -> np.ndarray:
+def multiplicity(sides: Sequence[int]) -> np.ndarray:
     """How many frequencies of the whole torus each point of the half plane stands for, 1 or 2.
 
-    >>> waves((3, 4))
+    >>> multiplicity((3, 4))
     array([1., 2., 1.])
     """
     k = np.arange(sides[-1] // 2 + 1)
@@ -59,8 +59,8 @@ def torus_density(
     .. math:: G_k \propto \sum_j w_j \tfrac12 \left(e^{-|k - s_j|^2/2\sigma^2} +
               e^{-|k + s_j|^2/2\sigma^2}\right), \qquad s_{ja} = N_a \omega_{ja} / 2\pi,
 
-    with distances around the torus, so that the sum over all frequencies, `waves` times these, is
-    1; flat where each of them has the same weight.
+    with distances around the torus, so that the sum over all frequencies, `multiplicity` times
+    these, is 1; flat where each of them has the same weight.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def torus_density(
                 before = (before[:, :, None] * share[:, None, :]).reshape(len(share), -1)
             total += before.T @ along[-1]
     with np.errstate(invalid="ignore"):
-        return (total / (waves(sides) * total).sum()).reshape(points)
+        return (total / (multiplicity(sides) * total).sum()).reshape(points)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,14 +140,15 @@ def isotropy(frequencies: np.ndarray, weights: np.ndarray) -> dict[str, float]:
     >>> isotropy(np.array([[1.0, 0.0], [0.0, 0.3]]), np.array([0.5, 0.5]))
     {'A2': 0.0, 'A4': 1.0}
     """
-    if frequencies.shape[1] == 1:
-        return {"A2": np.nan, "A4": np.nan}
     plane = frequencies[:, -2:]
     turned = plane.any(axis=1)
-    share = weights[turned] / (weights[turned].sum() or np.nan)
+    total = weights[turned].sum()
+    if frequencies.shape[1] == 1 or not total:
+        return {"A2": np.nan, "A4": np.nan}
+    share = weights[turned] / total
     angle = np.arctan2(plane[turned, 0], plane[turned, 1])
     waves_of = {n: float(np.abs((share * np.exp(1j * n * angle)).sum())) for n in (2, 4)}
-    return {f"A{n}": value if value > 1e-12 else 0.0 for n, value in waves_of.items()}
+    return {f"A{n}": 0.0 if value <= 1e-12 else value for n, value in waves_of.items()}
 
 
 def idle_shares(frequencies: np.ndarray, weights: np.ndarray, sides: Sequence[int]) -> list[float]:

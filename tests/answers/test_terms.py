@@ -24,6 +24,7 @@ from pefourier.errors import PefourierError
 from pefourier.faithful import LADDER, Faithfulness
 from pefourier.geometry.precision import FORMATS, FormatLoss
 from pefourier.reconstruct import Reconstruction, Reconstructions
+from pefourier.relations import Relations
 from pefourier.reproduce import SPOKEN, Claim
 from pefourier.spectrum import DensitySummary, Spectrum
 
@@ -108,6 +109,7 @@ def test_every_field_of_json_has_a_term(run, arguments):
         FormatLoss,
         report.Refusal,
         Comparison,
+        Relations,
         Context,
         Layers,
         Rotation,
