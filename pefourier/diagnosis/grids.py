@@ -39,7 +39,7 @@ class FoundGrid:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class FlatTable:
     """A table whose rows may be points of a grid behind `prefix` others."""
 
     table: np.ndarray
@@ -105,7 +105,7 @@ def find_grid(table: np.ndarray) -> FoundGrid | None:
     >>> found.grid, found.prefix
     ((7, 11), 1)
     """
-    rows = Rows(table)
+    rows = FlatTable(table)
     screened = sorted((rows.screen(w, k), k, w) for k, w in possible_grids(len(table)))
     measured = [(rows.residual(w, k), k, w) for _, k, w in screened[:FINALISTS]]
     if not measured:
