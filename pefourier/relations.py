@@ -11,7 +11,6 @@ On a grid lags are displacements (dy, dx), and there is a T for a step along eac
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import reduce
 from math import prod
 
 import numpy as np
@@ -26,6 +25,11 @@ from pefourier.encodings.encoding import (
     placed,
     row_blocks,
     unit_of,
+)
+from pefourier.geometry.displacements import (
+    diagonal_means_on_grid,
+    pairs_at,
+    sum_of_squared_products,
 )
 from pefourier.result import Result
 
@@ -194,29 +198,6 @@ def kernel_on_grid(enc: Encoding) -> np.ndarray | None:
     half = [enc.measure.kernel(ahead[rows]) for rows in row_blocks(len(ahead), BLOCK, m)]
     half = np.concatenate([np.zeros(0), *half])
     return np.concatenate([half[::-1], [1.0], half]).reshape([2 * n - 1 for n in sides])
-
-
-def diagonal_means_on_grid(table: np.ndarray, sides: tuple[int, ...]) -> np.ndarray:
-    """Mean of the inner products of codes at each displacement, (2 N_1 - 1, …)."""
-    doubled, axes = tuple(2 * n for n in sides), tuple(range(len(sides)))
-    total = 0.0
-    for columns in row_blocks(table.shape[1], BLOCK, prod(doubled)):
-        codes = np.asarray(table[:, columns], dtype=float).reshape(*sides, -1)
-        spectrum = np.fft.rfftn(codes, doubled, axes)
-        total = total + (spectrum.real**2 + spectrum.imag**2).sum(axis=-1)
-    sums = np.fft.irfftn(total, doubled, axes)
-    lags = [np.arange(1 - n, n) for n in sides]
-    return sums[np.ix_(*lags)] / pairs_at(lags, sides)
-
-
-def pairs_at(lags: list[np.ndarray], sides: tuple[int, ...]) -> np.ndarray:
-    """How many pairs of points of a grid are each displacement apart.
-
-    >>> pairs_at([np.array([0, 1]), np.array([-1, 0])], (3, 4)).tolist()
-    [[9, 12], [6, 8]]
-    """
-    counts = [n - np.abs(lag) for n, lag in zip(sides, lags, strict=True)]
-    return reduce(np.multiply.outer, counts)
 
 
 def rising_lags(
@@ -403,16 +384,6 @@ def toeplitz_residual_of_parts(parts: list[Encoding]) -> float:
         sums.append(float(products.sum()) * (n / side) ** 2 / n)
     total += sum(sums) ** 2 - sum(x * x for x in sums)
     return float(np.sqrt(squared / total)) if total else 0.0
-
-
-def sum_of_squared_products(table: np.ndarray, unit: float) -> float:
-    """Sum of the squares of the inner products of all codes, each times `unit`."""
-    n, d = table.shape
-    gram = np.zeros((d, d))  # of the columns, whose squares have the same sum
-    for rows in row_blocks(n, BLOCK, d):
-        codes = np.asarray(table[rows], dtype=float)
-        gram += codes.T @ codes
-    return float(((gram * unit) ** 2).sum())
 
 
 def autocorrelation(table: np.ndarray) -> np.ndarray:
