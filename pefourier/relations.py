@@ -6,18 +6,24 @@ Rows of a table (n, d) are codes; a lag is a difference of positions. Sines and 
 frequency are moved by a rotation, so that one matrix T(k) leads from every code to the one k
 positions on (Denk, 2019): PE(t + k) = T(k) PE(t). Inner products then depend on the lag alone, and
 their mean at each lag, over that at lag 0, is the `kernel`. Frequencies are radians per position.
+On a grid lags are displacements (dy, dx), and there is a T for a step along each axis.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
+from math import prod
 
 import numpy as np
 
+from pefourier.encodings.axis_parts import axis_parts
+from pefourier.encodings.domain import displacements, lattice_points
 from pefourier.encodings.encoding import (
     BLOCK,
     Encoding,
     Measure,
     as_encoding,
+    placed,
     row_blocks,
     unit_of,
 )
@@ -36,10 +42,12 @@ class Relations(Result):
 
     length: int
     dimension: int
-    shift_residual: float | None  # of the best T(1), over the norm of the codes it should give
+    # of the best T(1), over the norm of the codes it should give; of each axis of a grid
+    shift_residual: float | list[float | None] | None
     toeplitz_residual: float  # 0: inner products depend on the lag only
-    kernel: np.ndarray | None  # (n,) inner product at each lag over that at lag 0
-    first_rise: int | None  # first lag whose kernel exceeds the one before
+    # (n,) inner product at each lag over that at lag 0; on a grid (2 N_1 - 1, …) around lag 0
+    kernel: np.ndarray | None
+    first_rise: int | list[int | None] | None  # first lag whose kernel exceeds the one before
     asymmetry: float | None  # 0: what a lag gives, its opposite gives too
     distance_preservation: float | None  # correlation of code distance with position distance
 
@@ -66,7 +74,7 @@ def relate(encoding: Encoding | np.ndarray) -> Relations:
     >>> relate(load("alibi", length=9, d=4)).asymmetry
     0.0
     """
-    enc = as_encoding(encoding)
+    enc = placed(as_encoding(encoding))
     k = kernel(enc)
     sequence = enc.domain.kind in ("position", "time")
     return Relations(
@@ -75,7 +83,7 @@ def relate(encoding: Encoding | np.ndarray) -> Relations:
         shift_residual=shift_residual(enc) if sequence else None,
         toeplitz_residual=toeplitz_residual(enc),
         kernel=k,
-        first_rise=None if k is None else first_rise(k, enc.eps),
+        first_rise=rising_lags(k, enc.domain.sides, enc.eps),
         asymmetry=asymmetry(enc),
         distance_preservation=distance_preservation(enc) if sequence else None,
         about=(enc,),
@@ -112,26 +120,52 @@ def rotations(measure: Measure, k: int) -> np.ndarray:
     return np.moveaxis(np.array([[cosine, sine], [-sine, cosine]]), 2, 0)
 
 
-def shift_residual(enc: Encoding, k: int = 1) -> float | None:
+def shift_residual(enc: Encoding, k: int = 1) -> float | list[float | None] | None:
     """Norm of T(k) PE(t) - PE(t + k) over that of PE(t + k); 0 where products are declared.
 
     Of a table at most the first 2048 positions are fitted. None where they are linearly
     independent, since some T then fits any table, and for d over 1024, where it would take long.
+    On a grid one number for a shift along each axis.
     """
+    if len(enc.domain.sides) > 1:
+        return [shift_along(enc, axis, k) for axis in range(len(enc.domain.sides))]
     if enc.stationary:
         return 0.0
     table = np.asarray(enc.codes(enc.domain.x[:FITTED]), dtype=float)
     if not k < len(table) or enc.dim > LARGEST_SHIFT:
         return None
-    shift, _, rank, _ = np.linalg.lstsq(table[:-k], table[k:])
-    size = np.linalg.norm(table[k:])
-    if rank == len(table) - k:
+    return fit_shift(table[:-k], table[k:])
+
+
+def fit_shift(before: np.ndarray, after: np.ndarray) -> float | None:
+    """Relative norm of T times codes (n, d) minus those they should give; None: any T would do."""
+    shift, _, rank, _ = np.linalg.lstsq(before, after)
+    size = np.linalg.norm(after)
+    if rank == len(before):
         return None
-    return float(np.linalg.norm(table[:-k] @ shift - table[k:]) / size) if size else 0.0
+    return float(np.linalg.norm(before @ shift - after) / size) if size else 0.0
+
+
+def shift_along(enc: Encoding, axis: int, k: int = 1) -> float | None:
+    """The residual of a shift by k points along one axis of a grid, fitted to a corner of it."""
+    sides = enc.domain.sides
+    if enc.stationary and k < sides[axis]:
+        return 0.0
+    most = max(2, int(FITTED ** (1 / len(sides))))
+    corner = [np.arange(min(n, most)) for n in sides]
+    if not k < len(corner[axis]) or enc.dim > LARGEST_SHIFT:
+        return None
+    places = lattice_points(corner)
+    near = places[places[:, axis] < len(corner[axis]) - k]
+    ends = [near, near + k * (np.arange(len(sides)) == axis)]
+    rows = [enc.domain.x[np.ravel_multi_index(tuple(end.T), sides)] for end in ends]
+    return fit_shift(*(np.asarray(enc.codes(x), dtype=float) for x in rows))
 
 
 def kernel(enc: Encoding) -> np.ndarray | None:
     r"""Mean inner product of codes at each lag over that at lag 0, shape (n,).
+
+    On a grid at each displacement, shape (2 N_1 - 1, …), with lag 0 in the middle.
 
     :math:`k(r)/k(0)` with :math:`k(r) = \frac{1}{n - r}\sum_t \mathrm{PE}(t)\cdot
     \mathrm{PE}(t + r)`, or :math:`\sum_j w_j \cos\omega_j r` as declared.
@@ -140,10 +174,63 @@ def kernel(enc: Encoding) -> np.ndarray | None:
         return None
     if enc.domain.kind == "lag":
         return kernel_of_biases(enc.codes(enc.domain.x[enc.domain.x <= 0])[::-1])
+    if len(enc.domain.sides) > 1:
+        return kernel_on_grid(enc)
     if enc.stationary:
         return np.concatenate(list(kernel_blocks(enc)))
     means = diagonal_means(enc.table())
     return means / means[0] if means[0] else None
+
+
+def kernel_on_grid(enc: Encoding) -> np.ndarray | None:
+    """The kernel of a grid at all displacements, from one half of them."""
+    sides = enc.domain.sides
+    if not enc.stationary:
+        means = diagonal_means_on_grid(enc.table(), sides)
+        size = means[tuple(n - 1 for n in sides)]
+        return means / size if size else None
+    ahead = displacements(sides)
+    m = len(enc.measure.frequencies)
+    half = [enc.measure.kernel(ahead[rows]) for rows in row_blocks(len(ahead), BLOCK, m)]
+    half = np.concatenate([np.zeros(0), *half])
+    return np.concatenate([half[::-1], [1.0], half]).reshape([2 * n - 1 for n in sides])
+
+
+def diagonal_means_on_grid(table: np.ndarray, sides: tuple[int, ...]) -> np.ndarray:
+    """Mean of the inner products of codes at each displacement, (2 N_1 - 1, …)."""
+    doubled, axes = tuple(2 * n for n in sides), tuple(range(len(sides)))
+    total = 0.0
+    for columns in row_blocks(table.shape[1], BLOCK, prod(doubled)):
+        codes = np.asarray(table[:, columns], dtype=float).reshape(*sides, -1)
+        spectrum = np.fft.rfftn(codes, doubled, axes)
+        total = total + (spectrum.real**2 + spectrum.imag**2).sum(axis=-1)
+    sums = np.fft.irfftn(total, doubled, axes)
+    lags = [np.arange(1 - n, n) for n in sides]
+    return sums[np.ix_(*lags)] / pairs_at(lags, sides)
+
+
+def pairs_at(lags: list[np.ndarray], sides: tuple[int, ...]) -> np.ndarray:
+    """How many pairs of points of a grid are each displacement apart.
+
+    >>> pairs_at([np.array([0, 1]), np.array([-1, 0])], (3, 4)).tolist()
+    [[9, 12], [6, 8]]
+    """
+    counts = [n - np.abs(lag) for n, lag in zip(sides, lags, strict=True)]
+    return reduce(np.multiply.outer, counts)
+
+
+def rising_lags(
+    k: np.ndarray | None, sides: tuple[int, ...], eps: float
+) -> int | list[int | None] | None:
+    """The first lag at which the kernel rises; on a grid that along each axis."""
+    if k is None or len(sides) == 1:
+        return None if k is None else first_rise(k, eps)
+    middle = [n - 1 for n in sides]
+    along = [
+        k[tuple(slice(m, None) if a == b else m for b, m in enumerate(middle))]
+        for a in range(len(sides))
+    ]
+    return [first_rise(line, eps) for line in along]
 
 
 def kernel_of_biases(biases: np.ndarray) -> np.ndarray:
@@ -165,8 +252,13 @@ def kernel_blocks(enc: Encoding) -> Iterator[np.ndarray]:
         yield enc.measure.kernel(np.arange(lags.start, lags.stop))
 
 
-def first_rising_lag(enc: Encoding) -> int | None:
-    """The first lag at which the kernel rises; of declared products no more lags are looked at."""
+def first_rising_lag(enc: Encoding) -> int | list[int | None] | None:
+    """The first lag at which the kernel rises; of declared products no more lags are looked at.
+
+    On a grid that along each axis.
+    """
+    if len(enc.domain.sides) > 1:
+        return rising_lags_on_axes(enc)
     if not enc.stationary:
         k = kernel(enc)
         return None if k is None else first_rise(k, enc.eps)
@@ -177,6 +269,19 @@ def first_rising_lag(enc: Encoding) -> int | None:
             return lag + seen - len(last)
         seen, last = seen + len(block), block[-1:]
     return None
+
+
+def rising_lags_on_axes(enc: Encoding) -> list[int | None] | None:
+    """The first rise along each axis; of declared products only lags along axes are looked at."""
+    sides = enc.domain.sides
+    if not enc.stationary:
+        k = kernel(enc)
+        return None if k is None else rising_lags(k, sides, enc.eps)
+    lines = [
+        np.multiply.outer(np.arange(n), step)
+        for n, step in zip(sides, np.eye(len(sides)), strict=True)
+    ]
+    return [first_rise(enc.measure.kernel(line), enc.eps) for line in lines]
 
 
 def first_rise(kernel: np.ndarray, eps: float = 0.0) -> int | None:
@@ -216,7 +321,8 @@ def distance_preservation(enc: Encoding) -> float | None:
     i, j = np.triu_indices(len(x), 1)
     squared = (table**2).sum(axis=1)
     apart = np.sqrt(np.maximum(squared[i] + squared[j] - 2 * (table @ table.T)[i, j], 0.0))
-    between = np.abs(x[i] - x[j]).astype(float)
+    at = enc.domain.places(x).reshape(len(x), -1)
+    between = np.linalg.norm(at[i] - at[j], axis=1)
     if len(i) < 2 or np.ptp(apart) <= 1e-7 * apart.max():
         return None
     return float(np.corrcoef(apart, between)[0, 1])
@@ -233,10 +339,13 @@ def toeplitz_residual(enc: Encoding) -> float:
     :math:`\lVert G - \mathrm{Toep}(G)\rVert_F / \lVert G\rVert_F` with :math:`G = E E^T` and Toep
     the mean along diagonals (Wang et al., 2021). 0 where the encoding declares such inner products.
     Long tables use :math:`\lVert G\rVert^2 - \lVert\mathrm{Toep}(G)\rVert^2`, which resolves 1e-8.
+    On a grid the lag is the displacement.
     """
     n, d = len(enc), enc.dim
     if enc.stationary:
         return 0.0
+    if len(enc.domain.sides) > 1:
+        return toeplitz_residual_on_grid(enc)
     table = enc.table()
     unit = unit_of(table) ** 2  # of products, whose squares would leave the range of numbers
     means = diagonal_means(table) * unit
@@ -250,6 +359,49 @@ def toeplitz_residual(enc: Encoding) -> float:
         lag = np.abs(np.arange(rows.start, rows.stop)[:, None] - np.arange(n))
         squared += float(((products - means[lag]) ** 2).sum())
         total += float((products**2).sum())
+    return float(np.sqrt(squared / total)) if total else 0.0
+
+
+def toeplitz_residual_on_grid(enc: Encoding) -> float:
+    """Relative distance of the inner products to a function of the displacement."""
+    parts = axis_parts(enc)
+    if parts is not None:
+        return toeplitz_residual_of_parts(parts)
+    n, sides, table = len(enc), enc.domain.sides, enc.table()
+    unit = unit_of(table) ** 2
+    means = diagonal_means_on_grid(table, sides) * unit
+    if n > enc.dim and n * n * enc.dim > DIRECT:
+        counts = pairs_at([np.arange(1 - m, m) for m in sides], sides)
+        total, shared = sum_of_squared_products(table, unit), (means**2 * counts).sum()
+        return float(np.sqrt(max(total - shared, 0.0) / total)) if total else 0.0
+    table, squared, total = np.asarray(table, dtype=float), 0.0, 0.0
+    places = lattice_points([np.arange(m) for m in sides])
+    for rows in row_blocks(n, BLOCK, n):
+        products = (table[rows] @ table.T) * unit
+        lag = places - places[rows, None] + np.array(sides) - 1
+        squared += float(((products - means[tuple(np.moveaxis(lag, -1, 0))]) ** 2).sum())
+        total += float((products**2).sum())
+    return float(np.sqrt(squared / total)) if total else 0.0
+
+
+def toeplitz_residual_of_parts(parts: list[Encoding]) -> float:
+    r"""The same of codes with one part an axis, from the products of each part.
+
+    Residuals of two parts sum to zero over each diagonal, so that squares add up:
+    :math:`\sum_a (n/N_a)^2 \lVert R_a \rVert^2`.
+    """
+    tables = [np.asarray(part.table(), dtype=float) for part in parts]
+    unit = unit_of(np.array([np.abs(table).max() for table in tables]))
+    n, squared, total, sums = prod(len(t) for t in tables), 0.0, 0.0, []
+    for table in tables:
+        side, table = len(table), table * unit
+        products = table @ table.T
+        lag = np.abs(np.arange(side)[:, None] - np.arange(side))
+        rest = products - diagonal_means(table)[lag]
+        squared += (n / side) ** 2 * float((rest**2).sum())
+        total += (n / side) ** 2 * float((products**2).sum())
+        sums.append(float(products.sum()) * (n / side) ** 2 / n)
+    total += sum(sums) ** 2 - sum(x * x for x in sums)
     return float(np.sqrt(squared / total)) if total else 0.0
 
 

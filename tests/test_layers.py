@@ -100,6 +100,8 @@ def test_no_module_imports_itself_in_a_circle():
         for name, path in modules.items()
     }
     assert graph["pefourier.geometry.closest"] == {
+        "pefourier.encodings.axis_parts",
+        "pefourier.encodings.domain",
         "pefourier.encodings.encoding",
         "pefourier.geometry.row_search",
     }

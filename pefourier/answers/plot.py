@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.answers.report import Answer
+from pefourier.answers.grid_plot import kernel_lines, points_on_grids, spectrum_on_grids
+from pefourier.answers.report import Answer, any_grid
+from pefourier.encodings.encoding import placed
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.files import reason, write_whole
 from pefourier.geometry.singular_values import decompose
@@ -43,6 +45,7 @@ STYLE = {
 WIDTH = 6.0  # inches: the text width of most papers
 MANY = 7  # curves that can be told apart on common axes
 ACROSS = 4  # panels in a row
+LINES = ("-", "--", ":", "-.")  # of lags along each axis of a grid
 SETTINGS = "MATPLOTLIBRC"  # names a file of settings, or a folder that has a matplotlibrc
 
 
@@ -103,10 +106,15 @@ def asked_settings() -> dict[str, Any]:
 
 def make_panels(rows: int, columns: int, size: tuple[float, float], share: bool = False) -> Any:
     """A figure of so many inches, and its axes (rows, columns)."""
+    figure = make_figure(size)
+    return figure, figure.subplots(rows, columns, sharex=share, squeeze=False)
+
+
+def make_figure(size: tuple[float, float]) -> "Figure":
+    """An empty figure of so many inches."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=size)
-    return figure, figure.subplots(rows, columns, sharex=share, squeeze=False)
+    return Figure(figsize=size)
 
 
 def literal(text: str) -> str:
@@ -121,7 +129,14 @@ def caption(answer: Answer) -> str:
 
 
 def spectrum(answers: Sequence[Answer]) -> "Figure":
-    """Densities over angular frequency, as Fig. 1 of the paper; in panels where there are many."""
+    """Densities over angular frequency, as Fig. 1 of the paper; in panels where there are many.
+
+    On grids they are pictures, with what they sum to along each axis.
+    """
+    if any_grid(answers):
+        figure = make_figure((1.5 * WIDTH, 0.4 + 2.3 * len(answers)))
+        spectrum_on_grids(figure, answers, list(map(caption, answers)))
+        return figure
     if len(answers) > MANY:
         return spectrum_panels(answers)
     figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.2))
@@ -166,6 +181,11 @@ def set_frequency_axis(axes: "Axes", steps: int = 4) -> None:
 
 def reconstruct(answers: Sequence[Answer]) -> "Figure":
     """Rebuilt position functions, one panel per encoding, as Fig. 2 of the paper."""
+    if any_grid(answers):
+        most = max(len(a.result.reconstructions) for a in answers)
+        figure = make_figure((max(WIDTH, 2.6 * most), 0.4 + 2.2 * len(answers)))
+        points_on_grids(figure, answers, list(map(caption, answers)))
+        return figure
     figure, panels = make_panels(len(answers), 1, (WIDTH, 1.0 + 1.6 * len(answers)), share=True)
     for axes, a in zip(panels[:, 0], answers, strict=True):
         for r in a.result.reconstructions:
@@ -182,7 +202,7 @@ def faithful(answers: Sequence[Answer]) -> "Figure":
     """Singular values, for rank and conditioning, and inner products by lag."""
     figure, ((left, right),) = make_panels(1, 2, (WIDTH, 3.0))
     for a in answers:
-        sigma = decompose(a.encoding).sigma
+        sigma = decompose(placed(a.encoding)).sigma
         if sigma[0] > 0:
             shares = np.maximum(sigma / sigma[0], np.finfo(float).tiny)
             left.plot(np.arange(1, len(sigma) + 1), shares, label=caption(a))
@@ -191,11 +211,17 @@ def faithful(answers: Sequence[Answer]) -> "Figure":
     handles, labels = left.get_legend_handles_labels()
     if handles:
         figure.legend(handles, labels, loc="outside lower center", ncols=3)
-    for a in answers:
-        curve = kernel(a.encoding)
-        if curve is not None:
+    label = "lag (positions)"
+    for i, a in enumerate(answers):
+        curve = kernel(placed(a.encoding))
+        if curve is not None and curve.ndim > 1:
+            lines = kernel_lines(curve)
+            for (_, line), style in zip(lines, LINES, strict=False):
+                right.plot(np.arange(len(line)), line, color=f"C{i}", linestyle=style)
+            label = f"lag (points along {', '.join(name for name, _ in lines)}: — – – ·)"
+        elif curve is not None:
             right.plot(np.arange(len(curve)), curve, label=caption(a))
-    right.set(xlabel="lag (positions)", ylabel="inner product / its value at lag 0")
+    right.set(xlabel=label, ylabel="inner product / its value at lag 0")
     return figure
 
 

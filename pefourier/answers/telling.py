@@ -17,11 +17,11 @@ from pefourier.compare import Comparison
 from pefourier.context import Context
 from pefourier.design import Design
 from pefourier.errors import PefourierError, cut, printable
-from pefourier.faithful import Faithfulness
-from pefourier.reconstruct import Reconstructions
+from pefourier.faithful import Faithfulness, GridFaithfulness
+from pefourier.reconstruct import GridReconstructions, Reconstructions
 from pefourier.relations import Relations
 from pefourier.result import Result
-from pefourier.spectrum import Spectrum
+from pefourier.spectrum import GridSpectrum, Spectrum
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,6 +47,9 @@ WAYS: dict[type, Way] = {
     Spectrum: Way(record_of_one, "plot.spectrum"),
     Reconstructions: Way(record_of_one, "plot.reconstruct"),
     Faithfulness: Way(record_of_one, "plot.faithful"),
+    GridSpectrum: Way(record_of_one, "plot.spectrum"),
+    GridReconstructions: Way(record_of_one, "plot.reconstruct"),
+    GridFaithfulness: Way(record_of_one, "plot.faithful"),
     Relations: Way(record_of_one, "question_plots.relations"),
     Comparison: Way(lambda r: compare_record(*r.about, r), "plot.compare"),
     Context: Way(lambda r: context_record(r.about[0], r, r.against), "question_plots.context"),

@@ -28,6 +28,7 @@ from pefourier.cli.request import (
     keep_answers,
     load_exactly,
     load_pair,
+    parse_points,
     parse_whole_numbers,
     spec_names,
 )
@@ -91,9 +92,9 @@ def spectrum(
     asked = ask_each(question, lambda enc: density(enc, lattice, sigma, method))
     answers = asked.answers
     for a in answers:
-        if isnan(a.result.density[0]):
+        if isnan(a.result.summary.lowest_bin_share):
             note(f"{a.encoding.label} has no spectrum: all of its codes are zero", question.quiet)
-    lattices = sorted({a.result.lattice for a in answers})
+    lattices = sorted({a.result.lattice for a in answers if isinstance(a.result.lattice, int)})
     if len(lattices) > 1:
         different = " and ".join(map(str, lattices))
         note(f"lattices of {different} points differ; compare with --lattice", question.quiet)
@@ -116,22 +117,23 @@ def reconstruct(
     """What is left of a position?
 
     Deltas are rebuilt from an encoding's frequencies, and from its codes. Default: sinusoidal and
-    dft, positions 5, 40 and 75.
+    dft, positions 5, 40 and 75; on a grid its middle.
 
     \b
     Example: pefourier reconstruct --pos 5 40 75 --plot fig2.pdf
     """
     # Its matrix products are long and thin: BLAS threads would only wait for one another.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    positions = parse_whole_numbers(pos) if pos else None
+    points = parse_points(pos)
+    positions = [x for point in points for x in point] or None
     from pefourier.answers.report import reconstruct_page
     from pefourier.reconstruct import position_functions
 
-    asked = ask_each(
-        question,
-        lambda enc: position_functions(enc, positions, lattice, sigma, method),
-        least=max([79, *(positions or ())]) + 1,
-    )
+    def rebuild(enc: Any) -> Any:
+        wanted = points if len(enc.domain.sides) > 1 else positions
+        return position_functions(enc, wanted or None, lattice, sigma, method)
+
+    asked = ask_each(question, rebuild, least=max([79, *(positions or ())]) + 1)
     note_positions(asked, positions, question.quiet)
     question.draw("reconstruct", asked.answers)
     form.deliver(reconstruct_page(asked.each))
@@ -157,7 +159,7 @@ def check_faithful(
     question: Question,
     form: Form,
     require: Annotated[
-        Literal["collides", "injective", "invertible", "isometric"] | None,
+        Literal["collides", "injective", "separable", "invertible", "isometric"] | None,
         typer.Option(help="Exit with status 1 when a verdict is below this one."),
     ] = None,
     require_dtype: Annotated[
@@ -180,7 +182,8 @@ def check_faithful(
     """Are codes distinct, can they be inverted?
 
     Says also what a table or your code is, and what is wrong with it. Verdicts: collides <
-    injective < invertible < isometric. Default: sinusoidal and dft, 80 positions, d 256.
+    injective < separable (on grids) < invertible < isometric. Default: sinusoidal and dft, 80
+    positions, d 256.
 
     \b
     Example: pefourier check-faithful wpe.npy --require injective
@@ -338,6 +341,8 @@ def design(
     \b
     Example: pefourier design --length 64k --d 128 --for bound
     """
+    # Its matrix products are long and thin: BLAS threads would only wait for one another.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from pefourier.answers.reach import design_page
     from pefourier.design import BASES, CRITERIA, design_base
 

@@ -9,7 +9,7 @@ import pytest
 from pefourier.answers.conclusions import CONCLUSIONS, conclude, conclude_comparison
 from pefourier.compare import compare
 from pefourier.encodings import load
-from pefourier.encodings.domain import positions
+from pefourier.encodings.domain import lattice, positions
 from pefourier.encodings.encoding import Encoding, Finding, Measure, from_table
 from pefourier.encodings.registry import BUILDERS
 from pefourier.faithful import assess
@@ -567,5 +567,7 @@ def test_a_conclusion_is_one_to_three_sentences_without_a_missing_number(name, f
 
 def test_every_kind_of_result_has_rules():
     enc = load("dft", 8, 8)
-    found = (assess(enc), density(enc), relate(enc), position_functions(enc, [3]))
+    grid = replace(from_table(np.eye(6)), domain=lattice((2, 3)))
+    found = [assess(enc), density(enc), relate(enc), position_functions(enc, [3])]
+    found += [assess(grid), density(grid), position_functions(grid, [(1, 2)])]
     assert {type(result) for result in found} == CONCLUSIONS.keys()
