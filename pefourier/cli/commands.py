@@ -503,9 +503,26 @@ def reproduce(
     \b
     Example: pefourier reproduce --out figures
     """
-    from pefourier.reproduce import claims_page, recompute_paper
+    from pefourier.reproduce import claims_page, has_results, recompute_paper
 
     form = Form(as_json, as_csv)
     claims, files = recompute_paper(out)
     form.deliver(claims_page(claims))
     note(f"wrote {', '.join(files)}", quiet)
+    if not has_results(out):
+        note("Table 1 is that of the results that come with this version", quiet)
+
+
+@app.command()
+@asking
+def cite(form: Form) -> None:
+    """How do I cite it?
+
+    The program and the paper, as BibTeX.
+
+    \b
+    Example: pefourier cite
+    """
+    from pefourier.answers.citation import citation_page
+
+    form.deliver(citation_page())

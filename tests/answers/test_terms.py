@@ -82,6 +82,7 @@ def tables(tmp_path, monkeypatch):
         ["context", "config.json", "nothing", "--against", "scaling-ignored"],
         ["design", "--length", "80", "--d", "8", "--dtype", "bf16"],
         ["reproduce", "--out", "paper"],
+        ["cite"],
         ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1", "-q"],
     ],
     ids=" ".join,
