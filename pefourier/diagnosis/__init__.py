@@ -1,9 +1,10 @@
 """What is this table, and what is wrong with it?"""
 
 from pefourier.diagnosis.identify import identify
-from pefourier.diagnosis.rules import SEVERITIES, Case, apply_rules
+from pefourier.diagnosis.rules import SAMPLE, SEVERITIES, Case, apply_rules
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.geometry.closest import ClosestPair
+from pefourier.geometry.precision import coarse_eps
 
 
 def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | None, list[Finding]]:
@@ -30,6 +31,8 @@ def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | Non
     if enc.origin == "formula" or enc.domain.kind != "position" or enc.act != "add":
         return None, list(enc.findings)
     table = enc.table()
-    identified = identify(table, enc.eps)
-    found = [*enc.findings, *apply_rules(Case(table, enc.eps, identified, closest, rank))]
+    eps = max(enc.eps, coarse_eps(table[:SAMPLE]))
+    identified = identify(table, eps)
+    case = Case(table, eps, identified, closest, rank, stored=enc.eps)
+    found = [*enc.findings, *apply_rules(case)]
     return identified, sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
