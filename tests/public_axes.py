@@ -35,6 +35,7 @@ with warnings.catch_warnings():
     from transformers.models.qwen3_vl import modeling_qwen3_vl as qwen3
     from transformers.models.rt_detr_v2 import modeling_rt_detr_v2 as rt_detr
     from transformers.models.sam2 import modeling_sam2 as sam2
+    from transformers.models.vjepa2 import modeling_vjepa2 as vjepa2
 
 
 def coordinates(grid):
@@ -178,6 +179,14 @@ def ltx_rotation(grid, d):
 def cosmos_rotation(grid, d):
     made = transformer_cosmos.CosmosRotaryPosEmbed(d)
     return first_half(*made(zeros(grid, (1, 2, 2))))
+
+
+def vjepa2_of_ones(grid, d):
+    """What a head of ones becomes at each point."""
+    own = vjepa2.VJEPA2Config(hidden_size=d, num_attention_heads=1)
+    made = vjepa2.VJEPA2RopeAttention(own, d, 1)
+    ids = list(coordinates(grid))
+    return made.apply_rotary_embeddings(torch.ones(1, 1, ids[0].numel(), d), ids)[0, 0]
 
 
 TABLES = {

@@ -6,7 +6,7 @@ of result in order of weight; the first three that speak are the conclusion. No 
 the numbers of its result do.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from math import isnan, pi
 from typing import Any
@@ -388,8 +388,8 @@ def conclude_comparison(a: Encoding, b: Encoding, r: Comparison) -> str:
     """The conclusion of a comparison."""
     rules = {
         "equal": (equal_numbers, common_part),
-        "equivalent": (written_differently, common_part),
-        "different": (apart, place_of_difference, common_part),
+        "equivalent": (written_differently, cause_in_words, common_part),
+        "different": (apart, cause_in_words, cost_in_words, place_of_difference, common_part),
     }
     return first_sentences(rule(r) for rule in rules[r.verdict])
 
@@ -423,15 +423,56 @@ def change_in_words(by: Mapping[str, Any]) -> str:
         "scale": lambda v: f"scaled by {number(v, 7)}",
         "offset": lambda v: f"moved by {v} positions",
         "rotation": lambda v: "columns rotated (all inner products agree)",
+        "part": lambda v: "cosines and sines" if v == "both" else f"{WAVES[v]} alone",
+        "times": lambda v: "each frequency once" if v == 1 else "each frequency twice",
     }
     return ", ".join(filter(None, (words[key](value) for key, value in by.items())))
+
+
+WAVES = {"cos": "cosines", "sin": "sines"}
+
+
+def cause_in_words(r: Comparison) -> str:
+    """What explains a difference."""
+    if r.cause is None:
+        return ""
+    from pefourier.diagnosis.misreadings import MISREADINGS
+
+    changes = ", ".join(change_of(key, pair) for key, pair in r.cause.changes.items())
+    if r.cause.of == "both":
+        return f"As far as they are identified, they differ in {changes}."
+    one, other = ("second", "first") if r.cause.of == "a" else ("first", "second")
+    slips = " and ".join(MISREADINGS[code] for code in r.cause.misreadings)
+    detail = f" ({changes})" if changes else ""
+    return f"The {one} is the {other} misread: {slips}{detail}."
+
+
+def change_of(key: str, pair: Sequence[Any]) -> str:
+    """A setting as it is meant and as it was read."""
+    one, other = (f"{v:.8g}" if isinstance(v, float) else str(v) for v in pair)
+    if isinstance(pair[0], list | tuple) or isinstance(pair[1], list | tuple):
+        return key
+    return f"{key} {other}" if pair[0] is None else f"{key} {other} for {one}"
+
+
+def cost_in_words(r: Comparison) -> str:
+    """From which position on it matters."""
+    if r.cause is None or not r.cause.below:
+        return ""
+    found = [f"{at} ({level})" for level, at in r.cause.below.items() if at is not None]
+    if not found:
+        return "No position's codes are less alike than .99."
+    return f"The cosine of their codes falls below .99, .9 and .5 first at {', '.join(found)}."
 
 
 def apart(r: Comparison) -> str:
     """Tables that differ in size or in numbers."""
     if r.dimensions[0] != r.dimensions[1]:
         sizes = "{} and {}".format(*r.dimensions)
-        return f"The two differ: their codes have {sizes} dimensions; compare them at one --d."
+        way_out = "" if r.cause else "; compare them at one --d"
+        return f"The two differ: their codes have {sizes} dimensions{way_out}."
+    if r.cause:
+        return f"The two differ by up to {number(r.max_difference, 3)}."
     return (
         f"The two differ by up to {number(r.max_difference, 3)}, where rounding explains "
         f"{number(r.tolerance, 2)}; no order of columns, signs, scale or offset was found that "
@@ -441,7 +482,7 @@ def apart(r: Comparison) -> str:
 
 def place_of_difference(r: Comparison) -> str:
     """Where to look first."""
-    if not r.first_difference:
+    if not r.first_difference or (r.cause and r.cause.of != "both"):
         return ""
     first, largest = r.first_difference, r.largest_difference
     return (

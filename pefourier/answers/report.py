@@ -549,6 +549,8 @@ def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
             f"first at position {first[0]}, column {first[1]}; "
             f"largest at position {largest[0]}, column {largest[1]}"
         )
+    if result.cause:
+        lines.append(f"cause, in {result.cause.of}: {', '.join(result.cause.misreadings)}")
     if len(set(result.dimensions)) > 1:
         lines.append("dimensions {} and {}".format(*result.dimensions))
     if len(set(result.lengths)) > 1:
@@ -560,9 +562,10 @@ def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
 def compare_rows(a: Encoding, b: Encoding, result: Comparison) -> Iterable[Sequence[Any]]:
     """A header and one row of single numbers."""
     names = ["verdict", "bitwise", "length", "tolerance", "max_difference"]
-    yield ["a", "b", *names, "by"]
+    yield ["a", "b", *names, "by", "cause"]
     values = [getattr(result, name) for name in names]
-    yield [a.spec, b.spec, *values, change_in_words(result.by)]
+    cause = " ".join(result.cause.misreadings) if result.cause else ""
+    yield [a.spec, b.spec, *values, change_in_words(result.by), cause]
 
 
 def encode_page(enc: Encoding, table: np.ndarray, positions: np.ndarray, out: str) -> Page:

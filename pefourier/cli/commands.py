@@ -301,6 +301,8 @@ def design(
     \b
     Example: pefourier design --length 64k --d 128 --for bound
     """
+    # Its matrix products are long and thin: BLAS threads would only wait for one another.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from pefourier.answers.reach import design_page
     from pefourier.design import BASES, CRITERIA, design_base
 

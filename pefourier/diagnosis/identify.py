@@ -11,10 +11,11 @@ rounding alone: of the stored numbers, and of phases computed in float32 or bett
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import exp, log
+from typing import get_args
 
 import numpy as np
 
-from pefourier.encodings.columns import orders
+from pefourier.encodings.columns import Layout, orders, pair_columns
 from pefourier.encodings.encoding import BLOCK, FLOAT64_EPS, row_blocks
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors, phase_rounding
 from pefourier.geometry.waves import Turning, align, recurrence, turning_pairs
@@ -64,7 +65,8 @@ def identify(table: np.ndarray, eps: float = FLOAT64_EPS) -> dict | None:
         `encoding`; its `params`; `max_difference`, the largest between the table and its formula.
         For sinusoidal: rho, layout, divisor, offset and scale, first (sin or cos), and where they
         apply step (of positions), odd, zero_columns, zero_rows, columns (of the interleaved layout,
-        in the table's order) and negative (columns with the other sign).
+        in the table's order), negative (columns with the other sign) and backwards (row s is the
+        code of position offset - s).
 
     Notes
     -----
@@ -176,7 +178,7 @@ def guess_formula(
     used = d - int(np.argmax(rows.any(axis=0)[::-1]))
     rows = rows[:, :used]
     turning = turning_pairs(rows, eps)
-    found = fit_pairs(rows, turning, eps, start) if turning else fit_twins(rows, eps, start)
+    found = fit_pairs(rows, turning, eps, start) if turning else fit_one_wave(rows, eps, start)
     if found is None:
         return None
     encoding, params = usual_name(found.encoding, found.params | say_zero_columns(d, used))
@@ -280,8 +282,12 @@ def state_formula(
         params |= ({"first": order[1]} if order else {}) | grid.params
     if order is None:
         params["columns"] = place.tolist()
-    if (columns[0] < 0).any():
-        params["negative"] = np.flatnonzero(columns[0] < 0).tolist()
+    negative, moving = columns[0] < 0, columns[1] > 0
+    if negative.any() and (negative == ((columns[2] == 0) & moving)).all():  # all sines
+        at = -offset if grid.period is None else -offset % grid.period
+        params |= {"offset": at, "backwards": True}
+    elif negative.any():
+        params["negative"] = np.flatnonzero(negative).tolist()
     return Formula(grid.encoding, params, columns, offset)
 
 
@@ -365,13 +371,14 @@ def geometric_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> Grid | None:
     if m == 2 and step != 1.0:
         return None  # any two frequencies are a geometric grid
     rate = float((weight * i) @ (log(step) - np.log(omega)) / ((weight * i) @ i))
-    for rho, half, params in candidate_bases(rate, d):
-        exact = step * rho ** (-i / half)
-        if (np.abs(exact - omega) <= 2 * slack).all():
-            params = {"rho": rho} | params | ({"step": step} if step != 1.0 else {})
-            last = Single(np.array([1.0, step * rho ** (-m / half), 0.0]), d - 1)
-            places = np.array([2 * i, 2 * i + 1])
-            return Grid("sinusoidal", params, exact, places, [last] if d % 2 else [], 1.0)
+    for share in (1, 2):  # of the slack: a base of more digits, before one that hardly fits
+        for rho, half, params in candidate_bases(rate, d):
+            exact = step * rho ** (-i / half)
+            if (np.abs(exact - omega) <= share * slack).all():
+                params = {"rho": rho} | params | ({"step": step} if step != 1.0 else {})
+                last = Single(np.array([1.0, step * rho ** (-m / half), 0.0]), d - 1)
+                places = np.array([2 * i, 2 * i + 1])
+                return Grid("sinusoidal", params, exact, places, [last] if d % 2 else [], 1.0)
     return None
 
 
@@ -390,6 +397,7 @@ def candidate_bases(rate: float, d: int) -> Iterator[tuple[float, float, dict]]:
         more = [(half, kind | {"odd": "d+1"}) for half, kind in kinds]
         kinds = [odd[0], (more[0][0] + 0.5, more[0][1]), odd[1], (more[1][0] + 1, more[1][1])]
     kinds = [(half, kind) for half, kind in kinds if half > 0 and abs(rate) * half < 700]
+    yield from ((1e4, half, kind) for half, kind in kinds)  # in few columns one grid is another's
     for digits in (1, 2, 3):
         for half, kind in kinds:
             if digits == 1 or kind["divisor"] == "d":
@@ -418,26 +426,32 @@ def named_order(place: np.ndarray) -> tuple[str, str] | None:
     return next((name for name, order in known if (order == place).all()), None)
 
 
-def fit_twins(rows: np.ndarray, eps: float, start: int) -> Formula | None:
-    """Cosines alone, or sines alone, each column twice: one of the two tables of rotary models."""
+def fit_one_wave(rows: np.ndarray, eps: float, start: int) -> Formula | None:
+    """Cosines alone, or sines alone, each column once or twice: one of the tables of a rotation."""
+    d = rows.shape[1]
     twins = twin_columns(rows)
-    if twins is None or start > 1:
+    if start > 1:
         return None
-    layout, columns_of = twins
+    layout, columns_of = twins or ("", (slice(d),))
     x = rows[:, columns_of[0]]
     omega, slack = single_frequencies(x, eps)
-    grid = geometric_grid(omega, slack, rows.shape[1])
+    grid = geometric_grid(omega, slack, 2 * x.shape[1])
     if grid is None:
         return None
     k = int(np.argmax(np.sin(omega)))
     ahead = (x[1:, k] - np.cos(omega[k]) * x[:-1, k]) / np.sin(omega[k])  # size · cos(phase)
-    size = usual_scale(float(np.sqrt((x[:-1, k] ** 2 + ahead**2).mean())), rows.shape[1], 2 * eps)
-    part = "sin" if abs(np.sin(omega[k] * start) * size - x[0, k]) < 1e-2 * size else "cos"
-    columns = np.zeros((3, rows.shape[1]))
+    size = usual_scale(float(np.sqrt((x[:-1, k] ** 2 + ahead**2).mean())), d, 2 * eps)
+    waves = {"sin": np.sin, "cos": np.cos}
+    starts = {part: np.abs(size * wave(omega * start) - x[0]) for part, wave in waves.items()}
+    part = min(starts, key=lambda key: starts[key][k])
+    if starts[part].max() > 1e-2 * size:
+        return None
+    columns = np.zeros((3, d))
     for at in columns_of:
         columns[0, at], columns[1, at] = size, grid.omega
     columns[2] = 0.0 if part == "sin" else np.pi / 2
-    params = {"rho": grid.params["rho"], "layout": layout, "part": part, "scale": size}
+    held = {"layout": layout} if twins else {"times": 1}
+    params = {"rho": grid.params["rho"], **held, "part": part, "scale": size}
     return Formula("rope", params | grid.params, columns, 0)
 
 
@@ -446,10 +460,10 @@ def twin_columns(rows: np.ndarray) -> tuple[str, tuple[slice, slice]] | None:
     d = rows.shape[1]
     if d % 2:
         return None
-    halves, turns = (slice(d // 2), slice(d // 2, d)), (slice(0, d, 2), slice(1, d, 2))
-    for layout, (first, second) in (("halves", halves), ("interleaved", turns)):
-        if (rows[:, first] == rows[:, second]).all():
-            return layout, (first, second)
+    for layout in get_args(Layout):
+        places = pair_columns(layout, d // 2)
+        if (rows[:, places[0]] == rows[:, places[1]]).all():
+            return layout, places
     return None
 
 

@@ -44,11 +44,17 @@ class Domain:
     def coordinates(self, x: np.ndarray) -> np.ndarray:
         """Place of each point x on the axes of the lattice, shape (len(x), axes), in points.
 
+        Lags on a grid are displacements, key - query, of both signs.
+
         >>> lattice((2, 3), prefix=1).coordinates(np.array([1, 6]))
         array([[0, 0],
                [1, 2]])
+        >>> lags_on((2, 3)).coordinates(np.array([0, 14]))
+        array([[-1, -2],
+               [ 1,  2]])
         """
-        return np.stack(np.unravel_index(np.asarray(x) - self.prefix, self.sides), axis=-1)
+        place = np.stack(np.unravel_index(np.asarray(x) - self.prefix, self.sides), axis=-1)
+        return place - np.array(self.sides) // 2 if self.kind == "lag" else place
 
     def placed(self) -> "Domain":
         """The points that have a place, without the rows before the lattice.
@@ -90,6 +96,16 @@ def lattice(sides: Sequence[int], prefix: int = 0) -> Domain:
 def lags_between(length: int, causal: bool = False) -> Domain:
     """Lags key - query between `length` positions: both signs, or only keys up to the query."""
     return Domain("lag", np.arange(1 - length, 1 if causal else length))
+
+
+def lags_on(sides: Sequence[int], prefix: int = 0) -> Domain:
+    """Displacements key - query between points of a grid: 2 H - 1 by 2 W - 1, raster order.
+
+    >>> len(lags_on((7, 7), prefix=3))
+    172
+    """
+    lags = lattice([2 * side - 1 for side in sides], prefix)
+    return replace(lags, kind="lag")
 
 
 def instants(t: Sequence[float]) -> Domain:

@@ -100,13 +100,13 @@ def on_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
     >>> on_grid(build("rope", length=12, d=2), (3, 4), 0).measure.frequencies
     array([[4., 1.]])
     """
+    if enc.domain.grid:
+        return agreed(enc, sides, prefix)
     if enc.domain.kind != "position":
         raise PefourierError(
             f"{shown(enc.label)} has codes of a {enc.domain.kind}, not of positions: --grid suits "
             "encodings of positions, and axial, axial-rope, mixed-rope, swin, swin2, beit"
         )
-    if enc.domain.grid:
-        return agreed(enc, sides, prefix)
     check_rows(shown(enc.label), len(enc), sides, prefix)
     domain = lattice(sides or (len(enc) - prefix,), prefix)
     params = {**enc.params, "grid": domain.grid, "prefix": prefix}
@@ -116,9 +116,10 @@ def on_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
 
 def agreed(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
     """An encoding that has a grid of its own, which must be the one asked for."""
-    if sides not in ((), enc.domain.grid) or prefix not in (0, enc.domain.prefix):
+    own = tuple(enc.params.get("grid") or enc.domain.grid)
+    if sides not in ((), own) or prefix not in (0, enc.domain.prefix):
         raise PefourierError(
-            f"{shown(enc.label)} is on a grid of {in_words(enc.domain.grid)} with prefix "
+            f"{shown(enc.label)} is on a grid of {in_words(own)} with prefix "
             f"{enc.domain.prefix}; leave out --grid and --prefix"
         )
     return enc

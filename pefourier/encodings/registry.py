@@ -156,8 +156,10 @@ def convert(key: str, text: str, kind: Any) -> Any:
         between = "[;x×]" if get_args(kind)[0] is int else ";"
         parts = re.split(between, text)
         return tuple(convert(key, part, get_args(kind)[0]) for part in parts if part)
-    if isinstance(kind, UnionType):  # np.ndarray | None
-        raise PefourierError(f"{key} is read from a file; use --{key.rpartition(':')[2]} FILE")
+    if isinstance(kind, UnionType):  # np.ndarray | None: FILE[#ARRAY]
+        from pefourier.encodings.sources.tables import read_numbers
+
+        return read_numbers(text)
     if kind is bool:
         if text.lower() not in ("true", "false"):
             raise PefourierError(f"{key} is true or false; got {shown(text)}")

@@ -30,7 +30,7 @@ NARROW = 1e-4  # share of squared distances from a centre below which float32 ca
 def closest_rows(table: np.ndarray, report: Progress) -> tuple[float, tuple[int, int]]:
     """Distance and indices i < j of the closest two rows of a table without equal rows."""
     n = len(table)
-    rows = scaled(table)
+    rows = scale_rows(table)
     best = BestPair(rows)
     for block in row_blocks(n - 1, NUMBERS_AT_ONCE, table.shape[1]):
         i = np.arange(block.start, block.stop)
@@ -107,7 +107,7 @@ def thinned(index: np.ndarray) -> np.ndarray:
     return index[:: -(-len(index) // SAMPLE_ROWS)]
 
 
-def scaled(table: np.ndarray) -> Rows:
+def scale_rows(table: np.ndarray) -> Rows:
     """The rows of a table, scaled by the range of its columns."""
     n, d = table.shape
     low, high = np.full(d, np.inf), np.full(d, -np.inf)

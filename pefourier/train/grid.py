@@ -116,8 +116,18 @@ def parse_arm(name: str) -> Arm:
 
 def resolve_task(task: Task, options: Options, device: torch.device) -> ResolvedTask:
     """Load what the arms inject, each SPEC once; refuses those that cannot be trained."""
-    sizes = (options.d, options.heads, options.layers, options.patch)
-    model = Transformer(task.length, task.rows.shape[1], len(task.classes), *sizes)
+    model = Transformer(
+        task.length,
+        task.rows.shape[1],
+        len(task.classes),
+        d=options.d,
+        heads=options.heads,
+        layers=options.layers,
+        patch=options.patch,
+        stride=options.patch_stride,
+        ffn=options.ffn,
+        pool=options.pool,
+    )
     check_memory(model, loop.batch_and_steps(task, options.batch_size)[0], device)
     injections: dict[str, Injection] = {}
     arms = []
@@ -170,7 +180,7 @@ def stack_injections(
 
 def check_memory(model: Transformer, batch: int, device: torch.device) -> None:
     """Refuse a classifier that the device's memory does not hold once, before anything is made."""
-    kept = model.patch * model.channels + 12 * model.d * model.layers  # of a token, at least
+    kept = model.patch * model.channels + (10 * model.d + model.wide) * model.layers  # of a token
     adam = 4 * model.size  # parameters, their gradients and two means of those
     needed = 4 * (batch * model.tokens * kept + adam)
     there = memory_of(device)
@@ -193,7 +203,8 @@ def memory_of(device: torch.device) -> int:
 
 def most_members(model: Transformer, batch: int, device: torch.device) -> int:
     """How many members fit into the bytes a stack may take, roughly."""
-    token = 4 * (model.patch * model.channels + 24 * model.d * model.layers)
+    layer = 20 * model.d + 2 * model.wide
+    token = 4 * (model.patch * model.channels + layer * model.layers)
     scores = 8 * model.heads * model.tokens * model.layers
     member = batch * model.tokens * (token + scores)
     most = min(STACK_MOST[device.type], STACK_BYTES[device.type] // member)

@@ -14,6 +14,7 @@ from typing import (
     Annotated,
     Any,
     Literal,
+    NotRequired,
     TypedDict,
     get_args,
     get_origin,
@@ -27,7 +28,7 @@ from pefourier.train.options import MOST_SEEDS, Options, Split
 MOST_STACKED = 256  # members of a stack, on any device
 LONGEST = 2**24  # characters of a configuration, or of a line of results
 # Options that numbers do not depend on; a folder of data may have moved, its windows are known
-NOT_NUMBERS = frozenset({"data", "out", "resume", "save_tables"})
+NOT_NUMBERS = frozenset({"data", "out", "resume", "save_tables", "spread"})
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Row(TypedDict):
     windows: FromOne  # that were tested
     device: str
     time: str
+    chosen: NotRequired[dict[str, float | str]]  # settings, on validation
 
 
 class Stage(TypedDict):
@@ -119,7 +121,9 @@ def without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def parse_row(line: bytes) -> Row:
     """A line of results.jsonl; a `ValueError` says what is wrong with it."""
     row = parse_json(line)
-    check_record(row, get_type_hints(Row, include_extras=True), "a line")
+    kinds = get_type_hints(Row, include_extras=True)
+    absent = {key for key in Row.__optional_keys__ if not has_key(row, key)}
+    check_record(row, {key: kind for key, kind in kinds.items() if key not in absent}, "a line")
     return row
 
 
@@ -157,6 +161,8 @@ def check_value(value: Any, kind: Any, where: str) -> None:
         check_value(value, inner[0], where)
         if not inner[1].low <= value <= inner[1].high:
             raise ValueError(f"{where} must be {inner[1]}; got {shown(value)}")
+    elif origin is NotRequired:
+        check_value(value, inner[0], where)
     elif origin in (list, tuple) and isinstance(value, list):
         for item in value:
             check_value(item, inner[0], where)

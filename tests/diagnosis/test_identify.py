@@ -150,6 +150,16 @@ def test_rotary_tables_of_one_wave(part, wave, layout):
     assert (found["encoding"], found["params"]) == ("rope", expected)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("part", "wave"), [("cos", np.cos), ("sin", np.sin)])
+@pytest.mark.parametrize("rho", [1e4, 5e5])
+def test_one_wave_once(rho, part, wave, dtype):
+    table = wave(S * rho ** (-np.arange(32) / 32)).astype(dtype)
+    found = identify(table, float(np.finfo(dtype).eps))
+    expected = {"rho": rho, "times": 1, "part": part, "scale": 1.0, "divisor": "d"}
+    assert (found["encoding"], found["params"]) == ("rope", expected)
+
+
 ROUND_TRIPS = [
     ("sinusoidal", {}),
     ("sinusoidal", {"rho": 500.0, "layout": "halves", "offset": 7}),
@@ -228,6 +238,32 @@ def test_an_unusual_base_in_low_precision():
 
 
 @pytest.mark.parametrize(("start", "offset"), [(5, 5), (40, 40), (64, 0)])
+@pytest.mark.parametrize("rho", [np.e, 40889.8, 2.5e-3, 123.456789])
+@pytest.mark.parametrize("d", [8, 64])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_base_that_is_no_round_number(rho, d, dtype):
+    """2.71828 fits the frequencies and not the codes: more digits are taken until both fit."""
+    omega = rho ** (-np.arange(d // 2) / (d // 2)) * (1 if rho > 1 else rho)
+    table = np.hstack([np.sin(S * omega), np.cos(S * omega)]).astype(dtype)
+    found = identify(table, float(np.finfo(dtype).eps))
+    slack = 1e-14 if dtype == np.float64 else 1e-6
+    assert found["params"]["rho"] == pytest.approx(rho, rel=slack * 10)
+    assert ("step" in found["params"]) == (rho < 1)
+
+
+@pytest.mark.parametrize("first", [127, 0, 50])
+def test_rows_that_run_down(first):
+    table = np.hstack([np.sin((first - S) * GRID), np.cos((first - S) * GRID)])
+    expected = HALVES | {"offset": first, "backwards": True}
+    assert identify(table)["params"] == expected
+    assert identify(table.astype(np.float32), 2.0**-23)["params"] == expected
+
+
+def test_dft_rows_that_run_down():
+    table = build("dft", length=64, d=64).table()[::-1]
+    assert identify(table)["params"] == {"offset": 63, "scale": 1.0, "backwards": True}
+
+
 def test_dft_codes_from_a_later_position(start, offset):
     table = build("dft", length=150, d=64).table()[start:]
     assert identify(table)["params"] == {"offset": offset, "scale": 1.0}

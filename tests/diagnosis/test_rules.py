@@ -121,6 +121,11 @@ OTHER = {
     "cosines first": (np.hstack([np.cos(S * GRID), np.sin(S * GRID)]), ["cosines-first note"]),
     "free": (waves(np.linspace(0.1, 3, 32)), ["free-frequencies note"]),
     "jittering positions": (waves(GRID, offset=1e-3 * NORMAL[:, :1]), ["near-formula warning"]),
+    "backwards": (waves(GRID)[::-1], ["reversed-positions warning"]),
+    "below zero": (waves(GRID, offset=-127)[::-1], ["negative-positions note"]),
+    "base 100": (waves(1e2 ** (-2 * I / DIM)), ["base warning"]),
+    "base e": (waves(np.exp(-2 * I / DIM)), ["base note"]),
+    "base 40889.8": (waves(40889.8 ** (-2 * I / DIM)), ["base note"]),
     "noise": (NORMAL, []),
     "one position": (NORMAL[:1], []),
     "one column": (NORMAL[:, :1], []),
@@ -131,6 +136,22 @@ OTHER = {
 def test_other_findings(name):
     table, findings = OTHER[name]
     assert codes_found(as_encoding(table)) == findings
+
+
+@pytest.mark.parametrize("d", [4, 6, 7, 8, 10, 12])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+@pytest.mark.parametrize("padding", [False, True])
+def test_short_grids_of_tensor2tensor_and_fairseq_are_no_wrong_base(d, dtype, padding):
+    """At d = 4 their base 10000 over d/2 - 1 is also 10^8 over d/2: the usual one is meant."""
+    half = d // 2
+    phase = np.arange(200)[:, None] * 1e4 ** (-np.arange(half) / (half - 1))
+    table = np.pad(np.hstack([np.sin(phase), np.cos(phase)]), ((0, 0), (0, d % 2)))
+    table[1] *= not padding
+    found = assess(from_table(table.astype(dtype), eps=float(np.finfo(dtype).eps)))
+    assert found.identified["params"]["rho"] == 1e4
+    assert found.identified["params"]["divisor"] == "d/2-1"
+    assert {f.severity for f in found.findings} == {"note"}
+    assert "base" not in {f.code for f in found.findings}
 
 
 def test_every_finding_is_expected_here():

@@ -160,7 +160,7 @@ def test_near_rows_of_two_blocks_survive_the_rounding_of_projections():
         steps = RANDOM.uniform(0, 1, (2, 30, 1))
         one = np.vstack([near, near - steps[0] * apart])
         two = np.vstack([near + 1e-9 * apart, near + steps[1] * apart])
-        best = row_search.BestPair(row_search.scaled(np.vstack([one, two])))
+        best = row_search.BestPair(row_search.scale_rows(np.vstack([one, two])))
         best.smallest = ((1e-9 * apart) ** 2).sum()
         blocks = [
             row_search.make_block(np.arange(31), part - part.mean(axis=0), np.float32)
@@ -174,7 +174,7 @@ def test_near_rows_of_two_blocks_survive_the_rounding_of_projections():
 @pytest.mark.parametrize("name", TABLES)
 def test_scaled_rows_fill_the_unit_interval(name):
     table = TABLES[name]
-    rows, index = row_search.scaled(table), np.arange(len(table))
+    rows, index = row_search.scale_rows(table), np.arange(len(table))
     entries = rows.about(rows.centre(index), index)
     assert np.ptp(table) == 0 or 0.25 <= np.abs(entries).max() <= 1
 

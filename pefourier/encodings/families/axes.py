@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from functools import wraps
 from math import lcm, pi
 from string import ascii_lowercase
 from typing import Any, Literal
@@ -276,32 +277,20 @@ def columns_of_pairs(pairs: Pairs, layout: AxesLayout) -> tuple[np.ndarray, np.n
 def encoding_on_axes(
     name: str, domain: Domain, d: int, axes: Axes, first: Wave, **facts: Any
 ) -> Encoding:
-    """An encoding of sines and cosines on the points of a grid; `first` wave of a pair.
-
-    Rows before the grid have phase 0 and, where sines are first (an additive table), are zero.
-    """
+    """An encoding of sines and cosines on the points of a grid; `first` wave of a pair."""
     axes = axes.resolved(domain.sides)
     pairs = pairs_of_axes(name, axes, d)
     measure = phase_measure(axes, pairs, domain, float(len(pairs.omega)))
     transposed = axes.rows == "transposed" and bool(domain.grid)
-    one, two = columns_of_pairs(pairs, axes.layout)
-    functions = (np.sin, np.cos) if first == "sin" else (np.cos, np.sin)
-    blank = np.zeros(d)
-    if first == "cos":
-        blank[one] = 1.0
-
-    def codes(x: np.ndarray) -> np.ndarray:
-        x = np.asarray(x)
-        check_points(name, domain, x)
-        table = np.tile(blank, (len(x), 1))
-        inside = x[x >= domain.prefix]
-        phases = measure.phases(
-            down_columns(domain, inside) if transposed else domain.places(inside)
-        )
-        for columns, function in zip((one, two), functions, strict=True):
-            table[np.ix_(x >= domain.prefix, columns)] = function(phases)
-        return table
-
+    codes = turned_codes(
+        name,
+        domain,
+        measure,
+        columns=columns_of_pairs(pairs, axes.layout),
+        first=first,
+        turns=first == "cos",
+        places=down_columns if transposed else Domain.places,
+    )
     noted = {"length": len(domain), "order": axes.order, "grid": domain.grid}
     facts = {"params": noted, "findings": remarks_on_layout(axes), **facts}
     return Encoding(name, domain, d, codes, None if transposed else measure, **facts)
@@ -317,6 +306,38 @@ def remarks_on_layout(axes: Axes) -> tuple[Finding, ...]:
         "for weights that were trained with it (V-JEPA 2), else layout=axis-halves or interleaved"
     )
     return (Finding("not-a-rotation", "error", message),)
+
+
+def turned_codes(
+    name: str,
+    domain: Domain,
+    measure: Measure,
+    *,
+    columns: tuple[np.ndarray, np.ndarray] | None = None,
+    first: Wave = "cos",
+    turns: bool = True,
+    places: Callable[[Domain, np.ndarray], np.ndarray] = Domain.places,
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Codes of points: both waves of each pair in their columns, by default side by side.
+
+    Rows before the grid are zero, or have phase 0 where codes are what turns queries and keys.
+    """
+    d = 2 * len(measure.frequencies)
+    one, two = columns or (np.arange(0, d, 2), np.arange(1, d, 2))
+    functions = (np.sin, np.cos) if first == "sin" else (np.cos, np.sin)
+    blank = np.zeros(d)
+    blank[one if first == "cos" else two] = float(turns)
+
+    def codes(x: np.ndarray) -> np.ndarray:
+        x = np.asarray(x)
+        check_points(name, domain, x)
+        table, inside = np.tile(blank, (len(x), 1)), x >= domain.prefix
+        phases = measure.phases(places(domain, x[inside]))
+        for where, function in zip((one, two), functions, strict=True):
+            table[np.ix_(inside, where)] = function(phases)
+        return table
+
+    return codes
 
 
 def down_columns(domain: Domain, x: np.ndarray) -> np.ndarray:
@@ -347,9 +368,14 @@ def taking_axes(**defaults: Any) -> Callable[[Callable[..., Encoding]], Callable
             )
             for f in fields(Axes)
         ]
-        function.__signature__ = signature.replace(parameters=[*own, *shared])
         meanings = inspect.getdoc(Axes).partition("----------\n")[2]
-        function.__doc__ = inspect.getdoc(function).replace("<axes>", meanings.strip())
-        return function
+
+        @wraps(function)
+        def built(*sizes: int, **given: Any) -> Encoding:
+            return function(*sizes, **{**defaults, **given})
+
+        built.__signature__ = signature.replace(parameters=[*own, *shared])
+        built.__doc__ = inspect.getdoc(function).replace("<axes>", meanings.strip())
+        return built
 
     return extend
