@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pefourier.encodings  # noqa: F401 (fills the registry)
+from pefourier import relations
 from pefourier.encodings.encoding import as_encoding
 from pefourier.encodings.registry import BUILDERS, build
 from pefourier.geometry import products as geometry
