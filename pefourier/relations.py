@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pefourier.encodings.domain import displacements, lattice_points
+from pefourier.encodings.domain import lattice_points, steps_ahead
 from pefourier.encodings.encoding import (
     BLOCK,
     Encoding,
@@ -187,7 +187,7 @@ def kernel_on_grid(enc: Encoding) -> np.ndarray | None:
         means = diagonal_means_on_grid(enc.table(), sides)
         size = means[tuple(n - 1 for n in sides)]
         return means / size if size else None
-    ahead = displacements(sides)
+    ahead = steps_ahead(sides)
     m = len(enc.measure.frequencies)
     half = [enc.measure.kernel(ahead[rows]) for rows in row_blocks(len(ahead), BLOCK, m)]
     half = np.concatenate([np.zeros(0), *half])
