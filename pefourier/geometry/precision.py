@@ -73,14 +73,6 @@ def rounded(x: np.ndarray, form: Format) -> np.ndarray:
     return result
 
 
-@dataclass(frozen=True)
-class Distinct:
-    """How many rows of a table differ, and how many from the first on are all different."""
-
-    count: int
-    safe: int
-
-
 def coarse_format(numbers: np.ndarray) -> str | None:
     """The format of 16 bits, the coarser first, that all of some numbers have; None: neither.
 
