@@ -96,7 +96,7 @@ def shape_for(model: Transformer | OrderFree, values: Mapping[str, Any]) -> Tran
     return model if isinstance(model, OrderFree) else replace(model, **shape)
 
 
-def shapes_of(
+def shapes_tried(
     model: Transformer | OrderFree, candidates: Sequence[Choice]
 ) -> list[tuple[Transformer | OrderFree, list[Choice]]]:
     """Classifiers of different shapes with the candidates that train each."""
