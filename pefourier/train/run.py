@@ -121,7 +121,7 @@ def train_and_compare(
 def most_stacked(resolved: ResolvedTask, options: Options, device: torch.device) -> int:
     """How many runs of a task, each with all of its candidates, can be trained together."""
     batch, _ = loop.batch_and_steps(resolved.task, options.batch_size)
-    shapes = search.shapes_of(resolved.model, search.list_candidates(options))
+    shapes = search.shapes_tried(resolved.model, search.list_candidates(options))
     return min(max(1, grid.most_members(m, batch, device) // len(own)) for m, own in shapes)
 
 
@@ -391,7 +391,7 @@ def train_candidates(
     """What each run of a stack came to, with the settings that its validation windows chose."""
     schedule = schedule_of(options)
     tried: list[list[tuple[Outcome, Mapping[str, Any]]]] = [[] for _ in stack.runs]
-    for model, own in search.shapes_of(stack.model, candidates):
+    for model, own in search.shapes_tried(stack.model, candidates):
         members = [
             member_of(run, injections, one.tuning, number)
             for number, run in enumerate(stack.runs)
