@@ -18,9 +18,10 @@ from pefourier.answers.conclusions import (
     conclude,
     conclude_comparison,
 )
-from pefourier.answers.page import Page, fields_of
+from pefourier.answers.page import Page, fields_of, flattened
 from pefourier.answers.terminal_chart import chart
 from pefourier.answers.text import aligned, number, paragraph
+from pefourier.bands import group_waves
 from pefourier.compare import Comparison
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import printable
@@ -111,8 +112,30 @@ def side_by_side(facts: Sequence[Fact], answers: Sequence[Answer]) -> str:
 
 def spectrum_page(asked: Sequence[Answer | Refusal]) -> Page:
     """The answer of `pefourier spectrum`."""
-    words = partial(side_by_side, SPECTRUM_FACTS)
-    return page_of("spectrum", asked, words, spectrum_rows, spectrum_chart)
+    return page_of("spectrum", asked, spectrum_text, spectrum_rows, spectrum_chart)
+
+
+def spectrum_text(answers: Sequence[Answer]) -> str:
+    """The facts of each encoding, and its waves where they are declared."""
+    head, *rows = wave_cells(answers)
+    cells = [[label, which, *map(number, values)] for label, which, *values in rows]
+    waves = f"\n{aligned([head, *cells])}" if rows else ""
+    return side_by_side(SPECTRUM_FACTS, answers) + waves
+
+
+def wave_cells(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+    """A header, and a row for each decade of declared frequencies, where there are several."""
+    yield WAVES
+    for a in answers:
+        groups = group_waves(a.encoding)
+        for g in groups if len(groups) > 1 else ():
+            which = f"{g.first} … {g.last}" if g.last > g.first else str(g.first)
+            turns = g.most_turns, g.fewest_turns
+            yield a.encoding.label, which, g.bands, g.shortest, g.longest, *turns
+
+
+WAVES = ("encoding", "bands", "how many bands")
+WAVES += ("from wave", "to wave", "most turns", "fewest turns")
 
 
 def spectrum_chart(answers: Sequence[Answer], colour: bool) -> str:
@@ -419,3 +442,30 @@ def encode_page(enc: Encoding, table: np.ndarray, positions: np.ndarray, out: st
         records=lambda: [identity_of(enc) | {"conclusion": conclusion} | written],
         conclusion=lambda: paragraph(conclusion),
     )
+
+
+def report_page(asked: Sequence[Any], out: str) -> Page:
+    """The answer of `pefourier report`: for each SPEC what the page says first, and where it is."""
+    records = [
+        fields_of(one) if isinstance(one, Refusal) else study_record(one, out) for one in asked
+    ]
+    told = (
+        f"The page is in {printable(out)}; open it in a browser, or send it: it needs nothing else."
+    )
+    return Page(
+        "report",
+        words=lambda: "".join(
+            paragraph(f"{one.encoding.label}: {conclude(one.encoding, one.faithful)}", "  ")
+            for one in asked
+            if not isinstance(one, Refusal)
+        ),
+        records=lambda: records,
+        rows=lambda: flattened(records),
+        conclusion=lambda: paragraph(told),
+    )
+
+
+def study_record(study: Any, out: str) -> dict[str, Any]:
+    """The JSON object of a SPEC on a page."""
+    conclusion = {"conclusion": conclude(study.encoding, study.faithful)}
+    return identity_of(study.encoding) | conclusion | {"out": out}

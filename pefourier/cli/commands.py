@@ -12,6 +12,7 @@ import typer
 
 from pefourier.cli.request import (
     Csv,
+    Drawing,
     Form,
     Json,
     Question,
@@ -70,6 +71,7 @@ SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": 
 def spectrum(
     question: Question,
     form: Form,
+    drawing: Drawing,
     lattice: Lattice = None,
     sigma: Sigma = None,
     method: Method = "auto",
@@ -93,7 +95,7 @@ def spectrum(
     if len(lattices) > 1:
         different = " and ".join(map(str, lattices))
         note(f"lattices of {different} points differ; compare with --lattice", question.quiet)
-    question.draw("spectrum", answers)
+    drawing.draw("spectrum", answers)
     form.deliver(spectrum_page(asked.each))
     question.note_unused([a.encoding for a in answers])
     asked.finish([], question.quiet)
@@ -104,6 +106,7 @@ def spectrum(
 def reconstruct(
     question: Question,
     form: Form,
+    drawing: Drawing,
     pos: Annotated[
         list[str] | None,
         typer.Option(metavar="S...", help="Positions of deltas: 5 40 75, or 5,40,75."),
@@ -131,7 +134,7 @@ def reconstruct(
         lambda enc: position_functions(enc, positions, lattice, sigma, method),
         least=max(80, max(positions) + 1),
     )
-    question.draw("reconstruct", asked.answers)
+    drawing.draw("reconstruct", asked.answers)
     form.deliver(reconstruct_page(asked.each))
     question.note_unused([a.encoding for a in asked.answers])
     asked.finish([], question.quiet)
@@ -142,6 +145,7 @@ def reconstruct(
 def check_faithful(
     question: Question,
     form: Form,
+    drawing: Drawing,
     require: Annotated[
         Literal["collides", "injective", "invertible", "isometric"] | None,
         typer.Option(help="Exit with status 1 when a verdict is below this one."),
@@ -170,7 +174,7 @@ def check_faithful(
     from pefourier.faithful import assess, shortfalls
 
     asked = ask_each(question, lambda enc: assess(enc, percentage(enc.label, question.quiet)))
-    question.draw("faithful", asked.answers)
+    drawing.draw("faithful", asked.answers)
     form.deliver(faithful_page(asked.each))
     question.note_unused([a.encoding for a in asked.answers])
     dtype = SHORT_NAMES.get(require_dtype, require_dtype)
@@ -184,7 +188,7 @@ def check_faithful(
 
 @app.command()
 @asking
-def compare(question: Question, form: Form) -> None:
+def compare(question: Question, form: Form, drawing: Drawing) -> None:
     """Are two implementations the same encoding?
 
     Equal; equal up to column order, signs, layout, scale or an offset in positions, which is said;
@@ -199,7 +203,7 @@ def compare(question: Question, form: Form) -> None:
     from pefourier.compare import compare as compare_encodings
 
     result = compare_encodings(a, b)
-    question.draw("compare", [Answer(a, result), Answer(b, result)])
+    drawing.draw("compare", [Answer(a, result), Answer(b, result)])
     form.deliver(compare_page(a, b, result))
     question.note_unused([a, b])
     if result.verdict == "different":
@@ -309,6 +313,7 @@ def design(
 def encode(
     question: Question,
     form: Form,
+    drawing: Drawing,
     out: Annotated[
         str, typer.Option(metavar="FILE", help="Table to write: .npy, .npz, .csv, .safetensors.")
     ] = ...,
@@ -339,10 +344,56 @@ def encode(
     table = np.asarray(enc.table(x), dtype=float)
     from pefourier.answers.report import Answer, encode_page
 
-    question.draw("heatmap", [Answer(enc, table)])
+    drawing.draw("heatmap", [Answer(enc, table)])
     write_table(out, table)
     form.deliver(encode_page(enc, table, x, out))
     question.note_unused([enc])
+
+
+@app.command(name="report")
+@asking
+def write_report(
+    question: Question,
+    form: Form,
+    out: Annotated[
+        str, typer.Option(metavar="FILE", help="Page to write: .html or .htm.")
+    ] = "report.html",
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")] = None,
+    lattice: Lattice = None,
+    sigma: Sigma = None,
+) -> None:
+    """Write one page with all answers, to be sent to somebody.
+
+    A self-contained file of HTML: conclusions, pictures, numbers, the commands that give them, and
+    what the words mean. Default: sinusoidal and dft.
+
+    \b
+    Example: pefourier report rope rope:rho=5e5 --d 128 --lattice 4096 --out report.html
+    """
+    from pefourier.files import check_suffix, write_whole
+
+    check_suffix(out, (".html", ".htm"))
+    from pefourier.answers.html_report import Inquiry, encodings_document, positions_for
+    from pefourier.answers.report import Refusal, report_page
+
+    names = ("d", "length", "rho", "seed", "times")
+    loaded = attempt_each(question.wanted, question.loader())
+    encodings = [one for one in loaded if not isinstance(one, Refusal)]
+    inquiry = Inquiry(
+        positions_for(encodings, lattice),
+        {name: getattr(question, name) for name in names},
+        lattice,
+        sigma,
+    )
+    asked = keep_answers(
+        attempt_each(loaded, lambda e: inquiry.study(e, percentage(e.label, question.quiet)))
+    )
+    refused = [one for one in asked.each if isinstance(one, Refusal)]
+    text = encodings_document(asked.answers, refused, inquiry, title or "")
+    write_whole(out, lambda stream: stream.write(text.encode()))
+    form.deliver(report_page(asked.each, out))
+    question.note_unused(encodings)
+    asked.finish([], question.quiet)
 
 
 @app.command(name="list")
