@@ -113,6 +113,19 @@ def verdict(closest: ClosestPair, factors: Factors) -> str:
     return "isometric" if spread <= 2 * factors.tolerance else "invertible"
 
 
+def safe_length(loss: "FormatLoss") -> str:
+    """Up to how many positions all codes differ in a format; nothing where points are no such.
+
+    >>> from pefourier.encodings import load
+    >>> safe_length(assess(load("rope", 512)).precision["bfloat16"])
+    '; 257 positions are safe'
+    """
+    safe = [n for n in (loss.safe_cast, loss.safe_phase) if n is not None]
+    if not safe:
+        return ""
+    return f"; {min(safe)} position{' is' if min(safe) == 1 else 's are'} safe"
+
+
 def shortfalls(
     result: Faithfulness,
     rung: str | None = None,
@@ -132,7 +145,9 @@ def shortfalls(
         loss = result.precision[dtype]
         kept = min(loss.distinct_cast, loss.distinct_phase or loss.distinct_cast)
         if kept < result.length:
-            lacking.append(f"has {kept} of {result.length} codes distinct in {dtype}")
+            lacking.append(
+                f"has {kept} of {result.length} codes distinct in {dtype}{safe_length(loss)}"
+            )
     if strict:
         lacking += [f"has {f.code}" for f in result.findings if f.severity != "note"]
     return lacking

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from training import result
 
 from pefourier.reproduce import Claim, all_claims, count_verdicts, recompute_paper
 from pefourier.train.run import write_summary
@@ -48,14 +49,10 @@ def test_claims(claims, where, part, computed, verdict):
 
 def trained(folder, gains, leaky=False, folds=2, epoch=1):
     """A folder as `pefourier train` leaves it: dft above sinusoidal by `gains`, a number a run."""
-    measures = ("precision", "recall", "f1", "auprc")
+    split = {"split": "random" if leaky else "blocks", "leaky": leaky}
+    facts = {"dataset": "smd", "length": 64, "epoch": epoch, **split}
     rows = [
-        {
-            **{"dataset": "smd", "encoding": name, "length": 64, "epoch": epoch},
-            **{"seed": run // folds, "fold": run % folds},
-            **{"split": "random" if leaky else "blocks", "leaky": leaky},
-            **dict.fromkeys(measures, 0.5 + gain),
-        }
+        result(name, 0.5 + gain, seed=run // folds, fold=run % folds, **facts)
         for name, own in (("sinusoidal", [0.0] * len(gains)), ("dft", gains))
         for run, gain in enumerate(own)
     ]

@@ -13,6 +13,7 @@ from typing import Any
 
 from pefourier import __version__
 from pefourier.answers import plot
+from pefourier.answers.catalogue import as_typed
 from pefourier.answers.conclusions import conclude
 from pefourier.answers.document import (
     Chapter,
@@ -95,8 +96,8 @@ class Inquiry:
             options |= {"--lattice": self.lattice, "--sigma": self.sigma}
         if question == "reconstruct":
             options["--pos"] = ",".join(map(str, self.positions))
-        given = [(name, value) for name, value in options.items() if value is not None]
-        return shlex.join([*words, *(str(part) for pair in given for part in pair)])
+        given = [(name, as_typed(value)) for name, value in options.items() if value is not None]
+        return shlex.join([*words, *(part for pair in given for part in pair)])
 
 
 def positions_for(encodings: Sequence[Encoding], lattice: int | None) -> list[int]:

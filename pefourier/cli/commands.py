@@ -298,6 +298,8 @@ def design(
     \b
     Example: pefourier design --length 64k --d 128 --for bound
     """
+    # Its matrix products are long and thin: BLAS threads would only wait for one another.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from pefourier.answers.reach import design_page
     from pefourier.design import BASES, CRITERIA, design_base
 
@@ -376,7 +378,7 @@ def write_report(
     from pefourier.answers.html_report import Inquiry, encodings_document, positions_for
     from pefourier.answers.report import Refusal, report_page
 
-    names = ("d", "length", "rho", "seed", "times")
+    names = ("d", "length", "grid", "prefix", "rho", "seed", "times")
     loaded = attempt_each(question.wanted, question.loader())
     encodings = [one for one in loaded if not isinstance(one, Refusal)]
     inquiry = Inquiry(

@@ -50,6 +50,26 @@ def count(text: str) -> int:
 
 WIDTHS = {"column": 3.4, "page": 7.0}  # inches, of papers in two columns
 NARROWEST, WIDEST = 2.5, 40.0  # inches
+
+
+def sides(text: str) -> tuple[int, ...]:
+    """Sides of a grid such as 14x14, for an option."""
+    from pefourier.answers.text import whole_number
+
+    found = [whole_number(part) for part in text.replace("×", "x").split("x")]
+    if any(side is None or side < 1 for side in found):
+        raise typer.BadParameter(
+            f"{shown(text)} is not a grid; write sides of at least 1, such as 14x14 (rows x "
+            "columns) or 8x30x52 (frames x rows x columns)"
+        )
+    return tuple(found)
+
+
+GRID_HELP = (
+    "Sides of a grid whose points the rows are, such as 14x14 (rows x columns) or 8x30x52 (frames "
+    "x rows x columns); the first axis is the slowest."
+)
+PREFIX_HELP = "Rows before the grid without a place on it: class, register, distillation tokens."
 LENGTH_HELP = (
     "Number of positions, such as 4096, 3e5, 128k (131072) or 1M; default 80, of a file all."
 )
@@ -60,6 +80,10 @@ Dim = Annotated[
 ]
 Length = Annotated[
     int | None, typer.Option("--length", "-S", parser=count, metavar="N", help=LENGTH_HELP)
+]
+Grid = Annotated[tuple | None, typer.Option("--grid", parser=sides, metavar="HxW", help=GRID_HELP)]
+Prefix = Annotated[
+    int | None, typer.Option("--prefix", parser=count, metavar="N", help=PREFIX_HELP)
 ]
 Rho = Annotated[float | None, typer.Option("--rho", "--base", "--theta", help=RHO_HELP)]
 Seed = Annotated[int | None, typer.Option(help="Seed of random encodings.")]
@@ -88,6 +112,8 @@ class Question:
     specs: Specs = None
     d: Dim = None
     length: Length = None
+    grid: Grid = None
+    prefix: Prefix = None
     rho: Rho = None
     seed: Seed = None
     times: Times = None
@@ -114,6 +140,7 @@ class Question:
             options["times"] = read_numbers(self.times)
         if self.wanted.count("-") > 1:
             raise PefourierError("standard input ('-') can be read once; name it once")
+        options |= {"grid": self.grid or (), "prefix": self.prefix or 0}
         return lambda spec: load(spec, self.length, self.d, least=least, **options)
 
     def encodings(self, least: int = 1) -> list[Any]:

@@ -8,12 +8,14 @@ lags) the Fourier transform is the real FFT; irregular times and trees carry a s
 orthonormal basis, columns by ascending omega.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from pefourier.encodings.checks import LARGEST, check_count
 from pefourier.errors import PefourierError
 
 LARGEST_BASIS = 8192  # points of an irregular domain: its basis takes 512 MiB there
@@ -28,14 +30,52 @@ class Domain:
     x: np.ndarray  # (n,) coordinate of each point
     omega: np.ndarray | None = None  # (n,) radians per unit of x, one per basis column
     basis: np.ndarray | None = None  # (n, n) orthonormal columns
+    grid: tuple[int, ...] = ()  # points along each axis, the slowest first; () for a single axis
+    prefix: int = 0  # rows before the lattice that have no place on it
 
     def __len__(self) -> int:
         return len(self.x)
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """Points along each axis of the lattice, the slowest first; their product is n - prefix."""
+        return self.grid or (len(self),)
+
+    def coordinates(self, x: np.ndarray) -> np.ndarray:
+        """Place of each point x on the axes of the lattice, shape (len(x), axes), in points.
+
+        >>> lattice((2, 3), prefix=1).coordinates(np.array([1, 6]))
+        array([[0, 0],
+               [1, 2]])
+        """
+        return np.stack(np.unravel_index(np.asarray(x) - self.prefix, self.sides), axis=-1)
+
+    def places(self, x: np.ndarray) -> np.ndarray:
+        """Points as a spectral measure takes them: coordinates on a grid, else x itself.
+
+        >>> positions(9).places(np.array([7]))
+        array([7])
+        """
+        return self.coordinates(x) if self.grid else np.asarray(x)
 
 
 def positions(length: int) -> Domain:
     """Positions 0 … length - 1 of a sequence."""
     return Domain("position", np.arange(length))
+
+
+def lattice(sides: Sequence[int], prefix: int = 0) -> Domain:
+    """Points of a lattice in raster order, the first axis slowest, behind `prefix` other rows.
+
+    >>> len(lattice((14, 14), prefix=1))
+    197
+    """
+    for side in sides:
+        check_count("a side of a grid", side)
+    check_count("prefix", prefix, 0)
+    count = prefix + math.prod(sides)
+    check_count("points of a grid", count, most=LARGEST)
+    return Domain("position", np.arange(count), grid=tuple(sides), prefix=prefix)
 
 
 def lags_between(length: int, causal: bool = False) -> Domain:

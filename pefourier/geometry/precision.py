@@ -49,6 +49,8 @@ class FormatLoss:
     distinct_cast: int
     distinct_phase: int | None  # None where the codes declare no frequencies
     max_phase_error: float | None  # radians; NaN where a phase leaves the range
+    safe_cast: int | None = None  # positions from the first on whose codes all differ, so rounded
+    safe_phase: int | None = None  # and so computed
 
 
 def rounded(x: np.ndarray, form: Format) -> np.ndarray:
@@ -69,6 +71,14 @@ def rounded(x: np.ndarray, form: Format) -> np.ndarray:
     return result
 
 
+@dataclass(frozen=True)
+class Distinct:
+    """How many rows of a table differ, and how many from the first on are all different."""
+
+    count: int
+    safe: int
+
+
 def precision(enc: Encoding) -> dict[str, FormatLoss]:
     """Loss of each format in `FORMATS`.
 
@@ -85,11 +95,14 @@ def format_loss(enc: Encoding, form: Format) -> FormatLoss:
     period = enc.measure.period if enc.measure is not None else None
     points = min(len(enc), period or len(enc))  # beyond a period codes repeat, exactly
     cast = count_distinct(lambda rows, part: rounded(columns(rows, part), form), points, count)
-    if enc.measure is None or enc.domain.kind != "position":
-        return FormatLoss(cast, None, None)
+    if enc.domain.kind != "position":
+        return FormatLoss(cast.count, None, None)
+    if enc.measure is None:
+        return FormatLoss(cast.count, None, None, cast.safe)
     x = enc.domain.x + enc.measure.offset
-    distinct = count_distinct_phases(enc.measure, x, form)
-    return FormatLoss(cast, distinct, max_phase_error(enc.measure, x, form))
+    phase = count_distinct_phases(enc.measure, x, form)
+    error = max_phase_error(enc.measure, x, form)
+    return FormatLoss(cast.count, phase.count, error, cast.safe, phase.safe)
 
 
 def code_columns(enc: Encoding) -> tuple[Columns, int]:
@@ -119,9 +132,9 @@ def cosines_and_sines(phases: np.ndarray) -> np.ndarray:
     return waves
 
 
-def count_distinct_phases(measure: Measure, x: np.ndarray, form: Format) -> int:
+def count_distinct_phases(measure: Measure, x: np.ndarray, form: Format) -> Distinct:
     """Distinct codes when positions, frequencies, products and waves are rounded to a format."""
-    positions = np.unique(rounded(x, form))
+    positions, first = np.unique(rounded(x, form), return_index=True)
     frequencies = rounded(measure.frequencies, form)
 
     def columns(rows: np.ndarray, part: slice) -> np.ndarray:
@@ -129,7 +142,11 @@ def count_distinct_phases(measure: Measure, x: np.ndarray, form: Format) -> int:
             phases = rounded(np.multiply.outer(positions[rows], frequencies[pairs_of(part)]), form)
             return rounded(cosines_and_sines(phases), form)
 
-    return count_distinct(columns, len(positions), 2 * len(frequencies))
+    found = count_distinct(columns, len(positions), 2 * len(frequencies))
+    ends = [*first, len(x)]  # positions are ascending, and stay so when they are rounded
+    merged = np.flatnonzero(first != np.arange(len(first)))
+    one = int(merged[0]) if len(merged) else len(first)  # so many positions are themselves
+    return Distinct(found.count, min(one, int(ends[found.safe])))
 
 
 def max_phase_error(measure: Measure, x: np.ndarray, form: Format) -> float:
@@ -182,8 +199,8 @@ def phase_errors(s: np.ndarray, omega: np.ndarray, eps: float) -> np.ndarray:
     return np.minimum(np.multiply.outer(np.abs(s), rounding), 1.0)
 
 
-def count_distinct(columns: Columns, n: int, count: int) -> int:
-    """Number of distinct rows of a table given by its columns; NaN equals NaN.
+def count_distinct(columns: Columns, n: int, count: int) -> Distinct:
+    """Distinct rows of a table given by its columns; NaN equals NaN.
 
     Rows are told apart by some columns at a time, ever more of them, and only those that still
     share all of their values with another row are looked at further.
@@ -198,4 +215,6 @@ def count_distinct(columns: Columns, n: int, count: int) -> int:
         shared = np.bincount(first, minlength=len(rows))[first] > 1
         alone += int((~shared).sum())
         rows, group = rows[shared], first[shared].astype(float)
-    return alone + len(np.unique(group))
+    _, leaders = np.unique(group, return_index=True)
+    again = np.delete(rows, leaders)  # rows that equal one before them
+    return Distinct(alone + len(leaders), int(again.min(initial=n)))

@@ -66,4 +66,14 @@ def told_from_reference(one: "DatasetSummary", encoding: str) -> str:
             f"So few runs could not tell it from {d.reference} in any case ({numbers}); give more "
             "--seeds."
         )
-    return f"The data do not tell it from {d.reference} ({numbers})."
+    return f"The data do not tell it from {d.reference} ({numbers}){excluded(one, encoding)}."
+
+
+def excluded(one: "DatasetSummary", encoding: str) -> str:
+    """Which differences the runs exclude, where they spread."""
+    could = one.power.get(encoding)
+    if could is None or could.excluded != could.excluded:
+        return ""
+    beyond = could.folds_excluded
+    over = "" if beyond != beyond else f", over folds ±{beyond:.3f}"
+    return f", and exclude differences beyond ±{could.excluded:.3f}{over}"

@@ -53,6 +53,9 @@ class Options:
     )
     batch_size: int = option(32, "Windows in a step.")
     rate: float = option(3e-3, "Learning rate of Adam.")
+    spread: float = option(
+        0.064, "Spread of paired differences in F1, as measured on SMD, by which power is foretold."
+    )
     d: int = option(32, "Dimension of the model.", flags=("--d",))
     heads: int = option(4, "Heads of attention.")
     layers: int = option(1, "Layers of attention.")

@@ -26,7 +26,7 @@ from pefourier.encodings.sources.tables import write_table
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.files import reason, write_whole
-from pefourier.train import grid, loop, summary
+from pefourier.train import grid, loop, power, summary
 from pefourier.train.data.load import load_task, reads_data_folder
 from pefourier.train.data.split import Task
 from pefourier.train.grid import ResolvedTask, Run, Stack
@@ -125,6 +125,7 @@ def most_stacked(resolved: ResolvedTask, batch_size: int, device: torch.device) 
 def shared_settings(options: Options) -> dict[str, Any]:
     """What all models of a comparison have in common."""
     names = ("epochs", "patience", "batch_size", "rate", "d", "heads", "layers", "patch", "learn")
+    names += ("spread",)
     return {name: getattr(options, name) for name in names} | RULES
 
 
@@ -134,6 +135,8 @@ def list_remarks(options: Options, resolved: Sequence[ResolvedTask]) -> list[str
     found += [line for one in resolved for line in grid.remarks_on_codes(one, options.learn)]
     if options.data is not None and not any(map(reads_data_folder, options.dataset)):
         found.append(f"--data {options.data} has no effect on {', '.join(options.dataset)}")
+    for task in (one.task for one in resolved):
+        found.append(power.foretell(task.name, options.seeds * len(task.folds), options.spread))
     return list(dict.fromkeys(found))
 
 
@@ -155,6 +158,8 @@ def check_options(options: Options) -> None:
         raise PefourierError(
             "-e -: standard input can be read once, and training may read it again; name a file"
         )
+    if not (np.isfinite(options.spread) and options.spread > 0):
+        raise PefourierError(f"--spread must be above 0; got {options.spread}")
     if any(not (np.isfinite(rms) and rms > 0) for rms in options.match_rms):
         raise PefourierError(f"--match-rms must be above 0; got {min(options.match_rms)}")
     if options.save_tables is not None:

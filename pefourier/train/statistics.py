@@ -81,6 +81,11 @@ def interval(values: np.ndarray) -> Mean:
     return Mean(float(values.mean()), float(low), float(high))
 
 
+def fold_means(values: np.ndarray, folds: np.ndarray) -> np.ndarray:
+    """The mean of each fold's runs."""
+    return np.array([values[folds == fold].mean() for fold in np.unique(folds)])
+
+
 def interval_over_folds(values: np.ndarray, folds: np.ndarray) -> tuple[float, float]:
     """95 % interval of Student's t of the folds' means, corrected; nan with one fold.
 
@@ -90,7 +95,7 @@ def interval_over_folds(values: np.ndarray, folds: np.ndarray) -> tuple[float, f
     >>> round(low, 3), round(high, 3)
     (-2.211, 2.711)
     """
-    means = np.array([values[folds == fold].mean() for fold in np.unique(folds)])
+    means = fold_means(values, folds)
     n = len(means)
     if n == 1:
         return np.nan, np.nan

@@ -10,9 +10,10 @@ import numpy as np
 from pefourier.answers.page import Page, flattened
 from pefourier.answers.text import aligned, paragraph
 from pefourier.errors import printable
-from pefourier.train import statistics
+from pefourier.train import power, statistics
 from pefourier.train.conclusion import conclude_training, conclusions_of
 from pefourier.train.options import LEVEL
+from pefourier.train.power import Power
 from pefourier.train.statistics import Difference, Mean
 
 REFERENCE = "sinusoidal"
@@ -41,6 +42,7 @@ class DatasetSummary:
     cut_short: tuple[str, ...]  # encodings that too many such runs have
     params: Mapping[str, Mapping[str, Any]]  # of each encoding
     verdicts: tuple[str, ...]
+    power: dict[str, Power] = field(default_factory=dict)  # of each difference in F1
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,8 @@ def summarize_dataset(
         statistics.paired_differences({e: one[m] for e, one in values.items()}, others, of_run)
         for m in ("f1", "auprc")
     )
+    f1 = {e: one["f1"] for e, one in values.items()}
+    could = power.judge_power(f1, others, of_run, rows[0]["dataset"])
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
     first = rows[0]
     setting = f"{runs_of(seeds, folds)}, {name_with_leak(first)}"
@@ -148,7 +152,8 @@ def summarize_dataset(
         last_kept=last,
         cut_short=cut,
         params=params,
-        verdicts=list_verdicts(setting, apart, ranking, cut),
+        verdicts=list_verdicts(setting, apart, ranking, cut, could),
+        power=could,
     )
 
 
@@ -172,12 +177,15 @@ def list_verdicts(
     f1: Mapping[str, Difference],
     auprc: Mapping[str, Difference],
     cut_short: Sequence[str],
+    could: Mapping[str, Power],
 ) -> tuple[str, ...]:
     """A sentence for each difference; no verdict where either side was cut short."""
     return tuple(
         no_verdict(setting, e, cut_short)
         if {e, d.reference} & set(cut_short)
-        else verdict_sentence(setting, e, d, len(f1)) + auprc_clause(auprc[e])
+        else verdict_sentence(setting, e, d, len(f1))
+        + ("" if d.supported else power_clause(could[e]))
+        + auprc_clause(auprc[e])
         for e, d in f1.items()
     )
 
@@ -235,6 +243,18 @@ def no_verdict(setting: str, encoding: str, cut_short: Container[str]) -> str:
     """What is said of an encoding where its training, or that of its reference, was cut short."""
     whose = "its training" if encoding in cut_short else "the training of what it is compared to"
     return f"{setting}: no verdict on {encoding}: {whose} was cut short; give more --epochs"
+
+
+def power_clause(could: Power) -> str:
+    """What runs that show no difference could have found, and what they exclude."""
+    if np.isnan(could.detectable):
+        return ""
+    over = "" if np.isnan(could.folds_detectable) else f" (over folds {could.folds_detectable:.3f})"
+    beyond = "" if np.isnan(could.folds_excluded) else f" (over folds ±{could.folds_excluded:.3f})"
+    return (
+        f"; a difference of {could.detectable:.3f}{over} would have been found with 80 % power, "
+        f"differences beyond ±{could.excluded:.3f}{beyond} are excluded"
+    )
 
 
 def auprc_clause(d: Difference) -> str:
@@ -307,6 +327,9 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
         ]
         if body:
             found.append((f"{title(one)}, less {summary.reference}{same}", [head, *body]))
+        cells = power_cells(one) if one.power else []
+        if len(cells) > 1:
+            found.append((f"{title(one)}, what its runs could tell", cells))
     if summary.ranked:
         ordered = sorted(summary.ranks.items(), key=lambda item: item[1])
         body = [[e, f"{rank:.2f}"] for e, rank in ordered]
@@ -333,6 +356,27 @@ def difference_cells(f1: Difference, auprc: Difference) -> list[str]:
     tests = [f"{f1.p:.3g}", f"{f1.p_holm:.3g}", f"{f1.better:.2f}"]
     over = [folds] if folds else []
     return [size, *over, *tests, other, f"{auprc.p_holm:.3g}"]
+
+
+def power_cells(one: DatasetSummary) -> list[list[str]]:
+    """What the runs of a dataset could have found in F1 and what they exclude, with a head."""
+    over = ["over folds"] if one.folds > 1 else []
+    claim = next(iter(one.power.values())).claimed
+    head = ["encoding", "spread", "found at 80 %", *over, "excluded beyond", *over]
+    body = []
+    for name, could in one.power.items():
+        silent = {name, one.differences[name].reference} & set(one.cut_short)
+        if silent or np.isnan(could.spread):
+            continue
+        known = (could.spread, could.detectable, could.excluded)
+        spread, least, beyond = (f"{v:.3f}" for v in known)
+        least_over, beyond_over = (
+            ["–" if np.isnan(v) else f"{v:.3f}"] if over else []
+            for v in (could.folds_detectable, could.folds_excluded)
+        )
+        needed = "–" if could.claimed_runs is None else str(could.claimed_runs)
+        body.append([name, spread, least, *least_over, f"±{beyond}", *beyond_over, needed])
+    return [[*head, f"runs to find {claim:+.3f}"], *body]
 
 
 def bounds(low: float, high: float) -> str:
@@ -421,12 +465,26 @@ def sentences(summary: Summary) -> list[str]:
             f"{max(floors):.2g} here; 95 % is of each number alone, Holm p of all encodings; runs "
             "of a fold share its test windows, so both speak of these windows"
         )
+    if any(not np.isnan(could.spread) for one in summary.datasets for could in one.power.values()):
+        found.append(
+            "spread: standard deviation of paired differences in F1; found at 80 %: the smallest "
+            "difference that so many runs find with 80 % power, by a two-sided t test at .05 of "
+            "one comparison; excluded: beyond it two one-sided tests reject; "
+            f"{claim_words(summary)}"
+        )
     for n in sorted({one.seeds * one.folds for one in summary.datasets} & {2, 3, 4}):
         often = 100 * (1 - 2.0 ** (1 - n))  # unless all lie on one side of it
         found.append(
             f"of {n} runs 95 % is but their range, which holds the mean {often:.0f} % of the time"
         )
     return found + remarks_on_folds(summary) + remarks_on_rules(summary)
+
+
+def claim_words(summary: Summary) -> str:
+    """Which differences the paper claims, DFT less original."""
+    claims = {name: f"{claim:+.3f} on {name.upper()}" for name, claim in power.CLAIMED.items()}
+    own = [claims[one.dataset] for one in summary.datasets if one.dataset in claims]
+    return f"the paper claims {' and '.join(own or [claims['smd']])} for dft, in Table 1"
 
 
 def remarks_on_folds(summary: Summary) -> list[str]:
@@ -485,6 +543,7 @@ def json_records(summary: Summary) -> list[dict[str, Any]]:
             "auprc_difference": (
                 asdict(one.auprc_differences[name]) if name in one.differences else None
             ),
+            "power": power_record(summary, one, name),
             "diverged": one.diverged.get(name, 0),
             "last_kept": one.last_kept.get(name, 0),
             "cut_short": name in one.cut_short,
@@ -494,3 +553,12 @@ def json_records(summary: Summary) -> list[dict[str, Any]]:
         for one in summary.datasets
         for name, scores in one.scores.items()
     ]
+
+
+def power_record(summary: Summary, one: DatasetSummary, name: str) -> dict[str, Any] | None:
+    """The power of an encoding's runs for JSON, with what was foretold before training."""
+    if name not in one.power:
+        return None
+    spread, could = summary.training.get("spread"), one.power[name]
+    least = power.detectable_difference(spread, could.runs) if spread else float("nan")
+    return {"foretold": least, **asdict(could)}
