@@ -113,7 +113,7 @@ def verdict(closest: ClosestPair, factors: Factors) -> str:
     return "isometric" if spread <= 2 * factors.tolerance else "invertible"
 
 
-def safe_length(loss: "FormatLoss") -> str:
+def safe_length(loss: FormatLoss) -> str:
     """Up to how many positions all codes differ in a format; nothing where points are no such.
 
     >>> from pefourier.encodings import load

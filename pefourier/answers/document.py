@@ -19,6 +19,7 @@ from pefourier.errors import printable
 
 STYLE_SHEET = Path(__file__).with_suffix(".css")
 NO_REQUESTS = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+ONE_LINE = 26  # letters of a cell that are not broken
 VOID = {"meta", "br"}  # elements that hold nothing
 FACTS = ("formula", "unit", "range", "good", "source")  # of a term, beside its meaning
 
@@ -126,7 +127,7 @@ def table(caption: str, head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> M
     """A table in a box of its own, in which a wide one scrolls; the first cell heads its row."""
     heads = [element("th", cell, scope="col") for cell in head]
     body = [
-        element("tr", element("th", first, scope="row"), [element("td", cell) for cell in rest])
+        element("tr", element("th", first, scope="row"), map(table_cell, rest))
         for first, *rest in rows
     ]
     inside = [
@@ -138,17 +139,21 @@ def table(caption: str, head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> M
     return element("div", element("table", inside), **attributes)
 
 
+def table_cell(value: Any) -> Markup:
+    """A cell; what is short stays on one line."""
+    short = isinstance(value, Markup) or len(str(value)) <= ONE_LINE
+    return element("td", value, class_="short" if short else None)
+
+
 def figure(picture: Markup, caption: str) -> Markup:
     """A picture with what is to be seen on it."""
     return element("figure", picture, element("figcaption", caption))
 
 
-def command(line: str) -> Markup:
+def command(line: str, said: str = "These numbers come from") -> Markup:
     """A command that gives the numbers beside it."""
-    said = element("p", "These numbers come from")
     code = element("code", line)
-    attributes = {"tabindex": "0", "role": "region", "aria-label": "Command"}
-    return element("div", said, element("pre", code, **attributes), class_="command")
+    return element("div", element("p", said), element("pre", code), class_="command")
 
 
 @dataclass(frozen=True)

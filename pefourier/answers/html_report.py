@@ -13,7 +13,6 @@ from typing import Any
 
 from pefourier import __version__
 from pefourier.answers import plot
-from pefourier.answers.catalogue import as_typed
 from pefourier.answers.conclusions import conclude
 from pefourier.answers.document import (
     Chapter,
@@ -96,8 +95,15 @@ class Inquiry:
             options |= {"--lattice": self.lattice, "--sigma": self.sigma}
         if question == "reconstruct":
             options["--pos"] = ",".join(map(str, self.positions))
-        given = [(name, as_typed(value)) for name, value in options.items() if value is not None]
+        given = [
+            (name, option_value(value)) for name, value in options.items() if value is not None
+        ]
         return shlex.join([*words, *(part for pair in given for part in pair)])
+
+
+def option_value(value: Any) -> str:
+    """The value of an option as it is typed: sides of a grid with x between them."""
+    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def positions_for(encodings: Sequence[Encoding], lattice: int | None) -> list[int]:
@@ -334,7 +340,7 @@ def made_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[
     head += ["points", "dimensions", words.term("params", ["every answer"])]
     return [
         table("The encodings, with all parameters that were used", head, rows),
-        command(inquiry.line("report", studies)),
+        command(inquiry.line("report", studies), "This page comes from"),
         versions_table(),
     ]
 

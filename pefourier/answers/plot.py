@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -239,10 +240,10 @@ def mark_one_turn(axes: "Axes", length: int) -> None:
     axes.annotate(text, (turn, 0.98), (3, 0), rotation=90, fontsize=7, ha="left", va="top", **place)
 
 
-def thinned(x: np.ndarray, y: np.ndarray, logarithmic: bool = False) -> tuple[np.ndarray, ...]:
+def envelope(x: np.ndarray, y: np.ndarray, logarithmic: bool = False) -> tuple[np.ndarray, ...]:
     """A curve of few points that looks the same: the least and the largest of each stretch.
 
-    >>> x, y = thinned(np.arange(1e5), np.sin(np.arange(1e5)))
+    >>> x, y = envelope(np.arange(1e5), np.sin(np.arange(1e5)))
     >>> len(x) <= 2 * STRETCHES + 2, bool(y.max() > 0.99999)
     (True, True)
     """
@@ -330,7 +331,7 @@ def draw_singular_values(axes: "Axes", answers: Sequence[Answer], room: float) -
         sigma = decompose(a.encoding).sigma
         if sigma[0] > 0:
             shares = np.maximum(sigma / sigma[0], np.finfo(float).tiny)
-            index, shares = thinned(np.arange(1, len(sigma) + 1), shares)
+            index, shares = envelope(np.arange(1, len(sigma) + 1), shares)
             axes.plot(index, shares, label=caption(a, room))
     eps = np.finfo(float).eps
     axes.axhline(eps, color="0.6", linewidth=0.8, linestyle=":")
@@ -346,7 +347,7 @@ def kernel_by_lag(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
     for a in answers:
         curve = kernel(a.encoding)
         if curve is not None and len(curve) > 1:
-            lags, products = thinned(np.arange(1, len(curve)), curve[1:], logarithmic=True)
+            lags, products = envelope(np.arange(1, len(curve)), curve[1:], logarithmic=True)
             axes.plot(lags, products, label=caption(a, room_for_names(figure)), linewidth=1.2)
     axes.set(xlabel="lag (positions)", ylabel="inner product (1 at lag 0)")
     add_legend(figure, axes, look)
@@ -419,6 +420,11 @@ def check_pixels(kind: str, figure: "Figure", dpi: int) -> None:
         )
 
 
+def lines_within(text: str, figure: "Figure") -> str:
+    """A text in as many lines as a figure's width asks for."""
+    return fill(text, int(0.72 * figure.get_figwidth() / LETTER))
+
+
 def brief(name: str, most: int) -> str:
     """A name safe for matplotlib, cut where it is longer than `most`: a path at its beginning.
 
@@ -455,7 +461,9 @@ def comparison(summary, look: Look = USUAL) -> "Figure":
         leaky = ", leaky split" if one.leaky else ""
         title = f"{brief(one.dataset, 40)}, windows of {one.length} rows{leaky}"
         panel.set_title(title, loc="right", fontsize=9)  # a long one has room at its left
-        panel.set_xlabel("F1 of each (seed, fold); diamond: mean with 95 % interval")
+        panel.set_xlabel(
+            lines_within("F1 of each (seed, fold); diamond: mean with 95 % interval", figure)
+        )
     return figure
 
 
@@ -483,8 +491,9 @@ def critical_difference(summary, look: Look = USUAL) -> "Figure":
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.spines["top"].set(visible=True, bounds=(1, len(names)))
     axes.xaxis.tick_top()
-    axes.set_xticks(range(1, len(names) + 1, 1 + len(names) // 12))
+    crowd = int(len(names) * WIDTH / figure.get_figwidth())
+    axes.set_xticks(range(1, len(names) + 1, 1 + crowd // 12))
     axes.set_yticks([])
-    reach = f"\n{summary.out_of_reach}" if summary.out_of_reach else ""
+    reach = f"\n{lines_within(summary.out_of_reach, figure)}" if summary.out_of_reach else ""
     axes.set_title(f"average rank by F1 {summary.over}{reach}", fontsize=9)
     return figure

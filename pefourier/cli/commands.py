@@ -6,7 +6,7 @@ A command imports what it needs when it runs, so that help and the list start wi
 import os
 from contextlib import suppress
 from math import isnan
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -367,35 +367,69 @@ def write_report(
     """Write one page with all answers, to be sent to somebody.
 
     A self-contained file of HTML: conclusions, pictures, numbers, the commands that give them, and
-    what the words mean. Default: sinusoidal and dft.
+    what the words mean. Takes SPECs, default sinusoidal and dft, or one folder of pefourier train.
 
     \b
     Example: pefourier report rope rope:rho=5e5 --d 128 --lattice 4096 --out report.html
     """
-    from pefourier.files import check_suffix, write_whole
+    from pefourier.files import check_suffix
 
     check_suffix(out, (".html", ".htm"))
+    folders = [spec for spec in question.wanted if is_train_folder(spec)]
+    options = {name: getattr(question, name) for name in OF_ENCODINGS}
+    if folders:
+        refuse_beside_folder(question, {**options, "lattice": lattice, "sigma": sigma})
+        from pefourier.train.html_page import folder_document, folder_page, read_train_folder
+
+        folder = read_train_folder(folders[0])
+        write_text(out, folder_document(folder, title or ""))
+        form.deliver(folder_page(folder, out))
+        return
     from pefourier.answers.html_report import Inquiry, encodings_document, positions_for
     from pefourier.answers.report import Refusal, report_page
 
-    names = ("d", "length", "grid", "prefix", "rho", "seed", "times")
     loaded = attempt_each(question.wanted, question.loader())
     encodings = [one for one in loaded if not isinstance(one, Refusal)]
-    inquiry = Inquiry(
-        positions_for(encodings, lattice),
-        {name: getattr(question, name) for name in names},
-        lattice,
-        sigma,
-    )
+    inquiry = Inquiry(positions_for(encodings, lattice), options, lattice, sigma)
     asked = keep_answers(
         attempt_each(loaded, lambda e: inquiry.study(e, percentage(e.label, question.quiet)))
     )
     refused = [one for one in asked.each if isinstance(one, Refusal)]
-    text = encodings_document(asked.answers, refused, inquiry, title or "")
-    write_whole(out, lambda stream: stream.write(text.encode()))
+    write_text(out, encodings_document(asked.answers, refused, inquiry, title or ""))
     form.deliver(report_page(asked.each, out))
     question.note_unused(encodings)
     asked.finish([], question.quiet)
+
+
+OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times")  # options of a Question
+
+
+def is_train_folder(path: str) -> bool:
+    """Whether training has left its results in a folder."""
+    from pefourier.files import status_of
+
+    return path != "-" and status_of(os.path.join(path, "results.jsonl")) is not None
+
+
+def refuse_beside_folder(question: Question, options: dict[str, Any]) -> None:
+    """Refuse what says nothing about a train folder."""
+    if len(question.wanted) > 1:
+        raise PefourierError(
+            f"report takes SPECs, or one folder of pefourier train; got {len(question.wanted)} "
+            "names with a folder among them"
+        )
+    given = [f"--{name}" for name, value in options.items() if value is not None]
+    if given:
+        raise PefourierError(
+            f"{' and '.join(given)} say nothing about a folder of pefourier train; leave them out"
+        )
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a text whole."""
+    from pefourier.files import write_whole
+
+    write_whole(path, lambda stream: stream.write(text.encode()))
 
 
 @app.command(name="list")

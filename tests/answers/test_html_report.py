@@ -135,7 +135,7 @@ def test_every_number_is_that_of_the_command_beside_it(mixed, run, folder, monke
     chapters = mixed.source.split("<section ")[1:]
     seen = 0
     for chapter in chapters:
-        given = re.findall(r"<pre [^>]*><code>pefourier (.*?)</code>", chapter)
+        given = re.findall(r"<pre><code>pefourier (.*?)</code>", chapter)
         printed = [float(x) for x in re.findall(r'<data value="([^"]*)">', chapter)]
         if not given or given[0].startswith("report"):
             continue
