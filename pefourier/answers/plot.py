@@ -55,7 +55,6 @@ FREQUENCY = "angular frequency ω (radians per position)"
 LETTER = 0.075  # inches, of a line of text
 LINE = 0.17  # inches, from one line of text to the next
 LEGEND_SHARE = 0.45  # of a figure's width that names may cover
-LENGTHS_MARKED = 3  # at most, by a line each
 STRETCHES = 500  # of a long curve
 SETTINGS = "MATPLOTLIBRC"  # names a file of settings, or a folder that has a matplotlibrc
 
@@ -213,11 +212,12 @@ def spectrum_by_decade(answers: Sequence[Answer], look: Look = USUAL) -> "Figure
     axes.set_xscale("log")
     for a in answers:
         found = density_by_decade(a.encoding, a.result.method)
-        zero = f" ({100 * found.at_zero:.2g} % at 0)" if found.at_zero >= 0.0005 else ""
+        zero = f" ({100 * found.at_zero:.3g} % at 0)" if found.at_zero >= 0.0005 else ""
         label = caption(a, room_for_names(figure) - LETTER * len(zero)) + zero
         axes.plot(found.omega, found.density, label=label, linewidth=1.4)
-    for length in sorted({len(a.encoding) for a in answers})[:LENGTHS_MARKED]:
-        mark_one_turn(axes, length)
+    lengths = {len(a.encoding) for a in answers}
+    if len(lengths) == 1:
+        mark_one_turn(axes, lengths.pop())
     axes.set(
         xlabel="angular frequency ω (radians per position)", ylabel="share of energy per decade"
     )
