@@ -119,7 +119,7 @@ def spectrum_text(answers: Sequence[Answer]) -> str:
     """The facts of each encoding, and its waves where they are declared."""
     head, *rows = wave_cells(answers)
     cells = [[label, which, *map(number, values)] for label, which, *values in rows]
-    waves = f"\n{aligned([head, *cells])}" if rows else ""
+    waves = f"\n{aligned([head, *cells], keys=2)}" if rows else ""
     return side_by_side(SPECTRUM_FACTS, answers) + waves
 
 
@@ -129,7 +129,7 @@ def wave_cells(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
     for a in answers:
         groups = group_waves(a.encoding)
         for g in groups if len(groups) > 1 else ():
-            which = f"{g.first} … {g.last}" if g.last > g.first else str(g.first)
+            which = f"{g.first}…{g.last}" if g.last > g.first else str(g.first)
             turns = g.most_turns, g.fewest_turns
             yield a.encoding.label, which, g.bands, g.shortest, g.longest, *turns
 
@@ -230,7 +230,7 @@ def reconstruct_text(answers: Sequence[Answer]) -> str:
         for r in a.result.reconstructions:
             one = Answer(a.encoding, r)
             rows.append([a.encoding.label, *(fact.cell(one) for fact in RECONSTRUCT_FACTS)])
-    return aligned(rows)
+    return aligned(rows, keys=2)
 
 
 def reconstruct_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
