@@ -9,11 +9,13 @@ infinite, its waves are NaN, and all NaN are one; float8_e4m3, which has no infi
 448 (as torch does).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
+from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.encoding import Encoding, Measure, row_blocks
 from pefourier.geometry.row_search import first_equal
 
@@ -108,7 +110,27 @@ def precision(enc: Encoding, distinct: int | None = None) -> dict[str, FormatLos
     >>> precision(load("rope", length=512, d=64))["bfloat16"].distinct_phase
     385
     """
+    parts = axis_parts(enc)
+    if parts is not None:
+        return losses_on_axes(parts)
     return {name: format_loss(enc, form, distinct) for name, form in FORMATS.items()}
+
+
+def losses_on_axes(parts: Sequence[Encoding]) -> dict[str, FormatLoss]:
+    """What each format leaves of codes by the parts of their axes; see `precision`."""
+    each = [precision(part) for part in parts]
+    return {form: combined_loss([one[form] for one in each]) for form in each[0]}
+
+
+def combined_loss(losses: Sequence[FormatLoss]) -> FormatLoss:
+    """Distinct codes multiply, the largest phase error is that of any axis."""
+    phases = [one.distinct_phase for one in losses]
+    errors = [one.max_phase_error for one in losses]
+    return FormatLoss(
+        distinct_cast=prod(one.distinct_cast for one in losses),
+        distinct_phase=None if None in phases else prod(phases),
+        max_phase_error=None if None in errors else float(np.max(errors)),
+    )
 
 
 def format_loss(enc: Encoding, form: Format, distinct: int | None = None) -> FormatLoss:
@@ -125,7 +147,7 @@ def format_loss(enc: Encoding, form: Format, distinct: int | None = None) -> For
         return FormatLoss(cast.count, None, None)
     if enc.measure is None:
         return FormatLoss(cast.count, None, None, cast.safe)
-    x = enc.domain.x + enc.measure.offset
+    x = enc.domain.places(enc.domain.x) + enc.measure.offset
     phase = count_distinct_phases(enc.measure, x, form)
     most = points if distinct is None else min(points, distinct)
     error = max_phase_error(enc.measure, x, form)
@@ -140,7 +162,7 @@ def code_columns(enc: Encoding) -> tuple[Columns, int]:
         return lambda rows, part: table[rows, part].astype(float), enc.dim
 
     def columns(rows: np.ndarray, part: slice) -> np.ndarray:
-        phases = measure.phases(enc.domain.x[rows], pairs_of(part))
+        phases = measure.phases(enc.domain.places(enc.domain.x[rows]), pairs_of(part))
         return np.repeat(measure.amplitudes[pairs_of(part)], 2) * cosines_and_sines(phases)
 
     return columns, 2 * len(measure.frequencies)
@@ -161,12 +183,12 @@ def cosines_and_sines(phases: np.ndarray) -> np.ndarray:
 
 def count_distinct_phases(measure: Measure, x: np.ndarray, form: Format) -> Distinct:
     """Distinct codes when positions, frequencies, products and waves are rounded to a format."""
-    positions, first = np.unique(rounded(x, form), return_index=True)
+    positions, first = np.unique(rounded(x, form), axis=0, return_index=True)
     frequencies = rounded(measure.frequencies, form)
 
     def columns(rows: np.ndarray, part: slice) -> np.ndarray:
         with np.errstate(invalid="ignore"):  # an infinite phase has no waves
-            phases = rounded(np.multiply.outer(positions[rows], frequencies[pairs_of(part)]), form)
+            phases = rounded_products(positions[rows], frequencies[pairs_of(part)], form)
             return rounded(cosines_and_sines(phases), form)
 
     found = count_distinct(columns, len(positions), 2 * len(frequencies))
@@ -176,6 +198,16 @@ def count_distinct_phases(measure: Measure, x: np.ndarray, form: Format) -> Dist
     return Distinct(found.count, min(one, int(ends[found.safe])))
 
 
+def rounded_products(x: np.ndarray, frequencies: np.ndarray, form: Format) -> np.ndarray:
+    """Phases of points (n,) or (n, axes), each product and each sum rounded to a format."""
+    if x.ndim == 1:
+        return rounded(np.multiply.outer(x, frequencies), form)
+    total = np.zeros((len(x), len(frequencies)))
+    for along, omega in zip(x.T, frequencies.T, strict=True):
+        total = rounded(total + rounded(np.multiply.outer(along, omega), form), form)
+    return total
+
+
 def max_phase_error(measure: Measure, x: np.ndarray, form: Format) -> float:
     """Largest |rounded phase - exact phase| in radians over positions and frequencies.
 
@@ -183,6 +215,8 @@ def max_phase_error(measure: Measure, x: np.ndarray, form: Format) -> float:
     """
     near = rounded(x, form)
     frequencies = measure.frequencies
+    if x.ndim > 1:
+        return max_phase_error_on_grid(frequencies, x, form)
     nearby = rounded(frequencies, form)
     top = float(np.abs(x).max())
     with np.errstate(over="ignore"):
@@ -206,6 +240,16 @@ def max_phase_error(measure: Measure, x: np.ndarray, form: Format) -> float:
         error = np.abs(rounded(np.multiply.outer(nearby[j], near), form) - phases).max()
         worst = max(worst, float(error))
     return worst
+
+
+def max_phase_error_on_grid(frequencies: np.ndarray, x: np.ndarray, form: Format) -> float:
+    """Largest |rounded phase - exact phase| in radians of points (n, axes), all of them walked."""
+    near, nearby, worst = rounded(x, form), rounded(frequencies, form), 0.0
+    for rows in row_blocks(len(x), AT_ONCE, len(frequencies)):
+        with np.errstate(invalid="ignore"):  # an infinite phase has no error
+            phases = rounded_products(near[rows], nearby, form)
+            worst = max(worst, float(np.abs(phases - x[rows] @ frequencies.T).max()))
+    return worst if np.isfinite(worst) else np.nan
 
 
 def phase_rounding(omega: np.ndarray, eps: float) -> np.ndarray:
