@@ -4,9 +4,12 @@ import ast
 import importlib
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 
 import pefourier
 from pefourier.errors import PefourierError
@@ -99,3 +102,136 @@ def test_a_room_that_fails_to_import_says_why(tmp_path, monkeypatch):
     monkeypatch.setattr(pefourier, "__path__", [*pefourier.__path__, str(tmp_path)])
     with pytest.raises(ModuleNotFoundError, match=r"^No module named 'no_such_library'$"):
         _ = pefourier.broken
+
+
+WITHOUT = """
+import sys
+
+class Missing:
+    @staticmethod
+    def find_spec(name, *_):
+        if name in {missing!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing)
+from pefourier.cli.main import main
+print(main({arguments!r}), file=sys.stderr)
+"""
+
+
+def without(missing, *arguments):
+    """A command where some packages are not installed: its answer, and stderr with the status."""
+    code = WITHOUT.format(missing=missing, arguments=list(arguments))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "spectrum",
+        "reconstruct --pos 5",
+        "check-faithful learned",
+        "compare dft rope",
+        "context rope --length 4k",
+        "design --length 64 --d 16",
+        "list rope",
+        "explain gap",
+        "cite",
+    ],
+)
+def test_commands_do_without_torch_and_matplotlib(arguments):
+    out, err = without(["torch", "matplotlib", "aeon", "safetensors"], *arguments.split())
+    assert out
+    assert err in ("0\n", "1\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "missing"),
+    [
+        (["train", "--epochs", "1"], "torch"),
+        (["check-faithful", "x.pt"], "torch"),
+        (["spectrum", "--plot", "x.png"], "matplotlib"),
+    ],
+)
+def test_what_is_missing_is_said_in_a_line(arguments, missing, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"a": torch.eye(3)}, "x.pt")
+    out, err = without([missing], *arguments)
+    said = f"pefourier: this needs {missing}, which is not installed; pip install {missing}\n2\n"
+    assert (out, err) == ("", said)
+
+
+EXAMPLE = """
+import numpy as np
+
+import pefourier
+
+
+def report(table: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> str:
+    found = pefourier.check(table)
+    assert found.faithful, found.conclusion
+    spectrum = pefourier.spectrum("rope:rho=5e5", d=128)
+    share: float = spectrum.summary.lowest_bin_share
+    spectrum.plot().savefig("spectrum.pdf")
+    record: dict[str, object] = found.to_dict()
+    widths: list[float] = [
+        one.width for one in pefourier.reconstruct("dft", [5, 40]).reconstructions
+    ]
+    idle: int = pefourier.context("rope", length=512).rotations[0].idle
+    turns: float | None = pefourier.design(64, 32).best["turns"]
+    same: str = pefourier.compare("sinusoidal", table).verdict
+    first: int | None = pefourier.relations(table).first_rise
+    codes = pefourier.encode("dft", d=64).sum()
+    return f"{share} {record} {widths} {idle} {turns} {same} {first} {codes}"
+
+
+try:
+    print(report(np.eye(8)))
+except pefourier.PefourierError as error:
+    print(error)
+"""
+MISTAKES = """
+import pefourier
+
+pefourier.spectrom("dft")
+pefourier.check("dft").verdickt
+pefourier.spectrum("dft", lattice="many")
+wrong: int = pefourier.compare("dft", "rope").verdict
+"""
+
+
+def test_a_users_program_is_typed_strictly(tmp_path, monkeypatch):
+    api = pytest.importorskip("mypy.api")
+    monkeypatch.chdir(tmp_path)  # where mypy keeps its cache
+    monkeypatch.setenv("MYPYPATH", str(Path(pefourier.__file__).parents[1]))
+    Path("mypy.ini").write_text(
+        "[mypy]\nstrict = true\n[mypy-torch.*,scipy.*,matplotlib.*]\nfollow_imports = skip\n"
+        "[mypy-pefourier.*]\nfollow_imports = silent\n"
+    )
+    Path("example.py").write_text(EXAMPLE)
+    Path("mistakes.py").write_text(MISTAKES)
+    said, _, _ = api.run(["example.py", "mistakes.py"])
+    lines = [line.split(":")[:2] for line in said.splitlines() if ": error:" in line]
+    assert lines == [["mistakes.py", str(row)] for row in (4, 5, 6, 7)], said
+
+
+def test_wheel_and_sdist_are_complete(tmp_path):
+    builders = pytest.importorskip("hatchling.builders.wheel")
+    sdist = importlib.import_module("hatchling.builders.sdist")
+    root = Path(pefourier.__file__).parents[1]
+    (wheel,) = builders.WheelBuilder(str(root)).build(directory=str(tmp_path))
+    (source,) = sdist.SdistBuilder(str(root)).build(directory=str(tmp_path))
+    with zipfile.ZipFile(wheel) as archive:
+        packed = set(archive.namelist())
+    files = [p for p in (root / "pefourier").rglob("*") if p.is_file() and "cache" not in str(p)]
+    own = {str(p.relative_to(root)) for p in files}
+    results = {f"pefourier/{p.relative_to(root)}" for p in root.glob("figures/*/summary.json")}
+    assert len(results) >= 3
+    assert {p for p in packed if ".dist-info/" not in p} == own | results
+    with tarfile.open(source) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    tests = {str(p.relative_to(root)) for p in (root / "tests").rglob("*.py")}
+    others = {"Makefile", "README.md", "pyproject.toml", ".ci/run", ".pre-commit-hooks.yaml"}
+    figures = {str(p.relative_to(root)) for p in (root / "figures").rglob("*.*")}
+    assert own | tests | figures | others | {".github/CONTRIBUTING.md", "PKG-INFO"} <= names

@@ -311,11 +311,13 @@ def context(
 def design(
     form: Form,
     length: Annotated[
-        int, typer.Option("--length", "-S", parser=count, metavar="N", help="Positions: 64k.")
-    ] = ...,
+        int | None,
+        typer.Option("--length", "-S", parser=count, metavar="N", help="Positions: 64k."),
+    ] = None,
     d: Annotated[
-        int, typer.Option("--d", parser=count, metavar="N", help="Dimension of a code or a head.")
-    ] = ...,
+        int | None,
+        typer.Option("--d", parser=count, metavar="N", help="Dimension of a code or a head."),
+    ] = None,
     wanted: Annotated[
         list[str] | None,
         typer.Option(
@@ -332,22 +334,49 @@ def design(
         Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"] | None,
         typer.Option(help="Round codes to this format for another smallest distance."),
     ] = None,
+    extend_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONFIG",
+            help="Extend this rotation, a model's config or rope:…, to the length --to: linear, "
+            "ntk, yarn, llama3, and the bases of --rho and --for (turns, bound, wavelength=K).",
+        ),
+    ] = None,
+    to: Annotated[
+        int | None,
+        typer.Option(parser=count, metavar="N", help="Positions to extend to: 128k."),
+    ] = None,
 ) -> None:
     """Which base for my length?
 
     Criteria contradict one another: distance and rank want small bases, the bound of long contexts
-    a large one. Each is shown with the base that it asks for.
+    a large one. Each is shown with the base that it asks for. With --extend-from: which scaling
+    takes a model to --to positions, what each does to its bands of frequencies and how near it
+    stays to the trained rotation, with the lines for config.json and a SPEC.
 
     \b
     Example: pefourier design --length 64k --d 128 --for bound
+    Example: pefourier design --extend-from config.json --to 128k
     """
     # Its matrix products are long and thin: BLAS threads would only wait for one another.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    rounding = SHORT_NAMES.get(dtype, dtype)
+    if (extend_from is None) != (to is None):
+        raise PefourierError("--extend-from and --to go together: the config, and the length")
+    if extend_from is not None:
+        from pefourier.answers.extension import extension_page
+        from pefourier.extend import extend
+
+        own = {"trained": length, "d": d, "criteria": tuple(wanted or ()), "dtype": rounding}
+        ways = extend(extend_from, to, bases=tuple(base or ()), **own)
+        form.deliver(extension_page(ways, {"to": to, "dtype": rounding}))
+        return
+    if length is None or d is None:
+        raise PefourierError("design needs --length and --d, or --extend-from CONFIG and --to")
     from pefourier.answers.reach import design_page
     from pefourier.design import BASES, CRITERIA, design_base
 
     names = tuple(wanted or CRITERIA)
-    rounding = SHORT_NAMES.get(dtype, dtype)
     found = design_base(length, d, tuple(base or BASES), names, rounding)
     form.deliver(design_page(found))
 
@@ -474,9 +503,26 @@ def reproduce(
     \b
     Example: pefourier reproduce --out figures
     """
-    from pefourier.reproduce import claims_page, recompute_paper
+    from pefourier.reproduce import claims_page, has_results, recompute_paper
 
     form = Form(as_json, as_csv)
     claims, files = recompute_paper(out)
     form.deliver(claims_page(claims))
     note(f"wrote {', '.join(files)}", quiet)
+    if not has_results(out):
+        note("Table 1 is that of the results that come with this version", quiet)
+
+
+@app.command()
+@asking
+def cite(form: Form) -> None:
+    """How do I cite it?
+
+    The program and the paper, as BibTeX.
+
+    \b
+    Example: pefourier cite
+    """
+    from pefourier.answers.citation import citation_page
+
+    form.deliver(citation_page())

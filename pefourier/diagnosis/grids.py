@@ -13,7 +13,7 @@ from math import isqrt
 import numpy as np
 
 from pefourier.encodings.encoding import unit_of
-from pefourier.geometry.displacements import (
+from pefourier.geometry.products import (
     diagonal_means_on_grid,
     pairs_at,
     sum_of_squared_products,
