@@ -307,16 +307,16 @@ def as_codes(answer: Any, way: Mapping[str, Any]) -> tuple[np.ndarray, float]:
         isinstance(a, kinds) and a.ndim > 1 for a in answer
     )
     if not several:
-        return waves_of(answer)
+        return parts_of(answer)
     inputs = [np.asarray(x) for x in way.values()]
-    arrays = [waves_of(a) for a in answer if isinstance(a, kinds) and a.ndim > 1]
+    arrays = [parts_of(a) for a in answer if isinstance(a, kinds) and a.ndim > 1]
     own = [(x, eps) for x, eps in arrays if not any(np.array_equal(x, given) for given in inputs)]
     first, eps = (own or arrays)[0]
     others = [x for x, _ in own[1:] if x.shape == first.shape and not np.array_equal(x, first)]
     return np.concatenate([first, *others], axis=-1), eps
 
 
-def waves_of(answer: Any) -> tuple[np.ndarray, float]:
+def parts_of(answer: Any) -> tuple[np.ndarray, float]:
     """An array of numbers; of complex ones real and imaginary parts side by side."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(answer, torch.Tensor) and answer.is_complex():
