@@ -12,6 +12,7 @@ import typer
 
 from pefourier.cli.request import (
     Csv,
+    Drawing,
     Form,
     Json,
     Question,
@@ -210,6 +211,7 @@ def compare(question: Question, form: Form) -> None:
 @asking
 def context(
     form: Form,
+    drawing: Drawing,
     specs: Specs = None,
     length: Annotated[
         int | None,
@@ -250,11 +252,12 @@ def context(
     from pefourier.context import describe_context, read_against
 
     def answer(spec: str) -> Answer:
-        enc, known = describe_context(spec, length, trained, d)
-        reading = read_against(enc, against, known.length, d) if against else None
-        return Answer(enc, (known, reading))
+        own, known = describe_context(spec, length, trained, d)
+        reading = read_against(own, against, known.length, d) if against else None
+        return Answer(own[0], (known, reading))
 
     asked = keep_answers(attempt_each(specs, answer))
+    drawing.draw("wavelengths", asked.answers)
     form.deliver(context_page(asked.each))
     asked.finish([], quiet=False)
 
@@ -263,6 +266,7 @@ def context(
 @asking
 def design(
     form: Form,
+    drawing: Drawing,
     length: Annotated[
         int | None,
         typer.Option("--length", "-S", parser=count, metavar="N", help="Positions: 64k."),
@@ -322,6 +326,7 @@ def design(
 
         own = {"trained": length, "d": d, "criteria": tuple(wanted or ()), "dtype": rounding}
         ways = extend(extend_from, to, bases=tuple(base or ()), **own)
+        drawing.draw("extension", [ways])
         form.deliver(extension_page(ways, {"to": to, "dtype": rounding}))
         return
     if length is None or d is None:
@@ -332,6 +337,7 @@ def design(
     names = tuple(wanted or CRITERIA)
     found = design_base(length, d, tuple(base or BASES), names, rounding)
     params = {"length": length, "d": d, "for": names, "dtype": rounding}
+    drawing.draw("criteria", [found])
     form.deliver(design_page(found, params))
 
 

@@ -71,6 +71,27 @@ Csv = Annotated[bool, typer.Option("--csv", help="Answer in CSV.")]
 
 
 @dataclass(frozen=True)
+class Drawing:
+    """The option of a command whose figures are in `answers.reach_plot`."""
+
+    plot: Plot = None
+
+    def __post_init__(self) -> None:
+        """Refuse a figure that could not be written, before anything is computed."""
+        if self.plot is not None:
+            from pefourier.files import check_suffix
+
+            check_suffix(self.plot, (".png", ".pdf", ".svg"))
+
+    def draw(self, figure: str, results: list[Any]) -> None:
+        """Write a figure if one was asked for; matplotlib is imported only then."""
+        if self.plot is not None:
+            from pefourier.answers import plot, reach_plot
+
+            plot.save(self.plot, getattr(reach_plot, figure), results)
+
+
+@dataclass(frozen=True)
 class Question:
     """The options that analysing commands share: which encodings, and whether to draw."""
 
