@@ -261,6 +261,7 @@ def compare(question: Question, form: Form, drawing: Drawing) -> None:
 @asking
 def context(
     form: Form,
+    drawing: Drawing,
     specs: Specs = None,
     length: Annotated[
         int | None,
@@ -301,11 +302,12 @@ def context(
     from pefourier.context import describe_context, read_against
 
     def answer(spec: str) -> Answer:
-        enc, known = describe_context(spec, length, trained, d)
-        reading = read_against(enc, against, known.length, d) if against else None
-        return Answer(enc, (known, reading))
+        own, known = describe_context(spec, length, trained, d)
+        reading = read_against(own, against, known.length, d) if against else None
+        return Answer(own[0], replace(known, against=reading))
 
     asked = keep_answers(attempt_each(specs, answer))
+    drawing.draw("reach_plot.wavelengths", asked.answers)
     form.deliver(context_page(asked.each))
     asked.finish([], quiet=False)
 
@@ -314,6 +316,7 @@ def context(
 @asking
 def design(
     form: Form,
+    drawing: Drawing,
     length: Annotated[
         int | None,
         typer.Option("--length", "-S", parser=count, metavar="N", help="Positions: 64k."),
@@ -373,6 +376,7 @@ def design(
 
         own = {"trained": length, "d": d, "criteria": tuple(wanted or ()), "dtype": rounding}
         ways = extend(extend_from, to, bases=tuple(base or ()), **own)
+        drawing.draw("reach_plot.extension", [ways])
         form.deliver(extension_page(ways, {"to": to, "dtype": rounding}))
         return
     if length is None or d is None:
@@ -382,6 +386,7 @@ def design(
 
     names = tuple(wanted or CRITERIA)
     found = design_base(length, d, tuple(base or BASES), names, rounding)
+    drawing.draw("reach_plot.criteria", [found])
     form.deliver(design_page(found))
 
 

@@ -9,6 +9,7 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from importlib import import_module
 from typing import Annotated, Any, Literal
 
 import typer
@@ -213,17 +214,22 @@ class Drawing:
         return wide
 
     def draw(self, figure: str, answers: list[Any]) -> None:
-        """Write a figure if one was asked for; matplotlib is imported only then."""
+        """Write a figure if one was asked for; matplotlib is imported only then.
+
+        Figures are functions of `answers.plot`, or of the room that is named before them.
+        """
         if self.plot is None:
             return
         from pefourier.answers import plot
 
+        room, _, name = figure.rpartition(".")
+        drawn = getattr(import_module(f"pefourier.answers.{room or 'plot'}"), name)
         look = {}
         if self.looks:
             theme = plot.DARK if self.dark else plot.USUAL
             dpi, title = self.dpi or theme.dpi, self.title or ""
             look["look"] = replace(theme, width=self.inches(), dpi=dpi, title=title)
-        plot.save(self.plot, getattr(plot, figure), answers, **look)
+        plot.save(self.plot, drawn, answers, **look)
 
 
 @dataclass(frozen=True)
