@@ -20,7 +20,7 @@ import numpy as np
 
 from pefourier.answers.document import Markup
 from pefourier.answers.inline_svg import CURVES, INK, inline_svg
-from pefourier.answers.report import Answer
+from pefourier.answers.report import Answer, share_at_zero
 from pefourier.bands import density_by_decade
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.files import reason, write_whole
@@ -208,11 +208,13 @@ def spectrum(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
 
 def spectrum_by_decade(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
     """Densities over the logarithm of frequency, with the lengths of the waves above."""
+    if len(answers) > MANY:
+        return spectrum_panels(answers, look, logarithmic=True)
     figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.4), look)
     axes.set_xscale("log")
     for a in answers:
         found = density_by_decade(a.encoding, a.result.method)
-        zero = f" ({100 * found.at_zero:.3g} % at 0)" if found.at_zero >= 0.0005 else ""
+        zero = share_at_zero(found.at_zero)
         label = caption(a, room_for_names(figure) - LETTER * len(zero)) + zero
         axes.plot(found.omega, found.density, label=label, linewidth=1.4)
     lengths = {len(a.encoding) for a in answers}
@@ -259,7 +261,9 @@ def envelope(x: np.ndarray, y: np.ndarray, logarithmic: bool = False) -> tuple[n
     return x[chosen], y[chosen]
 
 
-def spectrum_panels(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
+def spectrum_panels(
+    answers: Sequence[Answer], look: Look = USUAL, logarithmic: bool = False
+) -> "Figure":
     """Densities side by side, each on its own scale: what differs is where the energy lies."""
     rows = -(-len(answers) // ACROSS)
     size = (WIDTH * 1.3, 0.5 + 1.05 * rows)
@@ -267,17 +271,23 @@ def spectrum_panels(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
     for axes in panels.flat[len(answers) :]:
         axes.set_axis_off()
     for axes, a in zip(panels.flat, answers, strict=False):
-        peak = np.nanmax(a.result.density, initial=0) or 1.0
-        if np.isnan(a.result.density).any():
-            axes.text(np.pi / 2, 0.5, "no spectrum", ha="center", va="center", fontsize=8)
-        axes.fill_between(a.result.omega, a.result.density / peak, color="C0", linewidth=0)
+        found = density_by_decade(a.encoding, a.result.method) if logarithmic else a.result
+        peak = np.nanmax(found.density, initial=0) or 1.0
+        if np.isnan(found.density).any():
+            place = {"ha": "center", "va": "center", "transform": axes.transAxes}
+            axes.text(0.5, 0.5 / 1.05, "no spectrum", fontsize=8, **place)
+        axes.fill_between(found.omega, found.density / peak, color="C0", linewidth=0)
         axes.set_title(caption(a), fontsize=8, loc="left", pad=2)
         axes.set_ylim(0, 1.05)
         axes.set_yticks([])
         axes.tick_params(labelbottom=True, labelsize=7)
-        set_frequency_axis(axes, 2)
+        if logarithmic:
+            axes.set_xscale("log")
+        else:
+            set_frequency_axis(axes, 2)
     figure.supxlabel(FREQUENCY, fontsize=9)
-    figure.supylabel("share of energy $g_k$ / its largest", fontsize=9)
+    share = "per decade" if logarithmic else "$g_k$"
+    figure.supylabel(f"share of energy {share} / its largest", fontsize=9)
     return figure
 
 

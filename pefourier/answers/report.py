@@ -21,13 +21,14 @@ from pefourier.answers.conclusions import (
 from pefourier.answers.page import Page, fields_of, flattened
 from pefourier.answers.terminal_chart import chart
 from pefourier.answers.text import aligned, number, paragraph
-from pefourier.bands import group_waves
+from pefourier.bands import density_by_decade, group_waves, is_slow
 from pefourier.compare import Comparison
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import printable
 from pefourier.relations import LARGEST_SHIFT
 from pefourier.spectrum import Spectrum
 
+LITTLE = 0.0005  # of the energy
 COLUMNS_ACROSS = 4  # encodings side by side in a text table
 
 
@@ -110,9 +111,16 @@ def side_by_side(facts: Sequence[Fact], answers: Sequence[Answer]) -> str:
     return "\n".join(tables)
 
 
-def spectrum_page(asked: Sequence[Answer | Refusal]) -> Page:
-    """The answer of `pefourier spectrum`."""
-    return page_of("spectrum", asked, spectrum_text, spectrum_rows, spectrum_chart)
+def spectrum_page(asked: Sequence[Answer | Refusal], axis: str = "auto") -> Page:
+    """The answer of `pefourier spectrum`; the axis of its chart is linear, log or auto."""
+    chart = partial(spectrum_chart, axis=axis)
+    return page_of("spectrum", asked, spectrum_text, spectrum_rows, chart)
+
+
+def by_decade(answers: Sequence[Answer], axis: str = "auto") -> bool:
+    """Whether spectra are to be drawn over the logarithm of frequency."""
+    slow = axis == "auto" and all(is_slow(a.encoding, a.result.method) for a in answers)
+    return axis == "log" or slow
 
 
 def spectrum_text(answers: Sequence[Answer]) -> str:
@@ -138,11 +146,29 @@ WAVES = ("encoding", "bands", "how many bands")
 WAVES += ("from wave", "to wave", "most turns", "fewest turns")
 
 
-def spectrum_chart(answers: Sequence[Answer], colour: bool) -> str:
-    """The curves of Fig. 1."""
-    curves = [(a.encoding.label, a.result.omega, a.result.density) for a in answers]
-    ylabel = "share of energy at each lattice frequency"
-    return chart(curves, "ω, radians per position", ylabel, colour=colour) + "\n"
+def spectrum_chart(answers: Sequence[Answer], colour: bool, axis: str = "linear") -> str:
+    """The curves of Fig. 1, or those over the logarithm of frequency."""
+    xlabel = "ω, radians per position"
+    if not by_decade(answers, axis):
+        curves = [(a.encoding.label, a.result.omega, a.result.density) for a in answers]
+        ylabel = "share of energy at each lattice frequency"
+        return chart(curves, xlabel, ylabel, colour=colour) + "\n"
+    found = [density_by_decade(a.encoding, a.result.method) for a in answers]
+    curves = [
+        (f"{a.encoding.label}{share_at_zero(one.at_zero)}", one.omega, one.density)
+        for a, one in zip(answers, found, strict=True)
+    ]
+    ylabel = "share of energy per factor ten of frequency"
+    return chart(curves, f"{xlabel} (log)", ylabel, colour=colour, logarithmic=True) + "\n"
+
+
+def share_at_zero(share: float) -> str:
+    """What a logarithmic axis leaves out, as a curve's name says it; nothing where it is little.
+
+    >>> share_at_zero(0.25), share_at_zero(0.0)
+    (' (25 % at 0)', '')
+    """
+    return f" ({100 * share:.3g} % at 0)" if share >= LITTLE else ""
 
 
 def share_below(spectrum: Spectrum) -> str | None:

@@ -54,6 +54,14 @@ Method = Annotated[
     typer.Option(help="Where frequencies come from: declared by the encoding, or its table."),
 ]
 
+Axis = Annotated[
+    Literal["auto", "linear", "log"],
+    typer.Option(
+        help="Frequency axis of pictures: log, a share of energy for each factor ten of frequency, "
+        "or linear, that of each lattice frequency; auto: log where all have mostly slow waves."
+    ),
+]
+
 SINUSOIDS = {  # encodings whose inner products are declared
     "sinusoidal",
     "tape",
@@ -75,6 +83,7 @@ def spectrum(
     lattice: Lattice = None,
     sigma: Sigma = None,
     method: Method = "auto",
+    axis: Axis = "auto",
 ) -> None:
     """Which frequencies does an encoding have?
 
@@ -83,7 +92,7 @@ def spectrum(
     \b
     Example: pefourier spectrum sinusoidal rope:rho=5e5 --d 128
     """
-    from pefourier.answers.report import spectrum_page
+    from pefourier.answers.report import by_decade, spectrum_page
     from pefourier.spectrum import density
 
     asked = ask_each(question, lambda enc: density(enc, lattice, sigma, method))
@@ -95,8 +104,10 @@ def spectrum(
     if len(lattices) > 1:
         different = " and ".join(map(str, lattices))
         note(f"lattices of {different} points differ; compare with --lattice", question.quiet)
-    drawing.draw("spectrum", answers)
-    form.deliver(spectrum_page(asked.each))
+    page = spectrum_page(asked.each, axis)
+    if drawing.plot is not None:
+        drawing.draw("spectrum_by_decade" if by_decade(answers, axis) else "spectrum", answers)
+    form.deliver(page)
     question.note_unused([a.encoding for a in answers])
     asked.finish([], question.quiet)
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pefourier.cli.streams import answer_no, note, say, takes_colours
+from pefourier.cli.streams import answer_no, draws_dots, note, say, takes_colours
 from pefourier.errors import PefourierError, shown
 
 
@@ -336,7 +336,7 @@ class Form:
         """Print a page in the form asked for; on a terminal curves come before the numbers."""
         from pefourier.answers.page import FORMS, beginning
 
-        if page.chart and not self.chosen and sys.stdout.isatty():
+        if page.chart and not self.chosen and draws_dots(sys.stdout):
             say(beginning(page) + page.chart(takes_colours(sys.stdout)) + page.words())
             return
         (form,) = self.chosen or ["text"]

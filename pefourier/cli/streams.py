@@ -59,9 +59,14 @@ def takes_colours(stream: Any) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def draws_dots(stream: Any) -> bool:
+    """Whether a stream is a terminal whose letters include the dots of a chart."""
+    return stream.isatty() and "utf" in (stream.encoding or "utf-8").lower()
+
+
 def percentage(label: str, quiet: bool) -> Callable[[int, int], None] | None:
-    """What shows the share of work done on stderr; None where nobody looks."""
-    if quiet or not sys.stderr.isatty():
+    """What shows the share of work done on stderr; None where nobody looks or lines stay."""
+    if quiet or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return None
 
     def show(done: int, total: int) -> None:
