@@ -199,7 +199,7 @@ def spectrum(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
     for a in answers:
         label = caption(a, room_for_names(figure))
         axes.plot(a.result.omega, a.result.density, label=label, linewidth=1.4)
-    axes.set(xlabel=FREQUENCY, ylabel="share of energy $g_k$")
+    axes.set(xlabel=lines_within(FREQUENCY, figure), ylabel="share of energy $g_k$")
     axes.set_ylim(bottom=0)
     set_frequency_axis(axes)
     add_legend(figure, axes, look)
@@ -220,9 +220,7 @@ def spectrum_by_decade(answers: Sequence[Answer], look: Look = USUAL) -> "Figure
     lengths = {len(a.encoding) for a in answers}
     if len(lengths) == 1:
         mark_one_turn(axes, lengths.pop())
-    axes.set(
-        xlabel="angular frequency ω (radians per position)", ylabel="share of energy per decade"
-    )
+    axes.set(xlabel=lines_within(FREQUENCY, figure), ylabel="share of energy per decade")
     axes.set_ylim(bottom=0)
     limits = axes.get_xlim()
     axes.set_xlim(limits)
@@ -237,9 +235,9 @@ def mark_one_turn(axes: "Axes", length: int) -> None:
     """A labelled line at the wave that finishes one turn within so many positions."""
     turn = 2 * np.pi / length
     axes.axvline(turn, color="0.6", linewidth=0.8, linestyle=":")
-    place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+    place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "bottom"}
     text = f"one turn in {length}"
-    axes.annotate(text, (turn, 0.98), (3, 0), rotation=90, fontsize=7, ha="left", va="top", **place)
+    axes.annotate(text, (turn, 0.02), (3, 0), rotation=90, fontsize=7, **place)
 
 
 def envelope(x: np.ndarray, y: np.ndarray, logarithmic: bool = False) -> tuple[np.ndarray, ...]:
@@ -285,7 +283,7 @@ def spectrum_panels(
             axes.set_xscale("log")
         else:
             set_frequency_axis(axes, 2)
-    figure.supxlabel(FREQUENCY, fontsize=9)
+    figure.supxlabel(lines_within(FREQUENCY, figure), fontsize=9)
     share = "per decade" if logarithmic else "$g_k$"
     figure.supylabel(f"share of energy {share} / its largest", fontsize=9)
     return figure
@@ -323,7 +321,7 @@ def faithful(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
         curve = kernel(a.encoding)
         if curve is not None:
             right.plot(np.arange(len(curve)), curve)
-    right.set(xlabel="lag (positions)", ylabel="inner product / its value at lag 0")
+    right.set(xlabel="lag (positions)", ylabel="inner product (1 at lag 0)")
     return figure
 
 
