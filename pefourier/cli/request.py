@@ -49,7 +49,7 @@ def count(text: str) -> int:
 
 
 WIDTHS = {"column": 3.4, "page": 7.0}  # inches, of papers in two columns
-NARROWEST, WIDEST = 2.5, 40.0  # inches
+NARROWEST, WIDEST = 3.0, 40.0  # inches
 
 
 def sides(text: str) -> tuple[int, ...]:

@@ -176,7 +176,7 @@ def long_names():
     }
 
 
-@pytest.mark.parametrize("look", [plot.Look(2.5), plot.Look(3.4), plot.INLINE, plot.Look(7.0)])
+@pytest.mark.parametrize("look", [plot.Look(3.0), plot.Look(3.4), plot.INLINE, plot.Look(7.0)])
 def test_all_text_is_within_the_figure(long_names, look):
     for draw, answers in long_names.items():
         with plot.styled(look):
@@ -227,8 +227,8 @@ def test_fonts_are_part_of_a_pdf(run, tmp_path):
             ["--plot", "a.png", "--width", "wide"],
             "--width must be column (3.4 inches), page",
         ),
-        (["--plot", "a.png", "--width", "nan"], "or inches from 2.5 to 40.0; got 'nan'"),
-        (["--plot", "a.png", "--width", "1"], "or inches from 2.5 to 40.0; got '1'"),
+        (["--plot", "a.png", "--width", "nan"], "or inches from 3.0 to 40.0; got 'nan'"),
+        (["--plot", "a.png", "--width", "1"], "or inches from 3.0 to 40.0; got '1'"),
         (["--plot", "a.png", "--dpi", "0"], "0 is not in the range"),
         (["--plot", "a.png", "--width", "40", "--dpi", "2400"], "is larger than a figure needs"),
     ],
