@@ -40,6 +40,7 @@ from pefourier.answers.terms import read_terms
 from pefourier.answers.text import number
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.faithful import Faithfulness, assess
+from pefourier.geometry import Progress
 from pefourier.reconstruct import Reconstructions, position_functions
 from pefourier.spectrum import Spectrum, density
 
@@ -78,7 +79,7 @@ class Inquiry:
     lattice: int | None = None
     sigma: float | None = None
 
-    def study(self, enc: Encoding, progress: Callable[[int, int], None] | None = None) -> Study:
+    def study(self, enc: Encoding, progress: Callable[[str], Progress] | None = None) -> Study:
         """Ask all questions about an encoding."""
         return Study(
             enc,

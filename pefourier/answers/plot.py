@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.answers.document import Markup
+from pefourier.answers.grid_plot import kernel_lines, points_on_grids, spectrum_on_grids
 from pefourier.answers.inline_svg import CURVES, INK, inline_svg
-from pefourier.answers.report import Answer, share_at_zero
+from pefourier.answers.report import Answer, any_grid, share_at_zero
 from pefourier.bands import density_by_decade
+from pefourier.encodings.encoding import placed
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.files import reason, write_whole
 from pefourier.geometry.singular_values import decompose
@@ -144,6 +146,12 @@ def make_panels(
     rows: int, columns: int, size: tuple[float, float], look: Look = USUAL, **shared: bool
 ) -> Any:
     """A figure of so many inches, or as wide as it is to look, and its axes (rows, columns)."""
+    figure = make_figure(size, look)
+    return figure, figure.subplots(rows, columns, squeeze=False, **shared)
+
+
+def make_figure(size: tuple[float, float], look: Look = USUAL) -> "Figure":
+    """An empty figure of so many inches, or as wide as it is to look."""
     from matplotlib.figure import Figure
 
     wide, high = size
@@ -151,7 +159,7 @@ def make_panels(
     figure = Figure(figsize=(width, high * (width / wide) ** 0.5))
     if look.title:
         figure.suptitle(literal(printable(look.title)))
-    return figure, figure.subplots(rows, columns, squeeze=False, **shared)
+    return figure
 
 
 def literal(text: str) -> str:
@@ -192,7 +200,14 @@ def add_legend_below(figure: "Figure", axes: "Axes") -> None:
 
 
 def spectrum(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
-    """Densities over angular frequency, as Fig. 1 of the paper; in panels where there are many."""
+    """Densities over angular frequency, as Fig. 1 of the paper; in panels where there are many.
+
+    On grids they are pictures, with what they sum to along each axis.
+    """
+    if any_grid(answers):
+        figure = make_figure((1.5 * WIDTH, 0.4 + 2.3 * len(answers)), look)
+        spectrum_on_grids(figure, answers, list(map(caption, answers)))
+        return figure
     if len(answers) > MANY:
         return spectrum_panels(answers, look)
     figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.2), look)
@@ -299,6 +314,11 @@ def set_frequency_axis(axes: "Axes", steps: int = 4) -> None:
 
 def reconstruct(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
     """Rebuilt position functions, one panel per encoding, as Fig. 2 of the paper."""
+    if any_grid(answers):
+        most = max(len(a.result.reconstructions) for a in answers)
+        figure = make_figure((max(WIDTH, 2.6 * most), 0.4 + 2.2 * len(answers)), look)
+        points_on_grids(figure, answers, list(map(caption, answers)))
+        return figure
     size = (WIDTH, 1.0 + 1.6 * len(answers))
     figure, panels = make_panels(len(answers), 1, size, look, sharex=True, sharey=True)
     for axes, a in zip(panels[:, 0], answers, strict=True):
@@ -317,11 +337,17 @@ def faithful(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
     figure, ((left, right),) = make_panels(1, 2, (WIDTH, 3.0), look)
     draw_singular_values(left, answers, room_for_names(figure))
     add_legend_below(figure, left)
-    for a in answers:
-        curve = kernel(a.encoding)
-        if curve is not None:
+    label = "lag (positions)"
+    for i, a in enumerate(answers):
+        curve = kernel(placed(a.encoding))
+        if curve is not None and curve.ndim > 1:
+            lines = kernel_lines(curve)
+            for (_, line), style in zip(lines, LINES, strict=False):
+                right.plot(np.arange(len(line)), line, color=f"C{i}", linestyle=style)
+            label = f"lag (points along {', '.join(name for name, _ in lines)}: — – – ·)"
+        elif curve is not None:
             right.plot(np.arange(len(curve)), curve)
-    right.set(xlabel="lag (positions)", ylabel="inner product (1 at lag 0)")
+    right.set(xlabel=label, ylabel="inner product (1 at lag 0)")
     return figure
 
 
@@ -336,7 +362,7 @@ def singular_values(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
 def draw_singular_values(axes: "Axes", answers: Sequence[Answer], room: float) -> None:
     """Singular values over the largest, and what is no more than rounding."""
     for a in answers:
-        sigma = decompose(a.encoding).sigma
+        sigma = decompose(placed(a.encoding)).sigma
         if sigma[0] > 0:
             shares = np.maximum(sigma / sigma[0], np.finfo(float).tiny)
             index, shares = envelope(np.arange(1, len(sigma) + 1), shares)

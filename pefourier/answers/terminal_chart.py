@@ -12,6 +12,7 @@ from pefourier.errors import cut
 # Bits of the eight dots of a braille character, by row from the top and column from the left.
 DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
 COLOURS = ("\x1b[34m", "\x1b[33m", "\x1b[32m", "\x1b[35m", "\x1b[36m", "\x1b[31m")
+SHADES = " ░▒▓█"
 PLAIN = "\x1b[0m"
 SEVERAL = -1  # owner of what more than one curve has drawn
 WIDTH = 64  # letters, where there is room for them
@@ -68,6 +69,28 @@ def chart(
     return "\n".join(framed(rows, ends, (low, high), xlabel, ylabel, columns)) + legend(
         [label for label, _, _ in curves], colour, columns
     )
+
+
+def shades(values: np.ndarray, label: str, most: int = 32) -> str:
+    """A picture of numbers (rows, columns): two characters a number, blank at 0 or below.
+
+    Of more than `most` rows or columns neighbours are drawn as the largest of them.
+
+    >>> print(shades(np.array([[0.0, 0.5], [0.1, 1.0]]), "two by two"))
+    two by two; █ is 1
+    │  ▒▒│
+    │░░██│
+    """
+    for axis in (0, 1):
+        starts = np.linspace(0, values.shape[axis], min(most, values.shape[axis]) + 1).astype(int)
+        values = np.maximum.reduceat(values, starts[:-1], axis=axis)
+    top = float(np.nanmax(values, initial=0.0))
+    if not top > 0:
+        return f"{label}: nothing to draw\n"
+    level = np.ceil(np.clip(values / top, 0, 1) * (len(SHADES) - 1) - 1e-9).astype(int)
+    level = np.where(values < top / 100, 0, level)
+    rows = ["│" + "".join(2 * SHADES[k] for k in row) + "│" for row in level]
+    return "\n".join([f"{label}; █ is {top:.3g}", *rows, ""])
 
 
 def margin_of(low: float, high: float) -> int:

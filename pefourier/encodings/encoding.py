@@ -8,7 +8,7 @@ per position. `Measure` is the spectral measure of the paper's Eq. 15: frequenci
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -216,6 +216,21 @@ def within(x: np.ndarray, length: int, name: str) -> np.ndarray | slice:
     if len(x) and x[-1] - x[0] + 1 == len(x) and (np.diff(x) == 1).all():
         return slice(int(x[0]), int(x[0]) + len(x))
     return np.asarray(x, dtype=np.int64)
+
+
+def placed(enc: Encoding) -> Encoding:
+    """An encoding without the rows before its lattice, which have no place; the rest as it is.
+
+    A lattice with one axis becomes a run of positions, its rows.
+    """
+    domain = enc.domain.placed()
+    if len(domain.grid) != 1:
+        return enc if domain is enc.domain else replace(enc, domain=domain)
+    measure = enc.measure
+    if measure is not None and measure.frequencies.ndim > 1:
+        offset = np.ravel(measure.offset)[0] - domain.prefix
+        measure = replace(measure, frequencies=measure.frequencies[:, 0], offset=offset.item())
+    return replace(enc, domain=Domain("position", domain.x), measure=measure)
 
 
 def as_encoding(encoding: Any) -> Encoding:

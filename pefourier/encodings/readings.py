@@ -78,5 +78,18 @@ def positions_below(
     >>> positions_below(one, two)
     {'.99': 3, '.9': 9, '.5': 27}
     """
-    apart = readings_apart(frequencies, other)
+    return levels_below(readings_apart(frequencies, other), most)
+
+
+def levels_below(apart: np.ndarray, most: int = FARTHEST) -> dict[str, int | None]:
+    """The first position at which the mean of cos(p · apart) is below .99, .9 and .5."""
     return {f"{level:g}"[1:]: first_below(apart, level * len(apart), most) for level in LEVELS}
+
+
+def layouts_apart(frequencies: np.ndarray) -> np.ndarray:
+    """Differences of the columns' frequencies where partners are halves or side by side.
+
+    Column j turns with pair j mod m in one layout and with pair j // 2 in the other.
+    """
+    columns = np.arange(2 * len(frequencies))
+    return frequencies[columns % len(frequencies)] - frequencies[columns // 2]

@@ -26,16 +26,19 @@ from pefourier.encodings.sources.tables import write_table
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.files import reason, write_whole
-from pefourier.train import grid, loop, power, summary
+from pefourier.train import extrapolation, grid, loop, power, search, summary
 from pefourier.train.data.load import load_task, reads_data_folder
 from pefourier.train.data.split import Task
+from pefourier.train.extrapolation import Longer
 from pefourier.train.grid import ResolvedTask, Run, Stack
 from pefourier.train.injection import ACTS, Injection, scaled_to_rms
 from pefourier.train.loop import Member, Outcome, Resident, Schedule
 from pefourier.train.metrics import score
 from pefourier.train.options import MOST_SEEDS, ORDER_FREE, Options
-from pefourier.train.progress import Note, report_progress
+from pefourier.train.pace import Tuning
+from pefourier.train.progress import Note, Reporter, report_progress
 from pefourier.train.schema import NOT_NUMBERS, Row
+from pefourier.train.search import Choice
 from pefourier.train.store import ASKED, Key, Store, key_of, write_json
 from pefourier.train.summary import Summary
 
@@ -68,10 +71,9 @@ def run_comparison(
             f"several ranks meet in a folder; give --out DIR, or unset RANK={rank} and "
             f"WORLD_SIZE={ranks} to train alone"
         )
-    tasks = [
-        load_task(n, options.data, options.window, options.stride, options.split, options.folds)
-        for n in options.dataset
-    ]
+    how = (options.data, options.window, options.stride, options.split)
+    parts = (options.folds, options.resamples)
+    tasks = [load_task(name, *how, *parts) for name in options.dataset]
     resolved = [grid.resolve_task(task, options, device) for task in tasks]
     with store.lock():
         found = train_and_compare(options, resolved, store, device, None if rank else note)
@@ -97,7 +99,7 @@ def train_and_compare(
     stacks = grid.plan_stacks(resolved, runs, config["stages"])
     new = set(order).difference(*(stack.keys for stack in stacks))
     if new:
-        most = min(most_stacked(one, options.batch_size, device) for one in resolved)
+        most = min(most_stacked(one, options, device) for one in resolved)
         asked = {key: config[key] for key in ASKED}
         config["stages"].append({**asked, "stack": min(most, -(-len(new) // store.ranks))})
         stacks = grid.plan_stacks(resolved, runs, config["stages"])
@@ -116,16 +118,29 @@ def train_and_compare(
         return summary.summarize_runs(every, params, shared_settings(options))
 
 
-def most_stacked(resolved: ResolvedTask, batch_size: int, device: torch.device) -> int:
-    """How many members of a task can be trained together."""
-    batch, _ = loop.batch_and_steps(resolved.task, batch_size)
-    return grid.most_members(resolved.model, batch, device)
+def most_stacked(resolved: ResolvedTask, options: Options, device: torch.device) -> int:
+    """How many runs of a task, each with all of its candidates, can be trained together."""
+    batch, _ = loop.batch_and_steps(resolved.task, options.batch_size)
+    shapes = search.shapes_tried(resolved.model, search.list_candidates(options))
+    return min(max(1, grid.most_members(m, batch, device) // len(own)) for m, own in shapes)
 
 
 def shared_settings(options: Options) -> dict[str, Any]:
     """What all models of a comparison have in common."""
-    names = ("epochs", "patience", "batch_size", "rate", "d", "heads", "layers", "patch", "learn")
-    names += ("spread",)
+    names = ("epochs", "patience", "batch_size", "rate", "warmup", "weight_decay", "dropout")
+    names += (
+        "search",
+        "d",
+        "heads",
+        "layers",
+        "ffn",
+        "pool",
+        "patch",
+        "patch_stride",
+        "tokens",
+        "learn",
+    )
+    names += ("spread", "test_length")
     return {name: getattr(options, name) for name in names} | RULES
 
 
@@ -135,6 +150,10 @@ def list_remarks(options: Options, resolved: Sequence[ResolvedTask]) -> list[str
     found += [line for one in resolved for line in grid.remarks_on_codes(one, options.learn)]
     if options.data is not None and not any(map(reads_data_folder, options.dataset)):
         found.append(f"--data {options.data} has no effect on {', '.join(options.dataset)}")
+    longer = draw_longer_tasks(options)
+    for one in resolved if longer else ():
+        tasks = longer[one.task.name].tasks
+        found += extrapolation.remarks_on_fixed_codes(one, tasks, options.learn)
     for task in (one.task for one in resolved):
         found.append(power.foretell(task.name, options.seeds * len(task.folds), options.spread))
     return list(dict.fromkeys(found))
@@ -143,6 +162,9 @@ def list_remarks(options: Options, resolved: Sequence[ResolvedTask]) -> list[str
 def check_options(options: Options) -> None:
     """Refuse numbers that no run could have, and what is named twice."""
     schedule_of(options)
+    search.list_candidates(options)
+    for name in options.dataset if options.test_length is not None else ():
+        extrapolation.draw_longer(name, extrapolation.parse_lengths(options.test_length))
     if not 1 <= options.seeds <= MOST_SEEDS:
         raise PefourierError(f"--seeds must be from 1 to {MOST_SEEDS}; got {options.seeds}")
     given = {
@@ -180,7 +202,8 @@ def check_folder_of_tables(folder: str) -> None:
 
 def schedule_of(options: Options) -> Schedule:
     """How long and how fast to train."""
-    return Schedule(options.epochs, options.batch_size, options.rate, options.patience)
+    names = ("epochs", "batch_size", "rate", "patience", "dropout", "weight_decay", "warmup")
+    return Schedule(**{name: getattr(options, name) for name in names})
 
 
 def read_rank() -> tuple[int, int]:
@@ -276,7 +299,9 @@ def train_stacks(
     note: Note | None,
 ) -> list[Row]:
     """Train this rank's stacks, except those that are finished; the rows that were trained."""
-    members = sum(len(stack.runs) for stack in stacks)
+    candidates = search.list_candidates(options)
+    longer = draw_longer_tasks(options)
+    members = sum(len(stack.runs) for stack in stacks) * len(candidates)
     windows = max((len(s.task.folds[0].train) for s in stacks), default=0)
     done = {key_of(row) for row in store.rows()}
     rows: list[Row] = []
@@ -285,29 +310,51 @@ def train_stacks(
     with report_progress(members, options.epochs, windows, note) as reporter:
         for stack in stacks:
             if done.issuperset(stack.keys):
-                reporter.skip(len(stack.runs) * options.epochs)
+                reporter.skip(len(stack.runs) * len(candidates) * options.epochs)
                 continue
             if held is None or held.task is not stack.task:
                 held, injections = loop.put_on_device(stack.task, device), {}
             injections = grid.stack_injections(stack, options.learn, injections)
-            members_of_stack = list_members(stack.runs, injections)
             begun = reporter.done
-            outcomes = loop.fit(
-                held, stack.model, members_of_stack, schedule_of(options), reporter.count_epoch
-            )
-            reporter.skip(begun + len(stack.runs) * options.epochs - reporter.done)
-            found = [row_of(stack.task, outcome, held) for outcome in outcomes if outcome.finite]
+            chosen = train_candidates(held, stack, candidates, injections, options, reporter)
+            trained = len(stack.runs) * len(candidates) * options.epochs
+            reporter.skip(begun + trained - reporter.done)
+            outcomes = [outcome for outcome, _ in chosen]
+            found = [row_of(stack.task, *one, held) for one in chosen if one[0].finite]
+            add_lengths(found, stack, chosen, longer.get(stack.task.name))
             store.append(row for row in found if key_of(row) not in done)
             rows += found
             if options.save_tables is not None:
                 save_codes(options.save_tables, stack.task, outcomes)
             refuse_non_finite(outcomes)
-    if options.save_tables is not None and len(rows) < members and note is not None:
-        note(
-            f"--save-tables: {members - len(rows)} runs were finished before; their tables are not "
-            "written"
-        )
+    missed = sum(len(stack.runs) for stack in stacks) - len(rows)
+    if options.save_tables is not None and missed and note is not None:
+        note(f"--save-tables: {missed} runs were finished before; their tables are not written")
     return rows
+
+
+def draw_longer_tasks(options: Options) -> dict[str, Longer]:
+    """Each task at the lengths that it is tested at, too."""
+    lengths = extrapolation.parse_lengths(options.test_length)
+    if not lengths:
+        return {}
+    names = options.dataset
+    return {n: Longer(extrapolation.draw_longer(n, lengths), options.learn) for n in names}
+
+
+def add_lengths(
+    rows: Sequence[Row],
+    stack: Stack,
+    chosen: Sequence[tuple[Outcome, Mapping[str, Any]]],
+    longer: Longer | None,
+) -> None:
+    """Test finite outcomes at other lengths, too."""
+    if longer is None:
+        return
+    finite = [(number, *one) for number, one in enumerate(chosen) if one[0].finite]
+    for row, (number, outcome, settings) in zip(rows, finite, strict=True):
+        model = search.shape_for(stack.model, settings)
+        row["tested"] = longer.test(stack, stack.runs[number], outcome, model)
 
 
 def refuse_non_finite(outcomes: Sequence[Outcome]) -> None:
@@ -333,21 +380,45 @@ def note_if_interrupted(store: Store, note: Note | None) -> Iterator[None]:
         raise
 
 
-def list_members(
-    runs: Sequence[Run], injections: Mapping[tuple[str, int], Injection]
-) -> list[Member]:
-    """The member that each run trains; the order-free baseline has no codes."""
+def train_candidates(
+    held: Resident,
+    stack: Stack,
+    candidates: Sequence[Choice],
+    injections: Mapping[tuple[str, int], Injection],
+    options: Options,
+    reporter: Reporter,
+) -> list[tuple[Outcome, Mapping[str, Any]]]:
+    """What each run of a stack came to, with the settings that its validation windows chose."""
+    schedule = schedule_of(options)
+    tried: list[list[tuple[Outcome, Mapping[str, Any]]]] = [[] for _ in stack.runs]
+    for model, own in search.shapes_tried(stack.model, candidates):
+        members = [
+            member_of(run, injections, one.tuning, number)
+            for number, run in enumerate(stack.runs)
+            for one in own
+        ]
+        values = {id(m): one.values for m, one in zip(members, own * len(stack.runs), strict=True)}
+        for outcome in loop.fit(held, model, members, schedule, reporter.count_epoch):
+            tried[outcome.member.number].append((outcome, values[id(outcome.member)]))
+    best = []
+    for every in tried:
+        own_task = [outcome for outcome, _ in every]
+        best.append(every[search.best_on_validation(stack.task, own_task)])
+    return best
+
+
+def member_of(
+    run: Run, injections: Mapping[tuple[str, int], Injection], tuning: Tuning, number: int
+) -> Member:
+    """The member that a run trains; the order-free baseline has no codes."""
     nothing = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
-    members = []
-    for run in runs:
-        one = injections.get((run.arm.spec, run.seed), nothing)
-        one = one if run.arm.rms is None else scaled_to_rms(one, run.arm.rms)
-        members.append(Member(run.arm.name, one, run.seed, run.fold))
-    return members
+    one = injections.get((run.arm.spec, run.seed), nothing)
+    one = one if run.arm.rms is None else scaled_to_rms(one, run.arm.rms)
+    return Member(run.arm.name, one, run.seed, run.fold, tuning, number)
 
 
-def row_of(task: Task, outcome: Outcome, held: Resident) -> Row:
-    """A line of results.jsonl."""
+def row_of(task: Task, outcome: Outcome, settings: Mapping[str, Any], held: Resident) -> Row:
+    """A line of results.jsonl; `settings` are those that were chosen on validation."""
     member = outcome.member
     fold = task.folds[member.fold]
     found = score(outcome.valid, task.labels[fold.valid], outcome.test, task.labels[fold.test])
@@ -363,8 +434,10 @@ def row_of(task: Task, outcome: Outcome, held: Resident) -> Row:
         "leaky": task.leaky,
         "length": task.length,
         "windows": len(fold.test),
+        "trained": len(fold.train),
         "device": str(held.device),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        **({"chosen": dict(settings)} if settings else {}),
     }
 
 
@@ -440,6 +513,7 @@ def write_summary(store: Store, found: Summary) -> None:
         return
     from pefourier.answers import plot
     from pefourier.answers.page import plain
+    from pefourier.train import figures
 
     content = plain({k: v for k, v in asdict(found).items() if k != "runs"})
     write_json(store.path / "summary.json", content)
@@ -450,3 +524,7 @@ def write_summary(store: Store, found: Summary) -> None:
     ranks.unlink(missing_ok=True)  # it may be of what was asked before
     if found.ranked:
         plot.save(str(ranks), plot.critical_difference, found)
+    lengths = store.path / "lengths.png"
+    lengths.unlink(missing_ok=True)
+    if any(one.lengths for one in found.datasets):
+        plot.save(str(lengths), figures.score_by_length, found)

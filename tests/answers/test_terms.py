@@ -22,9 +22,11 @@ from pefourier.compare import Comparison
 from pefourier.context import Band, Context, Layers, Reading, Rotation
 from pefourier.design import Candidate, Design
 from pefourier.errors import PefourierError
+from pefourier.extend import Extension, Extensions
 from pefourier.faithful import LADDER, Faithfulness
 from pefourier.geometry.precision import FORMATS, FormatLoss
 from pefourier.reconstruct import Reconstruction, Reconstructions
+from pefourier.relations import Relations
 from pefourier.reproduce import SPOKEN, Claim
 from pefourier.spectrum import DensitySummary, Spectrum
 
@@ -82,6 +84,7 @@ def tables(tmp_path, monkeypatch):
         ["design", "--length", "80", "--d", "8", "--dtype", "bf16"],
         ["report", "dft", "nothing", "--d", "4", "-S", "4", "--out", "o.html"],
         ["reproduce", "--out", "paper"],
+        ["cite"],
         ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1", "-q"],
     ],
     ids=" ".join,
@@ -110,6 +113,7 @@ def test_every_field_of_json_has_a_term(run, arguments):
         FormatLoss,
         report.Refusal,
         Comparison,
+        Relations,
         Context,
         Layers,
         Rotation,
@@ -117,6 +121,8 @@ def test_every_field_of_json_has_a_term(run, arguments):
         Reading,
         Design,
         Candidate,
+        Extension,
+        Extensions,
         Claim,
         DecadeDensity,
         WaveGroup,

@@ -12,4 +12,5 @@ from pefourier.encodings.families import axial
 from pefourier.encodings.families import irregular
 from pefourier.encodings.families import recurrent
 from pefourier.encodings.families import relative
+from pefourier.encodings.families import windows
 from pefourier.encodings.families import tree

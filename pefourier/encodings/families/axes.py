@@ -185,10 +185,10 @@ def geometric(axes: Axes, count: int, stretch: float = 1.0) -> np.ndarray:
     return axes.scale * np.float64(base) ** (-np.arange(count) / max(under, 1))
 
 
-def deal(counts: list[int]) -> np.ndarray:
+def take_turns(counts: list[int]) -> np.ndarray:
     """Whose turn it is when axes take so many pairs each in turns, those that have all sit out.
 
-    >>> deal([3, 1, 2])
+    >>> take_turns([3, 1, 2])
     array([0, 1, 2, 0, 2, 0])
     """
     turns = [(turn, axis) for axis, count in enumerate(counts) for turn in range(count)]
@@ -199,7 +199,7 @@ def pairs_of_axes(name: str, axes: Axes, d: int) -> Pairs:
     """The axis and the frequency of each pair."""
     counts, left = split_dimensions(name, axes, d)
     blocks = np.repeat(np.arange(len(counts)), counts)
-    turns = deal(counts)
+    turns = take_turns(counts)
     omega = np.empty(len(blocks))  # by axis
     if axes.frequencies == "own":
         stretch = axes.stretch or [1.0] * len(counts)
@@ -288,6 +288,7 @@ def encoding_on_axes(
         measure,
         columns=columns_of_pairs(pairs, axes.layout),
         first=first,
+        turns=first == "cos",
         places=down_columns if transposed else Domain.places,
     )
     noted = {"length": len(domain), "order": axes.order, "grid": domain.grid}
@@ -314,18 +315,18 @@ def turned_codes(
     *,
     columns: tuple[np.ndarray, np.ndarray] | None = None,
     first: Wave = "cos",
+    turns: bool = True,
     places: Callable[[Domain, np.ndarray], np.ndarray] = Domain.places,
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Codes of points: both waves of each pair in their columns, by default side by side.
 
-    Rows before the grid have phase 0, and are zero where sines are first (an additive table).
+    Rows before the grid are zero, or have phase 0 where codes are what turns queries and keys.
     """
     d = 2 * len(measure.frequencies)
     one, two = columns or (np.arange(0, d, 2), np.arange(1, d, 2))
     functions = (np.sin, np.cos) if first == "sin" else (np.cos, np.sin)
     blank = np.zeros(d)
-    if first == "cos":
-        blank[one] = 1.0
+    blank[one if first == "cos" else two] = float(turns)
 
     def codes(x: np.ndarray) -> np.ndarray:
         x = np.asarray(x)

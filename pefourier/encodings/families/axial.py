@@ -18,7 +18,7 @@ from pefourier.encodings.families.axes import (
     turned_codes,
 )
 from pefourier.encodings.families.seeds import stream
-from pefourier.encodings.grids import grid_of, in_words
+from pefourier.encodings.grids import grid_of, typed_sides
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError, shown
 
@@ -140,15 +140,12 @@ def mixed_rope(
     domain = grid_of(length, grid, prefix)
     if len(domain.sides) > 2:
         raise PefourierError(
-            f"mixed-rope has frequencies on two axes; got a grid of {in_words(domain.sides)}; "
+            f"mixed-rope has frequencies on two axes; got a grid of {typed_sides(domain.sides)}; "
             "write --grid HxW"
         )
-    if d % 4:
-        fits = " or ".join(f"d={fit}" for fit in (d - d % 4, d - d % 4 + 4) if fit)
-        raise PefourierError(
-            f"mixed-rope halves the pairs of a head and needs a multiple of 4; got d={d}, {fits} "
-            "would fit"
-        )
+    if d % 2:
+        fits = " or ".join(f"d={fit}" for fit in (d - 1, d + 1) if fit)
+        raise PefourierError(f"mixed-rope turns pairs and needs an even d; got d={d}; write {fits}")
     across = read_mixed(frequencies, heads, d) if frequencies else random_mixed(heads, d, rho, seed)
     own = across[::-1].T[:, -len(domain.sides) :]  # the slowest axis first
     m = len(own)
@@ -161,10 +158,11 @@ def mixed_rope(
 def random_mixed(heads: int, d: int, rho: float, seed: int) -> np.ndarray:
     """Frequencies (2, heads d/2), x first, as RoPE-ViT starts them: an angle for each head."""
     check_above("rho", rho)
-    lengths = rho ** (-4.0 * np.arange(d // 4) / d)
+    lengths = rho ** (-4.0 * np.arange((d + 2) // 4) / d)
     angles = 2 * np.pi * stream(seed).uniform(size=heads)[:, None]
     angles = np.hstack([angles, angles + np.pi / 2])[:, :, None]  # of each half of a head
-    return np.stack([(lengths * wave(angles)).reshape(-1) for wave in (np.cos, np.sin)])
+    waves = [(lengths * wave(angles)).reshape(heads, -1) for wave in (np.cos, np.sin)]
+    return np.stack([own[:, : d // 2].reshape(-1) for own in waves])
 
 
 def read_mixed(spec: str, heads: int, d: int) -> np.ndarray:

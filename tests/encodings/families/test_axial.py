@@ -235,7 +235,7 @@ REFUSED = {
     ("axial:frequencies=dealt,stretch=2;2", (3, 4), 8): "stretch belongs to frequencies=own",
     ("axial:divisor=n-1", (3, 4), 4): "divisor=n-1 needs at least two pairs an axis",
     ("axial:rho=-1", (3, 4), 8): "rho must be a finite number above 0; got -1.0",
-    ("mixed-rope", (3, 4), 18): "needs a multiple of 4; got d=18, d=16 or d=20 would fit",
+    ("mixed-rope", (3, 4), 17): "needs an even d; got d=17; write d=16 or d=18",
     ("mixed-rope", (2, 3, 4), 16): "mixed-rope has frequencies on two axes; got a grid of 2x3x4",
 }
 
