@@ -50,7 +50,7 @@ def rewritten(attributes: Mapping[str, str], name: str) -> dict[str, str]:
         if key == "id":
             value = f"{name}-{value}"
         elif key == f"{{{LINK}}}href":
-            key, value = "href", value.replace("#", f"#{name}-", 1)
+            key, value = "href", f"#{name}-{value[1:]}" if value.startswith("#") else value
         value = REFERENCE.sub(rf"url(#{name}-\1)", value)
         value = COLOUR.sub(lambda match: f"var({VARIABLES[match[0]]})", value)
         found[key] = FAMILY.sub("", FONT.sub(r"font-size: \1px", value))

@@ -55,9 +55,11 @@ MANY = 7  # curves that can be told apart on common axes
 ACROSS = 4  # panels in a row
 FREQUENCY = "angular frequency ω (radians per position)"
 LETTER = 0.075  # inches, of a line of text
+LOWEST = 2.6  # inches of a narrow figure
 LINE = 0.17  # inches, from one line of text to the next
 LEGEND_SHARE = 0.45  # of a figure's width that names may cover
 STRETCHES = 500  # of a long curve
+SHORT = 50  # lags that need no logarithm
 SETTINGS = "MATPLOTLIBRC"  # names a file of settings, or a folder that has a matplotlibrc
 
 
@@ -85,6 +87,7 @@ class Look:
 USUAL = Look()
 DARK = Look(ink="#E6E6E6", paper="#16191D", curves=LIGHT_ON_DARK)
 INLINE = Look(width=3.8, ink=INK, curves=CURVES)  # of a page, which has the colours
+INLINE_WIDE = replace(INLINE, width=8.0)
 
 
 def import_matplotlib() -> Any:
@@ -156,7 +159,7 @@ def make_figure(size: tuple[float, float], look: Look = USUAL) -> "Figure":
 
     wide, high = size
     width = look.width or wide
-    figure = Figure(figsize=(width, high * (width / wide) ** 0.5))
+    figure = Figure(figsize=(width, max(high * (width / wide) ** 0.5, min(high, LOWEST))))
     if look.title:
         figure.suptitle(literal(printable(look.title)))
     return figure
@@ -182,7 +185,7 @@ def add_legend(figure: "Figure", axes: "Axes", look: Look) -> None:
     """Name the curves on the axes, or below them where names are long or a page has room."""
     _, labels = axes.get_legend_handles_labels()
     longest = max(map(len, labels), default=0) * LETTER
-    if look is not INLINE and 0 < longest < LEGEND_SHARE * figure.get_figwidth():
+    if look not in (INLINE, INLINE_WIDE) and 0 < longest < LEGEND_SHARE * figure.get_figwidth():
         axes.legend()
     else:
         add_legend_below(figure, axes)
@@ -374,18 +377,30 @@ def draw_singular_values(axes: "Axes", answers: Sequence[Answer], room: float) -
 
 
 def kernel_by_lag(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
-    """Inner products of codes by lag, from lag 1 on a logarithmic axis."""
+    """Inner products of codes by lag, from lag 1 on; on grids along each axis."""
     figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.4), look)
-    axes.set_xscale("log")
+    if max(map(len, (a.encoding for a in answers))) > SHORT:
+        axes.set_xscale("log")
     axes.axhline(0, color="0.6", linewidth=0.8, linestyle=":")
-    for a in answers:
-        curve = kernel(a.encoding)
-        if curve is not None and len(curve) > 1:
+    for i, a in enumerate(answers):
+        label = caption(a, room_for_names(figure) - LETTER * len(" along z"))
+        for (name, curve), style in zip(lines_of_kernel(a), LINES, strict=False):
             lags, products = envelope(np.arange(1, len(curve)), curve[1:], logarithmic=True)
-            axes.plot(lags, products, label=caption(a, room_for_names(figure)), linewidth=1.2)
+            own = {"color": f"C{i}", "linestyle": style} if name else {}
+            axes.plot(lags, products, label=label + name, linewidth=1.2, **own)
     axes.set(xlabel="lag (positions)", ylabel="inner product (1 at lag 0)")
     add_legend(figure, axes, look)
     return figure
+
+
+def lines_of_kernel(answer: Answer) -> list[tuple[str, np.ndarray]]:
+    """The kernel with what it is along: nothing for one axis, none where there is no lag."""
+    found = kernel(placed(answer.encoding))
+    if found is None or found.size < 2:
+        return []
+    if found.ndim == 1:
+        return [("", found)]
+    return [(f" along {name}", line) for name, line in kernel_lines(found) if len(line) > 1]
 
 
 def heatmap(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
@@ -419,9 +434,11 @@ def save(path: str, draw: Callable[..., "Figure"], answers: Any, look: Look | No
     write_whole(path, lambda stream: stream.write(drawn))
 
 
-def draw_inline(name: str, told: str, draw: Callable[..., "Figure"], answers: Any) -> Markup:
+def draw_inline(
+    name: str, told: str, draw: Callable[..., "Figure"], answers: Any, look: Look = INLINE
+) -> Markup:
     """A figure of answers as a part of a page; `name` is of this figure alone."""
-    return inline_svg(render("svg", draw, answers, INLINE), name, told)
+    return inline_svg(render("svg", draw, answers, look), name, told)
 
 
 def render(

@@ -469,12 +469,12 @@ def write_report(
         write_text(out, folder_document(folder, title or ""))
         form.deliver(folder_page(folder, out))
         return
-    from pefourier.answers.html_report import Inquiry, encodings_document, positions_for
+    from pefourier.answers.html_report import Inquiry, encodings_document
     from pefourier.answers.report import Refusal, report_page
 
     loaded = attempt_each(question.wanted, question.loader())
     encodings = [one for one in loaded if not isinstance(one, Refusal)]
-    inquiry = Inquiry(positions_for(encodings, lattice), options, lattice, sigma)
+    inquiry = Inquiry(options, lattice, sigma)
     asked = keep_answers(
         attempt_each(loaded, lambda e: inquiry.study(e, percentages(e.label, question.quiet)))
     )
