@@ -31,7 +31,7 @@ class Markup(str):
 
 
 def element(name: str, *inside: Any, **attributes: Any) -> Markup:
-    """An element; what is inside and in attributes is as_html unless it is `Markup`.
+    """An element; what is inside and in attributes is safe_text unless it is `Markup`.
 
     An underscore at the end of an attribute's name goes, others become hyphens.
 
@@ -39,19 +39,19 @@ def element(name: str, *inside: Any, **attributes: Any) -> Markup:
     '<p class="x">a &lt; b<br></p>'
     """
     given = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{as_html(value)}"'
+        f' {key.rstrip("_").replace("_", "-")}="{safe_text(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
     if name in VOID:
         return Markup(f"<{name}{given}>")
-    return Markup(f"<{name}{given}>{''.join(map(as_html, flat(inside)))}</{name}>")
+    return Markup(f"<{name}{given}>{''.join(map(safe_text, flat(inside)))}</{name}>")
 
 
-def as_html(value: Any) -> str:
+def safe_text(value: Any) -> str:
     r"""A value as text of HTML.
 
-    >>> as_html("<a\n>")
+    >>> safe_text("<a\n>")
     '&lt;a\\n&gt;'
     """
     return value if isinstance(value, Markup) else escape(printable(str(value)))
