@@ -12,7 +12,7 @@ from pefourier.answers.document import Markup
 
 INK = "#010203"  # of text and axes
 CURVES = tuple(f"#07080{i}" for i in range(7))
-GREYS = ("#999999", "#666666")  # "0.6" and "0.4": what stands behind
+GREYS = ("#999999", "#666666", "#b3b3b3")  # "0.6", "0.4", "0.7": what stands behind
 VARIABLES = {INK: "--ink"} | dict.fromkeys(GREYS, "--quiet")
 VARIABLES |= {c: f"--curve-{i}" for i, c in enumerate(CURVES)}
 UNWANTED = {"metadata", "style"}  # a style in a picture would be one of the whole page
