@@ -323,7 +323,8 @@ def reconstruct(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
         points_on_grids(figure, answers, list(map(caption, answers)))
         return figure
     size = (WIDTH, 1.0 + 1.6 * len(answers))
-    figure, panels = make_panels(len(answers), 1, size, look, sharex=True, sharey=True)
+    same = len({a.result.lattice for a in answers}) == 1
+    figure, panels = make_panels(len(answers), 1, size, look, sharex=same, sharey=True)
     for axes, a in zip(panels[:, 0], answers, strict=True):
         for r in a.result.reconstructions:
             axes.plot(r.values, label=f"s = {r.position}", linewidth=1.2)
