@@ -59,6 +59,14 @@ Method = Annotated[
     typer.Option(help="Where frequencies come from: declared by the encoding, or its table."),
 ]
 
+Axis = Annotated[
+    Literal["auto", "linear", "log"],
+    typer.Option(
+        help="Frequency axis of pictures: log, a share of energy for each factor ten of frequency, "
+        "or linear, that of each lattice frequency; auto: log where all have mostly slow waves."
+    ),
+]
+
 SINUSOIDS = {  # encodings whose inner products are declared
     "sinusoidal",
     "tape",
@@ -80,6 +88,7 @@ def spectrum(
     lattice: Lattice = None,
     sigma: Sigma = None,
     method: Method = "auto",
+    axis: Axis = "auto",
 ) -> None:
     """Which frequencies does an encoding have?
 
@@ -88,7 +97,7 @@ def spectrum(
     \b
     Example: pefourier spectrum sinusoidal rope:rho=5e5 --d 128
     """
-    from pefourier.answers.report import spectrum_page
+    from pefourier.answers.report import by_decade, spectrum_page
     from pefourier.spectrum import density
 
     asked = ask_each(question, lambda enc: density(enc, lattice, sigma, method))
@@ -100,8 +109,10 @@ def spectrum(
     if len(lattices) > 1:
         different = " and ".join(map(str, lattices))
         note(f"lattices of {different} points differ; compare with --lattice", question.quiet)
-    drawing.draw("spectrum", answers)
-    form.deliver(spectrum_page(asked.each))
+    page = spectrum_page(asked.each, axis)
+    if drawing.plot is not None:
+        drawing.draw("spectrum_by_decade" if by_decade(answers, axis) else "spectrum", answers)
+    form.deliver(page)
     question.note_unused([a.encoding for a in answers])
     asked.finish([], question.quiet)
 
@@ -463,12 +474,12 @@ def write_report(
         write_text(out, folder_document(folder, title or ""))
         form.deliver(folder_page(folder, out))
         return
-    from pefourier.answers.html_report import Inquiry, encodings_document, positions_for
+    from pefourier.answers.html_report import Inquiry, encodings_document
     from pefourier.answers.report import Refusal, report_page
 
     loaded = attempt_each(question.wanted, question.loader())
     encodings = [one for one in loaded if not isinstance(one, Refusal)]
-    inquiry = Inquiry(positions_for(encodings, lattice), options, lattice, sigma)
+    inquiry = Inquiry(options, lattice, sigma)
     asked = keep_answers(
         attempt_each(loaded, lambda e: inquiry.study(e, percentages(e.label, question.quiet)))
     )

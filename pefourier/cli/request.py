@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from pefourier.cli.streams import answer_no, note, say, takes_colours
+from pefourier.cli.streams import answer_no, draws_dots, note, say, takes_colours
 from pefourier.errors import PefourierError, shown
 
 
@@ -50,7 +50,7 @@ def count(text: str) -> int:
 
 
 WIDTHS = {"column": 3.4, "page": 7.0}  # inches, of papers in two columns
-NARROWEST, WIDEST = 2.5, 40.0  # inches
+NARROWEST, WIDEST = 3.0, 40.0  # inches
 
 
 def sides(text: str) -> tuple[int, ...]:
@@ -368,7 +368,8 @@ class Form:
         """Print a page in the form asked for; on a terminal curves come before the numbers."""
         from pefourier.answers.page import FORMS, beginning
 
-        if page.chart and self.chosen in ([], ["--format text"]) and sys.stdout.isatty():
+        plainly = self.chosen in ([], ["--format text"])
+        if page.chart and plainly and draws_dots(sys.stdout):
             say(beginning(page) + page.chart(takes_colours(sys.stdout)) + page.words())
             return
         (option,) = self.chosen or ["text"]
