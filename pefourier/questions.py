@@ -78,7 +78,7 @@ def spectrum(
 
 def reconstruct(
     encoding: Source,
-    positions: Sequence[int] | None = None,
+    positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
     *,
     length: int | None = None,
     d: int | None = None,
@@ -103,7 +103,7 @@ def reconstruct(
     """
     from pefourier.reconstruct import position_functions
 
-    least = max([79, *(positions or ())]) + 1
+    least = int(max([79, *np.ravel(positions or ())])) + 1
     enc = encoding_of(encoding, length, d, params, least)
     return position_functions(enc, positions, lattice, sigma, method)
 

@@ -1,7 +1,7 @@
 """Which rotations turn their pairs by frames, rows and columns, and by which of them each pair?
 
 Configs say it by ``mrope_section``; whether the axes take turns is the model type's (rows of
-`pefourier.encodings.sources.models` with ``mrope``) or ``mrope_interleaved``.
+`pefourier.encodings.sources.models` with ``sections``) or ``mrope_interleaved``.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,8 @@ def read(
             model = open_model(spec)
             sections, interleaved = sections_of(model)
             axis = axes_of_sections(sections, interleaved, len(enc.measure.frequencies))
-            return enc, axis, {**model.row.get("mrope", {}), "merge": merge_of(model)}
+            known = {key: model.row[key] for key in ("video",) if key in model.row}
+            return enc, axis, {**known, "merge": merge_of(model)}
     raise unsuitable(spec)
 
 
@@ -61,17 +62,16 @@ def unsuitable(spec: str) -> PefourierError:
 
 def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool]:
     """How many pairs each axis turns, and whether they take turns."""
-    known = model.row.get("mrope", {})
+    known = bool(model.row.get("interleaved"))
     for key in ("rope_parameters", "rope_scaling"):
         section = model.config.section(key)
         told = section.parameter("mrope_section", tuple[float, ...])
         if told is not None:
-            flag = section.parameter("mrope_interleaved", bool)
-            turns = known.get("interleaved", False) if flag is None else flag
-            return tuple(map(int, told)), turns
-    if not known:
+            turns = section.parameter("mrope_interleaved", bool)
+            return tuple(map(int, told)), known if turns is None else turns
+    if "sections" not in model.row:
         raise unsuitable(model.file)
-    return tuple(known["section"]), known["interleaved"]
+    return tuple(model.row["sections"]), known
 
 
 def merge_of(model: ModelConfig) -> int:

@@ -212,6 +212,21 @@ def test_every_rotation_has_a_known_layout():
     assert [kind for kind in kinds if type_row(kind).get("layout", "halves") not in known] == []
 
 
+@pytest.mark.parametrize("mscale_all_dim", [0.707, 1.0])
+@pytest.mark.parametrize("kind", [k for k in TYPES if type_row(k) and type_row(k).get("softmax")])
+def test_the_factor_of_the_softmax_is_that_of_the_attention(kind, mscale_all_dim, tmp_path):
+    """yarn_apply_mscale of the model's own code; V2-Lite 1.590, V3 1.874."""
+    scaling = {"type": "yarn", "factor": 40.0, "mscale": 1.0, "mscale_all_dim": mscale_all_dim}
+    scaling["original_max_position_embeddings"] = 4096
+    given = {"rope_theta": 1e4, "partial_rotary_factor": 1.0, **scaling, "rope_type": "yarn"}
+    values = {"model_type": kind, "head_dim": 64, "max_position_embeddings": 163840}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**values, "rope_parameters": given}))
+    own = modeling(config_class(kind).__module__).yarn_apply_mscale(given, 1.0)
+    assert load(str(path), length=8).params["softmax_factor"] == pytest.approx(own, rel=1e-12)
+    assert own == pytest.approx({0.707: 1.590, 1.0: 1.874}[mscale_all_dim], abs=1e-3)
+
+
 @pytest.mark.parametrize("kind", ["gptj", "codegen"])
 @pytest.mark.parametrize("own", [{}, {"rotary_dim": 32}, {"rotary_dim": 64, "n_embd": 2048}])
 def test_models_without_a_rotary_module_turn_by_their_own_table(kind, own, tmp_path):
