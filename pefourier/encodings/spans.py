@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -27,7 +27,7 @@ Ids = Literal["5.23", "4.57"]
 
 
 @dataclass(frozen=True)
-class Span:
+class TokenSpan:
     """A run of tokens of one kind."""
 
     kind: str  # text, image, video
@@ -40,7 +40,7 @@ class Span:
         return f"{self.kind}:{'x'.join(map(str, self.sides))}"
 
 
-def read_spans(text: str, merge: int = 2, ids: Ids = "5.23") -> list[Span]:
+def read_spans(text: str, merge: int = 2, ids: Ids = "5.23") -> list[TokenSpan]:
     """Spans such as ``text:3 image:4x6 text:2``, sides in patches, of which merge x merge are one.
 
     >>> np.hstack([span.ids for span in read_spans("text:3 image:4x6 text:2")])
@@ -60,7 +60,7 @@ def read_spans(text: str, merge: int = 2, ids: Ids = "5.23") -> list[Span]:
     return found
 
 
-def read_span(item: str, start: int, merge: int, ids: Ids) -> tuple[Span, int]:
+def read_span(item: str, start: int, merge: int, ids: Ids) -> tuple[TokenSpan, int]:
     """One span with its ids from `start` on, and after how many the next one begins."""
     if not SPAN.fullmatch(item):
         raise PefourierError(
@@ -75,7 +75,7 @@ def read_span(item: str, start: int, merge: int, ids: Ids) -> tuple[Span, int]:
     own[3 - len(counts) :] = np.indices(counts).reshape(len(counts), -1)
     own = np.repeat(own[2:], 3, axis=0) if kind == "text" else own
     beyond = counts if kind == "text" or ids == "4.57" else counts[-2:]
-    return Span(kind, sides, start + own), max(beyond)
+    return TokenSpan(kind, sides, start + own), max(beyond)
 
 
 def token_counts(item: str, kind: str, sides: tuple[int, ...], merge: int) -> tuple[int, ...]:
@@ -93,7 +93,7 @@ def token_counts(item: str, kind: str, sides: tuple[int, ...], merge: int) -> tu
     return (*sides[:-2], *(side // merge for side in sides[-2:]))
 
 
-def along_spans(enc: Encoding, axis: np.ndarray, spans: list[Span], text: str) -> Encoding:
+def along_spans(enc: Encoding, axis: np.ndarray, spans: list[TokenSpan], text: str) -> Encoding:
     """A rotation of one axis as it turns the tokens of spans: `axis` (m,) tells each pair's ids."""
     ids = np.hstack([span.ids for span in spans])
     omega, factor = enc.measure.frequencies, enc.params.get("attention_factor", 1.0)
@@ -136,7 +136,7 @@ def limited(
     return known
 
 
-def overlaps(spans: list[Span]) -> tuple[Finding, ...]:
+def overlaps(spans: list[TokenSpan]) -> tuple[Finding, ...]:
     """Spans that begin before the ids of an earlier one end, and tokens that share all ids."""
     found, largest, holder = [], -1, None
     for span in spans:
@@ -165,17 +165,3 @@ def axes_of_sections(sections: tuple[int, ...], interleaved: bool, pairs: int) -
             "half of the dimensions that turn"
         )
     return take_turns(list(sections)) if interleaved else np.repeat(np.arange(3), sections)
-
-
-def on_spans(spec: str, text: str, load: Callable[..., Encoding], **own: Any) -> Encoding:
-    """The rotation that a SPEC names, along spans."""
-    from pefourier.encodings.sources import mrope
-
-    kept = {key: own.pop(key) for key in ("merge", "ids") if key in own}
-    enc, axis, known = mrope.read(spec, load, own)
-    spans = read_spans(text, **{"merge": known.get("merge", mrope.MERGE), **kept})
-    found = along_spans(enc, axis, spans, text)
-    if "video" not in known or all(span.kind != "video" for span in spans):
-        return found
-    note = Finding("position-ids-video", "warning", known["video"])
-    return replace(found, findings=(*found.findings, note))

@@ -60,7 +60,7 @@ def load(
         if value is not None:
             check_count(name, value)
     if spans:
-        from pefourier.encodings.spans import on_spans
+        from pefourier.encodings.sources.mrope import on_spans
 
         if grid or prefix or length is not None:
             raise PefourierError(

@@ -10,17 +10,29 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources.config import ModelConfig, Section, read_object
 from pefourier.encodings.sources.layers import open_model
-from pefourier.encodings.spans import AXES, axes_of_sections
+from pefourier.encodings.spans import AXES, along_spans, axes_of_sections, read_spans
 from pefourier.errors import PefourierError, shown
 
 MERGE = 2  # patches a side that become one token
 
 
-def read(
+def on_spans(spec: str, text: str, load: Callable[..., Encoding], **own: Any) -> Encoding:
+    """The rotation that a SPEC names, along spans."""
+    kept = {key: own.pop(key) for key in ("merge", "ids") if key in own}
+    enc, axis, known = read_rotation_on_axes(spec, load, own)
+    spans = read_spans(text, **{"merge": known.get("merge", MERGE), **kept})
+    found = along_spans(enc, axis, spans, text)
+    if "video" not in known or all(span.kind != "video" for span in spans):
+        return found
+    note = Finding("position-ids-video", "warning", known["video"])
+    return replace(found, findings=(*found.findings, note))
+
+
+def read_rotation_on_axes(
     spec: str, load: Callable[..., Encoding], own: dict[str, Any]
 ) -> tuple[Encoding, np.ndarray, dict[str, Any]]:
     """A rotation as text has it, the axis of each of its pairs, and what is known of its ids."""
