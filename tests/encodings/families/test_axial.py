@@ -79,6 +79,7 @@ def test_mixed_rotations_are_those_of_their_frequencies(tmp_path):
     enc = build("mixed-rope", d=16, grid=(3, 4), heads=2, frequencies=str(tmp_path / "freqs.npy"))
     phases = np.array(RECORDED["mixed phases"])
     assert enc.params["d"] == enc.dim == 32
+    assert (enc.origin, enc.untrained) == ("weights", False)
     np.testing.assert_allclose(enc.table()[:, ::2], np.cos(phases), atol=tolerance(enc), rtol=0)
     np.testing.assert_allclose(enc.table()[:, 1::2], np.sin(phases), atol=tolerance(enc), rtol=0)
 
