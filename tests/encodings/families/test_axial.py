@@ -39,7 +39,7 @@ def test_a_table_is_that_of_its_public_implementation(public, name):
 @pytest.mark.parametrize(
     "name",
     "dinov3 pixtral qwen2-vl qwen2-vl-text qwen3-vl-text,rho=1e6 llama4 hunyuan-dit lumina "
-    "cogvideox flux flux2 qwen-image hunyuan-video wan ltx cosmos".split(),
+    "cogvideox flux flux2 lumina2 z-image qwen-image hunyuan-video wan ltx cosmos".split(),
 )
 def test_a_rotation_is_that_of_its_public_implementation(public, name):
     grid, d, make = public.ROTATIONS[name]
