@@ -86,6 +86,11 @@ Grid = Annotated[tuple | None, typer.Option("--grid", parser=sides, metavar="HxW
 Prefix = Annotated[
     int | None, typer.Option("--prefix", parser=count, metavar="N", help=PREFIX_HELP)
 ]
+SPANS_HELP = (
+    "Tokens of text, images and videos for a rotation on three axes (M-RoPE), such as 'text:3 "
+    "image:4x6 text:2': rows x columns, or frames x rows x columns, of patches."
+)
+Spans = Annotated[str | None, typer.Option("--spans", metavar="SPANS", help=SPANS_HELP)]
 Rho = Annotated[float | None, typer.Option("--rho", "--base", "--theta", help=RHO_HELP)]
 Seed = Annotated[int | None, typer.Option(help="Seed of random encodings.")]
 Times = Annotated[str | None, typer.Option(metavar="FILE", help=TIMES_HELP)]
@@ -124,6 +129,7 @@ class Question:
     length: Length = None
     grid: Grid = None
     prefix: Prefix = None
+    spans: Spans = None
     rho: Rho = None
     seed: Seed = None
     times: Times = None
@@ -151,6 +157,7 @@ class Question:
         if self.wanted.count("-") > 1:
             raise PefourierError("standard input ('-') can be read once; name it once")
         options |= {"grid": self.grid or (), "prefix": self.prefix or 0}
+        options |= {"spans": self.spans} if self.spans else {}
         return lambda spec: load(spec, self.length, self.d, least=least, **options)
 
     def encodings(self, least: int = 1) -> list[Any]:
