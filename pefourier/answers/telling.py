@@ -52,8 +52,8 @@ WAYS: dict[type, Way] = {
     GridFaithfulness: Way(record_of_one, "plot.faithful"),
     Relations: Way(record_of_one, "question_plots.relations"),
     Comparison: Way(lambda r: compare_record(*r.about, r), "plot.compare"),
-    Context: Way(lambda r: context_record(r.about[0], r, r.against), "question_plots.context"),
-    Design: Way(design_record, "question_plots.design"),
+    Context: Way(lambda r: context_record(r.about[0], r, r.against), "reach_plot.wavelengths"),
+    Design: Way(design_record, "reach_plot.criteria"),
 }
 
 

@@ -27,8 +27,9 @@ class Options:
     dataset: tuple[str, ...] = option(
         ("order",),
         f"{' or '.join(SYNTHETIC)} (made up: only position solves them), {', '.join(PUBLISHED)}, "
-        "uea:NAME, a folder of NAME_TRAIN.ts and NAME_TEST.ts, or a .npz with X (n, length, "
-        "channels), y and maybe groups, or with rows (n, channels) and label; repeatable.",
+        "digits (scikit-learn), uea:NAME, a folder of NAME_TRAIN.ts and NAME_TEST.ts, or a .npz "
+        "with X (n, length, channels), y and maybe groups, or with rows (n, channels) and label; "
+        "repeatable.",
         metavar="NAME|PATH",
     )
     data: str | None = option(None, f"Folder of {' and '.join(PUBLISHED)}.", "DIR")
