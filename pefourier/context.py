@@ -7,8 +7,8 @@ radians per position. A head has `pairs` of dimensions, of which those without a
 frequency 0, do not turn. `trained` is the number of positions of training, `length` the number
 asked for. A turn is 2 pi. Everything here is a closed form or a scan of whole positions.
 
-`base_bound`, `critical_dimension`, `decay_bound` and `reading_cosine` are single formulas;
-`describe_rotation` puts them together for one encoding.
+`base_bound`, `critical_dimension` and `decay_bound` are single formulas; `describe_rotation` puts
+them together for one encoding. What another reading costs is in `pefourier.encodings.readings`.
 """
 
 from collections.abc import Iterator
@@ -20,17 +20,23 @@ import numpy as np
 
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.readings import (
+    FARTHEST,
+    first_below,
+    layouts_apart,
+    levels_below,
+    positions_below,
+    reading_cosine,
+)
 from pefourier.encodings.sources.layers import LayerRun, open_model, read_layers
 from pefourier.encodings.sources.models import type_row
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, FormatLoss, format_loss
+from pefourier.geometry.threads import map_ahead
+from pefourier.result import Result
 
-FARTHEST = 2**20  # lags and positions that are searched
-STEP = 2**7  # lags that a product of matrices takes from each of its starts
-FIRST_STARTS, STARTS = 2**4, 2**11  # starts of the first product, which often suffices, and most
 RATIO_SLACK = 1e-9  # relative, within which two frequencies are one
-LEVELS = (0.99, 0.9, 0.5)
 FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
 
 
@@ -52,13 +58,13 @@ class Rotation:
     name: str  # the type of layer, or empty
     pairs: int  # of a head
     rotated: int  # pairs that turn
-    base: float
+    base: float | None  # None where frequencies are given that lie on no geometric grid
     scaling: str
     attention_factor: float  # multiplies cosines and sines
     softmax_factor: float  # multiplies the logits beyond that
     bands: tuple[Band, ...]
     bound: int | None  # first lag m with B(m) < 0; None: not below 2^20
-    critical_dimension: int
+    critical_dimension: int | None  # None without a base
     idle: int  # rotated pairs that never finish a turn within the length
     unseen: int  # pairs that meet phases which training never met
     precision: dict[str, FormatLoss]
@@ -75,7 +81,17 @@ class Layers:
 
 
 @dataclass(frozen=True)
-class Context:
+class Reading:
+    """What is left where a rotation is read as another one."""
+
+    other: str
+    positions: np.ndarray  # where the cosine is shown
+    cosine: np.ndarray  # between the codes of the two readings, 1: the same
+    below: dict[str, int | None]  # first position at which it falls below .99, .9 and .5
+
+
+@dataclass(frozen=True, repr=False)
+class Context(Result):
     """A model's positions as a whole, or those of one encoding."""
 
     layers: tuple[Layers, ...]
@@ -83,6 +99,7 @@ class Context:
     trained: int
     length: int
     findings: tuple[Finding, ...]
+    against: Reading | None = None  # another reading of the rotation, where one was asked for
 
 
 def describe_context(
@@ -136,36 +153,6 @@ def load_layers(spec: str, part: str, length: int | None, d: int | None) -> Enco
     return load(f"{spec.partition('#')[0]}#{part}" if part else spec, length, d)
 
 
-def lag_sums(frequencies: np.ndarray, most: int = FARTHEST) -> Iterator[tuple[int, np.ndarray]]:
-    r"""Blocks of :math:`\sum_i \cos m\omega_i`, each with its first lag m, from 0 up to `most`.
-
-    By the addition theorem a block is a product of two small matrices, so that a million lags of
-    64 pairs take a tenth of a second.
-
-    >>> first, sums = next(lag_sums(np.array([1.0, 0.01]), 3))
-    >>> sums.round(4)
-    array([2.    , 1.5403, 0.5837])
-    """
-    inner = np.multiply.outer(np.arange(STEP), frequencies)
-    waves = np.hstack([np.cos(inner), -np.sin(inner)]).T
-    first, count = 0, STEP * FIRST_STARTS
-    while first < most:
-        starts = np.arange(first, min(first + count, most), STEP, dtype=float)
-        outer = np.multiply.outer(starts, frequencies)
-        sums = np.hstack([np.cos(outer), np.sin(outer)]) @ waves
-        yield first, sums.ravel()[: most - first]
-        first, count = first + count, min(2 * count, STEP * STARTS)
-
-
-def first_below(frequencies: np.ndarray, level: float, most: int = FARTHEST) -> int | None:
-    """The first lag at which the sum of cosines is below a level; None where none is."""
-    for first, sums in lag_sums(frequencies, most):
-        below = np.flatnonzero(sums < level)
-        if len(below):
-            return first + int(below[0])
-    return None
-
-
 def base_bound(frequencies: np.ndarray, still: int = 0, most: int = FARTHEST) -> int | None:
     r"""The first lag m with :math:`B(m) = \sum_i \cos m\omega_i + f < 0`, f pairs that are still.
 
@@ -207,40 +194,6 @@ def decay_bound(frequencies: np.ndarray, lags: np.ndarray) -> np.ndarray:
     return np.abs(np.cumsum(np.exp(1j * phases), axis=1)).mean(axis=1)
 
 
-def reading_cosine(frequencies: np.ndarray, other: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    r"""Cosine between the codes of two readings of a rotation.
-
-    The mean over pairs of :math:`\cos p(w_i - w'_i)`, 1 where both turn alike: what is left where
-    an engine reads a config differently.
-
-    >>> one, two = 5e5 ** (-np.arange(64) / 64), 1e4 ** (-np.arange(64) / 64)
-    >>> reading_cosine(one, two, np.array([128, 1024])).round(3)
-    array([0.386, 0.25 ])
-    """
-    apart = readings_apart(frequencies, other)
-    return np.cos(np.multiply.outer(np.asarray(positions, dtype=float), apart)).mean(axis=1)
-
-
-def readings_apart(frequencies: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Differences of two readings' frequencies; pairs that one of them lacks turn in the other."""
-    pairs = max(len(frequencies), len(other))
-    one, two = (np.pad(w, (0, pairs - len(w))) for w in (frequencies, other))
-    return one - two
-
-
-def positions_below(
-    frequencies: np.ndarray, other: np.ndarray, most: int = FARTHEST
-) -> dict[str, int | None]:
-    """The first position at which `reading_cosine` falls below .99, .9 and .5; None: never.
-
-    >>> one, two = 5e5 ** (-np.arange(64) / 64), 1e4 ** (-np.arange(64) / 64)
-    >>> positions_below(one, two)
-    {'.99': 3, '.9': 9, '.5': 27}
-    """
-    apart = readings_apart(frequencies, other)
-    return {f"{level:g}"[1:]: first_below(apart, level * len(apart), most) for level in LEVELS}
-
-
 def describe_rotation(
     enc: Encoding, trained: int | None = None, length: int | None = None, name: str = ""
 ) -> Rotation:
@@ -276,6 +229,10 @@ def describe_rotation(
     own, plain = enc.measure.frequencies, unscaled(enc)
     head = params["d"]
     turning = own != 0
+
+    def losses(form: str) -> FormatLoss:
+        return format_loss(enc, FORMATS[form])
+
     return Rotation(
         name=name,
         pairs=head // 2,
@@ -286,16 +243,20 @@ def describe_rotation(
         softmax_factor=params.get("softmax_factor", 1.0),
         bands=tuple(bands(own, plain, trained, length)),
         bound=base_bound(own, head // 2 - len(own)),
-        critical_dimension=critical_dimension(2 * len(plain), params["rho"], trained),
+        critical_dimension=None
+        if params["rho"] is None
+        else critical_dimension(2 * len(plain), params["rho"], trained),
         idle=int((turning & (own * length < 2 * pi)).sum()),
         unseen=count_unseen(own, plain, trained, length),
-        precision={key: format_loss(enc, FORMATS[key]) for key in FORMATS_OF_PHASES},
+        precision=dict(zip(FORMATS_OF_PHASES, map_ahead(losses, FORMATS_OF_PHASES), strict=True)),
     )
 
 
 def unscaled(enc: Encoding) -> np.ndarray:
     """Frequencies of the same rotation without its scaling: as before the context was extended."""
     params = enc.params
+    if params.get("inv_freq") is not None:  # whose scaling, if any, is not known
+        return enc.measure.frequencies
     same = {key: params[key] for key in ("rho", "layout", "partial")}
     scaling = {"scaling": "proportional"} if params["scaling"] == "proportional" else {}
     plain = build("rope", length=len(enc), d=params["d"], **same, **scaling)
@@ -330,9 +291,13 @@ def bands(own: np.ndarray, plain: np.ndarray, trained: int, length: int) -> Iter
 
 
 def count_unseen(own: np.ndarray, plain: np.ndarray, trained: int, length: int) -> int:
-    """Pairs whose phases go beyond those of training, which were less than a turn."""
+    """Pairs whose phases go beyond those of training, which were less than a turn.
+
+    Positions 0 … n - 1 stand for the time from 0 to n: interpolation by length / trained meets
+    nothing new, though its last position lies a part of a step beyond the last one of training.
+    """
     whole_turn = plain * trained >= 2 * pi
-    beyond = own * (length - 1) > plain * (trained - 1) * (1 + RATIO_SLACK)
+    beyond = own * length > plain * trained * (1 + RATIO_SLACK)
     return int((beyond & ~whole_turn).sum())
 
 
@@ -360,16 +325,6 @@ def cached_phase_errors(
 
 
 MISREADINGS = ("scaling-ignored", "partial-ignored", "base=NUMBER", "local-for-global", "layout")
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What is left where a rotation is read as another one."""
-
-    other: str
-    positions: np.ndarray  # where the cosine is shown
-    cosine: np.ndarray  # between the codes of the two readings, 1: the same
-    below: dict[str, int | None]  # first position at which it falls below .99, .9 and .5
 
 
 def read_against(enc: Encoding, other: str, length: int, d: int | None = None) -> Reading:
@@ -429,13 +384,7 @@ def other_layers(enc: Encoding) -> np.ndarray:
 
 
 def layout_reading(own: np.ndarray, points: np.ndarray) -> Reading:
-    r"""Pairs (i, i + d/2) turned where (2i, 2i + 1) were meant, or the reverse.
-
-    The cosine is that of a code's angles put in the other order: column j has the angle of pair
-    j mod d/2 in one layout and of pair j // 2 in the other.
-    """
-    columns = np.arange(2 * len(own))
-    apart = own[columns % len(own)] - own[columns // 2]
+    """Pairs (i, i + d/2) turned where (2i, 2i + 1) were meant, or the reverse."""
+    apart = layouts_apart(own)
     sums = np.cos(np.multiply.outer(points.astype(float), apart)).mean(axis=1)
-    below = {f"{v:g}"[1:]: first_below(apart, v * len(apart)) for v in LEVELS}
-    return Reading("layout", points, sums, below)
+    return Reading("layout", points, sums, levels_below(apart))

@@ -17,20 +17,24 @@ from math import pi
 
 import numpy as np
 
-from pefourier.context import base_bound, lag_sums
+from pefourier.context import base_bound
 from pefourier.encodings import build
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.encoding import BLOCK, Encoding, row_blocks
+from pefourier.encodings.readings import lag_sums
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import FORMATS, Format, rounded
 from pefourier.geometry.singular_values import decompose
+from pefourier.geometry.threads import map_ahead
+from pefourier.result import Result
 
 BASES = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e5, 5e5, 1e6, 1e7, 1e8)
 CRITERIA = ("turns", "distance", "rank", "stable_rank", "condition", "bound")
 FIRST_BASE = 1000  # lengths: where the search for the smallest base with a bound begins
 DIGITS = 5  # of that base
 BASES_AT_ONCE = 2**9
+NEARBY = 2**12  # lags that are looked at in one pass over the codes
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,8 @@ class Candidate:
     bound: int | None  # first lag m with B(m) < 0
 
 
-@dataclass(frozen=True)
-class Design:
+@dataclass(frozen=True, repr=False)
+class Design(Result):
     """Candidates, and the best base by each criterion."""
 
     length: int
@@ -58,6 +62,7 @@ class Design:
     candidates: tuple[Candidate, ...]  # by ascending base
     best: dict[str, float | None]  # None where no base serves: see `dft_serves`, or beyond reach
     dft_serves: bool  # length <= d: the lattice of the DFT is better than any base
+    dtype: str | None = None  # the format to which codes were rounded
 
 
 def base_of_turns(d: int, length: int, lengths: float = 1.0) -> float:
@@ -84,43 +89,64 @@ def smallest_bounded_base(d: int, length: int) -> float | None:
     4293
     """
     end: float | None = float(FIRST_BASE * length)
-    failing: list[int] = []  # lags at which bases failed before: they reject most of the others
+    failed: list[tuple[float, int]] = []
     for digits in range(1, DIGITS + 1):
         points = end * np.arange(1, 10**digits + 1) / 10**digits
-        end = first_bounded(points[points > 1], d, length, failing)
+        end = first_bounded(points[points > 1], d, length, failed)
         if end is None:
             return None
     return end
 
 
-def first_bounded(bases: np.ndarray, d: int, length: int, failing: list[int]) -> float | None:
+def first_bounded(
+    bases: np.ndarray, d: int, length: int, failed: list[tuple[float, int]]
+) -> float | None:
     """The first of ascending bases that serves.
 
-    `failing` holds lags at which bases failed, the last to reject one in front: neighbours fail at
-    the same lags, so that few are looked at for most bases.
+    `failed` holds bases that were seen to fail, each with a lag where its sum is negative, and
+    grows. Neighbours fail at the same lags, so that most bases are rejected by looking at one or
+    two of them; all lags are looked at only where no known one rejects a base, some hundred times.
     """
     exponents = -2.0 * np.arange(d // 2) / d
-    for start in range(0, len(bases), BASES_AT_ONCE):
-        left = bases[start : start + BASES_AT_ONCE]
-        frequencies = left[:, None] ** exponents
+    for part in row_blocks(len(bases), BASES_AT_ONCE):
+        left = bases[part]
+        for neighbour in (-1, 0, -2, 1):
+            if len(failed) and len(left):
+                known = np.array(sorted(failed))
+                at = np.searchsorted(known[:, 0], left) + neighbour
+                lags = known[np.clip(at, 0, len(known) - 1), 1]
+                left = left[cosine_sums_at(lags, left, exponents) >= 0]
         while len(left):
-            lag = next((m for m in failing if cosine_sum(frequencies[0], m) < 0), None)
-            if lag is None:
-                lag = base_bound(frequencies[0], most=length)
-            else:
-                failing.remove(lag)
+            lag = known_lag(left[0] ** exponents, failed) or worst_lag(left[0] ** exponents, length)
             if lag is None:
                 return float(left[0])
-            failing.insert(0, lag)
-            serves = cosine_sum(frequencies, lag) >= 0
+            failed.append((float(left[0]), lag))
+            serves = cosine_sums_at(np.full(len(left), lag), left, exponents) >= 0
             serves[0] = False  # whatever rounding says: it was seen to fail
-            left, frequencies = left[serves], frequencies[serves]
+            left = left[serves]
     return None
 
 
-def cosine_sum(frequencies: np.ndarray, lag: int) -> np.ndarray:
-    """Sum of the cosines of a lag over the last axis."""
-    return np.cos(lag * frequencies).sum(axis=-1)
+def cosine_sums_at(lags: np.ndarray, bases: np.ndarray, exponents: np.ndarray) -> np.ndarray:
+    """The sum of cosines of each base at a lag of its own."""
+    return np.cos(lags[:, None] * bases[:, None] ** exponents).sum(axis=-1)
+
+
+def known_lag(frequencies: np.ndarray, failed: list[tuple[float, int]]) -> int | None:
+    """The lag of the least sum of cosines among those at which other bases fail, if negative."""
+    lags = np.unique([lag for _, lag in failed]).astype(float)
+    sums = np.cos(np.multiply.outer(lags, frequencies)).sum(axis=1)
+    return int(lags[sums.argmin()]) if sums.min(initial=0.0) < 0 else None
+
+
+def worst_lag(frequencies: np.ndarray, length: int) -> int | None:
+    """The lag of the least sum of cosines below a length, where that is negative."""
+    least, at = 0.0, None
+    for first, sums in lag_sums(frequencies, length):
+        lowest = int(sums.argmin())
+        if sums[lowest] < least:
+            least, at = sums[lowest], first + lowest
+    return at
 
 
 def design_base(
@@ -155,12 +181,13 @@ def design_base(
     form = FORMATS[dtype] if dtype else None
     exact = {name: exact_base(name, length, d) for name in criteria if name not in TABLE_CRITERIA}
     every = {*bases, *(rho for rho in exact.values() if rho is not None and rho > 1)}
-    candidates = tuple(candidate(rho, length, d, form) for rho in sorted(every))
+    own = (build("rope", length=length, d=d, rho=rho) for rho in sorted(every))
+    candidates = tuple(map_ahead(lambda enc: candidate(enc, form), own))
     best = {
         name: exact[name] if name in exact else max(candidates, key=TABLE_CRITERIA[name]).rho
         for name in criteria
     }
-    return Design(length, d, tuple(criteria), candidates, best, length <= d)
+    return Design(length, d, tuple(criteria), candidates, best, length <= d, dtype)
 
 
 TABLE_CRITERIA = {
@@ -187,21 +214,20 @@ def exact_base(criterion: str, length: int, d: int) -> float | None:
         ) from error
 
 
-def candidate(rho: float, length: int, d: int, form: Format | None) -> Candidate:
-    """What one base does."""
-    enc = build("rope", length=length, d=d, rho=rho)
+def candidate(enc: Encoding, form: Format | None) -> Candidate:
+    """What one rotation does."""
     nearest, factors = closest_pair(enc), decompose(enc)
-    frequencies = enc.measure.frequencies
+    frequencies, params = enc.measure.frequencies, enc.params
     return Candidate(
-        rho=rho,
-        spec=f"rope:rho={rho:.7g},d={d}",
+        rho=params["rho"],
+        spec=enc.spec or f"rope:rho={params['rho']:.7g},d={params['d']}",
         min_distance=nearest.distance,
         min_distance_cast=None if form is None else cast_distance(enc, nearest.distance, form),
         rank=factors.rank,
         stable_rank=factors.stable_rank,
         condition_number=factors.condition_number,
-        idle=int((frequencies * length < 2 * pi).sum()),
-        bound=base_bound(frequencies),
+        idle=int(((frequencies != 0) & (frequencies * len(enc) < 2 * pi)).sum()),
+        bound=base_bound(frequencies, params["d"] // 2 - len(frequencies)),
     )
 
 
@@ -221,10 +247,24 @@ def cast_distance(enc: Encoding, distance: float, form: Format) -> float:
             for first, sums in lag_sums(enc.measure.frequencies, len(enc))
         ]
     )
+    return min(
+        smallest_at(lags[(lags > start) & (lags <= start + NEARBY)] - start, start, enc, form)
+        for start in range(0, len(enc), NEARBY)
+    )
+
+
+def smallest_at(lags: np.ndarray, start: int, enc: Encoding, form: Format) -> float:
+    """The smallest distance of two rounded codes, one of them `start` + one of the lags behind."""
     smallest = np.inf
-    for lag in lags[lags > 0]:
-        for rows in row_blocks(len(enc) - int(lag), BLOCK, enc.dim):
-            x = enc.domain.x[rows]
-            apart = rounded(enc.codes(x), form) - rounded(enc.codes(x + lag), form)
-            smallest = min(smallest, float((apart**2).sum(axis=1).min()))
+    if not len(lags):
+        return smallest
+    for rows in row_blocks(len(enc) - start - int(lags.min()), BLOCK, enc.dim):
+        x = enc.domain.x[rows]
+        behind = enc.domain.x[rows.start + start : rows.stop + start + int(lags.max())]
+        codes = rounded(enc.codes(behind), form)
+        own = rounded(enc.codes(x), form) if start else codes
+        for lag in lags:
+            later = codes[lag : lag + len(x)]
+            apart = own[: len(later)] - later
+            smallest = min(smallest, float(np.einsum("ij,ij->i", apart, apart).min(initial=np.inf)))
     return float(np.sqrt(smallest))

@@ -9,11 +9,13 @@ infinite, its waves are NaN, and all NaN are one; float8_e4m3, which has no infi
 448 (as torch does).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
+from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.encoding import Encoding, Measure, row_blocks
 from pefourier.geometry.row_search import first_equal
 
@@ -49,6 +51,8 @@ class FormatLoss:
     distinct_cast: int
     distinct_phase: int | None  # None where the codes declare no frequencies
     max_phase_error: float | None  # radians; NaN where a phase leaves the range
+    safe_cast: int | None = None  # positions from the first on whose codes all differ, so rounded
+    safe_phase: int | None = None  # and so computed
 
 
 def rounded(x: np.ndarray, form: Format) -> np.ndarray:
@@ -69,27 +73,85 @@ def rounded(x: np.ndarray, form: Format) -> np.ndarray:
     return result
 
 
-def precision(enc: Encoding) -> dict[str, FormatLoss]:
-    """Loss of each format in `FORMATS`.
+def coarse_format(numbers: np.ndarray) -> str | None:
+    """The format of 16 bits, the coarser first, that all of some numbers have; None: neither.
+
+    Few digits that happen to be enough (0, 1, a half) say nothing: a tenth must need them all.
+
+    >>> coarse_format(rounded(np.sin(np.arange(50.0)), FORMATS["bfloat16"]))
+    'bfloat16'
+    """
+    for name in ("bfloat16", "float16"):
+        form = FORMATS[name]
+        if (rounded(numbers, form) == numbers).all():
+            shorter = replace(form, digits=form.digits - 1)
+            return name if (rounded(numbers, shorter) != numbers).mean() > 0.1 else None
+    return None
+
+
+def coarse_eps(numbers: np.ndarray) -> float:
+    """The resolution of the format of 16 bits that some numbers have; 0 where they have none."""
+    name = coarse_format(numbers)
+    return 2.0 ** (1 - FORMATS[name].digits) if name else 0.0
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """How many rows of a table differ, and how many from the first on are all different."""
+
+    count: int
+    safe: int
+
+
+def precision(enc: Encoding, distinct: int | None = None) -> dict[str, FormatLoss]:
+    """Loss of each format in `FORMATS`; so many codes are `distinct` in no format at all.
 
     >>> from pefourier.encodings import load
     >>> precision(load("rope", length=512, d=64))["bfloat16"].distinct_phase
     385
     """
-    return {name: format_loss(enc, form) for name, form in FORMATS.items()}
+    parts = axis_parts(enc)
+    if parts is not None:
+        return losses_on_axes(parts)
+    return {name: format_loss(enc, form, distinct) for name, form in FORMATS.items()}
 
 
-def format_loss(enc: Encoding, form: Format) -> FormatLoss:
-    """Distinct codes and phase error in one format."""
+def losses_on_axes(parts: Sequence[Encoding]) -> dict[str, FormatLoss]:
+    """What each format leaves of codes by the parts of their axes; see `precision`."""
+    each = [precision(part) for part in parts]
+    return {form: combined_loss([one[form] for one in each]) for form in each[0]}
+
+
+def combined_loss(losses: Sequence[FormatLoss]) -> FormatLoss:
+    """Distinct codes multiply, the largest phase error is that of any axis."""
+    phases = [one.distinct_phase for one in losses]
+    errors = [one.max_phase_error for one in losses]
+    return FormatLoss(
+        distinct_cast=prod(one.distinct_cast for one in losses),
+        distinct_phase=None if None in phases else prod(phases),
+        max_phase_error=None if None in errors else float(np.max(errors)),
+    )
+
+
+def format_loss(enc: Encoding, form: Format, distinct: int | None = None) -> FormatLoss:
+    """Distinct codes and phase error in one format.
+
+    Rounded phases tell codes apart that are one, those of s and of s plus a period: they are not
+    counted beyond what is `distinct` without rounding.
+    """
     columns, count = code_columns(enc)
     period = enc.measure.period if enc.measure is not None else None
     points = min(len(enc), period or len(enc))  # beyond a period codes repeat, exactly
     cast = count_distinct(lambda rows, part: rounded(columns(rows, part), form), points, count)
-    if enc.measure is None or enc.domain.kind != "position":
-        return FormatLoss(cast, None, None)
-    x = enc.domain.x + enc.measure.offset
-    distinct = count_distinct_phases(enc.measure, x, form)
-    return FormatLoss(cast, distinct, max_phase_error(enc.measure, x, form))
+    if enc.domain.kind != "position":
+        return FormatLoss(cast.count, None, None)
+    if enc.measure is None:
+        return FormatLoss(cast.count, None, None, cast.safe)
+    x = enc.domain.places(enc.domain.x) + enc.measure.offset
+    phase = count_distinct_phases(enc.measure, x, form)
+    most = points if distinct is None else min(points, distinct)
+    error = max_phase_error(enc.measure, x, form)
+    return FormatLoss(cast.count, min(phase.count, most), error, cast.safe, min(phase.safe, most))
 
 
 def code_columns(enc: Encoding) -> tuple[Columns, int]:
@@ -100,7 +162,7 @@ def code_columns(enc: Encoding) -> tuple[Columns, int]:
         return lambda rows, part: table[rows, part].astype(float), enc.dim
 
     def columns(rows: np.ndarray, part: slice) -> np.ndarray:
-        phases = measure.phases(enc.domain.x[rows], pairs_of(part))
+        phases = measure.phases(enc.domain.places(enc.domain.x[rows]), pairs_of(part))
         return np.repeat(measure.amplitudes[pairs_of(part)], 2) * cosines_and_sines(phases)
 
     return columns, 2 * len(measure.frequencies)
@@ -119,17 +181,31 @@ def cosines_and_sines(phases: np.ndarray) -> np.ndarray:
     return waves
 
 
-def count_distinct_phases(measure: Measure, x: np.ndarray, form: Format) -> int:
+def count_distinct_phases(measure: Measure, x: np.ndarray, form: Format) -> Distinct:
     """Distinct codes when positions, frequencies, products and waves are rounded to a format."""
-    positions = np.unique(rounded(x, form))
+    positions, first = np.unique(rounded(x, form), axis=0, return_index=True)
     frequencies = rounded(measure.frequencies, form)
 
     def columns(rows: np.ndarray, part: slice) -> np.ndarray:
         with np.errstate(invalid="ignore"):  # an infinite phase has no waves
-            phases = rounded(np.multiply.outer(positions[rows], frequencies[pairs_of(part)]), form)
+            phases = rounded_products(positions[rows], frequencies[pairs_of(part)], form)
             return rounded(cosines_and_sines(phases), form)
 
-    return count_distinct(columns, len(positions), 2 * len(frequencies))
+    found = count_distinct(columns, len(positions), 2 * len(frequencies))
+    ends = [*first, len(x)]  # positions are ascending, and stay so when they are rounded
+    merged = np.flatnonzero(first != np.arange(len(first)))
+    one = int(merged[0]) if len(merged) else len(first)  # so many positions are themselves
+    return Distinct(found.count, min(one, int(ends[found.safe])))
+
+
+def rounded_products(x: np.ndarray, frequencies: np.ndarray, form: Format) -> np.ndarray:
+    """Phases of points (n,) or (n, axes), each product and each sum rounded to a format."""
+    if x.ndim == 1:
+        return rounded(np.multiply.outer(x, frequencies), form)
+    total = np.zeros((len(x), len(frequencies)))
+    for along, omega in zip(x.T, frequencies.T, strict=True):
+        total = rounded(total + rounded(np.multiply.outer(along, omega), form), form)
+    return total
 
 
 def max_phase_error(measure: Measure, x: np.ndarray, form: Format) -> float:
@@ -139,6 +215,8 @@ def max_phase_error(measure: Measure, x: np.ndarray, form: Format) -> float:
     """
     near = rounded(x, form)
     frequencies = measure.frequencies
+    if x.ndim > 1:
+        return max_phase_error_on_grid(frequencies, x, form)
     nearby = rounded(frequencies, form)
     top = float(np.abs(x).max())
     with np.errstate(over="ignore"):
@@ -164,6 +242,16 @@ def max_phase_error(measure: Measure, x: np.ndarray, form: Format) -> float:
     return worst
 
 
+def max_phase_error_on_grid(frequencies: np.ndarray, x: np.ndarray, form: Format) -> float:
+    """Largest |rounded phase - exact phase| in radians of points (n, axes), all of them walked."""
+    near, nearby, worst = rounded(x, form), rounded(frequencies, form), 0.0
+    for rows in row_blocks(len(x), AT_ONCE, len(frequencies)):
+        with np.errstate(invalid="ignore"):  # an infinite phase has no error
+            phases = rounded_products(near[rows], nearby, form)
+            worst = max(worst, float(np.abs(phases - x[rows] @ frequencies.T).max()))
+    return worst if np.isfinite(worst) else np.nan
+
+
 def phase_rounding(omega: np.ndarray, eps: float) -> np.ndarray:
     r"""How far a phase may be off, in radians per position, where it was computed in low precision.
 
@@ -182,8 +270,8 @@ def phase_errors(s: np.ndarray, omega: np.ndarray, eps: float) -> np.ndarray:
     return np.minimum(np.multiply.outer(np.abs(s), rounding), 1.0)
 
 
-def count_distinct(columns: Columns, n: int, count: int) -> int:
-    """Number of distinct rows of a table given by its columns; NaN equals NaN.
+def count_distinct(columns: Columns, n: int, count: int) -> Distinct:
+    """Distinct rows of a table given by its columns; NaN equals NaN.
 
     Rows are told apart by some columns at a time, ever more of them, and only those that still
     share all of their values with another row are looked at further.
@@ -198,4 +286,6 @@ def count_distinct(columns: Columns, n: int, count: int) -> int:
         shared = np.bincount(first, minlength=len(rows))[first] > 1
         alone += int((~shared).sum())
         rows, group = rows[shared], first[shared].astype(float)
-    return alone + len(np.unique(group))
+    _, leaders = np.unique(group, return_index=True)
+    again = np.delete(rows, leaders)  # rows that equal one before them
+    return Distinct(alone + len(leaders), int(again.min(initial=n)))

@@ -123,7 +123,7 @@ def train_and_compare(
 def most_stacked(resolved: ResolvedTask, options: Options, device: torch.device) -> int:
     """How many runs of a task, each with all of its candidates, can be trained together."""
     batch, _ = loop.batch_and_steps(resolved.task, options.batch_size)
-    shapes = search.shapes_of(resolved.model, search.list_candidates(options))
+    shapes = search.shapes_tried(resolved.model, search.list_candidates(options))
     return min(max(1, grid.most_members(m, batch, device) // len(own)) for m, own in shapes)
 
 

@@ -99,7 +99,7 @@ def shape_for(model: Transformer | OrderFree, values: Mapping[str, Any]) -> Tran
     return model if isinstance(model, OrderFree) else replace(model, **shape)
 
 
-def shapes_of(
+def shapes_tried(
     model: Transformer | OrderFree, candidates: Sequence[Choice]
 ) -> list[tuple[Transformer | OrderFree, list[Choice]]]:
     """Classifiers of different shapes with the candidates that train each."""
@@ -142,7 +142,7 @@ def train_candidates(
 ) -> list[tuple[Outcome, Mapping[str, Any]]]:
     """What each run of a stack came to, with the settings that its validation windows chose."""
     tried: list[list[tuple[Outcome, Mapping[str, Any]]]] = [[] for _ in stack.runs]
-    for model, own in shapes_of(stack.model, candidates):
+    for model, own in shapes_tried(stack.model, candidates):
         members = [
             member_of(run, injections, one.tuning, number)
             for number, run in enumerate(stack.runs)

@@ -136,6 +136,8 @@ def test_check_faithful_json_has_the_fields_of_the_contract(run):
         "distinct_cast",
         "distinct_phase",
         "max_phase_error",
+        "safe_cast",
+        "safe_phase",
     }
 
 
@@ -154,7 +156,9 @@ def test_require_dtype_wants_distinct_codes_there(run):
     fine = run("check-faithful", "sinusoidal", "--require-dtype", "bfloat16")
     lost = run("check-faithful", "sinusoidal", "-S", 512, "--require-dtype", "bfloat16")
     assert (fine.status, lost.status) == (0, 1)
-    assert lost.err == "pefourier: sinusoidal has 385 of 512 codes distinct in bfloat16\n"
+    assert lost.err == (
+        "pefourier: sinusoidal has 385 of 512 codes distinct in bfloat16; 257 positions are safe\n"
+    )
 
 
 def test_strict_exits_1_on_a_finding(run, tmp_path):

@@ -6,6 +6,7 @@ import torch
 
 from pefourier.encodings import build
 from pefourier.encodings.encoding import from_table
+from pefourier.faithful import assess
 from pefourier.geometry.precision import FORMATS, count_distinct, precision, rounded
 
 TORCH = {
@@ -87,4 +88,58 @@ def test_distinct_rows_are_counted_as_by_numpy(rng):
     table = rng.integers(0, 3, size=(500, 6)).astype(float)
     table[rng.random(table.shape) < 0.1] = np.nan
     seen = {tuple("nan" if np.isnan(v) else v for v in row) for row in table.tolist()}
-    assert count_distinct(lambda rows, j: table[rows, j].copy(), 500, 6) == len(seen)
+    assert count_distinct(lambda rows, j: table[rows, j].copy(), 500, 6).count == len(seen)
+
+
+@pytest.mark.parametrize(
+    ("spec", "length", "safe"),
+    [  # whole numbers up to 2^digits are themselves; 257 becomes 256
+        ("rope", 1000, {"bfloat16": 257, "float16": 1000, "float32": 1000}),
+        ("rope", 5000, {"bfloat16": 257, "float16": 2049, "float32": 5000}),
+        ("sinusoidal:offset=256", 300, {"bfloat16": 1, "float16": 300}),
+        ("dft", 300, {"bfloat16": 64, "float32": 64}),  # its codes repeat after 64, exactly
+    ],
+)
+def test_safe_lengths_are_where_the_first_position_is_lost(spec, length, safe):
+    name, _, own = spec.partition(":")
+    offset = {"offset": int(own.removeprefix("offset="))} if own else {}
+    kept = precision(build(name, length=length, d=64, **offset))
+    assert {form: kept[form].safe_phase for form in safe} == safe
+
+
+@pytest.mark.parametrize("spec", ["dft", "rope", "sinusoidal", "tape", "fourier-features"])
+@pytest.mark.parametrize("length", [40, 600])
+def test_no_format_tells_more_codes_apart_than_there_are(spec, length):
+    """DFT codes of s and s + 64 are one; rounded phases, which differ, are not counted as two."""
+    result = assess(build(spec, length=length, d=64))
+    for loss in result.precision.values():
+        assert max(loss.distinct_cast, loss.distinct_phase, loss.safe_phase) <= result.distinct
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_safe_lengths_are_those_of_a_walk(form):
+    """Position after position, until one has a code that was seen before."""
+    enc = build("rope", length=700, d=8, rho=100.0)
+    x, w = np.arange(700.0), enc.measure.frequencies
+    near = rounded(np.outer(rounded(x, FORMATS[form]), rounded(w, FORMATS[form])), FORMATS[form])
+    tables = {
+        "safe_cast": rounded(enc.table(), FORMATS[form]),
+        "safe_phase": rounded(np.hstack([np.cos(near), np.sin(near)]), FORMATS[form]),
+    }
+    for field, table in tables.items():
+        seen = set()
+        for row in (table + 0.0).tolist():
+            if tuple(row) in seen:
+                break
+            seen.add(tuple(row))
+        assert getattr(precision(enc)[form], field) == len(seen)
+
+
+def test_codes_with_a_period_are_safe_within_it():
+    kept = precision(build("dft", length=300, d=64))
+    assert [kept[form].safe_cast for form in ("float32", "bfloat16")] == [64, 64]
+
+
+def test_lags_have_no_safe_length():
+    loss = precision(build("alibi", length=20, d=4))["bfloat16"]
+    assert (loss.safe_cast, loss.safe_phase) == (None, None)
