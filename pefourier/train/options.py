@@ -97,6 +97,9 @@ class Options:
     device: str = option("auto", "auto, cpu, cuda or cuda:0.")
     out: str | None = option(None, "Folder for results, written as they come.", "DIR")
     resume: bool = option(False, "Train only what --out lacks; more may be asked for than before.")
+    rank_timeout: float = option(
+        300.0, "Seconds without a sign of life after which a rank of torchrun counts as gone."
+    )
     save_tables: str | None = option(None, "Folder for codes after training.", "DIR")
     save_models: str | None = option(
         None, "Folder for trained classifiers, a .safetensors a run.", "DIR"
