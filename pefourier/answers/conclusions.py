@@ -38,6 +38,7 @@ MERGED = 1e-6  # of a code's length: closer codes are as good as one in float32
 FLOAT32_LIMIT = 2**20  # condition number from which rounding in float32 can hide a position
 FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
 LONG = 4  # numbers of a list that are told one by one
+SHARED = 0.05  # of a table's energy: what is the same in all rows is worth a sentence from here on
 SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
 EXACT = 1e-6  # error of a linear inverse that is rounding
 
@@ -241,6 +242,17 @@ def left(counts: Mapping[str, int], total: int) -> str:
 # Which frequencies are there?
 
 
+def same_everywhere(enc: Encoding, r: Spectrum) -> str:
+    """How much of a table is no news of a position."""
+    if r.summary.mean_share is None or r.summary.mean_share < SHARED:
+        return ""
+    share = f"{100 * r.summary.mean_share:.3g} %"
+    return (
+        f"{share} of the table's energy is the same in all rows, which attention can absorb; "
+        "--demean leaves it out."
+    )
+
+
 def shape(enc: Encoding, r: Spectrum) -> str:
     """Where the energy lies: nowhere, at zero, evenly, in slow waves, in fast ones."""
     s, unit = r.summary, STEPS[enc.domain.kind]
@@ -429,7 +441,7 @@ def without_products(enc: Encoding, r: Relations) -> str:
 
 CONCLUSIONS: dict[type, tuple[Callable[[Encoding, Any], str], ...]] = {
     Faithfulness: (surely_wrong, known_formula, told_apart, recovered, in_low_precision),
-    Spectrum: (shape, below_first_step, folded_back, before_training),
+    Spectrum: (shape, same_everywhere, below_first_step, folded_back, before_training),
     Reconstructions: (from_frequencies, from_codes, without_code),
     GridFaithfulness: (
         surely_wrong,

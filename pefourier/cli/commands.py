@@ -66,6 +66,10 @@ Axis = Annotated[
         "or linear, that of each lattice frequency; auto: log where all have mostly slow waves."
     ),
 ]
+Demean = Annotated[
+    bool,
+    typer.Option("--demean", help="Leave out what is the same in all rows of the table."),
+]
 
 SINUSOIDS = {  # encodings whose inner products are declared
     "sinusoidal",
@@ -89,6 +93,7 @@ def spectrum(
     sigma: Sigma = None,
     method: Method = "auto",
     axis: Axis = "auto",
+    demean: Demean = False,
 ) -> None:
     """Which frequencies does an encoding have?
 
@@ -100,7 +105,7 @@ def spectrum(
     from pefourier.answers.report import by_decade, spectrum_page
     from pefourier.spectrum import density
 
-    asked = ask_each(question, lambda enc: density(enc, lattice, sigma, method))
+    asked = ask_each(question, lambda enc: density(enc, lattice, sigma, method), demean=demean)
     answers = asked.answers
     for a in answers:
         if isnan(a.result.summary.lowest_bin_share):
@@ -127,6 +132,7 @@ def reconstruct(
     lattice: Lattice = None,
     sigma: Sigma = None,
     method: Method = "auto",
+    demean: Demean = False,
 ) -> None:
     """What is left of a position?
 
@@ -147,7 +153,8 @@ def reconstruct(
         wanted = points if len(enc.domain.sides) > 1 else positions
         return position_functions(enc, wanted or None, lattice, sigma, method)
 
-    asked = ask_each(question, rebuild, least=max([79, *(positions or ())]) + 1)
+    least = max([79, *(positions or ())]) + 1
+    asked = ask_each(question, rebuild, least, demean=demean)
     note_positions(asked, positions, question.quiet)
     drawing.draw("reconstruct", asked.answers)
     form.deliver(reconstruct_page(asked.each))

@@ -260,12 +260,18 @@ class Asked:
             raise typer.Exit(2)
 
 
-def ask_each(question: Question, analyse: Callable[[Any], Any], least: int = 1) -> Asked:
-    """Load each SPEC, then analyse each that could be loaded."""
+def ask_each(
+    question: Question, analyse: Callable[[Any], Any], least: int = 1, *, demean: bool = False
+) -> Asked:
+    """Load each SPEC, then analyse each that could be loaded, maybe without its mean."""
     from pefourier.answers.report import Answer
 
     load = question.loader(least)
     loaded = attempt_each(question.wanted, load)
+    if demean:
+        from pefourier.encodings.encoding import without_mean
+
+        loaded = attempt_each(loaded, without_mean)
     return keep_answers(attempt_each(loaded, lambda enc: Answer(enc, analyse(enc))))
 
 

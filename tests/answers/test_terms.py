@@ -154,7 +154,7 @@ def test_every_verdict_and_format_has_a_term():
 
 def test_every_row_and_column_of_text_has_a_term():
     facts = {
-        "spectrum": report.SPECTRUM_FACTS,
+        "spectrum": [*report.SPECTRUM_FACTS, *report.TABLE_SPECTRUM_FACTS],
         "reconstruct": report.RECONSTRUCT_FACTS,
         "check-faithful": [*report.FAITHFUL_FACTS, *report.PRECISION_FACTS],
     }
