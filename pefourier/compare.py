@@ -21,6 +21,7 @@ from pefourier.encodings.columns import named_changes
 from pefourier.encodings.encoding import Encoding, as_encoding, largest_number, unit_of
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 from pefourier.geometry.waves import turning_pairs
+from pefourier.result import Result
 
 if TYPE_CHECKING:  # imported where two encodings differ: pages of other answers name this type
     from pefourier.diagnosis.causes import Cause
@@ -29,8 +30,8 @@ READ = 2**9  # rows from which frequencies are read
 PROBES = 8  # random directions in which inner products are compared
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Result):
     """What two tables have in common; b is what a becomes."""
 
     verdict: str  # "equal", "equivalent" or "different"
@@ -79,6 +80,7 @@ def compare_codes(one: Encoding, two: Encoding) -> Comparison:
         "length": n,
         "lengths": (len(one), len(two)),
         "dimensions": (one.dim, two.dim),
+        "about": (one, two),
     }
     if one.dim != two.dim:
         return Comparison(

@@ -34,6 +34,7 @@ from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, FormatLoss, format_loss
 from pefourier.geometry.threads import map_ahead
+from pefourier.result import Result
 
 RATIO_SLACK = 1e-9  # relative, within which two frequencies are one
 FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
@@ -80,7 +81,17 @@ class Layers:
 
 
 @dataclass(frozen=True)
-class Context:
+class Reading:
+    """What is left where a rotation is read as another one."""
+
+    other: str
+    positions: np.ndarray  # where the cosine is shown
+    cosine: np.ndarray  # between the codes of the two readings, 1: the same
+    below: dict[str, int | None]  # first position at which it falls below .99, .9 and .5
+
+
+@dataclass(frozen=True, repr=False)
+class Context(Result):
     """A model's positions as a whole, or those of one encoding."""
 
     layers: tuple[Layers, ...]
@@ -88,6 +99,7 @@ class Context:
     trained: int
     length: int
     findings: tuple[Finding, ...]
+    against: Reading | None = None  # another reading of the rotation, where one was asked for
 
 
 def describe_context(
@@ -279,9 +291,13 @@ def bands(own: np.ndarray, plain: np.ndarray, trained: int, length: int) -> Iter
 
 
 def count_unseen(own: np.ndarray, plain: np.ndarray, trained: int, length: int) -> int:
-    """Pairs whose phases go beyond those of training, which were less than a turn."""
+    """Pairs whose phases go beyond those of training, which were less than a turn.
+
+    Positions 0 … n - 1 stand for the time from 0 to n: interpolation by length / trained meets
+    nothing new, though its last position lies a part of a step beyond the last one of training.
+    """
     whole_turn = plain * trained >= 2 * pi
-    beyond = own * (length - 1) > plain * (trained - 1) * (1 + RATIO_SLACK)
+    beyond = own * length > plain * trained * (1 + RATIO_SLACK)
     return int((beyond & ~whole_turn).sum())
 
 
@@ -309,16 +325,6 @@ def cached_phase_errors(
 
 
 MISREADINGS = ("scaling-ignored", "partial-ignored", "base=NUMBER", "local-for-global", "layout")
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What is left where a rotation is read as another one."""
-
-    other: str
-    positions: np.ndarray  # where the cosine is shown
-    cosine: np.ndarray  # between the codes of the two readings, 1: the same
-    below: dict[str, int | None]  # first position at which it falls below .99, .9 and .5
 
 
 def read_against(enc: Encoding, other: str, length: int, d: int | None = None) -> Reading:

@@ -27,6 +27,7 @@ from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import FORMATS, Format, rounded
 from pefourier.geometry.singular_values import decompose
 from pefourier.geometry.threads import map_ahead
+from pefourier.result import Result
 
 BASES = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e5, 5e5, 1e6, 1e7, 1e8)
 CRITERIA = ("turns", "distance", "rank", "stable_rank", "condition", "bound")
@@ -51,8 +52,8 @@ class Candidate:
     bound: int | None  # first lag m with B(m) < 0
 
 
-@dataclass(frozen=True)
-class Design:
+@dataclass(frozen=True, repr=False)
+class Design(Result):
     """Candidates, and the best base by each criterion."""
 
     length: int
@@ -61,6 +62,7 @@ class Design:
     candidates: tuple[Candidate, ...]  # by ascending base
     best: dict[str, float | None]  # None where no base serves: see `dft_serves`, or beyond reach
     dft_serves: bool  # length <= d: the lattice of the DFT is better than any base
+    dtype: str | None = None  # the format to which codes were rounded
 
 
 def base_of_turns(d: int, length: int, lengths: float = 1.0) -> float:
@@ -179,12 +181,13 @@ def design_base(
     form = FORMATS[dtype] if dtype else None
     exact = {name: exact_base(name, length, d) for name in criteria if name not in TABLE_CRITERIA}
     every = {*bases, *(rho for rho in exact.values() if rho is not None and rho > 1)}
-    candidates = tuple(map_ahead(lambda rho: candidate(rho, length, d, form), sorted(every)))
+    own = (build("rope", length=length, d=d, rho=rho) for rho in sorted(every))
+    candidates = tuple(map_ahead(lambda enc: candidate(enc, form), own))
     best = {
         name: exact[name] if name in exact else max(candidates, key=TABLE_CRITERIA[name]).rho
         for name in criteria
     }
-    return Design(length, d, tuple(criteria), candidates, best, length <= d)
+    return Design(length, d, tuple(criteria), candidates, best, length <= d, dtype)
 
 
 TABLE_CRITERIA = {
@@ -211,21 +214,20 @@ def exact_base(criterion: str, length: int, d: int) -> float | None:
         ) from error
 
 
-def candidate(rho: float, length: int, d: int, form: Format | None) -> Candidate:
-    """What one base does."""
-    enc = build("rope", length=length, d=d, rho=rho)
+def candidate(enc: Encoding, form: Format | None) -> Candidate:
+    """What one rotation does."""
     nearest, factors = closest_pair(enc), decompose(enc)
-    frequencies = enc.measure.frequencies
+    frequencies, params = enc.measure.frequencies, enc.params
     return Candidate(
-        rho=rho,
-        spec=f"rope:rho={rho:.7g},d={d}",
+        rho=params["rho"],
+        spec=enc.spec or f"rope:rho={params['rho']:.7g},d={params['d']}",
         min_distance=nearest.distance,
         min_distance_cast=None if form is None else cast_distance(enc, nearest.distance, form),
         rank=factors.rank,
         stable_rank=factors.stable_rank,
         condition_number=factors.condition_number,
-        idle=int((frequencies * length < 2 * pi).sum()),
-        bound=base_bound(frequencies),
+        idle=int(((frequencies != 0) & (frequencies * len(enc) < 2 * pi)).sum()),
+        bound=base_bound(frequencies, params["d"] // 2 - len(frequencies)),
     )
 
 

@@ -12,14 +12,17 @@ H + W - 1. Rows before the grid have no place and are left out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, placed
+from pefourier.result import Result
 
 if TYPE_CHECKING:  # pages of other answers name this one's types: they start without its geometry
+    from pefourier.geometry import Progress
     from pefourier.geometry.closest import ClosestPair
     from pefourier.geometry.precision import FormatLoss
     from pefourier.geometry.singular_values import Factors
@@ -28,8 +31,8 @@ LADDER = ("collides", "injective", "separable", "invertible", "isometric")  # se
 RECOVERED = 1e-6  # sine of an angle that is rounding
 
 
-@dataclass(frozen=True)
-class Faithfulness:
+@dataclass(frozen=True, repr=False)
+class Faithfulness(Result):
     """What codes say about positions; distances are l2, tolerances absolute."""
 
     length: int
@@ -53,7 +56,7 @@ class Faithfulness:
     findings: list[Finding]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GridFaithfulness(Faithfulness):
     """What codes say about the points of a grid; `length` counts these, pairs are rows of all.
 
@@ -70,7 +73,9 @@ class GridFaithfulness(Faithfulness):
     aliased: list[float] | None  # and the share beyond pi; None where no frequencies are known
 
 
-def assess(encoding: Encoding | np.ndarray, progress=None) -> Faithfulness | GridFaithfulness:
+def assess(
+    encoding: Encoding | np.ndarray, progress: Callable[[str], Progress] | None = None
+) -> Faithfulness | GridFaithfulness:
     """Everything `pefourier check-faithful` reports.
 
     Parameters
@@ -78,7 +83,8 @@ def assess(encoding: Encoding | np.ndarray, progress=None) -> Faithfulness | Gri
     encoding : Encoding or np.ndarray, shape (n, d)
         An encoding, or a table with one row a position.
     progress : callable, optional
-        Called as ``progress(done, total)`` during long work.
+        Gives for the name of a phase what is called as ``(done, total)`` during its long work; a
+        phase that walks through the codes again begins at 1 again.
 
     Examples
     --------
@@ -97,8 +103,8 @@ def assess(encoding: Encoding | np.ndarray, progress=None) -> Faithfulness | Gri
     whole = as_encoding(encoding)
     enc = placed(whole)
     check_products(enc)
-    closest = closest_pair(enc, progress)
-    factors = decompose(enc, progress)
+    closest = closest_pair(enc, progress and progress("closest pair"))
+    factors = decompose(enc, progress and progress("singular values"))
     rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
     identified, findings = diagnose(whole, closest, factors.rank)
     sequence = enc.domain.kind in ("position", "time")
@@ -123,9 +129,10 @@ def assess(encoding: Encoding | np.ndarray, progress=None) -> Faithfulness | Gri
         shift_residual=shift_residual(enc) if sequence else None,
         first_rising_lag=first_rising_lag(enc),
         identified=identified,
-        precision=precision(enc),
+        precision=precision(enc, closest.distinct),
         findings=findings,
         **on_grid,
+        about=(whole,),
     )
 
 

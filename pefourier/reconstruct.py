@@ -20,10 +20,14 @@ from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import Encoding, as_encoding, placed
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import multiplicity
+from pefourier.result import Result
 from pefourier.spectrum import density
 
 if TYPE_CHECKING:  # what is imported when it is used, not when a page names a result's type
     from pefourier.geometry.singular_values import Factors
+
+
+USUAL, USUAL_LENGTH = (5, 40, 75), 80  # positions of Fig. 2, of how many
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,8 @@ class Reconstruction:
     inverse_error: float | None  # by the linear inverse of the codes; None beyond their length
 
 
-@dataclass(frozen=True)
-class Reconstructions:
+@dataclass(frozen=True, repr=False)
+class Reconstructions(Result):
     """Position functions rebuilt on one lattice."""
 
     lattice: int
@@ -64,8 +68,8 @@ class GridReconstruction:
     inverse_error: float | None  # by the linear inverse of the codes; None beyond their lattice
 
 
-@dataclass(frozen=True)
-class GridReconstructions:
+@dataclass(frozen=True, repr=False)
+class GridReconstructions(Result):
     """Position functions rebuilt on one lattice of several axes."""
 
     lattice: tuple[int, ...]
@@ -76,7 +80,7 @@ class GridReconstructions:
 
 def position_functions(
     encoding: Encoding | np.ndarray,
-    positions: Sequence[int] | Sequence[Sequence[int]],
+    positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
     lattice: int | None = None,
     sigma: float | None = None,
     method: str = "auto",
@@ -96,8 +100,9 @@ def position_functions(
     ----------
     encoding : Encoding or np.ndarray, shape (n, d)
         An encoding, or a table with one row a position.
-    positions : sequence of int
-        Where to put deltas, 0 … N - 1; on a lattice with several axes points, such as (3, 4).
+    positions : sequence of int, optional
+        Where to put deltas, 0 … N - 1; by default as `usual_positions` says. On a lattice with
+        several axes points, such as (3, 4); by default the middle.
     lattice, sigma, method
         As in `pefourier.spectrum.density`.
 
@@ -113,7 +118,10 @@ def position_functions(
     enc = placed(as_encoding(encoding))
     sides = enc.domain.sides
     if len(sides) > 1:
-        return functions_on_grid(enc, positions, lattice, sigma, method)
+        points = positions or [tuple(n // 2 for n in sides)]
+        return functions_on_grid(enc, points, lattice, sigma, method)
+    if positions is None:
+        positions = usual_positions(lattice or enc.dim)
     check_size("a lattice for each position", len(positions), lattice or enc.dim)
     check_products(enc)
     spectrum = density(enc, lattice, sigma, method)
@@ -141,7 +149,18 @@ def position_functions(
         )
         for s in positions
     ]
-    return Reconstructions(n, spectrum.sigma, rebuilt, factors.inverse_error())
+    return Reconstructions(n, spectrum.sigma, rebuilt, factors.inverse_error(), about=(enc,))
+
+
+def usual_positions(n: int) -> tuple[int, ...]:
+    """The paper's positions 5, 40 and 75 of 80, or as far along a lattice that ends before.
+
+    >>> usual_positions(256), usual_positions(64), usual_positions(2)
+    ((5, 40, 75), (4, 32, 60), (0, 1))
+    """
+    if n > max(USUAL):
+        return USUAL
+    return tuple(sorted({s * n // USUAL_LENGTH for s in USUAL}))
 
 
 def functions_on_grid(
@@ -175,7 +194,9 @@ def functions_on_grid(
         )
         for point in points
     ]
-    return GridReconstructions(sides, spectrum.sigma, rebuilt, factors.inverse_error())
+    return GridReconstructions(
+        sides, spectrum.sigma, rebuilt, factors.inverse_error(), about=(enc,)
+    )
 
 
 def checked_point(point: Sequence[int], sides: tuple[int, ...]) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ from pefourier.geometry.products import (
     diagonal_means_on_grid,
     toeplitz_residual,
 )
+from pefourier.result import Result
 
 LAGS_AT_ONCE = 2**12
 FITTED = 2**11  # positions from which a shift is fitted
@@ -35,8 +36,8 @@ LARGEST_SHIFT = FITTED // 2  # dimensions up to which one is
 SAMPLE = 2**10  # positions, evenly spaced, among which distances are correlated
 
 
-@dataclass(frozen=True)
-class Relations:
+@dataclass(frozen=True, repr=False)
+class Relations(Result):
     """What codes say about the distance and the order of positions; None where undefined."""
 
     length: int
@@ -85,6 +86,7 @@ def relate(encoding: Encoding | np.ndarray) -> Relations:
         first_rise=rising_lags(k, enc.domain.sides, enc.eps),
         asymmetry=asymmetry(enc),
         distance_preservation=distance_preservation(enc) if sequence else None,
+        about=(enc,),
     )
 
 

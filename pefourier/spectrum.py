@@ -29,6 +29,7 @@ from pefourier.geometry.torus import (
     multiplicity,
     torus_density,
 )
+from pefourier.result import Result
 
 DEFAULT_SIGMA = 4.0  # lattice steps
 DEFAULT_GRID_SIGMA = 1.0  # of several axes, whose sides are short
@@ -51,8 +52,8 @@ class DensitySummary:
     flatness: float  # exp(entropy) / K, 1 = flat
 
 
-@dataclass(frozen=True)
-class Spectrum:
+@dataclass(frozen=True, repr=False)
+class Spectrum(Result):
     """A density over the lattice."""
 
     lattice: int
@@ -64,8 +65,8 @@ class Spectrum:
     summary: DensitySummary
 
 
-@dataclass(frozen=True)
-class GridSpectrum:
+@dataclass(frozen=True, repr=False)
+class GridSpectrum(Result):
     """A density over a lattice of several axes, the slowest first."""
 
     lattice: tuple[int, ...]
@@ -153,7 +154,8 @@ def density(
         g = at_nearest_points(steps, weights, n // 2 + 1)
     omega = 2 * pi * np.arange(n // 2 + 1) / n
     declared = frequencies if used == "declared" else None
-    return Spectrum(n, sigma, used, omega, g, declared, summarize_density(enc, omega, g, declared))
+    summary = summarize_density(enc, omega, g, declared)
+    return Spectrum(n, sigma, used, omega, g, declared, summary, about=(enc,))
 
 
 def check_sigma(sigma: float | None, least: float) -> None:
@@ -199,6 +201,7 @@ def density_on_grid(
         largest_step=None if declared is None else float(np.abs(declared).max()),
         frequencies=declared,
         summary=summarize_torus(each, sides, declared),
+        about=(enc,),
     )
 
 

@@ -79,6 +79,7 @@ def description(record: dict[str, Any]) -> str:
     lines += ["  parameters\n"] if own else []
     for key, value in own.items():
         lines.append(paragraph(f"    {assignment(key, value)}: {record['meanings'][key]}", " " * 6))
+    lines += conventions_in_words(record.get("conventions", []))
     typed = [assignment(key, value) for key, value in own.items() if as_typed(value)]
     spec = ":".join([record["encoding"], *typed[:1]])
     lines.append(f"  example    pefourier check-faithful {spec} --d 64\n")
@@ -86,6 +87,17 @@ def description(record: dict[str, Any]) -> str:
         example = indent(record["example"], " " * 13).strip()
         lines.append(f"  in Python  {example}\n")
     return "".join(lines)
+
+
+def conventions_in_words(conventions: Sequence[dict[str, Any]]) -> list[str]:
+    """A line for each published convention: what it sets, and whose it is."""
+    lines = ["  conventions: what convention=NAME sets\n"] if conventions else []
+    for one in conventions:
+        own = ", ".join(assignment(*item) for item in one["params"].items())
+        lines.append(paragraph(f"    {one['convention']:<20} {own}", " " * 25))
+        facts = [one[key] for key in ("source", "note") if key in one]
+        lines += [paragraph(f"{'':25}{fact}.", " " * 25) for fact in facts]
+    return lines
 
 
 def rows(records: Sequence[dict[str, Any]] | None = None) -> list[list[str]]:

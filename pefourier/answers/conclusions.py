@@ -29,6 +29,7 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.faithful import Faithfulness, GridFaithfulness
 from pefourier.geometry.precision import FORMATS
 from pefourier.reconstruct import GridReconstructions, Reconstructions
+from pefourier.relations import Relations
 from pefourier.spectrum import GridSpectrum, Spectrum
 
 MOST = 3  # sentences of a conclusion
@@ -365,6 +366,67 @@ def without_code(enc: Encoding, r: Reconstructions) -> str:
     return f"{which} {'have' if len(beyond) > 1 else 'has'} no code at a length of {len(enc)}."
 
 
+# How does the code of one position relate to that of another?
+
+
+def products_by_lag(enc: Encoding, r: Relations) -> str:
+    """Whether inner products depend on the lag alone."""
+    if enc.domain.kind == "lag":
+        return opposite_lags(enc, r)
+    if r.kernel is None:
+        return ""
+    points = POINTS[enc.domain.kind]
+    if r.toeplitz_residual > EXACT:
+        return (
+            f"Inner products of codes depend on the {points} and not on their lag alone (Toeplitz "
+            f"residual {number(r.toeplitz_residual, 2)}; 0 is the lag alone)."
+        )
+    how = "never rise" if r.first_rise is None else f"rise first at lag {r.first_rise}"
+    return f"Inner products of codes depend on the lag alone; with it they {how}."
+
+
+def opposite_lags(enc: Encoding, r: Relations) -> str:
+    """Whether before and after can be told apart."""
+    if r.asymmetry is None:
+        return "Only keys up to the query have a code: there are no opposite lags."
+    if r.asymmetry <= EXACT:
+        return "A lag and its opposite have the same code: distance is told and direction is not."
+    return (
+        f"A lag and its opposite have different codes (asymmetry {number(r.asymmetry, 2)}): "
+        "direction is told."
+    )
+
+
+def moved_by_a_matrix(enc: Encoding, r: Relations) -> str:
+    """Whether one linear map leads from every code to the next."""
+    if r.shift_residual is None or r.kernel is None:
+        return ""
+    if r.shift_residual <= EXACT:
+        return "One matrix leads from every code to the next, so a fixed lag is a linear map."
+    return (
+        f"No matrix leads from every code to the next: the best is off by "
+        f"{number(100 * r.shift_residual, 2)} % of the codes' size."
+    )
+
+
+def near_is_near(enc: Encoding, r: Relations) -> str:
+    """Whether codes of near positions are near."""
+    if r.distance_preservation is None:
+        return ""
+    return (
+        "Distances of codes and of positions correlate by "
+        f"{number(r.distance_preservation, 2)} (1: near codes are near positions)."
+    )
+
+
+def without_products(enc: Encoding, r: Relations) -> str:
+    """Codes of zeros, and points that have no lags."""
+    if enc.domain.kind == "tree":
+        return "Nodes of a tree have no lags; 'pefourier check-faithful' says what their codes do."
+    zero = enc.domain.kind != "lag" and r.kernel is None
+    return "All codes are zero: they say nothing about positions." if zero else ""
+
+
 CONCLUSIONS: dict[type, tuple[Callable[[Encoding, Any], str], ...]] = {
     Faithfulness: (surely_wrong, known_formula, told_apart, recovered, in_low_precision),
     Spectrum: (shape, below_first_step, folded_back, before_training),
@@ -378,6 +440,7 @@ CONCLUSIONS: dict[type, tuple[Callable[[Encoding, Any], str], ...]] = {
     ),
     GridSpectrum: (shape_on_grid, idle_on_grid, aliased_on_grid, before_training),
     GridReconstructions: (point_from_frequencies, point_from_codes, points_without_code),
+    Relations: (products_by_lag, moved_by_a_matrix, near_is_near, without_products),
 }
 
 

@@ -33,19 +33,21 @@ WANTS = {  # what is best by a criterion, in words
 }
 
 
-def design_page(design: Design, params: dict[str, Any]) -> Page:
+def design_page(design: Design) -> Page:
     """The answer of `pefourier design`."""
     return Page(
         "design",
         words=lambda: design_text(design),
-        records=lambda: [design_record(design, params)],
+        records=lambda: [design_record(design)],
         rows=lambda: design_rows(design),
         conclusion=lambda: paragraph(conclude_design(design)),
     )
 
 
-def design_record(design: Design, params: dict[str, Any]) -> dict[str, Any]:
+def design_record(design: Design) -> dict[str, Any]:
     """The JSON object of a design."""
+    asked = {"length": design.length, "d": design.d, "for": design.criteria}
+    params = asked | {"dtype": design.dtype}
     identity = {"encoding": "rope", "spec": "rope", "params": params}
     return identity | {"conclusion": conclude_design(design)} | fields_of(design)
 
@@ -164,6 +166,7 @@ def context_record(enc: Encoding, found: Context, reading: Reading | None) -> di
         "conclusion": conclude_context(enc, found, reading),
         **fields_of(found),
     }
+    del record["against"]  # it is told below, where one was asked for
     record["rotations"] = [rotation_record(rotation) for rotation in found.rotations]
     if reading is not None:
         pairs = zip(reading.positions.tolist(), reading.cosine.tolist(), strict=True)

@@ -4,17 +4,21 @@ A command imports what it needs when it runs, so that help and the list start wi
 """
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from math import isnan
 from typing import Annotated, Any, Literal
 
 import typer
 
 from pefourier.cli.request import (
+    Asked,
     Csv,
     Dim,
     Form,
     Json,
+    Positions,
     Prefix,
     Question,
     Quiet,
@@ -31,7 +35,7 @@ from pefourier.cli.request import (
     sides,
     spec_names,
 )
-from pefourier.cli.streams import note, percentage
+from pefourier.cli.streams import note, percentages
 from pefourier.cli.train_options import taking_options
 from pefourier.errors import PefourierError
 from pefourier.train.options import Options
@@ -108,13 +112,7 @@ def spectrum(
 def reconstruct(
     question: Question,
     form: Form,
-    pos: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="S...",
-            help="Positions of deltas: 5 40 75, or 5,40,75; on a grid points: 3,4 10,2.",
-        ),
-    ] = None,
+    pos: Positions = None,
     lattice: Lattice = None,
     sigma: Sigma = None,
     method: Method = "auto",
@@ -129,21 +127,33 @@ def reconstruct(
     """
     # Its matrix products are long and thin: BLAS threads would only wait for one another.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    points = parse_points("--pos", pos)
-    positions = [x for point in points for x in point] or [5, 40, 75]
+    points = parse_points(pos)
+    positions = [x for point in points for x in point] or None
     from pefourier.answers.report import reconstruct_page
     from pefourier.reconstruct import position_functions
 
     def rebuild(enc: Any) -> Any:
-        sides = enc.domain.sides
-        wanted = (points or [tuple(n // 2 for n in sides)]) if len(sides) > 1 else positions
-        return position_functions(enc, wanted, lattice, sigma, method)
+        wanted = points if len(enc.domain.sides) > 1 else positions
+        return position_functions(enc, wanted or None, lattice, sigma, method)
 
-    asked = ask_each(question, rebuild, least=max(80, max(positions) + 1))
+    asked = ask_each(question, rebuild, least=max([79, *(positions or ())]) + 1)
+    note_positions(asked, positions, question.quiet)
     question.draw("reconstruct", asked.answers)
     form.deliver(reconstruct_page(asked.each))
     question.note_unused([a.encoding for a in asked.answers])
     asked.finish([], question.quiet)
+
+
+def note_positions(asked: Asked, given: list[int] | None, quiet: bool) -> None:
+    """Say which positions were taken where the usual ones lie outside a lattice."""
+    from pefourier.reconstruct import USUAL
+
+    for a in asked.answers if given is None else ():
+        taken = [r.position for r in a.result.reconstructions]
+        if taken != list(USUAL):
+            where = f"{a.encoding.label} has a lattice of {a.result.lattice} points"
+            which = ", ".join(map(str, taken))
+            note(f"{where}: positions {which} were taken; choose others with --pos", quiet)
 
 
 @app.command()
@@ -163,6 +173,14 @@ def check_faithful(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with status 1 on an error or warning found.")
     ] = False,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="An earlier answer, written with --json: exit with status 1 when a verdict, a "
+            "distance or a finding is worse than there.",
+        ),
+    ] = None,
 ) -> None:
     """Are codes distinct, can they be inverted?
 
@@ -179,17 +197,39 @@ def check_faithful(
     from pefourier.answers.report import faithful_page
     from pefourier.faithful import assess, shortfalls
 
-    asked = ask_each(question, lambda enc: assess(enc, percentage(enc.label, question.quiet)))
+    stored = read_stored(baseline)
+    asked = ask_each(question, lambda enc: assess(enc, percentages(enc.label, question.quiet)))
     question.draw("faithful", asked.answers)
-    form.deliver(faithful_page(asked.each))
-    question.note_unused([a.encoding for a in asked.answers])
     dtype = SHORT_NAMES.get(require_dtype, require_dtype)
     reasons = [
         f"{a.encoding.label} {reason}"
         for a in asked.answers
-        for reason in shortfalls(a.result, require, dtype, strict)
+        for reason in [*shortfalls(a.result, require, dtype, strict), *since(stored, a)]
     ]
+    form.deliver(replace(faithful_page(asked.each), reasons=reasons))
+    question.note_unused([a.encoding for a in asked.answers])
     asked.finish(reasons, question.quiet)
+
+
+def read_stored(baseline: str | None) -> Mapping[str, Any] | None:
+    """The answers of a baseline; None where none is given, whose room is then not opened."""
+    if baseline is None:
+        return None
+    from pefourier.answers.baseline import read_baseline
+
+    return read_baseline(baseline)
+
+
+def since(stored: Mapping[str, Any] | None, answer: Any) -> list[str]:
+    """What of an answer got worse than it is stored; a SPEC that is not there is noted."""
+    if stored is None:
+        return []
+    from pefourier.answers.baseline import regressions
+
+    if answer.encoding.spec not in stored:
+        note(f"{answer.encoding.label} is not in the baseline: nothing to compare it with")
+        return []
+    return regressions(answer, stored[answer.encoding.spec])
 
 
 @app.command()
@@ -274,11 +314,13 @@ def context(
 def design(
     form: Form,
     length: Annotated[
-        int, typer.Option("--length", "-S", parser=count, metavar="N", help="Positions: 64k.")
-    ] = ...,
+        int | None,
+        typer.Option("--length", "-S", parser=count, metavar="N", help="Positions: 64k."),
+    ] = None,
     d: Annotated[
-        int, typer.Option("--d", parser=count, metavar="N", help="Dimension of a code or a head.")
-    ] = ...,
+        int | None,
+        typer.Option("--d", parser=count, metavar="N", help="Dimension of a code or a head."),
+    ] = None,
     wanted: Annotated[
         list[str] | None,
         typer.Option(
@@ -295,25 +337,51 @@ def design(
         Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"] | None,
         typer.Option(help="Round codes to this format for another smallest distance."),
     ] = None,
+    extend_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONFIG",
+            help="Extend this rotation, a model's config or rope:…, to the length --to: linear, "
+            "ntk, yarn, llama3, and the bases of --rho and --for (turns, bound, wavelength=K).",
+        ),
+    ] = None,
+    to: Annotated[
+        int | None,
+        typer.Option(parser=count, metavar="N", help="Positions to extend to: 128k."),
+    ] = None,
 ) -> None:
     """Which base for my length?
 
     Criteria contradict one another: distance and rank want small bases, the bound of long contexts
-    a large one. Each is shown with the base that it asks for.
+    a large one. Each is shown with the base that it asks for. With --extend-from: which scaling
+    takes a model to --to positions, what each does to its bands of frequencies and how near it
+    stays to the trained rotation, with the lines for config.json and a SPEC.
 
     \b
     Example: pefourier design --length 64k --d 128 --for bound
+    Example: pefourier design --extend-from config.json --to 128k
     """
     # Its matrix products are long and thin: BLAS threads would only wait for one another.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    rounding = SHORT_NAMES.get(dtype, dtype)
+    if (extend_from is None) != (to is None):
+        raise PefourierError("--extend-from and --to go together: the config, and the length")
+    if extend_from is not None:
+        from pefourier.answers.extension import extension_page
+        from pefourier.extend import extend
+
+        own = {"trained": length, "d": d, "criteria": tuple(wanted or ()), "dtype": rounding}
+        ways = extend(extend_from, to, bases=tuple(base or ()), **own)
+        form.deliver(extension_page(ways, {"to": to, "dtype": rounding}))
+        return
+    if length is None or d is None:
+        raise PefourierError("design needs --length and --d, or --extend-from CONFIG and --to")
     from pefourier.answers.reach import design_page
     from pefourier.design import BASES, CRITERIA, design_base
 
     names = tuple(wanted or CRITERIA)
-    rounding = SHORT_NAMES.get(dtype, dtype)
     found = design_base(length, d, tuple(base or BASES), names, rounding)
-    params = {"length": length, "d": d, "for": names, "dtype": rounding}
-    form.deliver(design_page(found, params))
+    form.deliver(design_page(found))
 
 
 @app.command()
@@ -381,9 +449,7 @@ def encode(
     out: Annotated[
         str, typer.Option(metavar="FILE", help="Table to write: .npy, .npz, .csv, .safetensors.")
     ] = ...,
-    positions: Annotated[
-        str | None, typer.Option(metavar="0,5,…", help="Only these positions, in this order.")
-    ] = None,
+    pos: Positions = None,
 ) -> None:
     """Write codes to a file.
 
@@ -403,8 +469,8 @@ def encode(
     check_suffix(out, WRITERS)
     (enc,) = load_exactly(question, 1, "encode writes one encoding")
     x = enc.domain.x
-    if positions is not None:
-        x = np.array(parse_whole_numbers("--positions", [positions]), dtype=np.int64)
+    if pos:
+        x = np.array(parse_whole_numbers(pos), dtype=np.int64)
     table = np.asarray(enc.table(x), dtype=float)
     from pefourier.answers.report import Answer, encode_page
 
@@ -497,9 +563,26 @@ def reproduce(
     \b
     Example: pefourier reproduce --out figures
     """
-    from pefourier.reproduce import claims_page, recompute_paper
+    from pefourier.reproduce import claims_page, has_results, recompute_paper
 
     form = Form(as_json, as_csv)
     claims, files = recompute_paper(out)
     form.deliver(claims_page(claims))
     note(f"wrote {', '.join(files)}", quiet)
+    if not has_results(out):
+        note("Table 1 is that of the results that come with this version", quiet)
+
+
+@app.command()
+@asking
+def cite(form: Form) -> None:
+    """How do I cite it?
+
+    The program and the paper, as BibTeX.
+
+    \b
+    Example: pefourier cite
+    """
+    from pefourier.answers.citation import citation_page
+
+    form.deliver(citation_page())

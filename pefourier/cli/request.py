@@ -9,7 +9,7 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -84,6 +84,15 @@ Prefix = Annotated[
 Rho = Annotated[float | None, typer.Option("--rho", "--base", "--theta", help=RHO_HELP)]
 Seed = Annotated[int | None, typer.Option(help="Seed of random encodings.")]
 Times = Annotated[str | None, typer.Option(metavar="FILE", help=TIMES_HELP)]
+Positions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pos",
+        "--positions",
+        metavar="S...",
+        help="Positions: 5 40 75, or 5,40,75.",
+    ),
+]
 Plot = Annotated[
     str | None, typer.Option(metavar="FILE", help="Write a figure: .png, .pdf or .svg.")
 ]
@@ -244,8 +253,8 @@ def load_exactly(question: Question, count: int, rule: str) -> list[Any]:
     return question.encodings()
 
 
-def parse_whole_numbers(option: str, texts: list[str]) -> list[int]:
-    """Whole numbers from 0 on, given one by one or separated by commas."""
+def parse_whole_numbers(texts: list[str]) -> list[int]:
+    """Positions, whole numbers from 0 on, given one by one or separated by commas."""
     from pefourier.answers.text import whole_number
 
     numbers = []
@@ -253,19 +262,19 @@ def parse_whole_numbers(option: str, texts: list[str]) -> list[int]:
         value = whole_number(text)
         if value is None or not 0 <= value < 2**53:
             raise PefourierError(
-                f"{option} takes whole numbers from 0 on, such as 5,40,75; got {shown(text)}"
+                f"--pos takes whole numbers from 0 on, such as 5,40,75; got {shown(text)}"
             )
         numbers.append(value)
     return numbers
 
 
-def parse_points(option: str, texts: list[str] | None) -> list[tuple[int, ...]]:
+def parse_points(texts: list[str] | None) -> list[tuple[int, ...]]:
     """Points, each of whole numbers from 0 on with commas between.
 
-    >>> parse_points("--pos", ["3,4", "10,2"])
+    >>> parse_points(["3,4", "10,2"])
     [(3, 4), (10, 2)]
     """
-    return [tuple(parse_whole_numbers(option, [text])) for text in texts or []]
+    return [tuple(parse_whole_numbers([text])) for text in texts or []]
 
 
 @dataclass(frozen=True)
@@ -274,27 +283,35 @@ class Form:
 
     as_json: Json = False
     as_csv: Csv = False
+    form: Annotated[
+        Literal["text", "json", "csv", "github"] | None,
+        typer.Option(
+            "--format", help="Form of the answer; github prints annotations for its Actions."
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         """Refuse an answer in two forms, before anything is computed."""
         if len(self.chosen) > 1:
-            options = " and ".join(f"--{name}" for name in self.chosen)
+            options = " and ".join(self.chosen)
             raise PefourierError(f"{options} exclude each other; give one")
 
     @property
     def chosen(self) -> list[str]:
-        """Names of the forms whose options were given."""
-        return [f.name.removeprefix("as_") for f in fields(self) if getattr(self, f.name)]
+        """Options that name a form."""
+        flags = {"--json": self.as_json, "--csv": self.as_csv}
+        named = [f"--format {self.form}"] if self.form else []
+        return [*(name for name, given in flags.items() if given), *named]
 
     def deliver(self, page: Any) -> None:
         """Print a page in the form asked for; on a terminal curves come before the numbers."""
         from pefourier.answers.page import FORMS, beginning
 
-        if page.chart and not self.chosen and sys.stdout.isatty():
+        if page.chart and self.chosen in ([], ["--format text"]) and sys.stdout.isatty():
             say(beginning(page) + page.chart(takes_colours(sys.stdout)) + page.words())
             return
-        (form,) = self.chosen or ["text"]
-        say(FORMS[form](page))
+        (option,) = self.chosen or ["text"]
+        say(FORMS[option.removeprefix("--").removeprefix("format ")](page))
 
 
 def asking(command: Callable[..., None]) -> Callable[..., None]:

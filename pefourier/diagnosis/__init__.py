@@ -10,6 +10,7 @@ from pefourier.diagnosis.on_grids import (
     remarks_on_formula,
 )
 from pefourier.diagnosis.rules import (
+    SAMPLE,
     SEVERITIES,
     Case,
     apply_rules,
@@ -19,6 +20,7 @@ from pefourier.diagnosis.rules import (
 )
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.geometry.closest import ClosestPair
+from pefourier.geometry.precision import coarse_eps
 
 
 def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | None, list[Finding]]:
@@ -49,8 +51,10 @@ def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | Non
     if enc.origin == "formula":
         return None, list(enc.findings)
     table = enc.table()
-    identified = identify(table, enc.eps)
-    found = [*enc.findings, *apply_rules(Case(table, enc.eps, identified, closest, rank))]
+    eps = max(enc.eps, coarse_eps(table[:SAMPLE]))
+    identified = identify(table, eps)
+    case = Case(table, eps, identified, closest, rank, stored=enc.eps)
+    found = [*enc.findings, *apply_rules(case)]
     return identified, sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pefourier.encodings import families  # noqa: F401 (which fill the registry)
 from pefourier.encodings.checks import check_count
+from pefourier.encodings.conventions import list_conventions
 from pefourier.encodings.descriptions import describe
 from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.grids import check_sides, count_points, on_grid
@@ -152,6 +153,7 @@ def records() -> list[dict[str, Any]]:
             "paper": b.paper,
             "untrained": b.untrained,
             **describe(b.function),
+            **({"conventions": listed} if (listed := list_conventions(b.name)) else {}),
         }
         for b in BUILDERS.values()
     ]

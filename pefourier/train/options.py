@@ -41,8 +41,14 @@ class Options:
     )
     seeds: int = option(8, "Runs with each encoding.")
     folds: int | None = option(None, "Parts that are tested once each, default all: 5 or 1.")
+    resamples: int | None = option(
+        None, "Splits of a set that has a test part: its own, then others drawn with its sizes."
+    )
     split: Split = option(  # noqa: RUF009 (it is a field)
         "blocks", "How windows are split; random leaks and is for comparison only."
+    )
+    test_length: str | None = option(
+        None, "Test on windows of these lengths too: 24,48,96; built-in tasks alone.", "N,N"
     )
     window: int | None = option(None, "Rows of a window, default 100.")
     stride: int | None = option(
@@ -78,6 +84,10 @@ class Options:
     patch: int = option(1, "Rows in a token.")
     patch_stride: int | None = option(
         None, "Rows from one token to the next, default those of a token; fewer overlap."
+    )
+    tokens: int | None = option(
+        None,
+        "Of long windows at most so many tokens, in place of --patch: each dataset gets its own.",
     )
     learn: bool = option(False, "Train the codes too.")
     match_rms: tuple[float, ...] = option(

@@ -26,9 +26,10 @@ from pefourier.encodings.sources.tables import write_table
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.files import reason, write_whole
-from pefourier.train import grid, loop, power, search, summary
+from pefourier.train import extrapolation, grid, loop, power, search, summary
 from pefourier.train.data.load import load_task, reads_data_folder
 from pefourier.train.data.split import Task
+from pefourier.train.extrapolation import Longer
 from pefourier.train.grid import ResolvedTask, Run, Stack
 from pefourier.train.injection import ACTS, Injection, scaled_to_rms
 from pefourier.train.loop import Member, Outcome, Resident, Schedule
@@ -70,10 +71,9 @@ def run_comparison(
             f"several ranks meet in a folder; give --out DIR, or unset RANK={rank} and "
             f"WORLD_SIZE={ranks} to train alone"
         )
-    tasks = [
-        load_task(n, options.data, options.window, options.stride, options.split, options.folds)
-        for n in options.dataset
-    ]
+    how = (options.data, options.window, options.stride, options.split)
+    parts = (options.folds, options.resamples)
+    tasks = [load_task(name, *how, *parts) for name in options.dataset]
     resolved = [grid.resolve_task(task, options, device) for task in tasks]
     with store.lock():
         found = train_and_compare(options, resolved, store, device, None if rank else note)
@@ -121,15 +121,26 @@ def train_and_compare(
 def most_stacked(resolved: ResolvedTask, options: Options, device: torch.device) -> int:
     """How many runs of a task, each with all of its candidates, can be trained together."""
     batch, _ = loop.batch_and_steps(resolved.task, options.batch_size)
-    shapes = search.shapes_of(resolved.model, search.list_candidates(options))
+    shapes = search.shapes_tried(resolved.model, search.list_candidates(options))
     return min(max(1, grid.most_members(m, batch, device) // len(own)) for m, own in shapes)
 
 
 def shared_settings(options: Options) -> dict[str, Any]:
     """What all models of a comparison have in common."""
     names = ("epochs", "patience", "batch_size", "rate", "warmup", "weight_decay", "dropout")
-    names += ("search", "d", "heads", "layers", "ffn", "pool", "patch", "patch_stride", "learn")
-    names += ("spread",)
+    names += (
+        "search",
+        "d",
+        "heads",
+        "layers",
+        "ffn",
+        "pool",
+        "patch",
+        "patch_stride",
+        "tokens",
+        "learn",
+    )
+    names += ("spread", "test_length")
     return {name: getattr(options, name) for name in names} | RULES
 
 
@@ -139,6 +150,10 @@ def list_remarks(options: Options, resolved: Sequence[ResolvedTask]) -> list[str
     found += [line for one in resolved for line in grid.remarks_on_codes(one, options.learn)]
     if options.data is not None and not any(map(reads_data_folder, options.dataset)):
         found.append(f"--data {options.data} has no effect on {', '.join(options.dataset)}")
+    longer = draw_longer_tasks(options)
+    for one in resolved if longer else ():
+        tasks = longer[one.task.name].tasks
+        found += extrapolation.remarks_on_fixed_codes(one, tasks, options.learn)
     for task in (one.task for one in resolved):
         found.append(power.foretell(task.name, options.seeds * len(task.folds), options.spread))
     return list(dict.fromkeys(found))
@@ -148,6 +163,8 @@ def check_options(options: Options) -> None:
     """Refuse numbers that no run could have, and what is named twice."""
     schedule_of(options)
     search.list_candidates(options)
+    for name in options.dataset if options.test_length is not None else ():
+        extrapolation.draw_longer(name, extrapolation.parse_lengths(options.test_length))
     if not 1 <= options.seeds <= MOST_SEEDS:
         raise PefourierError(f"--seeds must be from 1 to {MOST_SEEDS}; got {options.seeds}")
     given = {
@@ -283,6 +300,7 @@ def train_stacks(
 ) -> list[Row]:
     """Train this rank's stacks, except those that are finished; the rows that were trained."""
     candidates = search.list_candidates(options)
+    longer = draw_longer_tasks(options)
     members = sum(len(stack.runs) for stack in stacks) * len(candidates)
     windows = max((len(s.task.folds[0].train) for s in stacks), default=0)
     done = {key_of(row) for row in store.rows()}
@@ -303,6 +321,7 @@ def train_stacks(
             reporter.skip(begun + trained - reporter.done)
             outcomes = [outcome for outcome, _ in chosen]
             found = [row_of(stack.task, *one, held) for one in chosen if one[0].finite]
+            add_lengths(found, stack, chosen, longer.get(stack.task.name))
             store.append(row for row in found if key_of(row) not in done)
             rows += found
             if options.save_tables is not None:
@@ -312,6 +331,30 @@ def train_stacks(
     if options.save_tables is not None and missed and note is not None:
         note(f"--save-tables: {missed} runs were finished before; their tables are not written")
     return rows
+
+
+def draw_longer_tasks(options: Options) -> dict[str, Longer]:
+    """Each task at the lengths that it is tested at, too."""
+    lengths = extrapolation.parse_lengths(options.test_length)
+    if not lengths:
+        return {}
+    names = options.dataset
+    return {n: Longer(extrapolation.draw_longer(n, lengths), options.learn) for n in names}
+
+
+def add_lengths(
+    rows: Sequence[Row],
+    stack: Stack,
+    chosen: Sequence[tuple[Outcome, Mapping[str, Any]]],
+    longer: Longer | None,
+) -> None:
+    """Test finite outcomes at other lengths, too."""
+    if longer is None:
+        return
+    finite = [(number, *one) for number, one in enumerate(chosen) if one[0].finite]
+    for row, (number, outcome, settings) in zip(rows, finite, strict=True):
+        model = search.shape_for(stack.model, settings)
+        row["tested"] = longer.test(stack, stack.runs[number], outcome, model)
 
 
 def refuse_non_finite(outcomes: Sequence[Outcome]) -> None:
@@ -348,7 +391,7 @@ def train_candidates(
     """What each run of a stack came to, with the settings that its validation windows chose."""
     schedule = schedule_of(options)
     tried: list[list[tuple[Outcome, Mapping[str, Any]]]] = [[] for _ in stack.runs]
-    for model, own in search.shapes_of(stack.model, candidates):
+    for model, own in search.shapes_tried(stack.model, candidates):
         members = [
             member_of(run, injections, one.tuning, number)
             for number, run in enumerate(stack.runs)
@@ -391,6 +434,7 @@ def row_of(task: Task, outcome: Outcome, settings: Mapping[str, Any], held: Resi
         "leaky": task.leaky,
         "length": task.length,
         "windows": len(fold.test),
+        "trained": len(fold.train),
         "device": str(held.device),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         **({"chosen": dict(settings)} if settings else {}),
@@ -469,6 +513,7 @@ def write_summary(store: Store, found: Summary) -> None:
         return
     from pefourier.answers import plot
     from pefourier.answers.page import plain
+    from pefourier.train import figures
 
     content = plain({k: v for k, v in asdict(found).items() if k != "runs"})
     write_json(store.path / "summary.json", content)
@@ -479,3 +524,7 @@ def write_summary(store: Store, found: Summary) -> None:
     ranks.unlink(missing_ok=True)  # it may be of what was asked before
     if found.ranked:
         plot.save(str(ranks), plot.critical_difference, found)
+    lengths = store.path / "lengths.png"
+    lengths.unlink(missing_ok=True)
+    if any(one.lengths for one in found.datasets):
+        plot.save(str(lengths), figures.score_by_length, found)

@@ -40,11 +40,6 @@ class Choice:
     values: Mapping[str, Any]  # of those that are chosen among
     tuning: Tuning
 
-    @property
-    def shape(self) -> dict[str, Any]:
-        """What it changes of the classifier."""
-        return {key: value for key, value in self.values.items() if key not in TUNED}
-
 
 def list_candidates(options: Options) -> list[Choice]:
     """All choices that --search leaves; one without a choice where nothing is searched."""
@@ -95,7 +90,13 @@ def read_value(key: str, text: str) -> Any:
     return convert(f"--search {key.replace('_', '-')}", text, KINDS[key])
 
 
-def shapes_of(
+def shape_for(model: Transformer | OrderFree, values: Mapping[str, Any]) -> Transformer | OrderFree:
+    """The classifier under chosen settings; the order-free one has no shape to choose."""
+    shape = {key: value for key, value in values.items() if key not in TUNED}
+    return model if isinstance(model, OrderFree) else replace(model, **shape)
+
+
+def shapes_tried(
     model: Transformer | OrderFree, candidates: Sequence[Choice]
 ) -> list[tuple[Transformer | OrderFree, list[Choice]]]:
     """Classifiers of different shapes with the candidates that train each."""
@@ -104,7 +105,7 @@ def shapes_of(
         return [(model, [one for one in candidates if own[one.tuning] is one])]
     found: list[tuple[Transformer | OrderFree, list[Choice]]] = []
     for one in candidates:
-        shape = replace(model, **one.shape)
+        shape = shape_for(model, one.values)
         same = next((own for other, own in found if other == shape), None)
         if same is None:
             found.append((shape, [one]))

@@ -21,6 +21,7 @@ from pefourier.compare import Comparison
 from pefourier.context import Band, Context, Layers, Reading, Rotation
 from pefourier.design import Candidate, Design
 from pefourier.errors import PefourierError
+from pefourier.extend import Extension, Extensions
 from pefourier.faithful import LADDER, Faithfulness, GridFaithfulness
 from pefourier.geometry.precision import FORMATS, FormatLoss
 from pefourier.reconstruct import (
@@ -29,6 +30,7 @@ from pefourier.reconstruct import (
     Reconstruction,
     Reconstructions,
 )
+from pefourier.relations import Relations
 from pefourier.reproduce import SPOKEN, Claim
 from pefourier.resize import Method, Picture, Unseen
 from pefourier.spectrum import DensitySummary, GridSpectrum, Spectrum
@@ -92,6 +94,7 @@ def tables(tmp_path, monkeypatch):
         ["context", "config.json", "nothing", "--against", "scaling-ignored"],
         ["design", "--length", "80", "--d", "8", "--dtype", "bf16"],
         ["reproduce", "--out", "paper"],
+        ["cite"],
         ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1", "-q"],
     ],
     ids=" ".join,
@@ -127,6 +130,7 @@ def test_every_field_of_json_has_a_term(run, arguments):
         FormatLoss,
         report.Refusal,
         Comparison,
+        Relations,
         Context,
         Layers,
         Rotation,
@@ -134,6 +138,8 @@ def test_every_field_of_json_has_a_term(run, arguments):
         Reading,
         Design,
         Candidate,
+        Extension,
+        Extensions,
         Claim,
     ],
 )
