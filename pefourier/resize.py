@@ -17,9 +17,10 @@ import numpy as np
 from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points
 from pefourier.encodings.encoding import Encoding, Measure, from_table
-from pefourier.encodings.grids import check_rows
+from pefourier.encodings.grids import check_fit
 from pefourier.errors import PefourierError, unknown
 from pefourier.geometry.interpolation import METHODS, resize_lattice
+from pefourier.result import Result
 from pefourier.spectrum import axis_shares, density
 
 DEFAULT = "bicubic"
@@ -57,8 +58,8 @@ class Unseen:
     step_ratio: float  # the angle from point to point, new over old
 
 
-@dataclass(frozen=True)
-class Resizing:
+@dataclass(frozen=True, repr=False)
+class Resizing(Result):
     """A table on another lattice, and what each method makes of it."""
 
     old: tuple[int, ...]
@@ -132,6 +133,7 @@ def resize_table(
         between=between,
         at=at,
         unseen=None if formula is None else unseen_phases(encoding, formula),
+        about=(encoding,),
     )
 
 
@@ -150,7 +152,7 @@ def check_new_sides(new: Sequence[int], old: Sequence[int]) -> tuple[int, ...]:
 
 def on_lattice(table: np.ndarray, sides: Sequence[int], prefix: int, **facts: Any) -> Encoding:
     """A table as that of a lattice; refused where its rows do not fit."""
-    check_rows("the table", len(table), tuple(sides), prefix)
+    check_fit("the table", len(table), tuple(sides), prefix)
     return replace(from_table(table, **facts), domain=lattice(sides, prefix))
 
 

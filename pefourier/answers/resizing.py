@@ -23,7 +23,7 @@ def resize_page(enc: Encoding, r: Resizing, out: str | None) -> Page:
     )
 
 
-def resize_record(enc: Encoding, r: Resizing, out: str | None) -> dict[str, Any]:
+def resize_record(enc: Encoding, r: Resizing, out: str | None = None) -> dict[str, Any]:
     """The JSON object: all but the table itself, which --out writes."""
     told = {key: value for key, value in fields_of(r).items() if key not in ("table", "old", "new")}
     sides = {"from": r.old, "to": r.new}
