@@ -14,7 +14,7 @@ from pefourier.geometry.precision import precision
 from pefourier.geometry.products import DIRECT, toeplitz_residual
 from pefourier.geometry.singular_values import decompose
 from pefourier.reconstruct import position_functions
-from pefourier.relations import relate
+from pefourier.relations import relate, rotation_defect
 from pefourier.spectrum import density
 
 
@@ -218,3 +218,31 @@ def test_one_axis_written_as_a_grid_is_a_sequence():
     np.testing.assert_array_equal(density(plain).density, density(grid).density)
     assert closest_pair(placed(grid)) == closest_pair(plain)
     assert placed(grid).measure.frequencies.shape == (4,)
+
+
+def test_what_is_not_a_rotation_is_found():
+    """Facebook's V-JEPA 2: at position 2, d 4, squares on the diagonal are .1736 and 1.8264."""
+    right = relate(named("axial-rope:convention=qwen2-vl", (4, 6)))
+    assert right.rotation_residual < 1e-14
+    assert relate(named("axial", (4, 6))).rotation_residual is None
+    wrong = relate(named("axial-rope:convention=vjepa2", (4, 6)))
+    assert wrong.rotation_residual > 0.5
+    assert "not a rotation" in wrong.conclusion
+    angle = np.array([[2.0, 0.02, 2.0, 0.02]])
+    found = rotation_defect(np.cos(angle), np.sin(angle), "interleaved")
+    assert found == pytest.approx(1.8264 - 1, abs=5e-5)
+    c, s = np.cos(angle[0]), np.sin(angle[0])
+    turn = np.diag(c)
+    turn[[0, 1, 2, 3], [1, 0, 3, 2]] = [-s[0], s[1], -s[2], s[3]]
+    assert found == pytest.approx(np.abs(turn.T @ turn - np.eye(4)).max())
+
+
+def test_the_kernel_is_that_of_all_displacements():
+    enc = waves_on((3, 4), [[1.0, 0.3], [-0.2, 0.9]])
+    r, table = relate(enc), enc.table()
+    assert (r.kernel.shape, r.grid, r.first_rise) == ((5, 7), (3, 4), [None, None])
+    products = table @ table.T / (table[0] @ table[0])
+    for dy in range(-2, 3):
+        for dx in range(-3, 4):
+            start, end = 4 * max(-dy, 0) + max(-dx, 0), 4 * max(dy, 0) + max(dx, 0)
+            assert r.kernel[2 + dy, 3 + dx] == pytest.approx(products[start, end])

@@ -9,11 +9,11 @@ import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from textwrap import indent, wrap
+from textwrap import indent
 from typing import Any
 
 from pefourier.answers.page import Page
-from pefourier.answers.text import aligned, paragraph
+from pefourier.answers.text import breadth, fitting_widths, paragraph, table_of, terminal_width
 from pefourier.errors import unknown
 
 FILE = Path(__file__).with_suffix(".json")
@@ -136,10 +136,15 @@ def as_typed(value: Any) -> str:
 def text() -> str:
     """A line for each registered encoding, its parameters under it."""
     table = rows()
-    top, *lines = aligned([row[:-1] for row in table]).splitlines()
+    widths = fitting_widths([row[:-1] for row in table])
+    top, *lines = [
+        table_of([row[:-1]], widths)
+        if breadth(widths) <= terminal_width()
+        else paragraph(", ".join(row[:-1]), "  ")
+        for row in table
+    ]
+    indent = "    "
     parts = [top]
     for line, row in zip(lines, table[1:], strict=True):
-        words = row[-1].replace(",", ", ")
-        indent = "    "
-        parts += [line, *wrap(words, 96, initial_indent=indent, subsequent_indent=indent)]
-    return "\n".join(parts) + "\n"
+        parts += [line, paragraph(indent + row[-1].replace(",", ", "), indent) if row[-1] else ""]
+    return "".join(parts)

@@ -16,9 +16,12 @@ import numpy as np
 from pefourier.answers.grid_words import (
     aliased_on_grid,
     idle_on_grid,
+    moved_along_axes,
+    not_a_rotation,
     point_from_codes,
     point_from_frequencies,
     points_without_code,
+    products_by_displacement,
     recovered_on_grid,
     shape_on_grid,
     told_apart_on_grid,
@@ -29,7 +32,7 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.faithful import Faithfulness, GridFaithfulness
 from pefourier.geometry.precision import FORMATS
 from pefourier.reconstruct import GridReconstructions, Reconstructions
-from pefourier.relations import Relations
+from pefourier.relations import GridRelations, Relations
 from pefourier.spectrum import GridSpectrum, Spectrum
 
 MOST = 3  # sentences of a conclusion
@@ -440,6 +443,7 @@ CONCLUSIONS: dict[type, tuple[Callable[[Encoding, Any], str], ...]] = {
     ),
     GridSpectrum: (shape_on_grid, idle_on_grid, aliased_on_grid, before_training),
     GridReconstructions: (point_from_frequencies, point_from_codes, points_without_code),
+    GridRelations: (not_a_rotation, products_by_displacement, moved_along_axes, near_is_near),
     Relations: (products_by_lag, moved_by_a_matrix, near_is_near, without_products),
 }
 

@@ -12,6 +12,7 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.faithful import GridFaithfulness
 from pefourier.geometry.on_axes import separable_rank
 from pefourier.reconstruct import GridReconstructions
+from pefourier.relations import GridRelations
 from pefourier.spectrum import GridSpectrum
 
 NAMES = "tyx"  # of the last three axes
@@ -237,3 +238,44 @@ def points_without_code(enc: Encoding, r: GridReconstructions) -> str:
         return ""
     have = "have" if len(beyond) > 1 else "has"
     return f"{', '.join(beyond)} {have} no code on the {size_of(enc.domain.sides)} grid."
+
+
+def not_a_rotation(enc: Encoding, r: GridRelations) -> str:
+    """What turns the numbers of a head and changes their lengths."""
+    if r.rotation_residual is None or r.rotation_residual <= EXACT:
+        return ""
+    return (
+        "What turns a head is not a rotation: squared lengths change by up to "
+        f"{number(100 * r.rotation_residual, 3)} %."
+    )
+
+
+def products_by_displacement(enc: Encoding, r: GridRelations) -> str:
+    """Whether inner products depend on the displacement alone."""
+    if r.kernel is None:
+        return "All codes are zero: they say nothing about points."
+    if r.toeplitz_residual > EXACT:
+        return (
+            "Inner products of codes depend on the points and not on their displacement alone "
+            f"(Toeplitz residual {number(r.toeplitz_residual, 2)}; 0 is the displacement alone)."
+        )
+    rises = by_axis([None if k is None else str(k) for k in r.first_rise])
+    if all(k is None for k in r.first_rise):
+        return "Inner products of codes depend on the displacement alone; along axes they fall."
+    return (
+        "Inner products of codes depend on the displacement alone; they rise first at the lag: "
+        f"{rises.replace('–', 'never')}."
+    )
+
+
+def moved_along_axes(enc: Encoding, r: GridRelations) -> str:
+    """Whether one linear map leads from every code to the next along an axis."""
+    known = [x for x in r.shift_residual or () if x is not None]
+    if not known or r.kernel is None:
+        return ""
+    if max(known) <= EXACT:
+        return "One matrix an axis leads from every code to the next along it."
+    return (
+        "No matrix leads from every code to the next: the best is off by "
+        f"{number(100 * max(known), 2)} % of the codes' size."
+    )

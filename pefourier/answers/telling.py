@@ -20,7 +20,7 @@ from pefourier.design import Design
 from pefourier.errors import PefourierError, cut, printable
 from pefourier.faithful import Faithfulness, GridFaithfulness
 from pefourier.reconstruct import GridReconstructions, Reconstructions
-from pefourier.relations import Relations
+from pefourier.relations import GridRelations, Relations
 from pefourier.resize import Resizing
 from pefourier.result import Result
 from pefourier.spectrum import GridSpectrum, Spectrum
@@ -53,6 +53,7 @@ WAYS: dict[type, Way] = {
     GridReconstructions: Way(record_of_one, "plot.reconstruct"),
     GridFaithfulness: Way(record_of_one, "plot.faithful"),
     Relations: Way(record_of_one, "question_plots.relations"),
+    GridRelations: Way(record_of_one, "question_plots.relations"),
     Comparison: Way(lambda r: compare_record(*r.about, r), "plot.compare"),
     Context: Way(lambda r: context_record(r.about[0], r, r.against), "question_plots.context"),
     Design: Way(design_record, "question_plots.design"),

@@ -16,6 +16,7 @@ from pefourier.cli.request import (
     Asked,
     Csv,
     Dim,
+    Drawing,
     Form,
     Json,
     Positions,
@@ -78,6 +79,7 @@ SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": 
 def spectrum(
     question: Question,
     form: Form,
+    drawing: Drawing,
     lattice: Lattice = None,
     sigma: Sigma = None,
     method: Method = "auto",
@@ -101,7 +103,7 @@ def spectrum(
     if len(lattices) > 1:
         different = " and ".join(map(str, lattices))
         note(f"lattices of {different} points differ; compare with --lattice", question.quiet)
-    question.draw("spectrum", answers)
+    drawing.draw("spectrum", answers)
     form.deliver(spectrum_page(asked.each))
     question.note_unused([a.encoding for a in answers])
     asked.finish([], question.quiet)
@@ -112,6 +114,7 @@ def spectrum(
 def reconstruct(
     question: Question,
     form: Form,
+    drawing: Drawing,
     pos: Positions = None,
     lattice: Lattice = None,
     sigma: Sigma = None,
@@ -138,7 +141,7 @@ def reconstruct(
 
     asked = ask_each(question, rebuild, least=max([79, *(positions or ())]) + 1)
     note_positions(asked, positions, question.quiet)
-    question.draw("reconstruct", asked.answers)
+    drawing.draw("reconstruct", asked.answers)
     form.deliver(reconstruct_page(asked.each))
     question.note_unused([a.encoding for a in asked.answers])
     asked.finish([], question.quiet)
@@ -161,6 +164,7 @@ def note_positions(asked: Asked, given: list[int] | None, quiet: bool) -> None:
 def check_faithful(
     question: Question,
     form: Form,
+    drawing: Drawing,
     require: Annotated[
         Literal["collides", "injective", "separable", "invertible", "isometric"] | None,
         typer.Option(help="Exit with status 1 when a verdict is below this one."),
@@ -199,7 +203,7 @@ def check_faithful(
 
     stored = read_stored(baseline)
     asked = ask_each(question, lambda enc: assess(enc, percentages(enc.label, question.quiet)))
-    question.draw("faithful", asked.answers)
+    drawing.draw("faithful", asked.answers)
     dtype = SHORT_NAMES.get(require_dtype, require_dtype)
     reasons = [
         f"{a.encoding.label} {reason}"
@@ -234,7 +238,7 @@ def since(stored: Mapping[str, Any] | None, answer: Any) -> list[str]:
 
 @app.command()
 @asking
-def compare(question: Question, form: Form) -> None:
+def compare(question: Question, form: Form, drawing: Drawing) -> None:
     """Are two implementations the same encoding?
 
     Equal; equal up to column order, signs, layout, scale or an offset in positions, which is said;
@@ -249,7 +253,7 @@ def compare(question: Question, form: Form) -> None:
     from pefourier.compare import compare as compare_encodings
 
     result = compare_encodings(a, b)
-    question.draw("compare", [Answer(a, result), Answer(b, result)])
+    drawing.draw("compare", [Answer(a, result), Answer(b, result)])
     form.deliver(compare_page(a, b, result))
     question.note_unused([a, b])
     if result.verdict == "different":
@@ -446,6 +450,7 @@ def resize(
 def encode(
     question: Question,
     form: Form,
+    drawing: Drawing,
     out: Annotated[
         str, typer.Option(metavar="FILE", help="Table to write: .npy, .npz, .csv, .safetensors.")
     ] = ...,
@@ -474,10 +479,90 @@ def encode(
     table = np.asarray(enc.table(x), dtype=float)
     from pefourier.answers.report import Answer, encode_page
 
-    question.draw("heatmap", [Answer(enc, table)])
+    drawing.draw("heatmap", [Answer(enc, table)])
     write_table(out, table)
     form.deliver(encode_page(enc, table, x, out))
     question.note_unused([enc])
+
+
+@app.command(name="report")
+@asking
+def write_report(
+    question: Question,
+    form: Form,
+    out: Annotated[
+        str, typer.Option(metavar="FILE", help="Page to write: .html or .htm.")
+    ] = "report.html",
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")] = None,
+    lattice: Lattice = None,
+    sigma: Sigma = None,
+) -> None:
+    """Write one page with all answers, to be sent to somebody.
+
+    A self-contained file of HTML: conclusions, pictures, numbers, the commands that give them, and
+    what the words mean. Takes SPECs, default sinusoidal and dft, or one folder of pefourier train.
+
+    \b
+    Example: pefourier report rope rope:rho=5e5 --d 128 --lattice 4096 --out report.html
+    """
+    from pefourier.files import check_suffix
+
+    check_suffix(out, (".html", ".htm"))
+    folders = [spec for spec in question.wanted if is_train_folder(spec)]
+    options = {name: getattr(question, name) for name in OF_ENCODINGS}
+    if folders:
+        refuse_beside_folder(question, {**options, "lattice": lattice, "sigma": sigma})
+        from pefourier.train.html_page import folder_document, folder_page, read_train_folder
+
+        folder = read_train_folder(folders[0])
+        write_text(out, folder_document(folder, title or ""))
+        form.deliver(folder_page(folder, out))
+        return
+    from pefourier.answers.html_report import Inquiry, encodings_document, positions_for
+    from pefourier.answers.report import Refusal, report_page
+
+    loaded = attempt_each(question.wanted, question.loader())
+    encodings = [one for one in loaded if not isinstance(one, Refusal)]
+    inquiry = Inquiry(positions_for(encodings, lattice), options, lattice, sigma)
+    asked = keep_answers(
+        attempt_each(loaded, lambda e: inquiry.study(e, percentages(e.label, question.quiet)))
+    )
+    refused = [one for one in asked.each if isinstance(one, Refusal)]
+    write_text(out, encodings_document(asked.answers, refused, inquiry, title or ""))
+    form.deliver(report_page(asked.each, out))
+    question.note_unused(encodings)
+    asked.finish([], question.quiet)
+
+
+OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times")  # options of a Question
+
+
+def is_train_folder(path: str) -> bool:
+    """Whether training has left its results in a folder."""
+    from pefourier.files import status_of
+
+    return path != "-" and status_of(os.path.join(path, "results.jsonl")) is not None
+
+
+def refuse_beside_folder(question: Question, options: dict[str, Any]) -> None:
+    """Refuse what says nothing about a train folder."""
+    if len(question.wanted) > 1:
+        raise PefourierError(
+            f"report takes SPECs, or one folder of pefourier train; got {len(question.wanted)} "
+            "names with a folder among them"
+        )
+    given = [f"--{name}" for name, value in options.items() if value is not None]
+    if given:
+        raise PefourierError(
+            f"{' and '.join(given)} say nothing about a folder of pefourier train; leave them out"
+        )
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a text whole."""
+    from pefourier.files import write_whole
+
+    write_whole(path, lambda stream: stream.write(text.encode()))
 
 
 @app.command(name="list")

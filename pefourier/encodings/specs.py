@@ -81,7 +81,8 @@ def load_rows(
         case "config":
             from pefourier.encodings.sources import huggingface
 
-            return huggingface.read_config(spec, length, d)
+            asked = {key: options[key] for key in ("grid", "prefix") if key in options}
+            return huggingface.read_config(spec, length, d, **asked)
 
 
 def source_of(spec: str) -> Literal["name", "code", "table", "config"]:

@@ -15,6 +15,7 @@ import typer
 from pefourier.answers import reach, report
 from pefourier.answers.catalogue import read_catalogue
 from pefourier.answers.terms import explanation, find_terms, read_terms
+from pefourier.bands import DecadeDensity, WaveGroup
 from pefourier.cli.main import app
 from pefourier.cli.vocabulary import option_terms, options_of
 from pefourier.compare import Comparison
@@ -30,7 +31,7 @@ from pefourier.reconstruct import (
     Reconstruction,
     Reconstructions,
 )
-from pefourier.relations import Relations
+from pefourier.relations import GridRelations, Relations
 from pefourier.reproduce import SPOKEN, Claim
 from pefourier.resize import Method, Picture, Unseen
 from pefourier.spectrum import DensitySummary, GridSpectrum, Spectrum
@@ -93,6 +94,7 @@ def tables(tmp_path, monkeypatch):
         ["context", "config.json", "rope:d=16", "alibi", "--against", "base=500"],
         ["context", "config.json", "nothing", "--against", "scaling-ignored"],
         ["design", "--length", "80", "--d", "8", "--dtype", "bf16"],
+        ["report", "dft", "nothing", "--d", "4", "-S", "4", "--out", "o.html"],
         ["reproduce", "--out", "paper"],
         ["cite"],
         ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1", "-q"],
@@ -131,6 +133,7 @@ def test_every_field_of_json_has_a_term(run, arguments):
         report.Refusal,
         Comparison,
         Relations,
+        GridRelations,
         Context,
         Layers,
         Rotation,
@@ -141,6 +144,8 @@ def test_every_field_of_json_has_a_term(run, arguments):
         Extension,
         Extensions,
         Claim,
+        DecadeDensity,
+        WaveGroup,
     ],
 )
 def test_every_field_of_a_result_has_a_term(result):
@@ -179,6 +184,7 @@ def test_every_row_and_column_of_text_has_a_term():
     for command, rows in facts.items():
         known = names_of(command, "reconstruct")
         assert [fact.label for fact in rows if fact.label not in known] == []
+    assert set(report.WAVES) <= names_of("spectrum", "every answer")
     assert set(reach.ROTATION_FACTS) <= names_of("context")
     assert set(reach.HEADS.values()) <= names_of("design", "context", "check-faithful")
     columns = ["encoding", "family", "domain", "measure", "source"]
