@@ -25,7 +25,7 @@ from pefourier.train.injection import Injection, scaled_to_rms
 from pefourier.train.loop import Outcome
 from pefourier.train.metrics import Scores, score
 from pefourier.train.model import OrderFree, Transformer
-from pefourier.train.options import ORDER_FREE
+from pefourier.train.options import ORDER_FREE, Options
 from pefourier.train.schema import Tested
 
 
@@ -68,10 +68,9 @@ class Longer:
     def __post_init__(self) -> None:
         self.loaded: dict[tuple[str, int, int], Injection | str] = {}
 
-    def test(
-        self, stack: Stack, run: Run, outcome: Outcome, model: Transformer | OrderFree
-    ) -> list[Tested]:
+    def test(self, stack: Stack, outcome: Outcome, model: Transformer | OrderFree) -> list[Tested]:
         """Scores of a trained run at each length, or why there are none."""
+        run = stack.runs[outcome.member.number]
         fold = stack.task.folds[run.fold]
         found: list[Tested] = []
         for task in self.tasks:
@@ -114,6 +113,15 @@ class Longer:
         if isinstance(found, str):
             raise PefourierError(found)
         return found
+
+
+def draw_longer_tasks(options: Options) -> dict[str, Longer]:
+    """Each task at the lengths that it is tested at, too."""
+    lengths = parse_lengths(options.test_length)
+    if not lengths:
+        return {}
+    names = options.dataset
+    return {n: Longer(draw_longer(n, lengths), options.learn) for n in names}
 
 
 def lengthened(outcome: Outcome, longer: Injection, tokens: int) -> Injection:

@@ -40,6 +40,15 @@ def decide(valid: np.ndarray, valid_labels: np.ndarray, logits: np.ndarray) -> n
     return (logits[:, 1] - logits[:, 0] >= limit).astype(int)
 
 
+def count_confusions(said: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
+    """How many windows of each class (rows) are said to be of each (columns).
+
+    >>> count_confusions(np.array([0, 1, 1]), np.array([0, 0, 1]), 2).tolist()
+    [[1, 1], [0, 1]]
+    """
+    return np.bincount(labels * classes + said, minlength=classes**2).reshape(classes, classes)
+
+
 def validation_score(logits: np.ndarray, labels: np.ndarray) -> float:
     """What epochs are chosen by: average precision of two classes, macro F1 of more.
 

@@ -97,6 +97,9 @@ class Options:
     out: str | None = option(None, "Folder for results, written as they come.", "DIR")
     resume: bool = option(False, "Train only what --out lacks; more may be asked for than before.")
     save_tables: str | None = option(None, "Folder for codes after training.", "DIR")
+    save_models: str | None = option(
+        None, "Folder for trained classifiers, a .safetensors a run.", "DIR"
+    )
 
 
 # What is published of others' trainings, by the name that --setting takes: the authors' companion

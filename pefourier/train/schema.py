@@ -29,7 +29,7 @@ from pefourier.train.options import MOST_SEEDS, Options, Split
 MOST_STACKED = 256  # members of a stack, on any device
 LONGEST = 2**24  # characters of a configuration, or of a line of results
 # Options that numbers do not depend on; a folder of data may have moved, its windows are known
-NOT_NUMBERS = frozenset({"data", "out", "resume", "save_tables", "spread"})
+NOT_NUMBERS = frozenset({"data", "out", "resume", "save_tables", "save_models", "spread"})
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ class Row(TypedDict):
     time: str
     accuracy: NotRequired[Share]  # earlier versions had none
     trained: NotRequired[FromOne]  # windows
+    confusion: NotRequired[list[list[FromZero]]]  # windows of each class, said to be of each
     tested: NotRequired[list[Tested]]  # at other lengths
     chosen: NotRequired[dict[str, float | str]]  # settings, on validation
 

@@ -59,6 +59,8 @@ class DatasetSummary:
     # what validation chose: encoding → setting → value → runs
     chosen: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
     lengths: dict[str, tuple[LengthScores, ...]] = field(default_factory=dict)  # tested too
+    confusion: dict[str, list[list[int]]] = field(default_factory=dict)  # summed over runs
+    per_class: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # of these sums
 
 
 @dataclass(frozen=True)
@@ -95,10 +97,11 @@ def summarize_runs(
     rows: Sequence[Mapping[str, Any]],
     params: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
     training: Mapping[str, Any] | None = None,
+    classes: Mapping[str, Sequence[str]] | None = None,
 ) -> Summary:
     """What the rows of results.jsonl say; without `REFERENCE` the first encoding is compared to.
 
-    `params` are those of each dataset's encodings.
+    `params` are those of each dataset's encodings, `classes` the names of its classes.
     """
     names = list(dict.fromkeys(row["encoding"] for row in rows))
     reference = REFERENCE if REFERENCE in names else names[0]
@@ -109,6 +112,7 @@ def summarize_runs(
             reference,
             (params or {}).get(name, {}),
             (training or {}).get("epochs"),
+            (classes or {}).get(name, ()),
         )
         for name in datasets
     ]
@@ -133,6 +137,7 @@ def summarize_dataset(
     reference: str,
     params: Mapping[str, Mapping[str, Any]],
     epochs: int | None = None,
+    classes: Sequence[str] = (),
 ) -> DatasetSummary:
     """Scores and differences of one dataset, over the runs that every encoding has.
 
@@ -142,21 +147,17 @@ def summarize_dataset(
     scores = {e: {m: statistics.interval(v) for m, v in one.items()} for e, one in values.items()}
     others = {e: reference_of(e, values, reference) for e in values if e != reference}
     of_run, ratio = np.array([fold for _, fold in runs]), test_to_train(rows)
+    f1, auprc = ({e: one[m] for e, one in values.items()} for m in ("f1", "auprc"))
     apart, ranking = (
-        statistics.paired_differences(
-            {e: one[m] for e, one in values.items()}, others, of_run, ratio
-        )
-        for m in ("f1", "auprc")
+        statistics.paired_differences(one, others, of_run, ratio) for one in (f1, auprc)
     )
-    f1 = {e: one["f1"] for e, one in values.items()}
     could = power.judge_power(f1, others, of_run, rows[0]["dataset"], ratio)
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
-    first = rows[0]
     every, diverged, last = count_runs(rows, epochs)
     cut = tuple(e for e in scores if last.get(e, 0) * CUT_SHORT > every[e])
-    setting = f"{runs_of(seeds, folds)}, {name_with_leak(first)}"
+    setting = f"{runs_of(seeds, folds)}, {name_with_leak(rows[0])}"
     return DatasetSummary(
-        **{key: first[key] for key in ("dataset", "split", "leaky", "length")},
+        **{key: rows[0][key] for key in ("dataset", "split", "leaky", "length")},
         seeds=seeds,
         folds=folds,
         scores=scores,
@@ -169,9 +170,19 @@ def summarize_dataset(
         params=params,
         verdicts=list_verdicts(setting, apart, ranking, cut, could),
         power=could,
-        chosen=count_choices(rows),
-        lengths=summarize_lengths(rows, set(runs)),
+        **summarize_more(rows, set(runs), classes),
     )
+
+
+def summarize_more(
+    rows: Sequence[Mapping[str, Any]], runs: Container[tuple[int, int]], classes: Sequence[str]
+) -> dict[str, Any]:
+    """What rows of earlier versions do not tell."""
+    return {
+        "chosen": count_choices(rows),
+        "lengths": summarize_lengths(rows, runs),
+        **summarize_classes(rows, runs, classes),
+    }
 
 
 def test_to_train(rows: Sequence[Mapping[str, Any]]) -> float:
@@ -207,6 +218,44 @@ def count_choices(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict
             own = found.setdefault(row["encoding"], {}).setdefault(setting, {})
             name = value if isinstance(value, str) else f"{value:g}"
             own[name] = own.get(name, 0) + 1
+    return found
+
+
+def summarize_classes(
+    rows: Sequence[Mapping[str, Any]],
+    runs: Container[tuple[int, int]],
+    names: Sequence[str],
+) -> dict[str, Any]:
+    """Windows of each class that are said to be of each, over the runs that every encoding has."""
+    found: dict[str, np.ndarray] = {}
+    for row in rows:
+        if "confusion" in row and (row["seed"], row["fold"]) in runs:
+            own = np.array(row["confusion"])
+            found[row["encoding"]] = own + found.get(row["encoding"], 0)
+    return {
+        "confusion": {e: one.tolist() for e, one in found.items()},
+        "per_class": {e: score_classes(one, names) for e, one in found.items()},
+    }
+
+
+def score_classes(confusion: Sequence[Sequence[int]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Precision, recall and F1 of each class, and its windows; 0 where nothing is said or true.
+
+    >>> score_classes([[1, 1], [0, 2]], ["a", "b"])[1]
+    {'class': 'b', 'precision': 0.6666666666666666, 'recall': 1.0, 'f1': 0.8, 'windows': 2}
+    """
+    found, table = [], np.array(confusion)
+    for label, (row, said) in enumerate(zip(table, table.sum(axis=0), strict=True)):
+        hits, true = int(row[label]), int(row.sum())
+        found.append(
+            {
+                "class": names[label] if names else str(label),
+                "precision": hits / max(int(said), 1),
+                "recall": hits / max(true, 1),
+                "f1": 2 * hits / max(true + int(said), 1),
+                "windows": true,
+            }
+        )
     return found
 
 
@@ -393,19 +442,26 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
         ]
         if body:
             found.append((f"{title(one)}, less {summary.reference}{same}", [head, *body]))
-        cells = power_cells(one) if one.power else []
-        if len(cells) > 1:
-            found.append((f"{title(one)}, what its runs could tell", cells))
-        if one.lengths:
-            what = f"{title(one)}, trained on windows of {one.length} rows: F1 / accuracy by length"
-            found.append((what, length_cells(one)))
-        if one.chosen:
-            found.append((f"{title(one)}, chosen on validation: runs", choice_cells(one)))
+        found += more_tables(one)
     if summary.ranked:
         ordered = sorted(summary.ranks.items(), key=lambda item: item[1])
         body = [[e, f"{rank:.2f}"] for e, rank in ordered]
         what = f"average ranks by F1 {summary.over}"
         found.append((what, [["encoding", "average rank"], *body]))
+    return found
+
+
+def more_tables(one: DatasetSummary) -> list[tuple[str, list[list[str]]]]:
+    """What the runs of a dataset could tell, did on longer windows, and chose."""
+    found = []
+    cells = power_cells(one) if one.power else []
+    if len(cells) > 1:
+        found.append((f"{title(one)}, what its runs could tell", cells))
+    if one.lengths:
+        what = f"{title(one)}, trained on windows of {one.length} rows: F1 / accuracy by length"
+        found.append((what, length_cells(one)))
+    if one.chosen:
+        found.append((f"{title(one)}, chosen on validation: runs", choice_cells(one)))
     return found
 
 
@@ -657,6 +713,8 @@ def json_records(summary: Summary) -> list[dict[str, Any]]:
                 asdict(one.auprc_differences[name]) if name in one.differences else None
             ),
             "power": power_record(summary, one, name),
+            "confusion": one.confusion.get(name),
+            "per_class": one.per_class.get(name),
             "lengths": [asdict(at) for at in one.lengths.get(name, ())],
             "chosen": [
                 {"setting": setting, "value": value, "runs": n}
