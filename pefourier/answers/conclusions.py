@@ -15,6 +15,7 @@ import numpy as np
 
 from pefourier.answers.grid_words import (
     aliased_on_grid,
+    by_axis,
     idle_on_grid,
     moved_along_axes,
     not_a_rotation,
@@ -483,12 +484,16 @@ def written_differently(r: Comparison) -> str:
 
 def change_in_words(by: Mapping[str, Any]) -> str:
     """What leads from one table to another, in words."""
+    moved = "points" if isinstance(by.get("offset"), list) else "positions"
     words = {
         "layout": lambda v: f"columns {v}",
         "columns": lambda v: None if "layout" in by else "columns in another order",
         "signs": lambda v: f"{sum(s < 0 for s in v)} columns with the other sign",
         "scale": lambda v: f"scaled by {number(v, 7)}",
-        "offset": lambda v: f"moved by {v} positions",
+        "offset": lambda v: f"moved by {by_axis(v) if isinstance(v, list) else v} {moved}",
+        "order": lambda v: f"axes {v}",
+        "rows": lambda v: "rows run down the columns (the grid is transposed)",
+        "coordinates": lambda v: f"coordinates scaled by {by_axis(v, 7)}",
         "rotation": lambda v: "columns rotated (all inner products agree)",
         "part": lambda v: "cosines and sines" if v == "both" else f"{WAVES[v]} alone",
         "times": lambda v: "each frequency once" if v == 1 else "each frequency twice",
