@@ -190,6 +190,10 @@ def test_numbers_of_a_spectrum_on_a_grid():
     s = density(named("axial:convention=mae", (14, 10), 768))
     assert s.density.shape == (14, 6)
     assert s.idle[0] == pytest.approx(175 / 192)
+    table = named("axial:convention=mae", (14, 10), 768).table().astype(np.float32)
+    read = assess(table_on((14, 10), table, eps=2.0**-23))
+    assert read.idle == pytest.approx(s.idle)
+    assert read.aliased is None
     assert [m.sum() for m in s.marginals] == pytest.approx([1, 1])
     np.testing.assert_allclose(s.marginals[1], s.density.sum(axis=0))
     assert s.radial["density"].sum() == pytest.approx(1)
