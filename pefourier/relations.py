@@ -227,6 +227,8 @@ def kernel(enc: Encoding) -> np.ndarray | None:
     """
     if enc.domain.kind == "tree" or enc.act == "key":
         return None
+    if enc.domain.kind == "lag" and len(enc.domain.sides) > 1:
+        return None  # displacements have no order
     if enc.domain.kind == "lag":
         return kernel_of_biases(enc.codes(enc.domain.x[enc.domain.x <= 0])[::-1])
     if len(enc.domain.sides) > 1:
@@ -334,7 +336,7 @@ def asymmetry(enc: Encoding) -> float | None:
     """
     if enc.domain.kind != "lag":
         return None if enc.act == "bias" else 0.0
-    if enc.domain.x[-1] != -enc.domain.x[0]:
+    if len(enc.domain.sides) == 1 and enc.domain.x[-1] != -enc.domain.x[0]:
         return None
     table = enc.table()
     size = 2 * np.linalg.norm(table)

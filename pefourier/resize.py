@@ -17,6 +17,7 @@ import numpy as np
 from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points
 from pefourier.encodings.encoding import Encoding, Measure, from_table
+from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.grids import check_fit
 from pefourier.errors import PefourierError, unknown
 from pefourier.geometry.interpolation import METHODS, resize_lattice
@@ -218,7 +219,7 @@ def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen] | None:
     if old.measure is None or new.measure is None:
         return None
     slow, fast = (frequencies_on_axes(enc.measure) for enc in (old, new))
-    letters = ["t", "y", "x"][-len(old.domain.sides) :] if len(old.domain.sides) <= 3 else None
+    letters = axis_letters(len(old.domain.sides))
     found = []
     for a, (n, m) in enumerate(zip(old.domain.sides, new.domain.sides, strict=True)):
         before, after = np.abs(slow[:, a]), np.abs(fast[:, a])
@@ -226,8 +227,7 @@ def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen] | None:
         seen, met = before[own] * (n - 1), after[own] * (m - 1)
         unseen = (seen < 2 * np.pi) & (met > (seen + before[own]) * (1 + 1e-9))
         ratio = float(np.median(after[own] / before[own])) if own.any() else np.nan
-        name = letters[a] if letters else f"axis {a + 1}"
-        found.append(Unseen(name, int(own.sum()), int(unseen.sum()), ratio))
+        found.append(Unseen(letters[a], int(own.sum()), int(unseen.sum()), ratio))
     return found
 
 

@@ -250,3 +250,27 @@ def test_the_kernel_is_that_of_all_displacements():
         for dx in range(-3, 4):
             start, end = 4 * max(-dy, 0) + max(-dx, 0), 4 * max(dy, 0) + max(dx, 0)
             assert r.kernel[2 + dy, 3 + dx] == pytest.approx(products[start, end])
+
+
+def test_biases_of_displacements_have_answers_too():
+    enc = load("beit", None, 4, grid=(3, 4))
+    r = assess(enc)
+    assert (r.grid, r.length, r.first_rising_lag) == ((5, 7), 35, None)
+    assert relate(enc).kernel is None
+    assert "displacements of the 5x7 grid" in r.conclusion
+
+
+@pytest.mark.parametrize("sides", [(1, 1), (1, 6), (6, 1), (2, 2, 2, 2)], ids=str)
+def test_grids_of_few_points_are_no_error(sides):
+    enc = named("axial", sides, 16)
+    middle = [tuple(n // 2 for n in sides)]
+    for found in (assess(enc), density(enc), relate(enc), position_functions(enc, middle)):
+        assert found.conclusion.endswith(".")
+    table = table_on(sides, enc.table())
+    assert assess(table).rank == assess(enc).rank
+
+
+def test_a_constant_table_has_no_direction():
+    s = density(table_on((7, 11), np.ones((77, 3))))
+    assert np.isnan(s.isotropy["A4"])
+    assert "same code everywhere" in s.conclusion

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from pefourier.answers.grid_words import by_axis, point_of, size_of
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.report import identity_of
@@ -34,15 +36,21 @@ def resize_record(enc: Encoding, r: Resizing, out: str | None = None) -> dict[st
 
 def conclude_resizing(enc: Encoding, r: Resizing) -> str:
     """How far methods differ, what happens to codes, and which pairs meet unseen phases."""
+    if not r.before.norm:
+        return "All codes are zero, and stay so."
     chosen = next(one for one in r.methods if one.method == r.method)
-    share = r.largest_difference / (r.before.norm / enc.dim**0.5 or 1.0)
+    share = r.largest_difference / (r.before.norm / enc.dim**0.5)
     how = f"{number(100 * share, 2)} % of a number's rms size"
+    same = r.largest_difference <= 1e-12 * r.before.norm
     first = (
-        f"From {size_of(r.old)} to {size_of(r.new)} the methods differ by up to "
+        f"From {size_of(r.old)} to {size_of(r.new)} the methods agree."
+        if same
+        else f"From {size_of(r.old)} to {size_of(r.new)} the methods differ by up to "
         f"{number(r.largest_difference, 3)} ({how}), {r.between[0]} from {r.between[1]} at "
         f"{point_of(r.at)}: take the one that the weights were trained with."
     )
-    closer = "more" if sum(chosen.neighbours) > sum(r.before.neighbours) else "less"
+    means = [np.nanmean([*some, -1.0]) for some in (r.before.neighbours, chosen.neighbours)]
+    closer = "more" if means[1] > means[0] else "less"
     second = (
         f"By {r.method} codes keep {number(100 * chosen.norm_ratio, 4)} % of their length, and "
         f"neighbours become {closer} alike "

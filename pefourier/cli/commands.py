@@ -50,12 +50,15 @@ app = typer.Typer(
 Lattice = Annotated[
     int | None,
     typer.Option(
-        parser=count, metavar="N", help="Points N of the lattice, default the dimension d."
+        parser=count,
+        metavar="N",
+        help="Points N of the lattice, default the dimension d; on a grid of each axis, default its "
+        "sides.",
     ),
 ]
 Sigma = Annotated[
     float | None,
-    typer.Option(help="Bandwidth in lattice steps, default 4; 0 does not smooth."),
+    typer.Option(help="Bandwidth in lattice steps, default 4, on a grid 1; 0 does not smooth."),
 ]
 Method = Annotated[
     Literal["auto", "declared", "periodogram"],

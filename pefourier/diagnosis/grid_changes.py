@@ -17,6 +17,7 @@ import numpy as np
 
 from pefourier.encodings.axis_parts import axis_columns
 from pefourier.encodings.encoding import Encoding, Measure, placed
+from pefourier.encodings.families.axes import axis_letters
 
 OFFSETS = (0.0, 0.5, 1.0)
 RULES: Mapping[str, Any] = {  # slope, and what is added to an offset, of a side
@@ -119,7 +120,7 @@ def order_of_axes(table: np.ndarray, sides: tuple[int, ...]) -> str | None:
     'xy'
     """
     columns = axis_columns(table.reshape(*sides, -1))
-    if columns is None or len(sides) > 3 or not all(map(len, columns)):
+    if columns is None or not all(map(len, columns)):
         return None
-    letters = "tyx"[-len(sides) :]
+    letters = axis_letters(len(sides))
     return "".join(letters[a] for a in np.argsort([own[0] for own in columns]))
