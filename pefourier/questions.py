@@ -197,9 +197,9 @@ def context(
     """
     from pefourier.context import describe_context, read_against
 
-    enc, found = describe_context(os.fspath(spec), length, trained, d)
-    reading = read_against(enc, against, found.length, d) if against else None
-    return replace(found, about=(enc,), against=reading)
+    encodings, found = describe_context(os.fspath(spec), length, trained, d)
+    reading = read_against(encodings, against, found.length, d) if against else None
+    return replace(found, about=(encodings[0],), against=reading)
 
 
 def design(

@@ -52,8 +52,8 @@ Lattice = Annotated[
     typer.Option(
         parser=count,
         metavar="N",
-        help="Points N of the lattice, default the dimension d; on a grid of each axis, default its "
-        "sides.",
+        help="Points N of the lattice, default the dimension d; on a grid of each axis, default "
+        "its sides.",
     ),
 ]
 Sigma = Annotated[
@@ -63,6 +63,14 @@ Sigma = Annotated[
 Method = Annotated[
     Literal["auto", "declared", "periodogram"],
     typer.Option(help="Where frequencies come from: declared by the encoding, or its table."),
+]
+
+Axis = Annotated[
+    Literal["auto", "linear", "log"],
+    typer.Option(
+        help="Frequency axis of pictures: log, a share of energy for each factor ten of frequency, "
+        "or linear, that of each lattice frequency; auto: log where all have mostly slow waves."
+    ),
 ]
 
 SINUSOIDS = {  # encodings whose inner products are declared
@@ -86,6 +94,7 @@ def spectrum(
     lattice: Lattice = None,
     sigma: Sigma = None,
     method: Method = "auto",
+    axis: Axis = "auto",
 ) -> None:
     """Which frequencies does an encoding have?
 
@@ -94,7 +103,7 @@ def spectrum(
     \b
     Example: pefourier spectrum sinusoidal rope:rho=5e5 --d 128
     """
-    from pefourier.answers.report import spectrum_page
+    from pefourier.answers.report import by_decade, spectrum_page
     from pefourier.spectrum import density
 
     asked = ask_each(question, lambda enc: density(enc, lattice, sigma, method))
@@ -106,8 +115,10 @@ def spectrum(
     if len(lattices) > 1:
         different = " and ".join(map(str, lattices))
         note(f"lattices of {different} points differ; compare with --lattice", question.quiet)
-    drawing.draw("spectrum", answers)
-    form.deliver(spectrum_page(asked.each))
+    page = spectrum_page(asked.each, axis)
+    if drawing.plot is not None:
+        drawing.draw("spectrum_by_decade" if by_decade(answers, axis) else "spectrum", answers)
+    form.deliver(page)
     question.note_unused([a.encoding for a in answers])
     asked.finish([], question.quiet)
 
@@ -267,6 +278,7 @@ def compare(question: Question, form: Form, drawing: Drawing) -> None:
 @asking
 def context(
     form: Form,
+    drawing: Drawing,
     specs: Specs = None,
     length: Annotated[
         int | None,
@@ -307,11 +319,12 @@ def context(
     from pefourier.context import describe_context, read_against
 
     def answer(spec: str) -> Answer:
-        enc, known = describe_context(spec, length, trained, d)
-        reading = read_against(enc, against, known.length, d) if against else None
-        return Answer(enc, (known, reading))
+        own, known = describe_context(spec, length, trained, d)
+        reading = read_against(own, against, known.length, d) if against else None
+        return Answer(own[0], replace(known, against=reading))
 
     asked = keep_answers(attempt_each(specs, answer))
+    drawing.draw("reach_plot.wavelengths", asked.answers)
     form.deliver(context_page(asked.each))
     asked.finish([], quiet=False)
 
@@ -320,6 +333,7 @@ def context(
 @asking
 def design(
     form: Form,
+    drawing: Drawing,
     length: Annotated[
         int | None,
         typer.Option("--length", "-S", parser=count, metavar="N", help="Positions: 64k."),
@@ -379,6 +393,7 @@ def design(
 
         own = {"trained": length, "d": d, "criteria": tuple(wanted or ()), "dtype": rounding}
         ways = extend(extend_from, to, bases=tuple(base or ()), **own)
+        drawing.draw("reach_plot.extension", [ways])
         form.deliver(extension_page(ways, {"to": to, "dtype": rounding}))
         return
     if length is None or d is None:
@@ -388,6 +403,7 @@ def design(
 
     names = tuple(wanted or CRITERIA)
     found = design_base(length, d, tuple(base or BASES), names, rounding)
+    drawing.draw("reach_plot.criteria", [found])
     form.deliver(design_page(found))
 
 
@@ -521,12 +537,12 @@ def write_report(
         write_text(out, folder_document(folder, title or ""))
         form.deliver(folder_page(folder, out))
         return
-    from pefourier.answers.html_report import Inquiry, encodings_document, positions_for
+    from pefourier.answers.html_report import Inquiry, encodings_document
     from pefourier.answers.report import Refusal, report_page
 
     loaded = attempt_each(question.wanted, question.loader())
     encodings = [one for one in loaded if not isinstance(one, Refusal)]
-    inquiry = Inquiry(positions_for(encodings, lattice), options, lattice, sigma)
+    inquiry = Inquiry(options, lattice, sigma)
     asked = keep_answers(
         attempt_each(loaded, lambda e: inquiry.study(e, percentages(e.label, question.quiet)))
     )

@@ -9,11 +9,12 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from importlib import import_module
 from typing import Annotated, Any, Literal
 
 import typer
 
-from pefourier.cli.streams import answer_no, note, say, takes_colours
+from pefourier.cli.streams import answer_no, draws_dots, note, say, takes_colours
 from pefourier.errors import PefourierError, shown
 
 
@@ -49,7 +50,7 @@ def count(text: str) -> int:
 
 
 WIDTHS = {"column": 3.4, "page": 7.0}  # inches, of papers in two columns
-NARROWEST, WIDEST = 2.5, 40.0  # inches
+NARROWEST, WIDEST = 3.0, 40.0  # inches
 
 
 def sides(text: str) -> tuple[int, ...]:
@@ -85,6 +86,11 @@ Grid = Annotated[tuple | None, typer.Option("--grid", parser=sides, metavar="HxW
 Prefix = Annotated[
     int | None, typer.Option("--prefix", parser=count, metavar="N", help=PREFIX_HELP)
 ]
+SPANS_HELP = (
+    "Tokens of text, images and videos for a rotation on three axes (M-RoPE), such as 'text:3 "
+    "image:4x6 text:2': rows x columns, or frames x rows x columns, of patches."
+)
+Spans = Annotated[str | None, typer.Option("--spans", metavar="SPANS", help=SPANS_HELP)]
 Rho = Annotated[float | None, typer.Option("--rho", "--base", "--theta", help=RHO_HELP)]
 Seed = Annotated[int | None, typer.Option(help="Seed of random encodings.")]
 Times = Annotated[str | None, typer.Option(metavar="FILE", help=TIMES_HELP)]
@@ -123,6 +129,7 @@ class Question:
     length: Length = None
     grid: Grid = None
     prefix: Prefix = None
+    spans: Spans = None
     rho: Rho = None
     seed: Seed = None
     times: Times = None
@@ -150,6 +157,7 @@ class Question:
         if self.wanted.count("-") > 1:
             raise PefourierError("standard input ('-') can be read once; name it once")
         options |= {"grid": self.grid or (), "prefix": self.prefix or 0}
+        options |= {"spans": self.spans} if self.spans else {}
         return lambda spec: load(spec, self.length, self.d, least=least, **options)
 
     def encodings(self, least: int = 1) -> list[Any]:
@@ -213,17 +221,22 @@ class Drawing:
         return wide
 
     def draw(self, figure: str, answers: list[Any]) -> None:
-        """Write a figure if one was asked for; matplotlib is imported only then."""
+        """Write a figure if one was asked for; matplotlib is imported only then.
+
+        Figures are functions of `answers.plot`, or of the room that is named before them.
+        """
         if self.plot is None:
             return
         from pefourier.answers import plot
 
+        room, _, name = figure.rpartition(".")
+        drawn = getattr(import_module(f"pefourier.answers.{room or 'plot'}"), name)
         look = {}
         if self.looks:
             theme = plot.DARK if self.dark else plot.USUAL
             dpi, title = self.dpi or theme.dpi, self.title or ""
             look["look"] = replace(theme, width=self.inches(), dpi=dpi, title=title)
-        plot.save(self.plot, getattr(plot, figure), answers, **look)
+        plot.save(self.plot, drawn, answers, **look)
 
 
 @dataclass(frozen=True)
@@ -362,7 +375,8 @@ class Form:
         """Print a page in the form asked for; on a terminal curves come before the numbers."""
         from pefourier.answers.page import FORMS, beginning
 
-        if page.chart and self.chosen in ([], ["--format text"]) and sys.stdout.isatty():
+        plainly = self.chosen in ([], ["--format text"])
+        if page.chart and plainly and draws_dots(sys.stdout):
             say(beginning(page) + page.chart(takes_colours(sys.stdout)) + page.words())
             return
         (option,) = self.chosen or ["text"]
