@@ -95,7 +95,7 @@ class Inquiry:
         """The command that answers one of the questions about these encodings."""
         words = ["pefourier", question, *(study.encoding.spec for study in studies)]
         options = {f"--{name}": value for name, value in self.options.items()}
-        if question in ("spectrum", "reconstruct"):
+        if question != "check-faithful":
             options |= {"--lattice": self.lattice, "--sigma": self.sigma}
         given = [
             (name, option_value(value)) for name, value in options.items() if value is not None

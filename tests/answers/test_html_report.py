@@ -289,3 +289,13 @@ def test_grids_and_sequences_stand_side_by_side(page, tmp_path, monkeypatch):
     assert all(v.startswith("data:image/png;base64,") for v in pictures)
     assert "Axes in numbers" in found.text["caption"]
     assert "pefourier spectrum axial axial-rope --d 16 --grid 3x4" in found.text["code"]
+
+
+def test_options_are_part_of_the_commands(page):
+    found = page("dft", "--d", 8, "--lattice", 32, "--sigma", 1, "--seed", 3)
+    lines = [line for line in found.text["code"] if line.startswith("pefourier")]
+    both = "dft --d 8 --seed 3 --lattice 32 --sigma 1.0"
+    plain = "dft --d 8 --seed 3"
+    named = dict.fromkeys(("spectrum", "reconstruct", "report"), both)
+    named |= {"check-faithful": plain}
+    assert set(lines) == {f"pefourier {command} {rest}" for command, rest in named.items()}
