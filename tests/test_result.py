@@ -22,6 +22,9 @@ RESULTS = {
     "check": lambda: pefourier.check("learned", length=12, d=16),
     "check <b>": lambda: pefourier.check(np.eye(3)),
     "compare": lambda: pefourier.compare("sinusoidal", "sinusoidal:layout=halves", length=9, d=8),
+    "spectrum on a grid": lambda: pefourier.spectrum("axial", d=8, grid=(3, 4)),
+    "reconstruct on a grid": lambda: pefourier.reconstruct("axial", d=8, grid=(3, 4)),
+    "check on a grid": lambda: pefourier.check("axial", d=8, grid=(3, 4), prefix=1),
     "relations": lambda: pefourier.relations("rope", length=12, d=16),
     "relations of lags": lambda: pefourier.relations("shaw", length=12, d=16),
     "context": lambda: pefourier.context(
@@ -32,6 +35,12 @@ RESULTS = {
 }
 
 
+def subclasses(kind):
+    for one in kind.__subclasses__():
+        yield one
+        yield from subclasses(one)
+
+
 @pytest.fixture(params=RESULTS, ids=str)
 def result(request):
     return RESULTS[request.param]()
@@ -39,7 +48,7 @@ def result(request):
 
 def test_every_kind_of_result_is_here():
     kinds = {type(make()) for make in RESULTS.values()}
-    assert kinds == set(WAYS) == set(Result.__subclasses__())
+    assert kinds == set(WAYS) == set(subclasses(Result))
 
 
 def test_a_result_is_frozen(result):

@@ -35,7 +35,10 @@ def citation_page() -> Page:
         "cite",
         words=lambda: f"{PROGRAM}\n{PAPER}",
         records=lambda: [citation_record(text) for text in (PROGRAM, PAPER)],
-        rows=lambda: [["key", "bibtex"], *([key_of(text), text] for text in (PROGRAM, PAPER))],
+        rows=lambda: [
+            ["key", "bibtex"],
+            *([key_of_entry(text), text] for text in (PROGRAM, PAPER)),
+        ],
         conclusion=lambda: paragraph(ADVICE),
     )
 
@@ -43,13 +46,13 @@ def citation_page() -> Page:
 def citation_record(bibtex: str) -> dict[str, Any]:
     """The JSON object of a citation, which is about no encoding."""
     about = {"encoding": None, "spec": None, "params": {}, "conclusion": ADVICE}
-    return about | {"key": key_of(bibtex), "bibtex": bibtex}
+    return about | {"key": key_of_entry(bibtex), "bibtex": bibtex}
 
 
-def key_of(bibtex: str) -> str:
+def key_of_entry(bibtex: str) -> str:
     """The key of a BibTeX entry.
 
-    >>> key_of("@article{ide2024faithful,")
+    >>> key_of_entry("@article{ide2024faithful,")
     'ide2024faithful'
     """
     return bibtex.partition("{")[2].partition(",")[0]

@@ -303,15 +303,20 @@ class Form:
         named = [f"--format {self.form}"] if self.form else []
         return [*(name for name, given in flags.items() if given), *named]
 
+    @property
+    def name(self) -> str:
+        """The form that was chosen, a key of `page.FORMS`."""
+        (option,) = self.chosen or ["text"]
+        return option.removeprefix("--").removeprefix("format ")
+
     def deliver(self, page: Any) -> None:
         """Print a page in the form asked for; on a terminal curves come before the numbers."""
         from pefourier.answers.page import FORMS, beginning
 
-        if page.chart and self.chosen in ([], ["--format text"]) and sys.stdout.isatty():
+        if page.chart and self.name == "text" and sys.stdout.isatty():
             say(beginning(page) + page.chart(takes_colours(sys.stdout)) + page.words())
             return
-        (option,) = self.chosen or ["text"]
-        say(FORMS[option.removeprefix("--").removeprefix("format ")](page))
+        say(FORMS[self.name](page))
 
 
 def asking(command: Callable[..., None]) -> Callable[..., None]:
