@@ -18,11 +18,22 @@ from pefourier.errors import PefourierError, shown
 
 
 def spec_names(incomplete: str) -> list[str]:
-    """Names that a SPEC may begin with, for the shell's completion."""
+    """How a SPEC may go on, for the shell's completion: a name, or behind it a parameter.
+
+    >>> spec_names("sinus"), spec_names("rope:rho=5e5,fa")
+    (['sinusoidal'], ['rope:rho=5e5,factor='])
+    """
     from pefourier.answers.catalogue import read_catalogue
 
-    names = (record["encoding"] for record in read_catalogue())
-    return [name for name in names if name.startswith(incomplete)]
+    known = {record["encoding"]: record["params"] for record in read_catalogue()}
+    name, colon, text = incomplete.partition(":")
+    if not colon:
+        return [one for one in known if one.startswith(incomplete)]
+    *given, last = text.split(",")
+    before = "".join(f"{item}," for item in given)
+    used = {item.partition("=")[0] for item in given}
+    keys = (key for key in known.get(name, ()) if key.startswith(last) and key not in used)
+    return [f"{name}:{before}{key}=" for key in keys]
 
 
 SPEC_HELP = (
