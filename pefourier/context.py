@@ -291,9 +291,13 @@ def bands(own: np.ndarray, plain: np.ndarray, trained: int, length: int) -> Iter
 
 
 def count_unseen(own: np.ndarray, plain: np.ndarray, trained: int, length: int) -> int:
-    """Pairs whose phases go beyond those of training, which were less than a turn."""
+    """Pairs whose phases go beyond those of training, which were less than a turn.
+
+    Positions 0 … n - 1 stand for the time from 0 to n: interpolation by length / trained meets
+    nothing new, though its last position lies a part of a step beyond the last one of training.
+    """
     whole_turn = plain * trained >= 2 * pi
-    beyond = own * (length - 1) > plain * (trained - 1) * (1 + RATIO_SLACK)
+    beyond = own * length > plain * trained * (1 + RATIO_SLACK)
     return int((beyond & ~whole_turn).sum())
 
 

@@ -181,7 +181,8 @@ def design_base(
     form = FORMATS[dtype] if dtype else None
     exact = {name: exact_base(name, length, d) for name in criteria if name not in TABLE_CRITERIA}
     every = {*bases, *(rho for rho in exact.values() if rho is not None and rho > 1)}
-    candidates = tuple(map_ahead(lambda rho: candidate(rho, length, d, form), sorted(every)))
+    own = (build("rope", length=length, d=d, rho=rho) for rho in sorted(every))
+    candidates = tuple(map_ahead(lambda enc: candidate(enc, form), own))
     best = {
         name: exact[name] if name in exact else max(candidates, key=TABLE_CRITERIA[name]).rho
         for name in criteria
@@ -213,21 +214,20 @@ def exact_base(criterion: str, length: int, d: int) -> float | None:
         ) from error
 
 
-def candidate(rho: float, length: int, d: int, form: Format | None) -> Candidate:
-    """What one base does."""
-    enc = build("rope", length=length, d=d, rho=rho)
+def candidate(enc: Encoding, form: Format | None) -> Candidate:
+    """What one rotation does."""
     nearest, factors = closest_pair(enc), decompose(enc)
-    frequencies = enc.measure.frequencies
+    frequencies, params = enc.measure.frequencies, enc.params
     return Candidate(
-        rho=rho,
-        spec=f"rope:rho={rho:.7g},d={d}",
+        rho=params["rho"],
+        spec=enc.spec or f"rope:rho={params['rho']:.7g},d={params['d']}",
         min_distance=nearest.distance,
         min_distance_cast=None if form is None else cast_distance(enc, nearest.distance, form),
         rank=factors.rank,
         stable_rank=factors.stable_rank,
         condition_number=factors.condition_number,
-        idle=int((frequencies * length < 2 * pi).sum()),
-        bound=base_bound(frequencies),
+        idle=int(((frequencies != 0) & (frequencies * len(enc) < 2 * pi)).sum()),
+        bound=base_bound(frequencies, params["d"] // 2 - len(frequencies)),
     )
 
 

@@ -129,7 +129,7 @@ def assess(
         shift_residual=shift_residual(enc) if sequence else None,
         first_rising_lag=first_rising_lag(enc),
         identified=identified,
-        precision=precision(enc),
+        precision=precision(enc, closest.distinct),
         findings=findings,
         **on_grid,
         about=(whole,),

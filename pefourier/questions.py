@@ -83,7 +83,7 @@ def spectrum(
 
 def reconstruct(
     encoding: Source,
-    positions: Sequence[Any] | None = None,
+    positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
     *,
     length: int | None = None,
     d: int | None = None,
@@ -109,7 +109,8 @@ def reconstruct(
     """
     from pefourier.reconstruct import position_functions
 
-    least = max([79, *(s for s in positions or () if isinstance(s, int))]) + 1
+    asked = () if positions is None else positions
+    least = int(max([79, *np.ravel(asked)])) + 1
     enc = encoding_of(encoding, length, d, params, least)
     return position_functions(enc, positions, lattice, sigma, method)
 

@@ -11,13 +11,10 @@ On a grid lags are displacements (dy, dx), and there is a T for a step along eac
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import reduce
-from math import prod
 
 import numpy as np
 
-from pefourier.encodings.axis_parts import axis_parts
-from pefourier.encodings.domain import displacements, lattice_points
+from pefourier.encodings.domain import lattice_points, steps_ahead
 from pefourier.encodings.encoding import (
     BLOCK,
     Encoding,
@@ -25,11 +22,14 @@ from pefourier.encodings.encoding import (
     as_encoding,
     placed,
     row_blocks,
-    unit_of,
+)
+from pefourier.geometry.products import (
+    diagonal_means,
+    diagonal_means_on_grid,
+    toeplitz_residual,
 )
 from pefourier.result import Result
 
-DIRECT = 2**31  # n^2 d up to which inner products are walked for the Toeplitz residual
 LAGS_AT_ONCE = 2**12
 FITTED = 2**11  # positions from which a shift is fitted
 LARGEST_SHIFT = FITTED // 2  # dimensions up to which one is
@@ -189,34 +189,11 @@ def kernel_on_grid(enc: Encoding) -> np.ndarray | None:
         means = diagonal_means_on_grid(enc.table(), sides)
         size = means[tuple(n - 1 for n in sides)]
         return means / size if size else None
-    ahead = displacements(sides)
+    ahead = steps_ahead(sides)
     m = len(enc.measure.frequencies)
     half = [enc.measure.kernel(ahead[rows]) for rows in row_blocks(len(ahead), BLOCK, m)]
     half = np.concatenate([np.zeros(0), *half])
     return np.concatenate([half[::-1], [1.0], half]).reshape([2 * n - 1 for n in sides])
-
-
-def diagonal_means_on_grid(table: np.ndarray, sides: tuple[int, ...]) -> np.ndarray:
-    """Mean of the inner products of codes at each displacement, (2 N_1 - 1, …)."""
-    doubled, axes = tuple(2 * n for n in sides), tuple(range(len(sides)))
-    total = 0.0
-    for columns in row_blocks(table.shape[1], BLOCK, prod(doubled)):
-        codes = np.asarray(table[:, columns], dtype=float).reshape(*sides, -1)
-        spectrum = np.fft.rfftn(codes, doubled, axes)
-        total = total + (spectrum.real**2 + spectrum.imag**2).sum(axis=-1)
-    sums = np.fft.irfftn(total, doubled, axes)
-    lags = [np.arange(1 - n, n) for n in sides]
-    return sums[np.ix_(*lags)] / pairs_at(lags, sides)
-
-
-def pairs_at(lags: list[np.ndarray], sides: tuple[int, ...]) -> np.ndarray:
-    """How many pairs of points of a grid are each displacement apart.
-
-    >>> pairs_at([np.array([0, 1]), np.array([-1, 0])], (3, 4)).tolist()
-    [[9, 12], [6, 8]]
-    """
-    counts = [n - np.abs(lag) for n, lag in zip(sides, lags, strict=True)]
-    return reduce(np.multiply.outer, counts)
 
 
 def rising_lags(
@@ -326,100 +303,3 @@ def distance_preservation(enc: Encoding) -> float | None:
     if len(i) < 2 or np.ptp(apart) <= 1e-7 * apart.max():
         return None
     return float(np.corrcoef(apart, between)[0, 1])
-
-
-def diagonal_means(table: np.ndarray) -> np.ndarray:
-    """Mean of the inner products of codes at each lag 0 … n - 1."""
-    return autocorrelation(table) / np.arange(len(table), 0, -1)
-
-
-def toeplitz_residual(enc: Encoding) -> float:
-    r"""Relative distance of the inner products to a function of the lag.
-
-    :math:`\lVert G - \mathrm{Toep}(G)\rVert_F / \lVert G\rVert_F` with :math:`G = E E^T` and Toep
-    the mean along diagonals (Wang et al., 2021). 0 where the encoding declares such inner products.
-    Long tables use :math:`\lVert G\rVert^2 - \lVert\mathrm{Toep}(G)\rVert^2`, which resolves 1e-8.
-    On a grid the lag is the displacement.
-    """
-    n, d = len(enc), enc.dim
-    if enc.stationary:
-        return 0.0
-    if len(enc.domain.sides) > 1:
-        return toeplitz_residual_on_grid(enc)
-    table = enc.table()
-    unit = unit_of(table) ** 2  # of products, whose squares would leave the range of numbers
-    means = diagonal_means(table) * unit
-    if n > d and n * n * d > DIRECT:
-        total = sum_of_squared_products(table, unit)
-        shared = means[0] ** 2 * n + 2 * (means[1:] ** 2 * np.arange(n - 1, 0, -1)).sum()
-        return float(np.sqrt(max(total - shared, 0.0) / total)) if total else 0.0
-    table, squared, total = np.asarray(table, dtype=float), 0.0, 0.0
-    for rows in row_blocks(n, BLOCK, n):
-        products = (table[rows] @ table.T) * unit
-        lag = np.abs(np.arange(rows.start, rows.stop)[:, None] - np.arange(n))
-        squared += float(((products - means[lag]) ** 2).sum())
-        total += float((products**2).sum())
-    return float(np.sqrt(squared / total)) if total else 0.0
-
-
-def toeplitz_residual_on_grid(enc: Encoding) -> float:
-    """Relative distance of the inner products to a function of the displacement."""
-    parts = axis_parts(enc)
-    if parts is not None:
-        return toeplitz_residual_of_parts(parts)
-    n, sides, table = len(enc), enc.domain.sides, enc.table()
-    unit = unit_of(table) ** 2
-    means = diagonal_means_on_grid(table, sides) * unit
-    if n > enc.dim and n * n * enc.dim > DIRECT:
-        counts = pairs_at([np.arange(1 - m, m) for m in sides], sides)
-        total, shared = sum_of_squared_products(table, unit), (means**2 * counts).sum()
-        return float(np.sqrt(max(total - shared, 0.0) / total)) if total else 0.0
-    table, squared, total = np.asarray(table, dtype=float), 0.0, 0.0
-    places = lattice_points([np.arange(m) for m in sides])
-    for rows in row_blocks(n, BLOCK, n):
-        products = (table[rows] @ table.T) * unit
-        lag = places - places[rows, None] + np.array(sides) - 1
-        squared += float(((products - means[tuple(np.moveaxis(lag, -1, 0))]) ** 2).sum())
-        total += float((products**2).sum())
-    return float(np.sqrt(squared / total)) if total else 0.0
-
-
-def toeplitz_residual_of_parts(parts: list[Encoding]) -> float:
-    r"""The same of codes with one part an axis, from the products of each part.
-
-    Residuals of two parts sum to zero over each diagonal, so that squares add up:
-    :math:`\sum_a (n/N_a)^2 \lVert R_a \rVert^2`.
-    """
-    tables = [np.asarray(part.table(), dtype=float) for part in parts]
-    unit = unit_of(np.array([np.abs(table).max() for table in tables]))
-    n, squared, total, sums = prod(len(t) for t in tables), 0.0, 0.0, []
-    for table in tables:
-        side, table = len(table), table * unit
-        products = table @ table.T
-        lag = np.abs(np.arange(side)[:, None] - np.arange(side))
-        rest = products - diagonal_means(table)[lag]
-        squared += (n / side) ** 2 * float((rest**2).sum())
-        total += (n / side) ** 2 * float((products**2).sum())
-        sums.append(float(products.sum()) * (n / side) ** 2 / n)
-    total += sum(sums) ** 2 - sum(x * x for x in sums)
-    return float(np.sqrt(squared / total)) if total else 0.0
-
-
-def sum_of_squared_products(table: np.ndarray, unit: float) -> float:
-    """Sum of the squares of the inner products of all codes, each times `unit`."""
-    n, d = table.shape
-    gram = np.zeros((d, d))  # of the columns, whose squares have the same sum
-    for rows in row_blocks(n, BLOCK, d):
-        codes = np.asarray(table[rows], dtype=float)
-        gram += codes.T @ codes
-    return float(((gram * unit) ** 2).sum())
-
-
-def autocorrelation(table: np.ndarray) -> np.ndarray:
-    """Sums of the inner products of rows at each lag 0 … n - 1, by zero-padded FFT."""
-    n, total = len(table), 0.0
-    for start in range(0, table.shape[1], 64):
-        columns = np.asarray(table[:, start : start + 64], dtype=float)
-        spectrum = np.fft.rfft(columns, 2 * n, axis=0)
-        total = total + (spectrum.real**2 + spectrum.imag**2).sum(axis=1)
-    return np.fft.irfft(total, 2 * n)[:n]

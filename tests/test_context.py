@@ -182,10 +182,19 @@ def test_unseen_and_idle_pairs_are_those_of_a_walk(spec):
     turn = 2 * np.pi
     unseen = 0
     for w, v in zip(own.measure.frequencies, plain, strict=True):
-        met, asked = v * (trained - 1), w * (length - 1)
+        met, asked = v * trained, w * length
         unseen += asked > met * (1 + 1e-9) and v * trained < turn
     assert r.unseen == unseen
     assert r.idle == sum(w * length < turn for w in own.measure.frequencies)
+
+
+@pytest.mark.parametrize(
+    "spec", ["rope:scaling=linear,factor=4", "rope:scaling=yarn,factor=4,original=4096"]
+)
+def test_interpolation_by_the_ratio_of_lengths_meets_nothing_new(spec):
+    r = describe_rotation(load(spec, 16384, 128), trained=4096)
+    assert r.unseen == 0
+    assert describe_rotation(load(spec, 16385, 128), trained=4096).unseen == 18
 
 
 def test_only_rotations_are_described():

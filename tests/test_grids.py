@@ -11,9 +11,10 @@ from pefourier.errors import PefourierError
 from pefourier.faithful import assess, shortfalls
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import precision
+from pefourier.geometry.products import DIRECT, toeplitz_residual
 from pefourier.geometry.singular_values import decompose
 from pefourier.reconstruct import position_functions
-from pefourier.relations import DIRECT, relate, toeplitz_residual
+from pefourier.relations import relate
 from pefourier.spectrum import density
 
 
@@ -133,7 +134,7 @@ def test_what_is_declared_of_displacements_is_that_of_the_table(name):
 @pytest.mark.parametrize("sides", [(4, 7), (2, 3, 4)], ids=str)
 @pytest.mark.parametrize("direct", [DIRECT, 0], ids=["walked", "by sums"])
 def test_the_toeplitz_residual_is_that_of_all_products(sides, direct, monkeypatch):
-    monkeypatch.setattr("pefourier.relations.DIRECT", direct)
+    monkeypatch.setattr("pefourier.geometry.products.DIRECT", direct)
     rng = np.random.default_rng(1)
     rows, columns = rng.normal(size=(sides[0], 3)), rng.normal(size=(sides[-1], 2))
     n = int(np.prod(sides))

@@ -8,8 +8,9 @@ import pytest
 import pefourier.encodings  # noqa: F401 (fills the registry)
 from pefourier.encodings.encoding import as_encoding
 from pefourier.encodings.registry import BUILDERS, build
+from pefourier.geometry import products as geometry
+from pefourier.geometry.products import autocorrelation
 from pefourier.relations import (
-    autocorrelation,
     first_rise,
     kernel,
     relate,
@@ -60,7 +61,7 @@ def test_autocorrelation_is_the_sum_along_diagonals(rng):
 
 @pytest.mark.parametrize("direct", [2**31, 0])
 def test_toeplitz_residual_by_its_definition(rng, monkeypatch, direct):
-    monkeypatch.setattr(ROOM, "DIRECT", direct)
+    monkeypatch.setattr(geometry, "DIRECT", direct)
     table = rng.standard_normal((30, 5))
     products = table @ table.T
     mean = np.array([np.trace(products, lag) / (30 - lag) for lag in range(30)])

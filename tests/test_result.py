@@ -21,6 +21,9 @@ RESULTS = {
     "reconstruct": lambda: pefourier.reconstruct("dft", [3], d=16),
     "check": lambda: pefourier.check("learned", length=12, d=16),
     "check <b>": lambda: pefourier.check(np.eye(3)),
+    "spectrum of a grid": lambda: pefourier.spectrum("axial:grid=3x4", d=16),
+    "reconstruct on a grid": lambda: pefourier.reconstruct("axial:grid=3x4", [(1, 2)], d=16),
+    "check of a grid": lambda: pefourier.check("axial:grid=3x4", d=16),
     "compare": lambda: pefourier.compare("sinusoidal", "sinusoidal:layout=halves", length=9, d=8),
     "spectrum on a grid": lambda: pefourier.spectrum("axial", d=8, grid=(3, 4)),
     "reconstruct on a grid": lambda: pefourier.reconstruct("axial", d=8, grid=(3, 4)),
@@ -35,12 +38,6 @@ RESULTS = {
 }
 
 
-def subclasses(kind):
-    for one in kind.__subclasses__():
-        yield one
-        yield from subclasses(one)
-
-
 @pytest.fixture(params=RESULTS, ids=str)
 def result(request):
     return RESULTS[request.param]()
@@ -48,7 +45,11 @@ def result(request):
 
 def test_every_kind_of_result_is_here():
     kinds = {type(make()) for make in RESULTS.values()}
-    assert kinds == set(WAYS) == set(subclasses(Result))
+    assert kinds == set(WAYS) == kinds_below(Result)
+
+
+def kinds_below(kind):
+    return {one for below in kind.__subclasses__() for one in (below, *kinds_below(below))}
 
 
 def test_a_result_is_frozen(result):

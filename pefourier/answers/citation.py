@@ -35,10 +35,7 @@ def citation_page() -> Page:
         "cite",
         words=lambda: f"{PROGRAM}\n{PAPER}",
         records=lambda: [citation_record(text) for text in (PROGRAM, PAPER)],
-        rows=lambda: [
-            ["key", "bibtex"],
-            *([key_of_entry(text), text] for text in (PROGRAM, PAPER)),
-        ],
+        rows=lambda: [["key", "bibtex"], *([entry_key(text), text] for text in (PROGRAM, PAPER))],
         conclusion=lambda: paragraph(ADVICE),
     )
 
@@ -46,13 +43,13 @@ def citation_page() -> Page:
 def citation_record(bibtex: str) -> dict[str, Any]:
     """The JSON object of a citation, which is about no encoding."""
     about = {"encoding": None, "spec": None, "params": {}, "conclusion": ADVICE}
-    return about | {"key": key_of_entry(bibtex), "bibtex": bibtex}
+    return about | {"key": entry_key(bibtex), "bibtex": bibtex}
 
 
-def key_of_entry(bibtex: str) -> str:
+def entry_key(bibtex: str) -> str:
     """The key of a BibTeX entry.
 
-    >>> key_of_entry("@article{ide2024faithful,")
+    >>> entry_key("@article{ide2024faithful,")
     'ide2024faithful'
     """
     return bibtex.partition("{")[2].partition(",")[0]

@@ -92,14 +92,14 @@ def workflow_command(level: str, command: str, spec: str, text: str) -> str:
     path = spec.partition("#")[0]
     properties = {"file": path} if os.path.isfile(path) else {}
     properties["title"] = f"pefourier {command} {spec}".rstrip()
-    given = ",".join(f"{key}={escaped(value, ':,')}" for key, value in properties.items())
-    return f"::{level} {given}::{escaped(text)}\n"
+    given = ",".join(f"{key}={percent_encoded(value, ':,')}" for key, value in properties.items())
+    return f"::{level} {given}::{percent_encoded(text)}\n"
 
 
-def escaped(text: str, more: str = "") -> str:
+def percent_encoded(text: str, more: str = "") -> str:
     r"""A text as workflow commands take it.
 
-    >>> escaped("50 %\n", "")
+    >>> percent_encoded("50 %\n", "")
     '50 %25%0A'
     """
     return "".join(f"%{ord(c):02X}" if c in "%\r\n" + more else c for c in text)

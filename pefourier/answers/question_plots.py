@@ -53,7 +53,7 @@ def context(answers: Sequence[Answer]) -> "Figure":
 def design(answers: Sequence[Any]) -> "Figure":
     """Smallest distance and stable rank of the candidates over their base."""
     found: Design = answers[0]
-    figure, panels = make_panels(2, 1, (WIDTH, 4.2), share=True)
+    figure, panels = make_panels(2, 1, (WIDTH, 4.2), sharex=True)
     rho = [c.rho for c in found.candidates]
     for axes, key, label in (
         (panels[0, 0], "min_distance", "smallest distance"),

@@ -20,9 +20,10 @@ from pefourier.answers.conclusions import (
     conclude_comparison,
 )
 from pefourier.answers.grid_words import axis_names, by_axis, ends_of, point_of, size_of
-from pefourier.answers.page import Page, fields_of
+from pefourier.answers.page import Page, fields_of, flattened
 from pefourier.answers.terminal_chart import chart, shades
 from pefourier.answers.text import aligned, number, paragraph
+from pefourier.bands import group_waves
 from pefourier.compare import Comparison
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import printable
@@ -119,10 +120,12 @@ def spectrum_page(asked: Sequence[Answer | Refusal]) -> Page:
 
 
 def spectrum_text(answers: Sequence[Answer]) -> str:
-    """The facts of each encoding; on grids those of axes and directions, too."""
-    return side_by_side(
-        [*SPECTRUM_FACTS, *(GRID_SPECTRUM_FACTS if any_grid(answers) else ())], answers
-    )
+    """The facts of each encoding and its declared waves; on grids those of axes and directions."""
+    head, *rows = wave_cells(answers)
+    cells = [[label, which, *map(number, values)] for label, which, *values in rows]
+    waves = f"\n{aligned([head, *cells], keys=2)}" if rows else ""
+    facts = [*SPECTRUM_FACTS, *(GRID_SPECTRUM_FACTS if any_grid(answers) else ())]
+    return side_by_side(facts, answers) + waves
 
 
 def any_grid(answers: Sequence[Answer]) -> bool:
@@ -130,7 +133,20 @@ def any_grid(answers: Sequence[Answer]) -> bool:
     return any(isinstance(a.result, GRIDS) for a in answers)
 
 
+def wave_cells(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+    """A header, and a row for each decade of declared frequencies, where there are several."""
+    yield WAVES
+    for a in answers:
+        groups = [] if isinstance(a.result, GRIDS) else group_waves(a.encoding)
+        for g in groups if len(groups) > 1 else ():
+            which = f"{g.first}…{g.last}" if g.last > g.first else str(g.first)
+            turns = g.most_turns, g.fewest_turns
+            yield a.encoding.label, which, g.bands, g.shortest, g.longest, *turns
+
+
 GRIDS = (GridSpectrum, GridReconstructions, GridFaithfulness)
+WAVES = ("encoding", "bands", "how many bands")
+WAVES += ("from wave", "to wave", "most turns", "fewest turns")
 
 
 def spectrum_chart(answers: Sequence[Answer], colour: bool) -> str:
@@ -302,7 +318,7 @@ def lines_of(facts: Sequence[Fact], answers: Sequence[Answer]) -> str:
         for r in a.result.reconstructions:
             one = Answer(a.encoding, r)
             rows.append([a.encoding.label, *(fact.cell(one) for fact in facts)])
-    return aligned(rows)
+    return aligned(rows, keys=2)
 
 
 def reconstruct_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
@@ -582,3 +598,30 @@ def encode_page(enc: Encoding, table: np.ndarray, positions: np.ndarray, out: st
         records=lambda: [identity_of(enc) | {"conclusion": conclusion} | written],
         conclusion=lambda: paragraph(conclusion),
     )
+
+
+def report_page(asked: Sequence[Any], out: str) -> Page:
+    """The answer of `pefourier report`: for each SPEC what the page says first, and where it is."""
+    records = [
+        fields_of(one) if isinstance(one, Refusal) else study_record(one, out) for one in asked
+    ]
+    told = (
+        f"The page is in {printable(out)}; open it in a browser, or send it: it needs nothing else."
+    )
+    return Page(
+        "report",
+        words=lambda: "".join(
+            paragraph(f"{one.encoding.label}: {conclude(one.encoding, one.faithful)}", "  ")
+            for one in asked
+            if not isinstance(one, Refusal)
+        ),
+        records=lambda: records,
+        rows=lambda: flattened(records),
+        conclusion=lambda: paragraph(told),
+    )
+
+
+def study_record(study: Any, out: str) -> dict[str, Any]:
+    """The JSON object of a SPEC on a page."""
+    conclusion = {"conclusion": conclude(study.encoding, study.faithful)}
+    return identity_of(study.encoding) | conclusion | {"out": out}

@@ -22,7 +22,7 @@ from pefourier.errors import unknown
 
 REGISTRY = Path(__file__).with_suffix(".toml")
 PACKAGE = Path(__file__).parents[1]
-RULES = ("diagnosis/rules.py",)  # modules of rules, each with the MEANINGS of its findings
+RULES = ("diagnosis/rules.py", "encodings/sources/lint.py")  # which say what their findings mean
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import typer
 from pefourier.cli.request import (
     Asked,
     Csv,
+    Drawing,
     Form,
     Json,
     Positions,
@@ -75,6 +76,7 @@ SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": 
 def spectrum(
     question: Question,
     form: Form,
+    drawing: Drawing,
     lattice: Lattice = None,
     sigma: Sigma = None,
     method: Method = "auto",
@@ -98,7 +100,7 @@ def spectrum(
     if len(lattices) > 1:
         different = " and ".join(map(str, lattices))
         note(f"lattices of {different} points differ; compare with --lattice", question.quiet)
-    question.draw("spectrum", answers)
+    drawing.draw("spectrum", answers)
     form.deliver(spectrum_page(asked.each))
     question.note_unused([a.encoding for a in answers])
     asked.finish([], question.quiet)
@@ -109,6 +111,7 @@ def spectrum(
 def reconstruct(
     question: Question,
     form: Form,
+    drawing: Drawing,
     pos: Positions = None,
     lattice: Lattice = None,
     sigma: Sigma = None,
@@ -135,7 +138,7 @@ def reconstruct(
 
     asked = ask_each(question, rebuild, least=max([79, *(positions or ())]) + 1)
     note_positions(asked, positions, question.quiet)
-    question.draw("reconstruct", asked.answers)
+    drawing.draw("reconstruct", asked.answers)
     form.deliver(reconstruct_page(asked.each))
     question.note_unused([a.encoding for a in asked.answers])
     asked.finish([], question.quiet)
@@ -158,6 +161,7 @@ def note_positions(asked: Asked, given: list[int] | None, quiet: bool) -> None:
 def check_faithful(
     question: Question,
     form: Form,
+    drawing: Drawing,
     require: Annotated[
         Literal["collides", "injective", "separable", "invertible", "isometric"] | None,
         typer.Option(help="Exit with status 1 when a verdict is below this one."),
@@ -196,7 +200,7 @@ def check_faithful(
 
     stored = read_stored(baseline)
     asked = ask_each(question, lambda enc: assess(enc, percentages(enc.label, question.quiet)))
-    question.draw("faithful", asked.answers)
+    drawing.draw("faithful", asked.answers)
     dtype = SHORT_NAMES.get(require_dtype, require_dtype)
     reasons = [
         f"{a.encoding.label} {reason}"
@@ -231,7 +235,7 @@ def since(stored: Mapping[str, Any] | None, answer: Any) -> list[str]:
 
 @app.command()
 @asking
-def compare(question: Question, form: Form) -> None:
+def compare(question: Question, form: Form, drawing: Drawing) -> None:
     """Are two implementations the same encoding?
 
     Equal; equal up to column order, signs, layout, scale or an offset in positions, which is said;
@@ -246,7 +250,7 @@ def compare(question: Question, form: Form) -> None:
     from pefourier.compare import compare as compare_encodings
 
     result = compare_encodings(a, b)
-    question.draw("compare", [Answer(a, result), Answer(b, result)])
+    drawing.draw("compare", [Answer(a, result), Answer(b, result)])
     form.deliver(compare_page(a, b, result))
     question.note_unused([a, b])
     if result.verdict == "different":
@@ -311,11 +315,13 @@ def context(
 def design(
     form: Form,
     length: Annotated[
-        int, typer.Option("--length", "-S", parser=count, metavar="N", help="Positions: 64k.")
-    ] = ...,
+        int | None,
+        typer.Option("--length", "-S", parser=count, metavar="N", help="Positions: 64k."),
+    ] = None,
     d: Annotated[
-        int, typer.Option("--d", parser=count, metavar="N", help="Dimension of a code or a head.")
-    ] = ...,
+        int | None,
+        typer.Option("--d", parser=count, metavar="N", help="Dimension of a code or a head."),
+    ] = None,
     wanted: Annotated[
         list[str] | None,
         typer.Option(
@@ -332,22 +338,49 @@ def design(
         Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"] | None,
         typer.Option(help="Round codes to this format for another smallest distance."),
     ] = None,
+    extend_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONFIG",
+            help="Extend this rotation, a model's config or rope:…, to the length --to: linear, "
+            "ntk, yarn, llama3, and the bases of --rho and --for (turns, bound, wavelength=K).",
+        ),
+    ] = None,
+    to: Annotated[
+        int | None,
+        typer.Option(parser=count, metavar="N", help="Positions to extend to: 128k."),
+    ] = None,
 ) -> None:
     """Which base for my length?
 
     Criteria contradict one another: distance and rank want small bases, the bound of long contexts
-    a large one. Each is shown with the base that it asks for.
+    a large one. Each is shown with the base that it asks for. With --extend-from: which scaling
+    takes a model to --to positions, what each does to its bands of frequencies and how near it
+    stays to the trained rotation, with the lines for config.json and a SPEC.
 
     \b
     Example: pefourier design --length 64k --d 128 --for bound
+    Example: pefourier design --extend-from config.json --to 128k
     """
     # Its matrix products are long and thin: BLAS threads would only wait for one another.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    rounding = SHORT_NAMES.get(dtype, dtype)
+    if (extend_from is None) != (to is None):
+        raise PefourierError("--extend-from and --to go together: the config, and the length")
+    if extend_from is not None:
+        from pefourier.answers.extension import extension_page
+        from pefourier.extend import extend
+
+        own = {"trained": length, "d": d, "criteria": tuple(wanted or ()), "dtype": rounding}
+        ways = extend(extend_from, to, bases=tuple(base or ()), **own)
+        form.deliver(extension_page(ways, {"to": to, "dtype": rounding}))
+        return
+    if length is None or d is None:
+        raise PefourierError("design needs --length and --d, or --extend-from CONFIG and --to")
     from pefourier.answers.reach import design_page
     from pefourier.design import BASES, CRITERIA, design_base
 
     names = tuple(wanted or CRITERIA)
-    rounding = SHORT_NAMES.get(dtype, dtype)
     found = design_base(length, d, tuple(base or BASES), names, rounding)
     form.deliver(design_page(found))
 
@@ -357,6 +390,7 @@ def design(
 def encode(
     question: Question,
     form: Form,
+    drawing: Drawing,
     out: Annotated[
         str, typer.Option(metavar="FILE", help="Table to write: .npy, .npz, .csv, .safetensors.")
     ] = ...,
@@ -385,10 +419,90 @@ def encode(
     table = np.asarray(enc.table(x), dtype=float)
     from pefourier.answers.report import Answer, encode_page
 
-    question.draw("heatmap", [Answer(enc, table)])
+    drawing.draw("heatmap", [Answer(enc, table)])
     write_table(out, table)
     form.deliver(encode_page(enc, table, x, out))
     question.note_unused([enc])
+
+
+@app.command(name="report")
+@asking
+def write_report(
+    question: Question,
+    form: Form,
+    out: Annotated[
+        str, typer.Option(metavar="FILE", help="Page to write: .html or .htm.")
+    ] = "report.html",
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")] = None,
+    lattice: Lattice = None,
+    sigma: Sigma = None,
+) -> None:
+    """Write one page with all answers, to be sent to somebody.
+
+    A self-contained file of HTML: conclusions, pictures, numbers, the commands that give them, and
+    what the words mean. Takes SPECs, default sinusoidal and dft, or one folder of pefourier train.
+
+    \b
+    Example: pefourier report rope rope:rho=5e5 --d 128 --lattice 4096 --out report.html
+    """
+    from pefourier.files import check_suffix
+
+    check_suffix(out, (".html", ".htm"))
+    folders = [spec for spec in question.wanted if is_train_folder(spec)]
+    options = {name: getattr(question, name) for name in OF_ENCODINGS}
+    if folders:
+        refuse_beside_folder(question, {**options, "lattice": lattice, "sigma": sigma})
+        from pefourier.train.html_page import folder_document, folder_page, read_train_folder
+
+        folder = read_train_folder(folders[0])
+        write_text(out, folder_document(folder, title or ""))
+        form.deliver(folder_page(folder, out))
+        return
+    from pefourier.answers.html_report import Inquiry, encodings_document, positions_for
+    from pefourier.answers.report import Refusal, report_page
+
+    loaded = attempt_each(question.wanted, question.loader())
+    encodings = [one for one in loaded if not isinstance(one, Refusal)]
+    inquiry = Inquiry(positions_for(encodings, lattice), options, lattice, sigma)
+    asked = keep_answers(
+        attempt_each(loaded, lambda e: inquiry.study(e, percentages(e.label, question.quiet)))
+    )
+    refused = [one for one in asked.each if isinstance(one, Refusal)]
+    write_text(out, encodings_document(asked.answers, refused, inquiry, title or ""))
+    form.deliver(report_page(asked.each, out))
+    question.note_unused(encodings)
+    asked.finish([], question.quiet)
+
+
+OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times")  # options of a Question
+
+
+def is_train_folder(path: str) -> bool:
+    """Whether training has left its results in a folder."""
+    from pefourier.files import status_of
+
+    return path != "-" and status_of(os.path.join(path, "results.jsonl")) is not None
+
+
+def refuse_beside_folder(question: Question, options: dict[str, Any]) -> None:
+    """Refuse what says nothing about a train folder."""
+    if len(question.wanted) > 1:
+        raise PefourierError(
+            f"report takes SPECs, or one folder of pefourier train; got {len(question.wanted)} "
+            "names with a folder among them"
+        )
+    given = [f"--{name}" for name, value in options.items() if value is not None]
+    if given:
+        raise PefourierError(
+            f"{' and '.join(given)} say nothing about a folder of pefourier train; leave them out"
+        )
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a text whole."""
+    from pefourier.files import write_whole
+
+    write_whole(path, lambda stream: stream.write(text.encode()))
 
 
 @app.command(name="list")

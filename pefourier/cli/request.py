@@ -59,6 +59,10 @@ def count(text: str) -> int:
     return value
 
 
+WIDTHS = {"column": 3.4, "page": 7.0}  # inches, of papers in two columns
+NARROWEST, WIDEST = 2.5, 40.0  # inches
+
+
 def sides(text: str) -> tuple[int, ...]:
     """Sides of a grid such as 14x14, for an option."""
     from pefourier.answers.text import whole_number
@@ -107,6 +111,15 @@ Positions = Annotated[
 Plot = Annotated[
     str | None, typer.Option(metavar="FILE", help="Write a figure: .png, .pdf or .svg.")
 ]
+Width = Annotated[
+    str | None,
+    typer.Option(metavar="WIDE", help="Width of the figure: column (3.4), page (7) or inches."),
+]
+Dpi = Annotated[
+    int | None, typer.Option(min=20, max=2400, help="Dots per inch of a .png, default 200.")
+]
+Title = Annotated[str | None, typer.Option(metavar="TEXT", help="Title above the figure.")]
+Dark = Annotated[bool, typer.Option("--dark", help="Draw the figure light on dark.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and notes on stderr.")]
 Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Answer in CSV.")]
@@ -114,7 +127,7 @@ Csv = Annotated[bool, typer.Option("--csv", help="Answer in CSV.")]
 
 @dataclass(frozen=True)
 class Question:
-    """The options that analysing commands share: which encodings, and whether to draw."""
+    """The options that analysing commands share: which encodings."""
 
     specs: Specs = None
     d: Dim = None
@@ -124,15 +137,7 @@ class Question:
     rho: Rho = None
     seed: Seed = None
     times: Times = None
-    plot: Plot = None
     quiet: Quiet = False
-
-    def __post_init__(self) -> None:
-        """Refuse a figure that could not be written, before anything is computed."""
-        if self.plot is not None:
-            from pefourier.files import check_suffix
-
-            check_suffix(self.plot, (".png", ".pdf", ".svg"))
 
     @property
     def wanted(self) -> list[str]:
@@ -174,12 +179,62 @@ class Question:
                 labels = ", ".join(e.label for e in encodings)
                 note(f"--{name} {value} has no effect on {labels}", self.quiet)
 
+
+@dataclass(frozen=True)
+class Drawing:
+    """The options of commands that draw: where to, and how it is to look."""
+
+    plot: Plot = None
+    width: Width = None
+    dpi: Dpi = None
+    title: Title = None
+    dark: Dark = False
+
+    def __post_init__(self) -> None:
+        """Refuse a figure that could not be written, before anything is computed."""
+        if self.plot is not None:
+            from pefourier.files import check_suffix
+
+            check_suffix(self.plot, (".png", ".pdf", ".svg"))
+            self.inches()
+        elif self.looks:
+            names = " and ".join(f"--{name}" for name in self.looks)
+            raise PefourierError(f"{names} say how a figure is to look; give --plot FILE too")
+
+    @property
+    def looks(self) -> dict[str, Any]:
+        """What was asked of the look."""
+        names = ("width", "dpi", "title", "dark")
+        given = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in given.items() if value not in (None, False)}
+
+    def inches(self) -> float | None:
+        """The width in inches, None where it is not given."""
+        if self.width is None:
+            return None
+        try:
+            wide = WIDTHS.get(self.width) or float(self.width)
+        except ValueError:
+            wide = float("nan")
+        if not NARROWEST <= wide <= WIDEST:
+            raise PefourierError(
+                f"--width must be column ({WIDTHS['column']} inches), page ({WIDTHS['page']}) or "
+                f"inches from {NARROWEST} to {WIDEST}; got {shown(self.width)}"
+            )
+        return wide
+
     def draw(self, figure: str, answers: list[Any]) -> None:
         """Write a figure if one was asked for; matplotlib is imported only then."""
-        if self.plot is not None:
-            from pefourier.answers import plot
+        if self.plot is None:
+            return
+        from pefourier.answers import plot
 
-            plot.save(self.plot, getattr(plot, figure), answers)
+        look = {}
+        if self.looks:
+            theme = plot.DARK if self.dark else plot.USUAL
+            dpi, title = self.dpi or theme.dpi, self.title or ""
+            look["look"] = replace(theme, width=self.inches(), dpi=dpi, title=title)
+        plot.save(self.plot, getattr(plot, figure), answers, **look)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from pefourier.encodings.readings import LEVELS, layouts_apart, levels_below, po
 from pefourier.geometry.precision import (
     FLOAT32_EPS,
     FORMATS,
-    coarse_format,
+    coarse_eps,
     phase_errors,
     phase_rounding,
     rounded,
@@ -168,8 +168,7 @@ class Dump:
     @cached_property
     def eps(self) -> float:
         """Resolution of its numbers, which may have been computed in float32 and stored wider."""
-        coarse = coarse_format(self.table[:SAMPLE])
-        return max(self.enc.eps, FLOAT32_EPS, 2.0 ** (1 - FORMATS[coarse].digits) if coarse else 0)
+        return max(self.enc.eps, FLOAT32_EPS, coarse_eps(self.table[:SAMPLE]))
 
     @cached_property
     def base(self) -> float | None:

@@ -14,10 +14,21 @@ from typing import get_args
 
 import numpy as np
 
-from pefourier.diagnosis.identify import check_formula, float_blocks, guess_formula, resolutions
+from pefourier.diagnosis.identify import (
+    OneWave,
+    check_formula,
+    coarse_grid,
+    float_blocks,
+    frequency_slack,
+    guess_formula,
+    read_one_wave,
+    resolutions,
+)
 from pefourier.encodings.columns import Layout, pair_columns
 from pefourier.encodings.encoding import Finding
+from pefourier.encodings.readings import positions_below
 from pefourier.geometry.closest import ClosestPair
+from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.geometry.row_search import first_equal
 from pefourier.geometry.waves import Turning, recurrence, turning_pairs
 
@@ -130,6 +141,19 @@ MEANINGS = {  # of the findings: what each says, and what to do; `pefourier expl
         "Many columns hold few directions: most columns repeat the others.",
         "",
     ),
+    "coarse-frequencies": (
+        "Frequencies were rounded to bfloat16 or float16 before they met the positions, as happens "
+        "where a whole model is cast.",
+        "Keep inv_freq in float32; positions beyond those named turn out of step.",
+    ),
+    "stored-wider": (
+        "All numbers have the digits of a format of 16 bits, though they are stored wider.",
+        "Nothing, if the model runs in that format; else make the table again in float32.",
+    ),
+    "dead-columns": (
+        "Columns that are the same in all rows say nothing of positions.",
+        "Where all others are waves, look at the index of the columns that are filled.",
+    ),
     "reversed-positions": (
         "Rows run from the last position to the first.",
         "Turn the table around, table[::-1], unless the model counts down on purpose "
@@ -151,6 +175,7 @@ class Case:
     identified: dict | None
     closest: ClosestPair
     rank: int
+    stored: float = 0.0  # resolution of the type it is stored in, finer than eps where it was wider
 
     @property
     def params(self) -> dict:
@@ -197,6 +222,15 @@ class Case:
         rows = np.asarray(self.table[:SAMPLE], dtype=float)
         used = np.flatnonzero(rows.any(axis=0))
         return rows[:, : used[-1] + 1] if len(used) else rows[:, :0]
+
+    @cached_property
+    def one_wave(self) -> OneWave | None:
+        """Cosines alone, or sines alone, each column once or twice, that turn."""
+        if self.sample.shape[1] < 4 or self.turning is not None:
+            return None
+        _, rest = recurrence(self.sample, 1) if len(self.sample) > 3 else (None, 1.0)
+        level = resolutions(self.eps)[-1]
+        return read_one_wave(self.sample, level, 0) if rest < 1e-3 + 4 * level else None
 
     @cached_property
     def turning(self) -> Turning | None:
@@ -483,12 +517,7 @@ def almost_a_formula(case: Case) -> Iterator[Finding]:
     guesses = (guess_formula(case.table, level, rows) for rows in runs_of_rows)
     guess = next((g for g in guesses if g is not None), None)
     if guess is None:
-        if case.turning is not None:
-            message = (
-                "columns turn in pairs, at frequencies that follow no geometric grid (scaled "
-                "rotary or free frequencies)"
-            )
-            yield Finding("free-frequencies", "note", message)
+        yield from coarse_frequencies(case) or free_frequencies(case)
         return
     worst, astray = check_formula(guess, case.table, level)
     words = f"{guess.encoding} ({', '.join(f'{k}={v}' for k, v in guess.params.items())})"
@@ -502,6 +531,72 @@ def almost_a_formula(case: Case) -> Iterator[Finding]:
             "stored numbers explains: positions or phases in low precision?"
         )
         yield Finding("near-formula", "warning", message)
+
+
+def coarse_frequencies(case: Case) -> list[Finding]:
+    """Frequencies of a usual grid, rounded to 16 bits before they met the positions."""
+    if case.turning is not None:
+        omega = np.sort(case.turning.omega)[::-1]
+        level = resolutions(case.eps)[-1]
+        slack = frequency_slack(omega, level, len(case.sample))
+    elif case.one_wave is not None:
+        omega, slack = case.one_wave.omega, case.one_wave.slack
+    else:
+        return []
+    found = coarse_grid(omega, slack, 2 * len(omega))
+    if found is None:
+        return []
+    form, rho, divisor = found
+    half = len(omega) - (divisor != "d")
+    exact = rho ** (-np.arange(len(omega)) / half)
+    below = positions_below(exact, rounded(exact, FORMATS[form]))
+    message = (
+        f"frequencies are those of base {rho:g} rounded to {form}: the cosine to the right codes "
+        f"falls below .99 at position {below['.99']}, below .9 at {below['.9']}; keep inv_freq in "
+        "float32, whatever format the model has"
+    )
+    return [Finding("coarse-frequencies", "warning", message)]
+
+
+def free_frequencies(case: Case) -> list[Finding]:
+    """Waves at frequencies that follow no grid."""
+    rest = "at frequencies that follow no geometric grid (scaled rotary or free frequencies)"
+    if case.turning is not None:
+        return [Finding("free-frequencies", "note", f"columns turn in pairs, {rest}")]
+    if case.one_wave is None:
+        return []
+    times = f"twice ({case.one_wave.layout})" if case.one_wave.layout else "once"
+    wave = {"cos": "cosines", "sin": "sines"}[case.one_wave.part]
+    return [Finding("free-frequencies", "note", f"columns are {wave} alone, each {times}, {rest}")]
+
+
+def stored_wider(case: Case) -> Iterator[Finding]:
+    """Numbers with the digits of a format of 16 bits, in a wider one."""
+    if case.eps > case.stored > 0:
+        name = {FORMATS[n].digits: n for n in ("bfloat16", "float16")}[1 - int(np.log2(case.eps))]
+        message = (
+            f"all numbers have the digits of {name}, though they are stored wider: the table was "
+            f"rounded to {name} once"
+        )
+        yield Finding("stored-wider", "note", message)
+
+
+def dead_columns(case: Case) -> Iterator[Finding]:
+    """Columns that are the same in all rows, where the others are not."""
+    rows = case.sample
+    if case.identified is not None or len(rows) < 4 or rows.shape[1] < 4:
+        return
+    top = np.abs(rows).max()
+    still = (np.ptp(rows, axis=0) == 0) & (np.abs(rows[0]) < top)  # a slow cosine stays at the top
+    if still.sum() in (0, len(still)) or case.closest.distinct == 1 or case.turning is not None:
+        return
+    _, rest = recurrence(rows[:, ~still], 1)
+    of_waves = rest < 1e-3 + 4 * case.eps and still.sum() <= max(1, rows.shape[1] // 8)
+    named = first_four([f"{j} ({rows[0, j]:.3g})" for j in np.flatnonzero(still)])
+    message = f"{still.sum()} of {rows.shape[1]} columns are the same in all rows: {named}" + (
+        "; all others are waves: was it ever filled?" if of_waves else ""
+    )
+    yield Finding("dead-columns", "error" if of_waves else "note", message)
 
 
 def in_words(rows: np.ndarray) -> str:
@@ -547,6 +642,8 @@ RULES = (
     other_directions,
     cosines_first,
     rounded_phases,
+    stored_wider,
+    dead_columns,
     almost_a_formula,
     crowded_codes,
 )

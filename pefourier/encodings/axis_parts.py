@@ -67,18 +67,26 @@ def parts_of_table(enc: Encoding) -> list[Encoding] | None:
     """Parts by the axis along which each column changes; constant columns belong to the first."""
     sides, table = enc.domain.sides, enc.table()
     grid = table.reshape(*sides, enc.dim)
-    moves = np.array([changing_columns(grid, a) for a in range(len(sides))])
-    if (moves.sum(axis=0) > 1).any():
+    columns_of = axis_columns(grid)
+    if columns_of is None:
         return None
-    axis = np.argmax(moves, axis=0)
+    constant = np.setdiff1d(np.arange(enc.dim), np.concatenate(columns_of))
     facts = {"act": enc.act, "eps": enc.eps, "origin": enc.origin}
     parts = []
     for a, side in enumerate(sides):
         line = grid[tuple(slice(None) if b == a else 0 for b in range(len(sides)))]
-        own = np.flatnonzero(axis == a)
+        own = np.union1d(columns_of[a], constant) if a == 0 else columns_of[a]
         columns = line[:, own] if len(own) else np.zeros((side, 1))
         parts.append(from_table(columns, enc.name, **facts))
     return parts
+
+
+def axis_columns(grid: np.ndarray) -> list[np.ndarray] | None:
+    """Columns (the last index) that change along each axis alone; None: some along several."""
+    moves = np.array([changing_columns(grid, a) for a in range(grid.ndim - 1)])
+    if (moves.sum(axis=0) > 1).any():
+        return None
+    return [np.flatnonzero(along) for along in moves]
 
 
 def changing_columns(grid: np.ndarray, axis: int) -> np.ndarray:

@@ -30,6 +30,22 @@ def read_conventions() -> Mapping[str, dict[str, dict[str, Any]]]:
     }
 
 
+def list_conventions(encoding: str) -> list[dict[str, Any]]:
+    """The conventions of an encoding for a catalogue: name, parameters set, source and note.
+
+    >>> list_conventions("axial")[1]["params"]
+    {'order': 'xy'}
+    """
+    return [
+        {
+            "convention": name,
+            "params": {key: value for key, value in row.items() if key not in FACTS},
+            **{key: row[key] for key in FACTS if key in row},
+        }
+        for name, row in read_conventions().get(encoding, {}).items()
+    ]
+
+
 def as_parameter(value: Any) -> Any:
     """A value of the file as a builder takes it."""
     return tuple(map(float, value)) if isinstance(value, list) else value

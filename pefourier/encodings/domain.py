@@ -234,10 +234,10 @@ def lattice_points(axes: Sequence[np.ndarray]) -> np.ndarray:
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
 
 
-def displacements(sides: Sequence[int]) -> np.ndarray:
+def steps_ahead(sides: Sequence[int]) -> np.ndarray:
     """All displacements of a grid but for their opposites: the first that is not 0 is positive.
 
-    >>> displacements((1, 3)).tolist(), len(displacements((2, 3)))
+    >>> steps_ahead((1, 3)).tolist(), len(steps_ahead((2, 3)))
     ([[0, 1], [0, 2]], 7)
     """
     both = lattice_points([np.arange(1 - n, n) for n in sides])

@@ -16,12 +16,13 @@ from pefourier.encodings.encoding import Encoding, Measure
 from pefourier.errors import PefourierError, shown
 
 Sides = tuple[int, ...]
+LONGEST_PREFIX = 16  # rows before a grid that may have been forgotten
 
 
-def in_words(sides: Sequence[int]) -> str:
+def typed_sides(sides: Sequence[int]) -> str:
     """Sides as they are typed.
 
-    >>> in_words((8, 30, 52))
+    >>> typed_sides((8, 30, 52))
     '8x30x52'
     """
     return "x".join(map(str, sides))
@@ -41,7 +42,7 @@ def grid_of(length: int, sides: Sequence[int], prefix: int) -> Domain:
     check_sides("a grid", sides, prefix, None)
     if not sides and not prefix:
         return positions(length)
-    check_rows(f"length {length}", length, sides, prefix)
+    check_fit(f"length {length}", length, sides, prefix)
     return lattice(sides or (length - prefix,), prefix)
 
 
@@ -51,10 +52,10 @@ def check_sides(spec: str, sides: Sequence[int], prefix: int, length: int | None
         check_count("a side of --grid", side)
     check_count("prefix", prefix, least=0)
     if length is not None:
-        check_rows(f"{shown(spec)} with --length {length}", length, sides, prefix)
+        check_fit(f"{shown(spec)} with --length {length}", length, sides, prefix)
 
 
-def check_rows(what: str, rows: int, sides: Sequence[int], prefix: int) -> None:
+def check_fit(what: str, rows: int, sides: Sequence[int], prefix: int) -> None:
     """Refuse a grid that has not as many points as there are rows, with those that would fit."""
     if not sides and prefix >= rows:
         raise PefourierError(f"{what}: --prefix {prefix} leaves none of {rows} rows; take less")
@@ -62,15 +63,15 @@ def check_rows(what: str, rows: int, sides: Sequence[int], prefix: int) -> None:
     if sides and points != rows:
         behind = f" behind {prefix} rows" if prefix else ""
         raise PefourierError(
-            f"{what}: {rows} rows do not fit a grid of {in_words(sides)}{behind}, {points} points; "
-            f"{would_fit(rows, sides, prefix)}"
+            f"{what}: {rows} rows do not fit a grid of {typed_sides(sides)}{behind}, {points} "
+            f"points; {would_fit(rows, sides, prefix)}"
         )
 
 
 def would_fit(rows: int, sides: Sequence[int], prefix: int) -> str:
     """Which grid or prefix suits so many rows."""
     left = rows - math.prod(sides)
-    if 0 <= left <= 16:
+    if 0 <= left <= LONGEST_PREFIX:
         return f"--prefix {left} would fit" if left else "leave out --prefix"
     if prefix >= rows:
         return f"take a --prefix below {rows}"
@@ -78,9 +79,7 @@ def would_fit(rows: int, sides: Sequence[int], prefix: int) -> str:
     other = most_square(count)
     if len(sides) == 3 and count % sides[0] == 0:
         other = (sides[0], *most_square(count // sides[0]))
-    return (
-        f"--grid {in_words(other)} would fit" if count == rows - prefix else f"it has {rows} rows"
-    )
+    return f"--grid {typed_sides(other)} would fit"
 
 
 def most_square(count: int) -> Sides:
@@ -107,7 +106,7 @@ def on_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
             f"{shown(enc.label)} has codes of a {enc.domain.kind}, not of positions: --grid suits "
             "encodings of positions, and axial, axial-rope, mixed-rope, swin, swin2, beit"
         )
-    check_rows(shown(enc.label), len(enc), sides, prefix)
+    check_fit(shown(enc.label), len(enc), sides, prefix)
     domain = lattice(sides or (len(enc) - prefix,), prefix)
     params = {**enc.params, "grid": domain.grid, "prefix": prefix}
     measure = enc.measure and raster_measure(enc.measure, domain)
@@ -119,7 +118,7 @@ def agreed(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
     own = tuple(enc.params.get("grid") or enc.domain.grid)
     if sides not in ((), own) or prefix not in (0, enc.domain.prefix):
         raise PefourierError(
-            f"{shown(enc.label)} is on a grid of {in_words(own)} with prefix "
+            f"{shown(enc.label)} is on a grid of {typed_sides(own)} with prefix "
             f"{enc.domain.prefix}; leave out --grid and --prefix"
         )
     return enc

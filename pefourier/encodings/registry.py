@@ -5,7 +5,6 @@ signature is its documentation: parameters, types, defaults and allowed values a
 """
 
 import inspect
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from pefourier.encodings.checks import (
 )
 from pefourier.encodings.conventions import with_convention
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.grids import check_sides, count_points
 from pefourier.errors import PefourierError, shown, unknown
 
 ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length"}
@@ -89,7 +89,9 @@ def build(
         raise unknown(f"parameter of {name}", key, {"length", "d", *defaults})
     own = {**defaults, **with_convention(name, given)}
     if length is None:
-        length = math.prod(own.get("grid") or (80,)) + own.get("prefix", 0)
+        sides, prefix = own.get("grid", ()), own.get("prefix", 0)
+        check_sides(name, sides, prefix, None)
+        length = count_points(sides, prefix) or 80
     check_count("length", length, most=LARGEST)
     check_count("d", d, most=WIDEST)
     if "seed" in own:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pefourier.encodings import families  # noqa: F401 (which fill the registry)
 from pefourier.encodings.checks import check_count
+from pefourier.encodings.conventions import list_conventions
 from pefourier.encodings.descriptions import describe
 from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.grids import check_sides, count_points, on_grid
@@ -80,7 +81,8 @@ def load_rows(
         case "config":
             from pefourier.encodings.sources import huggingface
 
-            return huggingface.read_config(spec, length, d)
+            asked = {key: options[key] for key in ("grid", "prefix") if key in options}
+            return huggingface.read_config(spec, length, d, **asked)
 
 
 def source_of(spec: str) -> Literal["name", "code", "table", "config"]:
@@ -152,6 +154,7 @@ def records() -> list[dict[str, Any]]:
             "paper": b.paper,
             "untrained": b.untrained,
             **describe(b.function),
+            **({"conventions": listed} if (listed := list_conventions(b.name)) else {}),
         }
         for b in BUILDERS.values()
     ]

@@ -18,7 +18,7 @@ from math import prod
 import numpy as np
 
 from pefourier.encodings.axis_parts import axis_parts
-from pefourier.encodings.domain import displacements
+from pefourier.encodings.domain import steps_ahead
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Measure, row_blocks
 from pefourier.geometry import Progress
 from pefourier.geometry.row_search import TIE, closest_rows, first_equal
@@ -189,7 +189,7 @@ def closest_on_axes(parts: Sequence[Encoding], report: Progress) -> ClosestPair:
 
 def search_displacements(measure: Measure, sides: tuple[int, ...], report: Progress) -> ClosestPair:
     """The closest two points of a grid whose distances depend on the displacement alone."""
-    ahead = displacements(sides)
+    ahead = steps_ahead(sides)
     blocks, zeros, found = row_blocks(len(ahead), LAGS_AT_ONCE), [], []
     best = squared_distances(measure, ahead[: 2 * sides[-1]]).min()
     for done, block in enumerate(blocks, 1):

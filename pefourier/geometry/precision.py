@@ -73,14 +73,6 @@ def rounded(x: np.ndarray, form: Format) -> np.ndarray:
     return result
 
 
-@dataclass(frozen=True)
-class Distinct:
-    """How many rows of a table differ, and how many from the first on are all different."""
-
-    count: int
-    safe: int
-
-
 def coarse_format(numbers: np.ndarray) -> str | None:
     """The format of 16 bits, the coarser first, that all of some numbers have; None: neither.
 
@@ -97,8 +89,22 @@ def coarse_format(numbers: np.ndarray) -> str | None:
     return None
 
 
-def precision(enc: Encoding) -> dict[str, FormatLoss]:
-    """Loss of each format in `FORMATS`.
+def coarse_eps(numbers: np.ndarray) -> float:
+    """The resolution of the format of 16 bits that some numbers have; 0 where they have none."""
+    name = coarse_format(numbers)
+    return 2.0 ** (1 - FORMATS[name].digits) if name else 0.0
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """How many rows of a table differ, and how many from the first on are all different."""
+
+    count: int
+    safe: int
+
+
+def precision(enc: Encoding, distinct: int | None = None) -> dict[str, FormatLoss]:
+    """Loss of each format in `FORMATS`; so many codes are `distinct` in no format at all.
 
     >>> from pefourier.encodings import load
     >>> precision(load("rope", length=512, d=64))["bfloat16"].distinct_phase
@@ -107,7 +113,7 @@ def precision(enc: Encoding) -> dict[str, FormatLoss]:
     parts = axis_parts(enc)
     if parts is not None:
         return losses_on_axes(parts)
-    return {name: format_loss(enc, form) for name, form in FORMATS.items()}
+    return {name: format_loss(enc, form, distinct) for name, form in FORMATS.items()}
 
 
 def losses_on_axes(parts: Sequence[Encoding]) -> dict[str, FormatLoss]:
@@ -127,8 +133,12 @@ def combined_loss(losses: Sequence[FormatLoss]) -> FormatLoss:
     )
 
 
-def format_loss(enc: Encoding, form: Format) -> FormatLoss:
-    """Distinct codes and phase error in one format."""
+def format_loss(enc: Encoding, form: Format, distinct: int | None = None) -> FormatLoss:
+    """Distinct codes and phase error in one format.
+
+    Rounded phases tell codes apart that are one, those of s and of s plus a period: they are not
+    counted beyond what is `distinct` without rounding.
+    """
     columns, count = code_columns(enc)
     period = enc.measure.period if enc.measure is not None else None
     points = min(len(enc), period or len(enc))  # beyond a period codes repeat, exactly
@@ -139,8 +149,9 @@ def format_loss(enc: Encoding, form: Format) -> FormatLoss:
         return FormatLoss(cast.count, None, None, cast.safe)
     x = enc.domain.places(enc.domain.x) + enc.measure.offset
     phase = count_distinct_phases(enc.measure, x, form)
+    most = points if distinct is None else min(points, distinct)
     error = max_phase_error(enc.measure, x, form)
-    return FormatLoss(cast.count, phase.count, error, cast.safe, phase.safe)
+    return FormatLoss(cast.count, min(phase.count, most), error, cast.safe, min(phase.safe, most))
 
 
 def code_columns(enc: Encoding) -> tuple[Columns, int]:

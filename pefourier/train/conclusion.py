@@ -23,7 +23,7 @@ def conclusions_of(datasets: "Sequence[DatasetSummary]") -> str:
 
 def conclude_training(one: "DatasetSummary", encoding: str) -> str:
     """The conclusion about an encoding on a dataset."""
-    rules = (unreliable, reached, told_from_reference)
+    rules = (unreliable, reached, told_from_reference, goes_on)
     return first_sentences(rule(one, encoding) for rule in rules)
 
 
@@ -67,6 +67,16 @@ def told_from_reference(one: "DatasetSummary", encoding: str) -> str:
             "--seeds."
         )
     return f"The data do not tell it from {d.reference} ({numbers}){excluded(one, encoding)}."
+
+
+def goes_on(one: "DatasetSummary", encoding: str) -> str:
+    """Its accuracy on longer windows than those of training, where it was tested there."""
+    every = one.lengths.get(encoding, ())
+    known = [at for at in every if not at.reason]
+    if not known:
+        return f"On longer windows it cannot be tested: {every[0].reason}." if every else ""
+    said = ", ".join(f"{at.accuracy.mean:.3f} on {at.length}" for at in known)
+    return f"Trained on {one.length} rows, its accuracy is {said}."
 
 
 def excluded(one: "DatasetSummary", encoding: str) -> str:

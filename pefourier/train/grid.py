@@ -123,8 +123,7 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
         d=options.d,
         heads=options.heads,
         layers=options.layers,
-        patch=options.patch,
-        stride=options.patch_stride,
+        **sizes_of_tokens(task.length, options),
         ffn=options.ffn,
         pool=options.pool,
     )
@@ -137,6 +136,26 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
         if arm.rms is None or has_size(arm, injections[arm.spec]):
             arms.append(arm)
     return ResolvedTask(task, model, tuple(arms), injections)
+
+
+def sizes_of_tokens(length: int, options: Options) -> dict[str, int | None]:
+    """Rows of a token and from one to the next, as given or so that there are few enough tokens.
+
+    >>> sizes_of_tokens(251, Options(tokens=32)), sizes_of_tokens(24, Options(tokens=32))
+    ({'patch': 11, 'stride': 10}, {'patch': 1, 'stride': 1})
+    """
+    most = options.tokens
+    if most is None:
+        return {"patch": options.patch, "stride": options.patch_stride}
+    if most < 2 or options.patch != Options.patch or options.patch_stride is not None:
+        raise PefourierError(
+            f"--tokens must be 2 or more and stands in place of --patch; got {most}"
+        )
+    for patch in range(-(-length // most), length):
+        for stride in range(patch, 0, -1):
+            if (length - patch) % stride == 0 and (length - patch) // stride < most:
+                return {"patch": patch, "stride": stride}
+    return {"patch": length, "stride": length}
 
 
 def load_for(model: Transformer, spec: str, seed: int, learn: bool) -> Injection:

@@ -128,6 +128,8 @@ class Outcome:
     epoch: int  # 0 where training diverged at once: the weights it began with
     seconds: float  # of its stack, over its members
     codes: np.ndarray | None = None  # trained codes of all places
+    parameters: dict[str, np.ndarray] = field(default_factory=dict)  # all but codes
+    curve: np.ndarray | None = None  # (epochs, 3): training loss, score and loss on validation
 
     @property
     def finite(self) -> bool:
@@ -445,11 +447,13 @@ def train_together(
     best = {name: p.detach().clone() for name, p in whole.parameters.items()}
     highest = np.tile([-1.0, np.inf], (len(members), 1))  # score and loss
     kept = np.zeros(len(members), dtype=int)  # 0: untrained
+    curve: list[np.ndarray] = []  # (M, 3) an epoch
     there = np.arange(len(members))  # in the stack
     going = np.ones(len(members), dtype=bool)  # not done
     for epoch in range(schedule.epochs):
         loss = running.train_epoch(epoch)
         found = running.validate()
+        curve.append(curve_of_epoch(len(members), there, loss, found))
         better = going[there] & is_better(found, highest[there])
         highest[there[better]], kept[there[better]] = found[better], epoch + 1
         keep_better(best, whole, running, there, np.flatnonzero(better))
@@ -463,7 +467,15 @@ def train_together(
     with torch.no_grad():
         for name, p in whole.parameters.items():
             p.copy_(best[name])
-    return collect_outcomes(whole, kept.tolist(), (time.perf_counter() - began) / len(members))
+    seconds = (time.perf_counter() - began) / len(members)
+    return collect_outcomes(whole, kept.tolist(), np.stack(curve, axis=1), seconds)
+
+
+def curve_of_epoch(n: int, there: np.ndarray, loss: Tensor, found: np.ndarray) -> np.ndarray:
+    """Training loss, score and loss on validation (n, 3) of an epoch; nan of those who are done."""
+    point = np.full((n, 3), np.nan)
+    point[there] = np.column_stack([loss.double().cpu().numpy(), found])
+    return point
 
 
 def is_better(found: np.ndarray, before: np.ndarray) -> np.ndarray:
@@ -487,21 +499,28 @@ def keep_better(
         best[name][whole.places(name, all_own), : p.shape[1]] = value
 
 
-def collect_outcomes(program: Program, kept: Sequence[int], seconds: float) -> list[Outcome]:
-    """What each member came to."""
+def collect_outcomes(
+    program: Program, kept: Sequence[int], curves: np.ndarray, seconds: float
+) -> list[Outcome]:
+    """What each member came to, with its curve (epochs, 3)."""
     codes: list[np.ndarray | None] = [None] * len(program.members)
     with torch.no_grad():
         for act, one in program.injected.items():
             trained_codes = program.parameters.get(f"codes.{act}")
             codes[one.members] = list(one.table(trained_codes).cpu().double().numpy())
+    shared = {k: p for k, p in program.parameters.items() if not k.startswith("codes.")}
+    every = {name: p.detach().cpu().numpy().copy() for name, p in shared.items()}
+    valid, test = program.evaluate("valid"), program.evaluate("test")
     return [
-        Outcome(member, valid, test, epoch, seconds, table)
-        for member, valid, test, epoch, table in zip(
-            program.members,
-            program.evaluate("valid"),
-            program.evaluate("test"),
-            kept,
-            codes,
-            strict=True,
+        Outcome(
+            member=member,
+            valid=valid[i],
+            test=test[i],
+            epoch=kept[i],
+            seconds=seconds,
+            codes=codes[i],
+            parameters={name: p[i] for name, p in every.items()},
+            curve=curves[i][~np.isnan(curves[i][:, 0])],
         )
+        for i, member in enumerate(program.members)
     ]

@@ -41,8 +41,14 @@ class Options:
     )
     seeds: int = option(8, "Runs with each encoding.")
     folds: int | None = option(None, "Parts that are tested once each, default all: 5 or 1.")
+    resamples: int | None = option(
+        None, "Splits of a set that has a test part: its own, then others drawn with its sizes."
+    )
     split: Split = option(  # noqa: RUF009 (it is a field)
         "blocks", "How windows are split; random leaks and is for comparison only."
+    )
+    test_length: str | None = option(
+        None, "Test on windows of these lengths too: 24,48,96; built-in tasks alone.", "N,N"
     )
     window: int | None = option(None, "Rows of a window, default 100.")
     stride: int | None = option(
@@ -79,6 +85,10 @@ class Options:
     patch_stride: int | None = option(
         None, "Rows from one token to the next, default those of a token; fewer overlap."
     )
+    tokens: int | None = option(
+        None,
+        "Of long windows at most so many tokens, in place of --patch: each dataset gets its own.",
+    )
     learn: bool = option(False, "Train the codes too.")
     match_rms: tuple[float, ...] = option(
         (), "Train all added codes at this rms size about their mean too; repeatable."
@@ -87,6 +97,9 @@ class Options:
     out: str | None = option(None, "Folder for results, written as they come.", "DIR")
     resume: bool = option(False, "Train only what --out lacks; more may be asked for than before.")
     save_tables: str | None = option(None, "Folder for codes after training.", "DIR")
+    save_models: str | None = option(
+        None, "Folder for trained classifiers, a .safetensors a run.", "DIR"
+    )
 
 
 # What is published of others' trainings, by the name that --setting takes: the authors' companion

@@ -110,21 +110,28 @@ def judge_power(
     references: Mapping[str, str],
     folds: np.ndarray,
     dataset: str,
+    ratio: float = TEST_TO_TRAIN,
 ) -> dict[str, Power]:
     """What the runs of each encoding could tell of its difference to its reference."""
     strictest = LEVEL / max(1, len(references))
     return {
-        name: power_of(runs[name] - runs[other], folds, claim_for(dataset), strictest)
+        name: power_of(runs[name] - runs[other], folds, claim_for(dataset), strictest, ratio)
         for name, other in references.items()
     }
 
 
-def power_of(values: np.ndarray, folds: np.ndarray, claimed: float, strictest: float) -> Power:
-    """What paired differences (n,) of these folds could tell."""
+def power_of(
+    values: np.ndarray,
+    folds: np.ndarray,
+    claimed: float,
+    strictest: float,
+    ratio: float = TEST_TO_TRAIN,
+) -> Power:
+    """What paired differences (n,) of these folds could tell; `ratio` of test to training."""
     n, means = len(values), fold_means(values, folds)
     spread, between = deviation(values), deviation(means)
     error = spread / n**0.5
-    over = between * (1 / len(means) + TEST_TO_TRAIN) ** 0.5
+    over = between * (1 / len(means) + ratio) ** 0.5
     return Power(
         runs=n,
         spread=spread,

@@ -21,11 +21,14 @@ from pefourier.encodings.registry import convert
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train import loop
 from pefourier.train.data.split import Task
-from pefourier.train.loop import Outcome
+from pefourier.train.grid import Run, Stack
+from pefourier.train.injection import ACTS, Injection, scaled_to_rms
+from pefourier.train.loop import Member, Outcome, Resident, Schedule
 from pefourier.train.metrics import cross_entropy, validation_score
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import Options, Pool
 from pefourier.train.pace import Tuning
+from pefourier.train.progress import Reporter
 
 KINDS = {"rate": float, "dropout": float, "weight_decay": float, "ffn": int, "layers": int}
 TUNED = tuple(f.name for f in fields(Tuning))
@@ -39,11 +42,6 @@ class Choice:
 
     values: Mapping[str, Any]  # of those that are chosen among
     tuning: Tuning
-
-    @property
-    def shape(self) -> dict[str, Any]:
-        """What it changes of the classifier."""
-        return {key: value for key, value in self.values.items() if key not in TUNED}
 
 
 def list_candidates(options: Options) -> list[Choice]:
@@ -95,7 +93,13 @@ def read_value(key: str, text: str) -> Any:
     return convert(f"--search {key.replace('_', '-')}", text, KINDS[key])
 
 
-def shapes_of(
+def shape_for(model: Transformer | OrderFree, values: Mapping[str, Any]) -> Transformer | OrderFree:
+    """The classifier under chosen settings; the order-free one has no shape to choose."""
+    shape = {key: value for key, value in values.items() if key not in TUNED}
+    return model if isinstance(model, OrderFree) else replace(model, **shape)
+
+
+def shapes_tried(
     model: Transformer | OrderFree, candidates: Sequence[Choice]
 ) -> list[tuple[Transformer | OrderFree, list[Choice]]]:
     """Classifiers of different shapes with the candidates that train each."""
@@ -104,7 +108,7 @@ def shapes_of(
         return [(model, [one for one in candidates if own[one.tuning] is one])]
     found: list[tuple[Transformer | OrderFree, list[Choice]]] = []
     for one in candidates:
-        shape = replace(model, **one.shape)
+        shape = shape_for(model, one.values)
         same = next((own for other, own in found if other == shape), None)
         if same is None:
             found.append((shape, [one]))
@@ -126,3 +130,39 @@ def standing(task: Task, outcome: Outcome) -> tuple[float, float]:
     labels = task.labels[fold.valid]
     loss = cross_entropy(outcome.valid, labels, loop.class_weights(task, fold))
     return validation_score(outcome.valid, labels), -loss
+
+
+def train_candidates(
+    held: Resident,
+    stack: Stack,
+    candidates: Sequence[Choice],
+    injections: Mapping[tuple[str, int], Injection],
+    schedule: Schedule,
+    reporter: Reporter,
+) -> list[tuple[Outcome, Mapping[str, Any]]]:
+    """What each run of a stack came to, with the settings that its validation windows chose."""
+    tried: list[list[tuple[Outcome, Mapping[str, Any]]]] = [[] for _ in stack.runs]
+    for model, own in shapes_tried(stack.model, candidates):
+        members = [
+            member_of(run, injections, one.tuning, number)
+            for number, run in enumerate(stack.runs)
+            for one in own
+        ]
+        values = {id(m): one.values for m, one in zip(members, own * len(stack.runs), strict=True)}
+        for outcome in loop.fit(held, model, members, schedule, reporter.count_epoch):
+            tried[outcome.member.number].append((outcome, values[id(outcome.member)]))
+    best = []
+    for every in tried:
+        own_task = [outcome for outcome, _ in every]
+        best.append(every[best_on_validation(stack.task, own_task)])
+    return best
+
+
+def member_of(
+    run: Run, injections: Mapping[tuple[str, int], Injection], tuning: Tuning, number: int
+) -> Member:
+    """The member that a run trains; the order-free baseline has no codes."""
+    nothing = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
+    one = injections.get((run.arm.spec, run.seed), nothing)
+    one = one if run.arm.rms is None else scaled_to_rms(one, run.arm.rms)
+    return Member(run.arm.name, one, run.seed, run.fold, tuning, number)

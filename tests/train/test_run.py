@@ -43,7 +43,9 @@ def test_a_folder_gets_the_whole_answer(tmp_path):
     assert sorted(p.name for p in out.iterdir()) == [
         "comparison.png",
         "config.json",
+        "curves.png",
         "results.jsonl",
+        "scores",
         "summary.json",
         "summary.md",
     ]

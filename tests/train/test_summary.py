@@ -241,8 +241,10 @@ def test_records_hold_each_encodings_scores_and_its_difference():
         "pool": "mean",
         "patch": 1,
         "patch_stride": None,
+        "tokens": None,
         "learn": False,
         "spread": 0.064,
+        "test_length": None,
         "choice": "highest score on validation (average precision; of more than two classes macro "
         "F1), then least loss",
         "size": "@rms: of codes less their mean over positions",

@@ -185,10 +185,10 @@ def geometric(axes: Axes, count: int, stretch: float = 1.0) -> np.ndarray:
     return axes.scale * np.float64(base) ** (-np.arange(count) / max(under, 1))
 
 
-def deal(counts: list[int]) -> np.ndarray:
+def take_turns(counts: list[int]) -> np.ndarray:
     """Whose turn it is when axes take so many pairs each in turns, those that have all sit out.
 
-    >>> deal([3, 1, 2])
+    >>> take_turns([3, 1, 2])
     array([0, 1, 2, 0, 2, 0])
     """
     turns = [(turn, axis) for axis, count in enumerate(counts) for turn in range(count)]
@@ -199,7 +199,7 @@ def pairs_of_axes(name: str, axes: Axes, d: int) -> Pairs:
     """The axis and the frequency of each pair."""
     counts, left = split_dimensions(name, axes, d)
     blocks = np.repeat(np.arange(len(counts)), counts)
-    turns = deal(counts)
+    turns = take_turns(counts)
     omega = np.empty(len(blocks))  # by axis
     if axes.frequencies == "own":
         stretch = axes.stretch or [1.0] * len(counts)

@@ -18,7 +18,7 @@ from pefourier.encodings.families.axes import (
     turned_codes,
 )
 from pefourier.encodings.families.seeds import stream
-from pefourier.encodings.grids import grid_of, in_words
+from pefourier.encodings.grids import grid_of, typed_sides
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError, shown
 
@@ -140,7 +140,7 @@ def mixed_rope(
     domain = grid_of(length, grid, prefix)
     if len(domain.sides) > 2:
         raise PefourierError(
-            f"mixed-rope has frequencies on two axes; got a grid of {in_words(domain.sides)}; "
+            f"mixed-rope has frequencies on two axes; got a grid of {typed_sides(domain.sides)}; "
             "write --grid HxW"
         )
     if d % 2:

@@ -29,7 +29,7 @@ def lags_of_window(length: int, grid: tuple[int, ...]) -> Domain:
     return lags_on(grid) if grid else lags_between(length)
 
 
-def displacements(domain: Domain, x: np.ndarray) -> np.ndarray:
+def toward_query(domain: Domain, x: np.ndarray) -> np.ndarray:
     """Displacements query - key of points, (n, axes): the sign that the authors take."""
     return -domain.places(x).reshape(len(x), -1)
 
@@ -47,7 +47,7 @@ def free_biases(
         table, row = bias(), np.empty(len(x), dtype=int)
         inside = x >= prefix if domain.grid else np.ones(len(x), dtype=bool)
         row[~inside] = len(domain) - prefix + x[~inside]
-        places = displacements(domain, x[inside]) + np.array(domain.sides) // 2
+        places = toward_query(domain, x[inside]) + np.array(domain.sides) // 2
         row[inside] = np.ravel_multi_index(tuple(places.T), domain.sides)
         return table[row]
 
@@ -206,6 +206,6 @@ def swin2(
     def codes(x: np.ndarray) -> np.ndarray:
         x = np.asarray(x)
         check_points("swin2", domain, x)
-        return swin2_bias(log_spaced(displacements(domain, x), sides), *network())
+        return swin2_bias(log_spaced(toward_query(domain, x), sides), *network())
 
     return Encoding("swin2", domain, d, codes, act="bias", params={"length": length})

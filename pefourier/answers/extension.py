@@ -1,0 +1,135 @@
+"""How is it told which scaling takes a rotation to a longer context?"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pefourier.answers.page import Page, fields_of
+from pefourier.answers.text import aligned, number, paragraph
+from pefourier.extend import Extension, Extensions
+
+COLUMNS = {
+    "way": lambda e: e.way,
+    "factor": lambda e: number(e.factor),
+    "base": lambda e: number(e.rho),
+    "factor of cosines": lambda e: number(e.attention_factor),
+    "kept / blended / stretched": lambda e: banded(e),
+    "in phases not trained": lambda e: str(e.unseen),
+    "first lag below the bound": lambda e: number(e.bound, missing="none up to 2^20"),
+    "cosine < .99": lambda e: number(e.below[".99"], missing="never"),
+    "< .9": lambda e: number(e.below[".9"], missing="never"),
+}
+
+
+def extension_page(found: Extensions, params: dict[str, Any]) -> Page:
+    """The answer of `pefourier design --extend-from`."""
+    return Page(
+        "design",
+        words=lambda: extension_text(found),
+        records=lambda: [extension_record(found, params)],
+        rows=lambda: extension_rows(found),
+        conclusion=lambda: paragraph(conclude_extension(found)),
+    )
+
+
+def extension_record(found: Extensions, params: dict[str, Any]) -> dict[str, Any]:
+    """The JSON object of an extension; a band's treatment is called its class there."""
+    record = {"encoding": "rope", "params": params, "conclusion": conclude_extension(found)}
+    candidates = [
+        fields_of(e) | {"bands": list(map(band_record, e.bands))} for e in found.candidates
+    ]
+    return record | fields_of(found) | {"candidates": candidates}
+
+
+def band_record(band: Any) -> dict[str, Any]:
+    """The JSON object of a band; its treatment is called its class there."""
+    fields = fields_of(band)
+    return {"class": fields.pop("treatment")} | fields
+
+
+def conclude_extension(found: Extensions) -> str:
+    """What happens unchanged, which scaling avoids it at the least cost, and what is left open.
+
+    >>> from pefourier.extend import extend
+    >>> print(conclude_extension(extend("rope:rho=1e6", 131072, trained=32768, d=128)))
+    Taken from 32768 to 131072 positions unchanged, 24 of 64 pairs meet phases they never met. Of
+    the ways that leave no pair there, llama3 changes the trained rotation least: the cosine between
+    the codes falls below .99 first at position 2451. How well a model works with it, only a test on
+    long texts says.
+    """
+    unchanged, *ways = found.candidates
+    pairs = sum(band.pairs for band in unchanged.bands)
+    met = f"{unchanged.unseen} of {pairs} pairs meet phases they never met"
+    if not unchanged.unseen:
+        met = "every pair stays within phases it met: no scaling is needed for their sake"
+    fewest = min(way.unseen for way in ways)
+    best = max((way for way in ways if way.unseen == fewest), key=nearness)
+    left = "no pair" if not fewest else f"the fewest pairs ({fewest})"
+    position = best.below[".99"]
+    falls = (
+        "stays above .99 throughout"
+        if position is None
+        else f"falls below .99 first at position {position}"
+    )
+    told = [
+        f"Taken from {found.trained} to {found.length} positions unchanged, {met}.",
+        f"Of the ways that leave {left} there, {named(best)} changes the trained rotation least: "
+        f"the cosine between the codes {falls}.",
+        "How well a model works with it, only a test on long texts says.",
+    ]
+    return " ".join(told)
+
+
+def nearness(way: Extension) -> tuple[float, ...]:
+    """The first positions at which the cosine to the trained rotation falls: later is nearer."""
+    return tuple(float("inf") if p is None else float(p) for p in way.below.values())
+
+
+def named(way: Extension) -> str:
+    """A way in words."""
+    return f"base {number(way.rho, 6)}" if way.way == "base" else way.way
+
+
+def banded(way: Extension) -> str:
+    """How many pairs are kept, blended and stretched; what is the same is kept."""
+    count = {band.treatment: band.pairs for band in way.bands}
+    kept = count.get("kept", 0) + count.get("same", 0)
+    return f"{kept} / {count.get('blended', 0)} / {count.get('stretched', 0)}"
+
+
+def extension_text(found: Extensions) -> str:
+    """The ways, cosines to the trained rotation, and of each its SPEC and lines for a config."""
+    rows = [list(COLUMNS)]
+    rows += [[tell(e) for tell in COLUMNS.values()] for e in found.candidates]
+    points = [p for p, _ in found.candidates[0].cosine]
+    cosines = [["cosine to the trained rotation at", *map(str, points)]]
+    cosines += [[named(e), *(f"{c:.4f}" for _, c in e.cosine)] for e in found.candidates]
+    ways = [f"{named(e)}: {e.spec}\n{lines_text(e)}" for e in found.candidates[1:]]
+    return "\n".join([aligned(rows), aligned(cosines), *ways])
+
+
+def lines_text(way: Extension) -> str:
+    """The keys to set in config.json, a line each."""
+    if way.config is None:
+        return "    a config.json of this model type cannot state it\n"
+    return "".join(
+        f"    {json.dumps(key)}: {json.dumps(value)},\n" for key, value in way.config.items()
+    )
+
+
+def extension_rows(found: Extensions) -> Iterable[Sequence[Any]]:
+    """A row for each way, its keys for config.json in JSON."""
+    single = [
+        key
+        for key, value in fields_of(found.candidates[0]).items()
+        if key not in ("bands", "cosine", "below", "config")
+    ]
+    levels = list(found.candidates[0].below)
+    heads = [f"cosine_{p}" for p, _ in found.candidates[0].cosine] + [
+        f"below_{level}" for level in levels
+    ]
+    yield [*single, "kept_blended_stretched", *heads, "config"]
+    for e in found.candidates:
+        values = [getattr(e, key) for key in single]
+        config = None if e.config is None else json.dumps(e.config)
+        yield [*values, banded(e), *(c for _, c in e.cosine), *e.below.values(), config]

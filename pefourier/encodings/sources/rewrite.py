@@ -1,0 +1,123 @@
+"""Which keys make a model config rotate so? Lines for config.json, read again before they are told.
+
+Two spellings are known: ``rope_parameters`` (transformers 5), for all layers or for each type, and
+``rope_theta`` with ``rope_scaling``. Of those that suit a config the first is taken that the reader
+of configs turns into the rotation that is wanted.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.families.rotary import scaling_parameters
+from pefourier.encodings.sources.config import (
+    LONGEST,
+    ModelConfig,
+    Section,
+    choose_part,
+    read_object,
+)
+from pefourier.encodings.sources.models import type_row
+from pefourier.encodings.sources.rope_config import (
+    GLOBAL_THETA,
+    ORIGINAL,
+    SHARE,
+    THETA,
+    read_rotation,
+)
+from pefourier.errors import PefourierError, shown
+
+Lines = dict[str, Any]
+WORDS = {"original": ORIGINAL}
+NEEDED = {"factor", "original", "low_freq_factor", "high_freq_factor"}  # stated, default or not
+COMPUTED = {"attention_factor"}  # by the scaling from the others
+
+
+def lines_for(spec: str, wanted: Encoding) -> Lines | None:
+    """The keys to set in a config.json so that it has the rotation and the length of `wanted`.
+
+    Objects inside stand as in the file: what is not named there stays as it is. None where no
+    spelling that is known gives that rotation.
+    """
+    path, _, part = spec.partition("#")
+    file = os.path.join(path, "config.json") if os.path.isdir(path) else path
+    whole = read_object(file)
+    inner, kind, part = choose_part(Section(shown(file), whole), part)
+    model = ModelConfig(file, part, inner, kind, None, None, type_row(kind) or {})
+    around = path_to(whole, inner.values)
+    if around is None:
+        return None
+    before = read_rotation(model)
+    for lines in spellings(model, before, wanted):
+        if reads_as(replace(model, config=replace(inner, values=inner.values | lines)), wanted):
+            for name in reversed(around):
+                lines = {name: lines}
+            return lines
+    return None
+
+
+def path_to(whole: Mapping[str, Any], inner: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The keys that lead from an object to one inside."""
+    if whole is inner:
+        return ()
+    for key, value in whole.items():
+        found = path_to(value, inner) if isinstance(value, dict) else None
+        if found is not None:
+            return (key, *found)
+    return None
+
+
+def spellings(model: ModelConfig, before: Encoding | None, wanted: Encoding) -> Iterator[Lines]:
+    """Ways to state a rotation, those that the config uses itself first."""
+    values, (base, section) = model.config.values, stated(wanted)
+    key = next((key for key in LONGEST if values.get(key)), None)
+    longest = {key or model.row.get("length", (LONGEST[0],))[0]: len(wanted)}
+    yield longest  # where nothing else changes
+    given = values.get("rope_parameters") or {}
+    kept = {name: given[name] for name in (*SHARE, "mrope_section") if name in given}
+    new = {"rope_parameters": {**kept, **section, "rope_theta": base}, **longest}
+    layered = {"rope_parameters": {**given, model.part: new["rope_parameters"]}, **longest}
+    names = [name for name in (GLOBAL_THETA, *THETA) if values.get(name)] or [THETA[0]]
+    same = before is not None and before.params["rho"] == base
+    turned = {} if same else {names[0]: base}
+    old = {**turned, "rope_scaling": section, **longest}
+    plain = {**old, "rope_scaling": None}
+    outer = {**old, ORIGINAL: wanted.params.get("original")}
+    ways = [plain, old, outer, layered if model.part else new]
+    yield from ways if "rope_parameters" not in values else reversed(ways)
+
+
+def stated(wanted: Encoding) -> tuple[float, Lines]:
+    """The base of a rotation, and its scaling as a config states it."""
+    params = wanted.params
+    rotated, scaling = params["rotated"], params["scaling"]
+    if scaling == "ntk":  # which is another base
+        ratio = np.float64(params["factor"]) ** (rotated / (rotated - 2))
+        return float(params["rho"] * ratio), {"rope_type": "default"}
+    usual = {key: one.default for key, one in scaling_parameters(scaling).items()}
+    own = {
+        WORDS.get(key, key): params[key]
+        for key in usual.keys() - COMPUTED
+        if key in NEEDED or params[key] != usual[key]
+    }
+    kind = "default" if scaling == "none" else scaling
+    return params["rho"], {"rope_type": kind, **dict(sorted(own.items()))}
+
+
+def reads_as(model: ModelConfig, wanted: Encoding) -> bool:
+    """Whether a config is read as a rotation of the same frequencies, factor and length."""
+    try:
+        found = read_rotation(model)
+    except PefourierError:
+        return False
+    return (
+        found is not None
+        and len(found) == len(wanted)
+        and found.params["attention_factor"] == wanted.params["attention_factor"]
+        and found.measure.frequencies.shape == wanted.measure.frequencies.shape
+        and np.allclose(found.measure.frequencies, wanted.measure.frequencies, rtol=1e-12, atol=0)
+    )

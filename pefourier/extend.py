@@ -1,0 +1,289 @@
+r"""Which scaling takes a rotation to a longer context? Each with what it does to the trained one.
+
+Conventions
+-----------
+The rotation as it was trained, with the scaling that its config has, stands for `trained`
+positions; an extension is for `length` of them. The factor of a scaling is the length over the
+original one, that before any scaling, so that the slowest pairs stay within phases that were met
+there. `cosine` is that between the codes of a position in both rotations (1: as trained).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pefourier.answers.page import fields_of
+from pefourier.context import (
+    Band,
+    bands,
+    count_unseen,
+    positions_below,
+    reading_cosine,
+    unscaled,
+)
+from pefourier.design import candidate, exact_base
+from pefourier.encodings import build, load
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.families.rotary import scaling_parameters
+from pefourier.encodings.specs import source_of
+from pefourier.errors import PefourierError, shown
+from pefourier.geometry.precision import FORMATS, Format
+
+SHOWN = (128, 1024, 4096, 32768, 131072, 2**20)  # positions at which cosines are told
+
+
+@dataclass(frozen=True)
+class Extension:
+    """One way to a longer context, and what it does."""
+
+    way: str  # unchanged, a scaling, or base: another base without a scaling
+    factor: float  # of that scaling, else 1
+    rho: float
+    spec: str
+    min_distance: float
+    min_distance_cast: float | None  # after rounding the codes to the format asked for
+    rank: int
+    stable_rank: float
+    condition_number: float | None
+    idle: int  # pairs that never finish a turn within the length
+    bound: int | None  # first lag m with B(m) < 0
+    attention_factor: float
+    bands: tuple[Band, ...]  # kept, blended, stretched: compared with the rotation as trained
+    unseen: int  # pairs that meet phases that the rotation as trained never met
+    cosine: tuple[tuple[int, float], ...]  # position, cosine to the rotation as trained
+    below: dict[str, int | None]  # first position at which that falls below .99, .9 and .5
+    config: dict[str, Any] | None  # keys to set in config.json; None where it cannot state this
+
+
+@dataclass(frozen=True)
+class Extensions:
+    """The ways to a length, from what was trained."""
+
+    spec: str
+    name: str  # the type of layer that is extended, empty where all have one rotation
+    trained: int
+    length: int
+    d: int
+    original: int  # positions before any scaling
+    criteria: tuple[str, ...]
+    candidates: tuple[Extension, ...]
+    best: dict[str, float | None]  # the base that a criterion asks for
+
+
+Ways = dict[str, Callable[[float, int], dict[str, Any]]]
+WAYS: Ways = {  # the parameters of each scaling for a factor and an original length
+    "linear": lambda factor, _: {"factor": factor},
+    "ntk": lambda factor, _: {"factor": factor},
+    "yarn": lambda factor, original: {"factor": factor, "original": original},
+    "llama3": lambda factor, original: {"factor": factor, "original": original},
+}
+SHARED: Ways = {  # of p-RoPE, whose slowest pairs do not turn
+    "proportional": lambda factor, _: {"factor": factor},
+}
+
+
+def extend(
+    spec: str,
+    length: int,
+    *,
+    trained: int | None = None,
+    d: int | None = None,
+    criteria: Sequence[str] = (),
+    bases: Sequence[float] = (),
+    dtype: str | None = None,
+) -> Extensions:
+    """Ways to take a rotation to a length: linear, ntk, yarn and llama3, and bases alone.
+
+    Parameters
+    ----------
+    spec : str
+        A model's config, or ``rope`` with its parameters.
+    length : int
+        Positions that are wanted, more than were trained.
+    trained : int, optional
+        Positions that the rotation as it is stands for; default what the config allows.
+    d : int, optional
+        Size of a head of a named rotation.
+    criteria : sequence of str
+        ``turns``, ``bound`` or ``wavelength=K``: each asks for a base, which is tried without a
+        scaling.
+    bases : sequence of float
+        Tried without a scaling, too.
+    dtype : str, optional
+        A format of `pefourier.geometry.precision.FORMATS` to which codes are rounded.
+
+    Examples
+    --------
+    >>> found = extend("rope:rho=1e6", 131072, trained=32768, d=128)
+    >>> {e.way: e.unseen for e in found.candidates}
+    {'unchanged': 24, 'linear': 0, 'ntk': 23, 'yarn': 0, 'llama3': 0}
+    """
+    spec = whole_layers(spec)
+    own = load(spec, trained, d)
+    describable(own)
+    before = original_length(own)
+    stands = trained or length_of(own, before)
+    own = load(spec, stands, d)
+    if length <= stands:
+        raise PefourierError(
+            f"{shown(spec)} stands for {stands} positions; an extension is to more, got {length}"
+        )
+    asked = {name: extended_base(name, length, own) for name in criteria}
+    others = dict.fromkeys([*(rho for rho in asked.values() if rho is not None), *bases])
+    form = FORMATS[dtype] if dtype else None
+    wanted = [("unchanged", load(spec, length, d))]
+    wanted += [(way, rescaled(own, length, way, before)) for way in ways_of(own)]
+    wanted += [("base", rebuilt(own, length, rho, "none", {})) for rho in others]
+    return Extensions(
+        spec=spec,
+        name=spec.partition("#")[2],
+        trained=stands,
+        length=length,
+        d=own.params["d"],
+        original=before,
+        criteria=tuple(criteria),
+        candidates=tuple(describe_extension(own, way, enc, form) for way, enc in wanted),
+        best=asked,
+    )
+
+
+def ways_of(own: Encoding) -> Ways:
+    """The scalings that a rotation can be given."""
+    return SHARED if own.params["scaling"] == "proportional" else WAYS
+
+
+def rescaled(own: Encoding, length: int, way: str, original: int) -> Encoding:
+    """A rotation scaled to a length; where its own scaling is of that kind, its settings stay."""
+    usual = scaling_parameters(way) if own.params["scaling"] == way else {}
+    kept = {
+        key: own.params[key]
+        for key, one in usual.items()
+        if key != "attention_factor" and own.params[key] != one.default
+    }
+    taken = kept | ways_of(own)[way](length / original, original)
+    return rebuilt(own, length, plain_base(own), way, taken)
+
+
+def rebuilt(own: Encoding, length: int, rho: float, scaling: str, taken: dict) -> Encoding:
+    """A rotation with another base or scaling."""
+    same = {key: own.params[key] for key in ("d", "layout", "partial")}
+    enc = build("rope", length=length, rho=rho, scaling=scaling, **same, **taken)
+    return replace(enc, spec=spec_of(enc, taken))
+
+
+def whole_layers(spec: str) -> str:
+    """The SPEC, of a model whose types of layers differ that of the layers without a window."""
+    if source_of(spec) != "config" or "#" in spec:
+        return spec
+    from pefourier.encodings.sources.layers import read_layers
+
+    runs = [run for run in read_layers(spec, "") if run.kind == "rotary"]
+    parts = list(dict.fromkeys(run.part for run in runs if run.part and run.window is None))
+    several = len({run.part for run in runs}) > 1
+    return f"{spec}#{parts[0]}" if several and len(parts) == 1 else spec
+
+
+def describable(enc: Encoding) -> None:
+    """Refuse what is not a rotation at declared frequencies."""
+    if enc.act != "rotate" or enc.measure is None or "scaling" not in enc.params:
+        raise PefourierError(
+            f"{shown(enc.spec)} does not rotate pairs of dimensions; --extend-from takes a model's "
+            "config or rope"
+        )
+
+
+def original_length(enc: Encoding) -> int:
+    """Positions before any scaling: as the scaling says, or the length over its factor."""
+    params = enc.params
+    interpolated = params["factor"] if params["scaling"] in ("linear", "proportional") else 1.0
+    return int(params.get("original") or round(len(enc) / interpolated))
+
+
+def length_of(enc: Encoding, original: int) -> int:
+    """Positions that a rotation stands for.
+
+    Those that its config allows; where these are still the original ones, as Qwen's settings for
+    YaRN have them, the factor times as many.
+    """
+    stretches = enc.params["scaling"] in ("yarn", "longrope", "llama3")
+    unraised = stretches and len(enc) == original
+    return round(original * enc.params["factor"]) if unraised else len(enc)
+
+
+def plain_base(enc: Encoding) -> float:
+    """The base of a rotation; one with ntk has another base and nothing else."""
+    params = enc.params
+    if params["scaling"] != "ntk":
+        return params["rho"]
+    return params["rho"] * params["factor"] ** (params["rotated"] / (params["rotated"] - 2))
+
+
+def extended_base(criterion: str, length: int, own: Encoding) -> float | None:
+    """The base that a criterion asks for, of those that are a formula of the base alone."""
+    if criterion.partition("=")[0] not in ("turns", "bound", "wavelength"):
+        raise PefourierError(
+            f"an extension is asked for turns, bound or wavelength=K, each a base; got "
+            f"{shown(criterion)}"
+        )
+    return exact_base(criterion, length, own.params["rotated"])
+
+
+def describe_extension(own: Encoding, way: str, enc: Encoding, form: Format | None) -> Extension:
+    """What one way does at a length."""
+    trained, new = own.measure.frequencies, enc.measure.frequencies
+    lengths = len(own), len(enc)
+    points = np.array([p for p in SHOWN if p < len(own)] or [len(own) - 1])
+    cosines = reading_cosine(trained, new, points).tolist()
+    return Extension(
+        way=way,
+        factor=enc.params.get("factor", 1.0) if way == enc.params["scaling"] else 1.0,
+        **fields_of(candidate(enc, form)),
+        attention_factor=enc.params["attention_factor"],
+        bands=tuple(bands(new, trained, *lengths)),
+        unseen=count_unseen(new, fastest_met(own), *lengths),
+        cosine=tuple(zip(points.tolist(), cosines, strict=True)),
+        below=positions_below(trained, new, len(own)),
+        config=config_lines(own, enc),
+    )
+
+
+def fastest_met(own: Encoding) -> np.ndarray:
+    """Frequencies that reach the phases met in training, over the length of a rotation.
+
+    A scaled rotation was trained without its scaling before, over the original length.
+    """
+    before = unscaled(own) * (original_length(own) / len(own))
+    return np.maximum(own.measure.frequencies, before)
+
+
+def spec_of(enc: Encoding, taken: dict[str, Any]) -> str:
+    """A rotation as a SPEC."""
+    usual = {"partial": 1.0, "layout": "halves", "scaling": "none"}
+    params = {key: enc.params[key] for key in usual if enc.params[key] != usual[key]}
+    told = {"rho": enc.params["rho"], **params, **taken, "d": enc.params["d"]}
+    return "rope:" + ",".join(f"{key}={plainly(value)}" for key, value in told.items())
+
+
+def plainly(value: Any) -> str:
+    """A number as it is typed, in all of its digits.
+
+    >>> plainly(4.0), plainly(1e6), plainly(0.25)
+    ('4', '1000000', '0.25')
+    """
+    whole = isinstance(value, float) and value == int(value) and abs(value) < 1e15
+    return str(int(value) if whole else value)
+
+
+def config_lines(own: Encoding, enc: Encoding) -> dict[str, Any] | None:
+    """What to set in the config that the rotation came from, or in any for a named one."""
+    from pefourier.encodings.sources import rewrite
+
+    if source_of(own.spec) == "config":
+        return rewrite.lines_for(own.spec, enc)
+    base, section = rewrite.stated(enc)
+    return {
+        "rope_parameters": {**section, "rope_theta": base},
+        "max_position_embeddings": len(enc),
+    }

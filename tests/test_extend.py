@@ -1,0 +1,175 @@
+"""Extensions against published rows, transformers' own modules, and what they leave unseen."""
+
+import json
+
+import numpy as np
+import pytest
+from published_configs import PUBLISHED
+from rotary_modules import config_class, quiet, rotary_classes, rotations
+
+from pefourier.encodings import load
+from pefourier.encodings.sources.rewrite import lines_for
+from pefourier.errors import PefourierError
+from pefourier.extend import WAYS, extend, original_length, rescaled
+
+
+def write(name, config, tmp_path):
+    path = tmp_path / f"{name}.json"
+    path.write_text(json.dumps(config))
+    return str(path)
+
+
+def merged(config, lines):
+    """A config with keys set, objects inside merged only where the lines name a config inside."""
+    inner = {k: merged(config[k], v) for k, v in lines.items() if k.endswith("_config")}
+    return {**config, **lines, **inner}
+
+
+def ways(found):
+    return {e.way: e for e in found.candidates}
+
+
+def test_yarn_of_qwen_is_the_published_one():
+    """Field values: bands, first lag below the bound, cosine to the unscaled rotation."""
+    found = ways(extend("rope:rho=1e6", 131072, trained=32768, d=128))
+    yarn = found["yarn"]
+    assert [(b.treatment, b.pairs) for b in yarn.bands] == [
+        ("kept", 24),
+        ("blended", 16),
+        ("stretched", 24),
+    ]
+    assert (yarn.bound, found["unchanged"].bound) == (66234, 27115)
+    assert (yarn.below[".99"], yarn.below[".9"]) == (743, 2453)
+    np.testing.assert_allclose([c for _, c in yarn.cosine], [0.9997, 0.981, 0.766], atol=6e-4)
+    assert yarn.attention_factor == pytest.approx(0.1 * np.log(4) + 1)
+    assert found["llama3"].bands[0].pairs > yarn.bands[0].pairs
+
+
+def test_scalings_by_the_ratio_of_lengths_leave_nothing_unseen():
+    found = {
+        e.way: e.unseen for e in extend("rope:rho=5e5", 131072, trained=8192, d=128).candidates
+    }
+    assert found == {"unchanged": 29, "linear": 0, "ntk": 28, "yarn": 0, "llama3": 0}
+
+
+def test_a_scaled_rotation_is_compared_with_what_it_is(tmp_path):
+    path = write("llama", PUBLISHED["meta-llama/Llama-3.1-8B"], tmp_path)
+    found = extend(path, 262144)
+    assert (found.trained, found.original) == (131072, 8192)
+    again = ways(found)["llama3"]
+    assert again.factor == 32
+    assert again.cosine[0][1] > 0.999  # at 128: stretched pairs hardly turn there in either
+    assert again.bands[0].treatment == "kept"
+
+
+def test_a_length_that_was_not_raised_is_the_original_one(tmp_path):
+    config = PUBLISHED["Qwen/Qwen2.5-7B-Instruct, with its YaRN"]
+    found = extend(write("qwen", config, tmp_path), 262144)
+    assert (found.trained, found.original) == (131072, 32768)
+    assert ways(found)["yarn"].factor == 8
+
+
+def test_settings_of_the_own_scaling_stay(tmp_path):
+    found = ways(extend(write("oss", PUBLISHED["openai/gpt-oss-20b"], tmp_path), 262144))
+    assert "truncate=False" in found["yarn"].spec
+    assert found["yarn"].config["rope_scaling"]["truncate"] is False
+    deep = ways(extend(write("v3", PUBLISHED["deepseek-ai/DeepSeek-V3"], tmp_path), 262144))
+    assert deep["yarn"].config["rope_scaling"]["mscale_all_dim"] == 1.0
+    assert deep["yarn"].attention_factor == 1.0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "meta-llama/Llama-3.1-8B",
+        "EleutherAI/pythia-1.4b",
+        "deepseek-ai/DeepSeek-V2-Lite",
+        "Qwen/Qwen3-8B",
+        "THUDM/glm-4-9b-chat-hf",
+        "allenai/OLMo-2-1124-7B",
+    ],
+)
+def test_lines_for_a_config_do_in_transformers_what_the_spec_says(name, tmp_path):
+    """The config with the lines, in the model's own rotary module, against the SPEC."""
+    config = PUBLISHED[name]
+    found = extend(write("own", config, tmp_path), 262144)
+    for e in found.candidates[1:]:
+        own = merged(config, e.config)
+        with quiet():
+            made = config_class(own["model_type"])(
+                **{k: v for k, v in own.items() if k != "model_type"}
+            )
+        (frequencies, factor) = rotations(rotary_classes(made)[0], made)[""]
+        enc = load(e.spec, 262144)
+        np.testing.assert_allclose(frequencies, enc.measure.frequencies, rtol=2e-6)
+        assert factor == pytest.approx(enc.params["attention_factor"], rel=1e-6)
+        assert made.max_position_embeddings == 262144
+
+
+def test_lines_are_read_as_what_they_are_for(tmp_path):
+    """Every published config, every way: read again, or said not to be possible."""
+    impossible = set()
+    for name, config in PUBLISHED.items():
+        layered = name.startswith(("answerdotai", "google/gemma-3", "allenai/Olmo-3"))
+        part = "#full_attention" if layered else ""
+        path = write("own", config, tmp_path) + part
+        own = load(path)
+        for way in WAYS:
+            wanted = rescaled(own, 2 * len(own), way, original_length(own))
+            lines = lines_for(path, wanted)
+            if lines is None:
+                impossible.add((config["model_type"], way))
+                continue
+            again = load(write("again", merged(config, lines), tmp_path) + part)
+            np.testing.assert_allclose(
+                again.measure.frequencies, wanted.measure.frequencies, rtol=1e-12
+            )
+            assert len(again) == 2 * len(own)
+    assert impossible == {("phi3", "yarn")}  # which is longrope there
+
+
+def test_layers_without_a_window_are_extended(tmp_path):
+    config = {**PUBLISHED["google/gemma-3-1b-it"], "num_hidden_layers": 26}
+    found = extend(write("gemma", config, tmp_path), 131072)
+    assert (found.name, found.trained) == ("full_attention", 32768)
+    assert found.candidates[0].rho == 1e6
+
+
+def test_bases_and_criteria_are_ways_too():
+    found = extend("rope:rho=1e4", 8192, trained=4096, d=128, criteria=("turns",), bases=(2e4,))
+    assert found.best["turns"] == pytest.approx(1461.03, rel=1e-5)
+    assert [e.rho for e in found.candidates if e.way == "base"] == [found.best["turns"], 2e4]
+
+
+def test_an_engine_that_scales_by_alpha_has_another_base(tmp_path):
+    config = PUBLISHED["tencent/Hunyuan-7B-Instruct"]
+    found = extend(write("hunyuan", config, tmp_path), 524288)
+    assert (found.trained, found.original) == (262144, 262144)
+    assert ways(found)["yarn"].rho == pytest.approx(1e4 * 1000 ** (128 / 126))
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "message"),
+    [
+        (
+            "rope",
+            {"trained": 4096, "length": 4096},
+            "'rope' stands for 4096 positions; an extension is to more, got 4096",
+        ),
+        (
+            "dft",
+            {"length": 4096},
+            "'dft' does not rotate pairs of dimensions; --extend-from takes a model's config or "
+            "rope",
+        ),
+        (
+            "rope",
+            {"length": 4096, "criteria": ("distance",)},
+            "an extension is asked for turns, bound or wavelength=K, each a base; got 'distance'",
+        ),
+    ],
+)
+def test_what_is_not_extended(spec, options, message):
+    with pytest.raises(PefourierError) as error:
+        extend(spec, **options)
+    assert str(error.value) == message
