@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pefourier.answers.grid_plot import kernel_lines
 from pefourier.answers.plot import WIDTH, caption, literal, make_panels
 from pefourier.answers.report import Answer
 from pefourier.design import Design
@@ -20,8 +21,10 @@ def relations(answers: Sequence[Answer]) -> "Figure":
         curve = a.result.kernel
         if curve is None:
             axes.text(0.5, 0.5, "no inner products by lag", ha="center", transform=axes.transAxes)
-        else:
-            axes.plot(np.arange(len(curve)), curve, label=caption(a))
+            continue
+        lines = kernel_lines(curve) if curve.ndim > 1 else [("", curve)]
+        for name, line in lines:
+            axes.plot(np.arange(len(line)), line, label=f"{caption(a)} {name}".rstrip())
     axes.set(xlabel="lag (positions)", ylabel="inner product / its value at lag 0")
     if axes.get_legend_handles_labels()[0]:
         axes.legend()
