@@ -22,11 +22,10 @@ def relations(answers: Sequence[Answer]) -> "Figure":
         curve = a.result.kernel
         if curve is None:
             axes.text(0.5, 0.5, "no inner products by lag", ha="center", transform=axes.transAxes)
-        elif curve.ndim > 1:
-            for name, line in kernel_lines(curve):
-                axes.plot(np.arange(len(line)), line, label=f"{caption(a)}, along {name}")
-        else:
-            axes.plot(np.arange(len(curve)), curve, label=caption(a))
+            continue
+        lines = kernel_lines(curve) if curve.ndim > 1 else [("", curve)]
+        for name, line in lines:
+            axes.plot(np.arange(len(line)), line, label=f"{caption(a)} {name}".rstrip())
     axes.set(xlabel="lag (positions)", ylabel="inner product / its value at lag 0")
     if axes.get_legend_handles_labels()[0]:
         axes.legend()

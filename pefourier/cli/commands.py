@@ -174,7 +174,7 @@ def note_positions(asked: Asked, given: list[int] | None, quiet: bool) -> None:
 
     for a in asked.answers if given is None else ():
         taken = [r.position for r in a.result.reconstructions]
-        if taken != list(USUAL):
+        if taken != list(USUAL) and isinstance(a.result.lattice, int):  # on a grid: its middle
             where = f"{a.encoding.label} has a lattice of {a.result.lattice} points"
             which = ", ".join(map(str, taken))
             note(f"{where}: positions {which} were taken; choose others with --pos", quiet)
@@ -495,7 +495,7 @@ def encode(
     from pefourier.encodings.sources.tables import write_table
     from pefourier.files import check_suffix
 
-    if form.as_csv:
+    if form.name == "csv":
         raise PefourierError("encode writes its table to --out; for CSV, end that name in .csv")
     check_suffix(out, WRITERS)
     (enc,) = load_exactly(question, 1, "encode writes one encoding")
@@ -692,7 +692,7 @@ def cite(form: Form) -> None:
     The program and the paper, as BibTeX.
 
     \b
-    Example: pefourier cite
+    Example: pefourier cite --json
     """
     from pefourier.answers.citation import citation_page
 

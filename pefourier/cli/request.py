@@ -19,11 +19,22 @@ from pefourier.errors import PefourierError, shown
 
 
 def spec_names(incomplete: str) -> list[str]:
-    """Names that a SPEC may begin with, for the shell's completion."""
+    """How a SPEC may go on, for the shell's completion: a name, or behind it a parameter.
+
+    >>> spec_names("sinus"), spec_names("rope:rho=5e5,fa")
+    (['sinusoidal'], ['rope:rho=5e5,factor='])
+    """
     from pefourier.answers.catalogue import read_catalogue
 
-    names = (record["encoding"] for record in read_catalogue())
-    return [name for name in names if name.startswith(incomplete)]
+    known = {record["encoding"]: record["params"] for record in read_catalogue()}
+    name, colon, text = incomplete.partition(":")
+    if not colon:
+        return [one for one in known if one.startswith(incomplete)]
+    *given, last = text.split(",")
+    before = "".join(f"{item}," for item in given)
+    used = {item.partition("=")[0] for item in given}
+    keys = (key for key in known.get(name, ()) if key.startswith(last) and key not in used)
+    return [f"{name}:{before}{key}=" for key in keys]
 
 
 SPEC_HELP = (
@@ -377,16 +388,20 @@ class Form:
         named = [f"--format {self.form}"] if self.form else []
         return [*(name for name, given in flags.items() if given), *named]
 
+    @property
+    def name(self) -> str:
+        """The form that was chosen, a key of `page.FORMS`."""
+        (option,) = self.chosen or ["text"]
+        return option.removeprefix("--").removeprefix("format ")
+
     def deliver(self, page: Any) -> None:
         """Print a page in the form asked for; on a terminal curves come before the numbers."""
         from pefourier.answers.page import FORMS, beginning
 
-        plainly = self.chosen in ([], ["--format text"])
-        if page.chart and plainly and draws_dots(sys.stdout):
+        if page.chart and self.name == "text" and draws_dots(sys.stdout):
             say(beginning(page) + page.chart(takes_colours(sys.stdout)) + page.words())
             return
-        (option,) = self.chosen or ["text"]
-        say(FORMS[option.removeprefix("--").removeprefix("format ")](page))
+        say(FORMS[self.name](page))
 
 
 def asking(command: Callable[..., None]) -> Callable[..., None]:
