@@ -168,7 +168,11 @@ class Question:
         if self.wanted.count("-") > 1:
             raise PefourierError("standard input ('-') can be read once; name it once")
         options |= {"grid": self.grid or (), "prefix": self.prefix or 0}
-        options |= {"spans": self.spans} if self.spans else {}
+        if self.spans is not None:
+            from pefourier.encodings.spans import read_spans
+
+            read_spans(self.spans, merge=1)
+            options["spans"] = self.spans
         return lambda spec: load(spec, self.length, self.d, least=least, **options)
 
     def encodings(self, least: int = 1) -> list[Any]:
