@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from published_configs import PUBLISHED
 
 LLAMA = {
     "model_type": "llama",
@@ -73,7 +74,9 @@ def test_context_of_two_rotations(run):
     ]
     text = run("context", "gemma.json", "--against", "local-for-global").out
     assert "0-4, 6-10" in text
-    assert "Read as local-for-global the cosine between the codes falls below .99" in text
+    assert "Read as local-for-global the cosine between the codes falls below .99" in " ".join(
+        text.split()
+    )
 
 
 def test_the_length_asked_for_is_not_that_of_training(run):
@@ -87,6 +90,25 @@ def test_the_length_asked_for_is_not_that_of_training(run):
         "Trained at 8192 positions and asked for 131072 without a scaling: 29 of 64 pairs meet "
         "phases they never met"
     )
+
+
+def test_a_length_that_a_config_tells_is_with_its_scaling(run):
+    """Once seen: linear's pairs were said to have met, at 131072, phases of a million positions."""
+    (result,) = run("context", "gemma.json", "--length", "1M", "--json").results
+    local, whole = result["rotations"]
+    assert (local["unseen"], local["window"]) == (0, 1024)  # a query sees no longer lags
+    assert whole["unseen"] == 55
+    (result,) = run("context", "gemma.json", "--json").results
+    assert [r["unseen"] for r in result["rotations"]] == [0, 0]
+
+
+def test_dimensions_kept_apart_do_not_turn(run):
+    """DeepSeek-V3 turns 64 of 192 dimensions: its sum of cosines stays positive."""
+    Path("v3.json").write_text(json.dumps(PUBLISHED["deepseek-ai/DeepSeek-V3"]))
+    (result,) = run("context", "v3.json", "--json").results
+    (r,) = result["rotations"]
+    assert (r["pairs"], r["rotated"], r["bound"]) == (96, 32, None)
+    assert (r["attention_factor"], round(r["softmax_factor"], 3)) == (1.0, 1.874)
 
 
 def test_of_several_rotations_the_one_misread_most_is_told(run):
