@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint check fuzz bench figures results catalogue models clean
+.PHONY: help run test lint check fuzz bench figures results nested catalogue models clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -38,6 +38,12 @@ results: $(BIN)/pefourier  ## SMD and MSL under DATA=… trained into OUT=runs: 
 	$(TRAIN) --window 64 --stride 32 $(ARMS:%=-e %) --out $(OUT)/window-64
 	$(TRAIN) --window 100 --stride 10 --split random --seeds 1 -e none -e sinusoidal -e dft \
 		-e order-free --out $(OUT)/leaky-100
+
+NESTED = $(BIN)/pefourier train --dataset smd --dataset msl --data $(DATA) --window 100 --patch 4 \
+	--epochs 20 --patience 5 --search rate=1e-3,3e-3 dropout=0,.2 pool=mean,mean+max --resume
+
+nested: $(BIN)/pefourier  ## the same with settings chosen for each run on validation: 40 minutes
+	$(NESTED) $(foreach arm,none sinusoidal dft order-free,-e $(arm)) --seeds 2 --out $(OUT)/nested-100
 
 test: $(BIN)/pefourier  ## all tests and doctests, with coverage
 	$(BIN)/python -m pytest --cov=pefourier --cov-report=term:skip-covered

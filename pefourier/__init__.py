@@ -1,9 +1,13 @@
 """Fourier analysis of positional encodings.
 
-Files are named after questions: `spectrum.density`, `reconstruct.position_functions`,
-`faithful.assess`, `compare.compare` take an encoding (`encodings.load`) or an array (n, d);
-`nn.PositionalEncoding` is a torch module. Folders hold how it is done. A room is imported when it
-is first used, so that ``import pefourier`` costs nothing.
+Questions are functions: ``pefourier.spectrum("rope:rho=5e5", d=128)`` takes a SPEC, an array
+(n, d), a tensor, a torch module or a function, and gives a frozen dataclass with a `conclusion`,
+`to_dict()` and `plot()`; so do `reconstruct`, `check`, `compare`, `relations`, `context`, `design`.
+`encode` gives codes, `encodings.load` an encoding, `nn.PositionalEncoding` is a torch module.
+
+Files are named after questions too, and say how they are answered: `spectrum.density`,
+`faithful.assess`. A room is imported when it is first used, so that ``import pefourier`` costs
+nothing.
 
 Glossary
 
@@ -31,25 +35,68 @@ arm                    an encoding as it is compared in training, maybe scaled t
 run, stack             one training of an arm, with a seed and a fold; runs trained at once
 """
 
+import sys
 from importlib import import_module
 
 __version__ = "0.1.0"
+TYPE_CHECKING = False  # which typing has, too, and takes time to import
+
+if TYPE_CHECKING:
+    from pefourier import encodings as encodings
+    from pefourier import nn as nn
+    from pefourier.errors import PefourierError as PefourierError
+    from pefourier.questions import check as check
+    from pefourier.questions import compare as compare
+    from pefourier.questions import context as context
+    from pefourier.questions import design as design
+    from pefourier.questions import encode as encode
+    from pefourier.questions import reconstruct as reconstruct
+    from pefourier.questions import relations as relations
+    from pefourier.questions import spectrum as spectrum
+
+NAMESAKES = {"compare", "context", "design", "reconstruct", "relations", "spectrum"}  # of rooms
+QUESTIONS = {*NAMESAKES, "check", "encode"}
 
 
-def __getattr__(name: str):
-    room = f"{__name__}.{name}"
-    if not name.startswith("_"):
-        try:
-            return import_module(room)
-        except ModuleNotFoundError as error:
-            if error.name != room:
-                raise
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+class Package(type(sys)):
+    """This module: a function that has the name of a room is not hidden when that is imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set an attribute, but for a room that has the name of its question."""
+        if name not in NAMESAKES or not isinstance(value, type(sys)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = Package
+
+
+def find_question(name: str) -> object:
+    """The function; what its room holds can be reached by it, as in `spectrum.density`."""
+    question = getattr(import_module(f"{__name__}.questions"), name)
+    if name in NAMESAKES:
+        room = vars(import_module(f"{__name__}.{name}"))
+        vars(question).update({key: one for key, one in room.items() if not key.startswith("_")})
+    return question
 
 
 def __dir__() -> list[str]:
-    """The questions, which stand in files, and `encodings`; folders are how they are answered."""
-    from pkgutil import iter_modules
+    """The questions, what they are asked about, and the one error; rooms say how it is done."""
+    return sorted({*QUESTIONS, "PefourierError", "__version__", "encodings", "nn"})
 
-    files = {room.name for room in iter_modules(__path__) if not room.ispkg}
-    return sorted({"__version__", "encodings", *files} - {"__main__", "errors", "files"})
+
+if not TYPE_CHECKING:  # which would take every misspelt name for one that is there
+
+    def __getattr__(name: str) -> object:
+        if name in QUESTIONS:
+            globals()[name] = find_question(name)
+            return globals()[name]
+        if name == "PefourierError":
+            return import_module(f"{__name__}.errors").PefourierError
+        room = f"{__name__}.{name}"
+        if not name.startswith("_"):
+            try:
+                return import_module(room)
+            except ModuleNotFoundError as error:
+                if error.name != room:
+                    raise
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

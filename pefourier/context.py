@@ -7,12 +7,12 @@ radians per position. A head has `pairs` of dimensions, of which those without a
 frequency 0, do not turn. `trained` is the number of positions of training, `length` the number
 asked for. A turn is 2 pi. Everything here is a closed form or a scan of whole positions.
 
-`base_bound`, `critical_dimension`, `decay_bound` and `reading_cosine` are single formulas;
-`describe_rotation` puts them together for one encoding.
+`base_bound`, `critical_dimension` and `decay_bound` are single formulas; `describe_rotation` puts
+them together for one encoding. What another reading costs is in `pefourier.encodings.readings`.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil, log, pi
 from typing import Literal
 
@@ -20,19 +20,23 @@ import numpy as np
 
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.readings import (
+    FARTHEST,
+    first_below,
+    layouts_apart,
+    levels_below,
+    readings_apart,
+)
 from pefourier.encodings.sources.layers import LayerRun, open_model, read_layers
-from pefourier.encodings.sources.logits import Temperature, read_temperature, softmax_factor
 from pefourier.encodings.sources.models import type_row
+from pefourier.encodings.sources.temperature import Temperature, read_temperature
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, FormatLoss, format_loss
 from pefourier.geometry.threads import map_ahead
+from pefourier.result import Result
 
-FARTHEST = 2**20  # lags and positions that are searched
-STEP = 2**7  # lags that a product of matrices takes from each of its starts
-FIRST_STARTS, STARTS = 2**4, 2**11  # starts of the first product, which often suffices, and most
 RATIO_SLACK = 1e-9  # relative, within which two frequencies are one
-LEVELS = (0.99, 0.9, 0.5)
 FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
 
 
@@ -54,13 +58,13 @@ class Rotation:
     name: str  # the type of layer, or empty
     pairs: int  # of a head
     rotated: int  # pairs that turn
-    base: float
+    base: float | None  # None where frequencies are given that lie on no geometric grid
     scaling: str
     attention_factor: float  # multiplies cosines and sines
     softmax_factor: float  # multiplies the logits beyond that
     bands: tuple[Band, ...]
     bound: int | None  # first lag m with B(m) < 0; None: not below 2^20
-    critical_dimension: int
+    critical_dimension: int | None  # None without a base
     idle: int  # rotated pairs that never finish a turn within the length
     unseen: int  # pairs that meet phases which training never met
     window: int | None  # positions that a query sees in its layers; None: all
@@ -80,7 +84,18 @@ class Layers:
 
 
 @dataclass(frozen=True)
-class Context:
+class Reading:
+    """What is left where a rotation is read as another one."""
+
+    other: str
+    rotation: str  # the type of layer that is misread, of several the one it costs most
+    positions: np.ndarray  # where the cosine is shown
+    cosine: np.ndarray  # between the codes of the two readings, 1: the same
+    below: dict[str, int | None]  # first position at which it falls below .99, .9 and .5
+
+
+@dataclass(frozen=True, repr=False)
+class Context(Result):
     """A model's positions as a whole, or those of one encoding."""
 
     layers: tuple[Layers, ...]
@@ -89,6 +104,7 @@ class Context:
     length: int
     temperature: Temperature | None  # how queries grow with their position; None: they do not
     findings: tuple[Finding, ...]
+    against: Reading | None = None  # another reading of the rotation, where one was asked for
 
 
 def describe_context(
@@ -134,9 +150,7 @@ def describe_context(
     found = tuple(dict.fromkeys(finding for enc in own for finding in enc.findings))
     tuned = None
     if source_of(spec) == "config":
-        model = open_model(spec)
-        rotations = tuple(replace(r, softmax_factor=softmax_factor(model)) for r in rotations)
-        tuned = read_temperature(model, longest)
+        tuned = read_temperature(open_model(spec), longest)
     return own, Context(layers, rotations, int(met), longest, tuned, found)
 
 
@@ -169,36 +183,6 @@ def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
 def load_layers(spec: str, part: str, length: int | None, d: int | None) -> Encoding:
     """The encoding of one type of layer."""
     return load(f"{spec.partition('#')[0]}#{part}" if part else spec, length, d)
-
-
-def lag_sums(frequencies: np.ndarray, most: int = FARTHEST) -> Iterator[tuple[int, np.ndarray]]:
-    r"""Blocks of :math:`\sum_i \cos m\omega_i`, each with its first lag m, from 0 up to `most`.
-
-    By the addition theorem a block is a product of two small matrices, so that a million lags of
-    64 pairs take a tenth of a second.
-
-    >>> first, sums = next(lag_sums(np.array([1.0, 0.01]), 3))
-    >>> sums.round(4)
-    array([2.    , 1.5403, 0.5837])
-    """
-    inner = np.multiply.outer(np.arange(STEP), frequencies)
-    waves = np.hstack([np.cos(inner), -np.sin(inner)]).T
-    first, count = 0, STEP * FIRST_STARTS
-    while first < most:
-        starts = np.arange(first, min(first + count, most), STEP, dtype=float)
-        outer = np.multiply.outer(starts, frequencies)
-        sums = np.hstack([np.cos(outer), np.sin(outer)]) @ waves
-        yield first, sums.ravel()[: most - first]
-        first, count = first + count, min(2 * count, STEP * STARTS)
-
-
-def first_below(frequencies: np.ndarray, level: float, most: int = FARTHEST) -> int | None:
-    """The first lag at which the sum of cosines is below a level; None where none is."""
-    for first, sums in lag_sums(frequencies, most):
-        below = np.flatnonzero(sums < level)
-        if len(below):
-            return first + int(below[0])
-    return None
 
 
 def base_bound(frequencies: np.ndarray, still: int = 0, most: int = FARTHEST) -> int | None:
@@ -240,40 +224,6 @@ def decay_bound(frequencies: np.ndarray, lags: np.ndarray) -> np.ndarray:
     """
     phases = np.multiply.outer(np.asarray(lags, dtype=float), frequencies)
     return np.abs(np.cumsum(np.exp(1j * phases), axis=1)).mean(axis=1)
-
-
-def reading_cosine(frequencies: np.ndarray, other: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    r"""Cosine between the codes of two readings of a rotation.
-
-    The mean over pairs of :math:`\cos p(w_i - w'_i)`, 1 where both turn alike: what is left where
-    an engine reads a config differently.
-
-    >>> one, two = 5e5 ** (-np.arange(64) / 64), 1e4 ** (-np.arange(64) / 64)
-    >>> reading_cosine(one, two, np.array([128, 1024])).round(3)
-    array([0.386, 0.25 ])
-    """
-    apart = readings_apart(frequencies, other)
-    return np.cos(np.multiply.outer(np.asarray(positions, dtype=float), apart)).mean(axis=1)
-
-
-def readings_apart(frequencies: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Differences of two readings' frequencies; pairs that one of them lacks turn in the other."""
-    pairs = max(len(frequencies), len(other))
-    one, two = (np.pad(w, (0, pairs - len(w))) for w in (frequencies, other))
-    return one - two
-
-
-def positions_below(
-    frequencies: np.ndarray, other: np.ndarray, most: int = FARTHEST
-) -> dict[str, int | None]:
-    """The first position at which `reading_cosine` falls below .99, .9 and .5; None: never.
-
-    >>> one, two = 5e5 ** (-np.arange(64) / 64), 1e4 ** (-np.arange(64) / 64)
-    >>> positions_below(one, two)
-    {'.99': 3, '.9': 9, '.5': 27}
-    """
-    apart = readings_apart(frequencies, other)
-    return {f"{level:g}"[1:]: first_below(apart, level * len(apart), most) for level in LEVELS}
 
 
 def describe_rotation(
@@ -335,10 +285,12 @@ def describe_rotation(
         base=params["rho"],
         scaling=params["scaling"],
         attention_factor=params["attention_factor"],
-        softmax_factor=1.0,
+        softmax_factor=params.get("softmax_factor", 1.0),
         bands=tuple(bands(own, plain, trained, length, met)),
         bound=base_bound(own, head // 2 - len(own)),
-        critical_dimension=critical_dimension(2 * len(plain), params["rho"], trained),
+        critical_dimension=None
+        if params["rho"] is None
+        else critical_dimension(2 * len(plain), params["rho"], trained),
         idle=int((turning & (own * length < 2 * pi)).sum()),
         unseen=count_unseen(own, met, trained, min(length, window or length)),
         window=window,
@@ -351,6 +303,8 @@ def describe_rotation(
 def unscaled(enc: Encoding) -> np.ndarray:
     """Frequencies of the same rotation without its scaling: as before the context was extended."""
     params = enc.params
+    if params.get("inv_freq") is not None:  # whose scaling, if any, is not known
+        return enc.measure.frequencies
     same = {key: params[key] for key in ("rho", "layout", "partial")}
     scaling = {"scaling": "proportional"} if params["scaling"] == "proportional" else {}
     plain = build("rope", length=len(enc), d=params["d"], **same, **scaling)
@@ -431,17 +385,6 @@ def cached_phase_errors(
 MISREADINGS = ("scaling-ignored", "partial-ignored", "base=NUMBER", "local-for-global", "layout")
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What is left where a rotation is read as another one."""
-
-    other: str
-    rotation: str  # the type of layer that is misread, of several the one it costs most
-    positions: np.ndarray  # where the cosine is shown
-    cosine: np.ndarray  # between the codes of the two readings, 1: the same
-    below: dict[str, int | None]  # first position at which it falls below .99, .9 and .5
-
-
 def read_against(
     encodings: Sequence[Encoding], other: str, length: int, d: int | None = None
 ) -> Reading:
@@ -470,9 +413,11 @@ def reading_of(enc: Encoding, other: str, length: int, d: int | None) -> Reading
     """One rotation and its misreading."""
     own = enc.measure.frequencies
     apart = (
-        swapped(own) if other == "layout" else readings_apart(own, misread(enc, other, length, d))
+        layouts_apart(own)
+        if other == "layout"
+        else readings_apart(own, misread(enc, other, length, d))
     )
-    below = {f"{v:g}"[1:]: first_below(apart, v * len(apart)) for v in LEVELS}
+    below = levels_below(apart)
     points = [*np.geomspace(1, max(length, 2), 64), *(p for p in below.values() if p is not None)]
     at = np.unique(np.array(points).astype(np.int64))
     at = at[at <= max(length, 2)]
@@ -519,13 +464,3 @@ def other_layers(enc: Encoding) -> np.ndarray:
     raise PefourierError(
         f"{shown(enc.spec)} has one rotation; local-for-global needs a model with two"
     )
-
-
-def swapped(own: np.ndarray) -> np.ndarray:
-    r"""Differences of angles where pairs (i, i + d/2) are turned for (2i, 2i + 1), or the reverse.
-
-    The cosine is that of a code's angles put in the other order: column j has the angle of pair
-    j mod d/2 in one layout and of pair j // 2 in the other.
-    """
-    columns = np.arange(2 * len(own))
-    return own[columns % len(own)] - own[columns // 2]

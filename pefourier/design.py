@@ -17,15 +17,17 @@ from math import pi
 
 import numpy as np
 
-from pefourier.context import base_bound, lag_sums
+from pefourier.context import base_bound
 from pefourier.encodings import build
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.encoding import BLOCK, Encoding, row_blocks
+from pefourier.encodings.readings import lag_sums
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import FORMATS, Format, rounded
 from pefourier.geometry.singular_values import decompose
 from pefourier.geometry.threads import map_ahead
+from pefourier.result import Result
 
 BASES = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e5, 5e5, 1e6, 1e7, 1e8)
 CRITERIA = ("turns", "distance", "rank", "stable_rank", "condition", "bound")
@@ -50,8 +52,8 @@ class Candidate:
     bound: int | None  # first lag m with B(m) < 0
 
 
-@dataclass(frozen=True)
-class Design:
+@dataclass(frozen=True, repr=False)
+class Design(Result):
     """Candidates, and the best base by each criterion."""
 
     length: int
@@ -60,6 +62,7 @@ class Design:
     candidates: tuple[Candidate, ...]  # by ascending base
     best: dict[str, float | None]  # None where no base serves: see `dft_serves`, or beyond reach
     dft_serves: bool  # length <= d: the lattice of the DFT is better than any base
+    dtype: str | None = None  # the format to which codes were rounded
 
 
 def base_of_turns(d: int, length: int, lengths: float = 1.0) -> float:
@@ -184,7 +187,7 @@ def design_base(
         name: exact[name] if name in exact else max(candidates, key=TABLE_CRITERIA[name]).rho
         for name in criteria
     }
-    return Design(length, d, tuple(criteria), candidates, best, length <= d)
+    return Design(length, d, tuple(criteria), candidates, best, length <= d, dtype)
 
 
 TABLE_CRITERIA = {

@@ -4,27 +4,35 @@ The ladder: ``collides`` (two positions share a code) < ``injective`` < ``invert
 functions are recovered by a linear map: rank = length) < ``isometric`` (invertible with condition
 number 1). The paper defines faithful as injective; its intent, "if there exists an inverse
 mapping", is the third rung. Both are reported.
+
+On a grid a rung stands between: ``separable``, sums of one function an axis, a(y) + b(x), are
+recovered. Codes of which each column depends on one axis can have no more: their rank is at most
+H + W - 1. Rows before the grid have no place and are left out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, Finding, as_encoding
+from pefourier.encodings.encoding import Encoding, Finding, as_encoding, placed
+from pefourier.result import Result
 
 if TYPE_CHECKING:  # pages of other answers name this one's types: they start without its geometry
+    from pefourier.geometry import Progress
     from pefourier.geometry.closest import ClosestPair
     from pefourier.geometry.precision import FormatLoss
     from pefourier.geometry.singular_values import Factors
 
-LADDER = ("collides", "injective", "invertible", "isometric")
+LADDER = ("collides", "injective", "separable", "invertible", "isometric")  # separable: on grids
+RECOVERED = 1e-6  # sine of an angle that is rounding
 
 
-@dataclass(frozen=True)
-class Faithfulness:
+@dataclass(frozen=True, repr=False)
+class Faithfulness(Result):
     """What codes say about positions; distances are l2, tolerances absolute."""
 
     length: int
@@ -48,7 +56,26 @@ class Faithfulness:
     findings: list[Finding]
 
 
-def assess(encoding: Encoding | np.ndarray, progress=None) -> Faithfulness:
+@dataclass(frozen=True, repr=False)
+class GridFaithfulness(Faithfulness):
+    """What codes say about the points of a grid; `length` counts these, pairs are rows of all.
+
+    `shift_residual` and `first_rising_lag` are lists with a number for each axis.
+    """
+
+    grid: tuple[int, ...]  # points along each axis, the slowest first
+    prefix: int  # rows before the grid that have no place
+    displacement: tuple[int, ...] | None  # of the closest pair, in points along each axis
+    axial: bool  # every column depends on one axis
+    separable_error: float  # of the worst a(y) + b(x): 0 recovered, 1 lost
+    isotropy: dict[str, float]  # A2, A4
+    idle: list[float] | None  # of each axis' frequencies, the share that never ends a turn
+    aliased: list[float] | None  # and the share beyond pi; None where no frequencies are known
+
+
+def assess(
+    encoding: Encoding | np.ndarray, progress: Callable[[str], Progress] | None = None
+) -> Faithfulness | GridFaithfulness:
     """Everything `pefourier check-faithful` reports.
 
     Parameters
@@ -56,7 +83,8 @@ def assess(encoding: Encoding | np.ndarray, progress=None) -> Faithfulness:
     encoding : Encoding or np.ndarray, shape (n, d)
         An encoding, or a table with one row a position.
     progress : callable, optional
-        Called as ``progress(done, total)`` during long work.
+        Gives for the name of a phase what is called as ``(done, total)`` during its long work; a
+        phase that walks through the codes again begins at 1 again.
 
     Examples
     --------
@@ -72,18 +100,21 @@ def assess(encoding: Encoding | np.ndarray, progress=None) -> Faithfulness:
     from pefourier.geometry.singular_values import check_products, decompose
     from pefourier.relations import first_rising_lag, shift_residual, toeplitz_residual
 
-    enc = as_encoding(encoding)
+    whole = as_encoding(encoding)
+    enc = placed(whole)
     check_products(enc)
-    closest = closest_pair(enc, progress)
-    factors = decompose(enc, progress)
+    closest = closest_pair(enc, progress and progress("closest pair"))
+    factors = decompose(enc, progress and progress("singular values"))
     rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
-    identified, findings = diagnose(enc, closest, factors.rank)
+    identified, findings = diagnose(whole, closest, factors.rank)
     sequence = enc.domain.kind in ("position", "time")
     pair = closest.pair and tuple(enc.domain.x[i].item() for i in closest.pair)
-    return Faithfulness(
+    on_grid = describe_grid(whole, closest, factors) if whole.domain.grid else {}
+    kind = GridFaithfulness if on_grid else Faithfulness
+    return kind(
         length=factors.n,
         dimension=factors.d,
-        verdict=verdict(closest, factors),
+        verdict=verdict(closest, factors, on_grid.get("separable_error", 1.0)),
         faithful=closest.distinct == factors.n,
         min_distance=closest.distance if pair else None,
         closest_pair=pair,
@@ -98,17 +129,37 @@ def assess(encoding: Encoding | np.ndarray, progress=None) -> Faithfulness:
         shift_residual=shift_residual(enc) if sequence else None,
         first_rising_lag=first_rising_lag(enc),
         identified=identified,
-        precision=precision(enc),
+        precision=precision(enc, closest.distinct),
         findings=findings,
+        **on_grid,
+        about=(whole,),
     )
 
 
-def verdict(closest: ClosestPair, factors: Factors) -> str:
+def describe_grid(enc: Encoding, closest: ClosestPair, factors: Factors) -> dict[str, Any]:
+    """What only codes on a grid have."""
+    from pefourier.encodings.axis_parts import axis_parts
+    from pefourier.spectrum import axis_shares
+
+    domain = enc.domain
+    rows = None if closest.pair is None else np.array(closest.pair) + domain.prefix
+    ends = None if rows is None else domain.coordinates(rows)
+    return {
+        "grid": domain.sides,
+        "prefix": domain.prefix,
+        "displacement": None if ends is None else tuple((ends[1] - ends[0]).tolist()),
+        "axial": axis_parts(enc) is not None,
+        "separable_error": factors.separable_error(domain.sides),
+        **axis_shares(placed(enc)),
+    }
+
+
+def verdict(closest: ClosestPair, factors: Factors, separable_error: float = 1.0) -> str:
     """The highest rung of the ladder; singular values within twice the tolerance are equal."""
     if closest.distinct < factors.n:
         return "collides"
     if factors.rank < factors.n:
-        return "injective"
+        return "separable" if separable_error <= RECOVERED else "injective"
     spread = factors.sigma[0] - factors.sigma[-1]
     return "isometric" if spread <= 2 * factors.tolerance else "invertible"
 

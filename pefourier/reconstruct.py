@@ -4,7 +4,8 @@ Conventions
 -----------
 A position function delta_s is 1 at s and 0 elsewhere on the lattice 0 … N - 1, which is circular.
 Its real-DFT coefficients are multiplied by the density g, the l2 norm is restored, and the inverse
-transform gives the rebuilt function. Widths are in positions.
+transform gives the rebuilt function. Widths are in positions. On a lattice of several axes, a
+torus, every frequency is weighted by its own density, so that flat weights give the delta back.
 """
 
 from __future__ import annotations
@@ -16,12 +17,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pefourier.encodings.checks import check_size
-from pefourier.encodings.encoding import Encoding, as_encoding
+from pefourier.encodings.encoding import Encoding, as_encoding, placed
 from pefourier.errors import PefourierError
+from pefourier.geometry.torus import multiplicity
+from pefourier.result import Result
 from pefourier.spectrum import density
 
 if TYPE_CHECKING:  # what is imported when it is used, not when a page names a result's type
     from pefourier.geometry.singular_values import Factors
+
+
+USUAL, USUAL_LENGTH = (5, 40, 75), 80  # positions of Fig. 2, of how many
 
 
 @dataclass(frozen=True)
@@ -38,8 +44,8 @@ class Reconstruction:
     inverse_error: float | None  # by the linear inverse of the codes; None beyond their length
 
 
-@dataclass(frozen=True)
-class Reconstructions:
+@dataclass(frozen=True, repr=False)
+class Reconstructions(Result):
     """Position functions rebuilt on one lattice."""
 
     lattice: int
@@ -48,13 +54,37 @@ class Reconstructions:
     inverse_error: float  # the largest over all positions of the encoding
 
 
+@dataclass(frozen=True)
+class GridReconstruction:
+    """One position function rebuilt on a lattice of several axes."""
+
+    position: tuple[int, ...]  # the point, the slowest axis first
+    values: np.ndarray  # (N_1, …)
+    peak: float  # largest value
+    half_max_area: int  # points at or above half the peak
+    cross: float  # share of the energy on points that share a coordinate with the peak
+    side_lobe: float  # largest |value| more than one step from the peak along an axis
+    error: float  # l2 distance to delta
+    inverse_error: float | None  # by the linear inverse of the codes; None beyond their lattice
+
+
+@dataclass(frozen=True, repr=False)
+class GridReconstructions(Result):
+    """Position functions rebuilt on one lattice of several axes."""
+
+    lattice: tuple[int, ...]
+    sigma: float
+    reconstructions: list[GridReconstruction]
+    inverse_error: float  # the largest over all points of the encoding
+
+
 def position_functions(
     encoding: Encoding | np.ndarray,
-    positions: Sequence[int],
+    positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
     lattice: int | None = None,
     sigma: float | None = None,
     method: str = "auto",
-) -> Reconstructions:
+) -> Reconstructions | GridReconstructions:
     r"""Rebuild position functions by Algorithm 1, and by the codes' own linear inverse.
 
     With g the density of Eq. 15,
@@ -70,8 +100,9 @@ def position_functions(
     ----------
     encoding : Encoding or np.ndarray, shape (n, d)
         An encoding, or a table with one row a position.
-    positions : sequence of int
-        Where to put deltas, 0 … N - 1.
+    positions : sequence of int, optional
+        Where to put deltas, 0 … N - 1; by default as `usual_positions` says. On a lattice with
+        several axes points, such as (3, 4); by default the middle.
     lattice, sigma, method
         As in `pefourier.spectrum.density`.
 
@@ -84,7 +115,13 @@ def position_functions(
     """
     from pefourier.geometry.singular_values import check_products, decompose
 
-    enc = as_encoding(encoding)
+    enc = placed(as_encoding(encoding))
+    sides = enc.domain.sides
+    if len(sides) > 1:
+        points = positions or [tuple(n // 2 for n in sides)]
+        return functions_on_grid(enc, points, lattice, sigma, method)
+    if positions is None:
+        positions = usual_positions(lattice or enc.dim)
     check_size("a lattice for each position", len(positions), lattice or enc.dim)
     check_products(enc)
     spectrum = density(enc, lattice, sigma, method)
@@ -112,7 +149,100 @@ def position_functions(
         )
         for s in positions
     ]
-    return Reconstructions(n, spectrum.sigma, rebuilt, factors.inverse_error())
+    return Reconstructions(n, spectrum.sigma, rebuilt, factors.inverse_error(), about=(enc,))
+
+
+def usual_positions(n: int) -> tuple[int, ...]:
+    """The paper's positions 5, 40 and 75 of 80, or as far along a lattice that ends before.
+
+    >>> usual_positions(256), usual_positions(64), usual_positions(2)
+    ((5, 40, 75), (4, 32, 60), (0, 1))
+    """
+    if n > max(USUAL):
+        return USUAL
+    return tuple(sorted({s * n // USUAL_LENGTH for s in USUAL}))
+
+
+def functions_on_grid(
+    enc: Encoding,
+    points: Sequence[Sequence[int]],
+    lattice: int | None,
+    sigma: float | None,
+    method: str,
+) -> GridReconstructions:
+    """Algorithm 1 with the transform of several axes."""
+    from pefourier.geometry.singular_values import check_products, decompose
+
+    check_products(enc)
+    spectrum = density(enc, lattice, sigma, method)
+    sides = spectrum.lattice
+    check_size("a lattice for each position", len(points), *sides)
+    points = [checked_point(point, sides) for point in points]
+    axes = range(len(sides))
+    h = np.fft.irfftn(spectrum.density / multiplicity(sides), sides, axes)
+    h /= np.linalg.norm(h)
+    delta = np.zeros(sides)
+    delta[(0,) * len(sides)] = 1.0
+    told = describe_grid_peak(h) | {"error": float(np.linalg.norm(h - delta))}
+    factors = decompose(enc)
+    rebuilt = [
+        GridReconstruction(
+            position=point,
+            values=np.roll(h, point, axes),
+            inverse_error=inverse_error_on_grid(factors, point, enc.domain.sides),
+            **told,
+        )
+        for point in points
+    ]
+    return GridReconstructions(
+        sides, spectrum.sigma, rebuilt, factors.inverse_error(), about=(enc,)
+    )
+
+
+def checked_point(point: Sequence[int], sides: tuple[int, ...]) -> tuple[int, ...]:
+    """A point of a lattice; one with other axes or beyond a side is refused."""
+    given = tuple(int(x) for x in np.atleast_1d(point))
+    if len(given) != len(sides) or not all(0 <= x < n for x, n in zip(given, sides, strict=False)):
+        size, last = "x".join(map(str, sides)), ",".join(str(n - 1) for n in sides)
+        first = ",".join("0" for _ in sides)
+        raise PefourierError(
+            f"{','.join(map(str, given))} is not a point of the {size} lattice, which are "
+            f"{first} … {last}; choose another, as in --pos {last}"
+        )
+    return given
+
+
+def inverse_error_on_grid(
+    factors: Factors, point: tuple[int, ...], sides: tuple[int, ...]
+) -> float | None:
+    """Error of the linear inverse at a point, None where the encoding has no code."""
+    if any(x >= n for x, n in zip(point, sides, strict=True)):
+        return None
+    return factors.inverse_error(int(np.ravel_multi_index(point, sides)))
+
+
+def describe_grid_peak(h: np.ndarray) -> dict[str, float]:
+    """Peak, area at half height, cross and side lobe of a function on a torus.
+
+    The peak is at the first point.
+
+    >>> describe_grid_peak(np.array([[0.8, 0.4, 0.0, 0.4], [0.2, 0.0, 0.0, 0.0]]))
+    {'peak': 0.8, 'half_max_area': 3, 'cross': 1.0, 'side_lobe': 0.0}
+    """
+    if np.isnan(h).any():
+        return {"peak": np.nan, "half_max_area": 0, "cross": np.nan, "side_lobe": np.nan}
+    off, far = np.ones(h.shape, dtype=bool), np.zeros(h.shape, dtype=bool)
+    for a, n in enumerate(h.shape):
+        place = np.arange(n).reshape([-1 if a == b else 1 for b in range(h.ndim)])
+        off &= place > 0
+        far |= np.minimum(place, n - place) > 1
+    peak = float(h.flat[0])
+    return {
+        "peak": peak,
+        "half_max_area": int((h >= peak / 2).sum()),
+        "cross": float(1 - (h[off] ** 2).sum() / (h**2).sum()),
+        "side_lobe": float(np.abs(h[far]).max(initial=0.0)),
+    }
 
 
 def inverse_error_at(factors: Factors, s: int) -> float | None:

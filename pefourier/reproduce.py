@@ -67,7 +67,8 @@ class Claim:
 def recompute_paper(folder: str) -> tuple[list[Claim], list[str]]:
     """Compute all claims and write figures and tables into a folder, made if it is not there.
 
-    Table 1 is filled from what `pefourier train` has left in the folder, ``*/summary.json``.
+    Table 1 is filled from what `pefourier train` has left in the folder, ``*/summary.json``, or
+    where it left nothing there, from the results that come with this version.
     """
     from pefourier.answers import plot
 
@@ -84,7 +85,7 @@ def recompute_paper(folder: str) -> tuple[list[Claim], list[str]]:
             path = str(out / f"{name}.{suffix}")
             plot.save(path, draw, answers)
             written.append(path)
-    claims = all_claims(read_summaries(out))
+    claims = all_claims(read_summaries(out if has_results(out) else committed_results()))
     page = claims_page(claims)
     for suffix, text in (
         ("md", page.words()),
@@ -94,6 +95,19 @@ def recompute_paper(folder: str) -> tuple[list[Claim], list[str]]:
         write_whole(path, lambda f, text=text: f.write(text.encode()))
         written.append(path)
     return claims, written
+
+
+def has_results(folder: str | Path) -> bool:
+    """Whether `pefourier train` has left a comparison in a folder."""
+    return any(Path(folder).glob("*/summary.json"))
+
+
+def committed_results() -> Path:
+    """The folder of the results that come with this version: of the package, or of the sources."""
+    package = Path(__file__).parent
+    return next(
+        (f for f in (package / "figures", package.parent / "figures") if f.is_dir()), package
+    )
 
 
 def read_summaries(folder: Path) -> list[Mapping[str, Any]]:

@@ -5,20 +5,34 @@ Conventions
 The lattice of N points has angular frequencies omega_k = 2 pi k / N, k = 0 … N // 2, radians per
 position. An encoding's spectral measure (frequencies, weights) is declared by those made of
 sinusoids and estimated by the periodogram of the table otherwise. Frequencies above pi fold back.
+A lattice of several axes is a torus (`geometry.torus`) with half of its frequencies, as
+``numpy.rfftn`` has them.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import log, pi
+from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.checks import LARGEST, check_count
-from pefourier.encodings.domain import periodogram
-from pefourier.encodings.encoding import Encoding, as_encoding, row_blocks
+from pefourier.encodings.checks import LARGEST, check_count, check_size
+from pefourier.encodings.domain import half_plane, lattice_points, periodogram
+from pefourier.encodings.encoding import Encoding, as_encoding, placed, row_blocks
 from pefourier.errors import PefourierError, unknown
+from pefourier.geometry.torus import (
+    aliased_shares,
+    directions_of,
+    idle_shares,
+    isotropy,
+    least_sigma,
+    multiplicity,
+    torus_density,
+)
+from pefourier.result import Result
 
 DEFAULT_SIGMA = 4.0  # lattice steps
+DEFAULT_GRID_SIGMA = 1.0  # of several axes, whose sides are short
 LEAST_SIGMA = 0.02  # half a step away, exp(-x^2/2) is still a number
 METHODS = ("auto", "declared", "periodogram")
 AT_ONCE = 2**15  # frequencies that are smeared together
@@ -38,8 +52,8 @@ class DensitySummary:
     flatness: float  # exp(entropy) / K, 1 = flat
 
 
-@dataclass(frozen=True)
-class Spectrum:
+@dataclass(frozen=True, repr=False)
+class Spectrum(Result):
     """A density over the lattice."""
 
     lattice: int
@@ -51,12 +65,32 @@ class Spectrum:
     summary: DensitySummary
 
 
+@dataclass(frozen=True, repr=False)
+class GridSpectrum(Result):
+    """A density over a lattice of several axes, the slowest first."""
+
+    lattice: tuple[int, ...]
+    sigma: float  # bandwidth in lattice steps, 0 = not smoothed
+    method: str
+    omega: list[np.ndarray]  # (K_a,) of each axis, radians per point, in numpy.rfftn's order
+    density: np.ndarray  # (K_1, …) over the half plane, sums to one
+    marginals: list[np.ndarray]  # (K_a,) of each axis: sums over the others
+    radial: dict[str, np.ndarray]  # omega (R,) length of frequencies, density (R,)
+    angular: dict[str, np.ndarray]  # angle (12,) 0 … pi, 0 along the last axis; density (12,)
+    isotropy: dict[str, float]  # A2, A4
+    aliased: list[float] | None  # of each axis' declared frequencies, the share above pi
+    idle: list[float] | None  # and the share whose waves are longer than the side
+    largest_step: float | None  # largest declared frequency, radians per point
+    frequencies: np.ndarray | None  # (m, axes) declared, radians per point
+    summary: DensitySummary
+
+
 def density(
     encoding: Encoding | np.ndarray,
     lattice: int | None = None,
     sigma: float | None = None,
     method: str = "auto",
-) -> Spectrum:
+) -> Spectrum | GridSpectrum:
     r"""The kernel-density frequency distribution of Eq. 15.
 
     .. math:: g_k \propto \sum_j w_j \exp\left(-\frac{(k - N\omega_j/2\pi)^2}{2\sigma^2}\right),
@@ -75,6 +109,13 @@ def density(
     method : str
         "declared", "periodogram", or "auto": declared where there is one.
 
+    Returns
+    -------
+    Spectrum or GridSpectrum
+        Of an encoding on a lattice with several axes the latter: there N defaults to the sides, a
+        given one is that of every axis, sigma defaults to 1, and rows before the lattice are left
+        out. Its density is `torus_density` times the frequencies that each point stands for.
+
     Notes
     -----
     A table of zeros has no spectrum: its density is NaN. Up to 2^25 frequency-lattice pairs the sum
@@ -91,21 +132,17 @@ def density(
     >>> density(load("dft", d=8)).density
     array([0.125, 0.25 , 0.25 , 0.25 , 0.125])
     """
-    enc = as_encoding(encoding)
+    enc = placed(as_encoding(encoding))
+    axes = len(enc.domain.sides)
     n = enc.dim if lattice is None else lattice
-    if n < 2:
-        raise PefourierError(f"a lattice needs at least 2 points; got {n}; set --lattice")
-    check_count("lattice", n, most=LARGEST)
-    if sigma is not None and not (np.isfinite(sigma) and sigma >= 0):
-        raise PefourierError(
-            f"sigma must be a finite number of lattice steps from 0 on; got {sigma}"
-        )
-    if sigma is not None and 0 < sigma < LEAST_SIGMA:
-        raise PefourierError(
-            f"sigma must be 0, which does not smooth, or {LEAST_SIGMA} lattice steps or more, "
-            f"which reach the nearest point; got {sigma}"
-        )
+    if axes == 1 or lattice is not None:
+        if n < 2:
+            raise PefourierError(f"a lattice needs at least 2 points; got {n}; set --lattice")
+        check_count("lattice", n, most=LARGEST)
+    check_sigma(sigma, round(least_sigma(axes, LEAST_SIGMA), 3))
     used = choose_method(enc, method)
+    if axes > 1:
+        return density_on_grid(enc, (n,) * axes if lattice else enc.domain.sides, sigma, used)
     frequencies, weights = frequencies_and_weights(enc, used)
     steps = folded(frequencies) * (n / (2 * pi))
     if sigma is None:
@@ -117,7 +154,103 @@ def density(
         g = at_nearest_points(steps, weights, n // 2 + 1)
     omega = 2 * pi * np.arange(n // 2 + 1) / n
     declared = frequencies if used == "declared" else None
-    return Spectrum(n, sigma, used, omega, g, declared, summarize_density(enc, omega, g, declared))
+    summary = summarize_density(enc, omega, g, declared)
+    return Spectrum(n, sigma, used, omega, g, declared, summary, about=(enc,))
+
+
+def check_sigma(sigma: float | None, least: float) -> None:
+    """Refuse a bandwidth that is no number of steps, or that reaches no lattice point."""
+    if sigma is not None and not (np.isfinite(sigma) and sigma >= 0):
+        raise PefourierError(
+            f"sigma must be a finite number of lattice steps from 0 on; got {sigma}"
+        )
+    if sigma is not None and 0 < sigma < least:
+        raise PefourierError(
+            f"sigma must be 0, which does not smooth, or {least} lattice steps or more, "
+            f"which reach the nearest point; got {sigma}"
+        )
+
+
+def density_on_grid(
+    enc: Encoding, sides: tuple[int, ...], sigma: float | None, method: str
+) -> GridSpectrum:
+    """Eq. 15 on a torus, and what it says of axes and directions."""
+    check_size("a lattice", *sides)
+    frequencies, weights = frequencies_and_weights(enc, method)
+    inside = folded_around(frequencies)
+    steps = inside * (np.array(sides) / (2 * pi))
+    if sigma is None:
+        on_lattice = method == "declared" and np.abs(steps - np.rint(steps)).max() < 1e-9
+        sigma = 0.0 if on_lattice else DEFAULT_GRID_SIGMA
+    each = torus_density(inside, weights, sides, sigma)
+    g = each * multiplicity(sides)
+    along = directions_of(g, sides)
+    declared = frequencies if method == "declared" else None
+    return GridSpectrum(
+        lattice=tuple(sides),
+        sigma=sigma,
+        method=method,
+        omega=half_plane(sides),
+        density=g,
+        marginals=[
+            g.sum(axis=tuple(b for b in range(len(sides)) if b != a)) for a in range(len(sides))
+        ],
+        radial={"omega": along.lengths, "density": along.radial},
+        angular={"angle": along.angles, "density": along.angular},
+        **axis_shares(enc, method),
+        largest_step=None if declared is None else float(np.abs(declared).max()),
+        frequencies=declared,
+        summary=summarize_torus(each, sides, declared),
+        about=(enc,),
+    )
+
+
+def axis_shares(enc: Encoding, method: str = "auto") -> dict[str, Any]:
+    """How a measure lies to the axes; what is idle and aliased only of declared frequencies."""
+    used = choose_method(enc, method)
+    frequencies, weights = frequencies_and_weights(enc, used)
+    frequencies = frequencies.reshape(len(weights), -1)
+    known = used == "declared"
+    return {
+        "isotropy": isotropy(folded_around(frequencies), weights),
+        "idle": idle_shares(frequencies, weights, enc.domain.sides) if known else None,
+        "aliased": aliased_shares(frequencies, weights) if known else None,
+    }
+
+
+def folded_around(frequencies: np.ndarray) -> np.ndarray:
+    """Frequencies in [-pi, pi] that whole points cannot tell from the given ones.
+
+    >>> folded_around(np.array([-0.5, 2 * pi - 0.5, pi])).round(2)
+    array([-0.5 , -0.5 ,  3.14])
+    """
+    inside = np.abs(frequencies) <= pi
+    return np.where(inside, frequencies, (frequencies + pi) % (2 * pi) - pi)
+
+
+def summarize_torus(
+    each: np.ndarray, sides: tuple[int, ...], frequencies: np.ndarray | None
+) -> DensitySummary:
+    """The single numbers of a density on a torus; frequencies are ordered by their length."""
+    times = np.broadcast_to(multiplicity(sides), each.shape).ravel()
+    each = each.ravel()
+    length = np.linalg.norm(lattice_points(half_plane(sides)), axis=1)
+    order = np.argsort(length, kind="stable")
+    reached = np.cumsum((each * times)[order]) >= 0.95 - 1e-12
+    positive = each > 0
+    entropy = -(times * each)[positive] @ np.log(each[positive])
+    slow = None
+    if frequencies is not None:
+        slow = int((np.abs(frequencies) < 2 * pi / np.array(sides)).all(axis=1).sum())
+    return DensitySummary(
+        lowest_bin_index=None,
+        below_first_bin=slow,
+        frequencies_total=None if frequencies is None else len(frequencies),
+        lowest_bin_share=float(each[0]),
+        centroid=float(length @ (each * times)),
+        cutoff95=float(length[order][np.argmax(reached)]) if reached.any() else np.nan,
+        flatness=float(np.exp(entropy) / times.sum()) if positive.any() else np.nan,
+    )
 
 
 def choose_method(enc: Encoding, method: str) -> str:

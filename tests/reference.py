@@ -16,6 +16,7 @@ LENGTH, DIM = 80, 256
 ZETA = [(zeta / 1.4) ** (3 / 512) for zeta in (0.4, 0.9)]  # xpos at position 3
 UNIFORM = np.random.RandomState(0).uniform(size=64)  # on [0, 1)
 NORMAL = np.random.RandomState(0).normal(size=64)
+ACROSS = [cos(2 * pi * UNIFORM[0]), -sin(2 * pi * UNIFORM[0])]  # mixed-rope: one head of two pairs
 SLOW = 10.0**-0.5  # mtan-fixed: the second of two frequencies at base 10
 
 
@@ -52,6 +53,13 @@ ROWS = {
         (ZETA[0] * cos(3), ZETA[1] * cos(0.03), ZETA[0] * sin(3), ZETA[1] * sin(0.03)),
         damped=True,
     ),
+    "axial": Row("injective", True, (sin(3), sin(0.03), cos(3), cos(0.03))),
+    "axial-rope": Row("injective", True, (cos(3), cos(0.03), sin(3), sin(0.03))),
+    "mixed-rope": Row(
+        "injective",
+        True,
+        tuple(wave(3 * along) for along in ACROSS for wave in (cos, sin)),
+    ),
     "learnable-sinusoidal": Row(
         "invertible", True, tuple(wave(3 * pi * u) for u in UNIFORM[:2] for wave in (sin, cos))
     ),
@@ -82,6 +90,9 @@ ROWS = {
         tuple(-2 * p * log(1 + 4 * a) for p, a in zip(UNIFORM[:4], UNIFORM[4:8], strict=True)),
     ),
     "erpe": Row("invertible", False, tuple(0.02 * NORMAL[12:16])),  # the fourth of 15 lags
+    "swin": Row("invertible", False, tuple(0.02 * NORMAL[44:48])),  # query - key 4: row 11 of 15
+    "swin2": Row("injective", False, recorded=(7.96411899, 7.97491985, 7.99233408, 7.98994052)),
+    "beit": Row("invertible", False, tuple(0.02 * NORMAL[56:60])),  # row 14, behind three others
     "tupe": Row("invertible", False, recorded=(0.00901403, -0.03304318, -0.00818218, 0.00339314)),
     "tree": Row("injective", False, (sqrt(1.02), 0.0, 0.7 * sqrt(1.02), 0.0)),  # left, left
 }

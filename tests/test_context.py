@@ -10,11 +10,9 @@ from pefourier.context import (
     critical_dimension,
     decay_bound,
     describe_rotation,
-    lag_sums,
-    positions_below,
-    reading_cosine,
 )
 from pefourier.encodings import load
+from pefourier.encodings.readings import lag_sums, positions_below, reading_cosine
 from pefourier.errors import PefourierError
 
 

@@ -1,28 +1,87 @@
 """``import pefourier``: light, and every room is there when it is first used."""
 
+import ast
 import importlib
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 
 import pefourier
+from pefourier.errors import PefourierError
 
 FILES = {path.stem for path in Path(pefourier.__file__).parent.glob("*.py")}
-QUESTIONS = FILES - {"__init__", "__main__", "errors", "files"}
+ROOMS = FILES - {"__init__", "__main__"} - pefourier.QUESTIONS
+
+
+def in_a_new_process(code):
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_dir_shows_each_question_once_and_no_machinery():
     importlib.import_module("pefourier.spectrum")  # one that is loaded is not shown twice
-    assert sorted(dir(pefourier)) == sorted({"__version__", "encodings", *QUESTIONS})
+    shown = ["PefourierError", "__version__", "encodings", "nn"]
+    assert dir(pefourier) == sorted([*shown, *pefourier.QUESTIONS])
+    assert len(set(map(id, (getattr(pefourier, name) for name in dir(pefourier))))) == len(
+        dir(pefourier)
+    )
 
 
-@pytest.mark.parametrize("name", sorted({"encodings", "errors", *QUESTIONS}))
+@pytest.mark.parametrize("name", sorted({"encodings", *ROOMS}))
 def test_a_room_is_imported_when_it_is_first_used(name):
     code = f"import pefourier; print(pefourier.{name}.__name__)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == f"pefourier.{name}\n"
+    assert in_a_new_process(code) == f"pefourier.{name}\n"
+
+
+@pytest.mark.parametrize("name", sorted(pefourier.NAMESAKES))
+@pytest.mark.parametrize(
+    "before",
+    [
+        "import pefourier",
+        "import pefourier.{0}",
+        "import pefourier.{0} as room",
+        "from pefourier.{0} import *",
+        "pefourier.{0}; from pefourier import {0}; import pefourier.{0}",
+        "import importlib; importlib.import_module('pefourier.{0}')",
+    ],
+)
+def test_a_question_is_not_hidden_by_the_room_of_its_name(name, before):
+    """However the room was imported, and its own names stay where older code looks for them."""
+    code = f"import pefourier; {before.format(name)}; print(type(pefourier.{name}).__name__)"
+    assert in_a_new_process(code) == "function\n"
+
+
+def test_what_older_code_calls_is_still_there():
+    code = (
+        "import pefourier.spectrum, pefourier.faithful, numpy as np; t = np.eye(4); "
+        "print(pefourier.spectrum.density(t).lattice, pefourier.faithful.assess(t).verdict, "
+        "pefourier.compare.compare(t, t).verdict, pefourier.design.design_base(8, 8).length)"
+    )
+    assert in_a_new_process(code) == "4 isometric equal 8\n"
+
+
+def test_the_one_error_is_at_hand():
+    assert pefourier.PefourierError is PefourierError
+    with pytest.raises(pefourier.PefourierError, match=r"^unknown encoding 'dtf'"):
+        pefourier.check("dtf")
+
+
+def test_questions_are_told_to_type_checkers_by_name():
+    """What `__getattr__` gives at run time stands in the source for mypy and editors."""
+    tree = ast.parse(Path(pefourier.__file__).read_text())
+    (block,) = (
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and "TYPE_CHECKING" == ast.unparse(node.test)
+    )
+    told = {alias.asname for node in block.body for alias in node.names}
+    assert told == set(dir(pefourier)) - {"__version__"}
 
 
 def test_the_package_loads_no_numpy():
@@ -43,3 +102,136 @@ def test_a_room_that_fails_to_import_says_why(tmp_path, monkeypatch):
     monkeypatch.setattr(pefourier, "__path__", [*pefourier.__path__, str(tmp_path)])
     with pytest.raises(ModuleNotFoundError, match=r"^No module named 'no_such_library'$"):
         _ = pefourier.broken
+
+
+WITHOUT = """
+import sys
+
+class Missing:
+    @staticmethod
+    def find_spec(name, *_):
+        if name in {missing!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing)
+from pefourier.cli.main import main
+print(main({arguments!r}), file=sys.stderr)
+"""
+
+
+def without(missing, *arguments):
+    """A command where some packages are not installed: its answer, and stderr with the status."""
+    code = WITHOUT.format(missing=missing, arguments=list(arguments))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "spectrum",
+        "reconstruct --pos 5",
+        "check-faithful learned",
+        "compare dft rope",
+        "context rope --length 4k",
+        "design --length 64 --d 16",
+        "list rope",
+        "explain gap",
+        "cite",
+    ],
+)
+def test_commands_do_without_torch_and_matplotlib(arguments):
+    out, err = without(["torch", "matplotlib", "aeon", "safetensors"], *arguments.split())
+    assert out
+    assert err in ("0\n", "1\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "missing"),
+    [
+        (["train", "--epochs", "1"], "torch"),
+        (["check-faithful", "x.pt"], "torch"),
+        (["spectrum", "--plot", "x.png"], "matplotlib"),
+    ],
+)
+def test_what_is_missing_is_said_in_a_line(arguments, missing, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"a": torch.eye(3)}, "x.pt")
+    out, err = without([missing], *arguments)
+    said = f"pefourier: this needs {missing}, which is not installed; pip install {missing}\n2\n"
+    assert (out, err) == ("", said)
+
+
+EXAMPLE = """
+import numpy as np
+
+import pefourier
+
+
+def report(table: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> str:
+    found = pefourier.check(table)
+    assert found.faithful, found.conclusion
+    spectrum = pefourier.spectrum("rope:rho=5e5", d=128)
+    share: float = spectrum.summary.lowest_bin_share
+    spectrum.plot().savefig("spectrum.pdf")
+    record: dict[str, object] = found.to_dict()
+    widths: list[float] = [
+        one.width for one in pefourier.reconstruct("dft", [5, 40]).reconstructions
+    ]
+    idle: int = pefourier.context("rope", length=512).rotations[0].idle
+    turns: float | None = pefourier.design(64, 32).best["turns"]
+    same: str = pefourier.compare("sinusoidal", table).verdict
+    first: int | None = pefourier.relations(table).first_rise
+    codes = pefourier.encode("dft", d=64).sum()
+    return f"{share} {record} {widths} {idle} {turns} {same} {first} {codes}"
+
+
+try:
+    print(report(np.eye(8)))
+except pefourier.PefourierError as error:
+    print(error)
+"""
+MISTAKES = """
+import pefourier
+
+pefourier.spectrom("dft")
+pefourier.check("dft").verdickt
+pefourier.spectrum("dft", lattice="many")
+wrong: int = pefourier.compare("dft", "rope").verdict
+"""
+
+
+def test_a_users_program_is_typed_strictly(tmp_path, monkeypatch):
+    api = pytest.importorskip("mypy.api")
+    monkeypatch.chdir(tmp_path)  # where mypy keeps its cache
+    monkeypatch.setenv("MYPYPATH", str(Path(pefourier.__file__).parents[1]))
+    Path("mypy.ini").write_text(
+        "[mypy]\nstrict = true\n[mypy-torch.*,scipy.*,matplotlib.*]\nfollow_imports = skip\n"
+        "[mypy-pefourier.*]\nfollow_imports = silent\n"
+    )
+    Path("example.py").write_text(EXAMPLE)
+    Path("mistakes.py").write_text(MISTAKES)
+    said, _, _ = api.run(["example.py", "mistakes.py"])
+    lines = [line.split(":")[:2] for line in said.splitlines() if ": error:" in line]
+    assert lines == [["mistakes.py", str(row)] for row in (4, 5, 6, 7)], said
+
+
+def test_wheel_and_sdist_are_complete(tmp_path):
+    builders = pytest.importorskip("hatchling.builders.wheel")
+    sdist = importlib.import_module("hatchling.builders.sdist")
+    root = Path(pefourier.__file__).parents[1]
+    (wheel,) = builders.WheelBuilder(str(root)).build(directory=str(tmp_path))
+    (source,) = sdist.SdistBuilder(str(root)).build(directory=str(tmp_path))
+    with zipfile.ZipFile(wheel) as archive:
+        packed = set(archive.namelist())
+    files = [p for p in (root / "pefourier").rglob("*") if p.is_file() and "cache" not in str(p)]
+    own = {str(p.relative_to(root)) for p in files}
+    results = {f"pefourier/{p.relative_to(root)}" for p in root.glob("figures/*/summary.json")}
+    assert len(results) >= 3
+    assert {p for p in packed if ".dist-info/" not in p} == own | results
+    with tarfile.open(source) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    tests = {str(p.relative_to(root)) for p in (root / "tests").rglob("*.py")}
+    others = {"Makefile", "README.md", "pyproject.toml", ".ci/run", ".pre-commit-hooks.yaml"}
+    figures = {str(p.relative_to(root)) for p in (root / "figures").rglob("*.*")}
+    assert own | tests | figures | others | {".github/CONTRIBUTING.md", "PKG-INFO"} <= names

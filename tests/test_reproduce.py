@@ -5,8 +5,16 @@ import json
 
 import numpy as np
 import pytest
+from training import result
 
-from pefourier.reproduce import Claim, all_claims, count_verdicts, recompute_paper
+from pefourier.reproduce import (
+    Claim,
+    all_claims,
+    committed_results,
+    count_verdicts,
+    read_summaries,
+    recompute_paper,
+)
 from pefourier.train.run import write_summary
 from pefourier.train.store import Store
 from pefourier.train.summary import summarize_runs
@@ -48,14 +56,10 @@ def test_claims(claims, where, part, computed, verdict):
 
 def trained(folder, gains, leaky=False, folds=2, epoch=1):
     """A folder as `pefourier train` leaves it: dft above sinusoidal by `gains`, a number a run."""
-    measures = ("precision", "recall", "f1", "auprc")
+    split = {"split": "random" if leaky else "blocks", "leaky": leaky}
+    facts = {"dataset": "smd", "length": 64, "epoch": epoch, **split}
     rows = [
-        {
-            **{"dataset": "smd", "encoding": name, "length": 64, "epoch": epoch},
-            **{"seed": run // folds, "fold": run % folds},
-            **{"split": "random" if leaky else "blocks", "leaky": leaky},
-            **dict.fromkeys(measures, 0.5 + gain),
-        }
+        result(name, 0.5 + gain, seed=run // folds, fold=run % folds, **facts)
         for name, own in (("sinusoidal", [0.0] * len(gains)), ("dft", gains))
         for run, gain in enumerate(own)
     ]
@@ -129,7 +133,11 @@ def test_files_are_written_whole_into_a_new_folder(tmp_path, run):
         "reproduction.md",
     ]
     conclusion, _, words = done.out.partition("\n\n")
-    assert " ".join(conclusion.split()) == count_verdicts(all_claims())
+    committed = all_claims(read_summaries(committed_results()))
+    assert " ".join(conclusion.split()) == count_verdicts(committed)
+    assert "not yet compared" not in words  # it has the results that come with the package
+    said = "pefourier: Table 1 is that of the results that come with this version"
+    assert done.err.splitlines()[1:] == [said]
     assert (out / "reproduction.md").read_text() == words
     answer = json.loads((out / "reproduction.json").read_text())
     assert answer["command"] == "reproduce"
@@ -162,3 +170,10 @@ def test_json_answer_is_the_file(tmp_path):
         "verdict": claims[0].verdict,
         "reason": claims[0].reason,
     }
+
+
+def test_results_of_the_folder_win_over_those_that_come_with_the_package(tmp_path, run):
+    trained(tmp_path / "own", [0.0, 0.01])
+    done = run("reproduce", "--out", tmp_path)
+    assert "come with this version" not in done.err
+    assert find(recompute_paper(str(tmp_path))[0], "Table 1", "MSL").verdict == "not yet compared"

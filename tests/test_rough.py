@@ -60,15 +60,27 @@ TEXTS = [
 OPTIONS = {
     "spectrum": ["--lattice", "--sigma", "--method"],
     "reconstruct": ["--lattice", "--sigma", "--method", "--pos", "--pos"],
-    "check-faithful": ["--require", "--require-dtype", "--strict"],
+    "check-faithful": ["--require", "--require-dtype", "--strict", "--baseline"],
     "compare": [],
-    "encode": ["--positions", "--positions", "--out"],
+    "encode": ["--pos", "--positions", "--out"],
     "list": [],
 }
-SHARED = ["--d", "--length", "-S", "--rho", "--seed", "--json", "--csv", "--quiet", "--times"]
+SHARED = [
+    "--d",
+    "--length",
+    "-S",
+    "--rho",
+    "--seed",
+    "--json",
+    "--csv",
+    "--quiet",
+    "--times",
+    "--format",
+]
 FLAGS = {"--json", "--csv", "--quiet", "--strict"}
 CHOICES = {
     "--method": ["auto", "declared", "periodogram"],
+    "--format": ["text", "json", "csv", "github"],
     "--require": ["collides", "injective", "invertible", "isometric"],
     "--require-dtype": ["float32", "float16", "bfloat16", "float8_e4m3"],
 }
@@ -156,7 +168,9 @@ def option(rng, name, plots):
         return [name, rng.choice(CHOICES[name])]
     if name in ("--pos", "--positions"):
         many = [odd_number(rng) for _ in range(rng.choice([1, 2, 3]))]
-        return [name, *many] if name == "--pos" else [name, ",".join(many)]
+        return [name, *many] if rng.random() < 0.5 else [name, ",".join(many)]
+    if name == "--baseline":
+        return [name, rng.choice(FILES)]
     if name == "--times":
         return [name, rng.choice(["times.csv", "times.npy", rng.choice(FILES)])]
     if name in ("--out", "--plot"):
@@ -423,7 +437,7 @@ def test_memory_that_cannot_be_had(monkeypatch):
     def greedy(*_):
         raise MemoryError("Unable to allocate 7 TiB")
 
-    monkeypatch.setattr("pefourier.spectrum.density", greedy)
+    monkeypatch.setattr(sys.modules["pefourier.spectrum"], "density", greedy)
     told = "(Unable to allocate 7 TiB); try a smaller --length, --d or --lattice"
     assert run(["spectrum"]) == (2, "", f"pefourier: not enough memory {told}\n")
 

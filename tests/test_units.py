@@ -123,6 +123,9 @@ def same(found, expected, factor, condition=1.0):
     """Equal to the bit for a power of two, else within rounding; None and NaN equal themselves."""
     if factor in POWERS or expected is None or isinstance(expected, str):
         np.testing.assert_equal(found, expected)
+    elif isinstance(expected, dict):
+        for key in found.keys() | expected.keys():
+            same(found[key], expected[key], factor, condition)
     else:
         within = max(1e-9, 64 * FLOAT64_EPS * condition)
         np.testing.assert_allclose(found, expected, rtol=within, atol=within)

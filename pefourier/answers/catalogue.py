@@ -9,11 +9,11 @@ import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from textwrap import indent, wrap
+from textwrap import indent
 from typing import Any
 
 from pefourier.answers.page import Page
-from pefourier.answers.text import aligned, paragraph
+from pefourier.answers.text import breadth, fitting_widths, paragraph, table_of, terminal_width
 from pefourier.errors import unknown
 
 FILE = Path(__file__).with_suffix(".json")
@@ -79,6 +79,7 @@ def description(record: dict[str, Any]) -> str:
     lines += ["  parameters\n"] if own else []
     for key, value in own.items():
         lines.append(paragraph(f"    {assignment(key, value)}: {record['meanings'][key]}", " " * 6))
+    lines += conventions_in_words(record.get("conventions", []))
     typed = [assignment(key, value) for key, value in own.items() if as_typed(value)]
     spec = ":".join([record["encoding"], *typed[:1]])
     lines.append(f"  example    pefourier check-faithful {spec} --d 64\n")
@@ -86,6 +87,17 @@ def description(record: dict[str, Any]) -> str:
         example = indent(record["example"], " " * 13).strip()
         lines.append(f"  in Python  {example}\n")
     return "".join(lines)
+
+
+def conventions_in_words(conventions: Sequence[dict[str, Any]]) -> list[str]:
+    """A line for each published convention: what it sets, and whose it is."""
+    lines = ["  conventions: what convention=NAME sets\n"] if conventions else []
+    for one in conventions:
+        own = ", ".join(assignment(*item) for item in one["params"].items())
+        lines.append(paragraph(f"    {one['convention']:<20} {own}", " " * 25))
+        facts = [one[key] for key in ("source", "note") if key in one]
+        lines += [paragraph(f"{'':25}{fact}.", " " * 25) for fact in facts]
+    return lines
 
 
 def rows(records: Sequence[dict[str, Any]] | None = None) -> list[list[str]]:
@@ -124,10 +136,15 @@ def as_typed(value: Any) -> str:
 def text() -> str:
     """A line for each registered encoding, its parameters under it."""
     table = rows()
-    top, *lines = aligned([row[:-1] for row in table]).splitlines()
+    widths = fitting_widths([row[:-1] for row in table])
+    top, *lines = [
+        table_of([row[:-1]], widths)
+        if breadth(widths) <= terminal_width()
+        else paragraph(", ".join(row[:-1]), "  ")
+        for row in table
+    ]
+    indent = "    "
     parts = [top]
     for line, row in zip(lines, table[1:], strict=True):
-        words = row[-1].replace(",", ", ")
-        indent = "    "
-        parts += [line, *wrap(words, 96, initial_indent=indent, subsequent_indent=indent)]
-    return "\n".join(parts) + "\n"
+        parts += [line, paragraph(indent + row[-1].replace(",", ", "), indent) if row[-1] else ""]
+    return "".join(parts)

@@ -6,20 +6,31 @@ of result in order of weight; the first three that speak are the conclusion. No 
 the numbers of its result do.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from math import isnan, pi
 from typing import Any
 
 import numpy as np
 
+from pefourier.answers.grid_words import (
+    aliased_on_grid,
+    idle_on_grid,
+    point_from_codes,
+    point_from_frequencies,
+    points_without_code,
+    recovered_on_grid,
+    shape_on_grid,
+    told_apart_on_grid,
+)
 from pefourier.answers.text import number
 from pefourier.compare import Comparison
 from pefourier.encodings.encoding import Encoding
-from pefourier.faithful import Faithfulness
+from pefourier.faithful import Faithfulness, GridFaithfulness
 from pefourier.geometry.precision import FORMATS
-from pefourier.reconstruct import Reconstructions
-from pefourier.spectrum import Spectrum
+from pefourier.reconstruct import GridReconstructions, Reconstructions
+from pefourier.relations import Relations
+from pefourier.spectrum import GridSpectrum, Spectrum
 
 MOST = 3  # sentences of a conclusion
 USUAL = ("float32", "float16", "bfloat16")  # formats that a conclusion speaks of
@@ -355,10 +366,81 @@ def without_code(enc: Encoding, r: Reconstructions) -> str:
     return f"{which} {'have' if len(beyond) > 1 else 'has'} no code at a length of {len(enc)}."
 
 
+# How does the code of one position relate to that of another?
+
+
+def products_by_lag(enc: Encoding, r: Relations) -> str:
+    """Whether inner products depend on the lag alone."""
+    if enc.domain.kind == "lag":
+        return opposite_lags(enc, r)
+    if r.kernel is None:
+        return ""
+    points = POINTS[enc.domain.kind]
+    if r.toeplitz_residual > EXACT:
+        return (
+            f"Inner products of codes depend on the {points} and not on their lag alone (Toeplitz "
+            f"residual {number(r.toeplitz_residual, 2)}; 0 is the lag alone)."
+        )
+    how = "never rise" if r.first_rise is None else f"rise first at lag {r.first_rise}"
+    return f"Inner products of codes depend on the lag alone; with it they {how}."
+
+
+def opposite_lags(enc: Encoding, r: Relations) -> str:
+    """Whether before and after can be told apart."""
+    if r.asymmetry is None:
+        return "Only keys up to the query have a code: there are no opposite lags."
+    if r.asymmetry <= EXACT:
+        return "A lag and its opposite have the same code: distance is told and direction is not."
+    return (
+        f"A lag and its opposite have different codes (asymmetry {number(r.asymmetry, 2)}): "
+        "direction is told."
+    )
+
+
+def moved_by_a_matrix(enc: Encoding, r: Relations) -> str:
+    """Whether one linear map leads from every code to the next."""
+    if r.shift_residual is None or r.kernel is None:
+        return ""
+    if r.shift_residual <= EXACT:
+        return "One matrix leads from every code to the next, so a fixed lag is a linear map."
+    return (
+        f"No matrix leads from every code to the next: the best is off by "
+        f"{number(100 * r.shift_residual, 2)} % of the codes' size."
+    )
+
+
+def near_is_near(enc: Encoding, r: Relations) -> str:
+    """Whether codes of near positions are near."""
+    if r.distance_preservation is None:
+        return ""
+    return (
+        "Distances of codes and of positions correlate by "
+        f"{number(r.distance_preservation, 2)} (1: near codes are near positions)."
+    )
+
+
+def without_products(enc: Encoding, r: Relations) -> str:
+    """Codes of zeros, and points that have no lags."""
+    if enc.domain.kind == "tree":
+        return "Nodes of a tree have no lags; 'pefourier check-faithful' says what their codes do."
+    zero = enc.domain.kind != "lag" and r.kernel is None
+    return "All codes are zero: they say nothing about positions." if zero else ""
+
+
 CONCLUSIONS: dict[type, tuple[Callable[[Encoding, Any], str], ...]] = {
     Faithfulness: (surely_wrong, known_formula, told_apart, recovered, in_low_precision),
     Spectrum: (shape, below_first_step, folded_back, before_training),
     Reconstructions: (from_frequencies, from_codes, without_code),
+    GridFaithfulness: (
+        surely_wrong,
+        known_formula,
+        told_apart_on_grid,
+        recovered_on_grid,
+        in_low_precision,
+    ),
+    GridSpectrum: (shape_on_grid, idle_on_grid, aliased_on_grid, before_training),
+    GridReconstructions: (point_from_frequencies, point_from_codes, points_without_code),
+    Relations: (products_by_lag, moved_by_a_matrix, near_is_near, without_products),
 }
 
 
@@ -369,8 +451,8 @@ def conclude_comparison(a: Encoding, b: Encoding, r: Comparison) -> str:
     """The conclusion of a comparison."""
     rules = {
         "equal": (equal_numbers, common_part),
-        "equivalent": (written_differently, common_part),
-        "different": (apart, place_of_difference, common_part),
+        "equivalent": (written_differently, cause_in_words, common_part),
+        "different": (apart, cause_in_words, cost_in_words, place_of_difference, common_part),
     }
     return first_sentences(rule(r) for rule in rules[r.verdict])
 
@@ -404,15 +486,56 @@ def change_in_words(by: Mapping[str, Any]) -> str:
         "scale": lambda v: f"scaled by {number(v, 7)}",
         "offset": lambda v: f"moved by {v} positions",
         "rotation": lambda v: "columns rotated (all inner products agree)",
+        "part": lambda v: "cosines and sines" if v == "both" else f"{WAVES[v]} alone",
+        "times": lambda v: "each frequency once" if v == 1 else "each frequency twice",
     }
     return ", ".join(filter(None, (words[key](value) for key, value in by.items())))
+
+
+WAVES = {"cos": "cosines", "sin": "sines"}
+
+
+def cause_in_words(r: Comparison) -> str:
+    """What explains a difference."""
+    if r.cause is None:
+        return ""
+    from pefourier.diagnosis.misreadings import MISREADINGS
+
+    changes = ", ".join(change_of(key, pair) for key, pair in r.cause.changes.items())
+    if r.cause.of == "both":
+        return f"As far as they are identified, they differ in {changes}."
+    one, other = ("second", "first") if r.cause.of == "a" else ("first", "second")
+    slips = " and ".join(MISREADINGS[code] for code in r.cause.misreadings)
+    detail = f" ({changes})" if changes else ""
+    return f"The {one} is the {other} misread: {slips}{detail}."
+
+
+def change_of(key: str, pair: Sequence[Any]) -> str:
+    """A setting as it is meant and as it was read."""
+    one, other = (f"{v:.8g}" if isinstance(v, float) else str(v) for v in pair)
+    if isinstance(pair[0], list | tuple) or isinstance(pair[1], list | tuple):
+        return key
+    return f"{key} {other}" if pair[0] is None else f"{key} {other} for {one}"
+
+
+def cost_in_words(r: Comparison) -> str:
+    """From which position on it matters."""
+    if r.cause is None or not r.cause.below:
+        return ""
+    found = [f"{at} ({level})" for level, at in r.cause.below.items() if at is not None]
+    if not found:
+        return "No position's codes are less alike than .99."
+    return f"The cosine of their codes falls below .99, .9 and .5 first at {', '.join(found)}."
 
 
 def apart(r: Comparison) -> str:
     """Tables that differ in size or in numbers."""
     if r.dimensions[0] != r.dimensions[1]:
         sizes = "{} and {}".format(*r.dimensions)
-        return f"The two differ: their codes have {sizes} dimensions; compare them at one --d."
+        way_out = "" if r.cause else "; compare them at one --d"
+        return f"The two differ: their codes have {sizes} dimensions{way_out}."
+    if r.cause:
+        return f"The two differ by up to {number(r.max_difference, 3)}."
     return (
         f"The two differ by up to {number(r.max_difference, 3)}, where rounding explains "
         f"{number(r.tolerance, 2)}; no order of columns, signs, scale or offset was found that "
@@ -422,7 +545,7 @@ def apart(r: Comparison) -> str:
 
 def place_of_difference(r: Comparison) -> str:
     """Where to look first."""
-    if not r.first_difference:
+    if not r.first_difference or (r.cause and r.cause.of != "both"):
         return ""
     first, largest = r.first_difference, r.largest_difference
     return (

@@ -1,10 +1,11 @@
-"""An answer in each form that can be asked for: words, JSON, CSV.
+"""An answer in each form that can be asked for: words, JSON, CSV, annotations of a change.
 
 A `Page` holds functions instead of texts, so that only the form asked for is made. A new form is
 one function of a page, entered in `FORMS`, and one option in cli/request.py.
 """
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -25,6 +26,7 @@ class Page:
     rows: Callable[[], Iterable[Sequence[Any]]] = tuple  # of CSV, the header first
     chart: Callable[[bool], str] | None = None  # drawn between both on a terminal, in colour?
     conclusion: Callable[[], str] = str  # what the words begin with, in whole lines
+    reasons: Sequence[str] = ()  # why the answer is "no" to what was asked
 
 
 def as_words(page: Page) -> str:
@@ -65,7 +67,50 @@ def as_csv(page: Page) -> str:
     return text.getvalue()
 
 
-FORMS: dict[str, Callable[[Page], str]] = {"text": as_words, "json": as_json, "csv": as_csv}
+def as_github(page: Page) -> str:
+    r"""Annotations as GitHub Actions shows them beside a change: conclusions, findings, reasons.
+
+    >>> record = {"spec": "dft", "conclusion": "All differ: 100 %.", "findings": []}
+    >>> print(as_github(Page("check-faithful", str, lambda: [record])), end="")
+    ::notice title=pefourier check-faithful dft::All differ: 100 %25.
+    """
+    lines = []
+    for record in plain(list(page.records())):
+        spec = str(record.get("spec") or "")
+        said = [("notice", record["conclusion"])] if record.get("conclusion") else []
+        said += [("error", record["error"])] if "error" in record else []
+        for finding in record.get("findings", ()):
+            level = finding["severity"].replace("note", "notice")
+            said.append((level, f"{finding['message']} [{finding['code']}]"))
+        lines += [workflow_command(level, page.command, spec, text) for level, text in said]
+    lines += [workflow_command("error", page.command, "", reason) for reason in page.reasons]
+    return "".join(lines)
+
+
+def workflow_command(level: str, command: str, spec: str, text: str) -> str:
+    """A workflow command of GitHub Actions; a SPEC that is a file names it."""
+    path = spec.partition("#")[0]
+    properties = {"file": path} if os.path.isfile(path) else {}
+    properties["title"] = f"pefourier {command} {spec}".rstrip()
+    given = ",".join(f"{key}={percent_encoded(value, ':,')}" for key, value in properties.items())
+    return f"::{level} {given}::{percent_encoded(text)}\n"
+
+
+def percent_encoded(text: str, more: str = "") -> str:
+    r"""A text as workflow commands take it.
+
+    >>> percent_encoded("50 %\n", "")
+    '50 %25%0A'
+    """
+    return "".join(f"%{ord(c):02X}" if c in "%\r\n" + more else c for c in text)
+
+
+FORMS: dict[str, Callable[[Page], str]] = {
+    "text": as_words,
+    "json": as_json,
+    "csv": as_csv,
+    "github": as_github,
+}
 
 
 def json_pieces(value: Any, told: dict[tuple[str, bytes], str]) -> Iterator[str]:
@@ -101,8 +146,24 @@ def json_of(value: Any) -> str:
     values = value.tolist() if getattr(value, "ndim", 0) == 1 else value
     floats = isinstance(values, list) and set(map(type, values)) == {float}
     if floats and all(map(isfinite, values)):
-        return str(values)  # the same text, sooner
+        return str(values) if value is values else text_of_floats(value)  # the same text, sooner
     return json.dumps(plain(value), allow_nan=False)
+
+
+def text_of_floats(array: Any) -> str:
+    """An array of finite float64 as a list in JSON; where few differ each is told once.
+
+    >>> import numpy as np
+    >>> text_of_floats(np.array([0.5, -0.0, 0.5]))
+    '[0.5, -0.0, 0.5]'
+    """
+    import numpy as np
+
+    bits, which = np.unique(np.asarray(array, dtype=float).view(np.int64), return_inverse=True)
+    if 2 * len(bits) > len(array):
+        return str(array.tolist())
+    texts = np.array(str(bits.view(float).tolist())[1:-1].split(", "), dtype=object)
+    return f"[{', '.join(texts[which].tolist())}]"
 
 
 def has_fields(value: Any) -> bool:
@@ -130,8 +191,12 @@ def plain(value: Any) -> Any:
 
 
 def fields_of(result: Any) -> dict[str, Any]:
-    """The fields of a dataclass by name, in their order."""
-    return {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
+    """The fields of a dataclass by name, in their order, but for those that are not told."""
+    return {
+        field.name: getattr(result, field.name)
+        for field in dataclasses.fields(result)
+        if field.metadata.get("told", True)
+    }
 
 
 def flattened(records: Iterable[Mapping[str, Any]]) -> Iterable[list[Any]]:

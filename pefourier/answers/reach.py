@@ -27,19 +27,21 @@ HEADS = {
 }
 
 
-def design_page(design: Design, params: dict[str, Any]) -> Page:
+def design_page(design: Design) -> Page:
     """The answer of `pefourier design`."""
     return Page(
         "design",
         words=lambda: design_text(design),
-        records=lambda: [design_record(design, params)],
+        records=lambda: [design_record(design)],
         rows=lambda: design_rows(design),
         conclusion=lambda: paragraph(conclude_design(design)),
     )
 
 
-def design_record(design: Design, params: dict[str, Any]) -> dict[str, Any]:
+def design_record(design: Design) -> dict[str, Any]:
     """The JSON object of a design."""
+    asked = {"length": design.length, "d": design.d, "for": design.criteria}
+    params = asked | {"dtype": design.dtype}
     identity = {"encoding": "rope", "spec": "rope", "params": params}
     return identity | {"conclusion": conclude_design(design)} | fields_of(design)
 
@@ -130,19 +132,19 @@ def design_rows(design: Design) -> Iterable[Sequence[Any]]:
 
 
 def context_page(asked: Sequence[Answer | Refusal]) -> Page:
-    """The answer of `pefourier context`; results are (context, reading against it or None)."""
+    """The answer of `pefourier context`; results are contexts."""
     answers = [one for one in asked if isinstance(one, Answer)]
     return Page(
         "context",
-        words=lambda: "\n".join(context_text(a.encoding, *a.result) for a in answers),
+        words=lambda: "\n".join(context_text(a.encoding, a.result) for a in answers),
         records=lambda: [
-            context_record(one.encoding, *one.result) if isinstance(one, Answer) else fields_of(one)
+            context_record(one.encoding, one.result) if isinstance(one, Answer) else fields_of(one)
             for one in asked
         ],
         rows=lambda: context_rows(answers),
-        chart=lambda colour: "".join(bands_chart(a.result[0], colour) for a in answers),
+        chart=lambda colour: "".join(bands_chart(a.result, colour) for a in answers),
         conclusion=lambda: "".join(
-            paragraph(f"{file_of(a)}: {conclude_context(a.encoding, *a.result)}", "  ")
+            paragraph(f"{file_of(a)}: {conclude_context(a.encoding, a.result)}", "  ")
             for a in answers
         ),
     )
@@ -153,17 +155,18 @@ def file_of(answer: Answer) -> str:
     return answer.encoding.label.partition("#")[0]
 
 
-def context_record(enc: Encoding, found: Context, reading: Reading | None) -> dict[str, Any]:
+def context_record(enc: Encoding, found: Context) -> dict[str, Any]:
     """The JSON object of a model's positions."""
     record = {
         "encoding": enc.name,
         "spec": enc.spec,
         "params": enc.params,
-        "conclusion": conclude_context(enc, found, reading),
+        "conclusion": conclude_context(enc, found),
         **fields_of(found),
     }
+    del record["against"]  # it is told below, where one was asked for
     record["rotations"] = [rotation_record(rotation) for rotation in found.rotations]
-    if reading is not None:
+    if (reading := found.against) is not None:
         pairs = zip(reading.positions.tolist(), reading.cosine.tolist(), strict=True)
         record["against"] = {
             "other": reading.other,
@@ -183,7 +186,7 @@ def rotation_record(rotation: Rotation) -> dict[str, Any]:
     return fields_of(rotation) | {"bands": bands}
 
 
-def conclude_context(enc: Encoding, found: Context, reading: Reading | None = None) -> str:
+def conclude_context(enc: Encoding, found: Context) -> str:
     """How far positions were trained and are asked for, what is new there, what misreading costs.
 
     >>> from pefourier.context import describe_context
@@ -196,7 +199,7 @@ def conclude_context(enc: Encoding, found: Context, reading: Reading | None = No
     if not found.rotations:
         return conclude_table(enc, found)
     told = [about_phases(found), about_bounds(found.rotations)]
-    if reading is not None:
+    if (reading := found.against) is not None:
         told.append(about_reading(reading))
     elif found.temperature is not None:
         told.append(about_temperature(found))
@@ -313,7 +316,7 @@ def one_bucket_from(enc: Encoding) -> int:
     return int(np.flatnonzero((biases != biases[-1]).any(axis=1))[-1]) + 1
 
 
-def context_text(enc: Encoding, found: Context, reading: Reading | None) -> str:
+def context_text(enc: Encoding, found: Context) -> str:
     """Layers in runs, what is known of each rotation, its bands, and what a misreading leaves."""
     rows = [["layers", "positions", "rotation", "window"]]
     rows += [
@@ -328,7 +331,7 @@ def context_text(enc: Encoding, found: Context, reading: Reading | None) -> str:
     parts = [aligned(rows)]
     if found.rotations:
         parts += [rotations_text(found.rotations), bands_text(found)]
-    if reading is not None:
+    if (reading := found.against) is not None:
         shown = np.searchsorted(reading.positions, [1, 8, 64, 512, 4096, 32768, 262144, 2**20])
         shown = np.unique(np.minimum(shown, len(reading.positions) - 1))
         rows = [["position", *map(str, reading.positions[shown])]]
@@ -444,7 +447,7 @@ def context_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
     bands = [name if name != "treatment" else "class" for name in names]
     yield ["spec", "rotation", "trained", "length", *own, *(f"band_{name}" for name in bands)]
     for a in answers:
-        found = a.result[0]
+        found = a.result
         for r in found.rotations:
             facts = [getattr(r, name) for name in own]
             for b in r.bands:

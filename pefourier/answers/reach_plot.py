@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pefourier.answers.plot import WIDTH, brief, literal, make_panels
+from pefourier.answers.plot import USUAL, WIDTH, Look, brief, literal, make_panels
 from pefourier.answers.report import Answer
-from pefourier.context import LEVELS, Reading, Rotation, reading_cosine, treatments
+from pefourier.context import Reading, Rotation, treatments
 from pefourier.design import Design
+from pefourier.encodings.readings import LEVELS, reading_cosine
 from pefourier.extend import Extensions
 
 if TYPE_CHECKING:
@@ -28,28 +29,26 @@ CURVES = {  # of a design: field of a candidate, the axis, its scale, the criter
 }
 
 
-def wavelengths(answers: Sequence[Answer]) -> "Figure":
+def wavelengths(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
     """Each pair at its wavelength, as trained and as scaled; cosines to another reading below."""
-    rows = [
-        (a, rotation) for a in answers for rotation in a.result[0].rotations if rotation.rotated
-    ]
-    readings = [a for a in answers if a.result[1] is not None]
+    rows = [(a, rotation) for a in answers for rotation in a.result.rotations if rotation.rotated]
+    readings = [a for a in answers if a.result.against is not None]
     heights = [0.55 + 0.42 * len(strips(r)) for _, r in rows] + [2.4] * bool(readings)
     if not rows:
-        return empty_figure("nothing here turns queries and keys")
-    figure, panels = make_panels(len(heights), 1, (WIDTH, 0.5 + sum(heights)))
+        return empty_figure("nothing here turns queries and keys", look)
+    figure, panels = make_panels(len(heights), 1, (WIDTH, 0.5 + sum(heights)), look)
     panels[0, 0].get_gridspec().set_height_ratios(heights)
     for axes, (a, rotation) in zip(panels[:, 0], rows, strict=False):
         draw_strips(axes, a, rotation)
     panels[len(rows) - 1, 0].set_xlabel("wavelength (positions)")
     if readings:
-        draw_readings(panels[-1, 0], [(file_name(a), a.result[1]) for a in readings])
+        draw_readings(panels[-1, 0], [(file_name(a), a.result.against) for a in readings])
     return figure
 
 
-def empty_figure(words: str) -> "Figure":
+def empty_figure(words: str, look: Look) -> "Figure":
     """A figure that says why there is nothing to see."""
-    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 1.0))
+    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 1.0), look)
     axes.text(0.5, 0.5, words, ha="center", va="center")
     axes.set_axis_off()
     return figure
@@ -66,7 +65,7 @@ def strips(r: Rotation) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
 
 def draw_strips(axes: "Axes", answer: Answer, r: Rotation) -> None:
     """A tick for each pair, and the trained and the asked length as lines."""
-    found = answer.result[0]
+    found = answer.result
     rows = strips(r)
     for level, (own, members) in enumerate(rows.values()):
         for treatment, those in members.items():
@@ -95,7 +94,12 @@ def mark_lengths(axes: "Axes", trained: int, length: int) -> None:
     """Lines at the trained length and at the one asked for, named at their upper ends."""
     marks = {trained: "trained"} | {length: "asked" if length != trained else "trained, asked"}
     for at, name in marks.items():
-        axes.axvline(at, color="black", linestyle="-" if name == "asked" else "--", linewidth=0.9)
+        axes.axvline(
+            at,
+            color=axes.xaxis.label.get_color(),
+            linestyle="-" if name == "asked" else "--",
+            linewidth=0.9,
+        )
         side = "right" if name == "trained" and length > trained else "left"
         axes.annotate(
             f" {name} {at} ",
@@ -125,10 +129,10 @@ def draw_readings(axes: "Axes", readings: Sequence[tuple[str, Reading]]) -> None
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), fontsize=8)
 
 
-def criteria(designs: Sequence[Design]) -> "Figure":
+def criteria(designs: Sequence[Design], look: Look = USUAL) -> "Figure":
     """Each criterion over the base, with its best base marked; one column for each axis."""
     figure, panels = make_panels(
-        len(CURVES), len(designs), (WIDTH * max(1.0, 0.55 * len(designs)), 8.4), share="col"
+        len(CURVES), len(designs), (WIDTH * max(1.0, 0.55 * len(designs)), 8.4), look, sharex="col"
     )
     for column, design in zip(panels.T, designs, strict=True):
         for axes, (field, (label, scale, names)) in zip(column, CURVES.items(), strict=True):
@@ -160,12 +164,12 @@ def draw_criterion(axes: "Axes", design: Design, field: str, names: Sequence[str
     axes.set_title(", ".join(told), loc="right", fontsize=8, color="#D55E00", pad=2)
 
 
-def extension(founds: Sequence[Extensions]) -> "Figure":
+def extension(founds: Sequence[Extensions], look: Look = USUAL) -> "Figure":
     """Wavelengths of each way's pairs, and cosines to the trained rotation over the position."""
     (found,) = founds
     ways = found.candidates
     heights = [0.7 + 0.3 * len(ways), 2.8]
-    figure, ((top,), (low,)) = make_panels(2, 1, (WIDTH, 0.4 + sum(heights)))
+    figure, ((top,), (low,)) = make_panels(2, 1, (WIDTH, 0.4 + sum(heights)), look)
     top.get_gridspec().set_height_ratios(heights)
     for level, way in enumerate(ways):
         waves = 2 * pi / way.frequencies[way.frequencies != 0]

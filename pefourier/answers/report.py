@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isnan
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,18 @@ from pefourier.answers.conclusions import (
     conclude,
     conclude_comparison,
 )
-from pefourier.answers.page import Page, fields_of
-from pefourier.answers.terminal_chart import chart
+from pefourier.answers.grid_words import axis_names, by_axis, ends_of, point_of, size_of
+from pefourier.answers.page import Page, fields_of, flattened
+from pefourier.answers.terminal_chart import chart, shades
 from pefourier.answers.text import aligned, number, paragraph
+from pefourier.bands import group_waves
 from pefourier.compare import Comparison
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import printable
+from pefourier.faithful import GridFaithfulness
+from pefourier.reconstruct import GridReconstructions
 from pefourier.relations import LARGEST_SHIFT
-from pefourier.spectrum import Spectrum
+from pefourier.spectrum import GridSpectrum, Spectrum
 
 COLUMNS_ACROSS = 4  # encodings side by side in a text table
 
@@ -111,15 +116,55 @@ def side_by_side(facts: Sequence[Fact], answers: Sequence[Answer]) -> str:
 
 def spectrum_page(asked: Sequence[Answer | Refusal]) -> Page:
     """The answer of `pefourier spectrum`."""
-    words = partial(side_by_side, SPECTRUM_FACTS)
-    return page_of("spectrum", asked, words, spectrum_rows, spectrum_chart)
+    return page_of("spectrum", asked, spectrum_text, spectrum_rows, spectrum_chart)
+
+
+def spectrum_text(answers: Sequence[Answer]) -> str:
+    """The facts of each encoding and its declared waves; on grids those of axes and directions."""
+    head, *rows = wave_cells(answers)
+    cells = [[label, which, *map(number, values)] for label, which, *values in rows]
+    waves = f"\n{aligned([head, *cells], keys=2)}" if rows else ""
+    facts = [*SPECTRUM_FACTS, *(GRID_SPECTRUM_FACTS if any_grid(answers) else ())]
+    return side_by_side(facts, answers) + waves
+
+
+def any_grid(answers: Sequence[Answer]) -> bool:
+    """Whether some answer is about several axes."""
+    return any(isinstance(a.result, GRIDS) for a in answers)
+
+
+def wave_cells(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+    """A header, and a row for each decade of declared frequencies, where there are several."""
+    yield WAVES
+    for a in answers:
+        groups = [] if isinstance(a.result, GRIDS) else group_waves(a.encoding)
+        for g in groups if len(groups) > 1 else ():
+            which = f"{g.first}…{g.last}" if g.last > g.first else str(g.first)
+            turns = g.most_turns, g.fewest_turns
+            yield a.encoding.label, which, g.bands, g.shortest, g.longest, *turns
+
+
+GRIDS = (GridSpectrum, GridReconstructions, GridFaithfulness)
+WAVES = ("encoding", "bands", "how many bands")
+WAVES += ("from wave", "to wave", "most turns", "fewest turns")
 
 
 def spectrum_chart(answers: Sequence[Answer], colour: bool) -> str:
-    """The curves of Fig. 1."""
-    curves = [(a.encoding.label, a.result.omega, a.result.density) for a in answers]
+    """The curves of Fig. 1, and a picture of each density on a grid."""
+    curves = [
+        (a.encoding.label, a.result.omega, a.result.density)
+        for a in answers
+        if isinstance(a.result, Spectrum)
+    ]
     ylabel = "share of energy at each lattice frequency"
-    return chart(curves, "ω, radians per position", ylabel, colour=colour) + "\n"
+    text = chart(curves, "ω, radians per position", ylabel, colour=colour) + "\n" if curves else ""
+    for a in answers:
+        if isinstance(a.result, GridSpectrum):
+            density = a.result.density.sum(axis=tuple(range(a.result.density.ndim - 2)))
+            shifted = np.fft.fftshift(density, axes=0)
+            label = f"{a.encoding.label}: share of energy; ω_y from -π at the top, ω_x from 0"
+            text += shades(shifted, label) + "\n"
+    return text
 
 
 def share_below(spectrum: Spectrum) -> str | None:
@@ -145,7 +190,7 @@ def why_no_spectrum(answer: Answer) -> str:
 
 
 SPECTRUM_FACTS = [
-    Fact("lattice points N", lambda r: r.lattice),
+    Fact("lattice points N", lambda r: lattice_in_words(r.lattice)),
     Fact("bandwidth, lattice steps", lambda r: r.sigma or "0 (not smoothed)"),
     Fact("frequencies are", lambda r: "declared" if r.method == "declared" else "estimated"),
     Fact("how many", lambda r: r.summary.frequencies_total, why_undeclared),
@@ -158,12 +203,48 @@ SPECTRUM_FACTS = [
 ]
 
 
+GRID_SPECTRUM_FACTS = [
+    Fact("A2 (1 = bound to one axis)", lambda r: isotropy_of(r).get("A2"), why_undeclared),
+    Fact("A4 (1 = bound to two axes)", lambda r: isotropy_of(r).get("A4"), why_undeclared),
+    Fact("idle share", lambda r: by_axis(getattr(r, "idle", None)), why_undeclared),
+    Fact("aliased share", lambda r: by_axis(getattr(r, "aliased", None)), why_undeclared),
+    Fact("largest step, rad", lambda r: getattr(r, "largest_step", None), why_undeclared),
+]
+
+
+def isotropy_of(result: Any) -> Mapping[str, float]:
+    """A2 and A4 of an answer about a grid, nothing of another."""
+    return getattr(result, "isotropy", {})
+
+
+def lattice_in_words(lattice: int | Sequence[int]) -> int | str:
+    """Points of a lattice with one axis, or of each axis."""
+    return lattice if isinstance(lattice, int) else size_of(lattice)
+
+
 def spectrum_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
-    """A row for each encoding and lattice frequency."""
+    """A row for each encoding and lattice frequency; on grids k and omega of each axis."""
+    if any_grid(answers):
+        yield from grid_spectrum_rows(answers)
+        return
     yield "encoding", "spec", "k", "omega", "density"
     for a in answers:
         for k, (omega, share) in enumerate(zip(a.result.omega, a.result.density, strict=True)):
             yield a.encoding.name, a.encoding.spec, k, omega, share
+
+
+def grid_spectrum_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+    """The same where some have several axes; what has one stands along the last."""
+    axes = max(np.ndim(a.result.density) for a in answers)
+    names = axis_names(axes)
+    yield "encoding", "spec", *(f"k_{n}" for n in names), *(f"omega_{n}" for n in names), "density"
+    for a in answers:
+        r, identity = a.result, (a.encoding.name, a.encoding.spec)
+        omega = r.omega if isinstance(r, GridSpectrum) else [r.omega]
+        none = [None] * (axes - len(omega))
+        for k, share in np.ndenumerate(r.density):
+            at = [one[i] for one, i in zip(omega, k, strict=True)]
+            yield *identity, *none, *k, *none, *at, share
 
 
 def reconstruct_page(asked: Sequence[Answer | Refusal]) -> Page:
@@ -175,6 +256,9 @@ def reconstruct_chart(answers: Sequence[Answer], colour: bool) -> str:
     """The curves of Fig. 2, one chart per encoding."""
     parts = []
     for a in answers:
+        if isinstance(a.result, GridReconstructions):
+            parts += map(partial(picture_of, a.encoding), a.result.reconstructions)
+            continue
         curves = [
             (f"{a.encoding.label}, s = {r.position}", np.arange(a.result.lattice), r.values)
             for r in a.result.reconstructions
@@ -182,6 +266,13 @@ def reconstruct_chart(answers: Sequence[Answer], colour: bool) -> str:
         label = f"position function rebuilt from {a.encoding.label}"
         parts.append(chart(curves, "position", label, height=8, colour=colour) + "\n")
     return "".join(parts)
+
+
+def picture_of(enc: Encoding, r: Any) -> str:
+    """A rebuilt point as a picture; of several frames the one that it lies in."""
+    values = r.values[r.position[:-2]]
+    label = f"{enc.label}: {point_of(r.position)} rebuilt, rows down, columns across"
+    return shades(values, label) + "\n"
 
 
 def why_no_code(answer: Answer) -> str:
@@ -200,23 +291,59 @@ RECONSTRUCT_FACTS = [
 ]
 
 
+GRID_RECONSTRUCT_FACTS = [
+    Fact("position", lambda r: point_of(r.position)),
+    Fact("peak", lambda r: r.peak, why_no_spectrum),
+    Fact("points ≥ half", lambda r: r.half_max_area),
+    Fact("cross", lambda r: r.cross, why_no_spectrum),
+    Fact("side lobe", lambda r: r.side_lobe, why_no_spectrum),
+    Fact("error", lambda r: r.error, why_no_spectrum),
+    Fact("error of linear inverse", lambda r: r.inverse_error, why_no_code),
+]
+
+
 def reconstruct_text(answers: Sequence[Answer]) -> str:
+    """A line for each encoding and rebuilt position; grids have a table of their own."""
+    on_grid = [isinstance(a.result, GridReconstructions) for a in answers]
+    flat = [a for a, grid in zip(answers, on_grid, strict=True) if not grid]
+    grids = [a for a, grid in zip(answers, on_grid, strict=True) if grid]
+    parts = [(RECONSTRUCT_FACTS, flat), (GRID_RECONSTRUCT_FACTS, grids)]
+    return "\n".join(lines_of(facts, some) for facts, some in parts if some)
+
+
+def lines_of(facts: Sequence[Fact], answers: Sequence[Answer]) -> str:
     """A line for each encoding and rebuilt position."""
-    rows = [["encoding", *(fact.label for fact in RECONSTRUCT_FACTS)]]
+    rows = [["encoding", *(fact.label for fact in facts)]]
     for a in answers:
         for r in a.result.reconstructions:
             one = Answer(a.encoding, r)
-            rows.append([a.encoding.label, *(fact.cell(one) for fact in RECONSTRUCT_FACTS)])
-    return aligned(rows)
+            rows.append([a.encoding.label, *(fact.cell(one) for fact in facts)])
+    return aligned(rows, keys=2)
 
 
 def reconstruct_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
     """A row for each encoding, rebuilt position and lattice point."""
+    if any_grid(answers):
+        yield from grid_reconstruct_rows(answers)
+        return
     yield "encoding", "spec", "position", "t", "value"
     for a in answers:
         for r in a.result.reconstructions:
             for t, value in enumerate(r.values):
                 yield a.encoding.name, a.encoding.spec, r.position, t, value
+
+
+def grid_reconstruct_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+    """The same where some have several axes; what has one stands along the last."""
+    axes = max(r.values.ndim for a in answers for r in a.result.reconstructions)
+    names = axis_names(axes)
+    yield "encoding", "spec", *(f"position_{n}" for n in names), *names, "value"
+    for a in answers:
+        for r in a.result.reconstructions:
+            none = [None] * (axes - r.values.ndim)
+            centre = np.atleast_1d(r.position).tolist()
+            for place, value in np.ndenumerate(r.values):
+                yield a.encoding.name, a.encoding.spec, *none, *centre, *none, *place, value
 
 
 def faithful_page(asked: Sequence[Answer | Refusal]) -> Page:
@@ -278,9 +405,44 @@ FAITHFUL_FACTS = [
     Fact("error of the linear inverse", lambda r: r.inverse_error),
     Fact("stable rank", lambda r: r.stable_rank, why_zero),
     Fact("Toeplitz residual", lambda r: r.toeplitz_residual),
-    Fact("residual of T(1) (Denk)", lambda r: r.shift_residual, why_no_shift),
-    Fact("inner products fall up to lag", lambda r: r.first_rising_lag, why_no_rise),
+    Fact("residual of T(1) (Denk)", lambda r: of_axes(r.shift_residual), why_no_shift),
+    Fact("inner products fall up to lag", lambda r: of_axes(r.first_rising_lag), why_no_rise),
 ]
+
+
+def of_axes(value: Any) -> Any:
+    """A value, or one for each axis by name."""
+    return by_axis(value) if isinstance(value, list) else value
+
+
+def why_no_grid(answer: Answer) -> str:
+    """Why there is nothing to say about axes."""
+    on_grid = answer.result.grid is not None
+    return "no frequencies declared" if on_grid else "one axis"
+
+
+GRID_FAITHFUL_FACTS = [
+    Fact("grid", lambda r: r.grid if r.grid is None else size_of(r.grid), why_no_grid),
+    Fact("rows before the grid", lambda r: r.prefix, why_no_grid),
+    Fact("closest points, displacement", lambda r: r.displacement, why_no_grid),
+    Fact("error of a(y) + b(x)", lambda r: r.separable_error, why_no_grid),
+    Fact("A2 (1 = bound to one axis)", lambda r: (r.isotropy or {}).get("A2"), why_no_grid),
+    Fact("A4 (1 = bound to two axes)", lambda r: (r.isotropy or {}).get("A4"), why_no_grid),
+    Fact("idle share", lambda r: by_axis(r.idle), why_no_grid),
+    Fact("aliased share", lambda r: by_axis(r.aliased), why_no_grid),
+]
+GRID_FIELDS = "grid prefix displacement axial separable_error isotropy idle aliased".split()
+
+
+def grid_facts(answer: Answer) -> Answer:
+    """An answer whose result has the fields of a grid: None where there is none."""
+    r = answer.result
+    facts = {name: getattr(r, name, None) for name in GRID_FIELDS}
+    if isinstance(r, GridFaithfulness) and r.displacement is not None:
+        facts["displacement"] = (
+            " to ".join(ends_of(answer.encoding, r)) + f", {point_of(r.displacement)}"
+        )
+    return Answer(answer.encoding, SimpleNamespace(**facts))
 
 
 def why_no_phases(answer: Answer) -> str:
@@ -303,7 +465,10 @@ PRECISION_FACTS = [
 
 def faithful_text(answers: Sequence[Answer]) -> str:
     """The facts of each encoding, what low precision costs it, and the findings in full."""
-    text = f"{side_by_side(FAITHFUL_FACTS, answers)}\n{precision_text(answers)}"
+    text = side_by_side(FAITHFUL_FACTS, answers)
+    if any_grid(answers):
+        text += "\n" + side_by_side(GRID_FAITHFUL_FACTS, list(map(grid_facts, answers)))
+    text += f"\n{precision_text(answers)}"
     for a in answers:
         if a.result.identified:
             text += f"\n{a.encoding.label} is {formula_in_words(a.result.identified)}\n"
@@ -338,7 +503,8 @@ def formula_in_words(identified: Mapping[str, Any]) -> str:
 def faithful_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
     """A row for each encoding: the single numbers, then distinct codes in each format."""
     several = ("identified", "precision", "findings", "closest_pair")
-    single = [name for name in fields_of(answers[0].result) if name not in several]
+    names = dict.fromkeys(name for a in answers for name in fields_of(a.result))
+    single = [name for name in names if name not in several]
     forms = list(answers[0].result.precision)
     yield (
         ["encoding", "spec", *single, "closest_a", "closest_b"]
@@ -350,10 +516,20 @@ def faithful_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
         counts = [
             c for f in forms for c in (r.precision[f].distinct_cast, r.precision[f].distinct_phase)
         ]
-        values = [getattr(r, name) for name in single]
+        values = [in_one_cell(getattr(r, name, None)) for name in single]
         found = " ".join(finding.code for finding in r.findings)
         pair = r.closest_pair or (None, None)
         yield [a.encoding.name, a.encoding.spec, *values, *pair, *counts, found]
+
+
+def in_one_cell(value: Any) -> Any:
+    """A value as CSV has it: numbers of several axes, or by name, with spaces between.
+
+    >>> in_one_cell((14, 14)), in_one_cell({"A2": 0.0, "A4": 1.0}), in_one_cell(0.5)
+    ('14 14', '0.0 1.0', 0.5)
+    """
+    several = list(value.values()) if isinstance(value, Mapping) else value
+    return " ".join(map(str, several)) if isinstance(several, list | tuple) else value
 
 
 def compare_page(a: Encoding, b: Encoding, result: Comparison) -> Page:
@@ -389,6 +565,8 @@ def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
             f"first at position {first[0]}, column {first[1]}; "
             f"largest at position {largest[0]}, column {largest[1]}"
         )
+    if result.cause:
+        lines.append(f"cause, in {result.cause.of}: {', '.join(result.cause.misreadings)}")
     if len(set(result.dimensions)) > 1:
         lines.append("dimensions {} and {}".format(*result.dimensions))
     if len(set(result.lengths)) > 1:
@@ -400,9 +578,10 @@ def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
 def compare_rows(a: Encoding, b: Encoding, result: Comparison) -> Iterable[Sequence[Any]]:
     """A header and one row of single numbers."""
     names = ["verdict", "bitwise", "length", "tolerance", "max_difference"]
-    yield ["a", "b", *names, "by"]
+    yield ["a", "b", *names, "by", "cause"]
     values = [getattr(result, name) for name in names]
-    yield [a.spec, b.spec, *values, change_in_words(result.by)]
+    cause = " ".join(result.cause.misreadings) if result.cause else ""
+    yield [a.spec, b.spec, *values, change_in_words(result.by), cause]
 
 
 def encode_page(enc: Encoding, table: np.ndarray, positions: np.ndarray, out: str) -> Page:
@@ -419,3 +598,30 @@ def encode_page(enc: Encoding, table: np.ndarray, positions: np.ndarray, out: st
         records=lambda: [identity_of(enc) | {"conclusion": conclusion} | written],
         conclusion=lambda: paragraph(conclusion),
     )
+
+
+def report_page(asked: Sequence[Any], out: str) -> Page:
+    """The answer of `pefourier report`: for each SPEC what the page says first, and where it is."""
+    records = [
+        fields_of(one) if isinstance(one, Refusal) else study_record(one, out) for one in asked
+    ]
+    told = (
+        f"The page is in {printable(out)}; open it in a browser, or send it: it needs nothing else."
+    )
+    return Page(
+        "report",
+        words=lambda: "".join(
+            paragraph(f"{one.encoding.label}: {conclude(one.encoding, one.faithful)}", "  ")
+            for one in asked
+            if not isinstance(one, Refusal)
+        ),
+        records=lambda: records,
+        rows=lambda: flattened(records),
+        conclusion=lambda: paragraph(told),
+    )
+
+
+def study_record(study: Any, out: str) -> dict[str, Any]:
+    """The JSON object of a SPEC on a page."""
+    conclusion = {"conclusion": conclude(study.encoding, study.faithful)}
+    return identity_of(study.encoding) | conclusion | {"out": out}

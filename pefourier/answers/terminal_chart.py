@@ -1,13 +1,23 @@
 """Curves in a terminal: braille dots with axes, for people who look before they read numbers."""
 
+import re
 from collections.abc import Sequence
+from shutil import get_terminal_size
+from textwrap import wrap
 
 import numpy as np
+
+from pefourier.errors import cut
 
 # Bits of the eight dots of a braille character, by row from the top and column from the left.
 DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
 COLOURS = ("\x1b[34m", "\x1b[33m", "\x1b[32m", "\x1b[35m", "\x1b[36m", "\x1b[31m")
+SHADES = " ░▒▓█"
 PLAIN = "\x1b[0m"
+SEVERAL = -1  # owner of what more than one curve has drawn
+WIDTH = 64  # letters, where there is room for them
+ROOM = 36  # letters beside them: limits and a label
+LETTERS = re.compile(r"\x1b\[\d*m")  # what sets a colour, and no letter
 MARKS = "●▲■◆▼★"  # tell the curves apart in the legend where there are no colours
 
 
@@ -16,11 +26,15 @@ def chart(
     xlabel: str,
     ylabel: str,
     *,
-    width: int = 64,
+    width: int | None = None,
     height: int = 12,
     colour: bool = True,
+    logarithmic: bool = False,
 ) -> str:
-    """Curves (label, x, y) on common axes, one line of text per row.
+    """Curves (label, x, y) on common axes, one line of text per row, as wide as the terminal.
+
+    With `logarithmic` the horizontal axis has the logarithm of x. What several curves draw has the
+    colour of none.
 
     >>> print(chart([("y = x", np.arange(3.0), np.arange(3.0))], "x", "y",
     ...             width=4, height=2, colour=False))
@@ -31,25 +45,57 @@ def chart(
         0  2  x
     ● y = x
     """
+    if logarithmic:
+        curves = [(label, np.log10(x), y) for label, x, y in curves]
     x = np.concatenate([curve[1] for curve in curves])
     y = np.concatenate([curve[2] for curve in curves])
     x, y = x[np.isfinite(x)], y[np.isfinite(y)]
     if len(y) == 0:
         return f"{ylabel}: nothing to draw\n"
     left, right, low, high = x.min(), x.max(), min(y.min(), 0.0), y.max()
+    columns = get_terminal_size((WIDTH + ROOM, 24)).columns
+    width = width or min(WIDTH, max(columns - margin_of(low, high) - 3, 8))
     cells = np.zeros((height, width), dtype=int)
     owner = np.zeros((height, width), dtype=int)
     for number, (_, xs, ys) in enumerate(curves):
         dots = raster(xs, ys, (left, right), (low, high), 2 * width, 4 * height)
         bits = packed(dots)
+        owner[bits > 0] = np.where(cells > 0, SEVERAL, number)[bits > 0]
         cells |= bits
-        owner[bits > 0] = number
     rows = [painted(line, own, colour) for line, own in zip(cells, owner, strict=True)]
     if not colour and len(curves) > 1:
         rows = with_marks(rows, curves, (left, right), (low, high))
-    return "\n".join(framed(rows, (left, right), (low, high), xlabel, ylabel, width)) + legend(
-        [label for label, _, _ in curves], colour
+    ends = [10.0**x if logarithmic else x for x in (left, right)]
+    return "\n".join(framed(rows, ends, (low, high), xlabel, ylabel, columns)) + legend(
+        [label for label, _, _ in curves], colour, columns
     )
+
+
+def shades(values: np.ndarray, label: str, most: int = 32) -> str:
+    """A picture of numbers (rows, columns): two characters a number, blank at 0 or below.
+
+    Of more than `most` rows or columns neighbours are drawn as the largest of them.
+
+    >>> print(shades(np.array([[0.0, 0.5], [0.1, 1.0]]), "two by two"))
+    two by two; █ is 1
+    │  ▒▒│
+    │░░██│
+    """
+    for axis in (0, 1):
+        starts = np.linspace(0, values.shape[axis], min(most, values.shape[axis]) + 1).astype(int)
+        values = np.maximum.reduceat(values, starts[:-1], axis=axis)
+    top = float(np.nanmax(values, initial=0.0))
+    if not top > 0:
+        return f"{label}: nothing to draw\n"
+    level = np.ceil(np.clip(values / top, 0, 1) * (len(SHADES) - 1) - 1e-9).astype(int)
+    level = np.where(values < top / 100, 0, level)
+    rows = ["│" + "".join(2 * SHADES[k] for k in row) + "│" for row in level]
+    return "\n".join([f"{label}; █ is {top:.3g}", *rows, ""])
+
+
+def margin_of(low: float, high: float) -> int:
+    """Letters before the vertical axis: those of its limits."""
+    return max(len(f"{value:.3g}") for value in (low, high)) + 1
 
 
 def raster(x, y, xlimits, ylimits, columns: int, rows: int) -> np.ndarray:
@@ -83,12 +129,12 @@ def packed(dots: np.ndarray) -> np.ndarray:
 
 
 def painted(bits: np.ndarray, owner: np.ndarray, colour: bool) -> str:
-    """A row of braille characters, each in the colour of the curve that drew it last."""
+    """A row of braille characters, each in the colour of the curve that drew it."""
     letters = [chr(0x2800 + int(b)) for b in bits]
     if not colour:
         return "".join(letters)
     return "".join(
-        f"{COLOURS[o % len(COLOURS)]}{letter}{PLAIN}" if b else letter
+        f"{COLOURS[o % len(COLOURS)]}{letter}{PLAIN}" if b and o != SEVERAL else letter
         for letter, b, o in zip(letters, bits, owner, strict=True)
     )
 
@@ -104,28 +150,40 @@ def with_marks(rows: list[str], curves, xlimits, ylimits) -> list[str]:
             if i is not None:
                 column = scaled(x[i : i + 1], xlimits, 2 * width)[0] // 2
                 row = (4 * height - 1 - scaled(y[i : i + 1], ylimits, 4 * height)[0]) // 4
-                grid[row][column] = MARKS[number % len(MARKS)]
+                if grid[row][column] not in MARKS:  # that of another curve stays
+                    grid[row][column] = MARKS[number % len(MARKS)]
     return ["".join(row) for row in grid]
 
 
-def framed(rows, xlimits, ylimits, xlabel: str, ylabel: str, width: int) -> list[str]:
-    """Rows between axes with the limits written at their ends."""
-    top, bottom = f"{ylimits[1]:.3g}", f"{ylimits[0]:.3g}"
-    margin = max(len(top), len(bottom)) + 1
+def framed(rows, xlimits, ylimits, xlabel: str, ylabel: str, columns: int) -> list[str]:
+    """Rows between axes with the limits written at their ends, the label beside or below them."""
+    low, high = ylimits
+    margin = margin_of(low, high)
+    top, bottom = f"{high:.3g}", f"{low:.3g}"
     marks = [top, *[""] * (len(rows) - 2), bottom] if len(rows) > 1 else [top]
-    lines = [ylabel]
+    lines = wrap(ylabel, columns)
     for mark, row in zip(marks, rows, strict=True):
         lines.append(f"{mark:>{margin}} {'┤' if mark else '│'}{row}")
+    width = len(LETTERS.sub("", rows[0]))
     first, last = f"{xlimits[0]:.4g}", f"{xlimits[1]:.4g}"
     lines.append(" " * margin + " └" + "─" * width)
     gap = " " * max(width - len(first) - len(last), 1)
-    return [*lines, f"{' ' * margin}  {first}{gap}{last}  {xlabel}", ""]
+    line = f"{' ' * margin}  {first}{gap}{last}"
+    beside = len(line) + 2 + len(xlabel) <= columns
+    under = [] if beside else [f"{' ' * margin}  {xlabel}"[:columns]]
+    return [*lines, f"{line}  {xlabel}" if beside else line, *under, ""]
 
 
-def legend(labels: Sequence[str], colour: bool) -> str:
-    """The curves' names behind their colours or marks."""
-    marks = [
-        f"{COLOURS[i % len(COLOURS)]}━━{PLAIN}" if colour else MARKS[i % len(MARKS)]
-        for i in range(len(labels))
-    ]
-    return "   ".join(f"{mark} {label}" for mark, label in zip(marks, labels, strict=True)) + "\n"
+def legend(labels: Sequence[str], colour: bool, columns: int) -> str:
+    """The curves' names behind their colours or marks, in lines of the terminal's width."""
+    lines, room = [""], 0
+    for i, label in enumerate(labels):
+        mark = f"{COLOURS[i % len(COLOURS)]}━━{PLAIN}" if colour else MARKS[i % len(MARKS)]
+        size = (2 if colour else 1) + 1 + len(label)
+        if lines[-1] and room + 3 + size > columns:
+            lines.append("")
+            room = 0
+        gap = "   " if lines[-1] else ""
+        lines[-1] += f"{gap}{mark} {cut(label, columns - 4)}"
+        room += len(gap) + size
+    return "\n".join(lines) + "\n"

@@ -1,10 +1,12 @@
 """What does a word of an answer mean? One registry of terms, read without numpy.
 
-terms.toml has the fields of JSON with the names of rows and columns in text, verdicts, findings and
-words of the field; encodings and their parameters come from the catalogue. A test holds that no
+terms.toml has the fields of JSON with the names of rows and columns in text, verdicts, what readers
+find and words of the field; findings of rules stand with the rules, encodings and their parameters
+in the catalogue. A test holds that no
 field, finding or column is without a term.
 """
 
+import ast
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -19,6 +21,8 @@ from pefourier.answers.text import paragraph
 from pefourier.errors import unknown
 
 REGISTRY = Path(__file__).with_suffix(".toml")
+PACKAGE = Path(__file__).parents[1]
+RULES = ("diagnosis/rules.py", "encodings/sources/lint.py")  # which say what their findings mean
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,22 @@ def read_terms() -> list[Term]:
         for group, terms in groups.items()
         for term, facts in terms.items()
     ]
+    own.sort(key=lambda term: term.group == "findings")
     records = read_catalogue()
-    return [*own, *parameter_terms(records), *map(encoding_term, records)]
+    return [*own, *finding_terms(), *parameter_terms(records), *map(encoding_term, records)]
+
+
+def finding_terms() -> Iterable[Term]:
+    """The findings of rules, as the rules' own modules say them: read, not imported."""
+    for module in RULES:
+        tree = ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
+        (said,) = (
+            node.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "MEANINGS"
+        )
+        for code, (meaning, good) in ast.literal_eval(said).items():
+            yield Term(code, "findings", meaning, good=good)
 
 
 def encoding_term(record: dict[str, Any]) -> Term:

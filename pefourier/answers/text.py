@@ -1,19 +1,100 @@
 """Columns and paragraphs of text, and numbers in few digits."""
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from math import isfinite
 from shutil import get_terminal_size
 from textwrap import wrap
 
 WIDEST = 96  # letters of a line that is read with ease
+ANY_WIDTH = 10**6  # letters of a line where nobody looks at a terminal
+GAP = 2  # spaces between columns
+KEY_SHARE = 0.5  # of a narrow terminal, for the columns that say what a row is about
 UNITS = {"k": 2**10, "M": 2**20}  # as context lengths are told: 128k is 131072
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells in columns of equal width, two spaces apart."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in rows]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+def aligned(rows: Sequence[Sequence[str]], keys: int = 1) -> str:
+    """Rows of cells in columns, two spaces apart, within the width of a terminal.
+
+    Where they do not fit cells are broken between words; where that is not enough, columns follow
+    in tables of their own, behind the `keys` columns that say what a row is about.
+    """
+    width = terminal_width()
+    widths = fitting_widths(rows)
+    if breadth(widths) <= width:
+        return table_of(rows, widths)
+    while breadth(widths[:keys]) > max(width * KEY_SHARE, 4 * keys):
+        widths[widths.index(max(widths[:keys]))] -= 1
+    left = max(width - breadth(widths[:keys]) - GAP, 4)
+    widths[keys:] = [min(w, left) for w in widths[keys:]]
+    return "\n".join(
+        table_of([[*row[:keys], *row[part]] for row in rows], [*widths[:keys], *widths[part]])
+        for part in parts_within(widths, keys, width)
+    )
+
+
+def terminal_width() -> int:
+    """Letters of a line of the terminal; any number where nobody looks at one."""
+    return get_terminal_size((ANY_WIDTH, 24)).columns
+
+
+def fitting_widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Widths of columns that fit a terminal together, none below its longest word."""
+    width = terminal_width()
+    least = [max(map(longest_word, column)) for column in turned(rows)]
+    widths = [max(map(len, column)) for column in turned(rows)]
+    while breadth(widths) > width and any(map(int.__gt__, widths, least)):
+        loose = [w if w > m else 0 for w, m in zip(widths, least, strict=True)]
+        widths[loose.index(max(loose))] -= 1
+    return widths
+
+
+def turned(rows: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    """The cells of each column."""
+    return list(zip(*rows, strict=True))
+
+
+def longest_word(text: str) -> int:
+    """Letters of the longest word, with what indents it."""
+    return max((len(word) for word in text.split()), default=0) + len(text) - len(text.lstrip())
+
+
+def breadth(widths: Sequence[int]) -> int:
+    """Letters of a line of such columns."""
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+def parts_within(widths: Sequence[int], keys: int, width: int) -> list[slice]:
+    """Runs of the columns behind the keys that fit beside them, at least one column each."""
+    parts, start = [], keys
+    for end in range(keys + 1, len(widths) + 1):
+        after = end == len(widths) or breadth([*widths[:keys], *widths[start : end + 1]]) > width
+        if after:
+            parts.append(slice(start, end))
+            start = end
+    return parts
+
+
+def table_of(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
+    """Rows in columns of these widths; a cell that is wider takes several lines."""
+    lines = []
+    for row in rows:
+        cells = [broken(cell, w) for cell, w in zip(row, widths, strict=True)]
+        for line in zip_longest(*cells, fillvalue=""):
+            text = (" " * GAP).join(c.ljust(w) for c, w in zip(line, widths, strict=True))
+            lines.append(text.rstrip() + "\n")
+    return "".join(lines)
+
+
+def broken(text: str, width: int) -> list[str]:
+    """A cell in lines of a width, words cut only where they are longer.
+
+    >>> broken("95 % lie at or below", 9)
+    ['95 % lie', 'at or', 'below']
+    """
+    if len(text) <= width:
+        return [text]
+    return wrap(text, width, break_on_hyphens=False)
 
 
 def paragraph(text: str, indent: str = "") -> str:

@@ -4,17 +4,21 @@ A command imports what it needs when it runs, so that help and the list start wi
 """
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from math import isnan
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from pefourier.cli.request import (
+    Asked,
     Csv,
     Drawing,
     Form,
     Json,
+    Positions,
     Question,
     Quiet,
     Specs,
@@ -25,10 +29,11 @@ from pefourier.cli.request import (
     keep_answers,
     load_exactly,
     load_pair,
+    parse_points,
     parse_whole_numbers,
     spec_names,
 )
-from pefourier.cli.streams import note, percentage
+from pefourier.cli.streams import note, percentages
 from pefourier.cli.train_options import taking_options
 from pefourier.errors import PefourierError
 from pefourier.train.options import Options
@@ -71,6 +76,7 @@ SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": 
 def spectrum(
     question: Question,
     form: Form,
+    drawing: Drawing,
     lattice: Lattice = None,
     sigma: Sigma = None,
     method: Method = "auto",
@@ -88,13 +94,13 @@ def spectrum(
     asked = ask_each(question, lambda enc: density(enc, lattice, sigma, method))
     answers = asked.answers
     for a in answers:
-        if isnan(a.result.density[0]):
+        if isnan(a.result.summary.lowest_bin_share):
             note(f"{a.encoding.label} has no spectrum: all of its codes are zero", question.quiet)
-    lattices = sorted({a.result.lattice for a in answers})
+    lattices = sorted({a.result.lattice for a in answers if isinstance(a.result.lattice, int)})
     if len(lattices) > 1:
         different = " and ".join(map(str, lattices))
         note(f"lattices of {different} points differ; compare with --lattice", question.quiet)
-    question.draw("spectrum", answers)
+    drawing.draw("spectrum", answers)
     form.deliver(spectrum_page(asked.each))
     question.note_unused([a.encoding for a in answers])
     asked.finish([], question.quiet)
@@ -105,10 +111,8 @@ def spectrum(
 def reconstruct(
     question: Question,
     form: Form,
-    pos: Annotated[
-        list[str] | None,
-        typer.Option(metavar="S...", help="Positions of deltas: 5 40 75, or 5,40,75."),
-    ] = None,
+    drawing: Drawing,
+    pos: Positions = None,
     lattice: Lattice = None,
     sigma: Sigma = None,
     method: Method = "auto",
@@ -116,26 +120,40 @@ def reconstruct(
     """What is left of a position?
 
     Deltas are rebuilt from an encoding's frequencies, and from its codes. Default: sinusoidal and
-    dft, positions 5, 40 and 75.
+    dft, positions 5, 40 and 75; on a grid its middle.
 
     \b
     Example: pefourier reconstruct --pos 5 40 75 --plot fig2.pdf
     """
     # Its matrix products are long and thin: BLAS threads would only wait for one another.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    positions = parse_whole_numbers("--pos", pos or ["5", "40", "75"])
+    points = parse_points(pos)
+    positions = [x for point in points for x in point] or None
     from pefourier.answers.report import reconstruct_page
     from pefourier.reconstruct import position_functions
 
-    asked = ask_each(
-        question,
-        lambda enc: position_functions(enc, positions, lattice, sigma, method),
-        least=max(80, max(positions) + 1),
-    )
-    question.draw("reconstruct", asked.answers)
+    def rebuild(enc: Any) -> Any:
+        wanted = points if len(enc.domain.sides) > 1 else positions
+        return position_functions(enc, wanted or None, lattice, sigma, method)
+
+    asked = ask_each(question, rebuild, least=max([79, *(positions or ())]) + 1)
+    note_positions(asked, positions, question.quiet)
+    drawing.draw("reconstruct", asked.answers)
     form.deliver(reconstruct_page(asked.each))
     question.note_unused([a.encoding for a in asked.answers])
     asked.finish([], question.quiet)
+
+
+def note_positions(asked: Asked, given: list[int] | None, quiet: bool) -> None:
+    """Say which positions were taken where the usual ones lie outside a lattice."""
+    from pefourier.reconstruct import USUAL
+
+    for a in asked.answers if given is None else ():
+        taken = [r.position for r in a.result.reconstructions]
+        if taken != list(USUAL):
+            where = f"{a.encoding.label} has a lattice of {a.result.lattice} points"
+            which = ", ".join(map(str, taken))
+            note(f"{where}: positions {which} were taken; choose others with --pos", quiet)
 
 
 @app.command()
@@ -143,8 +161,9 @@ def reconstruct(
 def check_faithful(
     question: Question,
     form: Form,
+    drawing: Drawing,
     require: Annotated[
-        Literal["collides", "injective", "invertible", "isometric"] | None,
+        Literal["collides", "injective", "separable", "invertible", "isometric"] | None,
         typer.Option(help="Exit with status 1 when a verdict is below this one."),
     ] = None,
     require_dtype: Annotated[
@@ -155,11 +174,20 @@ def check_faithful(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with status 1 on an error or warning found.")
     ] = False,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="An earlier answer, written with --json: exit with status 1 when a verdict, a "
+            "distance or a finding is worse than there.",
+        ),
+    ] = None,
 ) -> None:
     """Are codes distinct, can they be inverted?
 
     Says also what a table or your code is, and what is wrong with it. Verdicts: collides <
-    injective < invertible < isometric. Default: sinusoidal and dft, 80 positions, d 256.
+    injective < separable (on grids) < invertible < isometric. Default: sinusoidal and dft, 80
+    positions, d 256.
 
     \b
     Example: pefourier check-faithful wpe.npy --require injective
@@ -170,22 +198,44 @@ def check_faithful(
     from pefourier.answers.report import faithful_page
     from pefourier.faithful import assess, shortfalls
 
-    asked = ask_each(question, lambda enc: assess(enc, percentage(enc.label, question.quiet)))
-    question.draw("faithful", asked.answers)
-    form.deliver(faithful_page(asked.each))
-    question.note_unused([a.encoding for a in asked.answers])
+    stored = read_stored(baseline)
+    asked = ask_each(question, lambda enc: assess(enc, percentages(enc.label, question.quiet)))
+    drawing.draw("faithful", asked.answers)
     dtype = SHORT_NAMES.get(require_dtype, require_dtype)
     reasons = [
         f"{a.encoding.label} {reason}"
         for a in asked.answers
-        for reason in shortfalls(a.result, require, dtype, strict)
+        for reason in [*shortfalls(a.result, require, dtype, strict), *since(stored, a)]
     ]
+    form.deliver(replace(faithful_page(asked.each), reasons=reasons))
+    question.note_unused([a.encoding for a in asked.answers])
     asked.finish(reasons, question.quiet)
+
+
+def read_stored(baseline: str | None) -> Mapping[str, Any] | None:
+    """The answers of a baseline; None where none is given, whose room is then not opened."""
+    if baseline is None:
+        return None
+    from pefourier.answers.baseline import read_baseline
+
+    return read_baseline(baseline)
+
+
+def since(stored: Mapping[str, Any] | None, answer: Any) -> list[str]:
+    """What of an answer got worse than it is stored; a SPEC that is not there is noted."""
+    if stored is None:
+        return []
+    from pefourier.answers.baseline import regressions
+
+    if answer.encoding.spec not in stored:
+        note(f"{answer.encoding.label} is not in the baseline: nothing to compare it with")
+        return []
+    return regressions(answer, stored[answer.encoding.spec])
 
 
 @app.command()
 @asking
-def compare(question: Question, form: Form) -> None:
+def compare(question: Question, form: Form, drawing: Drawing) -> None:
     """Are two implementations the same encoding?
 
     Equal; equal up to column order, signs, layout, scale or an offset in positions, which is said;
@@ -200,7 +250,7 @@ def compare(question: Question, form: Form) -> None:
     from pefourier.compare import compare as compare_encodings
 
     result = compare_encodings(a, b)
-    question.draw("compare", [Answer(a, result), Answer(b, result)])
+    drawing.draw("compare", [Answer(a, result), Answer(b, result)])
     form.deliver(compare_page(a, b, result))
     question.note_unused([a, b])
     if result.verdict == "different":
@@ -254,10 +304,10 @@ def context(
     def answer(spec: str) -> Answer:
         own, known = describe_context(spec, length, trained, d)
         reading = read_against(own, against, known.length, d) if against else None
-        return Answer(own[0], (known, reading))
+        return Answer(own[0], replace(known, against=reading))
 
     asked = keep_answers(attempt_each(specs, answer))
-    drawing.draw("wavelengths", asked.answers)
+    drawing.draw("reach_plot.wavelengths", asked.answers)
     form.deliver(context_page(asked.each))
     asked.finish([], quiet=False)
 
@@ -326,7 +376,7 @@ def design(
 
         own = {"trained": length, "d": d, "criteria": tuple(wanted or ()), "dtype": rounding}
         ways = extend(extend_from, to, bases=tuple(base or ()), **own)
-        drawing.draw("extension", [ways])
+        drawing.draw("reach_plot.extension", [ways])
         form.deliver(extension_page(ways, {"to": to, "dtype": rounding}))
         return
     if length is None or d is None:
@@ -336,9 +386,8 @@ def design(
 
     names = tuple(wanted or CRITERIA)
     found = design_base(length, d, tuple(base or BASES), names, rounding)
-    params = {"length": length, "d": d, "for": names, "dtype": rounding}
-    drawing.draw("criteria", [found])
-    form.deliver(design_page(found, params))
+    drawing.draw("reach_plot.criteria", [found])
+    form.deliver(design_page(found))
 
 
 @app.command()
@@ -346,12 +395,11 @@ def design(
 def encode(
     question: Question,
     form: Form,
+    drawing: Drawing,
     out: Annotated[
         str, typer.Option(metavar="FILE", help="Table to write: .npy, .npz, .csv, .safetensors.")
     ] = ...,
-    positions: Annotated[
-        str | None, typer.Option(metavar="0,5,…", help="Only these positions, in this order.")
-    ] = None,
+    pos: Positions = None,
 ) -> None:
     """Write codes to a file.
 
@@ -371,15 +419,95 @@ def encode(
     check_suffix(out, WRITERS)
     (enc,) = load_exactly(question, 1, "encode writes one encoding")
     x = enc.domain.x
-    if positions is not None:
-        x = np.array(parse_whole_numbers("--positions", [positions]), dtype=np.int64)
+    if pos:
+        x = np.array(parse_whole_numbers(pos), dtype=np.int64)
     table = np.asarray(enc.table(x), dtype=float)
     from pefourier.answers.report import Answer, encode_page
 
-    question.draw("heatmap", [Answer(enc, table)])
+    drawing.draw("heatmap", [Answer(enc, table)])
     write_table(out, table)
     form.deliver(encode_page(enc, table, x, out))
     question.note_unused([enc])
+
+
+@app.command(name="report")
+@asking
+def write_report(
+    question: Question,
+    form: Form,
+    out: Annotated[
+        str, typer.Option(metavar="FILE", help="Page to write: .html or .htm.")
+    ] = "report.html",
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")] = None,
+    lattice: Lattice = None,
+    sigma: Sigma = None,
+) -> None:
+    """Write one page with all answers, to be sent to somebody.
+
+    A self-contained file of HTML: conclusions, pictures, numbers, the commands that give them, and
+    what the words mean. Takes SPECs, default sinusoidal and dft, or one folder of pefourier train.
+
+    \b
+    Example: pefourier report rope rope:rho=5e5 --d 128 --lattice 4096 --out report.html
+    """
+    from pefourier.files import check_suffix
+
+    check_suffix(out, (".html", ".htm"))
+    folders = [spec for spec in question.wanted if is_train_folder(spec)]
+    options = {name: getattr(question, name) for name in OF_ENCODINGS}
+    if folders:
+        refuse_beside_folder(question, {**options, "lattice": lattice, "sigma": sigma})
+        from pefourier.train.html_page import folder_document, folder_page, read_train_folder
+
+        folder = read_train_folder(folders[0])
+        write_text(out, folder_document(folder, title or ""))
+        form.deliver(folder_page(folder, out))
+        return
+    from pefourier.answers.html_report import Inquiry, encodings_document, positions_for
+    from pefourier.answers.report import Refusal, report_page
+
+    loaded = attempt_each(question.wanted, question.loader())
+    encodings = [one for one in loaded if not isinstance(one, Refusal)]
+    inquiry = Inquiry(positions_for(encodings, lattice), options, lattice, sigma)
+    asked = keep_answers(
+        attempt_each(loaded, lambda e: inquiry.study(e, percentages(e.label, question.quiet)))
+    )
+    refused = [one for one in asked.each if isinstance(one, Refusal)]
+    write_text(out, encodings_document(asked.answers, refused, inquiry, title or ""))
+    form.deliver(report_page(asked.each, out))
+    question.note_unused(encodings)
+    asked.finish([], question.quiet)
+
+
+OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times")  # options of a Question
+
+
+def is_train_folder(path: str) -> bool:
+    """Whether training has left its results in a folder."""
+    from pefourier.files import status_of
+
+    return path != "-" and status_of(os.path.join(path, "results.jsonl")) is not None
+
+
+def refuse_beside_folder(question: Question, options: dict[str, Any]) -> None:
+    """Refuse what says nothing about a train folder."""
+    if len(question.wanted) > 1:
+        raise PefourierError(
+            f"report takes SPECs, or one folder of pefourier train; got {len(question.wanted)} "
+            "names with a folder among them"
+        )
+    given = [f"--{name}" for name, value in options.items() if value is not None]
+    if given:
+        raise PefourierError(
+            f"{' and '.join(given)} say nothing about a folder of pefourier train; leave them out"
+        )
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a text whole."""
+    from pefourier.files import write_whole
+
+    write_whole(path, lambda stream: stream.write(text.encode()))
 
 
 @app.command(name="list")
@@ -465,9 +593,26 @@ def reproduce(
     \b
     Example: pefourier reproduce --out figures
     """
-    from pefourier.reproduce import claims_page, recompute_paper
+    from pefourier.reproduce import claims_page, has_results, recompute_paper
 
     form = Form(as_json, as_csv)
     claims, files = recompute_paper(out)
     form.deliver(claims_page(claims))
     note(f"wrote {', '.join(files)}", quiet)
+    if not has_results(out):
+        note("Table 1 is that of the results that come with this version", quiet)
+
+
+@app.command()
+@asking
+def cite(form: Form) -> None:
+    """How do I cite it?
+
+    The program and the paper, as BibTeX.
+
+    \b
+    Example: pefourier cite
+    """
+    from pefourier.answers.citation import citation_page
+
+    form.deliver(citation_page())

@@ -18,7 +18,9 @@ from pefourier.cli.streams import give_up_stdout, is_of_stdout, note, say
 from pefourier.errors import LONGEST, PefourierError, cut, printable, shown
 
 NUMBER = re.compile(r"-*[.\d]*\d(e\d+)?[kM]?")  # as --pos takes it
+SETTING = re.compile(r"[a-z_][a-z_-]*=")  # as --search takes it
 COMPLETION = "_PEFOURIER_COMPLETE"  # set by the shell when it wants completions
+OPTIONAL = {"torch", "matplotlib"}  # that most commands do without
 NO_THREAD = "can't start new thread"  # Python's words
 
 
@@ -28,7 +30,7 @@ def main(arguments: list[str]) -> int:
     0 answered, 1 "no", 2 usage or unreadable input, 3 internal error, 130 interrupted.
     """
     debug = "--debug" in arguments
-    wanted = repeat_pos([a for a in arguments if a != "--debug"]) or ["--help"]
+    wanted = repeat_options([a for a in arguments if a != "--debug"]) or ["--help"]
     if COMPLETION in os.environ:
         complete(wanted)
     try:
@@ -75,7 +77,12 @@ def report_error(error: BaseException, arguments: list[str]) -> int:
             return 0
     note(error_line(error, arguments))
     expected = isinstance(error, PefourierError | typer.TyperException | OSError | MemoryError)
-    return 2 if expected or str(error) == NO_THREAD else 3
+    return 2 if expected or is_missing(error) or str(error) == NO_THREAD else 3
+
+
+def is_missing(error: BaseException) -> bool:
+    """Whether a package is not there that a person may have left out of the installation."""
+    return isinstance(error, ModuleNotFoundError) and error.name in OPTIONAL
 
 
 @app.callback(invoke_without_command=True)
@@ -105,18 +112,20 @@ def main_options(
         say(get_completion_script(shell=show_completion, **names) + "\n")
 
 
-def repeat_pos(arguments: list[str]) -> list[str]:
-    """Write ``--pos 5 40 75`` as the repeated option that the parser takes.
+def repeat_options(arguments: list[str]) -> list[str]:
+    """Write ``--pos 5 40 75`` and ``--search a=1 b=2`` as the repeated options the parser takes.
 
-    >>> repeat_pos(["--pos", "5", "40", "dft"])
-    ['--pos', '5', '--pos', '40', 'dft']
+    >>> repeat_options(["--pos", "5", "40", "dft", "--search", "rate=.1,.2", "pool=max"])
+    ['--pos', '5', '--pos', '40', 'dft', '--search', 'rate=.1,.2', '--search', 'pool=max']
     """
     written: list[str] = []
     for argument in arguments:
         parts = list(filter(None, argument.split(",")))
         number = bool(parts) and all(map(NUMBER.fullmatch, parts))
-        if number and len(written) >= 2 and written[-2] == "--pos":
-            written.append("--pos")
+        follows = {"--search": bool(SETTING.match(argument))}
+        follows |= dict.fromkeys(("--pos", "--positions"), number)
+        if len(written) >= 2 and follows.get(written[-2]):
+            written.append(written[-2])
         written.append(argument)
     return written
 
@@ -134,6 +143,8 @@ def error_line(error: BaseException, arguments: list[str]) -> str:
     elif isinstance(error, MemoryError):
         what = str(error) or "the system has no more"
         text = f"not enough memory ({what}); try a smaller --length, --d or --lattice"
+    elif is_missing(error):
+        text = f"this needs {error.name}, which is not installed; pip install {error.name}"
     elif str(error) == NO_THREAD:
         text = "the system starts no more threads for you; end other programs or raise ulimit -u"
     else:

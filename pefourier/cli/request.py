@@ -9,7 +9,7 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -48,6 +48,28 @@ def count(text: str) -> int:
     return value
 
 
+WIDTHS = {"column": 3.4, "page": 7.0}  # inches, of papers in two columns
+NARROWEST, WIDEST = 2.5, 40.0  # inches
+
+
+def sides(text: str) -> tuple[int, ...]:
+    """Sides of a grid such as 14x14, for an option."""
+    from pefourier.answers.text import whole_number
+
+    found = [whole_number(part) for part in text.replace("×", "x").split("x")]
+    if any(side is None or side < 1 for side in found):
+        raise typer.BadParameter(
+            f"{shown(text)} is not a grid; write sides of at least 1, such as 14x14 (rows x "
+            "columns) or 8x30x52 (frames x rows x columns)"
+        )
+    return tuple(found)
+
+
+GRID_HELP = (
+    "Sides of a grid whose points the rows are, such as 14x14 (rows x columns) or 8x30x52 (frames "
+    "x rows x columns); the first axis is the slowest."
+)
+PREFIX_HELP = "Rows before the grid without a place on it: class, register, distillation tokens."
 LENGTH_HELP = (
     "Number of positions, such as 4096, 3e5, 128k (131072) or 1M; default 80, of a file all."
 )
@@ -59,57 +81,52 @@ Dim = Annotated[
 Length = Annotated[
     int | None, typer.Option("--length", "-S", parser=count, metavar="N", help=LENGTH_HELP)
 ]
+Grid = Annotated[tuple | None, typer.Option("--grid", parser=sides, metavar="HxW", help=GRID_HELP)]
+Prefix = Annotated[
+    int | None, typer.Option("--prefix", parser=count, metavar="N", help=PREFIX_HELP)
+]
 Rho = Annotated[float | None, typer.Option("--rho", "--base", "--theta", help=RHO_HELP)]
 Seed = Annotated[int | None, typer.Option(help="Seed of random encodings.")]
 Times = Annotated[str | None, typer.Option(metavar="FILE", help=TIMES_HELP)]
+Positions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pos",
+        "--positions",
+        metavar="S...",
+        help="Positions: 5 40 75, or 5,40,75.",
+    ),
+]
 Plot = Annotated[
     str | None, typer.Option(metavar="FILE", help="Write a figure: .png, .pdf or .svg.")
 ]
+Width = Annotated[
+    str | None,
+    typer.Option(metavar="WIDE", help="Width of the figure: column (3.4), page (7) or inches."),
+]
+Dpi = Annotated[
+    int | None, typer.Option(min=20, max=2400, help="Dots per inch of a .png, default 200.")
+]
+Title = Annotated[str | None, typer.Option(metavar="TEXT", help="Title above the figure.")]
+Dark = Annotated[bool, typer.Option("--dark", help="Draw the figure light on dark.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and notes on stderr.")]
 Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Answer in CSV.")]
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """The option of a command whose figures are in `answers.reach_plot`."""
-
-    plot: Plot = None
-
-    def __post_init__(self) -> None:
-        """Refuse a figure that could not be written, before anything is computed."""
-        if self.plot is not None:
-            from pefourier.files import check_suffix
-
-            check_suffix(self.plot, (".png", ".pdf", ".svg"))
-
-    def draw(self, figure: str, results: list[Any]) -> None:
-        """Write a figure if one was asked for; matplotlib is imported only then."""
-        if self.plot is not None:
-            from pefourier.answers import plot, reach_plot
-
-            plot.save(self.plot, getattr(reach_plot, figure), results)
-
-
-@dataclass(frozen=True)
 class Question:
-    """The options that analysing commands share: which encodings, and whether to draw."""
+    """The options that analysing commands share: which encodings."""
 
     specs: Specs = None
     d: Dim = None
     length: Length = None
+    grid: Grid = None
+    prefix: Prefix = None
     rho: Rho = None
     seed: Seed = None
     times: Times = None
-    plot: Plot = None
     quiet: Quiet = False
-
-    def __post_init__(self) -> None:
-        """Refuse a figure that could not be written, before anything is computed."""
-        if self.plot is not None:
-            from pefourier.files import check_suffix
-
-            check_suffix(self.plot, (".png", ".pdf", ".svg"))
 
     @property
     def wanted(self) -> list[str]:
@@ -132,6 +149,7 @@ class Question:
             options["times"] = read_numbers(self.times)
         if self.wanted.count("-") > 1:
             raise PefourierError("standard input ('-') can be read once; name it once")
+        options |= {"grid": self.grid or (), "prefix": self.prefix or 0}
         return lambda spec: load(spec, self.length, self.d, least=least, **options)
 
     def encodings(self, least: int = 1) -> list[Any]:
@@ -150,12 +168,66 @@ class Question:
                 labels = ", ".join(e.label for e in encodings)
                 note(f"--{name} {value} has no effect on {labels}", self.quiet)
 
+
+@dataclass(frozen=True)
+class Drawing:
+    """The options of commands that draw: where to, and how it is to look."""
+
+    plot: Plot = None
+    width: Width = None
+    dpi: Dpi = None
+    title: Title = None
+    dark: Dark = False
+
+    def __post_init__(self) -> None:
+        """Refuse a figure that could not be written, before anything is computed."""
+        if self.plot is not None:
+            from pefourier.files import check_suffix
+
+            check_suffix(self.plot, (".png", ".pdf", ".svg"))
+            self.inches()
+        elif self.looks:
+            names = " and ".join(f"--{name}" for name in self.looks)
+            raise PefourierError(f"{names} say how a figure is to look; give --plot FILE too")
+
+    @property
+    def looks(self) -> dict[str, Any]:
+        """What was asked of the look."""
+        names = ("width", "dpi", "title", "dark")
+        given = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in given.items() if value not in (None, False)}
+
+    def inches(self) -> float | None:
+        """The width in inches, None where it is not given."""
+        if self.width is None:
+            return None
+        try:
+            wide = WIDTHS.get(self.width) or float(self.width)
+        except ValueError:
+            wide = float("nan")
+        if not NARROWEST <= wide <= WIDEST:
+            raise PefourierError(
+                f"--width must be column ({WIDTHS['column']} inches), page ({WIDTHS['page']}) or "
+                f"inches from {NARROWEST} to {WIDEST}; got {shown(self.width)}"
+            )
+        return wide
+
     def draw(self, figure: str, answers: list[Any]) -> None:
         """Write a figure if one was asked for; matplotlib is imported only then."""
-        if self.plot is not None:
-            from pefourier.answers import plot
+        if self.plot is None:
+            return
+        from importlib import import_module
 
-            plot.save(self.plot, getattr(plot, figure), answers)
+        from pefourier.answers import plot
+
+        room, _, name = figure.rpartition(".")
+        look = {}
+        if self.looks:
+            theme = plot.DARK if self.dark else plot.USUAL
+            dpi, title = self.dpi or theme.dpi, self.title or ""
+            look["look"] = replace(theme, width=self.inches(), dpi=dpi, title=title)
+        own = import_module(f"pefourier.answers.{room or 'plot'}")
+        plot.save(self.plot, getattr(own, name), answers, **look)
 
 
 @dataclass(frozen=True)
@@ -240,8 +312,8 @@ def load_exactly(question: Question, count: int, rule: str) -> list[Any]:
     return question.encodings()
 
 
-def parse_whole_numbers(option: str, texts: list[str]) -> list[int]:
-    """Whole numbers from 0 on, given one by one or separated by commas."""
+def parse_whole_numbers(texts: list[str]) -> list[int]:
+    """Positions, whole numbers from 0 on, given one by one or separated by commas."""
     from pefourier.answers.text import whole_number
 
     numbers = []
@@ -249,10 +321,19 @@ def parse_whole_numbers(option: str, texts: list[str]) -> list[int]:
         value = whole_number(text)
         if value is None or not 0 <= value < 2**53:
             raise PefourierError(
-                f"{option} takes whole numbers from 0 on, such as 5,40,75; got {shown(text)}"
+                f"--pos takes whole numbers from 0 on, such as 5,40,75; got {shown(text)}"
             )
         numbers.append(value)
     return numbers
+
+
+def parse_points(texts: list[str] | None) -> list[tuple[int, ...]]:
+    """Points, each of whole numbers from 0 on with commas between.
+
+    >>> parse_points(["3,4", "10,2"])
+    [(3, 4), (10, 2)]
+    """
+    return [tuple(parse_whole_numbers([text])) for text in texts or []]
 
 
 @dataclass(frozen=True)
@@ -261,27 +342,35 @@ class Form:
 
     as_json: Json = False
     as_csv: Csv = False
+    form: Annotated[
+        Literal["text", "json", "csv", "github"] | None,
+        typer.Option(
+            "--format", help="Form of the answer; github prints annotations for its Actions."
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         """Refuse an answer in two forms, before anything is computed."""
         if len(self.chosen) > 1:
-            options = " and ".join(f"--{name}" for name in self.chosen)
+            options = " and ".join(self.chosen)
             raise PefourierError(f"{options} exclude each other; give one")
 
     @property
     def chosen(self) -> list[str]:
-        """Names of the forms whose options were given."""
-        return [f.name.removeprefix("as_") for f in fields(self) if getattr(self, f.name)]
+        """Options that name a form."""
+        flags = {"--json": self.as_json, "--csv": self.as_csv}
+        named = [f"--format {self.form}"] if self.form else []
+        return [*(name for name, given in flags.items() if given), *named]
 
     def deliver(self, page: Any) -> None:
         """Print a page in the form asked for; on a terminal curves come before the numbers."""
         from pefourier.answers.page import FORMS, beginning
 
-        if page.chart and not self.chosen and sys.stdout.isatty():
+        if page.chart and self.chosen in ([], ["--format text"]) and sys.stdout.isatty():
             say(beginning(page) + page.chart(takes_colours(sys.stdout)) + page.words())
             return
-        (form,) = self.chosen or ["text"]
-        say(FORMS[form](page))
+        (option,) = self.chosen or ["text"]
+        say(FORMS[option.removeprefix("--").removeprefix("format ")](page))
 
 
 def asking(command: Callable[..., None]) -> Callable[..., None]:

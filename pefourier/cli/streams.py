@@ -59,13 +59,22 @@ def takes_colours(stream: Any) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def percentage(label: str, quiet: bool) -> Callable[[int, int], None] | None:
-    """What shows the share of work done on stderr; None where nobody looks."""
-    if quiet or not sys.stderr.isatty():
+def percentages(label: str, quiet: bool) -> Callable[[str], Callable[[int, int], None]] | None:
+    """What shows on stderr how much of a phase of the work is done; None where nobody looks."""
+    if quiet or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return None
 
-    def show(done: int, total: int) -> None:
-        text = f"{label}: {100 * done // max(total, 1)} %" if done < total else ""
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+    def begin(phase: str) -> Callable[[int, int], None]:
+        passes, last = 1, 0
 
-    return show
+        def show(done: int, total: int) -> None:
+            nonlocal passes, last
+            passes += done <= last  # the codes are walked through again
+            last = done
+            again = f", pass {passes}" if passes > 1 else ""
+            text = f"{label}: {phase}{again}, {100 * done // max(total, 1)} %"
+            print(f"\r\x1b[K{text if done < total else ''}", end="", file=sys.stderr, flush=True)
+
+        return show
+
+    return begin

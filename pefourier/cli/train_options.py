@@ -2,13 +2,22 @@
 
 import functools
 import inspect
+import unicodedata
 from collections.abc import Callable
 from dataclasses import Field, fields
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
 
-from pefourier.train.options import Options
+from pefourier.errors import unknown
+from pefourier.train.options import SETTINGS, Options
+
+HELP = (
+    f"The authors' setting as far as it is known ({' or '.join(SETTINGS)}): d 240, 10 heads, "
+    "feed-forward 2048, dropout .1, Adam at 1e-5, patience 40, at most 200 epochs of batches of "
+    "16; what is given beside it wins."
+)
+Setting = Annotated[str | None, typer.Option("--setting", metavar="NAME", help=HELP)]
 
 
 def taking_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -22,15 +31,35 @@ def taking_options(command: Callable[..., None]) -> Callable[..., None]:
     ]
 
     @functools.wraps(command)
-    def typed(**values: Any) -> None:
+    def typed(context: typer.Context, setting: str | None, **values: Any) -> None:
         chosen = {p.name: values.pop(p.name) for p in given}
         lists = {key: tuple(v) if isinstance(v, list) else v for key, v in chosen.items()}
-        command(Options(**lists), **values)
+        command(Options(**lists | preset(setting, context)), **values)
 
-    every = [*given, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own)]
+    parameter = functools.partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
+    first = [
+        parameter("context", annotation=typer.Context),
+        parameter("setting", default=None, annotation=Setting),
+    ]
+    every = [*first, *given, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own)]
     typed.__signature__ = inspect.Signature(every)
     typed.__annotations__ = {p.name: p.annotation for p in every}
     return typed
+
+
+def preset(setting: str | None, context: typer.Context) -> dict[str, Any]:
+    """What a published setting says of options that the command line leaves alone."""
+    if setting is None:
+        return {}
+    name = unicodedata.normalize("NFC", setting).lower()
+    if name not in SETTINGS:
+        raise unknown("setting", setting, SETTINGS)
+    sources = {key: context.get_parameter_source(key) for key in SETTINGS[name]}
+    return {
+        key: value
+        for key, value in SETTINGS[name].items()
+        if sources[key] is None or sources[key].name != "COMMANDLINE"
+    }
 
 
 def annotation(field: Field) -> Any:

@@ -1,9 +1,26 @@
 """What is this table, and what is wrong with it?"""
 
+import numpy as np
+
 from pefourier.diagnosis.identify import identify
-from pefourier.diagnosis.rules import SEVERITIES, Case, apply_rules
+from pefourier.diagnosis.on_grids import (
+    GridCase,
+    apply_grid_rules,
+    identify_on_grid,
+    remarks_on_formula,
+)
+from pefourier.diagnosis.rules import (
+    SAMPLE,
+    SEVERITIES,
+    Case,
+    apply_rules,
+    constant_codes,
+    crowded_codes,
+    unusual_lengths,
+)
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.geometry.closest import ClosestPair
+from pefourier.geometry.precision import coarse_eps
 
 
 def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | None, list[Finding]]:
@@ -27,9 +44,32 @@ def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | Non
     >>> diagnose(enc, closest_pair(enc), 1)[1][0].code
     'constant-codes'
     """
-    if enc.origin == "formula" or enc.domain.kind != "position" or enc.act != "add":
+    if enc.domain.kind != "position" or (enc.act != "add" and enc.origin != "formula"):
+        return None, list(enc.findings)
+    if len(enc.domain.sides) > 1:
+        return diagnose_on_grid(enc, closest, rank)
+    if enc.origin == "formula":
         return None, list(enc.findings)
     table = enc.table()
-    identified = identify(table, enc.eps)
-    found = [*enc.findings, *apply_rules(Case(table, enc.eps, identified, closest, rank))]
+    eps = max(enc.eps, coarse_eps(table[:SAMPLE]))
+    identified = identify(table, eps)
+    case = Case(table, eps, identified, closest, rank, stored=enc.eps)
+    found = [*enc.findings, *apply_rules(case)]
+    return identified, sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+
+
+def diagnose_on_grid(
+    enc: Encoding, closest: ClosestPair, rank: int
+) -> tuple[dict | None, list[Finding]]:
+    """The same for the points of a grid, with rules of its own beside those of any rows."""
+    if enc.origin == "formula":
+        found = [*enc.findings, *remarks_on_formula(enc)]
+        return None, sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+    whole, behind = enc.table(), enc.domain.prefix
+    table = whole[behind:]
+    grid = GridCase(table, np.asarray(whole[:behind]), enc.domain.sides, enc.eps, closest)
+    identified = identify_on_grid(grid)
+    plain = Case(table, enc.eps, identified, closest, rank)
+    rules = [constant_codes, unusual_lengths, *([] if grid.parts else [crowded_codes])]
+    found = [*enc.findings, *apply_grid_rules(grid), *(f for rule in rules for f in rule(plain))]
     return identified, sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))

@@ -8,18 +8,36 @@ of the real DFT. An answer is given only where the table built from it differs f
 rounding alone: of the stored numbers, and of phases computed in float32 or better.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from math import exp, log
+from typing import get_args
 
 import numpy as np
 
-from pefourier.encodings.columns import orders
+from pefourier.encodings.columns import Layout, orders, pair_columns
 from pefourier.encodings.encoding import BLOCK, FLOAT64_EPS, row_blocks
-from pefourier.geometry.precision import FLOAT32_EPS, phase_errors, phase_rounding
+from pefourier.encodings.families.rotary import SCALINGS, Head
+from pefourier.geometry.precision import (
+    FLOAT32_EPS,
+    FORMATS,
+    phase_errors,
+    phase_rounding,
+    rounded,
+)
 from pefourier.geometry.waves import Turning, align, recurrence, turning_pairs
 
 SAMPLE = 2**11  # rows from which parameters are read
+FACTORS = (
+    2.0,
+    4.0,
+    8.0,
+    16.0,
+    32.0,
+    40.0,
+    64.0,
+)  # of scalings, where the table is too short to tell
 KNOWN = 8  # a frequency of so many times its slack is known; one of less may be rounding alone
 RISES = 128  # a line that rises by so many times its rounding is no constant
 
@@ -63,8 +81,10 @@ def identify(table: np.ndarray, eps: float = FLOAT64_EPS) -> dict | None:
     dict or None
         `encoding`; its `params`; `max_difference`, the largest between the table and its formula.
         For sinusoidal: rho, layout, divisor, offset and scale, first (sin or cos), and where they
-        apply step (of positions), odd, zero_columns, zero_rows, columns (of the interleaved layout,
-        in the table's order) and negative (columns with the other sign).
+        apply scaling with its own (of a rotation), step (of positions), odd,
+        zero_columns, zero_rows, columns (of the interleaved layout,
+        in the table's order), negative (columns with the other sign) and backwards (row s is the
+        code of position offset - s).
 
     Notes
     -----
@@ -176,7 +196,7 @@ def guess_formula(
     used = d - int(np.argmax(rows.any(axis=0)[::-1]))
     rows = rows[:, :used]
     turning = turning_pairs(rows, eps)
-    found = fit_pairs(rows, turning, eps, start) if turning else fit_twins(rows, eps, start)
+    found = fit_pairs(rows, turning, eps, start) if turning else fit_one_wave(rows, eps, start)
     if found is None:
         return None
     encoding, params = usual_name(found.encoding, found.params | say_zero_columns(d, used))
@@ -212,9 +232,10 @@ def longest_run(usable: np.ndarray) -> tuple[int, int]:
 def usual_name(encoding: str, params: dict) -> tuple[str, dict]:
     """Rotary codes have their own name: cosines first, nothing moved or left out."""
     plain = {"divisor": "d", "offset": 0, "first": "cos"}
-    own = {key: params[key] for key in ("rho", "layout", "scale") if key in params}
+    scaled = ("scaling", "factor", "original", "truncate")
+    own = {key: params[key] for key in ("rho", "layout", "scale", *scaled) if key in params}
     if encoding == "sinusoidal" and params == own | plain and own["layout"] != "permuted":
-        return "rope", {key: value for key, value in own.items() if own[key] != 1.0 or key == "rho"}
+        return "rope", {key: value for key, value in own.items() if key != "scale" or value != 1.0}
     return encoding, params
 
 
@@ -226,7 +247,8 @@ def fit_pairs(rows: np.ndarray, turning: Turning, eps: float, start: int) -> For
         order = np.argsort(-turning.omega, kind="stable")
         turning = Turning(*(field[order] for field in vars(turning).values()))
         slack = slack[order]
-    grid = dft_grid(turning.omega, slack, d) or geometric_grid(turning.omega, slack, d)
+    makers = (dft_grid, geometric_grid, scaled_grid)
+    grid = next(filter(None, (make(turning.omega, slack, d) for make in makers)), None)
     aligned = align(turning, slack, n, eps)
     left = np.setdiff1d(np.arange(d), np.concatenate([turning.sines, turning.cosines]))
     if grid is None or aligned is None or len(left) != len(grid.single):
@@ -280,8 +302,12 @@ def state_formula(
         params |= ({"first": order[1]} if order else {}) | grid.params
     if order is None:
         params["columns"] = place.tolist()
-    if (columns[0] < 0).any():
-        params["negative"] = np.flatnonzero(columns[0] < 0).tolist()
+    negative, moving = columns[0] < 0, columns[1] > 0
+    if negative.any() and (negative == ((columns[2] == 0) & moving)).all():  # all sines
+        at = -offset if grid.period is None else -offset % grid.period
+        params |= {"offset": at, "backwards": True}
+    elif negative.any():
+        params["negative"] = np.flatnonzero(negative).tolist()
     return Formula(grid.encoding, params, columns, offset)
 
 
@@ -365,13 +391,61 @@ def geometric_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> Grid | None:
     if m == 2 and step != 1.0:
         return None  # any two frequencies are a geometric grid
     rate = float((weight * i) @ (log(step) - np.log(omega)) / ((weight * i) @ i))
-    for rho, half, params in candidate_bases(rate, d):
-        exact = step * rho ** (-i / half)
+    for share in (1, 2):  # of the slack: a base of more digits, before one that hardly fits
+        for rho, half, params in candidate_bases(rate, d):
+            exact = step * rho ** (-i / half)
+            if (np.abs(exact - omega) <= share * slack).all():
+                params = {"rho": rho} | params | ({"step": step} if step != 1.0 else {})
+                last = Single(np.array([1.0, step * rho ** (-m / half), 0.0]), d - 1)
+                places = np.array([2 * i, 2 * i + 1])
+                return Grid("sinusoidal", params, exact, places, [last] if d % 2 else [], 1.0)
+    return None
+
+
+def scaled_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> Grid | None:
+    """The frequencies of a rotation scaled by llama3 or yarn, with usual lengths of training."""
+    m, i = len(omega), np.arange(len(omega))
+    kept = max(m // 8, 2)
+    if d != 2 * m or m < 8 or omega.min() <= 0 or abs(omega[0] - 1) > 2 * slack[0]:
+        return None
+    rate = -log(omega[kept]) / kept
+    rhos = (to_digits(exp(rate * m), digits) for digits in range(1, 7)) if rate * m < 700 else ()
+    near = (2 * slack)[: kept + 1]
+    rho = next((r for r in rhos if (abs(r ** (-i / m) - omega)[: kept + 1] <= near).all()), None)
+    if rho is None or rho <= 1:
+        return None
+    known = slack[-1] < 1e-3 * omega[-1]
+    factors = (to_digits(rho ** (-(m - 1) / m) / omega[-1], 3),) if known else FACTORS
+    for scaling, own in usual_scalings(factor for factor in factors if factor > 1):
+        exact, _ = SCALINGS[scaling](Head(d, rho, 1.0, 1), **own)
         if (np.abs(exact - omega) <= 2 * slack).all():
-            params = {"rho": rho} | params | ({"step": step} if step != 1.0 else {})
-            last = Single(np.array([1.0, step * rho ** (-m / half), 0.0]), d - 1)
-            places = np.array([2 * i, 2 * i + 1])
-            return Grid("sinusoidal", params, exact, places, [last] if d % 2 else [], 1.0)
+            params = {"rho": rho, "divisor": "d", "scaling": scaling, **own}
+            return Grid("sinusoidal", params, exact, np.array([2 * i, 2 * i + 1]), [], 1.0)
+    return None
+
+
+def usual_scalings(factors: Iterable[float]) -> Iterator[tuple[str, dict]]:
+    """Scalings by some factors, with the lengths of training that models have."""
+    for factor, k in product(factors, range(11, 18)):
+        own = {"factor": factor, "original": 2**k}
+        yield "llama3", own
+        yield "yarn", own
+        yield "yarn", own | {"truncate": False}
+
+
+def coarse_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> tuple[str, float, str] | None:
+    """Frequencies of a geometric grid rounded to 16 bits: the format, the base and the divisor."""
+    i = np.arange(len(omega))
+    if len(omega) < 4 or omega.min() <= 0:
+        return None
+    rate = float(-(i @ np.log(omega)) / (i @ i))
+    for digits in range(1, 7):
+        for half, divisor in ((d / 2, "d"), (d / 2 - 1, "d/2-1")):
+            rho = to_digits(exp(rate * half), digits) if abs(rate * half) < 700 else 1.0
+            for name in ("bfloat16", "float16"):
+                near = rounded(rho ** (-i / half), FORMATS[name])
+                if (np.abs(near - omega) <= 2 * slack).all():
+                    return name, rho, divisor
     return None
 
 
@@ -390,6 +464,7 @@ def candidate_bases(rate: float, d: int) -> Iterator[tuple[float, float, dict]]:
         more = [(half, kind | {"odd": "d+1"}) for half, kind in kinds]
         kinds = [odd[0], (more[0][0] + 0.5, more[0][1]), odd[1], (more[1][0] + 1, more[1][1])]
     kinds = [(half, kind) for half, kind in kinds if half > 0 and abs(rate) * half < 700]
+    yield from ((1e4, half, kind) for half, kind in kinds)  # in few columns one grid is another's
     for digits in (1, 2, 3):
         for half, kind in kinds:
             if digits == 1 or kind["divisor"] == "d":
@@ -418,26 +493,69 @@ def named_order(place: np.ndarray) -> tuple[str, str] | None:
     return next((name for name, order in known if (order == place).all()), None)
 
 
-def fit_twins(rows: np.ndarray, eps: float, start: int) -> Formula | None:
-    """Cosines alone, or sines alone, each column twice: one of the two tables of rotary models."""
+@dataclass(frozen=True, eq=False)
+class OneWave:
+    """Columns that are all cosines, or all sines, from position 0 or 1 on."""
+
+    part: str  # cos or sin
+    layout: str | None  # in which each column stands twice; None: once
+    places: tuple[slice, ...]  # the columns of each time
+    omega: np.ndarray  # (m,) radians per row
+    slack: np.ndarray
+    size: float
+
+
+def read_one_wave(rows: np.ndarray, eps: float, start: int) -> OneWave | None:
+    """Cosines alone, or sines alone: one of the two tables of a rotation; None where it is not."""
     twins = twin_columns(rows)
-    if twins is None or start > 1:
+    if start > 1 or len(rows) < 4:
         return None
-    layout, columns_of = twins
-    x = rows[:, columns_of[0]]
+    layout, places = twins or (None, (slice(rows.shape[1]),))
+    x = rows[:, places[0]]
     omega, slack = single_frequencies(x, eps)
-    grid = geometric_grid(omega, slack, rows.shape[1])
+    k = int(np.argmax(np.sin(omega)))
+    if np.sin(omega[k]) < 1e-3:
+        return None
+    ahead = (x[1:, k] - np.cos(omega[k]) * x[:-1, k]) / np.sin(omega[k])  # size · cos(phase)
+    size = float(np.sqrt((x[:-1, k] ** 2 + ahead**2).mean()))
+    waves = {"sin": np.sin, "cos": np.cos}
+    starts = {part: np.abs(size * wave(omega * start) - x[0]) for part, wave in waves.items()}
+    part = min(starts, key=lambda key: starts[key][k])
+    if not size or starts[part].max() > 1e-2 * size:
+        return None
+    omega, slack = by_last_row(part, x[-1] / size, len(x) - 1 + start, omega, slack, eps)
+    return OneWave(part, layout, places, omega, slack, size)
+
+
+def by_last_row(
+    part: str, last: np.ndarray, at: int, omega: np.ndarray, slack: np.ndarray, eps: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Frequencies with those that turn less than a radian read from the last row, at a position."""
+    slow = (omega * at < 1) & (slack * at < 0.5)
+    inverse = np.arccos if part == "cos" else np.arcsin
+    near = np.maximum(inverse(np.clip(last, -1, 1)) / at, 1e-12)
+    steep = np.sqrt(np.maximum(1 - last**2, 8 * eps)) if part == "cos" else 0.5
+    error = 8 * eps / (steep * at) + phase_rounding(near, eps)
+    return np.where(slow, near, omega), np.where(slow, error, slack)
+
+
+def fit_one_wave(rows: np.ndarray, eps: float, start: int) -> Formula | None:
+    """The formula of cosines alone, or of sines alone, each column once or twice."""
+    found = read_one_wave(rows, eps, start)
+    if found is None:
+        return None
+    pairs, d = len(found.omega), rows.shape[1]
+    grid = geometric_grid(found.omega, found.slack, 2 * pairs)
+    grid = grid or scaled_grid(found.omega, found.slack, 2 * pairs)
     if grid is None:
         return None
-    k = int(np.argmax(np.sin(omega)))
-    ahead = (x[1:, k] - np.cos(omega[k]) * x[:-1, k]) / np.sin(omega[k])  # size · cos(phase)
-    size = usual_scale(float(np.sqrt((x[:-1, k] ** 2 + ahead**2).mean())), rows.shape[1], 2 * eps)
-    part = "sin" if abs(np.sin(omega[k] * start) * size - x[0, k]) < 1e-2 * size else "cos"
-    columns = np.zeros((3, rows.shape[1]))
-    for at in columns_of:
+    size = usual_scale(found.size, d, 2 * eps)
+    columns = np.zeros((3, d))
+    for at in found.places:
         columns[0, at], columns[1, at] = size, grid.omega
-    columns[2] = 0.0 if part == "sin" else np.pi / 2
-    params = {"rho": grid.params["rho"], "layout": layout, "part": part, "scale": size}
+    columns[2] = 0.0 if found.part == "sin" else np.pi / 2
+    held = {"layout": found.layout} if found.layout else {"times": 1}
+    params = {"rho": grid.params["rho"], **held, "part": found.part, "scale": size}
     return Formula("rope", params | grid.params, columns, 0)
 
 
@@ -446,10 +564,10 @@ def twin_columns(rows: np.ndarray) -> tuple[str, tuple[slice, slice]] | None:
     d = rows.shape[1]
     if d % 2:
         return None
-    halves, turns = (slice(d // 2), slice(d // 2, d)), (slice(0, d, 2), slice(1, d, 2))
-    for layout, (first, second) in (("halves", halves), ("interleaved", turns)):
-        if (rows[:, first] == rows[:, second]).all():
-            return layout, (first, second)
+    for layout in get_args(Layout):
+        places = pair_columns(layout, d // 2)
+        if (rows[:, places[0]] == rows[:, places[1]]).all():
+            return layout, places
     return None
 
 

@@ -1,6 +1,7 @@
 """What is wrong with this table? Mistakes known from public code, each with a way out.
 
-A rule is a function that yields its findings about a `Case`; `RULES` lists all. Tables of files
+A rule is a function that yields its findings about a `Case`; `RULES` lists all, `MEANINGS` says
+what each finding means. Tables of files
 and of user code are looked at: by their rows (repeated, zero, of unusual length), by the
 frequencies of their columns, and by what is known of the formula they follow (`identify`).
 Severity: error, surely a mistake; warning, probably; note, a convention worth knowing.
@@ -9,18 +10,160 @@ Severity: error, surely a mistake; warning, probably; note, a convention worth k
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import get_args
 
 import numpy as np
 
-from pefourier.diagnosis.identify import check_formula, float_blocks, guess_formula, resolutions
+from pefourier.diagnosis.identify import (
+    OneWave,
+    check_formula,
+    coarse_grid,
+    float_blocks,
+    frequency_slack,
+    guess_formula,
+    read_one_wave,
+    resolutions,
+)
+from pefourier.encodings.columns import Layout, pair_columns
 from pefourier.encodings.encoding import Finding
+from pefourier.encodings.readings import positions_below
 from pefourier.geometry.closest import ClosestPair
+from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.geometry.row_search import first_equal
 from pefourier.geometry.waves import Turning, recurrence, turning_pairs
 
 SEVERITIES = ("error", "warning", "note")  # worst first
 SAMPLE = 2**9  # rows whose columns are looked at one by one
 STILL = 1e-3  # radians over a table below which a pair does not turn
+
+
+MEANINGS = {  # of the findings: what each says, and what to do; `pefourier explain` reads them here
+    "zero-codes": (
+        "All codes are zero: no encoding, or a buffer that was never filled.",
+        "Fill the table before it is used; a buffer made by torch.zeros stays zero.",
+    ),
+    "constant-codes": (
+        "All positions have one code: the table is indexed by the batch, or by one row for all.",
+        "Take rows pe[:n], or pe[:, :n] of a table (1, length, d).",
+    ),
+    "clipped-index": (
+        "All rows from some row on are equal: the index is clipped at the end of a shorter table.",
+        "Make the table as long as the positions.",
+    ),
+    "repeating-codes": (
+        "Codes repeat with a period.",
+        "Stay within the period, or take more dimensions.",
+    ),
+    "rows-of-lags": (
+        "Rows repeat around the middle, as biases of lags do; as codes of positions they collide.",
+        "Nothing, if the rows are lags.",
+    ),
+    "duplicate-rows": (
+        "Single rows repeat earlier ones.",
+        "Look at how these rows are filled.",
+    ),
+    "unused-tail": (
+        "Rows at the end are zero or much shorter than all before: never filled or never trained.",
+        "Use only the positions before.",
+    ),
+    "padding-row": (
+        "A row of zeros for a padding index, which no position may use.",
+        "Let positions start after it.",
+    ),
+    "norm-outliers": (
+        "A few rows of quite another length, as trained models keep for special tokens.",
+        "Nothing, if they belong to special tokens.",
+    ),
+    "alternating-rows": (
+        "Sine in even rows and cosine in odd ones: the alternation runs over positions and not "
+        "over columns.",
+        "Fill columns 2i and 2i + 1 of every row.",
+    ),
+    "mismatched-pairs": (
+        "Sine and cosine of a pair turn at different frequencies: the exponent runs with the "
+        "column.",
+        "Use 2 * (column // 2) / d for both.",
+    ),
+    "dead-pairs": (
+        "Most pairs hardly turn over the positions: a slip in the exponent.",
+        "-log(1e4) / d // 2 is -1; write -log(1e4) / (d // 2).",
+    ),
+    "single-frequency": (
+        "Most pairs turn at one frequency: all exponents are alike.",
+        "Look for an integer division, or x ** 1e-4 for 1e-4 ** x.",
+    ),
+    "offset": (
+        "Row s is the code of position s + offset.",
+        "Index the table accordingly.",
+    ),
+    "divisor": (
+        "Exponents are those of tensor2tensor and fairseq, i / (d/2 − 1), not 2i/d.",
+        "Nothing, if the model was trained so.",
+    ),
+    "scale": (
+        "All codes are multiplied by one factor.",
+        "",
+    ),
+    "step": (
+        "Positions are multiplied by a factor: tape, or interpolated positions.",
+        "",
+    ),
+    "base": (
+        "The base of the frequencies is not 10000; beside a power of ten it may be a slip.",
+        "Compare with the model's config.",
+    ),
+    "cosines-first": (
+        "Cosines stand before sines: a rotary table, or flip_sin_to_cos of diffusers; the "
+        "numbers are the same.",
+        "",
+    ),
+    "rounded-phases": (
+        "Codes follow a formula only as far as phases in float32 let them.",
+        "Compute the table in float64 and cast it.",
+    ),
+    "free-frequencies": (
+        "Columns turn in pairs at frequencies that follow no geometric grid.",
+        "",
+    ),
+    "stray-rows": (
+        "Most rows follow a formula, some do not.",
+        "Look at the rows named.",
+    ),
+    "near-formula": (
+        "Close to a formula, but by more than rounding of the stored numbers explains.",
+        "Look for positions or phases in low precision.",
+    ),
+    "near-duplicates": (
+        "Two codes are as close as rounding or noise.",
+        "Take them as one.",
+    ),
+    "low-rank": (
+        "Many columns hold few directions: most columns repeat the others.",
+        "",
+    ),
+    "coarse-frequencies": (
+        "Frequencies were rounded to bfloat16 or float16 before they met the positions, as happens "
+        "where a whole model is cast.",
+        "Keep inv_freq in float32; positions beyond those named turn out of step.",
+    ),
+    "stored-wider": (
+        "All numbers have the digits of a format of 16 bits, though they are stored wider.",
+        "Nothing, if the model runs in that format; else make the table again in float32.",
+    ),
+    "dead-columns": (
+        "Columns that are the same in all rows say nothing of positions.",
+        "Where all others are waves, look at the index of the columns that are filled.",
+    ),
+    "reversed-positions": (
+        "Rows run from the last position to the first.",
+        "Turn the table around, table[::-1], unless the model counts down on purpose "
+        "(Transformer-XL, XLNet).",
+    ),
+    "negative-positions": (
+        "Row s is the code of position -s: sines have the other sign.",
+        "A convention; a rotation by it turns the other way.",
+    ),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +175,7 @@ class Case:
     identified: dict | None
     closest: ClosestPair
     rank: int
+    stored: float = 0.0  # resolution of the type it is stored in, finer than eps where it was wider
 
     @property
     def params(self) -> dict:
@@ -78,6 +222,15 @@ class Case:
         rows = np.asarray(self.table[:SAMPLE], dtype=float)
         used = np.flatnonzero(rows.any(axis=0))
         return rows[:, : used[-1] + 1] if len(used) else rows[:, :0]
+
+    @cached_property
+    def one_wave(self) -> OneWave | None:
+        """Cosines alone, or sines alone, each column once or twice, that turn."""
+        if self.sample.shape[1] < 4 or self.turning is not None:
+            return None
+        _, rest = recurrence(self.sample, 1) if len(self.sample) > 3 else (None, 1.0)
+        level = resolutions(self.eps)[-1]
+        return read_one_wave(self.sample, level, 0) if rest < 1e-3 + 4 * level else None
 
     @cached_property
     def turning(self) -> Turning | None:
@@ -230,15 +383,15 @@ def mismatched_pairs(case: Case) -> Iterator[Finding]:
     if d < 4 or d % 2 or n < 8 or not rows[1:-1].any(axis=0).all():
         return
     start = np.abs(rows[0]) > 0.5 * np.abs(rows).max()
-    orders = {"interleaved": np.arange(d), "halves": np.arange(d).reshape(2, -1).T.ravel()}
     cosine, rest = recurrence(rows, 1)
-    for order in orders.values():
-        sine_first = not start[order][::2].any() and start[order][1::2].all()
-        omega = np.arccos(cosine[order]).reshape(-1, 2)
+    for layout in get_args(Layout):
+        sines, cosines = pair_columns(layout, d // 2)
+        sine_first = not start[sines].any() and start[cosines].all()
+        omega = np.arccos(np.stack([cosine[sines], cosine[cosines]], axis=1))
         fast = omega[omega.min(axis=1) > 3 / n]
         apart = np.abs(fast[:, 0] - fast[:, 1]) > 1e-3 * fast[:, 0] + 4 * case.eps
         if sine_first and rest < 1e-3 + 4 * case.eps and apart.sum() > len(fast) / 2:
-            s, c = order[:2]
+            s, c = (place.start for place in (sines, cosines))
             fall = fast[0, 1] / fast[0, 0]
             message = (
                 f"sine and cosine of a pair turn at different frequencies: columns {s} and {c} by "
@@ -279,7 +432,7 @@ def unusual_conventions(case: Case) -> Iterator[Finding]:
     p = case.params
     if case.identified is None or case.identified["encoding"] not in ("sinusoidal", "rope"):
         return
-    if p.get("offset", 0) != 0:
+    if p.get("offset", 0) != 0 and "backwards" not in p:
         message = f"row s is the code of position s + {p['offset']:g}; index it accordingly"
         yield Finding("offset", "note", message)
     if p.get("divisor", "d") != "d":
@@ -295,6 +448,26 @@ def unusual_conventions(case: Case) -> Iterator[Finding]:
         yield Finding("step", "note", message)
 
 
+def other_directions(case: Case) -> Iterator[Finding]:
+    """Rows that run from the last position to the first, and positions below zero."""
+    if "backwards" not in case.params:
+        return
+    n, first = len(case.table), case.params["offset"]
+    if first == n - 1 or (case.identified["encoding"] == "dft" and first):
+        message = (
+            f"rows run backwards: row s is the code of position {first:g} - s; turn the table "
+            "around, table[::-1] (Transformer-XL and XLNet count so on purpose)"
+        )
+        yield Finding("reversed-positions", "warning", message)
+        return
+    position = f"{first:g} - s" if first else "-s"
+    message = (
+        f"row s is the code of position {position}: positions are negative, and sines have the "
+        "other sign"
+    )
+    yield Finding("negative-positions", "note", message)
+
+
 def unusual_base(case: Case) -> Iterator[Finding]:
     """A base other than 10000; a power of ten next to it may be a slip."""
     if case.identified is None or case.identified["encoding"] != "sinusoidal":
@@ -303,6 +476,7 @@ def unusual_base(case: Case) -> Iterator[Finding]:
     if rho == 1e4 or any(useless_frequencies(case)):
         return
     slip = {
+        1e2: ": the exponent counts half, as i / d does with i = 0, 1, 2 …",
         1e3: "; a zero too few?",
         1e5: "; a zero too many?",
         1e8: ": the exponent counts twice, as 2i / d does with i = 0, 2, 4 …",
@@ -343,12 +517,7 @@ def almost_a_formula(case: Case) -> Iterator[Finding]:
     guesses = (guess_formula(case.table, level, rows) for rows in runs_of_rows)
     guess = next((g for g in guesses if g is not None), None)
     if guess is None:
-        if case.turning is not None:
-            message = (
-                "columns turn in pairs, at frequencies that follow no geometric grid (scaled "
-                "rotary or free frequencies)"
-            )
-            yield Finding("free-frequencies", "note", message)
+        yield from coarse_frequencies(case) or free_frequencies(case)
         return
     worst, astray = check_formula(guess, case.table, level)
     words = f"{guess.encoding} ({', '.join(f'{k}={v}' for k, v in guess.params.items())})"
@@ -362,6 +531,72 @@ def almost_a_formula(case: Case) -> Iterator[Finding]:
             "stored numbers explains: positions or phases in low precision?"
         )
         yield Finding("near-formula", "warning", message)
+
+
+def coarse_frequencies(case: Case) -> list[Finding]:
+    """Frequencies of a usual grid, rounded to 16 bits before they met the positions."""
+    if case.turning is not None:
+        omega = np.sort(case.turning.omega)[::-1]
+        level = resolutions(case.eps)[-1]
+        slack = frequency_slack(omega, level, len(case.sample))
+    elif case.one_wave is not None:
+        omega, slack = case.one_wave.omega, case.one_wave.slack
+    else:
+        return []
+    found = coarse_grid(omega, slack, 2 * len(omega))
+    if found is None:
+        return []
+    form, rho, divisor = found
+    half = len(omega) - (divisor != "d")
+    exact = rho ** (-np.arange(len(omega)) / half)
+    below = positions_below(exact, rounded(exact, FORMATS[form]))
+    message = (
+        f"frequencies are those of base {rho:g} rounded to {form}: the cosine to the right codes "
+        f"falls below .99 at position {below['.99']}, below .9 at {below['.9']}; keep inv_freq in "
+        "float32, whatever format the model has"
+    )
+    return [Finding("coarse-frequencies", "warning", message)]
+
+
+def free_frequencies(case: Case) -> list[Finding]:
+    """Waves at frequencies that follow no grid."""
+    rest = "at frequencies that follow no geometric grid (scaled rotary or free frequencies)"
+    if case.turning is not None:
+        return [Finding("free-frequencies", "note", f"columns turn in pairs, {rest}")]
+    if case.one_wave is None:
+        return []
+    times = f"twice ({case.one_wave.layout})" if case.one_wave.layout else "once"
+    wave = {"cos": "cosines", "sin": "sines"}[case.one_wave.part]
+    return [Finding("free-frequencies", "note", f"columns are {wave} alone, each {times}, {rest}")]
+
+
+def stored_wider(case: Case) -> Iterator[Finding]:
+    """Numbers with the digits of a format of 16 bits, in a wider one."""
+    if case.eps > case.stored > 0:
+        name = {FORMATS[n].digits: n for n in ("bfloat16", "float16")}[1 - int(np.log2(case.eps))]
+        message = (
+            f"all numbers have the digits of {name}, though they are stored wider: the table was "
+            f"rounded to {name} once"
+        )
+        yield Finding("stored-wider", "note", message)
+
+
+def dead_columns(case: Case) -> Iterator[Finding]:
+    """Columns that are the same in all rows, where the others are not."""
+    rows = case.sample
+    if case.identified is not None or len(rows) < 4 or rows.shape[1] < 4:
+        return
+    top = np.abs(rows).max()
+    still = (np.ptp(rows, axis=0) == 0) & (np.abs(rows[0]) < top)  # a slow cosine stays at the top
+    if still.sum() in (0, len(still)) or case.closest.distinct == 1 or case.turning is not None:
+        return
+    _, rest = recurrence(rows[:, ~still], 1)
+    of_waves = rest < 1e-3 + 4 * case.eps and still.sum() <= max(1, rows.shape[1] // 8)
+    named = first_four([f"{j} ({rows[0, j]:.3g})" for j in np.flatnonzero(still)])
+    message = f"{still.sum()} of {rows.shape[1]} columns are the same in all rows: {named}" + (
+        "; all others are waves: was it ever filled?" if of_waves else ""
+    )
+    yield Finding("dead-columns", "error" if of_waves else "note", message)
 
 
 def in_words(rows: np.ndarray) -> str:
@@ -404,8 +639,11 @@ RULES = (
     useless_frequencies,
     unusual_base,
     unusual_conventions,
+    other_directions,
     cosines_first,
     rounded_phases,
+    stored_wider,
+    dead_columns,
     almost_a_formula,
     crowded_codes,
 )

@@ -64,6 +64,18 @@ def exchanged(table: np.ndarray, layout: Layout) -> np.ndarray:
     return result
 
 
+def twins(columns: np.ndarray, layout: Layout) -> np.ndarray:
+    """A table in which each column of one wave stands in both places of its pair.
+
+    >>> twins(np.array([[1, 2]]), "halves")
+    array([[1, 2, 1, 2]])
+    """
+    table = np.empty((len(columns), 2 * columns.shape[1]), columns.dtype)
+    for place in pair_columns(layout, columns.shape[1]):
+        table[:, place] = columns
+    return table
+
+
 def orders(d: int) -> dict[tuple[Layout, Wave], np.ndarray]:
     """Orders of d columns by layout and first wave: which column of reference each column is.
 

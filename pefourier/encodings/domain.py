@@ -8,12 +8,14 @@ lags) the Fourier transform is the real FFT; irregular times and trees carry a s
 orthonormal basis, columns by ascending omega.
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
+from pefourier.encodings.checks import LARGEST, check_count
 from pefourier.errors import PefourierError
 
 LARGEST_BASIS = 8192  # points of an irregular domain: its basis takes 512 MiB there
@@ -28,9 +30,48 @@ class Domain:
     x: np.ndarray  # (n,) coordinate of each point
     omega: np.ndarray | None = None  # (n,) radians per unit of x, one per basis column
     basis: np.ndarray | None = None  # (n, n) orthonormal columns
+    grid: tuple[int, ...] = ()  # points along each axis, the slowest first; () for a single axis
+    prefix: int = 0  # rows before the lattice that have no place on it
 
     def __len__(self) -> int:
         return len(self.x)
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """Points along each axis of the lattice, the slowest first; their product is n - prefix."""
+        return self.grid or (len(self),)
+
+    def coordinates(self, x: np.ndarray) -> np.ndarray:
+        """Place of each point x on the axes of the lattice, shape (len(x), axes), in points.
+
+        Lags on a grid are displacements, key - query, of both signs.
+
+        >>> lattice((2, 3), prefix=1).coordinates(np.array([1, 6]))
+        array([[0, 0],
+               [1, 2]])
+        >>> lags_on((2, 3)).coordinates(np.array([0, 14]))
+        array([[-1, -2],
+               [ 1,  2]])
+        """
+        place = np.stack(np.unravel_index(np.asarray(x) - self.prefix, self.sides), axis=-1)
+        return place - np.array(self.sides) // 2 if self.kind == "lag" else place
+
+    def placed(self) -> "Domain":
+        """The points that have a place, without the rows before the lattice.
+
+        >>> lattice((2, 2), prefix=1).placed().x
+        array([1, 2, 3, 4])
+        """
+        behind = len(self) - math.prod(self.sides)
+        return replace(self, x=self.x[behind:]) if self.prefix and behind else self
+
+    def places(self, x: np.ndarray) -> np.ndarray:
+        """Points as a spectral measure takes them: coordinates on a grid, else x itself.
+
+        >>> positions(9).places(np.array([7]))
+        array([7])
+        """
+        return self.coordinates(x) if self.grid else np.asarray(x)
 
 
 def positions(length: int) -> Domain:
@@ -38,9 +79,33 @@ def positions(length: int) -> Domain:
     return Domain("position", np.arange(length))
 
 
+def lattice(sides: Sequence[int], prefix: int = 0) -> Domain:
+    """Points of a lattice in raster order, the first axis slowest, behind `prefix` other rows.
+
+    >>> len(lattice((14, 14), prefix=1))
+    197
+    """
+    for side in sides:
+        check_count("a side of a grid", side)
+    check_count("prefix", prefix, 0)
+    count = prefix + math.prod(sides)
+    check_count("points of a grid", count, most=LARGEST)
+    return Domain("position", np.arange(count), grid=tuple(sides), prefix=prefix)
+
+
 def lags_between(length: int, causal: bool = False) -> Domain:
     """Lags key - query between `length` positions: both signs, or only keys up to the query."""
     return Domain("lag", np.arange(1 - length, 1 if causal else length))
+
+
+def lags_on(sides: Sequence[int], prefix: int = 0) -> Domain:
+    """Displacements key - query between points of a grid: 2 H - 1 by 2 W - 1, raster order.
+
+    >>> len(lags_on((7, 7), prefix=3))
+    172
+    """
+    lags = lattice([2 * side - 1 for side in sides], prefix)
+    return replace(lags, kind="lag")
 
 
 def instants(t: Sequence[float]) -> Domain:
@@ -103,19 +168,23 @@ def periodogram(domain: Domain, table: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
     On n regular points with :math:`X = \mathrm{rfft}(T)`: :math:`|X_0|^2/n` at the constant,
     :math:`2|X_k|^2/n` at :math:`2\pi k/n`, and :math:`|X_{n/2}|^2/n` at Nyquist when n is even, so
-    that the energies sum to the squared Frobenius norm of the table (Parseval).
+    that the energies sum to the squared Frobenius norm of the table (Parseval). On a lattice of
+    several axes with :math:`X = \mathrm{rfftn}(T)`, in numpy's order: :math:`|X_k|^2/n` of the
+    first and, where its side is even, the last frequency of the last axis, :math:`2|X_k|^2/n` of
+    those between.
 
     Parameters
     ----------
     domain : Domain
-        n points.
+        n points, all of which have a place.
     table : np.ndarray, shape (n, d)
         One row per point.
 
     Returns
     -------
     omega : np.ndarray, shape (K,)
-        Distinct angular frequencies, ascending; K = n // 2 + 1 on regular points.
+        Distinct angular frequencies, ascending; K = n // 2 + 1 on regular points. On a lattice
+        (K, axes).
     energy : np.ndarray, shape (K,)
         Squared norms.
 
@@ -129,10 +198,47 @@ def periodogram(domain: Domain, table: np.ndarray) -> tuple[np.ndarray, np.ndarr
         energy = ((domain.basis.T @ np.asarray(table, dtype=float)) ** 2).sum(axis=1)
         omega, column = np.unique(domain.omega, return_inverse=True)
         return omega, np.bincount(column, weights=energy)
-    energy = np.zeros(n // 2 + 1)
+    sides = domain.sides
+    last = sides[-1]
+    energy = np.zeros((*sides[:-1], last // 2 + 1))
     for start in range(0, table.shape[1], COLUMNS_AT_ONCE):
         columns = np.asarray(table[:, start : start + COLUMNS_AT_ONCE], dtype=float)
-        coefficients = np.fft.rfft(columns, axis=0)
-        energy += (coefficients.real**2 + coefficients.imag**2).sum(axis=1)
-    energy[1 : (n + 1) // 2] *= 2
-    return 2 * np.pi * np.arange(n // 2 + 1) / n, energy / n
+        columns = columns.reshape(*sides, columns.shape[1])
+        coefficients = np.fft.rfftn(columns, axes=range(len(sides)))
+        energy += (coefficients.real**2 + coefficients.imag**2).sum(axis=-1)
+    energy[..., 1 : (last + 1) // 2] *= 2
+    omega = half_plane(sides)
+    return (omega[0] if len(omega) == 1 else lattice_points(omega)), energy.ravel() / n
+
+
+def half_plane(sides: Sequence[int]) -> list[np.ndarray]:
+    """Frequencies of a lattice along each axis, radians per point; of the last axis 0 … pi.
+
+    Real codes have the same energy at a frequency and its opposite: half of them is kept, in the
+    order of ``numpy.rfftn``.
+
+    >>> [axis.round(2).tolist() for axis in half_plane((3, 4))]
+    [[0.0, 2.09, -2.09], [0.0, 1.57, 3.14]]
+    """
+    *others, last = sides
+    signed = [2 * np.pi * np.fft.fftfreq(n) for n in others]
+    return [*signed, 2 * np.pi * np.arange(last // 2 + 1) / last]
+
+
+def lattice_points(axes: Sequence[np.ndarray]) -> np.ndarray:
+    """All combinations of coordinates, one a row, the first axis slowest.
+
+    >>> lattice_points([np.array([0, 1]), np.array([5, 6])]).tolist()
+    [[0, 5], [0, 6], [1, 5], [1, 6]]
+    """
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+
+
+def steps_ahead(sides: Sequence[int]) -> np.ndarray:
+    """All displacements of a grid but for their opposites: the first that is not 0 is positive.
+
+    >>> steps_ahead((1, 3)).tolist(), len(steps_ahead((2, 3)))
+    ([[0, 1], [0, 2]], 7)
+    """
+    both = lattice_points([np.arange(1 - n, n) for n in sides])
+    return both[len(both) // 2 + 1 :]

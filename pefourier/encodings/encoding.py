@@ -8,7 +8,7 @@ per position. `Measure` is the spectral measure of the paper's Eq. 15: frequenci
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -30,27 +30,39 @@ class Measure:
     :math:`c \sum_j w_j \cos(\omega_j (s - t))`: they depend on the lag alone.
     ``squared_length=None`` says that the weights describe the spectrum only. With `period` p every
     frequency is 2 pi k / p for an integer k, and phases are exact at any position.
+
+    On a grid frequencies are vectors, (m, axes), and so are positions and lags, (…, axes):
+    :math:`\omega_j \cdot (s - t)` stands in place of the product (`Domain.places`).
     """
 
     frequencies: np.ndarray  # (m,) radians per position, as declared (not folded into [0, pi])
     weights: np.ndarray  # (m,) summing to one
     squared_length: float | None = None  # of a code
     period: int | None = None
-    offset: int = 0  # the codes of position x have the phases omega_j (x + offset)
+    offset: float | np.ndarray = 0  # the codes of position x have the phases omega_j (x + offset)
 
     def phases(self, x: np.ndarray, columns: slice = slice(None)) -> np.ndarray:
         """Phases of the codes of positions x, shape (len(x), m)."""
         return self.angles(np.asarray(x) + self.offset, columns)
 
     def angles(self, lags: np.ndarray, columns: slice = slice(None), per: int = 1) -> np.ndarray:
-        """Angles omega_j lag / per, reduced to half a turn where that is exact."""
+        """Angles omega_j lag / per, reduced to half a turn where that is exact.
+
+        >>> Measure(np.eye(2), np.full(2, 0.5)).angles(np.array([[3, 5]]))  # 3 rows, 5 columns
+        array([[3., 5.]])
+        """
         if self.period is None:
             omega = self.frequencies[columns] / per
-            return np.multiply.outer(np.asarray(lags, dtype=float), omega)
+            return self.times(np.asarray(lags, dtype=float), omega)
         whole = self.period * per
-        turns = np.multiply.outer(np.asarray(lags) % whole, self.index[columns]) % whole
+        turns = self.times(np.asarray(lags) % whole, self.index[columns]) % whole
         turns -= whole * (2 * turns > whole)
         return turns * (2 * np.pi / whole)
+
+    @property
+    def times(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+        """Products of all lags and frequencies: of numbers, or of vectors on several axes."""
+        return np.multiply.outer if self.frequencies.ndim == 1 else matrix_products
 
     @cached_property
     def index(self) -> np.ndarray:
@@ -65,6 +77,11 @@ class Measure:
     def kernel(self, lags: np.ndarray) -> np.ndarray:
         """Inner product of two codes `lags` apart, as a share of their squared length."""
         return np.cos(self.angles(lags)) @ self.weights
+
+
+def matrix_products(lags: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
+    """Inner products of lags (…, axes) and frequencies (m, axes), shape (…, m)."""
+    return lags @ frequencies.T
 
 
 @dataclass(frozen=True)
@@ -199,6 +216,21 @@ def within(x: np.ndarray, length: int, name: str) -> np.ndarray | slice:
     if len(x) and x[-1] - x[0] + 1 == len(x) and (np.diff(x) == 1).all():
         return slice(int(x[0]), int(x[0]) + len(x))
     return np.asarray(x, dtype=np.int64)
+
+
+def placed(enc: Encoding) -> Encoding:
+    """An encoding without the rows before its lattice, which have no place; the rest as it is.
+
+    A lattice with one axis becomes a run of positions, its rows.
+    """
+    domain = enc.domain.placed()
+    if len(domain.grid) != 1:
+        return enc if domain is enc.domain else replace(enc, domain=domain)
+    measure = enc.measure
+    if measure is not None and measure.frequencies.ndim > 1:
+        offset = np.ravel(measure.offset)[0] - domain.prefix
+        measure = replace(measure, frequencies=measure.frequencies[:, 0], offset=offset.item())
+    return replace(enc, domain=Domain("position", domain.x), measure=measure)
 
 
 def as_encoding(encoding: Any) -> Encoding:

@@ -5,6 +5,7 @@ signature is its documentation: parameters, types, defaults and allowed values a
 """
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import UnionType
@@ -19,7 +20,9 @@ from pefourier.encodings.checks import (
     check_count,
     check_magnitude,
 )
+from pefourier.encodings.conventions import with_convention
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.grids import check_sides, count_points
 from pefourier.errors import PefourierError, shown, unknown
 
 ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length"}
@@ -65,8 +68,12 @@ def encoding(
     return register
 
 
-def build(name: str, *, length: int = 80, d: int = 256, spec: str = "", **given: Any) -> Encoding:
+def build(
+    name: str, *, length: int | None = None, d: int = 256, spec: str = "", **given: Any
+) -> Encoding:
     """Build a registered encoding; `params` of the result holds every value used.
+
+    The length is by default that of the grid given, else 80.
 
     >>> build("sinusoidal", length=4, d=2).table().round(3)
     array([[ 0.   ,  1.   ],
@@ -80,7 +87,11 @@ def build(name: str, *, length: int = 80, d: int = 256, spec: str = "", **given:
     defaults = {key: parameter.default for key, parameter in builder.parameters.items()}
     for key in given.keys() - defaults.keys():
         raise unknown(f"parameter of {name}", key, {"length", "d", *defaults})
-    own = {**defaults, **given}
+    own = {**defaults, **with_convention(name, given)}
+    if length is None:
+        sides, prefix = own.get("grid", ()), own.get("prefix", 0)
+        check_sides(name, sides, prefix, None)
+        length = count_points(sides, prefix) or 80
     check_count("length", length, most=LARGEST)
     check_count("d", d, most=WIDEST)
     if "seed" in own:
@@ -143,10 +154,14 @@ def convert(key: str, text: str, kind: Any) -> Any:
         if text not in get_args(kind):
             raise unknown(f"{key} value", text, get_args(kind))
         return text
-    if get_origin(kind) is tuple:  # tuple[float, ...]: values between semicolons
-        return tuple(convert(key, part, get_args(kind)[0]) for part in text.split(";") if part)
-    if isinstance(kind, UnionType):  # np.ndarray | None
-        raise PefourierError(f"{key} is read from a file; use --{key.rpartition(':')[2]} FILE")
+    if get_origin(kind) is tuple:  # tuple[float, ...]: values between semicolons, or 14x14
+        between = "[;x×]" if get_args(kind)[0] is int else ";"
+        parts = re.split(between, text)
+        return tuple(convert(key, part, get_args(kind)[0]) for part in parts if part)
+    if isinstance(kind, UnionType):  # np.ndarray | None: FILE[#ARRAY]
+        from pefourier.encodings.sources.tables import read_numbers
+
+        return read_numbers(text)
     if kind is bool:
         if text.lower() not in ("true", "false"):
             raise PefourierError(f"{key} is true or false; got {shown(text)}")

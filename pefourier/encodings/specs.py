@@ -6,13 +6,16 @@ reads files or runs code only for a SPEC that needs it.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 from pefourier.encodings import families  # noqa: F401 (which fill the registry)
 from pefourier.encodings.checks import check_count
+from pefourier.encodings.conventions import list_conventions
 from pefourier.encodings.descriptions import describe
 from pefourier.encodings.encoding import Encoding, from_table
+from pefourier.encodings.grids import check_sides, count_points, on_grid
 from pefourier.encodings.registry import BUILDERS, build, parse_parameters
 from pefourier.errors import PefourierError, shown, unknown
 
@@ -23,6 +26,8 @@ def load(
     d: int | None = None,
     *,
     least: int = 80,
+    grid: Sequence[int] = (),
+    prefix: int = 0,
     **options: Any,
 ) -> Encoding:
     """The encoding that a SPEC names.
@@ -36,6 +41,10 @@ def load(
         256, or what a file or config says).
     least : int
         Positions that a default length must hold.
+    grid : sequence of int
+        Sides of a grid whose points the rows are, the slowest axis first.
+    prefix : int
+        Rows before the grid that have no place on it (class and register tokens).
     **options
         Defaults for parameters (``rho``, ``seed``) of the encodings that have them.
 
@@ -47,9 +56,22 @@ def load(
     for name, value in (("length", length), ("d", d)):
         if value is not None:
             check_count(name, value)
+    if not grid and not prefix:
+        return load_rows(spec, length, d, least, options)
+    check_sides(spec, grid, prefix, length)
+    asked = {**options, "grid": tuple(grid), "prefix": prefix}
+    whole = source_of(spec) == "table"  # a file has its rows, and is not cut to those that fit
+    rows = length if whole else count_points(grid, prefix) or length
+    return on_grid(load_rows(spec, rows, d, least + prefix, asked), tuple(grid), prefix)
+
+
+def load_rows(
+    spec: str, length: int | None, d: int | None, least: int, options: dict[str, Any]
+) -> Encoding:
+    """The encoding that a SPEC names, on a grid only where it is built for one."""
     match source_of(spec):
         case "name":
-            return build_named(spec, length or max(80, least), d or 256, options)
+            return build_named(spec, length, d or 256, max(80, least), options)
         case "code":
             from pefourier.encodings.sources import user_code
 
@@ -59,7 +81,8 @@ def load(
         case "config":
             from pefourier.encodings.sources import huggingface
 
-            return huggingface.read_config(spec, length, d)
+            asked = {key: options[key] for key in ("grid", "prefix") if key in options}
+            return huggingface.read_config(spec, length, d, **asked)
 
 
 def source_of(spec: str) -> Literal["name", "code", "table", "config"]:
@@ -92,14 +115,17 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config"]:
     raise unknown("encoding", name, BUILDERS, way_out)
 
 
-def build_named(spec: str, length: int, d: int, options: dict[str, Any]) -> Encoding:
+def build_named(
+    spec: str, length: int | None, d: int, least: int, options: dict[str, Any]
+) -> Encoding:
     """A registered encoding; parameters of the SPEC win over options, options over defaults."""
     name, _, text = spec.partition(":")
     own = BUILDERS[name].parameters
     taken = {key: value for key, value in options.items() if key in own and value is not None}
-    return build(
-        name, spec=spec, **{"length": length, "d": d, **taken, **parse_parameters(name, text)}
-    )
+    given = {"d": d, **taken, **parse_parameters(name, text)}
+    if "length" not in given and (length or not given.get("grid")):
+        given["length"] = length or least
+    return build(name, spec=spec, **given)
 
 
 def load_file(spec: str, length: int | None) -> Encoding:
@@ -128,6 +154,7 @@ def records() -> list[dict[str, Any]]:
             "paper": b.paper,
             "untrained": b.untrained,
             **describe(b.function),
+            **({"conventions": listed} if (listed := list_conventions(b.name)) else {}),
         }
         for b in BUILDERS.values()
     ]

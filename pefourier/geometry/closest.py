@@ -6,13 +6,19 @@ Distances are Euclidean, between rows of the table. Where an encoding declares i
 (`Encoding.stationary`), distances depend on the lag alone, and lags are searched in place of pairs;
 any other table is searched by `row_search`. Distances that agree to one part in 10^9 count as tied,
 and of tied pairs the first in lexicographic order is named: otherwise rounding alone would pick one
-of the n - 1 equal neighbours of a shift-invariant table.
+of the n - 1 equal neighbours of a shift-invariant table. On a grid lags are displacements, vectors
+of its axes; where each column depends on one axis, squared distances are sums over axes, and the
+closest two points differ along one of them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
+from pefourier.encodings.axis_parts import axis_parts
+from pefourier.encodings.domain import steps_ahead
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Measure, row_blocks
 from pefourier.geometry import Progress
 from pefourier.geometry.row_search import TIE, closest_rows, first_equal
@@ -72,7 +78,13 @@ def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair
     report = progress or (lambda done, total: None)
     if len(enc) == 1:
         return ClosestPair(np.inf, None, 1)
-    if enc.stationary:
+    if len(enc.domain.sides) > 1:
+        parts = axis_parts(enc)
+        if parts is not None:
+            return closest_on_axes(parts, report)
+        if enc.stationary:
+            return search_displacements(enc.measure, enc.domain.sides, report)
+    elif enc.stationary:
         return search_lags(enc.measure, len(enc), report)
     return search_rows(enc.table(), report)
 
@@ -119,6 +131,9 @@ def largest_zero(measure: Measure, lags: np.ndarray) -> np.ndarray:
     """
     if measure.period is not None:
         return np.zeros(len(lags))
+    if lags.ndim > 1:
+        error = 2 * FLOAT64_EPS * (np.abs(lags) @ np.abs(measure.frequencies).T)
+        return measure.squared_length * (np.minimum(error, 2.0) ** 2 @ measure.weights)
     omega = np.minimum(np.abs(measure.frequencies), 1 / FLOAT64_EPS)
     if 2 * FLOAT64_EPS * lags.max(initial=0) * omega.max() > 1:  # phases of few digits, or none
         squared = np.zeros(len(lags))
@@ -152,6 +167,59 @@ def promising_lags(
         left = squared <= np.maximum(best * (1 + TIE), zero)
         lags, squared, zero = lags[left], squared[left], zero[left]
     return lags, squared
+
+
+def closest_on_axes(parts: Sequence[Encoding], report: Progress) -> ClosestPair:
+    """The closest two points of a grid, by those of each axis; see `closest_pair`."""
+    sides = [len(part) for part in parts]
+    each = [closest_pair(part, report) for part in parts]
+    strides = [prod(sides[a + 1 :]) for a in range(len(sides))]
+    found = [
+        (one.distance, (one.pair[0] * stride, one.pair[1] * stride))
+        for one, stride in zip(each, strides, strict=True)
+        if one.pair is not None
+    ]
+    distinct = prod(one.distinct for one in each)
+    if not found:
+        return ClosestPair(np.inf, None, distinct)
+    least = min(distance for distance, _ in found)
+    pair = min(pair for distance, pair in found if distance <= least * (1 + TIE))
+    return ClosestPair(least, pair, distinct)
+
+
+def search_displacements(measure: Measure, sides: tuple[int, ...], report: Progress) -> ClosestPair:
+    """The closest two points of a grid whose distances depend on the displacement alone."""
+    ahead = steps_ahead(sides)
+    blocks, zeros, found = row_blocks(len(ahead), LAGS_AT_ONCE), [], []
+    best = squared_distances(measure, ahead[: 2 * sides[-1]]).min()
+    for done, block in enumerate(blocks, 1):
+        lags, squared = promising_lags(measure, ahead[block], best)
+        equal = squared <= largest_zero(measure, lags)
+        zeros.append(lags[equal])
+        best = squared.min(initial=best)
+        found.append((lags, squared))
+        report(done, len(blocks))
+    zero = np.concatenate(zeros)
+    if len(zero):
+        return ClosestPair(0.0, first_pair(zero, sides), distinct_on_grid(zero, sides))
+    lags, squared = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    tied = lags[squared <= best * (1 + TIE)]
+    return ClosestPair(float(np.sqrt(best)), first_pair(tied, sides), prod(sides))
+
+
+def first_pair(lags: np.ndarray, sides: tuple[int, ...]) -> tuple[int, int]:
+    """The first two points of a raster, by their indices, that some displacement leads between."""
+    low = np.maximum(-lags, 0)
+    ends = (np.ravel_multi_index(tuple(corner.T), sides) for corner in (low, low + lags))
+    return min(zip(*(end.tolist() for end in ends), strict=True))
+
+
+def distinct_on_grid(zeros: np.ndarray, sides: tuple[int, ...]) -> int:
+    """How many codes are left where those that some displacements lead between are equal."""
+    again = np.zeros(sides, dtype=bool)
+    for lag in zeros:
+        again[tuple(slice(max(k, 0), n + min(k, 0)) for k, n in zip(lag, sides, strict=True))] = 1
+    return prod(sides) - int(again.sum())
 
 
 def search_rows(table: np.ndarray, report: Progress) -> ClosestPair:

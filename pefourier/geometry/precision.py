@@ -9,11 +9,13 @@ infinite, its waves are NaN, and all NaN are one; float8_e4m3, which has no infi
 448 (as torch does).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
+from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.encoding import Encoding, Measure, row_blocks
 from pefourier.geometry.row_search import first_equal
 
@@ -71,6 +73,28 @@ def rounded(x: np.ndarray, form: Format) -> np.ndarray:
     return result
 
 
+def coarse_format(numbers: np.ndarray) -> str | None:
+    """The format of 16 bits, the coarser first, that all of some numbers have; None: neither.
+
+    Few digits that happen to be enough (0, 1, a half) say nothing: a tenth must need them all.
+
+    >>> coarse_format(rounded(np.sin(np.arange(50.0)), FORMATS["bfloat16"]))
+    'bfloat16'
+    """
+    for name in ("bfloat16", "float16"):
+        form = FORMATS[name]
+        if (rounded(numbers, form) == numbers).all():
+            shorter = replace(form, digits=form.digits - 1)
+            return name if (rounded(numbers, shorter) != numbers).mean() > 0.1 else None
+    return None
+
+
+def coarse_eps(numbers: np.ndarray) -> float:
+    """The resolution of the format of 16 bits that some numbers have; 0 where they have none."""
+    name = coarse_format(numbers)
+    return 2.0 ** (1 - FORMATS[name].digits) if name else 0.0
+
+
 @dataclass(frozen=True)
 class Distinct:
     """How many rows of a table differ, and how many from the first on are all different."""
@@ -79,18 +103,42 @@ class Distinct:
     safe: int
 
 
-def precision(enc: Encoding) -> dict[str, FormatLoss]:
-    """Loss of each format in `FORMATS`.
+def precision(enc: Encoding, distinct: int | None = None) -> dict[str, FormatLoss]:
+    """Loss of each format in `FORMATS`; so many codes are `distinct` in no format at all.
 
     >>> from pefourier.encodings import load
     >>> precision(load("rope", length=512, d=64))["bfloat16"].distinct_phase
     385
     """
-    return {name: format_loss(enc, form) for name, form in FORMATS.items()}
+    parts = axis_parts(enc)
+    if parts is not None:
+        return losses_on_axes(parts)
+    return {name: format_loss(enc, form, distinct) for name, form in FORMATS.items()}
 
 
-def format_loss(enc: Encoding, form: Format) -> FormatLoss:
-    """Distinct codes and phase error in one format."""
+def losses_on_axes(parts: Sequence[Encoding]) -> dict[str, FormatLoss]:
+    """What each format leaves of codes by the parts of their axes; see `precision`."""
+    each = [precision(part) for part in parts]
+    return {form: combined_loss([one[form] for one in each]) for form in each[0]}
+
+
+def combined_loss(losses: Sequence[FormatLoss]) -> FormatLoss:
+    """Distinct codes multiply, the largest phase error is that of any axis."""
+    phases = [one.distinct_phase for one in losses]
+    errors = [one.max_phase_error for one in losses]
+    return FormatLoss(
+        distinct_cast=prod(one.distinct_cast for one in losses),
+        distinct_phase=None if None in phases else prod(phases),
+        max_phase_error=None if None in errors else float(np.max(errors)),
+    )
+
+
+def format_loss(enc: Encoding, form: Format, distinct: int | None = None) -> FormatLoss:
+    """Distinct codes and phase error in one format.
+
+    Rounded phases tell codes apart that are one, those of s and of s plus a period: they are not
+    counted beyond what is `distinct` without rounding.
+    """
     columns, count = code_columns(enc)
     period = enc.measure.period if enc.measure is not None else None
     points = min(len(enc), period or len(enc))  # beyond a period codes repeat, exactly
@@ -99,10 +147,11 @@ def format_loss(enc: Encoding, form: Format) -> FormatLoss:
         return FormatLoss(cast.count, None, None)
     if enc.measure is None:
         return FormatLoss(cast.count, None, None, cast.safe)
-    x = enc.domain.x + enc.measure.offset
+    x = enc.domain.places(enc.domain.x) + enc.measure.offset
     phase = count_distinct_phases(enc.measure, x, form)
+    most = points if distinct is None else min(points, distinct)
     error = max_phase_error(enc.measure, x, form)
-    return FormatLoss(cast.count, phase.count, error, cast.safe, phase.safe)
+    return FormatLoss(cast.count, min(phase.count, most), error, cast.safe, min(phase.safe, most))
 
 
 def code_columns(enc: Encoding) -> tuple[Columns, int]:
@@ -113,7 +162,7 @@ def code_columns(enc: Encoding) -> tuple[Columns, int]:
         return lambda rows, part: table[rows, part].astype(float), enc.dim
 
     def columns(rows: np.ndarray, part: slice) -> np.ndarray:
-        phases = measure.phases(enc.domain.x[rows], pairs_of(part))
+        phases = measure.phases(enc.domain.places(enc.domain.x[rows]), pairs_of(part))
         return np.repeat(measure.amplitudes[pairs_of(part)], 2) * cosines_and_sines(phases)
 
     return columns, 2 * len(measure.frequencies)
@@ -134,12 +183,12 @@ def cosines_and_sines(phases: np.ndarray) -> np.ndarray:
 
 def count_distinct_phases(measure: Measure, x: np.ndarray, form: Format) -> Distinct:
     """Distinct codes when positions, frequencies, products and waves are rounded to a format."""
-    positions, first = np.unique(rounded(x, form), return_index=True)
+    positions, first = np.unique(rounded(x, form), axis=0, return_index=True)
     frequencies = rounded(measure.frequencies, form)
 
     def columns(rows: np.ndarray, part: slice) -> np.ndarray:
         with np.errstate(invalid="ignore"):  # an infinite phase has no waves
-            phases = rounded(np.multiply.outer(positions[rows], frequencies[pairs_of(part)]), form)
+            phases = rounded_products(positions[rows], frequencies[pairs_of(part)], form)
             return rounded(cosines_and_sines(phases), form)
 
     found = count_distinct(columns, len(positions), 2 * len(frequencies))
@@ -149,6 +198,16 @@ def count_distinct_phases(measure: Measure, x: np.ndarray, form: Format) -> Dist
     return Distinct(found.count, min(one, int(ends[found.safe])))
 
 
+def rounded_products(x: np.ndarray, frequencies: np.ndarray, form: Format) -> np.ndarray:
+    """Phases of points (n,) or (n, axes), each product and each sum rounded to a format."""
+    if x.ndim == 1:
+        return rounded(np.multiply.outer(x, frequencies), form)
+    total = np.zeros((len(x), len(frequencies)))
+    for along, omega in zip(x.T, frequencies.T, strict=True):
+        total = rounded(total + rounded(np.multiply.outer(along, omega), form), form)
+    return total
+
+
 def max_phase_error(measure: Measure, x: np.ndarray, form: Format) -> float:
     """Largest |rounded phase - exact phase| in radians over positions and frequencies.
 
@@ -156,6 +215,8 @@ def max_phase_error(measure: Measure, x: np.ndarray, form: Format) -> float:
     """
     near = rounded(x, form)
     frequencies = measure.frequencies
+    if x.ndim > 1:
+        return max_phase_error_on_grid(frequencies, x, form)
     nearby = rounded(frequencies, form)
     top = float(np.abs(x).max())
     with np.errstate(over="ignore"):
@@ -179,6 +240,16 @@ def max_phase_error(measure: Measure, x: np.ndarray, form: Format) -> float:
         error = np.abs(rounded(np.multiply.outer(nearby[j], near), form) - phases).max()
         worst = max(worst, float(error))
     return worst
+
+
+def max_phase_error_on_grid(frequencies: np.ndarray, x: np.ndarray, form: Format) -> float:
+    """Largest |rounded phase - exact phase| in radians of points (n, axes), all of them walked."""
+    near, nearby, worst = rounded(x, form), rounded(frequencies, form), 0.0
+    for rows in row_blocks(len(x), AT_ONCE, len(frequencies)):
+        with np.errstate(invalid="ignore"):  # an infinite phase has no error
+            phases = rounded_products(near[rows], nearby, form)
+            worst = max(worst, float(np.abs(phases - x[rows] @ frequencies.T).max()))
+    return worst if np.isfinite(worst) else np.nan
 
 
 def phase_rounding(omega: np.ndarray, eps: float) -> np.ndarray:

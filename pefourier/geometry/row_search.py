@@ -24,12 +24,13 @@ STRIP_ROWS = 2**8  # of a block of products, where pairs are listed
 MANY_PAIRS = 2**14  # computing more from differences costs as much as a product in float64
 CACHE_BYTES = 2**28
 SAMPLE_ROWS = 2**10
+NARROW = 1e-4  # share of squared distances from a centre below which float32 can't tell rows apart
 
 
 def closest_rows(table: np.ndarray, report: Progress) -> tuple[float, tuple[int, int]]:
     """Distance and indices i < j of the closest two rows of a table without equal rows."""
     n = len(table)
-    rows = centred(table)
+    rows = scale_rows(table)
     best = BestPair(rows)
     for block in row_blocks(n - 1, NUMBERS_AT_ONCE, table.shape[1]):
         i = np.arange(block.start, block.stop)
@@ -76,18 +77,24 @@ def row_hashes(table: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of a table in float64, moved and scaled so that no entry exceeds 1 in magnitude.
+    """The rows of a table in float64, and a scale by which none of their entries exceeds 1 by much.
 
-    The move takes out a common offset, which products of rows would drown in; the scale is a power
-    of two, exact, and keeps squares of very small and very large codes inside float32.
+    The scale is a power of two, exact, and keeps squares of very small and very large codes inside
+    float32.
     """
 
     table: np.ndarray
-    centre: np.ndarray
     scale: float
 
-    def __call__(self, index: np.ndarray) -> np.ndarray:
-        return (np.asarray(self.table[index], dtype=float) - self.centre) * self.scale
+    def about(self, centre: np.ndarray, index: np.ndarray) -> np.ndarray:
+        """Rows from a centre near them, in which products would drown: rounded once."""
+        return (np.asarray(self.table[index], dtype=float) - centre) * self.scale
+
+    def centre(self, index: np.ndarray) -> np.ndarray:
+        """The middle one of each column's numbers, of a sample: many small rows outvote a long."""
+        sample = np.asarray(self.table[thinned(index)], dtype=float)
+        middle = len(sample) // 2
+        return np.partition(sample, middle, axis=0)[middle]
 
     def differences(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Differences of rows, rounded once."""
@@ -95,17 +102,20 @@ class Rows:
         return (minuend - np.asarray(self.table[j], dtype=float)) * self.scale
 
 
-def centred(table: np.ndarray) -> Rows:
-    """The rows of a table about the middle of their range in each column."""
+def thinned(index: np.ndarray) -> np.ndarray:
+    """A sample of rows at equal steps."""
+    return index[:: -(-len(index) // SAMPLE_ROWS)]
+
+
+def scale_rows(table: np.ndarray) -> Rows:
+    """The rows of a table, scaled by the range of its columns."""
     n, d = table.shape
     low, high = np.full(d, np.inf), np.full(d, -np.inf)
-    total = np.zeros(d)
     for rows in row_blocks(n, NUMBERS_AT_ONCE, d):
         part = np.asarray(table[rows], dtype=float)
         low, high = np.minimum(low, part.min(axis=0)), np.maximum(high, part.max(axis=0))
-        total += part.sum(axis=0)
     exponent = np.frexp((high - low).max())[1]
-    return Rows(table, total / n, float(np.ldexp(1.0, min(-exponent, 1000))))
+    return Rows(table, float(np.ldexp(1.0, min(-exponent, 1000))))
 
 
 class BestPair:
@@ -132,7 +142,7 @@ class BestPair:
 
     def consider(self, i: np.ndarray, j: np.ndarray) -> None:
         """Keep the best of the pairs (i, j), i < j, by distances computed from differences."""
-        for block in row_blocks(len(i), NUMBERS_AT_ONCE, len(self.rows.centre)):
+        for block in row_blocks(len(i), NUMBERS_AT_ONCE, self.rows.table.shape[1]):
             difference = self.rows.differences(i[block], j[block])
             squared = np.einsum("ij,ij->i", difference, difference)
             self._keep_best(i[block], j[block], squared)
@@ -152,23 +162,41 @@ class BestPair:
 
 
 def compact_blocks(rows: Rows, index: np.ndarray) -> Iterator[np.ndarray]:
-    """Rows in blocks, halved by order or along a direction, whichever parts the means further."""
+    """Rows in blocks, halved by order, along a direction or, of many sizes, by distance."""
     if len(index) <= BLOCK_ROWS:
         yield index
         return
     half = len(index) // 2
-    sample = rows(index[:: -(-len(index) // SAMPLE_ROWS)])
-    direction = leading_direction(sample)
-    by_direction = np.argsort(sample @ direction, kind="stable")
-    if distance_of_halves(sample[by_direction]) > distance_of_halves(sample):
-        along = [
-            rows(index[block]) @ direction
-            for block in row_blocks(len(index), NUMBERS_AT_ONCE, len(direction))
-        ]
-        order = np.argpartition(np.concatenate(along), half)
+    places = places_along(rows, index)
+    if places is not None:
+        order = np.argpartition(places, half)
         index = np.concatenate([np.sort(index[order[:half]]), np.sort(index[order[half:]])])
     yield from compact_blocks(rows, index[:half])
     yield from compact_blocks(rows, index[half:])
+
+
+def places_along(rows: Rows, index: np.ndarray) -> np.ndarray | None:
+    """By what to halve some rows, a number each; None for their order.
+
+    Where half of them lie close about their centre it is the distance from it; else the place
+    along a direction, if that parts the means further than the order does.
+    """
+    centre = rows.centre(index)
+    sample = rows.about(centre, thinned(index))
+    middle, far = np.quantile(np.einsum("ij,ij->i", sample, sample), [0.5, 0.9])
+    if middle < NARROW * far:
+        return np.concatenate([np.einsum("ij,ij->i", z, z) for z in parts(rows, index, centre)])
+    direction = leading_direction(sample)
+    along = sample[np.argsort(sample @ direction, kind="stable")]
+    if distance_of_halves(along) <= distance_of_halves(sample):
+        return None
+    return np.concatenate([z @ direction for z in parts(rows, index, centre)])
+
+
+def parts(rows: Rows, index: np.ndarray, centre: np.ndarray) -> Iterator[np.ndarray]:
+    """Rows from a centre, some at a time."""
+    for block in row_blocks(len(index), NUMBERS_AT_ONCE, len(centre)):
+        yield rows.about(centre, index[block])
 
 
 def leading_direction(sample: np.ndarray) -> np.ndarray:
@@ -232,54 +260,91 @@ def minus_half_squares(one: Block, two: Block, apart: np.ndarray) -> np.ndarray:
     return product
 
 
-def rounding_bound(one: Block, two: Block, apart: np.ndarray) -> float:
-    """Bound on the error of a squared distance from `minus_half_squares`.
+def relative_bound(block: Block) -> float:
+    """Bound on the error of a squared distance, as a share of |z|² + |w|².
 
     Sums of k = d + 2 products err by at most k u / (1 - k u) times the sum of magnitudes, in any
     order (Higham, 2002, section 3.1), u half the machine epsilon; magnitudes sum to |z|² + |w|² at
-    most, and |w|² is such a sum itself. Entries of z, w and `apart` were rounded before, which
-    moves a squared distance by 16 u of the same at most. The last term is for underflow.
+    most, and |w|² is such a sum itself. Entries of z and w were rounded before, which moves a
+    squared distance by 16 u of the same at most.
     """
-    k = one.augmented.shape[1]
-    info = np.finfo(one.augmented.dtype)
+    k = block.augmented.shape[1]
+    return 1.01 * (3 * k + 16) * float(np.finfo(block.augmented.dtype).eps) / 2
+
+
+def underflow_bound(block: Block) -> float:
+    """Bound on what underflow takes from a squared distance."""
+    return 8 * block.augmented.shape[1] * float(np.finfo(block.augmented.dtype).tiny)
+
+
+def rounding_bound(one: Block, two: Block, apart: np.ndarray) -> float:
+    """Bound on the error of all squared distances from `minus_half_squares`."""
     longest = one.longest + (two.longest**0.5 + np.linalg.norm(apart)) ** 2 + two.longest
-    return 1.01 * (3 * k + 16) * info.eps / 2 * longest + 8 * k * float(info.tiny)
+    return relative_bound(one) * longest + underflow_bound(one)
 
 
 def search_blocks(rows: Rows, blocks: list[np.ndarray], best: BestPair, report: Progress) -> None:
     """Compare all blocks: first each with itself, then pairs of them from near to far."""
-    means = np.array([rows(index).mean(axis=0) for index in blocks])
+    centres = [rows.centre(index) for index in blocks]
+    means = np.array([rows.about(centres[0], index).mean(axis=0) for index in blocks])
     first, second = np.triu_indices(len(blocks))
     apart = ((means[first] - means[second]) ** 2).sum(axis=1) if len(blocks) > 1 else first
-    kept = max(2, CACHE_BYTES // (4 * BLOCK_ROWS * (len(rows.centre) + 2)))
-    load = lru_cache(kept)(lambda k: make_block(blocks[k], rows(blocks[k]) - means[k], np.float32))
+    kept = max(2, CACHE_BYTES // (4 * BLOCK_ROWS * (len(centres[0]) + 2)))
+
+    @lru_cache(kept)
+    def load(k: int) -> Block:
+        return make_block(blocks[k], rows.about(centres[k], blocks[k]), np.float32)
+
+    tried = failed = 0  # comparisons in float32, and those of them that left too much to do
     for done, k in enumerate(np.argsort(apart, kind="stable"), 1):
         a, b = first[k], second[k]
-        compare_blocks(rows, load(a), load(b), means[b] - means[a], best)
+        one, two = load(a), load(b)
+        moved = (centres[b] - centres[a]) * rows.scale
+        if a != b:
+            one, two = facing_rows(one, two, moved, best)
+        settled = False
+        if 2 * failed <= tried + 2:
+            settled = compare_in_float32(one, two, moved, best)
+            tried, failed = tried + 1, failed + (not settled)
+        if not settled:
+            compare_in_float64(rows, centres[a], one, two, best)
         report(done, len(first))
 
 
-def compare_blocks(rows: Rows, one: Block, two: Block, apart: np.ndarray, best: BestPair) -> None:
-    """Look for a closer pair with a row in each of two blocks, in float32 where this can tell."""
-    if one is not two:
-        one, two = facing_rows(one, two, apart, best)
+def compare_in_float32(one: Block, two: Block, apart: np.ndarray, best: BestPair) -> bool:
+    """Look for a closer pair with a row in each of two blocks; False where too many are left."""
     if not len(one.index) or not len(two.index):
-        return
+        return True
     product, error = minus_half_squares(one, two, apart), rounding_bound(one, two, apart)
     least = -(best.limit + error) / 2
     if product.max() < least:
-        return
+        return True
     if np.count_nonzero(product >= least) > MANY_PAIRS:
-        one, two = blocks_in_float64(rows, one, two)
-        apart = 0 * apart
-        product, error = minus_half_squares(one, two, apart), rounding_bound(one, two, apart)
+        return False
     for strip in row_blocks(len(product), STRIP_ROWS):
         lower = -2 * product[strip] - error
+        best.consider(*worthwhile_pairs(lower, one.index[strip], two.index, best))
+    return True
+
+
+def compare_in_float64(
+    rows: Rows, centre: np.ndarray, one: Block, two: Block, best: BestPair
+) -> None:
+    """The same about the centre of the first block, with a bound on rounding for each pair."""
+    if not len(one.index) or not len(two.index):
+        return
+    z = make_block(one.index, rows.about(centre, one.index), np.float64)
+    w = z if one is two else make_block(two.index, rows.about(centre, two.index), np.float64)
+    product = minus_half_squares(z, w, np.zeros(len(centre)))
+    error_of_z, error_of_w = (-2 * relative_bound(b) * b.augmented[:, -2] for b in (z, w))
+    error_of_w += underflow_bound(z)
+    for strip in row_blocks(len(product), STRIP_ROWS):
+        lower = -2 * product[strip] - error_of_w - error_of_z[strip, None]
         best.consider(*worthwhile_pairs(lower, one.index[strip], two.index, best))
 
 
 def facing_rows(one: Block, two: Block, apart: np.ndarray, best: BestPair) -> tuple[Block, Block]:
-    """The rows of each block that, along the line of the means, are near enough to the other."""
+    """The rows of each block that, along the line of the centres, are near enough to the other."""
     length = np.linalg.norm(apart)
     direction = (apart / (length or 1.0)).astype(np.float32)
     p, q = one.codes @ direction, two.codes @ direction + np.float32(apart @ direction)
@@ -287,16 +352,6 @@ def facing_rows(one: Block, two: Block, apart: np.ndarray, best: BestPair) -> tu
     error = 2 * (len(apart) + 8) * 2.0**-24 * longest + 1e-36
     reach = 1.00001 * np.sqrt(best.limit) + error
     return one.where(p >= q.min() - reach), two.where(q <= p.max() + reach)
-
-
-def blocks_in_float64(rows: Rows, one: Block, two: Block) -> tuple[Block, Block]:
-    """Two blocks in float64 about the mean of the first, where rounding is smaller still."""
-    codes = rows(one.index)
-    mean = codes.mean(axis=0)
-    first = make_block(one.index, codes - mean, np.float64)
-    if one is two:
-        return first, first
-    return first, make_block(two.index, rows(two.index) - mean, np.float64)
 
 
 def worthwhile_pairs(

@@ -10,19 +10,23 @@ No (n, n) array is made for n > d. Codes that declare their inner products come 
 and odd about the middle position (`wave_parts`); any other table is one matrix (`matrices`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
 import numpy as np
 
+from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, row_blocks
 from pefourier.errors import shown
 from pefourier.geometry import Progress
 from pefourier.geometry.matrices import Part, factor
+from pefourier.geometry.on_axes import factor_on_axes, separable_basis, separable_rank
 from pefourier.geometry.wave_parts import Bounds, wave_parts
 
 AT_ONCE = 2**20  # numbers of left singular vectors: 8 MiB
+UNSEEN = 1e-7  # a sine that a cosine in float64 cannot tell from 0
 ENOUGH = 1e-10  # a leverage that could be lower by less is not looked for
 
 
@@ -91,6 +95,25 @@ class Factors:
             share[0] = 1.0  # the middle position is its own mirror image
         return share
 
+    def separable_error(self, sides: Sequence[int]) -> float:
+        """How far the worst sum of one function an axis is from what the codes can give back.
+
+        The sine of the largest angle between these functions and the column space: 0 where a linear
+        map of the codes recovers all of them, 1 where it gives nothing of one.
+        """
+        if self.rank < separable_rank(sides):
+            return 1.0
+        if len(sides) == 1:  # every function is one of the only axis
+            return 0.0
+        products: list[np.ndarray] = []
+        for rows in row_blocks(self.n, AT_ONCE, separable_rank(sides) + self.d):
+            basis = separable_basis(sides, rows)
+            parts = [basis.T @ left for left in self.left(rows)]
+            products = [a + b for a, b in zip(products, parts, strict=True)] if products else parts
+        cosines = np.linalg.svd(np.hstack(products), compute_uv=False)
+        sine = float(np.sqrt(max(0.0, 1 - cosines[-1] ** 2)))
+        return sine if sine > UNSEEN else 0.0
+
     def row_error(self, rows: slice, s: int) -> float:
         """Largest |E E+ - I| between position s and the positions at some rows of the parts."""
         row = s if len(self.parts) == 1 else abs(2 * s - (self.n - 1)) // 2
@@ -121,12 +144,16 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     """
     n, d = len(enc), enc.dim
     bounds = None
-    if enc.stationary:
+    on_axes = axis_parts(enc)
+    if on_axes is not None:
+        parts = (factor_on_axes([np.asarray(p.table(), dtype=float) for p in on_axes]),)
+    elif enc.stationary and len(enc.domain.sides) == 1:
         parts, bounds = wave_parts(enc.measure, n, progress)
     else:
         table = enc.table()
         parts = (factor(lambda rows, columns: table[rows, columns].astype(float), n, d, progress),)
     sigma = np.sort(np.concatenate([part.sigma for part in parts]))[::-1][: min(n, d)]
+    sigma = np.pad(sigma, (0, max(0, min(n, d) - len(sigma))))  # parts of axes have a lower rank
     tolerance = sigma[0] * max(n, d) * FLOAT64_EPS
     if enc.eps > FLOAT64_EPS:
         rms = np.sqrt((sigma**2).sum() / (n * d))
@@ -137,7 +164,7 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
 def check_products(enc: Encoding) -> None:
     """Refuse codes whose inner products `decompose` could not hold, before other work is done."""
     n, d = len(enc), enc.dim
-    if enc.stationary:
+    if enc.stationary and len(enc.domain.sides) == 1:
         n, d = (n + 1) // 2, len(enc.measure.frequencies)
     else:
         check_size(f"a table of {shown(enc.spec)}", n, d)

@@ -23,7 +23,7 @@ def conclusions_of(datasets: "Sequence[DatasetSummary]") -> str:
 
 def conclude_training(one: "DatasetSummary", encoding: str) -> str:
     """The conclusion about an encoding on a dataset."""
-    rules = (unreliable, reached, told_from_reference)
+    rules = (unreliable, reached, told_from_reference, goes_on)
     return first_sentences(rule(one, encoding) for rule in rules)
 
 
@@ -66,4 +66,24 @@ def told_from_reference(one: "DatasetSummary", encoding: str) -> str:
             f"So few runs could not tell it from {d.reference} in any case ({numbers}); give more "
             "--seeds."
         )
-    return f"The data do not tell it from {d.reference} ({numbers})."
+    return f"The data do not tell it from {d.reference} ({numbers}){excluded(one, encoding)}."
+
+
+def goes_on(one: "DatasetSummary", encoding: str) -> str:
+    """Its accuracy on longer windows than those of training, where it was tested there."""
+    every = one.lengths.get(encoding, ())
+    known = [at for at in every if not at.reason]
+    if not known:
+        return f"On longer windows it cannot be tested: {every[0].reason}." if every else ""
+    said = ", ".join(f"{at.accuracy.mean:.3f} on {at.length}" for at in known)
+    return f"Trained on {one.length} rows, its accuracy is {said}."
+
+
+def excluded(one: "DatasetSummary", encoding: str) -> str:
+    """Which differences the runs exclude, where they spread."""
+    could = one.power.get(encoding)
+    if could is None or could.excluded != could.excluded:
+        return ""
+    beyond = could.folds_excluded
+    over = "" if beyond != beyond else f", over folds ±{beyond:.3f}"
+    return f", and exclude differences beyond ±{could.excluded:.3f}{over}"

@@ -116,8 +116,17 @@ def parse_arm(name: str) -> Arm:
 
 def resolve_task(task: Task, options: Options, device: torch.device) -> ResolvedTask:
     """Load what the arms inject, each SPEC once; refuses those that cannot be trained."""
-    sizes = (options.d, options.heads, options.layers, options.patch)
-    model = Transformer(task.length, task.rows.shape[1], len(task.classes), *sizes)
+    model = Transformer(
+        task.length,
+        task.rows.shape[1],
+        len(task.classes),
+        d=options.d,
+        heads=options.heads,
+        layers=options.layers,
+        **sizes_of_tokens(task.length, options),
+        ffn=options.ffn,
+        pool=options.pool,
+    )
     check_memory(model, loop.batch_and_steps(task, options.batch_size)[0], device)
     injections: dict[str, Injection] = {}
     arms = []
@@ -127,6 +136,26 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
         if arm.rms is None or has_size(arm, injections[arm.spec]):
             arms.append(arm)
     return ResolvedTask(task, model, tuple(arms), injections)
+
+
+def sizes_of_tokens(length: int, options: Options) -> dict[str, int | None]:
+    """Rows of a token and from one to the next, as given or so that there are few enough tokens.
+
+    >>> sizes_of_tokens(251, Options(tokens=32)), sizes_of_tokens(24, Options(tokens=32))
+    ({'patch': 11, 'stride': 10}, {'patch': 1, 'stride': 1})
+    """
+    most = options.tokens
+    if most is None:
+        return {"patch": options.patch, "stride": options.patch_stride}
+    if most < 2 or options.patch != Options.patch or options.patch_stride is not None:
+        raise PefourierError(
+            f"--tokens must be 2 or more and stands in place of --patch; got {most}"
+        )
+    for patch in range(-(-length // most), length):
+        for stride in range(patch, 0, -1):
+            if (length - patch) % stride == 0 and (length - patch) // stride < most:
+                return {"patch": patch, "stride": stride}
+    return {"patch": length, "stride": length}
 
 
 def load_for(model: Transformer, spec: str, seed: int, learn: bool) -> Injection:
@@ -170,7 +199,7 @@ def stack_injections(
 
 def check_memory(model: Transformer, batch: int, device: torch.device) -> None:
     """Refuse a classifier that the device's memory does not hold once, before anything is made."""
-    kept = model.patch * model.channels + 12 * model.d * model.layers  # of a token, at least
+    kept = model.patch * model.channels + (10 * model.d + model.wide) * model.layers  # of a token
     adam = 4 * model.size  # parameters, their gradients and two means of those
     needed = 4 * (batch * model.tokens * kept + adam)
     there = memory_of(device)
@@ -193,7 +222,8 @@ def memory_of(device: torch.device) -> int:
 
 def most_members(model: Transformer, batch: int, device: torch.device) -> int:
     """How many members fit into the bytes a stack may take, roughly."""
-    token = 4 * (model.patch * model.channels + 24 * model.d * model.layers)
+    layer = 20 * model.d + 2 * model.wide
+    token = 4 * (model.patch * model.channels + layer * model.layers)
     scores = 8 * model.heads * model.tokens * model.layers
     member = batch * model.tokens * (token + scores)
     most = min(STACK_MOST[device.type], STACK_BYTES[device.type] // member)

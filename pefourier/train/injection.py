@@ -130,13 +130,15 @@ def in_halves(enc: Encoding, table: np.ndarray, k: int) -> np.ndarray:
     )
 
 
-def scaled_to_rms(one: Injection, rms: float) -> Injection:
+def scaled_to_rms(one: Injection, rms: float, by: Injection | None = None) -> Injection:
     """Codes less their mean over positions, scaled so that their root mean square is `rms`.
+
+    Mean and size are those of `by` where it is given: the same encoding at another length.
 
     What all positions have in common tells none from another, and some tables have much of it: of
     sinusoids at 25 positions in 32 dimensions, rms .707, .374 varies, of DFT codes .173 of .177.
     """
-    mean, size = mean_and_variation(one)
+    mean, size = mean_and_variation(by or one)
     return replace(one, codes=(one.codes - mean) * (rms / size))
 
 

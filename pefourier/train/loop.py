@@ -4,7 +4,8 @@ Conventions
 -----------
 A member's initial weights and batches depend on its seed and fold alone, so that encodings are
 compared in pairs and a member in a stack is the member alone, up to rounding: a library may add in
-another order where it multiplies other numbers of matrices at once. Data stay on the device,
+another order where it multiplies other numbers of matrices at once. Members may differ in rate,
+dropout and decay of weights. Data stay on the device,
 windows are gathered there by index, and nothing is read back within an epoch. float32 on a CPU; on
 a GPU matrix products in bfloat16, the whole step one CUDA graph.
 
@@ -34,12 +35,15 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from pefourier.errors import PefourierError, shown
 from pefourier.train.attention import MemberCodes, codes_by_act
 from pefourier.train.data.split import Fold, Task
+from pefourier.train.dropout import Dropout
 from pefourier.train.injection import ACTS, Injection
 from pefourier.train.metrics import cross_entropy, validation_score
 from pefourier.train.model import OrderFree, Parameters, Transformer, draw_parameters
+from pefourier.train.pace import Pace, Tuning
 
 AT_ONCE = 64  # windows a member in evaluation
 MOST_EPOCHS = 1_000_000
+MOST_DROPPED = 0.95
 # Members are dropped where so few are left of 1: a CUDA graph is captured anew, which takes time
 STAY = {"cpu": 1 - 1e-9, "cuda": 0.5}
 LEAST_GAIN = 0.01  # of the loss, in nats, to be better at an equal score
@@ -57,6 +61,9 @@ class Schedule:
     batch_size: int
     rate: float  # of Adam
     patience: int = 0  # epochs without a better one, after which a member is done; 0: never
+    dropout: float = 0.0
+    weight_decay: float = 0.0
+    warmup: int = 0  # epochs
 
     def __post_init__(self) -> None:
         for option, value in (("--epochs", self.epochs), ("--batch-size", self.batch_size)):
@@ -68,12 +75,30 @@ class Schedule:
             )
         if self.patience < 0:
             raise PefourierError(f"--patience must be 0 (off) or more; got {self.patience}")
-        if not (np.isfinite(self.rate) and self.rate > 0):
-            raise PefourierError(f"--rate must be above 0; got {self.rate}")
+        if not 0 <= self.warmup <= MOST_EPOCHS:
+            raise PefourierError(
+                f"--warmup must be 0 to {MOST_EPOCHS} epochs; got {shown(self.warmup)}"
+            )
+        check_tuning(self.tuning)
+
+    @property
+    def tuning(self) -> Tuning:
+        """What members have that have nothing of their own."""
+        return Tuning(self.rate, self.dropout, self.weight_decay)
 
     def has_patience(self, waited: np.ndarray) -> np.ndarray:
         """Whether members go on that have waited so many epochs for a better one."""
         return (self.patience == 0) | (waited < self.patience)
+
+
+def check_tuning(one: Tuning) -> None:
+    """Refuse a rate, a share or a decay that nothing could be trained with."""
+    if not (np.isfinite(one.rate) and one.rate > 0):
+        raise PefourierError(f"--rate must be above 0; got {one.rate}")
+    if not 0 <= one.dropout <= MOST_DROPPED:
+        raise PefourierError(f"--dropout must be from 0 to {MOST_DROPPED}; got {one.dropout}")
+    if not (np.isfinite(one.weight_decay) and one.weight_decay >= 0):
+        raise PefourierError(f"--weight-decay must be 0 or more; got {one.weight_decay}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +109,13 @@ class Member:
     injection: Injection
     seed: int
     fold: int
+    tuning: Tuning | None = None  # that of the schedule
+    number: int = 0  # of the run that it is a candidate of
+
+    @property
+    def key(self) -> int:
+        """What its weights and what it drops are drawn from: its seed and fold alone."""
+        return 1_000_003 * self.fold + self.seed
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +128,8 @@ class Outcome:
     epoch: int  # 0 where training diverged at once: the weights it began with
     seconds: float  # of its stack, over its members
     codes: np.ndarray | None = None  # trained codes of all places
+    parameters: dict[str, np.ndarray] = field(default_factory=dict)  # all but codes
+    curve: np.ndarray | None = None  # (epochs, 3): training loss, score and loss on validation
 
     @property
     def finite(self) -> bool:
@@ -161,6 +195,8 @@ class Program:
     parameters: Parameters = field(init=False)
     injected: dict[str, MemberCodes] = field(init=False)
     step: Callable[[], None] = field(init=False)
+    drop: Dropout | None = field(init=False)  # where some member drops
+    pace: Pace | None = field(init=False)  # where members do not all go as Adam does
 
     def __post_init__(self) -> None:
         task, device, dtype = self.data.task, self.data.device, self.data.rows.dtype
@@ -175,15 +211,31 @@ class Program:
         self.mean = as_tensor([f.mean for f in folds], device, dtype).view(shape)
         self.scale = as_tensor([f.scale for f in folds], device, dtype).view(shape)
         self.weights = as_tensor([class_weights(task, f) for f in folds], device, dtype)  # (M, K)
-        batch, _ = batch_and_steps(task, self.schedule.batch_size)
+        batch, steps = batch_and_steps(task, self.schedule.batch_size)
         size = (len(self.members), batch)
         self.index = torch.zeros(size, dtype=torch.long, device=device)
         self.total = torch.zeros(len(self.members), device=device)
         on_gpu = device.type == "cuda"
+        self.tune(self.schedule.warmup * steps)
         self.optimizer = torch.optim.Adam(
-            list(self.parameters.values()), lr=self.schedule.rate, fused=True, capturable=on_gpu
+            list(self.parameters.values()), lr=self.fastest, fused=True, capturable=on_gpu
         )
         self.step = capture_cuda_graph(self) if on_gpu else self.eager_step
+
+    def tune(self, warm_up: int) -> None:
+        """Prepare what members drop, and how far they go; `warm_up` is in steps."""
+        tunings = [m.tuning or self.schedule.tuning for m in self.members]
+        self.count = torch.zeros((), dtype=torch.int32, device=self.data.device)  # of steps
+        self.fastest = max(one.rate for one in tunings)
+        shares, keys = [one.dropout for one in tunings], [m.key for m in self.members]
+        self.drop = Dropout(shares, keys, self.count) if any(shares) else None
+        needed = Pace.needed(tunings, warm_up)
+        self.pace = Pace(tunings, warm_up, self.count) if needed else None
+
+    def members_of(self, name: str) -> slice:
+        """The members that a parameter is of: codes are of those of their act alone."""
+        act = name.removeprefix("codes.")
+        return slice(None) if act == name else self.injected[act].members
 
     @contextmanager
     def precision(self) -> Iterator[None]:
@@ -198,21 +250,29 @@ class Program:
     def loss(self, index: Tensor) -> Tensor:
         """Class-weighted cross entropy of each member's windows (M, n), shape (M, n)."""
         with self.precision():
-            logits, y = self.logits(index), self.data.labels[index]
+            drop = self.drop and self.drop.begin()
+            logits, y = self.logits(index, drop), self.data.labels[index]
         each = F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none")
         return each.view_as(y) * self.weights.gather(1, y)
 
-    def logits(self, index: Tensor) -> Tensor:
-        """Logits (M, n, K) of each member's windows (M, n)."""
+    def logits(self, index: Tensor, drop: Dropout | None = None) -> Tensor:
+        """Logits (M, n, K) of each member's windows (M, n); `drop` is given in training."""
         x = self.data.windows(index, self.mean, self.scale)
-        return self.model.logits(self.parameters, self.injected, x).to(self.weights.dtype)
+        given = (self.parameters, self.injected, x)
+        found = self.model.logits(*given) if drop is None else self.model.logits(*given, drop)
+        return found.to(self.weights.dtype)
 
     def eager_step(self) -> None:
         """One step of Adam for every member on the windows in `index`."""
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss(self.index).mean(dim=1)  # (M,)
         loss.sum().backward()  # members share no parameter: each gets its own gradient
-        self.optimizer.step()
+        if self.pace is None:
+            self.optimizer.step()
+        else:
+            self.pace.shorten(self.optimizer.step, self.parameters, self.members_of)
+        if self.drop is not None or self.pace is not None:
+            self.count += 1
         self.total += loss.detach()
 
     def train_epoch(self, number: int) -> Tensor:
@@ -256,6 +316,7 @@ class Program:
         """A program of some of the members, at the same point of their training."""
         self.step = self.eager_step  # a GPU's memory has room for one graph
         fewer = Program(self.data, self.model, [self.members[i] for i in own], self.schedule)
+        fewer.count.copy_(self.count)
         at = torch.as_tensor(own, device=self.data.device)
         for name, p in fewer.parameters.items():
             before = self.parameters[name]
@@ -270,10 +331,9 @@ class Program:
 
     def places(self, name: str, members: Tensor) -> Tensor:
         """Where a parameter has these members: codes are of the members of their act alone."""
-        act = name.removeprefix("codes.")
-        if act == name:
+        own = self.members_of(name)
+        if own == slice(None):
             return members
-        own = self.injected[act].members
         return members[(members >= own.start) & (members < own.stop)] - own.start
 
 
@@ -309,7 +369,7 @@ def initial_parameters(
 ) -> Parameters:
     """Every member's first parameters, the same for all encodings of a seed and fold."""
     shapes = model.shapes()
-    alone = [draw_parameters(shapes, 1_000_003 * m.fold + m.seed) for m in members]
+    alone = [draw_parameters(shapes, m.key) for m in members]
     begun = {name: torch.stack([one[name] for one in alone]) for name in shapes}
     begun |= {f"codes.{act}": one.codes for act, one in injected.items() if one.learn.any()}
     return {
@@ -333,6 +393,7 @@ def capture_cuda_graph(program: Program) -> Callable[[], None]:
             p.copy_(kept[name])
             for state in program.optimizer.state[p].values():
                 state.zero_()
+    program.count.zero_()
     program.optimizer.zero_grad(set_to_none=True)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=side):  # whose workspaces are there already
@@ -386,11 +447,13 @@ def train_together(
     best = {name: p.detach().clone() for name, p in whole.parameters.items()}
     highest = np.tile([-1.0, np.inf], (len(members), 1))  # score and loss
     kept = np.zeros(len(members), dtype=int)  # 0: untrained
+    curve: list[np.ndarray] = []  # (M, 3) an epoch
     there = np.arange(len(members))  # in the stack
     going = np.ones(len(members), dtype=bool)  # not done
     for epoch in range(schedule.epochs):
         loss = running.train_epoch(epoch)
         found = running.validate()
+        curve.append(curve_of_epoch(len(members), there, loss, found))
         better = going[there] & is_better(found, highest[there])
         highest[there[better]], kept[there[better]] = found[better], epoch + 1
         keep_better(best, whole, running, there, np.flatnonzero(better))
@@ -404,7 +467,15 @@ def train_together(
     with torch.no_grad():
         for name, p in whole.parameters.items():
             p.copy_(best[name])
-    return collect_outcomes(whole, kept.tolist(), (time.perf_counter() - began) / len(members))
+    seconds = (time.perf_counter() - began) / len(members)
+    return collect_outcomes(whole, kept.tolist(), np.stack(curve, axis=1), seconds)
+
+
+def curve_of_epoch(n: int, there: np.ndarray, loss: Tensor, found: np.ndarray) -> np.ndarray:
+    """Training loss, score and loss on validation (n, 3) of an epoch; nan of those who are done."""
+    point = np.full((n, 3), np.nan)
+    point[there] = np.column_stack([loss.double().cpu().numpy(), found])
+    return point
 
 
 def is_better(found: np.ndarray, before: np.ndarray) -> np.ndarray:
@@ -428,21 +499,28 @@ def keep_better(
         best[name][whole.places(name, all_own), : p.shape[1]] = value
 
 
-def collect_outcomes(program: Program, kept: Sequence[int], seconds: float) -> list[Outcome]:
-    """What each member came to."""
+def collect_outcomes(
+    program: Program, kept: Sequence[int], curves: np.ndarray, seconds: float
+) -> list[Outcome]:
+    """What each member came to, with its curve (epochs, 3)."""
     codes: list[np.ndarray | None] = [None] * len(program.members)
     with torch.no_grad():
         for act, one in program.injected.items():
             trained_codes = program.parameters.get(f"codes.{act}")
             codes[one.members] = list(one.table(trained_codes).cpu().double().numpy())
+    shared = {k: p for k, p in program.parameters.items() if not k.startswith("codes.")}
+    every = {name: p.detach().cpu().numpy().copy() for name, p in shared.items()}
+    valid, test = program.evaluate("valid"), program.evaluate("test")
     return [
-        Outcome(member, valid, test, epoch, seconds, table)
-        for member, valid, test, epoch, table in zip(
-            program.members,
-            program.evaluate("valid"),
-            program.evaluate("test"),
-            kept,
-            codes,
-            strict=True,
+        Outcome(
+            member=member,
+            valid=valid[i],
+            test=test[i],
+            epoch=kept[i],
+            seconds=seconds,
+            codes=codes[i],
+            parameters={name: p[i] for name, p in every.items()},
+            curve=curves[i][~np.isnan(curves[i][:, 0])],
         )
+        for i, member in enumerate(program.members)
     ]

@@ -17,21 +17,36 @@ class Scores:
     recall: float
     f1: float
     auprc: float  # average precision: area under precision over recall
+    accuracy: float  # share of windows whose class is the one that is said
 
 
 def score(
     valid: np.ndarray, valid_labels: np.ndarray, test: np.ndarray, labels: np.ndarray
 ) -> Scores:
     """Scores of logits (n, K)."""
-    classes = test.shape[1]
-    if classes == 2:
-        margin = test[:, 1] - test[:, 0]
-        limit = best_threshold(valid[:, 1] - valid[:, 0], valid_labels == 1)
-        return Scores(
-            *precision_recall_f1(margin >= limit, labels == 1), mean_precision(test, labels)
-        )
-    means = macro_scores(test.argmax(axis=1), labels)
-    return Scores(*means, mean_precision(test, labels))
+    said = decide(valid, valid_labels, test)
+    if test.shape[1] == 2:
+        scores = precision_recall_f1(said == 1, labels == 1)
+    else:
+        scores = macro_scores(said, labels)
+    return Scores(*scores, mean_precision(test, labels), float((said == labels).mean()))
+
+
+def decide(valid: np.ndarray, valid_labels: np.ndarray, logits: np.ndarray) -> np.ndarray:
+    """The class that is said of each logits (n, K): from a threshold on, or the largest one's."""
+    if logits.shape[1] > 2:
+        return logits.argmax(axis=1)
+    limit = best_threshold(valid[:, 1] - valid[:, 0], valid_labels == 1)
+    return (logits[:, 1] - logits[:, 0] >= limit).astype(int)
+
+
+def count_confusions(said: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
+    """How many windows of each class (rows) are said to be of each (columns).
+
+    >>> count_confusions(np.array([0, 1, 1]), np.array([0, 0, 1]), 2).tolist()
+    [[1, 1], [0, 1]]
+    """
+    return np.bincount(labels * classes + said, minlength=classes**2).reshape(classes, classes)
 
 
 def validation_score(logits: np.ndarray, labels: np.ndarray) -> float:

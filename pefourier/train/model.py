@@ -4,8 +4,9 @@ Conventions
 -----------
 M members, B windows a batch, L rows and C channels a window, T tokens of `patch` rows, d
 dimensions, H heads of c = d / H, K classes. Every parameter has the member first: (M, …). Layers
-are those of ``torch.nn.TransformerEncoderLayer`` (norm after each sum, ReLU) with neither dropout
-nor biases on queries, keys and values; logits are read from the mean over tokens.
+are those of ``torch.nn.TransformerEncoderLayer`` (norm after each sum, ReLU) without biases on
+queries, keys and values; logits are read from a pool of the tokens. Dropout stands where torch has
+it, but for the weights of attention, which its fused kernels drop for all members alike.
 """
 
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ from torch import Tensor
 from pefourier.encodings.checks import WIDEST
 from pefourier.errors import PefourierError, shown
 from pefourier.train.attention import ATTEND, MemberCodes
+from pefourier.train.dropout import Dropout
+from pefourier.train.options import Options, Pool
 
 Parameters = dict[str, Tensor]
 Shapes = dict[str, tuple[int, ...]]  # without the member
@@ -30,42 +33,77 @@ class Transformer:
     length: int  # rows of a window
     channels: int
     classes: int
-    d: int = 32
-    heads: int = 4
-    layers: int = 1
-    patch: int = 1  # rows a token
+    d: int = Options.d
+    heads: int = Options.heads
+    layers: int = Options.layers
+    patch: int = Options.patch  # rows a token
+    stride: int | None = None  # rows from a token to the next; those of a token
+    ffn: int | None = None  # twice d
+    pool: Pool = Options.pool
 
     def __post_init__(self) -> None:
-        for key in ("d", "heads", "layers", "patch"):
-            if getattr(self, key) < 1:
-                raise PefourierError(f"--{key} must be 1 or more; got {getattr(self, key)}")
-            if getattr(self, key) > WIDEST:
-                given = shown(getattr(self, key))
-                raise PefourierError(f"--{key} must be at most {WIDEST}; got {given}")
+        for key in ("d", "heads", "layers", "patch", "stride", "ffn"):
+            option, value = OPTION_OF.get(key, key), getattr(self, key)
+            if value is None:
+                continue
+            if value < 1:
+                raise PefourierError(f"--{option} must be 1 or more; got {value}")
+            if value > WIDEST:
+                raise PefourierError(f"--{option} must be at most {WIDEST}; got {shown(value)}")
         if self.d % self.heads or self.d // self.heads % 2:
             raise PefourierError(
                 f"--d must be an even multiple of --heads {self.heads}, since rotary encodings "
                 f"turn pairs; got {self.d}"
             )
-        if self.length % self.patch:
+        self.check_tokens()
+
+    def check_tokens(self) -> None:
+        """Refuse tokens that do not cover the rows of a window."""
+        if self.step == self.patch and self.length % self.patch:
             raise PefourierError(
                 f"--patch must divide the {self.length} rows of a window; got {self.patch}"
             )
+        if self.patch > self.length or (self.length - self.patch) % self.step:
+            raise PefourierError(
+                f"tokens of --patch {self.patch} rows every --patch-stride {self.step} must end "
+                f"with the {self.length} rows of a window: that stride must divide "
+                f"{self.length - self.patch}"
+            )
+        if self.step > self.patch:
+            raise PefourierError(
+                f"--patch-stride must be at most --patch {self.patch}, or rows are left out; got "
+                f"{self.step}"
+            )
+
+    @property
+    def step(self) -> int:
+        """Rows from one token to the next."""
+        return self.patch if self.stride is None else self.stride
 
     @property
     def tokens(self) -> int:
-        return self.length // self.patch
+        return (self.length - self.patch) // self.step + 1
+
+    @property
+    def wide(self) -> int:
+        """Width within the feed-forward layer."""
+        return 2 * self.d if self.ffn is None else self.ffn
+
+    @property
+    def pooled(self) -> int:
+        """How many numbers the class is read from."""
+        return self.d * (1 + self.pool.count("+"))
 
     @property
     def size(self) -> int:
         """How many numbers the parameters of one member are."""
-        project, head = self.patch * self.channels + 1, self.d + 1
-        layer = 8 * self.d * (self.d + 1)
+        project, head = self.patch * self.channels + 1, self.pooled + 1
+        layer = 4 * self.d**2 + 2 * self.d * self.wide + self.wide + 6 * self.d
         return project * self.d + self.layers * layer + head * self.classes
 
     def shapes(self) -> Shapes:
         """Parameters of one member; weights are (inputs, outputs)."""
-        d, wide = self.d, 2 * self.d
+        d, wide = self.d, self.wide
         shapes = {"project.w": (self.patch * self.channels, d), "project.b": (1, d)}
         for i in range(self.layers):
             shapes |= {
@@ -77,22 +115,37 @@ class Transformer:
                 f"{i}.narrow.w": (wide, d),
                 f"{i}.narrow.b": (1, d),
             } | {f"{i}.norm{n}.{p}": (1, 1, d) for n in (1, 2) for p in ("gain", "shift")}
-        return shapes | {"head.w": (d, self.classes), "head.b": (1, self.classes)}
+        return shapes | {"head.w": (self.pooled, self.classes), "head.b": (1, self.classes)}
 
-    def logits(self, p: Parameters, injected: Mapping[str, MemberCodes], x: Tensor) -> Tensor:
-        """Logits (M, B, K) of windows (M, B, L, C)."""
+    def logits(
+        self,
+        p: Parameters,
+        injected: Mapping[str, MemberCodes],
+        x: Tensor,
+        drop: Dropout | None = None,
+    ) -> Tensor:
+        """Logits (M, B, K) of windows (M, B, L, C); `drop` is given in training."""
         m, batch = x.shape[:2]
-        tokens = x.reshape(m, batch * self.tokens, self.patch * self.channels)
-        h = affine(p, "project", tokens).unflatten(1, (batch, self.tokens))  # (M, B, T, d)
+        drop = drop or kept
+        h = affine(p, "project", self.cut(x).flatten(1, 2))
+        h = h.unflatten(1, (batch, self.tokens))  # (M, B, T, d)
         tables = {act: one.table(p.get(f"codes.{act}")) for act, one in injected.items()}
         if "add" in tables:
             rest = m - len(tables["add"])  # members of other acts, which stand behind
             h = h + F.pad(tables["add"], (0, 0, 0, 0, 0, rest))[:, None]
+        h = drop(h)
         for i in range(self.layers):
-            h = layer_norm(p, f"{i}.norm1", h + self.attention(p, i, h, tables))
-            wide = affine(p, f"{i}.wide", h.flatten(1, 2)).relu()
-            h = layer_norm(p, f"{i}.norm2", h + affine(p, f"{i}.narrow", wide).view_as(h))
-        return affine(p, "head", h.mean(dim=2))
+            h = layer_norm(p, f"{i}.norm1", h + drop(self.attention(p, i, h, tables)))
+            wide = drop(affine(p, f"{i}.wide", h.flatten(1, 2)).relu())
+            narrow = drop(affine(p, f"{i}.narrow", wide))
+            h = layer_norm(p, f"{i}.norm2", h + narrow.view_as(h))
+        return affine(p, "head", POOLS[self.pool](h))
+
+    def cut(self, x: Tensor) -> Tensor:
+        """Tokens (M, B, T, patch C) of windows (M, B, L, C)."""
+        if self.step == self.patch:
+            return x.reshape(*x.shape[:2], self.tokens, self.patch * self.channels)
+        return x.unfold(2, self.patch, self.step).transpose(3, 4).flatten(3)
 
     def attention(self, p: Parameters, i: int, h: Tensor, tables: Mapping[str, Tensor]) -> Tensor:
         """H-head self-attention, each act's members in their own way."""
@@ -106,6 +159,20 @@ class Transformer:
         return affine(p, f"{i}.out", mixed.flatten(1, 2)).view_as(h)
 
 
+def kept(x: Tensor) -> Tensor:
+    """What is dropped where nothing is."""
+    return x
+
+
+OPTION_OF = {"stride": "patch-stride"}
+POOLS = {
+    "mean": lambda h: h.mean(dim=2),
+    "max": lambda h: h.amax(dim=2),
+    "mean+max": lambda h: torch.cat([h.mean(dim=2), h.amax(dim=2)], dim=2),
+    "first": lambda h: h[:, :, 0],
+}
+
+
 @dataclass(frozen=True)
 class OrderFree:
     """A baseline blind to order: two layers on mean, deviation, least and greatest of channels."""
@@ -113,7 +180,7 @@ class OrderFree:
     length: int
     channels: int
     classes: int
-    d: int = 32
+    d: int = Options.d
 
     def shapes(self) -> Shapes:
         """Parameters of one member."""
@@ -124,10 +191,17 @@ class OrderFree:
             "head.b": (1, self.classes),
         }
 
-    def logits(self, p: Parameters, injected: Mapping[str, MemberCodes], x: Tensor) -> Tensor:
-        """Logits (M, B, K) of windows (M, B, L, C)."""
+    def logits(
+        self,
+        p: Parameters,
+        injected: Mapping[str, MemberCodes],
+        x: Tensor,
+        drop: Dropout | None = None,
+    ) -> Tensor:
+        """Logits (M, B, K) of windows (M, B, L, C); `drop` is given in training."""
         statistics = [x.mean(2), x.std(2, correction=0), x.amin(2), x.amax(2)]
-        return affine(p, "head", affine(p, "project", torch.cat(statistics, dim=2)).relu())
+        h = affine(p, "project", torch.cat(statistics, dim=2)).relu()
+        return affine(p, "head", (drop or kept)(h))
 
 
 def affine(p: Parameters, name: str, x: Tensor) -> Tensor:

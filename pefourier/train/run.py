@@ -11,7 +11,7 @@ import platform
 import re
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -26,18 +26,21 @@ from pefourier.encodings.sources.tables import write_table
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.files import reason, write_whole
-from pefourier.train import grid, loop, summary
+from pefourier.train import extrapolation, foresight, grid, loop, power, search, summary
 from pefourier.train.data.load import load_task, reads_data_folder
 from pefourier.train.data.split import Task
-from pefourier.train.grid import ResolvedTask, Run, Stack
-from pefourier.train.injection import ACTS, Injection, scaled_to_rms
-from pefourier.train.loop import Member, Outcome, Resident, Schedule
-from pefourier.train.metrics import score
+from pefourier.train.extrapolation import Longer
+from pefourier.train.grid import ResolvedTask, Stack
+from pefourier.train.injection import Injection
+from pefourier.train.loop import Outcome, Resident, Schedule
+from pefourier.train.metrics import count_confusions, decide, score
+from pefourier.train.models import save_model
 from pefourier.train.options import MOST_SEEDS, ORDER_FREE, Options
 from pefourier.train.progress import Note, report_progress
 from pefourier.train.schema import NOT_NUMBERS, Row
 from pefourier.train.store import ASKED, Key, Store, key_of, write_json
 from pefourier.train.summary import Summary
+from pefourier.train.traces import name_of_table, read_curve, write_trace
 
 LONGEST_NAME = 255  # bytes
 RULES = {  # that numbers depend on, where an earlier version had others
@@ -68,10 +71,9 @@ def run_comparison(
             f"several ranks meet in a folder; give --out DIR, or unset RANK={rank} and "
             f"WORLD_SIZE={ranks} to train alone"
         )
-    tasks = [
-        load_task(n, options.data, options.window, options.stride, options.split, options.folds)
-        for n in options.dataset
-    ]
+    how = (options.data, options.window, options.stride, options.split)
+    parts = (options.folds, options.resamples)
+    tasks = [load_task(name, *how, *parts) for name in options.dataset]
     resolved = [grid.resolve_task(task, options, device) for task in tasks]
     with store.lock():
         found = train_and_compare(options, resolved, store, device, None if rank else note)
@@ -92,16 +94,18 @@ def train_and_compare(
     config = store.settle_configuration(configuration(options, resolved, device), options.resume)
     runs = {one.task.name: grid.plan_runs(one, options.seeds) for one in resolved}
     order = [run.key(one.task) for one in resolved for run in runs[one.task.name]]
-    if options.save_tables is not None:
-        check_names_of_tables(order)
+    for option in ("save_tables", "save_models"):
+        if getattr(options, option) is not None:
+            check_names(f"--{option.replace('_', '-')}", order)
     stacks = grid.plan_stacks(resolved, runs, config["stages"])
     new = set(order).difference(*(stack.keys for stack in stacks))
     if new:
-        most = min(most_stacked(one, options.batch_size, device) for one in resolved)
+        most = min(most_stacked(one, options, device) for one in resolved)
         asked = {key: config[key] for key in ASKED}
         config["stages"].append({**asked, "stack": min(most, -(-len(new) // store.ranks))})
         stacks = grid.plan_stacks(resolved, runs, config["stages"])
     params = {one.task.name: grid.parameters(one) for one in resolved}
+    classes = {one.task.name: one.task.classes for one in resolved}
     grid.check_runs(store.rows(), resolved, config["stages"], options.epochs)
     store.write_configuration(config)
     store.drop_torn_line()
@@ -113,18 +117,32 @@ def train_and_compare(
         if store.rank:
             return None
         every = collect_rows(store, order, rows)
-        return summary.summarize_runs(every, params, shared_settings(options))
+        return summary.summarize_runs(every, params, shared_settings(options), classes)
 
 
-def most_stacked(resolved: ResolvedTask, batch_size: int, device: torch.device) -> int:
-    """How many members of a task can be trained together."""
-    batch, _ = loop.batch_and_steps(resolved.task, batch_size)
-    return grid.most_members(resolved.model, batch, device)
+def most_stacked(resolved: ResolvedTask, options: Options, device: torch.device) -> int:
+    """How many runs of a task, each with all of its candidates, can be trained together."""
+    batch, _ = loop.batch_and_steps(resolved.task, options.batch_size)
+    shapes = search.shapes_tried(resolved.model, search.list_candidates(options))
+    return min(max(1, grid.most_members(m, batch, device) // len(own)) for m, own in shapes)
 
 
 def shared_settings(options: Options) -> dict[str, Any]:
     """What all models of a comparison have in common."""
-    names = ("epochs", "patience", "batch_size", "rate", "d", "heads", "layers", "patch", "learn")
+    names = ("epochs", "patience", "batch_size", "rate", "warmup", "weight_decay", "dropout")
+    names += (
+        "search",
+        "d",
+        "heads",
+        "layers",
+        "ffn",
+        "pool",
+        "patch",
+        "patch_stride",
+        "tokens",
+        "learn",
+    )
+    names += ("spread", "test_length")
     return {name: getattr(options, name) for name in names} | RULES
 
 
@@ -134,12 +152,21 @@ def list_remarks(options: Options, resolved: Sequence[ResolvedTask]) -> list[str
     found += [line for one in resolved for line in grid.remarks_on_codes(one, options.learn)]
     if options.data is not None and not any(map(reads_data_folder, options.dataset)):
         found.append(f"--data {options.data} has no effect on {', '.join(options.dataset)}")
+    longer = extrapolation.draw_longer_tasks(options)
+    for one in resolved if longer else ():
+        tasks = longer[one.task.name].tasks
+        found += extrapolation.remarks_on_fixed_codes(one, tasks, options.learn)
+    for task in (one.task for one in resolved):
+        found.append(power.foretell(task.name, options.seeds * len(task.folds), options.spread))
     return list(dict.fromkeys(found))
 
 
 def check_options(options: Options) -> None:
     """Refuse numbers that no run could have, and what is named twice."""
     schedule_of(options)
+    search.list_candidates(options)
+    for name in options.dataset if options.test_length is not None else ():
+        extrapolation.draw_longer(name, extrapolation.parse_lengths(options.test_length))
     if not 1 <= options.seeds <= MOST_SEEDS:
         raise PefourierError(f"--seeds must be from 1 to {MOST_SEEDS}; got {options.seeds}")
     given = {
@@ -155,13 +182,16 @@ def check_options(options: Options) -> None:
         raise PefourierError(
             "-e -: standard input can be read once, and training may read it again; name a file"
         )
+    if not (np.isfinite(options.spread) and options.spread > 0):
+        raise PefourierError(f"--spread must be above 0; got {options.spread}")
     if any(not (np.isfinite(rms) and rms > 0) for rms in options.match_rms):
         raise PefourierError(f"--match-rms must be above 0; got {min(options.match_rms)}")
-    if options.save_tables is not None:
-        check_folder_of_tables(options.save_tables)
+    for option in ("save_tables", "save_models"):
+        if getattr(options, option) is not None:
+            check_folder(f"--{option.replace('_', '-')}", getattr(options, option))
 
 
-def check_folder_of_tables(folder: str) -> None:
+def check_folder(option: str, folder: str) -> None:
     """Make a folder and see that files can be written there, before hours of training."""
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -169,13 +199,14 @@ def check_folder_of_tables(folder: str) -> None:
             trial.write(b"codes")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise PefourierError(
-            f"--save-tables {shown(folder)}: {reason(error)}; name another folder"
+            f"{option} {shown(folder)}: {reason(error)}; name another folder"
         ) from error
 
 
 def schedule_of(options: Options) -> Schedule:
     """How long and how fast to train."""
-    return Schedule(options.epochs, options.batch_size, options.rate, options.patience)
+    names = ("epochs", "batch_size", "rate", "patience", "dropout", "weight_decay", "warmup")
+    return Schedule(**{name: getattr(options, name) for name in names})
 
 
 def read_rank() -> tuple[int, int]:
@@ -271,38 +302,73 @@ def train_stacks(
     note: Note | None,
 ) -> list[Row]:
     """Train this rank's stacks, except those that are finished; the rows that were trained."""
-    members = sum(len(stack.runs) for stack in stacks)
+    candidates = search.list_candidates(options)
+    longer = extrapolation.draw_longer_tasks(options)
+    each = len(candidates) * options.epochs  # member-epochs of a run
     windows = max((len(s.task.folds[0].train) for s in stacks), default=0)
     done = {key_of(row) for row in store.rows()}
     rows: list[Row] = []
+    if note is not None and device.type == "cpu":
+        missing = [stack for stack in stacks if not done.issuperset(stack.keys)]
+        for line in foresight.foretell_time(missing, candidates, options, schedule_of(options)):
+            note(line)
     held: Resident | None = None
     injections: dict[tuple[str, int], Injection] = {}
+    members = sum(len(stack.runs) for stack in stacks) * len(candidates)
     with report_progress(members, options.epochs, windows, note) as reporter:
         for stack in stacks:
-            if done.issuperset(stack.keys):
-                reporter.skip(len(stack.runs) * options.epochs)
-                continue
-            if held is None or held.task is not stack.task:
-                held, injections = loop.put_on_device(stack.task, device), {}
-            injections = grid.stack_injections(stack, options.learn, injections)
-            members_of_stack = list_members(stack.runs, injections)
-            begun = reporter.done
-            outcomes = loop.fit(
-                held, stack.model, members_of_stack, schedule_of(options), reporter.count_epoch
-            )
-            reporter.skip(begun + len(stack.runs) * options.epochs - reporter.done)
-            found = [row_of(stack.task, outcome, held) for outcome in outcomes if outcome.finite]
-            store.append(row for row in found if key_of(row) not in done)
-            rows += found
-            if options.save_tables is not None:
-                save_codes(options.save_tables, stack.task, outcomes)
-            refuse_non_finite(outcomes)
-    if options.save_tables is not None and len(rows) < members and note is not None:
-        note(
-            f"--save-tables: {members - len(rows)} runs were finished before; their tables are not "
-            "written"
-        )
+            until = reporter.done + len(stack.runs) * each
+            if not done.issuperset(stack.keys):
+                if held is None or held.task is not stack.task:
+                    held, injections = loop.put_on_device(stack.task, device), {}
+                injections = grid.stack_injections(stack, options.learn, injections)
+                chosen = search.train_candidates(
+                    held, stack, candidates, injections, schedule_of(options), reporter
+                )
+                rows += keep_outcomes(stack, chosen, held, longer, options, store, done)
+            reporter.skip(until - reporter.done)
+    missed = sum(len(stack.runs) for stack in stacks) - len(rows)
+    note_what_is_not_saved(options, missed, note)
     return rows
+
+
+def keep_outcomes(
+    stack: Stack,
+    chosen: Sequence[tuple[Outcome, Mapping[str, Any]]],
+    held: Resident,
+    longer: Mapping[str, Longer],
+    options: Options,
+    store: Store,
+    done: Container[Key],
+) -> list[Row]:
+    """Score and store what a stack came to, and save what is asked of it."""
+    finite = [one for one in chosen if one[0].finite]
+    rows = [row_of(stack.task, *one, held) for one in finite]
+    if stack.task.name in longer:
+        for row, (outcome, settings) in zip(rows, finite, strict=True):
+            model = search.shape_for(stack.model, settings)
+            row["tested"] = longer[stack.task.name].test(stack, outcome, model)
+    if store.path is not None:
+        for row, (outcome, _) in zip(rows, finite, strict=True):
+            write_trace(store.path, stack.task, outcome, key_of(row))
+    store.append(row for row in rows if key_of(row) not in done)
+    outcomes = [outcome for outcome, _ in chosen]
+    if options.save_tables is not None:
+        save_codes(options.save_tables, stack.task, outcomes)
+    if options.save_models is not None:
+        for outcome, settings in finite:
+            model = search.shape_for(stack.model, settings)
+            save_model(options.save_models, stack.task, outcome, model)
+    refuse_non_finite(outcomes)
+    return rows
+
+
+def note_what_is_not_saved(options: Options, missed: int, note: Note | None) -> None:
+    """Say that runs which were finished before leave nothing in the folders that were named."""
+    for option in ("save_tables", "save_models") if missed and note is not None else ():
+        if getattr(options, option) is not None:
+            what = option.partition("_")[2]
+            note(f"--save-{what}: {missed} runs were finished before; their {what} are not written")
 
 
 def refuse_non_finite(outcomes: Sequence[Outcome]) -> None:
@@ -328,24 +394,14 @@ def note_if_interrupted(store: Store, note: Note | None) -> Iterator[None]:
         raise
 
 
-def list_members(
-    runs: Sequence[Run], injections: Mapping[tuple[str, int], Injection]
-) -> list[Member]:
-    """The member that each run trains; the order-free baseline has no codes."""
-    nothing = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
-    members = []
-    for run in runs:
-        one = injections.get((run.arm.spec, run.seed), nothing)
-        one = one if run.arm.rms is None else scaled_to_rms(one, run.arm.rms)
-        members.append(Member(run.arm.name, one, run.seed, run.fold))
-    return members
-
-
-def row_of(task: Task, outcome: Outcome, held: Resident) -> Row:
-    """A line of results.jsonl."""
+def row_of(task: Task, outcome: Outcome, settings: Mapping[str, Any], held: Resident) -> Row:
+    """A line of results.jsonl; `settings` are those that were chosen on validation."""
     member = outcome.member
     fold = task.folds[member.fold]
-    found = score(outcome.valid, task.labels[fold.valid], outcome.test, task.labels[fold.test])
+    labels = task.labels[fold.test]
+    parts = outcome.valid, task.labels[fold.valid], outcome.test
+    found = score(*parts, labels)
+    confusion = count_confusions(decide(*parts), labels, len(task.classes))
     return {
         "dataset": task.name,
         "encoding": member.encoding,
@@ -358,8 +414,11 @@ def row_of(task: Task, outcome: Outcome, held: Resident) -> Row:
         "leaky": task.leaky,
         "length": task.length,
         "windows": len(fold.test),
+        "trained": len(fold.train),
+        "confusion": confusion.tolist(),
         "device": str(held.device),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        **({"chosen": dict(settings)} if settings else {}),
     }
 
 
@@ -374,31 +433,20 @@ def save_codes(folder: str, task: Task, outcomes: Sequence[Outcome]) -> None:
         write_table(str(path), table, "<f4")  # as they were trained
 
 
-def name_of_table(task: str, encoding: str, seed: int, fold: int) -> str:
-    """The file that --save-tables writes for a run.
-
-    >>> name_of_table("order:length=4", "../my codes.npy", 0, 3)
-    'order_length=4-.._my_codes.npy-seed0-fold3.npy'
-    """
-    parts = (task, encoding, f"seed{seed}", f"fold{fold}")
-    plain = ("".join(c if c.isalnum() or c in "._@=" else "_" for c in part) for part in parts)
-    return f"{'-'.join(plain)}.npy"
-
-
-def check_names_of_tables(order: Sequence[Key]) -> None:
-    """Refuse tables whose file names a folder cannot hold, or that would replace one another."""
+def check_names(option: str, order: Sequence[Key]) -> None:
+    """Refuse files whose names a folder cannot hold, or that would replace one another."""
     names: dict[str, Key] = {}
     for key in order:
-        name = name_of_table(*key)
+        name = name_of_table(*key, ".npy" if option == "--save-tables" else ".safetensors")
         if len(name.encode()) > LONGEST_NAME:
             raise PefourierError(
-                f"--save-tables: the name {shown(name)} is longer than the {LONGEST_NAME} bytes "
+                f"{option}: the name {shown(name)} is longer than the {LONGEST_NAME} bytes "
                 "that a folder holds; give the file a shorter path"
             )
         if names.setdefault(name, key) != key:
             both = " and ".join(shown(one[1]) for one in (names[name], key))
             raise PefourierError(
-                f"--save-tables: {both} would be written to one file, {name}; rename one of them"
+                f"{option}: {both} would be written to one file, {name}; rename one of them"
             )
 
 
@@ -435,6 +483,7 @@ def write_summary(store: Store, found: Summary) -> None:
         return
     from pefourier.answers import plot
     from pefourier.answers.page import plain
+    from pefourier.train import figures
 
     content = plain({k: v for k, v in asdict(found).items() if k != "runs"})
     write_json(store.path / "summary.json", content)
@@ -445,3 +494,21 @@ def write_summary(store: Store, found: Summary) -> None:
     ranks.unlink(missing_ok=True)  # it may be of what was asked before
     if found.ranked:
         plot.save(str(ranks), plot.critical_difference, found)
+    lengths = store.path / "lengths.png"
+    lengths.unlink(missing_ok=True)
+    if any(one.lengths for one in found.datasets):
+        plot.save(str(lengths), figures.score_by_length, found)
+    write_curves(store.path, found)
+
+
+def write_curves(folder: Path, found: Summary) -> None:
+    """Draw how runs learned, those of which it was kept."""
+    from pefourier.answers import plot
+    from pefourier.train import figures
+
+    path = folder / "curves.png"
+    path.unlink(missing_ok=True)
+    known = [(row, read_curve(folder, row)) for row in found.runs]
+    kept = [(row, curve) for row, curve in known if curve is not None and len(curve)]
+    if kept:
+        plot.save(str(path), figures.learning_curves, kept)

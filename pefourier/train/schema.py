@@ -14,7 +14,9 @@ from typing import (
     Annotated,
     Any,
     Literal,
+    NotRequired,
     TypedDict,
+    Union,
     get_args,
     get_origin,
     get_type_hints,
@@ -27,7 +29,7 @@ from pefourier.train.options import MOST_SEEDS, Options, Split
 MOST_STACKED = 256  # members of a stack, on any device
 LONGEST = 2**24  # characters of a configuration, or of a line of results
 # Options that numbers do not depend on; a folder of data may have moved, its windows are known
-NOT_NUMBERS = frozenset({"data", "out", "resume", "save_tables"})
+NOT_NUMBERS = frozenset({"data", "out", "resume", "save_tables", "save_models", "spread"})
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,18 @@ Share = Annotated[float, Range(0, 1)]
 FromZero = Annotated[int, Range(0)]
 FromOne = Annotated[int, Range(1)]
 Seconds = Annotated[float, Range(0)]
+
+
+class Tested(TypedDict):
+    """Scores of a run on windows of another length, or why there are none."""
+
+    length: FromOne
+    precision: Share | None
+    recall: Share | None
+    f1: Share | None
+    auprc: Share | None
+    accuracy: Share | None
+    reason: str
 
 
 class Row(TypedDict):
@@ -66,6 +80,11 @@ class Row(TypedDict):
     windows: FromOne  # that were tested
     device: str
     time: str
+    accuracy: NotRequired[Share]  # earlier versions had none
+    trained: NotRequired[FromOne]  # windows
+    confusion: NotRequired[list[list[FromZero]]]  # windows of each class, said to be of each
+    tested: NotRequired[list[Tested]]  # at other lengths
+    chosen: NotRequired[dict[str, float | str]]  # settings, on validation
 
 
 class Stage(TypedDict):
@@ -119,7 +138,9 @@ def without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def parse_row(line: bytes) -> Row:
     """A line of results.jsonl; a `ValueError` says what is wrong with it."""
     row = parse_json(line)
-    check_record(row, get_type_hints(Row, include_extras=True), "a line")
+    kinds = get_type_hints(Row, include_extras=True)
+    absent = {key for key in Row.__optional_keys__ if not has_key(row, key)}
+    check_record(row, {key: kind for key, kind in kinds.items() if key not in absent}, "a line")
     return row
 
 
@@ -153,10 +174,15 @@ def check_record(value: Any, kinds: Mapping[str, Any], where: str) -> None:
 def check_value(value: Any, kind: Any, where: str) -> None:
     """Check a JSON value against a type of Python."""
     origin, inner = get_origin(kind), get_args(kind)
-    if origin is Annotated:
+    if origin is Union:  # a range of numbers, or nothing
+        if value is not None:
+            check_value(value, inner[0], where)
+    elif origin is Annotated:
         check_value(value, inner[0], where)
         if not inner[1].low <= value <= inner[1].high:
             raise ValueError(f"{where} must be {inner[1]}; got {shown(value)}")
+    elif origin is NotRequired:
+        check_value(value, inner[0], where)
     elif origin in (list, tuple) and isinstance(value, list):
         for item in value:
             check_value(item, inner[0], where)

@@ -81,20 +81,28 @@ def interval(values: np.ndarray) -> Mean:
     return Mean(float(values.mean()), float(low), float(high))
 
 
-def interval_over_folds(values: np.ndarray, folds: np.ndarray) -> tuple[float, float]:
+def fold_means(values: np.ndarray, folds: np.ndarray) -> np.ndarray:
+    """The mean of each fold's runs."""
+    return np.array([values[folds == fold].mean() for fold in np.unique(folds)])
+
+
+def interval_over_folds(
+    values: np.ndarray, folds: np.ndarray, ratio: float = TEST_TO_TRAIN
+) -> tuple[float, float]:
     """95 % interval of Student's t of the folds' means, corrected; nan with one fold.
 
-    Half of it is t s √(1/J + n_test/n_train), s the standard deviation of the J means.
+    Half of it is t s √(1/J + ratio), s the standard deviation of the J means, the ratio that of
+    test to training windows.
 
     >>> low, high = interval_over_folds(np.array([0.0, 0.2, 0.3, 0.5]), np.array([0, 0, 1, 1]))
     >>> round(low, 3), round(high, 3)
     (-2.211, 2.711)
     """
-    means = np.array([values[folds == fold].mean() for fold in np.unique(folds)])
+    means = fold_means(values, folds)
     n = len(means)
     if n == 1:
         return np.nan, np.nan
-    half = stdtrit(n - 1, 0.975) * means.std(ddof=1) * np.sqrt(1 / n + TEST_TO_TRAIN)
+    half = stdtrit(n - 1, 0.975) * means.std(ddof=1) * np.sqrt(1 / n + ratio)
     return float(means.mean() - half), float(means.mean() + half)
 
 
@@ -133,7 +141,10 @@ def holm(p: Sequence[float]) -> np.ndarray:
 
 
 def paired_differences(
-    runs: Mapping[str, np.ndarray], references: Mapping[str, str], folds: np.ndarray
+    runs: Mapping[str, np.ndarray],
+    references: Mapping[str, str],
+    folds: np.ndarray,
+    ratio: float = TEST_TO_TRAIN,
 ) -> dict[str, Difference]:
     """Each encoding less its reference; `runs` gives all the same runs (n,), of these folds."""
     apart = {name: runs[name] - runs[other] for name, other in references.items()}
@@ -142,7 +153,7 @@ def paired_differences(
     found = {}
     for name, d in apart.items():
         mean = interval(d)
-        low, high = interval_over_folds(d, folds)
+        low, high = interval_over_folds(d, folds, ratio)
         floor = max(2.0 ** (1 - len(d)), 1 / (FLIPS + 1) if len(d) > EXACT else 0.0)
         better = float((d > 0).mean() + 0.5 * (d == 0).mean())
         found[name] = Difference(

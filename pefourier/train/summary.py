@@ -10,16 +10,30 @@ import numpy as np
 from pefourier.answers.page import Page, flattened
 from pefourier.answers.text import aligned, paragraph
 from pefourier.errors import printable
-from pefourier.train import statistics
+from pefourier.train import power, statistics
 from pefourier.train.conclusion import conclude_training, conclusions_of
 from pefourier.train.options import LEVEL
+from pefourier.train.power import Power
 from pefourier.train.statistics import Difference, Mean
 
 REFERENCE = "sinusoidal"
 MEASURES = ("precision", "recall", "f1", "auprc")
+LATER = ("accuracy",)  # rows of earlier versions have none
 LEAKY = "leaky split"
 CUT_SHORT = 5  # where more than one run in so many keeps its last epoch, training ended too soon
+CAPTIONS = {"f1": "F1", "auprc": "AUPRC"}
 COLUMNS = 5  # encodings side by side, at most
+
+
+@dataclass(frozen=True)
+class LengthScores:
+    """What the runs of an encoding came to on windows of a length, or why they could not."""
+
+    length: int
+    f1: Mean | None
+    accuracy: Mean | None
+    auprc: Mean | None
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,6 +55,12 @@ class DatasetSummary:
     cut_short: tuple[str, ...]  # encodings that too many such runs have
     params: Mapping[str, Mapping[str, Any]]  # of each encoding
     verdicts: tuple[str, ...]
+    power: dict[str, Power] = field(default_factory=dict)  # of each difference in F1
+    # what validation chose: encoding → setting → value → runs
+    chosen: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    lengths: dict[str, tuple[LengthScores, ...]] = field(default_factory=dict)  # tested too
+    confusion: dict[str, list[list[int]]] = field(default_factory=dict)  # summed over runs
+    per_class: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # of these sums
 
 
 @dataclass(frozen=True)
@@ -77,10 +97,11 @@ def summarize_runs(
     rows: Sequence[Mapping[str, Any]],
     params: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
     training: Mapping[str, Any] | None = None,
+    classes: Mapping[str, Sequence[str]] | None = None,
 ) -> Summary:
     """What the rows of results.jsonl say; without `REFERENCE` the first encoding is compared to.
 
-    `params` are those of each dataset's encodings.
+    `params` are those of each dataset's encodings, `classes` the names of its classes.
     """
     names = list(dict.fromkeys(row["encoding"] for row in rows))
     reference = REFERENCE if REFERENCE in names else names[0]
@@ -91,6 +112,7 @@ def summarize_runs(
             reference,
             (params or {}).get(name, {}),
             (training or {}).get("epochs"),
+            (classes or {}).get(name, ()),
         )
         for name in datasets
     ]
@@ -115,6 +137,7 @@ def summarize_dataset(
     reference: str,
     params: Mapping[str, Mapping[str, Any]],
     epochs: int | None = None,
+    classes: Sequence[str] = (),
 ) -> DatasetSummary:
     """Scores and differences of one dataset, over the runs that every encoding has.
 
@@ -123,21 +146,18 @@ def summarize_dataset(
     runs, values = shared_runs(rows)
     scores = {e: {m: statistics.interval(v) for m, v in one.items()} for e, one in values.items()}
     others = {e: reference_of(e, values, reference) for e in values if e != reference}
-    of_run = np.array([fold for _, fold in runs])
+    of_run, ratio = np.array([fold for _, fold in runs]), test_to_train(rows)
+    f1, auprc = ({e: one[m] for e, one in values.items()} for m in ("f1", "auprc"))
     apart, ranking = (
-        statistics.paired_differences({e: one[m] for e, one in values.items()}, others, of_run)
-        for m in ("f1", "auprc")
+        statistics.paired_differences(one, others, of_run, ratio) for one in (f1, auprc)
     )
+    could = power.judge_power(f1, others, of_run, rows[0]["dataset"], ratio)
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
-    first = rows[0]
-    setting = f"{runs_of(seeds, folds)}, {name_with_leak(first)}"
     every, diverged, last = count_runs(rows, epochs)
     cut = tuple(e for e in scores if last.get(e, 0) * CUT_SHORT > every[e])
+    setting = f"{runs_of(seeds, folds)}, {name_with_leak(rows[0])}"
     return DatasetSummary(
-        dataset=first["dataset"],
-        split=first["split"],
-        leaky=first["leaky"],
-        length=first["length"],
+        **{key: rows[0][key] for key in ("dataset", "split", "leaky", "length")},
         seeds=seeds,
         folds=folds,
         scores=scores,
@@ -148,8 +168,31 @@ def summarize_dataset(
         last_kept=last,
         cut_short=cut,
         params=params,
-        verdicts=list_verdicts(setting, apart, ranking, cut),
+        verdicts=list_verdicts(setting, apart, ranking, cut, could),
+        power=could,
+        **summarize_more(rows, set(runs), classes),
     )
+
+
+def summarize_more(
+    rows: Sequence[Mapping[str, Any]], runs: Container[tuple[int, int]], classes: Sequence[str]
+) -> dict[str, Any]:
+    """What rows of earlier versions do not tell."""
+    return {
+        "chosen": count_choices(rows),
+        "lengths": summarize_lengths(rows, runs),
+        **summarize_classes(rows, runs, classes),
+    }
+
+
+def test_to_train(rows: Sequence[Mapping[str, Any]]) -> float:
+    """Test windows for each training window, at least as in five folds: training ones may overlap.
+
+    >>> test_to_train([{"windows": 40, "trained": 32}]), test_to_train([{}]) == 1 / 3
+    (1.25, True)
+    """
+    known = [row["windows"] / row["trained"] for row in rows if "trained" in row]
+    return max([*known, statistics.TEST_TO_TRAIN])
 
 
 def name_with_leak(row: Mapping[str, Any]) -> str:
@@ -167,17 +210,95 @@ def count_runs(rows: Sequence[Mapping[str, Any]], epochs: int | None) -> tuple[d
     )
 
 
+def count_choices(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, int]]]:
+    """How many runs of each encoding chose each value of what was searched."""
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for row in rows:
+        for setting, value in row.get("chosen", {}).items():
+            own = found.setdefault(row["encoding"], {}).setdefault(setting, {})
+            name = value if isinstance(value, str) else f"{value:g}"
+            own[name] = own.get(name, 0) + 1
+    return found
+
+
+def summarize_classes(
+    rows: Sequence[Mapping[str, Any]],
+    runs: Container[tuple[int, int]],
+    names: Sequence[str],
+) -> dict[str, Any]:
+    """Windows of each class that are said to be of each, over the runs that every encoding has."""
+    found: dict[str, np.ndarray] = {}
+    for row in rows:
+        if "confusion" in row and (row["seed"], row["fold"]) in runs:
+            own = np.array(row["confusion"])
+            found[row["encoding"]] = own + found.get(row["encoding"], 0)
+    return {
+        "confusion": {e: one.tolist() for e, one in found.items()},
+        "per_class": {e: score_classes(one, names) for e, one in found.items()},
+    }
+
+
+def score_classes(confusion: Sequence[Sequence[int]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Precision, recall and F1 of each class, and its windows; 0 where nothing is said or true.
+
+    >>> score_classes([[1, 1], [0, 2]], ["a", "b"])[1]
+    {'class': 'b', 'precision': 0.6666666666666666, 'recall': 1.0, 'f1': 0.8, 'windows': 2}
+    """
+    found, table = [], np.array(confusion)
+    for label, (row, said) in enumerate(zip(table, table.sum(axis=0), strict=True)):
+        hits, true = int(row[label]), int(row.sum())
+        found.append(
+            {
+                "class": names[label] if names else str(label),
+                "precision": hits / max(int(said), 1),
+                "recall": hits / max(true, 1),
+                "f1": 2 * hits / max(true + int(said), 1),
+                "windows": true,
+            }
+        )
+    return found
+
+
+def summarize_lengths(
+    rows: Sequence[Mapping[str, Any]], runs: Container[tuple[int, int]]
+) -> dict[str, tuple[LengthScores, ...]]:
+    """Means over the runs that every encoding has, at each length that was tested too."""
+    by: dict[str, dict[int, list[Mapping[str, Any]]]] = {}
+    for row in rows:
+        for tested in row.get("tested", ()) if (row["seed"], row["fold"]) in runs else ():
+            by.setdefault(row["encoding"], {}).setdefault(tested["length"], []).append(tested)
+    return {
+        e: tuple(mean_at_length(length, tested) for length, tested in one.items())
+        for e, one in by.items()
+    }
+
+
+def mean_at_length(length: int, tested: Sequence[Mapping[str, Any]]) -> LengthScores:
+    """Means of what runs came to at one length; none where some could not be tested."""
+    reason = next((one["reason"] for one in tested if one["reason"]), "")
+    if reason:
+        return LengthScores(length, None, None, None, reason)
+    f1, accuracy, auprc = (
+        statistics.interval(np.array([one[measure] for one in tested]))
+        for measure in ("f1", "accuracy", "auprc")
+    )
+    return LengthScores(length, f1, accuracy, auprc)
+
+
 def list_verdicts(
     setting: str,
     f1: Mapping[str, Difference],
     auprc: Mapping[str, Difference],
     cut_short: Sequence[str],
+    could: Mapping[str, Power],
 ) -> tuple[str, ...]:
     """A sentence for each difference; no verdict where either side was cut short."""
     return tuple(
         no_verdict(setting, e, cut_short)
         if {e, d.reference} & set(cut_short)
-        else verdict_sentence(setting, e, d, len(f1)) + auprc_clause(auprc[e])
+        else verdict_sentence(setting, e, d, len(f1))
+        + ("" if d.supported else power_clause(could[e]))
+        + auprc_clause(auprc[e])
         for e, d in f1.items()
     )
 
@@ -190,8 +311,9 @@ def shared_runs(
     for row in rows:
         by.setdefault(row["encoding"], {})[row["seed"], row["fold"]] = row
     runs = sorted(set.intersection(*(set(one) for one in by.values())))
+    measures = [*MEASURES, *(m for m in LATER if all(m in row for row in rows))]
     return runs, {
-        e: {m: np.array([one[run][m] for run in runs]) for m in MEASURES} for e, one in by.items()
+        e: {m: np.array([one[run][m] for run in runs]) for m in measures} for e, one in by.items()
     }
 
 
@@ -235,6 +357,18 @@ def no_verdict(setting: str, encoding: str, cut_short: Container[str]) -> str:
     """What is said of an encoding where its training, or that of its reference, was cut short."""
     whose = "its training" if encoding in cut_short else "the training of what it is compared to"
     return f"{setting}: no verdict on {encoding}: {whose} was cut short; give more --epochs"
+
+
+def power_clause(could: Power) -> str:
+    """What runs that show no difference could have found, and what they exclude."""
+    if np.isnan(could.detectable):
+        return ""
+    over = "" if np.isnan(could.folds_detectable) else f" (over folds {could.folds_detectable:.3f})"
+    beyond = "" if np.isnan(could.folds_excluded) else f" (over folds ±{could.folds_excluded:.3f})"
+    return (
+        f"; a difference of {could.detectable:.3f}{over} would have been found with 80 % power, "
+        f"differences beyond ±{could.excluded:.3f}{beyond} are excluded"
+    )
 
 
 def auprc_clause(d: Difference) -> str:
@@ -293,8 +427,9 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
         found.append(("", [["P / R / F1", *part], *body]))
     for one in summary.datasets:
         apart = one.differences.values()
-        head = ["encoding", "precision", "recall", "F1", "AUPRC"]
-        body = [[e, *(cell(s[m]) for m in MEASURES)] for e, s in one.scores.items()]
+        measures = list(next(iter(one.scores.values())))
+        head = ["encoding", *(CAPTIONS.get(m, m) for m in measures)]
+        body = [[e, *(cell(s[m]) for m in measures)] for e, s in one.scores.items()]
         what = f"{title(one)}, windows of {one.length} rows: mean [95 %] over " + runs_of(
             one.seeds, one.folds
         )
@@ -307,11 +442,26 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
         ]
         if body:
             found.append((f"{title(one)}, less {summary.reference}{same}", [head, *body]))
+        found += more_tables(one)
     if summary.ranked:
         ordered = sorted(summary.ranks.items(), key=lambda item: item[1])
         body = [[e, f"{rank:.2f}"] for e, rank in ordered]
         what = f"average ranks by F1 {summary.over}"
         found.append((what, [["encoding", "average rank"], *body]))
+    return found
+
+
+def more_tables(one: DatasetSummary) -> list[tuple[str, list[list[str]]]]:
+    """What the runs of a dataset could tell, did on longer windows, and chose."""
+    found = []
+    cells = power_cells(one) if one.power else []
+    if len(cells) > 1:
+        found.append((f"{title(one)}, what its runs could tell", cells))
+    if one.lengths:
+        what = f"{title(one)}, trained on windows of {one.length} rows: F1 / accuracy by length"
+        found.append((what, length_cells(one)))
+    if one.chosen:
+        found.append((f"{title(one)}, chosen on validation: runs", choice_cells(one)))
     return found
 
 
@@ -333,6 +483,63 @@ def difference_cells(f1: Difference, auprc: Difference) -> list[str]:
     tests = [f"{f1.p:.3g}", f"{f1.p_holm:.3g}", f"{f1.better:.2f}"]
     over = [folds] if folds else []
     return [size, *over, *tests, other, f"{auprc.p_holm:.3g}"]
+
+
+def power_cells(one: DatasetSummary) -> list[list[str]]:
+    """What the runs of a dataset could have found in F1 and what they exclude, with a head."""
+    over = ["over folds"] if one.folds > 1 else []
+    claim = next(iter(one.power.values())).claimed
+    head = ["encoding", "spread", "found at 80 %", *over, "excluded beyond", *over]
+    body = []
+    for name, could in one.power.items():
+        silent = {name, one.differences[name].reference} & set(one.cut_short)
+        if silent or np.isnan(could.spread):
+            continue
+        known = (could.spread, could.detectable, could.excluded)
+        spread, least, beyond = (f"{v:.3f}" for v in known)
+        least_over, beyond_over = (
+            ["–" if np.isnan(v) else f"{v:.3f}"] if over else []
+            for v in (could.folds_detectable, could.folds_excluded)
+        )
+        needed = "–" if could.claimed_runs is None else str(could.claimed_runs)
+        body.append([name, spread, least, *least_over, f"±{beyond}", *beyond_over, needed])
+    return [[*head, f"runs to find {claim:+.3f}"], *body]
+
+
+def length_cells(one: DatasetSummary) -> list[list[str]]:
+    """F1 and accuracy of each encoding at each length, with a head."""
+    lengths = [at.length for at in next(iter(one.lengths.values()))]
+    body = []
+    for name, every in one.lengths.items():
+        own = one.scores[name]
+        first = f"{three_decimals(own['f1'].mean)} / {three_decimals(own['accuracy'].mean)}"
+        rest = [
+            "–" if at.reason else f"{three_decimals(at.f1.mean)} / {cell(at.accuracy)}"
+            for at in every
+        ]
+        body.append([name, first, *rest])
+    return [["encoding", f"{one.length} (test part)", *map(str, lengths)], *body]
+
+
+def remarks_on_lengths(summary: Summary) -> list[str]:
+    """Who could not be tested at another length, and why."""
+    return [
+        f"{one.dataset}: {name} cannot be tested on windows of {at.length} rows: {at.reason}"
+        for one in summary.datasets
+        for name, every in one.lengths.items()
+        for at in every
+        if at.reason
+    ]
+
+
+def choice_cells(one: DatasetSummary) -> list[list[str]]:
+    """How often each value of each setting was chosen, with a head."""
+    settings = list(dict.fromkeys(s for own in one.chosen.values() for s in own))
+    body = [
+        [name, *(", ".join(f"{v} ×{n}" for v, n in sorted(own[s].items())) for s in settings)]
+        for name, own in one.chosen.items()
+    ]
+    return [["encoding", *(s.replace("_", "-") for s in settings)], *body]
 
 
 def bounds(low: float, high: float) -> str:
@@ -412,6 +619,7 @@ def sentences(summary: Summary) -> list[str]:
             "untrained weights; a smaller --rate may help"
             for encoding, n in one.diverged.items()
         ]
+    found += remarks_on_lengths(summary)
     if summary.ranked:
         found.append(cliques_sentence(summary))
     floors = [d.p_floor for one in summary.datasets for d in one.differences.values()]
@@ -421,12 +629,26 @@ def sentences(summary: Summary) -> list[str]:
             f"{max(floors):.2g} here; 95 % is of each number alone, Holm p of all encodings; runs "
             "of a fold share its test windows, so both speak of these windows"
         )
+    if any(not np.isnan(could.spread) for one in summary.datasets for could in one.power.values()):
+        found.append(
+            "spread: standard deviation of paired differences in F1; found at 80 %: the smallest "
+            "difference that so many runs find with 80 % power, by a two-sided t test at .05 of "
+            "one comparison; excluded: beyond it two one-sided tests reject; "
+            f"{claim_words(summary)}"
+        )
     for n in sorted({one.seeds * one.folds for one in summary.datasets} & {2, 3, 4}):
         often = 100 * (1 - 2.0 ** (1 - n))  # unless all lie on one side of it
         found.append(
             f"of {n} runs 95 % is but their range, which holds the mean {often:.0f} % of the time"
         )
     return found + remarks_on_folds(summary) + remarks_on_rules(summary)
+
+
+def claim_words(summary: Summary) -> str:
+    """Which differences the paper claims, DFT less original."""
+    claims = {name: f"{claim:+.3f} on {name.upper()}" for name, claim in power.CLAIMED.items()}
+    own = [claims[one.dataset] for one in summary.datasets if one.dataset in claims]
+    return f"the paper claims {' and '.join(own or [claims['smd']])} for dft, in Table 1"
 
 
 def remarks_on_folds(summary: Summary) -> list[str]:
@@ -448,6 +670,11 @@ def remarks_on_folds(summary: Summary) -> list[str]:
 def remarks_on_rules(summary: Summary) -> list[str]:
     """Which epoch was kept, and what sizes are of."""
     found = []
+    if summary.training.get("search"):
+        found.append(
+            f"settings were chosen for each run anew by its validation windows, among "
+            f"{' '.join(summary.training['search'])}; test windows had no say"
+        )
     if "choice" in summary.training:
         found.append(f"epoch of each run that was kept: {summary.training['choice']}")
     if "size" in summary.training and any("@rms=" in row["encoding"] for row in summary.runs):
@@ -485,6 +712,15 @@ def json_records(summary: Summary) -> list[dict[str, Any]]:
             "auprc_difference": (
                 asdict(one.auprc_differences[name]) if name in one.differences else None
             ),
+            "power": power_record(summary, one, name),
+            "confusion": one.confusion.get(name),
+            "per_class": one.per_class.get(name),
+            "lengths": [asdict(at) for at in one.lengths.get(name, ())],
+            "chosen": [
+                {"setting": setting, "value": value, "runs": n}
+                for setting, values in one.chosen.get(name, {}).items()
+                for value, n in values.items()
+            ],
             "diverged": one.diverged.get(name, 0),
             "last_kept": one.last_kept.get(name, 0),
             "cut_short": name in one.cut_short,
@@ -494,3 +730,12 @@ def json_records(summary: Summary) -> list[dict[str, Any]]:
         for one in summary.datasets
         for name, scores in one.scores.items()
     ]
+
+
+def power_record(summary: Summary, one: DatasetSummary, name: str) -> dict[str, Any] | None:
+    """The power of an encoding's runs for JSON, with what was foretold before training."""
+    if name not in one.power:
+        return None
+    spread, could = summary.training.get("spread"), one.power[name]
+    least = power.detectable_difference(spread, could.runs) if spread else float("nan")
+    return {"foretold": least, **asdict(could)}

@@ -9,12 +9,13 @@ import pytest
 from pefourier.answers.conclusions import CONCLUSIONS, conclude, conclude_comparison
 from pefourier.compare import compare
 from pefourier.encodings import load
-from pefourier.encodings.domain import positions
+from pefourier.encodings.domain import lattice, positions
 from pefourier.encodings.encoding import Encoding, Finding, Measure, from_table
 from pefourier.encodings.registry import BUILDERS
 from pefourier.faithful import assess
 from pefourier.geometry.precision import FormatLoss
 from pefourier.reconstruct import position_functions
+from pefourier.relations import relate
 from pefourier.spectrum import density
 
 STAY = "In float32, float16 and bfloat16 codes stay different"
@@ -510,8 +511,51 @@ def test_a_rotation_keeps_products_and_says_so(rng):
     )
 
 
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("none", "All codes are zero: they say nothing about positions."),
+        (
+            "sinusoidal",
+            "Inner products of codes depend on the lag alone; with it they rise first at lag 4. "
+            "One matrix leads from every code to the next, so a fixed lag is a linear map. "
+            "Distances of codes and of positions correlate by 0.67 (1: near codes are near "
+            "positions).",
+        ),
+        (
+            "ramp",
+            "Inner products of codes depend on the positions and not on their lag alone (Toeplitz "
+            "residual 0.63; 0 is the lag alone). No matrix leads from every code to the next: the "
+            "best is off by 2.2 % of the codes' size. Distances of codes and of positions "
+            "correlate by 1 (1: near codes are near positions).",
+        ),
+        (
+            "alibi",
+            "A lag and its opposite have the same code: distance is told and direction is not.",
+        ),
+        (
+            "alibi:causal=true",
+            "Only keys up to the query have a code: there are no opposite lags.",
+        ),
+        (
+            "shaw",
+            "A lag and its opposite have different codes (asymmetry 0.74): direction is told.",
+        ),
+        (
+            "tree",
+            "Nodes of a tree have no lags; 'pefourier check-faithful' says what their codes do.",
+        ),
+    ],
+)
+def test_what_is_said_of_relations(spec, told):
+    enc = load(spec, 40, 16)
+    assert conclude(enc, relate(enc)) == told
+
+
 @pytest.mark.parametrize("name", BUILDERS)
-@pytest.mark.parametrize("find", [assess, density, lambda enc: position_functions(enc, [3])])
+@pytest.mark.parametrize(
+    "find", [assess, density, relate, lambda enc: position_functions(enc, [3])]
+)
 def test_a_conclusion_is_one_to_three_sentences_without_a_missing_number(name, find):
     enc = load(name, 24, 16)
     told = conclude(enc, find(enc))
@@ -523,5 +567,7 @@ def test_a_conclusion_is_one_to_three_sentences_without_a_missing_number(name, f
 
 def test_every_kind_of_result_has_rules():
     enc = load("dft", 8, 8)
-    found = (assess(enc), density(enc), position_functions(enc, [3]))
+    grid = replace(from_table(np.eye(6)), domain=lattice((2, 3)))
+    found = [assess(enc), density(enc), relate(enc), position_functions(enc, [3])]
+    found += [assess(grid), density(grid), position_functions(grid, [(1, 2)])]
     assert {type(result) for result in found} == CONCLUSIONS.keys()

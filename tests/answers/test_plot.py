@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from training import result
 
 from pefourier.answers import plot
 from pefourier.answers.report import Answer
@@ -90,10 +91,7 @@ def test_long_names_are_cut_and_every_run_is_beside_the_interval():
     from pefourier.train import summary
 
     rows = [
-        {
-            **{"dataset": d, "encoding": e, "seed": 0, "fold": 0, "split": "random"},
-            **{"precision": v, "recall": v, "f1": v, "auprc": v, "leaky": True, "length": 100},
-        }
+        result(e, v, dataset=d, split="random", leaky=True, length=100)
         for d in ("lags:count=60,length=16,short=2,long=7", "/home/of/somebody/with/data$.npz")
         for v, e in enumerate(("rope:scaling=yarn,factor=4,rho=500000", "dft", "a/codes/mine.npy"))
     ]

@@ -1,6 +1,7 @@
 """What the figures of contexts, designs and extensions show: the data handed to their axes."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ def llama(tmp_path):
 def answer(spec, against=None, **sizes):
     own, found = describe_context(spec, **sizes)
     reading = read_against(own, against, found.length) if against else None
-    return Answer(own[0], (found, reading))
+    return Answer(own[0], replace(found, against=reading))
 
 
 def ticks(axes):
@@ -36,7 +37,7 @@ def test_wavelengths_of_each_band_stand_where_they_are(llama):
         figure = reach_plot.wavelengths([a])
     top, low = figure.axes
     plain, *bands = ticks(top)
-    (r,) = a.result[0].rotations
+    (r,) = a.result.rotations
     np.testing.assert_allclose(plain, 2 * np.pi / r.trained_frequencies)
     assert [len(band) for band in bands] == [29, 6, 29]
     np.testing.assert_allclose(np.concatenate(bands), 2 * np.pi / r.frequencies)

@@ -15,17 +15,19 @@ import typer
 from pefourier.answers import reach, report
 from pefourier.answers.catalogue import read_catalogue
 from pefourier.answers.terms import explanation, find_terms, read_terms
+from pefourier.bands import DecadeDensity, WaveGroup
 from pefourier.cli.main import app
 from pefourier.cli.vocabulary import option_terms, options_of
 from pefourier.compare import Comparison
 from pefourier.context import Band, Context, Layers, Reading, Rotation
 from pefourier.design import Candidate, Design
-from pefourier.encodings.sources.logits import Temperature
+from pefourier.encodings.sources.temperature import Temperature
 from pefourier.errors import PefourierError
 from pefourier.extend import Extension, Extensions
 from pefourier.faithful import LADDER, Faithfulness
 from pefourier.geometry.precision import FORMATS, FormatLoss
 from pefourier.reconstruct import Reconstruction, Reconstructions
+from pefourier.relations import Relations
 from pefourier.reproduce import SPOKEN, Claim
 from pefourier.spectrum import DensitySummary, Spectrum
 
@@ -81,7 +83,9 @@ def tables(tmp_path, monkeypatch):
         ["context", "config.json", "rope:d=16", "alibi", "--against", "base=500"],
         ["context", "config.json", "nothing", "--against", "scaling-ignored"],
         ["design", "--length", "80", "--d", "8", "--dtype", "bf16"],
+        ["report", "dft", "nothing", "--d", "4", "-S", "4", "--out", "o.html"],
         ["reproduce", "--out", "paper"],
+        ["cite"],
         ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1", "-q"],
     ],
     ids=" ".join,
@@ -110,6 +114,7 @@ def test_every_field_of_json_has_a_term(run, arguments):
         FormatLoss,
         report.Refusal,
         Comparison,
+        Relations,
         Context,
         Layers,
         Rotation,
@@ -121,6 +126,8 @@ def test_every_field_of_json_has_a_term(run, arguments):
         Extension,
         Extensions,
         Claim,
+        DecadeDensity,
+        WaveGroup,
     ],
 )
 def test_every_field_of_a_result_has_a_term(result):
@@ -156,6 +163,7 @@ def test_every_row_and_column_of_text_has_a_term():
     for command, rows in facts.items():
         known = names_of(command, "reconstruct")
         assert [fact.label for fact in rows if fact.label not in known] == []
+    assert set(report.WAVES) <= names_of("spectrum", "every answer")
     assert set(reach.ROTATION_FACTS) <= names_of("context")
     assert set(reach.HEADS.values()) <= names_of("design", "context", "check-faithful")
     columns = ["encoding", "family", "domain", "measure", "source"]

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 import typer
@@ -13,10 +14,19 @@ from pefourier.cli.main import app, main
 COMMANDS = sorted(typer.main.get_command(app).commands)
 NO_COUNT = "is not a whole number such as 4096, 3e5 or 128k (131072)"
 PROGRAM = [sys.executable, "-m", "pefourier"]
+ROOM = import_module("pefourier.spectrum")  # the package gives the question of that name
 
 
 @pytest.mark.parametrize(
-    "pos", [["--pos", 5, 40, 75], ["--pos", "5,40,75"], ["--pos", 5, "--pos", 40, "--pos", 75]]
+    "pos",
+    [
+        ["--pos", 5, 40, 75],
+        ["--pos", "5,40,75"],
+        ["--pos", 5, "--pos", 40, "--pos", 75],
+        ["--positions", 5, 40, 75],
+        ["--positions", "5,40", "75"],
+        ["--pos", 5, "--positions", 40, 75],
+    ],
 )
 def test_three_ways_to_give_positions(run, pos):
     (result,) = run("reconstruct", "dft", *pos, "--json").results
@@ -105,7 +115,7 @@ def test_an_internal_error_is_one_line_with_a_status_of_its_own(run, monkeypatch
     def broken(*_):
         raise raised("division\nby zero" + 1000 * "!")
 
-    monkeypatch.setattr("pefourier.spectrum.density", broken)
+    monkeypatch.setattr(ROOM, "density", broken)
     done = run("spectrum")
     what = f"{raised.__name__}: division by zero"
     what += (60 - len(what)) * "!" + "…" + 60 * "!"
@@ -124,7 +134,7 @@ def test_no_thread_to_be_had_is_no_bug(run, monkeypatch):
     def refuse(*_):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("pefourier.spectrum.density", refuse)
+    monkeypatch.setattr(ROOM, "density", refuse)
     done = run("spectrum")
     message = "the system starts no more threads for you; end other programs or raise ulimit -u"
     assert (done.status, done.out, done.err) == (2, "", f"pefourier: {message}\n")
@@ -201,6 +211,6 @@ def test_interrupt_exits_130(monkeypatch, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pefourier.spectrum.density", interrupted)
+    monkeypatch.setattr(ROOM, "density", interrupted)
     assert main(["spectrum"]) == 130
     assert capsys.readouterr().err.strip().splitlines()[-1] == "pefourier: interrupted"

@@ -1,12 +1,14 @@
 """Where answers go: a pipe that closes, a full disk, a terminal."""
 
 import io
+import re
 import subprocess
 import sys
 
 import pytest
 
 from pefourier.cli.main import main
+from pefourier.cli.streams import percentages
 
 
 def test_a_reader_that_stops_early_is_no_error():
@@ -26,6 +28,35 @@ def test_an_answer_that_cannot_be_written(redirection, message):
     command = f"{sys.executable} -m pefourier spectrum {redirection}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, f"pefourier: {message}\n")
+
+
+def test_progress_names_its_phase_and_only_goes_forward(monkeypatch, run):
+    """A long table: the closest pair, then its singular values, walked through twice."""
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("pefourier.geometry.matrices.BLOCK", 2**12)
+    monkeypatch.setattr("pefourier.geometry.matrices.KEPT", 0)
+    assert main(["check-faithful", "learned", "-S", "3000", "--d", "8"]) == 0
+    told = [line for line in screen.getvalue().split("\r\x1b[K") if line.strip()]
+    parts = [re.fullmatch(r"learned: (.+?), (\d+) %", line).groups() for line in told]
+    phases = list(dict.fromkeys(phase for phase, _ in parts))
+    assert phases[-2:] == ["singular values", "singular values, pass 2"]
+    assert phases[0] in ("closest pair", "singular values")
+    places = [(phases.index(phase), int(share)) for phase, share in parts]
+    assert places == sorted(places)
+    assert len(set(places)) > 8
+
+
+def test_nobody_is_shown_progress_who_does_not_look(monkeypatch):
+    assert percentages("dft", quiet=False) is None  # stderr is no terminal here
+    monkeypatch.setattr(sys, "stderr", None)
+    assert percentages("dft", quiet=False) is None
 
 
 def test_a_terminal_gets_curves_and_colours_and_a_pipe_does_not(monkeypatch, run):

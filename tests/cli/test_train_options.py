@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from pefourier.train.data import PUBLISHED, SYNTHETIC
-from pefourier.train.options import Options
+from pefourier.train.options import IDE_2024, Options
 
 TASK = ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1"]
 
@@ -55,6 +55,31 @@ def test_options_are_given_as_their_fields_say(run, monkeypatch):
         out="x",
     )
     assert run("train", "--split", "halves").status == 2
+
+
+def test_a_published_setting_is_what_is_not_given(run, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        "pefourier.train.run.run_comparison", lambda options, *_: seen.append(options)
+    )
+    for name in ("idé2024", "ide\u03012024", "ide2024", "IDE2024"):
+        assert run("train", "--setting", name).status == 0
+    assert run("train", "--setting", "ide2024", "--d", "32", "--epochs", "3").status == 0
+    *plain, own = seen
+    assert plain == [Options(**IDE_2024)] * 4
+    assert own == Options(**{**IDE_2024, "d": 32, "epochs": 3})  # 32 is the default, but given
+    done = run("train", "--setting", "ide2023")
+    assert (done.status, "Did you mean 'ide2024'" in done.err) == (2, True)
+
+
+def test_settings_to_choose_among_follow_one_another(run, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        "pefourier.train.run.run_comparison", lambda options, *_: seen.append(options)
+    )
+    assert run("train", "--search", "rate=3e-4,1e-3", "dropout=0,.2", "-e", "dft").status == 0
+    assert seen[0].search == ("rate=3e-4,1e-3", "dropout=0,.2")
+    assert seen[0].encoding == ("dft",)
 
 
 def test_options_load_neither_torch_nor_the_shell():

@@ -5,6 +5,7 @@ import pytest
 from sinusoids import GRID, NORMAL, S, changed, waves
 
 from pefourier.diagnosis.identify import identify
+from pefourier.encodings import load
 from pefourier.encodings.registry import BUILDERS, build
 from pefourier.geometry.precision import FORMATS, rounded
 
@@ -150,6 +151,40 @@ def test_rotary_tables_of_one_wave(part, wave, layout):
     assert (found["encoding"], found["params"]) == ("rope", expected)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("part", "wave"), [("cos", np.cos), ("sin", np.sin)])
+@pytest.mark.parametrize("rho", [1e4, 5e5])
+def test_one_wave_once(rho, part, wave, dtype):
+    table = wave(S * rho ** (-np.arange(32) / 32)).astype(dtype)
+    found = identify(table, float(np.finfo(dtype).eps))
+    expected = {"rho": rho, "times": 1, "part": part, "scale": 1.0, "divisor": "d"}
+    assert (found["encoding"], found["params"]) == ("rope", expected)
+
+
+SCALED = {
+    "llama3": ("rope:rho=5e5,scaling=llama3,factor=8,original=8192,d={}", 5e5),
+    "yarn": ("rope:rho=1e6,scaling=yarn,factor=4,original=32768,d={}", 1e6),
+    "gpt-oss": ("rope:rho=150000,scaling=yarn,factor=32,original=4096,truncate=false,d={}", 1.5e5),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("name", SCALED)
+def test_tables_of_scaled_rotations(name, d, dtype):
+    """Both waves; cat(f, f) of one; each frequency by turns: as engines cache them."""
+    spec, rho = SCALED[name]
+    made = load(spec.format(d), 400)
+    frequencies, factor = made.measure.frequencies, made.params["attention_factor"]
+    cos, sin = (factor * wave(np.outer(np.arange(400), frequencies)) for wave in (np.cos, np.sin))
+    own = {key: made.params[key] for key in ("scaling", "factor", "original")}
+    for table in (np.hstack([cos, sin]), np.hstack([cos, cos]), np.repeat(sin, 2, axis=1), cos):
+        found = identify(table.astype(dtype), float(np.finfo(dtype).eps))
+        assert found["encoding"] == "rope"
+        assert found["params"].items() >= {"rho": rho, **own}.items()
+        assert found["params"].get("scale", 1.0) == pytest.approx(factor, rel=1e-6)
+
+
 ROUND_TRIPS = [
     ("sinusoidal", {}),
     ("sinusoidal", {"rho": 500.0, "layout": "halves", "offset": 7}),
@@ -225,6 +260,32 @@ def test_an_unusual_base_in_low_precision():
     for name, eps in (("float16", 2.0**-10), ("bfloat16", 2.0**-7)):
         params = identify(rounded(table, FORMATS[name]), eps)["params"]
         assert (params["divisor"], params["rho"]) == ("d", pytest.approx(12345.678, rel=1e-3))
+
+
+@pytest.mark.parametrize("rho", [np.e, 40889.8, 123.456789])
+@pytest.mark.parametrize("d", [8, 64])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_base_that_is_no_round_number(rho, d, dtype):
+    """2.71828 fits the frequencies and not the codes: more digits are taken until both fit."""
+    omega = rho ** (-np.arange(d // 2) / (d // 2))
+    table = np.hstack([np.sin(S * omega), np.cos(S * omega)]).astype(dtype)
+    found = identify(table, float(np.finfo(dtype).eps))
+    slack = 1e-14 if dtype == np.float64 else 1e-6
+    assert found["params"]["rho"] == pytest.approx(rho, rel=slack * 10)
+    assert "step" not in found["params"]
+
+
+@pytest.mark.parametrize("first", [127, 0, 50])
+def test_rows_that_run_down(first):
+    table = np.hstack([np.sin((first - S) * GRID), np.cos((first - S) * GRID)])
+    expected = HALVES | {"offset": first, "backwards": True}
+    assert identify(table)["params"] == expected
+    assert identify(table.astype(np.float32), 2.0**-23)["params"] == expected
+
+
+def test_dft_rows_that_run_down():
+    table = build("dft", length=64, d=64).table()[::-1]
+    assert identify(table)["params"] == {"offset": 63, "scale": 1.0, "backwards": True}
 
 
 @pytest.mark.parametrize(("start", "offset"), [(5, 5), (40, 40), (64, 0)])

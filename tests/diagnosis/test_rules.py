@@ -121,6 +121,17 @@ OTHER = {
     "cosines first": (np.hstack([np.cos(S * GRID), np.sin(S * GRID)]), ["cosines-first note"]),
     "free": (waves(np.linspace(0.1, 3, 32)), ["free-frequencies note"]),
     "jittering positions": (waves(GRID, offset=1e-3 * NORMAL[:, :1]), ["near-formula warning"]),
+    "backwards": (waves(GRID)[::-1], ["reversed-positions warning"]),
+    "below zero": (waves(GRID, offset=-127)[::-1], ["negative-positions note"]),
+    "base 100": (waves(1e2 ** (-2 * I / DIM)), ["base warning"]),
+    "base e": (waves(np.exp(-2 * I / DIM)), ["base note"]),
+    "base 40889.8": (waves(40889.8 ** (-2 * I / DIM)), ["base note"]),
+    "dead column": (np.where(np.arange(64) == 40, 0.0, waves(GRID)), ["dead-columns error"]),
+    "dead column of noise": (np.where(np.arange(64) == 7, 0.5, NORMAL), ["dead-columns note"]),
+    "cosines at free frequencies": (
+        np.cos(S * np.linspace(0.1, 3, 32)),
+        ["free-frequencies note"],
+    ),
     "noise": (NORMAL, []),
     "one position": (NORMAL[:1], []),
     "one column": (NORMAL[:, :1], []),
@@ -131,6 +142,64 @@ OTHER = {
 def test_other_findings(name):
     table, findings = OTHER[name]
     assert codes_found(as_encoding(table)) == findings
+
+
+@pytest.mark.parametrize("d", [4, 6, 7, 8, 10, 12])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+@pytest.mark.parametrize("padding", [False, True])
+def test_short_grids_of_tensor2tensor_and_fairseq_are_no_wrong_base(d, dtype, padding):
+    """At d = 4 their base 10000 over d/2 - 1 is also 10^8 over d/2: the usual one is meant."""
+    half = d // 2
+    phase = np.arange(200)[:, None] * 1e4 ** (-np.arange(half) / (half - 1))
+    table = np.pad(np.hstack([np.sin(phase), np.cos(phase)]), ((0, 0), (0, d % 2)))
+    table[1] *= not padding
+    found = assess(from_table(table.astype(dtype), eps=float(np.finfo(dtype).eps)))
+    assert found.identified["params"]["rho"] == 1e4
+    assert found.identified["params"]["divisor"] == "d/2-1"
+    assert {f.severity for f in found.findings} == {"note"}
+    assert "base" not in {f.code for f in found.findings}
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_tables_rounded_to_16_bits_and_stored_wider(name, dtype):
+    for table, others in (
+        (waves(GRID), []),
+        (NORMAL, []),
+        (waves(GRID, offset=2), ["offset note"]),
+    ):
+        near = rounded(table, FORMATS[name]).astype(dtype)
+        enc = from_table(near, eps=float(np.finfo(dtype).eps))
+        assert codes_found(enc) == [*others, "stored-wider note"]
+        assert (assess(enc).identified is None) == (table is NORMAL)
+    exact = from_table(waves(GRID).astype(dtype), eps=float(np.finfo(dtype).eps))
+    assert codes_found(exact) == []
+    assert codes_found(from_table(np.eye(80).astype(dtype))) == []  # few digits say nothing
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+@pytest.mark.parametrize("form", ["cos and sin", "cos twice", "sin once"])
+def test_frequencies_rounded_to_16_bits(name, form):
+    phase = S * rounded(GRID, FORMATS[name])
+    table = {
+        "cos and sin": np.hstack([np.cos(phase), np.sin(phase)]),
+        "cos twice": np.hstack([np.cos(phase)] * 2),
+        "sin once": np.sin(phase),
+    }[form]
+    enc = from_table(table.astype(np.float32), eps=2.0**-23)
+    found = {f.code: f for f in assess(enc).findings}
+    assert found["coarse-frequencies"].severity == "warning"
+    assert f"those of base 10000 rounded to {name}" in found["coarse-frequencies"].message
+
+
+def test_what_coarse_frequencies_cost():
+    """By a walk over positions."""
+    near = rounded(GRID, FORMATS["bfloat16"])
+    cosine = np.cos(np.outer(np.arange(8000), near - GRID)).mean(axis=1)
+    first = [int(np.argmax(cosine < level)) for level in (0.99, 0.9)]
+    phase = S * near
+    (said,) = (f.message for f in assess(np.hstack([np.sin(phase), np.cos(phase)])).findings)
+    assert f"below .99 at position {first[0]}, below .9 at {first[1]}" in said
 
 
 def test_every_finding_is_expected_here():
@@ -186,7 +255,15 @@ def test_messages_say_what_to_do():
 @pytest.mark.parametrize("size", [(80, 256), (17, 8), (1, 2)], ids=str)
 def test_encodings_built_by_name_have_no_findings(name, size):
     result = assess(build(name, length=size[0], d=size[1]))
-    assert (result.identified, result.findings) == (None, [])
+    beyond_its_period = name == "dft" and size[0] > size[1]
+    assert (result.identified, bool(result.findings)) == (None, beyond_its_period)
+
+
+def test_dft_beyond_its_period_says_so():
+    (found,) = assess(load("dft", 200, 64)).findings
+    assert (found.code, found.severity) == ("repeating-codes", "note")
+    assert found.message.startswith("codes repeat with period 64: positions s and s + 64 collide")
+    assert assess(load("dft", 64, 64)).findings == []
 
 
 SATURATES = {"recurrent"}  # its states repeat once they have arrived

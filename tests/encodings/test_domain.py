@@ -47,3 +47,20 @@ def test_a_dense_basis_has_a_limit(monkeypatch, make):
         match=r"^9 .* are too many: their basis is an \(n, n\) array, with n up to 8$",
     ):
         make(9)
+
+
+def test_points_of_a_lattice_are_in_raster_order_behind_the_prefix():
+    places = domain.lattice((2, 3, 4), prefix=2)
+    whole = [(t, y, x) for t in range(2) for y in range(3) for x in range(4)]
+    assert places.sides == (2, 3, 4)
+    assert len(places) == 26
+    np.testing.assert_array_equal(places.coordinates(places.x[2:]), whole)
+    np.testing.assert_array_equal(domain.positions(5).coordinates(np.arange(5)), np.c_[:5])
+
+
+@pytest.mark.parametrize(
+    ("sides", "prefix"), [((0, 3), 0), ((3, -1), 0), ((3, 3), -1), ((2**20,) * 2, 0)]
+)
+def test_sides_that_make_no_lattice_are_refused(sides, prefix):
+    with pytest.raises(PefourierError, match="must be a whole number"):
+        domain.lattice(sides, prefix)

@@ -6,6 +6,7 @@ import torch
 
 from pefourier.encodings import build
 from pefourier.encodings.encoding import from_table
+from pefourier.faithful import assess
 from pefourier.geometry.precision import FORMATS, count_distinct, precision, rounded
 
 TORCH = {
@@ -96,7 +97,7 @@ def test_distinct_rows_are_counted_as_by_numpy(rng):
         ("rope", 1000, {"bfloat16": 257, "float16": 1000, "float32": 1000}),
         ("rope", 5000, {"bfloat16": 257, "float16": 2049, "float32": 5000}),
         ("sinusoidal:offset=256", 300, {"bfloat16": 1, "float16": 300}),
-        ("dft", 300, {"bfloat16": 257, "float32": 300}),
+        ("dft", 300, {"bfloat16": 64, "float32": 64}),  # its codes repeat after 64, exactly
     ],
 )
 def test_safe_lengths_are_where_the_first_position_is_lost(spec, length, safe):
@@ -104,6 +105,15 @@ def test_safe_lengths_are_where_the_first_position_is_lost(spec, length, safe):
     offset = {"offset": int(own.removeprefix("offset="))} if own else {}
     kept = precision(build(name, length=length, d=64, **offset))
     assert {form: kept[form].safe_phase for form in safe} == safe
+
+
+@pytest.mark.parametrize("spec", ["dft", "rope", "sinusoidal", "tape", "fourier-features"])
+@pytest.mark.parametrize("length", [40, 600])
+def test_no_format_tells_more_codes_apart_than_there_are(spec, length):
+    """DFT codes of s and s + 64 are one; rounded phases, which differ, are not counted as two."""
+    result = assess(build(spec, length=length, d=64))
+    for loss in result.precision.values():
+        assert max(loss.distinct_cast, loss.distinct_phase, loss.safe_phase) <= result.distinct
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -160,7 +160,7 @@ def test_near_rows_of_two_blocks_survive_the_rounding_of_projections():
         steps = RANDOM.uniform(0, 1, (2, 30, 1))
         one = np.vstack([near, near - steps[0] * apart])
         two = np.vstack([near + 1e-9 * apart, near + steps[1] * apart])
-        best = row_search.BestPair(row_search.centred(np.vstack([one, two])))
+        best = row_search.BestPair(row_search.scale_rows(np.vstack([one, two])))
         best.smallest = ((1e-9 * apart) ** 2).sum()
         blocks = [
             row_search.make_block(np.arange(31), part - part.mean(axis=0), np.float32)
@@ -172,11 +172,42 @@ def test_near_rows_of_two_blocks_survive_the_rounding_of_projections():
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_centred_rows_fill_the_unit_interval(name):
+def test_scaled_rows_fill_the_unit_interval(name):
     table = TABLES[name]
-    entries = row_search.centred(table)(np.arange(len(table)))
+    rows, index = row_search.scale_rows(table), np.arange(len(table))
+    entries = rows.about(rows.centre(index), index)
     assert np.ptp(table) == 0 or 0.25 <= np.abs(entries).max() <= 1
-    assert np.abs(entries.mean(axis=0)).max() <= max(1e-3 * np.abs(entries).max(), 1e-15)
+
+
+def sizes(least, n=700, d=5):
+    """Rows in random directions, of sizes 10^least … 1."""
+    rows = np.random.default_rng(1).standard_normal((n, d))
+    return rows * 10 ** np.random.default_rng(2).uniform(least, 0, (n, 1))
+
+
+@pytest.mark.parametrize("least", [-30, -12, -8, -3])
+@pytest.mark.parametrize("offset", [0.0, 3.0])
+def test_rows_of_many_sizes_leave_few_pairs_to_differences(least, offset, monkeypatch):
+    table, looked_at = sizes(least) + offset, []
+    consider = row_search.BestPair.consider
+    monkeypatch.setattr(
+        row_search.BestPair,
+        "consider",
+        lambda best, i, j: (looked_at.append(len(i)), consider(best, i, j))[1],
+    )
+    table = np.unique(table, axis=0)
+    monkeypatch.setattr(row_search, "BLOCK_ROWS", 128)
+    monkeypatch.setattr(row_search, "MANY_PAIRS", 64)
+    agree(closest_pair(from_table(table)), by_definition(table))
+    assert sum(looked_at) < 8 * len(table)
+
+
+def test_rows_a_few_units_in_the_last_place_apart_are_told_apart():
+    """What is taken from a row has to be rounded as its small distances need, not as its size."""
+    rng = np.random.default_rng(3)
+    near = 5 + np.spacing(5.0) * rng.integers(0, 60, (300, 4))
+    table = np.unique(np.vstack([near, rng.standard_normal((300, 4))]), axis=0)
+    agree(closest_pair(from_table(table)), by_definition(table))
 
 
 @pytest.mark.parametrize("name", ["normal", "waves", "walk", "shuffled grid"])

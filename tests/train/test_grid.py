@@ -4,12 +4,14 @@ import sys
 
 import numpy as np
 import pytest
-from training import SMALL
+from training import SMALL, result
 
 from pefourier.errors import PefourierError
-from pefourier.train.grid import list_arms
+from pefourier.train.grid import list_arms, sizes_of_tokens
+from pefourier.train.model import Transformer
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
+from pefourier.train.summary import summarize_runs
 
 
 def test_sizes_have_one_name_and_are_scaled_once():
@@ -113,3 +115,30 @@ def own_code(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     yield
     sys.modules.pop("counting", None)
+
+
+def test_each_dataset_has_few_enough_tokens():
+    datasets = ("order:count=40,length=11", "order:count=40,length=60", "order:count=40,length=4")
+    for length in (11, 60, 4, 97, 251, 1460):
+        sizes = sizes_of_tokens(length, Options(tokens=8))
+        model = Transformer(length, 1, 2, d=8, heads=2, **sizes)
+        assert 4 <= model.tokens <= 8
+    found = run_comparison(Options(**{**SMALL, "dataset": datasets, "epochs": 1}, tokens=8))
+    assert len(found.datasets) == 3
+    with pytest.raises(PefourierError, match="--tokens must be 2 or more and stands in place of"):
+        run_comparison(Options(**SMALL, tokens=8, patch=2))
+
+
+def test_resamples_are_corrected_for_their_sizes(rng):
+    """A test part fifteen times the training part leaves much to chance."""
+    rows = [
+        result(e, one, seed=0, fold=fold, windows=1029, trained=53)
+        for e, scores in (("sinusoidal", rng.random(8)), ("dft", rng.random(8)))
+        for fold, one in enumerate(scores)
+    ]
+    (found,) = summarize_runs(rows).datasets
+    five = summarize_runs([{**row, "trained": 3087} for row in rows]).datasets[0]
+    wide, narrow = (
+        one.differences["dft"].folds_high - one.differences["dft"].mean for one in (found, five)
+    )
+    assert wide / narrow == pytest.approx(((1 / 8 + 1029 / 53) / (1 / 8 + 1 / 3)) ** 0.5)

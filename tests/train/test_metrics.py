@@ -33,3 +33,20 @@ def test_the_threshold_comes_from_validation_and_many_classes_are_averaged():
     assert found.recall == pytest.approx((1 + 0.5 + 1) / 3)
     own = [metrics.average_precision(eye[:, c], np.array([0, 1, 2, 1]) == c) for c in range(3)]
     assert found.auprc == np.mean(own)
+
+
+def test_what_is_said_is_what_is_scored(rng):
+    """Of two classes from the threshold of validation on, of more the largest logit."""
+    for classes in (2, 3):
+        valid, test = rng.normal(size=(2, 60, classes))
+        of_valid, labels = rng.integers(0, classes, (2, 60))
+        said = metrics.decide(valid, of_valid, test)
+        found = metrics.score(valid, of_valid, test, labels)
+        assert found.accuracy == np.mean(said == labels)
+        if classes == 2:
+            limit = metrics.best_threshold(valid[:, 1] - valid[:, 0], of_valid == 1)
+            np.testing.assert_array_equal(said, test[:, 1] - test[:, 0] >= limit)
+            expected = metrics.precision_recall_f1(said == 1, labels == 1)
+            assert (found.precision, found.recall, found.f1) == expected
+        else:
+            np.testing.assert_array_equal(said, test.argmax(axis=1))

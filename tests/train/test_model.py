@@ -12,14 +12,34 @@ CPU = torch.device("cpu")
 
 
 def test_the_size_of_a_member_is_that_of_its_parameters():
-    for sizes in (SIZES, model.Transformer(12, 3, 4, d=24, heads=3, layers=5, patch=2)):
+    wide = model.Transformer(12, 3, 4, d=8, heads=2, ffn=5, pool="mean+max", patch=4, stride=2)
+    for sizes in (SIZES, model.Transformer(12, 3, 4, d=24, heads=3, layers=5, patch=2), wide):
         drawn = model.draw_parameters(sizes.shapes(), 0).values()
         assert sizes.size == sum(p.numel() for p in drawn)
 
 
-@pytest.mark.parametrize("patch", [1, 2])
-def test_it_is_torchs_transformer_encoder(rng, patch):
-    sizes = model.Transformer(8, 2, 3, d=16, heads=2, layers=2, patch=patch)
+READ = {
+    "mean": lambda h: h.mean(1),
+    "max": lambda h: h.max(1).values,
+    "mean+max": lambda h: torch.hstack([h.mean(1), h.max(1).values]),
+    "first": lambda h: h[:, 0],
+}
+
+
+@pytest.mark.parametrize(
+    ("patch", "stride", "ffn", "pool"),
+    [
+        (1, None, None, "mean"),
+        (2, None, None, "mean"),
+        (4, 2, 48, "max"),
+        (2, 1, None, "mean+max"),
+        (8, None, 7, "first"),
+    ],
+)
+def test_it_is_torchs_transformer_encoder(rng, patch, stride, ffn, pool):
+    sizes = model.Transformer(
+        8, 2, 3, d=16, heads=2, layers=2, patch=patch, stride=stride, ffn=ffn, pool=pool
+    )
     p = {k: v.float()[None] for k, v in model.draw_parameters(sizes.shapes(), 5).items()}
     for key in p:
         if "norm" in key or key.endswith(".b"):
@@ -28,16 +48,19 @@ def test_it_is_torchs_transformer_encoder(rng, patch):
     codes = build("dft", length=sizes.tokens, d=16).table()
     injected = attention.codes_by_act([injection("dft", sizes=sizes)], CPU, torch.float32)
     got = sizes.logits(p, injected, x)[0]
-    h = x[0].reshape(4, sizes.tokens, -1) @ p["project.w"][0] + p["project.b"][0]
+    starts = range(0, 9 - patch, stride or patch)
+    cut = torch.stack([x[0, :, s : s + patch].flatten(1) for s in starts], dim=1)
+    h = cut @ p["project.w"][0] + p["project.b"][0]
     h = h + torch.as_tensor(codes).float()
     for i in range(2):
         h = twin(p, i).eval()(h)
-    expected = h.mean(1) @ p["head.w"][0] + p["head.b"][0]
+    expected = READ[pool](h) @ p["head.w"][0] + p["head.b"][0]
     assert (got - expected).abs().max() < 1e-5
 
 
 def twin(p, i):
-    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+    wide = p[f"{i}.wide.w"].shape[2]
+    layer = torch.nn.TransformerEncoderLayer(16, 2, wide, dropout=0.0, batch_first=True)
     pairs = {
         "self_attn.in_proj_weight": p[f"{i}.qkv.w"][0].T,
         "self_attn.in_proj_bias": torch.zeros(48),
@@ -78,6 +101,11 @@ def test_without_an_encoding_order_is_not_seen_and_with_one_it_is(rng):
         ({"d": 10, "heads": 4}, "--d must be an even multiple of --heads 4"),
         ({"patch": 3}, "--patch must divide the 8 rows of a window; got 3"),
         ({"layers": 0}, "--layers must be 1 or more; got 0"),
+        ({"ffn": 0}, "--ffn must be 1 or more; got 0"),
+        ({"patch": 4, "stride": 0}, "--patch-stride must be 1 or more; got 0"),
+        ({"patch": 4, "stride": 3}, "that stride must divide 4"),
+        ({"patch": 2, "stride": 3}, "--patch-stride must be at most --patch 2, or rows are left"),
+        ({"patch": 9, "stride": 1}, "tokens of --patch 9 rows every --patch-stride 1 must end"),
     ],
 )
 def test_sizes_that_cannot_be_are_refused(options, message):

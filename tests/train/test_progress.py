@@ -6,7 +6,7 @@ import time
 
 import pytest
 from rich.console import Console
-from training import SMALL
+from training import SMALL, numbers
 
 from pefourier.train import progress
 from pefourier.train.options import Options
@@ -44,3 +44,21 @@ def test_progress_is_noted_where_there_is_no_terminal(capsys, monkeypatch):
     assert re.fullmatch(r"100 % · " + pattern, said[-1])
     run_comparison(Options(**SMALL))
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_time_is_told_before_training_and_not_of_what_is_finished(tmp_path):
+    said, given = [], {**SMALL, "out": str(tmp_path / "out")}
+    run_comparison(Options(**given, search=("rate=1e-3,1e-2",)), note=said.append)
+    (line,) = [line for line in said if " take " in line]
+    head = r"order:count=60,length=6: 8 runs of 2 candidates of at most 2 epochs take \d+:\d\d at "
+    assert re.fullmatch(head + "most, by a few steps", line)
+    assert said.index(line) == len(said) - 1  # nothing is trained before
+    said.clear()
+    again = Options(**given, search=("rate=1e-3,1e-2",), resume=True)
+    run_comparison(again, note=said.append)
+    assert not [line for line in said if " take " in line]
+
+
+def test_a_probe_leaves_no_trace():
+    plain, noted = (run_comparison(Options(**SMALL), note=note) for note in (None, print))
+    assert numbers(plain.runs) == numbers(noted.runs)

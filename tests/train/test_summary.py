@@ -8,7 +8,7 @@ from training import SMALL, of_datasets, result
 
 from pefourier.answers import plot
 from pefourier.answers.page import as_json
-from pefourier.train import summary
+from pefourier.train import power, summary
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison, write_summary
 from pefourier.train.store import Store, read_rows
@@ -230,11 +230,21 @@ def test_records_hold_each_encodings_scores_and_its_difference():
         "patience": 10,
         "batch_size": 8,
         "rate": 3e-3,
+        "warmup": 0,
+        "weight_decay": 0.0,
+        "dropout": 0.0,
+        "search": (),
         "d": 8,
         "heads": 2,
         "layers": 1,
+        "ffn": None,
+        "pool": "mean",
         "patch": 1,
+        "patch_stride": None,
+        "tokens": None,
         "learn": False,
+        "spread": 0.064,
+        "test_length": None,
         "choice": "highest score on validation (average precision; of more than two classes macro "
         "F1), then least loss",
         "size": "@rms: of codes less their mean over positions",
@@ -242,6 +252,10 @@ def test_records_hold_each_encodings_scores_and_its_difference():
     assert found[1]["difference"] is None
     assert found[2]["difference"]["p_floor"] == 0.5
     assert found[1]["verdict"] is None
+    assert found[1]["power"] is None
+    could = found[2]["power"]
+    assert (could["runs"], could["claimed"]) == (2, 0.01)
+    assert could["foretold"] == pytest.approx(power.detectable_difference(0.064, 2))
     for record in found[2:]:  # of two epochs
         assert ("no verdict on " in record["verdict"]) >= record["cut_short"]
         assert record["cut_short"] == (record["last_kept"] * 5 > 2)

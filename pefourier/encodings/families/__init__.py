@@ -8,7 +8,9 @@ run ``make catalogue``. A new family is imported below.
 from pefourier.encodings.families import absolute
 from pefourier.encodings.families import fourier
 from pefourier.encodings.families import rotary
+from pefourier.encodings.families import axial
 from pefourier.encodings.families import irregular
 from pefourier.encodings.families import recurrent
 from pefourier.encodings.families import relative
+from pefourier.encodings.families import windows
 from pefourier.encodings.families import tree

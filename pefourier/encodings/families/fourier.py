@@ -4,16 +4,25 @@ learnable-sinusoidal (frequencies that training moves, at their start), fourier-
 al., 2020), tape (Foumani et al., 2023). All have d / 2 pairs of equal weight and declare them.
 """
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
 from pefourier.encodings.checks import check_above
 from pefourier.encodings.columns import Layout, pair_columns, waves
-from pefourier.encodings.domain import positions
+from pefourier.encodings.domain import Domain, positions
 from pefourier.encodings.encoding import Encoding, Measure
 from pefourier.encodings.families.absolute import geometric_frequencies
+from pefourier.encodings.families.axes import (
+    Axes,
+    axis_letters,
+    split_dimensions,
+    turned_codes,
+)
 from pefourier.encodings.families.seeds import stream
+from pefourier.encodings.grids import grid_of
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 
@@ -84,27 +93,54 @@ def learnable_sinusoidal(
     return sinusoids("learnable-sinusoidal", length, frequencies, layout)
 
 
-@encoding("fourier-features", "Tancik et al., 2020 (Gaussian mapping)", declared=True)
+Mapping = Literal["gaussian", "sam", "nerf", "perceiver"]
+Coordinates = Literal["own", "unit", "position", "centred", "closed"]
+SCALE = 10.0  # Tancik et al. for images
+USUAL: dict[Mapping, Coordinates] = {  # coordinates that a mapping's authors take
+    "gaussian": "unit",
+    "sam": "centred",
+    "nerf": "closed",
+    "perceiver": "closed",
+}
+
+
+@encoding(
+    "fourier-features",
+    "Tancik et al., 2020; Mildenhall et al., 2020 (NeRF); Jaegle et al., 2021 (Perceiver)",
+    declared=True,
+)
 def fourier_features(
     length: int,
     d: int,
     *,
-    scale: float = 10.0,
-    coordinates: Literal["unit", "position"] = "unit",
+    grid: tuple[int, ...] = (),
+    prefix: int = 0,
+    mapping: Mapping = "gaussian",
+    scale: float = SCALE,
+    coordinates: Coordinates = "own",
     seed: int = 0,
 ) -> Encoding:
-    r"""Gaussian Fourier features (Tancik et al., 2020).
+    r"""Fourier features (Tancik et al., 2020): waves of coordinates at given frequency vectors.
 
     Columns are :math:`\cos(2\pi b_j v)` for all j and then :math:`\sin(2\pi b_j v)`, with
-    :math:`b_j \sim N(0, \mathrm{scale}^2)`. The paper's coordinates v lie in [0, 1): s / length;
-    ``coordinates=position`` takes v = s. The default scale is the paper's for images.
+    :math:`b_j \sim N(0, \mathrm{scale}^2)` on every axis. NeRF and Perceiver have sines and cosines
+    of each axis by itself: 2^k pi u, and pi u times even steps from 1 to N/2.
 
     Parameters
     ----------
+    grid : tuple of int
+        Sides, the slowest axis first: 14x14, or 8x30x52 for frames; one axis by default.
+    prefix : int
+        Rows of zeros before the grid.
+    mapping : str
+        gaussian; sam, the same with axes from x on, sines first; nerf; perceiver.
     scale : float
-        Standard deviation of the frequencies b: the larger, the finer and the noisier.
+        Standard deviation of the frequencies b: the larger, the finer and the noisier. SAM starts
+        from 1; nerf and perceiver draw nothing.
     coordinates : str
-        unit: positions as s / length in [0, 1); position: s itself.
+        own, those of the mapping; unit: i/N in [0, 1) (gaussian); position: i itself; centred:
+        2(i + 1/2)/N - 1 (sam); closed: N points from -1 to 1 (nerf, perceiver), where the ends of
+        NeRF have the same code.
     seed : int
         Seed of the random numbers; the same one gives the same codes on every machine.
 
@@ -116,17 +152,94 @@ def fourier_features(
            [ 0.738, -0.675],
            [-0.443,  0.897]])
     """
+    domain = grid_of(length, grid, prefix)
+    kind = USUAL[mapping] if coordinates == "own" else coordinates
     check_above("scale", scale)
-    b = stream(seed).normal(0.0, scale, pair_count("fourier-features", d))
-    turns = b / length if coordinates == "unit" else b
-    measure = equal_pairs(2 * np.pi * np.abs(turns))  # a spectrum knows no sign of a frequency
+    if mapping in ("nerf", "perceiver") and scale != SCALE:
+        raise PefourierError(f"mapping={mapping} draws nothing; leave out scale={scale:g}")
+    frequencies = FREQUENCIES[mapping](domain.sides, d, scale, seed)
+    lines = [line_of(kind, side) for side in domain.sides]
+    steps, starts = np.array(lines).T
+    signs = np.where(frequencies[:, 0] < 0, -1.0, 1.0)  # a spectrum knows no sign of a frequency
+    turns, offset = frequencies * steps * signs[:, None], starts / steps
+    if not domain.grid:
+        turns, offset = turns[:, 0], float(offset[0])
+    measure = replace(equal_pairs(turns), offset=offset)
+    noted = {"length": len(domain), "coordinates": kind}
+    codes = signed_waves(domain, measure, signs, mapping)
+    return Encoding("fourier-features", domain, d, codes, measure, params=noted)
+
+
+def signed_waves(
+    domain: Domain, measure: Measure, signs: np.ndarray, mapping: Mapping
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Codes of frequencies whose sines have a sign of their own, in the mapping's columns."""
+    layout = "interleaved" if mapping == "nerf" else "halves"
+    first = "cos" if mapping == "gaussian" else "sin"
+    columns = tuple(np.arange(2 * len(signs))[part] for part in pair_columns(layout, len(signs)))
+    turned = turned_codes(
+        "fourier-features", domain, measure, columns=columns, first=first, turns=False
+    )
 
     def codes(x: np.ndarray) -> np.ndarray:
-        table = waves(measure.phases(x), "halves", first="cos")
-        table[:, pair_columns("halves", len(b))[1]] *= np.sign(b)
+        table = turned(x)
+        table[:, columns[first == "cos"]] *= signs
         return table
 
-    return Encoding("fourier-features", positions(length), d, codes, measure)
+    return codes
+
+
+def line_of(coordinates: Coordinates, side: int) -> tuple[float, float]:
+    """Step from point to point of a coordinate, and its value at the first."""
+    return {
+        "unit": (1 / side, 0.0),
+        "position": (1.0, 0.0),
+        "centred": (2 / side, 1 / side - 1),
+        "closed": (2 / max(side - 1, 1), -1.0),
+    }[coordinates]
+
+
+def gaussian_vectors(sides: Sequence[int], d: int, scale: float, seed: int) -> np.ndarray:
+    """Random vectors (m, axes), radians per unit of the coordinates, the slowest axis first."""
+    size = (pair_count("fourier-features", d), len(sides))
+    return 2 * np.pi * stream(seed).normal(0.0, scale, size)
+
+
+def sam_vectors(sides: Sequence[int], d: int, scale: float, seed: int) -> np.ndarray:
+    """The same drawn as a matrix (axes, m) whose first row is that of x, the fastest axis."""
+    size = (len(sides), pair_count("fourier-features", d))
+    return 2 * np.pi * stream(seed).normal(0.0, scale, size)[::-1].T
+
+
+def octaves(sides: Sequence[int], d: int, scale: float, seed: int) -> np.ndarray:
+    """pi, 2 pi, 4 pi, … along each axis in its turn."""
+    return along_axes([np.pi * 2.0 ** np.arange(n) for n in bands_of_axes(sides, d)])
+
+
+def even_bands(sides: Sequence[int], d: int, scale: float, seed: int) -> np.ndarray:
+    """pi to pi N/2 in even steps along each axis in its turn."""
+    counts = bands_of_axes(sides, d)
+    bands = zip(sides, counts, strict=True)
+    return along_axes([np.pi * np.linspace(1.0, side / 2, count) for side, count in bands])
+
+
+def bands_of_axes(sides: Sequence[int], d: int) -> list[int]:
+    """Pairs of each axis, all alike."""
+    return split_dimensions("fourier-features", Axes(order=axis_letters(len(sides))), d)[0]
+
+
+def along_axes(frequencies: Sequence[np.ndarray]) -> np.ndarray:
+    """Frequencies of single axes as vectors (m, axes)."""
+    axes = np.repeat(np.arange(len(frequencies)), [len(own) for own in frequencies])
+    return np.concatenate(frequencies)[:, None] * (axes[:, None] == np.arange(len(frequencies)))
+
+
+FREQUENCIES: dict[Mapping, Callable[[Sequence[int], int, float, int], np.ndarray]] = {
+    "gaussian": gaussian_vectors,
+    "sam": sam_vectors,
+    "nerf": octaves,
+    "perceiver": even_bands,
+}
 
 
 @encoding("tape", "Foumani et al., 2023 (ConvTran)", declared=True)

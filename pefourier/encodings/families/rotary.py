@@ -17,16 +17,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.encodings.checks import check_above, check_count
+from pefourier.encodings.checks import WIDEST, check_above, check_count
 from pefourier.encodings.columns import Layout, split_pairs, waves
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import Encoding, Finding, Measure
+from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Finding, Measure
 from pefourier.encodings.families.absolute import geometric_frequencies
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError, shown, unknown
 
 XPOS_GAMMA, XPOS_SPAN = 0.4, 512.0  # Sun et al., 2022: Eq. 12 and the authors' code
 ABOVE_ZERO = ("factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor")
+FLOAT32_EPS = float(np.finfo(np.float32).eps)
 Rotation = tuple[np.ndarray, float]  # frequencies in radians per position, attention factor
 
 
@@ -269,6 +270,7 @@ def rope(
     layout: Layout = "halves",
     partial: float = 1.0,
     scaling: Literal[tuple(SCALINGS)] = "none",
+    inv_freq: np.ndarray | None = None,
     **given: Any,
 ) -> Encoding:
     r"""Rotary positions (Su et al., 2021): cosines and sines of s rho^(-2i/d), d the head size.
@@ -293,6 +295,9 @@ def rope(
         beta_slow, truncate, mscale, mscale_all_dim, attention_factor; longrope: factor, original,
         short_factor, long_factor, attention_factor; llama3: factor, original, low_freq_factor,
         high_freq_factor; proportional: factor.
+    inv_freq : array
+        Frequencies in radians per position, one per rotated pair, as models and engines keep them:
+        FILE[#ARRAY], a vector. They stand for base and scaling, and set d.
     factor : float
         How many times longer the context becomes.
     original : int
@@ -320,9 +325,15 @@ def rope(
     """
     if scaling not in SCALINGS:
         raise unknown("scaling", scaling, SCALINGS)
-    check_head("rope", d, partial)
     own = fill_in(scaling, given)
-    frequencies, attention = scale_frequencies(scaling, Head(d, rho, partial, length), own)
+    if inv_freq is None:
+        check_head("rope", d, partial)
+        frequencies, attention = scale_frequencies(scaling, Head(d, rho, partial, length), own)
+    else:
+        frequencies, attention = given_frequencies(inv_freq, rho, scaling), 1.0
+        own |= {"rho": base_of(frequencies), "d": head_of(frequencies, partial)}
+        own |= {"inv_freq": tuple(frequencies.tolist())}
+    single = inv_freq is not None and (np.float32(frequencies) == frequencies).all()
     pairs = len(frequencies)
     measure = Measure(frequencies, np.full(pairs, 1.0 / pairs), pairs * attention * attention)
 
@@ -338,8 +349,54 @@ def rope(
         measure,
         act="rotate",
         params=noted,
+        eps=FLOAT32_EPS if single else FLOAT64_EPS,
         findings=remarks(own, length),
     )
+
+
+def given_frequencies(inv_freq: np.ndarray, rho: float, scaling: str) -> np.ndarray:
+    """Frequencies (m,) in place of a formula, refused beside one."""
+    frequencies = np.asarray(inv_freq, dtype=float)
+    if (rho, scaling) != (10000.0, "none"):
+        raise PefourierError("inv_freq stands for base and scaling; leave out rho and scaling")
+    if frequencies.ndim != 1 or not 0 < len(frequencies) <= WIDEST // 2:
+        raise PefourierError(
+            f"inv_freq is a vector of frequencies, one per pair of dimensions; got an array of "
+            f"shape {frequencies.shape}"
+        )
+    if not np.isfinite(frequencies).all():
+        raise PefourierError(
+            f"inv_freq holds {frequencies[~np.isfinite(frequencies)][0]}; frequencies are finite "
+            "numbers of radians per position"
+        )
+    return frequencies
+
+
+def base_of(frequencies: np.ndarray) -> float | None:
+    """The shortest base whose grid some frequencies are, to rounding as in float32; None: no base.
+
+    >>> base_of(np.float32(5e5) ** -(np.arange(64, dtype=np.float32) / 64))
+    500000.0
+    """
+    pairs = len(frequencies)
+    if pairs < 2 or (frequencies <= 0).any():
+        return None
+    steps = np.arange(pairs) / pairs
+    rate = -np.log(frequencies[-1]) / steps[-1]
+    if not abs(rate) < 700:
+        return None
+    for digits in range(17):
+        rho = float(f"{np.exp(rate):.{digits}e}")
+        if np.allclose(rho**-steps, frequencies, rtol=2e-6, atol=0):
+            return rho
+    return None
+
+
+def head_of(frequencies: np.ndarray, partial: float) -> int:
+    """The size of a head of which a share turns by some frequencies."""
+    if not 0 < partial <= 1:
+        raise PefourierError(f"partial is the share of d to rotate, in (0, 1]; got {partial}")
+    return round(2 * len(frequencies) / partial)
 
 
 def full_signature(function: Callable[..., Encoding]) -> inspect.Signature:

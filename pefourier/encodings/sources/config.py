@@ -105,6 +105,8 @@ class ModelConfig:
     length: int | None
     d: int | None
     row: Mapping[str, Any]  # what is known of the model type, empty where it is unknown
+    grid: tuple[int, ...] = ()  # asked for; empty where the config is to say it
+    prefix: int = 0
 
     def sized(self, keys: Sized) -> int | None:
         """A size by the first of its keys that is set, or as the model type has it."""
@@ -234,7 +236,7 @@ def text_of(config: Section, row: Mapping[str, Any]) -> str:
 
 def model_type(config: Section, usual: str) -> str:
     """What a config calls its model."""
-    kind = config.values.get("model_type", usual)
+    kind = config.values.get("model_type", config.values.get("_class_name", usual))
     if not isinstance(kind, str):
         raise config.wrong("model_type", kind, "a string")
     return kind or usual

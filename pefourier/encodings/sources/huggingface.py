@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from pefourier.encodings.columns import exchanged
 from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.sources.axes_config import read_axes
 from pefourier.encodings.sources.config import (
     HEADS,
     WIDTH,
@@ -46,7 +47,13 @@ REASONS = {  # why a config of a model type is not answered, by the kind of its 
 }
 
 
-def read_config(spec: str, length: int | None = None, d: int | None = None) -> Encoding:
+def read_config(
+    spec: str,
+    length: int | None = None,
+    d: int | None = None,
+    grid: tuple[int, ...] = (),
+    prefix: int = 0,
+) -> Encoding:
     """The positions that a config.json, or the one in a model folder, sets.
 
     Parameters
@@ -59,12 +66,14 @@ def read_config(spec: str, length: int | None = None, d: int | None = None) -> E
         dynamic or longrope depend on it, as in the model.
     d : int, optional
         Only where the config sets no dimension.
+    grid, prefix
+        Sides of the grid of a vision model, where they are not those of its config.
     """
     path, _, part = spec.partition("#")
     file = os.path.join(path, "config.json") if os.path.isdir(path) else path
     config, kind, part = choose_part(Section(shown(file), read_object(file)), part)
-    model = ModelConfig(file, part, config, kind, length, d, type_row(kind) or {})
-    for read in (read_biases, read_sinusoid, read_rotation, read_learned):
+    model = ModelConfig(file, part, config, kind, length, d, type_row(kind) or {}, grid, prefix)
+    for read in (read_axes, read_biases, read_sinusoid, read_rotation, read_learned):
         enc = read(model)
         if enc is not None:
             return replace(enc, spec=spec, findings=(*enc.findings, *code_notes(config)))

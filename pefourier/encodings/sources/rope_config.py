@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import islice
-from math import nextafter
+from math import log, nextafter
 from typing import Any
 
 from pefourier.encodings.encoding import Encoding, Finding
@@ -23,6 +23,7 @@ from pefourier.encodings.sources.config import (
     Section,
     first_names,
 )
+from pefourier.encodings.sources.lint import ORIGINAL, ConfigCase, lint
 from pefourier.encodings.sources.models import Rotary, rotary
 from pefourier.errors import PefourierError, shown, unknown
 
@@ -36,7 +37,6 @@ REQUIRED = {
     "longrope": ("short_factor", "long_factor"),
     "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
 }
-ORIGINAL = "original_max_position_embeddings"
 COMMON = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
 IGNORED = {"mrope_section", "mrope_interleaved"}
 LOCAL_THETA, GLOBAL_THETA = ("rope_local_base_freq", "local_rope_theta"), "global_rope_theta"
@@ -75,10 +75,12 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     )
     if theta is None:
         theta = turns.base
-        found += default_base(model, layer, theta)
     own = {"rho": theta, "partial": partial, "layout": layout_of(model)}
     found += [*warned, *layer_notes(model)]
-    return model.build("rope", d, *found, scaling=scaling, **own, **scaled)
+    enc = model.build("rope", d, *found, scaling=scaling, **own, **scaled)
+    enc = replace(enc, params={**enc.params, **softmax_factor(model, section, scaling, scaled)})
+    seen = lint(ConfigCase(model, layer, section, turns, enc))
+    return replace(enc, findings=(*enc.findings, *seen))
 
 
 def rotates(model: ModelConfig) -> bool:
@@ -145,13 +147,16 @@ def find_share(
     return turns.share if partial is None else partial, found
 
 
-def default_base(model: ModelConfig, layer: str, theta: float) -> list[Finding]:
-    """A note where a config leaves the base to its model type."""
-    if layer and model.row:
-        return []
-    who = f"model_type {shown(model.kind)} has" if model.row else "as most models do,"
-    message = f"{model.config.label} sets no rope_theta; {who} {theta:g}"
-    return [Finding("rope-theta-default", "note", message)]
+def softmax_factor(
+    model: ModelConfig, section: Section, scaling: str, scaled: Mapping[str, Any]
+) -> dict[str, float]:
+    """What some model types multiply the logits with: (0.1 mscale_all_dim ln factor + 1)^2."""
+    if not model.row.get("softmax") or scaling == "none":
+        return {}
+    mscale, factor = section.number("mscale_all_dim"), scaled.get("factor")
+    if not mscale or not factor or factor <= 1:
+        return {}
+    return {"softmax_factor": (0.1 * mscale * log(factor) + 1) ** 2}
 
 
 def layer_notes(model: ModelConfig) -> list[Finding]:
@@ -300,6 +305,11 @@ def read_scaling(
     kind = model.row.get("renamed", {}).get(kind, kind)
     if kind not in TYPES:
         raise unknown(f"rope_type of {section.label}", kind, TYPES)
+    if TYPES[kind] != "none" and "unscaled" in model.row:
+        raise PefourierError(
+            f"rope_type {kind} of {section.label}: model_type {shown(model.kind)} "
+            f"{model.row['unscaled']}, which is not computed here; give rope:inv_freq=FILE"
+        )
     if kind == "dynamic" and model.row.get("alpha") and section.number("alpha"):
         return "ntk", {"factor": section.number("alpha")}, []
     scaling = TYPES[kind]
@@ -325,7 +335,6 @@ def read_scaling(
         longest = model.longest() or own["original"]
         if own["factor"] is None and scaling in ("yarn", "longrope"):
             own["factor"] = longest / own["original"]
-        found += check_lengths(section, scaling, own, longest)
     return scaling, own, found
 
 
@@ -370,23 +379,3 @@ def find_original_length(model: ModelConfig, section: Section, kind: str, layere
             f"max_position_embeddings; rope_type {kind} needs one of them"
         )
     return found
-
-
-def check_lengths(
-    section: Section, scaling: str, own: dict[str, Any], longest: int
-) -> list[Finding]:
-    """A warning where the lengths before and after scaling do not go with the factor."""
-    before, factor = own["original"], own["factor"]
-    if scaling == "yarn" and longest / before not in (factor, 1.0):
-        message = (
-            f"factor={factor:g} of {section.label} is not max_position_embeddings / {ORIGINAL} = "
-            f"{longest} / {before} = {longest / before:g}; the factor is used"
-        )
-        return [Finding("rope-contradiction", "warning", message)]
-    if scaling == "llama3" and before >= longest:
-        message = (
-            f"{ORIGINAL}={before} of {section.label} should be below "
-            f"max_position_embeddings={longest}; correct one of them"
-        )
-        return [Finding("rope-original", "warning", message)]
-    return []

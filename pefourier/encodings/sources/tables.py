@@ -124,15 +124,19 @@ def read_table(path: str, key: str | None = None) -> tuple[np.ndarray, float]:
         return load_floats(file, choose_array(file.arrays, key, file.label))
 
 
-def read_numbers(path: str) -> np.ndarray:
-    """A row of numbers (n,): a one-dimensional array, or a table with a single column or row."""
+def read_numbers(spec: str) -> np.ndarray:
+    """A row of numbers (n,) in FILE[#ARRAY]: one axis, or a table with a single column or row."""
+    path, key = split_spec(spec)
     with open_arrays(path) as file:
         names = list(file.arrays)
+        if key is not None:
+            names = [find_array(file.arrays, key, file.label)]
         shape = file.arrays[names[0]].shape if len(names) == 1 else ()
         if math.prod(shape) != max(shape, default=0):
+            held = names_and_shapes({name: file.arrays[name] for name in names})
+            way_out = "; name one as PATH#NAME" if len(names) > 1 else ""
             raise PefourierError(
-                f"{file.label} holds {names_and_shapes(file.arrays)}; "
-                "a list of numbers has one column"
+                f"{file.label} holds {held}; a list of numbers has one column{way_out}"
             )
         return file.load(names[0], "float64", most=LIST).reshape(-1)
 
@@ -242,17 +246,22 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
             raise PefourierError(
                 f"{file} holds no table (n, d) of numbers; it holds {names_and_shapes(arrays)}"
             )
-    elif list(arrays) == [""]:
-        raise PefourierError(f"{file} holds one array without a name; leave out #{shown(key)}")
-    elif key not in arrays:
-        names = [name for name in islice(arrays, 10_000) if len(name) < 200]
-        raise unknown(f"array of {file}", key, names, f"It holds {names_and_shapes(arrays)}.")
-    if not arrays[key].is_table:
+    if not arrays[find_array(arrays, key, file)].is_table:
         raise PefourierError(
             f"{file} holds {names_and_shapes({key: arrays[key]})} of "
             f"{shown(arrays[key].kind)[1:-1]}; "
             "a table has two axes, (positions, dimensions), neither empty, of real numbers"
         )
+    return key
+
+
+def find_array(arrays: Mapping[str, Stored], key: str, file: str) -> str:
+    """The name of an array of a file, as it was given."""
+    if key not in arrays and list(arrays) == [""]:
+        raise PefourierError(f"{file} holds one array without a name; leave out #{shown(key)}")
+    if key not in arrays:
+        names = [name for name in islice(arrays, 10_000) if len(name) < 200]
+        raise unknown(f"array of {file}", key, names, f"It holds {names_and_shapes(arrays)}.")
     return key
 
 

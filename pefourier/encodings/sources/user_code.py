@@ -205,9 +205,11 @@ def call_twice(torch: Any, module: Any, shape: tuple[int, int, int]) -> list[Any
 def module_input(torch: Any, module: Any, shape: tuple[int, int, int]) -> Any:
     """Zeros (batch, length, d), or the positions (batch, length) where forward takes those."""
     names = list(inspect.signature(module.forward).parameters)
+    tables = [t for t in (*module.buffers(), *module.parameters()) if t.is_floating_point()]
+    like = tables[0] if tables else torch.zeros(())  # what it adds to input of its own type
     if names and names[0] in POSITION_NAMES:
-        return torch.arange(shape[1]).expand(shape[:2])
-    return torch.zeros(shape)
+        return torch.arange(shape[1], device=like.device).expand(shape[:2])
+    return torch.zeros(shape, dtype=like.dtype, device=like.device)
 
 
 def axis_findings(codes: np.ndarray) -> list[Finding]:

@@ -30,6 +30,7 @@ from pefourier.files import os_errors
 WEIGHTS = re.compile(r"(model|diffusion_pytorch_model)[-.\w]*\.safetensors")
 INDEX = re.compile(r"(model|diffusion_pytorch_model)\.safetensors\.index\.json")
 TENSOR = re.compile(r"(^|\.)(wpe|embed_positions|positions?_embed(ding)?s?)(\.weight)?$")
+GRID_TENSOR = re.compile(r"(^|\.)pos_embed$")  # (1, H, W, d), of SAM
 T5_BIAS = re.compile(r"(^|\.)relative_attention_bias\.weight$")
 DEBERTA = re.compile(r"(^|\.)rel_embeddings\.weight$")
 

@@ -25,6 +25,7 @@ def from_examples(
     tested: int | None = None,
     most: int = split.FOLDS,
     groups: np.ndarray | None = None,
+    resamples: int = 1,
 ) -> Task:
     """Examples of equal length, shuffled into folds within each class; `tested` last are the test.
 
@@ -37,6 +38,8 @@ def from_examples(
     recordings.check_rows(f"{name}, X in rows of {length} an example", rows)
     rows = rows.astype(np.float32)
     parts = split_examples(name, labels, split_by, tested, groups)
+    if tested is not None:
+        parts += [resampled_parts(labels, tested, seed) for seed in range(1, resamples)]
     starts = np.arange(n) * length
     folds = tuple(split.make_fold(rows, starts, length, p, True) for p in parts[:most])
     shown_classes = tuple(classes) or tuple(str(c) for c in names)
@@ -108,13 +111,35 @@ def split_by_groups(
 
 def published_parts(labels: np.ndarray, tested: int) -> split.Parts:
     """The publisher's test examples, which stand last, and a fifth of the others to validate."""
-    own = len(labels) - tested
-    valid = split.deal_within_classes(labels[:own])[0][1]
-    rest = np.setdiff1d(np.arange(own), valid)
-    return rest, valid, np.arange(own, len(labels))
+    own = np.arange(len(labels) - tested)
+    return *with_validation(labels, own), np.arange(len(own), len(labels))
 
 
-def from_ts(name: str, data: str | None, split_by: Split) -> Task:
+def resampled_parts(labels: np.ndarray, tested: int, seed: int) -> split.Parts:
+    """As many examples of each class to train on as the publisher has, drawn by a seed anew.
+
+    >>> labels = np.array([0, 1] * 10 + [0, 0, 0, 1])
+    >>> train, valid, test = resampled_parts(labels, 4, 1)
+    >>> np.bincount(labels[test]), len(train) + len(valid), bool((test < 20).any())
+    (array([3, 1]), 20, True)
+    """
+    rng = np.random.default_rng(seed)
+    counts = np.bincount(labels[: len(labels) - tested], minlength=labels.max() + 1)
+    drawn = [
+        rng.permutation(np.flatnonzero(labels == label))[:count]
+        for label, count in enumerate(counts)
+    ]
+    own = np.sort(np.concatenate(drawn))
+    return *with_validation(labels, own), np.setdiff1d(np.arange(len(labels)), own)
+
+
+def with_validation(labels: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of examples to learn from, those to train on, and a fifth of each class to validate."""
+    valid = own[split.deal_within_classes(labels[own])[0][1]]
+    return np.setdiff1d(own, valid), valid
+
+
+def from_ts(name: str, data: str | None, split_by: Split, resamples: int | None = None) -> Task:
     """A UCR or UEA set by name, or the NAME_TRAIN.ts and NAME_TEST.ts of a folder, or one file."""
     parts = read_ts(name, data)
     every = [one for x, _ in parts for one in x]  # (channels, length) each
@@ -126,7 +151,16 @@ def from_ts(name: str, data: str | None, split_by: Split) -> Task:
     x = padded_series(every, mean).transpose(0, 2, 1)  # (n, length, channels)
     y = np.concatenate([y for _, y in parts])
     tested = len(parts[1][1]) if len(parts) == 2 and split_by == "blocks" else None
-    return from_examples(name, x, y, (), split_by, tested)
+    return from_examples(
+        name,
+        x,
+        y,
+        (),
+        split_by,
+        tested,
+        most=max(split.FOLDS, resamples or 1),
+        resamples=resamples or 1,
+    )
 
 
 def padded_series(every: Sequence[np.ndarray], mean: np.ndarray) -> np.ndarray:

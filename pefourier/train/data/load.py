@@ -23,6 +23,7 @@ from pefourier.train.data.split import Split, Task
 from pefourier.train.data.synthetic import draw_examples
 
 USER_BLOCKS = 10
+MOST_RESAMPLES = 1000
 WINDOW = 100  # rows, where nothing is said
 
 
@@ -33,12 +34,18 @@ def load_task(
     stride: int | None = None,
     split_by: Split = "blocks",
     folds: int | None = None,
+    resamples: int | None = None,
 ) -> Task:
     """The task that a name or path stands for, the first `folds` of its folds.
 
-    `window` (default 100 rows) and `stride` cut series; examples come as long as they are.
+    `window` (default 100 rows) and `stride` cut series; examples come as long as they are. Of a set
+    with a test part `resamples` splits are made, the first its publisher's.
     """
-    task = find_task(name, data, window, stride, split_by)
+    if resamples is None:
+        task = find_task(name, data, window, stride, split_by)
+    else:
+        check_examples(name, window, stride)
+        task = find_resampled(name, data, split_by, resamples)
     if folds is not None and not 1 <= folds <= len(task.folds):
         raise PefourierError(
             f"--folds must be from 1 to {len(task.folds)} for {name}, split {task.split}; "
@@ -70,10 +77,7 @@ def find_task(
         return split.split_series(name, found, cut, stride, split_by, source.blocks)
     if suffix == ".npz":
         return from_archive(Path(name), window, stride, split_by)
-    if window is not None or stride is not None:
-        raise PefourierError(
-            f"--window and --stride are for recordings; {shown(name)} holds examples"
-        )
+    check_examples(name, window, stride)
     if kind in SYNTHETIC:
         # fresh draws are as good as folds
         return from_examples(name, *draw_examples(name), split_by, most=1)
@@ -81,6 +85,26 @@ def find_task(
         return from_ts(name, data, split_by)
     known = [*SYNTHETIC, *PUBLISHED, "uea:NAME"]
     raise unknown("dataset", name, known, f"Known: {', '.join(known)}, a .npz file, a .ts folder.")
+
+
+def check_examples(name: str, window: int | None, stride: int | None) -> None:
+    """Refuse to cut examples, which are as long as they are."""
+    if window is not None or stride is not None:
+        raise PefourierError(
+            f"--window and --stride are for recordings; {shown(name)} holds examples"
+        )
+
+
+def find_resampled(name: str, data: str | None, split_by: Split, resamples: int) -> Task:
+    """A set with its publisher's test part, and with others drawn at random."""
+    if not 1 <= resamples <= MOST_RESAMPLES:
+        raise PefourierError(f"--resamples must be from 1 to {MOST_RESAMPLES}; got {resamples}")
+    if split_by != "blocks" or not (name.startswith("uea:") or Path(name).is_dir()):
+        raise PefourierError(
+            f"--resamples keeps the sizes of a published test part, which {shown(name)}, split "
+            f"{split_by}, has not got; leave it out, or name uea:NAME or a folder of .ts files"
+        )
+    return from_ts(name, data, split_by, resamples)
 
 
 def from_archive(path: Path, window: int | None, stride: int | None, split_by: Split) -> Task:

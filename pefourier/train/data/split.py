@@ -6,6 +6,12 @@ Windows are starts into rows (N, C) that are kept once; nobody copies them out. 
 split that does not leak: time blocks whose borders stay a window away from any anomaly, dealt into
 folds by their positives. ``chronological`` is one fold, 60/20/20 with a gap of one window.
 ``random`` shuffles windows; neighbours then stand on both sides and the scores are leaky.
+
+Recordings that are dealt together are a campaign: rows of one number are taken to be of one time,
+and one incident is seen in several. Borders have the same nominal rows in all that are equally long
+up to 1 %, and move for a recording off its own events; what is trained or validated on overlaps in
+time no window that is tested in the same fold, on any recording of the campaign. (Of MSL's channels
+that are recorded together only those of one length agree row by row in their commands.)
 """
 
 from collections.abc import Sequence
@@ -19,6 +25,7 @@ from pefourier.train.options import Split
 
 FOLDS = 5
 MOST_ROWS = 2**26  # of a window, or of all examples that are drawn
+SAME_LENGTH = 0.01  # recordings of one campaign whose lengths differ by less have common borders
 SHARES = (0.6, 0.8)  # where validation and test begin in a chronological split
 
 
@@ -71,20 +78,24 @@ class Span:
     start: int
     stop: int
     unit: tuple[str, int]
+    campaign: str  # whose clock counts the rows from `first`
+    first: int
 
 
-def borders(anomalous: np.ndarray, n: int, blocks: int, window: int) -> list[int]:
-    """Rows between blocks: near i n / blocks, no anomaly within a window's length on either side.
+def borders(anomalous: np.ndarray, n: int, blocks: int, window: int, clock: int) -> list[int]:
+    """Rows between blocks of a recording of n rows: near i clock / blocks, and clean.
 
-    A border that finds no such row within half a block is left out.
+    Clean is a row with no anomaly within a window's length on either side; a border that finds
+    none within half a block is left out. `clock` is the length of the longest recording that was
+    taken at the same time, so that nominal borders are common to all of these.
 
     >>> anomalous = np.zeros(100, dtype=bool); anomalous[48:52] = True
-    >>> borders(anomalous, 100, 2, 8)
-    [60]
+    >>> borders(anomalous, 100, 2, 8, 100), borders(anomalous[:90], 90, 2, 8, 100)
+    ([60], [60])
     """
     found = []
     for i in range(1, blocks):
-        nominal, reach = i * n // blocks, n // blocks // 2
+        nominal, reach = i * clock // blocks, clock // blocks // 2
         rows = np.arange(max(nominal - reach, 1), min(nominal + reach, n - 1) + 1)
         clean = [not anomalous[max(r - window, 0) : r + window + 1].any() for r in rows]
         rows = rows[np.array(clean, dtype=bool)]
@@ -95,16 +106,21 @@ def borders(anomalous: np.ndarray, n: int, blocks: int, window: int) -> list[int
 
 def block_spans(series: Sequence[Series], blocks: int, window: int) -> list[Span]:
     """Blocks of every series, half a window dropped on each side of a border."""
-    spans, first = [], 0
-    for one in series:
-        n = len(one.rows)
+    spans = []
+    for one, first in with_first_rows(series):
+        n, campaign = len(one.rows), one.dealt_with
+        clock = max(
+            len(s.rows)
+            for s in series
+            if s.dealt_with == campaign and abs(len(s.rows) - n) <= SAME_LENGTH * n
+        )
         events = anomalous_in_any([s.label for s in series if s.recorded_with == one.recorded_with])
-        edges = [0, *borders(events, n, blocks, window), n]
+        edges = [0, *borders(events, n, blocks, window, clock), n]
         for start, stop in pairwise(edges):
-            number = (start + stop) * blocks // (2 * n)  # of the nominal block in the middle
+            number = (start + stop) * blocks // (2 * clock)  # of the nominal block in the middle
             inner = start + (window // 2 if start else 0), stop - (window // 2 if stop < n else 0)
-            spans.append(Span(first + inner[0], first + inner[1], (one.dealt_with, number)))
-        first += n
+            at = first + inner[0], first + inner[1]
+            spans.append(Span(*at, (campaign, number), campaign, first))
     return spans
 
 
@@ -135,9 +151,9 @@ def deal(positives: Sequence[int], folds: int = FOLDS) -> np.ndarray:
     return fold
 
 
-def window_starts(span: Span, window: int, stride: int) -> np.ndarray:
-    """Starts of the windows that lie wholly in a span."""
-    return np.arange(span.start, span.stop - window + 1, stride)
+def window_starts(start: int, stop: int, window: int, stride: int) -> np.ndarray:
+    """Starts of the windows that lie wholly in rows [start, stop)."""
+    return np.arange(start, stop - window + 1, stride)
 
 
 def split_series(
@@ -197,13 +213,16 @@ Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # training, validation, test
 def split_by_time(
     series: Sequence[Series], label: np.ndarray, window: int, stride: int, split: Split, blocks: int
 ) -> tuple[np.ndarray, list[Parts]]:
-    """Starts of windows, and the parts of each fold, from spans of time."""
+    """Starts of windows, and the parts of each fold, from spans of time.
+
+    Windows of the same clock that overlap one that is tested are neither trained nor validated on.
+    """
     if split == "blocks":
         spans = block_spans(series, blocks, window)
         units = sorted({span.unit for span in spans})
         counts = dict.fromkeys(units, 0)
         for span in spans:
-            found = window_starts(span, window, window)
+            found = window_starts(span.start, span.stop, window, window)
             counts[span.unit] += int(holds_anomaly(label, found, window).sum())
         fold_of = dict(zip(units, deal([counts[u] for u in units]), strict=True))
         where = np.array([fold_of[span.unit] for span in spans])
@@ -217,15 +236,49 @@ def split_by_time(
         ]
         part = np.array([span.unit[1] for span in spans])
         chosen = [(part == 0, part == 1, part == 2)]
-    apart = [window_starts(span, window, window) for span in spans]
-    dense = [window_starts(span, window, stride) for span in spans]
+    apart = [window_starts(span.start, span.stop, window, window) for span in spans]
+    dense = [window_starts(span.start, span.stop, window, stride) for span in spans]
     starts = np.unique(np.concatenate([*apart, *dense]).astype(np.int64))
 
     def indices(found: Sequence[np.ndarray], mask: np.ndarray) -> np.ndarray:
         some = [one for one, wanted in zip(found, mask, strict=True) if wanted]
         return np.searchsorted(starts, np.concatenate([np.zeros(0, dtype=np.int64), *some]))
 
-    return starts, [(indices(dense, a), indices(apart, b), indices(apart, c)) for a, b, c in chosen]
+    parts = []
+    for train, valid, test in chosen:
+        times = tested_times(spans, apart, test, window)
+        own, others = (outside(spans, found, times, window) for found in (dense, apart))
+        parts.append((indices(own, train), indices(others, valid), indices(apart, test)))
+    return starts, parts
+
+
+def tested_times(
+    spans: Sequence[Span], found: Sequence[np.ndarray], tested: np.ndarray, window: int
+) -> dict[str, np.ndarray]:
+    """For each campaign, how many ticks of its clock before each are of a window that is tested."""
+    longest = dict.fromkeys((span.campaign for span in spans), 0)
+    for span in spans:
+        longest[span.campaign] = max(longest[span.campaign], span.stop - span.first)
+    times = {campaign: np.zeros(n + 1, dtype=int) for campaign, n in longest.items()}
+    for span, starts, wanted in zip(spans, found, tested, strict=True):
+        if wanted:
+            np.add.at(times[span.campaign], starts - span.first, 1)
+            np.add.at(times[span.campaign], starts - span.first + window, -1)
+    return {name: np.append(0, np.cumsum(np.cumsum(one) > 0)) for name, one in times.items()}
+
+
+def outside(
+    spans: Sequence[Span],
+    found: Sequence[np.ndarray],
+    times: dict[str, np.ndarray],
+    window: int,
+) -> list[np.ndarray]:
+    """Of the windows found in each span, those that overlap no tested time of its campaign."""
+    kept = []
+    for span, starts in zip(spans, found, strict=True):
+        before, at = times[span.campaign], starts - span.first
+        kept.append(starts[before[at + window] == before[at]])
+    return kept
 
 
 def with_first_rows(series: Sequence[Series]) -> list[tuple[Series, int]]:
@@ -238,7 +291,13 @@ def chronological_spans(one: Series, first: int, window: int) -> list[Span]:
     """Training, validation and test in the order of time, one window's length between them."""
     cuts = [int(share * len(one.rows)) for share in (0, *SHARES, 1)]
     return [
-        Span(first + cuts[i] + (window if i else 0), first + cuts[i + 1], (one.name, i))
+        Span(
+            first + cuts[i] + (window if i else 0),
+            first + cuts[i + 1],
+            (one.name, i),
+            one.dealt_with,
+            first,
+        )
         for i in range(3)
     ]
 
@@ -247,8 +306,8 @@ def split_at_random(
     series: Sequence[Series], label: np.ndarray, window: int, stride: int
 ) -> tuple[np.ndarray, list[Parts]]:
     """Windows every `stride` rows, shuffled into folds whatever neighbours have in common."""
-    whole = [Span(first, first + len(s.rows), (s.name, 0)) for s, first in with_first_rows(series)]
-    starts = np.concatenate([window_starts(span, window, stride) for span in whole]).astype(
+    whole = [(first, first + len(s.rows)) for s, first in with_first_rows(series)]
+    starts = np.concatenate([window_starts(*span, window, stride) for span in whole]).astype(
         np.int64
     )
     return starts, deal_within_classes(holds_anomaly(label, starts, window).astype(np.int64))

@@ -73,5 +73,5 @@ def test_a_line_and_sines(name, drawn, unit):
         assert np.allclose(row, expected, rtol=0, atol=1e-14)
 
 
-def test_times_are_not_typed_into_a_spec():
-    refused("mtan:times is read from a file; use --times FILE", "mtan:times=3")
+def test_times_in_a_spec_are_a_file():
+    refused("unknown file '3.npy'. There is no such file in '.'.", "mtan:times=3.npy")

@@ -123,14 +123,9 @@ def test_the_text_models_config_is_the_one_that_is_meant(part, config):
     assert (enc.params["rho"], enc.params["d"]) == (1e6, 8)
 
 
-def test_a_vision_config_is_named_and_refused_for_its_axes(config):
-    path = config(NESTED)
-    message = (
-        f"{path!r} (model_type 'pixtral') is not answered: its positions lie on several axes, as "
-        "of an image; give a file of codes"
-    )
-    with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
-        load(f"{path}#vision_config")
+def test_a_vision_config_inside_is_the_one_that_is_named(config):
+    enc = load(config(NESTED) + "#vision_config")
+    assert (enc.params["convention"], enc.domain.grid) == ("pixtral", (64, 64))
 
 
 def test_a_layer_of_an_inner_config_is_named_after_a_dot(config):

@@ -1,6 +1,7 @@
 """Rotations of real models, read as transformers reads them, and compared with it where it is."""
 
 import json
+import math
 import re
 import warnings
 
@@ -320,6 +321,8 @@ def test_a_model_rotates_as_the_spec_says(name, config):
     x = np.array([0, 1, length - 1])
     np.testing.assert_array_equal(enc.codes(x), same.codes(x))
     noted = {"path": path, "model_type": enc.params["model_type"], "partial": enc.params["partial"]}
+    if name == "DeepSeek-V3":
+        noted["softmax_factor"] = pytest.approx((0.1 * math.log(40) + 1) ** 2, rel=1e-15)
     assert enc.params == {**same.params, **noted}
     assert enc.spec == (f"{path}#{part}" if part else path)
 
@@ -361,6 +364,7 @@ def test_no_known_model_has_a_finding_but_notes(config):
         expected += ["rope-head-default"] * (name == "old Gemma-3 with the code's defaults")
         expected += ["rope-axes"] * (name == "Qwen2-VL")
         expected += ["rope-long-factor"] * (name == "Phi-3 long")
+        expected += ["rope-new-keys"] * (name in ("proportional", "layers that turn alike"))
         assert [f.code for f in enc.findings] == expected, name
 
 
@@ -384,9 +388,10 @@ WARNED = {
     ),
     "factor and lengths": (
         scaling(**{**YARN, "factor": 3.0}),
-        "rope-contradiction",
+        "rope-lengths",
         "factor=3 of rope_scaling of {path} is not max_position_embeddings / "
-        "original_max_position_embeddings = 4096 / 1024 = 4; the factor is used",
+        "original_max_position_embeddings = 4096 / 1024 = 4; the factor is used; the cosine to "
+        "that of 4 is below .99 from position 182 on, below .9 from 591; correct one of them",
     ),
     "two bases": (
         {**LLAMA2, "rope_parameters": {"rope_type": "default", "rope_theta": 7.0}},
@@ -397,7 +402,8 @@ WARNED = {
         scaling(**LLAMA31_SCALING),
         "rope-original",
         "original_max_position_embeddings=8192 of rope_scaling of {path} should be below "
-        "max_position_embeddings=4096; correct one of them",
+        "max_position_embeddings=4096; the cosine to that of 512 is below .99 from position 27 "
+        "on, below .9 from 89; correct one of them",
     ),
     "factor below 1": (
         scaling(type="linear", factor=0.5),

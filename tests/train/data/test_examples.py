@@ -61,6 +61,44 @@ def test_uea_sets_keep_their_published_test_part(tmp_path):
             load.load_task(str(folder))
 
 
+@pytest.mark.filterwarnings("default")
+def test_resamples_have_the_sizes_of_the_published_split():
+    pytest.importorskip("aeon", reason="needs the package aeon")
+    task = load.load_task("uea:ItalyPowerDemand", resamples=3)
+    (published,) = load.load_task("uea:ItalyPowerDemand").folds
+    for one, two in zip(task.folds[:1], [published], strict=True):
+        for part in ("train", "valid", "test"):
+            np.testing.assert_array_equal(getattr(one, part), getattr(two, part))
+    counts = [
+        [np.bincount(task.labels[part]).tolist() for part in (f.train, f.valid, f.test)]
+        for f in task.folds
+    ]
+    assert counts[0] == counts[1] == counts[2]
+    tests = [set(f.test.tolist()) for f in task.folds]
+    assert len(tests) == 3
+    for fold, tested in zip(task.folds, tests, strict=True):
+        learnt = set(fold.train.tolist()) | set(fold.valid.tolist())
+        assert not learnt & tested
+        assert len(learnt | tested) == 67 + 1029
+        assert 900 < len(tested & tests[0]) <= 1029
+    again = load.load_task("uea:ItalyPowerDemand", resamples=2).folds[1]
+    np.testing.assert_array_equal(again.test, task.folds[1].test)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("order", {"resamples": 3}, "which 'order', split blocks, has not got"),
+        ("uea:GunPoint", {"resamples": 0}, "--resamples must be from 1 to 1000; got 0"),
+        ("uea:GunPoint", {"resamples": 2, "window": 9}, "--window and --stride are for recordings"),
+        ("uea:GunPoint", {"resamples": 2, "split_by": "random"}, "split random, has not got"),
+    ],
+)
+def test_resamples_of_what_has_no_test_part_are_refused(name, given, message):
+    with pytest.raises(PefourierError, match=message):
+        load.load_task(name, **given)
+
+
 @pytest.mark.parametrize(
     ("files", "held"),
     [

@@ -22,6 +22,51 @@ def test_no_event_lies_on_two_sides_and_no_windows_touch(rng):
                 assert not events[0] & events[1]
 
 
+def campaign(rng, lengths=(1200, 1197)):
+    """Recordings that are dealt together; an event moves a border of the first one alone."""
+    found = []
+    for number, n in enumerate(lengths):
+        _, rows, label = recording(rng, n=1200)
+        if number == 0:
+            label[470:500] = 1  # about the border at 480
+        found.append(
+            split.Series(f"s{number}", rows[:n], label[:n].astype(bool), f"s{number}", "c")
+        )
+    return found
+
+
+@pytest.mark.parametrize("how", ["blocks", "chronological"])
+def test_what_is_tested_is_trained_on_at_no_other_place_at_that_time(rng, how):
+    series = campaign(rng)
+    task = split.split_series("s", series, 20, stride=5, split=how)
+    dropped = 0
+    for fold in task.folds:
+        times = [
+            {row % 1200 if row < 1200 else row - 1200 for row in rows_of(task, part)}
+            for part in (fold.train, fold.valid, fold.test)
+        ]
+        assert not times[0] & times[2]
+        assert not times[1] & times[2]
+        used = np.concatenate([fold.train, fold.valid, fold.test])
+        dropped += len(task.starts) - len(np.unique(used))
+    assert how == "chronological" or dropped
+
+
+def test_borders_are_the_same_rows_in_all_recordings_of_one_length(rng):
+    """Nominal ones were parts of each recording's own length."""
+    quiet = [
+        split.Series(name, np.zeros((n, 1), np.float32), np.zeros(n, bool), name, "c")
+        for name, n in (("a", 1200), ("b", 1193), ("c", 900))
+    ]
+    spans = split.block_spans(quiet, 10, 20)
+    edges = {
+        first: [span.start - first for span in spans if span.first == first]
+        for first in (0, 1200, 2393)
+    }
+    assert edges[0] == edges[1200] == [0, *range(130, 1200, 120)]
+    assert edges[2393] == [0, *range(100, 900, 90)]  # it ran at another time
+
+
 def rows_of(task, windows):
     return {row for s in task.starts[windows] for row in range(s, s + task.length)}
 

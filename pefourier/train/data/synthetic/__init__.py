@@ -43,3 +43,18 @@ def draw_examples(name: str) -> Examples:
             f"got {shown(text)}"
         )
     return function(**given)
+
+
+def with_length(name: str, length: int) -> str:
+    """The name of the same task at another length, drawn anew.
+
+    >>> with_length("order:noise=.2,seed=3", 48)
+    'order:noise=.2,length=48,seed=4'
+    """
+    task, _, text = name.partition(":")
+    given = dict(item.partition("=")[::2] for item in filter(None, text.split(",")))
+    seed = int(given.pop("seed", "0")) + 1
+    given.pop("length", None)
+    return f"{task}:" + ",".join(
+        f"{key}={value}" for key, value in (given | {"length": length, "seed": seed}).items()
+    )

@@ -1,21 +1,14 @@
-"""What multiplies the logits of a model beside its rotation? From its config.
+"""By what do queries of a model grow with their position? From its config.
 
-Conventions
------------
-Factors are those of the code of transformers 5.23, beyond 1 / sqrt(head size). `softmax_factor` is
-one number; a `Temperature` grows with the position of the query.
+Factors are those of the code of transformers 5.23, beyond 1 / sqrt(head size).
 """
 
 from dataclasses import dataclass
-from math import floor, log, log1p
+from math import floor, log1p
 from typing import Any
 
 from pefourier.encodings.sources.config import ModelConfig, Section
 
-SQUARED = frozenset(  # model types with DeepSeek's attention: logits times m(s, mscale_all_dim)^2
-    "axk1 axk2 bailing_hybrid deepseek_v2 deepseek_v3 deepseek_v32 glm4_moe_lite glm_moe_dsa hy_v4 "
-    "longcat_flash minicpm3 mistral4 mistral_large4 youtu".split()
-)
 TUNED = {  # key of the scale of a temperature in the rope section, by model type
     "ministral3": "llama_4_scaling_beta",
     "mistral4": "llama_4_scaling_beta",
@@ -49,20 +42,6 @@ def rope_section(model: ModelConfig) -> Section:
         if isinstance(model.config.values.get(key), dict):
             return model.config.section(key)
     return Section("rope_parameters", model.row.get("rope", {}))
-
-
-def softmax_factor(model: ModelConfig) -> float:
-    r"""What DeepSeek's attention multiplies logits with: :math:`(0.1\,m \ln s + 1)^2`.
-
-    s is the factor of the scaling and m its mscale_all_dim; 1 without a scaling, where m is 0 or
-    not given, and in models whose code has no such factor.
-    """
-    section = rope_section(model)
-    kind = section.first("rope_type", "type")[1] or "default"
-    factor, size = section.number("factor"), section.number("mscale_all_dim")
-    if model.kind not in SQUARED or kind == "default" or not size or not factor or factor <= 1:
-        return 1.0
-    return (0.1 * size * log(factor) + 1.0) ** 2
 
 
 def read_temperature(model: ModelConfig, length: int) -> Temperature | None:

@@ -1,4 +1,4 @@
-"""Factors of logits against published values and the code of transformers."""
+"""Temperatures of queries against the code of transformers."""
 
 import importlib
 import re
@@ -10,45 +10,21 @@ import torch
 import transformers.models
 
 from pefourier.encodings.sources.config import ModelConfig, Section
-from pefourier.encodings.sources.logits import (
-    SQUARED,
+from pefourier.encodings.sources.models import type_row
+from pefourier.encodings.sources.temperature import (
     TUNED,
     Temperature,
     read_temperature,
-    softmax_factor,
 )
-from pefourier.encodings.sources.models import type_row
 
 
 def model(kind, **values):
     return ModelConfig("f", "", Section("f", values), kind, None, None, type_row(kind) or {})
 
 
-@pytest.mark.parametrize(
-    ("size", "factor"),
-    [(0.707, 1.590), (1.0, 1.874), (0.0, 1.0)],  # DeepSeek-V2-Lite and V3, s 40
-)
-def test_softmax_factors_are_the_published_ones(size, factor):
-    section = {"type": "yarn", "factor": 40, "mscale_all_dim": size}
-    found = softmax_factor(model("deepseek_v3", rope_scaling=section))
-    assert found == pytest.approx(factor, abs=5e-4)
-    assert softmax_factor(model("llama", rope_scaling=section)) == 1.0
-    assert softmax_factor(model("deepseek_v3", rope_scaling={**section, "type": "default"})) == 1.0
-
-
-def test_softmax_factors_are_those_of_the_code():
-    code = importlib.import_module("transformers.models.deepseek_v3.modeling_deepseek_v3")
-    for factor in (0.5, 1.0, 4.0, 40.0):
-        section = {"rope_type": "yarn", "factor": factor, "mscale_all_dim": 0.8}
-        own = softmax_factor(model("deepseek_v3", rope_parameters=section))
-        assert own == pytest.approx(code.yarn_apply_mscale(section, 1.0))
-
-
 def test_model_types_are_those_whose_code_has_the_factor():
     files = Path(transformers.models.__path__[0]).glob("*/modeling_*.py")
     sources = {path.parent.name: path.read_text() for path in files}
-    squared = {name for name, code in sources.items() if "yarn_apply_mscale(config" in code}
-    assert squared == SQUARED
     tuned = {name for name, code in sources.items() if re.search("llama_4_scaling_beta", code)}
     assert tuned == set(TUNED)
     tuning = {name for name, code in sources.items() if "attn_temperature_tuning" in code}

@@ -1,0 +1,110 @@
+"""Has anything got worse since a stored answer? For continuous integration.
+
+The stored answer is what ``pefourier check-faithful … --json`` wrote. Worse is a lower verdict, a
+smaller distance or gap, fewer codes told apart in a format, a new finding above a note; what got
+better is fine. Answers of other sizes are not compared, which is said as a fault of its own.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pefourier.answers.page import SCHEMA
+from pefourier.answers.report import Answer
+from pefourier.answers.text import number
+from pefourier.errors import PefourierError, printable, shown
+from pefourier.faithful import LADDER, Faithfulness
+from pefourier.files import missing, os_errors, status_of
+
+LARGEST = 2**26  # bytes
+SLACK = 1e-6  # relative: what other processors and libraries change in a distance
+SEVERITIES = ("note", "warning", "error")
+WANTED = ("length", "dimension", "verdict", "min_distance", "gap", "precision", "findings")
+REMAKE = "write it anew with: pefourier check-faithful … --json"
+
+
+def read_baseline(path: str) -> dict[str, Mapping[str, Any]]:
+    """The stored answer for each SPEC.
+
+    Raises
+    ------
+    PefourierError
+        For a file that is not an answer of check-faithful in JSON of this layout.
+    """
+    if status_of(path) is None:
+        raise missing(path)
+    with os_errors("read", path), open(path, "rb") as stream:
+        text = stream.read(LARGEST)
+    try:
+        stored = json.loads(text)
+        command, schema, results = (stored[key] for key in ("command", "schema", "results"))
+        records = {record["spec"]: record for record in results}
+        told = [record for record in records.values() if "error" not in record]
+        fine = all(fits(record) for record in told)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        command, schema, fine = "", SCHEMA, False
+    if schema != SCHEMA:
+        raise PefourierError(
+            f"{shown(path)} has layout {shown(schema)}, this version reads {SCHEMA}; {REMAKE}"
+        )
+    if command != "check-faithful" or not fine:
+        raise PefourierError(f"{shown(path)} is not an answer of check-faithful; {REMAKE}")
+    return records
+
+
+def fits(record: Mapping[str, Any]) -> bool:
+    """Whether a stored record has what is compared, in the types that it is written in."""
+    values = [record[key] for key in WANTED]
+    length, dimension, verdict, *distances, precision, findings = values
+    return (
+        isinstance(length, int)
+        and isinstance(dimension, int)
+        and verdict in LADDER
+        and all(one is None or isinstance(one, int | float) for one in distances)
+        and all(isinstance(loss["distinct_cast"], int) for loss in precision.values())
+        and all(isinstance(loss["distinct_phase"], int | None) for loss in precision.values())
+        and all(one["severity"] in SEVERITIES and one["code"] for one in findings)
+    )
+
+
+def regressions(answer: Answer, stored: Mapping[str, Any]) -> list[str]:
+    """What got worse, each in words that follow the SPEC's name."""
+    now: Faithfulness = answer.result
+    if "error" in stored:
+        return []
+    sizes = (stored["length"], stored["dimension"])
+    if sizes != (now.length, now.dimension):
+        then = "{} positions of {} dimensions".format(*sizes)
+        return [
+            f"has {now.length} positions of {now.dimension} dimensions, {then} in the baseline: "
+            f"they are not compared; {REMAKE}"
+        ]
+    return [*worse_verdict(now, stored), *fewer_codes(now, stored), *new_findings(now, stored)]
+
+
+def worse_verdict(now: Faithfulness, stored: Mapping[str, Any]) -> Iterator[str]:
+    """A lower rung, or the closest two nearer."""
+    if LADDER.index(now.verdict) < LADDER.index(stored["verdict"]):
+        yield f"is {now.verdict}, {stored['verdict']} in the baseline"
+    for key, name in (("min_distance", "a smallest distance"), ("gap", "a gap")):
+        before, after = stored[key], getattr(now, key)
+        if before is not None and after is not None and after < before * (1 - SLACK):
+            yield f"has {name} of {number(after)}, {number(before)} in the baseline"
+
+
+def fewer_codes(now: Faithfulness, stored: Mapping[str, Any]) -> Iterator[str]:
+    """Formats of floating point that tell fewer codes apart."""
+    ways = {"distinct_cast": "rounded to", "distinct_phase": "computed in"}
+    for form, loss in now.precision.items():
+        for key, how in ways.items():
+            after, before = getattr(loss, key), stored["precision"].get(form, {}).get(key)
+            if before is not None and after is not None and after < before:
+                yield f"has {after} codes distinct when {how} {form}, {before} in the baseline"
+
+
+def new_findings(now: Faithfulness, stored: Mapping[str, Any]) -> Iterator[str]:
+    """Errors and warnings that were not there, or were less severe."""
+    known = {one["code"]: SEVERITIES.index(one["severity"]) for one in stored["findings"]}
+    for finding in now.findings:
+        if SEVERITIES.index(finding.severity) > known.get(finding.code, 0):
+            yield f"has a new {finding.severity}: {printable(finding.message)} [{finding.code}]"

@@ -1,0 +1,195 @@
+"""A document for a browser: one file of HTML from which no request leaves and that runs nothing.
+
+Everything goes through `element`, which escapes what is not `Markup`, so that no name of a file, an
+array or an encoding can be more than text. Words of the registry are buttons that open their
+explanation (the browser's own popovers: no script); on paper the explanations follow at the end.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from pefourier import __version__
+from pefourier.answers.terms import Term, spelled
+from pefourier.answers.text import number
+from pefourier.errors import printable
+
+STYLE_SHEET = Path(__file__).with_suffix(".css")
+NO_REQUESTS = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+ONE_LINE = 26  # letters of a cell that are not broken
+VOID = {"meta", "br"}  # elements that hold nothing
+FACTS = ("formula", "unit", "range", "good", "source")  # of a term, beside its meaning
+
+
+class Markup(str):
+    """Text of HTML, whose special characters are meant as they stand."""
+
+    __slots__ = ()
+
+
+def element(name: str, *inside: Any, **attributes: Any) -> Markup:
+    """An element; what is inside and in attributes is escaped unless it is `Markup`.
+
+    An underscore at the end of an attribute's name goes, others become hyphens.
+
+    >>> element("p", "a < b", element("br"), class_="x")
+    '<p class="x">a &lt; b<br></p>'
+    """
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escaped(value)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if name in VOID:
+        return Markup(f"<{name}{given}>")
+    return Markup(f"<{name}{given}>{''.join(map(escaped, flat(inside)))}</{name}>")
+
+
+def escaped(value: Any) -> str:
+    r"""A value as text of HTML.
+
+    >>> escaped("<a\n>")
+    '&lt;a\\n&gt;'
+    """
+    return value if isinstance(value, Markup) else escape(printable(str(value)))
+
+
+def flat(items: Iterable[Any]) -> Iterator[Any]:
+    """Items of lists of any depth, without what is None or empty."""
+    for item in items:
+        if isinstance(item, str | int | float):
+            if item != "":
+                yield item
+        elif item is not None:
+            yield from flat(item)
+
+
+def value_cell(value: Any, missing: str = "–") -> Any:
+    """A number in few digits that knows all of them; any other value as a person reads it.
+
+    >>> value_cell(0.123456789), value_cell(None, "only one position")
+    ('<data value="0.123456789">0.1235</data>', 'only one position')
+    """
+    text = number(value, missing=missing)
+    exact = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    return element("data", text, value=repr(value)) if exact else text
+
+
+@dataclass
+class Words:
+    """The terms that a document may explain, and those that it has used, in order."""
+
+    terms: Sequence[Term]
+    used: dict[str, Term] = field(default_factory=dict)  # by the id of the explanation
+
+    def term(self, name: str, groups: Sequence[str] = ()) -> Any:
+        """A name as a button that opens its explanation; as it is where nothing is known of it."""
+        found = self.find(name, groups)
+        if found is None:
+            return name.strip()
+        here = f"term-{self.terms.index(found)}"
+        self.used[here] = found
+        attributes = {"type": "button", "class": "term", "popovertarget": here}
+        return element("button", name.strip(), title=found.meaning, **attributes)
+
+    def find(self, name: str, groups: Sequence[str]) -> Term | None:
+        """The term of a name in the first of the groups that has one; no group: in any."""
+        named = [t for t in self.terms if spelled(name) in map(spelled, (t.term, *t.also))]
+        ordered = [t for group in groups for t in named if t.group == group]
+        return next(iter(ordered if groups else named), None)
+
+    def explanations(self) -> Markup:
+        """What was used, in full: hidden on a screen until asked for, printed at the end."""
+        found = [explained(here, term) for here, term in self.used.items()]
+        heading = element("h2", "What the words mean", id="words")
+        return element("section", heading, found, class_="words") if found else Markup("")
+
+
+def explained(here: str, term: Term) -> Markup:
+    """The explanation of a term."""
+    facts = [(name, getattr(term, name)) for name in FACTS if getattr(term, name)]
+    listed = [[element("dt", name), element("dd", fact)] for name, fact in facts]
+    return element(
+        "div",
+        element("p", element("strong", term.term), f" ({term.group}): {term.meaning}"),
+        element("dl", listed) if listed else None,
+        id=here,
+        popover="auto",
+        role="dialog",
+        aria_label=f"What {term.term} means",
+    )
+
+
+def table(caption: str, head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> Markup:
+    """A table in a box of its own, in which a wide one scrolls; the first cell heads its row."""
+    heads = [element("th", cell, scope="col") for cell in head]
+    body = [
+        element("tr", element("th", first, scope="row"), map(table_cell, rest))
+        for first, *rest in rows
+    ]
+    inside = [
+        element("caption", caption),
+        element("thead", element("tr", heads)),
+        element("tbody", body),
+    ]
+    attributes = {"class": "scroll", "role": "region", "tabindex": "0", "aria-label": caption}
+    return element("div", element("table", inside), **attributes)
+
+
+def table_cell(value: Any) -> Markup:
+    """A cell; what is short stays on one line."""
+    short = isinstance(value, Markup) or len(str(value)) <= ONE_LINE
+    return element("td", value, class_="short" if short else None)
+
+
+def figure(picture: Markup, caption: str) -> Markup:
+    """A picture with what is to be seen on it."""
+    return element("figure", picture, element("figcaption", caption))
+
+
+def command(line: str, said: str = "These numbers come from") -> Markup:
+    """A command that gives the numbers beside it."""
+    code = element("code", line)
+    return element("div", element("p", said), element("pre", code), class_="command")
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A part of a document, with a heading that links lead to."""
+
+    name: str  # of the link
+    heading: str
+    inside: Sequence[Any]
+
+    def markup(self) -> Markup:
+        """The chapter as an element."""
+        heading = element("h2", self.heading, id=self.name)
+        return element("section", heading, self.inside, aria_labelledby=self.name)
+
+
+def document(title: str, lead: Any, parts: Sequence[Chapter], words: Words) -> str:
+    """The whole file; the same parts give the same text."""
+    links = [element("li", element("a", p.heading, href=f"#{p.name}")) for p in parts]
+    made = f"Made by pefourier {__version__}; the same input gives the same page."
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=NO_REQUESTS),
+        element("meta", name_="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name_="color-scheme", content="light dark"),
+        element("meta", name_="generator", content=f"pefourier {__version__}"),
+        element("title", title),
+        element("style", Markup(STYLE_SHEET.read_text(encoding="utf-8"))),
+    )
+    body = element(
+        "body",
+        element("a", "Skip to the conclusions", href=f"#{parts[0].name}", class_="skip"),
+        element("header", element("h1", title), lead),
+        element("nav", element("ul", links), aria_label="Parts of this page"),
+        element("main", [p.markup() for p in parts], words.explanations()),
+        element("footer", element("p", made)),
+    )
+    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"

@@ -1,0 +1,239 @@
+"""What answers about a grid say in words: places and axes by name, and rules for conclusions."""
+
+from collections.abc import Iterable, Sequence
+from math import isnan, prod
+from typing import Any
+
+import numpy as np
+
+from pefourier.answers.text import number
+from pefourier.encodings.axis_parts import axis_parts
+from pefourier.encodings.encoding import Encoding
+from pefourier.faithful import GridFaithfulness
+from pefourier.geometry.on_axes import separable_rank
+from pefourier.reconstruct import GridReconstructions
+from pefourier.spectrum import GridSpectrum
+
+NAMES = "tyx"  # of the last three axes
+WORDS = {"t": "frames", "y": "rows", "x": "columns"}
+BOUND, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which there is none
+MANY = 0.5  # share of frequencies that is worth a sentence
+CROSS = 0.1  # share of a picture's energy that may be left of a sum of one function an axis
+EXACT = 1e-6  # error of a linear inverse that is rounding
+
+
+def axis_names(count: int) -> list[str]:
+    """Names of axes, the slowest first.
+
+    >>> axis_names(2), axis_names(4)
+    (['y', 'x'], ['axis 1', 't', 'y', 'x'])
+    """
+    return [f"axis {k + 1}" for k in range(count - len(NAMES))] + list(NAMES[-count:])
+
+
+def size_of(sides: Sequence[int]) -> str:
+    """A grid as it is typed.
+
+    >>> size_of((14, 14))
+    '14x14'
+    """
+    return "x".join(map(str, sides))
+
+
+def point_of(place: Iterable[int]) -> str:
+    """A point as it is typed after --pos, in brackets.
+
+    >>> point_of((3, 4))
+    '(3,4)'
+    """
+    return f"({','.join(str(int(x)) for x in place)})"
+
+
+def by_axis(values: Sequence[Any] | None, digits: int = 3) -> str | None:
+    """A number for each axis, by name.
+
+    >>> by_axis([0.911, None])
+    'y 0.911, x –'
+    """
+    if values is None:
+        return None
+    names = axis_names(len(values))
+    return ", ".join(f"{k} {number(v, digits)}" for k, v in zip(names, values, strict=True))
+
+
+def ends_of(enc: Encoding, r: GridFaithfulness) -> list[str] | None:
+    """The points of the closest pair."""
+    if r.closest_pair is None:
+        return None
+    start = [int(x) for x in enc.domain.coordinates([r.closest_pair[0]])[0]]
+    moved = [x + step for x, step in zip(start, r.displacement, strict=True)]
+    return [point_of(start), point_of(moved)]
+
+
+def told_apart_on_grid(enc: Encoding, r: GridFaithfulness) -> str:
+    """Whether points have codes of their own, which two are closest, and what has no place."""
+    points, grid = f"{r.length} points", f"of the {size_of(r.grid)} grid"
+    rest = f"; {in_front(r.prefix)}" if r.prefix else ""
+    if r.length == 1:
+        return f"A grid of one point has nothing to tell apart{rest}."
+    if isnan(r.stable_rank):
+        return f"All codes {grid} are zero: they say nothing about its {points}{rest}."
+    a, b = ends_of(enc, r)
+    step = step_in_words(r.displacement)
+    if r.distinct < r.length:
+        return (
+            f"Only {r.distinct} of {points} {grid} differ: {a} and {b}, {step}, share a code{rest}."
+        )
+    return (
+        f"All {points} {grid} have different codes; the closest two, {a} and {b}, "
+        f"{step}, are {number(r.gap, 3)} of a code's length apart{rest}."
+    )
+
+
+def in_front(prefix: int) -> str:
+    """What is said of rows without a place.
+
+    >>> in_front(1)
+    'row 0, before the grid, has no place and is left out'
+    """
+    if prefix == 1:
+        return "row 0, before the grid, has no place and is left out"
+    return f"rows 0 … {prefix - 1}, before the grid, have no place and are left out"
+
+
+def step_in_words(displacement: Sequence[int]) -> str:
+    """A displacement in words.
+
+    >>> step_in_words((1, 0)), step_in_words((0, 5)), step_in_words((2, -1))
+    ('one row apart', '5 columns apart', 'apart by (2,-1)')
+    """
+    moved = [(n, abs(s)) for n, s in zip(axis_names(len(displacement)), displacement, strict=True)]
+    moved = [(name, steps) for name, steps in moved if steps]
+    if len(moved) != 1 or moved[0][0] not in WORDS:
+        return f"apart by {point_of(displacement)}"
+    name, steps = moved[0]
+    return f"one {WORDS[name][:-1]} apart" if steps == 1 else f"{steps} {WORDS[name]} apart"
+
+
+def recovered_on_grid(enc: Encoding, r: GridFaithfulness) -> str:
+    """Whether a linear map recovers functions of points, or only sums of one an axis."""
+    if r.length == 1 or r.verdict == "collides":
+        return ""
+    if r.verdict == "isometric":
+        return (
+            "A linear map recovers every point and amplifies no noise: codes are equally long and "
+            "at right angles (condition number 1)."
+        )
+    if r.verdict == "invertible":
+        price = f"up to {number(r.condition_number, 3)} times (the condition number)"
+        return f"A linear map recovers every point, amplifying noise {price}."
+    names = axis_names(len(r.grid))
+    sums = " + ".join(f"{letter}({name})" for letter, name in zip("abcdefgh", names, strict=False))
+    most = f"{separable_rank(r.grid)} of {r.length}"
+    only = "as every column depends on one axis, codes of this kind can by algebra have no more"
+    if r.verdict == "separable":
+        why = f" ({only})" if r.axial else ""
+        return (
+            f"A linear map recovers every function {sums}, but not single points: the codes span "
+            f"{r.rank} of {r.length} directions{why}."
+        )
+    why = f"; {only} than {most}, the functions {sums}" if r.axial else ""
+    dimensions = f"; {r.dimension} dimensions allow at most {r.dimension}"
+    why = why or (dimensions if r.length > r.dimension else "")
+    return (
+        "A linear map of the codes can't be 1 at one point and 0 at all others: they span "
+        f"{r.rank} of {r.length} directions{why}."
+    )
+
+
+def shape_on_grid(enc: Encoding, r: GridSpectrum) -> str:
+    """Which directions the frequencies have."""
+    if isnan(r.summary.lowest_bin_share):
+        return "All codes are zero, so there is no spectrum."
+    a2, a4 = r.isotropy["A2"], r.isotropy["A4"]
+    if isnan(a4):
+        return "All energy is at frequency 0: the same code everywhere."
+    length = f"mean frequency {number(r.summary.centroid, 3)} rad a point"
+    if axis_parts(enc) is not None:
+        which = "one axis" if a2 > BOUND else "the axes"
+        return f"All frequencies lie on {which} (A4 = {number(a4, 2)}), {length}."
+    if a4 >= BOUND:
+        return f"All frequencies lie in two crossing directions (A4 = {number(a4, 2)}), {length}."
+    if max(a2, a4) <= ROUND:
+        return (
+            f"No direction is preferred (A2 = {number(a2, 2)}, A4 = {number(a4, 2)}, 0 is round), "
+            f"{length}."
+        )
+    return (
+        f"Directions are uneven (A2 = {number(a2, 2)}, A4 = {number(a4, 2)}; 0 is round, 1 bound "
+        f"to an axis or to two crossing ones), {length}."
+    )
+
+
+def idle_on_grid(enc: Encoding, r: GridSpectrum) -> str:
+    """Frequencies whose waves are longer than the side."""
+    if r.idle is None or not max(share for share in [*r.idle, 0] if not isnan(share)) >= MANY:
+        return ""
+    shares = [None if isnan(share) else f"{100 * share:.0f} %" for share in r.idle]
+    return f"Idle, with waves longer than the side: of the frequencies along {by_axis(shares)}."
+
+
+def aliased_on_grid(enc: Encoding, r: GridSpectrum) -> str:
+    """Frequencies that whole points cannot tell from slower ones."""
+    if r.aliased is None or not max(share for share in [*r.aliased, 0] if not isnan(share)) > 0:
+        return ""
+    shares = [None if isnan(share) else f"{100 * share:.0f} %" for share in r.aliased]
+    return (
+        f"Aliased, above π and looking slower at whole points: of the frequencies along "
+        f"{by_axis(shares)} (largest step {number(r.largest_step, 3)} rad)."
+    )
+
+
+def point_from_frequencies(enc: Encoding, r: GridReconstructions) -> str:
+    """How sharp a point comes back from the frequencies alone, and in which shape."""
+    one = r.reconstructions[0]
+    if isnan(one.peak):
+        return "All codes are zero, so there is nothing to rebuild a point from."
+    peak, error = number(one.peak, 3), number(one.error, 3)
+    how = f"{peak} of 1 high (error {error}; 0 is exact)"
+    if one.error <= EXACT:
+        return f"From its frequencies alone a point comes back exactly, {how}."
+    area = f"{one.half_max_area} of {prod(r.lattice)} points at or above half of it"
+    if is_cross(one.values) and one.half_max_area > 1:
+        share = (
+            f"{100 * one.cross:.0f} % of the energy is on points that share a coordinate with it"
+        )
+        return f"From its frequencies alone a point comes back as a cross, {how}: {share}; {area}."
+    return f"From its frequencies alone a point comes back blurred, as a peak {how}, {area}."
+
+
+def is_cross(values: np.ndarray) -> bool:
+    """Whether a picture is nearly a sum of one function an axis, as ridges that cross are.
+
+    >>> is_cross(np.array([[3, 1, 1], [2, 0, 0]])), is_cross(np.eye(3))
+    (True, False)
+    """
+    mean, axes = values.mean(), range(values.ndim)
+    others = [tuple(b for b in axes if b != a) for a in axes]
+    sums = sum(values.mean(axis=other, keepdims=True) - mean for other in others) + mean
+    return bool(((values - sums) ** 2).sum() <= CROSS * ((values - mean) ** 2).sum())
+
+
+def point_from_codes(enc: Encoding, r: GridReconstructions) -> str:
+    """Whether a linear map recovers points from the codes."""
+    error, points = number(r.inverse_error, 2), f"{prod(enc.domain.sides)} points"
+    if r.inverse_error <= EXACT:
+        return f"A linear map on the codes recovers all {points} (largest error {error})."
+    return (
+        f"A linear map on the codes does not recover all {points}: the worst comes back wrong by "
+        f"{error}, where a point is 1 high; check-faithful says why."
+    )
+
+
+def points_without_code(enc: Encoding, r: GridReconstructions) -> str:
+    """Points beyond the encoding's grid."""
+    beyond = [point_of(one.position) for one in r.reconstructions if one.inverse_error is None]
+    if not beyond:
+        return ""
+    have = "have" if len(beyond) > 1 else "has"
+    return f"{', '.join(beyond)} {have} no code on the {size_of(enc.domain.sides)} grid."

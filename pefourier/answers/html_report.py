@@ -1,0 +1,358 @@
+"""What is there to say of some encodings? All of it, side by side, on one page of HTML.
+
+The page has what `spectrum`, `reconstruct` and `check-faithful` answer: conclusions first, then
+pictures and the numbers, each table with the command that gives it.
+"""
+
+import platform
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from pefourier import __version__
+from pefourier.answers import plot
+from pefourier.answers.conclusions import conclude
+from pefourier.answers.document import (
+    Chapter,
+    Markup,
+    Words,
+    command,
+    document,
+    element,
+    figure,
+    table,
+    value_cell,
+)
+from pefourier.answers.report import (
+    FAITHFUL_FACTS,
+    PRECISION_FACTS,
+    RECONSTRUCT_FACTS,
+    SPECTRUM_FACTS,
+    Answer,
+    Fact,
+    Refusal,
+    formula_in_words,
+    wave_cells,
+)
+from pefourier.answers.terms import read_terms
+from pefourier.answers.text import number
+from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.faithful import Faithfulness, assess
+from pefourier.geometry import Progress
+from pefourier.reconstruct import Reconstructions, position_functions
+from pefourier.spectrum import Spectrum, density
+
+POSITIONS = (5, 40, 75)  # to be rebuilt, where codes and lattices hold them
+LIBRARIES = ("numpy", "scipy", "matplotlib")
+QUESTIONS = {  # of which a conclusion speaks
+    "faithful": "Can positions be told apart and recovered?",
+    "spectrum": "Which frequencies are there?",
+    "rebuilt": "What is left of a position?",
+}
+
+
+PRECISION = "What does low precision cost?"
+
+
+@dataclass(frozen=True)
+class Study:
+    """All that is found about one SPEC."""
+
+    encoding: Encoding
+    spectrum: Spectrum
+    rebuilt: Reconstructions
+    faithful: Faithfulness
+
+    def answer(self, name: str) -> Answer:
+        """What one of the commands answers."""
+        return Answer(self.encoding, getattr(self, name))
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """What a page is asked: how the encodings were named, and with which options."""
+
+    positions: Sequence[int]
+    options: Mapping[str, Any] = field(default_factory=dict)  # of all commands, as typed
+    lattice: int | None = None
+    sigma: float | None = None
+
+    def study(self, enc: Encoding, progress: Callable[[str], Progress] | None = None) -> Study:
+        """Ask all questions about an encoding."""
+        return Study(
+            enc,
+            density(enc, self.lattice, self.sigma),
+            position_functions(enc, self.positions, self.lattice, self.sigma),
+            assess(enc, progress),
+        )
+
+    def line(self, question: str, studies: Sequence[Study]) -> str:
+        """The command that answers one of the questions about these encodings."""
+        words = ["pefourier", question, *(study.encoding.spec for study in studies)]
+        options = {f"--{name}": value for name, value in self.options.items()}
+        if question in ("spectrum", "reconstruct"):
+            options |= {"--lattice": self.lattice, "--sigma": self.sigma}
+        if question == "reconstruct":
+            options["--pos"] = ",".join(map(str, self.positions))
+        given = [
+            (name, option_value(value)) for name, value in options.items() if value is not None
+        ]
+        return shlex.join([*words, *(part for pair in given for part in pair)])
+
+
+def option_value(value: Any) -> str:
+    """The value of an option as it is typed: sides of a grid with x between them."""
+    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def positions_for(encodings: Sequence[Encoding], lattice: int | None) -> list[int]:
+    """Positions that all the lattices and codes hold: those of the paper's Fig. 2 if they can.
+
+    >>> from pefourier.encodings import load
+    >>> positions_for([load("dft")], None), positions_for([load("dft", d=32)], None)
+    ([5, 40, 75], [2, 16, 30])
+    """
+    sizes = [min(lattice or enc.dim, len(enc)) for enc in encodings]
+    room = min(sizes, default=0)
+    if room > max(POSITIONS):
+        return list(POSITIONS)
+    return sorted({room // 16, room // 2, 15 * room // 16})
+
+
+def encodings_document(
+    studies: Sequence[Study], refusals: Sequence[Refusal], inquiry: Inquiry, title: str = ""
+) -> str:
+    """The page about some encodings, and why others could not be answered for."""
+    words = Words(read_terms())
+    return document(
+        title or f"What {names_of(studies)} {'say' if len(studies) > 1 else 'says'} of position",
+        lead_of(studies),
+        encoding_sections(studies, refusals, inquiry, words),
+        words,
+    )
+
+
+def names_of(studies: Sequence[Study]) -> str:
+    """The names of encodings, each once, or how many there are."""
+    names = list(dict.fromkeys(study.encoding.label for study in studies))
+    return ", ".join(names) if len(names) <= 4 else f"{len(names)} encodings"
+
+
+def lead_of(studies: Sequence[Study]) -> Markup:
+    """What the page is about, in a sentence."""
+    sizes = "; ".join(
+        f"{s.encoding.label}: {len(s.encoding)} points, {s.encoding.dim} dimensions"
+        for s in studies
+    )
+    what = (
+        "Positional encodings, analysed: which frequencies they have, what is left of a position, "
+        "and whether codes can be told apart and turned back. "
+    )
+    return element("p", what, sizes, ".", class_="quiet")
+
+
+def encoding_sections(
+    studies: Sequence[Study], refusals: Sequence[Refusal], inquiry: Inquiry, words: Words
+) -> list[Chapter]:
+    """The parts of a page, the conclusions first."""
+    parts = [
+        Chapter("conclusions", "Conclusions", conclusions_part(studies, refusals, words)),
+        Chapter("findings", "Findings", findings_part(studies, words)),
+        Chapter("frequencies", QUESTIONS["spectrum"], spectrum_part(studies, inquiry, words)),
+        Chapter("positions", QUESTIONS["rebuilt"], rebuilt_part(studies, inquiry, words)),
+        Chapter("codes", QUESTIONS["faithful"], faithful_part(studies, inquiry, words)),
+        Chapter(
+            "precision", "What does low precision cost?", precision_part(studies, inquiry, words)
+        ),
+        Chapter("made", "How these numbers were made", made_part(studies, inquiry, words)),
+    ]
+    return [part for part in parts if part.inside]
+
+
+def conclusions_part(
+    studies: Sequence[Study], refusals: Sequence[Refusal], words: Words
+) -> list[Any]:
+    """What the numbers of each encoding say, and of which encodings nothing is known."""
+    found: list[Any] = []
+    for study in studies:
+        found.append(element("h3", study.encoding.label))
+        for name, question in QUESTIONS.items():
+            said = conclude(study.encoding, getattr(study, name))
+            found.append(element("p", element("strong", question), " ", said))
+    for refusal in refusals:
+        said = [element("strong", "Not answered:"), " ", refusal.error]
+        found += [element("h3", refusal.spec), element("p", said, class_="error")]
+    return found
+
+
+def findings_part(studies: Sequence[Study], words: Words) -> list[Any]:
+    """What is wrong or worth knowing, with its explanation."""
+    listed = []
+    for study in studies:
+        label, known = study.encoding.label, study.faithful.identified
+        if known:
+            said = [element("strong", "identified"), f" {label} is {formula_in_words(known)}."]
+            listed.append(element("li", said, class_="note"))
+        listed += [finding_item(label, one, words) for one in study.faithful.findings]
+    nothing = element("p", "Nothing that is known to go wrong was found in any of the encodings.")
+    return [element("ul", listed, class_="findings") if listed else nothing]
+
+
+def finding_item(label: str, finding: Finding, words: Words) -> Markup:
+    """A finding: what was seen, and what is behind it."""
+    group = ["findings"]
+    term = words.find(finding.code, group)
+    said = [element("strong", finding.severity), f" {label}: {finding.message} ["]
+    told = f"{term.meaning} {term.good}".strip() if term else ""
+    return element(
+        "li",
+        element("p", said, words.term(finding.code, group), "]"),
+        element("p", told, class_="quiet") if told else None,
+        class_=finding.severity,
+    )
+
+
+def facts_table(
+    caption: str, facts: Sequence[Fact], answers: Sequence[Answer], words: Words, group: str
+) -> Markup:
+    """A row for each fact, a column for each encoding."""
+    head = ["", *(answer.encoding.label for answer in answers)]
+    rows = [[words.term(f.label, [group]), *(fact_cell(f, a) for a in answers)] for f in facts]
+    return table(caption, head, rows)
+
+
+def fact_cell(fact: Fact, answer: Answer) -> Any:
+    """A fact of an answer with all of its digits, or why there is none."""
+    return value_cell(fact.value(answer.result), fact.missing(answer))
+
+
+def drawn(studies: Sequence[Study], name: str, draw: Callable[..., Any], told: str) -> list[Markup]:
+    """A picture of some encodings at a time, as many as can be told apart in one."""
+    found = []
+    for start in range(0, len(studies), plot.MANY):
+        part = [study.answer(name) for study in studies[start : start + plot.MANY]]
+        labels = ", ".join(a.encoding.label for a in part)
+        here = f"{draw.__name__.replace('_', '-')}-{start}"
+        found.append(figure(plot.draw_inline(here, f"{told} Of {labels}.", draw, part), told))
+    return found
+
+
+def spectrum_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
+    """Frequencies, evenly spaced and by their logarithm, and the waves that they are."""
+    answers = [study.answer("spectrum") for study in studies]
+    linear = "Share of energy at each frequency of the lattice (Eq. 15)."
+    decades = (
+        "Share of energy per factor ten of frequency: slow waves have as much room as fast ones."
+    )
+    return [
+        element(
+            "div",
+            drawn(studies, "spectrum", plot.spectrum, linear),
+            drawn(studies, "spectrum", plot.spectrum_by_decade, decades),
+            class_="figures",
+        ),
+        facts_table("The spectrum in numbers", SPECTRUM_FACTS, answers, words, "spectrum"),
+        waves_table(answers, words),
+        command(inquiry.line("spectrum", studies)),
+    ]
+
+
+def waves_table(answers: Sequence[Answer], words: Words) -> Markup | None:
+    """Declared frequencies by the length of their waves."""
+    names, *rows = wave_cells(answers)
+    if not rows:
+        return None
+    cells = [[label, which, *map(value_cell, values)] for label, which, *values in rows]
+    head = [words.term(name, ["spectrum", "every answer"]) for name in names]
+    return table("Declared frequencies by the length of their waves, in positions", head, cells)
+
+
+def rebuilt_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
+    """Position functions rebuilt from frequencies, and from codes."""
+    told = "A 1 at each of some positions, rebuilt from the frequencies alone (Algorithm 1)."
+    head = ["encoding", *(words.term(f.label, ["reconstruct"]) for f in RECONSTRUCT_FACTS)]
+    rows = [
+        [
+            study.encoding.label,
+            *(fact_cell(f, Answer(study.encoding, r)) for f in RECONSTRUCT_FACTS),
+        ]
+        for study in studies
+        for r in study.rebuilt.reconstructions
+    ]
+    return [
+        element("div", drawn(studies, "rebuilt", plot.reconstruct, told), class_="figures"),
+        table("Rebuilt positions in numbers", head, rows),
+        command(inquiry.line("reconstruct", studies)),
+    ]
+
+
+def faithful_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
+    """Distances, rank, conditioning and the kernel."""
+    answers = [study.answer("faithful") for study in studies]
+    kernel = "Mean inner product of two codes by the lag between them, as a share of that at lag 0."
+    sigma = "Singular values of the codes; how many are above rounding is the rank."
+    caption = "Distances and inverse in numbers"
+    return [
+        element(
+            "div",
+            drawn(studies, "faithful", plot.kernel_by_lag, kernel),
+            drawn(studies, "faithful", plot.singular_values, sigma),
+            class_="figures",
+        ),
+        facts_table(caption, FAITHFUL_FACTS, answers, words, "check-faithful"),
+        command(inquiry.line("check-faithful", studies)),
+    ]
+
+
+def precision_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
+    """What each number format leaves of the codes."""
+    group = ["check-faithful"]
+    head = ["encoding", "format", *(words.term(f.label, group) for f in PRECISION_FACTS)]
+    rows = [
+        [
+            study.encoding.label,
+            words.term(form, group),
+            *(fact_cell(fact, Answer(study.encoding, loss)) for fact in PRECISION_FACTS),
+        ]
+        for study in studies
+        for form, loss in study.faithful.precision.items()
+    ]
+    return [
+        table("Codes that stay different in each number format", head, rows),
+        command(inquiry.line("check-faithful", studies)),
+    ]
+
+
+def made_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
+    """Parameters, commands and versions."""
+    rows = [
+        [
+            study.encoding.label,
+            study.encoding.name,
+            len(study.encoding),
+            study.encoding.dim,
+            parameters_in_words(study.encoding),
+        ]
+        for study in studies
+    ]
+    head = [words.term(name, ["every answer"]) for name in ("spec", "encoding")]
+    head += ["points", "dimensions", words.term("params", ["every answer"])]
+    return [
+        table("The encodings, with all parameters that were used", head, rows),
+        command(inquiry.line("report", studies), "This page comes from"),
+        versions_table(),
+    ]
+
+
+def parameters_in_words(enc: Encoding) -> str:
+    """Parameters that were used, as they are typed."""
+    return ", ".join(f"{k}={number(v, 17)}" for k, v in enc.params.items() if v is not None) or "–"
+
+
+def versions_table() -> Markup:
+    """What computed the numbers."""
+    found = {"pefourier": __version__, "Python": platform.python_version()}
+    found |= {name: version(name) for name in LIBRARIES}
+    return table("Versions", ["program", "version"], found.items())

@@ -1,0 +1,315 @@
+"""Why do two implementations differ? The misreading of a rotation that explains it, to rounding.
+
+Conventions
+-----------
+One of the two is a rotation whose settings are known (the other is held to its `readings`), or both
+are tables that can be identified, of which the parameters that differ are named. A table of a
+rotation holds both waves or one, each frequency once or twice: `WaveTable`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from pefourier.diagnosis.identify import SAMPLE, identify
+from pefourier.diagnosis.misreadings import (
+    Hints,
+    RotationRead,
+    coarsened,
+    factors_read,
+    is_rotation,
+    readings,
+    settings_of,
+)
+from pefourier.encodings.columns import Layout, Wave, twins, waves
+from pefourier.encodings.encoding import Encoding, row_blocks
+from pefourier.encodings.readings import LEVELS, layouts_apart, levels_below, positions_below
+from pefourier.geometry.precision import (
+    FLOAT32_EPS,
+    FORMATS,
+    coarse_eps,
+    phase_errors,
+    phase_rounding,
+    rounded,
+)
+
+FIRST = 8  # rows that most readings are ruled out by
+AT_ONCE = 2**20  # numbers of a table that are compared at a time
+PHASES = ("bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What explains a difference."""
+
+    of: Literal["a", "b", "both"]  # whose settings were misread; both: tables by their parameters
+    misreadings: tuple[str, ...]  # codes of what was done, or "parameters"
+    changes: Mapping[str, tuple[Any, Any]]  # settings, as meant and as read
+    max_difference: float  # left when it is undone: of frequencies, relative, or of a table
+    below: Mapping[str, int | None]  # first position of cosines below .99, .9, .5; None: never
+
+
+@dataclass(frozen=True)
+class WaveTable:
+    """Which waves of a rotation a table holds, and where."""
+
+    part: Literal["both", "cos", "sin"]
+    times: int  # how often each stands there
+    layout: Layout
+    first: Wave = "cos"
+
+    def table(self, phases: np.ndarray) -> np.ndarray:
+        """The table of some phases (n, m)."""
+        if self.part == "both":
+            table = waves(phases, self.layout, first=self.first)
+            if self.times == 1:
+                return table
+            parts = np.split(table, 2, axis=1)
+            return np.hstack([twins(part, "halves") for part in parts])
+        wave = np.cos(phases) if self.part == "cos" else np.sin(phases)
+        return wave if self.times == 1 else twins(wave, self.layout)
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Values of pairs (m,) for each column."""
+        each = values[None]
+        if self.part != "both" and self.times == 1:
+            return values
+        if self.part == "both" and self.times == 2:
+            return np.tile(twins(each, "halves")[0], 2)
+        return twins(each, self.layout)[0]
+
+
+def forms(pairs: int, width: int) -> Iterator[WaveTable]:
+    """The forms in which the waves of so many pairs fill so many columns."""
+    if width == pairs:
+        yield from (WaveTable(part, 1, "halves") for part in ("cos", "sin"))
+    if width == 2 * pairs:
+        for layout in get_args(Layout):
+            yield from (WaveTable("both", 1, layout, first) for first in ("cos", "sin"))
+            yield from (WaveTable(part, 2, layout) for part in ("cos", "sin"))
+    if width == 4 * pairs:
+        yield from (WaveTable("both", 2, "halves", first) for first in ("cos", "sin"))
+
+
+def find_cause(a: Encoding, b: Encoding) -> Cause | None:
+    """What explains that two encodings differ; None where nothing that is known does."""
+    for of, one, two in (("a", a, b), ("b", b, a)):
+        if is_rotation(one):
+            find = misread_rotation if is_rotation(two) else misread_table
+            found = find(one, two)
+            if found is not None:
+                return replace(found, of=of)
+    return None if is_rotation(a) or is_rotation(b) else other_parameters(a, b)
+
+
+def misread_rotation(meant: Encoding, other: Encoding) -> Cause | None:
+    """The misreading of one rotation that gives another."""
+    frequencies = other.measure.frequencies
+    settings = {} if other.params.get("inv_freq") is not None else settings_of(other)
+    if settings == {} and other.params["rho"]:
+        settings = {"rho": other.params["rho"]}
+    slack = phase_rounding(frequencies, FLOAT32_EPS)
+    for read in map_coarsened(readings(meant, Hints(len(frequencies), settings))):
+        if read.frequencies.shape == frequencies.shape:
+            apart = np.abs(read.frequencies - frequencies)
+            if (apart <= slack).all():
+                relative = apart / np.where(frequencies != 0, np.abs(frequencies), 1.0)
+                layouts = (meant.params["layout"], other.params["layout"])
+                named = name_factor(meant, read, other.params["attention_factor"], 1e-6)
+                return settle(meant, named, layouts, float(relative.max()))
+    return None
+
+
+def map_coarsened(reads: Iterator[RotationRead]) -> Iterator[RotationRead]:
+    """Readings with one slip at most also with coarse frequencies."""
+    for read in reads:
+        yield from coarsened(read) if len(read.codes) < 2 else (read,)
+
+
+def name_factor(meant: Encoding, read: RotationRead, factor: float, slack: float) -> RotationRead:
+    """A reading with what is to be said of another factor before the waves."""
+    if any(abs(factor - own) <= slack * abs(own) for own in read.factors):
+        return read
+    known = factors_read(meant)
+    near = min(known, key=lambda value: abs(value - factor))
+    words = known[near] if abs(near - factor) <= slack * near else "another"
+    was = read.factors[-1]
+    changes = {**read.changes, "attention_factor": (was, float(f"{factor:.7g}"))}
+    changes |= {"attention_factor_is": (None, words)}
+    return replace(read, codes=(*read.codes, "mscale"), changes=changes)
+
+
+def settle(
+    meant: Encoding, read: RotationRead, layouts: tuple[str, str], difference: float
+) -> Cause | None:
+    """The cause that a reading is; None where it is what was meant."""
+    own, changes, codes = meant.measure.frequencies, dict(read.changes), read.codes
+    apart = None
+    if layouts[0] != layouts[1]:
+        codes, changes = (*codes, "layout"), changes | {"layout": layouts}
+        if codes == ("layout",):
+            apart = levels_below(layouts_apart(own))
+    if not codes:
+        return None
+    below = apart or positions_below(own, read.frequencies)
+    return Cause("a", codes, changes, difference, below)
+
+
+@dataclass(frozen=True, eq=False)
+class Dump:
+    """A table that may be that of a rotation."""
+
+    enc: Encoding
+    table: np.ndarray
+
+    @cached_property
+    def eps(self) -> float:
+        """Resolution of its numbers, which may have been computed in float32 and stored wider."""
+        return max(self.enc.eps, FLOAT32_EPS, coarse_eps(self.table[:SAMPLE]))
+
+    @cached_property
+    def base(self) -> float | None:
+        """The base of its frequencies, where they are a geometric grid."""
+        found = identify(self.table[:SAMPLE], self.enc.eps)
+        return found["params"].get("rho") if found else None
+
+    def scale(self, unit: np.ndarray) -> float:
+        """What a table of factor 1 is multiplied with."""
+        energy = float((unit**2).sum())
+        own = np.asarray(self.table[: len(unit)], dtype=float)
+        return float((own * unit).sum()) / energy if energy else 0.0
+
+    def difference(self, read: RotationRead, form: WaveTable, phases: str = "") -> tuple | None:
+        """The factor of a reading and what it leaves, None where that is more than rounding."""
+        first = min(FIRST, len(self.table))
+        factor = self.scale(form.table(read_phases(np.arange(first), read.frequencies, phases)))
+        if not 0 < factor < 1e6 or self.beyond(read, form, phases, factor, slice(0, first)) is None:
+            return None
+        worst = 0.0
+        for rows in row_blocks(len(self.table), AT_ONCE, self.table.shape[1]):
+            left = self.beyond(read, form, phases, factor, rows)
+            if left is None:
+                return None
+            worst = max(worst, left)
+        return factor, worst
+
+    def beyond(
+        self, read: RotationRead, form: WaveTable, phases: str, factor: float, rows: slice
+    ) -> float | None:
+        """The largest difference in some rows, None where it is more than rounding."""
+        s = np.arange(rows.start, rows.stop)
+        made = factor * form.table(read_phases(s, read.frequencies, phases))
+        left = np.abs(np.asarray(self.table[rows], dtype=float) - made)
+        omega = form.spread(np.abs(read.frequencies))
+        if phases:  # the waves are rounded once more
+            allowed = factor * max(2.0 ** -FORMATS[phases].digits, 4 * self.eps)
+        else:
+            allowed = factor * (4 * self.eps + phase_errors(s, omega, self.eps))
+        return float(left.max()) if (left <= allowed).all() else None
+
+
+def read_phases(s: np.ndarray, frequencies: np.ndarray, form: str) -> np.ndarray:
+    """Phases of positions s (n, m), in a format where one is named."""
+    if not form:
+        return np.multiply.outer(s.astype(float), frequencies)
+    near, own = rounded(s, FORMATS[form]), rounded(frequencies, FORMATS[form])
+    return rounded(np.multiply.outer(near, own), FORMATS[form])
+
+
+def match_table(meant: Encoding, dump: Dump) -> tuple[RotationRead, WaveTable, float] | None:
+    """The reading of a rotation that a table holds, its form, and the largest difference."""
+    width = dump.table.shape[1]
+    known = {} if dump.base is None else {"rho": dump.base}
+    for pairs in dict.fromkeys((len(meant.measure.frequencies), width // 2, width, width // 4)):
+        for read in map_coarsened(readings(meant, Hints(pairs, known))):
+            if len(read.frequencies) != pairs:
+                continue
+            for form in forms(pairs, width):
+                found = dump.difference(read, form)
+                if found is not None:
+                    return name_factor(meant, read, found[0], 4 * dump.eps), form, found[1]
+    return match_coarse_phases(meant, dump)
+
+
+def match_coarse_phases(
+    meant: Encoding, dump: Dump
+) -> tuple[RotationRead, WaveTable, float] | None:
+    """The rotation as it is meant, its phases computed in a format of 16 bits."""
+    own = meant.measure.frequencies
+    read = next(readings(meant, Hints()))
+    for name in PHASES:
+        for form in forms(len(own), dump.table.shape[1]):
+            found = dump.difference(read, form, name)
+            if found is not None:
+                read = replace(read, codes=(f"{name}-phases",))
+                return name_factor(meant, read, found[0], 4 * dump.eps), form, found[1]
+    return None
+
+
+def misread_table(meant: Encoding, other: Encoding) -> Cause | None:
+    """The misreading of a rotation that a table holds."""
+    if not holds_numbers(other):
+        return None
+    found = match_table(meant, Dump(other, other.table()))
+    if found is None:
+        return None
+    read, form, difference = found
+    own = meant.params["layout"]
+    side_by_side = (form.times, form.layout) == (2, "interleaved")
+    return settle(meant, read, (own, "interleaved" if side_by_side else own), difference)
+
+
+def holds_numbers(enc: Encoding) -> bool:
+    """Whether an encoding is a table that somebody made, of a few positions at least."""
+    return enc.origin != "formula" and enc.domain.kind == "position" and len(enc) > 1
+
+
+def form_of(meant: Encoding, other: Encoding) -> tuple[WaveTable, float] | None:
+    """The form in which a table holds a rotation that was read as it is meant, and what is left."""
+    if not (is_rotation(meant) and holds_numbers(other)):
+        return None
+    dump, own = Dump(other, other.table()), next(readings(meant, Hints()))
+    for form in forms(len(own.frequencies), other.dim):
+        found = dump.difference(own, form)
+        if found is not None and abs(found[0] / own.factors[0] - 1) <= 4 * dump.eps:
+            return form, found[1]
+    return None
+
+
+def other_parameters(a: Encoding, b: Encoding) -> Cause | None:
+    """The parameters by which two tables differ, where both are identified."""
+    n = min(len(a), len(b))
+    if n < 4 or "position" not in (a.domain.kind, b.domain.kind):
+        return None
+    tables = [np.asarray(enc.codes(enc.domain.x[:n])) for enc in (a, b)]
+    found = [identify(table, enc.eps) for table, enc in zip(tables, (a, b), strict=True)]
+    if None in found:
+        return None
+    told = [{"encoding": one["encoding"], **one["params"]} for one in found]
+    keys = dict.fromkeys((*told[0], *told[1]))
+    changes = {
+        k: tuple(one.get(k) for one in told) for k in keys if told[0].get(k) != told[1].get(k)
+    }
+    if not changes:
+        return None
+    worst = max(one["max_difference"] for one in found)
+    placed = changes.keys() & {"layout", "first", "columns", "negative", "encoding"}
+    comparable = not placed and tables[0].shape == tables[1].shape
+    below = rows_below(*tables) if comparable else {}
+    return Cause("both", ("parameters",), changes, worst, below)
+
+
+def rows_below(one: np.ndarray, other: np.ndarray) -> dict[str, int | None]:
+    """The first row at which the cosine between two tables' codes is below .99, .9 and .5."""
+    cosine = np.ones(len(one))
+    for rows in row_blocks(len(one), AT_ONCE, one.shape[1]):
+        x, y = (np.asarray(table[rows], dtype=float) for table in (one, other))
+        length = np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1)
+        equal = (x == y).all(axis=1)
+        inner = np.einsum("ij,ij->i", x, y) / np.where(length > 0, length, 1.0)
+        cosine[rows] = np.where(equal, 1.0, inner)
+    first = {level: np.flatnonzero(cosine < level) for level in LEVELS}
+    return {f"{v:g}"[1:]: int(at[0]) if len(at) else None for v, at in first.items()}

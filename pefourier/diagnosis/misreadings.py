@@ -1,0 +1,252 @@
+"""How may a rotation be misread? Its settings with the slips that engines are known to make.
+
+Conventions
+-----------
+Settings are the parameters of ``rope``: d, rho, partial, scaling and that scaling's own. A slip is
+a change of some of them, under a code that `MISREADINGS` explains; a reading is what comes of it:
+frequencies in radians per position, one a pair, and the factor before the waves.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import log
+from typing import Any
+
+import numpy as np
+
+from pefourier.encodings import load
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.families.rotary import Head, scale_frequencies, scaling_parameters
+from pefourier.encodings.sources.config import HEADS as HEAD_COUNTS
+from pefourier.encodings.sources.config import WIDTH, ModelConfig
+from pefourier.encodings.sources.layers import open_model, read_layers
+from pefourier.encodings.sources.models import rotary
+from pefourier.errors import PefourierError
+from pefourier.geometry.precision import FORMATS, rounded
+
+MISREADINGS = {  # code: what was done
+    "base-default": "the base was left to a default",
+    "base": "another base",
+    "scaling-ignored": "the scaling was not applied",
+    "scaling-type": "the scaling was taken for one of another type",
+    "factor": "another factor",
+    "original-length": "another length of training",
+    "ramp": "other limits of the ramp",
+    "truncate": "the limits of YaRN's ramp were rounded to whole pairs, or were not",
+    "factor-list": "the other list of factors",
+    "partial-ignored": "all of the head was rotated",
+    "partial": "another share of the head was rotated",
+    "partial-grid": "frequencies were spread over the head, not over the share of it that turns",
+    "head-size": "another size of a head",
+    "other-layers": "the rotation of another type of layer",
+    "mscale": "another factor before cosines and sines",
+    "layout": "partners stand side by side where halves were meant, or the reverse",
+    "bfloat16-frequencies": "frequencies were rounded to bfloat16",
+    "float16-frequencies": "frequencies were rounded to float16",
+    "bfloat16-phases": "positions, frequencies and their products were computed in bfloat16",
+    "float16-phases": "positions, frequencies and their products were computed in float16",
+}
+HEADS = (64, 80, 96, 128, 160, 192, 256)
+LENGTHS = (*(2**k for k in range(11, 18)), 40960)
+FACTORS = (2, 4, 8, 16, 32, 64)
+RAMP = ("beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor")
+CATEGORY = {  # of settings that are misread together, one of each
+    **dict.fromkeys(("base-default", "base"), "base"),
+    **dict.fromkeys(("partial-ignored", "partial", "head-size"), "width"),
+}
+
+
+@dataclass(frozen=True)
+class Slip:
+    """A change of the settings of a rotation."""
+
+    code: str
+    changes: Mapping[str, Any]
+
+    @property
+    def category(self) -> str:
+        """What it changes: slips of two categories may come together."""
+        return CATEGORY.get(self.code, "scaling")
+
+
+@dataclass(frozen=True, eq=False)
+class RotationRead:
+    """What comes of reading a rotation in a certain way."""
+
+    codes: tuple[str, ...]  # of the misreadings; none: as it is meant
+    changes: Mapping[str, tuple[Any, Any]]  # settings, as meant and as read
+    frequencies: np.ndarray  # (m,)
+    factors: tuple[float, ...]  # before the waves: by the scaling's formula, and as it was
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What is known of the rotation that a reading is to become."""
+
+    pairs: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def is_rotation(enc: Encoding) -> bool:
+    """Whether an encoding turns pairs by settings that are known."""
+    return enc.act == "rotate" and enc.measure is not None and "scaling" in enc.params
+
+
+def settings_of(enc: Encoding) -> dict[str, Any]:
+    """The settings of a rotation that make it again."""
+    own = scaling_parameters(enc.params["scaling"])
+    return {key: enc.params[key] for key in ("d", "rho", "partial", "scaling", *own)}
+
+
+def readings(enc: Encoding, hints: Hints) -> Iterator[RotationRead]:
+    """A rotation as it is meant, then with one slip, then with two of different kinds.
+
+    >>> from pefourier.encodings import load
+    >>> one = load("rope:rho=5e5,scaling=linear,factor=4", 80, 64)
+    >>> [read.codes for read in readings(one, Hints())][:3]
+    [(), ('base-default',), ('scaling-ignored',)]
+    """
+    factor = enc.params["attention_factor"]
+    yield RotationRead((), {}, enc.measure.frequencies, (factor,))
+    yield from layers_read(enc)
+    if enc.params.get("inv_freq") is not None:
+        return
+    settings = settings_of(enc)
+    yield from spread_over_head(settings, factor)
+    single = list(slips(enc, settings, hints))
+    pairs = [(one, two) for one in single for two in single if one.category < two.category]
+    for some in [*((one,) for one in single), *pairs]:
+        read = with_slips(settings, some, len(enc), factor)
+        if read is not None:
+            yield read
+
+
+def with_slips(
+    settings: Mapping[str, Any], some: Sequence[Slip], length: int, factor: float
+) -> RotationRead | None:
+    """A rotation with some slips; None where settings so changed are none."""
+    changed = dict(settings)
+    for slip in some:
+        changed |= slip.changes
+    differing = {
+        key: (settings.get(key), changed[key])
+        for slip in some
+        for key in slip.changes
+        if settings.get(key) != changed[key]
+    }
+    own = scaling_parameters(changed["scaling"])
+    given = {key: changed[key] for key in own if key in changed and key != "attention_factor"}
+    needed = {key for key, parameter in own.items() if parameter.default is parameter.empty}
+    if not differing or needed - given.keys():
+        return None
+    try:
+        head = Head(changed["d"], changed["rho"], changed["partial"], length)
+        frequencies, formula = scale_frequencies(changed["scaling"], head, given)
+    except PefourierError:  # such a head cannot be scaled so
+        return None
+    return RotationRead(
+        tuple(slip.code for slip in some), differing, frequencies, (formula, factor)
+    )
+
+
+def slips(enc: Encoding, settings: Mapping[str, Any], hints: Hints) -> Iterator[Slip]:
+    """Single changes of the settings of a rotation, the most usual first."""
+    known = hints.settings
+    model = open_model(enc.spec) if "model_type" in enc.params else None
+    for rho in dict.fromkeys((*class_bases(enc, model), 1e4)):
+        yield Slip("base-default", {"rho": rho})
+    if known.get("rho"):
+        yield Slip("base", {"rho": known["rho"]})
+    yield from scaling_slips(settings, known, model and model.longest())
+    d, partial = settings["d"], settings["partial"]
+    if partial != 1:
+        yield Slip("partial-ignored", {"partial": 1.0})
+    if hints.pairs is not None and 2 * hints.pairs < d:
+        yield Slip("partial", {"partial": 2 * hints.pairs / d})
+    sizes = [] if model is None else [split_width(model)]
+    sizes += [known.get("d"), hints.pairs and round(2 * hints.pairs / partial), *HEADS]
+    for size in dict.fromkeys(filter(None, sizes)):
+        yield Slip("head-size", {"d": size})
+
+
+def class_bases(enc: Encoding, model: ModelConfig | None) -> Iterator[float]:
+    """The base that the model type of a config has by default."""
+    if model is not None and model.row.get("kind") == "rotary":
+        layers = model.row.get("layers", {})
+        part = enc.spec.rpartition("#")[2].rpartition(".")[2]
+        yield rotary(model.row, part if part in layers else next(iter(layers), "")).base
+
+
+def split_width(model: ModelConfig) -> int | None:
+    """The width of a model over its heads."""
+    width, heads = model.config.count(*WIDTH), model.config.count(*HEAD_COUNTS)
+    return width // heads if width and heads else None
+
+
+def scaling_slips(
+    settings: Mapping[str, Any], known: Mapping[str, Any], longest: int | None
+) -> Iterator[Slip]:
+    """Changes of the scaling of a rotation."""
+    scaling, factor = settings["scaling"], settings.get("factor")
+    if scaling not in ("none", "proportional"):
+        yield Slip("scaling-ignored", {"scaling": "none"})
+    if "truncate" in settings:
+        yield Slip("truncate", {"truncate": not settings["truncate"]})
+    if "short_factor" in settings:
+        swapped = {"short_factor": "long_factor", "long_factor": "short_factor"}
+        yield Slip("factor-list", {key: settings[other] for key, other in swapped.items()})
+    if original := settings.get("original"):
+        lengths = [known.get("original"), longest, int(original * factor), int(original / factor)]
+        for length in dict.fromkeys(filter(None, (*lengths, *LENGTHS))):
+            yield Slip("original-length", {"original": length})
+    if factor:
+        ratio = longest / original if longest and original else None
+        for other in dict.fromkeys(filter(None, (known.get("factor"), ratio, *FACTORS))):
+            yield Slip("factor", {"factor": float(other)})
+        for other in ("linear", "ntk", "yarn", "llama3", "dynamic"):
+            yield Slip("scaling-type", {"scaling": other})
+    ramp = {key: known[key] for key in RAMP if key in settings and key in known}
+    if ramp:
+        yield Slip("ramp", ramp)
+
+
+def spread_over_head(settings: Mapping[str, Any], factor: float) -> Iterator[RotationRead]:
+    """The first frequencies of the grid of the whole head, where a share of it turns."""
+    d, partial = settings["d"], settings["partial"]
+    if partial < 1 and settings["scaling"] == "none":
+        grid = Head(d, settings["rho"], 1.0, 1).grid()[: int(d * partial) // 2]
+        yield RotationRead(("partial-grid",), {}, grid, (factor,))
+
+
+def layers_read(enc: Encoding) -> Iterator[RotationRead]:
+    """The rotations of the other types of layers of the same config."""
+    if "model_type" not in enc.params:
+        return
+    path, _, part = enc.spec.partition("#")
+    for other in dict.fromkeys(run.part for run in read_layers(path, "")):
+        if other and part.rpartition(".")[2] != other:
+            read = load(f"{path}#{other}", len(enc))
+            factor = read.params["attention_factor"]
+            layer = {"layer": (part, other)}
+            yield RotationRead(("other-layers",), layer, read.measure.frequencies, (factor,))
+
+
+def factors_read(enc: Encoding) -> dict[float, str]:
+    """Factors before the waves that a slip may make of a scaling's keys, each with its words."""
+    params = enc.params
+    factor = params.get("factor") or 1.0
+    stretch = 0.1 * log(factor) if factor > 1 else 0.0
+    found = {1.0: "none", 1 + stretch: "0.1 ln factor + 1"}
+    for key in ("mscale", "mscale_all_dim"):
+        if params.get(key):
+            found[1 + params[key] * stretch] = f"0.1 {key} ln factor + 1"
+    own = params["attention_factor"]
+    return found | {own * own: "its square"}
+
+
+def coarsened(read: RotationRead) -> Iterator[RotationRead]:
+    """A reading, and with its frequencies rounded to formats of 16 bits."""
+    yield read
+    for name in ("bfloat16", "float16"):
+        codes = (*read.codes, f"{name}-frequencies")
+        yield replace(read, codes=codes, frequencies=rounded(read.frequencies, FORMATS[name]))

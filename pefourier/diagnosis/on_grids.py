@@ -1,0 +1,411 @@
+r"""What is wrong with this table of the points of a grid? Mistakes known from public code.
+
+Conventions
+-----------
+Rows are the points of a lattice in raster order, the first axis slowest, without those before it.
+Inner products of a table that is right depend on the displacement alone; T, the relative distance
+of all products from that (`geometry.products`), tells a row that stands in another's place. Where
+each column depends on one axis, each axis' part is read as a formula of its own.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from pefourier.diagnosis.identify import identification, identify
+from pefourier.encodings.axis_parts import axis_columns
+from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.geometry.closest import ClosestPair
+from pefourier.geometry.products import toeplitz_residual_of_rows
+
+NAMES = {1: ("x",), 2: ("y", "x"), 3: ("t", "y", "x")}
+WORDS = {"t": "frame", "y": "row", "x": "column"}
+CERTAIN = 4.0  # times less than the residual as given is that of the right order
+SEARCHED = 2**21  # numbers of a table up to which other orders of rows are tried
+SHIFTS = (1, -1, 2, -2, 3, -3, 4, -4, 5, -5)
+SHORT = 4  # points of an axis whose side may be near 1 by chance
+SAME = 1e-9  # of the largest number: codes that differ by less are one, computed twice
+USUAL = {"divisor": "d", "offset": 0, "scale": 1.0, "first": "cos", "step": 1.0}  # unsaid of rope
+ORTHOGONAL = 1e-6  # inner products of neighbours that are as good as none
+
+
+@dataclass(frozen=True, eq=False)
+class GridCase:
+    """A table of the points of a grid, with what is known of it."""
+
+    table: np.ndarray  # (n, d)
+    prefix: np.ndarray  # (k, d) rows before the grid
+    sides: tuple[int, ...]
+    eps: float
+    closest: ClosestPair
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the axes, the slowest first."""
+        return NAMES.get(len(self.sides)) or tuple(f"axis {k + 1}" for k in range(len(self.sides)))
+
+    @property
+    def index(self) -> np.ndarray:
+        """The point of each row, as rows stand."""
+        return np.arange(len(self.table))
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """Coordinates of the points, (n, axes)."""
+        return np.stack(np.unravel_index(np.arange(len(self.table)), self.sides), axis=-1)
+
+    @cached_property
+    def columns(self) -> list[np.ndarray] | None:
+        """Which columns change along each axis alone; None where some change along several."""
+        return axis_columns(self.table.reshape(*self.sides, -1))
+
+    @cached_property
+    def formulas(self) -> list[dict | None]:
+        """What the part of each axis is, read as codes of its positions."""
+        return [identify(part, self.eps) if part.size else None for part in self.parts]
+
+    @cached_property
+    def parts(self) -> list[np.ndarray]:
+        """The part of each axis, (N_a, d_a); none where columns change along several."""
+        if self.columns is None:
+            return []
+        grid = self.table.reshape(*self.sides, -1)
+        lines = [
+            grid[tuple(slice(None) if a == b else 0 for b in range(len(self.sides)))]
+            for a in range(len(self.sides))
+        ]
+        return [line[:, own] for line, own in zip(lines, self.columns, strict=True)]
+
+    @cached_property
+    def residual(self) -> float:
+        """T of the rows as they stand."""
+        return self.residual_of(self.sides, self.index)
+
+    @property
+    def rounding(self) -> float:
+        """A residual that rounding of the stored numbers may leave."""
+        return max(1e-6, 8 * self.eps)
+
+    def residual_of(self, sides: Sequence[int], points: np.ndarray) -> float:
+        """T of the rows that would stand on a grid, at the given points; others are left out."""
+        inside = (points >= 0) & (points < prod(sides))
+        return toeplitz_residual_of_rows(self.table[inside], tuple(sides), points[inside])
+
+    def fits_better(self, residual: float) -> bool:
+        """Whether another order of rows explains what the given one does not."""
+        return residual <= max(self.residual / CERTAIN, self.rounding)
+
+    @property
+    def is_disordered(self) -> bool:
+        """Whether products are far from depending on the displacement, and orders can be tried."""
+        return self.residual > CERTAIN * self.rounding and self.table.size <= SEARCHED
+
+
+def identify_on_grid(case: GridCase) -> dict | None:
+    """The formula of each axis, put together: a value for all, or a list with one an axis."""
+    found = case.formulas
+    if not found or None in found or {f["encoding"] for f in found} - {"sinusoidal", "rope"}:
+        return None
+    keys = dict.fromkeys(key for f in found for key in f["params"])
+    start = [int(own[0]) for own in case.columns]
+    params: dict[str, Any] = {"order": "".join(case.names[a] for a in np.argsort(start))}
+    for key in keys:
+        values = [f["params"].get(key, USUAL.get(key)) for f in found]
+        params[key] = values[0] if all(v == values[0] for v in values) else values
+    rotary = params.get("first", "cos") == "cos"
+    worst = max(f["max_difference"] for f in found)
+    return identification("axial-rope" if rotary else "axial", params, worst)
+
+
+def apply_grid_rules(case: GridCase) -> Iterator[Finding]:
+    """What each rule finds, in the order of `GRID_RULES`."""
+    return (finding for rule in GRID_RULES for finding in rule(case))
+
+
+def order_of_rows(case: GridCase) -> Iterator[Finding]:
+    """Rows that fit the grid in another order: columns first, blocks of 2 x 2, or shifted."""
+    if len(case.sides) < 2 or not case.is_disordered:
+        return
+    found = (transposed_rows(case), merged_rows(case), shifted_rows(case))
+    yield from (finding for finding in found if finding)
+
+
+def transposed_rows(case: GridCase) -> Finding | None:
+    """Rows that run down the columns."""
+    *frames, height, width = case.sides
+    other = (*frames, width, height)
+    if 1 in (height, width) or not case.fits_better(case.residual_of(other, case.index)):
+        return None
+    message = (
+        f"rows run down the columns: inner products fit a grid of {'x'.join(map(str, other))}, "
+        f"not this one (Toeplitz residual {case.residual:.2g}); exchange the sides of --grid, or "
+        "write the table with the column fastest (RT-DETR, timm's reverse_coord)"
+    )
+    return Finding("grid-transposed", "error", message)
+
+
+def merged_rows(case: GridCase) -> Finding | None:
+    """Rows in blocks of 2 x 2 points."""
+    if case.sides[-1] % 2 or case.sides[-2] % 2:
+        return None
+    if not case.fits_better(case.residual_of(case.sides, blocks_of_two(case))):
+        return None
+    message = (
+        "rows come in blocks of 2 x 2 points, as models that merge patches have them (Qwen2-VL); "
+        "put them in raster order before they are read as a grid"
+    )
+    return Finding("row-order", "error", message)
+
+
+def shifted_rows(case: GridCase) -> Finding | None:
+    """Rows that stand some points too early or too late."""
+    if not case.is_disordered:
+        return None
+    for shift in SHIFTS:
+        moved = case.index - shift
+        if abs(shift) < len(moved) and case.fits_better(case.residual_of(case.sides, moved)):
+            sign, behind = "-" if shift > 0 else "+", len(case.prefix) + shift
+            way = f" (--prefix {behind})" if behind >= 0 else ""
+            message = (
+                f"rows are shifted: row k has the code of point k {sign} {abs(shift)}, as where "
+                f"class tokens are counted wrongly; cut the table where point 0 stands{way}"
+            )
+            return Finding("prefix-shift", "error", message)
+    return None
+
+
+def blocks_of_two(case: GridCase) -> np.ndarray:
+    """The point of each row where rows come in blocks of 2 x 2."""
+    height, width = case.sides[-2:]
+    index = np.arange(len(case.table)).reshape(-1, height // 2, 2, width // 2, 2)
+    return index.transpose(0, 1, 3, 2, 4).ravel()
+
+
+def axes_without_effect(case: GridCase) -> Iterator[Finding]:
+    """Axes along which no code changes, and parts that are told twice."""
+    if case.columns is None or case.closest.distinct == 1:
+        return
+    twice = repeated_half(case)
+    for name, own, side in zip(case.names, case.columns, case.sides, strict=True):
+        if len(own) or side == 1:
+            continue
+        other = [n for n, o in zip(case.names, case.columns, strict=True) if len(o)]
+        if twice and len(other) == 1:
+            message = (
+                f"both halves of the columns encode {other[0]}, none {name}: all points of a "
+                f"{WORDS.get(other[0], 'point')} share a code; take the coordinate {name} for one"
+            )
+            yield Finding("axis-duplicated", "error", message)
+        else:
+            message = (
+                f"the coordinate {name} has no effect: codes of one {'/'.join(other)} are equal "
+                f"for all of its {side} values; is it zeroed, or dropped by a reshape?"
+            )
+            yield Finding("axis-missing", "error", message)
+
+
+def repeated_half(case: GridCase) -> bool:
+    """Whether the columns that change come twice."""
+    own = np.concatenate(case.columns)
+    half = len(own) // 2
+    columns = case.table[:, np.sort(own)]
+    return half > 0 and bool((columns[:, :half] == columns[:, half : 2 * half]).all())
+
+
+def flat_codes(case: GridCase) -> Iterator[Finding]:
+    """A code of the row index: inner products depend on how many rows lie between."""
+    n = len(case.table)
+    if min(case.sides) == 1 or case.columns is not None or case.table.size > SEARCHED:
+        return
+    flat = toeplitz_residual_of_rows(case.table, (n,), np.arange(n))
+    products = np.asarray(case.table[: case.sides[-1] + 1], dtype=float) @ case.table[0]
+    if flat > case.rounding or np.abs(products[1:]).max() <= ORTHOGONAL * abs(products[0]):
+        return
+    down, right = mean_step(case, 0), mean_step(case, len(case.sides) - 1)
+    message = (
+        f"this is a code of the row index on one axis, not of the grid: a step down is as far as "
+        f"{case.sides[-1]} steps right (distances {down:.3g} and {right:.3g})"
+    )
+    yield Finding("flat-index", "warning", message)
+
+
+def mean_step(case: GridCase, axis: int) -> float:
+    """Mean distance of neighbours along an axis."""
+    grid = np.asarray(case.table, dtype=float).reshape(*case.sides, -1)
+    return float(np.linalg.norm(np.diff(grid, axis=axis), axis=-1).mean())
+
+
+def ends_that_meet(case: GridCase) -> Iterator[Finding]:
+    """First and last point of an axis with one code: coordinates from -1 to 1 with whole waves."""
+    same = max(SAME, 8 * case.eps) * np.abs(case.table).max()
+    if case.closest.distance > same * case.table.shape[1]:
+        return
+    grid = case.table.reshape(*case.sides, -1)
+    for axis, (name, side) in enumerate(zip(case.names, case.sides, strict=True)):
+        first, last = np.take(grid, 0, axis), np.take(grid, side - 1, axis)
+        if side < 3 or np.array_equal(first, np.take(grid, 1, axis)):
+            continue
+        if np.abs(first - last).max() <= same:
+            yield ends_coincide(name)
+
+
+def ends_coincide(name: str) -> Finding:
+    """The finding about an axis whose ends share a code."""
+    message = (
+        f"the first and the last point along {name} share a code: whole waves end on both (NeRF's "
+        "2^k pi on coordinates from -1 to 1); leave out one end, or append the raw coordinate"
+    )
+    return Finding("ends-coincide", "warning", message)
+
+
+def other_side(case: GridCase) -> Iterator[Finding]:
+    """Coordinates divided by the other axis' side."""
+    if len(case.parts) != 2 or case.sides[0] == case.sides[1] or None in case.formulas:
+        return
+    down, right = (f["params"].get("step") for f in case.formulas)
+    if down is None or right is None:
+        return
+    height, width = case.sides
+    crossed = abs(down * width - right * height) <= 1e-4 * right * height
+    if crossed and abs(down - right) > 1e-4 * right:
+        message = (
+            f"each coordinate is divided by the side of the other axis: y steps by {down:.4g} and "
+            f"x by {right:.4g}, the ratio of {height} to {width} and not of {width} to {height}"
+        )
+        yield Finding("normalised-by-other-side", "error", message)
+
+
+def layouts_of_axes(case: GridCase) -> Iterator[Finding]:
+    """Sines and cosines laid out differently in the parts of the axes."""
+    if len(case.parts) < 2 or None in case.formulas:
+        return
+    layouts = [f["params"].get("layout") for f in case.formulas]
+    firsts = [f["params"].get("first", "cos") for f in case.formulas]
+    if len(set(layouts)) > 1 or len(set(firsts)) > 1:
+        parts = ", ".join(
+            f"{n} {layout} ({first} first)"
+            for n, layout, first in zip(case.names, layouts, firsts, strict=True)
+        )
+        message = f"sines and cosines are laid out differently from axis to axis: {parts}"
+        yield Finding("layouts-mixed", "warning", message)
+
+
+def conventions_of_axes(case: GridCase) -> Iterator[Finding]:
+    """Coordinates at the centres of patches, and those too small for any wave to turn."""
+    if not case.parts or None in case.formulas:
+        return
+    steps = [f["params"].get("step", 1.0) for f in case.formulas]
+    offsets = [f["params"].get("offset", 0) for f in case.formulas]
+    halves = [n for n, o in zip(case.names, offsets, strict=True) if abs(o - 0.5) < 1e-3]
+    if halves:
+        message = (
+            f"coordinates of {' and '.join(halves)} are those of the middle of a patch, half a "
+            "step on; others start at 0 or 1"
+        )
+        yield Finding("half-offset", "note", message)
+    still = [
+        name
+        for name, step, side in zip(case.names, steps, case.sides, strict=True)
+        if side > SHORT and min(abs(step * n - 1) for n in (side, side - 1)) < 1e-3
+    ]
+    if still:
+        message = (
+            f"coordinates of {' and '.join(still)} go from 0 to 1, where frequencies are made for "
+            "indices: not even the fastest wave turns by half over the axis; multiply them by the "
+            "side, or by 2 pi as DETR does"
+        )
+        yield Finding("coordinates-unscaled", "warning", message)
+
+
+def text_like_a_patch(case: GridCase) -> Iterator[Finding]:
+    """A row before the grid with the code of a point."""
+    if not len(case.prefix):
+        return
+    same = [
+        (k, int(np.flatnonzero((case.table == row).all(axis=1))[0]))
+        for k, row in enumerate(case.prefix)
+        if row.any() and (case.table == row).all(axis=1).any()
+    ]
+    if same:
+        yield shared_code(same[0][0], tuple(case.places[same[0][1]].tolist()), len(same))
+
+
+def shared_code(row: int, point: tuple[int, ...], count: int) -> Finding:
+    """The note about rows before the grid that share the code of a point."""
+    more = f" ({count} such rows)" if count > 1 else ""
+    message = (
+        f"row {row}, before the grid, has the code of point ({','.join(map(str, point))}){more}: "
+        "text and first patch are told apart by their content alone, as in FLUX"
+    )
+    return Finding("text-collides-with-patch", "note", message)
+
+
+def rows_that_repeat(case: GridCase) -> Iterator[Finding]:
+    """Points that share a code without any of the reasons above."""
+    n = len(case.table)
+    explained = case.closest.distinct == 1 or any(
+        f for rule in (axes_without_effect, ends_that_meet) for f in rule(case)
+    )
+    if case.closest.distinct == n or explained:
+        return
+    a, b = (tuple(case.places[i].tolist()) for i in case.closest.pair)
+    message = (
+        f"{n - case.closest.distinct} of {n} points repeat the code of an earlier one: first "
+        f"{b} that of {a}"
+    )
+    yield Finding("points-repeat", "error", message)
+
+
+GRID_RULES = (
+    order_of_rows,
+    axes_without_effect,
+    flat_codes,
+    ends_that_meet,
+    rows_that_repeat,
+    other_side,
+    layouts_of_axes,
+    conventions_of_axes,
+    text_like_a_patch,
+)
+
+
+def remarks_on_formula(enc: Encoding) -> Iterator[Finding]:
+    """What a declared measure says of itself on a grid: notes on its convention."""
+    domain, measure = enc.domain, enc.measure
+    if measure is None or len(domain.sides) < 2:
+        return
+    names = NAMES.get(len(domain.sides)) or [f"axis {k + 1}" for k in range(len(domain.sides))]
+    omega = np.abs(measure.frequencies)
+    fast = [n for n, w in zip(names, omega.T, strict=True) if w.max(initial=0) > np.pi * (1 + 1e-9)]
+    if fast:
+        count = int((omega > np.pi * (1 + 1e-9)).any(axis=1).sum())
+        message = (
+            f"{count} of {len(omega)} frequencies along {' and '.join(fast)} turn by more than pi "
+            f"from point to point (up to {omega.max():.3g} rad): whole points cannot tell them "
+            "from slower ones"
+        )
+        yield Finding("aliased-coordinates", "note", message)
+    if not enc.stationary:
+        return
+    for axis, (name, side) in enumerate(zip(names, domain.sides, strict=True)):
+        lag = np.zeros(len(domain.sides))
+        lag[axis] = side - 1
+        near = np.where(np.arange(len(lag)) == axis, 1.0, 0.0)
+        kernel = measure.kernel(np.stack([lag, near]))
+        if side > 2 and 1 - kernel[0] <= 1e-12 < 1 - kernel[1]:
+            yield ends_coincide(name)
+    yield from shared_by_prefix(enc)
+
+
+def shared_by_prefix(enc: Encoding) -> Iterator[Finding]:
+    """Rows before the grid of a formula with the code of its first point."""
+    if not enc.domain.prefix:
+        return
+    rows = np.asarray(enc.codes(np.arange(enc.domain.prefix + 1)), dtype=float)
+    same = np.flatnonzero((rows[:-1] == rows[-1]).all(axis=1) & rows[:-1].any(axis=1))
+    if len(same):
+        yield shared_code(int(same[0]), (0,) * len(enc.domain.sides), len(same))

@@ -1,0 +1,69 @@
+"""Conventions of published models: what each sets of an encoding's parameters, by name.
+
+They are data, in conventions.toml: one table a convention under its encoding, with the source.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pefourier.errors import unknown
+
+FILE = Path(__file__).with_suffix(".toml")
+FACTS = ("source", "note")  # keys that are not parameters
+
+
+@cache  # the file does not change while it is used
+def read_conventions() -> Mapping[str, dict[str, dict[str, Any]]]:
+    """Conventions of each encoding that has some, lists as tuples.
+
+    >>> read_conventions()["axial-rope"]["rope-vit"]["rho"]
+    100.0
+    """
+    with FILE.open("rb") as stream:
+        held = tomllib.load(stream)
+    return {
+        encoding: {name: {k: as_parameter(v) for k, v in row.items()} for name, row in rows.items()}
+        for encoding, rows in held.items()
+    }
+
+
+def list_conventions(encoding: str) -> list[dict[str, Any]]:
+    """The conventions of an encoding for a catalogue: name, parameters set, source and note.
+
+    >>> list_conventions("axial")[1]["params"]
+    {'order': 'xy'}
+    """
+    return [
+        {
+            "convention": name,
+            "params": {key: value for key, value in row.items() if key not in FACTS},
+            **{key: row[key] for key in FACTS if key in row},
+        }
+        for name, row in read_conventions().get(encoding, {}).items()
+    ]
+
+
+def as_parameter(value: Any) -> Any:
+    """A value of the file as a builder takes it."""
+    return tuple(map(float, value)) if isinstance(value, list) else value
+
+
+def with_convention(encoding: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as given, and those of the convention among them where they are not.
+
+    >>> with_convention("axial-rope", {"convention": "rope-vit", "rho": 10.0})["rho"]
+    10.0
+    """
+    name = given.get("convention")
+    if not name:
+        return dict(given)
+    known = read_conventions().get(encoding, {})
+    if name not in known:
+        elsewhere = [other for other, rows in read_conventions().items() if name in rows]
+        way_out = f"{elsewhere[0]}:convention={name} has it." if elsewhere else ""
+        raise unknown(f"convention of {encoding}", name, known, way_out)
+    row = {key: value for key, value in known[name].items() if key not in FACTS}
+    return row | dict(given)

@@ -1,0 +1,381 @@
+"""How points on several axes become phases: coordinates, frequencies, and the order of columns.
+
+Conventions
+-----------
+The axes of a grid are called by letters, the slowest first: x; y, x; t, y, x; and a, b, c, … where
+there are more than three. A pair is the cosine and the sine of one phase, which one axis gives:
+its frequency times its coordinate. Coordinates are a line in the index of a point, so that phases
+are frequencies (m, axes) in radians per step times the index (`Measure`), whatever the convention.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from functools import wraps
+from math import lcm, pi
+from string import ascii_lowercase
+from typing import Any, Literal
+
+import numpy as np
+
+from pefourier.encodings.checks import check_above
+from pefourier.encodings.columns import Wave
+from pefourier.encodings.domain import Domain
+from pefourier.encodings.encoding import Encoding, Finding, Measure
+from pefourier.errors import PefourierError
+
+AxesLayout = Literal["interleaved", "halves", "axis-halves", "mismatched"]
+Line = tuple[float, float]  # slope and value at index 0 of the coordinate of an axis
+
+
+@dataclass(frozen=True)
+class Axes:
+    """How coordinates become phases and phases columns.
+
+    Parameters
+    ----------
+    order : str
+        Letters of the axes in the order of their columns, such as yx, xy or tyx; by default the
+        slowest first. A letter beyond the axes of the grid is an axis of one point.
+    share : tuple of float
+        Parts of d that the axes of `order` have, such as 16;56;56 or 2;3;3; by default equal ones.
+    rest : str
+        What becomes of dimensions that do not split into pairs: refuse; slowest gives them to the
+        first axis (Wan); front and back leave them idle, with frequency 0 (LTX, V-JEPA 2).
+    layout : str
+        interleaved: the two waves of a pair side by side; halves: the first waves of all pairs,
+        then the second ones; axis-halves: the same for each axis in its turn; mismatched: laid out
+        so and turned as neighbours, which is not a rotation (V-JEPA 2).
+    arrange : str
+        axes: the pairs of an axis, then those of the next; alternate: axes take turns.
+    frequencies : str
+        own: each axis has a geometric grid of its own; dealt and sections: one grid for all, dealt
+        out in turns (Pixtral) or cut into consecutive parts (M-RoPE).
+    rho : float
+        Base of the frequencies rho^(-i/n), i = 0 … n - 1, n the pairs of the grid; below 1 they
+        ascend.
+    divisor : str
+        n or n-1, under the exponent: the last frequency is above 1/rho, or 1/rho exactly.
+    stretch : tuple of float
+        A factor for each axis of `order` that NTK-aware scaling extends it by (Cosmos).
+    scale : float
+        Factor of all frequencies.
+    coordinates : str
+        index: i; unit: i/N; 2pi: 2 pi i/(N + 1e-6) (DETR); centred: 2i/N - 1; closed: N points from
+        -1 to 1; signed: i - ceil(N/2) on y and x, i on t (Qwen-Image). N is the side.
+    offset : float
+        Added to i: 0, 0.5 (the centre of a patch) or 1.
+    normalise : str
+        N of the coordinates: own side of the axis, or max or min of those of y and x (DINOv3).
+    reference : tuple of float
+        N' for each axis of `order`: an index becomes i N'/N, other coordinates have N' for N.
+    rows : str
+        raster, or transposed: rows of the table run down a column first (RT-DETR's mistake).
+    """
+
+    order: str = ""
+    share: tuple[float, ...] = ()
+    rest: Literal["refuse", "slowest", "front", "back"] = "refuse"
+    layout: AxesLayout = "axis-halves"
+    arrange: Literal["axes", "alternate"] = "axes"
+    frequencies: Literal["own", "dealt", "sections"] = "own"
+    rho: float = 10000.0
+    divisor: Literal["n", "n-1"] = "n"
+    stretch: tuple[float, ...] = ()
+    scale: float = 1.0
+    coordinates: Literal["index", "unit", "2pi", "centred", "closed", "signed"] = "index"
+    offset: float = 0.0
+    normalise: Literal["own", "max", "min"] = "own"
+    reference: tuple[float, ...] = ()
+    rows: Literal["raster", "transposed"] = "raster"
+
+    def resolved(self, sides: tuple[int, ...]) -> "Axes":
+        """The same with its order spelled out for a grid; refused where the two do not fit."""
+        letters = axis_letters(len(sides))
+        order = self.order or letters
+        if len(set(order)) < len(order) or not set(letters) <= set(order):
+            raise PefourierError(
+                f"order={order} must name each of the axes {', '.join(letters)} of "
+                f"{'×'.join(map(str, sides))} points once; write order={letters}"
+            )
+        for key in ("share", "stretch", "reference"):
+            values = getattr(self, key)
+            for value in values:
+                check_above(key, value)
+            if values and len(values) != len(order):
+                raise PefourierError(
+                    f"{key} needs a number for each of the axes {', '.join(order)}; "
+                    f"got {';'.join(f'{v:g}' for v in values)}"
+                )
+        check_above("rho", self.rho)
+        check_above("scale", self.scale)
+        self.check_together()
+        return replace(self, order=order)
+
+    def check_together(self) -> None:
+        """Refuse parameters of which one would have no effect or no meaning beside another."""
+        sided = self.coordinates in ("unit", "2pi", "centred", "closed")
+        faults = {
+            "arrange=alternate leaves no block of columns to an axis; choose layout=interleaved "
+            "or layout=halves": self.arrange == "alternate" and self.layout == "axis-halves",
+            f"normalise={self.normalise} has no effect on coordinates={self.coordinates}; leave it "
+            "out or choose unit, 2pi, centred or closed": self.normalise != "own" and not sided,
+            "reference has no effect on coordinates=signed; leave it out": bool(self.reference)
+            and self.coordinates == "signed",
+            f"stretch belongs to frequencies=own, a grid for each axis; got frequencies="
+            f"{self.frequencies}": bool(self.stretch) and self.frequencies != "own",
+        }
+        for fault, found in faults.items():
+            if found:
+                raise PefourierError(fault)
+
+
+def axis_letters(count: int) -> str:
+    """Names of the axes of a grid, the slowest first.
+
+    >>> axis_letters(2), axis_letters(4)
+    ('yx', 'abcd')
+    """
+    return "tyx"[-count:] if count <= 3 else ascii_lowercase[:count]
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """The pairs of a code in the order of their columns."""
+
+    axis: np.ndarray  # (m,) which of the axes of the order gives the phase
+    omega: np.ndarray  # (m,) radians per unit of the coordinate
+    blocks: tuple[int, ...]  # pairs of each axis, in the order of columns
+
+
+def split_dimensions(name: str, axes: Axes, d: int) -> tuple[list[int], int]:
+    """Pairs of each axis, and pairs left over.
+
+    >>> split_dimensions("rope", Axes(order="tyx", rest="slowest"), 64)
+    ([12, 10, 10], 0)
+    """
+    weights = [Fraction(s).limit_denominator(10**6) for s in axes.share or [1] * len(axes.order)]
+    parts = [w / sum(weights) / 2 for w in weights]  # pairs for each dimension
+    step = lcm(*(part.denominator for part in parts))
+    if d % 2 or (axes.rest == "refuse" and d % step):
+        step = max(step, 2) if axes.rest == "refuse" else 2
+        fits = [fit for fit in (d - d % step, d - d % step + step) if fit]
+        raise PefourierError(
+            f"{name} splits d={d} among the axes {', '.join(axes.order)} in pairs and needs a "
+            f"multiple of {step}; d={' or d='.join(map(str, fits))} would fit"
+        )
+    counts = [int(d * part) for part in parts]
+    left = d // 2 - sum(counts)
+    if axes.rest == "slowest":
+        counts[0], left = counts[0] + left, 0
+    return counts, left
+
+
+def geometric(axes: Axes, count: int, stretch: float = 1.0) -> np.ndarray:
+    """Frequencies of a grid of so many pairs, radians per unit of the coordinate."""
+    under = count if axes.divisor == "n" else count - 1
+    if count and not under:
+        raise PefourierError("divisor=n-1 needs at least two pairs an axis; choose a larger d")
+    base = axes.rho
+    if stretch != 1:
+        if count < 2:
+            raise PefourierError("stretch needs at least two pairs an axis; choose a larger d")
+        base = axes.rho * stretch ** (count / (count - 1))
+    return axes.scale * np.float64(base) ** (-np.arange(count) / max(under, 1))
+
+
+def take_turns(counts: list[int]) -> np.ndarray:
+    """Whose turn it is when axes take so many pairs each in turns, those that have all sit out.
+
+    >>> take_turns([3, 1, 2])
+    array([0, 1, 2, 0, 2, 0])
+    """
+    turns = [(turn, axis) for axis, count in enumerate(counts) for turn in range(count)]
+    return np.array([axis for _, axis in sorted(turns)], dtype=int)
+
+
+def pairs_of_axes(name: str, axes: Axes, d: int) -> Pairs:
+    """The axis and the frequency of each pair."""
+    counts, left = split_dimensions(name, axes, d)
+    blocks = np.repeat(np.arange(len(counts)), counts)
+    turns = take_turns(counts)
+    omega = np.empty(len(blocks))  # by axis
+    if axes.frequencies == "own":
+        stretch = axes.stretch or [1.0] * len(counts)
+        omega[:] = np.concatenate(
+            [geometric(axes, *own) for own in zip(counts, stretch, strict=True)]
+        )
+    else:
+        given = turns if axes.frequencies == "dealt" else blocks
+        omega[:] = geometric(axes, len(blocks))[np.argsort(given, kind="stable")]
+    if axes.arrange == "alternate":
+        omega, blocks = omega[np.argsort(np.argsort(turns, kind="stable"))], turns
+    idle = (left * (axes.rest == "front"), left * (axes.rest == "back"))
+    own = [idle[0], *counts, idle[1]]
+    return Pairs(np.pad(blocks, idle), np.pad(omega, idle), tuple(n for n in own if n))
+
+
+def coordinate(axes: Axes, place: int, side: int, across: list[int]) -> Line:
+    """The line that gives the coordinate of an axis from the index of a point."""
+    if axes.normalise != "own" and across:
+        side = (max if axes.normalise == "max" else min)(across)
+    own = axes.reference[place] if axes.reference else side
+    match axes.coordinates:
+        case "index":
+            slope, start = own / side, 0.0
+        case "unit":
+            slope, start = 1 / own, 0.0
+        case "2pi":
+            slope, start = 2 * pi / (own + 1e-6), 0.0
+        case "centred":
+            slope, start = 2 / own, -1.0
+        case "closed":
+            slope, start = 2 / max(own - 1, 1), -1.0
+        case "signed":
+            slope, start = 1.0, 0.0 if axes.order[place] == "t" else float(side // 2 - side)
+    return slope, start + slope * axes.offset
+
+
+def phase_measure(axes: Axes, pairs: Pairs, domain: Domain, squared_length: float) -> Measure:
+    """Frequencies (m, axes) in radians per step and the offset of coordinates; (m,) on one axis."""
+    letters = axis_letters(len(domain.sides))
+    side = dict(zip(letters, domain.sides, strict=True))
+    across = [side[letter] for letter in "yx" if letter in side]
+    frequencies = np.zeros((len(pairs.omega), len(letters)))
+    offset = np.zeros(len(letters))
+    for place, letter in enumerate(axes.order):
+        slope, start = coordinate(axes, place, side.get(letter, 1), across)
+        own = pairs.axis == place
+        if letter in side:
+            frequencies[own, letters.index(letter)] = slope * pairs.omega[own]
+            offset[letters.index(letter)] = start / slope
+        elif start and own.any():
+            raise PefourierError(
+                f"the axis {letter} of order={axes.order} has a coordinate of {start:g} where the "
+                f"grid has no such axis; write --grid with {len(axes.order)} sides"
+            )
+    m = len(frequencies)
+    if not domain.grid:
+        frequencies, offset = frequencies[:, 0], float(offset[0])
+    return Measure(frequencies, np.full(m, 1 / m), squared_length, offset=offset)
+
+
+def columns_of_pairs(pairs: Pairs, layout: AxesLayout) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of the first and of the second wave of each pair."""
+    m = len(pairs.omega)
+    each = np.arange(m)
+    if layout == "interleaved":
+        return 2 * each, 2 * each + 1
+    if layout == "halves":
+        return each, m + each
+    sizes = np.array(pairs.blocks)
+    begin = np.repeat(np.cumsum(sizes) - sizes, sizes)  # of the block of each pair
+    return begin + each, begin + each + np.repeat(sizes, sizes)
+
+
+def encoding_on_axes(
+    name: str, domain: Domain, d: int, axes: Axes, first: Wave, **facts: Any
+) -> Encoding:
+    """An encoding of sines and cosines on the points of a grid; `first` wave of a pair."""
+    axes = axes.resolved(domain.sides)
+    pairs = pairs_of_axes(name, axes, d)
+    measure = phase_measure(axes, pairs, domain, float(len(pairs.omega)))
+    transposed = axes.rows == "transposed" and bool(domain.grid)
+    codes = turned_codes(
+        name,
+        domain,
+        measure,
+        columns=columns_of_pairs(pairs, axes.layout),
+        first=first,
+        turns=first == "cos",
+        places=down_columns if transposed else Domain.places,
+    )
+    noted = {"length": len(domain), "order": axes.order, "grid": domain.grid}
+    facts = {"params": noted, "findings": remarks_on_layout(axes), **facts}
+    return Encoding(name, domain, d, codes, None if transposed else measure, **facts)
+
+
+def remarks_on_layout(axes: Axes) -> tuple[Finding, ...]:
+    """What is wrong with the order of columns, whatever the codes."""
+    if axes.layout != "mismatched":
+        return ()
+    message = (
+        "layout=mismatched is not a rotation: frequencies are laid out in halves and neighbours "
+        "are turned, a pair by two angles, so that lengths and inner products change; keep it only "
+        "for weights that were trained with it (V-JEPA 2), else layout=axis-halves or interleaved"
+    )
+    return (Finding("not-a-rotation", "error", message),)
+
+
+def turned_codes(
+    name: str,
+    domain: Domain,
+    measure: Measure,
+    *,
+    columns: tuple[np.ndarray, np.ndarray] | None = None,
+    first: Wave = "cos",
+    turns: bool = True,
+    places: Callable[[Domain, np.ndarray], np.ndarray] = Domain.places,
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Codes of points: both waves of each pair in their columns, by default side by side.
+
+    Rows before the grid are zero, or have phase 0 where codes are what turns queries and keys.
+    """
+    d = 2 * len(measure.frequencies)
+    one, two = columns or (np.arange(0, d, 2), np.arange(1, d, 2))
+    functions = (np.sin, np.cos) if first == "sin" else (np.cos, np.sin)
+    blank = np.zeros(d)
+    blank[one if first == "cos" else two] = float(turns)
+
+    def codes(x: np.ndarray) -> np.ndarray:
+        x = np.asarray(x)
+        check_points(name, domain, x)
+        table, inside = np.tile(blank, (len(x), 1)), x >= domain.prefix
+        phases = measure.phases(places(domain, x[inside]))
+        for where, function in zip((one, two), functions, strict=True):
+            table[np.ix_(inside, where)] = function(phases)
+        return table
+
+    return codes
+
+
+def down_columns(domain: Domain, x: np.ndarray) -> np.ndarray:
+    """Coordinates of rows that run along the first axis fastest: those of the transposed grid."""
+    return np.stack(np.unravel_index(x - domain.prefix, domain.sides, order="F"), axis=-1)
+
+
+def check_points(name: str, domain: Domain, x: np.ndarray) -> None:
+    """Refuse points that are not on a grid; a single axis without other rows goes on for ever."""
+    if domain.grid and len(x) and not (0 <= x.min() and x.max() < len(domain)):
+        worst = int(x.min() if x.min() < 0 else x.max())
+        raise PefourierError(
+            f"point {worst} is outside 0 … {len(domain) - 1}, the points of {name} on a grid of "
+            f"{'x'.join(map(str, domain.grid))}"
+        )
+
+
+def taking_axes(**defaults: Any) -> Callable[[Callable[..., Encoding]], Callable[..., Encoding]]:
+    """Give a builder the parameters of `Axes`, and their meanings, in the place of ``**given``."""
+
+    def extend(function: Callable[..., Encoding]) -> Callable[..., Encoding]:
+        signature = inspect.signature(function)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        kind = inspect.Parameter.KEYWORD_ONLY
+        shared = [
+            inspect.Parameter(
+                f.name, kind, default=defaults.get(f.name, f.default), annotation=f.type
+            )
+            for f in fields(Axes)
+        ]
+        meanings = inspect.getdoc(Axes).partition("----------\n")[2]
+
+        @wraps(function)
+        def built(*sizes: int, **given: Any) -> Encoding:
+            return function(*sizes, **{**defaults, **given})
+
+        built.__signature__ = signature.replace(parameters=[*own, *shared])
+        built.__doc__ = inspect.getdoc(function).replace("<axes>", meanings.strip())
+        return built
+
+    return extend

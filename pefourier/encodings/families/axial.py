@@ -1,0 +1,179 @@
+"""Encodings of points on several axes: each pair of columns belongs to one of them, or to all.
+
+axial (sines and cosines added to the input), axial-rope (the same for rotation) with the parameters
+of `Axes`, which span the conventions of published models; `convention` sets them all by name.
+mixed-rope turns each pair by a frequency that is a vector (Heo et al., 2024).
+"""
+
+from typing import Any
+
+import numpy as np
+
+from pefourier.encodings.checks import check_above, check_count
+from pefourier.encodings.encoding import Encoding, Measure
+from pefourier.encodings.families.axes import (
+    Axes,
+    encoding_on_axes,
+    taking_axes,
+    turned_codes,
+)
+from pefourier.encodings.families.seeds import stream
+from pefourier.encodings.grids import grid_of, typed_sides
+from pefourier.encodings.registry import encoding
+from pefourier.errors import PefourierError, shown
+
+
+@encoding("axial", "He et al., 2022 (MAE); Carion et al., 2020 (DETR)", declared=True)
+@taking_axes()
+def axial(
+    length: int,
+    d: int,
+    *,
+    grid: tuple[int, ...] = (),
+    prefix: int = 0,
+    convention: str = "",
+    **given: Any,
+) -> Encoding:
+    r"""Sines and cosines of each axis of a grid, in columns of its own.
+
+    Columns are :math:`\sin(\omega_i u), \cos(\omega_i u)` with :math:`\omega_i = \rho^{-i/n}` for
+    i = 0 … n - 1 and the coordinate u of one axis. Inner products are a function of the rows
+    apart plus one of the columns apart.
+
+    Parameters
+    ----------
+    grid : tuple of int
+        Sides, the slowest axis first: 14x14, or 8x30x52 for frames; one axis by default.
+    prefix : int
+        Rows of zeros before the grid (class and register tokens).
+    convention : str
+        A published model's choice of all that follows; what is given beside it wins.
+    <axes>
+
+    Examples
+    --------
+    >>> axial(4, 4, grid=(2, 2)).table().round(3)
+    array([[0.   , 1.   , 0.   , 1.   ],
+           [0.   , 1.   , 0.841, 0.54 ],
+           [0.841, 0.54 , 0.   , 1.   ],
+           [0.841, 0.54 , 0.841, 0.54 ]])
+    """
+    return encoding_on_axes("axial", grid_of(length, grid, prefix), d, Axes(**given), "sin")
+
+
+@encoding("axial-rope", "Heo et al., 2024; Fang et al., 2023 (EVA-02)", declared=True)
+@taking_axes(layout="halves")
+def axial_rope(
+    length: int,
+    d: int,
+    *,
+    grid: tuple[int, ...] = (),
+    prefix: int = 0,
+    convention: str = "",
+    **given: Any,
+) -> Encoding:
+    r"""Rotation by the axes of a grid: each pair of a head is turned by one of them.
+
+    Columns are :math:`\cos(\omega_i u), \sin(\omega_i u)` with :math:`\omega_i = \rho^{-i/n}` for
+    i = 0 … n - 1 and the coordinate u of one axis; d is the size of a head.
+
+    Parameters
+    ----------
+    grid : tuple of int
+        Sides, the slowest axis first: 14x14, or 8x30x52 for frames; one axis by default.
+    prefix : int
+        Rows before the grid that are not turned (class and register tokens).
+    convention : str
+        A published model's choice of all that follows; what is given beside it wins.
+    <axes>
+
+    Examples
+    --------
+    >>> axial_rope(6, 4, grid=(2, 3), rho=100.0).table()[5].round(3)
+    array([ 0.54 , -0.416,  0.841,  0.909])
+    """
+    domain = grid_of(length, grid, prefix)
+    return encoding_on_axes("axial-rope", domain, d, Axes(**given), "cos", act="rotate")
+
+
+@encoding("mixed-rope", "Heo et al., 2024 (RoPE-ViT, before training)", declared=True)
+def mixed_rope(
+    length: int,
+    d: int,
+    *,
+    grid: tuple[int, ...] = (),
+    prefix: int = 0,
+    heads: int = 1,
+    rho: float = 10.0,
+    seed: int = 0,
+    frequencies: str = "",
+) -> Encoding:
+    r"""Rotation by mixed axes: each pair of a head is turned by rows and columns together.
+
+    Columns are :math:`\cos(\omega_i s), \sin(\omega_i s)` with vectors :math:`\omega_i` of length
+    :math:`\rho^{-4i/d}`: half of a head's point into one random direction, half across it. Training
+    moves them. A code has the columns of all heads.
+
+    Parameters
+    ----------
+    grid : tuple of int
+        Sides, the slowest axis first: 14x14; one row of points by default.
+    prefix : int
+        Rows before the grid that are not turned (class and register tokens).
+    heads : int
+        Heads of attention, each with a direction of its own; d is the size of one.
+    rho : float
+        Base of the lengths of the frequencies.
+    seed : int
+        Seed of the random directions; the same one gives the same codes on every machine.
+    frequencies : str
+        PATH[#ARRAY] of learned frequencies (2, heads d/2), those of x first, in place of random
+        ones.
+
+    Examples
+    --------
+    >>> mixed_rope(6, 4, grid=(2, 3)).measure.frequencies.round(3)  # y, x
+    array([[-0.302, -0.953],
+           [-0.953,  0.302]])
+    """
+    check_count("heads", heads)
+    domain = grid_of(length, grid, prefix)
+    if len(domain.sides) > 2:
+        raise PefourierError(
+            f"mixed-rope has frequencies on two axes; got a grid of {typed_sides(domain.sides)}; "
+            "write --grid HxW"
+        )
+    if d % 2:
+        fits = " or ".join(f"d={fit}" for fit in (d - 1, d + 1) if fit)
+        raise PefourierError(f"mixed-rope turns pairs and needs an even d; got d={d}; write {fits}")
+    across = read_mixed(frequencies, heads, d) if frequencies else random_mixed(heads, d, rho, seed)
+    own = across[::-1].T[:, -len(domain.sides) :]  # the slowest axis first
+    m = len(own)
+    measure = Measure(own if domain.grid else own[:, 0], np.full(m, 1 / m), float(m))
+    noted = {"length": len(domain), "d": 2 * m, "head": d}
+    codes = turned_codes("mixed-rope", domain, measure)
+    return Encoding("mixed-rope", domain, 2 * m, codes, measure, act="rotate", params=noted)
+
+
+def random_mixed(heads: int, d: int, rho: float, seed: int) -> np.ndarray:
+    """Frequencies (2, heads d/2), x first, as RoPE-ViT starts them: an angle for each head."""
+    check_above("rho", rho)
+    lengths = rho ** (-4.0 * np.arange((d + 2) // 4) / d)
+    angles = 2 * np.pi * stream(seed).uniform(size=heads)[:, None]
+    angles = np.hstack([angles, angles + np.pi / 2])[:, :, None]  # of each half of a head
+    waves = [(lengths * wave(angles)).reshape(heads, -1) for wave in (np.cos, np.sin)]
+    return np.stack([own[:, : d // 2].reshape(-1) for own in waves])
+
+
+def read_mixed(spec: str, heads: int, d: int) -> np.ndarray:
+    """Frequencies of a file, x first."""
+    from pefourier.encodings.sources.tables import read_table, split_spec
+
+    found, _ = read_table(*split_spec(spec))
+    wanted = (2, heads * d // 2)
+    if found.shape != wanted:
+        raise PefourierError(
+            f"{shown(spec)} has shape {found.shape}; {heads} heads of d={d} have frequencies of "
+            f"shape {wanted}: set heads and d"
+        )
+    return np.asarray(found, dtype=float)

@@ -1,0 +1,133 @@
+"""Points of a grid behind an encoding: do its rows fit, and what become of positions on it.
+
+A grid has sides, the slowest axis first, such as 14x14 (rows, columns) or 8x30x52 (frames, rows,
+columns); a point is a row of the table, in raster order, behind `prefix` rows without a place.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pefourier.encodings.checks import check_count
+from pefourier.encodings.domain import Domain, lattice, positions
+from pefourier.encodings.encoding import Encoding, Measure
+from pefourier.errors import PefourierError, shown
+
+Sides = tuple[int, ...]
+LONGEST_PREFIX = 16  # rows before a grid that may have been forgotten
+
+
+def typed_sides(sides: Sequence[int]) -> str:
+    """Sides as they are typed.
+
+    >>> typed_sides((8, 30, 52))
+    '8x30x52'
+    """
+    return "x".join(map(str, sides))
+
+
+def count_points(sides: Sequence[int], prefix: int = 0) -> int:
+    """Rows of a table on a grid, 0 for no grid."""
+    return prefix + math.prod(sides) if sides else 0
+
+
+def grid_of(length: int, sides: Sequence[int], prefix: int) -> Domain:
+    """The points of an encoding built for `length` rows: those of a grid where one is given.
+
+    >>> len(grid_of(13, (3, 4), 1)), grid_of(80, (), 0).grid
+    (13, ())
+    """
+    check_sides("a grid", sides, prefix, None)
+    if not sides and not prefix:
+        return positions(length)
+    check_fit(f"length {length}", length, sides, prefix)
+    return lattice(sides or (length - prefix,), prefix)
+
+
+def check_sides(spec: str, sides: Sequence[int], prefix: int, length: int | None) -> None:
+    """Refuse a grid or a prefix that is not one, or that a length contradicts."""
+    for side in sides:
+        check_count("a side of --grid", side)
+    check_count("prefix", prefix, least=0)
+    if length is not None:
+        check_fit(f"{shown(spec)} with --length {length}", length, sides, prefix)
+
+
+def check_fit(what: str, rows: int, sides: Sequence[int], prefix: int) -> None:
+    """Refuse a grid that has not as many points as there are rows, with those that would fit."""
+    if not sides and prefix >= rows:
+        raise PefourierError(f"{what}: --prefix {prefix} leaves none of {rows} rows; take less")
+    points = count_points(sides, prefix)
+    if sides and points != rows:
+        behind = f" behind {prefix} rows" if prefix else ""
+        raise PefourierError(
+            f"{what}: {rows} rows do not fit a grid of {typed_sides(sides)}{behind}, {points} "
+            f"points; {would_fit(rows, sides, prefix)}"
+        )
+
+
+def would_fit(rows: int, sides: Sequence[int], prefix: int) -> str:
+    """Which grid or prefix suits so many rows."""
+    left = rows - math.prod(sides)
+    if 0 <= left <= LONGEST_PREFIX:
+        return f"--prefix {left} would fit" if left else "leave out --prefix"
+    if prefix >= rows:
+        return f"take a --prefix below {rows}"
+    count = rows - prefix
+    other = most_square(count)
+    if len(sides) == 3 and count % sides[0] == 0:
+        other = (sides[0], *most_square(count // sides[0]))
+    return f"--grid {typed_sides(other)} would fit"
+
+
+def most_square(count: int) -> Sides:
+    """The two sides of so many points that are nearest to each other.
+
+    >>> most_square(77), most_square(13)
+    ((7, 11), (1, 13))
+    """
+    height = next(h for h in range(math.isqrt(count), 0, -1) if count % h == 0)
+    return height, count // height
+
+
+def on_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
+    """The codes of positions as those of the points of a grid, row by row.
+
+    >>> from pefourier.encodings import build
+    >>> on_grid(build("rope", length=12, d=2), (3, 4), 0).measure.frequencies
+    array([[4., 1.]])
+    """
+    if enc.domain.grid:
+        return agreed(enc, sides, prefix)
+    if enc.domain.kind != "position":
+        raise PefourierError(
+            f"{shown(enc.label)} has codes of a {enc.domain.kind}, not of positions: --grid suits "
+            "encodings of positions, and axial, axial-rope, mixed-rope, swin, swin2, beit"
+        )
+    check_fit(shown(enc.label), len(enc), sides, prefix)
+    domain = lattice(sides or (len(enc) - prefix,), prefix)
+    params = {**enc.params, "grid": domain.grid, "prefix": prefix}
+    measure = enc.measure and raster_measure(enc.measure, domain)
+    return replace(enc, domain=domain, measure=measure, params=params)
+
+
+def agreed(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
+    """An encoding that has a grid of its own, which must be the one asked for."""
+    own = tuple(enc.params.get("grid") or enc.domain.grid)
+    if sides not in ((), own) or prefix not in (0, enc.domain.prefix):
+        raise PefourierError(
+            f"{shown(enc.label)} is on a grid of {typed_sides(own)} with prefix "
+            f"{enc.domain.prefix}; leave out --grid and --prefix"
+        )
+    return enc
+
+
+def raster_measure(measure: Measure, domain: Domain) -> Measure:
+    """Frequencies of the row index as vectors: a step along an axis is so many rows."""
+    strides = np.array([math.prod(domain.sides[axis + 1 :]) for axis in range(len(domain.sides))])
+    offset = np.zeros(len(strides), dtype=type(measure.offset))
+    offset[-1] = measure.offset + domain.prefix
+    frequencies = np.multiply.outer(measure.frequencies, strides)
+    return replace(measure, frequencies=frequencies, offset=offset)

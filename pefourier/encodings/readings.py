@@ -1,0 +1,95 @@
+r"""What does it cost to read a rotation otherwise than it was meant?
+
+Conventions
+-----------
+A rotation turns pair i of a head by :math:`p\,\omega_i` at position p; :math:`\omega_i` is in
+radians per position. Codes of two readings have one length, so that the cosine between them at p,
+the mean over pairs of :math:`\cos p(\omega_i - \omega'_i)`, is what is left. Positions are searched
+one by one.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+FARTHEST = 2**20  # lags and positions that are searched
+STEP = 2**7  # lags that a product of matrices takes from each of its starts
+FIRST_STARTS, STARTS = 2**4, 2**11  # starts of the first product, which often suffices, and most
+LEVELS = (0.99, 0.9, 0.5)
+
+
+def lag_sums(frequencies: np.ndarray, most: int = FARTHEST) -> Iterator[tuple[int, np.ndarray]]:
+    r"""Blocks of :math:`\sum_i \cos m\omega_i`, each with its first lag m, from 0 up to `most`.
+
+    By the addition theorem a block is a product of two small matrices, so that a million lags of
+    64 pairs take a tenth of a second.
+
+    >>> first, sums = next(lag_sums(np.array([1.0, 0.01]), 3))
+    >>> sums.round(4)
+    array([2.    , 1.5403, 0.5837])
+    """
+    inner = np.multiply.outer(np.arange(STEP), frequencies)
+    waves = np.hstack([np.cos(inner), -np.sin(inner)]).T
+    first, count = 0, STEP * FIRST_STARTS
+    while first < most:
+        starts = np.arange(first, min(first + count, most), STEP, dtype=float)
+        outer = np.multiply.outer(starts, frequencies)
+        sums = np.hstack([np.cos(outer), np.sin(outer)]) @ waves
+        yield first, sums.ravel()[: most - first]
+        first, count = first + count, min(2 * count, STEP * STARTS)
+
+
+def first_below(frequencies: np.ndarray, level: float, most: int = FARTHEST) -> int | None:
+    """The first lag at which the sum of cosines is below a level; None where none is."""
+    for first, sums in lag_sums(frequencies, most):
+        below = np.flatnonzero(sums < level)
+        if len(below):
+            return first + int(below[0])
+    return None
+
+
+def reading_cosine(frequencies: np.ndarray, other: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    r"""Cosine between the codes of two readings of a rotation.
+
+    The mean over pairs of :math:`\cos p(w_i - w'_i)`, 1 where both turn alike: what is left where
+    an engine reads a config differently.
+
+    >>> one, two = 5e5 ** (-np.arange(64) / 64), 1e4 ** (-np.arange(64) / 64)
+    >>> reading_cosine(one, two, np.array([128, 1024])).round(3)
+    array([0.386, 0.25 ])
+    """
+    apart = readings_apart(frequencies, other)
+    return np.cos(np.multiply.outer(np.asarray(positions, dtype=float), apart)).mean(axis=1)
+
+
+def readings_apart(frequencies: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Differences of two readings' frequencies; pairs that one of them lacks turn in the other."""
+    pairs = max(len(frequencies), len(other))
+    one, two = (np.pad(w, (0, pairs - len(w))) for w in (frequencies, other))
+    return one - two
+
+
+def positions_below(
+    frequencies: np.ndarray, other: np.ndarray, most: int = FARTHEST
+) -> dict[str, int | None]:
+    """The first position at which `reading_cosine` falls below .99, .9 and .5; None: never.
+
+    >>> one, two = 5e5 ** (-np.arange(64) / 64), 1e4 ** (-np.arange(64) / 64)
+    >>> positions_below(one, two)
+    {'.99': 3, '.9': 9, '.5': 27}
+    """
+    return levels_below(readings_apart(frequencies, other), most)
+
+
+def levels_below(apart: np.ndarray, most: int = FARTHEST) -> dict[str, int | None]:
+    """The first position at which the mean of cos(p · apart) is below .99, .9 and .5."""
+    return {f"{level:g}"[1:]: first_below(apart, level * len(apart), most) for level in LEVELS}
+
+
+def layouts_apart(frequencies: np.ndarray) -> np.ndarray:
+    """Differences of the columns' frequencies where partners are halves or side by side.
+
+    Column j turns with pair j mod m in one layout and with pair j // 2 in the other.
+    """
+    columns = np.arange(2 * len(frequencies))
+    return frequencies[columns % len(frequencies)] - frequencies[columns // 2]

@@ -1,0 +1,222 @@
+"""Which grid does a vision model's config set, and what are the positions on it?
+
+A row of `pefourier.encodings.sources.models` with ``axial`` says it, or a list of such, of which
+the first counts whose ``when`` [key, value] holds. Keys: ``encoding`` (learned: a table in the
+weights) with its ``own`` parameters and those that are ``read`` (parameter: keys); ``d`` (``head``,
+or ``width`` over ``heads``; ``times``: head times heads); ``sides``, one an axis: a ``size`` over
+another, each [key, default] (``first``: one more for the first frame); ``usual`` sides where a
+config has none; ``prefix`` and a key of ``registers``; ``reference``, bases over scales.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pefourier.encodings.domain import lags_on, lattice
+from pefourier.encodings.encoding import Encoding, Finding, from_table
+from pefourier.encodings.grids import check_fit, count_points, typed_sides
+from pefourier.encodings.registry import build
+from pefourier.encodings.sources.config import ModelConfig
+from pefourier.encodings.sources.tables import open_arrays, read_table
+from pefourier.encodings.sources.weights import GRID_TENSOR, TENSOR, load_tensor, tensors_beside
+from pefourier.errors import PefourierError, shown
+
+Block = Mapping[str, Any]
+BIASES = "relative_position_bias_table"
+WINDOW = re.compile(rf"(^|\.){BIASES}$")
+SCALED_FROM = 64  # patches a side that PixArt's scale is one for
+
+
+def read_axes(model: ModelConfig) -> Encoding | None:
+    """The positions on the grid of a vision model; None where its type is not known to have one."""
+    block = block_of(model)
+    if block is None:
+        return None
+    if model.part.endswith(BIASES):
+        return trained_window(model, block)
+    if block["encoding"] == "learned" or block.get("stored"):
+        enc = stored_table(model, block)
+        if enc is not None:
+            return enc
+        if block["encoding"] == "learned":
+            return None  # which says where the table is
+    if model.part:
+        raise PefourierError(f"{shown(model.file)} has no part {shown(model.part)}; leave out #")
+    return formula(model, block)
+
+
+def block_of(model: ModelConfig) -> Block | None:
+    """The block of the model's row that its config asks for."""
+    blocks = model.row.get("axial", [])
+    for block in blocks if isinstance(blocks, list) else [blocks]:
+        key, wanted, usual = block.get("when", ("", None, None))
+        if not key or model.config.values.get(key, usual) == wanted:
+            return block
+    return None
+
+
+def formula(model: ModelConfig, block: Block) -> Encoding:
+    """The encoding that the model computes, or that its training starts from."""
+    sides, found = sides_of(model, block)
+    own = {**block.get("own", {}), **values_read(model, block)}
+    if "reference" in block:
+        own["reference"] = references(model, block, sides)
+    if block["encoding"] in ("axial", "axial-rope"):
+        own["prefix"] = prefix_of(model, block)
+    try:
+        enc = build(block["encoding"], d=dimension_of(model, block), grid=sides, **own)
+    except PefourierError as error:
+        raise PefourierError(f"{shown(model.file)}: {error}") from error
+    if "note" in block:
+        found = (*found, Finding("grid-convention", "note", block["note"]))
+    noted = {**enc.params, "path": model.file, "model_type": model.kind}
+    return replace(enc, params=noted, findings=(*found, *enc.findings))
+
+
+def dimension_of(model: ModelConfig, block: Block) -> int:
+    """Size of a head, or of the whole model where codes are added."""
+    sizes = {key: value_of(model, spec) for key, spec in block["d"].items() if key != "times"}
+    head, width, heads = (sizes.get(key) for key in ("head", "width", "heads"))
+    if head is None and heads and width % heads:
+        raise PefourierError(
+            f"{model.config.label} has a width of {width}, which {heads} heads do not divide"
+        )
+    d = head or (width // heads if heads else width)
+    return model.dimension(d * heads if block["d"].get("times") else d, "size of a head or width")
+
+
+def value_of(model: ModelConfig, spec: list[Any], place: int = 0) -> int | None:
+    """A whole number [keys, default] of a config; of a list the one at a place."""
+    keys, default = spec
+    keys = [keys] if isinstance(keys, str) else keys
+    key, value = model.config.first(*keys)
+    if isinstance(value, list) and value and -len(value) <= place < len(value):
+        return replace(model.config, values={key: value[place]}).count(key)
+    return model.config.count(*keys) or default
+
+
+def sides_of(model: ModelConfig, block: Block) -> tuple[tuple[int, ...], tuple[Finding, ...]]:
+    """Sides of the grid: as asked for, as the config has them, or usual ones with a note."""
+    if model.grid:
+        return tuple(model.grid), ()
+    if "sides" not in block:
+        sides = tuple(block["usual"])
+        message = (
+            f"{model.config.label} sets no size of an image; a grid of {typed_sides(sides)} is "
+            "taken: give --grid"
+        )
+        return sides, (Finding("grid-default", "note", message),)
+    places = range(-len(block["sides"]), 0)  # of a list: the last are rows and columns
+    return tuple(
+        side_of(model, axis, p) for axis, p in zip(block["sides"], places, strict=True)
+    ), ()
+
+
+def side_of(model: ModelConfig, axis: Mapping[str, Any], place: int) -> int:
+    """Points along one axis."""
+    size, over = (
+        value_of(model, axis[key], place) if key in axis else 1 for key in ("size", "over")
+    )
+    first = bool(axis.get("first"))
+    side = (size - first) // over + first
+    if side < 1:
+        raise PefourierError(
+            f"{model.config.label} has an image of {size} in patches of {over}; give --grid"
+        )
+    return side
+
+
+def prefix_of(model: ModelConfig, block: Block) -> int:
+    """Rows before the grid."""
+    registers = block.get("registers")
+    own = model.config.count(registers, least=0) or 0 if registers else 0
+    return model.prefix or block.get("prefix", 0) + own
+
+
+def values_read(model: ModelConfig, block: Block) -> dict[str, Any]:
+    """Parameters whose keys are in the config, also in its rope_parameters."""
+    found = {}
+    rope = model.config.section("rope_parameters")
+    kind = rope.values.get("rope_type", "axial")
+    if kind not in ("axial", "default"):
+        raise rope.wrong("rope_type", kind, "axial or default: no scaling is known on axes")
+    for name, key in block.get("read", {}).items():
+        section = rope if rope.values.get(key) is not None else model.config
+        value = section.parameter(key, tuple[float, ...] if name != "rho" else float)
+        if value is not None:
+            found[name] = value
+    return found
+
+
+def references(model: ModelConfig, block: Block, sides: tuple[int, ...]) -> tuple[float, ...]:
+    """The base of each axis of the order, over the scale of its coordinates."""
+    found = []
+    for axis in block["reference"]:
+        base = sides[axis["side"]] if "side" in axis else side_of(model, axis, -1)
+        key, default = axis["scale"]
+        if default == "by size":
+            default = max(value_of(model, axis["size"]) // SCALED_FROM, 1)
+        found.append(base / (model.config.number(key) or default))
+    return tuple(found)
+
+
+def stored_table(model: ModelConfig, block: Block) -> Encoding | None:
+    """The table of positions in the weights beside the config, on its grid."""
+    grids = tensors_beside(model, GRID_TENSOR)
+    tensors = grids or tensors_beside(model, TENSOR)
+    if len(tensors) != 1:
+        return None
+    ((name, path),) = tensors.items()
+    whole = replace(model, length=None)  # rows before the grid are counted from its end
+    enc = spread_table(whole, name, path) if grids else load_tensor(whole, name, path)
+    sides, found = sides_of(model, block)
+    if enc.domain.grid:
+        return enc
+    prefix = len(enc) - count_points(sides)
+    if model.grid or prefix >= 0:
+        prefix = model.prefix or max(prefix, 0)
+        check_fit(f"{name} of {shown(path)}", len(enc), sides, prefix)
+        params = {**enc.params, "grid": sides, "prefix": prefix}
+        enc = replace(enc, domain=lattice(sides, prefix), params=params)
+        return replace(enc, findings=(*enc.findings, *found))
+    message = (
+        f"{name} has {len(enc)} rows, fewer than the {typed_sides(sides)} patches that "
+        f"{model.config.label} sets; give --grid"
+    )
+    return replace(enc, findings=(*enc.findings, Finding("grid-default", "note", message)))
+
+
+def spread_table(model: ModelConfig, name: str, path: str) -> Encoding:
+    """A tensor (1, H, W, d), as SAM's, or a table (n, d) under the same name."""
+    with open_arrays(path) as file:
+        shape = file.arrays[name].shape
+        sides = shape[1:-1]
+        if len(shape) != 4 or shape[0] != 1:
+            return load_tensor(model, name, path)
+        codes = file.load(name, "float32").reshape(-1, shape[-1])
+    params = {"length": len(codes), "d": codes.shape[1], "path": path, "array": name}
+    params |= {"model_type": model.kind, "grid": sides, "prefix": 0}
+    eps = float(np.finfo(np.float32).eps)
+    enc = from_table(codes, "learned", eps=eps, params=params, origin="weights")
+    return replace(enc, domain=lattice(sides))
+
+
+def trained_window(model: ModelConfig, block: Block) -> Encoding:
+    """Biases of a window in the weights, whose rows run through displacements query - key."""
+    tensors = tensors_beside(model, WINDOW)
+    if len(tensors) != 1:
+        raise PefourierError(f"the weights beside {shown(model.file)} have no {shown(model.part)}")
+    ((name, path),) = tensors.items()
+    bias, eps = read_table(path, name)
+    sides, _ = sides_of(model, block)
+    domain = lags_on(sides, prefix=max(len(bias) - len(lags_on(sides)), 0))
+    check_fit(f"{name} of {shown(path)}", len(bias), domain.grid, domain.prefix)
+    points = len(bias) - domain.prefix
+    table = np.vstack([bias[points:], bias[:points][::-1]])
+    params = {"length": len(bias), "d": bias.shape[1], "path": path, "array": name}
+    params |= {"model_type": model.kind, "grid": sides, "prefix": domain.prefix}
+    enc = from_table(table, block["encoding"], eps=eps, params=params, origin="weights")
+    return replace(enc, domain=domain, act="bias")

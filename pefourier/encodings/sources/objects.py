@@ -1,0 +1,92 @@
+"""Codes from a module or a function that is at hand in Python, where nothing says its sizes.
+
+A module knows them: its own attribute, or the last axis of its tables. What knows none, because it
+computes its codes, is asked for 256.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from pefourier.encodings.encoding import Encoding, from_table
+from pefourier.encodings.sources.user_code import DIM_NAMES, obtain_table, seeding
+from pefourier.errors import PefourierError, shown
+
+LENGTH, DIM = 80, 256  # where nothing says another
+
+
+def tabulate_object(
+    found: Any, length: int | None = None, d: int | None = None, seed: int | None = None
+) -> Encoding:
+    """The table that a module, its class, or a function of (length, d) gives."""
+    name = getattr(found, "__qualname__", type(found).__qualname__)
+    widths = [d] if d else likely_dimensions(found)
+    refused: list[PefourierError] = []
+    for width in widths:
+        try:
+            return tabulate_at(name, found, length or likely_length(found, width), width, seed)
+        except PefourierError as error:
+            refused.append(error)
+    if len(widths) > 1:
+        tried = ", ".join(map(str, widths))
+        raise PefourierError(f"{refused[0]}; d of {tried} were tried: give d=") from refused[0]
+    raise refused[0]
+
+
+def tabulate_at(name: str, found: Any, length: int, d: int, seed: int | None) -> Encoding:
+    """The table for `length` positions of `d` dimensions; the object is left as it was."""
+    try:
+        with seeding(seed or 0), in_its_own_mode(found):
+            (table, eps), findings = obtain_table(name, found, length, d)
+    except PefourierError:
+        raise
+    except Exception as error:  # their code may raise anything
+        raise PefourierError(
+            f"{name} raised {type(error).__name__}: {shown(str(error))} when called for length "
+            f"{length}, d {d}; give length= and d= that it takes"
+        ) from error
+    enc = from_table(table, name, eps=eps, findings=tuple(findings))
+    params = {"length": length, "d": table.shape[1], "object": name}
+    return replace(enc, params=params | ({} if seed is None else {"seed": seed}), spec=name)
+
+
+@contextmanager
+def in_its_own_mode(found: Any) -> Iterator[None]:
+    """Put a module back into training where it was: it is run in evaluation mode."""
+    modules = list(found.modules()) if hasattr(found, "modules") and not is_class(found) else []
+    before = [module.training for module in modules]
+    try:
+        yield
+    finally:
+        for module, training in zip(modules, before, strict=True):
+            module.training = training
+
+
+def is_class(found: Any) -> bool:
+    """Whether it is a class, which is built with the sizes."""
+    return isinstance(found, type)
+
+
+def shapes_of(found: Any) -> list[tuple[int, ...]]:
+    """Shapes of a module's tables, parameters and buffers of two axes or more, largest first."""
+    if is_class(found) or not hasattr(found, "named_buffers"):
+        return []
+    tensors = [*found.parameters(), *found.buffers()]
+    return [tuple(t.shape) for t in sorted(tensors, key=lambda t: -t.numel()) if len(t.shape) > 1]
+
+
+def likely_dimensions(found: Any) -> list[int]:
+    """Dimensions that an object may take, the likeliest first."""
+    own = [] if is_class(found) else vars(found).items() if hasattr(found, "__dict__") else []
+    named = [value for key, value in own if key in DIM_NAMES and type(value) is int and value > 0]
+    return list(dict.fromkeys([*named, *(shape[-1] for shape in shapes_of(found)), DIM]))
+
+
+def likely_length(found: Any, d: int) -> int:
+    """80 positions, or as many as a module's table has if they are fewer; all rows of a table."""
+    if hasattr(found, "num_embeddings"):
+        return int(found.num_embeddings)
+    rows = [int(shape[-2]) for shape in shapes_of(found) if shape[-1] == d]
+    rows += [int(shape[0]) for shape in shapes_of(found) if shape[-1] == d and shape[-2] == 1]
+    return min(LENGTH, max(rows, default=LENGTH))

@@ -1,0 +1,169 @@
+r"""Inner products of codes at each lag, and how far they are from depending on it alone.
+
+Conventions
+-----------
+G = E E' holds the inner products of all codes of a table E (n, d). On a grid a lag is a
+displacement, a vector with a number for each axis.
+"""
+
+from functools import reduce
+from math import prod
+
+import numpy as np
+
+from pefourier.encodings.axis_parts import axis_parts
+from pefourier.encodings.domain import lattice_points
+from pefourier.encodings.encoding import BLOCK, Encoding, row_blocks, unit_of
+
+DIRECT = 2**31  # n^2 d up to which inner products are walked for the Toeplitz residual
+
+
+def toeplitz_residual(enc: Encoding) -> float:
+    r"""Relative distance of the inner products to a function of the lag.
+
+    :math:`\lVert G - \mathrm{Toep}(G)\rVert_F / \lVert G\rVert_F` with :math:`G = E E^T` and Toep
+    the mean along diagonals (Wang et al., 2021). 0 where the encoding declares such inner products.
+    Long tables use :math:`\lVert G\rVert^2 - \lVert\mathrm{Toep}(G)\rVert^2`, which resolves 1e-8.
+    On a grid the lag is the displacement.
+    """
+    n, d = len(enc), enc.dim
+    if enc.stationary:
+        return 0.0
+    if len(enc.domain.sides) > 1:
+        return toeplitz_residual_on_grid(enc)
+    table = enc.table()
+    unit = unit_of(table) ** 2  # of products, whose squares would leave the range of numbers
+    means = diagonal_means(table) * unit
+    if n > d and n * n * d > DIRECT:
+        total = sum_of_squared_products(table, unit)
+        shared = means[0] ** 2 * n + 2 * (means[1:] ** 2 * np.arange(n - 1, 0, -1)).sum()
+        return float(np.sqrt(max(total - shared, 0.0) / total)) if total else 0.0
+    table, squared, total = np.asarray(table, dtype=float), 0.0, 0.0
+    for rows in row_blocks(n, BLOCK, n):
+        products = (table[rows] @ table.T) * unit
+        lag = np.abs(np.arange(rows.start, rows.stop)[:, None] - np.arange(n))
+        squared += float(((products - means[lag]) ** 2).sum())
+        total += float((products**2).sum())
+    return float(np.sqrt(squared / total)) if total else 0.0
+
+
+def toeplitz_residual_on_grid(enc: Encoding) -> float:
+    """Relative distance of the inner products to a function of the displacement."""
+    parts = axis_parts(enc)
+    if parts is not None:
+        return toeplitz_residual_of_parts(parts)
+    n, sides, table = len(enc), enc.domain.sides, enc.table()
+    unit = unit_of(table) ** 2
+    means = diagonal_means_on_grid(table, sides) * unit
+    if n > enc.dim and n * n * enc.dim > DIRECT:
+        counts = pairs_at([np.arange(1 - m, m) for m in sides], sides)
+        total, shared = sum_of_squared_products(table, unit), (means**2 * counts).sum()
+        return float(np.sqrt(max(total - shared, 0.0) / total)) if total else 0.0
+    table, squared, total = np.asarray(table, dtype=float), 0.0, 0.0
+    places = lattice_points([np.arange(m) for m in sides])
+    for rows in row_blocks(n, BLOCK, n):
+        products = (table[rows] @ table.T) * unit
+        lag = places - places[rows, None] + np.array(sides) - 1
+        squared += float(((products - means[tuple(np.moveaxis(lag, -1, 0))]) ** 2).sum())
+        total += float((products**2).sum())
+    return float(np.sqrt(squared / total)) if total else 0.0
+
+
+def toeplitz_residual_of_parts(parts: list[Encoding]) -> float:
+    r"""The same of codes with one part an axis, from the products of each part.
+
+    Residuals of two parts sum to zero over each diagonal, so that squares add up:
+    :math:`\sum_a (n/N_a)^2 \lVert R_a \rVert^2`.
+    """
+    tables = [np.asarray(part.table(), dtype=float) for part in parts]
+    unit = unit_of(np.array([np.abs(table).max() for table in tables]))
+    n, squared, total, sums = prod(len(t) for t in tables), 0.0, 0.0, []
+    for table in tables:
+        side, table = len(table), table * unit
+        products = table @ table.T
+        lag = np.abs(np.arange(side)[:, None] - np.arange(side))
+        rest = products - diagonal_means(table)[lag]
+        squared += (n / side) ** 2 * float((rest**2).sum())
+        total += (n / side) ** 2 * float((products**2).sum())
+        sums.append(float(products.sum()) * (n / side) ** 2 / n)
+    total += sum(sums) ** 2 - sum(x * x for x in sums)
+    return float(np.sqrt(squared / total)) if total else 0.0
+
+
+def diagonal_means(table: np.ndarray) -> np.ndarray:
+    """Mean of the inner products of codes at each lag 0 … n - 1."""
+    return autocorrelation(table) / np.arange(len(table), 0, -1)
+
+
+def autocorrelation(table: np.ndarray) -> np.ndarray:
+    """Sums of the inner products of rows at each lag 0 … n - 1, by zero-padded FFT."""
+    n, total = len(table), 0.0
+    for start in range(0, table.shape[1], 64):
+        columns = np.asarray(table[:, start : start + 64], dtype=float)
+        spectrum = np.fft.rfft(columns, 2 * n, axis=0)
+        total = total + (spectrum.real**2 + spectrum.imag**2).sum(axis=1)
+    return np.fft.irfft(total, 2 * n)[:n]
+
+
+def diagonal_means_on_grid(table: np.ndarray, sides: tuple[int, ...]) -> np.ndarray:
+    """Mean of the inner products of codes at each displacement, (2 N_1 - 1, …)."""
+    doubled, axes = tuple(2 * n for n in sides), tuple(range(len(sides)))
+    total = 0.0
+    for columns in row_blocks(table.shape[1], BLOCK, prod(doubled)):
+        codes = np.asarray(table[:, columns], dtype=float).reshape(*sides, -1)
+        spectrum = np.fft.rfftn(codes, doubled, axes)
+        total = total + (spectrum.real**2 + spectrum.imag**2).sum(axis=-1)
+    sums = np.fft.irfftn(total, doubled, axes)
+    lags = [np.arange(1 - n, n) for n in sides]
+    return sums[np.ix_(*lags)] / pairs_at(lags, sides)
+
+
+def pairs_at(lags: list[np.ndarray], sides: tuple[int, ...]) -> np.ndarray:
+    """How many pairs of points of a grid are each displacement apart.
+
+    >>> pairs_at([np.array([0, 1]), np.array([-1, 0])], (3, 4)).tolist()
+    [[9, 12], [6, 8]]
+    """
+    counts = [n - np.abs(lag) for n, lag in zip(sides, lags, strict=True)]
+    return reduce(np.multiply.outer, counts)
+
+
+def sum_of_squared_products(table: np.ndarray, unit: float) -> float:
+    """Sum of the squares of the inner products of all codes, each times `unit`."""
+    n, d = table.shape
+    gram = np.zeros((d, d))  # of the columns, whose squares have the same sum
+    for rows in row_blocks(n, BLOCK, d):
+        codes = np.asarray(table[rows], dtype=float)
+        gram += codes.T @ codes
+    return float(((gram * unit) ** 2).sum())
+
+
+def toeplitz_residual_of_rows(
+    table: np.ndarray, sides: tuple[int, ...], placed: np.ndarray
+) -> float:
+    """The same of rows (k, d) that stand on some points of a grid, given by their index in it.
+
+    Resolves 1e-7; 0 where fewer than two rows are given.
+
+    >>> codes = np.eye(2)[[0, 1, 0, 1, 0, 1]]
+    >>> toeplitz_residual_of_rows(codes[:5], (3, 2), np.arange(5))
+    0.0
+    """
+    unit = unit_of(table)
+    doubled, axes = tuple(2 * n for n in sides), tuple(range(len(sides)))
+    columns = table.shape[1]
+
+    def spread(values: np.ndarray) -> np.ndarray:
+        whole = np.zeros((prod(sides), values.shape[1]))
+        whole[placed] = values
+        spectrum = np.fft.rfftn(whole.reshape(*sides, -1), doubled, axes)
+        return np.fft.irfftn((spectrum.real**2 + spectrum.imag**2).sum(axis=-1), doubled, axes)
+
+    step = max(1, BLOCK // prod(doubled))
+    blocks = [slice(start, start + step) for start in range(0, columns, step)]
+    sums = sum(spread(np.asarray(table[:, block], dtype=float) * unit) for block in blocks)
+    counts = np.rint(spread(np.ones((len(placed), 1))))
+    gram = sum_of_squared_products(table, unit**2)
+    shared = float((sums**2 / np.maximum(counts, 1)).sum())
+    share = (gram - shared) / gram if gram else 0.0
+    return float(np.sqrt(share)) if share > 1e-14 else 0.0

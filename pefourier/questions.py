@@ -1,0 +1,293 @@
+"""The questions as functions: ``pefourier.spectrum("rope:rho=5e5", d=128)``.
+
+Each takes what a command takes, a SPEC, or an array, a tensor, a torch module or a function of
+(length, d), and gives a frozen dataclass with a `conclusion`, `to_dict()` and `plot()`. A room is
+imported when its question is asked.
+
+`length` and `d` are by default those of what is given, else 80 and 256; further keywords are
+parameters of a named encoding, such as ``rho=5e5``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from pefourier.encodings.encoding import Encoding, as_encoding
+from pefourier.encodings.registry import BUILDERS
+from pefourier.encodings.specs import load, source_of
+from pefourier.errors import PefourierError, shown, unknown
+
+if TYPE_CHECKING:  # each is imported when it is asked
+    import torch
+
+    from pefourier.compare import Comparison
+    from pefourier.context import Context
+    from pefourier.design import Design
+    from pefourier.faithful import Faithfulness
+    from pefourier.reconstruct import Reconstructions
+    from pefourier.relations import Relations
+    from pefourier.spectrum import Spectrum
+
+Source: TypeAlias = (
+    "str | os.PathLike[str] | Encoding | np.ndarray[Any, Any] | Sequence[Sequence[float]] "
+    "| torch.Tensor | torch.nn.Module | Callable[..., Any]"
+)
+
+
+def spectrum(
+    encoding: Source,
+    *,
+    length: int | None = None,
+    d: int | None = None,
+    lattice: int | None = None,
+    sigma: float | None = None,
+    method: str = "auto",
+    **params: Any,
+) -> Spectrum:
+    """Which frequencies does it have? The density of the paper's Eq. 15 over a lattice.
+
+    Parameters
+    ----------
+    encoding : str, path, Encoding, array or tensor (n, d), torch module, or function (length, d)
+        What is asked about.
+    lattice : int, optional
+        Points N of the frequency axis, by default the dimension d.
+    sigma : float, optional
+        Bandwidth in lattice steps, default 4; 0 does not smooth.
+    method : str
+        "declared", "periodogram" or "auto".
+    length, d, **params
+        As the module's docstring says.
+
+    Examples
+    --------
+    >>> spectrum("rope:rho=5e5", d=128).summary.below_first_bin
+    49
+    >>> spectrum(np.eye(8), sigma=0).method
+    'periodogram'
+    """
+    from pefourier.spectrum import density
+
+    return density(encoding_of(encoding, length, d, params), lattice, sigma, method)
+
+
+def reconstruct(
+    encoding: Source,
+    positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
+    *,
+    length: int | None = None,
+    d: int | None = None,
+    lattice: int | None = None,
+    sigma: float | None = None,
+    method: str = "auto",
+    **params: Any,
+) -> Reconstructions:
+    """What is left of a position? Deltas rebuilt from the frequencies, and from the codes.
+
+    Parameters
+    ----------
+    encoding, length, d, lattice, sigma, method, **params
+        As in `spectrum`.
+    positions : sequence of int, optional
+        Where to put deltas, by default 5, 40 and 75, or as far along a shorter lattice.
+
+    Examples
+    --------
+    >>> reconstruct("dft", [40]).inverse_error < 1e-12
+    True
+    """
+    from pefourier.reconstruct import position_functions
+
+    least = int(max([79, *np.ravel(positions or ())])) + 1
+    enc = encoding_of(encoding, length, d, params, least)
+    return position_functions(enc, positions, lattice, sigma, method)
+
+
+def check(
+    encoding: Source, *, length: int | None = None, d: int | None = None, **params: Any
+) -> Faithfulness:
+    """Are codes distinct, can they be inverted? What ``pefourier check-faithful`` says.
+
+    Parameters
+    ----------
+    encoding, length, d, **params
+        As in `spectrum`.
+
+    Examples
+    --------
+    >>> assert check("dft", length=80).faithful
+    >>> check("dft", length=80, d=64).closest_pair
+    (0, 64)
+    """
+    from pefourier.faithful import assess
+
+    return assess(encoding_of(encoding, length, d, params))
+
+
+def compare(
+    a: Source, b: Source, *, length: int | None = None, d: int | None = None, **params: Any
+) -> Comparison:
+    """Are two implementations the same encoding? What leads from one to the other, or where not.
+
+    A named encoding takes the length and dimension of what it is compared with.
+
+    Examples
+    --------
+    >>> compare("sinusoidal", "sinusoidal:layout=halves").verdict
+    'equivalent'
+    """
+    from pefourier.compare import compare as compare_encodings
+
+    one, two = (source_is_named(source) for source in (a, b))
+    if one == two:
+        both = [encoding_of(source, length, d, params) for source in (a, b)]
+        return compare_encodings(*both)
+    given = encoding_of(b if one else a, length, d, {})
+    named = encoding_of(a if one else b, length or len(given), d or given.dim, params)
+    return compare_encodings(*((named, given) if one else (given, named)))
+
+
+def relations(
+    encoding: Source, *, length: int | None = None, d: int | None = None, **params: Any
+) -> Relations:
+    """How do the codes of positions, or of lags, relate to one another?
+
+    Examples
+    --------
+    >>> relations("sinusoidal", length=512, d=64).first_rise
+    6
+    """
+    from pefourier.relations import relate
+
+    return relate(encoding_of(encoding, length, d, params))
+
+
+def context(
+    spec: str | os.PathLike[str],
+    *,
+    length: int | None = None,
+    trained: int | None = None,
+    d: int | None = None,
+    against: str | None = None,
+) -> Context:
+    """How far do a model's positions reach? Its layers, rotations and bands of frequencies.
+
+    Parameters
+    ----------
+    spec : str or path
+        A model's config.json or folder, or a rotation such as "rope:rho=5e5".
+    length, trained : int, optional
+        Positions asked for, and those of training.
+    against : str, optional
+        Another SPEC, or a misreading such as "scaling-ignored" or "base=10000".
+
+    Examples
+    --------
+    >>> context("rope:rho=5e5", length=131072, trained=8192, d=128).rotations[0].unseen
+    29
+    """
+    from pefourier.context import describe_context, read_against
+
+    own, found = describe_context(os.fspath(spec), length, trained, d)
+    reading = read_against(own, against, found.length, d) if against else None
+    return replace(found, about=(own[0],), against=reading)
+
+
+def design(
+    length: int,
+    d: int,
+    *,
+    criteria: Sequence[str] | None = None,
+    bases: Sequence[float] | None = None,
+    dtype: str | None = None,
+) -> Design:
+    """Which base for my length? Candidates, and the best of them by each criterion.
+
+    Examples
+    --------
+    >>> design(80, 256, criteria=["turns"]).best["turns"]  # doctest: +ELLIPSIS
+    12.99...
+    """
+    from pefourier.design import BASES, CRITERIA, design_base
+
+    return design_base(length, d, tuple(bases or BASES), tuple(criteria or CRITERIA), dtype)
+
+
+def encode(
+    encoding: Source,
+    positions: Sequence[int] | None = None,
+    *,
+    length: int | None = None,
+    d: int | None = None,
+    **params: Any,
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The codes of all positions, or of some: float64 (n, d).
+
+    Examples
+    --------
+    >>> encode("dft", [0, 131071], d=64).shape
+    (2, 64)
+    """
+    enc = encoding_of(encoding, length, d, params)
+    x = None if positions is None else np.asarray(positions, dtype=np.int64)
+    return np.asarray(enc.table(x), dtype=float)
+
+
+def encoding_of(
+    source: Source,
+    length: int | None = None,
+    d: int | None = None,
+    params: dict[str, Any] | None = None,
+    least: int = 80,
+) -> Encoding:
+    """The encoding that a SPEC names, or that an array, a module or a function gives.
+
+    Raises
+    ------
+    PefourierError
+        For what cannot be read, and for a keyword that would have no effect.
+    """
+    given = dict(params or {})
+    if isinstance(source, str | os.PathLike):
+        return load_spec(os.fspath(source), length, d, given, least)
+    if isinstance(source, Encoding) or not callable(source):
+        enc = as_encoding(source)
+        sizes = {"length": (length, len(enc)), "d": (d, enc.dim)}
+        given |= {k: asked for k, (asked, own) in sizes.items() if asked not in (None, own)}
+    else:
+        from pefourier.encodings.sources.objects import tabulate_object
+
+        enc = tabulate_object(source, length, d, given.pop("seed", None))
+    for key, value in given.items():
+        raise PefourierError(
+            f"{key}={shown(value)} has no effect on {enc.label or 'a table'}; leave it out"
+        )
+    return enc
+
+
+def load_spec(
+    spec: str, length: int | None, d: int | None, params: dict[str, Any], least: int
+) -> Encoding:
+    """The encoding of a SPEC; parameters are those of a named one, and given once."""
+    name, _, text = spec.partition(":")
+    if source_of(spec) == "name":
+        own = BUILDERS[name].parameters
+        written = {item.partition("=")[0] for item in text.split(",")}
+        for key in params:
+            if key not in own:
+                raise unknown(f"parameter of {name}", key, {"length", "d", *own})
+            if key in written:
+                raise PefourierError(f"{shown(spec)} is given {key} twice; keep one")
+    elif params.keys() - ({"seed"} if source_of(spec) == "code" else set()):
+        raise PefourierError(f"{', '.join(params)} has no effect on {shown(spec)}; leave it out")
+    return load(spec, length, d, least=least, **params)
+
+
+def source_is_named(source: Source) -> bool:
+    """Whether a registered encoding is named, which can have any size."""
+    return isinstance(source, str) and source_of(source) == "name"

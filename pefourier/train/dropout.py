@@ -1,0 +1,59 @@
+"""Dropout in a stack: each member drops its own share, the same whoever stands beside it.
+
+Conventions
+-----------
+Whether a number stays is a hash of its member's seed and fold, of the step, of how many layers of
+dropout it has passed and of its place: so a member in a stack is the member alone, encodings of one
+seed and fold drop alike, and a CUDA graph drops anew in each replay, since the step is counted on
+the device. The hash mixes 32 bits by two multiplications (Wellons, 2018, “lowbias32”).
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+FIRST, SECOND = 0x7FEB352D, 0x846CA68B - 2**32  # as signed numbers of 32 bits
+SITE, STEP = 0x9E3779B9 - 2**32, 0x85EBCA6B - 2**32
+
+
+def mixed(x: Tensor) -> Tensor:
+    """Mix numbers of 32 bits, so that neighbours have nothing in common; x is overwritten.
+
+    >>> mixed(torch.tensor([1, 2], dtype=torch.int32)).tolist()
+    [1753845952, -787275391]
+    """
+    x ^= (x >> 16) & 0xFFFF  # a shift of signed numbers brings in the sign
+    x *= FIRST
+    x ^= (x >> 15) & 0x1FFFF
+    x *= SECOND
+    x ^= (x >> 16) & 0xFFFF
+    return x
+
+
+class Dropout:
+    """Drops from (M, …) in training, for each member its own share; the rest is scaled up."""
+
+    def __init__(self, shares: Sequence[float], keys: Sequence[int], count: Tensor) -> None:
+        device = count.device
+        least = [round(share * 2**32) - 2**31 for share in shares]
+        self.least = torch.tensor(least, dtype=torch.int32, device=device)[:, None]
+        scale = [1 / (1 - share) for share in shares]
+        self.scale = torch.tensor(scale, dtype=torch.float64, device=device)[:, None]
+        keys = torch.tensor([key % 2**31 for key in keys], dtype=torch.int32, device=device)
+        self.keys = mixed(keys)[:, None]
+        self.count = count  # of steps, int32 on the device
+        self.site = 0
+
+    def begin(self) -> "Dropout":
+        """Begin a forward pass."""
+        self.site = 0
+        return self
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Drop from x (M, …)."""
+        self.site += 1
+        start = mixed(self.keys ^ (self.count * STEP + self.site * SITE % 2**31))  # (M, 1)
+        place = torch.arange(x[0].numel(), dtype=torch.int32, device=x.device)
+        stays = mixed(place ^ start) >= self.least  # (M, n)
+        return x * (stays * self.scale.to(x.dtype)).view_as(x)

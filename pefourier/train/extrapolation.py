@@ -1,0 +1,174 @@
+"""Trained at one length, tested on longer ones: which encoding goes on where training ended?
+
+Conventions
+-----------
+A built-in task is drawn anew at each length; inputs are scaled and the threshold is chosen as at
+the length of training, and nothing is trained further. An encoding has what the longer windows
+need, or says why not: codes that were trained must all have been, and what is added must tell
+positions apart. Fixed codes of the first positions may change with the length, which is said.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from pefourier.errors import PefourierError, shown
+from pefourier.train.apply import apply_classifier
+from pefourier.train.data import SYNTHETIC
+from pefourier.train.data.load import load_task
+from pefourier.train.data.split import MOST_ROWS, Task
+from pefourier.train.data.synthetic import with_length
+from pefourier.train.grid import ResolvedTask, Run, Stack, load_for
+from pefourier.train.injection import Injection, scaled_to_rms
+from pefourier.train.loop import Outcome
+from pefourier.train.metrics import Scores, score
+from pefourier.train.model import OrderFree, Transformer
+from pefourier.train.options import ORDER_FREE, Options
+from pefourier.train.schema import Tested
+
+
+def parse_lengths(text: str | None) -> tuple[int, ...]:
+    """Lengths as --test-length names them.
+
+    >>> parse_lengths("24,48"), parse_lengths(None)
+    ((24, 48), ())
+    """
+    parts = [] if text is None else text.split(",")
+    if not all(one.strip().isdecimal() and len(one) < 10 for one in parts):
+        raise PefourierError(
+            f"--test-length must be whole numbers with commas, such as 24,48,96; got {shown(text)}"
+        )
+    found = tuple(map(int, parts))
+    if len(set(found)) < len(found) or not all(4 <= one <= MOST_ROWS for one in found):
+        raise PefourierError(
+            f"--test-length must be different lengths of 4 to {MOST_ROWS}; got {shown(text)}"
+        )
+    return found
+
+
+def draw_longer(name: str, lengths: Sequence[int]) -> list[Task]:
+    """The task of a name at other lengths."""
+    if lengths and name.partition(":")[0] not in SYNTHETIC:
+        raise PefourierError(
+            f"--test-length draws windows of other lengths, which only built-in tasks can "
+            f"({', '.join(SYNTHETIC)}); {shown(name)} is as long as it is"
+        )
+    return [load_task(with_length(name, length)) for length in lengths]
+
+
+@dataclass(eq=False)
+class Longer:
+    """A task at other lengths, with what its encodings inject there."""
+
+    tasks: Sequence[Task]
+    learn: bool
+
+    def __post_init__(self) -> None:
+        self.loaded: dict[tuple[str, int, int], Injection | str] = {}
+
+    def test(self, stack: Stack, outcome: Outcome, model: Transformer | OrderFree) -> list[Tested]:
+        """Scores of a trained run at each length, or why there are none."""
+        run = stack.runs[outcome.member.number]
+        fold = stack.task.folds[run.fold]
+        found: list[Tested] = []
+        for task in self.tasks:
+            try:
+                longer = replace(model, length=task.length)
+                injection = self.injected(stack, run, outcome, longer)
+            except PefourierError as error:
+                nothing = dict.fromkeys(Scores.__dataclass_fields__)
+                found.append({"length": task.length, **nothing, "reason": str(error)})
+                continue
+            x = task.rows.reshape(len(task.starts), task.length, -1)
+            x = (x - fold.mean) / fold.scale
+            logits = apply_classifier(longer, outcome.parameters, injection, x)
+            labels = stack.task.labels[fold.valid]
+            scores = asdict(score(outcome.valid, labels, logits, task.labels))
+            found.append({"length": task.length, **scores, "reason": ""})
+        return found
+
+    def injected(
+        self, stack: Stack, run: Run, outcome: Outcome, model: Transformer | OrderFree
+    ) -> Injection | None:
+        """What a run injects at another length; refused where it has not got that."""
+        if run.arm.spec == ORDER_FREE:
+            return None
+        longer = self.load(model, run)
+        if run.arm.rms is not None:
+            unscaled = load_for(stack.resolved.model, run.arm.spec, run.seed, self.learn)
+            longer = scaled_to_rms(longer, run.arm.rms, by=unscaled)
+        return lengthened(outcome, longer, model.tokens)
+
+    def load(self, model: Transformer, run: Run) -> Injection:
+        """What a SPEC injects for a seed at another length, loaded once."""
+        key = run.arm.spec, run.seed, model.tokens
+        if key not in self.loaded:
+            try:
+                self.loaded[key] = load_for(model, run.arm.spec, run.seed, self.learn)
+            except PefourierError as error:
+                self.loaded[key] = str(error)
+        found = self.loaded[key]
+        if isinstance(found, str):
+            raise PefourierError(found)
+        return found
+
+
+def draw_longer_tasks(options: Options) -> dict[str, Longer]:
+    """Each task at the lengths that it is tested at, too."""
+    lengths = parse_lengths(options.test_length)
+    if not lengths:
+        return {}
+    names = options.dataset
+    return {n: Longer(draw_longer(n, lengths), options.learn) for n in names}
+
+
+def lengthened(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
+    """Codes of a longer window, the trained ones as they were trained."""
+    own = outcome.member.injection
+    if longer.act == "add" and 1 < len(longer.codes) < tokens:
+        raise PefourierError(
+            f"it has {len(longer.codes)} codes for {tokens} tokens, so that some share one"
+        )
+    if not own.learn:
+        return longer
+    place = dict(zip(own.index.tolist(), range(len(own.index)), strict=True))
+    trained = {own.codes[u].tobytes(): outcome.codes[at] for u, at in place.items()}
+    lacking = sum(code.tobytes() not in trained for code in longer.codes)
+    if lacking:
+        raise PefourierError(
+            f"{lacking} of its {len(longer.codes)} codes for {tokens} tokens were never trained"
+        )
+    return replace(longer, codes=np.stack([trained[code.tobytes()] for code in longer.codes]))
+
+
+def remarks_on_fixed_codes(resolved: ResolvedTask, tasks: Sequence[Task], learn: bool) -> list[str]:
+    """Which fixed codes of the first positions are others at another length."""
+    found = []
+    for arm, task in product(resolved.arms, tasks):
+        if not arm.named or arm.spec == ORDER_FREE:
+            continue
+        own = resolved.injections[arm.spec]
+        try:
+            longer = load_for(replace(resolved.model, length=task.length), arm.spec, 0, learn)
+        except PefourierError:
+            continue  # the answer says why
+        if not own.learn and own.domain == "position" and changes(own.table(), longer.table()):
+            found.append(
+                f"{arm.name}: in windows of {task.length} rows its codes of the first "
+                f"{resolved.model.tokens} tokens are others than training met"
+            )
+    return found
+
+
+def changes(before: np.ndarray, after: np.ndarray) -> bool:
+    """Whether codes of the first positions are others at another length.
+
+    >>> changes(np.eye(2), np.eye(2)[[0, 1, 1]]), changes(np.eye(2), np.ones((3, 2)))
+    (False, True)
+    """
+    shared = min(len(before), len(after))
+    return before.shape[1] != after.shape[1] or not np.allclose(
+        before[:shared], after[:shared], atol=1e-9
+    )

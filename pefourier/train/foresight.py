@@ -1,0 +1,94 @@
+"""How long will training take? Told before it starts, from a few steps of each dataset.
+
+A probe trains the first stack of a dataset for some steps and throws it away; what follows is in
+proportion to members, windows and epochs. It is an upper bound, as patience ends runs sooner. On a
+GPU nothing is told before the first epoch: a probe would capture a graph of its own.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from pefourier.train import grid, loop, search
+from pefourier.train.grid import Stack
+from pefourier.train.loop import Member, Program, Resident, Schedule
+from pefourier.train.model import OrderFree, Transformer
+from pefourier.train.options import Options
+from pefourier.train.progress import clock
+from pefourier.train.search import Choice
+
+PROBED = 3  # steps, after one that is not timed
+
+
+def seconds_of_epoch(
+    held: Resident, model: Transformer | OrderFree, members: Sequence[Member], schedule: Schedule
+) -> float:
+    """Seconds of an epoch of a stack, from a few of its steps and one look at some windows."""
+    ordered = sorted(members, key=lambda m: loop.ACTS.index(m.injection.act))
+    program = Program(held, model, ordered, schedule)
+    batch, steps = loop.batch_and_steps(held.task, schedule.batch_size)
+    folds = [held.task.folds[m.fold] for m in ordered]
+    program.index.copy_(torch.as_tensor(np.stack([fold.train[:batch] for fold in folds])))
+    step = least_seconds(program.step)
+    few = torch.as_tensor(np.stack([fold.valid[: min(map(least_valid, folds))] for fold in folds]))
+    with torch.no_grad():
+        look = least_seconds(lambda: program.logits(few))
+    return step * steps + look * max(len(fold.valid) for fold in folds) / few.shape[1]
+
+
+def least_valid(fold: loop.Fold) -> int:
+    """How many of a fold's validation windows a probe looks at."""
+    return min(loop.AT_ONCE, len(fold.valid))
+
+
+def least_seconds(act: Callable[[], object]) -> float:
+    """The least time of several tries: what else the machine does is not counted."""
+    act()
+    found = []
+    for _ in range(PROBED):
+        began = time.perf_counter()
+        act()
+        found.append(time.perf_counter() - began)
+    return min(found)
+
+
+def time_line(dataset: str, runs: int, candidates: int, epochs: int, seconds: float) -> str:
+    """What is said of the time that a dataset takes.
+
+    >>> time_line("smd", 40, 4, 20, 1234.5)
+    'smd: 40 runs of 4 candidates of at most 20 epochs take 20:34 at most, by a few steps'
+    """
+    tried = f" of {candidates} candidates" if candidates > 1 else ""
+    return (
+        f"{dataset}: {runs} run{'' if runs == 1 else 's'}{tried} of at most {epochs} epochs take "
+        f"{clock(seconds)} at most, by a few steps"
+    )
+
+
+def foretell_time(
+    stacks: Sequence[Stack], candidates: Sequence[Choice], options: Options, schedule: Schedule
+) -> list[str]:
+    """How long the stacks of each dataset take at most, a line each."""
+    found = []
+    for task in dict.fromkeys(stack.task for stack in stacks):
+        own = [stack for stack in stacks if stack.task is task]
+        held, seconds = loop.put_on_device(task, torch.device("cpu")), 0.0
+        for kind in (OrderFree, Transformer):
+            some = [stack for stack in own if isinstance(stack.model, kind)]
+            if not some:
+                continue
+            injections = grid.stack_injections(some[0], options.learn, {})
+            for model, tried in search.shapes_tried(some[0].model, candidates):
+                members = [
+                    search.member_of(r, injections, c.tuning, 0)
+                    for r in some[0].runs
+                    for c in tried
+                ]
+                epoch = seconds_of_epoch(held, model, members, schedule)
+                runs = sum(len(stack.runs) for stack in some) / len(some[0].runs)
+                seconds += epoch * runs * options.epochs
+        runs = sum(len(stack.runs) for stack in own)
+        found.append(time_line(task.name, runs, len(candidates), options.epochs, seconds))
+    return found

@@ -1,0 +1,240 @@
+"""What did training in a folder show? One page of HTML about what `pefourier train --out` left.
+
+Nothing is trained and no data is read: runs come from results.jsonl, what they were asked from
+config.json, and both are checked before they are believed.
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pefourier.answers import plot
+from pefourier.answers.document import (
+    Chapter,
+    Markup,
+    Words,
+    command,
+    document,
+    element,
+    figure,
+    table,
+    value_cell,
+)
+from pefourier.answers.html_report import versions_table
+from pefourier.answers.page import Page, flattened
+from pefourier.answers.terms import read_terms
+from pefourier.answers.text import paragraph
+from pefourier.errors import PefourierError, printable, shown
+from pefourier.train.conclusion import conclude_training, conclusions_of
+from pefourier.train.options import Options
+from pefourier.train.store import Row, Store, read_configuration
+from pefourier.train.summary import (
+    Summary,
+    json_records,
+    said_first,
+    sentences,
+    summarize_runs,
+    tables,
+)
+
+SETTINGS = (
+    *("seeds", "folds", "split", "window", "stride", "patch", "epochs", "patience"),
+    *("batch_size", "rate", "d", "heads", "layers", "learn", "match_rms", "device"),
+)
+RULES = ("choice", "size")  # of training, in words
+NOT_ASKED = {"data", "out", "resume", "save_tables", "device"}  # options that no command repeats
+
+
+@dataclass(frozen=True)
+class TrainFolder:
+    """What a folder of `pefourier train` holds."""
+
+    path: str
+    config: Mapping[str, Any]
+    summary: Summary
+
+
+def read_train_folder(path: str) -> TrainFolder:
+    """Read and check a folder; only runs that were asked last count."""
+    config = read_configuration(Path(path) / "config.json")
+    rows = [row for row in Store(Path(path)).rows() if was_asked(row, config)]
+    if not rows:
+        raise PefourierError(f"{shown(path)} has no finished run; go on training with --resume")
+    check_common_runs(path, rows)
+    training = {key: config[key] for key in (*SETTINGS, *RULES) if key in config}
+    return TrainFolder(path, config, summarize_runs(rows, training=training))
+
+
+def was_asked(row: Row, config: Mapping[str, Any]) -> bool:
+    """Whether a run is one of those that the folder was asked for last.
+
+    >>> config = {"dataset": ["order"], "encoding": ["dft"], "seeds": 2, "match_rms": [0.5]}
+    >>> rows = [("dft", 0), ("dft@rms=0.5", 1), ("dft", 2), ("rope", 0)]
+    >>> [was_asked({"dataset": "order", "encoding": e, "seed": s}, config) for e, s in rows]
+    [True, True, False, False]
+    """
+    spec, _, size = row["encoding"].partition("@rms=")
+    scaled = spec in config["encoding"] and size in (f"{rms:g}" for rms in config["match_rms"])
+    named = row["encoding"] in config["encoding"]
+    asked = row["dataset"] in config["dataset"] and row["seed"] < config["seeds"]
+    return asked and (named or scaled)
+
+
+def check_common_runs(path: str, rows: Sequence[Row]) -> None:
+    """Refuse runs that cannot be compared: every encoding needs one that all others have."""
+    for dataset in {row["dataset"] for row in rows}:
+        own = [row for row in rows if row["dataset"] == dataset]
+        runs = [
+            {(row["seed"], row["fold"]) for row in own if row["encoding"] == encoding}
+            for encoding in {row["encoding"] for row in own}
+        ]
+        if not set.intersection(*runs):
+            raise PefourierError(
+                f"{shown(path)}: no seed and fold of {shown(dataset)} is finished for every "
+                "encoding yet; go on training with --resume"
+            )
+
+
+def folder_document(folder: TrainFolder, title: str = "") -> str:
+    """The page about a folder."""
+    words = Words(read_terms())
+    datasets = ", ".join(folder.config["dataset"])
+    lead = (
+        f"The classifier of the paper trained with {len(folder.config['encoding'])} encodings on "
+        f"{datasets}: {len(folder.summary.runs)} runs, in the folder {printable(folder.path)}."
+    )
+    parts = [
+        Chapter("conclusions", "Conclusions", training_conclusions(folder.summary)),
+        Chapter("scores", "Scores and differences", scores_part(folder.summary, words)),
+        Chapter("curves", "How training went", curves_part(folder.summary, words)),
+        Chapter("data", "Datasets", [datasets_table(folder, words)]),
+        Chapter("made", "How these numbers were made", settings_part(folder, words)),
+    ]
+    title = title or f"Which encoding classifies better: {datasets}"
+    return document(title, element("p", lead, class_="quiet"), parts, words)
+
+
+def training_conclusions(summary: Summary) -> list[Any]:
+    """What to know first, then what the data say of each encoding."""
+    found: list[Any] = [element("p", line, class_="warning") for line in said_first(summary)]
+    for one in summary.datasets:
+        found.append(element("h3", one.dataset))
+        said = [[element("strong", name), " ", conclude_training(one, name)] for name in one.scores]
+        found.append(element("ul", [element("li", item) for item in said]))
+    return found
+
+
+def scores_part(summary: Summary, words: Words) -> list[Any]:
+    """Every run's F1, tables of means and differences, and what to keep in mind."""
+    told = "F1 of every run (dots), and each encoding's mean with its 95 % interval (diamonds)."
+    pictures = [figure(plot.draw_inline("comparison", told, plot.comparison, summary), told)]
+    if summary.ranked:
+        told = "Average rank of each encoding over datasets; bars join those not told apart."
+        drawn = plot.draw_inline("ranks", told, plot.critical_difference, summary)
+        pictures.append(figure(drawn, told))
+    found: list[Any] = [element("div", pictures, class_="figures")]
+    for what, (head, *rows) in tables(summary):
+        heads = [words.term(name, ["train"]) for name in head]
+        found.append(table(what or "Precision, recall and F1, as the paper's Table 1", heads, rows))
+    remarks = [element("li", line) for line in sentences(summary)]
+    return [*found, element("h3", "What to keep in mind"), element("ul", remarks)]
+
+
+def curves_part(summary: Summary, words: Words) -> list[Any]:
+    """Which epoch runs kept: what is stored of the way to their scores."""
+    rows = []
+    for one in summary.datasets:
+        for name in one.scores:
+            own = [
+                run
+                for run in summary.runs
+                if (run["dataset"], run["encoding"]) == (one.dataset, name)
+            ]
+            kept = sorted(run["epoch"] for run in own)
+            seconds = sum(run["seconds"] for run in own) / len(own)
+            numbers = (len(own), kept[0], kept[len(kept) // 2], kept[-1], seconds)
+            rows.append([one.dataset, name, *map(value_cell, numbers)])
+    head = ["dataset", "encoding", "runs", "first epoch kept", "middle", "last", "seconds a run"]
+    return [
+        element("p", "Losses of single epochs are not in the folder; the epoch each run kept is."),
+        table("Epochs that were kept", [words.term(name, ["train"]) for name in head], rows),
+    ]
+
+
+def datasets_table(folder: TrainFolder, words: Words) -> Markup:
+    """What was trained on."""
+    rows = [
+        [
+            one.dataset,
+            one.length,
+            " / ".join(map(str, folder.config["windows"].get(one.dataset, ()))) or "–",
+            one.split + (" (leaky: neighbours of test windows were trained on)" * one.leaky),
+            one.seeds,
+            one.folds,
+        ]
+        for one in folder.summary.datasets
+    ]
+    head = ["dataset", "length", "windows of each class", "split", "seeds", "folds"]
+    return table("Datasets", [words.term(name, ["train"]) for name in head], rows)
+
+
+def settings_part(folder: TrainFolder, words: Words) -> list[Any]:
+    """Settings, the commands and the versions."""
+    asked = [name for name in (*SETTINGS, *RULES) if name in folder.config]
+    rows = [[setting_name(name, words), setting_in_words(folder.config[name])] for name in asked]
+    trained = [[name, found] for name, found in folder.config["versions"].items()]
+    return [
+        table("Settings that all runs have in common", ["setting", "value"], rows),
+        element("p", "The runs were asked for by this command; where data lie is not recorded."),
+        command(train_line(folder), "Trained by"),
+        command(shlex.join(["pefourier", "report", folder.path]), "This page comes from"),
+        table("Versions that trained", ["program", "version"], trained),
+        versions_table(),
+    ]
+
+
+def setting_name(name: str, words: Words) -> Any:
+    """A setting with its explanation: that of its option, or of the summary's field."""
+    return words.term(name, ["train"])
+
+
+def setting_in_words(value: Any) -> str:
+    """A setting as a person reads it."""
+    if value is None:
+        return "by default"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return (", ".join(map(str, value)) or "none") if isinstance(value, list) else str(value)
+
+
+def train_line(folder: TrainFolder) -> str:
+    """The options that folder was asked last, where they are not those that nobody gives."""
+    words = ["pefourier", "train"]
+    for one in fields(Options):
+        value = folder.config.get(one.name, one.default)
+        if one.name in NOT_ASKED or value in (one.default, list_of(one.default)):
+            continue
+        flag = (one.metadata["flags"] or (f"--{one.name.replace('_', '-')}",))[-1]
+        values = value if isinstance(value, list) else [value]
+        words += [flag] if value is True else [w for v in values for w in (flag, str(v))]
+    return shlex.join([*words, "--out", folder.path])
+
+
+def list_of(value: Any) -> Any:
+    """A default as JSON has it."""
+    return list(value) if isinstance(value, tuple) else value
+
+
+def folder_page(folder: TrainFolder, out: str) -> Page:
+    """The answer of `pefourier report DIR`."""
+    told = f"The page is in {printable(out)}; it needs no other file: open it, or send it."
+    records = [record | {"out": out} for record in json_records(folder.summary)]
+    return Page(
+        "report",
+        words=lambda: conclusions_of(folder.summary.datasets),
+        records=lambda: records,
+        rows=lambda: flattened(records),
+        conclusion=lambda: paragraph(told),
+    )

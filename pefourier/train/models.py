@@ -1,0 +1,173 @@
+"""Trained classifiers in files, and back: one .safetensors a run.
+
+>>> from pefourier.train.models import load_classifier            # doctest: +SKIP
+>>> load_classifier("models/smd-dft-seed0-fold0.safetensors").predict(x)   # doctest: +SKIP
+
+A file has the numbers of the classifier by their names, `codes` and `index` of what it injects,
+`mean` and `scale` of the channels, and `settings`, bytes of JSON: sizes, classes, threshold.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from pefourier.encodings.sources.tables import open_arrays
+from pefourier.errors import PefourierError, shown
+from pefourier.files import label, write_whole
+from pefourier.train.apply import apply_classifier
+from pefourier.train.data.split import Task
+from pefourier.train.injection import ACTS, Injection, count_places
+from pefourier.train.loop import Outcome
+from pefourier.train.metrics import best_threshold
+from pefourier.train.model import OrderFree, Transformer
+from pefourier.train.schema import parse_json
+from pefourier.train.traces import name_of_table
+
+KINDS = {"transformer": Transformer, "order-free": OrderFree}
+DTYPES = {"float32": "F32", "float64": "F64", "int64": "I64", "uint8": "U8"}
+AGAIN = "save it again"
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedClassifier:
+    """A trained classifier of windows (length, channels)."""
+
+    encoding: str
+    model: Transformer | OrderFree
+    parameters: Mapping[str, np.ndarray]
+    injection: Injection | None
+    mean: np.ndarray  # (channels,)
+    scale: np.ndarray
+    classes: tuple[str, ...]
+    threshold: float | None  # of two classes: the difference of logits from which on it says yes
+
+    def logits(self, x: np.ndarray) -> np.ndarray:
+        """Logits (n, K) of windows x (n, length, channels), as they were before scaling."""
+        x = np.asarray(x, dtype=float)
+        wanted = (self.model.length, self.model.channels)
+        if x.ndim != 3 or x.shape[1:] != wanted:
+            raise PefourierError(
+                f"expected windows of shape (n, {wanted[0]}, {wanted[1]}); got {x.shape}"
+            )
+        scaled = (x - self.mean) / self.scale
+        return apply_classifier(self.model, self.parameters, self.injection, scaled)
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """The class of each window, as an index into `classes`."""
+        logits = self.logits(x)
+        if self.threshold is None:
+            return logits.argmax(axis=1)
+        return (logits[:, 1] - logits[:, 0] >= self.threshold).astype(int)
+
+
+def classifier_of(
+    task: Task, outcome: Outcome, model: Transformer | OrderFree
+) -> TrainedClassifier:
+    """The classifier that a run came to."""
+    member, fold = outcome.member, task.folds[outcome.member.fold]
+    injection, two = None, len(task.classes) == 2
+    if isinstance(model, Transformer):
+        places = np.arange(len(outcome.codes))
+        injection = Injection(member.injection.act, outcome.codes, places, False)
+    margin = outcome.valid[:, 1] - outcome.valid[:, 0]
+    limit = best_threshold(margin, task.labels[fold.valid] == 1) if two else None
+    return TrainedClassifier(
+        encoding=member.encoding,
+        model=model,
+        parameters=outcome.parameters,
+        injection=injection,
+        mean=fold.mean,
+        scale=fold.scale,
+        classes=task.classes,
+        threshold=limit,
+    )
+
+
+def save_model(folder: str, task: Task, outcome: Outcome, model: Transformer | OrderFree) -> None:
+    """Write the classifier that a run came to into a folder."""
+    m = outcome.member
+    name = name_of_table(task.name, m.encoding, m.seed, m.fold, ".safetensors")
+    save_classifier(str(Path(folder) / name), classifier_of(task, outcome, model))
+
+
+def save_classifier(path: str, one: TrainedClassifier) -> None:
+    """Write a classifier, whole or not at all."""
+    settings = {
+        "kind": next(name for name, kind in KINDS.items() if type(one.model) is kind),
+        "sizes": asdict(one.model),
+        "encoding": one.encoding,
+        "act": one.injection.act if one.injection else None,
+        "classes": list(one.classes),
+        "threshold": one.threshold,
+    }
+    tensors = {f"model.{name}": value for name, value in one.parameters.items()}
+    if one.injection is not None:
+        tensors["codes"] = one.injection.table().astype(np.float32)
+    tensors |= {"mean": one.mean, "scale": one.scale}
+    tensors["settings"] = np.frombuffer(json.dumps(settings).encode(), np.uint8)
+    write_whole(path, lambda stream: write_tensors(stream, tensors))
+
+
+def write_tensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray]) -> None:
+    """Write tensors by name as .safetensors: length of the header, header in JSON, bytes."""
+    entries, at = {}, 0
+    for name, value in tensors.items():
+        span = [at, at + value.nbytes]
+        kind = DTYPES[value.dtype.name]
+        entries[name] = {"dtype": kind, "shape": list(value.shape), "data_offsets": span}
+        at += value.nbytes
+    header = json.dumps(entries).encode()
+    header += b" " * (-len(header) % 8)  # so that the numbers are aligned
+    stream.write(len(header).to_bytes(8, "little") + header)
+    for value in tensors.values():
+        stream.write(np.ascontiguousarray(value).data)
+
+
+def load_classifier(path: str | Path) -> TrainedClassifier:
+    """Read a classifier that `--save-models` wrote; nothing in the file is executed."""
+    with open_arrays(str(path), ".safetensors", advice=AGAIN) as file:
+        arrays = {name: file.load(name) for name in file.arrays}
+    try:
+        return from_arrays(arrays)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PefourierError(
+            f"{label(str(path))} is not a classifier of pefourier train: {shown(str(error))}"
+        ) from error
+
+
+def from_arrays(arrays: Mapping[str, np.ndarray]) -> TrainedClassifier:
+    """A classifier from the tensors of its file; an error says where they are none."""
+    settings = parse_json(arrays["settings"].astype(np.uint8).tobytes())
+    model = KINDS[settings["kind"]](**settings["sizes"])
+    names = {name.removeprefix("model."): name for name in arrays if name.startswith("model.")}
+    parameters = {own: arrays[name].astype(np.float32) for own, name in names.items()}
+    found = {name: value.shape for name, value in parameters.items()}
+    if found != {name: tuple(shape) for name, shape in model.shapes().items()}:
+        raise ValueError("its tensors have other shapes than its sizes say")
+    if not all(arrays[name].shape == (model.channels,) for name in ("mean", "scale")):
+        raise ValueError("mean and scale are not those of its channels")
+    injection = None
+    if isinstance(model, Transformer):
+        injection = injected_by(model, settings["act"], arrays["codes"])
+    limit = settings["threshold"]
+    return TrainedClassifier(
+        encoding=settings["encoding"],
+        model=model,
+        parameters=parameters,
+        injection=injection,
+        mean=arrays["mean"],
+        scale=arrays["scale"],
+        classes=tuple(settings["classes"]),
+        threshold=None if limit is None else float(limit),
+    )
+
+
+def injected_by(model: Transformer, act: Any, codes: np.ndarray) -> Injection:
+    """What a classifier injects, as many codes as it has places."""
+    if act not in ACTS or codes.ndim != 2 or len(codes) != count_places(act, model.tokens):
+        raise ValueError("its codes are not those of its tokens")
+    return Injection(act, codes.astype(float), np.arange(len(codes)), learn=False)

@@ -1,0 +1,184 @@
+r"""How small a difference could so many runs find, and which ones do they exclude?
+
+Conventions
+-----------
+n paired differences with standard deviation s, tested by Student's t at `level`, two-sided, one
+comparison alone: their mean has the standard error s / √n, and with folds as units
+s √(1/J + n_test/n_train) (Nadeau and Bengio, 2003). The power for a difference :math:`\delta` is
+that of the noncentral t with :math:`\delta` over the standard error. A difference is excluded where
+two one-sided tests (Schuirmann, 1987) reject it, each at `level`. Runs of a fold share its windows:
+what is said over runs is said of these windows, what is said over folds of others like them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import chdtri, ndtr, stdtrit
+
+from pefourier.train.options import LEVEL
+from pefourier.train.statistics import TEST_TO_TRAIN, fold_means
+
+WANTED = 0.8  # power
+POINTS = 4000  # of the distribution of a standard deviation
+MOST_NEEDED = 10**9  # runs
+# F1 of the DFT encoding less that of the original one, Table 1 of the paper
+CLAIMED = {"smd": 0.010, "msl": 0.018}
+
+
+@dataclass(frozen=True)
+class Power:
+    """What the runs of one difference in F1 could find; nan where they do not spread."""
+
+    runs: int
+    spread: float  # standard deviation of the paired differences
+    detectable: float  # found with a power of .8
+    detectable_holm: float  # the same at Holm's strictest level
+    excluded: float  # differences beyond ± this
+    folds_detectable: float  # with folds as units; nan with one fold
+    folds_excluded: float
+    claimed: float  # what the paper claims
+    claimed_power: float  # of these runs for it
+    claimed_runs: int | None  # that a power of .8 for it needs
+
+
+@lru_cache
+def spreads(freedom: int) -> np.ndarray:
+    """Standard deviations, true one 1, at equally likely points of their distribution."""
+    at = (np.arange(POINTS) + 0.5) / POINTS
+    return np.sqrt(chdtri(freedom, at) / freedom)
+
+
+def power_at(shift: float, freedom: int, level: float = LEVEL) -> float:
+    """Power of the two-sided t test for a mean `shift` standard errors from 0.
+
+    >>> round(power_at(0.0, 7), 3), round(power_at(2.88, 39), 3)
+    (0.05, 0.802)
+    """
+    limit = stdtrit(freedom, 1 - level / 2) * spreads(freedom)
+    return float((ndtr(shift - limit) + ndtr(-shift - limit)).mean())
+
+
+@lru_cache
+def shift_found(freedom: int, level: float = LEVEL) -> float:
+    """Standard errors from 0 at which the power is .8."""
+    low, high = 0.0, 10 * float(stdtrit(freedom, 1 - level / 2))
+    for _ in range(60):
+        middle = (low + high) / 2
+        found = power_at(middle, freedom, level) >= WANTED
+        low, high = (low, middle) if found else (middle, high)
+    return high
+
+
+def detectable_difference(spread: float, runs: int, level: float = LEVEL) -> float:
+    """The smallest difference that so many runs find with a power of .8; nan of one run.
+
+    >>> round(detectable_difference(0.064, 40), 3)
+    0.029
+    """
+    if runs < 2:
+        return float("nan")
+    return shift_found(runs - 1, level) * spread / runs**0.5
+
+
+def runs_needed(spread: float, difference: float) -> int | None:
+    """How many runs find a difference with a power of .8; None where no number of them would do.
+
+    >>> runs_needed(0.064, 0.010)
+    324
+    """
+    low, high = 1, 2
+    while detectable_difference(spread, high) > difference:
+        low, high = high, 2 * high
+        if high > MOST_NEEDED:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = detectable_difference(spread, middle) <= difference
+        low, high = (low, middle) if found else (middle, high)
+    return high
+
+
+def claim_for(dataset: str) -> float:
+    """What the paper claims for a dataset; for others than its own the least that it claims."""
+    return CLAIMED.get(dataset, min(CLAIMED.values()))
+
+
+def judge_power(
+    runs: Mapping[str, np.ndarray],
+    references: Mapping[str, str],
+    folds: np.ndarray,
+    dataset: str,
+    ratio: float = TEST_TO_TRAIN,
+) -> dict[str, Power]:
+    """What the runs of each encoding could tell of its difference to its reference."""
+    strictest = LEVEL / max(1, len(references))
+    return {
+        name: power_of(runs[name] - runs[other], folds, claim_for(dataset), strictest, ratio)
+        for name, other in references.items()
+    }
+
+
+def power_of(
+    values: np.ndarray,
+    folds: np.ndarray,
+    claimed: float,
+    strictest: float,
+    ratio: float = TEST_TO_TRAIN,
+) -> Power:
+    """What paired differences (n,) of these folds could tell; `ratio` of test to training."""
+    n, means = len(values), fold_means(values, folds)
+    spread, between = deviation(values), deviation(means)
+    error = spread / n**0.5
+    over = between * (1 / len(means) + ratio) ** 0.5
+    return Power(
+        runs=n,
+        spread=spread,
+        detectable=detectable_difference(spread, n),
+        detectable_holm=detectable_difference(spread, n, strictest),
+        excluded=excluded_beyond(values.mean(), error, n - 1),
+        folds_detectable=shift_found(len(means) - 1) * over if over > 0 else float("nan"),
+        folds_excluded=excluded_beyond(means.mean(), over, len(means) - 1),
+        claimed=claimed,
+        claimed_power=power_at(claimed / error, n - 1) if spread > 0 else float("nan"),
+        claimed_runs=runs_needed(spread, claimed) if spread > 0 else None,
+    )
+
+
+def deviation(values: np.ndarray) -> float:
+    """Standard deviation; nan of one value, and of values that are all alike: none is known.
+
+    >>> deviation(np.array([0.25, 0.25])), deviation(np.array([1.0, 3.0])).__round__(3)
+    (nan, 1.414)
+    """
+    found = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    return found if found > 1e-12 else float("nan")
+
+
+def excluded_beyond(mean: float, error: float, freedom: int) -> float:
+    """The difference beyond which, either way, one of two one-sided tests rejects; nan of one run.
+
+    >>> round(excluded_beyond(-0.009, 0.064 / 40**0.5, 39), 3)
+    0.026
+    """
+    if freedom < 1:
+        return float("nan")
+    return float(abs(mean) + stdtrit(freedom, 1 - LEVEL) * error)
+
+
+def foretell(dataset: str, runs: int, spread: float) -> str:
+    """What so many runs of each encoding will be able to find, if differences spread so.
+
+    >>> print(foretell("smd", 40, 0.064))
+    smd: if paired differences in F1 spread by 0.064, 40 runs of each encoding find one of 0.029
+    with 80 % power; the +0.010 that the paper claims needs 324
+    """
+    claim, whose = claim_for(dataset), "" if dataset in CLAIMED else " on SMD"
+    least = detectable_difference(spread, runs)
+    found = f"find one of {least:.3f} with 80 % power" if runs > 1 else "cannot find any"
+    needed = f"the +{claim:.3f} that the paper claims{whose} needs {runs_needed(spread, claim)}"
+    return (
+        f"{dataset}: if paired differences in F1 spread by {spread:g}, {runs} run"
+        f"{'' if runs == 1 else 's'} of each encoding {found}; {needed}"
+    )

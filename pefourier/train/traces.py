@@ -1,0 +1,86 @@
+"""What each run left behind: logits of validation and test windows, and how it learned.
+
+DIR/scores has an .npz a run, written before its line of results.jsonl: `valid` and `test`, logits
+(n, K) of float32; `valid_labels` and `test_labels` (n,), classes from 0; `classes`, their names;
+`curve` (epochs, 3), mean training loss, score and loss on validation; and `dataset`, `encoding`,
+`seed`, `fold`. Others can compute their own metrics of them.
+"""
+
+import io
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pefourier.encodings.sources.tables import open_arrays
+from pefourier.files import write_whole
+from pefourier.train.data.split import Task
+from pefourier.train.loop import Outcome
+from pefourier.train.store import Key
+
+FOLDER = "scores"
+LONGEST_PART = 60  # characters of a name
+
+
+def plain_name(text: str) -> str:
+    """A part of a file's name.
+
+    >>> plain_name("../my codes.npy@rms=0.5")
+    '.._my_codes.npy@rms=0.5'
+    """
+    return "".join(c if c.isalnum() or c in "._@=" else "_" for c in text)
+
+
+def name_of_table(task: str, encoding: str, seed: int, fold: int, suffix: str = ".npy") -> str:
+    """The file that --save-tables writes for a run, or with another suffix --save-models.
+
+    >>> name_of_table("order:length=4", "../my codes.npy", 0, 3)
+    'order_length=4-.._my_codes.npy-seed0-fold3.npy'
+    """
+    parts = (task, encoding, f"seed{seed}", f"fold{fold}")
+    return f"{'-'.join(map(plain_name, parts))}{suffix}"
+
+
+def file_of_run(folder: Path, key: Key) -> Path:
+    """Where a run's trace lies; a checksum tells apart runs whose names are cut."""
+    dataset, encoding, seed, fold = key
+    named = "-".join(plain_name(part)[-LONGEST_PART:] for part in (dataset, encoding))
+    named = named.encode("ascii", "replace").decode().replace("?", "_")
+    check = zlib.crc32(repr(key).encode())
+    return folder / FOLDER / f"{named}-seed{seed}-fold{fold}-{check:08x}.npz"
+
+
+def write_trace(folder: Path, task: Task, outcome: Outcome, key: Key) -> None:
+    """Write what a run left behind, as a whole."""
+    fold = task.folds[outcome.member.fold]
+    arrays = {
+        "valid": outcome.valid.astype(np.float32),
+        "valid_labels": task.labels[fold.valid],
+        "test": outcome.test.astype(np.float32),
+        "test_labels": task.labels[fold.test],
+        "classes": np.array(task.classes, dtype=str),
+        "curve": np.asarray(outcome.curve, np.float32),
+        **{name: np.array(value) for name, value in zip(KEYS, key, strict=True)},
+    }
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **arrays)
+    path = file_of_run(folder, key)
+    path.parent.mkdir(exist_ok=True)
+    write_whole(str(path), lambda out: out.write(stream.getvalue()))
+
+
+KEYS = ("dataset", "encoding", "seed", "fold")
+
+
+def read_curve(folder: Path, row: Mapping[str, Any]) -> np.ndarray | None:
+    """How a run learned (epochs, 3); None where it was trained before curves were kept."""
+    path = file_of_run(folder, tuple(row[name] for name in KEYS))
+    if not path.is_file():
+        return None
+    with open_arrays(str(path), ".npz", advice="delete it") as file:
+        if "curve" not in file.arrays:
+            return None
+        curve = file.load("curve")
+    return curve if curve.ndim == 2 and curve.shape[1] == 3 else None

@@ -1,0 +1,201 @@
+"""What got worse since a stored answer: each way, and what did not."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from pefourier.answers.baseline import read_baseline, regressions
+from pefourier.answers.page import as_json
+from pefourier.answers.report import Answer, faithful_page
+from pefourier.encodings import load
+from pefourier.encodings.encoding import from_table
+from pefourier.errors import PefourierError
+from pefourier.faithful import assess
+
+
+def answer(enc):
+    return Answer(enc, assess(enc))
+
+
+def stored(enc):
+    """What the command writes for it."""
+    return json.loads(as_json(faithful_page([answer(enc)])))["results"][0]
+
+
+def sines(rows=20, d=8, scale=1.0):
+    angle = np.outer(np.arange(rows), 0.7 ** np.arange(d // 2))
+    return scale * np.stack([np.sin(angle), np.cos(angle)], axis=2).reshape(rows, d)
+
+
+def with_a_twin(table):
+    return np.concatenate([table[:-1], table[:1]])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "worse"),
+    [
+        (sines(), sines(), []),
+        (sines(scale=0.5), sines(), []),
+        (with_a_twin(sines()), sines(), []),
+        (sines(), sines() * (1 - 1e-9), []),
+        (sines(scale=2.0), sines(), ["has a smallest distance of 1.32, 2.639 in the baseline"]),
+        (
+            sines(),
+            with_a_twin(sines()),
+            [
+                "is collides, injective in the baseline",
+                "has a smallest distance of 0, 1.32 in the baseline",
+                "has a gap of 0, 0.6598 in the baseline",
+                *(
+                    f"has 19 codes distinct when rounded to {form}, 20 in the baseline"
+                    for form in ("float32", "float16", "bfloat16", "float8_e4m3")
+                ),
+                "has a new error: codes repeat with period 19",
+            ],
+        ),
+        (
+            sines(),
+            sines(rows=21),
+            ["has 21 positions of 8 dimensions, 20 positions of 8 dimensions in the baseline: "],
+        ),
+    ],
+)
+def test_what_got_worse_is_named(before, after, worse):
+    found = regressions(answer(from_table(after)), stored(from_table(before)))
+    assert len(found) == len(worse)
+    assert [one[: len(start)] for one, start in zip(found, worse, strict=True)] == worse
+
+
+def test_the_distances_are_those_of_the_closed_form():
+    """Codes a position apart: sum of 4 sin^2(w / 2) over the pairs."""
+    squared = 4 * (np.sin(0.7 ** np.arange(4) / 2) ** 2).sum()
+    assert stored(from_table(sines()))["min_distance"] == pytest.approx(np.sqrt(squared))
+    assert f"{np.sqrt(squared):.4g}" == "1.32"
+
+
+@pytest.mark.parametrize(
+    ("key", "how"), [("distinct_cast", "rounded to"), ("distinct_phase", "computed in")]
+)
+def test_codes_told_apart_in_fewer_formats_got_worse(key, how):
+    enc = load("rope", 300, 8)
+    before = stored(enc)
+    now = before["precision"]["bfloat16"][key]
+    before["precision"]["bfloat16"][key] = now + 1
+    (said,) = regressions(answer(enc), before)
+    assert said == f"has {now} codes distinct when {how} bfloat16, {now + 1} in the baseline"
+    before["precision"]["bfloat16"][key] = now - 1
+    assert regressions(answer(enc), before) == []
+
+
+def test_a_finding_that_grew_more_severe_got_worse():
+    enc = from_table(with_a_twin(sines()))
+    before = stored(enc)
+    (finding,) = (one for one in before["findings"] if one["code"] == "repeating-codes")
+    finding["severity"] = "warning"
+    (said,) = regressions(answer(enc), before)
+    assert said.startswith("has a new error: codes repeat with period 19")
+
+
+def test_an_answer_where_there_was_an_error_is_no_regression():
+    assert regressions(answer(load("dft", 8, 8)), {"spec": "dft", "error": "no file"}) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is not an answer of check-faithful; write it anew"),
+        ("[]", "is not an answer of check-faithful; write it anew"),
+        ("[" * 100_000, "is not an answer of check-faithful; write it anew"),
+        ('{"command": "spectrum", "schema": 2, "results": []}', "is not an answer of check-faith"),
+        ('{"command": "check-faithful", "schema": 1, "results": []}', "has layout 1, this version"),
+        (
+            '{"command": "check-faithful", "schema": 2, "results": [{"spec": "dft"}]}',
+            "is not an answer of check-faithful",
+        ),
+        ("b\x00", "is not an answer of check-faithful"),
+    ],
+)
+def test_another_file_is_refused(tmp_path, text, message):
+    path = tmp_path / "base.json"
+    path.write_text(text)
+    with pytest.raises(PefourierError, match=f"^{re.escape(f'{str(path)!r} {message}')}"):
+        read_baseline(str(path))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("verdict", "fine"),
+        ("min_distance", "1"),
+        ("precision", {"float32": {}}),
+        ("precision", {"float32": 3}),
+        ("findings", [{"code": "x", "severity": "bad"}]),
+        ("findings", 3),
+        ("length", None),
+    ],
+)
+def test_an_edited_answer_is_refused(tmp_path, key, value):
+    whole = json.loads(as_json(faithful_page([answer(load("dft", 8, 8))])))
+    whole["results"][0][key] = value
+    (tmp_path / "base.json").write_text(json.dumps(whole))
+    with pytest.raises(PefourierError, match=r"is not an answer of check-faithful; write it anew"):
+        read_baseline(str(tmp_path / "base.json"))
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(PefourierError, match=r"base.json"):
+        read_baseline(str(tmp_path / "base.json"))
+
+
+def test_the_command_fails_on_what_got_worse_and_says_what(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("a.npy", sines())
+    np.save("b.npy", sines())
+    (tmp_path / "base.json").write_text(run("check-faithful", "a.npy", "b.npy", "--json").out)
+    done = run("check-faithful", "a.npy", "b.npy", "--baseline", "base.json")
+    assert (done.status, done.err) == (0, "")
+    np.save("b.npy", sines(scale=0.5))
+    done = run("check-faithful", "a.npy", "b.npy", "dft", "--baseline", "base.json")
+    said = "pefourier: b.npy has a smallest distance of 0.6598, 1.32 in the baseline\n"
+    new = "pefourier: dft is not in the baseline: nothing to compare it with\n"
+    assert (done.status, done.err) == (1, new + said)
+    assert done.out.startswith("a.npy: ")
+
+
+def test_the_command_annotates_for_github(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("a,b.npy", with_a_twin(sines()))
+    done = run("check-faithful", "a,b.npy", "dft", "nix", "--format", "github")
+    lines = done.out.splitlines()
+    assert done.status == 2
+    assert [line.partition(" ")[0] for line in lines] == [
+        "::notice",  # the conclusion, an error, a note
+        "::error",
+        "::notice",
+        "::notice",
+        "::error",
+    ]
+    title = "title=pefourier check-faithful a%2Cb.npy"
+    assert lines[1].startswith(f"::error file=a%2Cb.npy,{title}::codes repeat with period 19")
+    assert lines[4].startswith("::error title=pefourier check-faithful nix::unknown encoding 'nix'")
+    (tmp_path / "base.json").write_text(run("check-faithful", "dft", "--json").out)
+    asked = ["check-faithful", "dft", "--rho", "10", "--require", "invertible"]
+    done = run(*asked, "--d", "64", "--format", "github")
+    assert done.status == 1
+    assert done.out.splitlines()[-1] == (
+        "::error title=pefourier check-faithful::dft is collides, not invertible"
+    )
+
+
+def test_forms_exclude_each_other(run):
+    done = run("spectrum", "--json", "--format", "csv")
+    assert (done.status, done.out) == (2, "")
+    assert done.err == "pefourier: --json and --format csv exclude each other; give one\n"
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "text"])
+def test_a_form_by_name_is_the_form_by_option(run, form):
+    option = [] if form == "text" else [f"--{form}"]
+    assert run("spectrum", "dft", "--format", form).out == run("spectrum", "dft", *option).out

@@ -1,0 +1,282 @@
+"""The page of a report: numbers of the commands it names, and markup that no name changes."""
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from pages import Page
+
+from pefourier.answers.document import STYLE_SHEET, Markup, Words, element, table
+from pefourier.answers.inline_svg import CURVES, GREYS, INK, inline_svg
+from pefourier.answers.terms import read_terms
+from pefourier.cli.main import main
+
+HOSTILE = '</title></style><script>alert(1)</script><img src=x onerror="alert(2)"> & $x_1$ \u202e'
+
+
+@pytest.fixture
+def page(run, tmp_path):
+    """page("dft", "--d", 8) -> the page of a report of a few seconds."""
+
+    def make(*arguments, status=0):
+        path = tmp_path / "report.html"
+        done = run("report", *arguments, "--out", path, "-q")
+        assert done.status == status, done.err
+        return Page(path)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("mixed")
+    np.save(path / "ones.npy", np.ones((20, 4)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def mixed(folder):
+    """A page about a rotation, a table with faults, zeros and a SPEC that is not known."""
+    specs = ["rope:d=16", "dft", "none", "ones.npy", "nothing-of-the-kind"]
+    with contextlib.chdir(folder):
+        assert main(["report", *specs, "--d", "16", "--length", "20", "-q"]) == 2
+    return Page(folder / "report.html")
+
+
+def test_the_markup_is_whole(mixed):
+    assert mixed.faults == []
+    ids = mixed.all_values("id")
+    assert len(ids) == len(set(ids)) > 100
+    links = [href.removeprefix("#") for href in mixed.all_values("href")]
+    targets = mixed.all_values("popovertarget") + mixed.all_values("aria-labelledby")
+    assert len(targets) > 40
+    assert {*links, *targets} <= set(ids)
+
+
+def test_headings_come_in_order_and_conclusions_first(mixed):
+    levels = [int(name[1]) for name, _ in mixed.elements if re.fullmatch("h[1-6]", name)]
+    assert levels[:2] == [1, 2]
+    assert all(b <= a + 1 for a, b in pairwise(levels))
+    assert levels.count(1) == 1
+    assert mixed.text["h2"] == [
+        "Conclusions",
+        "Findings",
+        "Which frequencies are there?",
+        "What is left of a position?",
+        "Can positions be told apart and recovered?",
+        "What does low precision cost?",
+        "How these numbers were made",
+        "What the words mean",
+    ]
+
+
+def test_tables_and_pictures_can_be_read_aloud(mixed):
+    scopes = [a.get("scope") for name, a in mixed.elements if name == "th"]
+    assert set(scopes) == {"col", "row"}
+    tables = [name for name, _ in mixed.elements].count("table")
+    assert len(mixed.text["caption"]) == tables
+    assert all(mixed.text["caption"])
+    boxes = [a for name, a in mixed.elements if a.get("class") == "scroll"]
+    assert len(boxes) == tables
+    assert all(a["tabindex"] == "0" and a["aria-label"] for a in boxes)
+    pictures = [a for name, a in mixed.elements if name == "svg"]
+    assert len(pictures) == 5
+    assert all(a["role"] == "img" and "rope:d=16" in a["aria-label"] for a in pictures)
+    assert mixed.values("html", "lang") == ["en"]
+
+
+def test_nothing_is_requested_and_nothing_runs(mixed):
+    assert [name for name, _ in mixed.elements if name in ("script", "link", "img", "iframe")] == []
+    assert [v for v in mixed.all_values("href") if not v.startswith("#")] == []
+    assert mixed.all_values("src") == []
+    assert re.findall(r"url\((?!#)[^)]*\)|@import", mixed.source) == []
+    (policy,) = [a["content"] for _, a in mixed.elements if "http-equiv" in a]
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'")
+
+
+def test_a_spec_that_cannot_be_read_is_said_beside_the_others(mixed):
+    assert "Not answered:" in mixed.text["strong"]
+    assert any("unknown encoding 'nothing-of-the-kind'" in said for said in mixed.text["p"])
+    assert mixed.text["h3"] == ["rope:d=16", "dft", "none", "ones.npy", "nothing-of-the-kind"]
+
+
+def test_a_finding_is_explained(mixed):
+    (item,) = [item for item in mixed.text["li"] if "[constant-codes]" in item]
+    (meaning,) = [t.meaning for t in read_terms() if t.term == "constant-codes"]
+    assert item.startswith("error ones.npy: ")
+    assert meaning in item
+
+
+def test_a_word_has_its_explanation(mixed):
+    heads = dict(zip(mixed.values("button", "title"), mixed.text["button"], strict=True))
+    (meaning,) = [t.meaning for t in read_terms() if (t.term, t.group) == ("gap", "check-faithful")]
+    assert heads[meaning] == "over rms code length (gap)"
+    assert any(said.startswith(f"gap (check-faithful): {meaning}") for said in mixed.text["p"])
+
+
+def numbers_in(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [number for item in value for number in numbers_in(item)]
+    return [value] if isinstance(value, int | float) else []
+
+
+def test_every_number_is_that_of_the_command_beside_it(mixed, run, folder, monkeypatch):
+    """Each chapter's numbers are among those of its command's answer in JSON, to the last digit."""
+    monkeypatch.chdir(folder)
+    chapters = mixed.source.split("<section ")[1:]
+    seen = 0
+    for chapter in chapters:
+        given = re.findall(r"<pre><code>pefourier (.*?)</code>", chapter)
+        printed = [float(x) for x in re.findall(r'<data value="([^"]*)">', chapter)]
+        if not given or given[0].startswith("report"):
+            continue
+        done = run(*shlex.split(given[0]), "--json")
+        assert done.status == 0, done.err
+        known = {float(x) for x in numbers_in(json.loads(done.out))}
+        own = [x for x in printed if x not in known]
+        seen += len(printed) - len(own)
+        waves = run(*shlex.split(given[0])).out.split("\n\n")[-1] if "spectrum" in given[0] else ""
+        assert [x for x in own if f"{x:.4g}" not in waves.split()] == []
+    assert seen > 100
+
+
+def test_no_name_is_more_than_text(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = HOSTILE.replace("/", "∕") + ".npz"
+    with open(name, "wb") as stream:
+        np.savez(stream, **{"a<b>\"'": np.eye(4)})
+    usual = page("onehot", "--d", 4, "-S", 4)
+    found = page(f"{name}#a<b>\"'", "<i>nothing</i>", "--title", HOSTILE, status=2)
+    assert found.faults == []
+    assert {e for e, _ in found.elements} <= {e for e, _ in usual.elements} | {"ul", "li"}
+    assert [key for _, a in found.elements for key in a if key.startswith("on")] == []
+    shown = HOSTILE.replace("\u202e", "\\u202e")
+    assert found.text["title"] == found.text["h1"] == [shown]
+    assert found.text["h3"][0].startswith(shown.replace("/", "∕"))
+    assert found.text["h3"][1] == "<i>nothing</i>"
+    assert "\u202e" not in found.source
+
+
+def test_the_same_input_gives_the_same_bytes(tmp_path):
+    pages = []
+    for seed in ("1", "2"):
+        arguments = ["report", "rope", "dft", "--d", "8", "--out", f"{seed}.html", "-q"]
+        subprocess.run(
+            [sys.executable, "-m", "pefourier", *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONHASHSEED": seed, "TZ": f"UTC{seed}"},
+            check=True,
+            capture_output=True,
+        )
+        pages.append((tmp_path / f"{seed}.html").read_bytes())
+    assert pages[0].replace(b"--out 1.html", b"") == pages[1].replace(b"--out 2.html", b"")
+
+
+def test_the_answer_says_where_the_page_is(run, tmp_path):
+    out = tmp_path / "a.html"
+    done = run("report", "dft", "nothing-such", "--d", 8, "-S", 4, "--out", out, "--json")
+    assert done.status == 2
+    first, second = done.results
+    assert (first["spec"], first["out"], first["encoding"]) == ("dft", str(out), "dft")
+    assert first["conclusion"].startswith("All 4 positions have different codes")
+    assert second["spec"] == "nothing-such"
+    told = run("report", "dft", "--d", 8, "-S", 4, "--out", out).out
+    assert told.startswith("The page is in ")
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [("a.pdf", "unknown suffix '.pdf'"), ("no/such/a.html", "there is no folder")],
+)
+def test_a_page_that_cannot_be_written_is_refused_at_once(run, tmp_path, out, message):
+    done = run("report", "dft", "--out", tmp_path / out)
+    assert (done.status, done.out) == (2, "")
+    assert message in done.err
+
+
+def test_positions_are_those_that_every_lattice_holds(page):
+    found = page("dft", "rope:d=4", "--d", 128)
+    (line,) = [line for line in found.text["code"] if line.startswith("pefourier reconstruct")]
+    assert line.endswith("--d 128 --pos 0,2,3")
+
+
+def test_many_encodings_share_several_pictures(page):
+    specs = [f"rope:rho={n}" for n in range(2, 11)]
+    found = page(*specs, "--d", 4, "-S", 4)
+    assert len(found.values("svg", "role")) == 10
+    assert found.faults == []
+    ids = found.all_values("id")
+    assert len(ids) == len(set(ids))
+
+
+def tokens(scheme):
+    """The colours of the style sheet in a scheme."""
+    light, _, dark = STYLE_SHEET.read_text().partition("@media screen and (prefers-color-scheme")
+    part = light if scheme == "light" else dark.partition("\n}")[0]
+    return dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{6})", part))
+
+
+def luminance(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_can_be_told_from_what_is_behind(scheme):
+    """WCAG 2.2, AA: 4.5 for text, 3 for lines."""
+    colours = tokens(scheme)
+    assert set(tokens("light")) == set(tokens("dark"))
+
+    def contrast(a, b):
+        low, high = sorted((luminance(colours[a]), luminance(colours[b])))
+        return (high + 0.05) / (low + 0.05)
+
+    for text in ("ink", "quiet", "accent", "bad", "warn"):
+        assert min(contrast(text, "paper"), contrast(text, "box")) >= 4.5
+    assert [n for n in range(7) if contrast(f"curve-{n}", "paper") < 3] == []
+
+
+def test_every_colour_of_a_page_is_one_of_the_style_sheet(mixed):
+    text = mixed.source
+    used = set(re.findall(r"var\(--([a-z0-9-]+)\)", text))
+    assert used <= set(tokens("light"))
+    assert {"ink", "quiet", "curve-0", "curve-3"} <= used
+    drawings = text[text.index("<svg") :]
+    assert re.findall(r"(?:fill|stroke): #[0-9a-f]+", drawings) == []
+
+
+def test_what_is_not_markup_is_escaped():
+    assert (
+        element("p", '<a href="x">', title='"&')
+        == '<p title="&quot;&amp;">&lt;a href=&quot;x&quot;&gt;</p>'
+    )
+    assert element("p", [Markup("<b>"), ["<", None, ""]], 0) == "<p><b>&lt;0</p>"
+    assert "&lt;i&gt;" in table("<i>", ["<i>"], [["<i>", "<i>"]])
+    assert Words(read_terms()).term("<i> is not a term") == "<i> is not a term"
+
+
+def test_a_picture_keeps_its_text_and_gives_up_its_colours():
+    drawing = (
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
+        'viewBox="0 0 1 1" width="1pt"><metadata>2026</metadata><defs><style>*{}</style></defs>'
+        f'<path id="p" style="fill: {INK}; stroke: {CURVES[2]}" clip-path="url(#c)"/>'
+        f'<use xlink:href="#p" style="stroke: {GREYS[0]}"/>'
+        '<text style="font: 9px \'DejaVu Sans\', sans-serif; text-anchor: middle">id="p" &lt;b&gt;'
+        "</text></svg>"
+    )
+    assert inline_svg(drawing.encode(), "f1", "A <curve>") == (
+        '<svg viewBox="0 0 1 1" role="img" aria-label="A &lt;curve&gt;"><defs />'
+        '<path id="f1-p" style="fill: var(--ink); stroke: var(--curve-2)" clip-path="url(#f1-c)" />'
+        '<use href="#f1-p" style="stroke: var(--quiet)" />'
+        '<text style="font-size: 9px; text-anchor: middle">id="p" &lt;b&gt;</text></svg>'
+    )

@@ -1,0 +1,104 @@
+"""--grid and --prefix: whose points rows are, and what is said where they do not fit."""
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def table(tmp_path):
+    """13 rows of 3 x 4 points behind one, as a file."""
+    random = np.random.default_rng(0)
+    np.save(tmp_path / "codes.npy", random.normal(size=(13, 6)))
+    return tmp_path / "codes.npy"
+
+
+def test_a_file_has_the_grid_that_is_asked_for(run, table):
+    (result,) = run("check-faithful", table, "--grid", "3x4", "--prefix", 1, "--json").results
+    assert (result["grid"], result["prefix"]) == ([3, 4], 1)
+    assert result["length"] == 12
+
+
+def test_users_code_is_called_for_all_rows(run, tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text("import numpy\ndef codes(n, d): return numpy.eye(n, d)\n")
+    monkeypatch.chdir(tmp_path)
+    arguments = ["py:mine:codes", "--grid", "2x3x4", "--prefix", 2, "--d", 30, "--json"]
+    (result,) = run("check-faithful", *arguments).results
+    assert (result["grid"], result["prefix"], result["params"]["length"]) == ([2, 3, 4], 2, 26)
+
+
+@pytest.mark.parametrize("spec", ["axial:grid=3x4", "axial:grid=3×4", "axial:grid=3;4"])
+def test_a_grid_is_a_parameter_too(run, spec):
+    typed = run("check-faithful", spec, "--d", 8, "--json").results
+    asked = run("check-faithful", "axial", "--grid", "3x4", "--d", 8, "--json").results
+    assert typed[0] | {"spec": ""} == asked[0] | {"spec": ""}
+
+
+def test_a_grid_suits_what_is_on_one_axis(run):
+    """Positions in raster order: the same codes, told apart by rows and columns."""
+    (result,) = run("check-faithful", "sinusoidal", "--grid", "3x4", "--d", 8, "--json").results
+    assert (result["grid"], result["params"]["length"]) == ([3, 4], 12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--grid", "3x4"], "13 rows do not fit a grid of 3x4, 12 points; --prefix 1 would fit"),
+        (
+            ["--grid", "5x4", "--prefix", "1"],
+            "13 rows do not fit a grid of 5x4 behind 1 rows, 21 points; --grid 3x4 would fit",
+        ),
+        (["--prefix", "13"], "--prefix 13 leaves none of 13 rows; take less"),
+        (["--grid", "0x4"], "'0x4' is not a grid; write sides of at least 1, such as 14x14"),
+        (["--grid=-3x4"], "'-3x4' is not a grid; write sides of at least 1, such as 14x14"),
+        (["--grid", "3xfour"], "'3xfour' is not a grid"),
+        (["--grid", "3x4", "--prefix", "-1"], "prefix must be a whole number from 0 on; got -1"),
+        (
+            ["--grid", "3x4", "--length", "13"],
+            "with --length 13: 13 rows do not fit a grid of 3x4, 12 points; --prefix 1 would fit",
+        ),
+        (["--grid", "3000x4000x5000"], "60000000000 points; --grid 1x13 would fit"),
+    ],
+    ids=lambda x: " ".join(x) if isinstance(x, list) else "",
+)
+def test_what_does_not_fit_a_file_is_one_line(run, table, arguments, said):
+    done = run("check-faithful", table, *arguments)
+    assert (done.status, done.out) == (2, "")
+    assert said in done.err
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["alibi", "--grid", "3x4"], "'alibi' has codes of a lag, not of positions: --grid suits"),
+        (["tree", "--grid", "3x4"], "'tree' has codes of a tree, not of positions"),
+        (
+            ["axial:grid=3x4", "--grid", "4x3", "--d", "8"],
+            "is on a grid of 3x4 with prefix 0; leave out --grid and --prefix",
+        ),
+        (["swin:grid=3x0"], "a side of --grid must be a whole number from 1 on; got 0"),
+        (["axial", "--grid", "100000x100000"], "must be a whole number up to 67108864"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_an_encoding_is_one_line(run, arguments, said):
+    done = run("check-faithful", *arguments)
+    assert (done.status, done.out) == (2, "")
+    assert said in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_list_shows_the_conventions(run):
+    done = run("list", "axial-rope", "--json")
+    (record,) = done.results
+    conventions = {one["convention"]: one for one in record["conventions"]}
+    assert conventions["rope-vit"]["params"] == {
+        "order": "xy",
+        "layout": "interleaved",
+        "rho": 100.0,
+    }
+    assert all(one["source"] for one in conventions.values())
+    assert (
+        "    rope-vit             order=xy, layout=interleaved, rho=100.0"
+        in run("list", "axial-rope").out
+    )

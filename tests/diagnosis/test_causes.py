@@ -1,0 +1,222 @@
+"""Dumps of an engine that misreads a config: the slip is named, to rounding, and what it costs.
+
+The engine is numpy in float32, written down apart from the package: frequencies as transformers
+computes them, phases as a product, both waves, one alone, each once or twice.
+"""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from pefourier.compare import compare
+from pefourier.encodings import load
+from pefourier.encodings.encoding import from_table
+from pefourier.geometry.precision import FORMATS, rounded
+
+N = 300
+F = np.float32
+LLAMA3 = {
+    **{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+    "original_max_position_embeddings": 256,
+}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}
+CONFIGS = {
+    "llama": {"rope_theta": 5e5, "rope_scaling": LLAMA3},
+    "plain": {"rope_theta": 5e5},
+    "yarn": {"rope_theta": 1e6, "rope_scaling": YARN},
+    "partial": {"model_type": "glm", "head_dim": 64, "partial_rotary_factor": 0.5},
+}
+
+
+def grid(base, d=64, count=None):
+    return F(base) ** -(np.arange(0, d, 2, dtype=F) / F(d))
+
+
+def llama3(theta, factor=8.0, original=256):
+    turns = original * theta / (2 * math.pi)
+    t = (turns - 1) / 3
+    blended = (1 - t) * theta / factor + t * theta
+    return np.where(turns < 1, theta / factor, np.where(turns > 4, theta, blended)).astype(F)
+
+
+def yarn(base, factor=4.0, original=512, truncate=True):
+    theta = grid(base)
+    low, high = (
+        64 * math.log(original / (n * 2 * math.pi)) / (2 * math.log(base)) for n in (32, 1)
+    )
+    if truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, 63)
+    ramp = np.clip((np.arange(32, dtype=F) - F(low)) / F(high - low), 0, 1)
+    return (theta / F(factor) * ramp + theta * (1 - ramp)).astype(F)
+
+
+def phases(theta, n=N):
+    return np.outer(np.arange(n, dtype=F), theta)
+
+
+def dump(theta, form="cos twice", factor=1.0, n=N):
+    cos, sin = np.cos(phases(theta, n)), np.sin(phases(theta, n))
+    made = {
+        "cos twice": lambda: np.hstack([cos, cos]),
+        "sin twice": lambda: np.hstack([sin, sin]),
+        "cos repeated": lambda: np.repeat(cos, 2, axis=1),
+        "cos once": lambda: cos,
+        "sin once": lambda: sin,
+        "cos and sin": lambda: np.hstack([cos, sin]),
+        "both twice": lambda: np.hstack([cos, cos, sin, sin]),
+    }[form]()
+    return from_table((F(factor) * made).astype(F), eps=2.0**-23)
+
+
+ATTENTION = 0.1 * math.log(4.0) + 1
+SLIPS = {  # config, frequencies and factor of the engine, what was done
+    "as it is meant": ("llama", llama3(grid(5e5)), 1.0, ()),
+    "scaling ignored": ("llama", grid(5e5), 1.0, ("scaling-ignored",)),
+    "default base": ("plain", grid(1e4), 1.0, ("base-default",)),
+    "another base": ("plain", grid(7e5), 1.0, ("base",)),
+    "both lost": ("llama", grid(1e4), 1.0, ("base-default", "scaling-ignored")),
+    "default base, scaled": ("llama", llama3(grid(1e4)), 1.0, ("base-default",)),
+    "original": ("llama", llama3(grid(5e5), original=2048), 1.0, ("original-length",)),
+    "factor": ("llama", llama3(grid(5e5), factor=32.0), 1.0, ("factor",)),
+    "yarn as it is meant": ("yarn", yarn(1e6), ATTENTION, ()),
+    "truncate": ("yarn", yarn(1e6, truncate=False), ATTENTION, ("truncate",)),
+    "mscale": ("yarn", yarn(1e6), 1.0, ("mscale",)),
+    "yarn's original": ("yarn", yarn(1e6, original=2048), ATTENTION, ("original-length",)),
+    "yarn as linear": ("yarn", grid(1e6) / F(4), 1.0, ("scaling-type",)),
+    "partial": ("partial", grid(1e4, 64), 1.0, ("partial-ignored",)),
+    "partial grid": ("partial", grid(1e4, 64)[:16], 1.0, ("partial-grid",)),
+    "head": ("plain", grid(5e5, 80), 1.0, ("head-size",)),
+    "bfloat16 frequencies": (
+        "llama",
+        rounded(llama3(grid(5e5)), FORMATS["bfloat16"]).astype(F),
+        1.0,
+        ("bfloat16-frequencies",),
+    ),
+}
+
+
+@pytest.fixture
+def config(tmp_path):
+    def write(name, **more):
+        sizes = {"hidden_size": 256, "num_attention_heads": 4, "max_position_embeddings": 2048}
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps({"model_type": "llama", **sizes, **CONFIGS[name], **more}))
+        return str(path)
+
+    return write
+
+
+@pytest.mark.parametrize("form", ["cos twice", "sin once", "cos and sin"])
+@pytest.mark.parametrize("name", SLIPS)
+def test_the_slip_of_an_engine_is_named(name, form, config):
+    which, theta, factor, codes = SLIPS[name]
+    found = compare(load(config(which)), dump(theta, form, factor))
+    if codes:
+        scaled = codes == ("mscale",) and form == "cos and sin"
+        assert found.verdict == ("equivalent" if scaled else "different")
+        assert (found.cause.of, found.cause.misreadings) == ("a", codes)
+        assert found.cause.max_difference < 1e-3
+    else:
+        assert found.verdict == ("equal" if form == "cos and sin" else "equivalent")
+        assert found.cause is None
+
+
+@pytest.mark.parametrize(
+    ("form", "by"),
+    [
+        ("cos twice", {"part": "cos", "times": 2}),
+        ("cos repeated", {"part": "cos", "times": 2}),
+        ("cos once", {"part": "cos", "times": 1}),
+        ("sin once", {"part": "sin", "times": 1}),
+        ("both twice", {"part": "both", "times": 2}),
+    ],
+)
+def test_every_form_of_a_table_is_seen(form, by):
+    meant = load("rope:rho=5e5", N, 64)
+    found = compare(meant, dump(grid(5e5), form))
+    assert (found.verdict, found.by) == ("equivalent", by)
+    assert compare(dump(grid(5e5), form), meant).by == by
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+def test_tables_rounded_to_16_bits_and_stored_wider_still_name_the_slip(name, config):
+    own, lost = (
+        rounded(dump(theta).table(), FORMATS[name]) for theta in (llama3(grid(5e5)), grid(5e5))
+    )
+    meant = load(config("llama"))
+    assert compare(meant, from_table(own, eps=2.0**-23)).verdict == "equivalent"
+    found = compare(meant, from_table(lost, eps=2.0**-23))
+    assert found.cause.misreadings == ("scaling-ignored",)
+
+
+def test_phases_computed_in_bfloat16_are_named(config):
+    form = FORMATS["bfloat16"]
+    near = rounded(np.outer(rounded(np.arange(N), form), rounded(grid(5e5), form)), form)
+    found = compare(load(config("plain")), from_table(rounded(np.cos(near), form), eps=2.0**-7))
+    assert found.cause.misreadings == ("bfloat16-phases",)
+
+
+def test_partners_side_by_side_are_named():
+    found = compare(load("rope:rho=5e5", N, 64), dump(grid(1e4), "cos repeated"))
+    assert found.cause.misreadings == ("base-default", "layout")
+
+
+@pytest.mark.parametrize("gap", [1e-3, 1e-4])
+def test_what_nothing_known_explains_has_no_cause(gap, config):
+    theta = llama3(grid(5e5))
+    theta[7] *= 1 + gap
+    found = compare(load(config("llama")), dump(theta, n=2000))
+    assert (found.verdict, found.cause) == ("different", None)
+    noise = np.random.default_rng(0).normal(size=(N, 64))
+    assert compare(load(config("llama")), from_table(noise)).cause is None
+
+
+def test_two_configs(config):
+    found = compare(load(config("llama")), load(config("plain")))
+    assert (found.cause.of, found.cause.misreadings) == ("a", ("scaling-ignored",))
+    assert found.cause.changes == {"scaling": ("llama3", "none")}
+    back = compare(load(config("plain")), load(config("llama")))
+    assert (back.cause.of, back.cause.misreadings) == ("b", ("scaling-ignored",))
+
+
+def test_published_costs_of_misreadings():
+    """First positions below .99, .9, .5 of Llama-3.1 and Qwen's YaRN, as computed elsewhere."""
+    llama = "rope:rho=5e5,d=128,scaling=llama3,factor=8,original=8192"
+    lost = compare(load(llama, 8), load("rope:rho=5e5,d=128", 8)).cause
+    assert lost.below == {".99": 512, ".9": 1724, ".5": 60725}
+    qwen = "rope:rho=1e6,d=128,scaling=yarn,factor=4,original={}"
+    wrong = compare(load(qwen.format(32768), 8), load(qwen.format(131072), 8)).cause
+    assert (wrong.misreadings, wrong.below[".9"]) == (("original-length",), 2775)
+    base = compare(load("rope:rho=5e5,d=128", 8), load("rope:d=128", 8)).cause
+    assert (base.misreadings, base.below) == (("base-default",), {".99": 3, ".9": 9, ".5": 27})
+
+
+def test_the_other_type_of_layer(tmp_path):
+    path = tmp_path / "gemma.json"
+    path.write_text(json.dumps({"model_type": "gemma3_text", "head_dim": 64}))
+    meant = load(f"{path}#full_attention", 40)
+    found = compare(meant, dump(grid(1e4), n=40))
+    assert found.cause.misreadings == ("other-layers",)
+    assert found.cause.changes == {"layer": ("full_attention", "sliding_attention")}
+
+
+def test_a_vector_of_frequencies(tmp_path, config):
+    np.save(tmp_path / "lost.npy", grid(5e5))
+    found = compare(load(config("llama")), load(f"rope:inv_freq={tmp_path / 'lost.npy'}"))
+    assert found.cause.misreadings == ("scaling-ignored",)
+    np.save(tmp_path / "own.npy", llama3(grid(5e5)))
+    same = compare(load(config("llama")), load(f"rope:inv_freq={tmp_path / 'own.npy'}", 2048))
+    assert (same.verdict, same.cause) == ("equal", None)
+
+
+def test_tables_differ_by_what_they_are_identified_as():
+    one, two = load("sinusoidal", 60, 32), load("sinusoidal:divisor=d/2-1,offset=2", 60, 32)
+    found = compare(one.table(), two.table()).cause
+    assert (found.of, found.misreadings) == ("both", ("parameters",))
+    assert found.changes == {"divisor": ("d", "d/2-1"), "offset": (0, 2)}
+    padded = two.table()
+    padded[1] = 0
+    assert compare(two, from_table(padded)).cause.changes == {"zero_rows": (None, [1])}

@@ -1,0 +1,97 @@
+"""The grid and the prefix of a flat table, found from its inner products."""
+
+import numpy as np
+import pytest
+
+from pefourier.diagnosis.grids import find_grid, possible_grids, residual_on_grid
+from pefourier.encodings import build
+
+H, W, D = 7, 11, 64
+MAE = build("axial", d=D, grid=(H, W), convention="mae").table()
+FREE = np.random.default_rng(5).normal(size=(200, 16))
+
+
+def slow_residual(table, sides):
+    """T2 written out: each inner product against the mean of those of its displacement."""
+    places = np.stack(np.unravel_index(np.arange(len(table)), sides), axis=1)
+    gram, classes = table @ table.T, {}
+    for i, j in np.ndindex(gram.shape):
+        classes.setdefault(tuple(places[j] - places[i]), []).append(gram[i, j])
+    apart = sum(((np.array(own) - np.mean(own)) ** 2).sum() for own in classes.values())
+    return np.sqrt(apart / (gram**2).sum())
+
+
+@pytest.mark.parametrize("sides", [(4, 6), (6, 4), (2, 3, 4), (24,)])
+def test_the_residual_is_the_one_written_out(sides):
+    table = FREE[:24]
+    assert residual_on_grid(table, sides) == pytest.approx(slow_residual(table, sides), rel=1e-9)
+
+
+def with_noise(share):
+    noise = np.random.default_rng(1).normal(size=MAE.shape)
+    return MAE + share * np.sqrt((MAE**2).mean()) * noise
+
+
+TABLES = {  # of 7 x 11 points, and how many rows come before
+    "as it is": (MAE, 0),
+    "a class row": (np.vstack([np.zeros(D), MAE]), 1),
+    "five rows": (np.vstack([FREE[:5].repeat(4, axis=1), MAE]), 5),
+    "noise": (with_noise(0.1), 0),
+    "float32": (MAE.astype(np.float32), 0),
+    "scaled": (1e-90 * MAE, 0),
+    "DINOv3": (build("axial-rope", d=D, grid=(H, W), convention="dinov3").table(), 0),
+    "mixed": (build("mixed-rope", d=D, grid=(H, W)).table(), 0),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_grid_is_found(name):
+    table, prefix = TABLES[name]
+    found = find_grid(table)
+    assert (found.grid, found.prefix) == ((H, W), prefix)
+    assert found.residual < 0.6 * found.next_residual
+
+
+def test_transposed_rows_are_on_the_other_grid():
+    table = build("axial", d=D, grid=(H, W), convention="rt-detr").table()
+    assert find_grid(table).grid == (W, H)
+    assert residual_on_grid(table, (H, W)) == pytest.approx(0.0329, abs=5e-5)  # as published
+
+
+def test_rows_shifted_by_one_are_seen():
+    assert residual_on_grid(np.roll(MAE, 1, axis=0), (H, W)) == pytest.approx(0.04, abs=5e-5)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        build("sinusoidal", length=196, d=64).table(),
+        build("dft", length=64, d=64).table(),
+        np.vstack([np.zeros(64), build("sinusoidal", length=196, d=64).table()]),
+        FREE,
+        FREE.repeat(2, axis=0),
+        np.ones((64, 4)),
+        np.zeros((64, 4)),
+        np.eye(64),
+        FREE[:1],
+        FREE[:3],
+        build("learned", length=197, d=768).table(),
+    ],
+    ids=str,
+)
+def test_what_is_on_no_grid_has_none(table):
+    assert find_grid(table) is None
+
+
+@pytest.mark.parametrize(
+    ("grid", "prefix"), [((14, 14), 1), ((16, 16), 5), ((24, 32), 0), ((64, 96), 1)]
+)
+def test_usual_grids_are_found(grid, prefix):
+    table = build("axial", d=32, grid=grid, prefix=prefix).table()
+    found = find_grid(table)
+    assert (found.grid, found.prefix) == (grid, prefix)
+
+
+def test_possible_grids_are_all():
+    widths = [(k, w) for k in range(9) for w in range(2, 30) if (30 - k) % w == 0]
+    assert set(possible_grids(30)) == {(k, w) for k, w in widths if w < 30 - k}

@@ -1,0 +1,234 @@
+"""Configs of vision models: their grid, and the codes their modules make on it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pefourier.encodings import load
+from pefourier.encodings.sources.models import model_types
+from pefourier.errors import PefourierError
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Writes a config.json of a model type or class and gives its path."""
+
+    def write(kind, **own):
+        key = "_class_name" if kind.endswith("Model") else "model_type"
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps({key: kind, **own}))
+        return str(path)
+
+    return write
+
+
+SETS = {  # of the defaults: encoding, grid, prefix, d
+    "dinov3_vit": ("axial-rope", (14, 14), 1, 64),
+    "eomt_dinov3": ("axial-rope", (40, 40), 5, 64),
+    "pixtral": ("axial-rope", (64, 64), 0, 64),
+    "qwen2_vl_vision": ("axial-rope", (16, 16), 0, 80),
+    "qwen2_5_vl_vision": ("axial-rope", (16, 16), 0, 224),
+    "qwen3_vl_vision": ("axial-rope", (16, 16), 0, 72),
+    "glm4v_vision": ("axial-rope", (24, 24), 0, 128),
+    "llama4_vision_model": ("axial-rope", (32, 32), 0, 48),
+    "vjepa2": ("axial-rope", (32, 16, 16), 0, 64),
+    "vit_mae": ("axial", (14, 14), 1, 768),
+    "swin": ("swin", (13, 13), 0, 3),
+    "swinv2": ("swin2", (13, 13), 0, 3),
+    "detr": ("axial", (25, 34), 0, 256),
+    "deformable_detr": ("axial", (25, 34), 0, 256),
+    "FluxTransformer2DModel": ("axial-rope", (64, 64), 0, 128),
+    "Flux2Transformer2DModel": ("axial-rope", (64, 64), 0, 128),
+    "QwenImageTransformer2DModel": ("axial-rope", (1, 64, 64), 0, 128),
+    "WanTransformer3DModel": ("axial-rope", (21, 30, 52), 0, 128),
+    "HunyuanVideoTransformer3DModel": ("axial-rope", (33, 45, 80), 0, 128),
+    "CogVideoXTransformer3DModel": ("axial", (13, 30, 45), 0, 1920),
+    "PixArtTransformer2DModel": ("axial", (64, 64), 0, 1152),
+    "DiTTransformer2DModel": ("axial", (16, 16), 0, 1152),
+    "SD3Transformer2DModel": ("axial", (96, 96), 0, 1152),
+}
+
+
+@pytest.mark.parametrize("kind", SETS)
+def test_a_config_gives_its_grid(config, kind):
+    own = {"num_register_tokens": 4} if kind == "eomt_dinov3" else {}
+    enc = load(config(kind, **own))
+    assert (enc.name, enc.domain.grid, enc.domain.prefix, enc.dim) == SETS[kind]
+    assert enc.params["model_type"] == kind
+
+
+def test_usual_grids_are_said_to_be_so(config):
+    (finding,) = load(config("FluxTransformer2DModel")).findings
+    assert finding.code == "grid-default"
+    assert "a grid of 64x64 is taken: give --grid" in finding.message
+    assert load(config("FluxTransformer2DModel"), grid=(3, 5)).findings == ()
+
+
+def test_sizes_are_those_of_the_config(config):
+    enc = load(
+        config(
+            "dinov3_vit",
+            image_size=[96, 160],
+            patch_size=16,
+            hidden_size=64,
+            num_attention_heads=2,
+            num_register_tokens=4,
+            rope_theta=50.0,
+        )
+    )
+    assert (enc.domain.grid, enc.domain.prefix, enc.dim) == ((6, 10), 5, 32)
+    assert enc.params["rho"] == 50.0
+
+
+def test_another_grid_is_another_resolution(config):
+    path = config("pixtral", rope_parameters={"rope_type": "axial", "rope_theta": 500.0})
+    enc = load(path, grid=(3, 5), prefix=2)
+    same = load("axial-rope:convention=pixtral,rho=500", d=64, grid=(3, 5), prefix=2)
+    np.testing.assert_array_equal(enc.table(), same.table())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "own"),
+    [
+        ("dinov3_vit", "dinov3", {"hidden_size": 32, "num_attention_heads": 1}),
+        ("pixtral", "pixtral", {"hidden_size": 32, "num_attention_heads": 1, "head_dim": 32}),
+        ("qwen2_vl_vision", "qwen2-vl", {"embed_dim": 32, "num_heads": 1}),
+        ("llama4_vision_model", "llama4", {"hidden_size": 32, "num_attention_heads": 1}),
+        ("FluxTransformer2DModel", "flux", {}),
+        ("Flux2Transformer2DModel", "flux2", {}),
+        ("WanTransformer3DModel", "wan", {}),
+        ("HunyuanVideoTransformer3DModel", "hunyuan-video", {}),
+        ("QwenImageTransformer2DModel", "qwen-image", {}),
+    ],
+)
+def test_a_config_gives_what_its_module_makes(config, kind, name, own):
+    public = pytest.importorskip("public_axes")
+    grid, d, make = public.ROTATIONS[name]
+    enc = load(config(kind, **own), grid=grid)
+    cos, sin = (np.asarray(part, dtype=float) for part in make(grid, d))
+    halves = enc.params["layout"] == "halves"
+    places = (slice(0, d // 2), slice(d // 2, d)) if halves else (slice(0, d, 2), slice(1, d, 2))
+    for columns, made in zip(places, (cos, sin), strict=True):
+        np.testing.assert_allclose(enc.table()[-len(made) :, columns], made, atol=2e-6)
+
+
+def test_pixart_and_sd3_have_the_tables_of_diffusers(config):
+    embeddings = pytest.importorskip("public_axes").embeddings
+    small = {"num_attention_heads": 2, "attention_head_dim": 8, "patch_size": 2}
+    pixart = embeddings.PatchEmbed(16, 16, 2, 4, 16, interpolation_scale=2)
+    enc = load(config("PixArtTransformer2DModel", sample_size=16, interpolation_scale=2, **small))
+    np.testing.assert_allclose(enc.table(), pixart.pos_embed[0], atol=2e-6)
+    sd3 = embeddings.PatchEmbed(16, 16, 2, 4, 16, pos_embed_max_size=12)
+    enc = load(config("SD3Transformer2DModel", sample_size=16, pos_embed_max_size=12, **small))
+    np.testing.assert_allclose(enc.table(), sd3.pos_embed[0], atol=2e-6)
+    video = embeddings.CogVideoXPatchEmbed(
+        2,
+        embed_dim=16,
+        sample_width=10,
+        sample_height=6,
+        sample_frames=9,
+        bias=False,
+        spatial_interpolation_scale=1.875,
+    )
+    sizes = {"sample_width": 10, "sample_height": 6, "sample_frames": 9}
+    enc = load(config("CogVideoXTransformer3DModel", **sizes, **small))
+    text = video.max_text_seq_length
+    np.testing.assert_allclose(enc.table(), video.pos_embedding[0, text:], atol=2e-6)
+
+
+def test_rotary_cogvideox_is_told_by_its_key(config):
+    enc = load(config("CogVideoXTransformer3DModel", use_rotary_positional_embeddings=True))
+    assert (enc.name, enc.domain.grid, enc.dim) == ("axial-rope", (13, 30, 45), 64)
+
+
+@pytest.fixture
+def weights(tmp_path, config):
+    """Writes a config and a tensor beside it."""
+    save = pytest.importorskip("safetensors.numpy").save_file
+
+    def write(kind, name, tensor, **own):
+        save({name: np.ascontiguousarray(tensor)}, tmp_path / "model.safetensors")
+        return config(kind, **own)
+
+    return write
+
+
+RANDOM = np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32)
+SMALL = {"image_size": [6, 10], "patch_size": 2, "hidden_size": 8}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "rows"),
+    [
+        ("vit", "vit.embeddings.position_embeddings", 16),
+        ("deit", "deit.embeddings.position_embeddings", 17),
+        ("dinov2", "embeddings.position_embeddings", 16),
+        ("dinov2_with_registers", "embeddings.position_embeddings", 16),
+        ("clip_vision_model", "vision_model.embeddings.position_embedding.weight", 16),
+        ("siglip_vision_model", "vision_model.embeddings.position_embedding.weight", 15),
+        ("vit_mae", "vit.embeddings.position_embeddings", 16),
+    ],
+)
+def test_learned_tables_lie_on_the_grid_behind_their_prefix(weights, kind, name, rows):
+    tensor = RANDOM[:rows] if name.endswith("weight") else RANDOM[None, :rows]
+    enc = load(weights(kind, name, tensor, **SMALL))
+    assert (enc.domain.grid, enc.domain.prefix, enc.origin) == ((3, 5), rows - 15, "weights")
+    np.testing.assert_array_equal(enc.table(), RANDOM[:rows])
+
+
+def test_sams_table_has_its_axes(weights):
+    tensor = RANDOM[:15].reshape(1, 3, 5, 8)
+    enc = load(weights("sam_vision_model", "vision_encoder.pos_embed", tensor))
+    assert enc.domain.grid == (3, 5)
+    np.testing.assert_array_equal(enc.table(), RANDOM[:15])
+
+
+def test_a_table_of_another_size_wants_a_grid(weights):
+    path = weights("vit", "embeddings.position_embeddings", RANDOM[None, :13], **SMALL)
+    enc = load(path)
+    assert enc.domain.grid == ()
+    assert "13 rows, fewer than the 3x5 patches" in enc.findings[0].message
+    assert load(path, grid=(3, 4)).domain.prefix == 1
+    with pytest.raises(PefourierError, match="13 rows do not fit a grid of 5x4"):
+        load(path, grid=(5, 4))
+
+
+def test_a_trained_window_runs_through_lags(weights):
+    name = "encoder.layers.0.attention.self.relative_position_bias_table"
+    bias = RANDOM[:15, :2]
+    path = weights("swin", name, bias, window_size=[2, 3], num_heads=[2])
+    enc = load(f"{path}#{name}")
+    assert (enc.domain.grid, enc.act, enc.origin) == ((3, 5), "bias", "weights")
+    np.testing.assert_array_equal(enc.table(), bias[::-1])
+    with pytest.raises(PefourierError, match=r"have no 'other\.relative_position_bias_table'"):
+        load(f"{path}#other.relative_position_bias_table")
+
+
+@pytest.mark.parametrize(
+    ("kind", "own", "said"),
+    [
+        ("dinov3_vit", {"image_size": 8}, "has an image of 8 in patches of 16; give --grid"),
+        (
+            "dinov3_vit",
+            {"hidden_size": 10, "num_attention_heads": 3},
+            "which 3 heads do not divide",
+        ),
+        ("dinov3_vit", {"hidden_size": 30, "num_attention_heads": 3}, "d=8 or d=12 would fit"),
+        ("pixtral", {"rope_parameters": {"rope_type": "yarn"}}, "no scaling is known on axes"),
+        ("pixtral", {"image_size": "big"}, "image_size of"),
+        ("FluxTransformer2DModel", {"axes_dims_rope": [16, 56]}, "share needs a number for each"),
+        ("vit", {}, "are learned: their table is in its weights"),
+        ("detr", {"position_embedding_type": "learned"}, "is not answered"),
+    ],
+)
+def test_what_a_config_cannot_mean_is_refused(config, kind, own, said):
+    with pytest.raises(PefourierError) as caught:
+        load(config(kind, **own))
+    assert said in str(caught.value)
+
+
+def test_rows_on_axes_say_where_they_are_from():
+    rows = [row for row in model_types().values() if isinstance(row, dict) and "axial" in row]
+    assert len(rows) > 25
+    assert all(row["source"] for row in rows)

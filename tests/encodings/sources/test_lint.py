@@ -1,0 +1,223 @@
+"""Mistakes of configs as people made them: each has its finding, what it costs, and a way out.
+
+Costs are those of field measurements written down elsewhere, or of a walk over positions here.
+"""
+
+import copy
+import json
+import re
+
+import numpy as np
+import pytest
+from published_configs import PUBLISHED, sized, yarn
+
+from pefourier.encodings import load
+from pefourier.encodings.families.rotary import Head
+from pefourier.encodings.families.rotary import yarn as yarn_frequencies
+from pefourier.encodings.sources import lint
+from pefourier.encodings.sources.models import type_row
+from pefourier.errors import PefourierError
+
+LLAMA31 = PUBLISHED["meta-llama/Llama-3.1-8B"]
+SCALING = LLAMA31["rope_scaling"]
+QWEN25 = PUBLISHED["Qwen/Qwen2.5-7B-Instruct, with its YaRN"]
+GPT_OSS = PUBLISHED["openai/gpt-oss-20b"]
+GLM = PUBLISHED["THUDM/glm-4-9b-chat-hf"]
+DEEPSEEK = PUBLISHED["deepseek-ai/DeepSeek-V3"]
+QWEN_VL = PUBLISHED["Qwen/Qwen2.5-VL-7B-Instruct"]
+NEMO = PUBLISHED["mistralai/Mistral-Nemo-Base-2407"]
+PHI3 = PUBLISHED["microsoft/Phi-3-mini-128k-instruct"]
+
+
+def changed(config, *dropped, **own):
+    kept = {key: value for key, value in config.items() if key not in dropped}
+    return {**copy.deepcopy(kept), **own}
+
+
+def within(config, *dropped, **own):
+    """A config with another rope_scaling."""
+    return changed(config, rope_scaling=changed(config["rope_scaling"], *dropped, **own))
+
+
+def moved(config):
+    """As transformers 5 saves it: base and scaling in rope_parameters alone."""
+    new = {"rope_theta": config["rope_theta"], **(config.get("rope_scaling") or {})}
+    new.setdefault("rope_type", "default")
+    return changed(config, "rope_theta", "rope_scaling", rope_parameters=new)
+
+
+QWEN3_VL = {
+    **{"model_type": "qwen3_vl_text", "hidden_size": 4096, "num_attention_heads": 32},
+    **{"head_dim": 128, "max_position_embeddings": 262144, "rope_theta": 5000000.0},
+    "rope_scaling": {"mrope_section": [24, 20, 20], "rope_type": "default"},
+}
+OLMO3 = PUBLISHED["allenai/Olmo-3-1025-7B"]
+
+MISTAKES = {  # what was done: config, part, finding, severity, first positions below .99 and .9
+    "keys of transformers 5 alone": (moved(LLAMA31), "", "rope-new-keys note", (3, 9)),
+    "and saved by an older one": (
+        changed(moved(LLAMA31), transformers_version="4.57.1"),
+        *("", "rope-new-keys warning", (3, 9)),
+    ),
+    "base left out": (
+        changed(PUBLISHED["mistralai/Mixtral-8x7B-v0.1"], "rope_theta"),
+        *("", "rope-theta-default note", (3, 8)),
+    ),
+    "scaling lost": (
+        changed(LLAMA31, "rope_scaling"),
+        "",
+        "rope-scaling-lost warning",
+        (512, 1724),
+    ),
+    "scaling null": (
+        changed(LLAMA31, rope_scaling=None),
+        "",
+        "rope-scaling-lost warning",
+        (512, 1724),
+    ),
+    "scaling of gpt-oss null": (
+        changed(GPT_OSS, "rope_theta", "rope_scaling", rope_parameters={"rope_theta": 150000}),
+        *("", "rope-scaling-lost warning", None),
+    ),
+    "scaling of Phi-3 lost": (changed(PHI3, "rope_scaling"), "", "rope-scaling-lost warning", None),
+    "two types": (within(LLAMA31, type="linear"), "", "rope-two-types warning", (1, 3)),
+    "no type": (within(LLAMA31, "rope_type"), "", "rope-no-type warning", (512, 1724)),
+    "length not raised by the factor": (
+        changed(QWEN25, max_position_embeddings=65536),
+        *("", "rope-lengths warning", None),
+    ),
+    "original length missing": (
+        changed(within(QWEN25, "original_max_position_embeddings"), max_position_embeddings=131072),
+        *("", "rope-original-missing warning", (827, 2775)),
+    ),
+    "original length of Qwen3": (
+        changed(PUBLISHED["Qwen/Qwen3-8B"], rope_scaling=yarn(4.0, 40960)),
+        *("", "rope-original-unusual warning", (2733, 9948)),
+    ),
+    "original length of gpt-oss": (
+        changed(
+            within(GPT_OSS, original_max_position_embeddings=131072),
+            max_position_embeddings=131072 * 32,
+        ),
+        *("", "rope-original-unusual warning", (72, 237)),
+    ),
+    "original not below the longest": (
+        within(LLAMA31, original_max_position_embeddings=131072),
+        *("", "rope-original warning", None),
+    ),
+    "longrope without a length of training": (
+        changed(PHI3, "original_max_position_embeddings", model_type="llama"),
+        *("", "rope-original-missing warning", None),
+    ),
+    "factors of longrope under other keys": (
+        within(changed(PHI3, model_type="llama"), short_mscale=1.1, long_mscale=1.2),
+        *("", "rope-mscale-unread warning", None),
+    ),
+    "share under another name": (
+        changed(GLM, "partial_rotary_factor", rotary_pct=0.25),
+        *("", "rope-share-unread warning", None),
+    ),
+    "share of a type that has none": (
+        changed(PUBLISHED["Qwen/Qwen3-8B"], rotary_dim=64),
+        *("", "rope-share-unread warning", None),
+    ),
+    "share left out": (
+        changed(GLM, "partial_rotary_factor"),
+        *("", "rope-share-default note", None),
+    ),
+    "head of Mistral-Nemo": (changed(NEMO, "head_dim"), "", "rope-head-guessed note", (5, 15)),
+    "head that is not whole": (
+        changed(PUBLISHED["zai-org/GLM-4.5-Air"], "head_dim", "partial_rotary_factor"),
+        *("", "rope-head-guessed warning", None),
+    ),
+    "mscale alone": (within(DEEPSEEK, "mscale_all_dim"), "", "rope-mscale warning", None),
+    "mscale_all_dim alone": (within(DEEPSEEK, "mscale"), "", "rope-mscale warning", None),
+    "sections that do not fit": (
+        within(QWEN_VL, mrope_section=[16, 16, 16]),
+        *("", "rope-sections warning", None),
+    ),
+    "order of sections not said": (QWEN3_VL, "", "rope-sections note", None),
+    "order of sections wrong": (
+        within(QWEN3_VL, mrope_interleaved=False),
+        *("", "rope-sections warning", None),
+    ),
+    "sections lost to YaRN": (
+        changed(QWEN_VL, rope_scaling=yarn(4.0, 32000)),
+        *("", "rope-sections note", None),
+    ),
+}
+
+
+@pytest.fixture
+def findings(tmp_path):
+    def read(config, part=""):
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(config))
+        return load(f"{path}{part}", length=16).findings
+
+    return read
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_found_with_what_it_costs(name, findings):
+    config, part, expected, below = MISTAKES[name]
+    found = {f"{f.code} {f.severity}": f.message for f in findings(config, part)}
+    assert expected in found
+    message = found[expected]
+    told = [int(n) for n in re.findall(r"(?:from position|below \.9 from) (\d+)", message)]
+    if below is not None:
+        assert tuple(told) == below
+    assert re.search("; (write|keep|correct|add|make it) ", message)
+    others = {key for key in found if key.endswith("warning")} - {expected}
+    assert others <= {"rope-unknown-key warning"}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_configs_have_no_mistake(name, findings):
+    config = PUBLISHED[name]
+    parts = [f"#{layer}" for layer in type_row(config["model_type"]).get("layers", ())]
+    for part in parts or [""]:
+        try:
+            found = findings(config, part)
+        except PefourierError:
+            continue
+        own = {f.code for f in found if f.code in lint.MEANINGS}
+        assert own <= {"rope-theta-default"}  # which is as true as it was before there were rules
+        assert [f.message for f in found if f.severity != "note"] == []
+
+
+def test_every_rule_is_made_to_speak():
+    said = {expected.split()[0] for _, _, expected, _ in MISTAKES.values()}
+    assert lint.MEANINGS.keys() - said == {"rope-one-for-all"}  # below
+
+
+def test_one_rotation_for_all_types_of_layers(findings):
+    """ModernBERT's kinds read one flat section for both types, whose bases differ."""
+    for kind in ("gemma3_text", "olmo3", "modernbert"):
+        flat = {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}
+        config = {"model_type": kind, "head_dim": 128, "rope_parameters": flat}
+        reached = type_row(kind).get("flat") or []
+        if "sliding_attention" in reached:
+            found = [f for f in findings(config, "#sliding_attention")]
+            assert "rope-one-for-all" in {f.code for f in found}
+
+
+def test_the_cost_is_that_of_a_walk(findings):
+    """Qwen's YaRN with the length after scaling for that of training, position by position."""
+    config = MISTAKES["original length missing"][0]
+    head = Head(128, 1e6, 1.0, 1)
+    one, two = (yarn_frequencies(head, factor=4.0, original=n)[0] for n in (131072, 32768))
+    cosine = np.cos(np.outer(np.arange(4000), one - two)).mean(axis=1)
+    first = tuple(int(np.argmax(cosine < level)) for level in (0.99, 0.9))
+    (message,) = (f.message for f in findings(config) if f.code == "rope-original-missing")
+    assert f"below .99 from position {first[0]} on, below .9 from {first[1]}" in message
+
+
+def test_a_scaling_that_is_there_is_not_lost(findings):
+    for config in (LLAMA31, moved(LLAMA31), QWEN25, GPT_OSS, DEEPSEEK, PHI3):
+        assert "rope-scaling-lost" not in {f.code for f in findings(config)}
+
+
+def test_a_head_of_another_size_given_is_not_guessed(findings):
+    sure = sized("mistral", 5120, 32, 4096, rope_theta=1e6, head_dim=160)
+    assert "rope-head-guessed" not in {f.code for f in findings(sure)}

@@ -1,0 +1,93 @@
+"""Eq. 15 on a torus, beside sums written out, and what it says of directions."""
+
+import numpy as np
+import pytest
+from grids import mixed_frequencies, waves_on
+
+from pefourier.encodings.domain import half_plane, lattice, periodogram
+from pefourier.geometry.torus import (
+    aliased_shares,
+    directions_of,
+    idle_shares,
+    isotropy,
+    multiplicity,
+    torus_density,
+)
+
+
+def written_out(frequencies, weights, sides, sigma):
+    """Every frequency of the torus by every declared one, with images two turns around."""
+    total = np.zeros(sides)
+    for place in np.ndindex(*sides):
+        for sign in (1, -1):
+            for omega, weight in zip(frequencies, weights, strict=True):
+                share = weight
+                for k, w, n in zip(place, sign * omega, sides, strict=True):
+                    apart = k - n * w / (2 * np.pi) + n * np.arange(-3, 4)
+                    share *= np.exp(-0.5 * (apart / sigma) ** 2).sum()
+                total[place] += share
+    return total / total.sum()
+
+
+@pytest.mark.parametrize("sides", [(5, 8), (4, 7), (3, 4, 5)], ids=str)
+def test_the_density_is_the_sum_written_out(sides):
+    rng = np.random.default_rng(len(sides))
+    frequencies = rng.uniform(-np.pi, np.pi, (4, len(sides)))
+    weights = rng.random(4)
+    density = torus_density(frequencies, weights, sides, 0.8)
+    whole = written_out(frequencies, weights, sides, 0.8)
+    np.testing.assert_allclose(density, whole[..., : sides[-1] // 2 + 1], atol=1e-15)
+    assert (density * multiplicity(sides)).sum() == pytest.approx(1, abs=1e-14)
+
+
+def test_without_smoothing_a_frequency_between_points_is_shared():
+    step = 2 * np.pi / np.array([4, 8])
+    density = torus_density(np.array([[1.5, 2.0]]) * step, np.ones(1), (4, 8), 0.0)
+    shares = density * multiplicity((4, 8))
+    assert np.argwhere(shares).tolist() == [[1, 2], [2, 2]]
+    np.testing.assert_allclose(shares[shares > 0], [0.5, 0.5])
+
+
+@pytest.mark.parametrize("sides", [(5, 8), (6, 7), (2, 3, 4)], ids=str)
+def test_the_periodogram_keeps_the_energy(sides):
+    table = np.random.default_rng(0).standard_normal((np.prod(sides), 3))
+    omega, energy = periodogram(lattice(sides), table)
+    assert energy.sum() == pytest.approx((table**2).sum(), rel=1e-13)
+    whole = (np.abs(np.fft.fftn(table.reshape(*sides, 3), axes=range(len(sides)))) ** 2).sum(-1)
+    folded = whole[..., : sides[-1] // 2 + 1] * multiplicity(sides) / len(table)
+    np.testing.assert_allclose(energy, folded.ravel(), rtol=1e-12)
+    assert omega.shape == (len(energy), len(sides))
+
+
+def test_rings_and_directions_share_the_density():
+    enc = waves_on((16, 16), mixed_frequencies(heads=2))
+    density = torus_density(enc.measure.frequencies, enc.measure.weights, (16, 16), 1.0)
+    found = directions_of(density * multiplicity((16, 16)), (16, 16))
+    assert found.radial.sum() == pytest.approx(1)
+    assert found.angular.sum() == pytest.approx(1 - density[0, 0])
+    assert found.radial[0] == density[0, 0]
+
+
+def test_a_full_grid_of_frequencies_is_flat():
+    *signed, last = half_plane((4, 6))
+    frequencies = np.stack(np.meshgrid(*signed, last, indexing="ij"), -1).reshape(-1, 2)
+    weights = np.tile(multiplicity((4, 6)), 4)
+    density = torus_density(frequencies, weights / weights.sum(), (4, 6), 0.0)
+    np.testing.assert_allclose(density, 1 / 24, rtol=1e-14)
+
+
+def test_directions_of_known_measures():
+    eight = np.pi / 8 * np.arange(8)
+    spiral = np.stack([np.sin(eight), np.cos(eight)], axis=1)
+    even = np.full(8, 1 / 8)
+    assert max(isotropy(spiral, even).values()) == 0.0  # Spiral RoPE's directions
+    assert isotropy(mixed_frequencies(heads=1), np.full(32, 1 / 32))["A4"] == pytest.approx(1)
+    assert np.isnan(isotropy(np.zeros((2, 2)), np.ones(2))["A4"])
+
+
+def test_idle_and_aliased_shares_are_of_each_axis():
+    frequencies = np.array([[0.5, 0.0], [0.4, 0.0], [0.0, 4.0], [0.0, 0.1], [0.0, 0.0]])
+    weights = np.array([0.3, 0.1, 0.2, 0.2, 0.2])
+    assert idle_shares(frequencies, weights, (14, 20)) == pytest.approx([0.25, 0.5])
+    assert aliased_shares(frequencies, weights) == pytest.approx([0.0, 0.5])
+    assert np.isnan(idle_shares(np.zeros((1, 2)), np.ones(1), (3, 3))).all()

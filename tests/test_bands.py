@@ -1,0 +1,83 @@
+"""Waves by their length: closed forms, a sum written out, and nothing lost on the way."""
+
+import numpy as np
+import pytest
+
+from pefourier.bands import SMEAR, density_by_decade, group_waves, is_slow
+from pefourier.encodings import load
+
+
+def integral(found):
+    return float(np.trapezoid(found.density, np.log10(found.omega))) + found.at_zero
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "rope",
+        "dft",
+        "sinusoidal",
+        "ramp",
+        "learned",
+        "rope:scaling=yarn,factor=4,original=16",
+        "xpos",
+    ],
+)
+def test_all_energy_is_there(spec):
+    found = density_by_decade(load(spec, 64, 32))
+    assert integral(found) == pytest.approx(1, abs=4e-3)  # a Gaussian is cut at three widths
+
+
+@pytest.mark.parametrize(("rho", "plateau"), [(1e4, 1 / 4), (1e6, 1 / 6), (100.0, 1 / 2)])
+def test_a_rotation_has_the_same_share_in_every_decade_of_its_base(rho, plateau):
+    found = density_by_decade(load("rope", 16, 512, rho=rho))
+    inside = (found.omega > 2.5 / rho) & (found.omega < 0.4)
+    np.testing.assert_allclose(found.density[inside], plateau, rtol=2e-2)
+
+
+def test_the_sum_is_the_one_written_out():
+    enc = load("fourier-features", 8, 8)
+    assert enc.measure.frequencies.max() > np.pi  # which folds back
+    found = density_by_decade(enc)
+    at = np.log10(found.omega[17])
+    folded = np.arccos(np.cos(enc.measure.frequencies))
+    terms = np.exp(-0.5 * ((at - np.log10(folded)) / SMEAR) ** 2) / SMEAR / np.sqrt(2 * np.pi)
+    assert found.density[17] == pytest.approx(float(enc.measure.weights @ terms), rel=1e-12)
+
+
+def test_frequency_zero_is_told_apart():
+    assert density_by_decade(load("dft", d=8)).at_zero == pytest.approx(1 / 8)
+    nothing_moves = density_by_decade(np.ones((9, 3)))
+    assert (len(nothing_moves.omega), nothing_moves.at_zero) == (0, pytest.approx(1))
+    assert np.isnan(density_by_decade(load("none", 8, 4)).density).all()
+
+
+def test_groups_have_every_band_once_and_turn_as_often_as_counted():
+    enc = load("rope:rho=5e5", 8192, 128)
+    groups = group_waves(enc)
+    assert sum(g.bands for g in groups) == 64
+    assert [g.first for g in groups[1:]] == [g.last + 1 for g in groups[:-1]]
+    waves = 2 * np.pi / enc.measure.frequencies
+    for g in groups:
+        own = waves[g.first : g.last + 1]
+        assert (g.shortest, g.longest) == (own.min(), own.max())
+        assert len(np.unique(np.floor(np.log10(own)))) == 1
+        assert g.most_turns == pytest.approx(8192 * enc.measure.frequencies[g.first] / 2 / np.pi)
+        assert g.fewest_turns == pytest.approx(8192 / g.longest)
+
+
+def test_what_declares_nothing_has_no_groups():
+    assert group_waves(load("learned", 8, 4)) == []
+
+
+SLOW = {"rope": True, "sinusoidal": True, "ramp": True, "rope:d=16": True}
+SLOW |= dict.fromkeys(["dft", "learned", "none", "onehot", "dft:d=8"], False)
+
+
+@pytest.mark.parametrize(("spec", "slow"), SLOW.items())
+def test_slow_is_what_a_lattice_shows_as_a_spike(spec, slow):
+    assert is_slow(load(spec, d=256)) == slow
+
+
+def test_codes_that_never_change_are_not_slow_waves():
+    assert not is_slow(np.ones((9, 3)))

@@ -1,0 +1,141 @@
+"""The questions as functions: what they take and refuse; their commands say the same."""
+
+import inspect
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import pefourier
+from pefourier.encodings import load
+from pefourier.encodings.registry import build
+from pefourier.errors import PefourierError
+from pefourier.nn import PositionalEncoding
+from pefourier.questions import encoding_of
+
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 64,
+}
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG))
+    return path
+
+
+SAME = [  # a call and its command
+    (lambda c: pefourier.spectrum("rope:rho=5e5", d=128), "spectrum rope:rho=5e5 --d 128"),
+    (
+        lambda c: pefourier.spectrum("rope", rho=5e5, lattice=64, sigma=0, method="declared"),
+        "spectrum rope --rho 5e5 --lattice 64 --sigma 0 --method declared",
+    ),
+    (lambda c: pefourier.reconstruct("dft", [3, 9]), "reconstruct dft --pos 3 9"),
+    (lambda c: pefourier.reconstruct("sinusoidal", d=300), "reconstruct sinusoidal --d 300"),
+    (
+        lambda c: pefourier.check("learned", length=20, d=8, seed=3),
+        "check-faithful learned -S 20 --d 8 --seed 3",
+    ),
+    (lambda c: pefourier.check(c), "check-faithful CONFIG"),
+    (
+        lambda c: pefourier.compare("sinusoidal", "sinusoidal:layout=halves", length=9, d=8),
+        "compare sinusoidal sinusoidal:layout=halves -S 9 --d 8",
+    ),
+    (lambda c: pefourier.compare("rope", c), "compare rope CONFIG"),
+    (
+        lambda c: pefourier.context(c, length=256, against="base=500"),
+        "context CONFIG --length 256 --against base=500",
+    ),
+    (lambda c: pefourier.context("alibi"), "context alibi"),
+    (
+        lambda c: pefourier.design(
+            64, 16, criteria=["turns", "rank"], bases=[3, 10], dtype="bfloat16"
+        ),
+        "design --length 64 --d 16 --for turns --for rank --base 3 --base 10 --dtype bf16",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "command"), SAME, ids=[command for _, command in SAME])
+def test_a_call_gives_what_its_command_gives_as_json(run, config, call, command):
+    arguments = [config if word == "CONFIG" else word for word in command.split()]
+    (record,) = run(*arguments, "--json").results
+    result = call(config)
+    assert result.to_dict() == record
+    assert result.conclusion == record["conclusion"]
+
+
+def test_relations_say_what_they_hold():
+    record = pefourier.relations("sinusoidal", length=30, d=8).to_dict()
+    assert record["spec"] == "sinusoidal"
+    assert record["first_rise"] == 4
+    assert len(record["kernel"]) == 30
+
+
+TABLE = build("learned", length=12, d=6).table()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        TABLE,
+        TABLE.tolist(),
+        torch.tensor(TABLE),
+        load("learned", 12, 6),
+        torch.nn.Embedding.from_pretrained(torch.tensor(TABLE)),
+        PositionalEncoding("learned", 6, 12, dtype=torch.float64),
+        lambda length, d: TABLE,
+    ],
+    ids=["array", "list", "tensor", "encoding", "embedding", "module", "function"],
+)
+def test_whatever_holds_a_table_is_taken(source):
+    given = {"length": 12, "d": 6} if inspect.isfunction(source) else {}
+    assert np.array_equal(pefourier.encode(source, **given), TABLE)
+
+
+def test_a_path_is_taken(tmp_path):
+    np.save(tmp_path / "table.npy", TABLE)
+    assert np.array_equal(pefourier.encode(tmp_path / "table.npy"), TABLE)
+    assert np.array_equal(pefourier.encode(tmp_path / "table.npy", [3, 1]), TABLE[[3, 1]])
+
+
+def test_a_named_encoding_takes_the_size_of_what_it_is_compared_with():
+    result = pefourier.compare("sinusoidal", build("sinusoidal", length=33, d=10).table())
+    assert (result.verdict, result.lengths, result.dimensions) == ("equal", (33, 33), (10, 10))
+    result = pefourier.compare(build("rope", length=33, d=10).table(), "rope", rho=500.0)
+    assert result.about[1].params["rho"] == 500.0
+    assert result.verdict == "different"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: pefourier.check("rope", rhoo=3),
+            "unknown parameter of rope 'rhoo'. Did you mean 'rho'?",
+        ),
+        (
+            lambda: pefourier.check("rope:rho=3", rho=5.0),
+            "'rope:rho=3' is given rho twice; keep one",
+        ),
+        (lambda: pefourier.check(TABLE, length=5), "length=5 has no effect on a table"),
+        (lambda: pefourier.check(TABLE, rho=5.0), "rho=5.0 has no effect on a table"),
+        (lambda: pefourier.check("table.npy", rho=5.0), "rho has no effect on 'table.npy'; leave"),
+        (lambda: pefourier.check(np.zeros(3)), "a table of codes has two axes"),
+        (lambda: pefourier.check("dtf"), "unknown encoding 'dtf'. Did you mean 'dft'?"),
+        (lambda: pefourier.reconstruct("dft", [300]), "position 300 is outside the lattice"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(call, message):
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}"):
+        call()
+
+
+def test_a_size_that_is_the_own_one_is_welcome():
+    assert encoding_of(TABLE, 12, 6).dim == 6

@@ -1,0 +1,127 @@
+"""What any result can do: laws over every kind of result."""
+
+import copy
+import dataclasses
+import json
+import pickle
+import re
+import sys
+
+import numpy as np
+import pytest
+
+import pefourier
+from pefourier.answers.telling import WAYS
+from pefourier.errors import PefourierError
+from pefourier.result import Result
+
+RESULTS = {
+    "spectrum": lambda: pefourier.spectrum("sinusoidal", d=16),
+    "spectrum of nothing": lambda: pefourier.spectrum("none", d=16),
+    "reconstruct": lambda: pefourier.reconstruct("dft", [3], d=16),
+    "check": lambda: pefourier.check("learned", length=12, d=16),
+    "check <b>": lambda: pefourier.check(np.eye(3)),
+    "spectrum of a grid": lambda: pefourier.spectrum("axial:grid=3x4", d=16),
+    "reconstruct on a grid": lambda: pefourier.reconstruct("axial:grid=3x4", [(1, 2)], d=16),
+    "check of a grid": lambda: pefourier.check("axial:grid=3x4", d=16),
+    "compare": lambda: pefourier.compare("sinusoidal", "sinusoidal:layout=halves", length=9, d=8),
+    "relations": lambda: pefourier.relations("rope", length=12, d=16),
+    "relations of lags": lambda: pefourier.relations("shaw", length=12, d=16),
+    "context": lambda: pefourier.context(
+        "rope:scaling=yarn,factor=4,original=32", length=128, d=16
+    ),
+    "context without rotation": lambda: pefourier.context("alibi"),
+    "design": lambda: pefourier.design(40, 16),
+}
+
+
+@pytest.fixture(params=RESULTS, ids=str)
+def result(request):
+    return RESULTS[request.param]()
+
+
+def test_every_kind_of_result_is_here():
+    kinds = {type(make()) for make in RESULTS.values()}
+    assert kinds == set(WAYS) == kinds_below(Result)
+
+
+def kinds_below(kind):
+    return {one for below in kind.__subclasses__() for one in (below, *kinds_below(below))}
+
+
+def test_a_result_is_frozen(result):
+    assert dataclasses.is_dataclass(result)
+    name = dataclasses.fields(result)[0].name
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(result, name, None)
+
+
+def test_a_result_speaks(result):
+    record = result.to_dict()
+    assert list(record)[:3] == ["encoding", "spec", "params"]
+    assert record["conclusion"] == result.conclusion
+    assert result.conclusion.endswith(".")
+    assert "about" not in record
+    assert json.loads(json.dumps(record, allow_nan=False)) == record
+
+
+def test_a_result_is_shown_in_a_line(result):
+    line = repr(result)
+    assert line.startswith(f"<{type(result).__name__}")
+    assert len(line) < 400
+    assert "\n" not in line
+    assert result.conclusion[:40] in line
+
+
+def test_a_notebook_shows_the_conclusion_and_every_number(result):
+    html = result._repr_html_()
+    assert html.count("<table>") == html.count("</table>") >= 1
+    text = re.sub(r"<[^>]+>", "\n", html)
+    for key, value in result.to_dict().items():
+        if not isinstance(value, dict | list) and key not in ("encoding", "spec", "conclusion"):
+            assert f"\n{key}\n" in text
+
+
+def test_nothing_that_a_result_holds_becomes_markup():
+    result = pefourier.check("dft", length=4, d=4)
+    enc = dataclasses.replace(result.about[0], spec="<script>alert(1)</script>&\"'")
+    html = dataclasses.replace(result, about=(enc,))._repr_html_()
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+
+
+def test_a_result_is_drawn_without_pyplot(result):
+    figure = result.plot()
+    assert type(figure).__module__ == "matplotlib.figure"
+    assert figure.axes
+    figure.draw_without_rendering()
+
+
+def test_a_result_goes_to_another_process_and_keeps_its_words(result):
+    again = pickle.loads(pickle.dumps(result))
+    assert again.to_dict() == result.to_dict()
+    assert repr(again) == repr(result)
+
+
+def test_what_was_copied_has_the_codes_of_its_points_up_to_a_size(monkeypatch):
+    result = pefourier.check("alibi", length=4, d=4)
+    (enc,) = result.about
+    (again,) = copy.copy(result).about
+    assert np.array_equal(again.codes(np.array([2, -3])), enc.codes(np.array([2, -3])))
+    with pytest.raises(PefourierError, match=r"^a result that was pickled or copied has no codes"):
+        again.codes(np.array([1, 4]))
+    monkeypatch.setattr(sys.modules["pefourier.result"], "TAKEN_ALONG", 8)
+    with pytest.raises(PefourierError, match=r"^a result that was pickled or copied has no codes"):
+        copy.copy(result).about[0].codes(np.array([1]))
+
+
+def test_a_copy_is_drawn_like_the_original():
+    assert pickle.loads(pickle.dumps(pefourier.check("learned", length=9, d=4))).plot().axes
+
+
+def test_a_result_put_together_by_hand_says_that_it_is_about_nothing():
+    result = dataclasses.replace(pefourier.check("dft", length=4, d=4), about=())
+    assert repr(result) == "<Faithfulness about no encoding>"
+    message = "this Faithfulness was put together by hand: it is about no encoding; "
+    with pytest.raises(PefourierError, match=f"^{re.escape(message)}"):
+        _ = result.conclusion

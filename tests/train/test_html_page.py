@@ -1,0 +1,159 @@
+"""The page about a folder of training: its numbers, and refusals of what training did not write."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from pages import Page
+
+from pefourier.train.html_page import read_train_folder
+
+FIGURES = Path(__file__).parents[2] / "figures"
+HOSTILE = '<script>alert("1")</script>'
+
+
+@pytest.fixture(scope="module")
+def leaky():
+    """The committed comparison of one seed, its configuration and its runs."""
+    folder = FIGURES / "leaky-100"
+    rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    return json.loads((folder / "config.json").read_text()), rows
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """folder(config, rows) writes what training leaves."""
+
+    def write(config, rows):
+        path = tmp_path / "runs"
+        path.mkdir()
+        (path / "config.json").write_text(json.dumps(config))
+        (path / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def page(run, tmp_path):
+    def make(path, *more):
+        done = run("report", path, "--out", tmp_path / "page.html", *more)
+        assert done.status == 0, done.err
+        return Page(tmp_path / "page.html")
+
+    return make
+
+
+def test_scores_are_those_that_training_wrote():
+    for name in ("window-64", "leaky-100"):
+        known = json.loads((FIGURES / name / "summary.json").read_text())["datasets"]
+        found = read_train_folder(str(FIGURES / name)).summary.datasets
+        for one, other in zip(found, known, strict=True):
+            assert (one.dataset, one.seeds, one.folds) == (
+                other["dataset"],
+                other["seeds"],
+                other["folds"],
+            )
+            means = {e: s["f1"]["mean"] for e, s in other["scores"].items()}
+            assert {e: s["f1"].mean for e, s in one.scores.items()} == pytest.approx(means)
+            assert {e: d.p_holm for e, d in one.differences.items()} == pytest.approx(
+                {e: d["p_holm"] for e, d in other["differences"].items()}
+            )
+
+
+def test_the_page_says_it_all(page):
+    found = page(FIGURES / "leaky-100")
+    assert found.faults == []
+    assert found.text["h2"] == [
+        "Conclusions",
+        "Scores and differences",
+        "How training went",
+        "Datasets",
+        "How these numbers were made",
+        "What the words mean",
+    ]
+    assert found.text["h3"] == ["smd", "msl", "What to keep in mind"]
+    ids = found.all_values("id")
+    assert len(ids) == len(set(ids))
+    assert {*found.all_values("popovertarget"), *found.all_values("aria-labelledby")} <= set(ids)
+    lines = [c for c in found.text["code"] if c.startswith("pefourier train")]
+    assert len(lines) == 1
+    for option in ("--split random", "-e none", "--dataset msl", "--seeds 1", "--rate 0.001"):
+        assert option in lines[0]
+    assert any(said.startswith("smd: windows were shuffled") for said in found.text["li"])
+    cells = " ".join(found.text["td"])
+    assert "first epoch of the highest average precision on validation" in cells
+    assert "2.13.0+cpu" in cells
+
+
+def test_the_answer_in_json_is_that_of_training(run, tmp_path):
+    done = run("report", FIGURES / "leaky-100", "--out", tmp_path / "a.html", "--json")
+    first = done.results[0]
+    assert first["out"] == str(tmp_path / "a.html")
+    assert (first["dataset"], first["spec"]) == ("smd", "none")
+    assert first["conclusion"]
+
+
+def test_names_of_datasets_and_encodings_are_text(page, folder, leaky):
+    config, rows = leaky
+    renamed = {"smd": HOSTILE, "dft": f"a{HOSTILE}.npy"}
+    text = json.dumps([config, rows])
+    for old, new in renamed.items():
+        text = text.replace(json.dumps(old), json.dumps(new))
+    config, rows = json.loads(text)
+    found = page(folder(config, rows), "--title", HOSTILE)
+    assert found.faults == []
+    assert "script" not in {name for name, _ in found.elements}
+    assert found.text["h3"][0] == HOSTILE
+    assert found.text["h1"] == [HOSTILE]
+
+
+def test_only_what_was_asked_last_is_told(folder, leaky):
+    config, rows = leaky
+    less = {**config, "encoding": ["none", "sinusoidal"], "dataset": ["msl"]}
+    found = read_train_folder(str(folder(less, rows))).summary
+    assert [(one.dataset, list(one.scores)) for one in found.datasets] == [
+        ("msl", ["none", "sinusoidal"])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keep", "message"),
+    [
+        (lambda row: False, "has no finished run; go on training with --resume"),
+        (
+            lambda row: row["fold"] == (1 if row["encoding"] == "dft" else 0),
+            "no seed and fold of 'smd' is finished for every encoding yet",
+        ),
+    ],
+)
+def test_a_folder_without_common_runs_is_refused(run, folder, leaky, tmp_path, keep, message):
+    config, rows = leaky
+    config = {**config, "dataset": ["smd"]}
+    path = folder(config, [row for row in rows if keep(row)])
+    done = run("report", path, "--out", tmp_path / "a.html")
+    assert (done.status, done.out) == (2, "")
+    assert re.search(message, done.err)
+    assert not (tmp_path / "a.html").exists()
+
+
+def test_a_folder_that_was_edited_is_refused(run, folder, leaky, tmp_path):
+    config, rows = leaky
+    path = folder({**config, "seeds": "many"}, rows)
+    done = run("report", path, "--out", tmp_path / "a.html")
+    assert done.status == 2
+    assert "was not written by pefourier train" in done.err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["dft"], "report takes SPECs, or one folder of pefourier train; got 2 names"),
+        (["--d", "8"], "--d say nothing about a folder of pefourier train; leave them out"),
+    ],
+)
+def test_what_says_nothing_about_a_folder_is_refused(run, tmp_path, more, message):
+    done = run("report", FIGURES / "leaky-100", *more, "--out", tmp_path / "a.html")
+    assert done.status == 2
+    assert message in done.err

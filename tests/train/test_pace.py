@@ -1,0 +1,101 @@
+"""Rates, warm-up and decay of members beside torch's own optimizers."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from training import SIZES, injection
+
+from pefourier.errors import PefourierError
+from pefourier.train import loop
+from pefourier.train.data.load import load_task
+from pefourier.train.pace import Tuning
+
+CPU = torch.device("cpu")
+PLAIN = loop.Schedule(epochs=1, batch_size=4, rate=1e-3)
+
+
+@pytest.fixture(scope="module")
+def held():
+    return loop.put_on_device(load_task("order:count=40,length=8"), CPU, torch.float64)
+
+
+def member(name, tuning=None, seed=3):
+    return loop.Member(name, injection(name, seed), seed, 0, tuning)
+
+
+def trained(held, members, schedule=PLAIN, epochs=2):
+    running = loop.Program(held, SIZES, members, schedule)
+    for epoch in range(epochs):
+        running.train_epoch(epoch)
+    return running
+
+
+@pytest.mark.parametrize(
+    "own", [Tuning(1e-2), Tuning(1e-3, 0.3), Tuning(3e-4, 0.1, 0.5), Tuning(3e-3, 0.0, 0.1)]
+)
+@pytest.mark.parametrize("name", ["dft", "learned", "t5"])
+def test_a_member_in_a_stack_of_other_settings_is_the_member_alone(held, own, name):
+    given = {"rate": own.rate, "dropout": own.dropout, "weight_decay": own.weight_decay}
+    alone = trained(held, [member(name)], replace(PLAIN, **given))
+    company = [member("sinusoidal", Tuning(3e-3, 0.2)), member("learned", Tuning(1e-4), seed=5)]
+    last = [member("t5", Tuning(1e-3, 0.0, 0.2), seed=4)]
+    together = trained(held, [*company, member(name, own), *last])
+    for key, value in alone.parameters.items():
+        at = torch.tensor([2])
+        other = together.parameters[key][together.places(key, at)][:, : value.shape[1]]
+        assert (value - other).abs().max() < 1e-9, key
+    np.testing.assert_allclose(together.evaluate("test")[2], alone.evaluate("test")[0], atol=1e-9)
+
+
+def test_decay_and_warm_up_are_those_of_adamw(held):
+    schedule = replace(PLAIN, weight_decay=0.3, warmup=2)
+    found = trained(held, [member("dft")], schedule, 3)
+    twin = loop.Program(held, SIZES, [member("dft")], PLAIN)
+    weights = [p for name, p in twin.parameters.items() if name.endswith(".w")]
+    others = [p for name, p in twin.parameters.items() if not name.endswith(".w")]
+    groups = [{"params": weights, "weight_decay": 0.3}, {"params": others, "weight_decay": 0.0}]
+    twin.optimizer = torch.optim.AdamW(groups, lr=1e-3)
+    _, steps = loop.batch_and_steps(held.task, 4)
+    rising = torch.optim.lr_scheduler.LambdaLR(
+        twin.optimizer, lambda step: min(1.0, (step + 1) / (2 * steps))
+    )
+    plain = twin.eager_step
+    twin.step = lambda: (plain(), rising.step())
+    for epoch in range(3):
+        twin.train_epoch(epoch)
+    for key, value in twin.parameters.items():
+        assert (value - found.parameters[key]).abs().max() < 1e-9, key
+
+
+def test_patience_goes_on_with_the_steps_that_were_taken(held):
+    """Members that stay, when others are done, drop and warm up as if those were still there."""
+    members = [member(n, Tuning(r, 0.2)) for n, r in (("dft", 1e-3), ("rope", 1e-2))]
+    whole = loop.Program(held, SIZES, members, replace(PLAIN, warmup=3))
+    whole.train_epoch(0)
+    alone = whole.with_members([1])
+    for running in (whole, alone):
+        running.train_epoch(1)
+    assert whole.count == alone.count > 0
+    np.testing.assert_allclose(whole.evaluate("test")[1], alone.evaluate("test")[0], atol=1e-9)
+
+
+def test_where_nobody_differs_training_is_as_it_was(held):
+    running = loop.Program(held, SIZES, [member("dft", Tuning(1e-3)), member("rope")], PLAIN)
+    assert (running.pace, running.drop, running.fastest) == (None, None, 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ({"dropout": 1.0}, "--dropout must be from 0 to 0.95; got 1.0"),
+        ({"dropout": -0.1}, "--dropout must be from 0 to 0.95; got -0.1"),
+        ({"weight_decay": -1.0}, "--weight-decay must be 0 or more; got -1.0"),
+        ({"weight_decay": float("nan")}, "--weight-decay must be 0 or more; got nan"),
+        ({"warmup": -1}, "--warmup must be 0 to 1000000 epochs; got -1"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(own, message):
+    with pytest.raises(PefourierError, match=f"^{message}$"):
+        replace(PLAIN, **own)

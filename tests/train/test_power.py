@@ -1,0 +1,122 @@
+"""How small a difference so many runs find: beside scipy's noncentral t, and what a critic said."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from training import SMALL, result
+
+from pefourier.errors import PefourierError
+from pefourier.train import power, summary
+from pefourier.train.options import Options
+from pefourier.train.run import run_comparison
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 7, 39, 300])
+@pytest.mark.parametrize("level", [0.05, 0.005])
+def test_power_is_that_of_the_noncentral_t(freedom, level):
+    limit = stats.t.ppf(1 - level / 2, freedom)
+    for shift in (0.5, 2.0, 4.0):
+        exact = stats.nct.sf(limit, freedom, shift) + stats.nct.cdf(-limit, freedom, shift)
+        assert power.power_at(shift, freedom, level) == pytest.approx(exact, abs=2e-4)
+    found = power.shift_found(freedom, level)
+    assert power.power_at(found, freedom, level) == pytest.approx(0.8, abs=1e-6)
+
+
+def test_the_power_of_simulated_runs_is_as_foretold(rng):
+    """Differences of the size that 12 runs find are found four times in five."""
+    least = power.detectable_difference(0.064, 12)
+    drawn = rng.normal(least, 0.064, (4000, 12))
+    assert (stats.ttest_1samp(drawn, 0, axis=1).pvalue < 0.05).mean() == pytest.approx(
+        0.8, abs=0.02
+    )
+
+
+def test_runs_needed_are_the_fewest_that_do():
+    for spread, wanted in ((0.064, 0.01), (0.064, 0.5), (0.1, 0.03)):
+        n = power.runs_needed(spread, wanted)
+        assert power.detectable_difference(spread, n) <= wanted
+        assert n == 2 or power.detectable_difference(spread, n - 1) > wanted
+    assert power.runs_needed(1.0, 1e-6) is None
+    assert np.isnan(power.detectable_difference(0.1, 1))
+
+
+def test_what_is_excluded_is_what_two_one_sided_tests_reject(rng):
+    values = rng.normal(-0.01, 0.05, 15)
+    could = power.power_of(values, np.arange(15) % 5, 0.01, 0.05)
+    low, high = (
+        stats.ttest_1samp(values, bound, alternative=side).pvalue
+        for bound, side in ((-could.excluded, "greater"), (could.excluded, "less"))
+    )
+    assert max(low, high) == pytest.approx(0.05, abs=1e-9)
+    means = values.reshape(3, 5).mean(axis=0)
+    error = means.std(ddof=1) * (1 / 5 + 1 / 3) ** 0.5
+    assert could.folds_excluded == pytest.approx(
+        abs(means.mean()) + stats.t.ppf(0.95, 4) * error, rel=1e-12
+    )
+    assert could.detectable_holm == could.detectable
+    assert power.power_of(values, np.zeros(15), 0.01, 0.01).detectable_holm > could.detectable
+
+
+def test_runs_that_are_all_alike_tell_nothing_of_others():
+    """Where all reach 1, no difference is excluded, however many there are."""
+    could = power.power_of(np.zeros(8), np.arange(8) % 2, 0.01, 0.05)
+    numbers = (could.spread, could.detectable, could.excluded, could.folds_excluded)
+    assert np.isnan(numbers).all()
+    assert could.claimed_runs is None
+    rows = [result(e, 1.0, seed=seed) for e in ("sinusoidal", "dft") for seed in range(8)]
+    found = summary.summarize_runs(rows)
+    assert "excluded" not in summary.terminal_text(found)
+    assert "exclude" not in summary.conclude_all(found)
+    (record,) = [r for r in summary.json_records(found) if r["spec"] == "dft"]
+    assert np.isnan(record["power"]["excluded"])
+
+
+def rows_apart(rng, dataset, n=8):
+    shared = rng.normal(0.5, 0.05, (n, 5))
+    return [
+        result(e, one, seed=seed, fold=fold, dataset=dataset)
+        for e, scores in (
+            ("sinusoidal", shared),
+            ("dft", shared + rng.normal(0, 0.064, shared.shape)),
+        )
+        for (seed, fold), one in np.ndenumerate(scores)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "claim", "words"),
+    [
+        ("smd", 0.010, "the paper claims +0.010 on SMD for dft"),
+        ("msl", 0.018, "the paper claims +0.018 on MSL for dft"),
+        ("own.npz", 0.010, "the paper claims +0.010 on SMD for dft"),
+    ],
+)
+def test_an_answer_without_a_difference_says_what_it_excludes(rng, dataset, claim, words):
+    found = summary.summarize_runs(rows_apart(rng, dataset))
+    could = found.datasets[0].power["dft"]
+    assert could.detectable == pytest.approx(0.029, abs=0.006)
+    assert could.claimed == claim
+    assert could.claimed_runs == power.runs_needed(could.spread, claim)
+    text = summary.terminal_text(found)
+    assert (
+        f"; a difference of {could.detectable:.3f} (over folds {could.folds_detectable:.3f}) would "
+        f"have been found with 80 % power, differences beyond ±{could.excluded:.3f} (over folds "
+        f"±{could.folds_excluded:.3f}) are excluded"
+    ) in text
+    assert f"runs to find {claim:+.3f}" in text
+    assert words in text
+    said = " ".join(summary.conclude_all(found).split())
+    assert f"and exclude differences beyond ±{could.excluded:.3f}, over folds ±" in said
+
+
+def test_power_is_told_before_training():
+    said = []
+    given = {**SMALL, "encoding": ("none",), "seeds": 1}
+    run_comparison(Options(**given, spread=0.1), note=said.append)
+    (line,) = [line for line in said if "power" in line or "spread" in line]
+    assert line == (
+        "order:count=60,length=6: if paired differences in F1 spread by 0.1, 1 run of each "
+        "encoding cannot find any; the +0.010 that the paper claims on SMD needs 787"
+    )
+    with pytest.raises(PefourierError, match="--spread must be above 0; got 0"):
+        run_comparison(Options(**given, spread=0.0))

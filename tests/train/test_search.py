@@ -1,0 +1,119 @@
+"""Nested choice of settings: by validation alone, each run for itself, the same budget for each."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from training import SMALL, lines, numbers
+
+from pefourier.errors import PefourierError
+from pefourier.train import run, search, summary
+from pefourier.train.data.load import load_task
+from pefourier.train.model import OrderFree, Transformer
+from pefourier.train.options import Options
+
+ASKED = {
+    **SMALL,
+    "dataset": ("order:count=100,length=6",),
+    "encoding": ("none", "dft", "rope", "order-free"),
+    "epochs": 4,
+    "search": ("rate=1e-3,1e-2 dropout=0,.3", "pool=mean,mean+max"),
+}
+
+
+def scores(rows):
+    return [(*numbers([one])[0], tuple(one["chosen"].items())) for one in rows]
+
+
+def test_a_run_is_the_one_of_the_settings_it_chose():
+    found = run.run_comparison(Options(**ASKED))
+    candidates = search.list_candidates(Options(**ASKED))
+    assert len(candidates) == 8
+    alone = {}
+    for one in candidates:
+        given = {**ASKED, "search": (), **one.values}
+        for row in run.run_comparison(Options(**given)).runs:
+            alone.setdefault((row["encoding"], row["seed"]), []).append((one.values, row))
+    for row in found.runs:
+        key = row["encoding"], row["seed"]
+        (same,) = [other for values, other in alone[key] if values == row["chosen"]]
+        np.testing.assert_allclose(numbers([row])[0][4:], numbers([same])[0][4:], atol=1e-3)
+    assert len({tuple(row["chosen"].items()) for row in found.runs}) > 1
+
+
+def test_what_is_tested_has_no_say(monkeypatch):
+    """With labels of test windows permuted, every choice and every epoch stays."""
+    task = load_task("order:count=100,length=6")
+    mixed = task.labels.copy()
+    tested = task.folds[0].test
+    mixed[tested] = 1 - mixed[tested]
+    found = []
+    for own in (task, replace(task, labels=mixed)):
+        monkeypatch.setattr(run, "load_task", lambda *_, own=own: own)
+        found.append(run.run_comparison(Options(**ASKED)))
+    plain, permuted = (
+        [(r["encoding"], r["seed"], r["epoch"], r["chosen"]) for r in one.runs] for one in found
+    )
+    assert plain == permuted
+    assert [r["f1"] for r in found[0].runs] != [r["f1"] for r in found[1].runs]
+
+
+def test_the_best_on_validation_is_kept_then_the_least_loss_then_the_first(monkeypatch):
+    standings = iter([(0.5, -1.0), (0.9, -2.0), (0.9, -1.0), (0.9, -1.0)])
+    monkeypatch.setattr(search, "standing", lambda task, outcome: next(standings))
+    assert search.best_on_validation(None, range(4)) == 2
+
+
+def test_shapes_have_stacks_of_their_own_and_order_free_none():
+    candidates = search.list_candidates(Options(**ASKED))
+    model = Transformer(6, 2, 2, d=8, heads=2)
+    shapes = search.shapes_tried(model, candidates)
+    assert [(m.pool, len(own)) for m, own in shapes] == [("mean", 4), ("mean+max", 4)]
+    ((_, own),) = search.shapes_tried(OrderFree(6, 2, 2, 8), candidates)
+    assert [one.values["pool"] for one in own] == ["mean"] * 4
+
+
+def test_choices_are_told_and_resumed(tmp_path):
+    out = tmp_path / "out"
+    whole = run.run_comparison(Options(**ASKED, out=str(out)))
+    text = (out / "summary.md").read_text()
+    assert "chosen on validation: runs" in text
+    assert "| encoding | rate | dropout | pool |" in text
+    assert "among rate=1e-3,1e-2 dropout=0,.3 pool=mean,mean+max; test windows had no say" in text
+    (record,) = [r for r in summary.json_records(whole) if r["spec"] == "dft"]
+    for setting in ("rate", "dropout", "pool"):
+        own = [one for one in record["chosen"] if one["setting"] == setting]
+        assert sum(one["runs"] for one in own) == 2
+    file = out / "results.jsonl"
+    file.write_bytes(file.read_bytes()[:-40])
+    again = run.run_comparison(Options(**ASKED, out=str(out), resume=True))
+    assert scores(again.runs) == scores(whole.runs)
+    with pytest.raises(PefourierError, match=r"config\.json has search "):
+        run.run_comparison(Options(**{**ASKED, "search": ()}, out=str(out), resume=True))
+    bad = lines(out)
+    bad[0]["chosen"] = {"rate": [1]}
+    file.write_text("".join(json.dumps(row) + "\n" for row in bad))
+    with pytest.raises(PefourierError, match="line 1, was not written by pefourier train: chosen"):
+        run.run_comparison(Options(**ASKED, out=str(out), resume=True))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("rat=1", "unknown setting of --search 'rat'. Did you mean 'rate'?"),
+        ("rate", "--search 'rate' lacks a value; give rate=A,B"),
+        ("rate=1,,2", "--search 'rate=1,,2' lacks a value"),
+        ("rate=x", "--search rate"),
+        ("rate=1,2 rate=3", "--search: rate is given twice"),
+        ("rate=1,1.0", "has a value twice"),
+        ("rate=0", "--rate must be above 0; got 0.0"),
+        ("pool=min", "--search: pool must be one of mean, max, mean+max, first; got 'min'"),
+        ("ffn=0", "--ffn must be 1 or more; got 0"),
+        ("rate=" + ",".join(map(str, range(1, 66))), "--search has 65 combinations; at most 64"),
+    ],
+)
+def test_searches_that_cannot_be_are_refused(given, message):
+    with pytest.raises(PefourierError) as caught:
+        run.run_comparison(Options(**{**ASKED, "search": (given,)}))
+    assert message in str(caught.value)
