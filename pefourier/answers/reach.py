@@ -12,7 +12,7 @@ from pefourier.answers.page import Page, fields_of
 from pefourier.answers.report import Answer, Refusal
 from pefourier.answers.text import aligned, number, paragraph
 from pefourier.context import Band, Context, Reading, Rotation, treatments
-from pefourier.design import Candidate, Design
+from pefourier.design import Candidate, Design, grid_spec
 from pefourier.encodings.encoding import Encoding
 
 HEADS = {
@@ -27,20 +27,37 @@ HEADS = {
 }
 
 
-def design_page(design: Design) -> Page:
-    """The answer of `pefourier design`."""
+def design_page(designs: Sequence[Design]) -> Page:
+    """The answer of `pefourier design`: one design, or one for each axis of a grid."""
     return Page(
         "design",
-        words=lambda: design_text(design),
-        records=lambda: [design_record(design)],
-        rows=lambda: design_rows(design),
-        conclusion=lambda: paragraph(conclude_design(design)),
+        words=lambda: "\n".join([*map(design_text, designs), *grid_specs_text(designs)]),
+        records=lambda: list(map(design_record, designs)),
+        rows=lambda: design_rows(designs),
+        conclusion=lambda: "".join(
+            paragraph(f"{axis_of(one)}{conclude_design(one)}") for one in designs
+        ),
     )
+
+
+def axis_of(design: Design) -> str:
+    """The axis of a design of a grid, as its conclusion begins."""
+    return f"axis {design.axis}: " if design.axis else ""
+
+
+def grid_specs_text(designs: Sequence[Design]) -> list[str]:
+    """The rotation of a grid by each criterion."""
+    if len(designs) == 1:
+        return []
+    specs = {name: grid_spec(designs, name) for name in designs[0].best}
+    rows = [[f"best by {name.replace('_', ' ')}", spec] for name, spec in specs.items() if spec]
+    return [aligned(rows)] if rows else []
 
 
 def design_record(design: Design) -> dict[str, Any]:
     """The JSON object of a design."""
     asked = {"length": design.length, "d": design.d, "for": design.criteria}
+    asked |= {"axis": design.axis} if design.axis else {}
     params = asked | {"dtype": design.dtype}
     identity = {"encoding": "rope", "spec": "rope", "params": params}
     return identity | {"conclusion": conclude_design(design)} | fields_of(design)
@@ -116,19 +133,22 @@ def design_text(design: Design) -> str:
     """The candidates, the best by a criterion marked with its name."""
     columns = columns_of(design)
     rows = [[*(HEADS[key] for key in columns), "best by"]]
+    lead = f"axis {design.axis}: {design.length} positions, d {design.d}\n" if design.axis else ""
     for c in design.candidates:
         names = [name for name, rho in design.best.items() if rho == c.rho]
         rows.append([*(number(getattr(c, key)) for key in columns), ", ".join(names)])
-    return aligned(rows)
+    return lead + aligned(rows)
 
 
-def design_rows(design: Design) -> Iterable[Sequence[Any]]:
-    """A row for each candidate."""
+def design_rows(designs: Sequence[Design]) -> Iterable[Sequence[Any]]:
+    """A row for each candidate, of a grid with its axis."""
     names = [field.name for field in fields(Candidate)]
-    yield [*names, "best_by"]
-    for c in design.candidates:
-        best = " ".join(name for name, rho in design.best.items() if rho == c.rho)
-        yield [*(getattr(c, name) for name in names), best]
+    axes = ["axis"] if len(designs) > 1 else []
+    yield [*axes, *names, "best_by"]
+    for design in designs:
+        for c in design.candidates:
+            best = " ".join(name for name, rho in design.best.items() if rho == c.rho)
+            yield [*([design.axis] if axes else []), *(getattr(c, n) for n in names), best]
 
 
 def context_page(asked: Sequence[Answer | Refusal]) -> Page:

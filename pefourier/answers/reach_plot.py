@@ -80,7 +80,8 @@ def draw_strips(axes: "Axes", answer: Answer, r: Rotation) -> None:
     named = {-level: literal(name) for level, name in enumerate(rows) if name}
     axes.set_yticks(list(named), list(named.values()))
     name = ", ".join(filter(None, (file_name(answer), literal(r.name))))
-    axes.set_title(f"{name}: {r.rotated} pairs, base {r.base:g}", loc="left", fontsize=9)
+    base = "" if r.base is None else f", base {r.base:g}"
+    axes.set_title(f"{name}: {r.rotated} pairs{base}", loc="left", fontsize=9)
     if len(rows) > 1:
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8)
 
@@ -139,7 +140,8 @@ def criteria(designs: Sequence[Design], look: Look = USUAL) -> "Figure":
             draw_criterion(axes, design, field, names)
             axes.set(xscale="log", yscale=scale)
             axes.set_ylabel(label, fontsize=8)
-        title = f"{design.length} positions, d {design.d}"
+        axis = f"axis {design.axis}: " if design.axis else ""
+        title = f"{axis}{design.length} positions, d {design.d}"
         column[0].set_title(title, loc="left", fontsize=9)
         column[-1].set_xlabel("base ρ")
     return figure

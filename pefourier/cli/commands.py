@@ -31,6 +31,7 @@ from pefourier.cli.request import (
     load_pair,
     parse_points,
     parse_whole_numbers,
+    sides,
     spec_names,
 )
 from pefourier.cli.streams import note, percentages
@@ -341,6 +342,14 @@ def design(
         Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"] | None,
         typer.Option(help="Round codes to this format for another smallest distance."),
     ] = None,
+    grid: Annotated[
+        tuple | None,
+        typer.Option(
+            parser=sides,
+            metavar="HxW",
+            help="A base for each axis of a grid, 14x14 or 8x30x52, in place of --length.",
+        ),
+    ] = None,
     extend_from: Annotated[
         str | None,
         typer.Option(
@@ -371,6 +380,8 @@ def design(
     if (extend_from is None) != (to is None):
         raise PefourierError("--extend-from and --to go together: the config, and the length")
     if extend_from is not None:
+        if grid is not None:
+            raise PefourierError("--extend-from takes one axis; leave --grid out")
         from pefourier.answers.extension import extension_page
         from pefourier.extend import extend
 
@@ -379,14 +390,17 @@ def design(
         drawing.draw("reach_plot.extension", [ways])
         form.deliver(extension_page(ways, {"to": to, "dtype": rounding}))
         return
-    if length is None or d is None:
-        raise PefourierError("design needs --length and --d, or --extend-from CONFIG and --to")
+    if (length is None) == (grid is None) or d is None:
+        raise PefourierError(
+            "design needs --d and either --length or --grid, or --extend-from CONFIG and --to"
+        )
     from pefourier.answers.reach import design_page
-    from pefourier.design import BASES, CRITERIA, design_base
+    from pefourier.design import BASES, CRITERIA, design_base, design_grid
 
-    names = tuple(wanted or CRITERIA)
-    found = design_base(length, d, tuple(base or BASES), names, rounding)
-    drawing.draw("reach_plot.criteria", [found])
+    asked = {"bases": tuple(base or BASES), "criteria": tuple(wanted or CRITERIA)}
+    asked["dtype"] = rounding
+    found = design_grid(grid, d, **asked) if grid else (design_base(length, d, **asked),)
+    drawing.draw("reach_plot.criteria", found)
     form.deliver(design_page(found))
 
 

@@ -1,10 +1,14 @@
 """`pefourier context` and `pefourier design` as typed."""
 
 import json
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from published_configs import PUBLISHED
+
+from pefourier.encodings import load
 
 LLAMA = {
     "model_type": "llama",
@@ -148,7 +152,10 @@ def test_extension_as_words_json_and_csv(run):
     ("arguments", "message"),
     [
         (["--to", "8k"], "--extend-from and --to go together: the config, and the length"),
-        (["--length", "80"], "design needs --length and --d, or --extend-from CONFIG and --to"),
+        (
+            ["--length", "80"],
+            "design needs --d and either --length or --grid, or --extend-from CONFIG and --to",
+        ),
         (
             ["--extend-from", "llama.json", "--to", "128k"],
             "'llama.json' stands for 131072 positions; an extension is to more, got 131072",
@@ -159,6 +166,30 @@ def test_extension_as_words_json_and_csv(run):
 def test_designs_that_are_none(run, arguments, message):
     done = run("design", *arguments)
     assert (done.status, done.out, done.err) == (2, "", f"pefourier: {message}\n")
+
+
+def test_a_grid_has_a_base_for_each_axis(run):
+    """Waves end at the side of FLUX's 64 x 64 with base 11.1, at Wan's 21 frames with 3.5."""
+    asked = ["design", "--grid", "64x64", "--d", 112, "--for", "turns", "--rho", 1e4]
+    rows, columns = run(*asked, "--json").results
+    assert (rows["axis"], columns["axis"]) == ("y", "x")
+    assert round(rows["best"]["turns"], 1) == 11.1
+    assert [c["idle"] for c in rows["candidates"] if c["rho"] == 1e4] == [20]  # of 28
+    found = run("design", "--grid", "21x48x80", "--d", 128, "--for", "turns", "--json").results
+    assert [one["params"]["d"] for one in found] == [44, 42, 42]
+    assert round(found[0]["best"]["turns"], 1) == 3.5
+    assert round(found[2]["best"]["turns"], 1) == 14.5
+
+
+def test_the_spec_of_a_grid_has_the_bases_of_its_axes(run):
+    asked = ["design", "--grid", "8x30x52", "--d", 128, "--for", "turns"]
+    out = run(*asked).out
+    spec = re.search(r"axial-rope:\S+", out).group()
+    own = load(spec, 8 * 30 * 52).measure.frequencies
+    for axis, (side, d) in enumerate([(8, 44), (30, 42), (52, 42)]):
+        turns = np.sort(own[own[:, axis] != 0, axis])
+        assert len(turns) == d // 2
+        np.testing.assert_allclose(turns[0], 2 * np.pi / side, rtol=1e-5)  # one turn
 
 
 def test_context_of_biases_says_what_can_be_said(run):
