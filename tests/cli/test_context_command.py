@@ -255,3 +255,57 @@ def test_design_of_short_lengths_needs_no_base(run):
     assert " ".join(out.split()).startswith(
         "No base is needed: with 80 positions and d 256 the DFT"
     )
+
+
+def test_a_sweep_of_contexts_has_a_result_for_each_length(run):
+    asked = ["context", "llama.json", "--length", "16k:128k:2x"]
+    results = run(*asked, "--json").results
+    assert [one["length"] for one in results] == [16384, 32768, 65536, 131072]
+    assert [one["rotations"][0]["unseen"] for one in results] == [0, 0, 0, 29]
+    out = " ".join(run(*asked, "--plot", "sweep.png").out.split())
+    assert out.startswith(
+        "llama.json: trained at 8192; from 131072 positions on 29 pairs meet phases they never met."
+    )
+    assert Path("sweep.png").exists()
+    assert len(run(*asked, "--csv").out.splitlines()) == 1 + 4 * 3
+
+
+def test_a_sweep_of_lengths_says_which_are_safe(run):
+    asked = ["check-faithful", "rope", "dft", "--d", 64, "--length", "64:1024:4x"]
+    results = run(*asked, "--json").results
+    assert [(one["spec"], one["length"]) for one in results] == [
+        (spec, length) for spec in ("rope", "dft") for length in (64, 256, 1024)
+    ]
+    out = " ".join(run(*asked, "--plot", "sweep.png").out.split())
+    assert (
+        "rope: injective at 64 positions and at all up to 1024. Computed throughout in bfloat16 to "
+        "257 positions, codes stay different; beyond, some are lost."
+    ) in out
+    assert "dft: isometric at 64 positions, collides from 256 on." in out
+    done = run(*asked, "--require-dtype", "bf16")
+    assert done.status == 1
+    assert "rope has 513 of 1024 codes distinct in bfloat16; 257 positions are safe" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["spectrum", "rope", "--length", "1k:4k:2x"],
+            "several lengths are for check-faithful and context; give one",
+        ),
+        (
+            ["context", "llama.json", "--length", "1k:4k:2"],
+            "'1k:4k:2' is not a sweep such as 4k:1M:2x: first, last, and the factor between",
+        ),
+        (
+            ["context", "llama.json", "--length", "4k:1k:2x"],
+            "'4k:1k:2x' is not a sweep of 2 to 64 lengths; got 1",
+        ),
+    ],
+    ids=str,
+)
+def test_sweeps_that_are_none(run, arguments, message):
+    done = run(*arguments)
+    assert done.status == 2
+    assert message in done.err
