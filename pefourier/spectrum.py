@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.checks import LARGEST, check_count, check_size
 from pefourier.encodings.domain import half_plane, lattice_points, periodogram
 from pefourier.encodings.encoding import Encoding, as_encoding, placed, row_blocks
 from pefourier.errors import PefourierError, unknown
+from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.torus import (
     aliased_shares,
     directions_of,
@@ -29,6 +31,7 @@ from pefourier.geometry.torus import (
     multiplicity,
     torus_density,
 )
+from pefourier.geometry.waves import turning_pairs
 from pefourier.result import Result
 
 DEFAULT_SIGMA = 4.0  # lattice steps
@@ -80,7 +83,7 @@ class GridSpectrum(Result):
     angular: dict[str, np.ndarray]  # angle (12,) 0 … pi, 0 along the last axis; density (12,)
     isotropy: dict[str, float]  # A2, A4
     aliased: list[float] | None  # of each axis' declared frequencies, the share above pi
-    idle: list[float] | None  # and the share whose waves are longer than the side
+    idle: list[float] | None  # of each axis, the share whose waves are longer than the side
     largest_step: float | None  # largest declared frequency, radians per point
     frequencies: np.ndarray | None  # (m, axes) declared, radians per point
     summary: DensitySummary
@@ -226,16 +229,38 @@ def density_on_grid(
 
 
 def axis_shares(enc: Encoding, method: str = "auto") -> dict[str, Any]:
-    """How a measure lies to the axes; what is idle and aliased only of declared frequencies."""
+    """How a measure lies to the axes.
+
+    What is aliased is known of declared frequencies, what is idle also of those that are read from
+    columns that turn.
+    """
     used = choose_method(enc, method)
     frequencies, weights = frequencies_and_weights(enc, used)
     frequencies = frequencies.reshape(len(weights), -1)
     known = used == "declared"
+    read = (frequencies, weights) if known else frequencies_read(enc)
     return {
         "isotropy": isotropy(folded_around(frequencies), weights),
-        "idle": idle_shares(frequencies, weights, enc.domain.sides) if known else None,
+        "idle": None if read is None else idle_shares(*read, enc.domain.sides),
         "aliased": aliased_shares(frequencies, weights) if known else None,
     }
+
+
+def frequencies_read(enc: Encoding) -> tuple[np.ndarray, np.ndarray] | None:
+    """Frequencies (m, axes) and weights of the columns of a table on a grid, where all turn."""
+    parts = axis_parts(enc) or ()
+    found = [
+        turning_pairs(np.asarray(part.table(), dtype=float), max(part.eps, FLOAT32_EPS))
+        if len(part) > 2
+        else None
+        for part in parts
+    ]
+    if not parts or None in found:
+        return None
+    axes = np.eye(len(found))
+    omega = [np.multiply.outer(one.omega, axis) for one, axis in zip(found, axes, strict=True)]
+    weights = np.concatenate([one.amplitude**2 for one in found])
+    return np.concatenate(omega), weights / weights.sum()
 
 
 def folded_around(frequencies: np.ndarray) -> np.ndarray:

@@ -293,7 +293,7 @@ def lengths(case: ConfigCase) -> Iterator[Finding]:
         yield Finding("rope-original", "warning", message)
 
 
-def length_before_scaling(case: ConfigCase) -> Iterator[Finding]:
+def trained_length(case: ConfigCase) -> Iterator[Finding]:
     """A length of training that is left out, or that is not the family's."""
     scaling, before = case.params["scaling"], case.params.get("original")
     factor = case.params.get("factor") or 1.0
@@ -497,7 +497,7 @@ RULES = (
     scaling_lost,
     two_types,
     lengths,
-    length_before_scaling,
+    trained_length,
     share_of_the_head,
     guessed_head,
     mscale_pairs,
