@@ -98,7 +98,7 @@ def identify(table: np.ndarray, eps: float = FLOAT64_EPS) -> dict | None:
     >>> identify(load("sinusoidal:rho=500,layout=halves,offset=2", 40, 16).table())["params"]
     {'rho': 500.0, 'layout': 'halves', 'divisor': 'd', 'offset': 2, 'scale': 1.0, 'first': 'sin'}
     """
-    once = without_twins(table)
+    once = each_wave_once(table)
     if once is not None:
         found = identify(once, eps)
         return found and {**found, "params": found["params"] | {"times": 2}}
@@ -114,7 +114,7 @@ def identify(table: np.ndarray, eps: float = FLOAT64_EPS) -> dict | None:
     return None
 
 
-def without_twins(table: np.ndarray) -> np.ndarray | None:
+def each_wave_once(table: np.ndarray) -> np.ndarray | None:
     """Cosines and sines once, where a rotation's table has each twice: cat(cos, cos, sin, sin)."""
     n, d = table.shape
     part = d // 4
