@@ -28,7 +28,7 @@ def shown(value: object, limit: int = SHORT) -> str:
 def shorten(text: str, limit: int = LONGEST) -> str:
     """A text with its middle cut out where it is longer than the limit.
 
-    >>> cut("abcdefgh", 4)
+    >>> shorten("abcdefgh", 4)
     'ab…gh'
     """
     half = min(limit, SHORT) // 2
