@@ -11,7 +11,7 @@ asked for. A turn is 2 pi. Everything here is a closed form or a scan of whole p
 them together for one encoding. What another reading costs is in `pefourier.encodings.readings`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, log, pi
 from typing import Literal
@@ -25,11 +25,11 @@ from pefourier.encodings.readings import (
     first_below,
     layouts_apart,
     levels_below,
-    positions_below,
-    reading_cosine,
+    readings_apart,
 )
 from pefourier.encodings.sources.layers import LayerRun, open_model, read_layers
 from pefourier.encodings.sources.models import type_row
+from pefourier.encodings.sources.temperature import Temperature, read_temperature
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, FormatLoss, format_loss
@@ -67,6 +67,9 @@ class Rotation:
     critical_dimension: int | None  # None without a base
     idle: int  # rotated pairs that never finish a turn within the length
     unseen: int  # pairs that meet phases which training never met
+    window: int | None  # positions that a query sees in its layers; None: all
+    frequencies: np.ndarray  # (rotated pairs,) radians per position
+    trained_frequencies: np.ndarray  # the same without the scaling
     precision: dict[str, FormatLoss]
 
 
@@ -85,6 +88,7 @@ class Reading:
     """What is left where a rotation is read as another one."""
 
     other: str
+    rotation: str  # the type of layer that is misread, of several the one it costs most
     positions: np.ndarray  # where the cosine is shown
     cosine: np.ndarray  # between the codes of the two readings, 1: the same
     below: dict[str, int | None]  # first position at which it falls below .99, .9 and .5
@@ -98,28 +102,40 @@ class Context(Result):
     rotations: tuple[Rotation, ...]
     trained: int
     length: int
+    temperature: Temperature | None  # how queries grow with their position; None: they do not
     findings: tuple[Finding, ...]
     against: Reading | None = None  # another reading of the rotation, where one was asked for
 
 
 def describe_context(
     spec: str, length: int | None = None, trained: int | None = None, d: int | None = None
-) -> tuple[Encoding, Context]:
+) -> tuple[list[Encoding], Context]:
     """The layers and rotations of a model's config, or of one encoding, over `length` positions.
 
-    Returned with the encoding of the first layers that have positions. `length` is by default what
-    the config allows, `trained` the original length of a scaling, else the same.
+    Returned with the encoding of each rotation, or of what positions there are. `length` is by
+    default what the config allows, `trained` the original length of a scaling, else the same.
 
-    >>> enc, found = describe_context("rope:rho=5e5", 131072, trained=8192, d=128)
+    >>> _, found = describe_context("rope:rho=5e5", 131072, trained=8192, d=128)
     >>> found.rotations[0].unseen
     29
     """
     runs = layer_runs(spec, d)
     parts = list(dict.fromkeys(run.part for run in runs if run.kind == "rotary"))
-    own = [load_layers(spec, part, length, d) for part in parts] or [load_layers(spec, "", None, d)]
+    whole = [load_layers(spec, part, None, d) for part in parts or [""]]
+    turning = [enc for enc in whole if enc.act == "rotate"]
+    own = [load_layers(spec, p, length, d) for p in parts] if length and turning else whole
+    met = trained or min(enc.params.get("original") or len(enc) for enc in whole)
     longest = length or max(map(len, own))
     rotations = tuple(
-        describe_rotation(enc, trained, longest, part)
+        describe_rotation(
+            enc,
+            met,
+            longest,
+            name=part,
+            window=window_of_rotation(runs, part),
+            scaled=trained is None and not enc.params.get("original"),
+            still=still_dimensions(spec),
+        )
         for enc, part in zip(own, parts, strict=False)
     )
     layers = tuple(
@@ -131,9 +147,25 @@ def describe_context(
         )
         for run in runs
     )
-    met = trained or own[0].params.get("original") or len(own[0])
     found = tuple(dict.fromkeys(finding for enc in own for finding in enc.findings))
-    return own[0], Context(layers, rotations, int(met), longest, found)
+    tuned = None
+    if source_of(spec) == "config":
+        tuned = read_temperature(open_model(spec), longest)
+    return own, Context(layers, rotations, int(met), longest, tuned, found)
+
+
+def window_of_rotation(runs: Sequence[LayerRun], part: str) -> int | None:
+    """The most positions that a query of layers with a rotation sees; None where one sees all."""
+    windows = [run.window for run in runs if run.kind == "rotary" and run.part == part]
+    return None if None in windows else max(windows)
+
+
+def still_dimensions(spec: str) -> int:
+    """Dimensions of a head that a config keeps apart from those that turn, as DeepSeek's has."""
+    if source_of(spec) != "config":
+        return 0
+    config = open_model(spec).config
+    return (config.count("qk_nope_head_dim") or 0) if config.count("qk_rope_head_dim") else 0
 
 
 def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
@@ -195,7 +227,14 @@ def decay_bound(frequencies: np.ndarray, lags: np.ndarray) -> np.ndarray:
 
 
 def describe_rotation(
-    enc: Encoding, trained: int | None = None, length: int | None = None, name: str = ""
+    enc: Encoding,
+    trained: int | None = None,
+    length: int | None = None,
+    *,
+    name: str = "",
+    window: int | None = None,
+    scaled: bool = False,
+    still: int = 0,
 ) -> Rotation:
     """What is known of a rotary encoding over `length` positions (default: its own).
 
@@ -205,6 +244,13 @@ def describe_rotation(
         ``rope`` by name, or of a model's config.
     trained : int, optional
         Positions of training; default the scaling's original length, else those of the encoding.
+    window : int, optional
+        Positions that a query sees, where that is not all: phases are those of lags, so that none
+        beyond it is met.
+    scaled : bool
+        Whether training had the scaling already, as where a config only tells the longer length.
+    still : int
+        Dimensions of a head that do not turn, beside those of the encoding.
 
     Raises
     ------
@@ -227,8 +273,7 @@ def describe_rotation(
     length = length or len(enc)
     trained = trained or params.get("original") or len(enc)
     own, plain = enc.measure.frequencies, unscaled(enc)
-    head = params["d"]
-    turning = own != 0
+    head, turning, met = params["d"] + still, own != 0, own if scaled else plain
 
     def losses(form: str) -> FormatLoss:
         return format_loss(enc, FORMATS[form])
@@ -241,13 +286,16 @@ def describe_rotation(
         scaling=params["scaling"],
         attention_factor=params["attention_factor"],
         softmax_factor=params.get("softmax_factor", 1.0),
-        bands=tuple(bands(own, plain, trained, length)),
+        bands=tuple(bands(own, plain, trained, length, met)),
         bound=base_bound(own, head // 2 - len(own)),
         critical_dimension=None
         if params["rho"] is None
         else critical_dimension(2 * len(plain), params["rho"], trained),
         idle=int((turning & (own * length < 2 * pi)).sum()),
-        unseen=count_unseen(own, plain, trained, length),
+        unseen=count_unseen(own, met, trained, min(length, window or length)),
+        window=window,
+        frequencies=own[turning],
+        trained_frequencies=plain[turning],
         precision=dict(zip(FORMATS_OF_PHASES, map_ahead(losses, FORMATS_OF_PHASES), strict=True)),
     )
 
@@ -263,31 +311,41 @@ def unscaled(enc: Encoding) -> np.ndarray:
     return plain.measure.frequencies
 
 
-def bands(own: np.ndarray, plain: np.ndarray, trained: int, length: int) -> Iterator[Band]:
-    """Runs of rotated pairs, fast ones first, by what a scaling does to their frequencies."""
+def bands(
+    own: np.ndarray, plain: np.ndarray, trained: int, length: int, met: np.ndarray | None = None
+) -> Iterator[Band]:
+    """Runs of rotated pairs, fast ones first, by what a scaling does to their frequencies.
+
+    `met` are the frequencies of training, by default those without the scaling.
+    """
     turning = own != 0
+    met = (plain if met is None else met)[turning]
     own, plain = own[turning], plain[turning]
-    if len(own) == 0:
-        return
-    ratio = plain / own
-    kept = np.abs(ratio - 1) <= RATIO_SLACK
-    far = ratio.max() if ratio.max() > 1 else ratio.min()
-    stretched = ~kept & (np.abs(ratio - far) <= RATIO_SLACK * far)
-    treatments = (
-        [("same", kept)]
-        if kept.all()
-        else [("kept", kept), ("blended", ~kept & ~stretched), ("stretched", stretched)]
-    )
-    for treatment, members in treatments:
+    for treatment, members in treatments(own, plain).items():
         if members.any():
             slowest = np.flatnonzero(members)[own[members].argmin()]
             yield Band(
                 treatment=treatment,
                 pairs=int(members.sum()),
                 longest_wavelength=float(2 * pi / own[slowest]),
-                turns_trained=float(plain[slowest] * trained / (2 * pi)),
+                turns_trained=float(met[slowest] * trained / (2 * pi)),
                 turns=float(own[slowest] * length / (2 * pi)),
             )
+
+
+def treatments(own: np.ndarray, plain: np.ndarray) -> dict[str, np.ndarray]:
+    """Which pairs a scaling treats alike, of frequencies that are not 0.
+
+    >>> treatments(np.array([1.0, 0.02]), np.array([1.0, 0.08]))["stretched"]
+    array([False,  True])
+    """
+    ratio = plain / own
+    kept = np.abs(ratio - 1) <= RATIO_SLACK
+    if kept.all():
+        return {"same": kept}
+    far = ratio.max() if ratio.max() > 1 else ratio.min()
+    stretched = ~kept & (np.abs(ratio - far) <= RATIO_SLACK * far)
+    return {"kept": kept, "blended": ~kept & ~stretched, "stretched": stretched}
 
 
 def count_unseen(own: np.ndarray, plain: np.ndarray, trained: int, length: int) -> int:
@@ -327,28 +385,44 @@ def cached_phase_errors(
 MISREADINGS = ("scaling-ignored", "partial-ignored", "base=NUMBER", "local-for-global", "layout")
 
 
-def read_against(enc: Encoding, other: str, length: int, d: int | None = None) -> Reading:
+def read_against(
+    encodings: Sequence[Encoding], other: str, length: int, d: int | None = None
+) -> Reading:
     """The cosine between a rotation and another one, or a misreading of it, up to a length.
 
     Parameters
     ----------
+    encodings : sequence of Encoding
+        The rotations of a model; of several the one is told that is read most differently.
     other : str
         A SPEC, or one of `MISREADINGS`: the scaling not applied, all of the head rotated, another
         base, the other type of layer's rotation, neighbours paired for halves or the reverse.
 
     >>> from pefourier.encodings import load
-    >>> read_against(load("rope:rho=5e5", 8192, 128), "base=10000", 8192).below
+    >>> read_against([load("rope:rho=5e5", 8192, 128)], "base=10000", 8192).below
     {'.99': 3, '.9': 9, '.5': 27}
     """
-    if enc.act != "rotate" or enc.measure is None:
-        raise PefourierError(f"{shown(enc.spec)} is not rotary; --against compares rotations")
-    points = np.unique(np.geomspace(1, max(length, 2), 64).astype(np.int64))
+    for enc in encodings:
+        if enc.act != "rotate" or enc.measure is None:
+            raise PefourierError(f"{shown(enc.spec)} is not rotary; --against compares rotations")
+    readings = [reading_of(enc, other, length, d) for enc in encodings]
+    return min(readings, key=lambda r: [FARTHEST if p is None else p for p in r.below.values()])
+
+
+def reading_of(enc: Encoding, other: str, length: int, d: int | None) -> Reading:
+    """One rotation and its misreading."""
     own = enc.measure.frequencies
-    if other == "layout":
-        return layout_reading(own, points)
-    read = misread(enc, other, length, d)
-    below = positions_below(own, read)
-    return Reading(other, points, reading_cosine(own, read, points), below)
+    apart = (
+        layouts_apart(own)
+        if other == "layout"
+        else readings_apart(own, misread(enc, other, length, d))
+    )
+    below = levels_below(apart)
+    points = [*np.geomspace(1, max(length, 2), 64), *(p for p in below.values() if p is not None)]
+    at = np.unique(np.array(points).astype(np.int64))
+    at = at[at <= max(length, 2)]
+    cosine = np.cos(np.multiply.outer(at.astype(float), apart)).mean(axis=1)
+    return Reading(other, enc.spec.partition("#")[2], at, cosine, below)
 
 
 def misread(enc: Encoding, other: str, length: int, d: int | None) -> np.ndarray:
@@ -364,11 +438,20 @@ def misread(enc: Encoding, other: str, length: int, d: int | None) -> np.ndarray
         return build("rope", length=2, d=params["d"], **{**own, "rho": rho}).measure.frequencies
     if other == "local-for-global":
         return other_layers(enc)
-    two = load(other, length, d or params["d"])
+    two = load_like(enc, other, length, d or params["d"])
     if two.act != "rotate" or two.measure is None:
         known = ", ".join(MISREADINGS)
         raise PefourierError(f"{shown(other)} is not rotary; give a rotation, or one of {known}")
     return two.measure.frequencies
+
+
+def load_like(enc: Encoding, other: str, length: int, d: int) -> Encoding:
+    """Another rotation; of another config with several, that of the same type of layer."""
+    part = enc.spec.partition("#")[2]
+    if source_of(other) != "config" or "#" in other or not part:
+        return load(other, length, None if source_of(other) == "config" else d)
+    named = {run.part for run in read_layers(other, "") if run.kind == "rotary"}
+    return load(f"{other}#{part}" if part in named else other, length)
 
 
 def other_layers(enc: Encoding) -> np.ndarray:
@@ -381,10 +464,3 @@ def other_layers(enc: Encoding) -> np.ndarray:
     raise PefourierError(
         f"{shown(enc.spec)} has one rotation; local-for-global needs a model with two"
     )
-
-
-def layout_reading(own: np.ndarray, points: np.ndarray) -> Reading:
-    """Pairs (i, i + d/2) turned where (2i, 2i + 1) were meant, or the reverse."""
-    apart = layouts_apart(own)
-    sums = np.cos(np.multiply.outer(points.astype(float), apart)).mean(axis=1)
-    return Reading("layout", points, sums, levels_below(apart))

@@ -14,23 +14,29 @@ import typer
 
 from pefourier.cli.request import (
     Asked,
+    AtLength,
     Csv,
+    Dim,
     Drawing,
     Form,
     Json,
     Positions,
+    Prefix,
     Question,
     Quiet,
     Specs,
     ask_each,
+    ask_lengths,
     asking,
     attempt_each,
     count,
+    count_or_sweep,
     keep_answers,
     load_exactly,
     load_pair,
     parse_points,
     parse_whole_numbers,
+    sides,
     spec_names,
 )
 from pefourier.cli.streams import note, percentages
@@ -47,16 +53,31 @@ app = typer.Typer(
 Lattice = Annotated[
     int | None,
     typer.Option(
-        parser=count, metavar="N", help="Points N of the lattice, default the dimension d."
+        parser=count,
+        metavar="N",
+        help="Points N of the lattice, default the dimension d; on a grid of each axis, default "
+        "its sides.",
     ),
 ]
 Sigma = Annotated[
     float | None,
-    typer.Option(help="Bandwidth in lattice steps, default 4; 0 does not smooth."),
+    typer.Option(help="Bandwidth in lattice steps, default 4, on a grid 1; 0 does not smooth."),
 ]
 Method = Annotated[
     Literal["auto", "declared", "periodogram"],
     typer.Option(help="Where frequencies come from: declared by the encoding, or its table."),
+]
+
+Axis = Annotated[
+    Literal["auto", "linear", "log"],
+    typer.Option(
+        help="Frequency axis of pictures: log, a share of energy for each factor ten of frequency, "
+        "or linear, that of each lattice frequency; auto: log where all have mostly slow waves."
+    ),
+]
+Demean = Annotated[
+    bool,
+    typer.Option("--demean", help="Leave out what is the same in all rows of the table."),
 ]
 
 SINUSOIDS = {  # encodings whose inner products are declared
@@ -80,6 +101,8 @@ def spectrum(
     lattice: Lattice = None,
     sigma: Sigma = None,
     method: Method = "auto",
+    axis: Axis = "auto",
+    demean: Demean = False,
 ) -> None:
     """Which frequencies does an encoding have?
 
@@ -88,10 +111,10 @@ def spectrum(
     \b
     Example: pefourier spectrum sinusoidal rope:rho=5e5 --d 128
     """
-    from pefourier.answers.report import spectrum_page
+    from pefourier.answers.report import by_decade, spectrum_page
     from pefourier.spectrum import density
 
-    asked = ask_each(question, lambda enc: density(enc, lattice, sigma, method))
+    asked = ask_each(question, lambda enc: density(enc, lattice, sigma, method), demean=demean)
     answers = asked.answers
     for a in answers:
         if isnan(a.result.summary.lowest_bin_share):
@@ -100,8 +123,10 @@ def spectrum(
     if len(lattices) > 1:
         different = " and ".join(map(str, lattices))
         note(f"lattices of {different} points differ; compare with --lattice", question.quiet)
-    drawing.draw("spectrum", answers)
-    form.deliver(spectrum_page(asked.each))
+    page = spectrum_page(asked.each, axis)
+    if drawing.plot is not None:
+        drawing.draw("spectrum_by_decade" if by_decade(answers, axis) else "spectrum", answers)
+    form.deliver(page)
     question.note_unused([a.encoding for a in answers])
     asked.finish([], question.quiet)
 
@@ -116,6 +141,7 @@ def reconstruct(
     lattice: Lattice = None,
     sigma: Sigma = None,
     method: Method = "auto",
+    demean: Demean = False,
 ) -> None:
     """What is left of a position?
 
@@ -136,7 +162,8 @@ def reconstruct(
         wanted = points if len(enc.domain.sides) > 1 else positions
         return position_functions(enc, wanted or None, lattice, sigma, method)
 
-    asked = ask_each(question, rebuild, least=max([79, *(positions or ())]) + 1)
+    least = max([79, *(positions or ())]) + 1
+    asked = ask_each(question, rebuild, least, demean=demean)
     note_positions(asked, positions, question.quiet)
     drawing.draw("reconstruct", asked.answers)
     form.deliver(reconstruct_page(asked.each))
@@ -150,7 +177,7 @@ def note_positions(asked: Asked, given: list[int] | None, quiet: bool) -> None:
 
     for a in asked.answers if given is None else ():
         taken = [r.position for r in a.result.reconstructions]
-        if taken != list(USUAL):
+        if taken != list(USUAL) and isinstance(a.result.lattice, int):  # on a grid: its middle
             where = f"{a.encoding.label} has a lattice of {a.result.lattice} points"
             which = ", ".join(map(str, taken))
             note(f"{where}: positions {which} were taken; choose others with --pos", quiet)
@@ -198,17 +225,25 @@ def check_faithful(
     from pefourier.answers.report import faithful_page
     from pefourier.faithful import assess, shortfalls
 
-    stored = read_stored(baseline)
-    asked = ask_each(question, lambda enc: assess(enc, percentages(enc.label, question.quiet)))
-    drawing.draw("faithful", asked.answers)
+    stored, several = read_stored(baseline), len(question.lengths) > 1
+    if several and baseline is not None:
+        raise PefourierError("--baseline compares one length; give one, or leave --baseline out")
+    asked = ask_lengths(question, lambda enc: assess(enc, percentages(enc.label, question.quiet)))
+    drawing.draw("sweep_plot.faithful_sweep" if several else "faithful", asked.answers)
     dtype = SHORT_NAMES.get(require_dtype, require_dtype)
     reasons = [
         f"{a.encoding.label} {reason}"
         for a in asked.answers
         for reason in [*shortfalls(a.result, require, dtype, strict), *since(stored, a)]
     ]
-    form.deliver(replace(faithful_page(asked.each), reasons=reasons))
-    question.note_unused([a.encoding for a in asked.answers])
+    page = replace(faithful_page(asked.each), reasons=reasons)
+    if several:
+        from pefourier.answers.sweep import faithful_over_lengths
+
+        page = faithful_over_lengths(page, asked.answers)
+    else:
+        question.note_unused([a.encoding for a in asked.answers])
+    form.deliver(page)
     asked.finish(reasons, question.quiet)
 
 
@@ -261,11 +296,16 @@ def compare(question: Question, form: Form, drawing: Drawing) -> None:
 @asking
 def context(
     form: Form,
+    drawing: Drawing,
     specs: Specs = None,
     length: Annotated[
         int | None,
         typer.Option(
-            "--length", "-S", parser=count, metavar="N", help="Positions asked for: 128k."
+            "--length",
+            "-S",
+            parser=count_or_sweep,
+            metavar="N",
+            help="Positions asked for: 128k; several: 4k:1M:2x.",
         ),
     ] = None,
     trained: Annotated[
@@ -300,13 +340,20 @@ def context(
     from pefourier.answers.report import Answer
     from pefourier.context import describe_context, read_against
 
-    def answer(spec: str) -> Answer:
-        enc, known = describe_context(spec, length, trained, d)
-        reading = read_against(enc, against, known.length, d) if against else None
-        return Answer(enc, (known, reading))
+    lengths = length if isinstance(length, tuple) else (length,)
 
-    asked = keep_answers(attempt_each(specs, answer))
-    form.deliver(context_page(asked.each))
+    def answer(asked: AtLength) -> Answer:
+        own, known = describe_context(asked.spec, asked.length, trained, d)
+        reading = read_against(own, against, known.length, d) if against else None
+        return Answer(own[0], replace(known, against=reading))
+
+    pairs = [AtLength(spec, one) for spec in specs for one in lengths]
+    asked, page = keep_answers(attempt_each(pairs, answer)), context_page
+    if len(lengths) > 1:
+        from pefourier.answers.sweep import context_over_lengths as page
+    several = "sweep_plot.context_sweep"
+    drawing.draw(several if len(lengths) > 1 else "reach_plot.wavelengths", asked.answers)
+    form.deliver(page(asked.each))
     asked.finish([], quiet=False)
 
 
@@ -314,6 +361,7 @@ def context(
 @asking
 def design(
     form: Form,
+    drawing: Drawing,
     length: Annotated[
         int | None,
         typer.Option("--length", "-S", parser=count, metavar="N", help="Positions: 64k."),
@@ -337,6 +385,14 @@ def design(
     dtype: Annotated[
         Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"] | None,
         typer.Option(help="Round codes to this format for another smallest distance."),
+    ] = None,
+    grid: Annotated[
+        tuple | None,
+        typer.Option(
+            parser=sides,
+            metavar="HxW",
+            help="A base for each axis of a grid, 14x14 or 8x30x52, in place of --length.",
+        ),
     ] = None,
     extend_from: Annotated[
         str | None,
@@ -368,20 +424,27 @@ def design(
     if (extend_from is None) != (to is None):
         raise PefourierError("--extend-from and --to go together: the config, and the length")
     if extend_from is not None:
+        if grid is not None:
+            raise PefourierError("--extend-from takes one axis; leave --grid out")
         from pefourier.answers.extension import extension_page
         from pefourier.extend import extend
 
         own = {"trained": length, "d": d, "criteria": tuple(wanted or ()), "dtype": rounding}
         ways = extend(extend_from, to, bases=tuple(base or ()), **own)
+        drawing.draw("reach_plot.extension", [ways])
         form.deliver(extension_page(ways, {"to": to, "dtype": rounding}))
         return
-    if length is None or d is None:
-        raise PefourierError("design needs --length and --d, or --extend-from CONFIG and --to")
+    if (length is None) == (grid is None) or d is None:
+        raise PefourierError(
+            "design needs --d and either --length or --grid, or --extend-from CONFIG and --to"
+        )
     from pefourier.answers.reach import design_page
-    from pefourier.design import BASES, CRITERIA, design_base
+    from pefourier.design import BASES, CRITERIA, design_base, design_grid
 
-    names = tuple(wanted or CRITERIA)
-    found = design_base(length, d, tuple(base or BASES), names, rounding)
+    asked = {"bases": tuple(base or BASES), "criteria": tuple(wanted or CRITERIA)}
+    asked["dtype"] = rounding
+    found = design_grid(grid, d, **asked) if grid else (design_base(length, d, **asked),)
+    drawing.draw("reach_plot.criteria", found)
     form.deliver(design_page(found))
 
 
@@ -409,7 +472,7 @@ def encode(
     from pefourier.encodings.sources.tables import write_table
     from pefourier.files import check_suffix
 
-    if form.as_csv:
+    if form.name == "csv":
         raise PefourierError("encode writes its table to --out; for CSV, end that name in .csv")
     check_suffix(out, WRITERS)
     (enc,) = load_exactly(question, 1, "encode writes one encoding")
@@ -458,12 +521,12 @@ def write_report(
         write_text(out, folder_document(folder, title or ""))
         form.deliver(folder_page(folder, out))
         return
-    from pefourier.answers.html_report import Inquiry, encodings_document, positions_for
+    from pefourier.answers.html_report import Inquiry, encodings_document
     from pefourier.answers.report import Refusal, report_page
 
     loaded = attempt_each(question.wanted, question.loader())
     encodings = [one for one in loaded if not isinstance(one, Refusal)]
-    inquiry = Inquiry(positions_for(encodings, lattice), options, lattice, sigma)
+    inquiry = Inquiry(options, lattice, sigma)
     asked = keep_answers(
         attempt_each(loaded, lambda e: inquiry.study(e, percentages(e.label, question.quiet)))
     )
@@ -606,7 +669,7 @@ def cite(form: Form) -> None:
     The program and the paper, as BibTeX.
 
     \b
-    Example: pefourier cite
+    Example: pefourier cite --json
     """
     from pefourier.answers.citation import citation_page
 

@@ -27,9 +27,10 @@ class Options:
     dataset: tuple[str, ...] = option(
         ("order",),
         f"{' or '.join(SYNTHETIC)} (made up: only position solves them), {', '.join(PUBLISHED)}, "
-        "uea:NAME, a folder of NAME_TRAIN.ts and NAME_TEST.ts, or a .npz with X (n, length, "
-        "channels), y and maybe groups (or X_train, y_train, X_test, y_test), or with rows (n, "
-        "channels) and label, or a .csv with columns id, time, label and channels; repeatable.",
+        "digits (scikit-learn), uea:NAME, a folder of NAME_TRAIN.ts and NAME_TEST.ts, or a .npz "
+        "with X (n, length, channels), y and maybe groups (or X_train, y_train, X_test, y_test), "
+        "or with rows (n, channels) and label, or a .csv with columns id, time, label and "
+        "channels; repeatable.",
         metavar="NAME|PATH",
     )
     data: str | None = option(None, f"Folder of {' and '.join(PUBLISHED)}.", "DIR")

@@ -10,15 +10,17 @@ import io
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.files import write_whole
 from pefourier.train.data.split import Task
-from pefourier.train.loop import Outcome
 from pefourier.train.store import Key
+
+if TYPE_CHECKING:  # curves are read without torch
+    from pefourier.train.loop import Outcome
 
 FOLDER = "scores"
 LONGEST_PART = 60  # characters of a name
@@ -52,7 +54,7 @@ def file_of_run(folder: Path, key: Key) -> Path:
     return folder / FOLDER / f"{named}-seed{seed}-fold{fold}-{check:08x}.npz"
 
 
-def trace_of(task: Task, outcome: Outcome, key: Key) -> bytes:
+def trace_of(task: Task, outcome: "Outcome", key: Key) -> bytes:
     """What a run left behind, as a file."""
     fold = task.folds[outcome.member.fold]
     arrays = {

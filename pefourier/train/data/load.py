@@ -16,11 +16,11 @@ import numpy as np
 
 from pefourier.encodings.sources.tables import ArrayFile, names_and_shapes, open_arrays
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.train.data import PUBLISHED, SYNTHETIC, recordings, split
+from pefourier.train.data import PUBLISHED, SYNTHETIC, digits, recordings, split
 from pefourier.train.data.examples import from_examples, from_ts
 from pefourier.train.data.recordings import Source
 from pefourier.train.data.split import USER_BLOCKS, WINDOW, Split, Task
-from pefourier.train.data.synthetic import draw_examples
+from pefourier.train.data.synthetic import draw_examples, sides_of_task
 
 MOST_RESAMPLES = 1000
 SIDES = ("train", "test")
@@ -84,10 +84,13 @@ def find_task(
     check_examples(name, window, stride)
     if kind in SYNTHETIC:
         # fresh draws are as good as folds
-        return from_examples(name, *draw_examples(name), split_by, most=1)
+        drawn = from_examples(name, *draw_examples(name), split_by, most=1)
+        return replace(drawn, grid=sides_of_task(name))
+    if name == "digits":
+        return replace(from_examples(name, *digits.read_digits(), split_by), grid=digits.SIDES)
     if kind == "uea" or suffix == ".ts" or (name and Path(name).is_dir()):
         return from_ts(name, data, split_by)
-    known = [*SYNTHETIC, *PUBLISHED, "uea:NAME"]
+    known = [*SYNTHETIC, *PUBLISHED, "digits", "uea:NAME"]
     files = "a .npz or .csv file, a .ts folder"
     raise unknown("dataset", name, known, f"Known: {', '.join(known)}, {files}.")
 

@@ -55,6 +55,7 @@ class Task:
     classes: tuple[str, ...]
     folds: tuple[Fold, ...]
     leaky: bool = False  # windows of one event stand in training and in test
+    grid: tuple[int, ...] = ()  # sides, where the rows of an example are points in raster order
 
     @property
     def tested(self) -> np.ndarray:

@@ -241,7 +241,11 @@ def test_a_class_that_no_window_has_is_said(tmp_path, rng, label):
     [
         ("ordr", {}, "unknown dataset 'ordr'. Did you mean 'order'?"),
         ("SMD", {}, "unknown dataset 'SMD'. Did you mean 'smd'?"),
-        ("", {}, "unknown dataset ''. Known: lags, order, msl, smd, uea:NAME, a .npz"),
+        (
+            "",
+            {},
+            "unknown dataset ''. Known: grid, lags, order, msl, smd, digits, uea:NAME, a .npz",
+        ),
         ("order:nois=1", {}, "unknown parameter of order 'nois'. Did you mean 'noise'?"),
         ("order:noise=-1", {}, "no negative noise"),
         ("order:count", {}, "order:count lacks its value; give count=1000"),
