@@ -40,9 +40,8 @@ from pefourier.cli.request import (
     spec_names,
 )
 from pefourier.cli.streams import note, percentages
-from pefourier.cli.train_options import taking_options
+from pefourier.cli.train_options import Setting, TrainOptions, fill_options
 from pefourier.errors import PefourierError
-from pefourier.train.options import Options
 
 app = typer.Typer(
     add_completion=False,
@@ -670,9 +669,14 @@ def explain(
 
 
 @app.command()
-@taking_options
+@asking
 def train(
-    options: Options, as_json: Json = False, as_csv: Csv = False, quiet: Quiet = False
+    given: TrainOptions,
+    context: typer.Context,
+    setting: Setting = None,
+    as_json: Json = False,
+    as_csv: Csv = False,
+    quiet: Quiet = False,
 ) -> None:
     """Which encoding classifies better?
 
@@ -689,7 +693,7 @@ def train(
         with suppress(typer.Exit):  # nobody reads the answer, but files are to be written
             Form(as_json, as_csv).deliver(summary_page(found))
 
-    run_comparison(options, deliver, None if quiet else note)
+    run_comparison(fill_options(given, setting, context), deliver, None if quiet else note)
 
 
 @app.command()
