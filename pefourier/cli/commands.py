@@ -79,15 +79,6 @@ Demean = Annotated[
     typer.Option("--demean", help="Leave out what is the same in all rows of the table."),
 ]
 
-SINUSOIDS = {  # encodings whose inner products are declared
-    "sinusoidal",
-    "tape",
-    "fourier-features",
-    "learnable-sinusoidal",
-    "dft",
-    "rope",
-    "mtan-fixed",
-}
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 
 
@@ -218,7 +209,10 @@ def check_faithful(
     \b
     Example: pefourier check-faithful wpe.npy --require injective
     """
-    if all(spec.partition(":")[0] in SINUSOIDS for spec in question.wanted):
+    from pefourier.answers.catalogue import read_catalogue
+
+    declared = {one["encoding"] for one in read_catalogue() if one["measure"] == "declared"}
+    if all(spec.partition(":")[0] in declared for spec in question.wanted):
         # Their two parts are decomposed at a time: BLAS threads would only wait for one another.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from pefourier.answers.report import faithful_page
