@@ -5,7 +5,8 @@ Each takes what a command takes, a SPEC, or an array, a tensor, a torch module o
 imported when its question is asked.
 
 `length` and `d` are by default those of what is given, else 80 and 256; further keywords are
-parameters of a named encoding, such as ``rho=5e5``.
+parameters of a named encoding, such as ``rho=5e5``; for all, ``grid=(14, 14)`` says that rows are
+the points of a grid, and ``prefix=1`` how many rows before them are not.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, as_encoding
+from pefourier.encodings.grids import check_sides, on_grid
 from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.specs import load, source_of
 from pefourier.errors import PefourierError, shown, unknown
@@ -28,15 +30,19 @@ if TYPE_CHECKING:  # each is imported when it is asked
     from pefourier.compare import Comparison
     from pefourier.context import Context
     from pefourier.design import Design
-    from pefourier.faithful import Faithfulness
-    from pefourier.reconstruct import Reconstructions
+    from pefourier.faithful import Faithfulness, GridFaithfulness
+    from pefourier.reconstruct import GridReconstructions, Reconstructions
     from pefourier.relations import Relations
-    from pefourier.spectrum import Spectrum
+    from pefourier.resize import Resizing
+    from pefourier.spectrum import GridSpectrum, Spectrum
 
 Source: TypeAlias = (
     "str | os.PathLike[str] | Encoding | np.ndarray[Any, Any] | Sequence[Sequence[float]] "
     "| torch.Tensor | torch.nn.Module | Callable[..., Any]"
 )
+
+
+PLACES = {"grid", "prefix"}  # keywords of all encodings: where their rows stand
 
 
 def spectrum(
@@ -48,7 +54,7 @@ def spectrum(
     sigma: float | None = None,
     method: str = "auto",
     **params: Any,
-) -> Spectrum:
+) -> Spectrum | GridSpectrum:
     """Which frequencies does it have? The density of the paper's Eq. 15 over a lattice.
 
     Parameters
@@ -86,15 +92,16 @@ def reconstruct(
     sigma: float | None = None,
     method: str = "auto",
     **params: Any,
-) -> Reconstructions:
+) -> Reconstructions | GridReconstructions:
     """What is left of a position? Deltas rebuilt from the frequencies, and from the codes.
 
     Parameters
     ----------
     encoding, length, d, lattice, sigma, method, **params
         As in `spectrum`.
-    positions : sequence of int, optional
-        Where to put deltas, by default 5, 40 and 75, or as far along a shorter lattice.
+    positions : sequence of int, or of points, optional
+        Where to put deltas, by default 5, 40 and 75, or as far along a shorter lattice; on a grid
+        points such as (3, 4), by default the middle.
 
     Examples
     --------
@@ -103,14 +110,15 @@ def reconstruct(
     """
     from pefourier.reconstruct import position_functions
 
-    least = int(max([79, *np.ravel(positions or ())])) + 1
+    asked = () if positions is None else positions
+    least = int(max([79, *np.ravel(asked)])) + 1
     enc = encoding_of(encoding, length, d, params, least)
     return position_functions(enc, positions, lattice, sigma, method)
 
 
 def check(
     encoding: Source, *, length: int | None = None, d: int | None = None, **params: Any
-) -> Faithfulness:
+) -> Faithfulness | GridFaithfulness:
     """Are codes distinct, can they be inverted? What ``pefourier check-faithful`` says.
 
     Parameters
@@ -218,6 +226,41 @@ def design(
     return design_base(length, d, tuple(bases or BASES), tuple(criteria or CRITERIA), dtype)
 
 
+def resize(
+    encoding: Source,
+    to: Sequence[int],
+    *,
+    method: str = "bicubic",
+    d: int | None = None,
+    **params: Any,
+) -> Resizing:
+    """What happens when images change their size? A table of a grid on another, by all methods.
+
+    Parameters
+    ----------
+    encoding
+        As in `spectrum`, with its `grid` among `params`.
+    to : sequence of int
+        Sides of the new grid, the slowest axis first.
+    method : str
+        bicubic, antialias, timm, dinov2 or bilinear.
+    d, **params
+        As in `spectrum`; `grid` and `prefix` among them.
+
+    Examples
+    --------
+    >>> resize("axial", (20, 24), grid=(14, 14), d=16).table.shape
+    (480, 16)
+    """
+    from pefourier.resize import resize_table
+
+    enc = encoding_of(encoding, None, d, params)
+    formula = None
+    if source_is_named(encoding) and enc.measure is not None and "grid" in params:
+        formula = encoding_of(encoding, None, d, {**params, "grid": tuple(to)})
+    return resize_table(enc, to, method, formula)
+
+
 def encode(
     encoding: Source,
     positions: Sequence[int] | None = None,
@@ -257,12 +300,18 @@ def encoding_of(
         return load_spec(os.fspath(source), length, d, given, least)
     if isinstance(source, Encoding) or not callable(source):
         enc = as_encoding(source)
+        if not enc.spec:
+            enc = replace(enc, spec=f"{type(source).__name__} ({len(enc)}, {enc.dim})")
         sizes = {"length": (length, len(enc)), "d": (d, enc.dim)}
         given |= {k: asked for k, (asked, own) in sizes.items() if asked not in (None, own)}
     else:
         from pefourier.encodings.sources.objects import tabulate_object
 
         enc = tabulate_object(source, length, d, given.pop("seed", None))
+    sides, prefix = tuple(given.pop("grid", ())), given.pop("prefix", 0)
+    if sides or prefix:
+        check_sides(enc.label, sides, prefix, None)
+        enc = on_grid(enc, sides, prefix)
     for key, value in given.items():
         raise PefourierError(
             f"{key}={shown(value)} has no effect on {enc.label or 'a table'}; leave it out"
@@ -278,13 +327,13 @@ def load_spec(
     if source_of(spec) == "name":
         own = BUILDERS[name].parameters
         written = {item.partition("=")[0] for item in text.split(",")}
-        for key in params:
+        for key in params.keys() - PLACES:
             if key not in own:
                 raise unknown(f"parameter of {name}", key, {"length", "d", *own})
             if key in written:
                 raise PefourierError(f"{shown(spec)} is given {key} twice; keep one")
-    elif params.keys() - ({"seed"} if source_of(spec) == "code" else set()):
-        raise PefourierError(f"{', '.join(params)} has no effect on {shown(spec)}; leave it out")
+    elif idle := params.keys() - PLACES - ({"seed"} if source_of(spec) == "code" else set()):
+        raise PefourierError(f"{', '.join(idle)} has no effect on {shown(spec)}; leave it out")
     return load(spec, length, d, least=least, **params)
 
 

@@ -25,13 +25,19 @@ RESULTS = {
     "reconstruct on a grid": lambda: pefourier.reconstruct("axial:grid=3x4", [(1, 2)], d=16),
     "check of a grid": lambda: pefourier.check("axial:grid=3x4", d=16),
     "compare": lambda: pefourier.compare("sinusoidal", "sinusoidal:layout=halves", length=9, d=8),
+    "check on a grid": lambda: pefourier.check("axial", d=8, grid=(3, 4), prefix=1),
     "relations": lambda: pefourier.relations("rope", length=12, d=16),
+    "relations of a window": lambda: pefourier.relations("swin:grid=3x4", d=4),
+    "check of a window": lambda: pefourier.check("beit:grid=3x4", d=4),
     "relations of lags": lambda: pefourier.relations("shaw", length=12, d=16),
     "context": lambda: pefourier.context(
         "rope:scaling=yarn,factor=4,original=32", length=128, d=16
     ),
     "context without rotation": lambda: pefourier.context("alibi"),
     "design": lambda: pefourier.design(40, 16),
+    "check an array on a grid": lambda: pefourier.check(np.eye(13), grid=(3, 4), prefix=1),
+    "relations on a grid": lambda: pefourier.relations("axial-rope", grid=(3, 4), d=16),
+    "resize": lambda: pefourier.resize("axial", (5, 6), grid=(3, 4), d=16),
 }
 
 

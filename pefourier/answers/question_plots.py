@@ -13,14 +13,16 @@ if TYPE_CHECKING:
 
 
 def relations(answers: Sequence[Answer]) -> "Figure":
-    """Inner products by lag, or that there are none."""
+    """Inner products by lag, on a grid along each axis, or that there are none."""
     figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.0))
     for a in answers:
         curve = a.result.kernel
         if curve is None:
             axes.text(0.5, 0.5, "no inner products by lag", ha="center", transform=axes.transAxes)
-        else:
-            axes.plot(np.arange(len(curve)), curve, label=caption(a))
+            continue
+        lines = kernel_lines(curve) if curve.ndim > 1 else [("", curve)]
+        for name, line in lines:
+            axes.plot(np.arange(len(line)), line, label=f"{caption(a)} {name}".rstrip())
     axes.set(xlabel="lag (positions)", ylabel="inner product / its value at lag 0")
     if axes.get_legend_handles_labels()[0]:
         axes.legend()

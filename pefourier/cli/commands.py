@@ -16,10 +16,12 @@ from pefourier.cli.request import (
     Asked,
     AtLength,
     Csv,
+    Dim,
     Drawing,
     Form,
     Json,
     Positions,
+    Prefix,
     Question,
     Quiet,
     Specs,
@@ -51,16 +53,31 @@ app = typer.Typer(
 Lattice = Annotated[
     int | None,
     typer.Option(
-        parser=count, metavar="N", help="Points N of the lattice, default the dimension d."
+        parser=count,
+        metavar="N",
+        help="Points N of the lattice, default the dimension d; on a grid of each axis, default "
+        "its sides.",
     ),
 ]
 Sigma = Annotated[
     float | None,
-    typer.Option(help="Bandwidth in lattice steps, default 4; 0 does not smooth."),
+    typer.Option(help="Bandwidth in lattice steps, default 4, on a grid 1; 0 does not smooth."),
 ]
 Method = Annotated[
     Literal["auto", "declared", "periodogram"],
     typer.Option(help="Where frequencies come from: declared by the encoding, or its table."),
+]
+
+Axis = Annotated[
+    Literal["auto", "linear", "log"],
+    typer.Option(
+        help="Frequency axis of pictures: log, a share of energy for each factor ten of frequency, "
+        "or linear, that of each lattice frequency; auto: log where all have mostly slow waves."
+    ),
+]
+Demean = Annotated[
+    bool,
+    typer.Option("--demean", help="Leave out what is the same in all rows of the table."),
 ]
 
 SINUSOIDS = {  # encodings whose inner products are declared
@@ -84,6 +101,8 @@ def spectrum(
     lattice: Lattice = None,
     sigma: Sigma = None,
     method: Method = "auto",
+    axis: Axis = "auto",
+    demean: Demean = False,
 ) -> None:
     """Which frequencies does an encoding have?
 
@@ -92,10 +111,10 @@ def spectrum(
     \b
     Example: pefourier spectrum sinusoidal rope:rho=5e5 --d 128
     """
-    from pefourier.answers.report import spectrum_page
+    from pefourier.answers.report import by_decade, spectrum_page
     from pefourier.spectrum import density
 
-    asked = ask_each(question, lambda enc: density(enc, lattice, sigma, method))
+    asked = ask_each(question, lambda enc: density(enc, lattice, sigma, method), demean=demean)
     answers = asked.answers
     for a in answers:
         if isnan(a.result.summary.lowest_bin_share):
@@ -104,8 +123,10 @@ def spectrum(
     if len(lattices) > 1:
         different = " and ".join(map(str, lattices))
         note(f"lattices of {different} points differ; compare with --lattice", question.quiet)
-    drawing.draw("spectrum", answers)
-    form.deliver(spectrum_page(asked.each))
+    page = spectrum_page(asked.each, axis)
+    if drawing.plot is not None:
+        drawing.draw("spectrum_by_decade" if by_decade(answers, axis) else "spectrum", answers)
+    form.deliver(page)
     question.note_unused([a.encoding for a in answers])
     asked.finish([], question.quiet)
 
@@ -120,6 +141,7 @@ def reconstruct(
     lattice: Lattice = None,
     sigma: Sigma = None,
     method: Method = "auto",
+    demean: Demean = False,
 ) -> None:
     """What is left of a position?
 
@@ -140,7 +162,8 @@ def reconstruct(
         wanted = points if len(enc.domain.sides) > 1 else positions
         return position_functions(enc, wanted or None, lattice, sigma, method)
 
-    asked = ask_each(question, rebuild, least=max([79, *(positions or ())]) + 1)
+    least = max([79, *(positions or ())]) + 1
+    asked = ask_each(question, rebuild, least, demean=demean)
     note_positions(asked, positions, question.quiet)
     drawing.draw("reconstruct", asked.answers)
     form.deliver(reconstruct_page(asked.each))
@@ -154,7 +177,7 @@ def note_positions(asked: Asked, given: list[int] | None, quiet: bool) -> None:
 
     for a in asked.answers if given is None else ():
         taken = [r.position for r in a.result.reconstructions]
-        if taken != list(USUAL):
+        if taken != list(USUAL) and isinstance(a.result.lattice, int):  # on a grid: its middle
             where = f"{a.encoding.label} has a lattice of {a.result.lattice} points"
             which = ", ".join(map(str, taken))
             note(f"{where}: positions {which} were taken; choose others with --pos", quiet)
@@ -449,7 +472,7 @@ def encode(
     from pefourier.encodings.sources.tables import write_table
     from pefourier.files import check_suffix
 
-    if form.as_csv:
+    if form.name == "csv":
         raise PefourierError("encode writes its table to --out; for CSV, end that name in .csv")
     check_suffix(out, WRITERS)
     (enc,) = load_exactly(question, 1, "encode writes one encoding")
@@ -498,12 +521,12 @@ def write_report(
         write_text(out, folder_document(folder, title or ""))
         form.deliver(folder_page(folder, out))
         return
-    from pefourier.answers.html_report import Inquiry, encodings_document, positions_for
+    from pefourier.answers.html_report import Inquiry, encodings_document
     from pefourier.answers.report import Refusal, report_page
 
     loaded = attempt_each(question.wanted, question.loader())
     encodings = [one for one in loaded if not isinstance(one, Refusal)]
-    inquiry = Inquiry(positions_for(encodings, lattice), options, lattice, sigma)
+    inquiry = Inquiry(options, lattice, sigma)
     asked = keep_answers(
         attempt_each(loaded, lambda e: inquiry.study(e, percentages(e.label, question.quiet)))
     )
@@ -646,7 +669,7 @@ def cite(form: Form) -> None:
     The program and the paper, as BibTeX.
 
     \b
-    Example: pefourier cite
+    Example: pefourier cite --json
     """
     from pefourier.answers.citation import citation_page
 

@@ -9,20 +9,32 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from importlib import import_module
 from typing import Annotated, Any, Literal
 
 import typer
 
-from pefourier.cli.streams import answer_no, note, say, takes_colours
+from pefourier.cli.streams import answer_no, draws_dots, note, say, takes_colours
 from pefourier.errors import PefourierError, shown
 
 
 def spec_names(incomplete: str) -> list[str]:
-    """Names that a SPEC may begin with, for the shell's completion."""
+    """How a SPEC may go on, for the shell's completion: a name, or behind it a parameter.
+
+    >>> spec_names("sinus"), spec_names("rope:rho=5e5,fa")
+    (['sinusoidal'], ['rope:rho=5e5,factor='])
+    """
     from pefourier.answers.catalogue import read_catalogue
 
-    names = (record["encoding"] for record in read_catalogue())
-    return [name for name in names if name.startswith(incomplete)]
+    known = {record["encoding"]: record["params"] for record in read_catalogue()}
+    name, colon, text = incomplete.partition(":")
+    if not colon:
+        return [one for one in known if one.startswith(incomplete)]
+    *given, last = text.split(",")
+    before = "".join(f"{item}," for item in given)
+    used = {item.partition("=")[0] for item in given}
+    keys = (key for key in known.get(name, ()) if key.startswith(last) and key not in used)
+    return [f"{name}:{before}{key}=" for key in keys]
 
 
 SPEC_HELP = (
@@ -49,7 +61,7 @@ def count(text: str) -> int:
 
 
 WIDTHS = {"column": 3.4, "page": 7.0}  # inches, of papers in two columns
-NARROWEST, WIDEST = 2.5, 40.0  # inches
+NARROWEST, WIDEST = 3.0, 40.0  # inches
 
 
 def sides(text: str) -> tuple[int, ...]:
@@ -114,6 +126,11 @@ Grid = Annotated[tuple | None, typer.Option("--grid", parser=sides, metavar="HxW
 Prefix = Annotated[
     int | None, typer.Option("--prefix", parser=count, metavar="N", help=PREFIX_HELP)
 ]
+SPANS_HELP = (
+    "Tokens of text, images and videos for a rotation on three axes (M-RoPE), such as 'text:3 "
+    "image:4x6 text:2': rows x columns, or frames x rows x columns, of patches."
+)
+Spans = Annotated[str | None, typer.Option("--spans", metavar="SPANS", help=SPANS_HELP)]
 Rho = Annotated[float | None, typer.Option("--rho", "--base", "--theta", help=RHO_HELP)]
 Seed = Annotated[int | None, typer.Option(help="Seed of random encodings.")]
 Times = Annotated[str | None, typer.Option(metavar="FILE", help=TIMES_HELP)]
@@ -152,6 +169,7 @@ class Question:
     length: Length = None
     grid: Grid = None
     prefix: Prefix = None
+    spans: Spans = None
     rho: Rho = None
     seed: Seed = None
     times: Times = None
@@ -186,6 +204,11 @@ class Question:
         if self.wanted.count("-") > 1:
             raise PefourierError("standard input ('-') can be read once; name it once")
         options |= {"grid": self.grid or (), "prefix": self.prefix or 0}
+        if self.spans is not None:
+            from pefourier.encodings.spans import read_spans
+
+            read_spans(self.spans, merge=1)
+            options["spans"] = self.spans
         return lambda spec: load(spec, self.length, self.d, least=least, **options)
 
     def encodings(self, least: int = 1) -> list[Any]:
@@ -249,7 +272,10 @@ class Drawing:
         return wide
 
     def draw(self, figure: str, answers: list[Any]) -> None:
-        """Write a figure if one was asked for; matplotlib is imported only then."""
+        """Write a figure if one was asked for; matplotlib is imported only then.
+
+        Figures are functions of `answers.plot`, or of the room that is named before them.
+        """
         if self.plot is None:
             return
         from importlib import import_module
@@ -287,12 +313,18 @@ class Asked:
             raise typer.Exit(2)
 
 
-def ask_each(question: Question, analyse: Callable[[Any], Any], least: int = 1) -> Asked:
-    """Load each SPEC, then analyse each that could be loaded."""
+def ask_each(
+    question: Question, analyse: Callable[[Any], Any], least: int = 1, *, demean: bool = False
+) -> Asked:
+    """Load each SPEC, then analyse each that could be loaded, maybe without its mean."""
     from pefourier.answers.report import Answer
 
     load = question.loader(least)
     loaded = attempt_each(question.wanted, load)
+    if demean:
+        from pefourier.encodings.encoding import without_mean
+
+        loaded = attempt_each(loaded, without_mean)
     return keep_answers(attempt_each(loaded, lambda enc: Answer(enc, analyse(enc))))
 
 
@@ -423,15 +455,20 @@ class Form:
         named = [f"--format {self.form}"] if self.form else []
         return [*(name for name, given in flags.items() if given), *named]
 
+    @property
+    def name(self) -> str:
+        """The form that was chosen, a key of `page.FORMS`."""
+        (option,) = self.chosen or ["text"]
+        return option.removeprefix("--").removeprefix("format ")
+
     def deliver(self, page: Any) -> None:
         """Print a page in the form asked for; on a terminal curves come before the numbers."""
         from pefourier.answers.page import FORMS, beginning
 
-        if page.chart and self.chosen in ([], ["--format text"]) and sys.stdout.isatty():
+        if page.chart and self.name == "text" and draws_dots(sys.stdout):
             say(beginning(page) + page.chart(takes_colours(sys.stdout)) + page.words())
             return
-        (option,) = self.chosen or ["text"]
-        say(FORMS[option.removeprefix("--").removeprefix("format ")](page))
+        say(FORMS[self.name](page))
 
 
 def asking(command: Callable[..., None]) -> Callable[..., None]:

@@ -518,7 +518,7 @@ def test_a_rotation_keeps_products_and_says_so(rng):
         (
             "sinusoidal",
             "Inner products of codes depend on the lag alone; with it they rise first at lag 4. "
-            "One matrix leads from every code to the next, so a fixed lag is a linear map. "
+            "One matrix leads from every code to the next: a fixed lag is a linear map. "
             "Distances of codes and of positions correlate by 0.67 (1: near codes are near "
             "positions).",
         ),
@@ -552,6 +552,27 @@ def test_what_is_said_of_relations(spec, told):
     assert conclude(enc, relate(enc)) == told
 
 
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        (
+            "axial:grid=5x6",
+            "Inner products of codes depend on the lag alone; with it they rise first at lag 4 "
+            "along an axis. One matrix leads from every code to the next along each axis: a fixed "
+            "lag is a linear map. Distances of codes and of positions correlate by 0.74 (1: near "
+            "codes are near positions).",
+        ),
+        (
+            "swin:grid=5x6",
+            "These are biases of displacements, whose opposites are not compared here.",
+        ),
+    ],
+)
+def test_what_is_said_of_relations_on_a_grid(spec, told):
+    enc = load(spec, None, 16)
+    assert conclude(enc, relate(enc)) == told
+
+
 @pytest.mark.parametrize("name", BUILDERS)
 @pytest.mark.parametrize(
     "find", [assess, density, relate, lambda enc: position_functions(enc, [3])]
@@ -569,5 +590,5 @@ def test_every_kind_of_result_has_rules():
     enc = load("dft", 8, 8)
     grid = replace(from_table(np.eye(6)), domain=lattice((2, 3)))
     found = [assess(enc), density(enc), relate(enc), position_functions(enc, [3])]
-    found += [assess(grid), density(grid), position_functions(grid, [(1, 2)])]
+    found += [assess(grid), density(grid), relate(grid), position_functions(grid, [(1, 2)])]
     assert {type(result) for result in found} == CONCLUSIONS.keys()

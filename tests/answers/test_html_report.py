@@ -72,6 +72,7 @@ def test_headings_come_in_order_and_conclusions_first(mixed):
         "What is left of a position?",
         "Can positions be told apart and recovered?",
         "What does low precision cost?",
+        "How far do rotations reach?",
         "How these numbers were made",
         "What the words mean",
     ]
@@ -98,7 +99,7 @@ def test_nothing_is_requested_and_nothing_runs(mixed):
     assert mixed.all_values("src") == []
     assert re.findall(r"url\((?!#)[^)]*\)|@import", mixed.source) == []
     (policy,) = [a["content"] for _, a in mixed.elements if "http-equiv" in a]
-    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'")
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:;")
 
 
 def test_a_spec_that_cannot_be_read_is_said_beside_the_others(mixed):
@@ -203,12 +204,6 @@ def test_a_page_that_cannot_be_written_is_refused_at_once(run, tmp_path, out, me
     assert message in done.err
 
 
-def test_positions_are_those_that_every_lattice_holds(page):
-    found = page("dft", "rope:d=4", "--d", 128)
-    (line,) = [line for line in found.text["code"] if line.startswith("pefourier reconstruct")]
-    assert line.endswith("--d 128 --pos 0,2,3")
-
-
 def test_many_encodings_share_several_pictures(page):
     specs = [f"rope:rho={n}" for n in range(2, 11)]
     found = page(*specs, "--d", 4, "-S", 4)
@@ -280,3 +275,44 @@ def test_a_picture_keeps_its_text_and_gives_up_its_colours():
         '<use href="#f1-p" style="stroke: var(--quiet)" />'
         '<text style="font-size: 9px; text-anchor: middle">id="p" &lt;b&gt;</text></svg>'
     )
+
+
+def test_grids_and_sequences_stand_side_by_side(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("flat.npy", np.random.default_rng(0).normal(size=(12, 8)))
+    found = page("axial", "axial-rope", "--grid", "3x4", "--d", 16)
+    assert found.faults == []
+    told = [a["aria-label"] for name, a in found.elements if name == "svg"]
+    assert [label.split(" of ")[0] for label in told].count("Share") == 2
+    assert len(told) == 6
+    pictures = [v for v in found.values("image", "href")]
+    assert pictures
+    assert all(v.startswith("data:image/png;base64,") for v in pictures)
+    assert "Axes in numbers" in found.text["caption"]
+    assert "pefourier spectrum axial axial-rope --d 16 --grid 3x4" in found.text["code"]
+
+
+def test_options_are_part_of_the_commands(page):
+    found = page("dft", "--d", 8, "--lattice", 32, "--sigma", 1, "--seed", 3)
+    lines = [line for line in found.text["code"] if line.startswith("pefourier")]
+    both = "dft --d 8 --seed 3 --lattice 32 --sigma 1.0"
+    plain = "dft --d 8 --seed 3"
+    named = dict.fromkeys(("spectrum", "reconstruct", "report"), both)
+    named |= {"check-faithful": plain}
+    assert set(lines) == {f"pefourier {command} {rest}" for command, rest in named.items()}
+
+
+def test_rotations_have_what_context_says(page, run):
+    found = page("rope:scaling=yarn,factor=4,original=16", "dft", "rope", "--d", 16, "-S", 64)
+    (line,) = [line for line in found.text["code"] if "context" in line]
+    assert line.startswith("pefourier context rope:scaling=yarn,factor=4,original=16 rope --d 16 ")
+    results = run(*shlex.split(line)[1:], "--json").results
+    for result in results:
+        assert any(result["conclusion"] in said for said in found.text["p"])
+    (bands,) = [r["rotations"][0]["bands"] for r in results[:1]]
+    values = {float(v) for v in found.values("data", "value")}
+    assert {band["turns"] for band in bands} | {results[0]["rotations"][0]["base"]} <= values
+
+
+def test_a_base_that_context_cannot_be_told_leaves_its_part_out(page):
+    assert "How far do rotations reach?" not in page("rope", "--rho", 500, "--d", 8).text["h2"]
