@@ -10,7 +10,7 @@ A lattice of several axes is a torus (`geometry.torus`) with half of its frequen
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log, pi
 from typing import Any
 
@@ -53,6 +53,7 @@ class DensitySummary:
     centroid: float  # mean frequency
     cutoff95: float  # smallest frequency holding 95 % of the density below or at it
     flatness: float  # exp(entropy) / K, 1 = flat
+    mean_share: float | None = None  # of a table's energy what is the same in all rows
 
 
 @dataclass(frozen=True, repr=False)
@@ -158,7 +159,23 @@ def density(
     omega = 2 * pi * np.arange(n // 2 + 1) / n
     declared = frequencies if used == "declared" else None
     summary = summarize_density(enc, omega, g, declared)
+    summary = replace(summary, mean_share=mean_share(enc, used, frequencies, weights))
     return Spectrum(n, sigma, used, omega, g, declared, summary, about=(enc,))
+
+
+def mean_share(
+    enc: Encoding, method: str, frequencies: np.ndarray, weights: np.ndarray
+) -> float | None:
+    """The share of a table's energy that is the same in all rows; None where none was looked at.
+
+    It is that of frequency 0 of a lattice's periodogram: n times the mean row's squared length.
+    """
+    if method == "declared" or enc.domain.basis is not None or np.isnan(weights).any():
+        return None
+    if enc.params.get("demean"):
+        return 0.0
+    still = (frequencies.reshape(len(weights), -1) == 0).all(axis=1)
+    return float(weights[still].sum())
 
 
 def check_sigma(sigma: float | None, least: float) -> None:
@@ -203,7 +220,10 @@ def density_on_grid(
         **axis_shares(enc, method),
         largest_step=None if declared is None else float(np.abs(declared).max()),
         frequencies=declared,
-        summary=summarize_torus(each, sides, declared),
+        summary=replace(
+            summarize_torus(each, sides, declared),
+            mean_share=mean_share(enc, method, frequencies, weights),
+        ),
         about=(enc,),
     )
 
@@ -282,6 +302,11 @@ def choose_method(enc: Encoding, method: str) -> str:
     """The method that "auto" stands for; any other as given, where the encoding allows it."""
     if method not in METHODS:
         raise unknown("method", method, METHODS)
+    if method == "declared" and enc.params.get("demean"):
+        raise PefourierError(
+            f"{enc.name} less its mean is a table, whose frequencies are not declared; use "
+            "--method periodogram or auto"
+        )
     if method == "declared" and enc.measure is None:
         raise PefourierError(
             f"{enc.name} declares no spectral measure; use --method periodogram or auto"

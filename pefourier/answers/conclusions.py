@@ -42,6 +42,7 @@ MERGED = 1e-6  # of a code's length: closer codes are as good as one in float32
 FLOAT32_LIMIT = 2**20  # condition number from which rounding in float32 can hide a position
 FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
 LONG = 4  # numbers of a list that are told one by one
+SHARED = 0.05  # of a table's energy: what is the same in all rows is worth a sentence from here on
 SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
 EXACT = 1e-6  # error of a linear inverse that is rounding
 
@@ -245,6 +246,17 @@ def left(counts: Mapping[str, int], total: int) -> str:
 # Which frequencies are there?
 
 
+def same_everywhere(enc: Encoding, r: Spectrum) -> str:
+    """How much of a table is no news of a position."""
+    if r.summary.mean_share is None or r.summary.mean_share < SHARED:
+        return ""
+    share = f"{100 * r.summary.mean_share:.3g} %"
+    return (
+        f"{share} of the table's energy is the same in all rows, which attention can absorb; "
+        "--demean leaves it out."
+    )
+
+
 def shape(enc: Encoding, r: Spectrum) -> str:
     """Where the energy lies: nowhere, at zero, evenly, in slow waves, in fast ones."""
     s, unit = r.summary, STEPS[enc.domain.kind]
@@ -385,13 +397,22 @@ def products_by_lag(enc: Encoding, r: Relations) -> str:
             f"Inner products of codes depend on the {points} and not on their lag alone (Toeplitz "
             f"residual {number(r.toeplitz_residual, 2)}; 0 is the lag alone)."
         )
-    how = "never rise" if r.first_rise is None else f"rise first at lag {r.first_rise}"
-    return f"Inner products of codes depend on the lag alone; with it they {how}."
+    rises = [lag for lag in each_axis(r.first_rise) if lag is not None]
+    how = f"rise first at lag {min(rises)}" if rises else "never rise"
+    along = " along an axis" if isinstance(r.first_rise, list) else ""
+    return f"Inner products of codes depend on the lag alone; with it they {how}{along}."
+
+
+def each_axis(value: Any) -> list[Any]:
+    """The values of the axes of a grid; of a sequence its one."""
+    return value if isinstance(value, list) else [value]
 
 
 def opposite_lags(enc: Encoding, r: Relations) -> str:
     """Whether before and after can be told apart."""
     if r.asymmetry is None:
+        if len(enc.domain.sides) > 1:
+            return "These are biases of displacements, whose opposites are not compared here."
         return "Only keys up to the query have a code: there are no opposite lags."
     if r.asymmetry <= EXACT:
         return "A lag and its opposite have the same code: distance is told and direction is not."
@@ -403,13 +424,15 @@ def opposite_lags(enc: Encoding, r: Relations) -> str:
 
 def moved_by_a_matrix(enc: Encoding, r: Relations) -> str:
     """Whether one linear map leads from every code to the next."""
-    if r.shift_residual is None or r.kernel is None:
+    residuals = [one for one in each_axis(r.shift_residual) if one is not None]
+    if not residuals or r.kernel is None:
         return ""
-    if r.shift_residual <= EXACT:
-        return "One matrix leads from every code to the next, so a fixed lag is a linear map."
+    along = " along each axis" if isinstance(r.shift_residual, list) else ""
+    if max(residuals) <= EXACT:
+        return f"One matrix leads from every code to the next{along}: a fixed lag is a linear map."
     return (
-        f"No matrix leads from every code to the next: the best is off by "
-        f"{number(100 * r.shift_residual, 2)} % of the codes' size."
+        f"No matrix leads from every code to the next{along}: the best is off by "
+        f"{number(100 * max(residuals), 2)} % of the codes' size."
     )
 
 
@@ -433,7 +456,7 @@ def without_products(enc: Encoding, r: Relations) -> str:
 
 CONCLUSIONS: dict[type, tuple[Callable[[Encoding, Any], str], ...]] = {
     Faithfulness: (surely_wrong, known_formula, told_apart, recovered, in_low_precision),
-    Spectrum: (shape, below_first_step, folded_back, before_training),
+    Spectrum: (shape, same_everywhere, below_first_step, folded_back, before_training),
     Reconstructions: (from_frequencies, from_codes, without_code),
     GridFaithfulness: (
         surely_wrong,

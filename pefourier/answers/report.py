@@ -140,6 +140,8 @@ def spectrum_text(answers: Sequence[Answer]) -> str:
     cells = [[label, which, *map(number, values)] for label, which, *values in rows]
     waves = f"\n{aligned([head, *cells], keys=2)}" if rows else ""
     facts = [*SPECTRUM_FACTS, *(GRID_SPECTRUM_FACTS if any_grid(answers) else ())]
+    if any(answer.result.summary.mean_share is not None for answer in answers):
+        facts += TABLE_SPECTRUM_FACTS
     return side_by_side(facts, answers) + waves
 
 
@@ -228,6 +230,11 @@ def why_no_spectrum(answer: Answer) -> str:
     return "none: codes are zero"
 
 
+def why_no_table(answer: Answer) -> str:
+    """Why no share of the mean was taken."""
+    return "of tables only" if answer.result.method == "declared" else "none"
+
+
 SPECTRUM_FACTS = [
     Fact("lattice points N", lambda r: lattice_in_words(r.lattice)),
     Fact("bandwidth, lattice steps", lambda r: r.sigma or "0 (not smoothed)"),
@@ -239,6 +246,11 @@ SPECTRUM_FACTS = [
     Fact("mean frequency, rad", lambda r: r.summary.centroid, why_no_spectrum),
     Fact("95 % lie at or below, rad", lambda r: r.summary.cutoff95, why_no_spectrum),
     Fact("flatness (1 = flat)", lambda r: r.summary.flatness, why_no_spectrum),
+]
+
+
+TABLE_SPECTRUM_FACTS = [
+    Fact("share the same in all rows", lambda r: r.summary.mean_share, why_no_table),
 ]
 
 

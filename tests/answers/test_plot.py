@@ -193,6 +193,14 @@ def test_all_text_is_within_the_figure(long_names, look):
             assert inside or not text.get_text(), (draw, text.get_text())
 
 
+def test_names_below_the_axes_take_no_room_from_them(long_names):
+    heights = []
+    for answers in (long_names[plot.spectrum][:1], long_names[plot.spectrum]):
+        with plot.styled(plot.INLINE):
+            heights.append(plot.spectrum(answers, plot.INLINE).get_figheight())
+    assert heights[1] == pytest.approx(heights[0] + plot.LINE)
+
+
 def test_a_title_is_text(run, tmp_path):
     path = tmp_path / "figure.svg"
     title = "Cost $x_1$ & <b>"

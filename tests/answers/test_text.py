@@ -66,3 +66,17 @@ def test_answers_fit_a_terminal(run, monkeypatch, command, columns):
     done = run(*command.split())
     assert done.status == 0, done.err
     assert max(map(len, done.out.splitlines())) <= columns
+
+
+def test_a_table_stays_whole_where_breaking_cells_is_enough(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "85")
+    text = aligned(ROWS)
+    assert "\n\n" not in text
+    assert len(text.splitlines()) > len(ROWS)
+
+
+def test_a_word_wider_than_the_terminal_is_cut(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    text = aligned([["file", "is"], ["x", "/a" * 60]])
+    assert max(map(len, text.splitlines())) == 40
+    assert text.count("/a") == 60
