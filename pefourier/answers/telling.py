@@ -57,6 +57,7 @@ WAYS: dict[type, Way] = {
     Comparison: Way(lambda r: compare_record(*r.about, r), "plot.compare"),
     Context: Way(lambda r: context_record(r.about[0], r), "reach_plot.wavelengths"),
     Design: Way(design_record, "reach_plot.criteria"),
+    Resizing: Way(lambda r: resize_record(r.about[0], r), "question_plots.resizing"),
 }
 
 

@@ -450,6 +450,63 @@ def design(
 
 @app.command()
 @asking
+def resize(
+    form: Form,
+    spec: Annotated[
+        str, typer.Argument(metavar="TABLE", help="A table on a grid, or a SPEC that makes one.")
+    ],
+    old: Annotated[
+        tuple | None,
+        typer.Option("--from", parser=sides, metavar="HxW", help="Sides of the table's grid."),
+    ] = ...,
+    new: Annotated[
+        tuple | None,
+        typer.Option("--to", parser=sides, metavar="HxW", help="Sides of the new grid."),
+    ] = ...,
+    prefix: Prefix = None,
+    d: Dim = None,
+    method: Annotated[
+        Literal["bicubic", "antialias", "timm", "dinov2", "bilinear"],
+        typer.Option(
+            help="bicubic: torch's; antialias: with antialias=True; timm: the same, as timm calls "
+            "it; dinov2: by a scale factor with .1 added; bilinear."
+        ),
+    ] = "bicubic",
+    out: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Table to write: .npy, .npz, .csv, .safetensors."),
+    ] = None,
+) -> None:
+    """What happens when images change their size?
+
+    Resizes a table of positions by the methods in use, says how far they differ, and what becomes
+    of lengths, neighbours and frequencies; of a formula, which pairs meet unseen phases.
+
+    \b
+    Example: pefourier resize pos_embed.npy --from 14x14 --to 24x24 --prefix 1 --out new.npy
+    """
+    from pefourier.encodings.sources.formats import WRITERS
+    from pefourier.encodings.sources.tables import write_table
+    from pefourier.files import check_suffix
+
+    if out is not None:
+        check_suffix(out, WRITERS)
+    from pefourier.answers.resizing import resize_page
+    from pefourier.encodings import load
+    from pefourier.encodings.specs import source_of
+    from pefourier.resize import resize_table
+
+    enc = load(spec, None, d, grid=old, prefix=prefix or 0)
+    named = source_of(spec) == "name" and enc.measure is not None and len(old) == len(new)
+    formula = load(spec, None, d, grid=new, prefix=prefix or 0) if named else None
+    found = resize_table(enc, new, method, formula)
+    if out is not None:
+        write_table(out, found.table)
+    form.deliver(resize_page(enc, found, out))
+
+
+@app.command()
+@asking
 def encode(
     question: Question,
     form: Form,

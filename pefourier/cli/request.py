@@ -278,7 +278,6 @@ class Drawing:
         """
         if self.plot is None:
             return
-        from importlib import import_module
 
         from pefourier.answers import plot
 
