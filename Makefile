@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint check fuzz bench figures results nested catalogue models clean
+.PHONY: help run test lint check fuzz bench figures results nested catalogue readme models clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -57,6 +57,9 @@ check: lint test  ## what CI runs
 catalogue: $(BIN)/pefourier  ## what `pefourier list` reads, from the registry
 	$(BIN)/python -c 'import json; from pefourier.encodings.specs import records; print(json.dumps(records(), indent=1, ensure_ascii=False))' >catalogue.tmp
 	mv catalogue.tmp pefourier/answers/catalogue.json
+
+readme: $(BIN)/pefourier  ## the outputs that README shows, from the program as it is
+	PYTHONPATH=. $(BIN)/python tests/test_readme.py
 
 models: $(BIN)/pefourier  ## what model types do with positions, from transformers
 	PYTHONPATH=. $(BIN)/python tests/survey_transformers.py

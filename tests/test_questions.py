@@ -124,8 +124,14 @@ def test_a_named_encoding_takes_the_size_of_what_it_is_compared_with():
             lambda: pefourier.check("rope:rho=3", rho=5.0),
             "'rope:rho=3' is given rho twice; keep one",
         ),
-        (lambda: pefourier.check(TABLE, length=5), "length=5 has no effect on a table"),
-        (lambda: pefourier.check(TABLE, rho=5.0), "rho=5.0 has no effect on a table"),
+        (
+            lambda: pefourier.check(TABLE, length=5),
+            "length=5 has no effect on ndarray (12, 6)",
+        ),
+        (
+            lambda: pefourier.check(TABLE, rho=5.0),
+            "rho=5.0 has no effect on ndarray (12, 6)",
+        ),
         (lambda: pefourier.check("table.npy", rho=5.0), "rho has no effect on 'table.npy'; leave"),
         (lambda: pefourier.check(np.zeros(3)), "a table of codes has two axes"),
         (lambda: pefourier.check("dtf"), "unknown encoding 'dtf'. Did you mean 'dft'?"),
@@ -139,3 +145,21 @@ def test_what_would_have_no_effect_is_refused(call, message):
 
 def test_a_size_that_is_the_own_one_is_welcome():
     assert encoding_of(TABLE, 12, 6).dim == 6
+
+
+def test_rows_may_be_the_points_of_a_grid(run, tmp_path):
+    table = load("axial", d=8, grid=(3, 4), prefix=1).table()
+    np.save(tmp_path / "t.npy", table)
+    (record,) = run(
+        "check-faithful", tmp_path / "t.npy", "--grid", "3x4", "--prefix", 1, "--json"
+    ).results
+    told = pefourier.check(str(tmp_path / "t.npy"), grid=(3, 4), prefix=1).to_dict()
+    assert told == record
+    own = pefourier.check(table, grid=(3, 4), prefix=1).to_dict()
+    assert own["grid"] == record["grid"] == [3, 4]
+    assert own["verdict"] == record["verdict"]
+    named = pefourier.reconstruct("axial", [(1, 2)], d=8, grid=(3, 4))
+    assert named.reconstructions[0].position == (1, 2)
+    message = r"^'ndarray \(13, 8\)': 13 rows do not fit a grid of 3x5"
+    with pytest.raises(PefourierError, match=message):
+        pefourier.check(table, grid=(3, 5))

@@ -1,18 +1,40 @@
-"""Every command and every name in the README is real."""
+"""Every command, output and number in the README is real; ``make readme`` writes outputs anew.
 
+A command stands alone or is followed by an empty line and the first lines of its answer, at most
+`SHOWN` of its conclusion in a terminal of `WIDTH` columns; `CUT` ends one that goes on.
+"""
+
+import ast
 import json
 import re
 import shlex
+import statistics
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pefourier.encodings import build
+from pefourier import questions
+from pefourier.cli.main import app
+from pefourier.encodings import checks, load
+from pefourier.faithful import LADDER
 
 ROOT = Path(__file__).parents[1]
-TEXT = (ROOT / "README.md").read_text()
-COMMANDS = sorted(set(re.findall(r"^    (pefourier .+)$", TEXT, re.MULTILINE)))
+README = ROOT / "README.md"
+TEXT = README.read_text(encoding="utf-8")
+SHOWN, WIDTH, CUT = 5, 68, " …"
+ANSWERED = re.compile(r"^    pefourier (.+)\n\n((?:    .+\n)+)", re.MULTILINE)
+COMMANDS = sorted(set(re.findall(r"^    pefourier (.+)$", TEXT, re.MULTILINE)))
+LONG = ("train", "reproduce")  # have tests of their own; the second writes files
+CONFIG = {
+    "model_type": "llama",  # Llama 3's
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "rope_theta": 500000.0,
+    "max_position_embeddings": 8192,
+}
 MODEL = """
 import torch
 
@@ -27,51 +49,85 @@ class PositionalEncoding(torch.nn.Module):
 """
 
 
+def make_files(folder, answer):
+    """The files that the README speaks of; `answer` runs a command."""
+    tensor2tensor = load("sinusoidal:layout=halves,divisor=d/2-1", 512, 64)
+    np.save(folder / "wpe.npy", tensor2tensor.table().astype(np.float32))
+    np.save(folder / "dumped_table.npy", load("rope", 8192, 128).table().astype(np.float32))
+    np.save(folder / "my_table.npy", np.eye(4))
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "model.py").write_text(MODEL)
+    (folder / "base.json").write_text(answer("check-faithful config.json --json"))
+
+
+def beginning(answer):
+    """What the README shows of an answer."""
+    lines = answer.partition("\n\n")[0].splitlines()
+    shown = lines[:SHOWN]
+    if len(lines) > SHOWN:
+        shown[-1] += CUT
+    return "".join(f"    {line}\n" for line in shown)
+
+
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """The files that the README speaks of."""
-    np.save(tmp_path / "wpe.npy", build("learned", length=64, d=16).table())
-    np.save(tmp_path / "dumped_table.npy", build("rope", length=64, d=16).table())
-    config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4}
-    (tmp_path / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 64}))
-    (tmp_path / "model.py").write_text(MODEL)
+def answer(run, tmp_path, monkeypatch):
+    """What a command of the README answers in a folder with its files."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+
+    def command(line):
+        done = run(*shlex.split(line.partition("#")[0]))
+        assert done.status in (0, 1), done.err
+        return done.out
+
+    make_files(tmp_path, command)
+    return command
 
 
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("command", COMMANDS)
-def test_commands_answer(run, command):
-    if "train" in command:
-        pytest.skip("training has tests of its own")
-    arguments = shlex.split(command.partition("#")[0])[1:]
-    done = run(*arguments)
-    assert done.status in (0, 1), done.err
-    assert done.out
+@pytest.mark.parametrize("command", [c for c in COMMANDS if not c.startswith(LONG)])
+def test_a_command_answers_as_shown(answer, command):
+    out = answer(command)
+    assert out
+    shown = dict(ANSWERED.findall(TEXT)).get(command)
+    assert shown in (None, beginning(out))
 
 
-def test_the_conclusion_shown_is_the_one_given(run):
-    """A command, an empty line, and the first paragraph of its answer."""
-    pattern = r"^    pefourier (.+)\n\n((?:    .*\n)+)"
-    command, shown = re.findall(pattern, TEXT, re.MULTILINE)[0]
-    answer = run(*shlex.split(command)).out
-    assert (
-        "".join(line[4:] for line in shown.splitlines(True)) == answer.partition("\n\n")[0] + "\n"
-    )
+def test_what_reproduce_says_is_shown(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    out = run("reproduce", "--out", tmp_path).out
+    assert dict(ANSWERED.findall(TEXT))["reproduce"] == beginning(out)
 
 
-def test_finding_codes_are_those_of_the_code():
-    (part,) = re.findall(r"each with its own name:(.*?) and more", TEXT, re.DOTALL)
-    sources = (ROOT / "pefourier").rglob("*.py")
-    code = "".join(path.read_text() for path in sources)
-    names = re.findall(r"`([a-z-]+)`", part)
-    assert len(names) > 8
-    assert [name for name in names if f'"{name}"' not in code] == []
+def test_every_command_of_the_program_is_there():
+    names = {command.split()[0] for command in COMMANDS}
+    names |= set(re.findall(r"`pefourier ([a-z-]+)", TEXT))
+    known = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert {name.replace("_", "-") for name in known} <= names | PENDING
 
 
-def test_pictures_are_there():
-    pictures = re.findall(r"!\[.*?\]\((.*?)\)", TEXT)
-    assert pictures
-    assert [p for p in pictures if not (ROOT / p).is_file()] == []
+PENDING = {"report", "resize"}  # whose place in the README is kept
+
+
+def without_code(text):
+    return re.sub(r"^(    .*|\|.*)$|<!--.*?-->|!\[.*?\]\(.*?\)", "", text, flags=re.MULTILINE)
+
+
+def test_it_is_short():
+    """Outputs too: fifteen hundred words in all, and sentences of twenty in the median."""
+    assert len(re.sub("<!--.*?-->", "", TEXT).split()) <= 1500
+    paragraphs = re.split(r"\n\s*\n|^- |^#+ .*$", without_code(TEXT), flags=re.MULTILINE)
+    sentences = [s for p in paragraphs for s in re.split(r"(?<=[.:?;])\s+", p.strip()) if s]
+    assert len(sentences) > 40
+    assert statistics.median(len(s.split()) for s in sentences) <= 20
+
+
+def test_links_and_pictures_are_there():
+    links = re.findall(r"\]\(([^)]+)\)", TEXT)
+    assert len(links) > 5
+    assert [one for one in links if not (ROOT / one).exists()] == []
+    alternatives = re.findall(r"!\[(.*?)\]", TEXT)
+    assert alternatives
+    assert all(len(text) > 20 for text in alternatives)
 
 
 def test_python_of_the_readme_runs():
@@ -80,3 +136,69 @@ def test_python_of_the_readme_runs():
     names = {"my_table": np.eye(4)}
     exec(compile(code, "README.md", "exec"), names)
     assert names["layer"].codes.shape == (80, 256)
+    assert names["found"].verdict == "isometric"
+
+
+def test_functions_named_in_it_are_those_of_the_package():
+    source = ast.parse(Path(questions.__file__).read_text(encoding="utf-8"))
+    public = {node.name for node in source.body if isinstance(node, ast.FunctionDef)}
+    (told,) = re.findall(r"^(`reconstruct`.*?) are called alike", TEXT, re.MULTILINE)
+    names = {*re.findall(r"`(\w+)`", told), *re.findall(r"pefourier\.(\w+)\(", TEXT)}
+    assert names == public - {"encoding_of", "load_spec", "source_is_named"}
+
+
+def test_numbers_of_training_are_those_of_the_summaries():
+    found = {
+        (window, one["dataset"]): one
+        for window in ("window-100", "window-64", "leaky-100")
+        for one in json.loads((ROOT / "figures" / window / "summary.json").read_text())["datasets"]
+    }
+    (part,) = re.findall(r"^- By F1, SMD.*?(?=^## )", TEXT, re.MULTILINE | re.DOTALL)
+    sound = [
+        one["differences"]["dft"] for (window, _), one in found.items() if "leaky" not in window
+    ]
+    means = sorted(f"{one['mean']:+.3f}".replace("-", "−").replace("0.", ".") for one in sound)
+    assert f"differences {means[-1]} to {means[0]}" in " ".join(part.split())
+    least = min(one["p_holm"] for one in sound)
+    assert f"Holm p from {least:.2f} on".replace("0.", ".") in " ".join(part.split())
+    assert all(one["p_holm"] > 0.05 for one in sound)
+    scores = found["window-64", "smd"]["scores"]
+    blind, own = (f"{scores[k]['f1']['mean']:.3f}"[1:] for k in ("order-free", "sinusoidal"))
+    assert f"F1 {blind} for {own} with windows of 64" in part
+    leaky = f"{found['leaky-100', 'smd']['scores']['sinusoidal']['f1']['mean']:.2f}"[1:]
+    assert f"F1 {leaky} on SMD" in " ".join(part.split())
+
+
+def test_numbers_in_prose_are_those_of_the_program():
+    said = (ROOT / "figures" / "reproduction.md").read_text(encoding="utf-8")
+    assert "puts 59 % of its frequencies" in TEXT
+    assert "76 of 128 = 59 %" in said
+    assert "At most 2^26 positions, 2^21 dimensions and 2^30 numbers" in TEXT
+    assert (checks.LARGEST, checks.WIDEST, checks.NUMBERS) == (2**26, 2**21, 2**30)
+    rungs = " < ".join(f"`{rung}`" for rung in LADDER).replace(
+        "`separable`", "`separable` (on grids)"
+    )
+    assert rungs in TEXT
+
+
+def rewrite():
+    """Write the outputs of the README anew, from the program as it is."""
+    import os
+    import subprocess
+    import tempfile
+
+    def command(line):
+        program = [sys.executable, "-m", "pefourier", *shlex.split(line)]
+        done = subprocess.run(program, capture_output=True, text=True, cwd=folder, check=False)
+        assert done.returncode in (0, 1), done.stderr
+        return done.stdout
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ |= {"COLUMNS": str(WIDTH), "PYTHONPATH": str(ROOT)}
+        make_files(Path(folder), command)
+        text = ANSWERED.sub(lambda m: f"    pefourier {m[1]}\n\n{beginning(command(m[1]))}", TEXT)
+    README.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    rewrite()

@@ -25,7 +25,10 @@ RESULTS = {
     "reconstruct on a grid": lambda: pefourier.reconstruct("axial:grid=3x4", [(1, 2)], d=16),
     "check of a grid": lambda: pefourier.check("axial:grid=3x4", d=16),
     "compare": lambda: pefourier.compare("sinusoidal", "sinusoidal:layout=halves", length=9, d=8),
+    "check on a grid": lambda: pefourier.check("axial", d=8, grid=(3, 4), prefix=1),
     "relations": lambda: pefourier.relations("rope", length=12, d=16),
+    "relations of a window": lambda: pefourier.relations("swin:grid=3x4", d=4),
+    "check of a window": lambda: pefourier.check("beit:grid=3x4", d=4),
     "relations of lags": lambda: pefourier.relations("shaw", length=12, d=16),
     "context": lambda: pefourier.context(
         "rope:scaling=yarn,factor=4,original=32", length=128, d=16

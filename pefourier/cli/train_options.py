@@ -9,7 +9,9 @@ from typing import Annotated, Any, get_args, get_origin
 
 import typer
 
+from pefourier.cli.request import spec_names
 from pefourier.errors import unknown
+from pefourier.train.data import PUBLISHED, SYNTHETIC
 from pefourier.train.options import SETTINGS, Options
 
 HELP = (
@@ -62,9 +64,18 @@ def preset(setting: str | None, context: typer.Context) -> dict[str, Any]:
     }
 
 
+def dataset_names(incomplete: str) -> list[str]:
+    """Names that --dataset takes, for the shell's completion."""
+    names = (*SYNTHETIC, *PUBLISHED, "uea:")
+    return [name for name in names if name.startswith(incomplete)]
+
+
+COMPLETIONS = {"encoding": spec_names, "dataset": dataset_names}
+
+
 def annotation(field: Field) -> Any:
     """A field's type and help, as typer reads them; flags stand without their opposite."""
-    kind, facts = field.type, dict(field.metadata)
+    kind, facts = field.type, {**field.metadata, "autocompletion": COMPLETIONS.get(field.name)}
     flags = facts.pop("flags") or ((f"--{field.name.replace('_', '-')}",) if kind is bool else ())
     if get_origin(kind) is tuple:  # tuple[str, ...]: an option that may be repeated
         kind = list[get_args(kind)[0]]

@@ -518,7 +518,7 @@ def test_a_rotation_keeps_products_and_says_so(rng):
         (
             "sinusoidal",
             "Inner products of codes depend on the lag alone; with it they rise first at lag 4. "
-            "One matrix leads from every code to the next, so a fixed lag is a linear map. "
+            "One matrix leads from every code to the next: a fixed lag is a linear map. "
             "Distances of codes and of positions correlate by 0.67 (1: near codes are near "
             "positions).",
         ),
@@ -549,6 +549,27 @@ def test_a_rotation_keeps_products_and_says_so(rng):
 )
 def test_what_is_said_of_relations(spec, told):
     enc = load(spec, 40, 16)
+    assert conclude(enc, relate(enc)) == told
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        (
+            "axial:grid=5x6",
+            "Inner products of codes depend on the lag alone; with it they rise first at lag 4 "
+            "along an axis. One matrix leads from every code to the next along each axis: a fixed "
+            "lag is a linear map. Distances of codes and of positions correlate by 0.74 (1: near "
+            "codes are near positions).",
+        ),
+        (
+            "swin:grid=5x6",
+            "These are biases of displacements, whose opposites are not compared here.",
+        ),
+    ],
+)
+def test_what_is_said_of_relations_on_a_grid(spec, told):
+    enc = load(spec, None, 16)
     assert conclude(enc, relate(enc)) == told
 
 

@@ -1,6 +1,8 @@
 """What commands have in common: SPECs, sizes and times, and notes on options without effect."""
 
 import io
+import os
+import subprocess
 import sys
 
 import numpy as np
@@ -211,3 +213,32 @@ def test_code_without_py_is_recognised(run, tmp_path, monkeypatch, typed, meant)
     name = typed.partition(":")[0]
     said = f"unknown encoding '{name}'. Did you mean {meant}? py: imports and runs your code."
     assert (done.status, done.err) == (2, f"pefourier: {said}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("pefourier spectrum sinus", ["sinusoidal"]),
+        ("pefourier check-faithful rope:fac", ["rope:factor="]),
+        ("pefourier compare dft rope:rho=5e5,fac", ["rope:rho=5e5,factor="]),
+        ("pefourier compare rope:rho=5e5,rh", []),
+        ("pefourier train -e sinus", ["sinusoidal"]),
+        ("pefourier train --encoding rope:fac", ["rope:factor="]),
+        ("pefourier train --dataset ord", ["order"]),
+        ("pefourier train --dataset ue", ["uea:"]),
+        ("pefourier check-faithful --req", ["--require", "--require-dtype"]),
+        ("pefourier spectrum --method per", ["periodogram"]),
+    ],
+)
+def test_the_shell_completes(words, found):
+    asked = {"_PEFOURIER_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": words}
+    done = subprocess.run(
+        [sys.executable, "-m", "pefourier"],
+        env={**os.environ, **asked},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    told = done.stdout.replace("\\", "")
+    assert [one for one in found if f'"{one}"' not in told] == []
+    assert found or told == "_files\n"

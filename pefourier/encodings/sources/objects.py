@@ -68,7 +68,7 @@ def is_class(found: Any) -> bool:
     return isinstance(found, type)
 
 
-def shapes_of(found: Any) -> list[tuple[int, ...]]:
+def table_shapes(found: Any) -> list[tuple[int, ...]]:
     """Shapes of a module's tables, parameters and buffers of two axes or more, largest first."""
     if is_class(found) or not hasattr(found, "named_buffers"):
         return []
@@ -80,13 +80,13 @@ def likely_dimensions(found: Any) -> list[int]:
     """Dimensions that an object may take, the likeliest first."""
     own = [] if is_class(found) else vars(found).items() if hasattr(found, "__dict__") else []
     named = [value for key, value in own if key in DIM_NAMES and type(value) is int and value > 0]
-    return list(dict.fromkeys([*named, *(shape[-1] for shape in shapes_of(found)), DIM]))
+    return list(dict.fromkeys([*named, *(shape[-1] for shape in table_shapes(found)), DIM]))
 
 
 def likely_length(found: Any, d: int) -> int:
     """80 positions, or as many as a module's table has if they are fewer; all rows of a table."""
     if hasattr(found, "num_embeddings"):
         return int(found.num_embeddings)
-    rows = [int(shape[-2]) for shape in shapes_of(found) if shape[-1] == d]
-    rows += [int(shape[0]) for shape in shapes_of(found) if shape[-1] == d and shape[-2] == 1]
+    rows = [int(shape[-2]) for shape in table_shapes(found) if shape[-1] == d]
+    rows += [int(shape[0]) for shape in table_shapes(found) if shape[-1] == d and shape[-2] == 1]
     return min(LENGTH, max(rows, default=LENGTH))

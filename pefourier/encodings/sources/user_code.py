@@ -284,7 +284,7 @@ def inputs_of(torch: Any, module: Any, shape: tuple[int, int, int]) -> Iterator[
     whole = torch.arange(length)
     forms = [whole.expand(shape[0], length), whole, whole.float(), whole.float()[:, None]]
     forms.append(whole.float()[None, :, None])
-    names = required(module)
+    names, zeros = required(module), torch.zeros(shape, dtype=type_of(torch, module))
     if set(names) & TIME_NAMES:
         forms = [*forms[1:], forms[0]]
     for form in forms if set(names) & (POSITION_NAMES | TIME_NAMES) else forms[:1]:
@@ -295,8 +295,14 @@ def inputs_of(torch: Any, module: Any, shape: tuple[int, int, int]) -> Iterator[
             elif name in LENGTH_NAMES:
                 way[name] = length
             else:
-                way[name] = 0 if name in SHIFTS else torch.zeros(shape)
+                way[name] = 0 if name in SHIFTS else zeros
         yield way
+
+
+def type_of(torch: Any, module: Any) -> Any:
+    """The type of a module's floating numbers; float32 where it holds none."""
+    held = [*module.parameters(), *module.buffers()]
+    return next((x.dtype for x in held if x.is_floating_point()), torch.float32)
 
 
 def as_codes(answer: Any, way: Mapping[str, Any]) -> tuple[np.ndarray, float]:

@@ -231,7 +231,12 @@ def test_few_model_types_are_refused_without_a_reason():
     found = [kind for kind in TYPES if type_row(kind)["kind"] == "none"]
     unexplained = [kind for kind in found if not {"reason", "axial"} & type_row(kind).keys()]
     assert len(unexplained) <= UNEXPLAINED
-    told = {"levit": "two axes", "dab-detr": "two axes", "perceiver": "axes", "resnet": "convolutions"}
+    told = {
+        "levit": "two axes",
+        "dab-detr": "two axes",
+        "perceiver": "axes",
+        "resnet": "convolutions",
+    }
     for kind, words in told.items():
         assert words in type_row(kind)["reason"]
 
