@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pefourier.answers.grid_plot import kernel_lines
 from pefourier.answers.plot import WIDTH, caption, make_panels
 from pefourier.answers.report import Answer
 
