@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.answers.grid_plot import kernel_lines
-from pefourier.answers.plot import WIDTH, caption, literal, make_panels
+from pefourier.answers.plot import USUAL, WIDTH, Look, caption, literal, make_panels
 from pefourier.answers.report import Answer
 from pefourier.design import Design
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def relations(answers: Sequence[Answer]) -> "Figure":
+def relations(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
     """Inner products by lag, or that there are none."""
-    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.0))
+    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.0), look)
     for a in answers:
         curve = a.result.kernel
         if curve is None:
@@ -31,9 +31,9 @@ def relations(answers: Sequence[Answer]) -> "Figure":
     return figure
 
 
-def context(answers: Sequence[Answer]) -> "Figure":
+def context(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
     """Turns of the slowest pair of each band, in training and in the length asked for."""
-    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.0))
+    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.0), look)
     (found,) = (a.result for a in answers)
     bands = [(r.name, band) for r in found.rotations for band in r.bands]
     names = [literal(f"{name} {band.treatment}".strip()) for name, band in bands]
@@ -53,10 +53,10 @@ def context(answers: Sequence[Answer]) -> "Figure":
     return figure
 
 
-def design(answers: Sequence[Any]) -> "Figure":
+def design(answers: Sequence[Any], look: Look = USUAL) -> "Figure":
     """Smallest distance and stable rank of the candidates over their base."""
     found: Design = answers[0]
-    figure, panels = make_panels(2, 1, (WIDTH, 4.2), sharex=True)
+    figure, panels = make_panels(2, 1, (WIDTH, 4.2), look, sharex=True)
     rho = [c.rho for c in found.candidates]
     for axes, key, label in (
         (panels[0, 0], "min_distance", "smallest distance"),

@@ -9,6 +9,7 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from importlib import import_module
 from typing import Annotated, Any, Literal
 
 import typer
@@ -223,7 +224,7 @@ class Drawing:
             )
         return wide
 
-    def draw(self, figure: str, answers: list[Any]) -> None:
+    def draw(self, figure: str, answers: list[Any], room: str = "plot") -> None:
         """Write a figure if one was asked for; matplotlib is imported only then."""
         if self.plot is None:
             return
@@ -234,7 +235,8 @@ class Drawing:
             theme = plot.DARK if self.dark else plot.USUAL
             dpi, title = self.dpi or theme.dpi, self.title or ""
             look["look"] = replace(theme, width=self.inches(), dpi=dpi, title=title)
-        plot.save(self.plot, getattr(plot, figure), answers, **look)
+        drawer = getattr(import_module(f"pefourier.answers.{room}"), figure)
+        plot.save(self.plot, drawer, answers, **look)
 
 
 @dataclass(frozen=True)
