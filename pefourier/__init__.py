@@ -52,9 +52,18 @@ if TYPE_CHECKING:
     from pefourier.questions import encode as encode
     from pefourier.questions import reconstruct as reconstruct
     from pefourier.questions import relations as relations
+    from pefourier.questions import resize as resize
     from pefourier.questions import spectrum as spectrum
 
-NAMESAKES = {"compare", "context", "design", "reconstruct", "relations", "spectrum"}  # of rooms
+NAMESAKES = {  # of rooms
+    "compare",
+    "context",
+    "design",
+    "reconstruct",
+    "relations",
+    "resize",
+    "spectrum",
+}
 QUESTIONS = {*NAMESAKES, "check", "encode"}
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pefourier.encodings.encoding import BLOCK, Encoding, as_encoding, row_blocks
+from pefourier.encodings.encoding import BLOCK, Encoding, as_encoding, placed, row_blocks
 from pefourier.spectrum import choose_method, folded, frequencies_and_weights
 
 SMEAR = 0.1  # decades: the width of the Gaussian around each frequency
@@ -62,7 +62,7 @@ def density_by_decade(encoding: Encoding | np.ndarray, method: str = "auto") -> 
     >>> float(rope.density[len(rope.density) // 2].round(3))
     0.25
     """
-    enc = as_encoding(encoding)
+    enc = placed(as_encoding(encoding))
     frequencies, weights = frequencies_and_weights(enc, choose_method(enc, method))
     frequencies = folded(frequencies)
     moving = (frequencies > 0) & ~(weights <= NEGLIGIBLE)  # NaN stays
@@ -86,7 +86,7 @@ def is_slow(encoding: Encoding | np.ndarray, method: str = "auto") -> bool:
     >>> [is_slow(load(name, d=128)) for name in ("rope", "dft", "none")]
     [True, False, False]
     """
-    enc = as_encoding(encoding)
+    enc = placed(as_encoding(encoding))
     frequencies, weights = frequencies_and_weights(enc, choose_method(enc, method))
     frequencies = folded(frequencies)
     moving = float(weights[frequencies > 0].sum())
@@ -103,7 +103,7 @@ def group_waves(encoding: Encoding | np.ndarray) -> list[WaveGroup]:
     >>> [(g.first, g.last, round(g.longest)) for g in group_waves(load("rope", 1000, 16))]
     [(0, 0, 6), (1, 2, 63), (3, 4, 628), (5, 6, 6283), (7, 7, 19869)]
     """
-    enc = as_encoding(encoding)
+    enc = placed(as_encoding(encoding))
     if enc.measure is None:
         return []
     omega = np.abs(enc.measure.frequencies)

@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pefourier.encodings.columns import named_changes
-from pefourier.encodings.encoding import Encoding, as_encoding, largest_number, unit_of
+from pefourier.encodings.encoding import (
+    Encoding,
+    as_encoding,
+    largest_number,
+    placed,
+    unit_of,
+)
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 from pefourier.geometry.waves import turning_pairs
 from pefourier.result import Result
@@ -66,6 +72,8 @@ def compare(a: Encoding | np.ndarray, b: Encoding | np.ndarray) -> Comparison:
 
     one, two = as_encoding(a), as_encoding(b)
     found = compare_codes(one, two)
+    if len(one.domain.sides) > 1:
+        found = compare_on_grid(one, two, found)
     if found.verdict == "different":
         found = compare_forms(one, two, found)
     if found.verdict == "different" or "scale" in found.by:
@@ -105,6 +113,39 @@ def compare_codes(one: Encoding, two: Encoding) -> Comparison:
     verdict = "different" if by is None else "equivalent"
     worst = float(plain.max()) if by is None else difference
     return Comparison(verdict, False, by or {}, max_difference=worst, **facts)
+
+
+def compare_on_grid(one: Encoding, two: Encoding, found: Comparison) -> Comparison:
+    """What only tables of one grid can have in common: rows transposed, other coordinates."""
+    from pefourier.diagnosis import grid_changes
+
+    if one.dim != two.dim or not grid_changes.on_one_grid(one, two):
+        return found
+    sides = one.domain.sides
+    a, b = (np.asarray(placed(enc).table(), dtype=float) for enc in (one, two))
+    if found.verdict == "equivalent" and "rotation" not in found.by:
+        orders = [grid_changes.order_of_axes(table, sides) for table in (a, b)]
+        if None in orders or orders[0] == orders[1] or "offset" in found.by:
+            return found
+        return replace(found, by={"order": " to ".join(orders)} | found.by)
+    if found.verdict == "equal":
+        return found
+    eps = max(one.eps, two.eps)
+    allowed = np.full((len(a), 1), 2 * rounding_tolerance(a, placed(one), eps).max())
+    forwards = [
+        *grid_changes.rows_transposed(a, sides),
+        *grid_changes.coordinates_changed(one, two),
+    ]
+    candidates = [(said, table, b) for said, table in forwards]
+    if not one.stationary:
+        back = grid_changes.coordinates_changed(two, one)
+        candidates += [(grid_changes.inverted(said), table, a) for said, table in back]
+    for said, table, other in candidates:
+        by, left = find_transformation(table, other, allowed, eps)
+        if by is not None and not {"rotation", "offset"} & by.keys():
+            told = by if "rows" in said else {k: v for k, v in by.items() if k == "scale"}
+            return replace(found, verdict="equivalent", by=said | told, max_difference=left)
+    return found
 
 
 def compare_forms(one: Encoding, two: Encoding, found: Comparison) -> Comparison:
@@ -147,6 +188,8 @@ def rounding_tolerance(table: np.ndarray, enc: Encoding, eps: float) -> np.ndarr
     if turning is not None:
         omega[turning.sines] = omega[turning.cosines] = turning.omega
     origin = 0 if enc.measure is None else enc.measure.offset
+    if np.ndim(origin):  # of each axis: phases are those of some points further on
+        origin = np.abs(origin).max()
     return size * (4 * eps + phase_errors(np.arange(n) + origin, omega, eps))
 
 

@@ -11,7 +11,7 @@ asked for. A turn is 2 pi. Everything here is a closed form or a scan of whole p
 them together for one encoding. What another reading costs is in `pefourier.encodings.readings`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, log, pi
 from typing import Literal
@@ -25,8 +25,7 @@ from pefourier.encodings.readings import (
     first_below,
     layouts_apart,
     levels_below,
-    positions_below,
-    reading_cosine,
+    readings_apart,
 )
 from pefourier.encodings.sources.layers import LayerRun, open_model, read_layers
 from pefourier.encodings.sources.models import type_row
@@ -67,6 +66,8 @@ class Rotation:
     critical_dimension: int | None  # None without a base
     idle: int  # rotated pairs that never finish a turn within the length
     unseen: int  # pairs that meet phases which training never met
+    frequencies: np.ndarray  # (rotated pairs,) radians per position
+    trained_frequencies: np.ndarray  # the same without the scaling
     precision: dict[str, FormatLoss]
 
 
@@ -85,6 +86,7 @@ class Reading:
     """What is left where a rotation is read as another one."""
 
     other: str
+    rotation: str  # the type of layer that is misread, of several the one it costs most
     positions: np.ndarray  # where the cosine is shown
     cosine: np.ndarray  # between the codes of the two readings, 1: the same
     below: dict[str, int | None]  # first position at which it falls below .99, .9 and .5
@@ -104,23 +106,26 @@ class Context(Result):
 
 def describe_context(
     spec: str, length: int | None = None, trained: int | None = None, d: int | None = None
-) -> tuple[Encoding, Context]:
+) -> tuple[list[Encoding], Context]:
     """The layers and rotations of a model's config, or of one encoding, over `length` positions.
 
-    Returned with the encoding of the first layers that have positions. `length` is by default what
-    the config allows, `trained` the original length of a scaling, else the same.
+    Returned with the encoding of each rotation, or of what positions there are. `length` is by
+    default what the config allows, `trained` the original length of a scaling, else the same.
 
-    >>> enc, found = describe_context("rope:rho=5e5", 131072, trained=8192, d=128)
+    >>> _, found = describe_context("rope:rho=5e5", 131072, trained=8192, d=128)
     >>> found.rotations[0].unseen
     29
     """
     runs = layer_runs(spec, d)
     parts = list(dict.fromkeys(run.part for run in runs if run.kind == "rotary"))
-    own = [load_layers(spec, part, length, d) for part in parts] or [load_layers(spec, "", None, d)]
+    whole = [load_layers(spec, part, None, d) for part in parts or [""]]
+    turning = [enc for enc in whole if enc.act == "rotate"]
+    own = [load_layers(spec, p, length, d) for p in parts] if length and turning else whole
+    met = trained or whole[0].params.get("original") or len(whole[0])
     longest = length or max(map(len, own))
     rotations = tuple(
-        describe_rotation(enc, trained, longest, part)
-        for enc, part in zip(own, parts, strict=False)
+        describe_rotation(enc, trained or enc.params.get("original") or len(one), longest, part)
+        for enc, one, part in zip(own, whole, parts, strict=False)
     )
     layers = tuple(
         Layers(
@@ -131,9 +136,8 @@ def describe_context(
         )
         for run in runs
     )
-    met = trained or own[0].params.get("original") or len(own[0])
     found = tuple(dict.fromkeys(finding for enc in own for finding in enc.findings))
-    return own[0], Context(layers, rotations, int(met), longest, found)
+    return own, Context(layers, rotations, int(met), longest, found)
 
 
 def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
@@ -248,6 +252,8 @@ def describe_rotation(
         else critical_dimension(2 * len(plain), params["rho"], trained),
         idle=int((turning & (own * length < 2 * pi)).sum()),
         unseen=count_unseen(own, plain, trained, length),
+        frequencies=own[turning],
+        trained_frequencies=plain[turning],
         precision=dict(zip(FORMATS_OF_PHASES, map_ahead(losses, FORMATS_OF_PHASES), strict=True)),
     )
 
@@ -267,18 +273,7 @@ def bands(own: np.ndarray, plain: np.ndarray, trained: int, length: int) -> Iter
     """Runs of rotated pairs, fast ones first, by what a scaling does to their frequencies."""
     turning = own != 0
     own, plain = own[turning], plain[turning]
-    if len(own) == 0:
-        return
-    ratio = plain / own
-    kept = np.abs(ratio - 1) <= RATIO_SLACK
-    far = ratio.max() if ratio.max() > 1 else ratio.min()
-    stretched = ~kept & (np.abs(ratio - far) <= RATIO_SLACK * far)
-    treatments = (
-        [("same", kept)]
-        if kept.all()
-        else [("kept", kept), ("blended", ~kept & ~stretched), ("stretched", stretched)]
-    )
-    for treatment, members in treatments:
+    for treatment, members in treatments(own, plain).items():
         if members.any():
             slowest = np.flatnonzero(members)[own[members].argmin()]
             yield Band(
@@ -288,6 +283,21 @@ def bands(own: np.ndarray, plain: np.ndarray, trained: int, length: int) -> Iter
                 turns_trained=float(plain[slowest] * trained / (2 * pi)),
                 turns=float(own[slowest] * length / (2 * pi)),
             )
+
+
+def treatments(own: np.ndarray, plain: np.ndarray) -> dict[str, np.ndarray]:
+    """Which pairs a scaling treats alike, of frequencies that are not 0.
+
+    >>> treatments(np.array([1.0, 0.02]), np.array([1.0, 0.08]))["stretched"]
+    array([False,  True])
+    """
+    ratio = plain / own
+    kept = np.abs(ratio - 1) <= RATIO_SLACK
+    if kept.all():
+        return {"same": kept}
+    far = ratio.max() if ratio.max() > 1 else ratio.min()
+    stretched = ~kept & (np.abs(ratio - far) <= RATIO_SLACK * far)
+    return {"kept": kept, "blended": ~kept & ~stretched, "stretched": stretched}
 
 
 def count_unseen(own: np.ndarray, plain: np.ndarray, trained: int, length: int) -> int:
@@ -327,28 +337,43 @@ def cached_phase_errors(
 MISREADINGS = ("scaling-ignored", "partial-ignored", "base=NUMBER", "local-for-global", "layout")
 
 
-def read_against(enc: Encoding, other: str, length: int, d: int | None = None) -> Reading:
+def read_against(
+    encodings: Sequence[Encoding], other: str, length: int, d: int | None = None
+) -> Reading:
     """The cosine between a rotation and another one, or a misreading of it, up to a length.
 
     Parameters
     ----------
+    encodings : sequence of Encoding
+        The rotations of a model; of several the one is told that is read most differently.
     other : str
         A SPEC, or one of `MISREADINGS`: the scaling not applied, all of the head rotated, another
         base, the other type of layer's rotation, neighbours paired for halves or the reverse.
 
     >>> from pefourier.encodings import load
-    >>> read_against(load("rope:rho=5e5", 8192, 128), "base=10000", 8192).below
+    >>> read_against([load("rope:rho=5e5", 8192, 128)], "base=10000", 8192).below
     {'.99': 3, '.9': 9, '.5': 27}
     """
-    if enc.act != "rotate" or enc.measure is None:
-        raise PefourierError(f"{shown(enc.spec)} is not rotary; --against compares rotations")
-    points = np.unique(np.geomspace(1, max(length, 2), 64).astype(np.int64))
+    for enc in encodings:
+        if enc.act != "rotate" or enc.measure is None:
+            raise PefourierError(f"{shown(enc.spec)} is not rotary; --against compares rotations")
+    readings = [reading_of(enc, other, length, d) for enc in encodings]
+    return min(readings, key=lambda r: [FARTHEST if p is None else p for p in r.below.values()])
+
+
+def reading_of(enc: Encoding, other: str, length: int, d: int | None) -> Reading:
+    """One rotation and its misreading."""
     own = enc.measure.frequencies
     if other == "layout":
-        return layout_reading(own, points)
-    read = misread(enc, other, length, d)
-    below = positions_below(own, read)
-    return Reading(other, points, reading_cosine(own, read, points), below)
+        apart = layouts_apart(own)
+    else:
+        apart = readings_apart(own, misread(enc, other, length, d))
+    below = levels_below(apart)
+    points = [*np.geomspace(1, max(length, 2), 64), *(p for p in below.values() if p is not None)]
+    at = np.unique(np.array(points).astype(np.int64))
+    at = at[at <= max(length, 2)]
+    cosine = np.cos(np.multiply.outer(at.astype(float), apart)).mean(axis=1)
+    return Reading(other, enc.spec.partition("#")[2], at, cosine, below)
 
 
 def misread(enc: Encoding, other: str, length: int, d: int | None) -> np.ndarray:
@@ -364,11 +389,20 @@ def misread(enc: Encoding, other: str, length: int, d: int | None) -> np.ndarray
         return build("rope", length=2, d=params["d"], **{**own, "rho": rho}).measure.frequencies
     if other == "local-for-global":
         return other_layers(enc)
-    two = load(other, length, d or params["d"])
+    two = load_like(enc, other, length, d or params["d"])
     if two.act != "rotate" or two.measure is None:
         known = ", ".join(MISREADINGS)
         raise PefourierError(f"{shown(other)} is not rotary; give a rotation, or one of {known}")
     return two.measure.frequencies
+
+
+def load_like(enc: Encoding, other: str, length: int, d: int) -> Encoding:
+    """Another rotation; of another config with several, that of the same type of layer."""
+    part = enc.spec.partition("#")[2]
+    if source_of(other) != "config" or "#" in other or not part:
+        return load(other, length, None if source_of(other) == "config" else d)
+    named = {run.part for run in read_layers(other, "") if run.kind == "rotary"}
+    return load(f"{other}#{part}" if part in named else other, length)
 
 
 def other_layers(enc: Encoding) -> np.ndarray:
@@ -381,10 +415,3 @@ def other_layers(enc: Encoding) -> np.ndarray:
     raise PefourierError(
         f"{shown(enc.spec)} has one rotation; local-for-global needs a model with two"
     )
-
-
-def layout_reading(own: np.ndarray, points: np.ndarray) -> Reading:
-    """Pairs (i, i + d/2) turned where (2i, 2i + 1) were meant, or the reverse."""
-    apart = layouts_apart(own)
-    sums = np.cos(np.multiply.outer(points.astype(float), apart)).mean(axis=1)
-    return Reading("layout", points, sums, levels_below(apart))

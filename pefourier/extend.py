@@ -19,14 +19,13 @@ from pefourier.context import (
     Band,
     bands,
     count_unseen,
-    positions_below,
-    reading_cosine,
     unscaled,
 )
 from pefourier.design import candidate, exact_base
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import scaling_parameters
+from pefourier.encodings.readings import positions_below, reading_cosine
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, Format
@@ -54,6 +53,7 @@ class Extension:
     unseen: int  # pairs that meet phases that the rotation as trained never met
     cosine: tuple[tuple[int, float], ...]  # position, cosine to the rotation as trained
     below: dict[str, int | None]  # first position at which that falls below .99, .9 and .5
+    frequencies: np.ndarray  # radians per position
     config: dict[str, Any] | None  # keys to set in config.json; None where it cannot state this
 
 
@@ -67,6 +67,7 @@ class Extensions:
     length: int
     d: int
     original: int  # positions before any scaling
+    trained_frequencies: np.ndarray  # of the rotation that is extended
     criteria: tuple[str, ...]
     candidates: tuple[Extension, ...]
     best: dict[str, float | None]  # the base that a criterion asks for
@@ -143,6 +144,7 @@ def extend(
         length=length,
         d=own.params["d"],
         original=before,
+        trained_frequencies=own.measure.frequencies,
         criteria=tuple(criteria),
         candidates=tuple(describe_extension(own, way, enc, form) for way, enc in wanted),
         best=asked,
@@ -245,6 +247,7 @@ def describe_extension(own: Encoding, way: str, enc: Encoding, form: Format | No
         unseen=count_unseen(new, fastest_met(own), *lengths),
         cosine=tuple(zip(points.tolist(), cosines, strict=True)),
         below=positions_below(trained, new, len(own)),
+        frequencies=new,
         config=config_lines(own, enc),
     )
 

@@ -194,9 +194,8 @@ def functions_on_grid(
         )
         for point in points
     ]
-    return GridReconstructions(
-        sides, spectrum.sigma, rebuilt, factors.inverse_error(), about=(enc,)
-    )
+    worst = max(0.0, factors.inverse_error())  # rounding may make a projection larger than it is
+    return GridReconstructions(sides, spectrum.sigma, rebuilt, worst, about=(enc,))
 
 
 def checked_point(point: Sequence[int], sides: tuple[int, ...]) -> tuple[int, ...]:

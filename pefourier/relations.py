@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pefourier.encodings.columns import Layout, split_pairs
 from pefourier.encodings.domain import lattice_points, steps_ahead
 from pefourier.encodings.encoding import (
     BLOCK,
@@ -42,17 +43,28 @@ class Relations(Result):
 
     length: int
     dimension: int
-    # of the best T(1), over the norm of the codes it should give; of each axis of a grid
-    shift_residual: float | list[float | None] | None
+    shift_residual: float | None  # of the best T(1), over the norm of the codes it should give
     toeplitz_residual: float  # 0: inner products depend on the lag only
-    # (n,) inner product at each lag over that at lag 0; on a grid (2 N_1 - 1, …) around lag 0
-    kernel: np.ndarray | None
-    first_rise: int | list[int | None] | None  # first lag whose kernel exceeds the one before
+    kernel: np.ndarray | None  # (n,) inner product at each lag over that at lag 0
+    first_rise: int | None  # first lag whose kernel exceeds the one before
     asymmetry: float | None  # 0: what a lag gives, its opposite gives too
     distance_preservation: float | None  # correlation of code distance with position distance
 
 
-def relate(encoding: Encoding | np.ndarray) -> Relations:
+@dataclass(frozen=True, repr=False)
+class GridRelations(Relations):
+    """The same of the points of a grid.
+
+    `kernel` has the shape (2 N_1 - 1, …), lag 0 in the middle; `shift_residual` and `first_rise`
+    are lists with a number for each axis.
+    """
+
+    grid: tuple[int, ...]  # points along each axis, the slowest first
+    prefix: int  # rows before the grid that have no place
+    rotation_residual: float | None  # of rotations, the largest |M' M - I|; 0: lengths are kept
+
+
+def relate(encoding: Encoding | np.ndarray) -> Relations | GridRelations:
     """How the codes of positions, or of lags, relate to one another.
 
     Parameters
@@ -74,10 +86,16 @@ def relate(encoding: Encoding | np.ndarray) -> Relations:
     >>> relate(load("alibi", length=9, d=4)).asymmetry
     0.0
     """
-    enc = placed(as_encoding(encoding))
+    whole = as_encoding(encoding)
+    enc = placed(whole)
     k = kernel(enc)
     sequence = enc.domain.kind in ("position", "time")
-    return Relations(
+    kind, on_grid = Relations, {}
+    if len(enc.domain.sides) > 1:
+        kind = GridRelations
+        on_grid = {"grid": enc.domain.sides, "prefix": enc.domain.prefix}
+        on_grid["rotation_residual"] = rotation_residual(enc)
+    return kind(
         length=len(enc),
         dimension=enc.dim,
         shift_residual=shift_residual(enc) if sequence else None,
@@ -86,7 +104,8 @@ def relate(encoding: Encoding | np.ndarray) -> Relations:
         first_rise=rising_lags(k, enc.domain.sides, enc.eps),
         asymmetry=asymmetry(enc),
         distance_preservation=distance_preservation(enc) if sequence else None,
-        about=(enc,),
+        **on_grid,
+        about=(whole,),
     )
 
 
@@ -118,6 +137,42 @@ def rotations(measure: Measure, k: int) -> np.ndarray:
     angle = measure.angles(np.array([k]))[0]
     cosine, sine = np.cos(angle), np.sin(angle)
     return np.moveaxis(np.array([[cosine, sine], [-sine, cosine]]), 2, 0)
+
+
+def rotation_residual(enc: Encoding) -> float | None:
+    """How far what turns the numbers of a head is from a rotation; None where nothing is turned.
+
+    A table laid out in one way and turned in another (`layout=mismatched`, V-JEPA 2) turns a pair
+    by two angles.
+    """
+    if enc.act != "rotate" or enc.measure is None:
+        return None
+    points = np.unique(np.linspace(0, len(enc) - 1, min(len(enc), SAMPLE)).astype(int))
+    phases = enc.measure.phases(enc.domain.places(enc.domain.x[points]))
+    turned = np.repeat(phases, 2, axis=1)
+    if enc.params.get("layout") == "mismatched":
+        axis = np.argmax(enc.measure.frequencies != 0, axis=1)
+        edges = np.flatnonzero(np.diff(axis)) + 1
+        turned = np.hstack([np.tile(block, 2) for block in np.split(phases, edges, axis=1)])
+    return rotation_defect(np.cos(turned), np.sin(turned), "interleaved")
+
+
+def rotation_defect(cosines: np.ndarray, sines: np.ndarray, layout: Layout) -> float:
+    r"""Largest :math:`|M^\top M - I|` of what a model does with its tables (n, d).
+
+    It makes of each pair (u, v) :math:`(u \cos\alpha - v \sin\alpha, v \cos\beta + u
+    \sin\beta)` with the numbers that stand in the columns of u and of v: a rotation where
+    :math:`\alpha = \beta`.
+
+    >>> angle = np.array([[2.0, 0.02, 2.0, 0.02]])  # in halves
+    >>> round(rotation_defect(np.cos(angle), np.sin(angle), "halves"), 12)
+    0.0
+    >>> round(rotation_defect(np.cos(angle), np.sin(angle), "interleaved"), 4)  # as neighbours
+    0.8264
+    """
+    (c, other_c), (s, other_s) = (split_pairs(table, layout) for table in (cosines, sines))
+    lengths = np.maximum(np.abs(c**2 + other_s**2 - 1), np.abs(s**2 + other_c**2 - 1))
+    return float(max(lengths.max(), np.abs(other_s * other_c - c * s).max()))
 
 
 def shift_residual(enc: Encoding, k: int = 1) -> float | list[float | None] | None:
@@ -173,6 +228,8 @@ def kernel(enc: Encoding) -> np.ndarray | None:
     displaced = enc.domain.kind == "lag" and len(enc.domain.sides) > 1  # biases of windows
     if enc.domain.kind == "tree" or enc.act == "key" or displaced:
         return None
+    if enc.domain.kind == "lag" and len(enc.domain.sides) > 1:
+        return None  # displacements have no order
     if enc.domain.kind == "lag":
         return kernel_of_biases(enc.codes(enc.domain.x[enc.domain.x <= 0])[::-1])
     if len(enc.domain.sides) > 1:
@@ -280,7 +337,7 @@ def asymmetry(enc: Encoding) -> float | None:
     """
     if enc.domain.kind != "lag":
         return None if enc.act == "bias" else 0.0
-    if enc.domain.x[-1] != -enc.domain.x[0]:
+    if len(enc.domain.sides) == 1 and enc.domain.x[-1] != -enc.domain.x[0]:
         return None
     table = enc.table()
     size = 2 * np.linalg.norm(table)

@@ -10,16 +10,18 @@ A lattice of several axes is a torus (`geometry.torus`) with half of its frequen
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log, pi
 from typing import Any
 
 import numpy as np
 
+from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.checks import LARGEST, check_count, check_size
 from pefourier.encodings.domain import half_plane, lattice_points, periodogram
 from pefourier.encodings.encoding import Encoding, as_encoding, placed, row_blocks
 from pefourier.errors import PefourierError, unknown
+from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.torus import (
     aliased_shares,
     directions_of,
@@ -29,6 +31,7 @@ from pefourier.geometry.torus import (
     multiplicity,
     torus_density,
 )
+from pefourier.geometry.waves import turning_pairs
 from pefourier.result import Result
 
 DEFAULT_SIGMA = 4.0  # lattice steps
@@ -50,6 +53,7 @@ class DensitySummary:
     centroid: float  # mean frequency
     cutoff95: float  # smallest frequency holding 95 % of the density below or at it
     flatness: float  # exp(entropy) / K, 1 = flat
+    mean_share: float | None = None  # of a table's energy what is the same in all rows
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,7 +83,7 @@ class GridSpectrum(Result):
     angular: dict[str, np.ndarray]  # angle (12,) 0 … pi, 0 along the last axis; density (12,)
     isotropy: dict[str, float]  # A2, A4
     aliased: list[float] | None  # of each axis' declared frequencies, the share above pi
-    idle: list[float] | None  # and the share whose waves are longer than the side
+    idle: list[float] | None  # of each axis, the share whose waves are longer than the side
     largest_step: float | None  # largest declared frequency, radians per point
     frequencies: np.ndarray | None  # (m, axes) declared, radians per point
     summary: DensitySummary
@@ -155,7 +159,23 @@ def density(
     omega = 2 * pi * np.arange(n // 2 + 1) / n
     declared = frequencies if used == "declared" else None
     summary = summarize_density(enc, omega, g, declared)
+    summary = replace(summary, mean_share=mean_share(enc, used, frequencies, weights))
     return Spectrum(n, sigma, used, omega, g, declared, summary, about=(enc,))
+
+
+def mean_share(
+    enc: Encoding, method: str, frequencies: np.ndarray, weights: np.ndarray
+) -> float | None:
+    """The share of a table's energy that is the same in all rows; None where none was looked at.
+
+    It is that of frequency 0 of a lattice's periodogram: n times the mean row's squared length.
+    """
+    if method == "declared" or enc.domain.basis is not None or np.isnan(weights).any():
+        return None
+    if enc.params.get("demean"):
+        return 0.0
+    still = (frequencies.reshape(len(weights), -1) == 0).all(axis=1)
+    return float(weights[still].sum())
 
 
 def check_sigma(sigma: float | None, least: float) -> None:
@@ -200,22 +220,47 @@ def density_on_grid(
         **axis_shares(enc, method),
         largest_step=None if declared is None else float(np.abs(declared).max()),
         frequencies=declared,
-        summary=summarize_torus(each, sides, declared),
+        summary=replace(
+            summarize_torus(each, sides, declared),
+            mean_share=mean_share(enc, method, frequencies, weights),
+        ),
         about=(enc,),
     )
 
 
 def axis_shares(enc: Encoding, method: str = "auto") -> dict[str, Any]:
-    """How a measure lies to the axes; what is idle and aliased only of declared frequencies."""
+    """How a measure lies to the axes.
+
+    What is aliased is known of declared frequencies, what is idle also of those that are read from
+    columns that turn.
+    """
     used = choose_method(enc, method)
     frequencies, weights = frequencies_and_weights(enc, used)
     frequencies = frequencies.reshape(len(weights), -1)
     known = used == "declared"
+    read = (frequencies, weights) if known else frequencies_read(enc)
     return {
         "isotropy": isotropy(folded_around(frequencies), weights),
-        "idle": idle_shares(frequencies, weights, enc.domain.sides) if known else None,
+        "idle": None if read is None else idle_shares(*read, enc.domain.sides),
         "aliased": aliased_shares(frequencies, weights) if known else None,
     }
+
+
+def frequencies_read(enc: Encoding) -> tuple[np.ndarray, np.ndarray] | None:
+    """Frequencies (m, axes) and weights of the columns of a table on a grid, where all turn."""
+    parts = axis_parts(enc) or ()
+    found = [
+        turning_pairs(np.asarray(part.table(), dtype=float), max(part.eps, FLOAT32_EPS))
+        if len(part) > 2
+        else None
+        for part in parts
+    ]
+    if not parts or None in found:
+        return None
+    axes = np.eye(len(found))
+    omega = [np.multiply.outer(one.omega, axis) for one, axis in zip(found, axes, strict=True)]
+    weights = np.concatenate([one.amplitude**2 for one in found])
+    return np.concatenate(omega), weights / weights.sum()
 
 
 def folded_around(frequencies: np.ndarray) -> np.ndarray:
@@ -257,6 +302,11 @@ def choose_method(enc: Encoding, method: str) -> str:
     """The method that "auto" stands for; any other as given, where the encoding allows it."""
     if method not in METHODS:
         raise unknown("method", method, METHODS)
+    if method == "declared" and enc.params.get("demean"):
+        raise PefourierError(
+            f"{enc.name} less its mean is a table, whose frequencies are not declared; use "
+            "--method periodogram or auto"
+        )
     if method == "declared" and enc.measure is None:
         raise PefourierError(
             f"{enc.name} declares no spectral measure; use --method periodogram or auto"

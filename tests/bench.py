@@ -152,6 +152,35 @@ def singular_numpy(n):
     return work
 
 
+def axial(side):
+    from pefourier.encodings import load
+
+    return load("axial:convention=mae", None, 768, grid=(side, side))
+
+
+def grid_pefourier(side):
+    from pefourier.geometry.closest import closest_pair
+    from pefourier.geometry.singular_values import decompose
+
+    enc = axial(side)
+    return lambda: closest_pair(enc).distance * decompose(enc).stable_rank
+
+
+def grid_numpy(side):
+    enc = axial(side)
+
+    def work():
+        table = enc.table()
+        products = table @ table.T
+        squares = np.diag(products)
+        apart = squares[:, None] + squares - 2 * products
+        np.fill_diagonal(apart, np.inf)
+        values = np.linalg.eigvalsh(products)
+        return np.sqrt(apart.min()) * values.sum() / values[-1]
+
+    return work
+
+
 CASES = [  # question, size, contenders with ours first
     (
         "density of Eq. 15, d",
@@ -165,6 +194,7 @@ CASES = [  # question, size, contenders with ours first
     ),
     ("Algorithm 1, d", 8192, [rebuilt_pefourier, rebuilt_numpy]),
     ("condition number, n x 128 rotary, n", 131072, [singular_pefourier, singular_numpy]),
+    ("closest pair and rank, n x n axial d 768, n", 64, [grid_pefourier, grid_numpy]),
 ]
 GROWTH = [
     ("spectrum --d", [2**k for k in (12, 14, 16, 18, 20)]),

@@ -22,8 +22,10 @@ with warnings.catch_warnings():
         transformer_flux2,
         transformer_hunyuan_video,
         transformer_ltx,
+        transformer_lumina2,
         transformer_qwenimage,
         transformer_wan,
+        transformer_z_image,
     )
     from transformers.models.dab_detr import modeling_dab_detr as dab
     from transformers.models.deformable_detr import modeling_deformable_detr as deformable
@@ -147,6 +149,18 @@ def flux_rotation(grid, d):
     return every_other(*transformer_flux.FluxPosEmbed(10000, parts)(ids))
 
 
+def lumina2_rotation(grid, d):
+    made = transformer_lumina2.Lumina2RotaryPosEmbed(10000, [d // 3] * 3)
+    ids = coordinates(grid).T[None]
+    return real_and_imaginary(made._get_freqs_cis(ids)[0])
+
+
+def z_image_rotation(grid, d):
+    parts = [d * part // 128 for part in (32, 48, 48)]
+    made = transformer_z_image.RopeEmbedder(256.0, parts, [64, 64, 64])
+    return real_and_imaginary(made(coordinates(grid).T))
+
+
 def flux2_rotation(grid, d):
     ids = torch.nn.functional.pad(coordinates(grid).T, (1, 1))
     return every_other(*transformer_flux2.Flux2PosEmbed(2000, [d // 4] * 4)(ids))
@@ -217,6 +231,8 @@ ROTATIONS = {
     "lumina": ((3, 5), 32, lumina_rotation),
     "cogvideox": ((2, 3, 5), 64, cogvideox_rotation),
     "flux": ((3, 5), 128, flux_rotation),
+    "lumina2": ((2, 3, 5), 96, lumina2_rotation),
+    "z-image": ((2, 3, 5), 128, z_image_rotation),
     "flux2": ((3, 5), 128, flux2_rotation),
     "qwen-image": ((2, 3, 5), 128, qwen_image_rotation),
     "hunyuan-video": ((2, 3, 5), 128, hunyuan_video_rotation),

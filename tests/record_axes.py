@@ -1,8 +1,9 @@
 """Write tests/recorded_axes.json: codes on grids of what does not install beside a CPU torch.
 
-Usage: python tests/record_axes.py CLONES, with timm 1.0.31 installed (torchvision need not be) and
-clones of mae, rope-vit, RT-DETR, vit-pytorch and sam2 in the folder CLONES. Of each, single
-functions are run as they stand at the commit named here. Rotations are cosines and sines of pairs.
+Usage: python tests/record_axes.py CLONES, with timm 1.0.31 (torchvision need not be there) and
+positional-encodings 6.0.3 installed, and clones of mae, rope-vit, RT-DETR, vit-pytorch and sam2 in
+the folder CLONES. Of each, single functions are run as they stand at the commit named here.
+Rotations are cosines and sines of pairs.
 """
 
 import ast
@@ -107,6 +108,10 @@ def recordings(clones):
     sam2 = functions(clones, "sam2", "sam2/modeling/position_encoding.py")
     yield "axial-rope sam2", of_pairs(sam2.compute_axial_cis(D, W, H))
     yield from timm(timm_embeddings())
+    from positional_encodings.torch_encodings import PositionalEncoding2D
+
+    made = PositionalEncoding2D(D)(torch.zeros(1, *GRID, D))
+    yield "axial positional-encodings", made.reshape(-1, D)
 
 
 if __name__ == "__main__":

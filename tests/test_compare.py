@@ -1,5 +1,7 @@
 """Equal, equivalent or different: transformations put on and found again, small and large."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -146,3 +148,49 @@ def test_large_tables(rng):
     assert compare(enc, enc.table()[:, order]).by == {"columns": order.tolist()}
     shifted = load("sinusoidal:offset=2,layout=halves", 2048, 512)
     assert compare(enc, shifted).by["offset"] == 2
+
+
+def on_grid(convention, sides=(7, 11), d=64):
+    return load(f"axial:convention={convention}", None, d, grid=sides)
+
+
+ON_GRIDS = [  # what leads from the first to the second
+    ("mae", "transformers", {"order": "xy to yx", "layout": "halves exchanged"}),
+    ("mae", "timm", {"order": "xy to yx"}),
+    ("transformers", "mae", {"order": "yx to xy", "layout": "halves exchanged"}),
+    ("mae", "rt-detr", {"rows": "transposed"}),
+    ("detr", "deformable-detr", {"offset": [-0.5, -0.5]}),
+    ("mae", "detr", {"coordinates": [2 * np.pi / 7, 2 * np.pi / 11], "offset": [1.0, 1.0]}),
+    ("detr", "mae", {"coordinates": [7 / 2 / np.pi, 11 / 2 / np.pi], "offset": [-1.0, -1.0]}),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "by"), ON_GRIDS)
+@pytest.mark.parametrize("tables", ["neither", "first", "second"])
+def test_what_leads_from_one_convention_to_another_is_named(one, other, by, tables):
+    a, b = on_grid(one), on_grid(other)
+    if tables == "first":
+        a = replace(from_table(a.table()), domain=a.domain)
+    elif tables == "second":
+        b = replace(from_table(b.table()), domain=b.domain)
+    found = compare(a, b)
+    assert found.verdict == "equivalent"
+    told = {k: v for k, v in found.by.items() if k != "columns"}
+    assert told.keys() == by.keys()
+    for key, value in by.items():
+        assert told[key] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-6))
+
+
+def test_other_grids_and_bases_are_different():
+    assert compare(on_grid("mae"), on_grid("dino")).verdict == "different"
+    assert compare(on_grid("mae"), on_grid("simple-vit")).verdict == "different"
+    assert compare(on_grid("mae"), on_grid("mae", (11, 7))).verdict == "different"
+
+
+def test_a_square_grid_does_not_hide_transposed_rows():
+    square = compare(on_grid("mae", (6, 6)), on_grid("rt-detr", (6, 6)))
+    assert square.verdict == "equivalent"
+    assert square.by in (
+        {"rows": "transposed"},
+        compare(on_grid("mae"), on_grid("transformers")).by,
+    )

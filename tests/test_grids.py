@@ -14,7 +14,7 @@ from pefourier.geometry.precision import precision
 from pefourier.geometry.products import DIRECT, toeplitz_residual
 from pefourier.geometry.singular_values import decompose
 from pefourier.reconstruct import position_functions
-from pefourier.relations import relate
+from pefourier.relations import relate, rotation_defect
 from pefourier.spectrum import density
 
 
@@ -190,6 +190,10 @@ def test_numbers_of_a_spectrum_on_a_grid():
     s = density(named("axial:convention=mae", (14, 10), 768))
     assert s.density.shape == (14, 6)
     assert s.idle[0] == pytest.approx(175 / 192)
+    table = named("axial:convention=mae", (14, 10), 768).table().astype(np.float32)
+    read = assess(table_on((14, 10), table, eps=2.0**-23))
+    assert read.idle == pytest.approx(s.idle)
+    assert read.aliased is None
     assert [m.sum() for m in s.marginals] == pytest.approx([1, 1])
     np.testing.assert_allclose(s.marginals[1], s.density.sum(axis=0))
     assert s.radial["density"].sum() == pytest.approx(1)
@@ -218,3 +222,55 @@ def test_one_axis_written_as_a_grid_is_a_sequence():
     np.testing.assert_array_equal(density(plain).density, density(grid).density)
     assert closest_pair(placed(grid)) == closest_pair(plain)
     assert placed(grid).measure.frequencies.shape == (4,)
+
+
+def test_what_is_not_a_rotation_is_found():
+    """Facebook's V-JEPA 2: at position 2, d 4, squares on the diagonal are .1736 and 1.8264."""
+    right = relate(named("axial-rope:convention=qwen2-vl", (4, 6)))
+    assert right.rotation_residual < 1e-14
+    assert relate(named("axial", (4, 6))).rotation_residual is None
+    wrong = relate(named("axial-rope:convention=vjepa2", (4, 6)))
+    assert wrong.rotation_residual > 0.5
+    assert "not a rotation" in wrong.conclusion
+    angle = np.array([[2.0, 0.02, 2.0, 0.02]])
+    found = rotation_defect(np.cos(angle), np.sin(angle), "interleaved")
+    assert found == pytest.approx(1.8264 - 1, abs=5e-5)
+    c, s = np.cos(angle[0]), np.sin(angle[0])
+    turn = np.diag(c)
+    turn[[0, 1, 2, 3], [1, 0, 3, 2]] = [-s[0], s[1], -s[2], s[3]]
+    assert found == pytest.approx(np.abs(turn.T @ turn - np.eye(4)).max())
+
+
+def test_the_kernel_is_that_of_all_displacements():
+    enc = waves_on((3, 4), [[1.0, 0.3], [-0.2, 0.9]])
+    r, table = relate(enc), enc.table()
+    assert (r.kernel.shape, r.grid, r.first_rise) == ((5, 7), (3, 4), [None, None])
+    products = table @ table.T / (table[0] @ table[0])
+    for dy in range(-2, 3):
+        for dx in range(-3, 4):
+            start, end = 4 * max(-dy, 0) + max(-dx, 0), 4 * max(dy, 0) + max(dx, 0)
+            assert r.kernel[2 + dy, 3 + dx] == pytest.approx(products[start, end])
+
+
+def test_biases_of_displacements_have_answers_too():
+    enc = load("beit", None, 4, grid=(3, 4))
+    r = assess(enc)
+    assert (r.grid, r.length, r.first_rising_lag) == ((5, 7), 35, None)
+    assert relate(enc).kernel is None
+    assert "displacements of the 5x7 grid" in r.conclusion
+
+
+@pytest.mark.parametrize("sides", [(1, 1), (1, 6), (6, 1), (2, 2, 2, 2)], ids=str)
+def test_grids_of_few_points_are_no_error(sides):
+    enc = named("axial", sides, 16)
+    middle = [tuple(n // 2 for n in sides)]
+    for found in (assess(enc), density(enc), relate(enc), position_functions(enc, middle)):
+        assert found.conclusion.endswith(".")
+    table = table_on(sides, enc.table())
+    assert assess(table).rank == assess(enc).rank
+
+
+def test_a_constant_table_has_no_direction():
+    s = density(table_on((7, 11), np.ones((77, 3))))
+    assert np.isnan(s.isotropy["A4"])
+    assert "same code everywhere" in s.conclusion

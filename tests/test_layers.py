@@ -36,6 +36,7 @@ SAME_NAMES = {  # defined in several modules on purpose
     "encode",
     "reconstruct",
     "relations",
+    "resize",
     "spectrum",
     "train",
     "none",  # a builder and a scaling, as users spell them

@@ -36,6 +36,9 @@ RESULTS = {
     ),
     "context without rotation": lambda: pefourier.context("alibi"),
     "design": lambda: pefourier.design(40, 16),
+    "check an array on a grid": lambda: pefourier.check(np.eye(13), grid=(3, 4), prefix=1),
+    "relations on a grid": lambda: pefourier.relations("axial-rope", grid=(3, 4), d=16),
+    "resize": lambda: pefourier.resize("axial", (5, 6), grid=(3, 4), d=16),
 }
 
 

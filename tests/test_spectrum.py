@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import build, load
-from pefourier.encodings.encoding import from_table
+from pefourier.encodings.encoding import as_encoding, from_table, without_mean
 from pefourier.errors import PefourierError
 from pefourier.spectrum import at_nearest_points, density, folded, smoothed
 
@@ -175,3 +175,60 @@ def test_eq_16_is_of_the_geometric_grid_alone(spec):
     assert density(load("rope", 80, 64)).summary.lowest_bin_index == pytest.approx(
         64 * np.log(64 / (2 * np.pi)) / np.log(10000)
     )
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.3, 5.0])
+@pytest.mark.parametrize("size", [(64, 16), (33, 7)], ids=str)
+def test_the_share_that_is_the_same_in_all_rows(size, offset, rng):
+    """By definition: the energy of the mean row, repeated, over that of the table."""
+    table = rng.normal(size=size) + offset
+    repeated = np.broadcast_to(table.mean(axis=0), table.shape)
+    share = (repeated**2).sum() / (table**2).sum()
+    assert density(table).summary.mean_share == pytest.approx(share, rel=1e-12)
+
+
+def test_the_share_of_the_mean_on_a_lattice_and_where_there_is_none(rng, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = rng.normal(size=(12, 8)) + 1
+    share = 12 * (table.mean(axis=0) ** 2).sum() / (table**2).sum()
+    np.save("grid.npy", table)
+    found = density(load("grid.npy", grid=(3, 4))).summary.mean_share
+    assert found == pytest.approx(share, rel=1e-12)
+    assert density(load("sinusoidal", 40, 16)).summary.mean_share is None
+    assert density(np.zeros((4, 4))).summary.mean_share is None
+
+
+def test_without_its_mean_a_table_has_nothing_at_frequency_zero(rng):
+    table = rng.normal(size=(40, 6)) + 3
+    enc = without_mean(as_encoding(table))
+    np.testing.assert_allclose(enc.table(), table - table.mean(axis=0), atol=1e-14)
+    found = density(enc, lattice=40, sigma=0)
+    assert found.density[0] == pytest.approx(0, abs=1e-25)
+    np.testing.assert_allclose(
+        found.density, density(table - table.mean(axis=0), lattice=40, sigma=0).density, atol=1e-14
+    )
+    assert found.summary.mean_share == 0
+
+
+def test_the_mean_of_declared_codes_is_left_out_of_their_table():
+    enc = without_mean(load("sinusoidal", 50, 8))
+    assert enc.measure is None
+    np.testing.assert_allclose(enc.table().mean(axis=0), 0, atol=1e-15)
+    np.testing.assert_array_equal(enc.table(np.array([7]))[0], enc.table()[7])
+    with pytest.raises(PefourierError, match=r"^sinusoidal less its mean is a table"):
+        density(enc, method="declared")
+
+
+def test_demean_as_typed(run, rng, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("t.npy", rng.normal(size=(64, 16)) + 2)
+    (plain,) = run("spectrum", "t.npy", "--json").results
+    (less,) = run("spectrum", "t.npy", "--demean", "--json").results
+    assert plain["summary"]["mean_share"] > 0.7
+    assert "of the table's energy is the same in all rows" in plain["conclusion"]
+    assert (less["summary"]["mean_share"], less["params"]["demean"]) == (0, True)
+    one, other = (
+        run("reconstruct", "t.npy", "--pos", "5", *option, "--json").results[0]["reconstructions"]
+        for option in ((), ("--demean",))
+    )
+    assert other[0]["error"] < one[0]["error"]

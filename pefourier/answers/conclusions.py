@@ -15,10 +15,14 @@ import numpy as np
 
 from pefourier.answers.grid_words import (
     aliased_on_grid,
+    by_axis,
     idle_on_grid,
+    moved_along_axes,
+    not_a_rotation,
     point_from_codes,
     point_from_frequencies,
     points_without_code,
+    products_by_displacement,
     recovered_on_grid,
     shape_on_grid,
     told_apart_on_grid,
@@ -29,7 +33,7 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.faithful import Faithfulness, GridFaithfulness
 from pefourier.geometry.precision import FORMATS
 from pefourier.reconstruct import GridReconstructions, Reconstructions
-from pefourier.relations import Relations
+from pefourier.relations import GridRelations, Relations
 from pefourier.spectrum import GridSpectrum, Spectrum
 
 MOST = 3  # sentences of a conclusion
@@ -38,6 +42,7 @@ MERGED = 1e-6  # of a code's length: closer codes are as good as one in float32
 FLOAT32_LIMIT = 2**20  # condition number from which rounding in float32 can hide a position
 FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
 LONG = 4  # numbers of a list that are told one by one
+SHARED = 0.05  # of a table's energy: what is the same in all rows is worth a sentence from here on
 SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
 EXACT = 1e-6  # error of a linear inverse that is rounding
 
@@ -241,6 +246,17 @@ def left(counts: Mapping[str, int], total: int) -> str:
 # Which frequencies are there?
 
 
+def same_everywhere(enc: Encoding, r: Spectrum) -> str:
+    """How much of a table is no news of a position."""
+    if r.summary.mean_share is None or r.summary.mean_share < SHARED:
+        return ""
+    share = f"{100 * r.summary.mean_share:.3g} %"
+    return (
+        f"{share} of the table's energy is the same in all rows, which attention can absorb; "
+        "--demean leaves it out."
+    )
+
+
 def shape(enc: Encoding, r: Spectrum) -> str:
     """Where the energy lies: nowhere, at zero, evenly, in slow waves, in fast ones."""
     s, unit = r.summary, STEPS[enc.domain.kind]
@@ -440,7 +456,7 @@ def without_products(enc: Encoding, r: Relations) -> str:
 
 CONCLUSIONS: dict[type, tuple[Callable[[Encoding, Any], str], ...]] = {
     Faithfulness: (surely_wrong, known_formula, told_apart, recovered, in_low_precision),
-    Spectrum: (shape, below_first_step, folded_back, before_training),
+    Spectrum: (shape, same_everywhere, below_first_step, folded_back, before_training),
     Reconstructions: (from_frequencies, from_codes, without_code),
     GridFaithfulness: (
         surely_wrong,
@@ -451,6 +467,7 @@ CONCLUSIONS: dict[type, tuple[Callable[[Encoding, Any], str], ...]] = {
     ),
     GridSpectrum: (shape_on_grid, idle_on_grid, aliased_on_grid, before_training),
     GridReconstructions: (point_from_frequencies, point_from_codes, points_without_code),
+    GridRelations: (not_a_rotation, products_by_displacement, moved_along_axes, near_is_near),
     Relations: (products_by_lag, moved_by_a_matrix, near_is_near, without_products),
 }
 
@@ -490,12 +507,16 @@ def written_differently(r: Comparison) -> str:
 
 def change_in_words(by: Mapping[str, Any]) -> str:
     """What leads from one table to another, in words."""
+    moved = "points" if isinstance(by.get("offset"), list) else "positions"
     words = {
         "layout": lambda v: f"columns {v}",
         "columns": lambda v: None if "layout" in by else "columns in another order",
         "signs": lambda v: f"{sum(s < 0 for s in v)} columns with the other sign",
         "scale": lambda v: f"scaled by {number(v, 7)}",
-        "offset": lambda v: f"moved by {v} positions",
+        "offset": lambda v: f"moved by {by_axis(v) if isinstance(v, list) else v} {moved}",
+        "order": lambda v: f"axes {v}",
+        "rows": lambda v: "rows run down the columns (the grid is transposed)",
+        "coordinates": lambda v: f"coordinates scaled by {by_axis(v, 7)}",
         "rotation": lambda v: "columns rotated (all inner products agree)",
         "part": lambda v: "cosines and sines" if v == "both" else f"{WAVES[v]} alone",
         "times": lambda v: "each frequency once" if v == 1 else "each frequency twice",

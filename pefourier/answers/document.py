@@ -18,7 +18,7 @@ from pefourier.answers.text import number
 from pefourier.errors import printable
 
 STYLE_SHEET = Path(__file__).with_suffix(".css")
-NO_REQUESTS = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+NO_REQUESTS = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'"
 ONE_LINE = 26  # letters of a cell that are not broken
 VOID = {"meta", "br"}  # elements that hold nothing
 FACTS = ("formula", "unit", "range", "good", "source")  # of a term, beside its meaning
@@ -31,7 +31,7 @@ class Markup(str):
 
 
 def element(name: str, *inside: Any, **attributes: Any) -> Markup:
-    """An element; what is inside and in attributes is escaped unless it is `Markup`.
+    """An element; what is inside and in attributes is safe_text unless it is `Markup`.
 
     An underscore at the end of an attribute's name goes, others become hyphens.
 
@@ -39,19 +39,19 @@ def element(name: str, *inside: Any, **attributes: Any) -> Markup:
     '<p class="x">a &lt; b<br></p>'
     """
     given = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escaped(value)}"'
+        f' {key.rstrip("_").replace("_", "-")}="{safe_text(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
     if name in VOID:
         return Markup(f"<{name}{given}>")
-    return Markup(f"<{name}{given}>{''.join(map(escaped, flat(inside)))}</{name}>")
+    return Markup(f"<{name}{given}>{''.join(map(safe_text, flat(inside)))}</{name}>")
 
 
-def escaped(value: Any) -> str:
+def safe_text(value: Any) -> str:
     r"""A value as text of HTML.
 
-    >>> escaped("<a\n>")
+    >>> safe_text("<a\n>")
     '&lt;a\\n&gt;'
     """
     return value if isinstance(value, Markup) else escape(printable(str(value)))
@@ -145,8 +145,11 @@ def table_cell(value: Any) -> Markup:
     return element("td", value, class_="short" if short else None)
 
 
-def figure(picture: Markup, caption: str) -> Markup:
-    """A picture with what is to be seen on it."""
+def figure(picture: Markup, caption: str, wide: bool = False) -> Markup:
+    """A picture with what is to be seen on it; a wide one scrolls in a box of its own."""
+    if wide:
+        attributes = {"class": "scroll wide", "role": "region", "tabindex": "0"}
+        picture = element("div", picture, aria_label=caption, **attributes)
     return element("figure", picture, element("figcaption", caption))
 
 

@@ -122,7 +122,7 @@ def extension_rows(found: Extensions) -> Iterable[Sequence[Any]]:
     single = [
         key
         for key, value in fields_of(found.candidates[0]).items()
-        if key not in ("bands", "cosine", "below", "config")
+        if key not in ("bands", "cosine", "below", "frequencies", "config")
     ]
     levels = list(found.candidates[0].below)
     heads = [f"cosine_{p}" for p, _ in found.candidates[0].cosine] + [

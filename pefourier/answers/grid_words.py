@@ -9,12 +9,13 @@ import numpy as np
 from pefourier.answers.text import number
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.families.axes import axis_letters
 from pefourier.faithful import GridFaithfulness
 from pefourier.geometry.on_axes import separable_rank
 from pefourier.reconstruct import GridReconstructions
+from pefourier.relations import GridRelations
 from pefourier.spectrum import GridSpectrum
 
-NAMES = "tyx"  # of the last three axes
 WORDS = {"t": "frames", "y": "rows", "x": "columns"}
 BOUND, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which there is none
 MANY = 0.5  # share of frequencies that is worth a sentence
@@ -26,9 +27,9 @@ def axis_names(count: int) -> list[str]:
     """Names of axes, the slowest first.
 
     >>> axis_names(2), axis_names(4)
-    (['y', 'x'], ['axis 1', 't', 'y', 'x'])
+    (['y', 'x'], ['a', 'b', 'c', 'd'])
     """
-    return [f"axis {k + 1}" for k in range(count - len(NAMES))] + list(NAMES[-count:])
+    return list(axis_letters(count))
 
 
 def size_of(sides: Sequence[int]) -> str:
@@ -72,7 +73,7 @@ def ends_of(enc: Encoding, r: GridFaithfulness) -> list[str] | None:
 
 def told_apart_on_grid(enc: Encoding, r: GridFaithfulness) -> str:
     """Whether points have codes of their own, which two are closest, and what has no place."""
-    points, grid = f"{r.length} points", f"of the {size_of(r.grid)} grid"
+    points, grid = f"{r.length} {points_in_words(enc)}", f"of the {size_of(r.grid)} grid"
     rest = f"; {in_front(r.prefix)}" if r.prefix else ""
     if r.length == 1:
         return f"A grid of one point has nothing to tell apart{rest}."
@@ -88,6 +89,11 @@ def told_apart_on_grid(enc: Encoding, r: GridFaithfulness) -> str:
         f"All {points} {grid} have different codes; the closest two, {a} and {b}, "
         f"{step}, are {number(r.gap, 3)} of a code's length apart{rest}."
     )
+
+
+def points_in_words(enc: Encoding) -> str:
+    """What the rows of a grid stand for."""
+    return "displacements" if enc.domain.kind == "lag" else "points"
 
 
 def in_front(prefix: int) -> str:
@@ -117,8 +123,8 @@ def step_in_words(displacement: Sequence[int]) -> str:
 
 def recovered_on_grid(enc: Encoding, r: GridFaithfulness) -> str:
     """Whether a linear map recovers functions of points, or only sums of one an axis."""
-    if r.length == 1 or r.verdict == "collides":
-        return ""
+    if r.length == 1 or r.verdict == "collides" or enc.domain.kind == "lag":
+        return ""  # a bias is used as it is: nothing has to be recovered from it
     if r.verdict == "isometric":
         return (
             "A linear map recovers every point and amplifies no noise: codes are equally long and "
@@ -237,3 +243,44 @@ def points_without_code(enc: Encoding, r: GridReconstructions) -> str:
         return ""
     have = "have" if len(beyond) > 1 else "has"
     return f"{', '.join(beyond)} {have} no code on the {size_of(enc.domain.sides)} grid."
+
+
+def not_a_rotation(enc: Encoding, r: GridRelations) -> str:
+    """What turns the numbers of a head and changes their lengths."""
+    if r.rotation_residual is None or r.rotation_residual <= EXACT:
+        return ""
+    return (
+        "What turns a head is not a rotation: squared lengths change by up to "
+        f"{number(100 * r.rotation_residual, 3)} %."
+    )
+
+
+def products_by_displacement(enc: Encoding, r: GridRelations) -> str:
+    """Whether inner products depend on the displacement alone."""
+    if r.kernel is None:
+        return "All codes are zero: they say nothing about points."
+    if r.toeplitz_residual > EXACT:
+        return (
+            "Inner products of codes depend on the points and not on their displacement alone "
+            f"(Toeplitz residual {number(r.toeplitz_residual, 2)}; 0 is the displacement alone)."
+        )
+    rises = by_axis([None if k is None else str(k) for k in r.first_rise])
+    if all(k is None for k in r.first_rise):
+        return "Inner products of codes depend on the displacement alone; along axes they fall."
+    return (
+        "Inner products of codes depend on the displacement alone; they rise first at the lag: "
+        f"{rises.replace('–', 'never')}."
+    )
+
+
+def moved_along_axes(enc: Encoding, r: GridRelations) -> str:
+    """Whether one linear map leads from every code to the next along an axis."""
+    known = [x for x in r.shift_residual or () if x is not None]
+    if not known or r.kernel is None:
+        return ""
+    if max(known) <= EXACT:
+        return "One matrix an axis leads from every code to the next along it."
+    return (
+        "No matrix leads from every code to the next: the best is off by "
+        f"{number(100 * max(known), 2)} % of the codes' size."
+    )

@@ -27,13 +27,18 @@ from pefourier.answers.document import (
 )
 from pefourier.answers.report import (
     FAITHFUL_FACTS,
+    GRID_FAITHFUL_FACTS,
+    GRID_RECONSTRUCT_FACTS,
+    GRID_SPECTRUM_FACTS,
     PRECISION_FACTS,
     RECONSTRUCT_FACTS,
     SPECTRUM_FACTS,
     Answer,
     Fact,
     Refusal,
+    any_grid,
     formula_in_words,
+    grid_facts,
     wave_cells,
 )
 from pefourier.answers.terms import read_terms
@@ -44,7 +49,6 @@ from pefourier.geometry import Progress
 from pefourier.reconstruct import Reconstructions, position_functions
 from pefourier.spectrum import Spectrum, density
 
-POSITIONS = (5, 40, 75)  # to be rebuilt, where codes and lattices hold them
 LIBRARIES = ("numpy", "scipy", "matplotlib")
 QUESTIONS = {  # of which a conclusion speaks
     "faithful": "Can positions be told apart and recovered?",
@@ -74,7 +78,6 @@ class Study:
 class Inquiry:
     """What a page is asked: how the encodings were named, and with which options."""
 
-    positions: Sequence[int]
     options: Mapping[str, Any] = field(default_factory=dict)  # of all commands, as typed
     lattice: int | None = None
     sigma: float | None = None
@@ -84,7 +87,7 @@ class Inquiry:
         return Study(
             enc,
             density(enc, self.lattice, self.sigma),
-            position_functions(enc, self.positions, self.lattice, self.sigma),
+            position_functions(enc, None, self.lattice, self.sigma),
             assess(enc, progress),
         )
 
@@ -92,10 +95,8 @@ class Inquiry:
         """The command that answers one of the questions about these encodings."""
         words = ["pefourier", question, *(study.encoding.spec for study in studies)]
         options = {f"--{name}": value for name, value in self.options.items()}
-        if question in ("spectrum", "reconstruct"):
+        if question != "check-faithful":
             options |= {"--lattice": self.lattice, "--sigma": self.sigma}
-        if question == "reconstruct":
-            options["--pos"] = ",".join(map(str, self.positions))
         given = [
             (name, option_value(value)) for name, value in options.items() if value is not None
         ]
@@ -105,20 +106,6 @@ class Inquiry:
 def option_value(value: Any) -> str:
     """The value of an option as it is typed: sides of a grid with x between them."""
     return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def positions_for(encodings: Sequence[Encoding], lattice: int | None) -> list[int]:
-    """Positions that all the lattices and codes hold: those of the paper's Fig. 2 if they can.
-
-    >>> from pefourier.encodings import load
-    >>> positions_for([load("dft")], None), positions_for([load("dft", d=32)], None)
-    ([5, 40, 75], [2, 16, 30])
-    """
-    sizes = [min(lattice or enc.dim, len(enc)) for enc in encodings]
-    room = min(sizes, default=0)
-    if room > max(POSITIONS):
-        return list(POSITIONS)
-    return sorted({room // 16, room // 2, 15 * room // 16})
 
 
 def encodings_document(
@@ -228,32 +215,51 @@ def fact_cell(fact: Fact, answer: Answer) -> Any:
     return value_cell(fact.value(answer.result), fact.missing(answer))
 
 
-def drawn(studies: Sequence[Study], name: str, draw: Callable[..., Any], told: str) -> list[Markup]:
+def drawn(
+    studies: Sequence[Study],
+    name: str,
+    draw: Callable[..., Any],
+    told: str,
+    look: plot.Look = plot.INLINE,
+    most: int = plot.MANY,
+) -> list[Markup]:
     """A picture of some encodings at a time, as many as can be told apart in one."""
     found = []
-    for start in range(0, len(studies), plot.MANY):
-        part = [study.answer(name) for study in studies[start : start + plot.MANY]]
+    for start in range(0, len(studies), most):
+        part = [study.answer(name) for study in studies[start : start + most]]
         labels = ", ".join(a.encoding.label for a in part)
-        here = f"{draw.__name__.replace('_', '-')}-{start}"
-        found.append(figure(plot.draw_inline(here, f"{told} Of {labels}.", draw, part), told))
+        here = f"{draw.__name__.replace('_', '-')}-of-{most}-{start}"
+        picture = plot.draw_inline(here, f"{told} Of {labels}.", draw, part, look)
+        found.append(figure(picture, told, wide=look is not plot.INLINE))
     return found
+
+
+def divide_by_axes(studies: Sequence[Study]) -> tuple[list[Study], list[Study]]:
+    """Encodings with one axis, then those on grids."""
+    flat = [study for study in studies if isinstance(study.spectrum, Spectrum)]
+    return flat, [study for study in studies if study not in flat]
+
+
+def figures(*pictures: Sequence[Markup]) -> Markup:
+    """Pictures side by side where there is room."""
+    return element("div", pictures, class_="figures")
 
 
 def spectrum_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
     """Frequencies, evenly spaced and by their logarithm, and the waves that they are."""
     answers = [study.answer("spectrum") for study in studies]
+    flat, grids = divide_by_axes(studies)
     linear = "Share of energy at each frequency of the lattice (Eq. 15)."
-    decades = (
-        "Share of energy per factor ten of frequency: slow waves have as much room as fast ones."
-    )
+    decades = "Share of energy per factor ten of frequency; slow waves have room here."
+    plane = "Share of energy at each pair of frequencies, and summed along each axis."
+    facts = [*SPECTRUM_FACTS, *(GRID_SPECTRUM_FACTS if grids else ())]
     return [
-        element(
-            "div",
-            drawn(studies, "spectrum", plot.spectrum, linear),
-            drawn(studies, "spectrum", plot.spectrum_by_decade, decades),
-            class_="figures",
+        figures(
+            drawn(flat, "spectrum", plot.spectrum, linear),
+            drawn(flat, "spectrum", plot.spectrum_by_decade, decades),
         ),
-        facts_table("The spectrum in numbers", SPECTRUM_FACTS, answers, words, "spectrum"),
+        drawn(grids, "spectrum", plot.spectrum, plane, plot.INLINE_WIDE, most=1),
+        facts_table("The spectrum in numbers", facts, answers, words, "spectrum"),
         waves_table(answers, words),
         command(inquiry.line("spectrum", studies)),
     ]
@@ -271,21 +277,30 @@ def waves_table(answers: Sequence[Answer], words: Words) -> Markup | None:
 
 def rebuilt_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
     """Position functions rebuilt from frequencies, and from codes."""
+    flat, grids = divide_by_axes(studies)
     told = "A 1 at each of some positions, rebuilt from the frequencies alone (Algorithm 1)."
-    head = ["encoding", *(words.term(f.label, ["reconstruct"]) for f in RECONSTRUCT_FACTS)]
-    rows = [
-        [
-            study.encoding.label,
-            *(fact_cell(f, Answer(study.encoding, r)) for f in RECONSTRUCT_FACTS),
-        ]
-        for study in studies
-        for r in study.rebuilt.reconstructions
-    ]
     return [
-        element("div", drawn(studies, "rebuilt", plot.reconstruct, told), class_="figures"),
-        table("Rebuilt positions in numbers", head, rows),
+        figures(
+            drawn(flat, "rebuilt", plot.reconstruct, told),
+            drawn(grids, "rebuilt", plot.reconstruct, told, most=1),
+        ),
+        rebuilt_table(flat, RECONSTRUCT_FACTS, words),
+        rebuilt_table(grids, GRID_RECONSTRUCT_FACTS, words),
         command(inquiry.line("reconstruct", studies)),
     ]
+
+
+def rebuilt_table(studies: Sequence[Study], facts: Sequence[Fact], words: Words) -> Markup | None:
+    """A line for each rebuilt position."""
+    if not studies:
+        return None
+    head = ["encoding", *(words.term(fact.label, ["reconstruct"]) for fact in facts)]
+    rows = [
+        [study.encoding.label, *(fact_cell(fact, Answer(study.encoding, one)) for fact in facts)]
+        for study in studies
+        for one in study.rebuilt.reconstructions
+    ]
+    return table("Rebuilt positions in numbers", head, rows)
 
 
 def faithful_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
@@ -293,15 +308,16 @@ def faithful_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> l
     answers = [study.answer("faithful") for study in studies]
     kernel = "Mean inner product of two codes by the lag between them, as a share of that at lag 0."
     sigma = "Singular values of the codes; how many are above rounding is the rank."
-    caption = "Distances and inverse in numbers"
+    caption, group = "Distances and inverse in numbers", "check-faithful"
+    on_axes = list(map(grid_facts, answers)) if any_grid(answers) else []
+    axes = facts_table("Axes in numbers", GRID_FAITHFUL_FACTS, on_axes, words, group)
     return [
-        element(
-            "div",
+        figures(
             drawn(studies, "faithful", plot.kernel_by_lag, kernel),
             drawn(studies, "faithful", plot.singular_values, sigma),
-            class_="figures",
         ),
-        facts_table(caption, FAITHFUL_FACTS, answers, words, "check-faithful"),
+        facts_table(caption, FAITHFUL_FACTS, answers, words, group),
+        axes if on_axes else None,
         command(inquiry.line("check-faithful", studies)),
     ]
 

@@ -12,7 +12,7 @@ from pefourier.answers.document import Markup
 
 INK = "#010203"  # of text and axes
 CURVES = tuple(f"#07080{i}" for i in range(7))
-GREYS = ("#999999", "#666666")  # "0.6" and "0.4": what stands behind
+GREYS = ("#999999", "#666666", "#b3b3b3")  # "0.6", "0.4", "0.7": what stands behind
 VARIABLES = {INK: "--ink"} | dict.fromkeys(GREYS, "--quiet")
 VARIABLES |= {c: f"--curve-{i}" for i, c in enumerate(CURVES)}
 UNWANTED = {"metadata", "style"}  # a style in a picture would be one of the whole page
@@ -50,7 +50,7 @@ def rewritten(attributes: Mapping[str, str], name: str) -> dict[str, str]:
         if key == "id":
             value = f"{name}-{value}"
         elif key == f"{{{LINK}}}href":
-            key, value = "href", value.replace("#", f"#{name}-", 1)
+            key, value = "href", f"#{name}-{value[1:]}" if value.startswith("#") else value
         value = REFERENCE.sub(rf"url(#{name}-\1)", value)
         value = COLOUR.sub(lambda match: f"var({VARIABLES[match[0]]})", value)
         found[key] = FAMILY.sub("", FONT.sub(r"font-size: \1px", value))

@@ -21,7 +21,7 @@ import numpy as np
 from pefourier.answers.document import Markup
 from pefourier.answers.grid_plot import kernel_lines, points_on_grids, spectrum_on_grids
 from pefourier.answers.inline_svg import CURVES, INK, inline_svg
-from pefourier.answers.report import Answer, any_grid
+from pefourier.answers.report import Answer, any_grid, share_at_zero
 from pefourier.bands import density_by_decade
 from pefourier.encodings.encoding import placed
 from pefourier.errors import PefourierError, printable, shown
@@ -55,9 +55,11 @@ MANY = 7  # curves that can be told apart on common axes
 ACROSS = 4  # panels in a row
 FREQUENCY = "angular frequency ω (radians per position)"
 LETTER = 0.075  # inches, of a line of text
+LOWEST = 2.6  # inches of a narrow figure
 LINE = 0.17  # inches, from one line of text to the next
 LEGEND_SHARE = 0.45  # of a figure's width that names may cover
 STRETCHES = 500  # of a long curve
+SHORT = 50  # lags that need no logarithm
 SETTINGS = "MATPLOTLIBRC"  # names a file of settings, or a folder that has a matplotlibrc
 
 
@@ -85,6 +87,7 @@ class Look:
 USUAL = Look()
 DARK = Look(ink="#E6E6E6", paper="#16191D", curves=LIGHT_ON_DARK)
 INLINE = Look(width=3.8, ink=INK, curves=CURVES)  # of a page, which has the colours
+INLINE_WIDE = replace(INLINE, width=8.0)
 
 
 def import_matplotlib() -> Any:
@@ -156,7 +159,7 @@ def make_figure(size: tuple[float, float], look: Look = USUAL) -> "Figure":
 
     wide, high = size
     width = look.width or wide
-    figure = Figure(figsize=(width, high * (width / wide) ** 0.5))
+    figure = Figure(figsize=(width, max(high * (width / wide) ** 0.5, min(high, LOWEST))))
     if look.title:
         figure.suptitle(literal(printable(look.title)))
     return figure
@@ -182,7 +185,7 @@ def add_legend(figure: "Figure", axes: "Axes", look: Look) -> None:
     """Name the curves on the axes, or below them where names are long or a page has room."""
     _, labels = axes.get_legend_handles_labels()
     longest = max(map(len, labels), default=0) * LETTER
-    if look is not INLINE and 0 < longest < LEGEND_SHARE * figure.get_figwidth():
+    if look not in (INLINE, INLINE_WIDE) and 0 < longest < LEGEND_SHARE * figure.get_figwidth():
         axes.legend()
     else:
         add_legend_below(figure, axes)
@@ -214,7 +217,7 @@ def spectrum(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
     for a in answers:
         label = caption(a, room_for_names(figure))
         axes.plot(a.result.omega, a.result.density, label=label, linewidth=1.4)
-    axes.set(xlabel=FREQUENCY, ylabel="share of energy $g_k$")
+    axes.set(xlabel=lines_within(FREQUENCY, figure), ylabel="share of energy $g_k$")
     axes.set_ylim(bottom=0)
     set_frequency_axis(axes)
     add_legend(figure, axes, look)
@@ -223,19 +226,19 @@ def spectrum(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
 
 def spectrum_by_decade(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
     """Densities over the logarithm of frequency, with the lengths of the waves above."""
+    if len(answers) > MANY:
+        return spectrum_panels(answers, look, logarithmic=True)
     figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.4), look)
     axes.set_xscale("log")
     for a in answers:
         found = density_by_decade(a.encoding, a.result.method)
-        zero = f" ({100 * found.at_zero:.3g} % at 0)" if found.at_zero >= 0.0005 else ""
+        zero = share_at_zero(found.at_zero)
         label = caption(a, room_for_names(figure) - LETTER * len(zero)) + zero
         axes.plot(found.omega, found.density, label=label, linewidth=1.4)
     lengths = {len(a.encoding) for a in answers}
     if len(lengths) == 1:
         mark_one_turn(axes, lengths.pop())
-    axes.set(
-        xlabel="angular frequency ω (radians per position)", ylabel="share of energy per decade"
-    )
+    axes.set(xlabel=lines_within(FREQUENCY, figure), ylabel="share of energy per decade")
     axes.set_ylim(bottom=0)
     limits = axes.get_xlim()
     axes.set_xlim(limits)
@@ -250,9 +253,9 @@ def mark_one_turn(axes: "Axes", length: int) -> None:
     """A labelled line at the wave that finishes one turn within so many positions."""
     turn = 2 * np.pi / length
     axes.axvline(turn, color="0.6", linewidth=0.8, linestyle=":")
-    place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+    place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "bottom"}
     text = f"one turn in {length}"
-    axes.annotate(text, (turn, 0.98), (3, 0), rotation=90, fontsize=7, ha="left", va="top", **place)
+    axes.annotate(text, (turn, 0.02), (3, 0), rotation=90, fontsize=7, **place)
 
 
 def envelope(x: np.ndarray, y: np.ndarray, logarithmic: bool = False) -> tuple[np.ndarray, ...]:
@@ -274,7 +277,9 @@ def envelope(x: np.ndarray, y: np.ndarray, logarithmic: bool = False) -> tuple[n
     return x[chosen], y[chosen]
 
 
-def spectrum_panels(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
+def spectrum_panels(
+    answers: Sequence[Answer], look: Look = USUAL, logarithmic: bool = False
+) -> "Figure":
     """Densities side by side, each on its own scale: what differs is where the energy lies."""
     rows = -(-len(answers) // ACROSS)
     size = (WIDTH * 1.3, 0.5 + 1.05 * rows)
@@ -282,17 +287,23 @@ def spectrum_panels(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
     for axes in panels.flat[len(answers) :]:
         axes.set_axis_off()
     for axes, a in zip(panels.flat, answers, strict=False):
-        peak = np.nanmax(a.result.density, initial=0) or 1.0
-        if np.isnan(a.result.density).any():
-            axes.text(np.pi / 2, 0.5, "no spectrum", ha="center", va="center", fontsize=8)
-        axes.fill_between(a.result.omega, a.result.density / peak, color="C0", linewidth=0)
+        found = density_by_decade(a.encoding, a.result.method) if logarithmic else a.result
+        peak = np.nanmax(found.density, initial=0) or 1.0
+        if np.isnan(found.density).any():
+            place = {"ha": "center", "va": "center", "transform": axes.transAxes}
+            axes.text(0.5, 0.5 / 1.05, "no spectrum", fontsize=8, **place)
+        axes.fill_between(found.omega, found.density / peak, color="C0", linewidth=0)
         axes.set_title(caption(a), fontsize=8, loc="left", pad=2)
         axes.set_ylim(0, 1.05)
         axes.set_yticks([])
         axes.tick_params(labelbottom=True, labelsize=7)
-        set_frequency_axis(axes, 2)
-    figure.supxlabel(FREQUENCY, fontsize=9)
-    figure.supylabel("share of energy $g_k$ / its largest", fontsize=9)
+        if logarithmic:
+            axes.set_xscale("log")
+        else:
+            set_frequency_axis(axes, 2)
+    figure.supxlabel(lines_within(FREQUENCY, figure), fontsize=9)
+    share = "per decade" if logarithmic else "$g_k$"
+    figure.supylabel(f"share of energy {share} / its largest", fontsize=9)
     return figure
 
 
@@ -312,7 +323,8 @@ def reconstruct(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
         points_on_grids(figure, answers, list(map(caption, answers)))
         return figure
     size = (WIDTH, 1.0 + 1.6 * len(answers))
-    figure, panels = make_panels(len(answers), 1, size, look, sharex=True, sharey=True)
+    same = len({a.result.lattice for a in answers}) == 1
+    figure, panels = make_panels(len(answers), 1, size, look, sharex=same, sharey=True)
     for axes, a in zip(panels[:, 0], answers, strict=True):
         for r in a.result.reconstructions:
             axes.plot(r.values, label=f"s = {r.position}", linewidth=1.2)
@@ -339,7 +351,7 @@ def faithful(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
             label = f"lag (points along {', '.join(name for name, _ in lines)}: — – – ·)"
         elif curve is not None:
             right.plot(np.arange(len(curve)), curve)
-    right.set(xlabel=label, ylabel="inner product / its value at lag 0")
+    right.set(xlabel=label, ylabel="inner product (1 at lag 0)")
     return figure
 
 
@@ -366,18 +378,30 @@ def draw_singular_values(axes: "Axes", answers: Sequence[Answer], room: float) -
 
 
 def kernel_by_lag(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
-    """Inner products of codes by lag, from lag 1 on a logarithmic axis."""
+    """Inner products of codes by lag, from lag 1 on; on grids along each axis."""
     figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.4), look)
-    axes.set_xscale("log")
+    if max(map(len, (a.encoding for a in answers))) > SHORT:
+        axes.set_xscale("log")
     axes.axhline(0, color="0.6", linewidth=0.8, linestyle=":")
-    for a in answers:
-        curve = kernel(a.encoding)
-        if curve is not None and len(curve) > 1:
+    for i, a in enumerate(answers):
+        label = caption(a, room_for_names(figure) - LETTER * len(" along z"))
+        for (name, curve), style in zip(lines_of_kernel(a), LINES, strict=False):
             lags, products = envelope(np.arange(1, len(curve)), curve[1:], logarithmic=True)
-            axes.plot(lags, products, label=caption(a, room_for_names(figure)), linewidth=1.2)
+            own = {"color": f"C{i}", "linestyle": style} if name else {}
+            axes.plot(lags, products, label=label + name, linewidth=1.2, **own)
     axes.set(xlabel="lag (positions)", ylabel="inner product (1 at lag 0)")
     add_legend(figure, axes, look)
     return figure
+
+
+def lines_of_kernel(answer: Answer) -> list[tuple[str, np.ndarray]]:
+    """The kernel with what it is along: nothing for one axis, none where there is no lag."""
+    found = kernel(placed(answer.encoding))
+    if found is None or found.size < 2:
+        return []
+    if found.ndim == 1:
+        return [("", found)]
+    return [(f" along {name}", line) for name, line in kernel_lines(found) if len(line) > 1]
 
 
 def heatmap(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
@@ -411,9 +435,11 @@ def save(path: str, draw: Callable[..., "Figure"], answers: Any, look: Look | No
     write_whole(path, lambda stream: stream.write(drawn))
 
 
-def draw_inline(name: str, told: str, draw: Callable[..., "Figure"], answers: Any) -> Markup:
+def draw_inline(
+    name: str, told: str, draw: Callable[..., "Figure"], answers: Any, look: Look = INLINE
+) -> Markup:
     """A figure of answers as a part of a page; `name` is of this figure alone."""
-    return inline_svg(render("svg", draw, answers, INLINE), name, told)
+    return inline_svg(render("svg", draw, answers, look), name, told)
 
 
 def render(

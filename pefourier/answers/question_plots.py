@@ -1,14 +1,15 @@
-"""Figures of the questions whose command draws none: relations, context, design."""
+"""Figures of the questions whose command draws none: relations, resize."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pefourier.answers.grid_plot import kernel_lines
-from pefourier.answers.plot import USUAL, WIDTH, Look, caption, literal, make_panels
+from pefourier.answers.grid_words import size_of
+from pefourier.answers.plot import USUAL, WIDTH, Look, caption, make_panels
 from pefourier.answers.report import Answer
-from pefourier.design import Design
+from pefourier.resize import Resizing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,43 +32,17 @@ def relations(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
     return figure
 
 
-def context(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
-    """Turns of the slowest pair of each band, in training and in the length asked for."""
-    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.0), look)
-    (found,) = (a.result for a in answers)
-    bands = [(r.name, band) for r in found.rotations for band in r.bands]
-    names = [literal(f"{name} {band.treatment}".strip()) for name, band in bands]
-    for shift, label, turns in (
-        (-0.2, f"{found.trained} trained", [band.turns_trained for _, band in bands]),
-        (0.2, f"{found.length} asked for", [band.turns for _, band in bands]),
-    ):
-        axes.barh(np.arange(len(bands)) + shift, turns, 0.38, label=label)
-    if not bands:
-        axes.text(0.5, 0.5, "nothing turns", ha="center", transform=axes.transAxes)
-        return figure
-    axes.axvline(1, color="0.6", linewidth=0.8)
-    axes.set(xlabel="turns of the band's slowest pair", xscale="log", title=caption(answers[0]))
-    axes.set_yticks(range(len(bands)), names)
-    axes.invert_yaxis()
-    axes.legend()
-    return figure
-
-
-def design(answers: Sequence[Any], look: Look = USUAL) -> "Figure":
-    """Smallest distance and stable rank of the candidates over their base."""
-    found: Design = answers[0]
-    figure, panels = make_panels(2, 1, (WIDTH, 4.2), look, sharex=True)
-    rho = [c.rho for c in found.candidates]
-    for axes, key, label in (
-        (panels[0, 0], "min_distance", "smallest distance"),
-        (panels[1, 0], "stable_rank", "stable rank"),
-    ):
-        axes.plot(rho, [getattr(c, key) for c in found.candidates], marker="o", markersize=3)
-        axes.set(ylabel=label, xscale="log")
-    best = {rho for rho in found.best.values() if rho is not None}
-    for axes in panels[:, 0]:
-        for base in best:
-            axes.axvline(base, color="0.7", linewidth=0.8, linestyle=":")
-    panels[0, 0].set_title(f"{found.length} positions, d = {found.d}", loc="left", fontsize=9)
-    panels[1, 0].set_xlabel("base ρ (dotted: best by a criterion)")
+def resizing(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
+    """Lengths of codes over rows and columns, before and after; of frames the first."""
+    (a,) = answers
+    r: Resizing = a.result
+    whole = np.asarray(a.encoding.table(), dtype=float)
+    figure, (panels,) = make_panels(1, 2, (WIDTH, 2.8), look)
+    for axes, table, sides in ((panels[0], whole, r.old), (panels[1], r.table, r.new)):
+        lengths = np.linalg.norm(table[r.prefix :], axis=1).reshape(-1, *([1, *sides][-2:]))[0]
+        image = axes.imshow(lengths, cmap="cividis", interpolation="nearest")
+        axes.set(xlabel="column", ylabel="row", title=f"{size_of(sides)}: length of codes")
+        figure.colorbar(image, ax=axes, shrink=0.8)
+    if not look.title:
+        figure.suptitle(f"{caption(a)}, {r.method}", fontsize=9)
     return figure

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from math import log, pi
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.report import Answer, Refusal
 from pefourier.answers.text import aligned, number, paragraph
-from pefourier.context import Band, Context, Reading, Rotation
+from pefourier.context import Band, Context, Reading, Rotation, treatments
 from pefourier.design import Candidate, Design
 from pefourier.encodings.encoding import Encoding
 
@@ -135,18 +136,25 @@ def design_rows(design: Design) -> Iterable[Sequence[Any]]:
 
 
 def context_page(asked: Sequence[Answer | Refusal]) -> Page:
-    """The answer of `pefourier context`; results are (context, reading against it or None)."""
+    """The answer of `pefourier context`; with the reading against it where one was asked for."""
     answers = [one for one in asked if isinstance(one, Answer)]
     return Page(
         "context",
-        words=lambda: "\n".join(context_text(a.encoding, *a.result) for a in answers),
+        words=lambda: "\n".join(
+            context_text(a.encoding, a.result, a.result.against) for a in answers
+        ),
         records=lambda: [
-            context_record(one.encoding, *one.result) if isinstance(one, Answer) else fields_of(one)
+            context_record(one.encoding, one.result, one.result.against)
+            if isinstance(one, Answer)
+            else fields_of(one)
             for one in asked
         ],
         rows=lambda: context_rows(answers),
+        chart=lambda colour: "".join(bands_chart(a.result, colour) for a in answers),
         conclusion=lambda: "".join(
-            paragraph(f"{file_of(a)}: {conclude_context(a.encoding, *a.result)}", "  ")
+            paragraph(
+                f"{file_of(a)}: {conclude_context(a.encoding, a.result, a.result.against)}", "  "
+            )
             for a in answers
         ),
     )
@@ -172,6 +180,7 @@ def context_record(enc: Encoding, found: Context, reading: Reading | None) -> di
         pairs = zip(reading.positions.tolist(), reading.cosine.tolist(), strict=True)
         record["against"] = {
             "other": reading.other,
+            "rotation": reading.rotation,
             "cosine": [list(pair) for pair in pairs],
             "below": reading.below,
         }
@@ -191,7 +200,8 @@ def conclude_context(enc: Encoding, found: Context, reading: Reading | None = No
     """How far positions were trained and are asked for, what is new there, what misreading costs.
 
     >>> from pefourier.context import describe_context
-    >>> print(conclude_context(*describe_context("rope:rho=5e5", 131072, trained=8192, d=128)))
+    >>> (enc,), found = describe_context("rope:rho=5e5", 131072, trained=8192, d=128)
+    >>> print(conclude_context(enc, found))
     Trained at 8192 positions and asked for 131072 without a scaling: 29 of 64 pairs meet phases
     they never met. The sum of cosines turns negative first at lag 18438, which is a fact about the
     base and usual in models that work.
@@ -319,6 +329,53 @@ def bands_text(found: Context) -> str:
     return aligned(rows)
 
 
+MARKS = {"same": ("█", "34"), "kept": ("█", "34"), "blended": ("▒", "33"), "stretched": ("░", "31")}
+ACROSS = 64  # letters of the picture
+
+
+def bands_chart(found: Context, colour: bool = False) -> str:
+    """The bands of each rotation over the logarithm of the wavelength, with lengths as lines.
+
+    A letter stands for the wavelengths of at least one pair; │ for the trained length and ║ for the
+    one asked for hide those beneath.
+
+    >>> from pefourier.context import describe_context
+    >>> scaled = "rope:rho=5e5,scaling=llama3,factor=8,original=8192"
+    >>> print(bands_chart(describe_context(scaled, 131072, d=64)[1]).splitlines()[0].rstrip())
+    kept      ██ █ ██ █ █ ██ █ █ ██ █ █     │           ║
+    """
+    turning = [r for r in found.rotations if r.rotated]
+    if not turning:
+        return ""
+    slowest = max(2 * pi / r.frequencies.min() for r in turning)
+    ends = log(2 * pi), log(max(slowest, found.length, 2 * pi) * 1.01)
+
+    def column(wavelength: float) -> int:
+        share = (log(wavelength) - ends[0]) / (ends[1] - ends[0])
+        return int(min(max(share, 0.0), 1.0) * (ACROSS - 1))
+
+    lines = []
+    for r in turning:
+        lines += [r.name] if r.name else []
+        for treatment, members in treatments(r.frequencies, r.trained_frequencies).items():
+            mark, paint = MARKS[treatment]
+            cells = {column(2 * pi / w): mark for w in r.frequencies[members]}
+            cells |= {column(found.trained): "│", column(found.length): "║"}
+            row = "".join(cells.get(i, " ") for i in range(ACROSS))
+            row = row.replace(mark, f"\x1b[{paint}m{mark}\x1b[0m") if colour else row
+            lines += [f"{treatment:<9} {row}"] if members.any() else []
+    scale = f"{'':9} {ends_text(slowest, found.length)}"
+    return "\n".join(
+        [*lines, scale, f"{'':10}│ trained {found.trained}  ║ asked {found.length}", "", ""]
+    )
+
+
+def ends_text(slowest: float, length: int) -> str:
+    """The ends of the scale of wavelengths."""
+    last = f"{max(slowest, length):.3g} positions"
+    return f"{2 * pi:.3g}{last:>{ACROSS - 4}}"
+
+
 def ranges(index: Sequence[int], most: int = 6) -> str:
     """Whole numbers with runs joined, the first few.
 
@@ -342,7 +399,7 @@ def context_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
     bands = [name if name != "treatment" else "class" for name in names]
     yield ["spec", "rotation", "trained", "length", *own, *(f"band_{name}" for name in bands)]
     for a in answers:
-        found = a.result[0]
+        found = a.result
         for r in found.rotations:
             facts = [getattr(r, name) for name in own]
             for b in r.bands:

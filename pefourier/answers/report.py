@@ -23,15 +23,16 @@ from pefourier.answers.grid_words import axis_names, by_axis, ends_of, point_of,
 from pefourier.answers.page import Page, fields_of, flattened
 from pefourier.answers.terminal_chart import chart, shades
 from pefourier.answers.text import aligned, number, paragraph
-from pefourier.bands import group_waves
+from pefourier.bands import density_by_decade, group_waves, is_slow
 from pefourier.compare import Comparison
 from pefourier.encodings.encoding import Encoding
-from pefourier.errors import printable
+from pefourier.errors import PefourierError, printable
 from pefourier.faithful import GridFaithfulness
 from pefourier.reconstruct import GridReconstructions
 from pefourier.relations import LARGEST_SHIFT
 from pefourier.spectrum import GridSpectrum, Spectrum
 
+LITTLE = 0.0005  # of the energy
 COLUMNS_ACROSS = 4  # encodings side by side in a text table
 
 
@@ -114,9 +115,23 @@ def side_by_side(facts: Sequence[Fact], answers: Sequence[Answer]) -> str:
     return "\n".join(tables)
 
 
-def spectrum_page(asked: Sequence[Answer | Refusal]) -> Page:
-    """The answer of `pefourier spectrum`."""
-    return page_of("spectrum", asked, spectrum_text, spectrum_rows, spectrum_chart)
+def spectrum_page(asked: Sequence[Answer | Refusal], axis: str = "auto") -> Page:
+    """The answer of `pefourier spectrum`; the axis of its chart is linear, log or auto."""
+    chart = partial(spectrum_chart, axis=axis)
+    return page_of("spectrum", asked, spectrum_text, spectrum_rows, chart)
+
+
+def by_decade(answers: Sequence[Answer], axis: str = "auto") -> bool:
+    """Whether spectra are to be drawn over the logarithm of frequency; on grids they are not."""
+    if axis == "auto":
+        return not any_grid(answers) and all(is_slow(a.encoding, a.result.method) for a in answers)
+    for a in answers if axis == "log" else ():
+        if isinstance(a.result, GRIDS):
+            raise PefourierError(
+                f"--axis log draws frequencies of one axis; {a.encoding.label} has several, leave "
+                "it out or the option"
+            )
+    return axis == "log"
 
 
 def spectrum_text(answers: Sequence[Answer]) -> str:
@@ -125,6 +140,8 @@ def spectrum_text(answers: Sequence[Answer]) -> str:
     cells = [[label, which, *map(number, values)] for label, which, *values in rows]
     waves = f"\n{aligned([head, *cells], keys=2)}" if rows else ""
     facts = [*SPECTRUM_FACTS, *(GRID_SPECTRUM_FACTS if any_grid(answers) else ())]
+    if any(answer.result.summary.mean_share is not None for answer in answers):
+        facts += TABLE_SPECTRUM_FACTS
     return side_by_side(facts, answers) + waves
 
 
@@ -149,15 +166,11 @@ WAVES = ("encoding", "bands", "how many bands")
 WAVES += ("from wave", "to wave", "most turns", "fewest turns")
 
 
-def spectrum_chart(answers: Sequence[Answer], colour: bool) -> str:
-    """The curves of Fig. 1, and a picture of each density on a grid."""
-    curves = [
-        (a.encoding.label, a.result.omega, a.result.density)
-        for a in answers
-        if isinstance(a.result, Spectrum)
-    ]
-    ylabel = "share of energy at each lattice frequency"
-    text = chart(curves, "ω, radians per position", ylabel, colour=colour) + "\n" if curves else ""
+def spectrum_chart(answers: Sequence[Answer], colour: bool, axis: str = "linear") -> str:
+    """The curves of Fig. 1, or those by decade, and a picture of each density on a grid."""
+    flat = [a for a in answers if isinstance(a.result, Spectrum)]
+    draw = decades_chart if by_decade(flat, axis) else linear_chart
+    text = draw(flat, colour) + "\n" if flat else ""
     for a in answers:
         if isinstance(a.result, GridSpectrum):
             density = a.result.density.sum(axis=tuple(range(a.result.density.ndim - 2)))
@@ -165,6 +178,34 @@ def spectrum_chart(answers: Sequence[Answer], colour: bool) -> str:
             label = f"{a.encoding.label}: share of energy; ω_y from -π at the top, ω_x from 0"
             text += shades(shifted, label) + "\n"
     return text
+
+
+def linear_chart(answers: Sequence[Answer], colour: bool) -> str:
+    """Densities over the lattice."""
+    curves = [(a.encoding.label, a.result.omega, a.result.density) for a in answers]
+    ylabel = "share of energy at each lattice frequency"
+    return chart(curves, "ω, radians per position", ylabel, colour=colour)
+
+
+def decades_chart(answers: Sequence[Answer], colour: bool) -> str:
+    """Densities over the logarithm of frequency."""
+    found = [density_by_decade(a.encoding, a.result.method) for a in answers]
+    curves = [
+        (f"{a.encoding.label}{share_at_zero(one.at_zero)}", one.omega, one.density)
+        for a, one in zip(answers, found, strict=True)
+    ]
+    ylabel = "share of energy per factor ten of frequency"
+    xlabel = "ω, radians per position (log)"
+    return chart(curves, xlabel, ylabel, colour=colour, logarithmic=True)
+
+
+def share_at_zero(share: float) -> str:
+    """What a logarithmic axis leaves out, as a curve's name says it; nothing where it is little.
+
+    >>> share_at_zero(0.25), share_at_zero(0.0)
+    (' (25 % at 0)', '')
+    """
+    return f" ({100 * share:.3g} % at 0)" if share >= LITTLE else ""
 
 
 def share_below(spectrum: Spectrum) -> str | None:
@@ -189,6 +230,11 @@ def why_no_spectrum(answer: Answer) -> str:
     return "none: codes are zero"
 
 
+def why_no_table(answer: Answer) -> str:
+    """Why no share of the mean was taken."""
+    return "of tables only" if answer.result.method == "declared" else "none"
+
+
 SPECTRUM_FACTS = [
     Fact("lattice points N", lambda r: lattice_in_words(r.lattice)),
     Fact("bandwidth, lattice steps", lambda r: r.sigma or "0 (not smoothed)"),
@@ -200,6 +246,11 @@ SPECTRUM_FACTS = [
     Fact("mean frequency, rad", lambda r: r.summary.centroid, why_no_spectrum),
     Fact("95 % lie at or below, rad", lambda r: r.summary.cutoff95, why_no_spectrum),
     Fact("flatness (1 = flat)", lambda r: r.summary.flatness, why_no_spectrum),
+]
+
+
+TABLE_SPECTRUM_FACTS = [
+    Fact("share the same in all rows", lambda r: r.summary.mean_share, why_no_table),
 ]
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pefourier.answers.page import plain, single_values
 from pefourier.answers.reach import context_record, design_record
 from pefourier.answers.report import Answer, compare_record, record_of
+from pefourier.answers.resizing import resize_record
 from pefourier.answers.text import number
 from pefourier.compare import Comparison
 from pefourier.context import Context
@@ -19,7 +20,8 @@ from pefourier.design import Design
 from pefourier.errors import PefourierError, cut, printable
 from pefourier.faithful import Faithfulness, GridFaithfulness
 from pefourier.reconstruct import GridReconstructions, Reconstructions
-from pefourier.relations import Relations
+from pefourier.relations import GridRelations, Relations
+from pefourier.resize import Resizing
 from pefourier.result import Result
 from pefourier.spectrum import GridSpectrum, Spectrum
 
@@ -51,9 +53,11 @@ WAYS: dict[type, Way] = {
     GridReconstructions: Way(record_of_one, "plot.reconstruct"),
     GridFaithfulness: Way(record_of_one, "plot.faithful"),
     Relations: Way(record_of_one, "question_plots.relations"),
+    GridRelations: Way(record_of_one, "question_plots.relations"),
     Comparison: Way(lambda r: compare_record(*r.about, r), "plot.compare"),
-    Context: Way(lambda r: context_record(r.about[0], r, r.against), "question_plots.context"),
-    Design: Way(design_record, "question_plots.design"),
+    Context: Way(lambda r: context_record(r.about[0], r, r.against), "reach_plot.wavelengths"),
+    Design: Way(design_record, "reach_plot.criteria"),
+    Resizing: Way(lambda r: resize_record(r.about[0], r), "question_plots.resizing"),
 }
 
 

@@ -15,10 +15,12 @@ import typer
 from pefourier.cli.request import (
     Asked,
     Csv,
+    Dim,
     Drawing,
     Form,
     Json,
     Positions,
+    Prefix,
     Question,
     Quiet,
     Specs,
@@ -31,6 +33,7 @@ from pefourier.cli.request import (
     load_pair,
     parse_points,
     parse_whole_numbers,
+    sides,
     spec_names,
 )
 from pefourier.cli.streams import note, percentages
@@ -47,16 +50,31 @@ app = typer.Typer(
 Lattice = Annotated[
     int | None,
     typer.Option(
-        parser=count, metavar="N", help="Points N of the lattice, default the dimension d."
+        parser=count,
+        metavar="N",
+        help="Points N of the lattice, default the dimension d; on a grid of each axis, default "
+        "its sides.",
     ),
 ]
 Sigma = Annotated[
     float | None,
-    typer.Option(help="Bandwidth in lattice steps, default 4; 0 does not smooth."),
+    typer.Option(help="Bandwidth in lattice steps, default 4, on a grid 1; 0 does not smooth."),
 ]
 Method = Annotated[
     Literal["auto", "declared", "periodogram"],
     typer.Option(help="Where frequencies come from: declared by the encoding, or its table."),
+]
+
+Axis = Annotated[
+    Literal["auto", "linear", "log"],
+    typer.Option(
+        help="Frequency axis of pictures: log, a share of energy for each factor ten of frequency, "
+        "or linear, that of each lattice frequency; auto: log where all have mostly slow waves."
+    ),
+]
+Demean = Annotated[
+    bool,
+    typer.Option("--demean", help="Leave out what is the same in all rows of the table."),
 ]
 
 SINUSOIDS = {  # encodings whose inner products are declared
@@ -80,6 +98,8 @@ def spectrum(
     lattice: Lattice = None,
     sigma: Sigma = None,
     method: Method = "auto",
+    axis: Axis = "auto",
+    demean: Demean = False,
 ) -> None:
     """Which frequencies does an encoding have?
 
@@ -88,10 +108,10 @@ def spectrum(
     \b
     Example: pefourier spectrum sinusoidal rope:rho=5e5 --d 128
     """
-    from pefourier.answers.report import spectrum_page
+    from pefourier.answers.report import by_decade, spectrum_page
     from pefourier.spectrum import density
 
-    asked = ask_each(question, lambda enc: density(enc, lattice, sigma, method))
+    asked = ask_each(question, lambda enc: density(enc, lattice, sigma, method), demean=demean)
     answers = asked.answers
     for a in answers:
         if isnan(a.result.summary.lowest_bin_share):
@@ -100,8 +120,10 @@ def spectrum(
     if len(lattices) > 1:
         different = " and ".join(map(str, lattices))
         note(f"lattices of {different} points differ; compare with --lattice", question.quiet)
-    drawing.draw("spectrum", answers)
-    form.deliver(spectrum_page(asked.each))
+    page = spectrum_page(asked.each, axis)
+    if drawing.plot is not None:
+        drawing.draw("spectrum_by_decade" if by_decade(answers, axis) else "spectrum", answers)
+    form.deliver(page)
     question.note_unused([a.encoding for a in answers])
     asked.finish([], question.quiet)
 
@@ -116,6 +138,7 @@ def reconstruct(
     lattice: Lattice = None,
     sigma: Sigma = None,
     method: Method = "auto",
+    demean: Demean = False,
 ) -> None:
     """What is left of a position?
 
@@ -136,7 +159,8 @@ def reconstruct(
         wanted = points if len(enc.domain.sides) > 1 else positions
         return position_functions(enc, wanted or None, lattice, sigma, method)
 
-    asked = ask_each(question, rebuild, least=max([79, *(positions or ())]) + 1)
+    least = max([79, *(positions or ())]) + 1
+    asked = ask_each(question, rebuild, least, demean=demean)
     note_positions(asked, positions, question.quiet)
     drawing.draw("reconstruct", asked.answers)
     form.deliver(reconstruct_page(asked.each))
@@ -272,7 +296,7 @@ def relations(question: Question, form: Form, drawing: Drawing) -> None:
     from pefourier.relations import relate
 
     asked = ask_each(question, relate)
-    drawing.draw("relations", asked.answers, room="question_plots")
+    drawing.draw("question_plots.relations", asked.answers)
     form.deliver(relations_page(asked.each))
     question.note_unused([a.encoding for a in asked.answers])
     asked.finish([], question.quiet)
@@ -282,6 +306,7 @@ def relations(question: Question, form: Form, drawing: Drawing) -> None:
 @asking
 def context(
     form: Form,
+    drawing: Drawing,
     specs: Specs = None,
     length: Annotated[
         int | None,
@@ -322,11 +347,12 @@ def context(
     from pefourier.context import describe_context, read_against
 
     def answer(spec: str) -> Answer:
-        enc, known = describe_context(spec, length, trained, d)
-        reading = read_against(enc, against, known.length, d) if against else None
-        return Answer(enc, (known, reading))
+        own, known = describe_context(spec, length, trained, d)
+        reading = read_against(own, against, known.length, d) if against else None
+        return Answer(own[0], replace(known, against=reading))
 
     asked = keep_answers(attempt_each(specs, answer))
+    drawing.draw("reach_plot.wavelengths", asked.answers)
     form.deliver(context_page(asked.each))
     asked.finish([], quiet=False)
 
@@ -335,6 +361,7 @@ def context(
 @asking
 def design(
     form: Form,
+    drawing: Drawing,
     length: Annotated[
         int | None,
         typer.Option("--length", "-S", parser=count, metavar="N", help="Positions: 64k."),
@@ -394,6 +421,7 @@ def design(
 
         own = {"trained": length, "d": d, "criteria": tuple(wanted or ()), "dtype": rounding}
         ways = extend(extend_from, to, bases=tuple(base or ()), **own)
+        drawing.draw("reach_plot.extension", [ways])
         form.deliver(extension_page(ways, {"to": to, "dtype": rounding}))
         return
     if length is None or d is None:
@@ -403,7 +431,65 @@ def design(
 
     names = tuple(wanted or CRITERIA)
     found = design_base(length, d, tuple(base or BASES), names, rounding)
+    drawing.draw("reach_plot.criteria", [found])
     form.deliver(design_page(found))
+
+
+@app.command()
+@asking
+def resize(
+    form: Form,
+    spec: Annotated[
+        str, typer.Argument(metavar="TABLE", help="A table on a grid, or a SPEC that makes one.")
+    ],
+    old: Annotated[
+        tuple | None,
+        typer.Option("--from", parser=sides, metavar="HxW", help="Sides of the table's grid."),
+    ] = ...,
+    new: Annotated[
+        tuple | None,
+        typer.Option("--to", parser=sides, metavar="HxW", help="Sides of the new grid."),
+    ] = ...,
+    prefix: Prefix = None,
+    d: Dim = None,
+    method: Annotated[
+        Literal["bicubic", "antialias", "timm", "dinov2", "bilinear"],
+        typer.Option(
+            help="bicubic: torch's; antialias: with antialias=True; timm: the same, as timm calls "
+            "it; dinov2: by a scale factor with .1 added; bilinear."
+        ),
+    ] = "bicubic",
+    out: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Table to write: .npy, .npz, .csv, .safetensors."),
+    ] = None,
+) -> None:
+    """What happens when images change their size?
+
+    Resizes a table of positions by the methods in use, says how far they differ, and what becomes
+    of lengths, neighbours and frequencies; of a formula, which pairs meet unseen phases.
+
+    \b
+    Example: pefourier resize pos_embed.npy --from 14x14 --to 24x24 --prefix 1 --out new.npy
+    """
+    from pefourier.encodings.sources.formats import WRITERS
+    from pefourier.encodings.sources.tables import write_table
+    from pefourier.files import check_suffix
+
+    if out is not None:
+        check_suffix(out, WRITERS)
+    from pefourier.answers.resizing import resize_page
+    from pefourier.encodings import load
+    from pefourier.encodings.specs import source_of
+    from pefourier.resize import resize_table
+
+    enc = load(spec, None, d, grid=old, prefix=prefix or 0)
+    named = source_of(spec) == "name" and enc.measure is not None and len(old) == len(new)
+    formula = load(spec, None, d, grid=new, prefix=prefix or 0) if named else None
+    found = resize_table(enc, new, method, formula)
+    if out is not None:
+        write_table(out, found.table)
+    form.deliver(resize_page(enc, found, out))
 
 
 @app.command()
@@ -479,12 +565,12 @@ def write_report(
         write_text(out, folder_document(folder, title or ""))
         form.deliver(folder_page(folder, out))
         return
-    from pefourier.answers.html_report import Inquiry, encodings_document, positions_for
+    from pefourier.answers.html_report import Inquiry, encodings_document
     from pefourier.answers.report import Refusal, report_page
 
     loaded = attempt_each(question.wanted, question.loader())
     encodings = [one for one in loaded if not isinstance(one, Refusal)]
-    inquiry = Inquiry(positions_for(encodings, lattice), options, lattice, sigma)
+    inquiry = Inquiry(options, lattice, sigma)
     asked = keep_answers(
         attempt_each(loaded, lambda e: inquiry.study(e, percentages(e.label, question.quiet)))
     )

@@ -100,6 +100,7 @@ def main_options(
     pefourier spectrum --rho 10000 --d 256      which frequencies does it have?
     pefourier reconstruct --pos 5 40 75         what is left of a position?
     pefourier check-faithful my_table.npy       are codes distinct, can they be inverted?
+    pefourier report rope --out page.html       all of it on one page
     pefourier list                              the encodings it knows
     pefourier explain gap                       what a word of an answer means
     """

@@ -61,7 +61,7 @@ def count(text: str) -> int:
 
 
 WIDTHS = {"column": 3.4, "page": 7.0}  # inches, of papers in two columns
-NARROWEST, WIDEST = 2.5, 40.0  # inches
+NARROWEST, WIDEST = 3.0, 40.0  # inches
 
 
 def sides(text: str) -> tuple[int, ...]:
@@ -97,6 +97,11 @@ Grid = Annotated[tuple | None, typer.Option("--grid", parser=sides, metavar="HxW
 Prefix = Annotated[
     int | None, typer.Option("--prefix", parser=count, metavar="N", help=PREFIX_HELP)
 ]
+SPANS_HELP = (
+    "Tokens of text, images and videos for a rotation on three axes (M-RoPE), such as 'text:3 "
+    "image:4x6 text:2': rows x columns, or frames x rows x columns, of patches."
+)
+Spans = Annotated[str | None, typer.Option("--spans", metavar="SPANS", help=SPANS_HELP)]
 Rho = Annotated[float | None, typer.Option("--rho", "--base", "--theta", help=RHO_HELP)]
 Seed = Annotated[int | None, typer.Option(help="Seed of random encodings.")]
 Times = Annotated[str | None, typer.Option(metavar="FILE", help=TIMES_HELP)]
@@ -135,6 +140,7 @@ class Question:
     length: Length = None
     grid: Grid = None
     prefix: Prefix = None
+    spans: Spans = None
     rho: Rho = None
     seed: Seed = None
     times: Times = None
@@ -162,6 +168,7 @@ class Question:
         if self.wanted.count("-") > 1:
             raise PefourierError("standard input ('-') can be read once; name it once")
         options |= {"grid": self.grid or (), "prefix": self.prefix or 0}
+        options |= {"spans": self.spans} if self.spans else {}
         return lambda spec: load(spec, self.length, self.d, least=least, **options)
 
     def encodings(self, least: int = 1) -> list[Any]:
@@ -224,19 +231,23 @@ class Drawing:
             )
         return wide
 
-    def draw(self, figure: str, answers: list[Any], room: str = "plot") -> None:
-        """Write a figure if one was asked for; matplotlib is imported only then."""
+    def draw(self, figure: str, answers: list[Any]) -> None:
+        """Write a figure if one was asked for; matplotlib is imported only then.
+
+        Figures are functions of `answers.plot`, or of the room that is named before them.
+        """
         if self.plot is None:
             return
         from pefourier.answers import plot
 
+        room, _, name = figure.rpartition(".")
+        drawn = getattr(import_module(f"pefourier.answers.{room or 'plot'}"), name)
         look = {}
         if self.looks:
             theme = plot.DARK if self.dark else plot.USUAL
             dpi, title = self.dpi or theme.dpi, self.title or ""
             look["look"] = replace(theme, width=self.inches(), dpi=dpi, title=title)
-        drawer = getattr(import_module(f"pefourier.answers.{room}"), figure)
-        plot.save(self.plot, drawer, answers, **look)
+        plot.save(self.plot, drawn, answers, **look)
 
 
 @dataclass(frozen=True)
@@ -260,12 +271,18 @@ class Asked:
             raise typer.Exit(2)
 
 
-def ask_each(question: Question, analyse: Callable[[Any], Any], least: int = 1) -> Asked:
-    """Load each SPEC, then analyse each that could be loaded."""
+def ask_each(
+    question: Question, analyse: Callable[[Any], Any], least: int = 1, *, demean: bool = False
+) -> Asked:
+    """Load each SPEC, then analyse each that could be loaded, maybe without its mean."""
     from pefourier.answers.report import Answer
 
     load = question.loader(least)
     loaded = attempt_each(question.wanted, load)
+    if demean:
+        from pefourier.encodings.encoding import without_mean
+
+        loaded = attempt_each(loaded, without_mean)
     return keep_answers(attempt_each(loaded, lambda enc: Answer(enc, analyse(enc))))
 
 

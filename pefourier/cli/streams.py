@@ -59,6 +59,11 @@ def takes_colours(stream: Any) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def draws_dots(stream: Any) -> bool:
+    """Whether a stream is a terminal whose letters include the dots of a chart."""
+    return stream.isatty() and "utf" in (stream.encoding or "utf-8").lower()
+
+
 def percentages(label: str, quiet: bool) -> Callable[[str], Callable[[int, int], None]] | None:
     """What shows on stderr how much of a phase of the work is done; None where nobody looks."""
     if quiet or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":

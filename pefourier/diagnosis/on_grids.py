@@ -19,10 +19,10 @@ import numpy as np
 from pefourier.diagnosis.identify import identification, identify
 from pefourier.encodings.axis_parts import axis_columns
 from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.families.axes import axis_letters
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.products import toeplitz_residual_of_rows
 
-NAMES = {1: ("x",), 2: ("y", "x"), 3: ("t", "y", "x")}
 WORDS = {"t": "frame", "y": "row", "x": "column"}
 CERTAIN = 4.0  # times less than the residual as given is that of the right order
 SEARCHED = 2**21  # numbers of a table up to which other orders of rows are tried
@@ -46,7 +46,7 @@ class GridCase:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the axes, the slowest first."""
-        return NAMES.get(len(self.sides)) or tuple(f"axis {k + 1}" for k in range(len(self.sides)))
+        return tuple(axis_letters(len(self.sides)))
 
     @property
     def index(self) -> np.ndarray:
@@ -378,7 +378,7 @@ def remarks_on_formula(enc: Encoding) -> Iterator[Finding]:
     domain, measure = enc.domain, enc.measure
     if measure is None or len(domain.sides) < 2:
         return
-    names = NAMES.get(len(domain.sides)) or [f"axis {k + 1}" for k in range(len(domain.sides))]
+    names = axis_letters(len(domain.sides))
     omega = np.abs(measure.frequencies)
     fast = [n for n, w in zip(names, omega.T, strict=True) if w.max(initial=0) > np.pi * (1 + 1e-9)]
     if fast:

@@ -233,6 +233,25 @@ def placed(enc: Encoding) -> Encoding:
     return replace(enc, domain=Domain("position", domain.x), measure=measure)
 
 
+def without_mean(enc: Encoding) -> Encoding:
+    """An encoding less the mean of its codes over all of its points, which attention can absorb.
+
+    What is left has no declared frequencies: they are those of its table.
+
+    >>> without_mean(from_table(np.array([[1.0], [2.0], [6.0]]))).table().ravel()
+    array([-2., -1.,  3.])
+    """
+    enc = placed(enc)
+    total = sum(block.sum(axis=0) for _, block in enc.blocks())
+    mean = total / len(enc)
+
+    def codes(x: np.ndarray) -> np.ndarray:
+        return np.asarray(enc.codes(x), dtype=float) - mean
+
+    params = {**enc.params, "demean": True}
+    return replace(enc, codes=codes, measure=None, params=params)
+
+
 def as_encoding(encoding: Any) -> Encoding:
     """An encoding as it is; an array or tensor (n, d) as a table, rounded as its type is."""
     if isinstance(encoding, Encoding):

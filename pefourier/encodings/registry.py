@@ -100,12 +100,13 @@ def build(
         built = builder.function(length, d, **own)
         check_codes(spec or name, built)
     params = {"length": length, "d": d, **own, **built.params}
+    learned = built.origin == "weights"  # its parameters are in a file
     return replace(
         built,
         params=params,
         spec=spec or name,
-        origin="formula",
-        untrained=builder.untrained,
+        origin="weights" if learned else "formula",
+        untrained=builder.untrained and not learned,
     )
 
 

@@ -119,10 +119,11 @@ def precision(enc: Encoding, distinct: int | None = None) -> dict[str, FormatLos
 def losses_on_axes(parts: Sequence[Encoding]) -> dict[str, FormatLoss]:
     """What each format leaves of codes by the parts of their axes; see `precision`."""
     each = [precision(part) for part in parts]
-    return {form: combined_loss([one[form] for one in each]) for form in each[0]}
+    sides = [len(part) for part in parts]
+    return {form: combined_loss([one[form] for one in each], sides) for form in each[0]}
 
 
-def combined_loss(losses: Sequence[FormatLoss]) -> FormatLoss:
+def combined_loss(losses: Sequence[FormatLoss], sides: Sequence[int]) -> FormatLoss:
     """Distinct codes multiply, the largest phase error is that of any axis."""
     phases = [one.distinct_phase for one in losses]
     errors = [one.max_phase_error for one in losses]
@@ -130,7 +131,25 @@ def combined_loss(losses: Sequence[FormatLoss]) -> FormatLoss:
         distinct_cast=prod(one.distinct_cast for one in losses),
         distinct_phase=None if None in phases else prod(phases),
         max_phase_error=None if None in errors else float(np.max(errors)),
+        safe_cast=safe_on_axes([one.safe_cast for one in losses], sides),
+        safe_phase=safe_on_axes([one.safe_phase for one in losses], sides),
     )
+
+
+def safe_on_axes(safe: Sequence[int | None], sides: Sequence[int]) -> int | None:
+    """Points of a raster from the first on that all differ, from those of each axis.
+
+    >>> safe_on_axes([2, 5], (3, 5)), safe_on_axes([3, 4], (3, 5)), safe_on_axes([None, 5], (3, 5))
+    (10, 4, None)
+    """
+    if None in safe:
+        return None
+    total = 1
+    for first, side in zip(safe[::-1], sides[::-1], strict=True):
+        total *= first
+        if first < side:
+            break
+    return total
 
 
 def format_loss(enc: Encoding, form: Format, distinct: int | None = None) -> FormatLoss:

@@ -21,6 +21,7 @@ from pefourier.encodings.encoding import row_blocks
 AT_ONCE = 2**22  # numbers of a block of Gaussians
 TAILS = 39.0  # standard deviations at which a Gaussian underflows
 WIDEST = 3.0  # of a side: a Gaussian as wide is flat on its torus
+ROUNDING = 1e-24  # share of the energy that a transform may leave where there is none
 DIRECTIONS = 12  # bins of half a turn
 
 
@@ -141,7 +142,7 @@ def isotropy(frequencies: np.ndarray, weights: np.ndarray) -> dict[str, float]:
     {'A2': 0.0, 'A4': 1.0}
     """
     plane = frequencies[:, -2:]
-    turned = plane.any(axis=1)
+    turned = plane.any(axis=1) & (weights > ROUNDING * weights.sum())
     total = weights[turned].sum()
     if frequencies.shape[1] == 1 or not total:
         return {"A2": np.nan, "A4": np.nan}

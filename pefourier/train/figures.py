@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.answers.plot import MANY, WIDTH, brief, make_panels
+from pefourier.answers.plot import MANY, USUAL, WIDTH, Look, brief, make_panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,10 +20,10 @@ CURVES = (
 MARKERS = "o^sDv"  # one for every so many curves of all colours
 
 
-def score_by_length(summary: "Summary") -> "Figure":
+def score_by_length(summary: "Summary", look: Look = USUAL) -> "Figure":
     """Accuracy against the length of test windows, a line with its 95 % interval an encoding."""
     shown = [one for one in summary.datasets if one.lengths]
-    figure, axes = make_panels(len(shown), 1, (WIDTH, 0.6 + 2.6 * len(shown)))
+    figure, axes = make_panels(len(shown), 1, (WIDTH, 0.6 + 2.6 * len(shown)), look)
     for panel, one in zip(axes[:, 0], shown, strict=True):
         for number, (name, every) in enumerate(one.lengths.items()):
             known = {at.length: at.accuracy for at in every if at.accuracy is not None}
@@ -45,14 +45,16 @@ def score_by_length(summary: "Summary") -> "Figure":
     return figure
 
 
-def learning_curves(runs: Sequence[tuple[Mapping[str, Any], np.ndarray]]) -> "Figure":
+def learning_curves(
+    runs: Sequence[tuple[Mapping[str, Any], np.ndarray]], look: Look = USUAL
+) -> "Figure":
     """Means over runs of training loss, and of score and loss on validation, epoch by epoch.
 
     A run that is done keeps its last values. `runs` are rows, each with its curve (epochs, 3).
     """
     datasets = list(dict.fromkeys(row["dataset"] for row, _ in runs))
     size = (WIDTH, 0.8 + 2.0 * len(datasets))
-    figure, axes = make_panels(len(datasets), len(CURVES), size)
+    figure, axes = make_panels(len(datasets), len(CURVES), size, look)
     for panels, dataset in zip(axes, datasets, strict=True):
         own = [(row["encoding"], curve) for row, curve in runs if row["dataset"] == dataset]
         longest = max(len(curve) for _, curve in own)

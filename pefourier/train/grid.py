@@ -126,6 +126,7 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
         **sizes_of_tokens(task.length, options),
         ffn=options.ffn,
         pool=options.pool,
+        grid=task.grid,
     )
     check_memory(model, loop.batch_and_steps(task, options.batch_size)[0], device)
     injections: dict[str, Injection] = {}
@@ -160,7 +161,7 @@ def sizes_of_tokens(length: int, options: Options) -> dict[str, int | None]:
 
 def load_for(model: Transformer, spec: str, seed: int, learn: bool) -> Injection:
     """What a SPEC injects into a classifier."""
-    return load_injection(spec, model.tokens, model.d, model.heads, seed, learn)
+    return load_injection(spec, model.tokens, model.d, model.heads, seed, learn, model.grid)
 
 
 def has_size(arm: Arm, injection: Injection) -> bool:

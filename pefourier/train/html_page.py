@@ -24,10 +24,11 @@ from pefourier.answers.document import (
 )
 from pefourier.answers.html_report import versions_table
 from pefourier.answers.page import Page, flattened
-from pefourier.answers.terms import read_terms
+from pefourier.answers.terms import Term, read_terms
 from pefourier.answers.text import paragraph
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.train.conclusion import conclude_training, conclusions_of
+from pefourier.train.figures import learning_curves, score_by_length
 from pefourier.train.options import Options
 from pefourier.train.store import Row, Store, read_configuration
 from pefourier.train.summary import (
@@ -38,13 +39,10 @@ from pefourier.train.summary import (
     summarize_runs,
     tables,
 )
+from pefourier.train.traces import read_curve
 
-SETTINGS = (
-    *("seeds", "folds", "split", "window", "stride", "patch", "epochs", "patience"),
-    *("batch_size", "rate", "d", "heads", "layers", "learn", "match_rms", "device"),
-)
 RULES = ("choice", "size")  # of training, in words
-NOT_ASKED = {"data", "out", "resume", "save_tables", "device"}  # options that no command repeats
+ELSEWHERE = {"data", "out", "resume", "device"}  # options that a command on a machine repeats
 
 
 @dataclass(frozen=True)
@@ -63,8 +61,19 @@ def read_train_folder(path: str) -> TrainFolder:
     if not rows:
         raise PefourierError(f"{shown(path)} has no finished run; go on training with --resume")
     check_common_runs(path, rows)
-    training = {key: config[key] for key in (*SETTINGS, *RULES) if key in config}
-    return TrainFolder(path, config, summarize_runs(rows, training=training))
+    return TrainFolder(path, config, summarize_runs(rows, training=common_settings(config)))
+
+
+def common_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What all runs of a folder have in common, options and rules."""
+    names = [one.name for one in fields(Options) if one.name not in ("dataset", "encoding")]
+    return {name: config[name] for name in (*names, *RULES) if name in config}
+
+
+def as_asked(config: Mapping[str, Any], name: str) -> Any:
+    """An option of a folder; an earlier version that lacked it went by the default."""
+    defaults = {one.name: one.default for one in fields(Options)}
+    return config.get(name, defaults[name])
 
 
 def was_asked(row: Row, config: Mapping[str, Any]) -> bool:
@@ -76,9 +85,12 @@ def was_asked(row: Row, config: Mapping[str, Any]) -> bool:
     [True, True, False, False]
     """
     spec, _, size = row["encoding"].partition("@rms=")
-    scaled = spec in config["encoding"] and size in (f"{rms:g}" for rms in config["match_rms"])
-    named = row["encoding"] in config["encoding"]
-    asked = row["dataset"] in config["dataset"] and row["seed"] < config["seeds"]
+    encodings, sizes = as_asked(config, "encoding"), as_asked(config, "match_rms")
+    scaled = spec in encodings and size in (f"{rms:g}" for rms in sizes)
+    named = row["encoding"] in encodings
+    asked = row["dataset"] in as_asked(config, "dataset") and row["seed"] < as_asked(
+        config, "seeds"
+    )
     return asked and (named or scaled)
 
 
@@ -99,16 +111,17 @@ def check_common_runs(path: str, rows: Sequence[Row]) -> None:
 
 def folder_document(folder: TrainFolder, title: str = "") -> str:
     """The page about a folder."""
-    words = Words(read_terms())
-    datasets = ", ".join(folder.config["dataset"])
+    words = Words([*read_terms(), *map(option_term, fields(Options))])
+    datasets = ", ".join(one.dataset for one in folder.summary.datasets)
+    encodings = {row["encoding"] for row in folder.summary.runs}
     lead = (
-        f"The classifier of the paper trained with {len(folder.config['encoding'])} encodings on "
-        f"{datasets}: {len(folder.summary.runs)} runs, in the folder {printable(folder.path)}."
+        f"The classifier of the paper trained with {len(encodings)} encodings on {datasets}: "
+        f"{len(folder.summary.runs)} runs, in the folder {printable(folder.path)}."
     )
     parts = [
         Chapter("conclusions", "Conclusions", training_conclusions(folder.summary)),
         Chapter("scores", "Scores and differences", scores_part(folder.summary, words)),
-        Chapter("curves", "How training went", curves_part(folder.summary, words)),
+        Chapter("curves", "How training went", curves_part(folder, words)),
         Chapter("data", "Datasets", [datasets_table(folder, words)]),
         Chapter("made", "How these numbers were made", settings_part(folder, words)),
     ]
@@ -135,6 +148,10 @@ def scores_part(summary: Summary, words: Words) -> list[Any]:
         drawn = plot.draw_inline("ranks", told, plot.critical_difference, summary)
         pictures.append(figure(drawn, told))
     found: list[Any] = [element("div", pictures, class_="figures")]
+    if any(one.lengths for one in summary.datasets):
+        told = "Accuracy on test windows of other lengths, with 95 % intervals."
+        drawn = plot.draw_inline("lengths", told, score_by_length, summary, plot.INLINE_WIDE)
+        found.append(figure(drawn, told, wide=True))
     for what, (head, *rows) in tables(summary):
         heads = [words.term(name, ["train"]) for name in head]
         found.append(table(what or "Precision, recall and F1, as the paper's Table 1", heads, rows))
@@ -142,8 +159,27 @@ def scores_part(summary: Summary, words: Words) -> list[Any]:
     return [*found, element("h3", "What to keep in mind"), element("ul", remarks)]
 
 
-def curves_part(summary: Summary, words: Words) -> list[Any]:
-    """Which epoch runs kept: what is stored of the way to their scores."""
+def curves_part(folder: TrainFolder, words: Words) -> list[Any]:
+    """How runs learned, epoch by epoch where that is stored, and which epoch they kept."""
+    known = [(row, read_curve(Path(folder.path), row)) for row in folder.summary.runs]
+    kept = [(row, curve) for row, curve in known if curve is not None and len(curve)]
+    if not kept:
+        said = "Losses of single epochs are not in the folder; the epoch each run kept is."
+        return [element("p", said), epochs_table(folder.summary, words)]
+    told = "Means over runs, epoch by epoch: training loss, score and loss on validation."
+    look = plot.INLINE_WIDE
+    drawn = plot.draw_inline("curves-drawn", told, learning_curves, kept, look)
+    lacking = len(known) - len(kept)
+    said = f"{lacking} of {len(known)} runs have no stored curve." if lacking else ""
+    return [
+        figure(drawn, told, wide=True),
+        element("p", said) if said else None,
+        epochs_table(folder.summary, words),
+    ]
+
+
+def epochs_table(summary: Summary, words: Words) -> Markup:
+    """Which epoch runs kept."""
     rows = []
     for one in summary.datasets:
         for name in one.scores:
@@ -152,15 +188,12 @@ def curves_part(summary: Summary, words: Words) -> list[Any]:
                 for run in summary.runs
                 if (run["dataset"], run["encoding"]) == (one.dataset, name)
             ]
-            kept = sorted(run["epoch"] for run in own)
+            epochs = sorted(run["epoch"] for run in own)
             seconds = sum(run["seconds"] for run in own) / len(own)
-            numbers = (len(own), kept[0], kept[len(kept) // 2], kept[-1], seconds)
+            numbers = (len(own), epochs[0], epochs[len(epochs) // 2], epochs[-1], seconds)
             rows.append([one.dataset, name, *map(value_cell, numbers)])
     head = ["dataset", "encoding", "runs", "first epoch kept", "middle", "last", "seconds a run"]
-    return [
-        element("p", "Losses of single epochs are not in the folder; the epoch each run kept is."),
-        table("Epochs that were kept", [words.term(name, ["train"]) for name in head], rows),
-    ]
+    return table("Epochs that were kept", [words.term(name, ["train"]) for name in head], rows)
 
 
 def datasets_table(folder: TrainFolder, words: Words) -> Markup:
@@ -182,8 +215,10 @@ def datasets_table(folder: TrainFolder, words: Words) -> Markup:
 
 def settings_part(folder: TrainFolder, words: Words) -> list[Any]:
     """Settings, the commands and the versions."""
-    asked = [name for name in (*SETTINGS, *RULES) if name in folder.config]
-    rows = [[setting_name(name, words), setting_in_words(folder.config[name])] for name in asked]
+    rows = [
+        [words.term(name, ["options", "train"]), setting_in_words(value)]
+        for name, value in common_settings(folder.config).items()
+    ]
     trained = [[name, found] for name, found in folder.config["versions"].items()]
     return [
         table("Settings that all runs have in common", ["setting", "value"], rows),
@@ -195,9 +230,9 @@ def settings_part(folder: TrainFolder, words: Words) -> list[Any]:
     ]
 
 
-def setting_name(name: str, words: Words) -> Any:
-    """A setting with its explanation: that of its option, or of the summary's field."""
-    return words.term(name, ["train"])
+def option_term(option: Any) -> Term:
+    """What an option of training means: its help."""
+    return Term(option.name, "options", option.metadata["help"])
 
 
 def setting_in_words(value: Any) -> str:
@@ -214,7 +249,7 @@ def train_line(folder: TrainFolder) -> str:
     words = ["pefourier", "train"]
     for one in fields(Options):
         value = folder.config.get(one.name, one.default)
-        if one.name in NOT_ASKED or value in (one.default, list_of(one.default)):
+        if one.name in ELSEWHERE or value in (one.default, list_of(one.default)):
             continue
         flag = (one.metadata["flags"] or (f"--{one.name.replace('_', '-')}",))[-1]
         values = value if isinstance(value, list) else [value]

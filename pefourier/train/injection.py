@@ -8,6 +8,7 @@ Codes are (U, k). Places are positions (acts add and rotate), pairs query · key
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ class Injection:
     index: np.ndarray  # (places,) row of codes
     learn: bool
     domain: str = "position"
+    grid: tuple[int, ...] = ()  # sides that tokens lie on, where lags are displacements
     params: Mapping[str, Any] = field(default_factory=dict)  # of the encoding, defaults too
 
     @property
@@ -44,6 +46,8 @@ class Injection:
         if self.act != "bias":
             return table
         n = int(len(table) ** 0.5)
+        if self.grid:
+            return table[place_of_each_displacement(self.grid)]
         if self.domain == "lag":  # the last query sees lags 1 - n … 0, the first 0 … n - 1
             return np.concatenate([table[-n:], table[1:n]])
         return table.reshape(n, n, -1).transpose(0, 2, 1).reshape(n, -1)
@@ -54,22 +58,31 @@ class Injection:
 
 
 def load_injection(
-    spec: str, length: int, d: int, heads: int, seed: int, learn: bool = False
+    spec: str,
+    length: int,
+    d: int,
+    heads: int,
+    seed: int,
+    learn: bool = False,
+    grid: tuple[int, ...] = (),
 ) -> Injection:
     """Load what a SPEC injects for `length` tokens of dimension d and `heads` heads.
+
+    Tokens are points of a grid where there is one, for encodings that know of grids.
 
     Codes are trained with `learn`, and always where they are only the start of training; rotations
     keep their angles.
     """
     given = source_of(spec) in ("name", "code")  # files have the d they have
-    enc = load(spec, length, d if given else None, seed=seed)
+    on = sides_for(spec, length, grid)
+    enc = load(spec, length, d if given else None, seed=seed, **on)
     k = {"add": d, "rotate": d // heads, "key": d // heads, "bias": heads}[enc.act]
     if count_places(enc.act, length) * k > NUMBERS:
         raise PefourierError(
             f"{spec} has a code for each of {count_places(enc.act, length)} places of {length} "
             f"tokens, {k} numbers each; at most {NUMBERS} numbers are made: choose a larger --patch"
         )
-    enc = load_for_heads(spec, enc, length, d, heads, seed)
+    enc = load_for_heads(spec, enc, length, d, heads, {"seed": seed, **on})
     table = codes_of_places(enc, length, heads, k)
     if table.shape[1] != k or len(table) != count_places(enc.act, length):
         raise PefourierError(
@@ -78,20 +91,34 @@ def load_injection(
         )
     codes, index = np.unique(table, axis=0, return_inverse=True)
     trained = (learn or enc.untrained) and enc.act != "rotate" and enc.name != "none"
-    return Injection(enc.act, codes, index.reshape(-1), trained, enc.domain.kind, enc.params)
+    sides = on.get("grid", ()) if enc.domain.kind == "lag" else ()
+    return Injection(enc.act, codes, index.reshape(-1), trained, enc.domain.kind, sides, enc.params)
+
+
+def sides_for(spec: str, length: int, grid: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    """The option grid where a SPEC's encoding has it and tokens lie on one."""
+    name = spec.partition(":")[0]
+    if not grid or name not in BUILDERS or "grid" not in BUILDERS[name].parameters:
+        return {}
+    if length != prod(grid):
+        raise PefourierError(
+            f"{spec} has codes for the {prod(grid)} points of {'x'.join(map(str, grid))}, and "
+            f"there are {length} tokens; leave out --patch and --tokens"
+        )
+    return {"grid": grid}
 
 
 def load_for_heads(
-    spec: str, enc: Encoding, length: int, d: int, heads: int, seed: int
+    spec: str, enc: Encoding, length: int, d: int, heads: int, options: Mapping[str, Any]
 ) -> Encoding:
     """The encoding again with the size of one head, or their number, where its d is that."""
     if enc.act == "add" or enc.origin != "formula":
         return enc
-    if "heads" in BUILDERS[enc.name].parameters:
+    if "heads" in BUILDERS[enc.name].parameters and enc.act == "bias":
         joined = "," if ":" in spec else ":"
-        return load(f"{spec}{joined}heads={heads}", length, d, seed=seed)
-    own = heads if enc.act == "bias" else d // heads
-    return load(spec, length, own, seed=seed)
+        return load(f"{spec}{joined}heads={heads}", length, d, **options)
+    own = heads if enc.act == "bias" else d // heads  # heads turn alike
+    return load(spec, length, own, **options)
 
 
 def count_places(act: str, length: int) -> int:
@@ -102,6 +129,8 @@ def count_places(act: str, length: int) -> int:
 def codes_of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarray:
     """The code of each place, shape (places, k)."""
     table = np.asarray(enc.table(), dtype=float)
+    if enc.domain.kind == "lag" and enc.domain.grid:
+        return table[displacement_of_each_pair(enc, length)]
     if enc.domain.kind == "lag":
         if len(table) != 2 * length - 1:
             way_out = "; leave out causal=true" if source_of(enc.spec) == "name" else ""
@@ -118,12 +147,39 @@ def codes_of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarra
     return table
 
 
+def displacement_of_each_pair(enc: Encoding, length: int) -> np.ndarray:
+    """The row of a table of displacements that belongs to each query and key, (length^2,)."""
+    sides = tuple((side + 1) // 2 for side in enc.domain.grid)
+    if prod(sides) != length:
+        raise PefourierError(
+            f"{enc.spec} has displacements of {prod(sides)} points, and there are {length} tokens"
+        )
+    places = np.stack(np.unravel_index(np.arange(length), sides), axis=-1)
+    lag = places - places[:, None] + np.array(sides) - 1  # key - query, from 0
+    rows = np.ravel_multi_index(tuple(np.moveaxis(lag, -1, 0)), enc.domain.grid)
+    return enc.domain.prefix + rows.ravel()
+
+
+def place_of_each_displacement(sides: tuple[int, ...]) -> np.ndarray:
+    """A pair query · key that is each displacement apart, in raster order."""
+    lag = np.indices([2 * side - 1 for side in sides]).reshape(len(sides), -1)
+    lag -= np.array(sides)[:, None] - 1
+    query = np.maximum(-lag, 0)
+    at = [np.ravel_multi_index(tuple(place), sides) for place in (query, query + lag)]
+    return at[0] * prod(sides) + at[1]
+
+
 def in_halves(enc: Encoding, table: np.ndarray, k: int) -> np.ndarray:
     """Cosines and then sines of k / 2 pairs; those that the encoding does not turn have angle 0.
 
     Which dimensions make a pair is no matter to a model whose weights are drawn at random.
     """
-    parts = split_pairs(table, enc.params.get("layout", "halves"))
+    layout = enc.params.get("layout", "halves")
+    if layout not in ("halves", "interleaved"):
+        raise PefourierError(
+            f"{enc.spec} has layout={layout}; train with layout=halves, which turns alike"
+        )
+    parts = split_pairs(table, layout)
     still = max(k // 2 - parts[0].shape[1], 0)
     return np.hstack(
         [np.pad(part, ((0, 0), (0, still)), constant_values=1 - i) for i, part in enumerate(parts)]

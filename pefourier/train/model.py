@@ -40,6 +40,7 @@ class Transformer:
     stride: int | None = None  # rows from a token to the next; those of a token
     ffn: int | None = None  # twice d
     pool: Pool = Options.pool
+    grid: tuple[int, ...] = ()  # sides, where rows are points in raster order
 
     def __post_init__(self) -> None:
         for key in ("d", "heads", "layers", "patch", "stride", "ffn"):

@@ -27,8 +27,10 @@ class Options:
     dataset: tuple[str, ...] = option(
         ("order",),
         f"{' or '.join(SYNTHETIC)} (made up: only position solves them), {', '.join(PUBLISHED)}, "
-        "uea:NAME, a folder of NAME_TRAIN.ts and NAME_TEST.ts, or a .npz with X (n, length, "
-        "channels), y and maybe groups, or with rows (n, channels) and label; repeatable.",
+        "digits (scikit-learn), uea:NAME, a folder of NAME_TRAIN.ts and NAME_TEST.ts, or a .npz "
+        "with X (n, length, channels), y and maybe groups (or X_train, y_train, X_test, y_test), "
+        "or with rows (n, channels) and label, or a .csv with columns id, time, label and "
+        "channels; repeatable.",
         metavar="NAME|PATH",
     )
     data: str | None = option(None, f"Folder of {' and '.join(PUBLISHED)}.", "DIR")
@@ -96,6 +98,9 @@ class Options:
     device: str = option("auto", "auto, cpu, cuda or cuda:0.")
     out: str | None = option(None, "Folder for results, written as they come.", "DIR")
     resume: bool = option(False, "Train only what --out lacks; more may be asked for than before.")
+    rank_timeout: float = option(
+        300.0, "Seconds without a sign of life after which a rank of torchrun counts as gone."
+    )
     save_tables: str | None = option(None, "Folder for codes after training.", "DIR")
     save_models: str | None = option(
         None, "Folder for trained classifiers, a .safetensors a run.", "DIR"

@@ -6,14 +6,15 @@ after a crash is trained again as a whole: so where the same is asked, resumed n
 an undisturbed run, bit for bit on a CPU.
 """
 
+import json
 import os
 import platform
 import re
 import time
 import zlib
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -29,18 +30,27 @@ from pefourier.files import reason, write_whole
 from pefourier.train import extrapolation, foresight, grid, loop, power, search, summary
 from pefourier.train.data.load import load_task, reads_data_folder
 from pefourier.train.data.split import Task
-from pefourier.train.extrapolation import Longer
 from pefourier.train.grid import ResolvedTask, Stack
 from pefourier.train.injection import Injection
 from pefourier.train.loop import Outcome, Resident, Schedule
 from pefourier.train.metrics import count_confusions, decide, score
 from pefourier.train.models import save_model
 from pefourier.train.options import MOST_SEEDS, ORDER_FREE, Options
-from pefourier.train.progress import Note, report_progress
+from pefourier.train.progress import Note, Reporter, report_progress
+from pefourier.train.ranks import Group, join_group, meets_in_group, was_restarted
 from pefourier.train.schema import NOT_NUMBERS, Row
-from pefourier.train.store import ASKED, Key, Store, key_of, write_json
+from pefourier.train.store import (
+    ASKED,
+    ELSEWHERE,
+    KNOWN,
+    Key,
+    Store,
+    equal_up_to_rounding,
+    key_of,
+    write_json,
+)
 from pefourier.train.summary import Summary
-from pefourier.train.traces import name_of_table, read_curve, write_trace
+from pefourier.train.traces import name_of_table, read_curve, trace_of, write_trace
 
 LONGEST_NAME = 255  # bytes
 RULES = {  # that numbers depend on, where an earlier version had others
@@ -48,6 +58,7 @@ RULES = {  # that numbers depend on, where an earlier version had others
     "then least loss",
     "size": "@rms: of codes less their mean over positions",
 }
+MOST_WAITED = 10**6
 POLL = 0.2  # seconds between looks for what other ranks have finished
 GRACE = 60.0  # seconds that the first rank, when it is done, gives others to begin
 
@@ -64,19 +75,48 @@ def run_comparison(
     """
     check_options(options)
     rank, ranks = read_rank()
+    if not meets_in_group(ranks):
+        return compare_as(options, Place(rank, ranks), deliver, note)
+    with join_group(rank, ranks, options.rank_timeout) as group:
+        if was_restarted() and options.out is not None and rank == 0:
+            options = replace(options, resume=True)
+        return compare_as(options, Place(rank, ranks, group), deliver, note)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which rank of how many, and the group in which they meet, if it is not a folder."""
+
+    rank: int
+    ranks: int
+    group: Group | None = None
+
+    def store(self, out: str | None) -> Store:
+        """Where this rank writes; in a group rank 0 alone does."""
+        path = Path(out) if out is not None else None
+        if self.group is not None:
+            return Store(path if self.rank == 0 else None)
+        if self.ranks > 1 and path is None:
+            raise PefourierError(
+                f"several ranks meet in a folder; give --out DIR, or unset RANK={self.rank} and "
+                f"WORLD_SIZE={self.ranks} to train alone"
+            )
+        return Store(path, self.rank, self.ranks)
+
+
+def compare_as(
+    options: Options, place: Place, deliver: Callable[[Summary], None], note: Note | None
+) -> Summary | None:
+    """Train, score and compare at a place among ranks."""
     device = choose_device(options.device)
-    store = Store(Path(options.out) if options.out else None, rank, ranks)
-    if ranks > 1 and store.path is None:
-        raise PefourierError(
-            f"several ranks meet in a folder; give --out DIR, or unset RANK={rank} and "
-            f"WORLD_SIZE={ranks} to train alone"
-        )
+    store = place.store(options.out)
     how = (options.data, options.window, options.stride, options.split)
     parts = (options.folds, options.resamples)
     tasks = [load_task(name, *how, *parts) for name in options.dataset]
     resolved = [grid.resolve_task(task, options, device) for task in tasks]
     with store.lock():
-        found = train_and_compare(options, resolved, store, device, None if rank else note)
+        own_note = None if place.rank else note
+        found = train_and_compare(options, resolved, store, device, own_note, place)
         if found is not None:
             deliver(found)
             write_summary(store, found)
@@ -89,35 +129,78 @@ def train_and_compare(
     store: Store,
     device: torch.device,
     note: Note | None,
+    place: Place,
 ) -> Summary | None:
     """Train what the folder lacks, and compare."""
-    config = store.settle_configuration(configuration(options, resolved, device), options.resume)
     runs = {one.task.name: grid.plan_runs(one, options.seeds) for one in resolved}
     order = [run.key(one.task) for one in resolved for run in runs[one.task.name]]
     for option in ("save_tables", "save_models"):
         if getattr(options, option) is not None:
             check_names(f"--{option.replace('_', '-')}", order)
+    config = configuration(options, resolved, device)
+    if place.group is None or place.rank == 0:
+        config = plan_stages(options, resolved, store, device, config, place.ranks)
+    if place.group is not None and place.rank == 0:
+        place.group.publish({"config": config, "done": [key_of(row) for row in store.rows()]})
+    elif place.group is not None:
+        config = follow_plan(place.group, config)
+    stacks = grid.plan_stacks(resolved, runs, config["stages"])
+    params = {one.task.name: grid.parameters(one) for one in resolved}
+    classes = {one.task.name: one.task.classes for one in resolved}
+    if note is not None:
+        for line in list_remarks(options, resolved):
+            note(line)
+    with note_if_interrupted(store, note):
+        done = {*map(tuple, config.get("done", ())), *map(key_of, store.rows())}
+        rows = train_stacks(stacks, options, store, device, note, place, done)
+        if place.rank:
+            return None
+        every = collect_rows(store, order, rows)
+        return summary.summarize_runs(every, params, shared_settings(options), classes)
+
+
+def plan_stages(
+    options: Options,
+    resolved: Sequence[ResolvedTask],
+    store: Store,
+    device: torch.device,
+    config: Mapping[str, Any],
+    ranks: int,
+) -> dict[str, Any]:
+    """The configuration with a stage for what was not asked of the folder before, as written."""
+    config = store.settle_configuration(config, options.resume)
+    runs = {one.task.name: grid.plan_runs(one, options.seeds) for one in resolved}
+    order = [run.key(one.task) for one in resolved for run in runs[one.task.name]]
     stacks = grid.plan_stacks(resolved, runs, config["stages"])
     new = set(order).difference(*(stack.keys for stack in stacks))
     if new:
         most = min(most_stacked(one, options, device) for one in resolved)
         asked = {key: config[key] for key in ASKED}
-        config["stages"].append({**asked, "stack": min(most, -(-len(new) // store.ranks))})
-        stacks = grid.plan_stacks(resolved, runs, config["stages"])
-    params = {one.task.name: grid.parameters(one) for one in resolved}
-    classes = {one.task.name: one.task.classes for one in resolved}
+        config["stages"].append({**asked, "stack": min(most, -(-len(new) // ranks))})
     grid.check_runs(store.rows(), resolved, config["stages"], options.epochs)
     store.write_configuration(config)
     store.drop_torn_line()
-    if note is not None:
-        for line in list_remarks(options, resolved):
-            note(line)
-    with note_if_interrupted(store, note):
-        rows = train_stacks(stacks[store.rank :: store.ranks], options, store, device, note)
-        if store.rank:
-            return None
-        every = collect_rows(store, order, rows)
-        return summary.summarize_runs(every, params, shared_settings(options), classes)
+    return config
+
+
+def follow_plan(group: Group, own: Mapping[str, Any]) -> dict[str, Any]:
+    """What rank 0 has planned, if this rank was asked the same; `done` is what is finished."""
+    plan = group.plan()
+    config, asked = plan["config"], json.loads(json.dumps(own))
+    for key in sorted(asked.keys() - {*ELSEWHERE, *KNOWN}):
+        if config.get(key) != asked[key]:
+            raise PefourierError(
+                f"rank {group.rank} was asked {key} {shown(asked[key])}, rank 0 "
+                f"{shown(config.get(key))}; ask all ranks the same"
+            )
+    for key in KNOWN:
+        other = {name: one for name, one in asked[key].items() if name in config[key]}
+        changed = [n for n, one in other.items() if not equal_up_to_rounding(config[key][n], one)]
+        if changed:
+            raise PefourierError(
+                f"rank {group.rank} has other data than rank 0: {shown(min(changed))} ({key})"
+            )
+    return {**config, "done": plan["done"]}
 
 
 def most_stacked(resolved: ResolvedTask, options: Options, device: torch.device) -> int:
@@ -181,6 +264,10 @@ def check_options(options: Options) -> None:
     if "-" in options.encoding:
         raise PefourierError(
             "-e -: standard input can be read once, and training may read it again; name a file"
+        )
+    if not 1 <= options.rank_timeout <= MOST_WAITED:
+        raise PefourierError(
+            f"--rank-timeout must be from 1 to {MOST_WAITED} seconds; got {options.rank_timeout}"
         )
     if not (np.isfinite(options.spread) and options.spread > 0):
         raise PefourierError(f"--spread must be above 0; got {options.spread}")
@@ -300,67 +387,115 @@ def train_stacks(
     store: Store,
     device: torch.device,
     note: Note | None,
+    place: Place,
+    done: set[Key],
 ) -> list[Row]:
     """Train this rank's stacks, except those that are finished; the rows that were trained."""
-    candidates = search.list_candidates(options)
-    longer = extrapolation.draw_longer_tasks(options)
-    each = len(candidates) * options.epochs  # member-epochs of a run
+    work = Work(stacks, options, store, device, place, done)
+    share = work.share()
+    each = len(work.candidates) * options.epochs  # member-epochs of a run
     windows = max((len(s.task.folds[0].train) for s in stacks), default=0)
-    done = {key_of(row) for row in store.rows()}
-    rows: list[Row] = []
     if note is not None and device.type == "cpu":
-        missing = [stack for stack in stacks if not done.issuperset(stack.keys)]
-        for line in foresight.foretell_time(missing, candidates, options, schedule_of(options)):
+        missing = [stack for stack in share if not work.done.issuperset(stack.keys)]
+        timed = foresight.foretell_time(missing, work.candidates, options, schedule_of(options))
+        for line in timed:
             note(line)
-    held: Resident | None = None
-    injections: dict[tuple[str, int], Injection] = {}
-    members = sum(len(stack.runs) for stack in stacks) * len(candidates)
+    members = sum(len(stack.runs) for stack in share) * len(work.candidates)
     with report_progress(members, options.epochs, windows, note) as reporter:
-        for stack in stacks:
-            until = reporter.done + len(stack.runs) * each
-            if not done.issuperset(stack.keys):
-                if held is None or held.task is not stack.task:
-                    held, injections = loop.put_on_device(stack.task, device), {}
-                injections = grid.stack_injections(stack, options.learn, injections)
-                chosen = search.train_candidates(
-                    held, stack, candidates, injections, schedule_of(options), reporter
-                )
-                rows += keep_outcomes(stack, chosen, held, longer, options, store, done)
+        for number in work.turns():
+            until = reporter.done + len(stacks[number].runs) * each
+            work.train(number, reporter)
             reporter.skip(until - reporter.done)
-    missed = sum(len(stack.runs) for stack in stacks) - len(rows)
+    missed = sum(len(stack.runs) for stack in share) - len(work.rows)
     note_what_is_not_saved(options, missed, note)
-    return rows
+    return work.rows
 
 
-def keep_outcomes(
-    stack: Stack,
-    chosen: Sequence[tuple[Outcome, Mapping[str, Any]]],
-    held: Resident,
-    longer: Mapping[str, Longer],
-    options: Options,
-    store: Store,
-    done: Container[Key],
-) -> list[Row]:
-    """Score and store what a stack came to, and save what is asked of it."""
-    finite = [one for one in chosen if one[0].finite]
-    rows = [row_of(stack.task, *one, held) for one in finite]
-    if stack.task.name in longer:
-        for row, (outcome, settings) in zip(rows, finite, strict=True):
+@dataclass(eq=False)
+class Work:
+    """Stacks and what has come of them."""
+
+    stacks: Sequence[Stack]
+    options: Options
+    store: Store
+    device: torch.device
+    place: Place
+    done: set[Key]  # runs that were finished before
+
+    def __post_init__(self) -> None:
+        self.candidates = search.list_candidates(self.options)
+        self.longer = extrapolation.draw_longer_tasks(self.options)
+        self.rows: list[Row] = []
+        self.held: Resident | None = None
+        self.injections: dict[tuple[str, int], Injection] = {}
+
+    def share(self) -> Sequence[Stack]:
+        """The stacks that are this rank's, as far as that is known."""
+        if self.place.group is not None:
+            return self.stacks
+        return self.stacks[self.place.rank :: self.place.ranks]
+
+    def turns(self) -> Iterator[int]:
+        """The numbers of this rank's stacks."""
+        group, total = self.place.group, len(self.stacks)
+        if group is None:
+            yield from range(self.place.rank, total, self.place.ranks)
+            return
+        for number in group.claims(total):
+            yield number
+            self.take_over(group)
+        self.take_over(group)
+
+    def take_over(self, group: Group) -> None:
+        """Store what other ranks have handed over, on rank 0."""
+        for rows, traces in group.arrived(len(self.stacks)) if group.rank == 0 else ():
+            if self.store.path is not None:
+                for row, trace in zip(rows, traces, strict=True):
+                    write_trace(self.store.path, key_of(row), trace)
+            self.store.append(row for row in rows if key_of(row) not in self.done)
+            self.rows += rows
+
+    def train(self, number: int, reporter: Reporter) -> None:
+        """Train a stack unless it is finished, and keep what comes of it."""
+        stack, group = self.stacks[number], self.place.group
+        rows: list[Row] = []
+        traces: list[bytes] = []
+        if not self.done.issuperset(stack.keys):
+            if self.held is None or self.held.task is not stack.task:
+                self.held, self.injections = loop.put_on_device(stack.task, self.device), {}
+            self.injections = grid.stack_injections(stack, self.options.learn, self.injections)
+            schedule = schedule_of(self.options)
+            chosen = search.train_candidates(
+                self.held, stack, self.candidates, self.injections, schedule, reporter
+            )
+            rows, traces = self.keep(stack, chosen)
+            self.rows += rows
+            refuse_non_finite([outcome for outcome, _ in chosen])
+        if group is not None:
+            group.finish(number, rows, traces)
+
+    def keep(
+        self, stack: Stack, chosen: Sequence[tuple[Outcome, Mapping[str, Any]]]
+    ) -> tuple[list[Row], list[bytes]]:
+        """Score and store what a stack came to, and save what is asked of it."""
+        finite = [one for one in chosen if one[0].finite]
+        rows = [row_of(stack.task, *one, self.held) for one in finite]
+        longer, options = self.longer.get(stack.task.name), self.options
+        for row, (outcome, settings) in zip(rows, finite, strict=True) if longer else ():
             model = search.shape_for(stack.model, settings)
-            row["tested"] = longer[stack.task.name].test(stack, outcome, model)
-    if store.path is not None:
-        for row, (outcome, _) in zip(rows, finite, strict=True):
-            write_trace(store.path, stack.task, outcome, key_of(row))
-    store.append(row for row in rows if key_of(row) not in done)
-    outcomes = [outcome for outcome, _ in chosen]
-    if options.save_tables is not None:
-        save_codes(options.save_tables, stack.task, outcomes)
-    if options.save_models is not None:
-        for outcome, settings in finite:
+            row["tested"] = longer.test(stack, outcome, model)
+        kept = zip(rows, finite, strict=True)
+        traces = [trace_of(stack.task, outcome, key_of(row)) for row, (outcome, _) in kept]
+        if self.store.path is not None:
+            for row, trace in zip(rows, traces, strict=True):
+                write_trace(self.store.path, key_of(row), trace)
+        self.store.append(row for row in rows if key_of(row) not in self.done)
+        if options.save_tables is not None:
+            save_codes(options.save_tables, stack.task, [outcome for outcome, _ in chosen])
+        for outcome, settings in finite if options.save_models is not None else ():
             model = search.shape_for(stack.model, settings)
             save_model(options.save_models, stack.task, outcome, model)
-    refuse_non_finite(outcomes)
-    return rows
+        return rows, traces
 
 
 def note_what_is_not_saved(options: Options, missed: int, note: Note | None) -> None:

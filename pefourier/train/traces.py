@@ -10,15 +10,17 @@ import io
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.files import write_whole
 from pefourier.train.data.split import Task
-from pefourier.train.loop import Outcome
 from pefourier.train.store import Key
+
+if TYPE_CHECKING:  # curves are read without torch
+    from pefourier.train.loop import Outcome
 
 FOLDER = "scores"
 LONGEST_PART = 60  # characters of a name
@@ -52,8 +54,8 @@ def file_of_run(folder: Path, key: Key) -> Path:
     return folder / FOLDER / f"{named}-seed{seed}-fold{fold}-{check:08x}.npz"
 
 
-def write_trace(folder: Path, task: Task, outcome: Outcome, key: Key) -> None:
-    """Write what a run left behind, as a whole."""
+def trace_of(task: Task, outcome: "Outcome", key: Key) -> bytes:
+    """What a run left behind, as a file."""
     fold = task.folds[outcome.member.fold]
     arrays = {
         "valid": outcome.valid.astype(np.float32),
@@ -66,9 +68,14 @@ def write_trace(folder: Path, task: Task, outcome: Outcome, key: Key) -> None:
     }
     stream = io.BytesIO()
     np.savez_compressed(stream, **arrays)
+    return stream.getvalue()
+
+
+def write_trace(folder: Path, key: Key, trace: bytes) -> None:
+    """Write what a run left behind, as a whole."""
     path = file_of_run(folder, key)
     path.parent.mkdir(exist_ok=True)
-    write_whole(str(path), lambda out: out.write(stream.getvalue()))
+    write_whole(str(path), lambda out: out.write(trace))
 
 
 KEYS = ("dataset", "encoding", "seed", "fold")

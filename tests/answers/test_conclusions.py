@@ -590,5 +590,5 @@ def test_every_kind_of_result_has_rules():
     enc = load("dft", 8, 8)
     grid = replace(from_table(np.eye(6)), domain=lattice((2, 3)))
     found = [assess(enc), density(enc), relate(enc), position_functions(enc, [3])]
-    found += [assess(grid), density(grid), position_functions(grid, [(1, 2)])]
+    found += [assess(grid), density(grid), relate(grid), position_functions(grid, [(1, 2)])]
     assert {type(result) for result in found} == CONCLUSIONS.keys()

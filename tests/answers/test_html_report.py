@@ -98,7 +98,7 @@ def test_nothing_is_requested_and_nothing_runs(mixed):
     assert mixed.all_values("src") == []
     assert re.findall(r"url\((?!#)[^)]*\)|@import", mixed.source) == []
     (policy,) = [a["content"] for _, a in mixed.elements if "http-equiv" in a]
-    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'")
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:;")
 
 
 def test_a_spec_that_cannot_be_read_is_said_beside_the_others(mixed):
@@ -203,12 +203,6 @@ def test_a_page_that_cannot_be_written_is_refused_at_once(run, tmp_path, out, me
     assert message in done.err
 
 
-def test_positions_are_those_that_every_lattice_holds(page):
-    found = page("dft", "rope:d=4", "--d", 128)
-    (line,) = [line for line in found.text["code"] if line.startswith("pefourier reconstruct")]
-    assert line.endswith("--d 128 --pos 0,2,3")
-
-
 def test_many_encodings_share_several_pictures(page):
     specs = [f"rope:rho={n}" for n in range(2, 11)]
     found = page(*specs, "--d", 4, "-S", 4)
@@ -280,3 +274,28 @@ def test_a_picture_keeps_its_text_and_gives_up_its_colours():
         '<use href="#f1-p" style="stroke: var(--quiet)" />'
         '<text style="font-size: 9px; text-anchor: middle">id="p" &lt;b&gt;</text></svg>'
     )
+
+
+def test_grids_and_sequences_stand_side_by_side(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("flat.npy", np.random.default_rng(0).normal(size=(12, 8)))
+    found = page("axial", "axial-rope", "--grid", "3x4", "--d", 16)
+    assert found.faults == []
+    told = [a["aria-label"] for name, a in found.elements if name == "svg"]
+    assert [label.split(" of ")[0] for label in told].count("Share") == 2
+    assert len(told) == 6
+    pictures = [v for v in found.values("image", "href")]
+    assert pictures
+    assert all(v.startswith("data:image/png;base64,") for v in pictures)
+    assert "Axes in numbers" in found.text["caption"]
+    assert "pefourier spectrum axial axial-rope --d 16 --grid 3x4" in found.text["code"]
+
+
+def test_options_are_part_of_the_commands(page):
+    found = page("dft", "--d", 8, "--lattice", 32, "--sigma", 1, "--seed", 3)
+    lines = [line for line in found.text["code"] if line.startswith("pefourier")]
+    both = "dft --d 8 --seed 3 --lattice 32 --sigma 1.0"
+    plain = "dft --d 8 --seed 3"
+    named = dict.fromkeys(("spectrum", "reconstruct", "report"), both)
+    named |= {"check-faithful": plain}
+    assert set(lines) == {f"pefourier {command} {rest}" for command, rest in named.items()}

@@ -12,6 +12,7 @@ from training import result
 
 from pefourier.answers import plot
 from pefourier.answers.report import Answer
+from pefourier.bands import density_by_decade
 from pefourier.encodings import load
 from pefourier.faithful import assess
 from pefourier.reconstruct import position_functions
@@ -85,6 +86,183 @@ def test_every_command_draws(run, tmp_path, command, suffix):
         done = run(command, "dft", "none", "learned", "--d", 16, "--plot", path)
     assert done.status == 0, done.err
     assert path.stat().st_size > 5000
+
+
+def test_panels_of_a_figure_have_one_axis(pair):
+    answers = [Answer(e, position_functions(e, [2, 9])) for e in pair]
+    first, second = plot.reconstruct(answers).axes
+    assert first.get_ylim() == second.get_ylim()
+
+
+def test_slow_waves_have_room_on_a_logarithmic_axis():
+    enc = load("rope:rho=5e5", 4096, 128)
+    axes, above = plot.spectrum_by_decade([Answer(enc, density(enc))]).axes
+    found = density_by_decade(enc)
+    np.testing.assert_array_equal(axes.lines[0].get_xdata(), found.omega)
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), found.density)
+    assert (axes.get_xscale(), above.get_xscale()) == ("log", "log")
+    waves = [2 * np.pi / omega for omega in axes.get_xlim()]
+    np.testing.assert_allclose(above.get_xlim(), waves)
+    assert above.get_xlabel() == "length of the wave (positions)"
+    (label,) = axes.texts
+    assert label.get_text() == "one turn in 4096"
+    assert label.xy[0] == pytest.approx(2 * np.pi / 4096)
+
+
+def test_energy_that_a_logarithm_leaves_out_is_told():
+    enc = load("dft", 8, 8)
+    (line, _) = plot.spectrum_by_decade([Answer(enc, density(enc))]).axes[0].lines
+    assert line.get_label() == "dft (12.5 % at 0)"
+
+
+@pytest.mark.parametrize("draw", [plot.spectrum, plot.spectrum_by_decade])
+def test_many_spectra_have_panels(draw):
+    answers = [Answer(e, density(e)) for e in (load(f"rope:rho={n}", 8, 8) for n in range(2, 11))]
+    figure = draw(answers)
+    shown = [axes for axes in figure.axes if axes.axison]
+    assert len(shown) == 9
+    scale = "log" if draw == plot.spectrum_by_decade else "linear"
+    assert {axes.get_xscale() for axes in shown} == {scale}
+
+
+def test_a_long_curve_looks_the_same_from_few_points():
+    x, y = np.arange(100_000.0), np.random.default_rng(3).normal(size=100_000)
+    for logarithmic in (False, True):
+        few, values = plot.envelope(x, y, logarithmic)
+        assert len(few) <= 2 * plot.STRETCHES + 2
+        assert {y.min(), y.max()} <= {*values}
+        np.testing.assert_array_equal(values, y[few.astype(int)])
+        assert (few[0], few[-1]) == (0, 99_999)
+
+
+def size_of(path):
+    """Width and height of a PNG in pixels."""
+    head = path.read_bytes()[16:24]
+    return int.from_bytes(head[:4], "big"), int.from_bytes(head[4:], "big")
+
+
+@pytest.mark.parametrize(
+    ("options", "wide"),
+    [
+        ([], 1200),
+        (["--width", "column"], 680),
+        (["--width", "page"], 1400),
+        (["--width", "5.5"], 1100),
+        (["--dpi", 100], 600),
+        (["--width", "column", "--dpi", 50], 170),
+    ],
+)
+def test_a_figure_is_as_wide_as_asked(run, tmp_path, options, wide):
+    path = tmp_path / "figure.png"
+    done = run("spectrum", "dft", "--d", 8, "--plot", path, *options)
+    assert (done.status, done.err) == (0, "")
+    assert size_of(path)[0] == wide
+
+
+@pytest.fixture(scope="module")
+def long_names():
+    """What is drawn of two encodings whose names are longer than a narrow figure."""
+    names = ["rope:scaling=yarn,factor=4,original=4096", "rope:rho=500,layout=interleaved"]
+    both = [load(name, 40, 128) for name in names]
+    spectra = [Answer(e, density(e)) for e in both]
+    return {
+        plot.spectrum: spectra,
+        plot.spectrum_by_decade: spectra,
+        plot.reconstruct: [Answer(e, position_functions(e, [2, 9, 30])) for e in both],
+        plot.faithful: spectra,
+        plot.singular_values: spectra,
+        plot.kernel_by_lag: spectra,
+        plot.heatmap: [Answer(e, e.table()) for e in both],
+    }
+
+
+@pytest.mark.parametrize("look", [plot.Look(3.0), plot.Look(3.4), plot.INLINE, plot.Look(7.0)])
+def test_all_text_is_within_the_figure(long_names, look):
+    for draw, answers in long_names.items():
+        with plot.styled(look):
+            figure = draw(answers, look)
+            FigureCanvasAgg(figure).draw()  # a layout that finds no room warns
+        texts = [t for legend in figure.legends for t in legend.get_texts()]
+        for axes in figure.axes:
+            names = [axes.xaxis.label, axes.yaxis.label, axes.title, axes._left_title]
+            texts += [*names, *axes.texts]
+        for text in texts:
+            box = text.get_window_extent()
+            inside = -2 <= box.x0 and box.x1 <= figure.bbox.width + 2
+            inside = inside and -2 <= box.y0 and box.y1 <= figure.bbox.height + 2
+            assert inside or not text.get_text(), (draw, text.get_text())
+
+
+def test_names_below_the_axes_take_no_room_from_them(long_names):
+    heights = []
+    for answers in (long_names[plot.spectrum][:1], long_names[plot.spectrum]):
+        with plot.styled(plot.INLINE):
+            heights.append(plot.spectrum(answers, plot.INLINE).get_figheight())
+    assert heights[1] == pytest.approx(heights[0] + plot.LINE)
+
+
+def test_a_title_is_text(run, tmp_path):
+    path = tmp_path / "figure.svg"
+    title = "Cost $x_1$ & <b>"
+    run("spectrum", "dft", "--d", 8, "--plot", path, "--title", title)
+    assert ">Cost $x_1$ &amp; &lt;b&gt;</text>" in path.read_text()
+
+
+def test_dark_is_light_on_dark(run, tmp_path):
+    path = tmp_path / "figure.svg"
+    run("spectrum", "dft", "--d", 8, "--plot", path)
+    usual = path.read_text()
+    run("spectrum", "dft", "--d", 8, "--plot", path, "--dark")
+    dark = path.read_text()
+    assert "fill: #ffffff" in usual
+    assert "fill: #ffffff" not in dark
+    for colour in (plot.DARK.paper, plot.DARK.ink, plot.DARK.curves[0]):
+        assert colour.lower() in dark
+
+
+def test_fonts_are_part_of_a_pdf(run, tmp_path):
+    path = tmp_path / "figure.pdf"
+    run("spectrum", "dft", "--d", 8, "--plot", path)
+    assert b"/FontFile2" in path.read_bytes()
+    assert b"/Type3" not in path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--dark"], "--dark say how a figure is to look; give --plot FILE too"),
+        (
+            ["--plot", "a.png", "--width", "wide"],
+            "--width must be column (3.4 inches), page",
+        ),
+        (["--plot", "a.png", "--width", "nan"], "or inches from 3.0 to 40.0; got 'nan'"),
+        (["--plot", "a.png", "--width", "1"], "or inches from 3.0 to 40.0; got '1'"),
+        (["--plot", "a.png", "--dpi", "0"], "0 is not in the range"),
+        (["--plot", "a.png", "--width", "40", "--dpi", "2400"], "is larger than a figure needs"),
+    ],
+)
+def test_a_look_that_cannot_be_had_is_refused(run, tmp_path, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
+    done = run("spectrum", "dft", "--d", 8, *options)
+    assert done.status == 2
+    assert message in done.err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "drawn_by"),
+    [
+        (["rope"], plot.spectrum_by_decade),
+        (["rope", "dft"], plot.spectrum),
+        (["rope", "--axis", "linear"], plot.spectrum),
+        (["dft", "--axis", "log"], plot.spectrum_by_decade),
+    ],
+)
+def test_the_axis_is_that_on_which_there_is_something_to_see(run, monkeypatch, arguments, drawn_by):
+    used = []
+    monkeypatch.setattr(plot, "save", lambda path, draw, answers: used.append(draw))
+    assert run("spectrum", *arguments, "--d", 64, "--plot", "a.png").status == 0
+    assert used == [drawn_by]
 
 
 def test_long_names_are_cut_and_every_run_is_beside_the_interval():

@@ -1,8 +1,11 @@
 """Curves in a terminal: dots where the numbers are, and curves told apart without colours."""
 
-import numpy as np
+import re
 
-from pefourier.answers.terminal_chart import MARKS, chart
+import numpy as np
+import pytest
+
+from pefourier.answers.terminal_chart import COLOURS, MARKS, PLAIN, chart
 
 
 def rows_of(text):
@@ -34,3 +37,45 @@ def test_a_single_curve_needs_no_mark_and_colours_no_marks():
 
 def test_nothing_finite_is_said():
     assert chart([("a", np.arange(2.0), np.full(2, np.nan))], "x", "y") == "y: nothing to draw\n"
+
+
+@pytest.mark.parametrize("columns", [40, 61, 80, 200])
+@pytest.mark.parametrize("colour", [True, False])
+def test_a_chart_fits_the_terminal(monkeypatch, columns, colour):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    x = np.linspace(0, np.pi, 99)
+    names = ["sinusoidal", "rope:scaling=yarn,factor=4,original=4096", "a/path/" + 60 * "x"]
+    curves = [(name, x, np.cos(n * x)) for n, name in enumerate(names)]
+    text = chart(curves, "ω, radians per position", 9 * "share of energy ", colour=colour)
+    lines = re.sub(r"\x1b\[\d*m", "", text).splitlines()
+    assert max(map(len, lines)) <= columns
+    rows = rows_of(re.sub(r"\x1b\[\d*m", "", text))
+    assert len(rows) == 12
+    assert min(columns - 10, 60) <= len(rows[0]) <= 64
+    assert "ω, radians per position" in text
+
+
+def test_what_two_curves_draw_has_the_colour_of_none():
+    x = np.arange(8.0)
+    text = chart([("a", x, x), ("b", x, x)], "x", "y", width=4, height=2)
+    drawn = text[: text.index("└")]
+    assert not any(colour in drawn for colour in COLOURS)
+    apart = chart([("a", x, 0 * x), ("b", x, 0 * x + 1)], "x", "y", width=4, height=2)
+    drawn = apart[: apart.index("└")]
+    assert drawn.count(COLOURS[0]) == drawn.count(COLOURS[1]) == 4
+    assert drawn.count(PLAIN) == 8
+
+
+def test_a_mark_does_not_hide_another():
+    x = np.arange(40.0)
+    curves = [(str(n), x, 0 * x + 1) for n in range(6)]
+    drawn = chart(curves, "x", "y", width=1, height=2, colour=False).partition("└")[0]
+    assert [letter for letter in drawn if letter in MARKS] == [MARKS[0]]
+
+
+def test_a_logarithmic_axis_has_equal_factors_side_by_side():
+    x = np.geomspace(1e-6, 1, 61)
+    text = chart([("y", x, np.log10(x) + 6)], "x", "y", width=60, height=6, logarithmic=True)
+    straight = chart([("y", np.arange(61.0), np.arange(61.0))], "x", "y", width=60, height=6)
+    assert rows_of(text) == rows_of(straight)
+    assert re.search(r"^ +1e-06 +1  x$", text, re.MULTILINE)

@@ -23,12 +23,18 @@ from pefourier.context import Band, Context, Layers, Reading, Rotation
 from pefourier.design import Candidate, Design
 from pefourier.errors import PefourierError
 from pefourier.extend import Extension, Extensions
-from pefourier.faithful import LADDER, Faithfulness
+from pefourier.faithful import LADDER, Faithfulness, GridFaithfulness
 from pefourier.geometry.precision import FORMATS, FormatLoss
-from pefourier.reconstruct import Reconstruction, Reconstructions
-from pefourier.relations import Relations
+from pefourier.reconstruct import (
+    GridReconstruction,
+    GridReconstructions,
+    Reconstruction,
+    Reconstructions,
+)
+from pefourier.relations import GridRelations, Relations
 from pefourier.reproduce import SPOKEN, Claim
-from pefourier.spectrum import DensitySummary, Spectrum
+from pefourier.resize import Method, Picture, Unseen
+from pefourier.spectrum import DensitySummary, GridSpectrum, Spectrum
 
 PACKAGE = Path(report.__file__).parents[1]
 TERMS = read_terms()
@@ -59,6 +65,8 @@ def tables(tmp_path, monkeypatch):
     np.save("a.npy", codes)
     np.save("b.npy", -2 * codes[2:])
     np.save("bad.npy", np.ones((6, 4)))
+    grid = np.hstack([np.repeat(codes[:5], 8, axis=0), np.tile(codes[:8] + 1, (5, 1))])
+    np.save("grid.npy", grid)
     np.save("odd.npy", np.roll(np.where(np.arange(40)[:, None] > 0, 3 * codes, 0), 5, axis=1))
     np.save("half.npy", np.tile(np.cos(angle), (1, 2)))
     config = {"model_type": "llama", "num_hidden_layers": 2, "max_position_embeddings": 256}
@@ -76,6 +84,10 @@ def tables(tmp_path, monkeypatch):
         ["check-faithful", "a.npy", "bad.npy", "odd.npy", "half.npy", "rope", "tupe:d=8", "alibi"],
         ["compare", "a.npy", "b.npy"],
         ["compare", "a.npy", "bad.npy"],
+        ["spectrum", "a.npy", "axial", "--grid", "5x8", "--d", "16"],
+        ["reconstruct", "a.npy", "--grid", "5x8", "--pos", "3,4"],
+        ["check-faithful", "grid.npy", "axial", "--grid", "5x8", "--d", "16"],
+        ["resize", "axial", "--d", "8", "--from", "4x4", "--to", "6x5"],
         ["encode", "dft", "--out", "o.npy"],
         ["list"],
         ["explain", "gap"],
@@ -111,10 +123,18 @@ def test_every_field_of_json_has_a_term(run, arguments):
         Reconstruction,
         Reconstructions,
         Faithfulness,
+        GridSpectrum,
+        GridReconstruction,
+        GridReconstructions,
+        GridFaithfulness,
+        Picture,
+        Method,
+        Unseen,
         FormatLoss,
         report.Refusal,
         Comparison,
         Relations,
+        GridRelations,
         Context,
         Layers,
         Rotation,
@@ -155,10 +175,13 @@ def test_every_verdict_and_format_has_a_term():
 
 def test_every_row_and_column_of_text_has_a_term():
     facts = {
-        "spectrum": report.SPECTRUM_FACTS,
+        "spectrum": [*report.SPECTRUM_FACTS, *report.TABLE_SPECTRUM_FACTS],
         "reconstruct": report.RECONSTRUCT_FACTS,
         "check-faithful": [*report.FAITHFUL_FACTS, *report.PRECISION_FACTS],
     }
+    facts["spectrum"] = [*facts["spectrum"], *report.GRID_SPECTRUM_FACTS]
+    facts["reconstruct"] = [*facts["reconstruct"], *report.GRID_RECONSTRUCT_FACTS]
+    facts["check-faithful"] += report.GRID_FAITHFUL_FACTS
     for command, rows in facts.items():
         known = names_of(command, "reconstruct")
         assert [fact.label for fact in rows if fact.label not in known] == []

@@ -78,6 +78,7 @@ def test_spectrum_json_has_the_fields_of_the_contract(run):
         "centroid",
         "cutoff95",
         "flatness",
+        "mean_share",
     }
 
 

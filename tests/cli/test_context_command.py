@@ -1,6 +1,7 @@
 """`pefourier context` and `pefourier design` as typed."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -73,6 +74,69 @@ def test_context_of_two_rotations(run):
     text = run("context", "gemma.json", "--against", "local-for-global").out
     assert "0-4, 6-10" in text
     assert "Read as local-for-global the cosine between the codes falls below .99" in text
+
+
+def test_the_length_asked_for_is_not_that_of_training(run):
+    """Once seen: --length was taken for the length of training, and every phase for met."""
+    plain = {**LLAMA, "rope_scaling": None, "max_position_embeddings": 8192}
+    Path("plain.json").write_text(json.dumps(plain))
+    (result,) = run("context", "plain.json", "--length", "128k", "--json").results
+    assert (result["trained"], result["length"]) == (8192, 131072)
+    assert result["rotations"][0]["unseen"] == 29
+    assert result["conclusion"].startswith(
+        "Trained at 8192 positions and asked for 131072 without a scaling: 29 of 64 pairs meet "
+        "phases they never met"
+    )
+
+
+def test_of_several_rotations_the_one_misread_most_is_told(run):
+    (result,) = run("context", "gemma.json", "--against", "scaling-ignored", "--json").results
+    assert result["against"]["rotation"] == "full_attention"
+    assert result["against"]["below"] == {".99": 1, ".9": 3, ".5": 389}
+    (same,) = run("context", "gemma.json", "--against", "gemma.json", "--json").results
+    assert same["against"]["below"] == {".99": None, ".9": None, ".5": None}
+
+
+def test_figures_are_written(run):
+    done = run("context", "llama.json", "--against", "base=10000", "--plot", "bands.svg")
+    assert (done.status, Path("bands.svg").read_text()[:5]) == (0, "<?xml")
+    asked = ["design", "--length", 100, "--d", 16, "--for", "turns", "--plot", "rho.png"]
+    assert run(*asked).status == 0
+    assert Path("rho.png").read_bytes()[:4] == b"\x89PNG"
+    done = run("context", "llama.json", "--plot", "bands.txt")
+    assert (done.status, done.out) == (2, "")
+
+
+def test_extension_as_words_json_and_csv(run):
+    asked = ["design", "--extend-from", "llama.json", "--to", "256k"]
+    (result,) = run(*asked, "--json").results
+    assert (result["trained"], result["length"], result["original"]) == (131072, 262144, 8192)
+    ways = {way["way"]: way for way in result["candidates"]}
+    assert ways["llama3"]["config"]["rope_scaling"]["factor"] == 32
+    assert ways["yarn"]["bands"][0].keys() >= {"class", "pairs"}
+    assert {"rho", "spec", "min_distance", "rank", "idle", "bound"} <= ways["ntk"].keys()
+    out = run(*asked).out
+    assert "linear: rope:rho=500000,scaling=linear,factor=32,d=128" in out
+    assert '    "max_position_embeddings": 262144,' in out
+    lines = run(*asked, "--csv").out.splitlines()
+    assert len(lines) == 1 + 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--to", "8k"], "--extend-from and --to go together: the config, and the length"),
+        (["--length", "80"], "design needs --length and --d, or --extend-from CONFIG and --to"),
+        (
+            ["--extend-from", "llama.json", "--to", "128k"],
+            "'llama.json' stands for 131072 positions; an extension is to more, got 131072",
+        ),
+    ],
+    ids=str,
+)
+def test_designs_that_are_none(run, arguments, message):
+    done = run("design", *arguments)
+    assert (done.status, done.out, done.err) == (2, "", f"pefourier: {message}\n")
 
 
 def test_context_of_biases_says_what_can_be_said(run):

@@ -77,3 +77,41 @@ def test_a_terminal_gets_curves_and_colours_and_a_pipe_does_not(monkeypatch, run
     assert main(["spectrum"]) == 0
     assert "\x1b" not in plain.getvalue()
     assert "⡆" in plain.getvalue()
+
+
+class Screen(io.StringIO):
+    """A terminal that one cannot see."""
+
+    def __init__(self, encoding="utf-8"):
+        super().__init__()
+        self.letters = encoding
+
+    encoding = property(lambda self: self.letters)
+
+    def isatty(self):
+        return True
+
+
+def test_slow_waves_are_drawn_over_their_logarithm(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", Screen())
+    assert main(["spectrum", "rope", "--d", "64"]) == 0
+    assert "share of energy per factor ten of frequency" in sys.stdout.getvalue()
+    monkeypatch.setattr(sys, "stdout", Screen())
+    assert main(["spectrum", "rope", "--d", "64", "--axis", "linear"]) == 0
+    assert "share of energy at each lattice frequency" in sys.stdout.getvalue()
+
+
+def test_a_dumb_terminal_gets_letters_and_nothing_else(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(sys, "stdout", Screen())
+    monkeypatch.setattr(sys, "stderr", Screen())
+    for command in ("spectrum", "reconstruct", "check-faithful"):
+        assert main([command, "rope", "dft"]) == 0
+    assert not {"\x1b", "\r"} & {*sys.stdout.getvalue(), *sys.stderr.getvalue()}
+
+
+def test_a_terminal_without_the_letters_of_a_chart_gets_none(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", Screen("iso-8859-15"))
+    assert main(["spectrum", "dft"]) == 0
+    assert "\\u28" not in sys.stdout.getvalue()
+    assert "┤" not in sys.stdout.getvalue()

@@ -2,12 +2,18 @@
 
 import json
 import re
+import subprocess
+import sys
+from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pages import Page
 
 from pefourier.train.html_page import read_train_folder
+from pefourier.train.options import Options
+from pefourier.train.traces import KEYS, file_of_run
 
 FIGURES = Path(__file__).parents[2] / "figures"
 HOSTILE = '<script>alert("1")</script>'
@@ -157,3 +163,40 @@ def test_what_says_nothing_about_a_folder_is_refused(run, tmp_path, more, messag
     done = run("report", FIGURES / "leaky-100", *more, "--out", tmp_path / "a.html")
     assert done.status == 2
     assert message in done.err
+
+
+def test_curves_that_are_stored_are_drawn(page, folder, leaky):
+    config, rows = leaky
+    path = folder({**config, "dataset": ["msl"]}, rows)
+    assert any("Losses of single epochs are not in" in said for said in page(path).text["p"])
+    own = [row for row in rows if row["dataset"] == "msl"]
+    (path / "scores").mkdir()
+    for row in own[1:]:
+        key = tuple(row[name] for name in KEYS)
+        np.savez(file_of_run(path, key), curve=np.linspace(0, 1, 12).reshape(4, 3))
+    found = page(path)
+    assert found.faults == []
+    (picture,) = [a["aria-label"] for n, a in found.elements if "epoch by epoch" in str(a)][:1]
+    assert picture.startswith("Means over runs, epoch by epoch: training loss")
+    assert f"1 of {len(own)} runs have no stored curve." in found.text["p"]
+
+
+def test_a_page_about_training_needs_no_torch(tmp_path):
+    code = (
+        "import sys; from pefourier.cli.main import main; "
+        f"main(['report', {str(FIGURES / 'leaky-100')!r}, '--out', 'a.html', '-q']); "
+        "print('torch' in sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stderr.splitlines()[-1] == "False"
+
+
+def test_every_setting_is_told_with_its_meaning(page):
+    found = page(FIGURES / "leaky-100")
+    config = json.loads((FIGURES / "leaky-100" / "config.json").read_text())
+    options = {one.name: one.metadata["help"] for one in fields(Options)}
+    told = dict(zip(found.text["button"], found.values("button", "title"), strict=True))
+    for name in set(options) & set(config) - {"dataset", "encoding"}:
+        assert told[name].startswith(options[name])

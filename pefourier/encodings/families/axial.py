@@ -96,7 +96,9 @@ def axial_rope(
     return encoding_on_axes("axial-rope", domain, d, Axes(**given), "cos", act="rotate")
 
 
-@encoding("mixed-rope", "Heo et al., 2024 (RoPE-ViT, before training)", declared=True)
+@encoding(
+    "mixed-rope", "Heo et al., 2024 (RoPE-ViT, before training)", declared=True, untrained=True
+)
 def mixed_rope(
     length: int,
     d: int,
@@ -150,9 +152,12 @@ def mixed_rope(
     own = across[::-1].T[:, -len(domain.sides) :]  # the slowest axis first
     m = len(own)
     measure = Measure(own if domain.grid else own[:, 0], np.full(m, 1 / m), float(m))
-    noted = {"length": len(domain), "d": 2 * m, "head": d}
+    noted = {"length": len(domain), "d": 2 * m, "head": d, "layout": "interleaved"}
     codes = turned_codes("mixed-rope", domain, measure)
-    return Encoding("mixed-rope", domain, 2 * m, codes, measure, act="rotate", params=noted)
+    origin = "weights" if frequencies else "formula"
+    return Encoding(
+        "mixed-rope", domain, 2 * m, codes, measure, act="rotate", params=noted, origin=origin
+    )
 
 
 def random_mixed(heads: int, d: int, rho: float, seed: int) -> np.ndarray:

@@ -94,7 +94,7 @@ def no_answer(model: ModelConfig) -> PefourierError:
         return PefourierError(
             f"{who} sets no positions: it rotates where {switch[0]} is {shown(switch[1][0])}"
         )
-    return PefourierError(f"{who} is not answered: {REASONS[kinds[0]]}")
+    return PefourierError(f"{who} is not answered: {model.row.get('reason', REASONS[kinds[0]])}")
 
 
 def code_notes(config: Section) -> tuple[Finding, ...]:

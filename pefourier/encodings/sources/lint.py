@@ -293,7 +293,7 @@ def lengths(case: ConfigCase) -> Iterator[Finding]:
         yield Finding("rope-original", "warning", message)
 
 
-def original_length(case: ConfigCase) -> Iterator[Finding]:
+def trained_length(case: ConfigCase) -> Iterator[Finding]:
     """A length of training that is left out, or that is not the family's."""
     scaling, before = case.params["scaling"], case.params.get("original")
     factor = case.params.get("factor") or 1.0
@@ -414,21 +414,20 @@ def mscale_pairs(case: ConfigCase) -> Iterator[Finding]:
 
 
 def one_for_all(case: ConfigCase) -> Iterator[Finding]:
-    """One flat section for all types of layers, that reaches a layer with a rotation of its own."""
-    row, given = case.model.row, case.values.get("rope_parameters")
-    if not case.layer or not isinstance(given, dict) or case.values.get("rope_scaling"):
+    """A scaling given for all types of layers, that reaches layers of a short reach."""
+    key = "rope_scaling" if case.values.get("rope_scaling") else "rope_parameters"
+    given, params = case.values.get(key), case.params
+    if not isinstance(given, dict) or any(isinstance(v, dict | None) for v in given.values()):
         return
-    if any(isinstance(value, dict | None) for value in given.values()) or not given:
+    if len(case.model.row.get("layers", ())) < 2 or "sliding" not in case.layer:
         return
-    usual = case.turns.base
-    if case.layer not in row.get("flat", []) or len(row.get("layers", {})) < 2:
-        return
-    if (case.params["rho"], case.params["scaling"]) == (usual, "none") or "full" in case.layer:
+    if params["scaling"] == "none":
         return
     message = (
-        f"rope_parameters of {case.model.config.label} is one for all types of layers; layers of "
-        f"type {shown(case.layer)} have base {usual:g} and no scaling of their own"
-        f"{case.cost('theirs', rho=usual, scaling='none')}; write a section for each type"
+        f"{key} of {case.model.config.label} is one for all types of layers: it scales those of "
+        f"type {shown(case.layer)} too, which never see far"
+        f"{case.cost('theirs unscaled', scaling='none')}; write rope_parameters with a section for "
+        "each type"
     )
     yield Finding("rope-one-for-all", "warning", message)
 
@@ -498,7 +497,7 @@ RULES = (
     scaling_lost,
     two_types,
     lengths,
-    original_length,
+    trained_length,
     share_of_the_head,
     guessed_head,
     mscale_pairs,

@@ -1,9 +1,12 @@
 """Codes from a user's own Python: ``py:module:name``, imported from the working directory.
 
 This runs the named code, and only it. A function is called with (length, d); an ``nn.Module`` class
-is built with (d, length) or as its signature says; a module is run in evaluation mode on zeros of
-shape (2, length, d), or on position_ids, and its answer minus the input is the table. A module that
-is right gives both members of the batch the same codes, varying along the sequence, at every call.
+is built with (d, length) or as its signature says, its own longest length kept where that is
+enough; a module is run in evaluation mode on what the names in its ``forward`` ask for: zeros of
+shape (2, length, d), positions, times, coordinates or a length. Its answer to zeros is the table;
+of several arrays those that it made, side by side. A module that is right gives both members of
+the batch the same codes, varying along the sequence, at every call; one that does so for input
+(length, batch, d) is sequence-first.
 """
 
 import contextlib
@@ -12,7 +15,7 @@ import inspect
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,13 +28,16 @@ from pefourier.errors import PefourierError, shown
 LENGTH_NAMES = frozenset(
     "length n max_len maxlen max_length max_seq_len seq_len seq_length sequence_length "
     "max_sequence_length num_positions n_positions max_position_embeddings num_embeddings "
-    "context_length context_size block_size n_ctx num_patches timesteps".split()
+    "context_length context_size block_size n_ctx num_patches timesteps end".split()
 )
 DIM_NAMES = frozenset(
     "d d_model dim model_dim embed_dim embedding_dim emb_dim emb_size embed_size embedding_size "
     "hidden_size hidden_dim d_hid channels n_embd num_hiddens head_dim features width".split()
 )
-POSITION_NAMES = frozenset("position_ids positions position pos indices idx timesteps".split())
+POSITION_NAMES = frozenset("position_ids positions position pos pos_ids indices idx".split())
+TIME_NAMES = frozenset("t timesteps timestep time times coords coordinates".split())
+SHIFTS = frozenset("offset start_pos past_length cache_position".split())
+FAULTS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
 DROPOUT_NAMES = frozenset("dropout dropout_p dropout_rate p_dropout drop drop_rate".split())
 
 
@@ -121,11 +127,14 @@ def obtain_table(
         if isinstance(found, torch.nn.Module):
             return module_table(spec, torch, found.eval(), length, d)
     answer = call_with_sizes(found, {"length": length, "d": d}) if callable(found) else found
-    return two_axes(spec, numbers(answer), length, d), []
+    return two_axes(spec, as_codes(answer, {}), length, d), []
 
 
 def call_with_sizes(function: Callable[..., Any], sizes: dict[str, int]) -> Any:
-    """Call with the sizes under the names the signature has for them, or in the order given."""
+    """Call with the sizes under the names the signature has for them, or in the order given.
+
+    A class keeps a longest length of its own where that is enough: codes may depend on it.
+    """
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except ValueError:  # built in C: no signature to read
@@ -134,8 +143,9 @@ def call_with_sizes(function: Callable[..., Any], sizes: dict[str, int]) -> Any:
         return function()
     named = {}
     for p in parameters:
+        own = inspect.isclass(function) and type(p.default) is int
         if p.name in LENGTH_NAMES:
-            named[p.name] = sizes["length"]
+            named |= {} if own and p.default >= sizes["length"] else {p.name: sizes["length"]}
         elif p.name in DIM_NAMES:
             named[p.name] = sizes["d"]
         elif p.name in DROPOUT_NAMES:
@@ -153,11 +163,11 @@ def call_with_sizes(function: Callable[..., Any], sizes: dict[str, int]) -> Any:
 def two_axes(
     spec: str, answer: tuple[np.ndarray, float], length: int, d: int
 ) -> tuple[np.ndarray, float]:
-    """A table (length, d) out of (length, d), (1, length, d) or (length, 1, d)."""
+    """A table (length, d) out of one with axes of length one around or between."""
     array, eps = answer
     table = array
-    if array.ndim == 3 and 1 in array.shape[:2]:
-        table = array.squeeze(axis=array.shape[:2].index(1))
+    while table.ndim > 2 and 1 in table.shape[:-1]:
+        table = table.squeeze(axis=table.shape[:-1].index(1))
     if table.ndim != 2 or len(table) != length:
         raise PefourierError(
             f"{shown(spec)} gave an array of shape {array.shape} for length {length} and d {d}; "
@@ -169,18 +179,23 @@ def two_axes(
 def module_table(
     spec: str, torch: Any, module: Any, length: int, d: int
 ) -> tuple[tuple[np.ndarray, float], list[Finding]]:
-    """Run a module on zeros, twice, and look at which axis its codes vary along."""
+    """Run a module twice, and look at which axis its codes vary along."""
+    answers, sequence_first = run_module(torch, module, length, d)
     findings = []
-    try:
-        answers = call_twice(torch, module, (2, length, d))
-    except RuntimeError:  # sizes that do not fit: does the batch stand where the sequence should?
-        answers = call_twice(torch, module, (1, length, d))
+    if answers is None:  # does the batch stand where the sequence should?
+        answers = call_twice(torch, module, inputs_of(torch, module, (1, length, d)))
         message = (
             "runs for a batch of one and not of two: its table is indexed along axis 0, the batch; "
             "for input (batch, length, d) write pe[: x.size(1)]"
         )
         findings.append(Finding("batch-axis", "error", message))
-    (codes, eps), (again, _) = (numbers(a[0] if isinstance(a, tuple) else a) for a in answers)
+    elif sequence_first:
+        message = (
+            "sequence-first: it gives codes to axis 0, for input (length, batch, d); fed with "
+            "(batch, length, d) it would give one code to all positions of a member of the batch"
+        )
+        findings.append(Finding("sequence-first", "note", message))
+    (codes, eps), (again, _) = answers
     if not np.array_equal(codes, again):
         worst = np.abs(codes - again).max()
         message = (
@@ -190,26 +205,125 @@ def module_table(
             "of one call"
         )
         findings.append(Finding("changes-between-calls", "error", message))
+    if codes.ndim == 3 and sequence_first:
+        codes = codes[:, 0]
     if codes.ndim == 3 and codes.shape[0] == 2:
         findings += axis_findings(codes) if not findings else []
         codes = codes[0]
     return two_axes(spec, (codes, eps), length, d), findings
 
 
-def call_twice(torch: Any, module: Any, shape: tuple[int, int, int]) -> list[Any]:
-    """What a module gives for zeros, at two calls."""
-    with torch.no_grad():
-        return [module(module_input(torch, module, shape)) for _ in range(2)]
+Answers = list[tuple[np.ndarray, float]]  # of two calls, each with its resolution
 
 
-def module_input(torch: Any, module: Any, shape: tuple[int, int, int]) -> Any:
-    """Zeros (batch, length, d), or the positions (batch, length) where forward takes those."""
-    names = list(inspect.signature(module.forward).parameters)
-    tables = [t for t in (*module.buffers(), *module.parameters()) if t.is_floating_point()]
-    like = tables[0] if tables else torch.zeros(())  # what it adds to input of its own type
-    if names and names[0] in POSITION_NAMES:
-        return torch.arange(shape[1], device=like.device).expand(shape[:2])
-    return torch.zeros(shape, dtype=like.dtype, device=like.device)
+def run_module(torch: Any, module: Any, length: int, d: int) -> tuple[Answers | None, bool]:
+    """What a module gives at two calls, and whether it takes the sequence first; None: nothing."""
+    if takes_positions(module):
+        return call_twice(torch, module, inputs_of(torch, module, (2, length, d))), False
+    own = attempt(torch, module, (2, length, d))
+    if length == 2 or (own is not None and is_right(own[0][0], own[1][0], 0)):
+        return own, False
+    other = attempt(torch, module, (length, 2, d))
+    if other is not None and is_right(other[0][0], other[1][0], 1):
+        return other, True
+    return own, False
+
+
+def is_right(codes: np.ndarray, again: np.ndarray, batch: int) -> bool:
+    """Whether the members of a batch have the same codes, and positions different ones.
+
+    What changes between calls is judged by that alone: the batch says nothing then.
+    """
+    if codes.ndim != 3 or not np.array_equal(codes, again):
+        return codes.ndim != 3 and batch == 0
+    one, *others = np.moveaxis(codes, batch, 0)
+    differ = len(one) < 2 or not (one == one[:1]).all()
+    return differ and all(np.array_equal(one, other) for other in others)
+
+
+def attempt(torch: Any, module: Any, shape: tuple[int, int, int]) -> Answers | None:
+    """What a module gives at two calls, None where its sizes do not fit the input."""
+    try:
+        return call_twice(torch, module, inputs_of(torch, module, shape))
+    except FAULTS:
+        return None
+
+
+def call_twice(torch: Any, module: Any, ways: Iterator[dict[str, Any]]) -> Answers:
+    """What a module gives at two calls, in the first way that it takes."""
+    ways = list(ways)
+    for last, way in enumerate(ways, 1 - len(ways)):
+        try:
+            with torch.no_grad():
+                return [as_codes(module(**way), way) for _ in range(2)]
+        except FAULTS:
+            if last == 0:
+                raise
+    raise TypeError("its forward takes nothing that is known here")
+
+
+def required(module: Any) -> list[str]:
+    """Names of what forward must be given."""
+    own = inspect.signature(module.forward).parameters.values()
+    return [
+        p.name
+        for p in own
+        if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.default is p.empty
+    ]
+
+
+def takes_positions(module: Any) -> bool:
+    """Whether forward is given places, or nothing that has a batch."""
+    names = set(required(module))
+    return bool(names & (POSITION_NAMES | TIME_NAMES)) or names <= LENGTH_NAMES | SHIFTS
+
+
+def inputs_of(torch: Any, module: Any, shape: tuple[int, int, int]) -> Iterator[dict[str, Any]]:
+    """Ways to call forward: positions in the forms that modules take them, all else zeros."""
+    length = max(shape[:2]) if takes_positions(module) else shape[1]
+    whole = torch.arange(length)
+    forms = [whole.expand(shape[0], length), whole, whole.float(), whole.float()[:, None]]
+    forms.append(whole.float()[None, :, None])
+    names = required(module)
+    if set(names) & TIME_NAMES:
+        forms = [*forms[1:], forms[0]]
+    for form in forms if set(names) & (POSITION_NAMES | TIME_NAMES) else forms[:1]:
+        way = {}
+        for name in names:
+            if name in POSITION_NAMES | TIME_NAMES:
+                way[name] = form
+            elif name in LENGTH_NAMES:
+                way[name] = length
+            else:
+                way[name] = 0 if name in SHIFTS else torch.zeros(shape)
+        yield way
+
+
+def as_codes(answer: Any, way: Mapping[str, Any]) -> tuple[np.ndarray, float]:
+    """The codes in what was given: of several arrays those that were made, side by side."""
+    torch = sys.modules.get("torch")
+    kinds = (np.ndarray, torch.Tensor) if torch is not None else np.ndarray
+    several = isinstance(answer, tuple | list) and any(
+        isinstance(a, kinds) and a.ndim > 1 for a in answer
+    )
+    if not several:
+        return parts_of(answer)
+    inputs = [np.asarray(x) for x in way.values()]
+    arrays = [parts_of(a) for a in answer if isinstance(a, kinds) and a.ndim > 1]
+    own = [(x, eps) for x, eps in arrays if not any(np.array_equal(x, given) for given in inputs)]
+    first, eps = (own or arrays)[0]
+    others = [x for x, _ in own[1:] if x.shape == first.shape and not np.array_equal(x, first)]
+    return np.concatenate([first, *others], axis=-1), eps
+
+
+def parts_of(answer: Any) -> tuple[np.ndarray, float]:
+    """An array of numbers; of complex ones real and imaginary parts side by side."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(answer, torch.Tensor) and answer.is_complex():
+        answer = torch.view_as_real(answer.detach()).flatten(-2)
+    elif isinstance(answer, np.ndarray) and np.iscomplexobj(answer):
+        answer = np.stack([answer.real, answer.imag], axis=-1).reshape(*answer.shape[:-1], -1)
+    return numbers(answer)
 
 
 def axis_findings(codes: np.ndarray) -> list[Finding]:

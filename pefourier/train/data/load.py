@@ -2,8 +2,8 @@
 
 The names of files in synthetic/ (drawn) and published/ (read under --data), ``uea:NAME`` (UCR and
 UEA sets through the package aeon), a folder or file of .ts, and .npz: X (n, length, channels)
-with y (n,) and maybe `groups` (n,), or a labelled series: `rows` (n, channels) with `label` (n,)
-and maybe `train`.
+with y (n,) and maybe `groups` (n,), the same in parts X_train, y_train, X_test and y_test, or a
+labelled series: `rows` (n, channels) with `label` (n,) and maybe `train`; and .csv in long form.
 """
 
 from dataclasses import replace
@@ -16,15 +16,15 @@ import numpy as np
 
 from pefourier.encodings.sources.tables import ArrayFile, names_and_shapes, open_arrays
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.train.data import PUBLISHED, SYNTHETIC, recordings, split
+from pefourier.train.data import PUBLISHED, SYNTHETIC, digits, recordings, split
 from pefourier.train.data.examples import from_examples, from_ts
 from pefourier.train.data.recordings import Source
-from pefourier.train.data.split import Split, Task
-from pefourier.train.data.synthetic import draw_examples
+from pefourier.train.data.split import USER_BLOCKS, WINDOW, Split, Task
+from pefourier.train.data.synthetic import draw_examples, sides_of_task
 
-USER_BLOCKS = 10
 MOST_RESAMPLES = 1000
-WINDOW = 100  # rows, where nothing is said
+SIDES = ("train", "test")
+PARTS = tuple(f"{name}_{side}" for name in "Xy" for side in SIDES)
 
 
 def load_task(
@@ -77,14 +77,22 @@ def find_task(
         return split.split_series(name, found, cut, stride, split_by, source.blocks)
     if suffix == ".npz":
         return from_archive(Path(name), window, stride, split_by)
+    if suffix == ".csv":
+        from pefourier.train.data.tables import from_csv
+
+        return from_csv(Path(name), window, stride, split_by)
     check_examples(name, window, stride)
     if kind in SYNTHETIC:
         # fresh draws are as good as folds
-        return from_examples(name, *draw_examples(name), split_by, most=1)
+        drawn = from_examples(name, *draw_examples(name), split_by, most=1)
+        return replace(drawn, grid=sides_of_task(name))
+    if name == "digits":
+        return replace(from_examples(name, *digits.read_digits(), split_by), grid=digits.SIDES)
     if kind == "uea" or suffix == ".ts" or (name and Path(name).is_dir()):
         return from_ts(name, data, split_by)
-    known = [*SYNTHETIC, *PUBLISHED, "uea:NAME"]
-    raise unknown("dataset", name, known, f"Known: {', '.join(known)}, a .npz file, a .ts folder.")
+    known = [*SYNTHETIC, *PUBLISHED, "digits", "uea:NAME"]
+    files = "a .npz or .csv file, a .ts folder"
+    raise unknown("dataset", name, known, f"Known: {', '.join(known)}, {files}.")
 
 
 def check_examples(name: str, window: int | None, stride: int | None) -> None:
@@ -99,18 +107,32 @@ def find_resampled(name: str, data: str | None, split_by: Split, resamples: int)
     """A set with its publisher's test part, and with others drawn at random."""
     if not 1 <= resamples <= MOST_RESAMPLES:
         raise PefourierError(f"--resamples must be from 1 to {MOST_RESAMPLES}; got {resamples}")
+    if split_by == "blocks" and Path(name).suffix.lower() == ".npz" and has_parts(Path(name)):
+        return from_archive(Path(name), None, None, split_by, resamples)
     if split_by != "blocks" or not (name.startswith("uea:") or Path(name).is_dir()):
         raise PefourierError(
             f"--resamples keeps the sizes of a published test part, which {shown(name)}, split "
-            f"{split_by}, has not got; leave it out, or name uea:NAME or a folder of .ts files"
+            f"{split_by}, has not got; leave it out, or name uea:NAME, a folder of .ts files, or a "
+            ".npz of X_train, y_train, X_test and y_test"
         )
     return from_ts(name, data, split_by, resamples)
 
 
-def from_archive(path: Path, window: int | None, stride: int | None, split_by: Split) -> Task:
+def has_parts(path: Path) -> bool:
+    """Whether a user's .npz holds examples to train on and others to test on."""
+    with open_arrays(str(path), ".npz", regular=True) as file:
+        return set(PARTS) <= file.arrays.keys()
+
+
+def from_archive(
+    path: Path, window: int | None, stride: int | None, split_by: Split, resamples: int = 1
+) -> Task:
     """Examples X, y or a labelled series from a user's .npz."""
     with open_arrays(str(path), ".npz", regular=True) as file:
         names = file.arrays.keys()
+        if set(PARTS) <= names:
+            check_examples(str(path), window, stride)
+            return own_parts(path, file, split_by, resamples)
         if {"X", "y"} <= names:
             if window is not None or stride is not None:
                 raise PefourierError(
@@ -120,7 +142,7 @@ def from_archive(path: Path, window: int | None, stride: int | None, split_by: S
         if "label" not in names or not {"rows", "test"} & names:
             raise PefourierError(
                 f"{path} holds {names_and_shapes(file.arrays)}; expected X and y, or rows and "
-                "label (and train, for the scale)"
+                "label (and train, for the scale), or X_train, y_train, X_test and y_test"
             )
         if "groups" in names:
             raise PefourierError(f"{path} holds groups beside rows; groups go with examples X, y")
@@ -141,6 +163,33 @@ def own_examples(path: Path, file: ArrayFile, split_by: Split) -> Task:
     x, y = recordings.load_part(file, "X"), recordings.load_part(file, "y", text=True)
     groups = recordings.load_part(file, "groups", text=True) if "groups" in names else None
     return from_examples(str(path), x, y, (), split_by, groups=groups)
+
+
+def own_parts(path: Path, file: ArrayFile, split_by: Split, resamples: int) -> Task:
+    """A user's X_train, y_train, X_test and y_test: tested on that part."""
+    x, y = (
+        [recordings.load_part(file, f"{n}_{part}", text=n == "y") for part in SIDES] for n in "Xy"
+    )
+    for own, labels, side in zip(x, y, SIDES, strict=True):
+        if own.ndim != 3 or own.shape[1:] != x[0].shape[1:] or labels.shape != own.shape[:1]:
+            raise PefourierError(
+                f"{path}: expected X_{side} of shape (n, length, channels), as in X_train, and "
+                f"y_{side} of shape (n,); got {own.shape} and {labels.shape}"
+            )
+    if y[0].dtype.kind != y[1].dtype.kind and "U" in (y[0].dtype.kind, y[1].dtype.kind):
+        raise PefourierError(f"{path}: y_train and y_test must both hold numbers, or both names")
+    tested = len(y[1]) if split_by == "blocks" else None
+    most = max(split.FOLDS, resamples)
+    return from_examples(
+        str(path),
+        np.concatenate(x),
+        np.concatenate(y),
+        (),
+        split_by,
+        tested,
+        most=most,
+        resamples=resamples,
+    )
 
 
 def own_series(name: str, file: ArrayFile) -> split.Series:

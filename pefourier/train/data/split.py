@@ -24,6 +24,8 @@ from pefourier.errors import PefourierError, shown
 from pefourier.train.options import Split
 
 FOLDS = 5
+WINDOW = 100  # rows, where nothing is said
+USER_BLOCKS = 10  # of a user's own recording
 MOST_ROWS = 2**26  # of a window, or of all examples that are drawn
 SAME_LENGTH = 0.01  # recordings of one campaign whose lengths differ by less have common borders
 SHARES = (0.6, 0.8)  # where validation and test begin in a chronological split
@@ -53,6 +55,7 @@ class Task:
     classes: tuple[str, ...]
     folds: tuple[Fold, ...]
     leaky: bool = False  # windows of one event stand in training and in test
+    grid: tuple[int, ...] = ()  # sides, where the rows of an example are points in raster order
 
     @property
     def tested(self) -> np.ndarray:

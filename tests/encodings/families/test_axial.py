@@ -39,7 +39,7 @@ def test_a_table_is_that_of_its_public_implementation(public, name):
 @pytest.mark.parametrize(
     "name",
     "dinov3 pixtral qwen2-vl qwen2-vl-text qwen3-vl-text,rho=1e6 llama4 hunyuan-dit lumina "
-    "cogvideox flux flux2 qwen-image hunyuan-video wan ltx cosmos".split(),
+    "cogvideox flux flux2 lumina2 z-image qwen-image hunyuan-video wan ltx cosmos".split(),
 )
 def test_a_rotation_is_that_of_its_public_implementation(public, name):
     grid, d, make = public.ROTATIONS[name]
@@ -79,6 +79,7 @@ def test_mixed_rotations_are_those_of_their_frequencies(tmp_path):
     enc = build("mixed-rope", d=16, grid=(3, 4), heads=2, frequencies=str(tmp_path / "freqs.npy"))
     phases = np.array(RECORDED["mixed phases"])
     assert enc.params["d"] == enc.dim == 32
+    assert (enc.origin, enc.untrained) == ("weights", False)
     np.testing.assert_allclose(enc.table()[:, ::2], np.cos(phases), atol=tolerance(enc), rtol=0)
     np.testing.assert_allclose(enc.table()[:, 1::2], np.sin(phases), atol=tolerance(enc), rtol=0)
 

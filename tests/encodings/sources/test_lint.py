@@ -191,15 +191,19 @@ def test_every_rule_is_made_to_speak():
     assert lint.MEANINGS.keys() - said == {"rope-one-for-all"}  # below
 
 
-def test_one_rotation_for_all_types_of_layers(findings):
-    """ModernBERT's kinds read one flat section for both types, whose bases differ."""
-    for kind in ("gemma3_text", "olmo3", "modernbert"):
-        flat = {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}
-        config = {"model_type": kind, "head_dim": 128, "rope_parameters": flat}
-        reached = type_row(kind).get("flat") or []
-        if "sliding_attention" in reached:
-            found = [f for f in findings(config, "#sliding_attention")]
-            assert "rope-one-for-all" in {f.code for f in found}
+def test_a_scaling_that_reaches_sliding_layers(findings):
+    """ModernBERT's rope_scaling reaches both types of layers, Gemma-3's only the full ones."""
+    linear = {"rope_type": "linear", "factor": 8.0}
+    both = changed(PUBLISHED["answerdotai/ModernBERT-base"], rope_scaling=linear)
+    (found,) = (f for f in findings(both, "#sliding_attention") if f.severity == "warning")
+    assert found.code == "rope-one-for-all"
+    apart = 1e4 ** (-np.arange(32) / 32) * 7 / 8
+    cosine = np.cos(np.outer(np.arange(50), apart)).mean(axis=1)
+    first = [int(np.argmax(cosine < level)) for level in (0.99, 0.9)]
+    assert f"below .99 from position {first[0]} on, below .9 from {first[1]}" in found.message
+    full = [f.code for f in findings(both, "#full_attention")]
+    gemma = PUBLISHED["google/gemma-3-4b-it"]["text_config"]
+    assert "rope-one-for-all" not in full + [f.code for f in findings(gemma, "#sliding_attention")]
 
 
 def test_the_cost_is_that_of_a_walk(findings):

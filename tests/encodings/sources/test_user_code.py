@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from pefourier.compare import compare
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
 
@@ -55,6 +56,14 @@ class BatchAxis(Right):
 
     def forward(self, x):
         return x + self.pe[: x.size(0)]
+
+
+class FirstAndWrong(BatchAxis):
+    def __init__(self, d, length):
+        super().__init__(d, length)
+        phase = np.outer(np.arange(length), 10000.0 ** (-np.arange(d) / d))
+        codes = np.where(np.arange(d) % 2 == 0, np.sin(phase), np.cos(phase))
+        self.pe = torch.tensor(codes).float()[:, None]
 
 
 class BatchAxisFlat(Right):
@@ -132,7 +141,6 @@ def test_right_code_has_no_finding_and_the_sinusoidal_distance(run, folder, name
 @pytest.mark.parametrize(
     ("name", "code"),
     [
-        ("BatchAxis", "batch-axis"),
         ("BatchAxisFlat", "batch-axis"),
         ("OneRow", "constant-codes"),
         ("Rescaled", "changes-between-calls"),
@@ -143,15 +151,141 @@ def test_bugs_are_named(run, folder, name, code):
     assert code in [f["code"] for f in result["findings"] if f["severity"] == "error"]
 
 
-def test_the_message_of_a_batch_axis_bug_says_what_to_do(run, folder):
-    (finding,) = [
-        f for f in check(run, folder, "BatchAxis")["findings"] if f["code"] == "batch-axis"
-    ]
+def test_a_sequence_first_module_is_run_both_ways(run, folder):
+    """PyTorch's tutorial: pe (n, 1, d), x + pe[:x.size(0)], for input (length, batch, d)."""
+    result = check(run, folder, "BatchAxis")
+    (finding,) = result["findings"]
+    assert (finding["code"], finding["severity"]) == ("sequence-first", "note")
     assert finding["message"] == (
-        "the codes differ between the members of a batch and are the same at every position: the "
-        "module reads axis 0 as the sequence; give it (length, batch, d), or index its table as "
-        "pe[:, :x.size(1)] for input (batch, length, d)"
+        "sequence-first: it gives codes to axis 0, for input (length, batch, d); fed with (batch, "
+        "length, d) it would give one code to all positions of a member of the batch"
     )
+    assert result["min_distance"] == pytest.approx(1.471848, abs=1e-6)
+    assert result["identified"]["params"]["rho"] == 1e4
+
+
+def test_a_mistake_behind_sequence_first_is_found(run, folder):
+    codes = [f["code"] for f in check(run, folder, "FirstAndWrong")["findings"]]
+    assert codes == ["mismatched-pairs", "sequence-first"]
+
+
+WAYS = """
+import numpy as np
+import torch
+
+def table(length, d, offset=0):
+    phase = np.outer(np.arange(length) + offset, 10000.0 ** (-np.arange(0, d, 2) / d))
+    return torch.tensor(np.stack([np.sin(phase), np.cos(phase)], axis=2).reshape(length, d)).float()
+
+class Base(torch.nn.Module):
+    def __init__(self, d_model, max_len=5000):
+        super().__init__()
+        self.d, self.max_len = d_model, max_len
+        self.pe = table(max_len, d_model)
+
+class XAndCodes(Base):
+    def forward(self, x):
+        return x, self.pe[None, : x.size(1)].expand_as(x)
+
+class SumAndCodes(Base):
+    def forward(self, x):
+        pe = self.pe[None, : x.size(1)].expand_as(x)
+        return x + pe, pe
+
+class ByIds(Base):
+    def forward(self, x, position_ids):
+        return self.pe[position_ids]
+
+class ByLength(Base):
+    def forward(self, seq_len, device=None):
+        return self.pe[:seq_len]
+
+class ByTime(Base):
+    def forward(self, t):
+        assert t.ndim == 1
+        phase = t[:, None].float() * 10000.0 ** (-torch.arange(0, self.d, 2) / self.d)
+        return torch.stack([phase.sin(), phase.cos()], -1).flatten(-2)
+
+class ByTimesteps(ByTime):
+    def forward(self, timesteps):
+        return super().forward(timesteps)
+
+class ByCoordinates(Base):
+    def forward(self, coordinates):
+        assert coordinates.shape[-1] == 1
+        phase = coordinates * 10000.0 ** (-torch.arange(0, self.d, 2) / self.d)
+        return torch.stack([phase.sin(), phase.cos()], -1).flatten(-2)
+
+class ByLongest(Base):
+    def forward(self, x):
+        return x + self.pe[: x.size(1)] * (self.max_len / 5000)
+
+class Nothing(Base):
+    def forward(self):
+        return self.pe
+
+class Rotary(torch.nn.Module):
+    def __init__(self, dim, max_position_embeddings=2048):
+        super().__init__()
+        self.inv_freq = 10000.0 ** (-torch.arange(0, dim, 2) / dim)
+
+    def forward(self, x, position_ids):
+        phase = position_ids[..., None].float() * self.inv_freq
+        phase = torch.cat([phase, phase], -1)
+        return phase.cos(), phase.sin()
+
+def precompute_freqs_cis(dim, end):
+    phase = torch.outer(torch.arange(end), 10000.0 ** (-torch.arange(0, dim, 2)[: dim // 2] / dim))
+    return torch.polar(torch.ones_like(phase), phase)
+
+def cosines_and_sines(length, d):
+    found = table(length, d)
+    return found[:, 1::2].numpy(), found[:, 0::2].numpy()
+
+def rows(length, d):
+    return table(length, d).tolist()
+"""
+
+
+@pytest.fixture
+def ways(tmp_path, monkeypatch):
+    module = f"ways_{tmp_path.name}"
+    (tmp_path / f"{module}.py").write_text(WAYS)
+    monkeypatch.chdir(tmp_path)
+    return module
+
+
+@pytest.mark.parametrize(
+    "name",
+    "XAndCodes SumAndCodes ByIds ByLength ByTime ByTimesteps ByCoordinates ByLongest rows".split(),
+)
+def test_modules_are_run_as_their_forward_asks(ways, name):
+    """ByLongest is right only with its own default of max_len, 5000, which is enough."""
+    enc = load(f"py:{ways}:{name}", 100, 64)
+    known = load("sinusoidal", 100, 64).table()
+    np.testing.assert_allclose(enc.table(), known, atol=2e-5)
+    assert enc.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "width"), [("Rotary", 128), ("precompute_freqs_cis", 64), ("cosines_and_sines", 64)]
+)
+def test_cosines_and_sines_given_apart_are_one_table(ways, name, width):
+    enc = load(f"py:{ways}:{name}", 100, 64)
+    assert enc.dim == width
+    found = compare(load("rope", 100, 64), enc)
+    assert found.verdict in ("equal", "equivalent")
+
+
+def test_a_default_length_that_is_too_short_is_given(ways):
+    assert len(load(f"py:{ways}:Rotary", 3000, 64)) == 3000
+    assert len(load(f"py:{ways}:XAndCodes", 6000, 64)) == 6000
+
+
+def test_a_forward_without_input_must_have_the_length(ways):
+    with pytest.raises(PefourierError, match="expected"):
+        load(f"py:{ways}:Nothing", 100, 64)
+    assert len(load(f"py:{ways}:Nothing", 5000, 64)) == 5000
 
 
 def test_code_that_begins_at_random_is_the_same_for_a_seed(folder, tmp_path, monkeypatch):

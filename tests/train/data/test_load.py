@@ -241,7 +241,11 @@ def test_a_class_that_no_window_has_is_said(tmp_path, rng, label):
     [
         ("ordr", {}, "unknown dataset 'ordr'. Did you mean 'order'?"),
         ("SMD", {}, "unknown dataset 'SMD'. Did you mean 'smd'?"),
-        ("", {}, "unknown dataset ''. Known: lags, order, msl, smd, uea:NAME, a .npz"),
+        (
+            "",
+            {},
+            "unknown dataset ''. Known: grid, lags, order, msl, smd, digits, uea:NAME, a .npz",
+        ),
         ("order:nois=1", {}, "unknown parameter of order 'nois'. Did you mean 'noise'?"),
         ("order:noise=-1", {}, "no negative noise"),
         ("order:count", {}, "order:count lacks its value; give count=1000"),
@@ -270,3 +274,25 @@ def test_a_window_of_no_rows_is_refused(tmp_path, rng):
     np.savez(tmp_path / "few.npz", rows=np.zeros((5, 2)), label=[0, 1, 0, 0, 0])
     with pytest.raises(PefourierError, match=r"few.npz, split blocks: fold 0 has "):
         load.load_task(str(tmp_path / "few.npz"), window=1)
+
+
+def test_parts_of_an_archive_are_trained_and_tested_on(tmp_path, rng):
+    x, y = rng.normal(size=(60, 5, 2)), np.array(["a", "b"])[np.arange(60) % 2]
+    path = str(tmp_path / "x.npz")
+    np.savez(path, X_train=x[:40], y_train=y[:40], X_test=x[40:], y_test=y[40:])
+    (fold,) = load.load_task(path).folds
+    assert fold.test.tolist() == list(range(40, 60))
+    assert sorted([*fold.train, *fold.valid]) == list(range(40))
+    resampled = load.load_task(path, resamples=3)
+    assert [len(f.test) for f in resampled.folds] == [20] * 3
+    assert len(load.load_task(path, split_by="random").folds) == 5
+    with pytest.raises(PefourierError, match="--window and --stride are for recordings"):
+        load.load_task(path, window=2)
+    np.savez(path, X_train=x[:40], y_train=y[:40], X_test=x[40:, :4], y_test=y[40:])
+    with pytest.raises(
+        PefourierError, match=r"expected X_test of shape \(n, length, channels\), as"
+    ):
+        load.load_task(path)
+    np.savez(path, X_train=x[:40], y_train=np.arange(40) % 2, X_test=x[40:], y_test=y[40:])
+    with pytest.raises(PefourierError, match="must both hold numbers, or both names"):
+        load.load_task(path)

@@ -8,6 +8,7 @@ examples.
 
 import inspect
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 
@@ -22,8 +23,27 @@ def draw_examples(name: str) -> Examples:
     """Draw the examples that ``NAME`` or ``NAME:key=value,…`` stands for."""
     task, _, text = name.partition(":")
     function = getattr(import_module(f"{__name__}.{task}"), task)
+    given = parameters_given(name)
     own = inspect.signature(function).parameters
-    given = {}
+    if given.get("noise", 0) < 0 or given.get("count", 20) < 20 or given.get("length", 4) < 4:
+        raise PefourierError(
+            f"{task} needs count of at least 20, length of at least 4 and no negative noise; "
+            f"got {shown(text)}"
+        )
+    defaults = {key: own[key].default for key in ("count", "length", "seed") if key in own} | given
+    if defaults["count"] * defaults.get("length", 1) > MOST_ROWS or defaults["seed"] < 0:
+        raise PefourierError(
+            f"{task} draws at most {MOST_ROWS} rows, count times length, from a seed of 0 or more; "
+            f"got {shown(text)}"
+        )
+    return function(**given)
+
+
+def parameters_given(name: str) -> dict[str, Any]:
+    """The parameters of a task in the types that its function takes."""
+    task, _, text = name.partition(":")
+    own = inspect.signature(getattr(import_module(f"{__name__}.{task}"), task)).parameters
+    given: dict[str, Any] = {}
     for item in filter(None, text.split(",")):
         key, equals, value = item.partition("=")
         if key not in own:
@@ -31,18 +51,18 @@ def draw_examples(name: str) -> Examples:
         if not equals:
             raise PefourierError(f"{task}:{key} lacks its value; give {key}={own[key].default}")
         given[key] = convert(f"{task}:{key}", value, own[key].annotation)
-    if given.get("noise", 0) < 0 or given.get("count", 20) < 20 or given.get("length", 4) < 4:
-        raise PefourierError(
-            f"{task} needs count of at least 20, length of at least 4 and no negative noise; "
-            f"got {shown(text)}"
-        )
-    defaults = {key: own[key].default for key in ("count", "length", "seed")} | given
-    if defaults["count"] * defaults["length"] > MOST_ROWS or defaults["seed"] < 0:
-        raise PefourierError(
-            f"{task} draws at most {MOST_ROWS} rows, count times length, from a seed of 0 or more; "
-            f"got {shown(text)}"
-        )
-    return function(**given)
+    return given
+
+
+def sides_of_task(name: str) -> tuple[int, ...]:
+    """Sides of the grid that a task's points lie on; () where they are on one axis.
+
+    >>> sides_of_task("grid:width=9"), sides_of_task("order")
+    ((5, 9), ())
+    """
+    task = name.partition(":")[0]
+    sides = getattr(import_module(f"{__name__}.{task}"), f"{task}_sides", None)
+    return sides(**parameters_given(name)) if sides else ()
 
 
 def with_length(name: str, length: int) -> str:

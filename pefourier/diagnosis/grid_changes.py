@@ -1,0 +1,126 @@
+"""What may lead from one table of the points of a grid to another, beside the order of columns?
+
+Conventions
+-----------
+Rows run down the columns in place of along the rows (`rows`), or coordinates are others: a point i
+of an axis has the phase omega s (i + o) where the first table has omega i, s and o for each axis
+(`coordinates`, `offset`). Each candidate comes with the first table as it would then be, columns in
+any order; whether it is the second is for the caller to see.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from math import pi, prod
+from typing import Any
+
+import numpy as np
+
+from pefourier.encodings.axis_parts import axis_columns
+from pefourier.encodings.encoding import Encoding, Measure, placed
+from pefourier.encodings.families.axes import axis_letters
+
+OFFSETS = (0.0, 0.5, 1.0)
+RULES: Mapping[str, Any] = {  # slope, and what is added to an offset, of a side
+    "index": lambda n: (1.0, 0.0),
+    "2pi": lambda n: (2 * pi / (n + 1e-6), 0.0),
+    "unit": lambda n: (1 / n, 0.0),
+    "centred": lambda n: (2 / n, -n / 2),
+    "closed": lambda n: (2 / max(n - 1, 1), -(n - 1) / 2),
+}
+Candidate = tuple[dict[str, Any], np.ndarray]
+
+
+def on_one_grid(a: Encoding, b: Encoding) -> bool:
+    """Whether both are tables of the points of one grid with several axes."""
+    return len(a.domain.sides) > 1 and (a.domain.grid, a.domain.prefix) == (
+        b.domain.grid,
+        b.domain.prefix,
+    )
+
+
+def rows_transposed(table: np.ndarray, sides: tuple[int, ...]) -> Iterator[Candidate]:
+    """A table whose rows run down the columns, and back."""
+    height, width = sides[-2:]
+    if min(height, width) == 1:
+        return
+    index = np.arange(prod(sides))
+    down = index.reshape(-1, height, width).swapaxes(1, 2).ravel()
+    back = index.reshape(-1, width, height).swapaxes(1, 2).ravel()
+    for order in (down, back) if (down != back).any() else (down,):
+        yield {"rows": "transposed"}, table[order]
+
+
+def coordinates_changed(a: Encoding, b: Encoding) -> Iterator[Candidate]:
+    """Waves of a's frequencies at other coordinates, those of b where it declares its own."""
+    measure, sides = a.measure, a.domain.sides
+    if not a.stationary or (measure.frequencies != 0).sum(axis=1).max(initial=0) > 1:
+        return
+    own = np.broadcast_to(measure.offset, len(sides))
+    for slopes, offsets in candidate_lines(a, b):
+        moved = offsets - own
+        if np.allclose(slopes, 1, atol=1e-12) and np.allclose(moved, 0, atol=1e-12):
+            continue
+        said: dict[str, Any] = {}
+        if not np.allclose(slopes, 1, atol=1e-12):
+            said["coordinates"] = slopes.tolist()
+        if not np.allclose(moved, 0, atol=1e-12):
+            said["offset"] = moved.tolist()
+        points = a.domain.coordinates(placed(a).domain.x)
+        yield said, waves_at(measure, (points + offsets) * slopes)
+
+
+def candidate_lines(a: Encoding, b: Encoding) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Slopes against a's, and offsets in points, that the coordinates of b may have."""
+    sides = a.domain.sides
+    if b.stationary:
+        slopes = [
+            ratio(*pair)
+            for pair in zip(a.measure.frequencies.T, b.measure.frequencies.T, strict=True)
+        ]
+        if None not in slopes:
+            yield np.array(slopes), np.broadcast_to(b.measure.offset, len(sides))
+        return
+    own = RULES.get(a.params.get("coordinates", "index"), RULES["index"])
+    for rule, offset in product(RULES.values(), OFFSETS):
+        lines = np.array([(rule(n)[0] / own(n)[0], rule(n)[1] + offset) for n in sides])
+        yield lines[:, 0], lines[:, 1]
+
+
+def ratio(a: np.ndarray, b: np.ndarray) -> float | None:
+    """The one factor from an axis' frequencies to another's; None where there is none."""
+    a, b = (np.sort(np.abs(omega[omega != 0])) for omega in (a, b))
+    if len(a) != len(b):
+        return None
+    if len(a) == 0:
+        return 1.0
+    factor = float(b[-1] / a[-1])
+    return factor if np.allclose(a * factor, b, rtol=1e-9, atol=0) else None
+
+
+def waves_at(measure: Measure, points: np.ndarray) -> np.ndarray:
+    """Sines and cosines of a measure's frequencies at any points (n, axes)."""
+    angles = points @ measure.frequencies.T
+    return np.hstack([np.sin(angles), np.cos(angles)]) * np.tile(measure.amplitudes, 2)
+
+
+def inverted(said: Mapping[str, Any]) -> dict[str, Any]:
+    """A change of coordinates from the second table to the first, as one from first to second."""
+    found = dict(said)
+    if "coordinates" in said:
+        found["coordinates"] = [1 / slope for slope in said["coordinates"]]
+    if "offset" in said:
+        found["offset"] = [0.0 - moved for moved in said["offset"]]  # no -0.0
+    return found
+
+
+def order_of_axes(table: np.ndarray, sides: tuple[int, ...]) -> str | None:
+    """Letters of the axes as they come in the columns; None where columns mix them.
+
+    >>> order_of_axes(np.array([[0, 0], [1, 0], [0, 1], [1, 1]]), (2, 2))
+    'xy'
+    """
+    columns = axis_columns(table.reshape(*sides, -1))
+    if columns is None or not all(map(len, columns)):
+        return None
+    letters = axis_letters(len(sides))
+    return "".join(letters[a] for a in np.argsort([own[0] for own in columns]))

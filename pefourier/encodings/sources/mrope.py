@@ -1,0 +1,92 @@
+"""Which rotations turn their pairs by frames, rows and columns, and by which of them each pair?
+
+Configs say it by ``mrope_section``; whether the axes take turns is the model type's (rows of
+`pefourier.encodings.sources.models` with ``sections``) or ``mrope_interleaved``.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.registry import BUILDERS
+from pefourier.encodings.sources.config import ModelConfig, Section, read_object
+from pefourier.encodings.sources.layers import open_model
+from pefourier.encodings.spans import AXES, along_spans, axes_of_sections, read_spans
+from pefourier.errors import PefourierError, shown
+
+MERGE = 2  # patches a side that become one token
+
+
+def on_spans(spec: str, text: str, load: Callable[..., Encoding], **own: Any) -> Encoding:
+    """The rotation that a SPEC names, along spans."""
+    kept = {key: own.pop(key) for key in ("merge", "ids") if key in own}
+    enc, axis, known = read_rotation_on_axes(spec, load, own)
+    spans = read_spans(text, **{"merge": known.get("merge", MERGE), **kept})
+    found = along_spans(enc, axis, spans, text)
+    if "video" not in known or all(span.kind != "video" for span in spans):
+        return found
+    note = Finding("position-ids-video", "warning", known["video"])
+    return replace(found, findings=(*found.findings, note))
+
+
+def read_rotation_on_axes(
+    spec: str, load: Callable[..., Encoding], own: dict[str, Any]
+) -> tuple[Encoding, np.ndarray, dict[str, Any]]:
+    """A rotation as text has it, the axis of each of its pairs, and what is known of its ids."""
+    if spec.partition(":")[0] in BUILDERS:
+        return (*of_three_axes(spec, load, own), {})
+    if not spec.partition("#")[0].endswith((".npy", ".csv", ".npz", ".pt", ".pth", ".safetensors")):
+        enc = load(spec, **own)
+        if enc.name == "rope":
+            model = open_model(spec)
+            sections, interleaved = sections_of(model)
+            axis = axes_of_sections(sections, interleaved, len(enc.measure.frequencies))
+            known = {key: model.row[key] for key in ("video",) if key in model.row}
+            return enc, axis, {**known, "merge": merge_of(model)}
+    raise unsuitable(spec)
+
+
+def of_three_axes(
+    spec: str, load: Callable[..., Encoding], own: dict[str, Any]
+) -> tuple[Encoding, np.ndarray]:
+    """A registered rotation whose order is that of frames, rows and columns."""
+    if spec.partition(":")[0] != "axial-rope":
+        raise unsuitable(spec)
+    enc = load(spec, grid=(1, 1, 1), **own)
+    plain = enc.params["coordinates"] == "index" and not enc.params["offset"]
+    if len(enc.domain.sides) != 3 or not plain or enc.params["layout"] == "axis-halves":
+        raise unsuitable(spec)
+    vectors = enc.measure.frequencies
+    measure = replace(enc.measure, frequencies=vectors.sum(axis=1), offset=0)
+    return replace(enc, measure=measure), np.abs(vectors).argmax(axis=1)
+
+
+def unsuitable(spec: str) -> PefourierError:
+    """The error for what is not turned by three axes."""
+    return PefourierError(
+        f"{shown(spec)} does not turn pairs by ids of {', '.join(AXES)}; --spans suits configs "
+        "with mrope_section and axial-rope:convention=qwen2-vl-text or qwen3-vl-text"
+    )
+
+
+def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool]:
+    """How many pairs each axis turns, and whether they take turns."""
+    known = bool(model.row.get("interleaved"))
+    for key in ("rope_parameters", "rope_scaling"):
+        section = model.config.section(key)
+        told = section.parameter("mrope_section", tuple[float, ...])
+        if told is not None:
+            turns = section.parameter("mrope_interleaved", bool)
+            return tuple(map(int, told)), known if turns is None else turns
+    if "sections" not in model.row:
+        raise unsuitable(model.file)
+    return tuple(model.row["sections"]), known
+
+
+def merge_of(model: ModelConfig) -> int:
+    """Patches a side that become one token, from the vision config beside the text's."""
+    whole = Section(shown(model.file), read_object(model.file))
+    return whole.section("vision_config").count("spatial_merge_size") or MERGE

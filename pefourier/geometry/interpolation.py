@@ -1,0 +1,111 @@
+r"""Weights by which a column of numbers becomes one of another length, as libraries compute them.
+
+Conventions
+-----------
+A line of n numbers becomes one of m by a matrix (m, n); several axes are resized one after another.
+Number i of the new line stands at :math:`x_i = (i + 1/2) s - 1/2` in the old one, s the numbers of
+the old for one of the new (PyTorch's ``align_corners=False``). Beyond its ends the old line goes on
+with its outermost numbers, but for antialiasing, whose window is cut there and normalised.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+PLAIN, SMOOTH = -0.75, -0.5  # a of the cubic kernel: torch's own, and its antialiased one (PIL's)
+TENTH = 0.1  # what DINOv2 adds to the new side before it divides by the old one
+
+
+def cubic(x: np.ndarray, a: float) -> np.ndarray:
+    r"""Keys' kernel: :math:`(a+2)|x|^3 - (a+3)|x|^2 + 1` up to 1, then
+    :math:`a|x|^3 - 5a|x|^2 + 8a|x| - 4a` up to 2.
+
+    >>> cubic(np.array([0.0, 0.5, 1.5, 2.0]), -0.5)
+    array([ 1.    ,  0.5625, -0.0625,  0.    ])
+    """
+    x = np.abs(x)
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+
+
+def bicubic_weights(n: int, m: int, step: float | None = None) -> np.ndarray:
+    """torch's bicubic: four neighbours, a = -0.75; `step` is s where it is not n / m.
+
+    >>> (bicubic_weights(4, 6) @ np.arange(4.0)).round(4)
+    array([-0.0868,  0.4062,  1.213 ,  1.787 ,  2.5938,  3.0868])
+    """
+    at = (np.arange(m) + 0.5) * (n / m if step is None else step) - 0.5
+    weights = np.zeros((m, n))
+    for k in range(-1, 3):
+        place = np.floor(at) + k
+        column = np.clip(place, 0, n - 1).astype(int)
+        np.add.at(weights, (np.arange(m), column), cubic(at - place, PLAIN))
+    return weights
+
+
+def tenth_weights(n: int, m: int) -> np.ndarray:
+    """DINOv2's: torch's bicubic by a scale factor of (m + .1) / n, which enters where it samples.
+
+    >>> (tenth_weights(4, 6) @ np.arange(4.0)).round(4)
+    array([-0.0885,  0.391 ,  1.1826,  1.747 ,  2.5467,  3.0638])
+    """
+    return bicubic_weights(n, m, n / (m + TENTH))
+
+
+def antialiased_weights(n: int, m: int) -> np.ndarray:
+    """torch's bicubic with antialias: a = -0.5, widened by s where the line becomes shorter.
+
+    >>> (antialiased_weights(4, 6) @ np.arange(4.0)).round(4)
+    array([-0.0658,  0.4118,  1.1667,  1.8333,  2.5882,  3.0658])
+    """
+    step = n / m
+    wide = max(step, 1.0)
+    centre = (np.arange(m)[:, None] + 0.5) * step
+    column = np.arange(n)
+    first = np.maximum(np.floor(centre - 2 * wide + 0.5), 0)
+    last = np.minimum(np.floor(centre + 2 * wide + 0.5), n)
+    weights = cubic((column - centre + 0.5) / wide, SMOOTH)
+    weights = np.where((column >= first) & (column < last), weights, 0.0)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def linear_weights(n: int, m: int) -> np.ndarray:
+    """torch's bilinear: two neighbours.
+
+    >>> linear_weights(2, 3) @ np.array([0.0, 1.0])
+    array([0. , 0.5, 1. ])
+    """
+    at = np.clip((np.arange(m) + 0.5) * n / m - 0.5, 0, n - 1)
+    low = np.minimum(np.floor(at).astype(int), n - 1)
+    high = np.minimum(low + 1, n - 1)
+    weights = np.zeros((m, n))
+    np.add.at(weights, (np.arange(m), low), 1 - (at - low))
+    np.add.at(weights, (np.arange(m), high), at - low)
+    return weights
+
+
+METHODS: dict[str, Callable[[int, int], np.ndarray]] = {
+    "bicubic": bicubic_weights,
+    "antialias": antialiased_weights,
+    "timm": antialiased_weights,
+    "dinov2": tenth_weights,
+    "bilinear": linear_weights,
+}
+
+
+def resize_lattice(
+    table: np.ndarray, old: Sequence[int], new: Sequence[int], method: str
+) -> np.ndarray:
+    """The rows (n, d) of one lattice as those of another, axis by axis.
+
+    A side that stays is left as it is but by "dinov2", whose tenth is added there, too.
+
+    >>> resize_lattice(np.arange(4.0)[:, None], (2, 2), (1, 2), "bilinear").ravel()
+    array([1., 2.])
+    """
+    values = np.asarray(table, dtype=float).reshape(*old, -1)
+    for axis, (n, m) in enumerate(zip(old, new, strict=True)):
+        if n != m or method == "dinov2":
+            values = np.moveaxis(np.tensordot(METHODS[method](n, m), values, (1, axis)), 0, axis)
+    return values.reshape(-1, values.shape[-1])

@@ -1,0 +1,236 @@
+r"""What happens to a table of positions when images change their size?
+
+Conventions
+-----------
+A table has one row a point of a lattice, behind rows without a place, which are kept. It is
+resized by the methods in use (`geometry.interpolation`), in float64. Neighbours are points one step
+apart along an axis; their similarity is the mean cosine of their codes. Frequencies are cycles an
+image where tables of two sizes are compared, so that those that stay have the same number.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pefourier.encodings.checks import check_count, check_size
+from pefourier.encodings.domain import lattice, lattice_points
+from pefourier.encodings.encoding import Encoding, Measure, from_table
+from pefourier.encodings.families.axes import axis_letters
+from pefourier.encodings.grids import check_fit
+from pefourier.errors import PefourierError, unknown
+from pefourier.geometry.interpolation import METHODS, resize_lattice
+from pefourier.result import Result
+from pefourier.spectrum import axis_shares, density
+
+DEFAULT = "bicubic"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A table of the points of a lattice in single numbers."""
+
+    grid: tuple[int, ...]
+    norm: float  # rms length of a code
+    neighbours: list[float]  # mean cosine of codes one step apart along each axis
+    cycles: float  # mean frequency, cycles an image (root of squares over the axes)
+    constant: float  # share of the energy that is the same at all points
+    isotropy: dict[str, float]  # A2, A4
+
+
+@dataclass(frozen=True)
+class Method:
+    """A table as one method resizes it."""
+
+    method: str
+    norm_ratio: float  # rms length of the new codes over that of the old
+    neighbours: list[float]
+    largest_difference: float  # from the method asked for, of any number
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """Pairs of a formula that meet phases on the new lattice which the old one has not."""
+
+    axis: str
+    pairs: int
+    unseen: int
+    step_ratio: float  # the angle from point to point, new over old
+
+
+@dataclass(frozen=True, repr=False)
+class Resizing(Result):
+    """A table on another lattice, and what each method makes of it."""
+
+    old: tuple[int, ...]
+    new: tuple[int, ...]
+    prefix: int
+    method: str
+    table: np.ndarray  # (prefix + n, d)
+    before: Picture
+    after: Picture
+    methods: list[Method]
+    largest_difference: float  # between any two of the methods
+    between: tuple[str, str]  # the two
+    at: tuple[int, ...]  # the point where
+    unseen: list[Unseen] | None  # None where frequencies are not declared
+
+
+def resize_table(
+    encoding: Encoding,
+    new: Sequence[int],
+    method: str = DEFAULT,
+    formula: Encoding | None = None,
+) -> Resizing:
+    """Resize a table by one of `METHODS`, and compare them all.
+
+    Parameters
+    ----------
+    encoding : Encoding
+        Codes on a grid, maybe behind rows without a place.
+    new : sequence of int
+        Sides of the new grid, as many as the old one has.
+    method : str
+        That of the table in the answer.
+    formula : Encoding, optional
+        The same formula on the new grid: says which of its pairs meet unseen phases.
+
+    Examples
+    --------
+    >>> from pefourier.encodings import load
+    >>> r = resize_table(load("axial", None, 8, grid=(4, 4)), (6, 6), "timm")
+    >>> r.table.shape, r.between
+    ((36, 8), ('dinov2', 'bilinear'))
+    """
+    if method not in METHODS:
+        raise unknown("method", method, METHODS)
+    old, behind = encoding.domain.sides, encoding.domain.prefix
+    new = check_new_sides(new, old)
+    check_size("the new table", behind + int(np.prod(new)), encoding.dim)
+    whole = np.asarray(encoding.table(), dtype=float)
+    rows = whole[behind:]
+    tables = {name: resize_lattice(rows, old, new, name) for name in METHODS}
+    before = picture(rows, old)
+    most, between, at = compare_methods(tables, new)
+    return Resizing(
+        old=old,
+        new=new,
+        prefix=behind,
+        method=method,
+        table=np.concatenate([whole[:behind], tables[method]]),
+        before=before,
+        after=picture(tables[method], new),
+        methods=[
+            Method(
+                name,
+                rms(table) / before.norm if before.norm else np.nan,
+                similarities(table, new),
+                float(np.abs(table - tables[method]).max()),
+            )
+            for name, table in tables.items()
+        ],
+        largest_difference=most,
+        between=between,
+        at=at,
+        unseen=None if formula is None else unseen_phases(encoding, formula),
+        about=(encoding,),
+    )
+
+
+def check_new_sides(new: Sequence[int], old: Sequence[int]) -> tuple[int, ...]:
+    """The new sides; refused where they are not as many as the old ones."""
+    for side in new:
+        check_count("a side of --to", side)
+    if len(new) != len(old):
+        given, has = "x".join(map(str, new)), "x".join(map(str, old))
+        raise PefourierError(
+            f"--to {given} is of {len(new)} axes, the table's grid {has} of {len(old)}; give as "
+            "many sides"
+        )
+    return tuple(int(side) for side in new)
+
+
+def on_lattice(table: np.ndarray, sides: Sequence[int], prefix: int, **facts: Any) -> Encoding:
+    """A table as that of a lattice; refused where its rows do not fit."""
+    check_fit("the table", len(table), tuple(sides), prefix)
+    return replace(from_table(table, **facts), domain=lattice(sides, prefix))
+
+
+def rms(table: np.ndarray) -> float:
+    """Root of the mean squared length of a code."""
+    return float(np.sqrt((table**2).sum(axis=1).mean()))
+
+
+def similarities(table: np.ndarray, sides: Sequence[int]) -> list[float]:
+    """Mean cosine of codes one step apart along each axis; NaN on an axis of one point.
+
+    >>> similarities(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0], [0.0, 1.0]]), (2, 2))
+    [0.0, 1.0]
+    """
+    lengths = np.linalg.norm(table, axis=1, keepdims=True)
+    unit = (table / np.where(lengths > 0, lengths, 1.0)).reshape(*sides, -1)
+    found = []
+    for axis, n in enumerate(sides):
+        one, two = (np.take(unit, np.arange(k, n - 1 + k), axis) for k in (0, 1))
+        found.append(float((one * two).sum(axis=-1).mean()) if n > 1 else np.nan)
+    return found
+
+
+def picture(table: np.ndarray, sides: tuple[int, ...]) -> Picture:
+    """The single numbers of a table on a lattice."""
+    enc = on_lattice(table, sides, 0)
+    if len(sides) == 1:
+        enc = replace(enc, domain=lattice((*sides, 1)))
+    spectrum = density(enc, sigma=0.0)
+    waves = [
+        omega * n / (2 * np.pi) for omega, n in zip(spectrum.omega, spectrum.lattice, strict=True)
+    ]
+    cycles = np.linalg.norm(lattice_points(waves), axis=1)
+    return Picture(
+        grid=tuple(sides),
+        norm=rms(table),
+        neighbours=similarities(table, sides),
+        cycles=float(cycles @ spectrum.density.ravel()),
+        constant=spectrum.summary.lowest_bin_share,
+        isotropy=axis_shares(enc)["isotropy"],
+    )
+
+
+def compare_methods(
+    tables: dict[str, np.ndarray], sides: tuple[int, ...]
+) -> tuple[float, tuple[str, str], tuple[int, ...]]:
+    """The largest difference of any two tables, which two, and at which point."""
+    names, found = list(tables), []
+    for i, one in enumerate(names):
+        for other in names[i + 1 :]:
+            apart = np.abs(tables[one] - tables[other]).max(axis=1)
+            found.append((float(apart.max()), (one, other), int(apart.argmax())))
+    most, between, row = max(found, key=lambda item: item[0])
+    return most, between, tuple(int(k) for k in np.unravel_index(row, sides))
+
+
+def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen] | None:
+    """Of each axis, the pairs that turn further on the new lattice than ever on the old.
+
+    A pair that finished a turn on the old one has met all phases, and so it has those that lie
+    within a step of what it met.
+    """
+    if old.measure is None or new.measure is None:
+        return None
+    slow, fast = (frequencies_on_axes(enc.measure) for enc in (old, new))
+    letters = axis_letters(len(old.domain.sides))
+    found = []
+    for a, (n, m) in enumerate(zip(old.domain.sides, new.domain.sides, strict=True)):
+        before, after = np.abs(slow[:, a]), np.abs(fast[:, a])
+        own = before > 0
+        seen, met = before[own] * (n - 1), after[own] * (m - 1)
+        unseen = (seen < 2 * np.pi) & (met > (seen + before[own]) * (1 + 1e-9))
+        ratio = float(np.median(after[own] / before[own])) if own.any() else np.nan
+        found.append(Unseen(letters[a], int(own.sum()), int(unseen.sum()), ratio))
+    return found
+
+
+def frequencies_on_axes(measure: Measure) -> np.ndarray:
+    """Frequencies as (m, axes), those of one axis, too."""
+    return measure.frequencies.reshape(len(measure.weights), -1)

@@ -1,0 +1,103 @@
+"""Series in long form."""
+
+import re
+
+import numpy as np
+import pytest
+
+from pefourier.errors import PefourierError
+from pefourier.train.data import load
+from pefourier.train.data.examples import from_examples
+
+
+def write_long(path, rng, series, head="id,time,a,b,label", group=None):
+    """Lines of series {name: (rows, label or labels)} in another order than that of time."""
+    lines = []
+    for name, (rows, labels) in series.items():
+        every = labels if isinstance(labels, list) else [labels] * len(rows)
+        for t, (row, label) in enumerate(zip(rows, every, strict=True)):
+            extra = "" if group is None else f",{group[name]}"
+            lines.append(f"{name},{t / 2},{row[0]!r},{row[1]!r},{label}{extra}")
+    rng.shuffle(lines)
+    path.write_text("\n".join([head, *lines]) + "\n")
+    return str(path)
+
+
+def test_examples_in_long_form_are_those_of_an_array(tmp_path, rng):
+    x, y = rng.normal(size=(40, 6, 2)), np.arange(40) % 2
+    x = x.astype(np.float32).astype(float)
+    series = {f"s{i:02d}": (x[i].tolist(), ("no", "yes")[y[i]]) for i in range(40)}
+    found = load.load_task(write_long(tmp_path / "x.csv", rng, series))
+    expected = from_examples("x", x, np.array(["no", "yes"])[y], (), "blocks")
+    np.testing.assert_array_equal(found.rows, expected.rows)
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    assert found.classes == ("no", "yes")
+    for one, other in zip(found.folds, expected.folds, strict=True):
+        np.testing.assert_array_equal(one.test, other.test)
+    group = {name: int(name[1:]) // 5 for name in series}
+    path = write_long(tmp_path / "g.csv", rng, series, "id,time,a,b,label,group", group)
+    task = load.load_task(path)
+    for fold in task.folds:
+        assert not set(fold.train // 5) & set(fold.test // 5)
+
+
+def test_shorter_series_are_filled_up_with_the_mean(tmp_path, rng):
+    series = {f"s{i}": (rng.normal(size=(3 + i % 2, 2)).tolist(), i % 2) for i in range(20)}
+    task = load.load_task(write_long(tmp_path / "x.csv", rng, series))
+    assert task.length == 4
+    every = np.concatenate([np.array(rows) for rows, _ in series.values()])
+    np.testing.assert_allclose(task.rows[3], every.mean(axis=0), rtol=1e-6)
+
+
+def test_labels_that_change_make_recordings(tmp_path, rng):
+    label = [int(i % 40 > 30) for i in range(600)]
+    series = {name: (rng.normal(size=(600, 2)).tolist(), label) for name in "ab"}
+    path = write_long(tmp_path / "x.csv", rng, series)
+    task = load.load_task(path, window=5)
+    assert (task.length, task.classes) == (5, ("normal", "anomaly"))
+    np.testing.assert_allclose(task.rows[:600], series["a"][0], rtol=1e-6)
+    for fold in task.folds:
+        rows = [
+            set((task.starts[p][:, None] + np.arange(5)).ravel()) for p in (fold.train, fold.test)
+        ]
+        assert not rows[0] & rows[1]
+
+
+HEAD = "id,time,a,label\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is not a readable .csv file: it has no line"),
+        ("id,time,a\n1,2,3\n", "lacks a column label: its first line names"),
+        ("id,time,label\n1,2,3\n", "lacks columns of channels"),
+        ("id,time,t,a,label\n", "has two columns that are its time"),
+        (HEAD + "1,2,3\n", "line 2 has 3 cells, the first has 4"),
+        (HEAD + "1,0,x,0\n", "a channel must be numbers; got"),
+        (HEAD + "1,0,,0\n", "a channel must be numbers; got"),
+        (HEAD + "1,0,nan,0\n", "a channel must be finite; fill missing values"),
+        (HEAD + "1,now,1,0\n", "time must be numbers; got"),
+        (HEAD + "1,0,1,0\n1,0,2,0\n", "series '1' has time 0 twice"),
+        (HEAD + "1,0,1,0\n1,1,2,2\n", "the label of a row must be 0 or 1; got 2"),
+        (HEAD + "1,0,1,0\n2,1,2,1\n", "y has 2 classes in 2 examples"),
+        ("id,time,a,label,group\n1,0,1,0,a\n1,1,2,0,b\n", "series '1' is of two groups"),
+        ("id,time,a,label,group\n1,0,1,0,a\n1,1,2,1,a\n", "labels change within a series"),
+        (HEAD + '1,0,1,"' + "x" * 200_000 + "\n", "field larger than field limit"),
+    ],
+)
+def test_lines_that_are_no_series_are_refused(tmp_path, text, message):
+    path = tmp_path / "x.csv"
+    path.write_text(text)
+    with pytest.raises(PefourierError, match=re.escape(message)) as caught:
+        load.load_task(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_examples_are_not_cut(tmp_path, rng):
+    series = {f"s{i}": (rng.normal(size=(4, 2)).tolist(), i % 2) for i in range(20)}
+    path = write_long(tmp_path / "x.csv", rng, series)
+    with pytest.raises(PefourierError, match="--window and --stride are for recordings"):
+        load.load_task(path, window=2)
+    with pytest.raises(PefourierError, match=r"no\.csv"):
+        load.load_task(str(tmp_path / "no.csv"))

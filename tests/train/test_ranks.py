@@ -1,0 +1,152 @@
+"""Ranks that meet in a process group: two folders, a rank that is killed, one that never comes."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch.distributed as dist
+from training import SMALL, lines, numbers
+
+from pefourier.errors import PefourierError
+from pefourier.train import ranks
+from pefourier.train.options import Options
+from pefourier.train.run import run_comparison
+
+CODE = """
+import sys
+from pefourier.train.options import Options
+from pefourier.train.run import run_comparison
+from pefourier.errors import PefourierError
+from pefourier.train import loop
+
+folder, seconds, *more = sys.argv[1:]
+own = dict(item.split("=", 1) for item in more)
+if "stop" in own:  # in its first stack, until it is killed
+    def stop(*a):
+        print("begun", flush=True)
+        import time
+        time.sleep(600)
+    loop.fit = stop
+try:
+    found = run_comparison(Options(
+        dataset=("order:count=60,length=6",), encoding=("none", "sinusoidal", "t5", "order-free"),
+        seeds=2, epochs=int(own.get("epochs", 2)), d=8, heads=2, batch_size=8,
+        out=folder, rank_timeout=float(seconds)))
+except PefourierError as error:
+    print(error)
+    sys.exit(2)
+print(found and len(found.runs))
+"""
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def started(port, rank, folder, seconds=60, *own):
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-c", CODE, str(folder), str(seconds), *own],
+        env=os.environ | meeting | {"RANK": str(rank), "WORLD_SIZE": "2"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finished(process, status=0):
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == status, out + err
+    return out.strip()
+
+
+def test_two_nodes_with_folders_of_their_own_give_one_answer(tmp_path):
+    alone = run_comparison(Options(**SMALL))
+    port = free_port()
+    both = [started(port, rank, tmp_path / str(rank)) for rank in (0, 1)]
+    assert [finished(one) for one in both] == ["8", "None"]
+    assert not (tmp_path / "1").exists()
+    found = lines(tmp_path / "0")
+    assert [n[:4] for n in numbers(found)] == [n[:4] for n in numbers(alone.runs)]
+    np.testing.assert_allclose(
+        [r["auprc"] for r in found], [r["auprc"] for r in alone.runs], atol=0.05
+    )
+    assert len(list((tmp_path / "0" / "scores").iterdir())) == 8
+
+
+def test_what_a_killed_rank_had_taken_is_taken_by_the_other(tmp_path):
+    port = free_port()
+    second = None
+    first = started(port, 0, tmp_path / "0", 3)
+    try:
+        second = started(port, 1, tmp_path / "1", 3, "stop=yes")
+        if second.stdout.readline() == "begun\n":  # or the first was quicker with all of it
+            second.send_signal(signal.SIGKILL)
+        assert finished(first) == "8"
+    finally:
+        second.kill()
+        second.communicate()
+    assert len(lines(tmp_path / "0")) == 8
+
+
+def test_a_rank_that_was_asked_otherwise_says_so_and_the_other_goes_on(tmp_path):
+    port = free_port()
+    first = started(port, 0, tmp_path / "0", 3)
+    second = started(port, 1, tmp_path / "1", 3, "epochs=3")
+    assert finished(second, 2) == "rank 1 was asked epochs 3, rank 0 2; ask all ranks the same"
+    assert finished(first) == "8"
+
+
+def test_a_rank_that_meets_nobody_gives_up_in_a_line(tmp_path):
+    port = free_port()
+    began = time.monotonic()
+    said = finished(started(port, 1, tmp_path, 2), 2)
+    assert re.fullmatch(
+        rf"rank 1 of 2 has not met the others at 127\.0\.0\.1:{port} within 2 s; start every rank "
+        r"\(torchrun does\), .* or give a longer --rank-timeout",
+        said,
+    )
+    assert time.monotonic() - began < 60
+
+
+@pytest.fixture
+def group():
+    """Two ranks that share a store in this process."""
+    store = dist.HashStore()
+    return [ranks.Group(rank, 2, 0.2, store) for rank in (0, 1)]
+
+
+def test_stacks_are_claimed_once_and_abandoned_ones_again(group):
+    first, second = group
+    theirs = second.claims(3)
+    assert next(theirs) == 0
+    mine = first.claims(3)
+    assert next(mine) == 1
+    first.finish(1, [], [])
+    assert next(mine) == 2
+    first.finish(2, [], [])
+    assert next(mine) == 0  # the second's heart has not beaten since
+    first.finish(0, [], [])
+    assert list(mine) == []
+
+
+def test_rows_are_handed_over_with_their_traces(group):
+    first, second = group
+    second.finish(1, [{"seed": 3}], [b"\x00trace"])
+    first.finish(0, [{"seed": 4}], [b"own"])
+    assert list(first.arrived(3)) == [([{"seed": 3}], [b"\x00trace"])]
+    assert list(first.arrived(3)) == []
+
+
+def test_times_that_cannot_be_are_refused():
+    for value in (0.0, float("nan"), 1e9):
+        with pytest.raises(PefourierError, match="--rank-timeout must be from 1 to 1000000 secon"):
+            run_comparison(Options(**SMALL, rank_timeout=value))
