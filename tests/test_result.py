@@ -27,7 +27,6 @@ RESULTS = {
     "compare": lambda: pefourier.compare("sinusoidal", "sinusoidal:layout=halves", length=9, d=8),
     "check on a grid": lambda: pefourier.check("axial", d=8, grid=(3, 4), prefix=1),
     "relations": lambda: pefourier.relations("rope", length=12, d=16),
-    "relations on a grid": lambda: pefourier.relations("axial", d=16, grid=(3, 4)),
     "relations of a window": lambda: pefourier.relations("swin:grid=3x4", d=4),
     "check of a window": lambda: pefourier.check("beit:grid=3x4", d=4),
     "relations of lags": lambda: pefourier.relations("shaw", length=12, d=16),
