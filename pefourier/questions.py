@@ -4,9 +4,9 @@ Each takes what a command takes, a SPEC, or an array, a tensor, a torch module o
 (length, d), and gives a frozen dataclass with a `conclusion`, `to_dict()` and `plot()`. A room is
 imported when its question is asked.
 
-`length` and `d` are by default those of what is given, else 80 and 256; ``grid=(14, 14)`` and
-``prefix=1`` say that rows are the points of a grid behind others; further keywords are parameters
-of a named encoding, such as ``rho=5e5``.
+`length` and `d` are by default those of what is given, else 80 and 256; further keywords are
+parameters of a named encoding, such as ``rho=5e5``; for all, ``grid=(14, 14)`` says that rows are
+the points of a grid, and ``prefix=1`` how many rows before them are not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, as_encoding
-from pefourier.encodings.grids import on_grid
+from pefourier.encodings.grids import check_sides, on_grid
 from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.specs import load, source_of
 from pefourier.errors import PefourierError, shown, unknown
@@ -99,9 +99,9 @@ def reconstruct(
     ----------
     encoding, length, d, lattice, sigma, method, **params
         As in `spectrum`.
-    positions : sequence of int, optional
-        Where to put deltas, by default 5, 40 and 75, or as far along a shorter lattice. On a grid
-        points such as (3, 4), by default its middle.
+    positions : sequence of int, or of points, optional
+        Where to put deltas, by default 5, 40 and 75, or as far along a shorter lattice; on a grid
+        points such as (3, 4), by default the middle.
 
     Examples
     --------
@@ -201,9 +201,9 @@ def context(
     """
     from pefourier.context import describe_context, read_against
 
-    encodings, found = describe_context(os.fspath(spec), length, trained, d)
-    reading = read_against(encodings, against, found.length, d) if against else None
-    return replace(found, about=(encodings[0],), against=reading)
+    own, found = describe_context(os.fspath(spec), length, trained, d)
+    reading = read_against(own, against, found.length, d) if against else None
+    return replace(found, about=(own[0],), against=reading)
 
 
 def design(
@@ -304,22 +304,19 @@ def encoding_of(
             enc = replace(enc, spec=f"{type(source).__name__} ({len(enc)}, {enc.dim})")
         sizes = {"length": (length, len(enc)), "d": (d, enc.dim)}
         given |= {k: asked for k, (asked, own) in sizes.items() if asked not in (None, own)}
-        enc = as_points(enc, given)
     else:
         from pefourier.encodings.sources.objects import tabulate_object
 
-        enc = as_points(tabulate_object(source, length, d, given.pop("seed", None)), given)
+        enc = tabulate_object(source, length, d, given.pop("seed", None))
+    sides, prefix = tuple(given.pop("grid", ())), given.pop("prefix", 0)
+    if sides or prefix:
+        check_sides(enc.label, sides, prefix, None)
+        enc = on_grid(enc, sides, prefix)
     for key, value in given.items():
         raise PefourierError(
             f"{key}={shown(value)} has no effect on {enc.label or 'a table'}; leave it out"
         )
     return enc
-
-
-def as_points(enc: Encoding, given: dict[str, Any]) -> Encoding:
-    """Rows as the points of a grid, where `grid` or `prefix` are given; both are taken out."""
-    grid, prefix = tuple(given.pop("grid", ())), given.pop("prefix", 0)
-    return on_grid(enc, grid, prefix) if grid or prefix else enc
 
 
 def load_spec(
@@ -330,17 +327,13 @@ def load_spec(
     if source_of(spec) == "name":
         own = BUILDERS[name].parameters
         written = {item.partition("=")[0] for item in text.split(",")}
-        for key in params.keys() - {"grid", "prefix"}:
+        for key in params.keys() - PLACES:
             if key not in own:
                 raise unknown(f"parameter of {name}", key, {"length", "d", *own})
             if key in written:
                 raise PefourierError(f"{shown(spec)} is given {key} twice; keep one")
-    elif (
-        odd := params.keys()
-        - {"grid", "prefix"}
-        - ({"seed"} if source_of(spec) == "code" else set())
-    ):
-        raise PefourierError(f"{', '.join(odd)} has no effect on {shown(spec)}; leave it out")
+    elif idle := params.keys() - PLACES - ({"seed"} if source_of(spec) == "code" else set()):
+        raise PefourierError(f"{', '.join(idle)} has no effect on {shown(spec)}; leave it out")
     return load(spec, length, d, least=least, **params)
 
 

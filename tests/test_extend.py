@@ -10,7 +10,7 @@ from rotary_modules import config_class, quiet, rotary_classes, rotations
 from pefourier.encodings import load
 from pefourier.encodings.sources.rewrite import lines_for
 from pefourier.errors import PefourierError
-from pefourier.extend import WAYS, extend, original_length, rescaled
+from pefourier.extend import WAYS, extend, length_before_scaling, rescaled
 
 
 def write(name, config, tmp_path):
@@ -115,7 +115,7 @@ def test_lines_are_read_as_what_they_are_for(tmp_path):
         path = write("own", config, tmp_path) + part
         own = load(path)
         for way in WAYS:
-            wanted = rescaled(own, 2 * len(own), way, original_length(own))
+            wanted = rescaled(own, 2 * len(own), way, length_before_scaling(own))
             lines = lines_for(path, wanted)
             if lines is None:
                 impossible.add((config["model_type"], way))

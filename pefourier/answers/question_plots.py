@@ -1,4 +1,4 @@
-"""Figures of the questions whose command draws none: relations, resize."""
+"""Figures of relations and of resized tables."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -80,7 +80,8 @@ def draw_strips(axes: "Axes", answer: Answer, r: Rotation) -> None:
     named = {-level: literal(name) for level, name in enumerate(rows) if name}
     axes.set_yticks(list(named), list(named.values()))
     name = ", ".join(filter(None, (file_name(answer), literal(r.name))))
-    axes.set_title(f"{name}: {r.rotated} pairs, base {r.base:g}", loc="left", fontsize=9)
+    base = "" if r.base is None else f", base {r.base:g}"
+    axes.set_title(f"{name}: {r.rotated} pairs{base}", loc="left", fontsize=9)
     if len(rows) > 1:
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8)
 
@@ -94,7 +95,12 @@ def mark_lengths(axes: "Axes", trained: int, length: int) -> None:
     """Lines at the trained length and at the one asked for, named at their upper ends."""
     marks = {trained: "trained"} | {length: "asked" if length != trained else "trained, asked"}
     for at, name in marks.items():
-        axes.axvline(at, color="black", linestyle="-" if name == "asked" else "--", linewidth=0.9)
+        axes.axvline(
+            at,
+            color=axes.xaxis.label.get_color(),
+            linestyle="-" if name == "asked" else "--",
+            linewidth=0.9,
+        )
         side = "right" if name == "trained" and length > trained else "left"
         axes.annotate(
             f" {name} {at} ",
@@ -126,14 +132,16 @@ def draw_readings(axes: "Axes", readings: Sequence[tuple[str, Reading]]) -> None
 
 def criteria(designs: Sequence[Design], look: Look = USUAL) -> "Figure":
     """Each criterion over the base, with its best base marked; one column for each axis."""
-    size = (WIDTH * max(1.0, 0.55 * len(designs)), 8.4)
-    figure, panels = make_panels(len(CURVES), len(designs), size, look, sharex="col")
+    figure, panels = make_panels(
+        len(CURVES), len(designs), (WIDTH * max(1.0, 0.55 * len(designs)), 8.4), look, sharex="col"
+    )
     for column, design in zip(panels.T, designs, strict=True):
         for axes, (field, (label, scale, names)) in zip(column, CURVES.items(), strict=True):
             draw_criterion(axes, design, field, names)
             axes.set(xscale="log", yscale=scale)
             axes.set_ylabel(label, fontsize=8)
-        title = f"{design.length} positions, d {design.d}"
+        axis = f"axis {design.axis}: " if design.axis else ""
+        title = f"{axis}{design.length} positions, d {design.d}"
         column[0].set_title(title, loc="left", fontsize=9)
         column[-1].set_xlabel("base ρ")
     return figure

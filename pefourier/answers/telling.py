@@ -55,7 +55,7 @@ WAYS: dict[type, Way] = {
     Relations: Way(record_of_one, "question_plots.relations"),
     GridRelations: Way(record_of_one, "question_plots.relations"),
     Comparison: Way(lambda r: compare_record(*r.about, r), "plot.compare"),
-    Context: Way(lambda r: context_record(r.about[0], r, r.against), "reach_plot.wavelengths"),
+    Context: Way(lambda r: context_record(r.about[0], r), "reach_plot.wavelengths"),
     Design: Way(design_record, "reach_plot.criteria"),
     Resizing: Way(lambda r: resize_record(r.about[0], r), "question_plots.resizing"),
 }

@@ -72,6 +72,7 @@ def test_headings_come_in_order_and_conclusions_first(mixed):
         "What is left of a position?",
         "Can positions be told apart and recovered?",
         "What does low precision cost?",
+        "How far do rotations reach?",
         "How these numbers were made",
         "What the words mean",
     ]
@@ -299,3 +300,19 @@ def test_options_are_part_of_the_commands(page):
     named = dict.fromkeys(("spectrum", "reconstruct", "report"), both)
     named |= {"check-faithful": plain}
     assert set(lines) == {f"pefourier {command} {rest}" for command, rest in named.items()}
+
+
+def test_rotations_have_what_context_says(page, run):
+    found = page("rope:scaling=yarn,factor=4,original=16", "dft", "rope", "--d", 16, "-S", 64)
+    (line,) = [line for line in found.text["code"] if "context" in line]
+    assert line.startswith("pefourier context rope:scaling=yarn,factor=4,original=16 rope --d 16 ")
+    results = run(*shlex.split(line)[1:], "--json").results
+    for result in results:
+        assert any(result["conclusion"] in said for said in found.text["p"])
+    (bands,) = [r["rotations"][0]["bands"] for r in results[:1]]
+    values = {float(v) for v in found.values("data", "value")}
+    assert {band["turns"] for band in bands} | {results[0]["rotations"][0]["base"]} <= values
+
+
+def test_a_base_that_context_cannot_be_told_leaves_its_part_out(page):
+    assert "How far do rotations reach?" not in page("rope", "--rho", 500, "--d", 8).text["h2"]

@@ -21,6 +21,7 @@ from pefourier.cli.vocabulary import option_terms, options_of
 from pefourier.compare import Comparison
 from pefourier.context import Band, Context, Layers, Reading, Rotation
 from pefourier.design import Candidate, Design
+from pefourier.encodings.sources.temperature import Temperature
 from pefourier.errors import PefourierError
 from pefourier.extend import Extension, Extensions
 from pefourier.faithful import LADDER, Faithfulness, GridFaithfulness
@@ -140,6 +141,7 @@ def test_every_field_of_json_has_a_term(run, arguments):
         Rotation,
         Band,
         Reading,
+        Temperature,
         Design,
         Candidate,
         Extension,
