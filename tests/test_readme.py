@@ -102,10 +102,7 @@ def test_every_command_of_the_program_is_there():
     names = {command.split()[0] for command in COMMANDS}
     names |= set(re.findall(r"`pefourier ([a-z-]+)", TEXT))
     known = {command.name or command.callback.__name__ for command in app.registered_commands}
-    assert {name.replace("_", "-") for name in known} <= names | PENDING
-
-
-PENDING = {"resize"}  # whose place in the README is kept
+    assert {name.replace("_", "-") for name in known} <= names
 
 
 def without_code(text):
