@@ -287,6 +287,27 @@ def compare(question: Question, form: Form, drawing: Drawing) -> None:
 
 @app.command()
 @asking
+def relations(question: Question, form: Form, drawing: Drawing) -> None:
+    """How do the codes of positions relate to one another?
+
+    Inner products by lag, whether one matrix leads from every code to the next, whether distances
+    are kept. --csv has the inner product at each lag. Default: sinusoidal and dft.
+
+    \b
+    Example: pefourier relations sinusoidal learned -S 512 --d 64 --plot kernel.pdf
+    """
+    from pefourier.answers.relations_page import relations_page
+    from pefourier.relations import relate
+
+    asked = ask_each(question, relate)
+    drawing.draw("question_plots.relations", asked.answers)
+    form.deliver(relations_page(asked.each))
+    question.note_unused([a.encoding for a in asked.answers])
+    asked.finish([], question.quiet)
+
+
+@app.command()
+@asking
 def context(
     form: Form,
     drawing: Drawing,
