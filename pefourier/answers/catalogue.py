@@ -13,7 +13,7 @@ from textwrap import indent
 from typing import Any
 
 from pefourier.answers.page import Page
-from pefourier.answers.text import breadth, fitting_widths, paragraph, in_columns, terminal_width
+from pefourier.answers.text import breadth, fitting_widths, in_columns, paragraph, terminal_width
 from pefourier.errors import unknown
 
 FILE = Path(__file__).with_suffix(".json")
