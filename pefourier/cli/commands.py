@@ -40,9 +40,8 @@ from pefourier.cli.request import (
     spec_names,
 )
 from pefourier.cli.streams import note, percentages
-from pefourier.cli.train_options import taking_options
+from pefourier.cli.train_options import Setting, TrainOptions, fill_options
 from pefourier.errors import PefourierError
-from pefourier.train.options import Options
 
 app = typer.Typer(
     add_completion=False,
@@ -80,15 +79,6 @@ Demean = Annotated[
     typer.Option("--demean", help="Leave out what is the same in all rows of the table."),
 ]
 
-SINUSOIDS = {  # encodings whose inner products are declared
-    "sinusoidal",
-    "tape",
-    "fourier-features",
-    "learnable-sinusoidal",
-    "dft",
-    "rope",
-    "mtan-fixed",
-}
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 
 
@@ -219,7 +209,10 @@ def check_faithful(
     \b
     Example: pefourier check-faithful wpe.npy --require injective
     """
-    if all(spec.partition(":")[0] in SINUSOIDS for spec in question.wanted):
+    from pefourier.answers.catalogue import read_catalogue
+
+    declared = {one["encoding"] for one in read_catalogue() if one["measure"] == "declared"}
+    if all(spec.partition(":")[0] in declared for spec in question.wanted):
         # Their two parts are decomposed at a time: BLAS threads would only wait for one another.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from pefourier.answers.report import faithful_page
@@ -290,6 +283,27 @@ def compare(question: Question, form: Form, drawing: Drawing) -> None:
     question.note_unused([a, b])
     if result.verdict == "different":
         raise typer.Exit(1)
+
+
+@app.command()
+@asking
+def relations(question: Question, form: Form, drawing: Drawing) -> None:
+    """How do the codes of positions relate to one another?
+
+    Inner products by lag, whether one matrix leads from every code to the next, whether distances
+    are kept. --csv has the inner product at each lag. Default: sinusoidal and dft.
+
+    \b
+    Example: pefourier relations sinusoidal learned -S 512 --d 64 --plot kernel.pdf
+    """
+    from pefourier.answers.relations_page import relations_page
+    from pefourier.relations import relate
+
+    asked = ask_each(question, relate)
+    drawing.draw("question_plots.relations", asked.answers)
+    form.deliver(relations_page(asked.each))
+    question.note_unused([a.encoding for a in asked.answers])
+    asked.finish([], question.quiet)
 
 
 @app.command()
@@ -446,6 +460,63 @@ def design(
     found = design_grid(grid, d, **asked) if grid else (design_base(length, d, **asked),)
     drawing.draw("reach_plot.criteria", found)
     form.deliver(design_page(found))
+
+
+@app.command()
+@asking
+def resize(
+    form: Form,
+    spec: Annotated[
+        str, typer.Argument(metavar="TABLE", help="A table on a grid, or a SPEC that makes one.")
+    ],
+    old: Annotated[
+        tuple | None,
+        typer.Option("--from", parser=sides, metavar="HxW", help="Sides of the table's grid."),
+    ] = ...,
+    new: Annotated[
+        tuple | None,
+        typer.Option("--to", parser=sides, metavar="HxW", help="Sides of the new grid."),
+    ] = ...,
+    prefix: Prefix = None,
+    d: Dim = None,
+    method: Annotated[
+        Literal["bicubic", "antialias", "timm", "dinov2", "bilinear"],
+        typer.Option(
+            help="bicubic: torch's; antialias: with antialias=True; timm: the same, as timm calls "
+            "it; dinov2: by a scale factor with .1 added; bilinear."
+        ),
+    ] = "bicubic",
+    out: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Table to write: .npy, .npz, .csv, .safetensors."),
+    ] = None,
+) -> None:
+    """What happens when images change their size?
+
+    Resizes a table of positions by the methods in use, says how far they differ, and what becomes
+    of lengths, neighbours and frequencies; of a formula, which pairs meet unseen phases.
+
+    \b
+    Example: pefourier resize pos_embed.npy --from 14x14 --to 24x24 --prefix 1 --out new.npy
+    """
+    from pefourier.encodings.sources.formats import WRITERS
+    from pefourier.encodings.sources.tables import write_table
+    from pefourier.files import check_suffix
+
+    if out is not None:
+        check_suffix(out, WRITERS)
+    from pefourier.answers.resizing import resize_page
+    from pefourier.encodings import load
+    from pefourier.encodings.specs import source_of
+    from pefourier.resize import resize_table
+
+    enc = load(spec, None, d, grid=old, prefix=prefix or 0)
+    named = source_of(spec) == "name" and enc.measure is not None and len(old) == len(new)
+    formula = load(spec, None, d, grid=new, prefix=prefix or 0) if named else None
+    found = resize_table(enc, new, method, formula)
+    if out is not None:
+        write_table(out, found.table)
+    form.deliver(resize_page(enc, found, out))
 
 
 @app.command()
@@ -613,9 +684,14 @@ def explain(
 
 
 @app.command()
-@taking_options
+@asking
 def train(
-    options: Options, as_json: Json = False, as_csv: Csv = False, quiet: Quiet = False
+    given: TrainOptions,
+    context: typer.Context,
+    setting: Setting = None,
+    as_json: Json = False,
+    as_csv: Csv = False,
+    quiet: Quiet = False,
 ) -> None:
     """Which encoding classifies better?
 
@@ -632,7 +708,7 @@ def train(
         with suppress(typer.Exit):  # nobody reads the answer, but files are to be written
             Form(as_json, as_csv).deliver(summary_page(found))
 
-    run_comparison(options, deliver, None if quiet else note)
+    run_comparison(fill_options(given, setting, context), deliver, None if quiet else note)
 
 
 @app.command()

@@ -278,7 +278,6 @@ class Drawing:
         """
         if self.plot is None:
             return
-        from importlib import import_module
 
         from pefourier.answers import plot
 
@@ -337,7 +336,9 @@ class AtLength:
 
 
 def ask_lengths(question: Question, analyse: Callable[[Any], Any]) -> Asked:
-    """Each SPEC at each length."""
+    """Each SPEC at each length, those of a SPEC together."""
+    if len(question.lengths) == 1:
+        return ask_each(question, analyse)
     asked = [
         one
         for length in question.lengths
