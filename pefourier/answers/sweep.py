@@ -40,13 +40,13 @@ def faithful_over_lengths(page: Page, answers: Sequence[Answer]) -> Page:
     }
     return replace(
         page,
-        words=lambda: "\n".join(table_of(name, FAITHFUL, rows[name]) for name in rows),
+        words=lambda: "\n".join(sweep_table(name, FAITHFUL, rows[name]) for name in rows),
         conclusion=lambda: "".join(paragraph(conclude_faithful(*one), "  ") for one in told),
         chart=None,
     )
 
 
-def table_of(name: str, heads: Any, rows: Sequence[Sequence[Any]]) -> str:
+def sweep_table(name: str, heads: Any, rows: Sequence[Sequence[Any]]) -> str:
     """A name and a table of numbers."""
     return f"{name}\n{aligned([list(heads), *([number(v) for v in row] for row in rows)])}"
 
@@ -95,7 +95,7 @@ def context_over_lengths(asked: Sequence[Answer | Refusal]) -> Page:
     heads = ["length", "rotation", *REACH]
     return replace(
         context_page(asked),
-        words=lambda: "\n".join(table_of(name, heads, rows[name]) for name in rows),
+        words=lambda: "\n".join(sweep_table(name, heads, rows[name]) for name in rows),
         conclusion=lambda: "".join(paragraph(conclude_reach(*one), "  ") for one in told),
         chart=None,
     )

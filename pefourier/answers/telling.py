@@ -17,7 +17,7 @@ from pefourier.answers.text import number
 from pefourier.compare import Comparison
 from pefourier.context import Context
 from pefourier.design import Design
-from pefourier.errors import PefourierError, cut, printable
+from pefourier.errors import PefourierError, printable, shorten
 from pefourier.faithful import Faithfulness, GridFaithfulness
 from pefourier.reconstruct import GridReconstructions, Reconstructions
 from pefourier.relations import GridRelations, Relations
@@ -97,9 +97,9 @@ of a code's length apart.>
     name = type(result).__name__
     if not result.about and type(result) is not Design:
         return f"<{name} about no encoding>"
-    of = " and ".join(cut(printable(enc.label), SENTENCE // 2) for enc in result.about)
+    of = " and ".join(shorten(printable(enc.label), SENTENCE // 2) for enc in result.about)
     sentence = result.conclusion.partition(". ")[0].removesuffix(".") + "."
-    return f"<{name}{f' of {of}' if of else ''}: {cut(sentence, SENTENCE)}>"
+    return f"<{name}{f' of {of}' if of else ''}: {shorten(sentence, SENTENCE)}>"
 
 
 def as_html(result: Result) -> str:

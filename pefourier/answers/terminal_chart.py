@@ -7,7 +7,7 @@ from textwrap import wrap
 
 import numpy as np
 
-from pefourier.errors import cut
+from pefourier.errors import shorten
 
 # Bits of the eight dots of a braille character, by row from the top and column from the left.
 DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
@@ -184,6 +184,6 @@ def legend(labels: Sequence[str], colour: bool, columns: int) -> str:
             lines.append("")
             room = 0
         gap = "   " if lines[-1] else ""
-        lines[-1] += f"{gap}{mark} {cut(label, columns - 4)}"
+        lines[-1] += f"{gap}{mark} {shorten(label, columns - 4)}"
         room += len(gap) + size
     return "\n".join(lines) + "\n"

@@ -40,9 +40,8 @@ from pefourier.cli.request import (
     spec_names,
 )
 from pefourier.cli.streams import note, percentages
-from pefourier.cli.train_options import taking_options
+from pefourier.cli.train_options import Setting, TrainOptions, fill_options
 from pefourier.errors import PefourierError
-from pefourier.train.options import Options
 
 app = typer.Typer(
     add_completion=False,
@@ -80,15 +79,6 @@ Demean = Annotated[
     typer.Option("--demean", help="Leave out what is the same in all rows of the table."),
 ]
 
-SINUSOIDS = {  # encodings whose inner products are declared
-    "sinusoidal",
-    "tape",
-    "fourier-features",
-    "learnable-sinusoidal",
-    "dft",
-    "rope",
-    "mtan-fixed",
-}
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 
 
@@ -219,7 +209,10 @@ def check_faithful(
     \b
     Example: pefourier check-faithful wpe.npy --require injective
     """
-    if all(spec.partition(":")[0] in SINUSOIDS for spec in question.wanted):
+    from pefourier.answers.catalogue import read_catalogue
+
+    declared = {one["encoding"] for one in read_catalogue() if one["measure"] == "declared"}
+    if all(spec.partition(":")[0] in declared for spec in question.wanted):
         # Their two parts are decomposed at a time: BLAS threads would only wait for one another.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from pefourier.answers.report import faithful_page
@@ -691,9 +684,14 @@ def explain(
 
 
 @app.command()
-@taking_options
+@asking
 def train(
-    options: Options, as_json: Json = False, as_csv: Csv = False, quiet: Quiet = False
+    given: TrainOptions,
+    context: typer.Context,
+    setting: Setting = None,
+    as_json: Json = False,
+    as_csv: Csv = False,
+    quiet: Quiet = False,
 ) -> None:
     """Which encoding classifies better?
 
@@ -710,7 +708,7 @@ def train(
         with suppress(typer.Exit):  # nobody reads the answer, but files are to be written
             Form(as_json, as_csv).deliver(summary_page(found))
 
-    run_comparison(options, deliver, None if quiet else note)
+    run_comparison(fill_options(given, setting, context), deliver, None if quiet else note)
 
 
 @app.command()

@@ -66,12 +66,14 @@ class Domain:
         return replace(self, x=self.x[behind:]) if self.prefix and behind else self
 
     def places(self, x: np.ndarray) -> np.ndarray:
-        """Points as a spectral measure takes them: coordinates on a grid, else x itself.
+        """Points as a spectral measure takes them: coordinates on several axes, else numbers.
 
         >>> positions(9).places(np.array([7]))
         array([7])
         """
-        return self.coordinates(x) if self.grid else np.asarray(x)
+        if len(self.sides) > 1:
+            return self.coordinates(x)
+        return self.coordinates(x)[:, 0] if self.grid else np.asarray(x)
 
 
 def positions(length: int) -> Domain:

@@ -31,7 +31,7 @@ class Measure:
     ``squared_length=None`` says that the weights describe the spectrum only. With `period` p every
     frequency is 2 pi k / p for an integer k, and phases are exact at any position.
 
-    On a grid frequencies are vectors, (m, axes), and so are positions and lags, (…, axes):
+    On several axes frequencies are vectors, (m, axes), and so are positions and lags, (…, axes):
     :math:`\omega_j \cdot (s - t)` stands in place of the product (`Domain.places`).
     """
 

@@ -130,4 +130,6 @@ def raster_measure(measure: Measure, domain: Domain) -> Measure:
     offset = np.zeros(len(strides), dtype=type(measure.offset))
     offset[-1] = measure.offset + domain.prefix
     frequencies = np.multiply.outer(measure.frequencies, strides)
+    if len(strides) == 1:
+        frequencies, offset = frequencies[:, 0], offset[0]
     return replace(measure, frequencies=frequencies, offset=offset)

@@ -132,6 +132,8 @@ OTHER = {
         np.cos(S * np.linspace(0.1, 3, 32)),
         ["free-frequencies note"],
     ),
+    "phases": (S * GRID, ["phases note"]),
+    "phases twice": (np.hstack([S * GRID] * 2), ["phases note"]),
     "noise": (NORMAL, []),
     "one position": (NORMAL[:1], []),
     "one column": (NORMAL[:, :1], []),

@@ -256,7 +256,7 @@ def phase_measure(axes: Axes, pairs: Pairs, domain: Domain, squared_length: floa
                 f"grid has no such axis; write --grid with {len(axes.order)} sides"
             )
     m = len(frequencies)
-    if not domain.grid:
+    if len(letters) == 1:
         frequencies, offset = frequencies[:, 0], float(offset[0])
     return Measure(frequencies, np.full(m, 1 / m), squared_length, offset=offset)
 

@@ -151,7 +151,7 @@ def mixed_rope(
     across = read_mixed(frequencies, heads, d) if frequencies else random_mixed(heads, d, rho, seed)
     own = across[::-1].T[:, -len(domain.sides) :]  # the slowest axis first
     m = len(own)
-    measure = Measure(own if domain.grid else own[:, 0], np.full(m, 1 / m), float(m))
+    measure = Measure(own if len(domain.sides) > 1 else own[:, 0], np.full(m, 1 / m), float(m))
     noted = {"length": len(domain), "d": 2 * m, "head": d, "layout": "interleaved"}
     codes = turned_codes("mixed-rope", domain, measure)
     origin = "weights" if frequencies else "formula"

@@ -162,7 +162,7 @@ def fourier_features(
     steps, starts = np.array(lines).T
     signs = np.where(frequencies[:, 0] < 0, -1.0, 1.0)  # a spectrum knows no sign of a frequency
     turns, offset = frequencies * steps * signs[:, None], starts / steps
-    if not domain.grid:
+    if len(domain.sides) == 1:
         turns, offset = turns[:, 0], float(offset[0])
     measure = replace(equal_pairs(turns), offset=offset)
     noted = {"length": len(domain), "coordinates": kind}
