@@ -121,7 +121,8 @@ def describe_context(
     """
     runs = layer_runs(spec, d)
     parts = list(dict.fromkeys(run.part for run in runs if run.kind == "rotary"))
-    whole = [load_layers(spec, part, None, d) for part in parts or [""]]
+    own_length = None if source_of(spec) == "config" or not parts else length  # a name has none
+    whole = [load_layers(spec, part, own_length, d) for part in parts or [""]]
     turning = [enc for enc in whole if enc.act == "rotate"]
     own = [load_layers(spec, p, length, d) for p in parts] if length and turning else whole
     met = trained or min(enc.params.get("original") or len(enc) for enc in whole)

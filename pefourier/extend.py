@@ -124,6 +124,7 @@ def extend(
     spec = whole_layers(spec)
     own = load(spec, trained, d)
     describable(own)
+    with_base(own)
     before = length_before_scaling(own)
     stands = trained or length_of(own, before)
     own = load(spec, stands, d)
@@ -193,6 +194,15 @@ def describable(enc: Encoding) -> None:
         raise PefourierError(
             f"{shown(enc.spec)} does not rotate pairs of dimensions; --extend-from takes a model's "
             "config or rope"
+        )
+
+
+def with_base(enc: Encoding) -> None:
+    """Refuse frequencies that lie on no geometric grid, which have no base to scale."""
+    if enc.params["rho"] is None:
+        raise PefourierError(
+            f"{shown(enc.spec)} gives frequencies without a base; --extend-from needs one, as in "
+            "rope:rho=1e6"
         )
 
 

@@ -148,6 +148,12 @@ def test_an_engine_that_scales_by_alpha_has_another_base(tmp_path):
     assert ways(found)["yarn"].rho == pytest.approx(1e4 * 1000 ** (128 / 126))
 
 
+def test_frequencies_without_a_base_are_not_extended(tmp_path):
+    np.save(tmp_path / "inv.npy", np.array([1.0, 0.3, 0.01]))
+    with pytest.raises(PefourierError, match="gives frequencies without a base; --extend-from"):
+        extend(f"rope:inv_freq={tmp_path}/inv.npy", 8192, trained=1024)
+
+
 @pytest.mark.parametrize(
     ("spec", "options", "message"),
     [

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pefourier.answers.plot import USUAL, WIDTH, Look, brief, literal, make_panels
+from pefourier.answers.plot import USUAL, WIDTH, Look, brief, lines_within, literal, make_panels
 from pefourier.answers.report import Answer
 from pefourier.context import Reading, Rotation, treatments
 from pefourier.design import Design
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 COLOURS = {"same": "#0072B2", "kept": "#0072B2", "blended": "#E69F00", "stretched": "#D55E00"}
 GREY = "0.6"
+NARROW = 4.5  # inches
 CURVES = {  # of a design: field of a candidate, the axis, its scale, the criteria it answers
     "min_distance": ("smallest distance", "linear", ("distance",)),
     "rank": ("rank", "linear", ("rank",)),
@@ -60,7 +61,7 @@ def strips(r: Rotation) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
     if "same" in told:
         return {"": (r.frequencies, told)}
     plain = {"same": np.ones(len(r.frequencies), dtype=bool)}
-    return {"without scaling": (r.trained_frequencies, plain), r.scaling: (r.frequencies, told)}
+    return {"unscaled": (r.trained_frequencies, plain), r.scaling: (r.frequencies, told)}
 
 
 def draw_strips(axes: "Axes", answer: Answer, r: Rotation) -> None:
@@ -81,9 +82,13 @@ def draw_strips(axes: "Axes", answer: Answer, r: Rotation) -> None:
     axes.set_yticks(list(named), list(named.values()))
     name = ", ".join(filter(None, (file_name(answer), literal(r.name))))
     base = "" if r.base is None else f", base {r.base:g}"
-    axes.set_title(f"{name}: {r.rotated} pairs{base}", loc="left", fontsize=9)
+    title = lines_within(f"{name}: {r.rotated} pairs{base}", axes.figure)
+    axes.set_title(title, loc="left", fontsize=9)
     if len(rows) > 1:
-        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8)
+        narrow = axes.figure.get_figwidth() < NARROW
+        across = {"loc": "upper left", "bbox_to_anchor": (-0.1, -0.85), "ncols": 2}
+        beside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+        axes.legend(fontsize=8, **(across if narrow else beside))
 
 
 def file_name(answer: Answer) -> str:
@@ -116,7 +121,8 @@ def draw_readings(axes: "Axes", readings: Sequence[tuple[str, Reading]]) -> None
     """Cosines to other readings over the position, and where they first fall below each level."""
     for name, reading in readings:
         words = (name, reading.rotation, f"read as {literal(reading.other)}")
-        (line,) = axes.plot(reading.positions, reading.cosine, label=", ".join(filter(None, words)))
+        label = lines_within(", ".join(filter(None, words)), axes.figure)
+        (line,) = axes.plot(reading.positions, reading.cosine, label=label)
         for at in reading.below.values():
             shown = np.flatnonzero(reading.positions == at)
             if len(shown):

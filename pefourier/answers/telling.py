@@ -5,7 +5,7 @@ else follows from the record.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -71,16 +71,18 @@ def record_of_result(result: Result) -> dict[str, Any]:
     return WAYS[type(result)].record(result)
 
 
-def figure_of(result: Result) -> "Figure":
+def figure_of(result: Result, width: float | None, title: str, dark: bool) -> "Figure":
     """The figure of a result, in the style of the command's."""
     from importlib import import_module
 
-    from pefourier.answers.plot import styled
+    from pefourier.answers.plot import DARK, USUAL, styled
+
+    look = replace(DARK if dark else USUAL, width=width, title=title)
 
     room, _, name = WAYS[type(result)].figure.partition(".")
     draw = getattr(import_module(f"pefourier.answers.{room}"), name)
-    with styled():
-        figure: Figure = draw([Answer(enc, result) for enc in result.about] or [result])
+    with styled(look):
+        figure: Figure = draw([Answer(enc, result) for enc in result.about] or [result], look)
     return figure
 
 

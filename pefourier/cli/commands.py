@@ -79,15 +79,6 @@ Demean = Annotated[
     typer.Option("--demean", help="Leave out what is the same in all rows of the table."),
 ]
 
-SINUSOIDS = {  # encodings whose inner products are declared
-    "sinusoidal",
-    "tape",
-    "fourier-features",
-    "learnable-sinusoidal",
-    "dft",
-    "rope",
-    "mtan-fixed",
-}
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 
 
@@ -218,7 +209,10 @@ def check_faithful(
     \b
     Example: pefourier check-faithful wpe.npy --require injective
     """
-    if all(spec.partition(":")[0] in SINUSOIDS for spec in question.wanted):
+    from pefourier.answers.catalogue import read_catalogue
+
+    declared = {one["encoding"] for one in read_catalogue() if one["measure"] == "declared"}
+    if all(spec.partition(":")[0] in declared for spec in question.wanted):
         # Their two parts are decomposed at a time: BLAS threads would only wait for one another.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from pefourier.answers.report import faithful_page
@@ -289,6 +283,27 @@ def compare(question: Question, form: Form, drawing: Drawing) -> None:
     question.note_unused([a, b])
     if result.verdict == "different":
         raise typer.Exit(1)
+
+
+@app.command()
+@asking
+def relations(question: Question, form: Form, drawing: Drawing) -> None:
+    """How do the codes of positions relate to one another?
+
+    Inner products by lag, whether one matrix leads from every code to the next, whether distances
+    are kept. --csv has the inner product at each lag. Default: sinusoidal and dft.
+
+    \b
+    Example: pefourier relations sinusoidal learned -S 512 --d 64 --plot kernel.pdf
+    """
+    from pefourier.answers.relations_page import relations_page
+    from pefourier.relations import relate
+
+    asked = ask_each(question, relate)
+    drawing.draw("question_plots.relations", asked.answers)
+    form.deliver(relations_page(asked.each))
+    question.note_unused([a.encoding for a in asked.answers])
+    asked.finish([], question.quiet)
 
 
 @app.command()

@@ -336,7 +336,9 @@ class AtLength:
 
 
 def ask_lengths(question: Question, analyse: Callable[[Any], Any]) -> Asked:
-    """Each SPEC at each length."""
+    """Each SPEC at each length, those of a SPEC together."""
+    if len(question.lengths) == 1:
+        return ask_each(question, analyse)
     asked = [
         one
         for length in question.lengths

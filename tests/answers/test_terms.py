@@ -101,6 +101,7 @@ def tables(tmp_path, monkeypatch):
         ["report", "dft", "nothing", "--d", "4", "-S", "4", "--out", "o.html"],
         ["reproduce", "--out", "paper"],
         ["cite"],
+        ["relations", "dft", "alibi", "learned"],
         ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1", "-q"],
     ],
     ids=" ".join,
@@ -111,7 +112,7 @@ def test_every_field_of_json_has_a_term(run, arguments):
     own = {arguments[0], "every answer", "verdicts", "options", "parameters", "explain"}
     own |= {"spectrum"} if arguments[0] == "reconstruct" else set()
     own |= {"reconstruct"} if arguments[0] == "check-faithful" else set()  # inverse_error
-    own |= {"check-faithful"} if arguments[0] == "compare" else set()  # max_difference
+    own |= {"check-faithful"} if arguments[0] in ("compare", "relations") else set()
     if arguments[0] in ("context", "design"):  # whose precision, rank and findings are the same
         own |= {"check-faithful", "context"}
     known = names_of(*own) | {name.removeprefix("--").replace("-", "_") for name in names_of(*own)}

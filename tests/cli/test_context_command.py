@@ -106,6 +106,11 @@ def test_a_length_that_a_config_tells_is_with_its_scaling(run):
     assert [r["unseen"] for r in result["rotations"]] == [0, 0]
 
 
+def test_a_name_tells_no_length_of_training(run):
+    (result,) = run("context", "rope", "--d", 64, "--length", "4k", "--json").results
+    assert (result["trained"], result["length"]) == (4096, 4096)
+
+
 def test_dimensions_kept_apart_do_not_turn(run):
     """DeepSeek-V3 turns 64 of 192 dimensions: its sum of cosines stays positive."""
     Path("v3.json").write_text(json.dumps(PUBLISHED["deepseek-ai/DeepSeek-V3"]))

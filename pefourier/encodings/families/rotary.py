@@ -179,7 +179,7 @@ def proportional(head: Head, *, factor: float = 1.0) -> Rotation:
     return theta / factor, 1.0
 
 
-def cut(head: Head, *, original: int) -> Rotation:
+def still_below(head: Head, *, original: int) -> Rotation:
     r"""Pairs that don't finish a turn in training stand still: below 2 pi / L frequencies are zero.
 
     As FoPE (Hua et al., 2024, arXiv 2412.17739) and HoPE (Chen et al., 2024, arXiv 2410.21216) have
@@ -211,7 +211,7 @@ SCALINGS: dict[str, Callable[..., Rotation]] = {
     "longrope": longrope,
     "llama3": llama3,
     "proportional": proportional,
-    "cut": cut,
+    "cut": still_below,
     "riflex": riflex,
 }
 

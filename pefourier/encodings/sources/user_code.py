@@ -286,10 +286,13 @@ def takes_positions(module: Any) -> bool:
 def inputs_of(torch: Any, module: Any, shape: tuple[int, int, int]) -> Iterator[dict[str, Any]]:
     """Ways to call forward: positions in the forms that modules take them, all else zeros."""
     length = max(shape[:2]) if takes_positions(module) else shape[1]
-    whole = torch.arange(length)
+    held = [*module.parameters(), *module.buffers()]
+    like = next((x for x in held if x.is_floating_point()), torch.zeros(()))  # its type and place
+    whole = torch.arange(length, device=like.device)
     forms = [whole.expand(shape[0], length), whole, whole.float(), whole.float()[:, None]]
     forms.append(whole.float()[None, :, None])
-    names, zeros = required(module), torch.zeros(shape, dtype=type_of(torch, module))
+    names = required(module)
+    zeros = torch.zeros(shape, dtype=like.dtype, device=like.device)
     if set(names) & TIME_NAMES:
         forms = [*forms[1:], forms[0]]
     for form in forms if set(names) & (POSITION_NAMES | TIME_NAMES) else forms[:1]:
@@ -304,12 +307,6 @@ def inputs_of(torch: Any, module: Any, shape: tuple[int, int, int]) -> Iterator[
             else:
                 way[name] = 0 if name in SHIFTS else zeros
         yield way
-
-
-def type_of(torch: Any, module: Any) -> Any:
-    """The type of a module's floating numbers; float32 where it holds none."""
-    held = [*module.parameters(), *module.buffers()]
-    return next((x.dtype for x in held if x.is_floating_point()), torch.float32)
 
 
 def as_codes(answer: Any, way: Mapping[str, Any]) -> tuple[np.ndarray, float]:
