@@ -21,8 +21,8 @@ from pefourier.diagnosis.misreadings import (
     coarsened,
     factors_read,
     is_rotation,
-    readings,
     meant_settings,
+    readings,
 )
 from pefourier.encodings.columns import Layout, Wave, twins, waves
 from pefourier.encodings.encoding import Encoding, row_blocks
