@@ -21,8 +21,8 @@ from pefourier.diagnosis.misreadings import (
     coarsened,
     factors_read,
     is_rotation,
+    meant_settings,
     readings,
-    settings_of,
 )
 from pefourier.encodings.columns import Layout, Wave, twins, waves
 from pefourier.encodings.encoding import Encoding, row_blocks
@@ -108,7 +108,7 @@ def find_cause(a: Encoding, b: Encoding) -> Cause | None:
 def misread_rotation(meant: Encoding, other: Encoding) -> Cause | None:
     """The misreading of one rotation that gives another."""
     frequencies = other.measure.frequencies
-    settings = {} if other.params.get("inv_freq") is not None else settings_of(other)
+    settings = {} if other.params.get("inv_freq") is not None else meant_settings(other)
     if settings == {} and other.params["rho"]:
         settings = {"rho": other.params["rho"]}
     slack = phase_rounding(frequencies, FLOAT32_EPS)

@@ -93,7 +93,7 @@ def is_rotation(enc: Encoding) -> bool:
     return enc.act == "rotate" and one_axis and "scaling" in enc.params
 
 
-def settings_of(enc: Encoding) -> dict[str, Any]:
+def meant_settings(enc: Encoding) -> dict[str, Any]:
     """The settings of a rotation that make it again."""
     own = scaling_parameters(enc.params["scaling"])
     return {key: enc.params[key] for key in ("d", "rho", "partial", "scaling", *own)}
@@ -112,7 +112,7 @@ def readings(enc: Encoding, hints: Hints) -> Iterator[RotationRead]:
     yield from layers_read(enc)
     if enc.params.get("inv_freq") is not None:
         return
-    settings = settings_of(enc)
+    settings = meant_settings(enc)
     yield from spread_over_head(settings, factor)
     single = list(slips(enc, settings, hints))
     pairs = [(one, two) for one in single for two in single if one.category < two.category]

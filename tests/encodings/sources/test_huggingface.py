@@ -127,6 +127,8 @@ def sinusoids_of(transformers, kind):
         return module.positional_encoding(30, 8, torch.float)
     if kind == "whisper":
         return module.sinusoids(30, 8)
+    if kind == "videomae":
+        return module.get_sinusoid_encoding_table(30, 8)[0]
     if kind == "pegasus_x":
         return module.PegasusXSinusoidalPositionalEmbedding(8)(torch.zeros(1, 30, 8))[0]
     if kind == "fsmt":
