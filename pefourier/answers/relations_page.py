@@ -1,7 +1,6 @@
 """How is it told how codes relate to one another? The answer of `pefourier relations`."""
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from pefourier.answers.report import (
     Answer,
     Fact,
     Refusal,
+    any_grid,
     of_axes,
     page_of,
     side_by_side,
@@ -20,7 +20,17 @@ from pefourier.answers.report import (
 
 def relations_page(asked: Sequence[Answer | Refusal]) -> Page:
     """The answer of `pefourier relations`."""
-    return page_of("relations", asked, partial(side_by_side, RELATIONS_FACTS), relations_rows)
+    return page_of("relations", asked, relations_text, relations_rows)
+
+
+def relations_text(answers: Sequence[Answer]) -> str:
+    """The facts of each encoding; on grids what turns a head is held to a rotation."""
+    return side_by_side([*RELATIONS_FACTS, *(GRID_FACTS if any_grid(answers) else ())], answers)
+
+
+def why_not_turned(answer: Answer) -> str:
+    """Why nothing was held to a rotation."""
+    return "nothing is turned"
 
 
 def why_no_lag(answer: Answer) -> str:
@@ -47,6 +57,9 @@ RELATIONS_FACTS = [
     Fact("residual of T(1) (Denk)", lambda r: of_axes(r.shift_residual), why_no_shift),
     Fact("asymmetry of lags", lambda r: r.asymmetry, why_not_compared),
     Fact("distances correlate by", lambda r: r.distance_preservation, why_no_correlation),
+]
+GRID_FACTS = [
+    Fact("away from a rotation", lambda r: getattr(r, "rotation_residual", None), why_not_turned),
 ]
 
 

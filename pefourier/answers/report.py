@@ -29,7 +29,7 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError, printable
 from pefourier.faithful import GridFaithfulness
 from pefourier.reconstruct import GridReconstructions
-from pefourier.relations import LARGEST_SHIFT
+from pefourier.relations import LARGEST_SHIFT, GridRelations
 from pefourier.spectrum import GridSpectrum, Spectrum
 
 LITTLE = 0.0005  # of the energy
@@ -161,7 +161,7 @@ def wave_cells(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
             yield a.encoding.label, which, g.bands, g.shortest, g.longest, *turns
 
 
-GRIDS = (GridSpectrum, GridReconstructions, GridFaithfulness)
+GRIDS = (GridSpectrum, GridReconstructions, GridFaithfulness, GridRelations)
 WAVES = ("encoding", "bands", "how many bands")
 WAVES += ("from wave", "to wave", "most turns", "fewest turns")
 
