@@ -282,6 +282,7 @@ def check_runs(
         for stage in stages
     ]
     tasks = {one.task.name: one.task for one in resolved}
+    later = {key for row in rows for key in row.keys() & Row.__optional_keys__}
     for row in rows:
         if not any(all(row[key] in known for key, known in one.items()) for one in asked):
             what = "of which config.json does not know"
@@ -290,6 +291,8 @@ def check_runs(
                 find_misfit(row, tasks[row["dataset"]], epochs)
                 or find_lack(row, tasks[row["dataset"]], lengths)
             )
+        if not what and later - row.keys():
+            what = f"that lacks {min(later - row.keys())}, which others have"
         if what:
             name = f"{shown(row['encoding'])}, seed {row['seed']}, fold {row['fold']}"
             raise PefourierError(
@@ -318,6 +321,9 @@ def find_misfit(row: Row, task: Task, epochs: int) -> str:
 def find_lack(row: Row, task: Task, lengths: Sequence[int]) -> str:
     """What is wrong with what only runs of this version say; empty where there is nothing."""
     k, table = len(task.classes), row.get("confusion")
+    learnt = len(task.folds[row["fold"]].train)
+    if row.get("trained", learnt) != learnt:
+        return f"whose trained is {shown(row['trained'])} where the data have {learnt}"
     if table is not None:
         square = [len(one) for one in table] == [k] * k
         if not square or sum(map(sum, table)) != row["windows"]:

@@ -132,7 +132,7 @@ def standing(task: Task, outcome: Outcome) -> tuple[float, float]:
     return validation_score(outcome.valid, labels), -loss
 
 
-def settings_of(model: Transformer | OrderFree, one: Choice) -> dict[str, Any]:
+def settings_chosen(model: Transformer | OrderFree, one: Choice) -> dict[str, Any]:
     """What a candidate chooses for a classifier; the order-free one has no shape to choose."""
     shaped = isinstance(model, Transformer)
     return {key: value for key, value in one.values.items() if shaped or key in TUNED}
@@ -154,7 +154,7 @@ def train_candidates(
             for number, run in enumerate(stack.runs)
             for one in own
         ]
-        settings = [settings_of(model, one) for one in own] * len(stack.runs)
+        settings = [settings_chosen(model, one) for one in own] * len(stack.runs)
         values = {id(m): one for m, one in zip(members, settings, strict=True)}
         for outcome in loop.fit(held, model, members, schedule, reporter.count_epoch):
             tried[outcome.member.number].append((outcome, values[id(outcome.member)]))

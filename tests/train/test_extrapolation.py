@@ -147,6 +147,7 @@ def test_lengths_that_cannot_be_are_refused(given, message, tmp_path, monkeypatc
         (lambda row: row["confusion"].pop(), "whose confusion is not of 12 windows of 2 classes"),
         (lambda row: row["tested"].pop(), "that was tested at other lengths"),
         (lambda row: row.pop("accuracy"), "that was tested at other lengths"),
+        (lambda row: row.update(trained=7), "whose trained is 7 where the data have 36"),
         (lambda row: row["tested"][0].update(f1=None), "that has scores and a reason, or neither"),
         (
             lambda row: row["tested"][0].update(reason="x"),
@@ -164,3 +165,15 @@ def test_rows_that_were_edited_are_refused(tmp_path, change, message):
     (out / "results.jsonl").write_text(json.dumps(row) + "\n")
     with pytest.raises(PefourierError, match=message):
         run_comparison(replace(given, resume=True))
+
+
+def test_a_row_says_what_the_others_say(tmp_path):
+    out = tmp_path / "out"
+    given = Options(**{**ASKED, "encoding": ("none",), "seeds": 2}, out=str(out))
+    run_comparison(given)
+    first, second = lines(out)
+    for key in ("accuracy", "confusion", "trained", "tested"):
+        less = {name: value for name, value in first.items() if name != key}
+        (out / "results.jsonl").write_text("".join(json.dumps(r) + "\n" for r in (less, second)))
+        with pytest.raises(PefourierError, match=f"{key}, which others have|at other lengths"):
+            run_comparison(replace(given, resume=True))
