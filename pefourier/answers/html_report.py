@@ -212,7 +212,10 @@ def facts_table(
 ) -> Markup:
     """A row for each fact, a column for each encoding."""
     head = ["", *(answer.encoding.label for answer in answers)]
-    rows = [[words.term(f.label, [group]), *(fact_cell(f, a) for a in answers)] for f in facts]
+    rows = [
+        [words.term(f.label, [group, "reconstruct"]), *(fact_cell(f, a) for a in answers)]
+        for f in facts
+    ]
     return table(caption, head, rows)
 
 

@@ -95,11 +95,12 @@ def conclude_design(design: Design) -> str:
     facts = "; ".join(fact(name, rho) for name, rho in design.best.items() if name not in EVIDENCE)
     if len(set(design.best.values())) > 1:
         why = f"{facts}; " if facts else ""
+        lead = "The" if told else f"For {size} the"
         told.append(
-            f"The criteria contradict one another: {why}choose by the one that your use needs."
+            f"{lead} criteria contradict one another: {why}choose by the one that your use needs."
         )
     elif facts:
-        told.append(f"{facts[0].upper()}{facts[1:]}.")
+        told.append(f"{facts[0].upper()}{facts[1:]}." if told else f"For {size} {facts}.")
     return " ".join(told)
 
 

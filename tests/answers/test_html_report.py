@@ -15,6 +15,12 @@ from pages import Page
 
 from pefourier.answers.document import STYLE_SHEET, Markup, Words, element, table
 from pefourier.answers.inline_svg import CURVES, GREYS, INK, inline_svg
+from pefourier.answers.report import (
+    FAITHFUL_FACTS,
+    PRECISION_FACTS,
+    RECONSTRUCT_FACTS,
+    SPECTRUM_FACTS,
+)
 from pefourier.answers.terms import read_terms
 from pefourier.cli.main import main
 
@@ -120,6 +126,11 @@ def test_a_word_has_its_explanation(mixed):
     (meaning,) = [t.meaning for t in read_terms() if (t.term, t.group) == ("gap", "check-faithful")]
     assert heads[meaning] == "over rms code length (gap)"
     assert any(said.startswith(f"gap (check-faithful): {meaning}") for said in mixed.text["p"])
+
+
+def test_every_row_of_facts_has_an_explanation(mixed):
+    facts = [*SPECTRUM_FACTS, *RECONSTRUCT_FACTS, *FAITHFUL_FACTS, *PRECISION_FACTS]
+    assert {fact.label.strip() for fact in facts} - set(mixed.text["button"]) == set()
 
 
 def numbers_in(value):

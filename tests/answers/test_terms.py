@@ -74,6 +74,7 @@ def tables(tmp_path, monkeypatch):
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "fator": 3}
     config |= {"hidden_size": 64, "num_attention_heads": 4, "rope_scaling": yarn}
     Path("config.json").write_text(json.dumps(config))
+    Path("lost.json").write_text(json.dumps({**config, "rope_scaling": None}))
 
 
 @pytest.mark.usefixtures("tables")
@@ -85,6 +86,8 @@ def tables(tmp_path, monkeypatch):
         ["check-faithful", "a.npy", "bad.npy", "odd.npy", "half.npy", "rope", "tupe:d=8", "alibi"],
         ["compare", "a.npy", "b.npy"],
         ["compare", "a.npy", "bad.npy"],
+        ["compare", "config.json", "lost.json"],
+        ["compare", "half.npy", "rope:d=16"],
         ["spectrum", "a.npy", "axial", "--grid", "5x8", "--d", "16"],
         ["reconstruct", "a.npy", "--grid", "5x8", "--pos", "3,4"],
         ["check-faithful", "grid.npy", "axial", "--grid", "5x8", "--d", "16"],
