@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
@@ -80,6 +80,34 @@ def spectrum(
     from pefourier.spectrum import density
 
     return density(encoding_of(encoding, length, d, params), lattice, sigma, method)
+
+
+@overload
+def reconstruct(
+    encoding: Source,
+    positions: Sequence[int] | None = None,
+    *,
+    length: int | None = None,
+    d: int | None = None,
+    lattice: int | None = None,
+    sigma: float | None = None,
+    method: str = "auto",
+    **params: Any,
+) -> Reconstructions: ...
+
+
+@overload
+def reconstruct(
+    encoding: Source,
+    positions: Sequence[Sequence[int]],
+    *,
+    length: int | None = None,
+    d: int | None = None,
+    lattice: int | None = None,
+    sigma: float | None = None,
+    method: str = "auto",
+    **params: Any,
+) -> GridReconstructions: ...
 
 
 def reconstruct(

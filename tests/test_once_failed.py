@@ -213,3 +213,12 @@ def test_what_once_failed_and_is_right_is_answered(run):
     assert "Warning" not in done.err
     assert run("encode", "dft", "--d", "4", "--out", "x#y.npy").status == 0
     assert run("compare", "x#y.npy", "dft:d=4").status == 0
+
+
+def test_biases_whose_sigmoid_underflows_are_zero(run, tmp_path):
+    """Drawn with a large scale, exp overflowed."""
+    done = run("encode", "swin2:length=17,scale=16", "--out", tmp_path / "b.npy")
+    assert (done.status, done.err) == (0, "")
+    table = np.load(tmp_path / "b.npy")
+    assert ((table >= 0) & (table <= 16)).all()
+    assert (table == 0).any()

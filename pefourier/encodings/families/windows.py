@@ -149,7 +149,8 @@ def swin2_bias(
 ) -> np.ndarray:
     """16 sigmoid(relu(c W + b) V), (n, heads): W (axes, hidden), b (hidden,), V (hidden, heads)."""
     hidden = np.maximum(coordinates @ weights + shifts, 0.0)
-    return 16 / (1 + np.exp(-(hidden @ heads)))
+    with np.errstate(over="ignore"):  # the bias is then 0, as it is in the limit
+        return 16 / (1 + np.exp(-(hidden @ heads)))
 
 
 @encoding(
