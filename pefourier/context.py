@@ -29,6 +29,7 @@ from pefourier.encodings.readings import (
 )
 from pefourier.encodings.sources.layers import LayerRun, open_model, read_layers
 from pefourier.encodings.sources.models import type_row
+from pefourier.encodings.sources.temperature import Temperature, read_temperature
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, FormatLoss, format_loss
@@ -66,6 +67,7 @@ class Rotation:
     critical_dimension: int | None  # None without a base
     idle: int  # rotated pairs that never finish a turn within the length
     unseen: int  # pairs that meet phases which training never met
+    window: int | None  # positions that a query sees in its layers; None: all
     frequencies: np.ndarray  # (rotated pairs,) radians per position
     trained_frequencies: np.ndarray  # the same without the scaling
     precision: dict[str, FormatLoss]
@@ -100,6 +102,7 @@ class Context(Result):
     rotations: tuple[Rotation, ...]
     trained: int
     length: int
+    temperature: Temperature | None  # how queries grow with their position; None: they do not
     findings: tuple[Finding, ...]
     against: Reading | None = None  # another reading of the rotation, where one was asked for
 
@@ -118,14 +121,23 @@ def describe_context(
     """
     runs = layer_runs(spec, d)
     parts = list(dict.fromkeys(run.part for run in runs if run.kind == "rotary"))
-    whole = [load_layers(spec, part, None, d) for part in parts or [""]]
+    own_length = None if source_of(spec) == "config" or not parts else length  # a name has none
+    whole = [load_layers(spec, part, own_length, d) for part in parts or [""]]
     turning = [enc for enc in whole if enc.act == "rotate"]
     own = [load_layers(spec, p, length, d) for p in parts] if length and turning else whole
-    met = trained or whole[0].params.get("original") or len(whole[0])
+    met = trained or min(enc.params.get("original") or len(enc) for enc in whole)
     longest = length or max(map(len, own))
     rotations = tuple(
-        describe_rotation(enc, trained or enc.params.get("original") or len(one), longest, part)
-        for enc, one, part in zip(own, whole, parts, strict=False)
+        describe_rotation(
+            enc,
+            met,
+            longest,
+            name=part,
+            window=window_of_rotation(runs, part),
+            scaled=trained is None and not enc.params.get("original"),
+            still=still_dimensions(spec),
+        )
+        for enc, part in zip(own, parts, strict=False)
     )
     layers = tuple(
         Layers(
@@ -137,7 +149,24 @@ def describe_context(
         for run in runs
     )
     found = tuple(dict.fromkeys(finding for enc in own for finding in enc.findings))
-    return own, Context(layers, rotations, int(met), longest, found)
+    tuned = None
+    if source_of(spec) == "config":
+        tuned = read_temperature(open_model(spec), longest)
+    return own, Context(layers, rotations, int(met), longest, tuned, found)
+
+
+def window_of_rotation(runs: Sequence[LayerRun], part: str) -> int | None:
+    """The most positions that a query of layers with a rotation sees; None where one sees all."""
+    windows = [run.window for run in runs if run.kind == "rotary" and run.part == part]
+    return None if None in windows else max(windows)
+
+
+def still_dimensions(spec: str) -> int:
+    """Dimensions of a head that a config keeps apart from those that turn, as DeepSeek's has."""
+    if source_of(spec) != "config":
+        return 0
+    config = open_model(spec).config
+    return (config.count("qk_nope_head_dim") or 0) if config.count("qk_rope_head_dim") else 0
 
 
 def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
@@ -199,7 +228,14 @@ def decay_bound(frequencies: np.ndarray, lags: np.ndarray) -> np.ndarray:
 
 
 def describe_rotation(
-    enc: Encoding, trained: int | None = None, length: int | None = None, name: str = ""
+    enc: Encoding,
+    trained: int | None = None,
+    length: int | None = None,
+    *,
+    name: str = "",
+    window: int | None = None,
+    scaled: bool = False,
+    still: int = 0,
 ) -> Rotation:
     """What is known of a rotary encoding over `length` positions (default: its own).
 
@@ -209,6 +245,13 @@ def describe_rotation(
         ``rope`` by name, or of a model's config.
     trained : int, optional
         Positions of training; default the scaling's original length, else those of the encoding.
+    window : int, optional
+        Positions that a query sees, where that is not all: phases are those of lags, so that none
+        beyond it is met.
+    scaled : bool
+        Whether training had the scaling already, as where a config only tells the longer length.
+    still : int
+        Dimensions of a head that do not turn, beside those of the encoding.
 
     Raises
     ------
@@ -231,8 +274,7 @@ def describe_rotation(
     length = length or len(enc)
     trained = trained or params.get("original") or len(enc)
     own, plain = enc.measure.frequencies, unscaled(enc)
-    head = params["d"]
-    turning = own != 0
+    head, turning, met = params["d"] + still, own != 0, own if scaled else plain
 
     def losses(form: str) -> FormatLoss:
         return format_loss(enc, FORMATS[form])
@@ -245,13 +287,14 @@ def describe_rotation(
         scaling=params["scaling"],
         attention_factor=params["attention_factor"],
         softmax_factor=params.get("softmax_factor", 1.0),
-        bands=tuple(bands(own, plain, trained, length)),
+        bands=tuple(bands(own, plain, trained, length, met)),
         bound=base_bound(own, head // 2 - len(own)),
         critical_dimension=None
         if params["rho"] is None
         else critical_dimension(2 * len(plain), params["rho"], trained),
         idle=int((turning & (own * length < 2 * pi)).sum()),
-        unseen=count_unseen(own, plain, trained, length),
+        unseen=count_unseen(own, met, trained, min(length, window or length)),
+        window=window,
         frequencies=own[turning],
         trained_frequencies=plain[turning],
         precision=dict(zip(FORMATS_OF_PHASES, map_ahead(losses, FORMATS_OF_PHASES), strict=True)),
@@ -269,9 +312,15 @@ def unscaled(enc: Encoding) -> np.ndarray:
     return plain.measure.frequencies
 
 
-def bands(own: np.ndarray, plain: np.ndarray, trained: int, length: int) -> Iterator[Band]:
-    """Runs of rotated pairs, fast ones first, by what a scaling does to their frequencies."""
+def bands(
+    own: np.ndarray, plain: np.ndarray, trained: int, length: int, met: np.ndarray | None = None
+) -> Iterator[Band]:
+    """Runs of rotated pairs, fast ones first, by what a scaling does to their frequencies.
+
+    `met` are the frequencies of training, by default those without the scaling.
+    """
     turning = own != 0
+    met = (plain if met is None else met)[turning]
     own, plain = own[turning], plain[turning]
     for treatment, members in treatments(own, plain).items():
         if members.any():
@@ -280,7 +329,7 @@ def bands(own: np.ndarray, plain: np.ndarray, trained: int, length: int) -> Iter
                 treatment=treatment,
                 pairs=int(members.sum()),
                 longest_wavelength=float(2 * pi / own[slowest]),
-                turns_trained=float(plain[slowest] * trained / (2 * pi)),
+                turns_trained=float(met[slowest] * trained / (2 * pi)),
                 turns=float(own[slowest] * length / (2 * pi)),
             )
 
@@ -364,10 +413,11 @@ def read_against(
 def reading_of(enc: Encoding, other: str, length: int, d: int | None) -> Reading:
     """One rotation and its misreading."""
     own = enc.measure.frequencies
-    if other == "layout":
-        apart = layouts_apart(own)
-    else:
-        apart = readings_apart(own, misread(enc, other, length, d))
+    apart = (
+        layouts_apart(own)
+        if other == "layout"
+        else readings_apart(own, misread(enc, other, length, d))
+    )
     below = levels_below(apart)
     points = [*np.geomspace(1, max(length, 2), 64), *(p for p in below.values() if p is not None)]
     at = np.unique(np.array(points).astype(np.int64))

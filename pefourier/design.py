@@ -12,8 +12,9 @@ the smallest base with B(m) >= 0 at every lag below the length (`pefourier.conte
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import pi
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,7 @@ CRITERIA = ("turns", "distance", "rank", "stable_rank", "condition", "bound")
 FIRST_BASE = 1000  # lengths: where the search for the smallest base with a bound begins
 DIGITS = 5  # of that base
 BASES_AT_ONCE = 2**9
+AXES = "tyx"  # frames, rows, columns
 NEARBY = 2**12  # lags that are looked at in one pass over the codes
 
 
@@ -63,6 +65,7 @@ class Design(Result):
     best: dict[str, float | None]  # None where no base serves: see `dft_serves`, or beyond reach
     dft_serves: bool  # length <= d: the lattice of the DFT is better than any base
     dtype: str | None = None  # the format to which codes were rounded
+    axis: str = ""  # of a grid: t, y or x
 
 
 def base_of_turns(d: int, length: int, lengths: float = 1.0) -> float:
@@ -188,6 +191,47 @@ def design_base(
         for name in criteria
     }
     return Design(length, d, tuple(criteria), candidates, best, length <= d, dtype)
+
+
+def design_grid(sides: Sequence[int], d: int, **asked: Any) -> tuple[Design, ...]:
+    """A design for each axis of a grid, the slowest axis first; `asked` is as of `design_base`.
+
+    An axis has an equal part of the pairs, the first one what is left over, as in Wan. Axes are
+    told apart by their own columns alone, so that each has a base of its own.
+
+    >>> found = design_grid((8, 30, 52), 128, criteria=("turns",))
+    >>> [(one.axis, one.length, one.d) for one in found]
+    [('t', 8, 44), ('y', 30, 42), ('x', 52, 42)]
+    """
+    if not 2 <= len(sides) <= len(AXES):
+        raise PefourierError(f"a grid has two or three sides; got {len(sides)}")
+    width = d // (2 * len(sides)) * 2
+    widths = [d - width * (len(sides) - 1), *[width] * (len(sides) - 1)]
+    return tuple(
+        replace(design_base(side, own, **asked), axis=axis)
+        for side, own, axis in zip(sides, widths, AXES[-len(sides) :], strict=True)
+    )
+
+
+def grid_spec(designs: Sequence[Design], criterion: str) -> str | None:
+    """The rotation of a grid that has each axis's best base; None where an axis has none.
+
+    ``axial-rope`` has one base, of the first axis, and a stretch s for each that makes it
+    :math:`\\rho s^{r/(r-2)}`, r the dimensions of the axis.
+    """
+    bases = [design.best[criterion] for design in designs]
+    if None in bases:
+        return None
+    stretch = [
+        (rho / bases[0]) ** ((one.d - 2) / one.d) for rho, one in zip(bases, designs, strict=True)
+    ]
+    sides = "x".join(str(one.length) for one in designs)
+    told = f"axial-rope:grid={sides},rho={bases[0]:.7g},d={sum(one.d for one in designs)}"
+    if len({one.d for one in designs}) > 1:
+        told += ",rest=slowest"
+    if len(set(bases)) > 1:
+        told += f",stretch={';'.join(f'{s:.7g}' for s in stretch)}"
+    return told
 
 
 TABLE_CRITERIA = {

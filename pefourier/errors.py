@@ -22,13 +22,13 @@ def shown(value: object, limit: int = SHORT) -> str:
     'a\nb'
     """
     text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
-    return cut(text, limit)
+    return shorten(text, limit)
 
 
-def cut(text: str, limit: int = LONGEST) -> str:
+def shorten(text: str, limit: int = LONGEST) -> str:
     """A text with its middle cut out where it is longer than the limit.
 
-    >>> cut("abcdefgh", 4)
+    >>> shorten("abcdefgh", 4)
     'ab…gh'
     """
     half = min(limit, SHORT) // 2

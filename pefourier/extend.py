@@ -124,7 +124,8 @@ def extend(
     spec = whole_layers(spec)
     own = load(spec, trained, d)
     describable(own)
-    before = original_length(own)
+    with_base(own)
+    before = length_before_scaling(own)
     stands = trained or length_of(own, before)
     own = load(spec, stands, d)
     if length <= stands:
@@ -196,7 +197,16 @@ def describable(enc: Encoding) -> None:
         )
 
 
-def original_length(enc: Encoding) -> int:
+def with_base(enc: Encoding) -> None:
+    """Refuse frequencies that lie on no geometric grid, which have no base to scale."""
+    if enc.params["rho"] is None:
+        raise PefourierError(
+            f"{shown(enc.spec)} gives frequencies without a base; --extend-from needs one, as in "
+            "rope:rho=1e6"
+        )
+
+
+def length_before_scaling(enc: Encoding) -> int:
     """Positions before any scaling: as the scaling says, or the length over its factor."""
     params = enc.params
     interpolated = params["factor"] if params["scaling"] in ("linear", "proportional") else 1.0
@@ -257,7 +267,7 @@ def fastest_met(own: Encoding) -> np.ndarray:
 
     A scaled rotation was trained without its scaling before, over the original length.
     """
-    before = unscaled(own) * (original_length(own) / len(own))
+    before = unscaled(own) * (length_before_scaling(own) / len(own))
     return np.maximum(own.measure.frequencies, before)
 
 

@@ -201,9 +201,9 @@ def context(
     """
     from pefourier.context import describe_context, read_against
 
-    encodings, found = describe_context(os.fspath(spec), length, trained, d)
-    reading = read_against(encodings, against, found.length, d) if against else None
-    return replace(found, about=(encodings[0],), against=reading)
+    own, found = describe_context(os.fspath(spec), length, trained, d)
+    reading = read_against(own, against, found.length, d) if against else None
+    return replace(found, about=(own[0],), against=reading)
 
 
 def design(

@@ -225,8 +225,7 @@ def kernel(enc: Encoding) -> np.ndarray | None:
     :math:`k(r)/k(0)` with :math:`k(r) = \frac{1}{n - r}\sum_t \mathrm{PE}(t)\cdot
     \mathrm{PE}(t + r)`, or :math:`\sum_j w_j \cos\omega_j r` as declared.
     """
-    displaced = enc.domain.kind == "lag" and len(enc.domain.sides) > 1  # biases of windows
-    if enc.domain.kind == "tree" or enc.act == "key" or displaced:
+    if enc.domain.kind == "tree" or enc.act == "key":
         return None
     if enc.domain.kind == "lag" and len(enc.domain.sides) > 1:
         return None  # displacements have no order

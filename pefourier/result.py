@@ -50,9 +50,12 @@ class Result:
         values: dict[str, Any] = import_module(TELLING).plain(self.record())
         return values
 
-    def plot(self) -> Figure:
-        """A matplotlib figure that belongs to no window: show or save it as you like."""
-        figure: Figure = import_module(TELLING).figure_of(self)
+    def plot(self, *, width: float | None = None, title: str = "", dark: bool = False) -> Figure:
+        """A matplotlib figure that belongs to no window: show or save it as you like.
+
+        `width` is in inches, by default what suits the figure; `dark` draws light on dark.
+        """
+        figure: Figure = import_module(TELLING).figure_of(self, width, title, dark)
         return figure
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from rotary_modules import config_class, quiet, rotary_classes, rotations
 from pefourier.encodings import load
 from pefourier.encodings.sources.rewrite import lines_for
 from pefourier.errors import PefourierError
-from pefourier.extend import WAYS, extend, original_length, rescaled
+from pefourier.extend import WAYS, extend, length_before_scaling, rescaled
 
 
 def write(name, config, tmp_path):
@@ -115,7 +115,7 @@ def test_lines_are_read_as_what_they_are_for(tmp_path):
         path = write("own", config, tmp_path) + part
         own = load(path)
         for way in WAYS:
-            wanted = rescaled(own, 2 * len(own), way, original_length(own))
+            wanted = rescaled(own, 2 * len(own), way, length_before_scaling(own))
             lines = lines_for(path, wanted)
             if lines is None:
                 impossible.add((config["model_type"], way))
@@ -146,6 +146,12 @@ def test_an_engine_that_scales_by_alpha_has_another_base(tmp_path):
     found = extend(write("hunyuan", config, tmp_path), 524288)
     assert (found.trained, found.original) == (262144, 262144)
     assert ways(found)["yarn"].rho == pytest.approx(1e4 * 1000 ** (128 / 126))
+
+
+def test_frequencies_without_a_base_are_not_extended(tmp_path):
+    np.save(tmp_path / "inv.npy", np.array([1.0, 0.3, 0.01]))
+    with pytest.raises(PefourierError, match="gives frequencies without a base; --extend-from"):
+        extend(f"rope:inv_freq={tmp_path}/inv.npy", 8192, trained=1024)
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ OPTIONS = {
     "reconstruct": ["--lattice", "--sigma", "--method", "--pos", "--pos"],
     "check-faithful": ["--require", "--require-dtype", "--strict", "--baseline"],
     "compare": [],
+    "relations": [],
     "encode": ["--pos", "--positions", "--out"],
     "list": [],
 }

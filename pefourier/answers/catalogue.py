@@ -13,7 +13,7 @@ from textwrap import indent
 from typing import Any
 
 from pefourier.answers.page import Page
-from pefourier.answers.text import breadth, fitting_widths, paragraph, table_of, terminal_width
+from pefourier.answers.text import breadth, fitting_widths, in_columns, paragraph, terminal_width
 from pefourier.errors import unknown
 
 FILE = Path(__file__).with_suffix(".json")
@@ -138,7 +138,7 @@ def text() -> str:
     table = rows()
     widths = fitting_widths([row[:-1] for row in table])
     top, *lines = [
-        table_of([row[:-1]], widths)
+        in_columns([row[:-1]], widths)
         if breadth(widths) <= terminal_width()
         else paragraph(", ".join(row[:-1]), "  ")
         for row in table

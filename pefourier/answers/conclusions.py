@@ -397,22 +397,13 @@ def products_by_lag(enc: Encoding, r: Relations) -> str:
             f"Inner products of codes depend on the {points} and not on their lag alone (Toeplitz "
             f"residual {number(r.toeplitz_residual, 2)}; 0 is the lag alone)."
         )
-    rises = [lag for lag in each_axis(r.first_rise) if lag is not None]
-    how = f"rise first at lag {min(rises)}" if rises else "never rise"
-    along = " along an axis" if isinstance(r.first_rise, list) else ""
-    return f"Inner products of codes depend on the lag alone; with it they {how}{along}."
-
-
-def each_axis(value: Any) -> list[Any]:
-    """The values of the axes of a grid; of a sequence its one."""
-    return value if isinstance(value, list) else [value]
+    how = "never rise" if r.first_rise is None else f"rise first at lag {r.first_rise}"
+    return f"Inner products of codes depend on the lag alone; with it they {how}."
 
 
 def opposite_lags(enc: Encoding, r: Relations) -> str:
     """Whether before and after can be told apart."""
     if r.asymmetry is None:
-        if len(enc.domain.sides) > 1:
-            return "These are biases of displacements, whose opposites are not compared here."
         return "Only keys up to the query have a code: there are no opposite lags."
     if r.asymmetry <= EXACT:
         return "A lag and its opposite have the same code: distance is told and direction is not."
@@ -424,15 +415,13 @@ def opposite_lags(enc: Encoding, r: Relations) -> str:
 
 def moved_by_a_matrix(enc: Encoding, r: Relations) -> str:
     """Whether one linear map leads from every code to the next."""
-    residuals = [one for one in each_axis(r.shift_residual) if one is not None]
-    if not residuals or r.kernel is None:
+    if r.shift_residual is None or r.kernel is None:
         return ""
-    along = " along each axis" if isinstance(r.shift_residual, list) else ""
-    if max(residuals) <= EXACT:
-        return f"One matrix leads from every code to the next{along}: a fixed lag is a linear map."
+    if r.shift_residual <= EXACT:
+        return "One matrix leads from every code to the next: a fixed lag is a linear map."
     return (
-        f"No matrix leads from every code to the next{along}: the best is off by "
-        f"{number(100 * max(residuals), 2)} % of the codes' size."
+        f"No matrix leads from every code to the next: the best is off by "
+        f"{number(100 * r.shift_residual, 2)} % of the codes' size."
     )
 
 

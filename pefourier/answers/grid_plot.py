@@ -58,7 +58,9 @@ def draw_density(figure: "Figure", panels: Sequence["Axes"], result: Any) -> Non
     sides = result.lattice[-2:]
     plane = whole_plane(result.density, result.lattice)
     extent = (*plane_edges(sides[1]), *plane_edges(sides[0])[::-1])
-    image = picture.imshow(plane, cmap="cividis", extent=extent, vmin=0, interpolation="nearest")
+    image = picture.imshow(
+        plane, cmap="cividis", extent=extent, vmin=0, aspect="auto", interpolation="nearest"
+    )
     picture.set(xlabel="ω along columns, x", ylabel="ω along rows, y")
     for set_ticks in (picture.set_xticks, picture.set_yticks):
         set_ticks(*TICKS)
@@ -74,9 +76,15 @@ def draw_density(figure: "Figure", panels: Sequence["Axes"], result: Any) -> Non
 
 
 def points_on_grids(figure: "Figure", answers: Sequence[Answer], titles: Sequence[str]) -> None:
-    """A row for each encoding: its rebuilt points as pictures, of several frames the peak's."""
+    """A row for each encoding: its rebuilt points as pictures, of several frames the peak's.
+
+    Where each has one point they stand side by side.
+    """
     most = max(len(a.result.reconstructions) for a in answers)
-    rows = figure.subplots(len(answers), most, squeeze=False)
+    if most == 1:
+        rows = figure.subplots(1, len(answers), squeeze=False).T
+    else:
+        rows = figure.subplots(len(answers), most, squeeze=False)
     for panels, a, title in zip(rows, answers, titles, strict=True):
         for axes in panels[len(a.result.reconstructions) :]:
             axes.set_axis_off()

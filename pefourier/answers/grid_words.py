@@ -258,6 +258,8 @@ def not_a_rotation(enc: Encoding, r: GridRelations) -> str:
 def products_by_displacement(enc: Encoding, r: GridRelations) -> str:
     """Whether inner products depend on the displacement alone."""
     if r.kernel is None:
+        if enc.domain.kind == "lag":
+            return "These are biases of displacements: there are no inner products of codes by lag."
         return "All codes are zero: they say nothing about points."
     if r.toeplitz_residual > EXACT:
         return (

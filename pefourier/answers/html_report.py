@@ -25,6 +25,7 @@ from pefourier.answers.document import (
     table,
     value_cell,
 )
+from pefourier.answers.html_reach import find_reach, reach_part
 from pefourier.answers.report import (
     FAITHFUL_FACTS,
     GRID_FAITHFUL_FACTS,
@@ -57,6 +58,7 @@ QUESTIONS = {  # of which a conclusion speaks
 }
 
 
+REACH = "How far do rotations reach?"
 PRECISION = "What does low precision cost?"
 
 
@@ -144,6 +146,7 @@ def encoding_sections(
     studies: Sequence[Study], refusals: Sequence[Refusal], inquiry: Inquiry, words: Words
 ) -> list[Chapter]:
     """The parts of a page, the conclusions first."""
+    own = [study.encoding for study in studies]
     parts = [
         Chapter("conclusions", "Conclusions", conclusions_part(studies, refusals, words)),
         Chapter("findings", "Findings", findings_part(studies, words)),
@@ -152,6 +155,9 @@ def encoding_sections(
         Chapter("codes", QUESTIONS["faithful"], faithful_part(studies, inquiry, words)),
         Chapter(
             "precision", "What does low precision cost?", precision_part(studies, inquiry, words)
+        ),
+        Chapter(
+            "reach", REACH, reach_part(find_reach(own, inquiry.options), inquiry.options, words)
         ),
         Chapter("made", "How these numbers were made", made_part(studies, inquiry, words)),
     ]
@@ -206,7 +212,10 @@ def facts_table(
 ) -> Markup:
     """A row for each fact, a column for each encoding."""
     head = ["", *(answer.encoding.label for answer in answers)]
-    rows = [[words.term(f.label, [group]), *(fact_cell(f, a) for a in answers)] for f in facts]
+    rows = [
+        [words.term(f.label, [group, "reconstruct"]), *(fact_cell(f, a) for a in answers)]
+        for f in facts
+    ]
     return table(caption, head, rows)
 
 

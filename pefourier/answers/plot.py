@@ -319,7 +319,8 @@ def reconstruct(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
     """Rebuilt position functions, one panel per encoding, as Fig. 2 of the paper."""
     if any_grid(answers):
         most = max(len(a.result.reconstructions) for a in answers)
-        figure = make_figure((max(WIDTH, 2.6 * most), 0.4 + 2.2 * len(answers)), look)
+        across, down = (len(answers), 1) if most == 1 else (most, len(answers))
+        figure = make_figure((max(3.0, 2.6 * across), 0.4 + 2.2 * down), look)
         points_on_grids(figure, answers, list(map(caption, answers)))
         return figure
     size = (WIDTH, 1.0 + 1.6 * len(answers))

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from pefourier.answers.conclusions import joined
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.report import Answer, Refusal
 from pefourier.answers.text import aligned, number, paragraph
 from pefourier.context import Band, Context, Reading, Rotation, treatments
-from pefourier.design import Candidate, Design
+from pefourier.design import Candidate, Design, grid_spec
 from pefourier.encodings.encoding import Encoding
 
 HEADS = {
@@ -24,90 +25,103 @@ HEADS = {
     "idle": "pairs that never turn",
     "bound": "first lag below the bound",
 }
-WANTS = {  # what is best by a criterion, in words
-    "turns": "the largest base with which every pair finishes a turn is",
-    "distance": "the codes lie furthest apart with",
-    "rank": "the most position functions are kept with",
-    "stable_rank": "energy is spread over the most directions with",
-    "condition": "the inverse is the most stable with",
-    "bound": "the smallest base whose sum of cosines stays positive is",
-}
 
 
-def design_page(design: Design) -> Page:
-    """The answer of `pefourier design`."""
+def design_page(designs: Sequence[Design]) -> Page:
+    """The answer of `pefourier design`: one design, or one for each axis of a grid."""
     return Page(
         "design",
-        words=lambda: design_text(design),
-        records=lambda: [design_record(design)],
-        rows=lambda: design_rows(design),
-        conclusion=lambda: paragraph(conclude_design(design)),
+        words=lambda: "\n".join([*map(design_text, designs), *grid_specs_text(designs)]),
+        records=lambda: list(map(design_record, designs)),
+        rows=lambda: design_rows(designs),
+        conclusion=lambda: "".join(
+            paragraph(f"{axis_of(one)}{conclude_design(one)}") for one in designs
+        ),
     )
+
+
+def axis_of(design: Design) -> str:
+    """The axis of a design of a grid, as its conclusion begins."""
+    return f"axis {design.axis}: " if design.axis else ""
+
+
+def grid_specs_text(designs: Sequence[Design]) -> list[str]:
+    """The rotation of a grid by each criterion."""
+    if len(designs) == 1:
+        return []
+    specs = {name: grid_spec(designs, name) for name in designs[0].best}
+    rows = [[f"best by {name.replace('_', ' ')}", spec] for name, spec in specs.items() if spec]
+    return [aligned(rows)] if rows else []
 
 
 def design_record(design: Design) -> dict[str, Any]:
     """The JSON object of a design."""
     asked = {"length": design.length, "d": design.d, "for": design.criteria}
+    asked |= {"axis": design.axis} if design.axis else {}
     params = asked | {"dtype": design.dtype}
     identity = {"encoding": "rope", "spec": "rope", "params": params}
     return identity | {"conclusion": conclude_design(design)} | fields_of(design)
 
 
 def conclude_design(design: Design) -> str:
-    """What each criterion asks for, that they contradict one another, and when no base is needed.
+    """Whether a base is needed, what each criterion asks for, and that they contradict one another.
 
     >>> from pefourier.design import design_base
     >>> print(conclude_design(design_base(80, 64, criteria=("turns", "distance"))))
-    For 80 positions and d 64 the largest base with which every pair finishes a turn is 13.82; the
-    codes lie furthest apart with 1.5 (smallest distance 4.453). The criteria contradict one
-    another: choose by the one that your use needs.
+    For 80 positions and d 64 the best is 1.5 by distance (smallest distance 4.453). The criteria
+    contradict one another: every pair finishes a turn with bases up to 13.82; choose by the one
+    that your use needs.
     """
     bases = {c.rho: c for c in design.candidates}
-    wants = [
-        f"{want(name)} {number(rho)}{evidence(name, bases.get(rho))}"
-        for name, rho in design.best.items()
-        if rho is not None
-    ]
+    size = f"{design.length} positions and d {design.d}"
     told = []
     if design.dft_serves:
         told.append(
-            f"No base is needed: with {design.length} positions and d {design.d} the DFT's lattice "
-            "(dft) keeps all codes the same distance apart and can be inverted exactly."
+            f"No base is needed: with {size} the DFT's lattice (dft) keeps all codes the same "
+            "distance apart and can be inverted exactly."
         )
-    if wants:
-        among = "Among bases" if told else f"For {design.length} positions and d {design.d}"
-        told.append(f"{among} {'; '.join(wants)}.")
-    if len({rho for rho in design.best.values() if rho is not None}) > 1:
-        told.append("The criteria contradict one another: choose by the one that your use needs.")
-    told += [
-        "No base up to 1000 times the length keeps the sum of cosines positive."
+    best = {
+        name: rho
         for name, rho in design.best.items()
-        if rho is None and name == "bound"
-    ]
+        if name in EVIDENCE and (name != "condition" or bases[rho].condition_number is not None)
+    }
+    if best:
+        lead = "Among bases" if told else f"For {size}"
+        asked = [
+            f"{number(rho)} by {name.replace('_', ' ')} ({EVIDENCE[name](bases[rho])})"
+            for name, rho in best.items()
+        ]
+        told.append(f"{lead} the best {'are' if len(asked) > 1 else 'is'} {joined(asked)}.")
+    facts = "; ".join(fact(name, rho) for name, rho in design.best.items() if name not in EVIDENCE)
+    if len(set(design.best.values())) > 1:
+        why = f"{facts}; " if facts else ""
+        lead = "The" if told else f"For {size} the"
+        told.append(
+            f"{lead} criteria contradict one another: {why}choose by the one that your use needs."
+        )
+    elif facts:
+        told.append(f"{facts[0].upper()}{facts[1:]}." if told else f"For {size} {facts}.")
     return " ".join(told)
 
 
-def want(criterion: str) -> str:
-    """What a criterion asks for."""
+def fact(criterion: str, rho: float | None) -> str:
+    """What a criterion that has a formula or a search of its own asks for."""
     name, _, lengths = criterion.partition("=")
+    if name == "turns":
+        return f"every pair finishes a turn with bases up to {number(rho)}"
     if name == "wavelength":
-        return f"the slowest pair needs {lengths} lengths for a turn with"
-    return WANTS[name]
+        return f"the slowest pair needs {lengths} lengths for a turn with base {number(rho)}"
+    if rho is None:
+        return "no base up to 1000 times the length keeps the sum of cosines positive"
+    return f"the sum of cosines stays positive with base {number(rho)}, the smallest that does it"
 
 
-def evidence(criterion: str, best: Candidate | None) -> str:
-    """The number that speaks for a base."""
-    told = {
-        "distance": lambda c: f" (smallest distance {number(c.min_distance)})",
-        "rank": lambda c: f" (rank {c.rank})",
-        "stable_rank": lambda c: f" (stable rank {number(c.stable_rank)})",
-        "condition": lambda c: f" (condition number {number(c.condition_number)})",
-    }
-    if best is None or criterion not in told:
-        return ""
-    if criterion == "condition" and best.condition_number is None:
-        return f" (rank {best.rank} of the columns: it has no stable inverse)"
-    return told[criterion](best)
+EVIDENCE = {  # the number that speaks for a base, of criteria that are seen in the table of codes
+    "distance": lambda c: f"smallest distance {number(c.min_distance)}",
+    "rank": lambda c: f"{c.rank}",
+    "stable_rank": lambda c: f"{number(c.stable_rank)}",
+    "condition": lambda c: f"number {number(c.condition_number)}",
+}
 
 
 def columns_of(design: Design) -> list[str]:
@@ -120,41 +134,38 @@ def design_text(design: Design) -> str:
     """The candidates, the best by a criterion marked with its name."""
     columns = columns_of(design)
     rows = [[*(HEADS[key] for key in columns), "best by"]]
+    lead = f"axis {design.axis}: {design.length} positions, d {design.d}\n" if design.axis else ""
     for c in design.candidates:
         names = [name for name, rho in design.best.items() if rho == c.rho]
         rows.append([*(number(getattr(c, key)) for key in columns), ", ".join(names)])
-    return aligned(rows)
+    return lead + aligned(rows)
 
 
-def design_rows(design: Design) -> Iterable[Sequence[Any]]:
-    """A row for each candidate."""
+def design_rows(designs: Sequence[Design]) -> Iterable[Sequence[Any]]:
+    """A row for each candidate, of a grid with its axis."""
     names = [field.name for field in fields(Candidate)]
-    yield [*names, "best_by"]
-    for c in design.candidates:
-        best = " ".join(name for name, rho in design.best.items() if rho == c.rho)
-        yield [*(getattr(c, name) for name in names), best]
+    axes = ["axis"] if len(designs) > 1 else []
+    yield [*axes, *names, "best_by"]
+    for design in designs:
+        for c in design.candidates:
+            best = " ".join(name for name, rho in design.best.items() if rho == c.rho)
+            yield [*([design.axis] if axes else []), *(getattr(c, n) for n in names), best]
 
 
 def context_page(asked: Sequence[Answer | Refusal]) -> Page:
-    """The answer of `pefourier context`; with the reading against it where one was asked for."""
+    """The answer of `pefourier context`; results are contexts."""
     answers = [one for one in asked if isinstance(one, Answer)]
     return Page(
         "context",
-        words=lambda: "\n".join(
-            context_text(a.encoding, a.result, a.result.against) for a in answers
-        ),
+        words=lambda: "\n".join(context_text(a.encoding, a.result) for a in answers),
         records=lambda: [
-            context_record(one.encoding, one.result, one.result.against)
-            if isinstance(one, Answer)
-            else fields_of(one)
+            context_record(one.encoding, one.result) if isinstance(one, Answer) else fields_of(one)
             for one in asked
         ],
         rows=lambda: context_rows(answers),
         chart=lambda colour: "".join(bands_chart(a.result, colour) for a in answers),
         conclusion=lambda: "".join(
-            paragraph(
-                f"{file_of(a)}: {conclude_context(a.encoding, a.result, a.result.against)}", "  "
-            )
+            paragraph(f"{file_of(a)}: {conclude_context(a.encoding, a.result)}", "  ")
             for a in answers
         ),
     )
@@ -165,18 +176,18 @@ def file_of(answer: Answer) -> str:
     return answer.encoding.label.partition("#")[0]
 
 
-def context_record(enc: Encoding, found: Context, reading: Reading | None) -> dict[str, Any]:
+def context_record(enc: Encoding, found: Context) -> dict[str, Any]:
     """The JSON object of a model's positions."""
     record = {
         "encoding": enc.name,
         "spec": enc.spec,
         "params": enc.params,
-        "conclusion": conclude_context(enc, found, reading),
+        "conclusion": conclude_context(enc, found),
         **fields_of(found),
     }
     del record["against"]  # it is told below, where one was asked for
     record["rotations"] = [rotation_record(rotation) for rotation in found.rotations]
-    if reading is not None:
+    if (reading := found.against) is not None:
         pairs = zip(reading.positions.tolist(), reading.cosine.tolist(), strict=True)
         record["against"] = {
             "other": reading.other,
@@ -196,7 +207,7 @@ def rotation_record(rotation: Rotation) -> dict[str, Any]:
     return fields_of(rotation) | {"bands": bands}
 
 
-def conclude_context(enc: Encoding, found: Context, reading: Reading | None = None) -> str:
+def conclude_context(enc: Encoding, found: Context) -> str:
     """How far positions were trained and are asked for, what is new there, what misreading costs.
 
     >>> from pefourier.context import describe_context
@@ -208,32 +219,60 @@ def conclude_context(enc: Encoding, found: Context, reading: Reading | None = No
     """
     if not found.rotations:
         return conclude_table(enc, found)
-    told = [about_phases(rotation, found) for rotation in found.rotations]
-    bounds = [(r.bound, r.name) for r in found.rotations]
-    told.append(about_bounds(bounds))
-    if reading is not None:
+    told = [about_phases(found), about_bounds(found.rotations)]
+    if (reading := found.against) is not None:
         told.append(about_reading(reading))
+    elif found.temperature is not None:
+        told.append(about_temperature(found))
+    elif max(r.softmax_factor for r in found.rotations) > 1:
+        factor = max(r.softmax_factor for r in found.rotations)
+        told.append(
+            f"Beside the rotation, logits are multiplied by {number(factor)} (softmax_factor)."
+        )
     return " ".join(told)
 
 
-def about_phases(r: Rotation, found: Context) -> str:
+def about_phases(found: Context) -> str:
     """Whether training met the phases that are asked for."""
-    where = f"In layers of type {r.name}: t" if r.name else "T"
-    by = "without a scaling" if r.scaling == "none" else f"with scaling {r.scaling}"
+    several = len(found.rotations) > 1
     if found.length <= found.trained:
-        still = f", {r.idle} of {r.rotated} pairs never finish a turn in it" if r.idle else ""
-        return f"{where}he {found.length} positions are within those of training{still}."
-    met = (
-        f"{r.unseen} of {r.rotated} pairs meet phases they never met"
-        if r.unseen
-        else "every pair stays within phases it met"
-    )
-    return f"{where}rained at {found.trained} positions and asked for {found.length} {by}: {met}."
+        within = "the length" if found.length == found.trained else f"within the {found.trained}"
+        return (
+            f"At {found.length} positions, {within} of training, every phase was met; "
+            f"{joined(never_turning(r, several) for r in found.rotations)}."
+        )
+    asked = f"Trained at {found.trained} positions and asked for {found.length}"
+    if not several:
+        (r,) = found.rotations
+        by = "without a scaling" if r.scaling == "none" else f"with scaling {r.scaling}"
+        return f"{asked} {by}: {new_phases(r, f'{r.rotated} pairs')}."
+    parts = [
+        f"in {r.name} layers{'' if r.scaling == 'none' else f' (scaling {r.scaling})'} "
+        f"{new_phases(r, f'{r.rotated} pairs')}"
+        for r in found.rotations
+    ]
+    return f"{asked}: {'; '.join(parts)}."
 
 
-def about_bounds(bounds: Sequence[tuple[int | None, str]]) -> str:
+def never_turning(r: Rotation, several: bool) -> str:
+    """How many pairs do not turn once within the length."""
+    where = f" in {r.name} layers" if several else ""
+    if not r.idle:
+        return f"every pair finishes a turn{where}"
+    return f"{r.idle} of {r.rotated} pairs never finish a turn{where}"
+
+
+def new_phases(r: Rotation, pairs: str) -> str:
+    """How many pairs of a rotation meet phases that training never met."""
+    if r.unseen:
+        return f"{r.unseen} of {pairs} meet phases they never met"
+    seen = f", as a query sees {r.window} positions" if r.window else ""
+    return f"every pair stays within phases it met{seen}"
+
+
+def about_bounds(rotations: Sequence[Rotation]) -> str:
     """Where the sum of cosines turns negative."""
-    lags = [(lag, name) for lag, name in bounds if lag is not None]
+    lags = [(r.bound, r.name) for r in rotations if r.bound is not None]
     if not lags:
         return "The sum of cosines stays positive at every lag up to 2^20."
     where = " and ".join(f"{lag}{f' ({name})' if name else ''}" for lag, name in lags)
@@ -243,13 +282,23 @@ def about_bounds(bounds: Sequence[tuple[int | None, str]]) -> str:
     )
 
 
+def about_temperature(found: Context) -> str:
+    """How queries grow with their position."""
+    t = found.temperature
+    return (
+        f"In {'all layers' if t.layers == 'all' else 'layers without positions'} queries grow with "
+        f"their position, {number(t.largest)} times at the last one."
+    )
+
+
 def about_reading(reading: Reading) -> str:
     """From where on a misreading matters."""
     below = [(level, p) for level, p in reading.below.items() if p is not None]
+    where = f" (in {reading.rotation} layers)" if reading.rotation else ""
     if not below:
-        return f"Read as {reading.other} it turns alike: the cosine stays above .99."
-    where = ", ".join(f"{level} at position {p}" for level, p in below)
-    return f"Read as {reading.other} the cosine between the codes falls below {where}."
+        return f"Read as {reading.other} it turns alike{where}: the cosine stays above .99."
+    falls = ", ".join(f"{level} at position {p}" for level, p in below)
+    return f"Read as {reading.other} the cosine between the codes falls below {falls}{where}."
 
 
 def conclude_table(enc: Encoding, found: Context) -> str:
@@ -261,14 +310,34 @@ def conclude_table(enc: Encoding, found: Context) -> str:
             f"{number(slope * found.length)} from a logit at {found.length} positions."
         )
     if enc.name == "t5":
-        far = enc.params["max_distance"]
-        return f"T5's buckets tell distances up to {far} apart; beyond, all are one."
+        far = one_bucket_from(enc)
+        return f"T5's buckets hold all distances from {far} on in one: none beyond is told apart."
     if enc.origin == "weights" or enc.name == "learned":
-        return f"Learned positions end with their table: {len(enc)} rows, and nothing beyond."
+        lost = found.length - len(enc)
+        beyond = f"; of {found.length} asked for, {lost} have none" if lost > 0 else ""
+        return f"Learned positions end with their table: {len(enc)} rows{beyond}."
+    if enc.measure is not None:
+        own = enc.measure.frequencies
+        idle = int(((own != 0) & (own * found.length < 2 * pi)).sum())
+        return (
+            f"The positions of {enc.name} are a formula for any length, added once: at "
+            f"{found.length} positions {idle} of {len(own)} waves never finish a turn."
+        )
     return f"The model has {enc.name} positions, which do not turn queries and keys."
 
 
-def context_text(enc: Encoding, found: Context, reading: Reading | None) -> str:
+def one_bucket_from(enc: Encoding) -> int:
+    """The first distance from which on all biases are those of the last bucket.
+
+    >>> from pefourier.encodings import load
+    >>> one_bucket_from(load("t5", 300, 4))
+    91
+    """
+    biases = enc.codes(-np.arange(enc.params["max_distance"] + 1))
+    return int(np.flatnonzero((biases != biases[-1]).any(axis=1))[-1]) + 1
+
+
+def context_text(enc: Encoding, found: Context) -> str:
     """Layers in runs, what is known of each rotation, its bands, and what a misreading leaves."""
     rows = [["layers", "positions", "rotation", "window"]]
     rows += [
@@ -283,7 +352,7 @@ def context_text(enc: Encoding, found: Context, reading: Reading | None) -> str:
     parts = [aligned(rows)]
     if found.rotations:
         parts += [rotations_text(found.rotations), bands_text(found)]
-    if reading is not None:
+    if (reading := found.against) is not None:
         shown = np.searchsorted(reading.positions, [1, 8, 64, 512, 4096, 32768, 262144, 2**20])
         shown = np.unique(np.minimum(shown, len(reading.positions) - 1))
         rows = [["position", *map(str, reading.positions[shown])]]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pefourier.answers.plot import USUAL, WIDTH, Look, brief, literal, make_panels
+from pefourier.answers.plot import USUAL, WIDTH, Look, brief, lines_within, literal, make_panels
 from pefourier.answers.report import Answer
 from pefourier.context import Reading, Rotation, treatments
 from pefourier.design import Design
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 COLOURS = {"same": "#0072B2", "kept": "#0072B2", "blended": "#E69F00", "stretched": "#D55E00"}
 GREY = "0.6"
+NARROW = 4.5  # inches
 CURVES = {  # of a design: field of a candidate, the axis, its scale, the criteria it answers
     "min_distance": ("smallest distance", "linear", ("distance",)),
     "rank": ("rank", "linear", ("rank",)),
@@ -60,7 +61,7 @@ def strips(r: Rotation) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
     if "same" in told:
         return {"": (r.frequencies, told)}
     plain = {"same": np.ones(len(r.frequencies), dtype=bool)}
-    return {"without scaling": (r.trained_frequencies, plain), r.scaling: (r.frequencies, told)}
+    return {"unscaled": (r.trained_frequencies, plain), r.scaling: (r.frequencies, told)}
 
 
 def draw_strips(axes: "Axes", answer: Answer, r: Rotation) -> None:
@@ -80,9 +81,14 @@ def draw_strips(axes: "Axes", answer: Answer, r: Rotation) -> None:
     named = {-level: literal(name) for level, name in enumerate(rows) if name}
     axes.set_yticks(list(named), list(named.values()))
     name = ", ".join(filter(None, (file_name(answer), literal(r.name))))
-    axes.set_title(f"{name}: {r.rotated} pairs, base {r.base:g}", loc="left", fontsize=9)
+    base = "" if r.base is None else f", base {r.base:g}"
+    title = lines_within(f"{name}: {r.rotated} pairs{base}", axes.figure)
+    axes.set_title(title, loc="left", fontsize=9)
     if len(rows) > 1:
-        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8)
+        narrow = axes.figure.get_figwidth() < NARROW
+        across = {"loc": "upper left", "bbox_to_anchor": (-0.1, -0.85), "ncols": 2}
+        beside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+        axes.legend(fontsize=8, **(across if narrow else beside))
 
 
 def file_name(answer: Answer) -> str:
@@ -94,7 +100,12 @@ def mark_lengths(axes: "Axes", trained: int, length: int) -> None:
     """Lines at the trained length and at the one asked for, named at their upper ends."""
     marks = {trained: "trained"} | {length: "asked" if length != trained else "trained, asked"}
     for at, name in marks.items():
-        axes.axvline(at, color="black", linestyle="-" if name == "asked" else "--", linewidth=0.9)
+        axes.axvline(
+            at,
+            color=axes.xaxis.label.get_color(),
+            linestyle="-" if name == "asked" else "--",
+            linewidth=0.9,
+        )
         side = "right" if name == "trained" and length > trained else "left"
         axes.annotate(
             f" {name} {at} ",
@@ -110,7 +121,8 @@ def draw_readings(axes: "Axes", readings: Sequence[tuple[str, Reading]]) -> None
     """Cosines to other readings over the position, and where they first fall below each level."""
     for name, reading in readings:
         words = (name, reading.rotation, f"read as {literal(reading.other)}")
-        (line,) = axes.plot(reading.positions, reading.cosine, label=", ".join(filter(None, words)))
+        label = lines_within(", ".join(filter(None, words)), axes.figure)
+        (line,) = axes.plot(reading.positions, reading.cosine, label=label)
         for at in reading.below.values():
             shown = np.flatnonzero(reading.positions == at)
             if len(shown):
@@ -126,14 +138,16 @@ def draw_readings(axes: "Axes", readings: Sequence[tuple[str, Reading]]) -> None
 
 def criteria(designs: Sequence[Design], look: Look = USUAL) -> "Figure":
     """Each criterion over the base, with its best base marked; one column for each axis."""
-    size = (WIDTH * max(1.0, 0.55 * len(designs)), 8.4)
-    figure, panels = make_panels(len(CURVES), len(designs), size, look, sharex="col")
+    figure, panels = make_panels(
+        len(CURVES), len(designs), (WIDTH * max(1.0, 0.55 * len(designs)), 8.4), look, sharex="col"
+    )
     for column, design in zip(panels.T, designs, strict=True):
         for axes, (field, (label, scale, names)) in zip(column, CURVES.items(), strict=True):
             draw_criterion(axes, design, field, names)
             axes.set(xscale="log", yscale=scale)
             axes.set_ylabel(label, fontsize=8)
-        title = f"{design.length} positions, d {design.d}"
+        axis = f"axis {design.axis}: " if design.axis else ""
+        title = f"{axis}{design.length} positions, d {design.d}"
         column[0].set_title(title, loc="left", fontsize=9)
         column[-1].set_xlabel("base ρ")
     return figure

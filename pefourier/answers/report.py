@@ -21,7 +21,7 @@ from pefourier.answers.conclusions import (
 )
 from pefourier.answers.grid_words import axis_names, by_axis, ends_of, point_of, size_of
 from pefourier.answers.page import Page, fields_of, flattened
-from pefourier.answers.terminal_chart import chart, shades
+from pefourier.answers.terminal_chart import chart, limits_of, shades
 from pefourier.answers.text import aligned, number, paragraph
 from pefourier.bands import density_by_decade, group_waves, is_slow
 from pefourier.compare import Comparison
@@ -304,7 +304,9 @@ def reconstruct_page(asked: Sequence[Answer | Refusal]) -> Page:
 
 
 def reconstruct_chart(answers: Sequence[Answer], colour: bool) -> str:
-    """The curves of Fig. 2, one chart per encoding."""
+    """The curves of Fig. 2, one chart per encoding, all with one vertical axis."""
+    flat = [r.values for a in answers for r in a.result.reconstructions if r.values.ndim == 1]
+    limits = limits_of(np.concatenate([*flat, [0.0]]))
     parts = []
     for a in answers:
         if isinstance(a.result, GridReconstructions):
@@ -315,7 +317,8 @@ def reconstruct_chart(answers: Sequence[Answer], colour: bool) -> str:
             for r in a.result.reconstructions
         ]
         label = f"position function rebuilt from {a.encoding.label}"
-        parts.append(chart(curves, "position", label, height=8, colour=colour) + "\n")
+        drawn = chart(curves, "position", label, height=8, colour=colour, ylimits=limits)
+        parts.append(drawn + "\n")
     return "".join(parts)
 
 

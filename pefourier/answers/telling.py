@@ -5,7 +5,7 @@ else follows from the record.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from pefourier.answers.text import number
 from pefourier.compare import Comparison
 from pefourier.context import Context
 from pefourier.design import Design
-from pefourier.errors import PefourierError, cut, printable
+from pefourier.errors import PefourierError, printable, shorten
 from pefourier.faithful import Faithfulness, GridFaithfulness
 from pefourier.reconstruct import GridReconstructions, Reconstructions
 from pefourier.relations import GridRelations, Relations
@@ -55,7 +55,7 @@ WAYS: dict[type, Way] = {
     Relations: Way(record_of_one, "question_plots.relations"),
     GridRelations: Way(record_of_one, "question_plots.relations"),
     Comparison: Way(lambda r: compare_record(*r.about, r), "plot.compare"),
-    Context: Way(lambda r: context_record(r.about[0], r, r.against), "reach_plot.wavelengths"),
+    Context: Way(lambda r: context_record(r.about[0], r), "reach_plot.wavelengths"),
     Design: Way(design_record, "reach_plot.criteria"),
     Resizing: Way(lambda r: resize_record(r.about[0], r), "question_plots.resizing"),
 }
@@ -71,16 +71,18 @@ def record_of_result(result: Result) -> dict[str, Any]:
     return WAYS[type(result)].record(result)
 
 
-def figure_of(result: Result) -> "Figure":
+def figure_of(result: Result, width: float | None, title: str, dark: bool) -> "Figure":
     """The figure of a result, in the style of the command's."""
     from importlib import import_module
 
-    from pefourier.answers.plot import styled
+    from pefourier.answers.plot import DARK, USUAL, styled
+
+    look = replace(DARK if dark else USUAL, width=width, title=title)
 
     room, _, name = WAYS[type(result)].figure.partition(".")
     draw = getattr(import_module(f"pefourier.answers.{room}"), name)
-    with styled():
-        figure: Figure = draw([Answer(enc, result) for enc in result.about] or [result])
+    with styled(look):
+        figure: Figure = draw([Answer(enc, result) for enc in result.about] or [result], look)
     return figure
 
 
@@ -95,9 +97,9 @@ of a code's length apart.>
     name = type(result).__name__
     if not result.about and type(result) is not Design:
         return f"<{name} about no encoding>"
-    of = " and ".join(cut(printable(enc.label), SENTENCE // 2) for enc in result.about)
+    of = " and ".join(shorten(printable(enc.label), SENTENCE // 2) for enc in result.about)
     sentence = result.conclusion.partition(". ")[0].removesuffix(".") + "."
-    return f"<{name}{f' of {of}' if of else ''}: {cut(sentence, SENTENCE)}>"
+    return f"<{name}{f' of {of}' if of else ''}: {shorten(sentence, SENTENCE)}>"
 
 
 def as_html(result: Result) -> str:

@@ -7,7 +7,7 @@ from textwrap import wrap
 
 import numpy as np
 
-from pefourier.errors import cut
+from pefourier.errors import shorten
 
 # Bits of the eight dots of a braille character, by row from the top and column from the left.
 DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
@@ -30,11 +30,12 @@ def chart(
     height: int = 12,
     colour: bool = True,
     logarithmic: bool = False,
+    ylimits: tuple[float, float] | None = None,
 ) -> str:
     """Curves (label, x, y) on common axes, one line of text per row, as wide as the terminal.
 
-    With `logarithmic` the horizontal axis has the logarithm of x. What several curves draw has the
-    colour of none.
+    `ylimits` are by default those of the curves, and 0. With `logarithmic` the horizontal axis has
+    the logarithm of x. What several curves draw has the colour of none.
 
     >>> print(chart([("y = x", np.arange(3.0), np.arange(3.0))], "x", "y",
     ...             width=4, height=2, colour=False))
@@ -52,7 +53,8 @@ def chart(
     x, y = x[np.isfinite(x)], y[np.isfinite(y)]
     if len(y) == 0:
         return f"{ylabel}: nothing to draw\n"
-    left, right, low, high = x.min(), x.max(), min(y.min(), 0.0), y.max()
+    left, right = x.min(), x.max()
+    low, high = ylimits or limits_of(y)
     columns = get_terminal_size((WIDTH + ROOM, 24)).columns
     width = width or min(WIDTH, max(columns - margin_of(low, high) - 3, 8))
     cells = np.zeros((height, width), dtype=int)
@@ -91,6 +93,16 @@ def shades(values: np.ndarray, label: str, most: int = 32) -> str:
     level = np.where(values < top / 100, 0, level)
     rows = ["│" + "".join(2 * SHADES[k] for k in row) + "│" for row in level]
     return "\n".join([f"{label}; █ is {top:.3g}", *rows, ""])
+
+
+def limits_of(values: np.ndarray) -> tuple[float, float]:
+    """The least, or 0 where none is below, and the largest of the finite values.
+
+    >>> limits_of(np.array([0.5, np.nan, 1.0]))
+    (0.0, 1.0)
+    """
+    known = values[np.isfinite(values)]
+    return float(known.min(initial=0.0)), float(known.max(initial=0.0))
 
 
 def margin_of(low: float, high: float) -> int:
@@ -184,6 +196,6 @@ def legend(labels: Sequence[str], colour: bool, columns: int) -> str:
             lines.append("")
             room = 0
         gap = "   " if lines[-1] else ""
-        lines[-1] += f"{gap}{mark} {cut(label, columns - 4)}"
+        lines[-1] += f"{gap}{mark} {shorten(label, columns - 4)}"
         room += len(gap) + size
     return "\n".join(lines) + "\n"

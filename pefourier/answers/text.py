@@ -22,13 +22,13 @@ def aligned(rows: Sequence[Sequence[str]], keys: int = 1) -> str:
     width = terminal_width()
     widths = fitting_widths(rows)
     if breadth(widths) <= width:
-        return table_of(rows, widths)
+        return in_columns(rows, widths)
     while breadth(widths[:keys]) > max(width * KEY_SHARE, 4 * keys):
         widths[widths.index(max(widths[:keys]))] -= 1
     left = max(width - breadth(widths[:keys]) - GAP, 4)
     widths[keys:] = [min(w, left) for w in widths[keys:]]
     return "\n".join(
-        table_of([[*row[:keys], *row[part]] for row in rows], [*widths[:keys], *widths[part]])
+        in_columns([[*row[:keys], *row[part]] for row in rows], [*widths[:keys], *widths[part]])
         for part in parts_within(widths, keys, width)
     )
 
@@ -75,7 +75,7 @@ def parts_within(widths: Sequence[int], keys: int, width: int) -> list[slice]:
     return parts
 
 
-def table_of(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
+def in_columns(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
     """Rows in columns of these widths; a cell that is wider takes several lines."""
     lines = []
     for row in rows:

@@ -14,6 +14,7 @@ import typer
 
 from pefourier.cli.request import (
     Asked,
+    AtLength,
     Csv,
     Dim,
     Drawing,
@@ -25,9 +26,11 @@ from pefourier.cli.request import (
     Quiet,
     Specs,
     ask_each,
+    ask_lengths,
     asking,
     attempt_each,
     count,
+    count_or_sweep,
     keep_answers,
     load_exactly,
     load_pair,
@@ -37,9 +40,8 @@ from pefourier.cli.request import (
     spec_names,
 )
 from pefourier.cli.streams import note, percentages
-from pefourier.cli.train_options import taking_options
+from pefourier.cli.train_options import Setting, TrainOptions, fill_options
 from pefourier.errors import PefourierError
-from pefourier.train.options import Options
 
 app = typer.Typer(
     add_completion=False,
@@ -77,15 +79,6 @@ Demean = Annotated[
     typer.Option("--demean", help="Leave out what is the same in all rows of the table."),
 ]
 
-SINUSOIDS = {  # encodings whose inner products are declared
-    "sinusoidal",
-    "tape",
-    "fourier-features",
-    "learnable-sinusoidal",
-    "dft",
-    "rope",
-    "mtan-fixed",
-}
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 
 
@@ -216,23 +209,34 @@ def check_faithful(
     \b
     Example: pefourier check-faithful wpe.npy --require injective
     """
-    if all(spec.partition(":")[0] in SINUSOIDS for spec in question.wanted):
+    from pefourier.answers.catalogue import read_catalogue
+
+    declared = {one["encoding"] for one in read_catalogue() if one["measure"] == "declared"}
+    if all(spec.partition(":")[0] in declared for spec in question.wanted):
         # Their two parts are decomposed at a time: BLAS threads would only wait for one another.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from pefourier.answers.report import faithful_page
     from pefourier.faithful import assess, shortfalls
 
-    stored = read_stored(baseline)
-    asked = ask_each(question, lambda enc: assess(enc, percentages(enc.label, question.quiet)))
-    drawing.draw("faithful", asked.answers)
+    stored, several = read_stored(baseline), len(question.lengths) > 1
+    if several and baseline is not None:
+        raise PefourierError("--baseline compares one length; give one, or leave --baseline out")
+    asked = ask_lengths(question, lambda enc: assess(enc, percentages(enc.label, question.quiet)))
+    drawing.draw("sweep_plot.faithful_sweep" if several else "faithful", asked.answers)
     dtype = SHORT_NAMES.get(require_dtype, require_dtype)
     reasons = [
         f"{a.encoding.label} {reason}"
         for a in asked.answers
         for reason in [*shortfalls(a.result, require, dtype, strict), *since(stored, a)]
     ]
-    form.deliver(replace(faithful_page(asked.each), reasons=reasons))
-    question.note_unused([a.encoding for a in asked.answers])
+    page = replace(faithful_page(asked.each), reasons=reasons)
+    if several:
+        from pefourier.answers.sweep import faithful_over_lengths
+
+        page = faithful_over_lengths(page, asked.answers)
+    else:
+        question.note_unused([a.encoding for a in asked.answers])
+    form.deliver(page)
     asked.finish(reasons, question.quiet)
 
 
@@ -283,6 +287,27 @@ def compare(question: Question, form: Form, drawing: Drawing) -> None:
 
 @app.command()
 @asking
+def relations(question: Question, form: Form, drawing: Drawing) -> None:
+    """How do the codes of positions relate to one another?
+
+    Inner products by lag, whether one matrix leads from every code to the next, whether distances
+    are kept. --csv has the inner product at each lag. Default: sinusoidal and dft.
+
+    \b
+    Example: pefourier relations sinusoidal learned -S 512 --d 64 --plot kernel.pdf
+    """
+    from pefourier.answers.relations_page import relations_page
+    from pefourier.relations import relate
+
+    asked = ask_each(question, relate)
+    drawing.draw("question_plots.relations", asked.answers)
+    form.deliver(relations_page(asked.each))
+    question.note_unused([a.encoding for a in asked.answers])
+    asked.finish([], question.quiet)
+
+
+@app.command()
+@asking
 def context(
     form: Form,
     drawing: Drawing,
@@ -290,7 +315,11 @@ def context(
     length: Annotated[
         int | None,
         typer.Option(
-            "--length", "-S", parser=count, metavar="N", help="Positions asked for: 128k."
+            "--length",
+            "-S",
+            parser=count_or_sweep,
+            metavar="N",
+            help="Positions asked for: 128k; several: 4k:1M:2x.",
         ),
     ] = None,
     trained: Annotated[
@@ -325,14 +354,20 @@ def context(
     from pefourier.answers.report import Answer
     from pefourier.context import describe_context, read_against
 
-    def answer(spec: str) -> Answer:
-        own, known = describe_context(spec, length, trained, d)
+    lengths = length if isinstance(length, tuple) else (length,)
+
+    def answer(asked: AtLength) -> Answer:
+        own, known = describe_context(asked.spec, asked.length, trained, d)
         reading = read_against(own, against, known.length, d) if against else None
         return Answer(own[0], replace(known, against=reading))
 
-    asked = keep_answers(attempt_each(specs, answer))
-    drawing.draw("reach_plot.wavelengths", asked.answers)
-    form.deliver(context_page(asked.each))
+    pairs = [AtLength(spec, one) for spec in specs for one in lengths]
+    asked, page = keep_answers(attempt_each(pairs, answer)), context_page
+    if len(lengths) > 1:
+        from pefourier.answers.sweep import context_over_lengths as page
+    several = "sweep_plot.context_sweep"
+    drawing.draw(several if len(lengths) > 1 else "reach_plot.wavelengths", asked.answers)
+    form.deliver(page(asked.each))
     asked.finish([], quiet=False)
 
 
@@ -365,6 +400,14 @@ def design(
         Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"] | None,
         typer.Option(help="Round codes to this format for another smallest distance."),
     ] = None,
+    grid: Annotated[
+        tuple | None,
+        typer.Option(
+            parser=sides,
+            metavar="HxW",
+            help="A base for each axis of a grid, 14x14 or 8x30x52, in place of --length.",
+        ),
+    ] = None,
     extend_from: Annotated[
         str | None,
         typer.Option(
@@ -395,6 +438,8 @@ def design(
     if (extend_from is None) != (to is None):
         raise PefourierError("--extend-from and --to go together: the config, and the length")
     if extend_from is not None:
+        if grid is not None:
+            raise PefourierError("--extend-from takes one axis; leave --grid out")
         from pefourier.answers.extension import extension_page
         from pefourier.extend import extend
 
@@ -403,14 +448,17 @@ def design(
         drawing.draw("reach_plot.extension", [ways])
         form.deliver(extension_page(ways, {"to": to, "dtype": rounding}))
         return
-    if length is None or d is None:
-        raise PefourierError("design needs --length and --d, or --extend-from CONFIG and --to")
+    if (length is None) == (grid is None) or d is None:
+        raise PefourierError(
+            "design needs --d and either --length or --grid, or --extend-from CONFIG and --to"
+        )
     from pefourier.answers.reach import design_page
-    from pefourier.design import BASES, CRITERIA, design_base
+    from pefourier.design import BASES, CRITERIA, design_base, design_grid
 
-    names = tuple(wanted or CRITERIA)
-    found = design_base(length, d, tuple(base or BASES), names, rounding)
-    drawing.draw("reach_plot.criteria", [found])
+    asked = {"bases": tuple(base or BASES), "criteria": tuple(wanted or CRITERIA)}
+    asked["dtype"] = rounding
+    found = design_grid(grid, d, **asked) if grid else (design_base(length, d, **asked),)
+    drawing.draw("reach_plot.criteria", found)
     form.deliver(design_page(found))
 
 
@@ -636,9 +684,14 @@ def explain(
 
 
 @app.command()
-@taking_options
+@asking
 def train(
-    options: Options, as_json: Json = False, as_csv: Csv = False, quiet: Quiet = False
+    given: TrainOptions,
+    context: typer.Context,
+    setting: Setting = None,
+    as_json: Json = False,
+    as_csv: Csv = False,
+    quiet: Quiet = False,
 ) -> None:
     """Which encoding classifies better?
 
@@ -655,7 +708,7 @@ def train(
         with suppress(typer.Exit):  # nobody reads the answer, but files are to be written
             Form(as_json, as_csv).deliver(summary_page(found))
 
-    run_comparison(options, deliver, None if quiet else note)
+    run_comparison(fill_options(given, setting, context), deliver, None if quiet else note)
 
 
 @app.command()

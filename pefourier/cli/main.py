@@ -15,7 +15,7 @@ from pefourier import __version__
 from pefourier.cli.commands import app
 from pefourier.cli.signals import LISTENER, say_interrupted
 from pefourier.cli.streams import give_up_stdout, is_of_stdout, note, say
-from pefourier.errors import LONGEST, PefourierError, cut, printable, shown
+from pefourier.errors import LONGEST, PefourierError, printable, shorten, shown
 
 NUMBER = re.compile(r"-*[.\d]*\d(e\d+)?[kM]?")  # as --pos takes it
 SETTING = re.compile(r"[a-z_][a-z_-]*=")  # as --search takes it
@@ -149,7 +149,7 @@ def error_line(error: BaseException, arguments: list[str]) -> str:
     elif str(error) == NO_THREAD:
         text = "the system starts no more threads for you; end other programs or raise ulimit -u"
     else:
-        what = cut(" ".join(f"{type(error).__name__}: {error}".split()))
+        what = shorten(" ".join(f"{type(error).__name__}: {error}".split()))
         text = f"internal error ({what}); this is a bug in pefourier, please report it with "
         text += "the command; --debug shows the traceback"
     return cut_arguments(text, arguments)
@@ -192,7 +192,7 @@ def cut_runs(line: str, source: str) -> str:
                 end += step
             else:
                 step //= 2
-        run = cut(line[start:end])
+        run = shorten(line[start:end])
         line = line[:start] + run + line[end:]
         start += len(run)
     return line

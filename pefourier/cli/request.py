@@ -82,8 +82,37 @@ GRID_HELP = (
     "x rows x columns); the first axis is the slowest."
 )
 PREFIX_HELP = "Rows before the grid without a place on it: class, register, distillation tokens."
+
+
+def count_or_sweep(text: str) -> int | tuple[int, ...]:
+    """A number of positions, or several: first:last:factor, as 4k:1M:2x."""
+    if ":" not in text:
+        return count(text)
+    first, _, rest = text.partition(":")
+    last, _, factor = rest.partition(":")
+    try:
+        step = float(factor.removesuffix("x"))
+    except ValueError:
+        step = 0.0
+    if not factor.endswith("x") or not 1 < step < 2**20:
+        raise typer.BadParameter(
+            f"{shown(text)} is not a sweep such as 4k:1M:2x: first, last, and the factor between"
+        )
+    lengths, top = [float(max(count(first), 1))], count(last)
+    while lengths[-1] * step <= top * (1 + 1e-9) and len(lengths) <= LONGEST_SWEEP:
+        lengths.append(lengths[-1] * step)
+    whole = tuple(dict.fromkeys(round(length) for length in lengths))
+    if len(whole) < 2 or len(whole) > LONGEST_SWEEP:
+        raise typer.BadParameter(
+            f"{shown(text)} is not a sweep of 2 to {LONGEST_SWEEP} lengths; got {len(whole)}"
+        )
+    return whole
+
+
+LONGEST_SWEEP = 64
 LENGTH_HELP = (
-    "Number of positions, such as 4096, 3e5, 128k (131072) or 1M; default 80, of a file all."
+    "Number of positions, such as 4096, 3e5, 128k (131072) or 1M; default 80, of a file all. "
+    "check-faithful and context take several, too: 4k:1M:2x."
 )
 RHO_HELP = "Base of geometric frequencies (rope_theta), default 10000."
 Dim = Annotated[
@@ -91,7 +120,7 @@ Dim = Annotated[
     typer.Option("--d", parser=count, metavar="N", help="Dimension of a code, default 256."),
 ]
 Length = Annotated[
-    int | None, typer.Option("--length", "-S", parser=count, metavar="N", help=LENGTH_HELP)
+    int | None, typer.Option("--length", "-S", parser=count_or_sweep, metavar="N", help=LENGTH_HELP)
 ]
 Grid = Annotated[tuple | None, typer.Option("--grid", parser=sides, metavar="HxW", help=GRID_HELP)]
 Prefix = Annotated[
@@ -151,11 +180,18 @@ class Question:
         """The SPECs, sinusoidal and dft where none is given."""
         return list(self.specs or ["sinusoidal", "dft"])
 
+    @property
+    def lengths(self) -> list[Any]:
+        """The lengths of a sweep, or the one."""
+        return list(self.length) if isinstance(self.length, tuple) else [self.length]
+
     def loader(self, least: int = 1) -> Callable[[str], Any]:
         """What turns a SPEC into its encoding; options that suit none are refused here."""
         from pefourier.encodings import load
         from pefourier.encodings.checks import check_above, check_count
 
+        if isinstance(self.length, tuple):
+            raise PefourierError("several lengths are for check-faithful and context; give one")
         options: dict[str, Any] = {"rho": self.rho, "seed": self.seed}
         if self.rho is not None:
             check_above("rho", self.rho)
@@ -242,16 +278,17 @@ class Drawing:
         """
         if self.plot is None:
             return
+
         from pefourier.answers import plot
 
         room, _, name = figure.rpartition(".")
-        drawn = getattr(import_module(f"pefourier.answers.{room or 'plot'}"), name)
         look = {}
         if self.looks:
             theme = plot.DARK if self.dark else plot.USUAL
             dpi, title = self.dpi or theme.dpi, self.title or ""
             look["look"] = replace(theme, width=self.inches(), dpi=dpi, title=title)
-        plot.save(self.plot, drawn, answers, **look)
+        own = import_module(f"pefourier.answers.{room or 'plot'}")
+        plot.save(self.plot, getattr(own, name), answers, **look)
 
 
 @dataclass(frozen=True)
@@ -288,6 +325,31 @@ def ask_each(
 
         loaded = attempt_each(loaded, without_mean)
     return keep_answers(attempt_each(loaded, lambda enc: Answer(enc, analyse(enc))))
+
+
+@dataclass(frozen=True)
+class AtLength:
+    """A SPEC and the length that it is asked at; None: its own."""
+
+    spec: str
+    length: int | None
+
+
+def ask_lengths(question: Question, analyse: Callable[[Any], Any]) -> Asked:
+    """Each SPEC at each length, those of a SPEC together."""
+    if len(question.lengths) == 1:
+        return ask_each(question, analyse)
+    asked = [
+        one
+        for length in question.lengths
+        for one in ask_each(replace(question, length=length), analyse).each
+    ]
+    return Asked(sorted(asked, key=lambda one: question.wanted.index(spec_of_answer(one))))
+
+
+def spec_of_answer(one: Any) -> str:
+    """The SPEC that was answered, or refused."""
+    return one.encoding.spec if hasattr(one, "encoding") else one.spec
 
 
 def attempt_each(items: Sequence[Any], find: Callable[[Any], Any]) -> list[Any]:

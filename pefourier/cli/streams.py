@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from pefourier.errors import LONGEST, cut, printable
+from pefourier.errors import LONGEST, printable, shorten
 
 UNWRITABLE = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT}
 LONG_WORD = re.compile(rf"\S{{{LONGEST + 1},}}")
@@ -42,7 +42,7 @@ def note(text: str, quiet: bool = False) -> None:
     """Write a line on stderr for the person at the terminal, if anybody reads it."""
     if not quiet and sys.stderr is not None:
         with suppress(OSError):
-            line = LONG_WORD.sub(lambda word: cut(word[0]), printable(text))
+            line = LONG_WORD.sub(lambda word: shorten(word[0]), printable(text))
             print(f"pefourier: {line}", file=sys.stderr, flush=True)
 
 

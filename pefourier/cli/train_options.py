@@ -1,10 +1,7 @@
 """The fields of `pefourier.train.options.Options` as options of the command line."""
 
-import functools
-import inspect
 import unicodedata
-from collections.abc import Callable
-from dataclasses import Field, fields
+from dataclasses import Field, fields, make_dataclass
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
@@ -22,31 +19,9 @@ HELP = (
 Setting = Annotated[str | None, typer.Option("--setting", metavar="NAME", help=HELP)]
 
 
-def taking_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command (options, own options) an option for each field of `Options`."""
-    own = list(inspect.signature(command).parameters.values())[1:]
-    given = [
-        inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default).replace(
-            annotation=annotation(f)
-        )
-        for f in fields(Options)
-    ]
-
-    @functools.wraps(command)
-    def typed(context: typer.Context, setting: str | None, **values: Any) -> None:
-        chosen = {p.name: values.pop(p.name) for p in given}
-        lists = {key: tuple(v) if isinstance(v, list) else v for key, v in chosen.items()}
-        command(Options(**lists | preset(setting, context)), **values)
-
-    parameter = functools.partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
-    first = [
-        parameter("context", annotation=typer.Context),
-        parameter("setting", default=None, annotation=Setting),
-    ]
-    every = [*first, *given, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own)]
-    typed.__signature__ = inspect.Signature(every)
-    typed.__annotations__ = {p.name: p.annotation for p in every}
-    return typed
+def fill_options(given: Any, setting: str | None, context: typer.Context) -> Options:
+    """The options of the command line, with what a published setting says of the others."""
+    return Options(**vars(given) | preset(setting, context))
 
 
 def preset(setting: str | None, context: typer.Context) -> dict[str, Any]:
@@ -80,3 +55,8 @@ def annotation(field: Field) -> Any:
     if get_origin(kind) is tuple:  # tuple[str, ...]: an option that may be repeated
         kind = list[get_args(kind)[0]]
     return Annotated[kind, typer.Option(*flags, **facts)]
+
+
+TrainOptions = make_dataclass(  # what `asking` makes options of
+    "TrainOptions", [(f.name, annotation(f), f.default) for f in fields(Options)], frozen=True
+)

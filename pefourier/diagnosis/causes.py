@@ -282,7 +282,7 @@ def form_of(meant: Encoding, other: Encoding) -> tuple[WaveTable, float] | None:
 def other_parameters(a: Encoding, b: Encoding) -> Cause | None:
     """The parameters by which two tables differ, where both are identified."""
     n = min(len(a), len(b))
-    if n < 4 or "position" not in (a.domain.kind, b.domain.kind):
+    if n < 4 or {a.domain.kind, b.domain.kind} != {"position"}:
         return None
     tables = [np.asarray(enc.codes(enc.domain.x[:n])) for enc in (a, b)]
     found = [identify(table, enc.eps) for table, enc in zip(tables, (a, b), strict=True)]

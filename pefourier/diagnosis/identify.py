@@ -98,6 +98,10 @@ def identify(table: np.ndarray, eps: float = FLOAT64_EPS) -> dict | None:
     >>> identify(load("sinusoidal:rho=500,layout=halves,offset=2", 40, 16).table())["params"]
     {'rho': 500.0, 'layout': 'halves', 'divisor': 'd', 'offset': 2, 'scale': 1.0, 'first': 'sin'}
     """
+    once = each_wave_once(table)
+    if once is not None:
+        found = identify(once, eps)
+        return found and {**found, "params": found["params"] | {"times": 2}}
     for level in resolutions(eps):
         found = identify_constant(table) or identify_onehot(table) or identify_ramp(table, level)
         if found:
@@ -108,6 +112,23 @@ def identify(table: np.ndarray, eps: float = FLOAT64_EPS) -> dict | None:
             if not len(astray):
                 return identification(guess.encoding, guess.params, difference)
     return None
+
+
+def each_wave_once(table: np.ndarray) -> np.ndarray | None:
+    """Cosines and sines once, where a rotation's table has each twice: cat(cos, cos, sin, sin)."""
+    n, d = table.shape
+    part = d // 4
+    if d % 4 or d < 8 or n < 4:
+        return None
+    first, second = (slice(2 * k * part, (2 * k + 1) * part) for k in (0, 1))
+    for some in (slice(2), slice(None)):  # two rows rule out most tables
+        rows = table[some]
+        for at in (first, second):
+            if not (rows[:, at] == rows[:, at.stop : at.stop + part]).all():
+                return None
+    if (table[:, first] == table[:, second]).all():
+        return None
+    return np.hstack([table[:, first], table[:, second]])
 
 
 def resolutions(eps: float) -> list[float]:

@@ -89,7 +89,8 @@ class Hints:
 
 def is_rotation(enc: Encoding) -> bool:
     """Whether an encoding turns pairs by settings that are known."""
-    return enc.act == "rotate" and enc.measure is not None and "scaling" in enc.params
+    one_axis = enc.measure is not None and enc.measure.frequencies.ndim == 1
+    return enc.act == "rotate" and one_axis and "scaling" in enc.params
 
 
 def settings_of(enc: Encoding) -> dict[str, Any]:

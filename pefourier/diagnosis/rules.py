@@ -154,6 +154,10 @@ MEANINGS = {  # of the findings: what each says, and what to do; `pefourier expl
         "Columns that are the same in all rows say nothing of positions.",
         "Where all others are waves, look at the index of the columns that are filled.",
     ),
+    "phases": (
+        "The table holds phases, position times frequency, and not their sines and cosines.",
+        "Take cosine and sine of it, or give its frequencies as rope:inv_freq=FILE.",
+    ),
     "reversed-positions": (
         "Rows run from the last position to the first.",
         "Turn the table around, table[::-1], unless the model counts down on purpose "
@@ -215,6 +219,16 @@ class Case:
         in_runs = (np.diff(first) >= 0).all() and (sizes == sizes[::-1]).all() and len(sizes) % 2
         grows = outwards[:1] == 1 and (np.diff(outwards) >= -1).all() and (sizes == 1).mean() >= 0.4
         return bool(in_runs and grows)
+
+    @cached_property
+    def of_phases(self) -> bool:
+        """Whether columns are lines through 0 of different slopes."""
+        rows = self.sample
+        if len(rows) < 4 or rows.shape[1] < 2 or rows[0].any() or np.ptp(rows[1]) == 0:
+            return False
+        lines = np.arange(len(rows))[:, None] * rows[-1] / (len(rows) - 1)
+        level = resolutions(self.eps)[-1]
+        return bool((rows[1] > 0).all() and (abs(rows - lines) <= 8 * level * lines).all())
 
     @cached_property
     def sample(self) -> np.ndarray:
@@ -309,12 +323,26 @@ def first_four(items: list[str]) -> str:
     return ", ".join(items[:4]) + (", …" if len(items) > 4 else "")
 
 
+def phases_alone(case: Case) -> Iterator[Finding]:
+    """Columns in straight lines from 0: phases whose sines and cosines were not taken."""
+    if not case.of_phases:
+        return
+    omega = case.sample[1]
+    message = (
+        f"columns grow in straight lines from 0, by {omega.max():.4g} to {omega.min():.4g} a "
+        "position: these are phases, as rotary modules keep them; their cosines and sines are the "
+        "codes, or give the frequencies as rope:inv_freq=FILE"
+    )
+    yield Finding("phases", "note", message)
+
+
 def zero_rows(case: Case) -> Iterator[Finding]:
     """Rows of zeros that are not part of a formula: padding, or rows that were never used."""
     n = len(case.table)
     zero = np.array(case.params.get("zero_rows", np.flatnonzero(case.norms == 0)), dtype=int)
     explained = case.identified is not None and "zero_rows" not in case.params
-    if len(zero) in (0, n) or explained or case.of_lags or any(alternating_rows(case)):
+    strange = case.of_lags or case.of_phases or any(alternating_rows(case))
+    if len(zero) in (0, n) or explained or strange:
         return
     if len(zero) > 1 and zero[0] == n - len(zero):
         message = f"rows {zero[0]} … {n - 1} are zero: were they ever filled?"
@@ -623,7 +651,8 @@ def crowded_codes(case: Case) -> Iterator[Finding]:
             f"{rms:.2g}: rounding or noise makes them one"
         )
         yield Finding("near-duplicates", "warning", message)
-    if 0 < case.rank <= min(n, d) // 16 and case.closest.distinct > 1:
+    few = 0 < case.rank <= min(n, d) // 16
+    if few and case.closest.distinct > 1 and not case.of_phases:
         message = f"{d} columns hold codes of rank {case.rank}: most of them repeat the others"
         yield Finding("low-rank", "note", message)
 
@@ -631,6 +660,7 @@ def crowded_codes(case: Case) -> Iterator[Finding]:
 RULES = (
     constant_codes,
     repeated_rows,
+    phases_alone,
     zero_rows,
     unused_tail,
     unusual_lengths,

@@ -8,7 +8,7 @@ the mean over pairs of :math:`\cos p(\omega_i - \omega'_i)`, is what is left. Po
 one by one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -70,7 +70,10 @@ def readings_apart(frequencies: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def positions_below(
-    frequencies: np.ndarray, other: np.ndarray, most: int = FARTHEST
+    frequencies: np.ndarray,
+    other: np.ndarray,
+    most: int = FARTHEST,
+    levels: Iterable[float] = LEVELS,
 ) -> dict[str, int | None]:
     """The first position at which `reading_cosine` falls below .99, .9 and .5; None: never.
 
@@ -78,12 +81,14 @@ def positions_below(
     >>> positions_below(one, two)
     {'.99': 3, '.9': 9, '.5': 27}
     """
-    return levels_below(readings_apart(frequencies, other), most)
+    return levels_below(readings_apart(frequencies, other), most, levels)
 
 
-def levels_below(apart: np.ndarray, most: int = FARTHEST) -> dict[str, int | None]:
-    """The first position at which the mean of cos(p · apart) is below .99, .9 and .5."""
-    return {f"{level:g}"[1:]: first_below(apart, level * len(apart), most) for level in LEVELS}
+def levels_below(
+    apart: np.ndarray, most: int = FARTHEST, levels: Iterable[float] = LEVELS
+) -> dict[str, int | None]:
+    """The first position at which the mean of cos(p · apart) is below each level."""
+    return {f"{level:g}"[1:]: first_below(apart, level * len(apart), most) for level in levels}
 
 
 def layouts_apart(frequencies: np.ndarray) -> np.ndarray:

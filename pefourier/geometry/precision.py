@@ -77,10 +77,13 @@ def coarse_format(numbers: np.ndarray) -> str | None:
     """The format of 16 bits, the coarser first, that all of some numbers have; None: neither.
 
     Few digits that happen to be enough (0, 1, a half) say nothing: a tenth must need them all.
+    Nor do whole numbers, such as positions.
 
     >>> coarse_format(rounded(np.sin(np.arange(50.0)), FORMATS["bfloat16"]))
     'bfloat16'
     """
+    if (numbers == np.rint(numbers)).all():
+        return None
     for name in ("bfloat16", "float16"):
         form = FORMATS[name]
         if (rounded(numbers, form) == numbers).all():

@@ -19,7 +19,7 @@ from pefourier.train.apply import apply_classifier
 from pefourier.train.data import SYNTHETIC
 from pefourier.train.data.load import load_task
 from pefourier.train.data.split import MOST_ROWS, Task
-from pefourier.train.data.synthetic import with_length
+from pefourier.train.data.synthetic import has_length, with_length
 from pefourier.train.grid import ResolvedTask, Run, Stack, load_for
 from pefourier.train.injection import Injection, scaled_to_rms
 from pefourier.train.loop import Outcome
@@ -50,10 +50,11 @@ def parse_lengths(text: str | None) -> tuple[int, ...]:
 
 def draw_longer(name: str, lengths: Sequence[int]) -> list[Task]:
     """The task of a name at other lengths."""
-    if lengths and name.partition(":")[0] not in SYNTHETIC:
+    if lengths and not (name.partition(":")[0] in SYNTHETIC and has_length(name)):
+        known = ", ".join(filter(has_length, SYNTHETIC))
         raise PefourierError(
             f"--test-length draws windows of other lengths, which only built-in tasks can "
-            f"({', '.join(SYNTHETIC)}); {shown(name)} is as long as it is"
+            f"({known}); {shown(name)} is as long as it is"
         )
     return [load_task(with_length(name, length)) for length in lengths]
 

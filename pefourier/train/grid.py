@@ -270,6 +270,7 @@ def check_runs(
     resolved: Sequence[ResolvedTask],
     stages: Sequence[Mapping[str, Any]],
     epochs: int,
+    lengths: Sequence[int] = (),
 ) -> None:
     """Refuse runs that no stage asked for, and those that these tasks could not have had."""
     asked = [
@@ -285,7 +286,10 @@ def check_runs(
         if not any(all(row[key] in known for key, known in one.items()) for one in asked):
             what = "of which config.json does not know"
         else:
-            what = row["dataset"] in tasks and find_misfit(row, tasks[row["dataset"]], epochs)
+            what = row["dataset"] in tasks and (
+                find_misfit(row, tasks[row["dataset"]], epochs)
+                or find_lack(row, tasks[row["dataset"]], lengths)
+            )
         if what:
             name = f"{shown(row['encoding'])}, seed {row['seed']}, fold {row['fold']}"
             raise PefourierError(
@@ -308,6 +312,23 @@ def find_misfit(row: Row, task: Task, epochs: int) -> str:
     p, r, f1 = row["precision"], row["recall"], row["f1"]
     if len(task.classes) == 2 and abs(f1 * (p + r) - 2 * p * r) > 1e-9:
         return f"whose F1 {f1} is not that of its precision {p} and recall {r}"
+    return ""
+
+
+def find_lack(row: Row, task: Task, lengths: Sequence[int]) -> str:
+    """What is wrong with what only runs of this version say; empty where there is nothing."""
+    k, table = len(task.classes), row.get("confusion")
+    if table is not None:
+        square = [len(one) for one in table] == [k] * k
+        if not square or sum(map(sum, table)) != row["windows"]:
+            return f"whose confusion is not of {row['windows']} windows of {k} classes"
+    tested = row.get("tested", [])
+    if tested and ([one["length"] for one in tested] != list(lengths) or "accuracy" not in row):
+        return "that was tested at other lengths"
+    for one in tested:
+        lacking = sum(value is None for value in one.values())
+        if lacking != (len(one) - 2 if one["reason"] else 0):
+            return f"that has scores and a reason, or neither, at length {one['length']}"
     return ""
 
 

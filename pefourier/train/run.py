@@ -177,7 +177,8 @@ def plan_stages(
         most = min(most_stacked(one, options, device) for one in resolved)
         asked = {key: config[key] for key in ASKED}
         config["stages"].append({**asked, "stack": min(most, -(-len(new) // ranks))})
-    grid.check_runs(store.rows(), resolved, config["stages"], options.epochs)
+    lengths = extrapolation.parse_lengths(options.test_length)
+    grid.check_runs(store.rows(), resolved, config["stages"], options.epochs, lengths)
     store.write_configuration(config)
     store.drop_torn_line()
     return config

@@ -132,6 +132,12 @@ def standing(task: Task, outcome: Outcome) -> tuple[float, float]:
     return validation_score(outcome.valid, labels), -loss
 
 
+def settings_of(model: Transformer | OrderFree, one: Choice) -> dict[str, Any]:
+    """What a candidate chooses for a classifier; the order-free one has no shape to choose."""
+    shaped = isinstance(model, Transformer)
+    return {key: value for key, value in one.values.items() if shaped or key in TUNED}
+
+
 def train_candidates(
     held: Resident,
     stack: Stack,
@@ -148,7 +154,8 @@ def train_candidates(
             for number, run in enumerate(stack.runs)
             for one in own
         ]
-        values = {id(m): one.values for m, one in zip(members, own * len(stack.runs), strict=True)}
+        settings = [settings_of(model, one) for one in own] * len(stack.runs)
+        values = {id(m): one for m, one in zip(members, settings, strict=True)}
         for outcome in loop.fit(held, model, members, schedule, reporter.count_epoch):
             tried[outcome.member.number].append((outcome, values[id(outcome.member)]))
     best = []

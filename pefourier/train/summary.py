@@ -533,12 +533,14 @@ def remarks_on_lengths(summary: Summary) -> list[str]:
 
 
 def choice_cells(one: DatasetSummary) -> list[list[str]]:
-    """How often each value of each setting was chosen, with a head."""
+    """How often each value of each setting was chosen, with a head; – where it has no such one."""
     settings = list(dict.fromkeys(s for own in one.chosen.values() for s in own))
-    body = [
-        [name, *(", ".join(f"{v} ×{n}" for v, n in sorted(own[s].items())) for s in settings)]
-        for name, own in one.chosen.items()
-    ]
+    body = []
+    for name, own in one.chosen.items():
+        counted = [
+            ", ".join(f"{v} ×{n}" for v, n in sorted(own.get(s, {}).items())) for s in settings
+        ]
+        body.append([name, *(text or "–" for text in counted)])
     return [["encoding", *(s.replace("_", "-") for s in settings)], *body]
 
 

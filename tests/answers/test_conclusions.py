@@ -557,14 +557,13 @@ def test_what_is_said_of_relations(spec, told):
     [
         (
             "axial:grid=5x6",
-            "Inner products of codes depend on the lag alone; with it they rise first at lag 4 "
-            "along an axis. One matrix leads from every code to the next along each axis: a fixed "
-            "lag is a linear map. Distances of codes and of positions correlate by 0.74 (1: near "
-            "codes are near positions).",
+            "Inner products of codes depend on the displacement alone; they rise first at the lag: "
+            "y 4, x 4. One matrix an axis leads from every code to the next along it. Distances of "
+            "codes and of positions correlate by 0.74 (1: near codes are near positions).",
         ),
         (
             "swin:grid=5x6",
-            "These are biases of displacements, whose opposites are not compared here.",
+            "These are biases of displacements: there are no inner products of codes by lag.",
         ),
     ],
 )

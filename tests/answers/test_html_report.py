@@ -15,6 +15,12 @@ from pages import Page
 
 from pefourier.answers.document import STYLE_SHEET, Markup, Words, element, table
 from pefourier.answers.inline_svg import CURVES, GREYS, INK, inline_svg
+from pefourier.answers.report import (
+    FAITHFUL_FACTS,
+    PRECISION_FACTS,
+    RECONSTRUCT_FACTS,
+    SPECTRUM_FACTS,
+)
 from pefourier.answers.terms import read_terms
 from pefourier.cli.main import main
 
@@ -72,6 +78,7 @@ def test_headings_come_in_order_and_conclusions_first(mixed):
         "What is left of a position?",
         "Can positions be told apart and recovered?",
         "What does low precision cost?",
+        "How far do rotations reach?",
         "How these numbers were made",
         "What the words mean",
     ]
@@ -119,6 +126,11 @@ def test_a_word_has_its_explanation(mixed):
     (meaning,) = [t.meaning for t in read_terms() if (t.term, t.group) == ("gap", "check-faithful")]
     assert heads[meaning] == "over rms code length (gap)"
     assert any(said.startswith(f"gap (check-faithful): {meaning}") for said in mixed.text["p"])
+
+
+def test_every_row_of_facts_has_an_explanation(mixed):
+    facts = [*SPECTRUM_FACTS, *RECONSTRUCT_FACTS, *FAITHFUL_FACTS, *PRECISION_FACTS]
+    assert {fact.label.strip() for fact in facts} - set(mixed.text["button"]) == set()
 
 
 def numbers_in(value):
@@ -299,3 +311,19 @@ def test_options_are_part_of_the_commands(page):
     named = dict.fromkeys(("spectrum", "reconstruct", "report"), both)
     named |= {"check-faithful": plain}
     assert set(lines) == {f"pefourier {command} {rest}" for command, rest in named.items()}
+
+
+def test_rotations_have_what_context_says(page, run):
+    found = page("rope:scaling=yarn,factor=4,original=16", "dft", "rope", "--d", 16, "-S", 64)
+    (line,) = [line for line in found.text["code"] if "context" in line]
+    assert line.startswith("pefourier context rope:scaling=yarn,factor=4,original=16 rope --d 16 ")
+    results = run(*shlex.split(line)[1:], "--json").results
+    for result in results:
+        assert any(result["conclusion"] in said for said in found.text["p"])
+    (bands,) = [r["rotations"][0]["bands"] for r in results[:1]]
+    values = {float(v) for v in found.values("data", "value")}
+    assert {band["turns"] for band in bands} | {results[0]["rotations"][0]["base"]} <= values
+
+
+def test_a_base_that_context_cannot_be_told_leaves_its_part_out(page):
+    assert "How far do rotations reach?" not in page("rope", "--rho", 500, "--d", 8).text["h2"]

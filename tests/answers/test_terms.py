@@ -21,6 +21,7 @@ from pefourier.cli.vocabulary import option_terms, options_of
 from pefourier.compare import Comparison
 from pefourier.context import Band, Context, Layers, Reading, Rotation
 from pefourier.design import Candidate, Design
+from pefourier.encodings.sources.temperature import Temperature
 from pefourier.errors import PefourierError
 from pefourier.extend import Extension, Extensions
 from pefourier.faithful import LADDER, Faithfulness, GridFaithfulness
@@ -73,6 +74,7 @@ def tables(tmp_path, monkeypatch):
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "fator": 3}
     config |= {"hidden_size": 64, "num_attention_heads": 4, "rope_scaling": yarn}
     Path("config.json").write_text(json.dumps(config))
+    Path("lost.json").write_text(json.dumps({**config, "rope_scaling": None}))
 
 
 @pytest.mark.usefixtures("tables")
@@ -84,6 +86,8 @@ def tables(tmp_path, monkeypatch):
         ["check-faithful", "a.npy", "bad.npy", "odd.npy", "half.npy", "rope", "tupe:d=8", "alibi"],
         ["compare", "a.npy", "b.npy"],
         ["compare", "a.npy", "bad.npy"],
+        ["compare", "config.json", "lost.json"],
+        ["compare", "half.npy", "rope:d=16"],
         ["spectrum", "a.npy", "axial", "--grid", "5x8", "--d", "16"],
         ["reconstruct", "a.npy", "--grid", "5x8", "--pos", "3,4"],
         ["check-faithful", "grid.npy", "axial", "--grid", "5x8", "--d", "16"],
@@ -97,6 +101,7 @@ def tables(tmp_path, monkeypatch):
         ["report", "dft", "nothing", "--d", "4", "-S", "4", "--out", "o.html"],
         ["reproduce", "--out", "paper"],
         ["cite"],
+        ["relations", "dft", "alibi", "learned"],
         ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1", "-q"],
     ],
     ids=" ".join,
@@ -107,7 +112,7 @@ def test_every_field_of_json_has_a_term(run, arguments):
     own = {arguments[0], "every answer", "verdicts", "options", "parameters", "explain"}
     own |= {"spectrum"} if arguments[0] == "reconstruct" else set()
     own |= {"reconstruct"} if arguments[0] == "check-faithful" else set()  # inverse_error
-    own |= {"check-faithful"} if arguments[0] == "compare" else set()  # max_difference
+    own |= {"check-faithful"} if arguments[0] in ("compare", "relations") else set()
     if arguments[0] in ("context", "design"):  # whose precision, rank and findings are the same
         own |= {"check-faithful", "context"}
     known = names_of(*own) | {name.removeprefix("--").replace("-", "_") for name in names_of(*own)}
@@ -139,6 +144,7 @@ def test_every_field_of_json_has_a_term(run, arguments):
         Rotation,
         Band,
         Reading,
+        Temperature,
         Design,
         Candidate,
         Extension,

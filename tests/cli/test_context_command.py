@@ -1,9 +1,14 @@
 """`pefourier context` and `pefourier design` as typed."""
 
 import json
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from published_configs import PUBLISHED
+
+from pefourier.encodings import load
 
 LLAMA = {
     "model_type": "llama",
@@ -73,7 +78,9 @@ def test_context_of_two_rotations(run):
     ]
     text = run("context", "gemma.json", "--against", "local-for-global").out
     assert "0-4, 6-10" in text
-    assert "Read as local-for-global the cosine between the codes falls below .99" in text
+    assert "Read as local-for-global the cosine between the codes falls below .99" in " ".join(
+        text.split()
+    )
 
 
 def test_the_length_asked_for_is_not_that_of_training(run):
@@ -87,6 +94,30 @@ def test_the_length_asked_for_is_not_that_of_training(run):
         "Trained at 8192 positions and asked for 131072 without a scaling: 29 of 64 pairs meet "
         "phases they never met"
     )
+
+
+def test_a_length_that_a_config_tells_is_with_its_scaling(run):
+    """Once seen: linear's pairs were said to have met, at 131072, phases of a million positions."""
+    (result,) = run("context", "gemma.json", "--length", "1M", "--json").results
+    local, whole = result["rotations"]
+    assert (local["unseen"], local["window"]) == (0, 1024)  # a query sees no longer lags
+    assert whole["unseen"] == 55
+    (result,) = run("context", "gemma.json", "--json").results
+    assert [r["unseen"] for r in result["rotations"]] == [0, 0]
+
+
+def test_a_name_tells_no_length_of_training(run):
+    (result,) = run("context", "rope", "--d", 64, "--length", "4k", "--json").results
+    assert (result["trained"], result["length"]) == (4096, 4096)
+
+
+def test_dimensions_kept_apart_do_not_turn(run):
+    """DeepSeek-V3 turns 64 of 192 dimensions: its sum of cosines stays positive."""
+    Path("v3.json").write_text(json.dumps(PUBLISHED["deepseek-ai/DeepSeek-V3"]))
+    (result,) = run("context", "v3.json", "--json").results
+    (r,) = result["rotations"]
+    assert (r["pairs"], r["rotated"], r["bound"]) == (96, 32, None)
+    assert (r["attention_factor"], round(r["softmax_factor"], 3)) == (1.0, 1.874)
 
 
 def test_of_several_rotations_the_one_misread_most_is_told(run):
@@ -126,7 +157,10 @@ def test_extension_as_words_json_and_csv(run):
     ("arguments", "message"),
     [
         (["--to", "8k"], "--extend-from and --to go together: the config, and the length"),
-        (["--length", "80"], "design needs --length and --d, or --extend-from CONFIG and --to"),
+        (
+            ["--length", "80"],
+            "design needs --d and either --length or --grid, or --extend-from CONFIG and --to",
+        ),
         (
             ["--extend-from", "llama.json", "--to", "128k"],
             "'llama.json' stands for 131072 positions; an extension is to more, got 131072",
@@ -137,6 +171,30 @@ def test_extension_as_words_json_and_csv(run):
 def test_designs_that_are_none(run, arguments, message):
     done = run("design", *arguments)
     assert (done.status, done.out, done.err) == (2, "", f"pefourier: {message}\n")
+
+
+def test_a_grid_has_a_base_for_each_axis(run):
+    """Waves end at the side of FLUX's 64 x 64 with base 11.1, at Wan's 21 frames with 3.5."""
+    asked = ["design", "--grid", "64x64", "--d", 112, "--for", "turns", "--rho", 1e4]
+    rows, columns = run(*asked, "--json").results
+    assert (rows["axis"], columns["axis"]) == ("y", "x")
+    assert round(rows["best"]["turns"], 1) == 11.1
+    assert [c["idle"] for c in rows["candidates"] if c["rho"] == 1e4] == [20]  # of 28
+    found = run("design", "--grid", "21x48x80", "--d", 128, "--for", "turns", "--json").results
+    assert [one["params"]["d"] for one in found] == [44, 42, 42]
+    assert round(found[0]["best"]["turns"], 1) == 3.5
+    assert round(found[2]["best"]["turns"], 1) == 14.5
+
+
+def test_the_spec_of_a_grid_has_the_bases_of_its_axes(run):
+    asked = ["design", "--grid", "8x30x52", "--d", 128, "--for", "turns"]
+    out = run(*asked).out
+    spec = re.search(r"axial-rope:\S+", out).group()
+    own = load(spec, 8 * 30 * 52).measure.frequencies
+    for axis, (side, d) in enumerate([(8, 44), (30, 42), (52, 42)]):
+        turns = np.sort(own[own[:, axis] != 0, axis])
+        assert len(turns) == d // 2
+        np.testing.assert_allclose(turns[0], 2 * np.pi / side, rtol=1e-5)  # one turn
 
 
 def test_context_of_biases_says_what_can_be_said(run):
@@ -202,3 +260,57 @@ def test_design_of_short_lengths_needs_no_base(run):
     assert " ".join(out.split()).startswith(
         "No base is needed: with 80 positions and d 256 the DFT"
     )
+
+
+def test_a_sweep_of_contexts_has_a_result_for_each_length(run):
+    asked = ["context", "llama.json", "--length", "16k:128k:2x"]
+    results = run(*asked, "--json").results
+    assert [one["length"] for one in results] == [16384, 32768, 65536, 131072]
+    assert [one["rotations"][0]["unseen"] for one in results] == [0, 0, 0, 29]
+    out = " ".join(run(*asked, "--plot", "sweep.png").out.split())
+    assert out.startswith(
+        "llama.json: trained at 8192; from 131072 positions on 29 pairs meet phases they never met."
+    )
+    assert Path("sweep.png").exists()
+    assert len(run(*asked, "--csv").out.splitlines()) == 1 + 4 * 3
+
+
+def test_a_sweep_of_lengths_says_which_are_safe(run):
+    asked = ["check-faithful", "rope", "dft", "--d", 64, "--length", "64:1024:4x"]
+    results = run(*asked, "--json").results
+    assert [(one["spec"], one["length"]) for one in results] == [
+        (spec, length) for spec in ("rope", "dft") for length in (64, 256, 1024)
+    ]
+    out = " ".join(run(*asked, "--plot", "sweep.png").out.split())
+    assert (
+        "rope: injective at 64 positions and at all up to 1024. Computed throughout in bfloat16 to "
+        "257 positions, codes stay different; beyond, some are lost."
+    ) in out
+    assert "dft: isometric at 64 positions, collides from 256 on." in out
+    done = run(*asked, "--require-dtype", "bf16")
+    assert done.status == 1
+    assert "rope has 513 of 1024 codes distinct in bfloat16; 257 positions are safe" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["spectrum", "rope", "--length", "1k:4k:2x"],
+            "several lengths are for check-faithful and context; give one",
+        ),
+        (
+            ["context", "llama.json", "--length", "1k:4k:2"],
+            "'1k:4k:2' is not a sweep such as 4k:1M:2x: first, last, and the factor between",
+        ),
+        (
+            ["context", "llama.json", "--length", "4k:1k:2x"],
+            "'4k:1k:2x' is not a sweep of 2 to 64 lengths; got 1",
+        ),
+    ],
+    ids=str,
+)
+def test_sweeps_that_are_none(run, arguments, message):
+    done = run(*arguments)
+    assert done.status == 2
+    assert message in done.err

@@ -115,3 +115,11 @@ def test_a_terminal_without_the_letters_of_a_chart_gets_none(monkeypatch):
     assert main(["spectrum", "dft"]) == 0
     assert "\\u28" not in sys.stdout.getvalue()
     assert "┤" not in sys.stdout.getvalue()
+
+
+def test_charts_of_one_answer_have_one_axis(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", Screen())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert main(["reconstruct", "rope", "dft", "none", "--d", "64", "--pos", "5", "-q"]) == 0
+    tops = [line.split("┤")[0] for line in sys.stdout.getvalue().splitlines() if "┤" in line][::2]
+    assert tops == ["   0.996 "] * 2

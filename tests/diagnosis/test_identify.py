@@ -185,6 +185,16 @@ def test_tables_of_scaled_rotations(name, d, dtype):
         assert found["params"].get("scale", 1.0) == pytest.approx(factor, rel=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_both_waves_each_twice(dtype):
+    """What transformers' rotary modules give: (cos, sin), each cat(f, f)."""
+    cos, sin = np.cos(S * GRID), np.sin(S * GRID)
+    table = np.hstack([cos, cos, sin, sin]).astype(dtype)
+    found = identify(table, float(np.finfo(dtype).eps))
+    expected = {"rho": 1e4, "layout": "halves", "times": 2}
+    assert (found["encoding"], found["params"]) == ("rope", expected)
+
+
 ROUND_TRIPS = [
     ("sinusoidal", {}),
     ("sinusoidal", {"rho": 500.0, "layout": "halves", "offset": 7}),

@@ -132,6 +132,8 @@ OTHER = {
         np.cos(S * np.linspace(0.1, 3, 32)),
         ["free-frequencies note"],
     ),
+    "phases": (S * GRID, ["phases note"]),
+    "phases twice": (np.hstack([S * GRID] * 2), ["phases note"]),
     "noise": (NORMAL, []),
     "one position": (NORMAL[:1], []),
     "one column": (NORMAL[:, :1], []),
@@ -175,6 +177,8 @@ def test_tables_rounded_to_16_bits_and_stored_wider(name, dtype):
     exact = from_table(waves(GRID).astype(dtype), eps=float(np.finfo(dtype).eps))
     assert codes_found(exact) == []
     assert codes_found(from_table(np.eye(80).astype(dtype))) == []  # few digits say nothing
+    whole = np.add.outer(np.arange(200.0), np.arange(8.0)).astype(dtype)
+    assert "stored-wider note" not in codes_found(from_table(whole))
 
 
 @pytest.mark.parametrize("name", ["bfloat16", "float16"])

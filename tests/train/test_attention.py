@@ -38,6 +38,27 @@ def test_attention_is_its_definition(rng, act):
     np.testing.assert_allclose(got, slow_attention(act, q, k, v, table), atol=1e-12)
 
 
+@pytest.mark.parametrize("length", [3, attention.FEW_TOKENS + 1])
+def test_attention_of_few_tokens_is_that_of_many_and_so_is_its_gradient(rng, length):
+    """It is written out for few tokens; torch's own kernel is the reference."""
+    drawn = rng.normal(size=(3, 2, 2, length, 2, 4))  # q, k, v of (m, B, T, H, c)
+    back = torch.as_tensor(rng.normal(size=(2, 2, length, 8)))
+    found = []
+    for act in (attention.ATTEND["add"], fused):
+        parts = [torch.tensor(x, requires_grad=True) for x in drawn]
+        out = act(*parts, None)
+        (out * back).sum().backward()
+        found.append([out.detach(), *(part.grad for part in parts)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+
+def fused(q, k, v, table):
+    parts = map(attention.heads_first, (q, k, v))
+    out = torch.nn.functional.scaled_dot_product_attention(*parts)
+    return attention.heads_last(out, len(q))
+
+
 @pytest.mark.parametrize(
     "spec", ["rope", "rope:layout=interleaved", "xpos:span=4", "rope:partial=0.5"]
 )

@@ -1,5 +1,6 @@
 """Tested on longer windows: what goes on there, what cannot and says why."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -124,6 +125,10 @@ def test_longer_windows_are_drawn_anew():
         ({"test_length": ""}, "--test-length must be whole numbers with commas"),
         ({"test_length": "24,24"}, "--test-length must be different lengths of 4 to"),
         ({"test_length": "3"}, "--test-length must be different lengths of 4 to 67108864; got '3'"),
+        (
+            {"dataset": ("grid",)},
+            "which only built-in tasks can (lags, order); 'grid' is as long as",
+        ),
         ({"dataset": ("own.npz",)}, "which only built-in tasks can (lags, order); 'own.npz' is as"),
     ],
 )
@@ -133,3 +138,29 @@ def test_lengths_that_cannot_be_are_refused(given, message, tmp_path, monkeypatc
     with pytest.raises(PefourierError) as caught:
         run_comparison(Options(**ASKED | given))
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda row: row["confusion"][0].append(1), "whose confusion is not of 12 windows of 2 cl"),
+        (lambda row: row["confusion"].pop(), "whose confusion is not of 12 windows of 2 classes"),
+        (lambda row: row["tested"].pop(), "that was tested at other lengths"),
+        (lambda row: row.pop("accuracy"), "that was tested at other lengths"),
+        (lambda row: row["tested"][0].update(f1=None), "that has scores and a reason, or neither"),
+        (
+            lambda row: row["tested"][0].update(reason="x"),
+            "that has scores and a reason, or neither",
+        ),
+        (lambda row: row["tested"][0].update(f1=2), "f1 must be 0 … 1; got 2"),
+    ],
+)
+def test_rows_that_were_edited_are_refused(tmp_path, change, message):
+    out = tmp_path / "out"
+    given = Options(**{**ASKED, "encoding": ("none",), "seeds": 1}, out=str(out))
+    run_comparison(given)
+    (row,) = lines(out)
+    change(row)
+    (out / "results.jsonl").write_text(json.dumps(row) + "\n")
+    with pytest.raises(PefourierError, match=message):
+        run_comparison(replace(given, resume=True))

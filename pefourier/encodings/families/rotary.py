@@ -179,6 +179,29 @@ def proportional(head: Head, *, factor: float = 1.0) -> Rotation:
     return theta / factor, 1.0
 
 
+def still_below(head: Head, *, original: int) -> Rotation:
+    r"""Pairs that don't finish a turn in training stand still: below 2 pi / L frequencies are zero.
+
+    As FoPE (Hua et al., 2024, arXiv 2412.17739) and HoPE (Chen et al., 2024, arXiv 2410.21216) have
+    it, and clipped RoPE; p-RoPE cuts a share of the pairs in place of these, see `proportional`.
+    """
+    theta = head.grid()
+    return np.where(theta * original < 2 * pi, 0.0, theta), 1.0
+
+
+def riflex(head: Head, *, factor: float, original: int, repeat: int) -> Rotation:
+    r"""RIFLEx (Zhao et al., 2025, arXiv 2502.15894): the pair that makes videos repeat is slowed.
+
+    Of the wavelengths :math:`2\pi/\omega_i` the one nearest to `repeat`, the frames after which
+    content was seen to repeat, becomes the length asked for, factor times original; a pair that is
+    slower already stays. The authors' code takes 0.9 of that frequency.
+    """
+    theta = head.grid()
+    k = int(np.abs(2 * pi / theta - repeat).argmin())
+    theta[k] = min(theta[k], 2 * pi / (original * factor))
+    return theta, 1.0
+
+
 SCALINGS: dict[str, Callable[..., Rotation]] = {
     "none": none,
     "linear": linear,
@@ -188,6 +211,8 @@ SCALINGS: dict[str, Callable[..., Rotation]] = {
     "longrope": longrope,
     "llama3": llama3,
     "proportional": proportional,
+    "cut": still_below,
+    "riflex": riflex,
 }
 
 
@@ -213,8 +238,9 @@ def fill_in(scaling: str, given: dict[str, Any]) -> dict[str, Any]:
             raise PefourierError(f"scaling={scaling} needs {key}; write {key}=…")
         if key in ABOVE_ZERO:
             check_above(key, value)
-    if "original" in settled:
-        check_count("original", settled["original"])
+    for key in ("original", "repeat"):
+        if key in settled:
+            check_count(key, settled[key])
     return settled
 
 
@@ -294,7 +320,7 @@ def rope(
         linear: factor; ntk: factor; dynamic: factor, original; yarn: factor, original, beta_fast,
         beta_slow, truncate, mscale, mscale_all_dim, attention_factor; longrope: factor, original,
         short_factor, long_factor, attention_factor; llama3: factor, original, low_freq_factor,
-        high_freq_factor; proportional: factor.
+        high_freq_factor; proportional: factor; cut: original; riflex: factor, original, repeat.
     inv_freq : array
         Frequencies in radians per position, one per rotated pair, as models and engines keep them:
         FILE[#ARRAY], a vector. They stand for base and scaling, and set d.
@@ -314,6 +340,8 @@ def rope(
         longrope: a divisor for each pair, up to `original` positions and beyond.
     low_freq_factor, high_freq_factor : float
         llama3: turns over `original` below which a pair is divided, above which it is kept.
+    repeat : int
+        riflex: positions after which content was seen to repeat beyond `original`.
 
     Examples
     --------

@@ -28,6 +28,7 @@ SHARES = (
     *("rope_percent", "rotary_emb_fraction", "rotary_factor", "partial_rotary_pct"),
 )
 TURNED = ("rotary_dim", "rotary_ndims", "rope_dim")
+LEVELS = (0.99, 0.9)  # of the cosine, from which on it matters
 USUAL_HEADS = {32, 48, 64, 80, 96, 100, 112, 120, 128, 192, 256, 512}
 LONG = 4  # times the length of training from which a context needs a scaling
 
@@ -137,7 +138,7 @@ class ConfigCase:
         most, own = min(FARTHEST, self.model.longest() or FARTHEST), self.enc.measure.frequencies
         if "d" in changes:  # a head has the pairs that it has, whatever grid they lie on
             own, other = own[: len(other)], other[: len(own)]
-        below = positions_below(own, other, most)
+        below = positions_below(own, other, most, LEVELS)
         if below[".99"] is None:
             return f"; the cosine to {meant} stays above .99 at all {most} positions"
         first = f"below .99 from position {below['.99']} on"
@@ -482,7 +483,7 @@ def sections_cost(case: ConfigCase, numbers: list[int], interleaved: bool) -> st
     for axis in range(1, count):
         turns[axis : 3 * numbers[axis] : 3] = axis
     apart = np.where((blocks == 2) != (turns == 2), case.enc.measure.frequencies[:pairs], 0.0)
-    below = positions_below(apart, np.zeros(pairs), 4096)
+    below = positions_below(apart, np.zeros(pairs), 4096, LEVELS)
     share = (blocks != turns).mean()
     other = "in blocks" if interleaved else "by turns"
     return (

@@ -296,20 +296,7 @@ def read_scaling(
     model: ModelConfig, section: Section, turns: Rotary, layered: bool
 ) -> tuple[str, dict[str, Any], list[Finding]]:
     """The scaling of a section, its parameters for `rope`, and what transformers warns of."""
-    _, kind = section.first("rope_type", "type")
-    kind = "default" if kind is None else kind
-    if not isinstance(kind, str):
-        raise section.wrong("rope_type", kind, "a string")
-    if kind == "axial":
-        raise PefourierError(f"rope_type of {section.label} is axial: positions on several axes")
-    kind = model.row.get("renamed", {}).get(kind, kind)
-    if kind not in TYPES:
-        raise unknown(f"rope_type of {section.label}", kind, TYPES)
-    if TYPES[kind] != "none" and "unscaled" in model.row:
-        raise PefourierError(
-            f"rope_type {kind} of {section.label}: model_type {shown(model.kind)} "
-            f"{model.row['unscaled']}, which is not computed here; give rope:inv_freq=FILE"
-        )
+    kind = type_of_scaling(model, section)
     if kind == "dynamic" and model.row.get("alpha") and section.number("alpha"):
         return "ntk", {"factor": section.number("alpha")}, []
     scaling = TYPES[kind]
@@ -336,6 +323,25 @@ def read_scaling(
         if own["factor"] is None and scaling in ("yarn", "longrope"):
             own["factor"] = longest / own["original"]
     return scaling, own, found
+
+
+def type_of_scaling(model: ModelConfig, section: Section) -> str:
+    """The rope_type of a section, as its model type calls it."""
+    _, kind = section.first("rope_type", "type")
+    kind = "default" if kind is None else kind
+    if not isinstance(kind, str):
+        raise section.wrong("rope_type", kind, "a string")
+    if kind == "axial":
+        raise PefourierError(f"rope_type of {section.label} is axial: positions on several axes")
+    kind = model.row.get("renamed", {}).get(kind, kind)
+    if kind not in TYPES:
+        raise unknown(f"rope_type of {section.label}", kind, TYPES)
+    if TYPES[kind] != "none" and "unscaled" in model.row:
+        raise PefourierError(
+            f"rope_type {kind} of {section.label}: model_type {shown(model.kind)} "
+            f"{model.row['unscaled']}, which is not computed here; give rope:inv_freq=FILE"
+        )
+    return kind
 
 
 def misspelt_keys(config: Section) -> list[Finding]:

@@ -28,7 +28,7 @@ from pefourier.errors import PefourierError, shown
 LENGTH_NAMES = frozenset(
     "length n max_len maxlen max_length max_seq_len seq_len seq_length sequence_length "
     "max_sequence_length num_positions n_positions max_position_embeddings num_embeddings "
-    "context_length context_size block_size n_ctx num_patches timesteps end".split()
+    "context_length context_size block_size n_ctx num_patches timesteps end max_seq_length".split()
 )
 DIM_NAMES = frozenset(
     "d d_model dim model_dim embed_dim embedding_dim emb_dim emb_size embed_size embedding_size "
@@ -36,6 +36,8 @@ DIM_NAMES = frozenset(
 )
 POSITION_NAMES = frozenset("position_ids positions position pos pos_ids indices idx".split())
 TIME_NAMES = frozenset("t timesteps timestep time times coords coordinates".split())
+TOKEN_NAMES = frozenset("input_ids tokens token_ids".split())
+A_TOKEN = 2  # which is neither the usual start nor the usual padding
 SHIFTS = frozenset("offset start_pos past_length cache_position".split())
 FAULTS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
 DROPOUT_NAMES = frozenset("dropout dropout_p dropout_rate p_dropout drop drop_rate".split())
@@ -150,6 +152,9 @@ def call_with_sizes(function: Callable[..., Any], sizes: dict[str, int]) -> Any:
             named[p.name] = sizes["d"]
         elif p.name in DROPOUT_NAMES:
             named[p.name] = 0.0
+        elif p.name in POSITION_NAMES and p.default is p.empty and not inspect.isclass(function):
+            torch = sys.modules.get("torch")
+            named[p.name] = (torch or np).arange(sizes["length"])
     required = [
         p
         for p in parameters
@@ -281,10 +286,13 @@ def takes_positions(module: Any) -> bool:
 def inputs_of(torch: Any, module: Any, shape: tuple[int, int, int]) -> Iterator[dict[str, Any]]:
     """Ways to call forward: positions in the forms that modules take them, all else zeros."""
     length = max(shape[:2]) if takes_positions(module) else shape[1]
-    whole = torch.arange(length)
+    held = [*module.parameters(), *module.buffers()]
+    like = next((x for x in held if x.is_floating_point()), torch.zeros(()))  # its type and place
+    whole = torch.arange(length, device=like.device)
     forms = [whole.expand(shape[0], length), whole, whole.float(), whole.float()[:, None]]
     forms.append(whole.float()[None, :, None])
     names = required(module)
+    zeros = torch.zeros(shape, dtype=like.dtype, device=like.device)
     if set(names) & TIME_NAMES:
         forms = [*forms[1:], forms[0]]
     for form in forms if set(names) & (POSITION_NAMES | TIME_NAMES) else forms[:1]:
@@ -294,8 +302,10 @@ def inputs_of(torch: Any, module: Any, shape: tuple[int, int, int]) -> Iterator[
                 way[name] = form
             elif name in LENGTH_NAMES:
                 way[name] = length
+            elif name in TOKEN_NAMES:
+                way[name] = torch.full(shape[:2], A_TOKEN)
             else:
-                way[name] = 0 if name in SHIFTS else torch.zeros(shape)
+                way[name] = 0 if name in SHIFTS else zeros
         yield way
 
 

@@ -131,6 +131,18 @@ def llama3_twin(d, rho, length, factor, original, low_freq_factor=1, high_freq_f
     return out
 
 
+def cut_twin(d, rho, length, original):
+    return [t if 2 * mp.pi / t <= original else mp.mpf(0) for t in grid(d, rho)]
+
+
+def riflex_twin(d, rho, length, factor, original, repeat):
+    found = grid(d, rho)
+    apart = [abs(2 * mp.pi / t - repeat) for t in found]
+    k = apart.index(min(apart))
+    found[k] = min(found[k], 2 * mp.pi / (original * mp.mpf(factor)))
+    return found
+
+
 TWINS = {
     "none": lambda d, rho, length: grid(d, rho),
     "linear": lambda d, rho, length, factor: [t / mp.mpf(factor) for t in grid(d, rho)],
@@ -140,6 +152,8 @@ TWINS = {
     "longrope": longrope_twin,
     "llama3": llama3_twin,
     "proportional": lambda d, rho, length, factor=1: [t / mp.mpf(factor) for t in grid(d, rho)],
+    "cut": cut_twin,
+    "riflex": riflex_twin,
 }
 FACTORS = {
     "short_factor": tuple(1 + i / 7 for i in range(32)),
@@ -170,6 +184,10 @@ CASES = [
     ("llama3", {"factor": 4.0, "original": 999, "low_freq_factor": 0.7, "high_freq_factor": 9.0}),
     ("llama3", {"factor": 4.0, "original": 999, "low_freq_factor": 9.0, "high_freq_factor": 0.7}),
     ("proportional", {"factor": 3.0}),
+    ("cut", {"original": 512}),
+    ("cut", {"original": 5}),
+    ("riflex", {"factor": 2.5, "original": 49, "repeat": 48}),
+    ("riflex", {"factor": 1.0, "original": 4, "repeat": 900}),
 ]
 
 
@@ -268,6 +286,24 @@ def test_an_odd_share_is_rounded_up_to_pairs():
     assert enc.dim == 46
 
 
+@pytest.mark.parametrize(
+    ("rho", "repeat", "k", "wavelength"),
+    [(256.0, 48, 4, 50.27), (1e4, 20, 2, 19.87)],  # HunyuanVideo, CogVideoX: the authors' 4 and 2
+)
+def test_riflex_slows_the_published_pair(rho, repeat, k, wavelength):
+    own = frequencies(f"rope:rho={rho}", 16)
+    assert 2 * np.pi / own[k - 1] == pytest.approx(wavelength, abs=0.006)
+    slowed = frequencies(f"rope:rho={rho},scaling=riflex,factor=2,original=64,repeat={repeat}", 16)
+    assert np.flatnonzero(slowed != own).tolist() == [k - 1]
+    assert 2 * np.pi / slowed[k - 1] == pytest.approx(128)
+
+
+def test_cut_pairs_stand_still():
+    enc = load("rope:scaling=cut,original=4096", length=9, d=128)
+    assert (enc.measure.frequencies == 0).sum() == 18  # those that YaRN divides
+    np.testing.assert_array_equal(enc.table()[:, 46:64], 1.0)
+
+
 def test_proportional_zeroes_the_lowest_frequencies_of_the_full_head():
     enc = load("rope:scaling=proportional,partial=0.75", length=9, d=16)
     wanted = np.append(10000.0 ** (-np.arange(6) / 8), [0.0, 0.0])
@@ -303,13 +339,13 @@ LONG = "rope:scaling=longrope,factor=2,original=9,short_factor=1;1"
             "rope:factor=2",
             8,
             "scaling=none does not use factor=2.0; leave it out or choose scaling=linear or ntk or "
-            "dynamic or yarn or longrope or llama3 or proportional",
+            "dynamic or yarn or longrope or llama3 or proportional or riflex",
         ),
         (
             "rope:scaling=linear,factor=2,original=64",
             8,
             "scaling=linear does not use original=64; leave it out or choose scaling=dynamic or "
-            "yarn or longrope or llama3",
+            "yarn or longrope or llama3 or cut or riflex",
         ),
         ("rope:scaling=yarn,factor=2", 8, "scaling=yarn needs original; write original=…"),
         ("rope:scaling=linear", 8, "scaling=linear needs factor; write factor=…"),
@@ -380,7 +416,7 @@ def test_what_cannot_be_is_refused(spec, d, message):
 def test_an_unknown_scaling_is_refused_in_python_too():
     message = (
         "unknown scaling 'yarm'. Did you mean 'yarn'? "
-        "Known: dynamic, linear, llama3, longrope, none, ntk, proportional, yarn."
+        "Known: cut, dynamic, linear, llama3, longrope, none, ntk, proportional, riflex, yarn."
     )
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
         build("rope", scaling="yarm")

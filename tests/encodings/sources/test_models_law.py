@@ -340,3 +340,39 @@ def test_published_configs_are_answered_as_transformers_computes(name, tmp_path)
     values = PUBLISHED[name]
     found = list(verdict(values, tmp_path / "config.json"))
     assert set(found) == {"agrees"}
+
+
+def told(spec):
+    """What a SPEC is answered with, or why it is refused."""
+    try:
+        enc = load(spec, length=32)
+    except PefourierError as error:
+        return reason(error)
+    frequencies = [] if enc.measure is None else enc.measure.frequencies.tolist()
+    return enc.name, enc.dim, frequencies, enc.params.get("layout"), enc.params.get("offset")
+
+
+PARTS = [kind for kind in TYPES if type_row(kind)["kind"] == "parts"]
+
+
+def test_a_part_of_a_config_is_what_its_own_type_is(tmp_path):
+    """``config.json#vision_config`` and its kind, of each composite type's default config."""
+    path, alone, seen, different = tmp_path / "config.json", tmp_path / "part.json", Counter(), []
+    for kind in PARTS:
+        try:
+            whole, _ = saved(kind)
+        except Exception:
+            continue
+        path.write_text(json.dumps(whole))
+        for part, usual in type_row(kind)["parts"].items():
+            inner = whole.get(part)
+            if not isinstance(inner, dict) or type_row(inner.get("model_type", usual)) is None:
+                continue
+            alone.write_text(json.dumps({"model_type": usual, **inner}))
+            one, other = told(f"{path}#{part}"), told(str(alone))
+            seen[other if isinstance(other, str) else f"is {other[0]}"] += 1
+            if one != other:
+                different.append(f"{kind}#{part}: {one} for {other}")
+    print(json.dumps(seen, indent=1))
+    assert different == []
+    assert seen.total() > 150

@@ -8,6 +8,7 @@ import torch
 
 import pefourier
 from pefourier.encodings.sources.objects import tabulate_object
+from pefourier.encodings.sources.user_code import inputs_of
 from pefourier.errors import PefourierError
 
 
@@ -110,3 +111,10 @@ def test_a_function_that_draws_is_seeded():
     one, two, three = (tabulate_object(draw, 4, 3, seed).table() for seed in (1, 1, 2))
     assert np.array_equal(one, two)
     assert not np.array_equal(one, three)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_input_has_the_type_and_the_place_of_a_modules_numbers(dtype):
+    module = Stored().to("meta").to(dtype)
+    for way in inputs_of(torch, module, (2, 5, 24)):
+        assert {(x.device.type, x.dtype) for x in way.values()} == {("meta", dtype)}

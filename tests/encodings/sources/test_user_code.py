@@ -220,6 +220,14 @@ class ByLongest(Base):
     def forward(self, x):
         return x + self.pe[: x.size(1)] * (self.max_len / 5000)
 
+class ByTokens(Base):
+    def forward(self, input_ids):
+        places = torch.cumsum((input_ids != 1).long(), 1) - 1
+        return self.pe[places]
+
+def of_positions(dim, pos):
+    return table(int(pos.max()) + 1, dim)
+
 class Nothing(Base):
     def forward(self):
         return self.pe
@@ -257,7 +265,10 @@ def ways(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "name",
-    "XAndCodes SumAndCodes ByIds ByLength ByTime ByTimesteps ByCoordinates ByLongest rows".split(),
+    [
+        *("XAndCodes", "SumAndCodes", "ByIds", "ByLength", "ByTime", "ByTimesteps"),
+        *("ByCoordinates", "ByLongest", "rows", "ByTokens", "of_positions"),
+    ],
 )
 def test_modules_are_run_as_their_forward_asks(ways, name):
     """ByLongest is right only with its own default of max_len, 5000, which is enough."""

@@ -65,6 +65,17 @@ def sides_of_task(name: str) -> tuple[int, ...]:
     return sides(**parameters_given(name)) if sides else ()
 
 
+def has_length(name: str) -> bool:
+    """Whether a task is drawn at a length that can be chosen.
+
+    >>> has_length("order:noise=.2"), has_length("grid")
+    (True, False)
+    """
+    task = name.partition(":")[0]
+    function = getattr(import_module(f"{__name__}.{task}"), task)
+    return "length" in inspect.signature(function).parameters
+
+
 def with_length(name: str, length: int) -> str:
     """The name of the same task at another length, drawn anew.
 

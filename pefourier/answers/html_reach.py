@@ -1,0 +1,115 @@
+"""How far do the rotations on a page reach? The part of a report that `context` answers."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pefourier.answers.document import Markup, Words, command, element, table, value_cell
+from pefourier.answers.reach import ROTATION_FACTS, conclude_context, ranges
+from pefourier.context import Context, describe_context
+from pefourier.encodings.encoding import Encoding
+
+GROUPS = ["context", "check-faithful"]
+
+
+@dataclass(frozen=True)
+class Reach:
+    """A rotation's SPEC, or a model's, and its layers."""
+
+    encoding: Encoding
+    found: Context
+
+    @property
+    def label(self) -> str:
+        """The SPEC."""
+        return self.encoding.label
+
+
+def find_reach(encodings: Sequence[Encoding], options: Mapping[str, Any]) -> list[Reach]:
+    """The layers of those that rotate and are named as `context` takes them.
+
+    `context` has no option for a base, so that with one given on the command line nothing is said.
+    """
+    unknown = [name for name, value in options.items() if value is not None and name not in TAKEN]
+    turning = [enc for enc in encodings if enc.act == "rotate" and len(enc.domain.sides) == 1]
+    found = []
+    for enc in () if unknown else turning:
+        own, known = describe_context(enc.spec, options.get("length"), None, options.get("d"))
+        found.append(Reach(own[0], known))
+    return [reach for reach in found if reach.found.rotations]
+
+
+TAKEN = ("d", "length")  # options that `context` has, too
+
+
+def reach_part(reaches: Sequence[Reach], options: Mapping[str, Any], words: Words) -> list[Any]:
+    """What is told of rotations; nothing where there are none."""
+    if not reaches:
+        return []
+    given = [(f"--{name}", str(options[name])) for name in TAKEN if options.get(name) is not None]
+    line = ["pefourier", "context", *(reach.encoding.spec for reach in reaches)]
+    told = [
+        element("p", element("strong", one.label), " ", conclude_context(one.encoding, one.found))
+        for one in reaches
+    ]
+    return [
+        told,
+        layers_table(reaches, words),
+        rotations_table(reaches, words),
+        bands_table(reaches, words),
+        command(shlex.join([*line, *(part for pair in given for part in pair)])),
+    ]
+
+
+def layers_table(reaches: Sequence[Reach], words: Words) -> Markup:
+    """Which layers turn by which rotation."""
+    rows = [
+        [
+            one.label,
+            ranges(run.index) or "all",
+            run.kind if run.kind != "none" else "no positions",
+            "–" if run.rotation is None else rotation_name(one.found, run.rotation),
+            value_cell(run.window),
+        ]
+        for one in reaches
+        for run in one.found.layers
+    ]
+    head = ["encoding", *(words.term(n, GROUPS) for n in ("layers", "positions"))]
+    head += [words.term(n, GROUPS) for n in ("rotation", "window")]
+    return table("Layers", head, rows)
+
+
+def rotation_name(found: Context, number: int) -> str:
+    """The layer type of a rotation."""
+    return found.rotations[number].name or "the only one"
+
+
+def rotations_table(reaches: Sequence[Reach], words: Words) -> Markup:
+    """A row for each fact, a column for each rotation."""
+    every = [(one, rotation) for one in reaches for rotation in one.found.rotations]
+    head = ["", *(f"{one.label} {rotation.name}".strip() for one, rotation in every)]
+    rows = [
+        [words.term(name, GROUPS), *(value_cell(fact(rotation)) for _, rotation in every)]
+        for name, fact in ROTATION_FACTS.items()
+    ]
+    return table("Rotations in numbers; – for the bound: none up to 2^20", head, rows)
+
+
+def bands_table(reaches: Sequence[Reach], words: Words) -> Markup:
+    """What a scaling does to each band of pairs."""
+    rows = [
+        [
+            one.label,
+            rotation.name or "all layers",
+            band.treatment,
+            *map(value_cell, (band.pairs, band.longest_wavelength)),
+            *map(value_cell, (band.turns_trained, band.turns)),
+        ]
+        for one in reaches
+        for rotation in one.found.rotations
+        for band in rotation.bands
+    ]
+    names = ["rotation", "band", "pairs", "longest wavelength", "turns_trained", "turns"]
+    head = ["encoding", *(words.term(name, GROUPS) for name in names)]
+    return table("Bands of pairs, by what the scaling does to them", head, rows)

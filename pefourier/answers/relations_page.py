@@ -1,0 +1,63 @@
+"""How is it told how codes relate to one another? The answer of `pefourier relations`."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pefourier.answers.page import Page
+from pefourier.answers.report import (
+    Answer,
+    Fact,
+    Refusal,
+    of_axes,
+    page_of,
+    side_by_side,
+    why_no_shift,
+)
+
+
+def relations_page(asked: Sequence[Answer | Refusal]) -> Page:
+    """The answer of `pefourier relations`."""
+    return page_of("relations", asked, partial(side_by_side, RELATIONS_FACTS), relations_rows)
+
+
+def why_no_lag(answer: Answer) -> str:
+    """Why there is no lag from which inner products rise."""
+    return "no inner products by lag" if answer.result.kernel is None else "they never rise"
+
+
+def why_not_compared(answer: Answer) -> str:
+    """Why opposite lags were not compared."""
+    return "no opposite lags"
+
+
+def why_no_correlation(answer: Answer) -> str:
+    """Why distances were not correlated."""
+    sequence = answer.encoding.domain.kind in ("position", "time")
+    return "distances are equal" if sequence else f"not for {answer.encoding.domain.kind}s"
+
+
+RELATIONS_FACTS = [
+    Fact("positions", lambda r: r.length),
+    Fact("dimensions", lambda r: r.dimension),
+    Fact("Toeplitz residual", lambda r: r.toeplitz_residual),
+    Fact("inner products rise first at lag", lambda r: of_axes(r.first_rise), why_no_lag),
+    Fact("residual of T(1) (Denk)", lambda r: of_axes(r.shift_residual), why_no_shift),
+    Fact("asymmetry of lags", lambda r: r.asymmetry, why_not_compared),
+    Fact("distances correlate by", lambda r: r.distance_preservation, why_no_correlation),
+]
+
+
+def relations_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+    """A row for each encoding and lag; on a grid for each displacement, its lags with × between."""
+    yield "encoding", "spec", "lag", "inner_product"
+    for a in answers:
+        kernel = a.result.kernel
+        if kernel is None:
+            continue
+        middle = [n // 2 if kernel.ndim > 1 else 0 for n in kernel.shape]
+        for index in np.ndindex(kernel.shape):
+            lag = "×".join(str(i - m) for i, m in zip(index, middle, strict=True))
+            yield a.encoding.name, a.encoding.spec, lag, kernel[index]
