@@ -6,13 +6,14 @@ measures by how much those of a table are not,
 over pairs of points with one displacement; `find_grid` looks for the sides with the least.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isqrt
 
 import numpy as np
 
-from pefourier.encodings.encoding import unit_of
+from pefourier.encodings.encoding import Encoding, Finding, unit_of
+from pefourier.encodings.grids import on_grid, typed_sides
 from pefourier.geometry.products import (
     diagonal_means_on_grid,
     pairs_at,
@@ -25,6 +26,8 @@ MEASURED = 2**10  # points of which all inner products are looked at
 FINALISTS = 8  # grids of which they are
 LARGEST_RESIDUAL = 0.2  # of a table that is called one on a grid
 RATIO = 0.6  # residuals of all other grids are larger: found over next
+LEAST_POINTS, LEAST_SIDE = 48, 4  # of a table that is taken as one on a grid without being asked
+SURE_RESIDUAL = 0.05
 RESOLVED = 1e-6  # residuals below are rounding
 
 
@@ -46,8 +49,9 @@ class FlatTable:
 
     @cached_property
     def head(self) -> np.ndarray:
-        """The rows in which neighbours are looked at."""
-        return np.asarray(self.table[:SCREENED], dtype=float)
+        """The rows in which neighbours are looked at, in a unit that sums of squares can bear."""
+        first = np.asarray(self.table[:SCREENED], dtype=float)
+        return first * unit_of(first)
 
     @cached_property
     def neighbours(self) -> dict[int, np.ndarray]:
@@ -120,6 +124,27 @@ def find_grid(table: np.ndarray) -> FoundGrid | None:
     if residual > LARGEST_RESIDUAL or max(residual, RESOLVED) > RATIO * beyond:
         return None
     return FoundGrid((points // width, width), prefix, residual, beyond)
+
+
+def on_found_grid(enc: Encoding) -> Encoding:
+    """A table of rows as points of the grid that it turns out to have, which a note says.
+
+    A formula's grid is part of it, and is not looked for; nor is that of biases and rotations.
+    """
+    if enc.origin == "formula" or enc.domain.kind != "position" or enc.domain.grid:
+        return enc
+    found = find_grid(enc.table()) if enc.act == "add" and len(enc) >= LEAST_POINTS else None
+    if found is None or min(found.grid) < LEAST_SIDE or found.residual > SURE_RESIDUAL:
+        return enc
+    asked = f"--grid {typed_sides(found.grid)}"
+    asked += f" --prefix {found.prefix}" if found.prefix else ""
+    message = (
+        f"rows were taken as points of a grid, {asked}: of all grids their inner products suit "
+        f"this one best (residual {found.residual:.2g}, the next {found.next_residual:.2g}); "
+        "another can be given"
+    )
+    note = Finding("grid-found", "note", message)
+    return replace(on_grid(enc, found.grid, found.prefix), findings=(*enc.findings, note))
 
 
 def possible_grids(count: int) -> list[tuple[int, int]]:

@@ -227,9 +227,10 @@ def placed(enc: Encoding) -> Encoding:
     if len(domain.grid) != 1:
         return enc if domain is enc.domain else replace(enc, domain=domain)
     measure = enc.measure
-    if measure is not None and measure.frequencies.ndim > 1:
+    if measure is not None:
+        frequencies = measure.frequencies.reshape(len(measure.weights), -1)[:, 0]
         offset = np.ravel(measure.offset)[0] - domain.prefix
-        measure = replace(measure, frequencies=measure.frequencies[:, 0], offset=offset.item())
+        measure = replace(measure, frequencies=frequencies, offset=offset.item())
     return replace(enc, domain=Domain("position", domain.x), measure=measure)
 
 

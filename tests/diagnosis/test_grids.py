@@ -5,6 +5,7 @@ import pytest
 
 from pefourier.diagnosis.grids import find_grid, possible_grids, residual_on_grid
 from pefourier.encodings import build
+from pefourier.faithful import assess
 
 H, W, D = 7, 11, 64
 MAE = build("axial", d=D, grid=(H, W), convention="mae").table()
@@ -50,6 +51,21 @@ def test_the_grid_is_found(name):
     found = find_grid(table)
     assert (found.grid, found.prefix) == ((H, W), prefix)
     assert found.residual < 0.6 * found.next_residual
+
+
+def test_a_table_is_assessed_on_the_grid_it_has():
+    result = assess(np.vstack([np.zeros(D), MAE]))
+    assert (result.grid, result.prefix, result.length) == ((H, W), 1, H * W)
+    assert result.toeplitz_residual < 1e-6
+    (note,) = (f for f in result.findings if f.code == "grid-found")
+    assert "--grid 7x11 --prefix 1" in note.message
+    assert not hasattr(assess(FREE), "grid")
+
+
+@pytest.mark.parametrize("factor", [2.0**-332, 1e-99, 1e99, 2.0**332])
+def test_the_grid_is_the_same_in_any_unit(factor):
+    found, scaled = find_grid(MAE), find_grid(factor * MAE)
+    assert (scaled.grid, scaled.prefix) == (found.grid, found.prefix)
 
 
 def test_transposed_rows_are_on_the_other_grid():

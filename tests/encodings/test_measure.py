@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from pefourier.encodings import load
 from pefourier.encodings.domain import lattice
-from pefourier.encodings.encoding import Measure
+from pefourier.encodings.encoding import Measure, placed
 
 
 def waves(angles):
@@ -21,6 +22,26 @@ def test_the_kernel_on_a_grid_is_the_inner_product_of_codes():
     np.testing.assert_allclose(measure.squared_length * measure.kernel(lags), codes @ codes.T)
     by_hand = [frequencies[2] @ (place + measure.offset) for place in places]
     np.testing.assert_allclose(measure.phases(places)[:, 2], by_hand)
+
+
+@pytest.mark.parametrize("spec", ["sinusoidal", "sinusoidal:offset=2", "dft", "axial"])
+@pytest.mark.parametrize("own", [{"prefix": 3}, {"grid": (9,), "prefix": 3}, {"grid": (9,)}])
+def test_phases_on_one_axis_are_those_of_its_codes(spec, own):
+    """Behind rows without a place, and where these are left out."""
+    whole = load(spec, d=8, length=9 + own.get("prefix", 0), **own)
+    enc = placed(whole)
+    points = whole.domain.x[whole.domain.prefix :]
+    table = whole.codes(points)
+    for phases in (
+        whole.measure.phases(whole.domain.places(points)),
+        enc.measure.phases(enc.domain.places(enc.domain.x)),
+    ):
+        rest = table - waves(phases) @ np.linalg.lstsq(waves(phases), table, rcond=None)[0]
+        assert np.abs(rest).max() < 1e-12
+        if spec != "dft":
+            np.testing.assert_allclose(
+                np.sin(phases), table[:, :4] if spec == "axial" else table[:, ::2]
+            )
 
 
 @pytest.mark.parametrize("axes", [(), (1,)])
