@@ -110,7 +110,8 @@ def group_waves(encoding: Encoding | np.ndarray) -> list[WaveGroup]:
     band = np.flatnonzero(omega > 0)
     waves = 2 * np.pi / omega[band]
     decade = np.floor(np.log10(waves)).astype(int)
-    return [one_group(band[decade == k], waves[decade == k], len(enc)) for k in np.unique(decade)]
+    decades = sorted(set(decade.tolist()))  # np.unique would import numpy.ma at every start
+    return [one_group(band[decade == k], waves[decade == k], len(enc)) for k in decades]
 
 
 def one_group(band: np.ndarray, waves: np.ndarray, length: int) -> WaveGroup:

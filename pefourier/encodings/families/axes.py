@@ -11,7 +11,6 @@ are frequencies (m, axes) in radians per step times the index (`Measure`), whate
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from fractions import Fraction
 from functools import wraps
 from math import lcm, pi
 from string import ascii_lowercase
@@ -155,6 +154,8 @@ def split_dimensions(name: str, axes: Axes, d: int) -> tuple[list[int], int]:
     >>> split_dimensions("rope", Axes(order="tyx", rest="slowest"), 64)
     ([12, 10, 10], 0)
     """
+    from fractions import Fraction  # few encodings need it, and it takes time to import
+
     weights = [Fraction(s).limit_denominator(10**6) for s in axes.share or [1] * len(axes.order)]
     parts = [w / sum(weights) / 2 for w in weights]  # pairs for each dimension
     step = lcm(*(part.denominator for part in parts))
