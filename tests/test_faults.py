@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from itertools import count
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -83,10 +84,10 @@ def figures_drawn_once(monkeypatch):
     """What is on a figure does not depend on the disk, and drawing takes most of the time."""
     drawn, render = {}, plot.render
 
-    def render_once(kind, draw, answers):
-        key = (kind, draw)
+    def render_once(kind, draw, answers, look=None):
+        key = (kind, draw, look)
         if key not in drawn:
-            drawn[key] = render(kind, draw, answers)
+            drawn[key] = render(kind, draw, answers, look)
         return drawn[key]
 
     monkeypatch.setattr(plot, "render", render_once)
@@ -163,11 +164,9 @@ def test_the_recomputed_paper_is_whole_or_not_there(run, monkeypatch, lasting):
 
 
 def contents(folder):
-    found = {}
-    for name in os.listdir(folder):
-        with open(os.path.join(folder, name), "rb") as stream:
-            found[name] = stream.read()
-    return found
+    """The files of a folder and of those in it, hidden ones too."""
+    root = Path(folder)
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
 TRAIN = (
