@@ -3,7 +3,6 @@
 They are data, in conventions.toml: one table a convention under its encoding, with the source.
 """
 
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -22,6 +21,8 @@ def read_conventions() -> Mapping[str, dict[str, dict[str, Any]]]:
     >>> read_conventions()["axial-rope"]["rope-vit"]["rho"]
     100.0
     """
+    import tomllib  # commands that need no convention start without it
+
     with FILE.open("rb") as stream:
         held = tomllib.load(stream)
     return {
