@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -63,6 +63,7 @@ class GridFaithfulness(Faithfulness):
     `shift_residual` and `first_rising_lag` are lists with a number for each axis.
     """
 
+    on_grid: ClassVar[bool] = True
     grid: tuple[int, ...]  # points along each axis, the slowest first
     prefix: int  # rows before the grid that have no place
     displacement: tuple[int, ...] | None  # of the closest pair, in points along each axis

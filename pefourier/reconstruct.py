@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -72,6 +72,7 @@ class GridReconstruction:
 class GridReconstructions(Result):
     """Position functions rebuilt on one lattice of several axes."""
 
+    on_grid: ClassVar[bool] = True
     lattice: tuple[int, ...]
     sigma: float
     reconstructions: list[GridReconstruction]

@@ -11,6 +11,7 @@ On a grid lags are displacements (dy, dx), and there is a T for a step along eac
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -59,6 +60,7 @@ class GridRelations(Relations):
     are lists with a number for each axis.
     """
 
+    on_grid: ClassVar[bool] = True
     grid: tuple[int, ...]  # points along each axis, the slowest first
     prefix: int  # rows before the grid that have no place
     rotation_residual: float | None  # of rotations, the largest |M' M - I|; 0: lengths are kept

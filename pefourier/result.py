@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ class Result:
         By `plot`, where the codes are needed and the result came from another process.
     """
 
+    on_grid: ClassVar[bool] = False  # whether it is about a lattice of several axes
     about: tuple[Encoding, ...] = field(default=(), compare=False, metadata={"told": False})
 
     @property

@@ -12,7 +12,7 @@ A lattice of several axes is a torus (`geometry.torus`) with half of its frequen
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import log, pi
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from pefourier.encodings.checks import LARGEST, check_count, check_size
 from pefourier.encodings.domain import half_plane, lattice_points, periodogram
 from pefourier.encodings.encoding import Encoding, as_encoding, placed, row_blocks
 from pefourier.errors import PefourierError, unknown
-from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.torus import (
     aliased_shares,
     directions_of,
@@ -31,7 +30,6 @@ from pefourier.geometry.torus import (
     multiplicity,
     torus_density,
 )
-from pefourier.geometry.waves import turning_pairs
 from pefourier.result import Result
 
 DEFAULT_SIGMA = 4.0  # lattice steps
@@ -73,6 +71,7 @@ class Spectrum(Result):
 class GridSpectrum(Result):
     """A density over a lattice of several axes, the slowest first."""
 
+    on_grid: ClassVar[bool] = True
     lattice: tuple[int, ...]
     sigma: float  # bandwidth in lattice steps, 0 = not smoothed
     method: str
@@ -248,6 +247,9 @@ def axis_shares(enc: Encoding, method: str = "auto") -> dict[str, Any]:
 
 def frequencies_read(enc: Encoding) -> tuple[np.ndarray, np.ndarray] | None:
     """Frequencies (m, axes) and weights of the columns of a table on a grid, where all turn."""
+    from pefourier.geometry.precision import FLOAT32_EPS
+    from pefourier.geometry.waves import turning_pairs
+
     parts = axis_parts(enc) or ()
     found = [
         turning_pairs(np.asarray(part.table(), dtype=float), max(part.eps, FLOAT32_EPS))

@@ -6,10 +6,12 @@ of result in order of weight; the first three that speak are the conclusion. No 
 the numbers of its result do.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from math import isnan, pi
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,13 +30,14 @@ from pefourier.answers.grid_words import (
     told_apart_on_grid,
 )
 from pefourier.answers.text import number
-from pefourier.compare import Comparison
 from pefourier.encodings.encoding import Encoding
-from pefourier.faithful import Faithfulness, GridFaithfulness
-from pefourier.geometry.precision import FORMATS
-from pefourier.reconstruct import GridReconstructions, Reconstructions
-from pefourier.relations import GridRelations, Relations
-from pefourier.spectrum import GridSpectrum, Spectrum
+
+if TYPE_CHECKING:  # one question starts without the rooms of the others
+    from pefourier.compare import Comparison
+    from pefourier.faithful import Faithfulness
+    from pefourier.reconstruct import Reconstructions
+    from pefourier.relations import Relations
+    from pefourier.spectrum import Spectrum
 
 MOST = 3  # sentences of a conclusion
 USUAL = ("float32", "float16", "bfloat16")  # formats that a conclusion speaks of
@@ -61,7 +64,7 @@ def conclude(enc: Encoding, result: Any) -> str:
     most 4 positions, or --d 8 or more. In float32, float16 and bfloat16 the different codes stay
     different, rounded to the format or computed in it.
     """
-    return first_sentences(rule(enc, result) for rule in CONCLUSIONS[type(result)])
+    return first_sentences(rule(enc, result) for rule in CONCLUSIONS[type(result).__name__])
 
 
 def first_sentences(found: Iterable[str]) -> str:
@@ -225,6 +228,8 @@ def in_low_precision(enc: Encoding, r: Faithfulness) -> str:
 
 def only_computed_wider(r: Faithfulness, phase: Mapping[str, int]) -> str:
     """Codes that stay different where only the finished numbers are rounded."""
+    from pefourier.geometry.precision import FORMATS
+
     rounds = [f"{2 ** FORMATS[f].digits}" for f in phase if r.length > 2 ** FORMATS[f].digits]
     why = f" (whole numbers above {joined(rounds)} are rounded there)" if rounds else ""
     return (
@@ -443,21 +448,21 @@ def without_products(enc: Encoding, r: Relations) -> str:
     return "All codes are zero: they say nothing about positions." if zero else ""
 
 
-CONCLUSIONS: dict[type, tuple[Callable[[Encoding, Any], str], ...]] = {
-    Faithfulness: (surely_wrong, known_formula, told_apart, recovered, in_low_precision),
-    Spectrum: (shape, same_everywhere, below_first_step, folded_back, before_training),
-    Reconstructions: (from_frequencies, from_codes, without_code),
-    GridFaithfulness: (
+CONCLUSIONS: dict[str, tuple[Callable[[Encoding, Any], str], ...]] = {
+    "Faithfulness": (surely_wrong, known_formula, told_apart, recovered, in_low_precision),
+    "Spectrum": (shape, same_everywhere, below_first_step, folded_back, before_training),
+    "Reconstructions": (from_frequencies, from_codes, without_code),
+    "GridFaithfulness": (
         surely_wrong,
         known_formula,
         told_apart_on_grid,
         recovered_on_grid,
         in_low_precision,
     ),
-    GridSpectrum: (shape_on_grid, idle_on_grid, aliased_on_grid, before_training),
-    GridReconstructions: (point_from_frequencies, point_from_codes, points_without_code),
-    GridRelations: (not_a_rotation, products_by_displacement, moved_along_axes, near_is_near),
-    Relations: (products_by_lag, moved_by_a_matrix, near_is_near, without_products),
+    "GridSpectrum": (shape_on_grid, idle_on_grid, aliased_on_grid, before_training),
+    "GridReconstructions": (point_from_frequencies, point_from_codes, points_without_code),
+    "GridRelations": (not_a_rotation, products_by_displacement, moved_along_axes, near_is_near),
+    "Relations": (products_by_lag, moved_by_a_matrix, near_is_near, without_products),
 }
 
 

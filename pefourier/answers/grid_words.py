@@ -1,8 +1,10 @@
 """What answers about a grid say in words: places and axes by name, and rules for conclusions."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from math import isnan, prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,11 +12,12 @@ from pefourier.answers.text import number
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.axes import axis_letters
-from pefourier.faithful import GridFaithfulness
-from pefourier.geometry.on_axes import separable_rank
-from pefourier.reconstruct import GridReconstructions
-from pefourier.relations import GridRelations
-from pefourier.spectrum import GridSpectrum
+
+if TYPE_CHECKING:  # one question starts without the rooms of the others
+    from pefourier.faithful import GridFaithfulness
+    from pefourier.reconstruct import GridReconstructions
+    from pefourier.relations import GridRelations
+    from pefourier.spectrum import GridSpectrum
 
 WORDS = {"t": "frames", "y": "rows", "x": "columns"}
 BOUND, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which there is none
@@ -133,6 +136,8 @@ def recovered_on_grid(enc: Encoding, r: GridFaithfulness) -> str:
     if r.verdict == "invertible":
         price = f"up to {number(r.condition_number, 3)} times (the condition number)"
         return f"A linear map recovers every point, amplifying noise {price}."
+    from pefourier.geometry.on_axes import separable_rank
+
     names = axis_names(len(r.grid))
     sums = " + ".join(f"{letter}({name})" for letter, name in zip("abcdefgh", names, strict=False))
     most = f"{separable_rank(r.grid)} of {r.length}"

@@ -5,12 +5,14 @@ be answered among others that could. Words begin with the conclusion. They and r
 function for each kind of result; records need none.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isnan
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,13 +26,12 @@ from pefourier.answers.page import Page, fields_of, flattened
 from pefourier.answers.terminal_chart import chart, limits_of, shades
 from pefourier.answers.text import aligned, number, paragraph
 from pefourier.bands import density_by_decade, group_waves, is_slow
-from pefourier.compare import Comparison
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError, printable
-from pefourier.faithful import GridFaithfulness
-from pefourier.reconstruct import GridReconstructions
-from pefourier.relations import LARGEST_SHIFT, GridRelations
-from pefourier.spectrum import GridSpectrum, Spectrum
+
+if TYPE_CHECKING:  # one question starts without the rooms of the others
+    from pefourier.compare import Comparison
+    from pefourier.spectrum import Spectrum
 
 LITTLE = 0.0005  # of the energy
 COLUMNS_ACROSS = 4  # encodings side by side in a text table
@@ -126,7 +127,7 @@ def by_decade(answers: Sequence[Answer], axis: str = "auto") -> bool:
     if axis == "auto":
         return not any_grid(answers) and all(is_slow(a.encoding, a.result.method) for a in answers)
     for a in answers if axis == "log" else ():
-        if isinstance(a.result, GRIDS):
+        if a.result.on_grid:
             raise PefourierError(
                 f"--axis log draws frequencies of one axis; {a.encoding.label} has several, leave "
                 "it out or the option"
@@ -147,32 +148,31 @@ def spectrum_text(answers: Sequence[Answer]) -> str:
 
 def any_grid(answers: Sequence[Answer]) -> bool:
     """Whether some answer is about several axes."""
-    return any(isinstance(a.result, GRIDS) for a in answers)
+    return any(a.result.on_grid for a in answers)
 
 
 def wave_cells(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
     """A header, and a row for each decade of declared frequencies, where there are several."""
     yield WAVES
     for a in answers:
-        groups = [] if isinstance(a.result, GRIDS) else group_waves(a.encoding)
+        groups = [] if a.result.on_grid else group_waves(a.encoding)
         for g in groups if len(groups) > 1 else ():
             which = f"{g.first}…{g.last}" if g.last > g.first else str(g.first)
             turns = g.most_turns, g.fewest_turns
             yield a.encoding.label, which, g.bands, g.shortest, g.longest, *turns
 
 
-GRIDS = (GridSpectrum, GridReconstructions, GridFaithfulness, GridRelations)
 WAVES = ("encoding", "bands", "how many bands")
 WAVES += ("from wave", "to wave", "most turns", "fewest turns")
 
 
 def spectrum_chart(answers: Sequence[Answer], colour: bool, axis: str = "linear") -> str:
     """The curves of Fig. 1, or those by decade, and a picture of each density on a grid."""
-    flat = [a for a in answers if isinstance(a.result, Spectrum)]
+    flat = [a for a in answers if not a.result.on_grid]
     draw = decades_chart if by_decade(flat, axis) else linear_chart
     text = draw(flat, colour) + "\n" if flat else ""
     for a in answers:
-        if isinstance(a.result, GridSpectrum):
+        if a.result.on_grid:
             density = a.result.density.sum(axis=tuple(range(a.result.density.ndim - 2)))
             shifted = np.fft.fftshift(density, axes=0)
             label = f"{a.encoding.label}: share of energy; ω_y from -π at the top, ω_x from 0"
@@ -291,7 +291,7 @@ def grid_spectrum_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
     yield "encoding", "spec", *(f"k_{n}" for n in names), *(f"omega_{n}" for n in names), "density"
     for a in answers:
         r, identity = a.result, (a.encoding.name, a.encoding.spec)
-        omega = r.omega if isinstance(r, GridSpectrum) else [r.omega]
+        omega = r.omega if r.on_grid else [r.omega]
         none = [None] * (axes - len(omega))
         for k, share in np.ndenumerate(r.density):
             at = [one[i] for one, i in zip(omega, k, strict=True)]
@@ -309,7 +309,7 @@ def reconstruct_chart(answers: Sequence[Answer], colour: bool) -> str:
     limits = limits_of(np.concatenate([*flat, [0.0]]))
     parts = []
     for a in answers:
-        if isinstance(a.result, GridReconstructions):
+        if a.result.on_grid:
             parts += map(partial(picture_of, a.encoding), a.result.reconstructions)
             continue
         curves = [
@@ -358,7 +358,7 @@ GRID_RECONSTRUCT_FACTS = [
 
 def reconstruct_text(answers: Sequence[Answer]) -> str:
     """A line for each encoding and rebuilt position; grids have a table of their own."""
-    on_grid = [isinstance(a.result, GridReconstructions) for a in answers]
+    on_grid = [a.result.on_grid for a in answers]
     flat = [a for a, grid in zip(answers, on_grid, strict=True) if not grid]
     grids = [a for a, grid in zip(answers, on_grid, strict=True) if grid]
     parts = [(RECONSTRUCT_FACTS, flat), (GRID_RECONSTRUCT_FACTS, grids)]
@@ -427,6 +427,8 @@ def why_no_shift(answer: Answer) -> str:
         return f"not for {answer.encoding.domain.kind}s"
     if answer.result.length == 1:
         return "only one position"
+    from pefourier.relations import LARGEST_SHIFT
+
     if answer.result.dimension > LARGEST_SHIFT:
         return f"not fitted for d over {LARGEST_SHIFT}"
     return "any T fits: codes are independent"
@@ -492,7 +494,7 @@ def grid_facts(answer: Answer) -> Answer:
     """An answer whose result has the fields of a grid: None where there is none."""
     r = answer.result
     facts = {name: getattr(r, name, None) for name in GRID_FIELDS}
-    if isinstance(r, GridFaithfulness) and r.displacement is not None:
+    if r.on_grid and r.displacement is not None:
         facts["displacement"] = (
             " to ".join(ends_of(answer.encoding, r)) + f", {point_of(r.displacement)}"
         )

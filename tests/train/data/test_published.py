@@ -162,7 +162,7 @@ HEAD = "chan_id,spacecraft,anomaly_sequences,class,num_values\n"
                 HEAD + f'A-1,MSL,"{events}",[point],1200\n',
                 f"the events of A-1 are not a list in JSON: '{events[:59]}",
             )
-            for events in ("[" * 5000, "[" * 5000 + "]" * 5000, "9" * 5000, "[[1, 2]")
+            for events in ("[" * 5000, "[" * 50000 + "]" * 50000, "9" * 5000, "[[1, 2]")
         ),
         *(
             (
