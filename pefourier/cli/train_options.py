@@ -1,6 +1,5 @@
 """The fields of `pefourier.train.options.Options` as options of the command line."""
 
-import unicodedata
 from dataclasses import Field, fields, make_dataclass
 from typing import Annotated, Any, get_args, get_origin
 
@@ -28,6 +27,8 @@ def preset(setting: str | None, context: typer.Context) -> dict[str, Any]:
     """What a published setting says of options that the command line leaves alone."""
     if setting is None:
         return {}
+    import unicodedata
+
     name = unicodedata.normalize("NFC", setting).lower()
     if name not in SETTINGS:
         raise unknown("setting", setting, SETTINGS)
