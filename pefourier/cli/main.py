@@ -6,6 +6,7 @@ import signal
 import sys
 import traceback
 from contextlib import suppress
+from copy import copy
 from itertools import pairwise
 from typing import Annotated, Literal
 
@@ -53,12 +54,25 @@ def main(arguments: list[str]) -> int:
 def invoke(arguments: list[str]) -> int:
     """Parse arguments and run their command, without the parser's own handling of errors."""
     try:
-        command = typer.main.get_command(app)
+        command = typer.main.get_command(part_for(arguments[0]))
         with command.make_context("pefourier", arguments.copy()) as context:  # which it empties
             command.invoke(context)
     except typer.Exit as done:
         return done.exit_code
     return 0
+
+
+def part_for(word: str) -> typer.Typer:
+    """The program with the command alone that a line begins with, if it does; else all of it.
+
+    Building the other commands takes as long as many answers do.
+    """
+    named = {c.name or c.callback.__name__.replace("_", "-"): c for c in app.registered_commands}
+    if word not in named:
+        return app
+    part = copy(app)
+    part.registered_commands = [named[word]]
+    return part
 
 
 def complete(arguments: list[str]) -> None:
