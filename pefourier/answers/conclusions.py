@@ -318,14 +318,17 @@ def below_first_step(enc: Encoding, r: Spectrum) -> str:
     """Frequencies that a lattice cannot tell from zero: waves longer than it."""
     if r.frequencies is None:
         return ""
-    slow = r.frequencies[(r.frequencies > 0) & (r.frequencies < 2 * pi / r.lattice)]
+    which = np.flatnonzero((r.frequencies > 0) & (r.frequencies < 2 * pi / r.lattice))
+    slow = r.frequencies[which]
     if len(slow) == 0:
         return ""
+    run = which[-1] - which[0] == len(which) - 1 > 0
+    named = f", numbers {which[0]} to {which[-1]} counted from 0," if run else ""
     many = 2 * len(slow) >= len(r.frequencies)
     advice = "; a --lattice as long as your context, with --sigma 0, shows more" if many else ""
     finish = "finishes" if len(slow) == 1 else "finish"
     return (
-        f"{len(slow)} of {len(r.frequencies)} frequencies never {finish} a turn within the "
+        f"{len(slow)} of {len(r.frequencies)} frequencies{named} never {finish} a turn within the "
         f"{r.lattice} points of the lattice: waves of up to {wave(slow.min())}{advice}."
     )
 

@@ -219,7 +219,10 @@ def conclude_context(enc: Encoding, found: Context) -> str:
     """
     if not found.rotations:
         return conclude_table(enc, found)
-    told = [about_phases(found), about_bounds(found.rotations)]
+    doubts = about_mistakes(found)
+    told = [*doubts, about_phases(found)]
+    if not doubts:
+        told.append(about_bounds(found.rotations))
     if (reading := found.against) is not None:
         told.append(about_reading(reading))
     elif found.temperature is not None:
@@ -230,6 +233,14 @@ def conclude_context(enc: Encoding, found: Context) -> str:
             f"Beside the rotation, logits are multiplied by {number(factor)} (softmax_factor)."
         )
     return " ".join(told)
+
+
+def about_mistakes(found: Context) -> list[str]:
+    """What is probably wrong with the config, which all that follows depends on."""
+    doubts = [f for f in found.findings if f.severity != "note"][:1]
+    return [
+        f"Probably a mistake: {f.message.partition(';')[0]} ({f.code}, told below)." for f in doubts
+    ]
 
 
 def about_phases(found: Context) -> str:

@@ -314,3 +314,12 @@ def test_sweeps_that_are_none(run, arguments, message):
     done = run(*arguments)
     assert done.status == 2
     assert message in done.err
+
+
+def test_a_config_that_has_probably_lost_its_scaling_is_told_first(run, folder):
+    config = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32}
+    config |= {"max_position_embeddings": 131072, "rope_theta": 5e5}
+    Path("config.json").write_text(json.dumps(config))
+    said = run("context", "config.json", "--length", "40k").out.replace("\n ", "")
+    assert said.startswith("config.json: Probably a mistake: 'config.json' has max_position_embed")
+    assert "(rope-scaling-lost, told below)" in said
