@@ -184,7 +184,10 @@ def design_base(
     form = FORMATS[dtype] if dtype else None
     exact = {name: exact_base(name, length, d) for name in criteria if name not in TABLE_CRITERIA}
     every = {*bases, *(rho for rho in exact.values() if rho is not None and rho > 1)}
-    own = (build("rope", length=length, d=d, rho=rho) for rho in sorted(every))
+    own = (
+        replace(build("rope", length=length, d=d, rho=rho), spec=f"rope:rho={rho:.7g},d={d}")
+        for rho in sorted(every)
+    )
     candidates = tuple(map_ahead(lambda enc: candidate(enc, form), own))
     best = {
         name: exact[name] if name in exact else max(candidates, key=TABLE_CRITERIA[name]).rho
@@ -264,7 +267,7 @@ def candidate(enc: Encoding, form: Format | None) -> Candidate:
     frequencies, params = enc.measure.frequencies, enc.params
     return Candidate(
         rho=params["rho"],
-        spec=enc.spec or f"rope:rho={params['rho']:.7g},d={params['d']}",
+        spec=enc.spec,
         min_distance=nearest.distance,
         min_distance_cast=None if form is None else cast_distance(enc, nearest.distance, form),
         rank=factors.rank,

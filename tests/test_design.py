@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pefourier.design import base_of_turns, cast_distance, design_base, smallest_bounded_base
-from pefourier.encodings import build
+from pefourier.encodings import build, load
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FORMATS, rounded
 
@@ -104,3 +104,9 @@ def test_sizes_that_have_no_base(length, d, message):
 def test_the_lattice_of_the_dft_serves_short_lengths():
     assert design_base(80, 256, bases=(10.0,), criteria=()).dft_serves
     assert not design_base(80, 32, bases=(10.0,), criteria=()).dft_serves
+
+
+def test_each_candidate_is_a_spec_that_gives_it_back():
+    for one in design_base(64, 16, (1.5, 1e4), ("turns",)).candidates:
+        enc = load(one.spec, 64)
+        assert (enc.dim, enc.params["rho"]) == (16, pytest.approx(one.rho, rel=1e-6))
