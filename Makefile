@@ -47,7 +47,7 @@ NESTED = $(BIN)/pefourier train --dataset smd --dataset msl --data $(DATA) --win
 	--epochs 20 --patience 5 --search rate=1e-3,3e-3 dropout=0,.2 pool=mean,mean+max --resume
 
 nested: $(BIN)/pefourier  ## the same with settings chosen for each run on validation: 40 minutes
-	$(NESTED) $(foreach arm,none sinusoidal dft order-free,-e $(arm)) --seeds 2 --out $(OUT)/nested-100
+	$(NESTED) $(foreach arm,none sinusoidal dft order-free,-e $(arm)) --seeds 2 --out $(OUT)/nested/window-100
 
 test: $(BIN)/pefourier  ## all tests and doctests, with coverage
 	$(BIN)/python -m pytest --cov=pefourier --cov-report=term:skip-covered
