@@ -337,6 +337,7 @@ def context(
             "local-for-global, layout.",
         ),
     ] = None,
+    quiet: Quiet = False,
 ) -> None:
     """How far do a model's positions reach?
 
@@ -368,7 +369,7 @@ def context(
     several = "sweep_plot.context_sweep"
     drawing.draw(several if len(lengths) > 1 else "reach_plot.wavelengths", asked.answers)
     form.deliver(page(asked.each))
-    asked.finish([], quiet=False)
+    asked.finish([], quiet)
 
 
 @app.command()
