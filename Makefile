@@ -56,7 +56,7 @@ lint: $(BIN)/pefourier  ## style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-check: lint test  ## what CI runs
+check: lint test  ## style, and what CI runs
 
 catalogue: $(BIN)/pefourier  ## what `pefourier list` reads, from the registry
 	$(BIN)/python -c 'import json; from pefourier.encodings.specs import records; print(json.dumps(records(), indent=1, ensure_ascii=False))' >catalogue.tmp
