@@ -54,6 +54,16 @@ class FormatLoss:
     safe_cast: int | None = None  # positions from the first on whose codes all differ, so rounded
     safe_phase: int | None = None  # and so computed
 
+    def within(self, distinct: int) -> "FormatLoss":
+        """The same where so many codes are distinct at all: rounding tells no more apart.
+
+        >>> FormatLoss(35, None, None).within(24).distinct_cast
+        24
+        """
+        counts = ("distinct_cast", "distinct_phase", "safe_cast", "safe_phase")
+        known = {name: getattr(self, name) for name in counts}
+        return replace(self, **{k: min(v, distinct) for k, v in known.items() if v is not None})
+
 
 def rounded(x: np.ndarray, form: Format) -> np.ndarray:
     """Values rounded to a format, as float64.
@@ -115,8 +125,10 @@ def precision(enc: Encoding, distinct: int | None = None) -> dict[str, FormatLos
     """
     parts = axis_parts(enc)
     if parts is not None:
-        return losses_on_axes(parts)
-    return {name: format_loss(enc, form, distinct) for name, form in FORMATS.items()}
+        found = losses_on_axes(parts)
+    else:
+        found = {name: format_loss(enc, form) for name, form in FORMATS.items()}
+    return found if distinct is None else {k: one.within(distinct) for k, one in found.items()}
 
 
 def losses_on_axes(parts: Sequence[Encoding]) -> dict[str, FormatLoss]:
@@ -155,11 +167,11 @@ def safe_on_axes(safe: Sequence[int | None], sides: Sequence[int]) -> int | None
     return total
 
 
-def format_loss(enc: Encoding, form: Format, distinct: int | None = None) -> FormatLoss:
+def format_loss(enc: Encoding, form: Format) -> FormatLoss:
     """Distinct codes and phase error in one format.
 
     Rounded phases tell codes apart that are one, those of s and of s plus a period: they are not
-    counted beyond what is `distinct` without rounding.
+    counted beyond the period.
     """
     columns, count = code_columns(enc)
     period = enc.measure.period if enc.measure is not None else None
@@ -171,9 +183,8 @@ def format_loss(enc: Encoding, form: Format, distinct: int | None = None) -> For
         return FormatLoss(cast.count, None, None, cast.safe)
     x = enc.domain.places(enc.domain.x) + enc.measure.offset
     phase = count_distinct_phases(enc.measure, x, form)
-    most = points if distinct is None else min(points, distinct)
     error = max_phase_error(enc.measure, x, form)
-    return FormatLoss(cast.count, min(phase.count, most), error, cast.safe, min(phase.safe, most))
+    return FormatLoss(cast.count, phase.count, error, cast.safe, phase.safe).within(points)
 
 
 def code_columns(enc: Encoding) -> tuple[Columns, int]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pefourier.encodings import build
+from pefourier.encodings import build, load
 from pefourier.encodings.encoding import from_table
 from pefourier.faithful import assess
 from pefourier.geometry.precision import FORMATS, count_distinct, precision, rounded
@@ -143,3 +143,11 @@ def test_codes_with_a_period_are_safe_within_it():
 def test_lags_have_no_safe_length():
     loss = precision(build("alibi", length=20, d=4))["bfloat16"]
     assert (loss.safe_cast, loss.safe_phase) == (None, None)
+
+
+def test_no_format_tells_more_apart_than_there_is():
+    """The outermost points of each axis share a code, up to rounding in float64."""
+    found = assess(load("fourier-features:mapping=nerf", d=40, grid=(5, 7)))
+    assert found.distinct == 24
+    for loss in found.precision.values():
+        assert max(loss.distinct_cast, loss.distinct_phase) <= 24
