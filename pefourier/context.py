@@ -18,6 +18,7 @@ from typing import Literal
 
 import numpy as np
 
+from pefourier.diagnosis.misreadings import change_rotation
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.readings import (
@@ -428,18 +429,16 @@ def reading_of(enc: Encoding, other: str, length: int, d: int | None) -> Reading
 
 def misread(enc: Encoding, other: str, length: int, d: int | None) -> np.ndarray:
     """The frequencies of another reading of a rotation."""
-    params = enc.params
-    own = {key: params[key] for key in ("rho", "layout", "partial")}
     if other == "scaling-ignored":
         return unscaled(enc)
     if other == "partial-ignored":
-        return build("rope", length=2, d=params["d"], **{**own, "partial": 1.0}).measure.frequencies
+        return change_rotation(enc, partial=1.0)
     if other.startswith("base="):
-        rho = load(f"rope:rho={other.removeprefix('base=')}", 2, params["d"]).params["rho"]
-        return build("rope", length=2, d=params["d"], **{**own, "rho": rho}).measure.frequencies
+        rho = load(f"rope:rho={other.removeprefix('base=')}", 2).params["rho"]
+        return change_rotation(enc, rho=rho)
     if other == "local-for-global":
         return other_layers(enc)
-    two = load_like(enc, other, length, d or params["d"])
+    two = load_like(enc, other, length, d or enc.params["d"])
     if two.act != "rotate" or two.measure is None:
         known = ", ".join(MISREADINGS)
         raise PefourierError(f"{shown(other)} is not rotary; give a rotation, or one of {known}")
