@@ -120,6 +120,20 @@ def test_dimensions_kept_apart_do_not_turn(run):
     assert (r["attention_factor"], round(r["softmax_factor"], 3)) == (1.0, 1.874)
 
 
+def test_decay_and_cache_are_on_the_page(run):
+    spec = "rope:scaling=dynamic,factor=2,original=4096"
+    done = run("context", spec, "--d", 128, "--length", "8k")
+    out = " ".join(done.out.split())
+    assert "decay bound at lag 0 1 10 100 1000 8191 all layers 32.5 31.57 18.92" in out
+    assert "key in a cache at 1 10 100 1000 4095 5461" in out
+    assert "a cache keeps from position 4095 is up to 171.8 rad off (cosine 0.093)" in out
+    (result,) = run("context", spec, "--d", 128, "--length", "8k", "--json").results
+    (r,) = result["rotations"]
+    assert r["decay"][0] == [0, 32.5]
+    assert r["cache"].keys() == {"query", "keys", "errors", "cosines"}
+    assert run("explain", "decay bound at lag").out.startswith("decay (context): RoFormer's bound")
+
+
 def test_of_several_rotations_the_one_misread_most_is_told(run):
     (result,) = run("context", "gemma.json", "--against", "scaling-ignored", "--json").results
     assert result["against"]["rotation"] == "full_attention"
