@@ -19,6 +19,7 @@ from typing import Literal
 
 import numpy as np
 
+from pefourier.diagnosis.against import layer_of, misread
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import Head, scale_frequencies, scaling_parameters
@@ -29,7 +30,7 @@ from pefourier.encodings.readings import (
     levels_below,
     readings_apart,
 )
-from pefourier.encodings.sources.layers import LayerRun, open_model, read_layers
+from pefourier.encodings.sources.layers import LayerRun, layer_spec, open_model, read_layers
 from pefourier.encodings.sources.models import type_row
 from pefourier.encodings.sources.temperature import Temperature, read_temperature
 from pefourier.encodings.specs import source_of
@@ -129,8 +130,9 @@ def describe_context(
 ) -> tuple[list[Encoding], Context]:
     """The layers and rotations of a model's config, or of one encoding, over `length` positions.
 
-    Returned with the encoding of each rotation, or of what positions there are. `length` is by
-    default what the config allows, `trained` the original length of a scaling, else the same.
+    Returned with the encoding of each rotation, under the SPEC that names its type of layer, or of
+    what positions there are. `length` is by default what the config allows, `trained` the original
+    length of a scaling, else the same.
 
     >>> _, found = describe_context("rope:rho=5e5", 131072, trained=8192, d=128)
     >>> found.rotations[0].unseen
@@ -200,7 +202,7 @@ def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
 
 def load_layers(spec: str, part: str, length: int | None, d: int | None) -> Encoding:
     """The encoding of one type of layer."""
-    return load(f"{spec.partition('#')[0]}#{part}" if part else spec, length, d)
+    return load(layer_spec(spec, part), length, d)
 
 
 def base_bound(frequencies: np.ndarray, still: int = 0, most: int = FARTHEST) -> int | None:
@@ -437,9 +439,6 @@ def cache_loss(enc: Encoding, length: int) -> CacheLoss | None:
     return CacheLoss(query, tuple(keys.tolist()), tuple(errors.tolist()), tuple(cosines.tolist()))
 
 
-MISREADINGS = ("scaling-ignored", "partial-ignored", "base=NUMBER", "local-for-global", "layout")
-
-
 def read_against(
     encodings: Sequence[Encoding], other: str, length: int, d: int | None = None
 ) -> Reading:
@@ -450,8 +449,9 @@ def read_against(
     encodings : sequence of Encoding
         The rotations of a model; of several the one is told that is read most differently.
     other : str
-        A SPEC, or one of `MISREADINGS`: the scaling not applied, all of the head rotated, another
-        base, the other type of layer's rotation, neighbours paired for halves or the reverse.
+        A SPEC, or slips of `pefourier.diagnosis.against`: the scaling not applied, all of the head
+        rotated, another base, the other type of layer's rotation; or ``layout``: neighbours paired
+        for halves or the reverse.
 
     >>> from pefourier.encodings import load
     >>> read_against([load("rope:rho=5e5", 8192, 128)], "base=10000", 8192).below
@@ -467,55 +467,13 @@ def read_against(
 def reading_of(enc: Encoding, other: str, length: int, d: int | None) -> Reading:
     """One rotation and its misreading."""
     own = enc.measure.frequencies
-    apart = (
-        layouts_apart(own)
-        if other == "layout"
-        else readings_apart(own, misread(enc, other, length, d))
-    )
+    if other == "layout":
+        apart = layouts_apart(own)
+    else:  # over the pairs that are meant to turn; those that the other lacks do not turn there
+        apart = readings_apart(own, misread(enc, other, length, d)[: len(own)])
     below = levels_below(apart)
     points = [*np.geomspace(1, max(length, 2), 64), *(p for p in below.values() if p is not None)]
     at = np.unique(np.array(points).astype(np.int64))
     at = at[at <= max(length, 2)]
     cosine = np.cos(np.multiply.outer(at.astype(float), apart)).mean(axis=1)
-    return Reading(other, enc.spec.partition("#")[2], at, cosine, below)
-
-
-def misread(enc: Encoding, other: str, length: int, d: int | None) -> np.ndarray:
-    """The frequencies of another reading of a rotation."""
-    params = enc.params
-    own = {key: params[key] for key in ("rho", "layout", "partial")}
-    if other == "scaling-ignored":
-        return unscaled(enc)
-    if other == "partial-ignored":
-        return build("rope", length=2, d=params["d"], **{**own, "partial": 1.0}).measure.frequencies
-    if other.startswith("base="):
-        rho = load(f"rope:rho={other.removeprefix('base=')}", 2, params["d"]).params["rho"]
-        return build("rope", length=2, d=params["d"], **{**own, "rho": rho}).measure.frequencies
-    if other == "local-for-global":
-        return other_layers(enc)
-    two = load_like(enc, other, length, d or params["d"])
-    if two.act != "rotate" or two.measure is None:
-        known = ", ".join(MISREADINGS)
-        raise PefourierError(f"{shown(other)} is not rotary; give a rotation, or one of {known}")
-    return two.measure.frequencies
-
-
-def load_like(enc: Encoding, other: str, length: int, d: int) -> Encoding:
-    """Another rotation; of another config with several, that of the same type of layer."""
-    part = enc.spec.partition("#")[2]
-    if source_of(other) != "config" or "#" in other or not part:
-        return load(other, length, None if source_of(other) == "config" else d)
-    named = {run.part for run in read_layers(other, "") if run.kind == "rotary"}
-    return load(f"{other}#{part}" if part in named else other, length)
-
-
-def other_layers(enc: Encoding) -> np.ndarray:
-    """The frequencies of the other type of layer of the same config."""
-    path, _, part = enc.spec.partition("#")
-    if source_of(enc.spec) == "config":
-        parts = [run.part for run in read_layers(path, "") if run.part not in ("", part)]
-        if parts:
-            return load(f"{path}#{parts[0]}").measure.frequencies
-    raise PefourierError(
-        f"{shown(enc.spec)} has one rotation; local-for-global needs a model with two"
-    )
+    return Reading(other, layer_of(enc), at, cosine, below)

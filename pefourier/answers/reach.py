@@ -165,15 +165,10 @@ def context_page(asked: Sequence[Answer | Refusal]) -> Page:
         rows=lambda: context_rows(answers),
         chart=lambda colour: "".join(bands_chart(a.result, colour) for a in answers),
         conclusion=lambda: "".join(
-            paragraph(f"{file_of(a)}: {conclude_context(a.encoding, a.result)}", "  ")
+            paragraph(f"{a.encoding.label}: {conclude_context(a.encoding, a.result)}", "  ")
             for a in answers
         ),
     )
-
-
-def file_of(answer: Answer) -> str:
-    """The SPEC without the part of a config that chooses a rotation."""
-    return answer.encoding.label.partition("#")[0]
 
 
 def context_record(enc: Encoding, found: Context) -> dict[str, Any]:

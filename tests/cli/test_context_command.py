@@ -134,6 +134,21 @@ def test_decay_and_cache_are_on_the_page(run):
     assert run("explain", "decay bound at lag").out.startswith("decay (context): RoFormer's bound")
 
 
+def test_a_spec_is_told_as_it_was_typed(run):
+    """Once it was cut at #, and in JSON it had the first type of layer."""
+    inner = {"model_type": "nobody", "text_config": LLAMA}
+    Path("both.json").write_text(json.dumps(inner))
+    asked = ["gemma.json", "both.json#text_config", "gemma.json#full_attention"]
+    results = run("context", *asked, "--json").results
+    assert [one["spec"] for one in results] == asked
+    assert [len(one["rotations"]) for one in results] == [2, 1, 1]
+    assert results[2]["rotations"][0]["name"] == "full_attention"
+    assert run("context", asked[1]).out.startswith("both.json#text_config: Trained at 8192")
+    done = run("context", "llama.json#nonsense")
+    assert (done.status, done.out) == (2, "")
+    assert "'llama.json' has one rotation for all layers; leave out '#nonsense'" in done.err
+
+
 def test_of_several_rotations_the_one_misread_most_is_told(run):
     (result,) = run("context", "gemma.json", "--against", "scaling-ignored", "--json").results
     assert result["against"]["rotation"] == "full_attention"
