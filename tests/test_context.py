@@ -10,6 +10,7 @@ from pefourier.context import (
     critical_dimension,
     decay_bound,
     describe_rotation,
+    read_against,
 )
 from pefourier.encodings import load
 from pefourier.encodings.readings import lag_sums, positions_below, reading_cosine
@@ -244,3 +245,22 @@ def test_interpolation_by_the_ratio_of_lengths_meets_nothing_new(spec):
 def test_only_rotations_are_described():
     with pytest.raises(PefourierError, match=r"^'dft' does not rotate pairs of dimensions; "):
         describe_rotation(load("dft"))
+
+
+@pytest.mark.parametrize("other", ["partial-ignored", "base=1e4"])
+def test_misreading_of_one_setting_keeps_the_scaling(other):
+    """Where all of a head turns, ignoring the share changes nothing; another base is scaled too."""
+    enc = load("rope:rho=5e5,scaling=llama3,factor=8,original=8192", 8192, 128)
+    scaling = "scaling=llama3,factor=8,original=8192"
+    twin = "rope:rho=5e5," if other == "partial-ignored" else "rope:rho=1e4,"
+    expected = read_against([enc], twin + scaling, 8192).below
+    assert read_against([enc], other, 8192).below == expected
+    if other == "partial-ignored":
+        assert set(expected.values()) == {None}
+
+
+def test_base_of_frequencies_that_stand_alone_is_not_read_otherwise(tmp_path):
+    np.save(tmp_path / "f.npy", np.geomspace(1, 1e-4, 8))
+    enc = load(f"rope:inv_freq={tmp_path / 'f.npy'}", 80)
+    with pytest.raises(PefourierError, match="frequencies by themselves"):
+        read_against([enc], "base=1e4", 80)

@@ -244,9 +244,11 @@ def about_phases(found: Context) -> str:
     """Whether training met the phases that are asked for."""
     several = len(found.rotations) > 1
     if found.length <= found.trained:
-        within = "the length" if found.length == found.trained else f"within the {found.trained}"
+        within = f"within the {found.trained} of training"
+        if found.length == found.trained:
+            within = "taken for the length of training (--trained)"
         return (
-            f"At {found.length} positions, {within} of training, every phase was met; "
+            f"At {found.length} positions, {within}, every phase was met; "
             f"{joined(never_turning(r, several) for r in found.rotations)}."
         )
     asked = f"Trained at {found.trained} positions and asked for {found.length}"

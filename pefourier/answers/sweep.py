@@ -107,6 +107,11 @@ def conclude_reach(name: str, answers: Sequence[Answer]) -> str:
     if not any(a.result.rotations for a in answers):
         return f"{name}: nothing turns queries and keys, so that no length changes a rotation."
     trained = answers[0].result.trained
+    if any(a.result.trained != trained for a in answers):
+        return (
+            f"{name}: no length of training is known, so each length was taken for it; give it by "
+            "--trained to learn which pairs meet phases they never met."
+        )
     new = [(length, count) for length, count in unseen if count]
     if not new:
         return (

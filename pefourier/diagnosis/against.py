@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.diagnosis.misreadings import meant_settings
+from pefourier.diagnosis.misreadings import change_rotation
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding
-from pefourier.encodings.families.rotary import Head, scale_frequencies, scaling_parameters
+from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.registry import ALIASES, BUILDERS, parse_parameters
 from pefourier.encodings.sources.layers import layer_spec, open_model, read_layers
 from pefourier.encodings.specs import source_of
@@ -74,18 +74,11 @@ def with_changes(enc: Encoding, changes: dict[str, Any]) -> np.ndarray:
     """The frequencies of a rotation with some settings changed."""
     if enc.params.get("inv_freq") is not None and changes == {"scaling": "none"}:
         return enc.measure.frequencies  # whose scaling, if any, is not known
-    settings = meant_settings(enc) | changes
-    if settings["rho"] is None:
-        raise PefourierError(
-            f"{shown(enc.spec)} gives frequencies without a base; name one, base=…"
-        )
-    own = scaling_parameters(settings["scaling"])
-    for key, parameter in own.items():
-        if settings.setdefault(key, parameter.default) is parameter.empty:
-            raise PefourierError(f"scaling={settings['scaling']} needs {key}; write {key}=… too")
-    head = Head(settings["d"], settings["rho"], settings["partial"], len(enc))
-    given = {key: settings[key] for key in own}
-    return scale_frequencies(settings["scaling"], head, given)[0]
+    scaling = changes.get("scaling", scaling_of(enc))
+    for key, parameter in scaling_parameters(scaling).items():
+        if parameter.default is parameter.empty and (enc.params | changes).get(key) is None:
+            raise PefourierError(f"scaling={scaling} needs {key}; write {key}=… too")
+    return change_rotation(enc, **changes)
 
 
 def load_like(enc: Encoding, other: str, length: int, d: int) -> Encoding:

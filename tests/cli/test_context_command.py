@@ -304,6 +304,12 @@ def test_a_sweep_of_contexts_has_a_result_for_each_length(run):
     assert len(run(*asked, "--csv").out.splitlines()) == 1 + 4 * 3
 
 
+def test_a_sweep_without_a_length_of_training_does_not_make_one_up(run):
+    out = " ".join(run("context", "rope", "--length", "4k:16k:2x").out.split())
+    assert out.startswith("rope: no length of training is known")
+    assert "never met" in run("context", "rope", "--length", "4k:16k:2x", "--trained", "4k").out
+
+
 def test_a_sweep_of_lengths_says_which_are_safe(run):
     asked = ["check-faithful", "rope", "dft", "--d", 64, "--length", "64:1024:4x"]
     results = run(*asked, "--json").results
