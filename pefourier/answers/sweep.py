@@ -6,7 +6,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from pefourier.answers.page import Page
-from pefourier.answers.reach import context_page, file_of
+from pefourier.answers.reach import context_page
 from pefourier.answers.report import Answer, Refusal
 from pefourier.answers.text import aligned, number, paragraph
 
@@ -29,7 +29,7 @@ REACH = {
 
 def by_spec(answers: Sequence[Answer]) -> list[tuple[str, list[Answer]]]:
     """The answers of each SPEC, in the order asked."""
-    return [(name, list(some)) for name, some in groupby(answers, key=file_of)]
+    return [(name, list(some)) for name, some in groupby(answers, key=lambda a: a.encoding.label)]
 
 
 def faithful_over_lengths(page: Page, answers: Sequence[Answer]) -> Page:

@@ -333,8 +333,9 @@ def context(
         str | None,
         typer.Option(
             metavar="OTHER",
-            help="Another SPEC, or a misreading: scaling-ignored, base=NUMBER, partial-ignored, "
-            "local-for-global, layout.",
+            help="Another SPEC, or misreadings: scaling-ignored, partial-ignored, "
+            "local-for-global, layout, a setting of rope such as base=NUMBER or original=N; "
+            "several with commas.",
         ),
     ] = None,
     quiet: Quiet = False,
@@ -360,7 +361,7 @@ def context(
     def answer(asked: AtLength) -> Answer:
         own, known = describe_context(asked.spec, asked.length, trained, d)
         reading = read_against(own, against, known.length, d) if against else None
-        return Answer(own[0], replace(known, against=reading))
+        return Answer(replace(own[0], spec=asked.spec), replace(known, against=reading))
 
     pairs = [AtLength(spec, one) for spec in specs for one in lengths]
     asked, page = keep_answers(attempt_each(pairs, answer)), context_page
