@@ -107,7 +107,9 @@ def known_formula(enc: Encoding, r: Faithfulness) -> str:
     how = f"to within {number(difference, 2)}" if difference else "exactly"
     parts = [f"{k}={in_brief(v)}" for k, v in r.identified["params"].items()]
     given = f" with {', '.join(parts)}" if parts else ""
-    return f"The table is {r.identified['encoding']}{given}, {how}."
+    names = r.identified.get("conventions")
+    whose = f": the convention of {joined(names, 'or')}" if names else ""
+    return f"The table is {r.identified['encoding']}{given}, {how}{whose}."
 
 
 def in_brief(value: Any) -> str:

@@ -66,6 +66,11 @@ class Fact:
         return number(self.value(answer.result), missing=self.missing(answer))
 
 
+def answer_of(result: Any) -> Answer:
+    """A result with the encoding it is about: rows of a table may turn out to be a grid's."""
+    return Answer(result.about[0], result)
+
+
 def record_of(answer: Answer | Refusal) -> dict[str, Any]:
     """One SPEC's JSON object: what was analysed, the conclusion, the fields of the result."""
     if isinstance(answer, Refusal):
