@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from math import log, pi
+from shutil import get_terminal_size
 from typing import Any
 
 import numpy as np
@@ -424,6 +425,7 @@ def bands_chart(found: Context, colour: bool = False) -> str:
     >>> print(bands_chart(describe_context(scaled, 131072, d=64)[1]).splitlines()[0].rstrip())
     kept      ██ █ ██ █ █ ██ █ █ ██ █ █     │           ║
     """
+    across = min(ACROSS, max(get_terminal_size((ACROSS + 10, 24)).columns - 10, 24))
     turning = [r for r in found.rotations if r.rotated]
     if not turning:
         return ""
@@ -432,7 +434,7 @@ def bands_chart(found: Context, colour: bool = False) -> str:
 
     def column(wavelength: float) -> int:
         share = (log(wavelength) - ends[0]) / (ends[1] - ends[0])
-        return int(min(max(share, 0.0), 1.0) * (ACROSS - 1))
+        return int(min(max(share, 0.0), 1.0) * (across - 1))
 
     lines = []
     for r in turning:
@@ -441,19 +443,19 @@ def bands_chart(found: Context, colour: bool = False) -> str:
             mark, paint = MARKS[treatment]
             cells = {column(2 * pi / w): mark for w in r.frequencies[members]}
             cells |= {column(found.trained): "│", column(found.length): "║"}
-            row = "".join(cells.get(i, " ") for i in range(ACROSS))
+            row = "".join(cells.get(i, " ") for i in range(across))
             row = row.replace(mark, f"\x1b[{paint}m{mark}\x1b[0m") if colour else row
             lines += [f"{treatment:<9} {row}"] if members.any() else []
-    scale = f"{'':9} {ends_text(slowest, found.length)}"
+    scale = f"{'':9} {ends_text(slowest, found.length, across)}"
     return "\n".join(
         [*lines, scale, f"{'':10}│ trained {found.trained}  ║ asked {found.length}", "", ""]
     )
 
 
-def ends_text(slowest: float, length: int) -> str:
+def ends_text(slowest: float, length: int, across: int) -> str:
     """The ends of the scale of wavelengths."""
     last = f"{max(slowest, length):.3g} positions"
-    return f"{2 * pi:.3g}{last:>{ACROSS - 4}}"
+    return f"{2 * pi:.3g}{last:>{across - 4}}"
 
 
 def ranges(index: Sequence[int], most: int = 6) -> str:
