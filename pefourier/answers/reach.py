@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.answers.conclusions import joined
+from pefourier.answers.grid_reach import reach_on_grid
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.report import Answer, Refusal
 from pefourier.answers.text import aligned, number, paragraph
@@ -328,6 +329,8 @@ def conclude_table(enc: Encoding, found: Context) -> str:
         lost = found.length - len(enc)
         beyond = f"; of {found.length} asked for, {lost} have none" if lost > 0 else ""
         return f"Learned positions end with their table: {len(enc)} rows{beyond}."
+    if enc.measure is not None and len(enc.domain.sides) > 1:
+        return reach_on_grid(enc)
     if enc.measure is not None:
         own = enc.measure.frequencies
         idle = int(((own != 0) & (own * found.length < 2 * pi)).sum())
