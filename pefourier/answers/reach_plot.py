@@ -92,8 +92,8 @@ def draw_strips(axes: "Axes", answer: Answer, r: Rotation) -> None:
 
 
 def file_name(answer: Answer) -> str:
-    """The SPEC without the part that chooses a rotation, as a title shows it."""
-    return brief(answer.encoding.spec.partition("#")[0], 40)
+    """The SPEC, as a title shows it."""
+    return brief(answer.encoding.spec, 40)
 
 
 def mark_lengths(axes: "Axes", trained: int, length: int) -> None:
