@@ -441,8 +441,10 @@ def mismatched_pairs(case: Case) -> Iterator[Finding]:
         sine_first = not start[sines].any() and start[cosines].all()
         omega = np.arccos(np.stack([cosine[sines], cosine[cosines]], axis=1))
         fast = omega[omega.min(axis=1) > 3 / n]
-        apart = np.abs(fast[:, 0] - fast[:, 1]) > 1e-3 * fast[:, 0] + 4 * case.eps
-        if sine_first and rest < 1e-3 + 4 * case.eps and apart.sum() > len(fast) / 2:
+        noise = (2 * case.eps / n**0.5 + case.eps**2) / np.sin(np.minimum(fast, 1.5)).min(axis=1)
+        apart = np.abs(fast[:, 0] - fast[:, 1]) > 1e-3 * fast[:, 0] + noise
+        enough = apart.sum() > len(fast) / 2 or apart.sum() > 2
+        if sine_first and rest < 1e-3 + 4 * case.eps and enough:
             s, c = (place.start for place in (sines, cosines))
             fall = fast[0, 1] / fast[0, 0]
             message = (
@@ -463,11 +465,18 @@ def useless_frequencies(case: Case) -> Iterator[Finding]:
     moving = omega[omega > 0]
     span = max(len(case.table), 128)
     still = moving[moving * span < STILL]
+    steps = -np.diff(np.log(np.sort(moving)[::-1][:3]))
     if len(still) > len(omega) / 2:
         message = (
             f"{len(still)} of {len(omega)} pairs turn less than {STILL} radians over {span} "
             "positions and tell nothing: look at the exponent (-log(1e4) / d // 2 is -1, "
             "-log(1e4) / (d // 2) was meant)"
+        )
+        yield Finding("dead-pairs", "error", message)
+    elif len(steps) == 2 and (np.abs(steps - 2) < 1e-3 + 4 * case.eps).all():
+        message = (
+            "each pair turns e² times slower than the one before, a base of e^d: "
+            "-log(1e4) / d // 2 is -1; -log(1e4) / (d // 2) was meant"
         )
         yield Finding("dead-pairs", "error", message)
     if len(moving) > 2 and np.ptp(moving) < 0.01 * moving.max() and len(moving) > len(omega) / 2:

@@ -220,6 +220,45 @@ def test_codes_that_storage_makes_one_are_no_mistake(length):
     assert "error" in [f.severity for f in found if f.code == "duplicate-rows"]
 
 
+@pytest.mark.parametrize("d", [6, 10, 12, 64, 768])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_an_exponent_of_minus_one_is_found_at_any_size(d, dtype):
+    """-log(1e4) / d // 2: of few columns it was told as a base of 22026.5, of 768 as free."""
+    phase = np.outer(np.arange(100), np.exp(np.arange(0, d, 2) * (-np.log(1e4) / d // 2)))
+    table = np.hstack([np.sin(phase), np.cos(phase)]).astype(dtype)
+    found = assess(from_table(table.astype(float), eps=float(np.finfo(dtype).eps))).findings
+    assert [f.code for f in found if f.severity == "error"] == ["dead-pairs"]
+    assert "base" not in [f.code for f in found]
+
+
+@pytest.mark.parametrize("d", [6, 8, 10, 64])
+@pytest.mark.parametrize("length", [50, 128, 512])
+def test_reversed_rows_are_known_in_few_columns(d, length):
+    """In six columns some offset of 662.6 came near, and the rows were said to be close to it."""
+    phase = np.outer(np.arange(length), 1e4 ** (-np.arange(0, d, 2) / d))
+    table = np.stack([np.sin(phase), np.cos(phase)], axis=-1).reshape(length, d)
+    codes = [f.code for f in assess(from_table(table[::-1])).findings]
+    assert "reversed-positions" in codes
+    assert "near-formula" not in codes
+    negative = table * np.tile([-1.0, 1.0], d // 2)
+    assert "negative-positions" in [f.code for f in assess(from_table(negative)).findings]
+
+
+@pytest.mark.parametrize(("d", "name"), [(64, "bfloat16"), (768, "bfloat16"), (768, "float16")])
+@pytest.mark.parametrize("twice", [1, 2])
+def test_mismatched_pairs_are_found_in_16_bits(d, name, twice):
+    """What separates them is small where columns are many; right tables have no such finding."""
+    column = np.arange(d)
+    wrong = np.outer(np.arange(128), 1e4 ** (-twice * column / d))
+    right = np.outer(np.arange(128), 1e4 ** (-2 * (column // 2) / d))
+    codes = []
+    for phase in (wrong, right):
+        table = rounded(np.where(column % 2 == 0, np.sin(phase), np.cos(phase)), FORMATS[name])
+        found = assess(from_table(table, eps=2.0 ** (1 - FORMATS[name].digits))).findings
+        codes.append([f.code for f in found if f.severity != "note"])
+    assert codes == [["mismatched-pairs"], []]
+
+
 def test_what_coarse_frequencies_cost():
     """By a walk over positions."""
     near = rounded(GRID, FORMATS["bfloat16"])
