@@ -108,6 +108,8 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config"]:
         return "name"
     if name == "py":
         return "code"
+    if spec.partition("#")[0].endswith(".json"):  # no table is: their readers need not be there
+        return "config"
     from pefourier.encodings.sources.formats import READERS
     from pefourier.encodings.sources.tables import split_spec
 

@@ -263,12 +263,20 @@ def remarks(own: dict[str, Any], length: int) -> tuple[Finding, ...]:
     return tuple(found)
 
 
+LOST = 1e12  # radians a position; at position 1000 a phase has a tenth of a radian left
+
+
 def scale_frequencies(scaling: str, head: Head, own: dict[str, Any]) -> Rotation:
     """Frequencies and attention factor of a scaling, refused where its parameters overflow."""
     check_above("rho", head.rho)
     with np.errstate(all="ignore"):
         frequencies, attention = SCALINGS[scaling](head, **own)
     check_above("attention_factor", attention)
+    if head.rho < 1 and frequencies.max() > LOST:
+        raise PefourierError(
+            f"rho={head.rho:g} gives frequencies of up to {frequencies.max():.3g} radians a "
+            "position, whose phases no number holds; a base is 1 or more, 10000 mostly"
+        )
     if not np.isfinite(frequencies).all():
         raise PefourierError(
             f"scaling={scaling} with {shown(own)} gives a frequency of {frequencies.max()}; "

@@ -20,7 +20,6 @@ from pefourier.encodings.encoding import Encoding, Finding, from_table
 from pefourier.encodings.grids import check_fit, count_points, typed_sides
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.config import ModelConfig
-from pefourier.encodings.sources.tables import open_arrays, read_table
 from pefourier.encodings.sources.weights import GRID_TENSOR, TENSOR, load_tensor, tensors_beside
 from pefourier.errors import PefourierError, shown
 
@@ -191,6 +190,8 @@ def stored_table(model: ModelConfig, block: Block) -> Encoding | None:
 
 def spread_table(model: ModelConfig, name: str, path: str) -> Encoding:
     """A tensor (1, H, W, d), as SAM's, or a table (n, d) under the same name."""
+    from pefourier.encodings.sources.tables import open_arrays
+
     with open_arrays(path) as file:
         shape = file.arrays[name].shape
         sides = shape[1:-1]
@@ -206,6 +207,8 @@ def spread_table(model: ModelConfig, name: str, path: str) -> Encoding:
 
 def trained_window(model: ModelConfig, block: Block) -> Encoding:
     """Biases of a window in the weights, whose rows run through displacements query - key."""
+    from pefourier.encodings.sources.tables import read_table
+
     tensors = tensors_beside(model, WINDOW)
     if len(tensors) != 1:
         raise PefourierError(f"the weights beside {shown(model.file)} have no {shown(model.part)}")

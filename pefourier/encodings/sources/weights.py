@@ -23,7 +23,6 @@ from pefourier.encodings.sources.config import (
     first_names,
     read_object,
 )
-from pefourier.encodings.sources.tables import array_names, open_arrays, read_table
 from pefourier.errors import PefourierError, shown
 from pefourier.files import os_errors
 
@@ -47,6 +46,8 @@ def tensors_beside(model: ModelConfig, wanted: re.Pattern) -> dict[str, str]:
 
 def all_tensors(folder: str) -> Iterator[tuple[str, str]]:
     """Names of the tensors in a folder's weights, and their files."""
+    from pefourier.encodings.sources.tables import array_names
+
     with os_errors("look into", folder):
         files = sorted(os.listdir(folder))
     index = next((name for name in files if INDEX.fullmatch(name)), None)
@@ -107,6 +108,8 @@ def read_learned(model: ModelConfig) -> Encoding | None:
 
 def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
     """The rows of a tensor from the one of position 0 on."""
+    from pefourier.encodings.sources.tables import read_table
+
     codes, eps = read_table(path, name)
     offset = first_row(model)
     codes = codes[offset:]
@@ -157,6 +160,8 @@ def bucket_keys(model: ModelConfig) -> dict[str, int | bool]:
 
 def trained_buckets(model: ModelConfig) -> Encoding | None:
     """T5's biases after training, one column per head."""
+    from pefourier.encodings.sources.tables import read_table
+
     found = one_tensor(model, T5_BIAS, "encoder")
     if found is None:
         return None
@@ -176,6 +181,8 @@ def trained_buckets(model: ModelConfig) -> Encoding | None:
 
 def trained_distances(model: ModelConfig) -> Encoding | None:
     """DeBERTa's vectors of distances after training (He et al., 2021)."""
+    from pefourier.encodings.sources.tables import read_table
+
     found = one_tensor(model, DEBERTA, "encoder")
     if found is None:
         return None
@@ -229,6 +236,8 @@ def vector_norm(model: ModelConfig, found: tuple[str, str]) -> Callable | None:
 
 def read_vector(path: str, name: str) -> np.ndarray:
     """A one-dimensional tensor of a file."""
+    from pefourier.encodings.sources.tables import open_arrays
+
     with open_arrays(path) as file:
         if name not in file.arrays:
             raise PefourierError(f"{shown(path)} has no {name}, which the config asks for")

@@ -506,3 +506,10 @@ def test_llama3_without_a_band_between_steps_at_the_turns():
     plain = load("rope:rho=5e5", length=3, d=128).measure.frequencies
     wanted = np.where(8192 * plain / (2 * np.pi) > 1, plain, plain / 16)
     np.testing.assert_array_equal(load(spec, length=3, d=128).measure.frequencies, wanted)
+
+
+def test_a_base_whose_phases_no_number_holds_is_refused():
+    """With rope_theta 1e-300 all positions were said to share one code."""
+    with pytest.raises(PefourierError, match="whose phases no number holds; a base is 1 or more"):
+        load("rope:rho=1e-300", 80, 64)
+    assert len(load("rope:rho=0.5", 80, 64)) == 80

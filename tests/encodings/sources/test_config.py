@@ -1,6 +1,8 @@
 """A config is data: what is no JSON, too large, or not there ends in one line."""
 
 import re
+import subprocess
+import sys
 import time
 
 import pytest
@@ -132,3 +134,15 @@ def test_a_layer_of_an_inner_config_is_named_after_a_dot(config):
     path = config({"model_type": "gemma3"})
     assert load(f"{path}#text_config.full_attention", length=3).params["rho"] == 1e6
     assert load(f"{path}#sliding_attention", length=3).params["rho"] == 1e4
+
+
+def test_a_config_is_read_without_the_readers_of_tables(tmp_path):
+    """They are a tenth of the start of `spectrum config.json`."""
+    path = tmp_path / "config.json"
+    path.write_text('{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2}')
+    code = (
+        "import sys; from pefourier.encodings import load; load(sys.argv[1], 80); "
+        "print([name for name in sys.modules if name.endswith(('formats', 'zipfile'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
