@@ -37,7 +37,7 @@ class Picture:
     grid: tuple[int, ...]
     norm: float  # rms length of a code
     distinct: int  # different codes
-    gap: float | None  # smallest distance of two codes over `norm`; None for a single point
+    nearest: float | None  # smallest distance of two codes over `norm`; None for a single point
     neighbours: list[float]  # mean cosine of codes one step apart along each axis
     cycles: float  # mean frequency, cycles an image (root of squares over the axes)
     constant: float  # share of the energy that is the same at all points
@@ -230,7 +230,7 @@ def picture(table: np.ndarray, sides: tuple[int, ...]) -> Picture:
         grid=tuple(sides),
         norm=norm,
         distinct=closest.distinct,
-        gap=closest.distance / norm if norm and closest.pair else None,
+        nearest=closest.distance / norm if norm and closest.pair else None,
         neighbours=similarities(table, sides),
         cycles=float(cycles @ spectrum.density.ravel()),
         constant=spectrum.summary.lowest_bin_share,

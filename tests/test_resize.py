@@ -83,10 +83,10 @@ def test_spectra_before_and_after_are_those_of_the_tables(old, new):
 def test_spectra_and_codes_that_stay_are_said_to(run):
     plain = resize_table(load("axial", None, 16, grid=(5, 6)), (5, 6))
     assert plain.moved == pytest.approx(0, abs=1e-12)
-    assert (plain.before.distinct, plain.after.gap) == (30, pytest.approx(plain.before.gap))
+    assert (plain.before.distinct, plain.after.nearest) == (30, pytest.approx(plain.before.nearest))
     crowded = table_on((2, 2), np.array([[0.0, 1], [1, 0], [1, 0], [0, 1]]))
     r = resize_table(crowded, (3, 3), "bilinear")
-    assert (r.before.distinct, r.after.distinct, r.after.gap) == (2, 3, 0.0)
+    assert (r.before.distinct, r.after.distinct, r.after.nearest) == (2, 3, 0.0)
     assert "only 3 of 9 codes differ" in r.conclusion
 
 

@@ -185,7 +185,11 @@ def test_extension_as_words_json_and_csv(run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--to", "8k"], "--extend-from and --to go together: the config, and the length"),
+        (
+            ["--to", "8k"],
+            "--extend-from and --to go together: the config, and the length; of a rotation on axes "
+            "--grid is in place of --to",
+        ),
         (
             ["--length", "80"],
             "design needs --d and either --length or --grid, or --extend-from CONFIG and --to",
@@ -224,6 +228,18 @@ def test_the_spec_of_a_grid_has_the_bases_of_its_axes(run):
         turns = np.sort(own[own[:, axis] != 0, axis])
         assert len(turns) == d // 2
         np.testing.assert_allclose(turns[0], 2 * np.pi / side, rtol=1e-5)  # one turn
+
+
+def test_a_grid_is_extended_axis_by_axis(run):
+    asked = ["design", "--extend-from", "axial-rope:grid=16x16,d=64", "--grid", "32x16"]
+    (rows,) = run(*asked, "--json").results
+    assert (rows["name"], rows["length"], rows["params"]["grid"]) == ("y", 32, [32, 16])
+    done = run(*asked, "--plot", "axes.png")
+    assert done.out.startswith("axis y: Taken from 16 to 32 positions unchanged")
+    assert "all axes by yarn    axial-rope:d=64,grid=32x16,stretch=2;1,stretch_by=" in done.out
+    assert Path("axes.png").exists()
+    head, first, *_ = run(*asked, "--csv").out.splitlines()
+    assert (head.split(",")[:2], first.split(",")[:2]) == (["axis", "way"], ["y", "unchanged"])
 
 
 def test_context_of_biases_says_what_can_be_said(run):
