@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from math import log, pi
+from shutil import get_terminal_size
 from typing import Any
 
 import numpy as np
 
 from pefourier.answers.conclusions import joined
+from pefourier.answers.grid_reach import reach_on_grid
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.report import Answer, Refusal
 from pefourier.answers.text import aligned, number, paragraph
@@ -342,6 +344,8 @@ def conclude_table(enc: Encoding, found: Context) -> str:
         lost = found.length - len(enc)
         beyond = f"; of {found.length} asked for, {lost} have none" if lost > 0 else ""
         return f"Learned positions end with their table: {len(enc)} rows{beyond}."
+    if enc.measure is not None and len(enc.domain.sides) > 1:
+        return reach_on_grid(enc)
     if enc.measure is not None:
         own = enc.measure.frequencies
         idle = int(((own != 0) & (own * found.length < 2 * pi)).sum())
@@ -459,6 +463,7 @@ def bands_chart(found: Context, colour: bool = False) -> str:
     >>> print(bands_chart(describe_context(scaled, 131072, d=64)[1]).splitlines()[0].rstrip())
     kept      ██ █ ██ █ █ ██ █ █ ██ █ █     │           ║
     """
+    across = min(ACROSS, max(get_terminal_size((ACROSS + 10, 24)).columns - 10, 24))
     turning = [r for r in found.rotations if r.rotated]
     if not turning:
         return ""
@@ -467,7 +472,7 @@ def bands_chart(found: Context, colour: bool = False) -> str:
 
     def column(wavelength: float) -> int:
         share = (log(wavelength) - ends[0]) / (ends[1] - ends[0])
-        return int(min(max(share, 0.0), 1.0) * (ACROSS - 1))
+        return int(min(max(share, 0.0), 1.0) * (across - 1))
 
     lines = []
     for r in turning:
@@ -476,19 +481,19 @@ def bands_chart(found: Context, colour: bool = False) -> str:
             mark, paint = MARKS[treatment]
             cells = {column(2 * pi / w): mark for w in r.frequencies[members]}
             cells |= {column(found.trained): "│", column(found.length): "║"}
-            row = "".join(cells.get(i, " ") for i in range(ACROSS))
+            row = "".join(cells.get(i, " ") for i in range(across))
             row = row.replace(mark, f"\x1b[{paint}m{mark}\x1b[0m") if colour else row
             lines += [f"{treatment:<9} {row}"] if members.any() else []
-    scale = f"{'':9} {ends_text(slowest, found.length)}"
+    scale = f"{'':9} {ends_text(slowest, found.length, across)}"
     return "\n".join(
         [*lines, scale, f"{'':10}│ trained {found.trained}  ║ asked {found.length}", "", ""]
     )
 
 
-def ends_text(slowest: float, length: int) -> str:
+def ends_text(slowest: float, length: int, across: int) -> str:
     """The ends of the scale of wavelengths."""
     last = f"{max(slowest, length):.3g} positions"
-    return f"{2 * pi:.3g}{last:>{ACROSS - 4}}"
+    return f"{2 * pi:.3g}{last:>{across - 4}}"
 
 
 def ranges(index: Sequence[int], most: int = 6) -> str:

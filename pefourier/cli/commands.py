@@ -34,6 +34,7 @@ from pefourier.cli.request import (
     keep_answers,
     load_exactly,
     load_pair,
+    note_grids,
     parse_points,
     parse_whole_numbers,
     sides,
@@ -153,7 +154,8 @@ def reconstruct(
         return position_functions(enc, wanted or None, lattice, sigma, method)
 
     least = max([79, *(positions or ())]) + 1
-    asked = ask_each(question, rebuild, least, demean=demean)
+    along_rows = any(len(point) != 2 for point in points)  # as rows and columns are not given
+    asked = ask_each(question, rebuild, least, demean=demean, as_rows=along_rows)
     note_positions(asked, positions, question.quiet)
     drawing.draw("reconstruct", asked.answers)
     form.deliver(reconstruct_page(asked.each))
@@ -475,13 +477,19 @@ def design(
 @asking
 def resize(
     form: Form,
+    drawing: Drawing,
     spec: Annotated[
         str, typer.Argument(metavar="TABLE", help="A table on a grid, or a SPEC that makes one.")
     ],
     old: Annotated[
         tuple | None,
-        typer.Option("--from", parser=sides, metavar="HxW", help="Sides of the table's grid."),
-    ] = ...,
+        typer.Option(
+            "--from",
+            parser=sides,
+            metavar="HxW",
+            help="Sides of the table's grid, by default those that its inner products have.",
+        ),
+    ] = None,
     new: Annotated[
         tuple | None,
         typer.Option("--to", parser=sides, metavar="HxW", help="Sides of the new grid."),
@@ -499,6 +507,7 @@ def resize(
         str | None,
         typer.Option(metavar="FILE", help="Table to write: .npy, .npz, .csv, .safetensors."),
     ] = None,
+    quiet: Quiet = False,
 ) -> None:
     """What happens when images change their size?
 
@@ -514,15 +523,20 @@ def resize(
 
     if out is not None:
         check_suffix(out, WRITERS)
+    from pefourier.answers.report import Answer
     from pefourier.answers.resizing import resize_page
     from pefourier.encodings import load
     from pefourier.encodings.specs import source_of
-    from pefourier.resize import resize_table
+    from pefourier.resize import on_own_grid, resize_table
 
-    enc = load(spec, None, d, grid=old, prefix=prefix or 0)
-    named = source_of(spec) == "name" and enc.measure is not None and len(old) == len(new)
-    formula = load(spec, None, d, grid=new, prefix=prefix or 0) if named else None
+    anew = {"grid": new, "prefix": prefix or 0}
+    enc = load(spec, None, d, **({**anew, "grid": old} if old else {}))
+    enc = enc if old else note_grids(on_own_grid(enc, prefix or 0), quiet)
+    formula = None
+    if enc.origin == "formula" and source_of(spec) != "table" and len(enc.domain.sides) == len(new):
+        formula = load(spec, None, d, **anew)
     found = resize_table(enc, new, method, formula)
+    drawing.draw("question_plots.resizing", [Answer(enc, found)])
     if out is not None:
         write_table(out, found.table)
     form.deliver(resize_page(enc, found, out))
@@ -555,7 +569,7 @@ def encode(
     if form.name == "csv":
         raise PefourierError("encode writes its table to --out; for CSV, end that name in .csv")
     check_suffix(out, WRITERS)
-    (enc,) = load_exactly(question, 1, "encode writes one encoding")
+    (enc,) = load_exactly(question, 1, "encode writes one encoding", as_rows=True)
     x = enc.domain.x
     if pos:
         x = np.array(parse_whole_numbers(pos), dtype=np.int64)
