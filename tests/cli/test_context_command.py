@@ -374,3 +374,50 @@ def test_a_config_that_has_probably_lost_its_scaling_is_told_first(run, folder):
     said = run("context", "config.json", "--length", "40k").out.replace("\n ", "")
     assert said.startswith("config.json: Probably a mistake: 'config.json' has max_position_embed")
     assert "(rope-scaling-lost, told below)" in said
+
+
+@pytest.mark.parametrize(
+    ("config", "rows"),
+    [
+        ({"model_type": "gpt2", "n_positions": 1024}, 1024),
+        ({"model_type": "opt", "max_position_embeddings": 2048}, 2048),
+        ({"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
+    ],
+)
+def test_a_table_of_a_config_without_weights_has_its_length(run, config, rows):
+    """Once refused: the table is in the weights."""
+    Path("learned.json").write_text(json.dumps(config))
+    (result,) = run("context", "learned.json", "--length", 4096, "--json").results
+    assert [run["kind"] for run in result["layers"]] == ["learned"]
+    assert result["conclusion"] == (
+        f"Learned positions end with their table: {rows} rows; of 4096 asked for, {4096 - rows} "
+        "have none."
+    )
+    assert run("check-faithful", "learned.json").status == 2
+
+
+def test_a_length_that_is_given_is_not_said_to_be_missing(run):
+    Path("t5.json").write_text(json.dumps({"model_type": "t5"}))
+    (result,) = run("context", "t5.json", "--length", "4k", "--json").results
+    assert [f["code"] for f in result["findings"]] == ["untrained"]
+    (result,) = run("context", "t5.json", "--json").results
+    assert "length-default" in [f["code"] for f in result["findings"]]
+
+
+def test_context_says_which_length_is_safe_in_a_format(run):
+    done = run("context", "llama.json", "--require-dtype", "bf16", "--length", "4k")
+    assert done.status == 1
+    assert (
+        "llama.json has 769 of 4096 codes distinct in bfloat16; 257 positions are safe" in done.err
+    )
+    lines = [line.split("  ") for line in done.out.splitlines() if "bfloat16" in line]
+    assert {line[0]: line[-1].strip() for line in lines if len(line) > 1} == {
+        "codes apart, cast to bfloat16": "4096",
+        "codes apart, phases in bfloat16": "769",
+        "safe length, phases in bfloat16": "257",
+    }
+    assert run("context", "llama.json", "--require-dtype", "bf16", "--length", 257).status == 0
+    assert run("context", "llama.json", "--require-dtype", "fp32", "--length", "4k").status == 0
+    done = run("context", "llama.json", "--require-dtype", "fp8", "--length", "4k")
+    assert done.status == 2
+    assert "context tells float32, bfloat16, float16; ask check-faithful for float8_" in done.err
