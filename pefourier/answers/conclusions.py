@@ -507,8 +507,12 @@ def written_differently(r: Comparison) -> str:
     how = f"The two are one encoding, written differently: {change_in_words(r.by)}"
     if "rotation" in r.by:
         return f"{how}; products of codes are the same, single numbers are not."
-    rest = f"to within {number(r.max_difference, 2)}" if r.max_difference else "to the bit"
-    return f"{how}; after that change they agree {rest}."
+    if not r.max_difference:
+        return f"{how}; after that change they agree to the bit."
+    return (
+        f"{how}; after that change they agree to within {number(r.max_difference, 2)}, and "
+        f"rounding explains {number(r.tolerance, 2)}."
+    )
 
 
 def change_in_words(by: Mapping[str, Any]) -> str:
