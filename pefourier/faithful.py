@@ -96,13 +96,12 @@ def assess(
     (0, 64)
     """
     from pefourier.diagnosis import diagnose
-    from pefourier.diagnosis.grids import on_found_grid
     from pefourier.geometry.closest import closest_pair
     from pefourier.geometry.precision import precision
     from pefourier.geometry.singular_values import check_products, decompose
     from pefourier.relations import first_rising_lag, shift_residual, toeplitz_residual
 
-    whole = on_found_grid(as_encoding(encoding))
+    whole = as_encoding(encoding)
     enc = placed(whole)
     check_products(enc)
     closest = closest_pair(enc, progress and progress("closest pair"))

@@ -6,7 +6,8 @@ imported when its question is asked.
 
 `length` and `d` are by default those of what is given, else 80 and 256; further keywords are
 parameters of a named encoding, such as ``rho=5e5``; for all, ``grid=(14, 14)`` says that rows are
-the points of a grid, and ``prefix=1`` how many rows before them are not.
+the points of a grid, and ``prefix=1`` how many rows before them are not. Rows of a table that turn
+out to be points of a grid are taken so, as a finding says; ``grid=(197,)`` takes them as one axis.
 """
 
 from __future__ import annotations
@@ -140,7 +141,8 @@ def reconstruct(
 
     asked = () if positions is None else positions
     least = int(max([79, *np.ravel(asked)])) + 1
-    enc = encoding_of(encoding, length, d, params, least)
+    along_rows = len(asked) > 0 and np.ndim(asked) == 1
+    enc = encoding_of(encoding, length, d, params, least, as_rows=along_rows)
     return position_functions(enc, positions, lattice, sigma, method)
 
 
@@ -178,14 +180,15 @@ def compare(
     'equivalent'
     """
     from pefourier.compare import compare as compare_encodings
+    from pefourier.geometry.found_grids import on_common_grid
 
     one, two = (source_is_named(source) for source in (a, b))
     if one == two:
-        both = [encoding_of(source, length, d, params) for source in (a, b)]
-        return compare_encodings(*both)
-    given = encoding_of(b if one else a, length, d, {})
+        both = [encoding_of(source, length, d, params, as_rows=True) for source in (a, b)]
+        return compare_encodings(*(both if one else on_common_grid(*both)))
+    given = encoding_of(b if one else a, length, d, {}, as_rows=True)
     named = encoding_of(a if one else b, length or len(given), d or given.dim, params)
-    return compare_encodings(*((named, given) if one else (given, named)))
+    return compare_encodings(*on_common_grid(*((named, given) if one else (given, named))))
 
 
 def relations(
@@ -231,7 +234,7 @@ def context(
 
     own, found = describe_context(os.fspath(spec), length, trained, d)
     reading = read_against(own, against, found.length, d) if against else None
-    return replace(found, about=(own[0],), against=reading)
+    return replace(found, about=(replace(own[0], spec=os.fspath(spec)),), against=reading)
 
 
 def design(
@@ -280,11 +283,11 @@ def resize(
     >>> resize("axial", (20, 24), grid=(14, 14), d=16).table.shape
     (480, 16)
     """
-    from pefourier.resize import resize_table
+    from pefourier.resize import on_own_grid, resize_table
 
-    enc = encoding_of(encoding, None, d, params)
+    enc = on_own_grid(encoding_of(encoding, None, d, params))
     formula = None
-    if source_is_named(encoding) and enc.measure is not None and "grid" in params:
+    if isinstance(encoding, str) and enc.origin == "formula" and enc.measure is not None:
         formula = encoding_of(encoding, None, d, {**params, "grid": tuple(to)})
     return resize_table(enc, to, method, formula)
 
@@ -304,7 +307,7 @@ def encode(
     >>> encode("dft", [0, 131071], d=64).shape
     (2, 64)
     """
-    enc = encoding_of(encoding, length, d, params)
+    enc = encoding_of(encoding, length, d, params, as_rows=True)
     x = None if positions is None else np.asarray(positions, dtype=np.int64)
     return np.asarray(enc.table(x), dtype=float)
 
@@ -315,8 +318,12 @@ def encoding_of(
     d: int | None = None,
     params: dict[str, Any] | None = None,
     least: int = 80,
+    *,
+    as_rows: bool = False,
 ) -> Encoding:
     """The encoding that a SPEC names, or that an array, a module or a function gives.
+
+    A table is on the grid that it turns out to have, but `as_rows`.
 
     Raises
     ------
@@ -325,7 +332,20 @@ def encoding_of(
     """
     given = dict(params or {})
     if isinstance(source, str | os.PathLike):
-        return load_spec(os.fspath(source), length, d, given, least)
+        enc = load_spec(os.fspath(source), length, d, given, least)
+    else:
+        enc = encoding_of_object(source, length, d, given)
+    if as_rows or enc.origin == "formula":
+        return enc
+    from pefourier.geometry.found_grids import on_found_grid
+
+    return on_found_grid(enc)
+
+
+def encoding_of_object(
+    source: Source, length: int | None, d: int | None, given: dict[str, Any]
+) -> Encoding:
+    """The encoding that an array, a module or a function gives."""
     if isinstance(source, Encoding) or not callable(source):
         enc = as_encoding(source)
         if not enc.spec:

@@ -6,6 +6,7 @@ A table has one row a point of a lattice, behind rows without a place, which are
 resized by the methods in use (`geometry.interpolation`), in float64. Neighbours are points one step
 apart along an axis; their similarity is the mean cosine of their codes. Frequencies are cycles an
 image where tables of two sizes are compared, so that those that stay have the same number.
+Densities are those of `spectrum` without smoothing, over the lattice of the table's own points.
 """
 
 from collections.abc import Sequence
@@ -18,8 +19,10 @@ from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points
 from pefourier.encodings.encoding import Encoding, Measure, from_table
 from pefourier.encodings.families.axes import axis_letters
-from pefourier.encodings.grids import check_fit
-from pefourier.errors import PefourierError, unknown
+from pefourier.encodings.grids import check_fit, most_square, typed_sides
+from pefourier.errors import PefourierError, shown, unknown
+from pefourier.geometry.closest import closest_pair
+from pefourier.geometry.found_grids import MOST_PREFIX, on_found_grid
 from pefourier.geometry.interpolation import METHODS, resize_lattice
 from pefourier.result import Result
 from pefourier.spectrum import axis_shares, density
@@ -29,14 +32,19 @@ DEFAULT = "bicubic"
 
 @dataclass(frozen=True)
 class Picture:
-    """A table of the points of a lattice in single numbers."""
+    """A table of the points of a lattice: how its codes differ, and its frequencies."""
 
     grid: tuple[int, ...]
     norm: float  # rms length of a code
+    distinct: int  # different codes
+    nearest: float | None  # smallest distance of two codes over `norm`; None for a single point
     neighbours: list[float]  # mean cosine of codes one step apart along each axis
     cycles: float  # mean frequency, cycles an image (root of squares over the axes)
     constant: float  # share of the energy that is the same at all points
     isotropy: dict[str, float]  # A2, A4
+    omega: list[np.ndarray]  # (K_a,) of each axis, radians per point, in numpy.rfftn's order
+    density: np.ndarray  # (K_1, …) over the half plane, sums to one
+    marginals: list[np.ndarray]  # (K_a,) of each axis: sums over the others
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,7 @@ class Unseen:
     axis: str
     pairs: int
     unseen: int
+    which: list[int]  # of the axis' pairs, counted from 0 in the formula's order
     step_ratio: float  # the angle from point to point, new over old
 
 
@@ -74,6 +83,7 @@ class Resizing(Result):
     largest_difference: float  # between any two of the methods
     between: tuple[str, str]  # the two
     at: tuple[int, ...]  # the point where
+    moved: float  # share of the energy that has another frequency, in cycles an image
     unseen: list[Unseen] | None  # None where frequencies are not declared
 
 
@@ -111,7 +121,7 @@ def resize_table(
     whole = np.asarray(encoding.table(), dtype=float)
     rows = whole[behind:]
     tables = {name: resize_lattice(rows, old, new, name) for name in METHODS}
-    before = picture(rows, old)
+    before, after = picture(rows, old), picture(tables[method], new)
     most, between, at = compare_methods(tables, new)
     return Resizing(
         old=old,
@@ -120,7 +130,7 @@ def resize_table(
         method=method,
         table=np.concatenate([whole[:behind], tables[method]]),
         before=before,
-        after=picture(tables[method], new),
+        after=after,
         methods=[
             Method(
                 name,
@@ -133,9 +143,39 @@ def resize_table(
         largest_difference=most,
         between=between,
         at=at,
+        moved=energy_moved(before, after),
         unseen=None if formula is None else unseen_phases(encoding, formula),
         about=(encoding,),
     )
+
+
+def on_own_grid(enc: Encoding, prefix: int = 0) -> Encoding:
+    """A table on the grid that it has or turns out to have; refused where none is known."""
+    whole = enc if enc.domain.grid else on_found_grid(enc)
+    if not whole.domain.grid:
+        raise PefourierError(
+            f"{shown(enc.label)} is on no known grid, and its {len(enc)} rows do not show one; "
+            f"give its sides, as {squarest(len(enc), prefix)}"
+        )
+    if prefix not in (0, whole.domain.prefix):
+        raise PefourierError(
+            f"{shown(enc.label)} is on a grid of {typed_sides(whole.domain.grid)} behind "
+            f"{whole.domain.prefix} rows, not {prefix}; give --from too, or leave out --prefix"
+        )
+    return whole
+
+
+def squarest(rows: int, prefix: int = 0) -> str:
+    """Options that would say where so many rows stand.
+
+    >>> squarest(197), squarest(77)
+    ('--from 14x14 --prefix 1', '--from 7x11')
+    """
+    for behind in (prefix,) if prefix else range(min(MOST_PREFIX, rows - 1) + 1):
+        height, width = most_square(rows - behind)
+        if height == width:
+            return f"--from {height}x{width}" + (f" --prefix {behind}" if behind else "")
+    return f"--from {typed_sides(most_square(rows - prefix))}"
 
 
 def check_new_sides(new: Sequence[int], old: Sequence[int]) -> tuple[int, ...]:
@@ -178,23 +218,53 @@ def similarities(table: np.ndarray, sides: Sequence[int]) -> list[float]:
 
 
 def picture(table: np.ndarray, sides: tuple[int, ...]) -> Picture:
-    """The single numbers of a table on a lattice."""
-    enc = on_lattice(table, sides, 0)
-    if len(sides) == 1:
-        enc = replace(enc, domain=lattice((*sides, 1)))
-    spectrum = density(enc, sigma=0.0)
+    """A table on a lattice: its codes, and its frequencies; of one axis as a row of points."""
+    enc = on_lattice(table, sides if len(sides) > 1 else (1, *sides), 0)
+    spectrum, norm, axes = density(enc, sigma=0.0), rms(table), len(sides)
+    closest = closest_pair(enc)
     waves = [
         omega * n / (2 * np.pi) for omega, n in zip(spectrum.omega, spectrum.lattice, strict=True)
     ]
     cycles = np.linalg.norm(lattice_points(waves), axis=1)
     return Picture(
         grid=tuple(sides),
-        norm=rms(table),
+        norm=norm,
+        distinct=closest.distinct,
+        nearest=closest.distance / norm if norm and closest.pair else None,
         neighbours=similarities(table, sides),
         cycles=float(cycles @ spectrum.density.ravel()),
         constant=spectrum.summary.lowest_bin_share,
         isotropy=axis_shares(enc)["isotropy"],
+        omega=spectrum.omega[-axes:],
+        density=spectrum.density if axes > 1 else spectrum.density[0],
+        marginals=spectrum.marginals[-axes:],
     )
+
+
+def by_cycles(picture: Picture) -> np.ndarray:
+    """The energy at 0, 1, 2, … cycles an image along each axis, in both directions together."""
+    found = picture.density
+    for axis, n in enumerate(picture.grid[:-1]):  # the last axis has one direction
+        cycles = np.arange(n // 2 + 1)
+        there, back = (np.take(found, k, axis) for k in (cycles, -cycles))
+        once = (2 * cycles % n == 0).reshape([-1 if a == axis else 1 for a in range(found.ndim)])
+        found = there + np.where(once, 0.0, back)
+    return found
+
+
+def energy_moved(before: Picture, after: Picture) -> float:
+    """The share of the energy that has other cycles an image after than before.
+
+    >>> rows = np.eye(4)[:, :1] + 1.0
+    >>> energy_moved(picture(rows, (2, 2)), picture(rows, (2, 2)))
+    0.0
+    """
+    densities = [by_cycles(one) for one in (before, after)]
+    shape = tuple(max(sides) for sides in zip(*(g.shape for g in densities), strict=True))
+    one, other = (
+        np.pad(g, [(0, n - k) for n, k in zip(shape, g.shape, strict=True)]) for g in densities
+    )
+    return float(np.abs(one - other).sum() / 2)
 
 
 def compare_methods(
@@ -227,7 +297,8 @@ def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen] | None:
         seen, met = before[own] * (n - 1), after[own] * (m - 1)
         unseen = (seen < 2 * np.pi) & (met > (seen + before[own]) * (1 + 1e-9))
         ratio = float(np.median(after[own] / before[own])) if own.any() else np.nan
-        found.append(Unseen(letters[a], int(own.sum()), int(unseen.sum()), ratio))
+        which = np.flatnonzero(unseen).tolist()
+        found.append(Unseen(letters[a], int(own.sum()), len(which), which, ratio))
     return found
 
 

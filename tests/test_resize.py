@@ -8,7 +8,7 @@ from grids import table_on
 
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
-from pefourier.resize import resize_table, similarities
+from pefourier.resize import by_cycles, resize_table, similarities
 
 
 def both(spec, old, new, d=64, **facts):
@@ -55,6 +55,58 @@ def test_waves_keep_their_cycles_an_image():
     assert r.before.constant == pytest.approx(0, abs=1e-12)
 
 
+def folded_by_hand(table, sides):
+    """Energy by |k| along each axis, from all coefficients of the multi-dimensional DFT."""
+    power = (np.abs(np.fft.fftn(table.reshape(*sides, -1), axes=range(len(sides)))) ** 2).sum(-1)
+    found = np.zeros([n // 2 + 1 for n in sides])
+    for place in np.ndindex(*sides):
+        found[tuple(min(k, n - k) for k, n in zip(place, sides, strict=True))] += power[place]
+    return found / power.sum()
+
+
+@pytest.mark.parametrize(("old", "new"), [((7,), (9,)), ((5, 8), (8, 6)), ((2, 3, 4), (4, 5, 3))])
+def test_spectra_before_and_after_are_those_of_the_tables(old, new):
+    table = np.random.default_rng(0).normal(size=(np.prod(old), 5))
+    r = resize_table(table_on(old, table), new, "bilinear")
+    folded = [folded_by_hand(table, old), folded_by_hand(r.table, new)]
+    for one, found in zip((r.before, r.after), folded, strict=True):
+        np.testing.assert_allclose(by_cycles(one), found, atol=1e-14)
+        assert [len(omega) for omega in one.omega] == list(one.density.shape)
+        assert [m.sum() for m in one.marginals] == pytest.approx([1.0] * len(old))
+    apart = {}
+    for sign, found in zip((1, -1), folded, strict=True):
+        for place in np.ndindex(found.shape):
+            apart[place] = apart.get(place, 0.0) + sign * found[place]
+    assert r.moved == pytest.approx(sum(map(abs, apart.values())) / 2)
+
+
+def test_spectra_and_codes_that_stay_are_said_to(run):
+    plain = resize_table(load("axial", None, 16, grid=(5, 6)), (5, 6))
+    assert plain.moved == pytest.approx(0, abs=1e-12)
+    assert (plain.before.distinct, plain.after.nearest) == (30, pytest.approx(plain.before.nearest))
+    crowded = table_on((2, 2), np.array([[0.0, 1], [1, 0], [1, 0], [0, 1]]))
+    r = resize_table(crowded, (3, 3), "bilinear")
+    assert (r.before.distinct, r.after.distinct, r.after.nearest) == (2, 3, 0.0)
+    assert "only 3 of 9 codes differ" in r.conclusion
+
+
+def test_pairs_that_meet_unseen_phases_are_named(run):
+    y, _ = both("axial:convention=mae", (14, 10), (24, 10)).unseen
+    omega = 1e4 ** (-np.arange(16) / 16)
+    assert y.which == np.flatnonzero(omega * 13 < 2 * np.pi).tolist()
+    arguments = ["axial:convention=mae", "--d", 64, "--from", "14x10", "--to", "24x10"]
+    assert f"along y, numbers {y.which[0]} to 15" in " ".join(run("resize", *arguments).out.split())
+
+
+def test_a_config_is_a_formula_too(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = {"model_type": "dinov3_vit", "hidden_size": 128, "num_attention_heads": 2}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"image_size": 96, "patch_size": 16}))
+    (record,) = run("resize", "config.json", "--to", "8x9", "--json").results
+    assert (record["from"], record["to"]) == ([6, 6], [8, 9])
+    assert [one["unseen"] for one in record["unseen"]] == [0, 0]
+
+
 def test_indices_meet_unseen_phases_and_normalised_coordinates_do_not():
     y, x = both("axial:convention=mae", (14, 10), (24, 10)).unseen
     assert (y.axis, y.pairs, y.step_ratio) == ("y", 16, 1.0)
@@ -91,6 +143,6 @@ def test_the_command_answers_and_writes(run, tmp_path, monkeypatch):
     assert record["unseen"] is None
     assert np.load("new.npy").shape == (31, 4)
     text = run("resize", "axial", "--d", "8", *sides).out
-    assert "phases never seen" in text
+    assert "phases never seen" in " ".join(text.split())
     assert "cosine of neighbours" in text
     assert run("resize", "t.npy", *sides, "--csv").out.startswith("method,norm_ratio,neighbours_0")

@@ -167,15 +167,10 @@ def context_page(asked: Sequence[Answer | Refusal]) -> Page:
         rows=lambda: context_rows(answers),
         chart=lambda colour: "".join(bands_chart(a.result, colour) for a in answers),
         conclusion=lambda: "".join(
-            paragraph(f"{file_of(a)}: {conclude_context(a.encoding, a.result)}", "  ")
+            paragraph(f"{a.encoding.label}: {conclude_context(a.encoding, a.result)}", "  ")
             for a in answers
         ),
     )
-
-
-def file_of(answer: Answer) -> str:
-    """The SPEC without the part of a config that chooses a rotation."""
-    return answer.encoding.label.partition("#")[0]
 
 
 def context_record(enc: Encoding, found: Context) -> dict[str, Any]:
@@ -227,6 +222,8 @@ def conclude_context(enc: Encoding, found: Context) -> str:
         told.append(about_bounds(found.rotations))
     if (reading := found.against) is not None:
         told.append(about_reading(reading))
+    elif any(r.cache for r in found.rotations):
+        told.append(about_cache(found.rotations))
     elif found.temperature is not None:
         told.append(about_temperature(found))
     elif max(r.softmax_factor for r in found.rotations) > 1:
@@ -249,9 +246,11 @@ def about_phases(found: Context) -> str:
     """Whether training met the phases that are asked for."""
     several = len(found.rotations) > 1
     if found.length <= found.trained:
-        within = "the length" if found.length == found.trained else f"within the {found.trained}"
+        within = f"within the {found.trained} of training"
+        if found.length == found.trained:
+            within = "taken for the length of training (--trained)"
         return (
-            f"At {found.length} positions, {within} of training, every phase was met; "
+            f"At {found.length} positions, {within}, every phase was met; "
             f"{joined(never_turning(r, several) for r in found.rotations)}."
         )
     asked = f"Trained at {found.trained} positions and asked for {found.length}"
@@ -294,6 +293,22 @@ def about_bounds(rotations: Sequence[Rotation]) -> str:
     return (
         f"The sum of cosines turns negative first at lag {where}, which is a fact about the base "
         "and usual in models that work."
+    )
+
+
+def about_cache(rotations: Sequence[Rotation]) -> str:
+    """What becomes of keys in a cache, of the rotation and the key where it is worst."""
+    losses = [
+        (error, loss, i)
+        for loss in (r.cache for r in rotations)
+        if loss is not None
+        for i, error in enumerate(loss.errors)
+    ]
+    error, loss, i = max(losses, key=lambda one: one[0])
+    return (
+        f"Frequencies grow with the length: for the query at {loss.query} a key that a cache keeps "
+        f"from position {loss.keys[i]} is up to {number(error)} rad off (cosine "
+        f"{loss.cosines[i]:.3f}), if it is not rotated again."
     )
 
 
@@ -374,6 +389,7 @@ def context_text(enc: Encoding, found: Context) -> str:
     parts = [aligned(rows)]
     if found.rotations:
         parts += [rotations_text(found.rotations), bands_text(found)]
+        parts += [decay_text(found.rotations), *map(cache_text, found.rotations)]
     if (reading := found.against) is not None:
         shown = np.searchsorted(reading.positions, [1, 8, 64, 512, 4096, 32768, 262144, 2**20])
         shown = np.unique(np.minimum(shown, len(reading.positions) - 1))
@@ -381,7 +397,7 @@ def context_text(enc: Encoding, found: Context) -> str:
         rows.append([f"cosine to {reading.other}", *(f"{c:.3f}" for c in reading.cosine[shown])])
         parts.append(aligned(rows))
     parts += [f"{f.severity}: {f.message} [{f.code}]\n" for f in found.findings]
-    return "\n".join(parts)
+    return "\n".join(filter(None, parts))
 
 
 ROTATION_FACTS = {
@@ -417,6 +433,25 @@ def bands_text(found: Context) -> str:
         for b in r.bands:
             numbers = (b.pairs, b.longest_wavelength, b.turns_trained, b.turns)
             rows.append([r.name or "all layers", b.treatment, *map(number, numbers)])
+    return aligned(rows)
+
+
+def decay_text(rotations: Sequence[Rotation]) -> str:
+    """RoFormer's bound at some lags, a row per rotation."""
+    rows = [["decay bound at lag", *(str(lag) for lag, _ in rotations[0].decay)]]
+    for r in rotations:
+        rows.append([r.name or "all layers", *(number(bound) for _, bound in r.decay)])
+    return aligned(rows)
+
+
+def cache_text(rotation: Rotation) -> str:
+    """What becomes of the keys in a cache; nothing where they stay right."""
+    loss = rotation.cache
+    if loss is None:
+        return ""
+    rows = [["key in a cache at", *map(str, loss.keys)]]
+    rows.append(["phase error, rad", *map(number, loss.errors)])
+    rows.append(["cosine to a consistent rotation", *(f"{c:.3f}" for c in loss.cosines)])
     return aligned(rows)
 
 

@@ -1,9 +1,8 @@
 """How is it told what resizing does to a table?"""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
-
-import numpy as np
 
 from pefourier.answers.grid_words import by_axis, point_of, size_of
 from pefourier.answers.page import Page, fields_of
@@ -38,7 +37,6 @@ def conclude_resizing(enc: Encoding, r: Resizing) -> str:
     """How far methods differ, what happens to codes, and which pairs meet unseen phases."""
     if not r.before.norm:
         return "All codes are zero, and stay so."
-    chosen = next(one for one in r.methods if one.method == r.method)
     share = r.largest_difference / (r.before.norm / enc.dim**0.5)
     how = f"{number(100 * share, 2)} % of a number's rms size"
     same = r.largest_difference <= 1e-12 * r.before.norm
@@ -49,14 +47,23 @@ def conclude_resizing(enc: Encoding, r: Resizing) -> str:
         f"{number(r.largest_difference, 3)} ({how}), {r.between[0]} from {r.between[1]} at "
         f"{point_of(r.at)}: take the one that the weights were trained with."
     )
-    means = [np.nanmean([*some, -1.0]) for some in (r.before.neighbours, chosen.neighbours)]
-    closer = "more" if means[1] > means[0] else "less"
-    second = (
-        f"By {r.method} codes keep {number(100 * chosen.norm_ratio, 4)} % of their length, and "
-        f"neighbours become {closer} alike "
-        f"(cosine {by_axis(r.before.neighbours)} before, {by_axis(chosen.neighbours)} after)."
-    )
-    return " ".join(filter(None, [first, second, unseen_in_words(r)]))
+    return " ".join(filter(None, [first, codes_in_words(r), unseen_in_words(r)]))
+
+
+def codes_in_words(r: Resizing) -> str:
+    """Whether codes can still be told apart, and how much of their spectrum stays."""
+    old, new, points = r.before, r.after, math.prod(r.new)
+    moved = f"{number(100 * r.moved, 2)} % of the energy moves to other frequencies"
+    if new.nearest is None or old.nearest is None:
+        return f"By {r.method} {moved}, in cycles an image."
+    if new.distinct < points:
+        told = f"only {new.distinct} of {points} codes differ"
+    else:
+        told = (
+            f"all {points} codes differ, the closest two by {number(new.nearest, 3)} of a code's "
+            f"length ({number(old.nearest, 3)} before)"
+        )
+    return f"By {r.method} {told}; {moved}, in cycles an image."
 
 
 def unseen_in_words(r: Resizing) -> str:
@@ -66,8 +73,27 @@ def unseen_in_words(r: Resizing) -> str:
     if not any(one.unseen for one in r.unseen):
         steps = ", ".join(f"{one.axis} {number(one.step_ratio, 3)}" for one in r.unseen)
         return f"Computed anew, the formula meets no unseen phases; its steps change by {steps}."
-    counts = ", ".join(f"{one.unseen} of {one.pairs} along {one.axis}" for one in r.unseen)
-    return f"Computed anew, pairs of the formula meet phases never seen: {counts}."
+    counts = ", ".join(
+        f"{one.unseen} of {one.pairs} along {one.axis}"
+        + (f", numbers {runs_in_words(one.which)}" if one.which else "")
+        for one in r.unseen
+    )
+    return f"Computed anew, pairs of the formula meet phases never seen: {counts} (counted from 0)."
+
+
+def runs_in_words(numbers: Sequence[int]) -> str:
+    """Ascending whole numbers, those that follow one another by the first and the last.
+
+    >>> runs_in_words([0, 3, 4, 5])
+    '0, 3 to 5'
+    """
+    runs: list[list[int]] = []
+    for one in numbers:
+        if runs and one == runs[-1][-1] + 1:
+            runs[-1][1:] = [one]
+        else:
+            runs.append([one])
+    return ", ".join(" to ".join(map(str, run)) for run in runs)
 
 
 def resize_text(r: Resizing, out: str | None) -> str:
@@ -96,6 +122,8 @@ def resize_text(r: Resizing, out: str | None) -> str:
 PICTURE_FACTS = [
     ("grid", lambda p: size_of(p.grid)),
     ("rms length of a code", lambda p: number(p.norm)),
+    ("different codes", lambda p: number(p.distinct)),
+    ("smallest distance over it", lambda p: number(p.nearest)),
     ("cosine of neighbours", lambda p: by_axis(p.neighbours, 4)),
     ("mean frequency, cycles an image", lambda p: number(p.cycles)),
     ("share at frequency 0", lambda p: number(p.constant)),

@@ -34,6 +34,7 @@ from pefourier.cli.request import (
     keep_answers,
     load_exactly,
     load_pair,
+    note_grids,
     parse_points,
     parse_whole_numbers,
     sides,
@@ -153,7 +154,8 @@ def reconstruct(
         return position_functions(enc, wanted or None, lattice, sigma, method)
 
     least = max([79, *(positions or ())]) + 1
-    asked = ask_each(question, rebuild, least, demean=demean)
+    along_rows = any(len(point) != 2 for point in points)  # as rows and columns are not given
+    asked = ask_each(question, rebuild, least, demean=demean, as_rows=along_rows)
     note_positions(asked, positions, question.quiet)
     drawing.draw("reconstruct", asked.answers)
     form.deliver(reconstruct_page(asked.each))
@@ -333,8 +335,9 @@ def context(
         str | None,
         typer.Option(
             metavar="OTHER",
-            help="Another SPEC, or a misreading: scaling-ignored, base=NUMBER, partial-ignored, "
-            "local-for-global, layout.",
+            help="Another SPEC, or misreadings: scaling-ignored, partial-ignored, "
+            "local-for-global, layout, a setting of rope such as base=NUMBER or original=N; "
+            "several with commas.",
         ),
     ] = None,
     quiet: Quiet = False,
@@ -360,7 +363,7 @@ def context(
     def answer(asked: AtLength) -> Answer:
         own, known = describe_context(asked.spec, asked.length, trained, d)
         reading = read_against(own, against, known.length, d) if against else None
-        return Answer(own[0], replace(known, against=reading))
+        return Answer(replace(own[0], spec=asked.spec), replace(known, against=reading))
 
     pairs = [AtLength(spec, one) for spec in specs for one in lengths]
     asked, page = keep_answers(attempt_each(pairs, answer)), context_page
@@ -406,7 +409,8 @@ def design(
         typer.Option(
             parser=sides,
             metavar="HxW",
-            help="A base for each axis of a grid, 14x14 or 8x30x52, in place of --length.",
+            help="A base for each axis of a grid, 14x14 or 8x30x52, in place of --length; with "
+            "--extend-from the grid to extend to, in place of --to.",
         ),
     ] = None,
     extend_from: Annotated[
@@ -436,18 +440,24 @@ def design(
     # Its matrix products are long and thin: BLAS threads would only wait for one another.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     rounding = SHORT_NAMES.get(dtype, dtype)
-    if (extend_from is None) != (to is None):
-        raise PefourierError("--extend-from and --to go together: the config, and the length")
+    if (extend_from or to) and (extend_from is None or (to is None) == (grid is None)):
+        raise PefourierError(
+            "--extend-from and --to go together: the config, and the length; of a rotation on axes "
+            "--grid is in place of --to"
+        )
     if extend_from is not None:
-        if grid is not None:
-            raise PefourierError("--extend-from takes one axis; leave --grid out")
         from pefourier.answers.extension import extension_page
-        from pefourier.extend import extend
+        from pefourier.extend import extend, extend_on_grid, grid_specs
 
-        own = {"trained": length, "d": d, "criteria": tuple(wanted or ()), "dtype": rounding}
-        ways = extend(extend_from, to, bases=tuple(base or ()), **own)
-        drawing.draw("reach_plot.extension", [ways])
-        form.deliver(extension_page(ways, {"to": to, "dtype": rounding}))
+        own = {"criteria": tuple(wanted or ()), "bases": tuple(base or ()), "dtype": rounding}
+        if grid is None:
+            ways = (extend(extend_from, to, trained=length, d=d, **own),)
+        else:
+            ways = extend_on_grid(extend_from, grid, **own)
+        drawing.draw("reach_plot.extension", ways)
+        params = {"to": to, "grid": grid, "dtype": rounding}
+        specs = grid_specs(extend_from, grid, ways) if grid else None
+        form.deliver(extension_page(ways, params, specs))
         return
     if (length is None) == (grid is None) or d is None:
         raise PefourierError(
@@ -467,13 +477,19 @@ def design(
 @asking
 def resize(
     form: Form,
+    drawing: Drawing,
     spec: Annotated[
         str, typer.Argument(metavar="TABLE", help="A table on a grid, or a SPEC that makes one.")
     ],
     old: Annotated[
         tuple | None,
-        typer.Option("--from", parser=sides, metavar="HxW", help="Sides of the table's grid."),
-    ] = ...,
+        typer.Option(
+            "--from",
+            parser=sides,
+            metavar="HxW",
+            help="Sides of the table's grid, by default those that its inner products have.",
+        ),
+    ] = None,
     new: Annotated[
         tuple | None,
         typer.Option("--to", parser=sides, metavar="HxW", help="Sides of the new grid."),
@@ -491,6 +507,7 @@ def resize(
         str | None,
         typer.Option(metavar="FILE", help="Table to write: .npy, .npz, .csv, .safetensors."),
     ] = None,
+    quiet: Quiet = False,
 ) -> None:
     """What happens when images change their size?
 
@@ -506,15 +523,20 @@ def resize(
 
     if out is not None:
         check_suffix(out, WRITERS)
+    from pefourier.answers.report import Answer
     from pefourier.answers.resizing import resize_page
     from pefourier.encodings import load
     from pefourier.encodings.specs import source_of
-    from pefourier.resize import resize_table
+    from pefourier.resize import on_own_grid, resize_table
 
-    enc = load(spec, None, d, grid=old, prefix=prefix or 0)
-    named = source_of(spec) == "name" and enc.measure is not None and len(old) == len(new)
-    formula = load(spec, None, d, grid=new, prefix=prefix or 0) if named else None
+    anew = {"grid": new, "prefix": prefix or 0}
+    enc = load(spec, None, d, **({**anew, "grid": old} if old else {}))
+    enc = enc if old else note_grids(on_own_grid(enc, prefix or 0), quiet)
+    formula = None
+    if enc.origin == "formula" and source_of(spec) != "table" and len(enc.domain.sides) == len(new):
+        formula = load(spec, None, d, **anew)
     found = resize_table(enc, new, method, formula)
+    drawing.draw("question_plots.resizing", [Answer(enc, found)])
     if out is not None:
         write_table(out, found.table)
     form.deliver(resize_page(enc, found, out))
@@ -547,7 +569,7 @@ def encode(
     if form.name == "csv":
         raise PefourierError("encode writes its table to --out; for CSV, end that name in .csv")
     check_suffix(out, WRITERS)
-    (enc,) = load_exactly(question, 1, "encode writes one encoding")
+    (enc,) = load_exactly(question, 1, "encode writes one encoding", as_rows=True)
     x = enc.domain.x
     if pos:
         x = np.array(parse_whole_numbers(pos), dtype=np.int64)

@@ -185,8 +185,11 @@ class Question:
         """The lengths of a sweep, or the one."""
         return list(self.length) if isinstance(self.length, tuple) else [self.length]
 
-    def loader(self, least: int = 1) -> Callable[[str], Any]:
-        """What turns a SPEC into its encoding; options that suit none are refused here."""
+    def loader(self, least: int = 1, *, as_rows: bool = False) -> Callable[[str], Any]:
+        """What turns a SPEC into its encoding; options that suit none are refused here.
+
+        A table is on the grid that it turns out to have, but `as_rows`.
+        """
         from pefourier.encodings import load
         from pefourier.encodings.checks import check_above, check_count
 
@@ -209,11 +212,24 @@ class Question:
 
             read_spans(self.spans, merge=1)
             options["spans"] = self.spans
-        return lambda spec: load(spec, self.length, self.d, least=least, **options)
 
-    def encodings(self, least: int = 1) -> list[Any]:
+        def load_spec(spec: str) -> Any:
+            enc = load(spec, self.length, self.d, least=least, **options)
+            return enc if as_rows else self.on_its_grid(enc)
+
+        return load_spec
+
+    def encodings(self, *, as_rows: bool = False) -> list[Any]:
         """The encodings of all SPECs."""
-        return list(map(self.loader(least), self.wanted))
+        return list(map(self.loader(as_rows=as_rows), self.wanted))
+
+    def on_its_grid(self, enc: Any) -> Any:
+        """A table on the grid that it turns out to have, which is said."""
+        if enc.origin == "formula" or enc.domain.grid:
+            return enc
+        from pefourier.geometry.found_grids import on_found_grid
+
+        return note_grids(on_found_grid(enc), self.quiet)
 
     def note_unused(self, encodings: list[Any]) -> None:
         """Say which options have had no effect on any of the encodings."""
@@ -226,6 +242,15 @@ class Question:
             if value is not None and not used:
                 labels = ", ".join(e.label for e in encodings)
                 note(f"--{name} {value} has no effect on {labels}", self.quiet)
+
+
+def note_grids(enc: Any, quiet: bool) -> Any:
+    """An encoding, whose grid is said where it was found."""
+    from pefourier.geometry.found_grids import remarks_on_grids
+
+    for message in remarks_on_grids(enc):
+        note(f"{enc.label}: {message}", quiet)
+    return enc
 
 
 @dataclass(frozen=True)
@@ -313,12 +338,17 @@ class Asked:
 
 
 def ask_each(
-    question: Question, analyse: Callable[[Any], Any], least: int = 1, *, demean: bool = False
+    question: Question,
+    analyse: Callable[[Any], Any],
+    least: int = 1,
+    *,
+    demean: bool = False,
+    as_rows: bool = False,
 ) -> Asked:
     """Load each SPEC, then analyse each that could be loaded, maybe without its mean."""
     from pefourier.answers.report import answer_of
 
-    load = question.loader(least)
+    load = question.loader(least, as_rows=as_rows)
     loaded = attempt_each(question.wanted, load)
     if demean:
         from pefourier.encodings.encoding import without_mean
@@ -383,25 +413,32 @@ def keep_answers(each: list[Any]) -> Asked:
 
 
 def load_pair(question: Question) -> list[Any]:
-    """Two encodings; a named one has the length and dimension of a file, config or user's code."""
-    a, b = load_exactly(question, 2, "compare takes two encodings")
+    """Two encodings; a named one has the size of a file, config or user's code, and its grid."""
+    a, b = load_exactly(question, 2, "compare takes two encodings", as_rows=True)
     from pefourier.encodings.specs import source_of
 
     named = [source_of(enc.spec) == "name" for enc in (a, b)]
-    if sum(named) != 1 or (question.length and question.d):
+    if all(named):
         return [a, b]
-    size = {"length": question.length or len(b if named[0] else a)}
-    size["d"] = question.d or (b if named[0] else a).dim
-    again = replace(question, specs=[(a if named[0] else b).spec], **size).encodings()
-    return [*again, b] if named[0] else [a, *again]
+    from pefourier.geometry.found_grids import on_common_grid, on_found_grid
+
+    if any(named):
+        known, given = (a, b) if named[0] else (b, a)
+        size = {"length": question.length or len(given), "d": question.d or given.dim}
+        if known.domain.kind == "position" and not known.domain.grid:
+            domain = on_found_grid(given).domain
+            size |= {"grid": domain.grid or None, "prefix": domain.prefix or None}
+        (known,) = replace(question, specs=[known.spec], **size).encodings(as_rows=True)
+        a, b = (known, b) if named[0] else (a, known)
+    return [note_grids(enc, question.quiet) for enc in on_common_grid(a, b)]
 
 
-def load_exactly(question: Question, count: int, rule: str) -> list[Any]:
+def load_exactly(question: Question, count: int, rule: str, *, as_rows: bool = False) -> list[Any]:
     """The encodings of a command that takes so many."""
     given = question.specs or []
     if len(given) != count:
         raise PefourierError(f"{rule}; got {len(given)}: {' '.join(map(shown, given)) or 'none'}")
-    return question.encodings()
+    return question.encodings(as_rows=as_rows)
 
 
 def parse_whole_numbers(texts: list[str]) -> list[int]:

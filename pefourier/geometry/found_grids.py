@@ -1,6 +1,6 @@
 r"""Is a flat table that of points on a grid, and of which, behind how many other rows?
 
-Inner products of codes on a grid are functions of the displacement (dy, dx). `residual_on_grid`
+Inner products of codes on a grid are functions of the displacement (dy, dx). `residual_of_products`
 measures by how much those of a table are not,
 :math:`T_2 = \lVert G - \mathrm{mean}(G)\rVert / \lVert G\rVert` with :math:`G = E E^T` and the mean
 over pairs of points with one displacement; `find_grid` looks for the sides with the least.
@@ -8,22 +8,18 @@ over pairs of points with one displacement; `find_grid` looks for the sides with
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import isqrt
+from math import isqrt, prod
 
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding, unit_of
 from pefourier.encodings.grids import on_grid, typed_sides
-from pefourier.geometry.products import (
-    diagonal_means_on_grid,
-    pairs_at,
-    sum_of_squared_products,
-)
 
 MOST_PREFIX = 8  # rows before a grid that are looked for
-SCREENED = 2**12  # rows in which neighbours are looked at
 MEASURED = 2**10  # points of which all inner products are looked at
-FINALISTS = 8  # grids of which they are
+WIDEST = MEASURED // 2  # two rows of a grid are among them
+FINALISTS = 8  # grids that are compared by all inner products, not those of neighbours alone
+UNEVEN = 0.5  # share of neighbours' products beyond which a grid is none
 LARGEST_RESIDUAL = 0.2  # of a table that is called one on a grid
 RATIO = 0.6  # residuals of all other grids are larger: found over next
 LEAST_POINTS, LEAST_SIDE = 48, 4  # of a table that is taken as one on a grid without being asked
@@ -48,24 +44,17 @@ class FlatTable:
     table: np.ndarray
 
     @cached_property
-    def head(self) -> np.ndarray:
-        """The rows in which neighbours are looked at, in a unit that sums of squares can bear."""
-        first = np.asarray(self.table[:SCREENED], dtype=float)
-        return first * unit_of(first)
-
-    @cached_property
-    def neighbours(self) -> dict[int, np.ndarray]:
-        """Inner products of each row with that one and two further on."""
-        return {step: self.products(step) for step in (1, 2)}
-
-    def products(self, step: int) -> np.ndarray:
-        """Inner products of each row with that `step` further on."""
-        return np.einsum("sj,sj->s", self.head[:-step], self.head[step:])
+    def products(self) -> np.ndarray:
+        """Inner products of the first rows, in a unit that their squares can bear."""
+        first = np.asarray(self.table[: MEASURED + MOST_PREFIX], dtype=float)
+        first = first * unit_of(first)
+        return first @ first.T
 
     def screen(self, width: int, prefix: int) -> float:
         """Share of neighbours' inner products that is not a function of the displacement."""
         apart = total = 0.0
-        for step, products in {**self.neighbours, width: self.products(width)}.items():
+        for step in dict.fromkeys((1, 2, width)):
+            products = self.products.diagonal(step)
             column = (np.arange(len(products)) - prefix) % width
             inside = (np.arange(len(products)) >= prefix) & (
                 (column + step < width) | (step == width)
@@ -77,24 +66,34 @@ class FlatTable:
         return apart / total if total else np.inf
 
     def residual(self, width: int, prefix: int) -> float:
-        """T2 of the first rows of the grid."""
-        height = min((len(self.table) - prefix) // width, max(2, MEASURED // width))
-        points = slice(prefix, prefix + height * width)
-        return residual_on_grid(np.asarray(self.table[points], dtype=float), (height, width))
+        """T2 of the first rows of a grid."""
+        height = min(len(self.table) - prefix, MEASURED) // width
+        return self.residual_on((height, width), prefix)
+
+    def flat_residual(self, prefix: int) -> float:
+        """T2 of the first rows on one axis."""
+        return self.residual_on((min(len(self.table) - prefix, MEASURED),), prefix)
+
+    def residual_on(self, sides: tuple[int, ...], prefix: int) -> float:
+        """T2 of the rows behind a prefix as the points of a grid."""
+        points = slice(prefix, prefix + prod(sides))
+        return residual_of_products(self.products[points, points], sides)
 
 
-def residual_on_grid(table: np.ndarray, sides: tuple[int, ...]) -> float:
-    """T2 of a table on a grid, from 0 to 1; rounding leaves about 1e-8.
+def residual_of_products(products: np.ndarray, sides: tuple[int, ...]) -> float:
+    """T2 of a table on a grid, from all of its inner products; rounding leaves about 1e-8.
 
     >>> from pefourier.encodings import build
     >>> table = build("axial", d=16, grid=(5, 7)).table()
-    >>> residual_on_grid(table, (5, 7)) < 1e-6 < residual_on_grid(table, (7, 5))
+    >>> products = table @ table.T
+    >>> residual_of_products(products, (5, 7)) < 1e-6 < residual_of_products(products, (7, 5))
     True
     """
-    unit = unit_of(table) ** 2
-    counts = pairs_at([np.arange(1 - n, n) for n in sides], sides)
-    total = sum_of_squared_products(table, unit)
-    shared = ((diagonal_means_on_grid(table, sides) * unit) ** 2 * counts).sum()
+    doubled = [2 * n - 1 for n in sides]
+    key = np.ravel_multi_index(np.unravel_index(np.arange(len(products)), sides), doubled)
+    apart = (key - key[:, None] + key[-1]).ravel()  # a number for each displacement
+    sums, counts = np.bincount(apart, products.ravel()), np.bincount(apart)
+    total, shared = float((products**2).sum()), float((sums**2 / np.maximum(counts, 1)).sum())
     return float(np.sqrt(max(total - shared, 0.0) / total)) if total else 0.0
 
 
@@ -110,20 +109,20 @@ def find_grid(table: np.ndarray) -> FoundGrid | None:
     ((7, 11), 1)
     """
     rows = FlatTable(table)
+    if rows.flat_residual(0) <= RESOLVED:
+        return None
     screened = sorted((rows.screen(w, k), k, w) for k, w in possible_grids(len(table)))
-    measured = [(rows.residual(w, k), k, w) for _, k, w in screened[:FINALISTS]]
+    measured = [(rows.residual(w, k), k, w) for s, k, w in screened[:FINALISTS] if s <= UNEVEN]
     if not measured:
         return None
     least = min(residual for residual, _, _ in measured)
     near = [one for one in measured if one[0] <= max(1.1 * least, RESOLVED)]
     residual, prefix, width = min(near, key=lambda one: one[1])
-    points = len(table) - prefix
     others = [r for r, k, w in measured if w != width or (k - prefix) % width]
-    flat = rows.residual(points, prefix) if points <= MEASURED else rows.residual(MEASURED, prefix)
-    beyond = min([flat, *others])
+    beyond = min([rows.flat_residual(prefix), *others])
     if residual > LARGEST_RESIDUAL or max(residual, RESOLVED) > RATIO * beyond:
         return None
-    return FoundGrid((points // width, width), prefix, residual, beyond)
+    return FoundGrid(((len(table) - prefix) // width, width), prefix, residual, beyond)
 
 
 def on_found_grid(enc: Encoding) -> Encoding:
@@ -141,14 +140,43 @@ def on_found_grid(enc: Encoding) -> Encoding:
     message = (
         f"rows were taken as points of a grid, {asked}: of all grids their inner products suit "
         f"this one best (residual {found.residual:.2g}, the next {found.next_residual:.2g}); "
-        "another can be given"
+        f"another can be given, and --grid {len(enc)} takes them as one axis"
     )
     note = Finding("grid-found", "note", message)
-    return replace(on_grid(enc, found.grid, found.prefix), findings=(*enc.findings, note))
+    whole = on_grid(enc, found.grid, found.prefix)
+    params = {**whole.params, "grid_found": True}
+    return replace(whole, params=params, findings=(*enc.findings, note))
+
+
+def remarks_on_grids(enc: Encoding) -> list[str]:
+    """What is to be said of a grid that was found."""
+    return [finding.message for finding in enc.findings if finding.code == "grid-found"]
+
+
+def on_common_grid(one: Encoding, two: Encoding) -> tuple[Encoding, Encoding]:
+    """Two tables of as many rows on one grid, which the first, or else the second, has.
+
+    Each keeps a grid that was asked for, and codes of lags or times are left as they are.
+    """
+    pair = tuple(map(on_found_grid, (one, two)))
+    lead = next((enc.domain for enc in pair if enc.domain.grid), None)
+    kinds = {enc.domain.kind for enc in pair}
+    if lead is None or len(one) != len(two) or kinds != {"position"}:
+        return one, two
+
+    def placed_alike(enc: Encoding, found: Encoding) -> Encoding:
+        if (found.domain.grid, found.domain.prefix) == (lead.grid, lead.prefix):
+            return found
+        return enc if enc.domain.grid else on_grid(enc, lead.grid, lead.prefix)
+
+    first, second = map(placed_alike, (one, two), pair)
+    return first, second
 
 
 def possible_grids(count: int) -> list[tuple[int, int]]:
     """Prefixes and widths of the grids that so many rows may be, each side of two points or more.
+
+    Two rows of a grid are among the points that are measured.
 
     >>> possible_grids(9)[:4]
     [(0, 3), (1, 4), (1, 2), (3, 3)]
@@ -157,5 +185,6 @@ def possible_grids(count: int) -> list[tuple[int, int]]:
     for prefix in range(min(MOST_PREFIX, count - 4) + 1):
         points = count - prefix
         heights = [h for h in range(2, isqrt(points) + 1) if points % h == 0]
-        found += [(prefix, w) for h in heights for w in dict.fromkeys((points // h, h))]
+        widths = {w for h in heights for w in (points // h, h) if w <= WIDEST}
+        found += [(prefix, w) for w in sorted(widths, reverse=True)]
     return found

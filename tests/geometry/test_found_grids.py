@@ -3,13 +3,24 @@
 import numpy as np
 import pytest
 
-from pefourier.diagnosis.grids import find_grid, possible_grids, residual_on_grid
 from pefourier.encodings import build
-from pefourier.faithful import assess
+from pefourier.encodings.encoding import from_table
+from pefourier.geometry.found_grids import (
+    WIDEST,
+    find_grid,
+    on_common_grid,
+    possible_grids,
+    residual_of_products,
+)
+from pefourier.questions import check
 
 H, W, D = 7, 11, 64
 MAE = build("axial", d=D, grid=(H, W), convention="mae").table()
 FREE = np.random.default_rng(5).normal(size=(200, 16))
+
+
+def residual_on_grid(table, sides):
+    return residual_of_products(table @ table.T, sides)
 
 
 def slow_residual(table, sides):
@@ -54,12 +65,24 @@ def test_the_grid_is_found(name):
 
 
 def test_a_table_is_assessed_on_the_grid_it_has():
-    result = assess(np.vstack([np.zeros(D), MAE]))
+    result = check(np.vstack([np.zeros(D), MAE]))
     assert (result.grid, result.prefix, result.length) == ((H, W), 1, H * W)
     assert result.toeplitz_residual < 1e-6
     (note,) = (f for f in result.findings if f.code == "grid-found")
     assert "--grid 7x11 --prefix 1" in note.message
-    assert not hasattr(assess(FREE), "grid")
+    assert not hasattr(check(FREE), "grid")
+    assert check(np.vstack([np.zeros(D), MAE]), grid=(H * W + 1,)).grid == (H * W + 1,)
+
+
+def test_tables_of_as_many_rows_are_placed_alike():
+    """The first one's grid counts: a transposed one would have another."""
+    transposed = build("axial", d=D, grid=(H, W), convention="rt-detr").table()
+    one, two = on_common_grid(from_table(MAE), from_table(transposed))
+    assert (one.domain.grid, two.domain.grid) == ((H, W), (H, W))
+    one, two = on_common_grid(from_table(FREE[:77]), from_table(MAE))
+    assert (one.domain.grid, two.domain.grid) == ((H, W), (H, W))
+    one, two = on_common_grid(from_table(FREE[:76]), from_table(MAE))
+    assert (one.domain.grid, two.domain.grid) == ((), ())
 
 
 @pytest.mark.parametrize("factor", [2.0**-332, 1e-99, 1e99, 2.0**332])
@@ -111,3 +134,5 @@ def test_usual_grids_are_found(grid, prefix):
 def test_possible_grids_are_all():
     widths = [(k, w) for k in range(9) for w in range(2, 30) if (30 - k) % w == 0]
     assert set(possible_grids(30)) == {(k, w) for k, w in widths if w < 30 - k}
+    assert (0, 2 * WIDEST) not in possible_grids(4 * WIDEST)
+    assert (0, WIDEST) in possible_grids(4 * WIDEST)
