@@ -15,6 +15,7 @@ $(BIN)/pefourier: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet $(TORCH)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m compileall -q pefourier  # at install, as for wheels; some never write bytecode
 	@touch $@
 
 run: $(BIN)/pefourier  ## recompute the paper: figures, numbers, claims

@@ -27,6 +27,7 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 from pefourier.geometry.waves import turning_pairs
+from pefourier.likeness import Likeness, measure_likeness
 from pefourier.result import Result
 
 if TYPE_CHECKING:  # imported where two encodings differ: pages of other answers name this type
@@ -51,6 +52,7 @@ class Comparison(Result):
     first_difference: tuple[int, int] | None  # position and column, of the tables as they are
     largest_difference: tuple[int, int] | None
     cause: Cause | None = None  # what explains a difference, where something known does
+    likeness: Likeness | None = None  # of tables that differ
 
 
 def compare(a: Encoding | np.ndarray, b: Encoding | np.ndarray) -> Comparison:
@@ -76,6 +78,8 @@ def compare(a: Encoding | np.ndarray, b: Encoding | np.ndarray) -> Comparison:
         found = compare_on_grid(one, two, found)
     if found.verdict == "different":
         found = compare_forms(one, two, found)
+    if found.verdict == "different":
+        found = replace(found, likeness=measure_likeness(one, two))
     if found.verdict == "different" or "scale" in found.by:
         return replace(found, cause=find_cause(one, two))
     return found

@@ -7,8 +7,9 @@ radians per position. A head has `pairs` of dimensions, of which those without a
 frequency 0, do not turn. `trained` is the number of positions of training, `length` the number
 asked for. A turn is 2 pi. Everything here is a closed form or a scan of whole positions.
 
-`base_bound`, `critical_dimension` and `decay_bound` are single formulas; `describe_rotation` puts
-them together for one encoding. What another reading costs is in `pefourier.encodings.readings`.
+`base_bound`, `critical_dimension`, `decay_bound` and `cached_phase_errors` are single formulas;
+`describe_rotation` puts them together for one encoding. What another reading costs is in
+`pefourier.encodings.readings`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,8 +19,10 @@ from typing import Literal
 
 import numpy as np
 
+from pefourier.diagnosis.against import layer_of, misread
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.families.rotary import Head, scale_frequencies, scaling_parameters
 from pefourier.encodings.readings import (
     FARTHEST,
     first_below,
@@ -27,7 +30,7 @@ from pefourier.encodings.readings import (
     levels_below,
     readings_apart,
 )
-from pefourier.encodings.sources.layers import LayerRun, open_model, read_layers
+from pefourier.encodings.sources.layers import LayerRun, layer_spec, open_model, read_layers
 from pefourier.encodings.sources.models import type_row
 from pefourier.encodings.sources.temperature import Temperature, read_temperature
 from pefourier.encodings.specs import source_of
@@ -52,6 +55,19 @@ class Band:
 
 
 @dataclass(frozen=True)
+class CacheLoss:
+    """Keys in a cache, each rotated when it was the last, where frequencies grow with the length.
+
+    A prompt that is computed at once has them all from one length, and no error.
+    """
+
+    query: int  # the last position, whose frequencies a consistent rotation would have
+    keys: tuple[int, ...]  # positions
+    errors: tuple[float, ...]  # of their phases against that rotation: the largest of a pair, rad
+    cosines: tuple[float, ...]  # between the keys and those of that rotation
+
+
+@dataclass(frozen=True)
 class Rotation:
     """What is known of one rotation at a length."""
 
@@ -65,6 +81,8 @@ class Rotation:
     bands: tuple[Band, ...]
     bound: int | None  # first lag m with B(m) < 0; None: not below 2^20
     critical_dimension: int | None  # None without a base
+    decay: tuple[tuple[int, float], ...]  # lag, RoFormer's bound on the score, of pairs that turn
+    cache: CacheLoss | None  # None where frequencies are the same at all lengths
     idle: int  # rotated pairs that never finish a turn within the length
     unseen: int  # pairs that meet phases which training never met
     window: int | None  # positions that a query sees in its layers; None: all
@@ -112,8 +130,9 @@ def describe_context(
 ) -> tuple[list[Encoding], Context]:
     """The layers and rotations of a model's config, or of one encoding, over `length` positions.
 
-    Returned with the encoding of each rotation, or of what positions there are. `length` is by
-    default what the config allows, `trained` the original length of a scaling, else the same.
+    Returned with the encoding of each rotation, under the SPEC that names its type of layer, or of
+    what positions there are. `length` is by default what the config allows, `trained` the original
+    length of a scaling, else the same.
 
     >>> _, found = describe_context("rope:rho=5e5", 131072, trained=8192, d=128)
     >>> found.rotations[0].unseen
@@ -183,7 +202,7 @@ def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
 
 def load_layers(spec: str, part: str, length: int | None, d: int | None) -> Encoding:
     """The encoding of one type of layer."""
-    return load(f"{spec.partition('#')[0]}#{part}" if part else spec, length, d)
+    return load(layer_spec(spec, part), length, d)
 
 
 def base_bound(frequencies: np.ndarray, still: int = 0, most: int = FARTHEST) -> int | None:
@@ -218,13 +237,25 @@ def critical_dimension(d: int, base: float, length: int) -> int:
 def decay_bound(frequencies: np.ndarray, lags: np.ndarray) -> np.ndarray:
     r"""RoFormer's bound on how a score decays: the mean over i of :math:`|\sum_{j<i} e^{i m w_j}|`.
 
-    Su et al., 2021, section 3.4.3; the sums run over 1, 2 … all pairs.
+    Su et al., 2021, section 3.4.3; the sums run over 1, 2 … all pairs. Without pairs it is 0.
 
     >>> decay_bound(10000.0 ** (-np.arange(64) / 64), np.array([0, 1, 1000])).round(6)
     array([32.5     , 31.538166,  4.470761])
     """
     phases = np.multiply.outer(np.asarray(lags, dtype=float), frequencies)
+    if not phases.shape[1]:
+        return np.zeros(len(phases))
     return np.abs(np.cumsum(np.exp(1j * phases), axis=1)).mean(axis=1)
+
+
+def decay_lags(length: int) -> np.ndarray:
+    """Lags at which the bound is told: 0, powers of ten, and the last one of a length.
+
+    >>> decay_lags(4096)
+    array([   0,    1,   10,  100, 1000, 4095])
+    """
+    tens = 10 ** np.arange(len(str(length)))
+    return np.unique([0, *tens[tens < length], length - 1])
 
 
 def describe_rotation(
@@ -275,6 +306,7 @@ def describe_rotation(
     trained = trained or params.get("original") or len(enc)
     own, plain = enc.measure.frequencies, unscaled(enc)
     head, turning, met = params["d"] + still, own != 0, own if scaled else plain
+    lags = decay_lags(length)
 
     def losses(form: str) -> FormatLoss:
         return format_loss(enc, FORMATS[form])
@@ -292,6 +324,8 @@ def describe_rotation(
         critical_dimension=None
         if params["rho"] is None
         else critical_dimension(2 * len(plain), params["rho"], trained),
+        decay=tuple(zip(lags.tolist(), decay_bound(own[turning], lags).tolist(), strict=True)),
+        cache=cache_loss(enc, length),
         idle=int((turning & (own * length < 2 * pi)).sum()),
         unseen=count_unseen(own, met, trained, min(length, window or length)),
         window=window,
@@ -361,29 +395,48 @@ def count_unseen(own: np.ndarray, plain: np.ndarray, trained: int, length: int) 
 
 
 def cached_phase_errors(
-    d: int, base: float, factor: float, original: int, query: int, keys: np.ndarray
+    enc: Encoding, query: int, keys: Sequence[int] | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    r"""What dynamic NTK does to keys that a cache keeps as they were rotated.
+    r"""What frequencies that grow with the length do to keys that a cache keeps as they were.
 
-    A key at p was rotated when the sequence had p + 1 positions, the query at q with q + 1: their
-    phases differ by :math:`q w_i(q) - p w_i(p)` in place of :math:`(q - p) w_i(q)`. Returned are
-    the largest error over pairs in radians and the cosine to the consistent rotation, per key.
+    With rope_type dynamic, and with longrope where the length passes that of training, a key at p
+    was rotated when the sequence had p + 1 positions, the query at q with q + 1: their phases
+    differ by :math:`q w_i(q) - p w_i(p)` in place of :math:`(q - p) w_i(q)`. Returned are the
+    largest error over pairs, :math:`\max_i p\,|w_i(p) - w_i(q)|` in radians, and the cosine to the
+    consistent rotation, per key (huggingface/transformers#25104).
 
-    >>> error, cosine = cached_phase_errors(128, 1e4, 2.0, 4096, 8191, np.array([100, 8190]))
+    >>> from pefourier.encodings import load
+    >>> enc = load("rope:scaling=dynamic,factor=2,original=4096", 8192, 128)
+    >>> error, cosine = cached_phase_errors(enc, 8191, [100, 8190])
     >>> error.round(2), cosine.round(3)
     (array([4.2 , 0.05]), array([0.405, 1.   ]))
     """
-    own = {"d": d, "rho": base, "scaling": "dynamic", "factor": factor, "original": original}
-
-    def frequencies(last: int) -> np.ndarray:
-        return build("rope", length=last + 1, **own).measure.frequencies
-
-    now = frequencies(query)
-    errors = np.array([p * (frequencies(int(p)) - now) for p in keys])  # (keys, pairs)
+    now = frequencies_at(enc, query + 1)
+    errors = np.array([p * (frequencies_at(enc, int(p) + 1) - now) for p in keys])  # (keys, pairs)
     return np.abs(errors).max(axis=1), np.cos(errors).mean(axis=1)
 
 
-MISREADINGS = ("scaling-ignored", "partial-ignored", "base=NUMBER", "local-for-global", "layout")
+def frequencies_at(enc: Encoding, length: int) -> np.ndarray:
+    """Frequencies of a rotation with a base when a sequence has so many positions."""
+    params = enc.params
+    own = {key: params[key] for key in scaling_parameters(params["scaling"])}
+    head = Head(params["d"], params["rho"], params["partial"], length)
+    return scale_frequencies(params["scaling"], head, own)[0]
+
+
+def cache_loss(enc: Encoding, length: int) -> CacheLoss | None:
+    """What a cache of keys does at a length; None where frequencies do not depend on that."""
+    if enc.params.get("inv_freq") is not None or np.array_equal(
+        frequencies_at(enc, 1), frequencies_at(enc, length)
+    ):
+        return None
+    query, before = length - 1, min(enc.params["original"], length - 1)
+    tens = 10 ** np.arange(len(str(before)))
+    later = np.linspace(before, query - 1, 4)[1:]
+    keys = np.unique([*tens[tens < before], before - 1, *later.astype(int)])
+    keys = keys[keys > 0]
+    errors, cosines = cached_phase_errors(enc, query, keys)
+    return CacheLoss(query, tuple(keys.tolist()), tuple(errors.tolist()), tuple(cosines.tolist()))
 
 
 def read_against(
@@ -396,8 +449,9 @@ def read_against(
     encodings : sequence of Encoding
         The rotations of a model; of several the one is told that is read most differently.
     other : str
-        A SPEC, or one of `MISREADINGS`: the scaling not applied, all of the head rotated, another
-        base, the other type of layer's rotation, neighbours paired for halves or the reverse.
+        A SPEC, or slips of `pefourier.diagnosis.against`: the scaling not applied, all of the head
+        rotated, another base, the other type of layer's rotation; or ``layout``: neighbours paired
+        for halves or the reverse.
 
     >>> from pefourier.encodings import load
     >>> read_against([load("rope:rho=5e5", 8192, 128)], "base=10000", 8192).below
@@ -413,55 +467,13 @@ def read_against(
 def reading_of(enc: Encoding, other: str, length: int, d: int | None) -> Reading:
     """One rotation and its misreading."""
     own = enc.measure.frequencies
-    apart = (
-        layouts_apart(own)
-        if other == "layout"
-        else readings_apart(own, misread(enc, other, length, d))
-    )
+    if other == "layout":
+        apart = layouts_apart(own)
+    else:  # over the pairs that are meant to turn; those that the other lacks do not turn there
+        apart = readings_apart(own, misread(enc, other, length, d)[: len(own)])
     below = levels_below(apart)
     points = [*np.geomspace(1, max(length, 2), 64), *(p for p in below.values() if p is not None)]
     at = np.unique(np.array(points).astype(np.int64))
     at = at[at <= max(length, 2)]
     cosine = np.cos(np.multiply.outer(at.astype(float), apart)).mean(axis=1)
-    return Reading(other, enc.spec.partition("#")[2], at, cosine, below)
-
-
-def misread(enc: Encoding, other: str, length: int, d: int | None) -> np.ndarray:
-    """The frequencies of another reading of a rotation."""
-    params = enc.params
-    own = {key: params[key] for key in ("rho", "layout", "partial")}
-    if other == "scaling-ignored":
-        return unscaled(enc)
-    if other == "partial-ignored":
-        return build("rope", length=2, d=params["d"], **{**own, "partial": 1.0}).measure.frequencies
-    if other.startswith("base="):
-        rho = load(f"rope:rho={other.removeprefix('base=')}", 2, params["d"]).params["rho"]
-        return build("rope", length=2, d=params["d"], **{**own, "rho": rho}).measure.frequencies
-    if other == "local-for-global":
-        return other_layers(enc)
-    two = load_like(enc, other, length, d or params["d"])
-    if two.act != "rotate" or two.measure is None:
-        known = ", ".join(MISREADINGS)
-        raise PefourierError(f"{shown(other)} is not rotary; give a rotation, or one of {known}")
-    return two.measure.frequencies
-
-
-def load_like(enc: Encoding, other: str, length: int, d: int) -> Encoding:
-    """Another rotation; of another config with several, that of the same type of layer."""
-    part = enc.spec.partition("#")[2]
-    if source_of(other) != "config" or "#" in other or not part:
-        return load(other, length, None if source_of(other) == "config" else d)
-    named = {run.part for run in read_layers(other, "") if run.kind == "rotary"}
-    return load(f"{other}#{part}" if part in named else other, length)
-
-
-def other_layers(enc: Encoding) -> np.ndarray:
-    """The frequencies of the other type of layer of the same config."""
-    path, _, part = enc.spec.partition("#")
-    if source_of(enc.spec) == "config":
-        parts = [run.part for run in read_layers(path, "") if run.part not in ("", part)]
-        if parts:
-            return load(f"{path}#{parts[0]}").measure.frequencies
-    raise PefourierError(
-        f"{shown(enc.spec)} has one rotation; local-for-global needs a model with two"
-    )
+    return Reading(other, layer_of(enc), at, cosine, below)

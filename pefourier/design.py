@@ -21,8 +21,8 @@ import numpy as np
 from pefourier.context import base_bound
 from pefourier.encodings import build
 from pefourier.encodings.checks import check_count
-from pefourier.encodings.encoding import BLOCK, Encoding, row_blocks
-from pefourier.encodings.readings import lag_sums
+from pefourier.encodings.encoding import BLOCK, Encoding, Measure, row_blocks
+from pefourier.encodings.readings import STEP, lag_sums
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import FORMATS, Format, rounded
@@ -281,37 +281,51 @@ def candidate(enc: Encoding, form: Format | None) -> Candidate:
 def cast_distance(enc: Encoding, distance: float, form: Format) -> float:
     """The smallest distance of two codes after rounding them to a format.
 
-    Cosines and sines are rounded by at most 2^-digits, a code by no more than r = sqrt(d) times
-    that; so only lags whose distance is below the smallest plus 4 r can hold the nearest pair. All
-    pairs of positions at those are seen.
+    A number is rounded by at most 2^-digits of it, so that a code of length c moves by no more
+    than r = 2^-digits c; only lags whose distance is below the smallest plus 4 r can hold the
+    nearest pair. All pairs of positions at those are seen.
     """
-    worst = np.sqrt(enc.dim) * 2.0**-form.digits
-    pairs = len(enc.measure.frequencies)
-    near = (distance + 4 * worst) ** 2
+    measure, n = enc.measure, len(enc)
+    length, pairs = np.sqrt(measure.squared_length), len(measure.frequencies)
+    worst = length * 2.0**-form.digits + np.sqrt(enc.dim) * 2.0 ** (form.least - form.digits)
+    most = pairs * (1 - ((distance + 4 * worst) / length) ** 2 / 2)  # of cosines' sum at such lags
     lags = np.concatenate(
-        [
-            first + np.flatnonzero(2 * (pairs - sums) <= near)
-            for first, sums in lag_sums(enc.measure.frequencies, len(enc))
-        ]
+        [first + np.flatnonzero(sums >= most) for first, sums in lag_sums(measure.frequencies, n)]
     )
-    return min(
-        smallest_at(lags[(lags > start) & (lags <= start + NEARBY)] - start, start, enc, form)
-        for start in range(0, len(enc), NEARBY)
-    )
+    nearby = [
+        (start, lags[(lags > start) & (lags <= start + NEARBY)]) for start in range(0, n, NEARBY)
+    ]
+    return min(smallest_at(some - start, start, enc, form) for start, some in nearby if len(some))
 
 
 def smallest_at(lags: np.ndarray, start: int, enc: Encoding, form: Format) -> float:
     """The smallest distance of two rounded codes, one of them `start` + one of the lags behind."""
     smallest = np.inf
-    if not len(lags):
-        return smallest
     for rows in row_blocks(len(enc) - start - int(lags.min()), BLOCK, enc.dim):
-        x = enc.domain.x[rows]
-        behind = enc.domain.x[rows.start + start : rows.stop + start + int(lags.max())]
-        codes = rounded(enc.codes(behind), form)
-        own = rounded(enc.codes(x), form) if start else codes
+        last = min(rows.stop + start + int(lags.max()), len(enc))
+        codes = rounded(codes_between(enc.measure, rows.start + start, last), form)
+        own = rounded(codes_between(enc.measure, rows.start, rows.stop), form) if start else codes
         for lag in lags:
-            later = codes[lag : lag + len(x)]
+            later = codes[lag : lag + rows.stop - rows.start]
             apart = own[: len(later)] - later
             smallest = min(smallest, float(np.einsum("ij,ij->i", apart, apart).min(initial=np.inf)))
     return float(np.sqrt(smallest))
+
+
+def codes_between(measure: Measure, first: int, last: int) -> np.ndarray:
+    """Codes of the positions from one up to another, pairs side by side.
+
+    By the addition theorem, with the error of a phase in float64: some times as fast as cosines.
+
+    >>> from pefourier.encodings import build
+    >>> codes_between(build("rope", d=4).measure, 1, 3).round(3)
+    array([[ 0.54 ,  0.841,  1.   ,  0.01 ],
+           [-0.416,  0.909,  1.   ,  0.02 ]])
+    """
+    size = np.sqrt(measure.squared_length / len(measure.frequencies))
+    starts = np.arange(first, last, STEP)
+    outer, inner = (
+        np.exp(1j * np.multiply.outer(x, measure.frequencies)) for x in (starts, np.arange(STEP))
+    )
+    waves = (size * outer)[:, None] * inner
+    return waves.reshape(-1, outer.shape[1])[: last - first].view(float)

@@ -234,7 +234,7 @@ def context(
 
     own, found = describe_context(os.fspath(spec), length, trained, d)
     reading = read_against(own, against, found.length, d) if against else None
-    return replace(found, about=(own[0],), against=reading)
+    return replace(found, about=(replace(own[0], spec=os.fspath(spec)),), against=reading)
 
 
 def design(

@@ -10,6 +10,7 @@ from pefourier.context import (
     critical_dimension,
     decay_bound,
     describe_rotation,
+    read_against,
 )
 from pefourier.encodings import load
 from pefourier.encodings.readings import lag_sums, positions_below, reading_cosine
@@ -134,10 +135,54 @@ def test_readings_of_gemma_and_gpt_oss_differ_as_published():
 
 def test_a_cache_of_dynamic_ntk_errs_as_published():
     keys = np.array([100, 4095, 5000, 6000, 7000, 8000, 8190])
-    error, cosine = cached_phase_errors(128, 1e4, 2.0, 4096, 8191, keys)
+    enc = load("rope:scaling=dynamic,factor=2,original=4096", 8192, 128)
+    error, cosine = cached_phase_errors(enc, 8191, keys)
     np.testing.assert_allclose(error, [4.20, 171.8, 137.2, 97.7, 55.1, 9.15, 0.0482], rtol=2e-3)
     published = [0.405, 0.093, 0.095, 0.164, 0.251, 0.427, 0.99979]
     np.testing.assert_allclose(cosine, published, atol=6e-4)
+
+
+def test_decay_bounds_of_other_rotations_are_the_published_ones():
+    lags = np.array([1, 10, 100, 1000, 8192])
+    published = [31.646852, 20.885685, 13.708787, 10.200188, 5.148578]
+    found = decay_bound(frequencies("rope:rho=5e5"), lags)
+    np.testing.assert_allclose(found, published, atol=1e-6)
+    published = [16.5, 15.947764, 8.814334, 7.465277, 4.089691]
+    found = decay_bound(frequencies("rope", d=64), np.array([0, 1, 10, 100, 1000]))
+    np.testing.assert_allclose(found, published, atol=1e-6)
+
+
+def test_a_rotation_tells_its_decay_bound_at_powers_of_ten():
+    """Once only a function told it, no answer."""
+    r = describe_rotation(load("rope", 4097, 128))
+    assert [lag for lag, _ in r.decay] == [0, 1, 10, 100, 1000, 4096]
+    published = [32.5, 31.538166, 17.954137, 10.227330, 4.470761, 4.882792]
+    np.testing.assert_allclose([bound for _, bound in r.decay], published, atol=1e-6)
+    still = describe_rotation(load("rope:scaling=cut,original=2", 8, 8))
+    assert {bound for _, bound in still.decay} == {0.0}
+
+
+def test_a_rotation_tells_what_a_cache_does():
+    """Once only a function told it, no answer."""
+    r = describe_rotation(load("rope:scaling=dynamic,factor=2,original=4096", 8192, 128))
+    assert (r.cache.query, r.cache.keys[-5:]) == (8191, (1000, 4095, 5460, 6825, 8190))
+    at = dict(zip(r.cache.keys, zip(r.cache.errors, r.cache.cosines, strict=True), strict=True))
+    for key, error, cosine in ((100, 4.20, 0.405), (4095, 171.8, 0.093), (8190, 0.0482, 0.99979)):
+        assert at[key] == (pytest.approx(error, rel=2e-3), pytest.approx(cosine, abs=6e-4))
+    for spec in ("rope:scaling=dynamic,factor=2,original=4096", "rope", LLAMA3):
+        assert describe_rotation(load(spec, 4096)).cache is None
+
+
+def test_a_cache_errs_where_longrope_changes_its_list():
+    """Keys rotated with short factors stay so once the text is longer than that of training."""
+    lists = "short_factor=1;1;1;1,long_factor=1;2;4;8"
+    enc = load(f"rope:scaling=longrope,factor=4,original=1000,{lists}", 2000, 8)
+    loss = describe_rotation(enc).cache
+    w = 1e4 ** (-np.arange(4) / 4)
+    for key, error, cosine in zip(loss.keys, loss.errors, loss.cosines, strict=True):
+        apart = key * (w - w / [1, 2, 4, 8]) if key < 1000 else np.zeros(4)
+        assert error == pytest.approx(np.abs(apart).max())
+        assert cosine == pytest.approx(np.cos(apart).mean())
 
 
 @pytest.mark.parametrize(
@@ -200,3 +245,22 @@ def test_interpolation_by_the_ratio_of_lengths_meets_nothing_new(spec):
 def test_only_rotations_are_described():
     with pytest.raises(PefourierError, match=r"^'dft' does not rotate pairs of dimensions; "):
         describe_rotation(load("dft"))
+
+
+@pytest.mark.parametrize("other", ["partial-ignored", "base=1e4"])
+def test_misreading_of_one_setting_keeps_the_scaling(other):
+    """Where all of a head turns, ignoring the share changes nothing; another base is scaled too."""
+    enc = load("rope:rho=5e5,scaling=llama3,factor=8,original=8192", 8192, 128)
+    scaling = "scaling=llama3,factor=8,original=8192"
+    twin = "rope:rho=5e5," if other == "partial-ignored" else "rope:rho=1e4,"
+    expected = read_against([enc], twin + scaling, 8192).below
+    assert read_against([enc], other, 8192).below == expected
+    if other == "partial-ignored":
+        assert set(expected.values()) == {None}
+
+
+def test_base_of_frequencies_that_stand_alone_is_not_read_otherwise(tmp_path):
+    np.save(tmp_path / "f.npy", np.geomspace(1, 1e-4, 8))
+    enc = load(f"rope:inv_freq={tmp_path / 'f.npy'}", 80)
+    with pytest.raises(PefourierError, match="frequencies by themselves"):
+        read_against([enc], "base=1e4", 80)

@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from pefourier.design import base_of_turns, cast_distance, design_base, smallest_bounded_base
+from pefourier.design import (
+    base_of_turns,
+    cast_distance,
+    codes_between,
+    design_base,
+    smallest_bounded_base,
+)
 from pefourier.encodings import build, load
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FORMATS, rounded
@@ -78,6 +84,27 @@ def test_distance_after_rounding_is_that_of_all_pairs(dtype):
         exact = enc.table()
         least = min(np.linalg.norm(exact[i] - exact[j]) for i in range(90) for j in range(i))
         assert cast_distance(enc, least, form) == pytest.approx(direct, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("attention", [0.1, 3.0])
+def test_distance_after_rounding_counts_the_factor_before_cosines(attention):
+    """Once infinite: lags were chosen by distances without the factor."""
+    spec = f"rope:scaling=yarn,factor=4,original=32,attention_factor={attention}"
+    enc, form = load(spec, 90, 16), FORMATS["bfloat16"]
+    table = enc.table()
+    cast = rounded(table, form)
+    pairs = [(i, j) for i in range(len(table)) for j in range(i)]
+    least, direct = (min(np.linalg.norm(x[i] - x[j]) for i, j in pairs) for x in (table, cast))
+    assert cast_distance(enc, least, form) == pytest.approx(direct, rel=1e-9)
+
+
+def test_codes_between_positions_are_those_of_the_encoding():
+    enc = load("rope:rho=5e5,scaling=yarn,factor=4,original=32768", 131072, 64)
+    own = enc.codes(np.arange(130_800, 131_072))
+    cosines, sines = own[:, :32], own[:, 32:]
+    found = codes_between(enc.measure, 130_800, 131_072)
+    np.testing.assert_allclose(found[:, ::2], cosines, atol=1e-10)
+    np.testing.assert_allclose(found[:, 1::2], sines, atol=1e-10)
 
 
 def test_wavelength_is_a_criterion_with_a_number():

@@ -6,7 +6,7 @@ import numpy as np
 
 from pefourier.train.injection import load_injection
 from pefourier.train.model import Transformer
-from pefourier.train.summary import MEASURES
+from pefourier.train.summary import MEASURES, terminal_text
 
 SMALL = {
     "dataset": ("order:count=60,length=6",),
@@ -36,6 +36,11 @@ def line(**own):
 def of_datasets(number, scores):
     """One run of each encoding, with its score, on each of so many datasets."""
     return [result(e, v, dataset=f"set {i}") for i in range(number) for e, v in scores.items()]
+
+
+def in_lines(summary):
+    """The answer for a terminal, each paragraph in one line."""
+    return terminal_text(summary).replace("\n  ", " ")
 
 
 def lines(folder):

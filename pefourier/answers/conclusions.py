@@ -107,7 +107,9 @@ def known_formula(enc: Encoding, r: Faithfulness) -> str:
     how = f"to within {number(difference, 2)}" if difference else "exactly"
     parts = [f"{k}={in_brief(v)}" for k, v in r.identified["params"].items()]
     given = f" with {', '.join(parts)}" if parts else ""
-    return f"The table is {r.identified['encoding']}{given}, {how}."
+    names = r.identified.get("conventions")
+    whose = f": the convention of {joined(names, 'or')}" if names else ""
+    return f"The table is {r.identified['encoding']}{given}, {how}{whose}."
 
 
 def in_brief(value: Any) -> str:
@@ -477,7 +479,14 @@ def conclude_comparison(a: Encoding, b: Encoding, r: Comparison) -> str:
     rules = {
         "equal": (equal_numbers, common_part),
         "equivalent": (written_differently, cause_in_words, common_part),
-        "different": (apart, cause_in_words, cost_in_words, place_of_difference, common_part),
+        "different": (
+            apart,
+            cause_in_words,
+            cost_in_words,
+            alike_in_words,
+            place_of_difference,
+            common_part,
+        ),
     }
     return first_sentences(rule(r) for rule in rules[r.verdict])
 
@@ -574,6 +583,24 @@ def apart(r: Comparison) -> str:
         f"The two differ by up to {number(r.max_difference, 3)}, where rounding explains "
         f"{number(r.tolerance, 2)}; no order of columns, signs, scale or offset was found that "
         "makes them agree."
+    )
+
+
+def alike_in_words(r: Comparison) -> str:
+    """What tables share whose single numbers differ."""
+    found = r.likeness
+    if r.cause is not None or found is None or found.products is None:
+        return ""
+    products = (
+        f"Up to a rotation and scale their inner products are alike by {number(found.products, 3)} "
+        "(1: the same, 0: unrelated)"
+    )
+    if found.energy_moved is None:
+        return f"{products}."
+    one, two = (number(mean, 3) for mean in found.mean_frequencies)
+    return (
+        f"{products}, and {100 * found.energy_moved:.3g} % of the energy lies at other "
+        f"frequencies (mean {one} rad and {two} rad)."
     )
 
 

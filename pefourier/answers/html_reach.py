@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pefourier.answers.document import Markup, Words, command, element, table, value_cell
@@ -36,7 +36,7 @@ def find_reach(encodings: Sequence[Encoding], options: Mapping[str, Any]) -> lis
     found = []
     for enc in () if unknown else turning:
         own, known = describe_context(enc.spec, options.get("length"), None, options.get("d"))
-        found.append(Reach(own[0], known))
+        found.append(Reach(replace(own[0], spec=enc.spec), known))
     return [reach for reach in found if reach.found.rotations]
 
 

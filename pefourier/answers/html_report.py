@@ -85,12 +85,14 @@ class Inquiry:
     sigma: float | None = None
 
     def study(self, enc: Encoding, progress: Callable[[str], Progress] | None = None) -> Study:
-        """Ask all questions about an encoding."""
+        """Ask all questions about an encoding; rows that prove to be a grid's are one for all."""
+        faithful = assess(enc, progress)
+        (enc,) = faithful.about
         return Study(
             enc,
             density(enc, self.lattice, self.sigma),
             position_functions(enc, None, self.lattice, self.sigma),
-            assess(enc, progress),
+            faithful,
         )
 
     def line(self, question: str, studies: Sequence[Study]) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from pefourier import __version__
 
 SCHEMA = 2  # of JSON; grows when a field changes its meaning or goes, not when one is added
+SAMPLE = 4096  # numbers of an array by which it is judged whether few differ
 
 
 @dataclass(frozen=True)
@@ -143,25 +144,34 @@ def json_of(value: Any) -> str:
     """A value as JSON at once."""
     import json
 
-    values = value.tolist() if getattr(value, "ndim", 0) == 1 else value
-    floats = isinstance(values, list) and set(map(type, values)) == {float}
-    if floats and all(map(isfinite, values)):
-        return str(values) if value is values else text_of_floats(value)  # the same text, sooner
+    if getattr(value, "ndim", 0) == 1 and value.dtype.kind == "f" and finite(value):
+        return text_of_floats(value)
+    if isinstance(value, list) and set(map(type, value)) == {float} and all(map(isfinite, value)):
+        return str(value)  # the same text as json's, sooner
     return json.dumps(plain(value), allow_nan=False)
 
 
+def finite(array: Any) -> bool:
+    """Whether all numbers of an array are finite."""
+    import numpy as np
+
+    return bool(np.isfinite(array).all())
+
+
 def text_of_floats(array: Any) -> str:
-    """An array of finite float64 as a list in JSON; where few differ each is told once.
+    """An array of finite numbers as a list in JSON; where few differ each is told once.
 
     >>> import numpy as np
-    >>> text_of_floats(np.array([0.5, -0.0, 0.5]))
-    '[0.5, -0.0, 0.5]'
+    >>> text_of_floats(np.array([0.5, -0.0, 0.5, 0.5]))
+    '[0.5, -0.0, 0.5, 0.5]'
     """
     import numpy as np
 
-    bits, which = np.unique(np.asarray(array, dtype=float).view(np.int64), return_inverse=True)
-    if 2 * len(bits) > len(array):
-        return str(array.tolist())
+    bits = np.asarray(array, dtype=float).view(np.int64)
+    some = bits[:: 1 + len(bits) // SAMPLE]  # sorting all of them takes longer than their text
+    if 2 * len(set(some.tolist())) > len(some):
+        return str(bits.view(float).tolist())
+    bits, which = np.unique(bits, return_inverse=True)
     texts = np.array(str(bits.view(float).tolist())[1:-1].split(", "), dtype=object)
     return f"[{', '.join(texts[which].tolist())}]"
 

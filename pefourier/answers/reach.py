@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from math import log, pi
+from shutil import get_terminal_size
 from typing import Any
 
 import numpy as np
 
 from pefourier.answers.conclusions import joined
+from pefourier.answers.grid_reach import reach_on_grid
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.report import Answer, Refusal
 from pefourier.answers.text import aligned, number, paragraph
@@ -165,15 +167,10 @@ def context_page(asked: Sequence[Answer | Refusal]) -> Page:
         rows=lambda: context_rows(answers),
         chart=lambda colour: "".join(bands_chart(a.result, colour) for a in answers),
         conclusion=lambda: "".join(
-            paragraph(f"{file_of(a)}: {conclude_context(a.encoding, a.result)}", "  ")
+            paragraph(f"{a.encoding.label}: {conclude_context(a.encoding, a.result)}", "  ")
             for a in answers
         ),
     )
-
-
-def file_of(answer: Answer) -> str:
-    """The SPEC without the part of a config that chooses a rotation."""
-    return answer.encoding.label.partition("#")[0]
 
 
 def context_record(enc: Encoding, found: Context) -> dict[str, Any]:
@@ -225,6 +222,8 @@ def conclude_context(enc: Encoding, found: Context) -> str:
         told.append(about_bounds(found.rotations))
     if (reading := found.against) is not None:
         told.append(about_reading(reading))
+    elif any(r.cache for r in found.rotations):
+        told.append(about_cache(found.rotations))
     elif found.temperature is not None:
         told.append(about_temperature(found))
     elif max(r.softmax_factor for r in found.rotations) > 1:
@@ -247,9 +246,11 @@ def about_phases(found: Context) -> str:
     """Whether training met the phases that are asked for."""
     several = len(found.rotations) > 1
     if found.length <= found.trained:
-        within = "the length" if found.length == found.trained else f"within the {found.trained}"
+        within = f"within the {found.trained} of training"
+        if found.length == found.trained:
+            within = "taken for the length of training (--trained)"
         return (
-            f"At {found.length} positions, {within} of training, every phase was met; "
+            f"At {found.length} positions, {within}, every phase was met; "
             f"{joined(never_turning(r, several) for r in found.rotations)}."
         )
     asked = f"Trained at {found.trained} positions and asked for {found.length}"
@@ -293,6 +294,22 @@ def about_bounds(rotations: Sequence[Rotation]) -> str:
     )
 
 
+def about_cache(rotations: Sequence[Rotation]) -> str:
+    """What becomes of keys in a cache, of the rotation and the key where it is worst."""
+    losses = [
+        (error, loss, i)
+        for loss in (r.cache for r in rotations)
+        if loss is not None
+        for i, error in enumerate(loss.errors)
+    ]
+    error, loss, i = max(losses, key=lambda one: one[0])
+    return (
+        f"Frequencies grow with the length: for the query at {loss.query} a key that a cache keeps "
+        f"from position {loss.keys[i]} is up to {number(error)} rad off (cosine "
+        f"{loss.cosines[i]:.3f}), if it is not rotated again."
+    )
+
+
 def about_temperature(found: Context) -> str:
     """How queries grow with their position."""
     t = found.temperature
@@ -327,6 +344,8 @@ def conclude_table(enc: Encoding, found: Context) -> str:
         lost = found.length - len(enc)
         beyond = f"; of {found.length} asked for, {lost} have none" if lost > 0 else ""
         return f"Learned positions end with their table: {len(enc)} rows{beyond}."
+    if enc.measure is not None and len(enc.domain.sides) > 1:
+        return reach_on_grid(enc)
     if enc.measure is not None:
         own = enc.measure.frequencies
         idle = int(((own != 0) & (own * found.length < 2 * pi)).sum())
@@ -363,6 +382,7 @@ def context_text(enc: Encoding, found: Context) -> str:
     parts = [aligned(rows)]
     if found.rotations:
         parts += [rotations_text(found.rotations), bands_text(found)]
+        parts += [decay_text(found.rotations), *map(cache_text, found.rotations)]
     if (reading := found.against) is not None:
         shown = np.searchsorted(reading.positions, [1, 8, 64, 512, 4096, 32768, 262144, 2**20])
         shown = np.unique(np.minimum(shown, len(reading.positions) - 1))
@@ -370,7 +390,7 @@ def context_text(enc: Encoding, found: Context) -> str:
         rows.append([f"cosine to {reading.other}", *(f"{c:.3f}" for c in reading.cosine[shown])])
         parts.append(aligned(rows))
     parts += [f"{f.severity}: {f.message} [{f.code}]\n" for f in found.findings]
-    return "\n".join(parts)
+    return "\n".join(filter(None, parts))
 
 
 ROTATION_FACTS = {
@@ -409,6 +429,25 @@ def bands_text(found: Context) -> str:
     return aligned(rows)
 
 
+def decay_text(rotations: Sequence[Rotation]) -> str:
+    """RoFormer's bound at some lags, a row per rotation."""
+    rows = [["decay bound at lag", *(str(lag) for lag, _ in rotations[0].decay)]]
+    for r in rotations:
+        rows.append([r.name or "all layers", *(number(bound) for _, bound in r.decay)])
+    return aligned(rows)
+
+
+def cache_text(rotation: Rotation) -> str:
+    """What becomes of the keys in a cache; nothing where they stay right."""
+    loss = rotation.cache
+    if loss is None:
+        return ""
+    rows = [["key in a cache at", *map(str, loss.keys)]]
+    rows.append(["phase error, rad", *map(number, loss.errors)])
+    rows.append(["cosine to a consistent rotation", *(f"{c:.3f}" for c in loss.cosines)])
+    return aligned(rows)
+
+
 MARKS = {"same": ("█", "34"), "kept": ("█", "34"), "blended": ("▒", "33"), "stretched": ("░", "31")}
 ACROSS = 64  # letters of the picture
 
@@ -424,6 +463,7 @@ def bands_chart(found: Context, colour: bool = False) -> str:
     >>> print(bands_chart(describe_context(scaled, 131072, d=64)[1]).splitlines()[0].rstrip())
     kept      ██ █ ██ █ █ ██ █ █ ██ █ █     │           ║
     """
+    across = min(ACROSS, max(get_terminal_size((ACROSS + 10, 24)).columns - 10, 24))
     turning = [r for r in found.rotations if r.rotated]
     if not turning:
         return ""
@@ -432,7 +472,7 @@ def bands_chart(found: Context, colour: bool = False) -> str:
 
     def column(wavelength: float) -> int:
         share = (log(wavelength) - ends[0]) / (ends[1] - ends[0])
-        return int(min(max(share, 0.0), 1.0) * (ACROSS - 1))
+        return int(min(max(share, 0.0), 1.0) * (across - 1))
 
     lines = []
     for r in turning:
@@ -441,19 +481,19 @@ def bands_chart(found: Context, colour: bool = False) -> str:
             mark, paint = MARKS[treatment]
             cells = {column(2 * pi / w): mark for w in r.frequencies[members]}
             cells |= {column(found.trained): "│", column(found.length): "║"}
-            row = "".join(cells.get(i, " ") for i in range(ACROSS))
+            row = "".join(cells.get(i, " ") for i in range(across))
             row = row.replace(mark, f"\x1b[{paint}m{mark}\x1b[0m") if colour else row
             lines += [f"{treatment:<9} {row}"] if members.any() else []
-    scale = f"{'':9} {ends_text(slowest, found.length)}"
+    scale = f"{'':9} {ends_text(slowest, found.length, across)}"
     return "\n".join(
         [*lines, scale, f"{'':10}│ trained {found.trained}  ║ asked {found.length}", "", ""]
     )
 
 
-def ends_text(slowest: float, length: int) -> str:
+def ends_text(slowest: float, length: int, across: int) -> str:
     """The ends of the scale of wavelengths."""
     last = f"{max(slowest, length):.3g} positions"
-    return f"{2 * pi:.3g}{last:>{ACROSS - 4}}"
+    return f"{2 * pi:.3g}{last:>{across - 4}}"
 
 
 def ranges(index: Sequence[int], most: int = 6) -> str:

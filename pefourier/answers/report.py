@@ -7,7 +7,7 @@ function for each kind of result; records need none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isnan
@@ -31,6 +31,7 @@ from pefourier.errors import PefourierError, printable
 
 if TYPE_CHECKING:  # one question starts without the rooms of the others
     from pefourier.compare import Comparison
+    from pefourier.likeness import Likeness
     from pefourier.spectrum import Spectrum
 
 LITTLE = 0.0005  # of the energy
@@ -64,6 +65,11 @@ class Fact:
     def cell(self, answer: Answer) -> str:
         """The value for a person, or the reason that there is none."""
         return number(self.value(answer.result), missing=self.missing(answer))
+
+
+def answer_of(result: Any) -> Answer:
+    """A result with the encoding it is about: rows of a table may turn out to be a grid's."""
+    return Answer(result.about[0], result)
 
 
 def record_of(answer: Answer | Refusal) -> dict[str, Any]:
@@ -621,6 +627,8 @@ def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
             f"first at position {first[0]}, column {first[1]}; "
             f"largest at position {largest[0]}, column {largest[1]}"
         )
+    if result.likeness:
+        lines += likeness_lines(result.likeness)
     if result.cause:
         lines.append(f"cause, in {result.cause.of}: {', '.join(result.cause.misreadings)}")
     if len(set(result.dimensions)) > 1:
@@ -629,6 +637,18 @@ def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
         lengths = "{} and {}".format(*result.lengths)
         lines.append(f"lengths {lengths}; {result.length} common positions were compared")
     return "\n".join(lines) + "\n"
+
+
+def likeness_lines(found: Likeness) -> Iterator[str]:
+    """What two tables share beside single numbers."""
+    if found.products is not None:
+        yield f"inner products alike by {number(found.products, 3)} (1 the same, 0 unrelated)"
+    if found.energy_moved is not None:
+        means = " and ".join(number(mean, 3) for mean in found.mean_frequencies)
+        yield (
+            f"energy at other frequencies {100 * found.energy_moved:.3g} %, "
+            f"mean frequency {means} rad"
+        )
 
 
 def compare_rows(a: Encoding, b: Encoding, result: Comparison) -> Iterable[Sequence[Any]]:

@@ -6,7 +6,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from pefourier.answers.page import Page
-from pefourier.answers.reach import context_page, file_of
+from pefourier.answers.reach import context_page
 from pefourier.answers.report import Answer, Refusal
 from pefourier.answers.text import aligned, number, paragraph
 
@@ -29,7 +29,7 @@ REACH = {
 
 def by_spec(answers: Sequence[Answer]) -> list[tuple[str, list[Answer]]]:
     """The answers of each SPEC, in the order asked."""
-    return [(name, list(some)) for name, some in groupby(answers, key=file_of)]
+    return [(name, list(some)) for name, some in groupby(answers, key=lambda a: a.encoding.label)]
 
 
 def faithful_over_lengths(page: Page, answers: Sequence[Answer]) -> Page:
@@ -107,6 +107,11 @@ def conclude_reach(name: str, answers: Sequence[Answer]) -> str:
     if not any(a.result.rotations for a in answers):
         return f"{name}: nothing turns queries and keys, so that no length changes a rotation."
     trained = answers[0].result.trained
+    if any(a.result.trained != trained for a in answers):
+        return (
+            f"{name}: no length of training is known, so each length was taken for it; give it by "
+            "--trained to learn which pairs meet phases they never met."
+        )
     new = [(length, count) for length, count in unseen if count]
     if not new:
         return (

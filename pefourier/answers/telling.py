@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pefourier.answers.page import plain, single_values
 from pefourier.answers.reach import context_record, design_record
-from pefourier.answers.report import Answer, compare_record, record_of
+from pefourier.answers.report import Answer, answer_of, compare_record, record_of
 from pefourier.answers.resizing import resize_record
 from pefourier.answers.text import number
 from pefourier.compare import Comparison
@@ -42,7 +42,7 @@ class Way:
 
 def record_of_one(result: Result) -> dict[str, Any]:
     """The record of a result about one encoding."""
-    return record_of(Answer(result.about[0], result))
+    return record_of(answer_of(result))
 
 
 WAYS: dict[type, Way] = {

@@ -76,13 +76,16 @@ def chart(
 def shades(values: np.ndarray, label: str, most: int = 32) -> str:
     """A picture of numbers (rows, columns): two characters a number, blank at 0 or below.
 
-    Of more than `most` rows or columns neighbours are drawn as the largest of them.
+    Of more than `most` rows or columns, or than the terminal has room for, neighbours are drawn as
+    the largest of them.
 
     >>> print(shades(np.array([[0.0, 0.5], [0.1, 1.0]]), "two by two"))
     two by two; █ is 1
     │  ▒▒│
     │░░██│
     """
+    columns = get_terminal_size((WIDTH + ROOM, 24)).columns
+    most = min(most, max((columns - 2) // 2, 1))
     for axis in (0, 1):
         starts = np.linspace(0, values.shape[axis], min(most, values.shape[axis]) + 1).astype(int)
         values = np.maximum.reduceat(values, starts[:-1], axis=axis)
@@ -92,7 +95,7 @@ def shades(values: np.ndarray, label: str, most: int = 32) -> str:
     level = np.ceil(np.clip(values / top, 0, 1) * (len(SHADES) - 1) - 1e-9).astype(int)
     level = np.where(values < top / 100, 0, level)
     rows = ["│" + "".join(2 * SHADES[k] for k in row) + "│" for row in level]
-    return "\n".join([f"{label}; █ is {top:.3g}", *rows, ""])
+    return "\n".join([*wrap(f"{label}; █ is {top:.3g}", columns), *rows, ""])
 
 
 def limits_of(values: np.ndarray) -> tuple[float, float]:

@@ -1,4 +1,9 @@
-"""Columns and paragraphs of text, and numbers in few digits."""
+"""Columns and paragraphs of text, and numbers in few digits.
+
+Tables are set here and not by rich, which draws the progress of training: rich 15 would take 41 ms
+beside the 291 of `check-faithful sinusoidal dft` (processor time, medians of 17 alternating pairs),
+and on 40 columns it cuts words letter by letter where columns can follow in a second table.
+"""
 
 from collections.abc import Sequence
 from itertools import zip_longest

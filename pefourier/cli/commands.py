@@ -335,8 +335,9 @@ def context(
         str | None,
         typer.Option(
             metavar="OTHER",
-            help="Another SPEC, or a misreading: scaling-ignored, base=NUMBER, partial-ignored, "
-            "local-for-global, layout.",
+            help="Another SPEC, or misreadings: scaling-ignored, partial-ignored, "
+            "local-for-global, layout, a setting of rope such as base=NUMBER or original=N; "
+            "several with commas.",
         ),
     ] = None,
     quiet: Quiet = False,
@@ -362,7 +363,7 @@ def context(
     def answer(asked: AtLength) -> Answer:
         own, known = describe_context(asked.spec, asked.length, trained, d)
         reading = read_against(own, against, known.length, d) if against else None
-        return Answer(own[0], replace(known, against=reading))
+        return Answer(replace(own[0], spec=asked.spec), replace(known, against=reading))
 
     pairs = [AtLength(spec, one) for spec in specs for one in lengths]
     asked, page = keep_answers(attempt_each(pairs, answer)), context_page
@@ -408,7 +409,8 @@ def design(
         typer.Option(
             parser=sides,
             metavar="HxW",
-            help="A base for each axis of a grid, 14x14 or 8x30x52, in place of --length.",
+            help="A base for each axis of a grid, 14x14 or 8x30x52, in place of --length; with "
+            "--extend-from the grid to extend to, in place of --to.",
         ),
     ] = None,
     extend_from: Annotated[
@@ -438,18 +440,24 @@ def design(
     # Its matrix products are long and thin: BLAS threads would only wait for one another.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     rounding = SHORT_NAMES.get(dtype, dtype)
-    if (extend_from is None) != (to is None):
-        raise PefourierError("--extend-from and --to go together: the config, and the length")
+    if (extend_from or to) and (extend_from is None or (to is None) == (grid is None)):
+        raise PefourierError(
+            "--extend-from and --to go together: the config, and the length; of a rotation on axes "
+            "--grid is in place of --to"
+        )
     if extend_from is not None:
-        if grid is not None:
-            raise PefourierError("--extend-from takes one axis; leave --grid out")
         from pefourier.answers.extension import extension_page
-        from pefourier.extend import extend
+        from pefourier.extend import extend, extend_on_grid, grid_specs
 
-        own = {"trained": length, "d": d, "criteria": tuple(wanted or ()), "dtype": rounding}
-        ways = extend(extend_from, to, bases=tuple(base or ()), **own)
-        drawing.draw("reach_plot.extension", [ways])
-        form.deliver(extension_page(ways, {"to": to, "dtype": rounding}))
+        own = {"criteria": tuple(wanted or ()), "bases": tuple(base or ()), "dtype": rounding}
+        if grid is None:
+            ways = (extend(extend_from, to, trained=length, d=d, **own),)
+        else:
+            ways = extend_on_grid(extend_from, grid, **own)
+        drawing.draw("reach_plot.extension", ways)
+        params = {"to": to, "grid": grid, "dtype": rounding}
+        specs = grid_specs(extend_from, grid, ways) if grid else None
+        form.deliver(extension_page(ways, params, specs))
         return
     if (length is None) == (grid is None) or d is None:
         raise PefourierError(

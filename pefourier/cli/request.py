@@ -346,7 +346,7 @@ def ask_each(
     as_rows: bool = False,
 ) -> Asked:
     """Load each SPEC, then analyse each that could be loaded, maybe without its mean."""
-    from pefourier.answers.report import Answer
+    from pefourier.answers.report import answer_of
 
     load = question.loader(least, as_rows=as_rows)
     loaded = attempt_each(question.wanted, load)
@@ -354,7 +354,7 @@ def ask_each(
         from pefourier.encodings.encoding import without_mean
 
         loaded = attempt_each(loaded, without_mean)
-    return keep_answers(attempt_each(loaded, lambda enc: Answer(enc, analyse(enc))))
+    return keep_answers(attempt_each(loaded, lambda enc: answer_of(analyse(enc))))
 
 
 @dataclass(frozen=True)

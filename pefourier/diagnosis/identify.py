@@ -111,6 +111,9 @@ def identify(table: np.ndarray, eps: float = FLOAT64_EPS) -> dict | None:
             difference, astray = check_formula(guess, table, level)
             if not len(astray):
                 return identification(guess.encoding, guess.params, difference)
+        found = identify_phases(table, level)
+        if found:
+            return found
     return None
 
 
@@ -179,6 +182,35 @@ def identify_ramp(table: np.ndarray, eps: float) -> dict | None:
     offset = 0.0 if abs(first) < 8 * eps * n else float(first)
     params = {"offset": offset, "scale": shortest(slope * (n - 1), eps)}
     return identification("ramp", params, difference)
+
+
+def identify_phases(table: np.ndarray, eps: float) -> dict | None:
+    """Phases position · frequency of a rotation, each frequency once or twice."""
+    n, d = table.shape
+    rows = np.asarray(table[:SAMPLE], dtype=float)
+    if n < 4 or d < 2 or rows[0].any() or not (rows[1] > 0).all():
+        return None
+    omega = np.asarray(table[n - 1], dtype=float) / (n - 1)
+    twins = twin_columns(rows)
+    layout, places = twins or (None, (slice(d),))
+    slow = omega[places[0]]
+    slack = 4 * eps * slow
+    grid = geometric_grid(slow, slack, 2 * len(slow)) or scaled_grid(slow, slack, 2 * len(slow))
+    if grid is None:
+        return None
+    exact = np.zeros(d)
+    for at in places:
+        exact[at] = grid.omega
+    largest = 0.0
+    for at, codes in float_blocks(table):
+        phases = np.multiply.outer(np.arange(n)[at], exact)
+        apart = np.abs(codes - phases)
+        if (apart > 8 * eps * phases).any():
+            return None
+        largest = max(largest, float(apart.max()))
+    held = {"layout": layout} if layout else {"times": 1}
+    params = {"rho": grid.params["rho"], **held, "part": "phases", **grid.params}
+    return identification("rope", params, largest)
 
 
 def float_blocks(table: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:

@@ -21,7 +21,7 @@ from pefourier.encodings.sources.config import HEADS as HEAD_COUNTS
 from pefourier.encodings.sources.config import WIDTH, ModelConfig
 from pefourier.encodings.sources.layers import open_model, read_layers
 from pefourier.encodings.sources.models import rotary
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, rounded
 
 MISREADINGS = {  # code: what was done
@@ -99,6 +99,29 @@ def meant_settings(enc: Encoding) -> dict[str, Any]:
     return {key: enc.params[key] for key in ("d", "rho", "partial", "scaling", *own)}
 
 
+def rotation_of(settings: Mapping[str, Any], length: int) -> tuple[np.ndarray, float]:
+    """Frequencies of settings and the factor before the waves, by the scaling's formula."""
+    own = scaling_parameters(settings["scaling"])
+    given = {key: settings[key] for key in own if key in settings and key != "attention_factor"}
+    head = Head(settings["d"], settings["rho"], settings["partial"], length)
+    return scale_frequencies(settings["scaling"], head, given)
+
+
+def change_rotation(enc: Encoding, **changes: Any) -> np.ndarray:
+    """The frequencies of a rotation with some settings changed and all others, scaling included.
+
+    >>> from pefourier.encodings import load
+    >>> change_rotation(load("rope:scaling=linear,factor=4", 80, 4), rho=100.0)
+    array([0.25 , 0.025])
+    """
+    if enc.params.get("inv_freq") is not None:
+        raise PefourierError(
+            f"{shown(enc.spec)} has frequencies by themselves, not by a base and a share of the "
+            f"head; {' and '.join(changes)} can't be changed"
+        )
+    return rotation_of(meant_settings(enc) | changes, len(enc))[0]
+
+
 def readings(enc: Encoding, hints: Hints) -> Iterator[RotationRead]:
     """A rotation as it is meant, then with one slip, then with two of different kinds.
 
@@ -136,13 +159,11 @@ def with_slips(
         if settings.get(key) != changed[key]
     }
     own = scaling_parameters(changed["scaling"])
-    given = {key: changed[key] for key in own if key in changed and key != "attention_factor"}
     needed = {key for key, parameter in own.items() if parameter.default is parameter.empty}
-    if not differing or needed - given.keys():
+    if not differing or needed - changed.keys():
         return None
     try:
-        head = Head(changed["d"], changed["rho"], changed["partial"], length)
-        frequencies, formula = scale_frequencies(changed["scaling"], head, given)
+        frequencies, formula = rotation_of(changed, length)
     except PefourierError:  # such a head cannot be scaled so
         return None
     return RotationRead(

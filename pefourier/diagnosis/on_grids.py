@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.diagnosis.identify import identification, identify
+from pefourier.diagnosis.whose import matching_conventions
 from pefourier.encodings.axis_parts import axis_columns
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.axes import axis_letters
@@ -106,6 +107,17 @@ class GridCase:
 
 
 def identify_on_grid(case: GridCase) -> dict | None:
+    """What a table is: the formula of its axes, and the published conventions that it follows."""
+    formula = formula_of_axes(case)
+    same = list(matching_conventions(case.table, case.sides, case.eps))
+    if not same:
+        return formula
+    encoding, name, difference = same[0]
+    known = formula or identification(encoding, {"convention": name}, difference)
+    return known | {"conventions": [name for _, name, _ in same]}
+
+
+def formula_of_axes(case: GridCase) -> dict | None:
     """The formula of each axis, put together: a value for all, or a list with one an axis."""
     found = case.formulas
     if not found or None in found or {f["encoding"] for f in found} - {"sinusoidal", "rope"}:

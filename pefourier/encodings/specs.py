@@ -86,7 +86,8 @@ def load_rows(
         case "code":
             from pefourier.encodings.sources import user_code
 
-            return user_code.tabulate(spec, length or max(80, least), d or 256, options.get("seed"))
+            asked = {"seed": options.get("seed"), "grid": options.get("grid", ())}
+            return user_code.tabulate(spec, length or max(80, least), d or 256, **asked)
         case "table":
             return load_file(spec, length)
         case "config":

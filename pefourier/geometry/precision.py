@@ -11,6 +11,7 @@ infinite, its waves are NaN, and all NaN are one; float8_e4m3, which has no infi
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.encoding import Encoding, Measure, row_blocks
 from pefourier.geometry.row_search import first_equal
+from pefourier.geometry.threads import map_ahead
 
 FLOAT32_EPS = 2.0**-23
 WHOLE = 2**24  # numbers of a table up to which it is made and cast whole
@@ -127,7 +129,8 @@ def precision(enc: Encoding, distinct: int | None = None) -> dict[str, FormatLos
     if parts is not None:
         found = losses_on_axes(parts)
     else:
-        found = {name: format_loss(enc, form) for name, form in FORMATS.items()}
+        take = map if len(enc) * enc.dim < WHOLE else map_ahead
+        found = dict(zip(FORMATS, take(partial(format_loss, enc), FORMATS.values()), strict=True))
     return found if distinct is None else {k: one.within(distinct) for k, one in found.items()}
 
 

@@ -179,7 +179,7 @@ def plan_stages(
         config["stages"].append({**asked, "stack": min(most, -(-len(new) // ranks))})
     lengths = extrapolation.parse_lengths(options.test_length)
     grid.check_runs(store.rows(), resolved, config["stages"], options.epochs, lengths)
-    store.write_configuration(config)
+    store.write_configuration(config, options.resume)
     store.drop_torn_line()
     return config
 

@@ -126,10 +126,16 @@ class Store:
             raise PefourierError(f"{file} exists already; give --resume or choose another --out")
         return config
 
-    def write_configuration(self, config: Mapping[str, Any]) -> None:
-        """Write the configuration, before anything is trained under it."""
-        if self.path is not None and self.rank == 0:
-            write_json(self.path / "config.json", config)
+    def write_configuration(self, config: Mapping[str, Any], resume: bool) -> None:
+        """Write the configuration, before anything is trained under it.
+
+        Ranks of a job array begin in any order: where they resume, the first one to come writes it.
+        """
+        if self.path is None:
+            return
+        file = self.path / "config.json"
+        if self.rank == 0 or (resume and not file.exists()):
+            write_json(file, config)
 
     def rows(self) -> list[Row]:
         """All complete runs, of every rank, each once."""

@@ -569,10 +569,12 @@ def summary_page(summary: Summary) -> Page:
 def terminal_text(summary: Summary) -> str:
     """The answer for a terminal."""
     parts = [
-        f"{printable(what)}\n{aligned([list(map(printable, row)) for row in rows])}".lstrip("\n")
+        (paragraph(printable(what)) if what else "")
+        + aligned([list(map(printable, row)) for row in rows])
         for what, rows in tables(summary)
     ]
-    return "\n".join([*parts, *map(printable, sentences(summary)), ""])
+    said = "".join(paragraph(printable(line), "  ") for line in sentences(summary))
+    return "\n".join([*parts, said])
 
 
 def as_markdown(summary: Summary) -> str:

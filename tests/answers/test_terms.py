@@ -19,7 +19,7 @@ from pefourier.bands import DecadeDensity, WaveGroup
 from pefourier.cli.main import app
 from pefourier.cli.vocabulary import option_terms, options_of
 from pefourier.compare import Comparison
-from pefourier.context import Band, Context, Layers, Reading, Rotation
+from pefourier.context import Band, CacheLoss, Context, Layers, Reading, Rotation
 from pefourier.design import Candidate, Design
 from pefourier.encodings.sources.temperature import Temperature
 from pefourier.errors import PefourierError
@@ -142,6 +142,7 @@ def test_every_field_of_json_has_a_term(run, arguments):
         Context,
         Layers,
         Rotation,
+        CacheLoss,
         Band,
         Reading,
         Temperature,

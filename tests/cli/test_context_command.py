@@ -120,6 +120,35 @@ def test_dimensions_kept_apart_do_not_turn(run):
     assert (r["attention_factor"], round(r["softmax_factor"], 3)) == (1.0, 1.874)
 
 
+def test_decay_and_cache_are_on_the_page(run):
+    spec = "rope:scaling=dynamic,factor=2,original=4096"
+    done = run("context", spec, "--d", 128, "--length", "8k")
+    out = " ".join(done.out.split())
+    assert "decay bound at lag 0 1 10 100 1000 8191 all layers 32.5 31.57 18.92" in out
+    assert "key in a cache at 1 10 100 1000 4095 5460" in out
+    assert "a cache keeps from position 4095 is up to 171.8 rad off (cosine 0.093)" in out
+    (result,) = run("context", spec, "--d", 128, "--length", "8k", "--json").results
+    (r,) = result["rotations"]
+    assert r["decay"][0] == [0, 32.5]
+    assert r["cache"].keys() == {"query", "keys", "errors", "cosines"}
+    assert run("explain", "decay bound at lag").out.startswith("decay (context): RoFormer's bound")
+
+
+def test_a_spec_is_told_as_it_was_typed(run):
+    """Once it was cut at #, and in JSON it had the first type of layer."""
+    inner = {"model_type": "nobody", "text_config": LLAMA}
+    Path("both.json").write_text(json.dumps(inner))
+    asked = ["gemma.json", "both.json#text_config", "gemma.json#full_attention"]
+    results = run("context", *asked, "--json").results
+    assert [one["spec"] for one in results] == asked
+    assert [len(one["rotations"]) for one in results] == [2, 1, 1]
+    assert results[2]["rotations"][0]["name"] == "full_attention"
+    assert run("context", asked[1]).out.startswith("both.json#text_config: Trained at 8192")
+    done = run("context", "llama.json#nonsense")
+    assert (done.status, done.out) == (2, "")
+    assert "'llama.json' has one rotation for all layers; leave out '#nonsense'" in done.err
+
+
 def test_of_several_rotations_the_one_misread_most_is_told(run):
     (result,) = run("context", "gemma.json", "--against", "scaling-ignored", "--json").results
     assert result["against"]["rotation"] == "full_attention"
@@ -156,7 +185,11 @@ def test_extension_as_words_json_and_csv(run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--to", "8k"], "--extend-from and --to go together: the config, and the length"),
+        (
+            ["--to", "8k"],
+            "--extend-from and --to go together: the config, and the length; of a rotation on axes "
+            "--grid is in place of --to",
+        ),
         (
             ["--length", "80"],
             "design needs --d and either --length or --grid, or --extend-from CONFIG and --to",
@@ -195,6 +228,18 @@ def test_the_spec_of_a_grid_has_the_bases_of_its_axes(run):
         turns = np.sort(own[own[:, axis] != 0, axis])
         assert len(turns) == d // 2
         np.testing.assert_allclose(turns[0], 2 * np.pi / side, rtol=1e-5)  # one turn
+
+
+def test_a_grid_is_extended_axis_by_axis(run):
+    asked = ["design", "--extend-from", "axial-rope:grid=16x16,d=64", "--grid", "32x16"]
+    (rows,) = run(*asked, "--json").results
+    assert (rows["name"], rows["length"], rows["params"]["grid"]) == ("y", 32, [32, 16])
+    done = run(*asked, "--plot", "axes.png")
+    assert done.out.startswith("axis y: Taken from 16 to 32 positions unchanged")
+    assert "all axes by yarn    axial-rope:d=64,grid=32x16,stretch=2;1,stretch_by=" in done.out
+    assert Path("axes.png").exists()
+    head, first, *_ = run(*asked, "--csv").out.splitlines()
+    assert (head.split(",")[:2], first.split(",")[:2]) == (["axis", "way"], ["y", "unchanged"])
 
 
 def test_context_of_biases_says_what_can_be_said(run):
@@ -273,6 +318,12 @@ def test_a_sweep_of_contexts_has_a_result_for_each_length(run):
     )
     assert Path("sweep.png").exists()
     assert len(run(*asked, "--csv").out.splitlines()) == 1 + 4 * 3
+
+
+def test_a_sweep_without_a_length_of_training_does_not_make_one_up(run):
+    out = " ".join(run("context", "rope", "--length", "4k:16k:2x").out.split())
+    assert out.startswith("rope: no length of training is known")
+    assert "never met" in run("context", "rope", "--length", "4k:16k:2x", "--trained", "4k").out
 
 
 def test_a_sweep_of_lengths_says_which_are_safe(run):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from training import SMALL, injection, lines
+from training import SMALL, in_lines, injection, lines
 
 from pefourier.errors import PefourierError
 from pefourier.train import apply, extrapolation, figures, loop, model, summary
@@ -90,7 +90,7 @@ def test_every_run_has_its_scores_at_each_length(tmp_path):
     assert one.lengths["dft"][2].f1 is None
     mean = np.mean([r["tested"][1]["accuracy"] for r in lines(out) if r["encoding"] == "tape"])
     assert one.lengths["tape"][1].accuracy.mean == pytest.approx(mean)
-    text = summary.terminal_text(found)
+    text = in_lines(found)
     assert f"{TASK}, trained on windows of 8 rows: F1 / accuracy by length" in text
     assert (
         f"{TASK}: dft cannot be tested on windows of 24 rows: it has 16 codes for 24 tokens, so "

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy import stats
-from training import SMALL, result
+from training import SMALL, in_lines, result
 
 from pefourier.errors import PefourierError
 from pefourier.train import power, summary
@@ -65,7 +65,7 @@ def test_runs_that_are_all_alike_tell_nothing_of_others():
     assert could.claimed_runs is None
     rows = [result(e, 1.0, seed=seed) for e in ("sinusoidal", "dft") for seed in range(8)]
     found = summary.summarize_runs(rows)
-    assert "excluded" not in summary.terminal_text(found)
+    assert "excluded" not in in_lines(found)
     assert "exclude" not in summary.conclude_all(found)
     (record,) = [r for r in summary.json_records(found) if r["spec"] == "dft"]
     assert np.isnan(record["power"]["excluded"])
@@ -97,7 +97,7 @@ def test_an_answer_without_a_difference_says_what_it_excludes(rng, dataset, clai
     assert could.detectable == pytest.approx(0.029, abs=0.006)
     assert could.claimed == claim
     assert could.claimed_runs == power.runs_needed(could.spread, claim)
-    text = summary.terminal_text(found)
+    text = in_lines(found)
     assert (
         f"; a difference of {could.detectable:.3f} (over folds {could.folds_detectable:.3f}) would "
         f"have been found with 80 % power, differences beyond ±{could.excluded:.3f} (over folds "

@@ -286,6 +286,20 @@ def test_a_rank_that_is_alone_says_so(tmp_path, monkeypatch):
     assert set(numbers(kept)) <= set(numbers(lines(out)))
 
 
+def test_ranks_of_a_job_array_come_in_any_order(tmp_path, monkeypatch):
+    """The last one to come sums up, as does a run without ranks."""
+    asked = Options(**SMALL, out=str(tmp_path / "array"), resume=True)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    assert run_comparison(asked) is None
+    monkeypatch.setenv("RANK", "0")
+    found = run_comparison(asked)
+    assert len(found.runs) == 8
+    monkeypatch.delenv("RANK")
+    monkeypatch.delenv("WORLD_SIZE")
+    assert numbers(run_comparison(asked).runs) == numbers(found.runs)
+
+
 def test_a_rank_that_begins_late_is_waited_for(tmp_path):
     first = started(tmp_path, RANK="0", WORLD_SIZE="2")
     while len(lines(tmp_path) if (tmp_path / "results.jsonl").exists() else ()) < 4:

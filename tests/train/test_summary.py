@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from training import SMALL, of_datasets, result
+from training import SMALL, in_lines, of_datasets, result
 
 from pefourier.answers import plot
 from pefourier.answers.page import as_json
@@ -34,7 +34,7 @@ def test_what_one_fold_denies_is_said_of_these_windows():
     assert "dft is better than sinusoidal on these windows: F1 difference +0.078" in words
     assert ", over folds -0.068 … +0.224, Holm p " in words
     assert "; better by AUPRC: +0.108, 95 % " in words
-    assert "over folds: 95 % by Student's t" in summary.terminal_text(found)
+    assert "over folds: 95 % by Student's t" in in_lines(found)
     title, (head, row) = summary.tables(found)[2]
     assert (title, head[-2:], row[0]) == ("one, less sinusoidal", ["AUPRC", "Holm p"], "dft")
     (one,) = found.datasets
@@ -80,7 +80,7 @@ def test_where_training_was_cut_short_that_comes_first_and_there_is_no_verdict(t
     told = " ".join(summary.conclude_all(found).split())
     assert told.startswith(" ".join(said.split()))
     assert "one, dft: Its training was cut short, so that there is no verdict on it" in told
-    text = summary.terminal_text(found)
+    text = in_lines(found)
     assert summary.as_markdown(found).startswith(f"# Encodings compared\n\n{said}\n|")
     none = "one: no verdict on dft: its training was cut short; give more --epochs"
     assert f"2 seeds × 5 folds, {none}\n" in text
@@ -101,27 +101,27 @@ def test_where_training_was_cut_short_that_comes_first_and_there_is_no_verdict(t
         )
     for training in ({}, {"epochs": 12}):
         found = summary.summarize_runs(kept(9, dft=10), training=training)
-        assert "cut short" not in summary.conclude_all(found) + summary.terminal_text(found)
+        assert "cut short" not in summary.conclude_all(found) + in_lines(found)
 
 
 def test_arms_that_were_cut_short_are_in_no_clique():
     rows = [{**row, "dataset": name} for name in ("one", "two") for row in kept(9, dft=3)]
-    text = summary.terminal_text(summary.summarize_runs(rows, training={"epochs": 9}))
+    text = in_lines(summary.summarize_runs(rows, training={"epochs": 9}))
     assert "not told apart: rope, sinusoidal (with 2 datasets" in text
 
 
 def test_with_one_fold_the_words_are_the_weakest():
     rows = [{**row, "seed": row["seed"] * 5 + row["fold"], "fold": 0} for row in kept(9)]
-    text = summary.terminal_text(summary.summarize_runs(rows))
+    text = in_lines(summary.summarize_runs(rows))
     assert "one: dft is better than sinusoidal on these windows: F1 difference +0.200" in text
     assert "; better on these windows by AUPRC: +0.200" in text
     assert "with one fold nothing is known of other windows" in text
-    assert "with one fold" not in summary.terminal_text(summary.summarize_runs(kept(9)))
+    assert "with one fold" not in in_lines(summary.summarize_runs(kept(9)))
 
 
 def test_one_encoding_alone_has_scores_and_no_differences():
     rows = [row for row in of_folds([0.5] * 5, [0.5] * 5) if row["encoding"] == "dft"]
-    text = summary.terminal_text(summary.summarize_runs(rows))
+    text = in_lines(summary.summarize_runs(rows))
     assert "over 8 seeds × 5 folds" in text
     assert "over folds" not in text
     assert "less dft" not in text
@@ -135,8 +135,8 @@ def test_few_runs_have_but_their_range():
         mean = found.datasets[0].scores["dft"]["f1"]
         assert (mean.low, mean.high) == pytest.approx((0, (n - 1) / 10), abs=0.03)
         said = f"of {n} runs 95 % is but their range, which holds the mean {share} % of the time"
-        assert said in summary.terminal_text(found)
-    assert "but their range" not in summary.terminal_text(summary.summarize_runs(rows))
+        assert said in in_lines(found)
+    assert "but their range" not in in_lines(summary.summarize_runs(rows))
 
 
 def test_one_run_has_no_interval():
@@ -152,7 +152,7 @@ def test_one_run_has_no_interval():
 def test_all_told_apart_is_an_answer_too(tmp_path):
     found = summary.summarize_runs(of_datasets(8, {"sinusoidal": 0.5, "dft": 0.6}))
     assert found.cliques == ()
-    text = summary.terminal_text(found)
+    text = in_lines(found)
     assert "average ranks by F1 over 8 datasets" in text
     assert "not told apart: none\n" in text
     write_summary(Store(tmp_path), found)
@@ -161,7 +161,7 @@ def test_all_told_apart_is_an_answer_too(tmp_path):
 
 def test_whether_cliques_could_be_told_apart_counts_all_pairs():
     five = {"sinusoidal": 0.5, "dft": 0.6, "none": 0.1, "rope": 0.2, "t5": 0.3}
-    assert "5 encodings .05 is out of reach" in summary.terminal_text(
+    assert "5 encodings .05 is out of reach" in in_lines(
         summary.summarize_runs(of_datasets(8, five))
     )
 
@@ -175,7 +175,7 @@ def test_a_scaled_encoding_is_compared_at_its_size():
     apart = summary.summarize_runs(rows).datasets[0].differences
     assert apart["dft@rms=1"].mean == pytest.approx(0.5)
     assert apart["sinusoidal@rms=1"].mean == pytest.approx(-0.4)
-    text = summary.terminal_text(summary.summarize_runs(rows))
+    text = in_lines(summary.summarize_runs(rows))
     assert "do not separate dft@rms=1 from sinusoidal@rms=1" in text
     assert "one, less sinusoidal at its rms\n" in text
 
@@ -190,7 +190,7 @@ def test_average_ranks_over_datasets_and_who_is_not_told_apart():
     found = summary.summarize_runs(rows)
     assert found.ranks == {"sinusoidal": 2.0, "dft": 1.0, "none": 3.0}
     assert found.cliques == (("dft", "sinusoidal", "none"),)
-    text = summary.terminal_text(found)
+    text = in_lines(found)
     assert "one, leaky split" in text
     assert "average ranks by F1 over 2 datasets, leaky split" in text
     assert "over 2 datasets, leaky split, by Wilcoxon's test" in text
@@ -205,10 +205,10 @@ def test_average_ranks_over_datasets_and_who_is_not_told_apart():
 def test_runs_that_diverge_are_scored_and_said():
     found = run_comparison(Options(**{**SMALL, "encoding": ("none", "sinusoidal"), "rate": 1e30}))
     said = ", none: 2 runs diverged at once and have the scores of untrained weights; a smaller"
-    assert said in summary.terminal_text(found)
+    assert said in in_lines(found)
     assert [record["diverged"] for record in summary.json_records(found)] == [2, 2]
     fine = run_comparison(Options(**{**SMALL, "encoding": ("none",)}))
-    assert "diverged" not in summary.terminal_text(fine)
+    assert "diverged" not in in_lines(fine)
     assert summary.json_records(fine)[0]["diverged"] == 0
 
 

@@ -1,7 +1,10 @@
 """Which layers of a model have which positions? Runs of layers that are alike, from its config.
 
 Keys are those of transformers: ``layer_types`` or the pattern of the model type, ``no_rope_layers``
-and ``no_rope_layer_interval``, ``sliding_window`` and ``attention_chunk_size``.
+and ``no_rope_layer_interval``, ``sliding_window``, ``use_sliding_window``, ``max_window_layers``
+and ``attention_chunk_size``. A row of `pefourier.encodings.sources.models` may say otherwise:
+``windows`` [keys, share of the number there that a query sees], ``window`` and ``chunk`` where no
+key is set, ``slides``, which layers do where ``use_sliding_window`` says so.
 """
 
 import os
@@ -12,68 +15,129 @@ from typing import Any
 
 from pefourier.encodings.sources.config import ModelConfig, Section, choose_part, read_object
 from pefourier.encodings.sources.models import type_row
-from pefourier.encodings.sources.rope_config import rotates
+from pefourier.encodings.sources.rope_config import layer_sections, rotates
 from pefourier.errors import shown
 
 COUNTS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers")
 RECURRENT = ("linear_attention", "mamba", "conv", "recurrent", "kda")
-WINDOWED = {"sliding_attention": "sliding_window", "chunked_attention": "attention_chunk_size"}
+LOCAL = ("sliding", "local")  # types of layers with a window have one of these in their names
+SLIDING, FULL = "sliding_attention", "full_attention"
 
 
 @dataclass(frozen=True)
 class LayerRun:
     """Layers that are alike."""
 
-    index: tuple[int, ...]  # empty where the config does not say how many layers there are
+    index: tuple[int, ...]  # empty where their number, or which they are, is not known
     kind: str  # rotary, none, or that of the whole model
     part: str  # the type of layer that names its rotation, empty where all have one
     window: int | None  # positions that a query sees; None: all
 
 
 def open_model(spec: str) -> ModelConfig:
-    """The config that a SPEC names, without the part after its ``#`` that chooses a rotation."""
-    path = spec.partition("#")[0]
+    """The config that a SPEC names, or the one inside; `part` is the type of layer left over."""
+    path, _, part = spec.partition("#")
     file = os.path.join(path, "config.json") if os.path.isdir(path) else path
-    config, kind, part = choose_part(Section(shown(file), read_object(file)), "")
+    config, kind, part = choose_part(Section(shown(file), read_object(file)), part)
     return ModelConfig(file, part, config, kind, None, None, type_row(kind) or {})
+
+
+def layer_spec(spec: str, layer: str) -> str:
+    """The SPEC of a type of layer of the config that a SPEC names.
+
+    >>> layer_spec("config.json", ""), layer_spec("config.json", "full_attention")
+    ('config.json', 'config.json#full_attention')
+    """
+    path, _, part = spec.partition("#")
+    if not layer:
+        return spec
+    rest = open_model(spec).part if part else ""
+    inner = part.removesuffix(rest).removesuffix(".")
+    return f"{path}#{'.'.join(filter(None, (inner, layer)))}"
 
 
 def read_layers(spec: str, usual: str) -> list[LayerRun]:
     """Runs of layers in the order of their first; `usual` is the kind where none rotates.
 
-    Where neither config nor model type tells types of layers, all are alike.
+    Where neither config nor model type tells types of layers, all are alike. Of a SPEC that names a
+    type of layer only those of that type are told.
     """
     model = open_model(spec)
     number = model.config.count(*COUNTS) or 0
     rotary = rotates(model)
-    kinds = layer_types(model, number)
+    own = "" not in layer_sections(model) if rotary else False
+    kinds, laid = layer_types(model, number)
+    if own and not kinds:
+        kinds, laid = list(layer_sections(model)), False
     still = unrotated_layers(model, number)
     runs: dict[LayerRun, list[int]] = {}
-    for i, kind in enumerate(kinds or [""]):
+    for i, kind in enumerate(kinds or [""] * max(number, 1)):
         turns = rotary and i not in still and turning(model.row, kind)
-        own = "rotary" if turns else "none" if rotary else usual
-        part = kind if turns and "layers" in model.row else ""
-        runs.setdefault(LayerRun((), own, part, window_of(model, kind)), []).append(i)
-    return [
-        LayerRun(tuple(index) if number else (), run.kind, run.part, run.window)
+        what = "rotary" if turns else "none" if rotary else usual
+        run = LayerRun((), what, kind if turns and own else "", window_of(model, kind, i))
+        runs.setdefault(run, []).append(i)
+    found = [
+        LayerRun(tuple(index) if number and laid else (), run.kind, run.part, run.window)
         for run, index in runs.items()
     ]
+    named = [run for run in found if run.part and run.part == model.part]
+    return named if own and named else found
 
 
-def layer_types(model: ModelConfig, number: int) -> list[str]:
-    """The type of each layer, empty names where there are no types."""
-    told = model.config.values.get("layer_types")
-    if isinstance(told, list) and told and all(isinstance(one, str) for one in told):
-        return told[:number] if number else list(dict.fromkeys(told))
+def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
+    """The type of each layer, and whether they stand in order; without a number each type once.
+
+    Empty where there are no types.
+    """
+    told = told_types(model.config.values)
+    if told:
+        return (told[:number], True) if number else (list(dict.fromkeys(told)), False)
     pattern = model.row.get("layer_types", "")
+    if pattern.startswith("irregular: "):  # by a formula of the class, which depends on the number
+        return pattern.removeprefix("irregular: ").split(", "), False
     steps = [part.split() for part in pattern.split(",") if part]
     once = [name for name, count in steps for _ in range(int(count))]
-    every = model.config.count("sliding_window_pattern")
-    if every and {"sliding_attention", "full_attention"} == set(once):
-        once = ["sliding_attention"] * (every - 1) + ["full_attention"]
+    every = model.config.count("sliding_window_pattern", "global_attn_every_n_layers")
+    if every and {SLIDING, FULL} == set(once):
+        few = [SLIDING] * (every - 1)
+        once = [FULL, *few] if once[0] == FULL else [*few, FULL]
+    if "slides" in model.row:
+        once = sliding_or_not(model, number) if number else []
     if not number:
-        return list(dict.fromkeys(once))
-    return list(islice(cycle(once or [""]), number))
+        return list(dict.fromkeys(once)), False
+    return (list(islice(cycle(once), number)) if once else []), True
+
+
+def told_types(values: Mapping[str, Any]) -> list[str]:
+    """The type of each layer as a config tells it; GPT-Neo's types with how often they repeat."""
+    for key in ("layer_types", "attention_layers"):
+        told = values.get(key)
+        if isinstance(told, list) and told and all(isinstance(one, str) for one in told):
+            return told
+    found = []
+    for item in values.get("attention_types") or ():
+        match item:
+            case [[*kinds], int(times)] if all(isinstance(kind, str) for kind in kinds):
+                found += kinds * min(times, 2**10)
+    return found
+
+
+def sliding_or_not(model: ModelConfig, number: int) -> list[str]:
+    """The type of each layer where the config has a switch for windows, as Qwen's have."""
+    values, row = model.config.values, model.row
+    which, first = row["slides"]
+    if which != "after" and values.get("use_sliding_window") is not True:
+        return [FULL] * number
+    first = model.config.count("max_window_layers", least=0) or first
+    still = unrotated_layers(model, number)
+    slides = {
+        "all": lambda i: True,
+        "from": lambda i: i >= first,
+        "after": lambda i: i >= first,
+        "even": lambda i: i < first and i % 2 == 0,
+        "still": lambda i: i in still,
+    }[which]
+    return [SLIDING if slides(i) else FULL for i in range(number)]
 
 
 def unrotated_layers(model: ModelConfig, number: int) -> set[int]:
@@ -93,11 +157,22 @@ def turning(row: Mapping[str, Any], kind: str) -> bool:
     return kind not in RECURRENT and kind in row.get("turning", [kind])
 
 
-def window_of(model: ModelConfig, kind: str) -> int | None:
+def window_of(model: ModelConfig, kind: str, layer: int = 0) -> int | None:
     """How many positions a query of a layer sees."""
-    values = model.config.values
-    if kind in WINDOWED:
-        return model.config.count(WINDOWED[kind]) or model.row.get("window")
-    if kind or values.get("use_sliding_window") is False or values.get("layer_types"):
+    values, row = model.config.values, model.row
+    if "chunked" in kind:
+        return model.config.count("attention_chunk_size") or row.get("chunk")
+    if kind and not any(name in kind for name in LOCAL):
         return None
-    return model.config.count("sliding_window")
+    if not row or row.get("slides", ("after",))[0] != "after":  # of others no class has the switch
+        if values.get("use_sliding_window", not row) is False:
+            return None
+    keys, share = row.get("windows", (("sliding_window",), 1))
+    key = next((key for key in keys if key in values), None)
+    if key is None:
+        return row.get("window")
+    told = values[key]
+    if isinstance(told, list):  # one for each layer
+        told = told[layer] if layer < len(told) else None
+    size = Section(model.config.label, {key: told}).count(key, least=-1) or 0
+    return int(size * share) if size > 0 else None

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from pefourier.encodings.encoding import Encoding, from_table
-from pefourier.encodings.sources.user_code import DIM_NAMES, obtain_table, seeding
+from pefourier.encodings.sources.signatures import DIM_NAMES
+from pefourier.encodings.sources.user_code import obtain_table, seeding
 from pefourier.errors import PefourierError, shown
 
 LENGTH, DIM = 80, 256  # where nothing says another

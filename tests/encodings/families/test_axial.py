@@ -237,6 +237,12 @@ REFUSED = {
     ("axial:arrange=alternate", (3, 4), 8): "arrange=alternate leaves no block of columns",
     ("axial:coordinates=signed,reference=4;4", (3, 4), 8): "reference has no effect",
     ("axial:frequencies=dealt,stretch=2;2", (3, 4), 8): "stretch belongs to frequencies=own",
+    ("axial-rope:stretch_by=yarn", (3, 4), 8): "needs a factor for each axis; write stretch=…",
+    ("axial-rope:stretch=2;2,stretch_by=yarn", (3, 4), 8): "the side of each axis in training",
+    ("axial-rope:stretch=2;2,trained=2;2", (3, 4), 8): "trained, beta_fast and beta_slow belong to",
+    (
+        *("axial-rope:stretch=2;2,stretch_by=yarn,trained=2;2,coordinates=unit", (3, 4), 8),
+    ): "stretch_by=yarn counts turns",
     ("axial:divisor=n-1", (3, 4), 4): "divisor=n-1 needs at least two pairs an axis",
     ("axial:rho=-1", (3, 4), 8): "rho must be a finite number above 0; got -1.0",
     ("axial:rows=blocks", (3, 4), 8): "even numbers of rows and columns; got 3x4; 4x4 would fit",
@@ -257,3 +263,18 @@ def test_what_does_not_fit_is_refused_in_a_line(case, said):
 def test_points_beyond_a_grid_are_refused():
     with pytest.raises(PefourierError, match="point 12 is outside 0 … 11"):
         on("axial", (3, 4), 8).codes(np.array([12]))
+
+
+def test_yarn_of_each_axis_is_that_of_one_axis():
+    spec = "axial-rope:rho=100,stretch=2;3,stretch_by=yarn,trained=64;32,beta_fast=8"
+    own = on(spec, (128, 96), 32).measure.frequencies
+    for axis, (factor, trained) in enumerate(((2, 64), (3, 32))):
+        line = f"rope:rho=100,scaling=yarn,factor={factor},original={trained},beta_fast=8"
+        expected = load(line, 128, 16).measure.frequencies
+        np.testing.assert_allclose(own[own[:, axis] != 0, axis], expected, rtol=1e-12)
+
+
+def test_an_axis_that_is_interpolated_has_all_frequencies_over_the_factor():
+    plain = on("axial-rope", (6, 4), 16).measure.frequencies
+    own = on("axial-rope:stretch=3;1,stretch_by=linear", (6, 4), 16).measure.frequencies
+    np.testing.assert_allclose(own * [3, 1], plain)

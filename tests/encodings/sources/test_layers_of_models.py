@@ -3,8 +3,10 @@
 import json
 
 import pytest
+from rotary_modules import TYPES, config_class, quiet
 
-from pefourier.encodings.sources.layers import LayerRun, read_layers
+from pefourier.encodings.sources.layers import LayerRun, layer_spec, read_layers
+from pefourier.encodings.sources.models import type_row
 
 FOUR = tuple(range(3, 36, 4))
 
@@ -78,3 +80,135 @@ def test_no_number_of_layers_is_no_index(tmp_path):
 def test_a_model_that_does_not_rotate_is_of_its_kind(tmp_path):
     (run,) = runs(tmp_path, usual="alibi", model_type="bloom", n_layer=2)
     assert run == LayerRun((0, 1), "alibi", "", None)
+
+
+def transformers_windows(config):
+    """The window of each layer by transformers' own configuration; one where all are alike."""
+    own = {
+        name: value
+        for name in ("sliding_window", "attention_chunk_size", "layer_types")
+        if (value := tell(config, name)) is not None
+    }
+    window, chunk = own.get("sliding_window"), own.get("attention_chunk_size")
+    kinds = own.get("layer_types")
+    if not isinstance(kinds, list):
+        return {window if type(window) is int else None}
+    return [window if "sliding" in k else chunk if "chunked" in k else None for k in kinds]
+
+
+def tell(config, name):
+    try:
+        return getattr(config, name, None)
+    except Exception:  # layers that differ, which only some attributes may tell
+        return vars(config).get(name)
+
+
+def test_windows_are_those_of_transformers(tmp_path):
+    """Once ModernBERT, Mistral's default, Recurrent Gemma and Llama 4 without keys had none.
+
+    Types whose layers are laid out by a formula crashed.
+    """
+    differing, seen = {}, 0
+    for kind in TYPES:
+        if (type_row(kind) or {}).get("kind") != "rotary" or kind.startswith("modernbert"):
+            continue
+        try:
+            with quiet():
+                config = config_class(kind)()
+        except Exception:  # a class that cannot be made without settings
+            continue
+        expected = transformers_windows(config)
+        count = tell(config, "num_hidden_layers") or 4
+        for form in (config.to_dict(), {"model_type": kind, "num_hidden_layers": count}):
+            path = tmp_path / "config.json"
+            path.write_text(json.dumps(form, default=str))
+            found = read_layers(str(path), "")
+            windows = {i: run.window for run in found for i in run.index}
+            if isinstance(expected, list) and windows:
+                same = [windows[i] for i in range(len(expected))] == expected
+            else:
+                same = {run.window for run in found} == set(expected)
+            seen += 1
+            if not same:
+                differing[kind] = ({run.window for run in found}, set(expected))
+    assert differing == {}
+    assert seen > 300
+
+
+@pytest.mark.parametrize(
+    ("kind", "own", "windows"),
+    [
+        ("qwen2", {"use_sliding_window": True, "max_window_layers": 2}, [None, None, 4096, 4096]),
+        ("qwen2", {}, [None] * 4),
+        ("qwen2", {"sliding_window": 512}, [None] * 4),
+        ("qwen2_moe", {"use_sliding_window": True, "max_window_layers": 3}, [9, None, 9, None]),
+        ("qwen3_moe", {"use_sliding_window": True}, [4096] * 4),
+        ("smollm3", {"use_sliding_window": True}, [None, None, None, 9]),
+        ("mistral", {}, [4096] * 4),
+        ("mistral", {"use_sliding_window": False, "sliding_window": 77}, [77] * 4),
+        ("dots1", {"max_window_layers": 3}, [None, None, None, 4096]),
+        ("modernbert", {"local_attention": 256}, [None, 256, 256, None]),
+        ("modernbert", {"global_attn_every_n_layers": 2}, [None, 128, None, 128]),
+        ("modernbert-decoder", {"local_attention": 256}, [None, 128, 128, None]),
+        ("recurrent_gemma", {"attention_window_size": 300}, [None, None, 300, None]),
+    ],
+)
+def test_windows_that_switches_set_are_those_of_transformers(tmp_path, kind, own, windows):
+    own = {**own, "sliding_window": 9} if 9 in windows else own
+    config = {"model_type": kind, "num_hidden_layers": 4, **own}
+    found = {i: run.window for run in runs(tmp_path, **config) for i in run.index}
+    assert [found[i] for i in range(4)] == windows
+    with quiet():
+        theirs = transformers_windows(config_class(kind)(**{"num_hidden_layers": 4, **own}))
+    both_sides = 2 if kind == "modernbert" else 1
+    expected = list(theirs) * 4 if isinstance(theirs, set) else theirs
+    assert [w and w * both_sides for w in expected] == windows
+
+
+def test_windows_of_models_that_do_not_rotate(tmp_path):
+    (one,) = runs(tmp_path, model_type="longformer", num_hidden_layers=2)
+    assert one.window == 512
+    first, second = runs(
+        tmp_path, model_type="longformer", num_hidden_layers=2, attention_window=[32, 64]
+    )
+    assert (first.window, second.window) == (32, 64)
+    types = [[["global", "local"], 2]]
+    whole, local = runs(tmp_path, model_type="gpt_neo", num_layers=4, attention_types=types)
+    assert (whole.index, whole.window, local.index, local.window) == ((0, 2), None, (1, 3), 256)
+
+
+def test_a_formula_for_layers_tells_their_types_without_an_order(tmp_path):
+    found = runs(tmp_path, model_type="lfm3", num_hidden_layers=9)
+    assert [(run.kind, run.part, run.window, run.index) for run in found] == [
+        ("none", "", None, ()),
+        ("rotary", "full_attention", None, ()),
+        ("rotary", "sliding_attention", 256, ()),
+    ]
+
+
+def test_types_of_layers_of_a_model_type_that_is_not_known(tmp_path):
+    """Once all of them were one, which then could not be read."""
+    own = {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}
+    told = ["sliding_attention", "full_attention"]
+    config = {"model_type": "nobody", "head_dim": 64, "rope_parameters": own, "sliding_window": 128}
+    local, whole = runs(tmp_path, **config, num_hidden_layers=2, layer_types=told)
+    assert (local.part, local.window, local.index) == ("sliding_attention", 128, (0,))
+    assert (whole.part, whole.window, whole.index) == ("full_attention", None, (1,))
+    assert {run.part for run in runs(tmp_path, **config)} == set(own)
+
+
+def test_a_spec_that_names_a_part_of_a_config_tells_that_part(tmp_path):
+    """Once everything behind the # was cut off, and another model answered."""
+    text = {"model_type": "gemma3_text", "num_hidden_layers": 6}
+    other = {"model_type": "llama", "num_hidden_layers": 2}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "nobody", "text_config": text, "b_config": other}))
+    assert [run.part for run in read_layers(str(path), "")] == [
+        "sliding_attention",
+        "full_attention",
+    ]
+    assert [run.part for run in read_layers(f"{path}#b_config", "")] == [""]
+    (named,) = read_layers(f"{path}#text_config.full_attention", "")
+    assert (named.part, named.index) == ("full_attention", (5,))
+    spec = layer_spec(f"{path}#text_config.full_attention", "sliding_attention")
+    assert spec == f"{path}#text_config.sliding_attention"

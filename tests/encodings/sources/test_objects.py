@@ -8,7 +8,7 @@ import torch
 
 import pefourier
 from pefourier.encodings.sources.objects import tabulate_object
-from pefourier.encodings.sources.user_code import inputs_of
+from pefourier.encodings.sources.user_modules import inputs_of
 from pefourier.errors import PefourierError
 
 

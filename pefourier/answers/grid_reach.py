@@ -1,0 +1,91 @@
+"""How large may an image be? What waves along the axes of a grid do when the grid grows."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pefourier.answers.grid_words import WORDS, axis_names
+from pefourier.answers.text import number
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.registry import BUILDERS, build
+
+GROWN = 2  # times the sides of the grid that is compared with
+TURN = 2 * np.pi
+
+
+def reach_on_grid(enc: Encoding) -> str:
+    """Up to which size no two rows or columns meet the same phases, of declared frequencies.
+
+    >>> fixed = build("axial-rope", d=16, grid=(14, 14), rho=100.0)
+    >>> print(reach_on_grid(fixed))
+    Queries and keys turn by a formula of the point's coordinates, the same for any size. The
+    fastest wave along y meets a phase again after 6.28 rows, the slowest after 199: up to there no
+    two rows have all phases in common. Along x it is the same.
+    >>> relative = build("axial-rope", d=16, grid=(14, 14), convention="dinov3")
+    >>> print(reach_on_grid(relative))
+    Queries and keys turn by a formula of the point's coordinates, which are divided by the sides:
+    phases span the same range in an image of any size. The fastest wave along y makes 1.86 turns
+    across the 14 rows, the slowest 0.0587: no image is so large that two rows have all phases in
+    common, but neighbours come closer. Along x it is the same.
+    """
+    what = "Queries and keys turn by" if enc.act == "rotate" else "Codes are"
+    scaled = shrinks_with_size(enc)
+    size = (
+        "which are divided by the sides: phases span the same range in an image of any size"
+        if scaled
+        else "the same for any size"
+    )
+    first = f"{what} a formula of the point's coordinates, {size}."
+    told: dict[str, list[str]] = {}
+    for name, sentence in each_axis(enc, scaled):
+        told.setdefault(sentence, []).append(name)
+    parts = []
+    for sentence, (name, *same) in told.items():
+        parts.append(sentence.replace("AXIS", name).replace("ROWS", WORDS.get(name, "points")))
+        parts += [f"Along {' and '.join(same)} it is the same."] if same else []
+    return " ".join([first, *parts])
+
+
+def shrinks_with_size(enc: Encoding) -> bool:
+    """Whether frequencies a point fall as the sides grow: coordinates are shares of a side."""
+    sides = tuple(GROWN * side for side in enc.domain.sides)
+    own = BUILDERS[enc.name].parameters.keys() - {"grid", "prefix"}
+    given = {key: value for key, value in enc.params.items() if key in own}
+    grown = build(enc.name, d=enc.dim, grid=sides, **given)
+    return bool(np.abs(grown.measure.frequencies).max() < np.abs(enc.measure.frequencies).max())
+
+
+def each_axis(enc: Encoding, scaled: bool) -> Iterator[tuple[str, str]]:
+    """A sentence about each axis of more than one point, without its name."""
+    sides = enc.domain.sides
+    omega = np.abs(enc.measure.frequencies.reshape(-1, len(sides)))
+    for name, side, own in zip(axis_names(len(sides)), sides, omega.T, strict=True):
+        turning = own[own > 0]
+        if side == 1 or not len(turning):
+            continue
+        fast, slow = float(turning.max()), float(turning.min())
+        if scaled:
+            turns = [number(w * (side - 1) / TURN, 3) for w in (fast, slow)]
+            alone = slow * side <= TURN  # what (side - 1) points come to at last
+            end = (
+                "no image is so large that two ROWS have all phases in common, but neighbours come "
+                "closer"
+                if alone
+                else "phases repeat within every image"
+            )
+            yield (
+                name,
+                (
+                    f"The fastest wave along AXIS makes {turns[0]} turns across the {side} ROWS, the "
+                    f"slowest {turns[1]}: {end}."
+                ),
+            )
+        else:
+            yield (
+                name,
+                (
+                    f"The fastest wave along AXIS meets a phase again after {number(TURN / fast, 3)} "
+                    f"ROWS, the slowest after {number(TURN / slow, 3)}: up to there no two ROWS have "
+                    "all phases in common."
+                ),
+            )

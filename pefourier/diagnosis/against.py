@@ -1,0 +1,110 @@
+"""What does another reading of a rotation turn by? A SPEC, or a slip that has a name.
+
+Slips are ``scaling-ignored``, ``partial-ignored``, ``local-for-global`` and a setting of ``rope``
+such as ``base=10000``, ``original=131072`` or ``truncate=true``; those of one rotation may come
+together, ``base=10000,scaling-ignored``. What they do not name stays as it is meant.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from pefourier.diagnosis.misreadings import change_rotation
+from pefourier.encodings import load
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.families.rotary import scaling_parameters
+from pefourier.encodings.registry import ALIASES, BUILDERS, parse_parameters
+from pefourier.encodings.sources.layers import layer_spec, open_model, read_layers
+from pefourier.encodings.specs import source_of
+from pefourier.errors import PefourierError, shown
+
+SLIPS = ("scaling-ignored", "partial-ignored", "base=NUMBER", "local-for-global", "layout")
+WHOLE = {"rho", "d", "partial", "scaling"}  # settings of every rotation
+
+
+def misread(enc: Encoding, other: str, length: int, d: int | None) -> np.ndarray:
+    """The frequencies of another reading of a rotation, in radians per position, one a pair.
+
+    >>> enc = load("rope:rho=5e5,scaling=linear,factor=4", 80, 4)
+    >>> misread(enc, "scaling-ignored", 80, None).round(4)
+    array([1.    , 0.0014])
+    >>> misread(enc, "base=10000", 80, None).round(4)
+    array([0.25  , 0.0025])
+    """
+    if other == "local-for-global":
+        return other_layers(enc)
+    changes = changes_of(enc, other)
+    if changes is not None:
+        return with_changes(enc, changes)
+    two = load_like(enc, other, length, d or enc.params["d"])
+    if two.act != "rotate" or two.measure is None:
+        known = ", ".join(SLIPS)
+        raise PefourierError(f"{shown(other)} is not rotary; give a rotation, or one of {known}")
+    return two.measure.frequencies
+
+
+def changes_of(enc: Encoding, other: str) -> dict[str, Any] | None:
+    """The settings that some slips change; None where they are none, but a SPEC."""
+    changes: dict[str, Any] = {}
+    for part in other.split(","):
+        key, equals, _ = part.partition("=")
+        if part == "scaling-ignored":
+            shared = enc.params["scaling"] == "proportional"  # p-RoPE, which may be stretched, too
+            changes |= {"factor": 1.0} if shared else {"scaling": "none"}
+        elif part == "partial-ignored":
+            changes |= {"partial": 1.0}
+        elif equals and ALIASES.get(key, key) in {*WHOLE, *scaling_parameters(scaling_of(enc))}:
+            changes |= parse_parameters("rope", part)
+        elif equals and ALIASES.get(key, key) in BUILDERS["rope"].parameters:
+            raise PefourierError(
+                f"{shown(part)} isn't a misreading of {shown(enc.spec)}, whose scaling is "
+                f"{scaling_of(enc)}; name its own settings, or give a whole rotation, rope:…"
+            )
+        else:
+            return None
+    return changes
+
+
+def scaling_of(enc: Encoding) -> str:
+    """The scaling of a rotation; none where only its frequencies are known."""
+    return enc.params.get("scaling", "none")
+
+
+def with_changes(enc: Encoding, changes: dict[str, Any]) -> np.ndarray:
+    """The frequencies of a rotation with some settings changed."""
+    if enc.params.get("inv_freq") is not None and changes == {"scaling": "none"}:
+        return enc.measure.frequencies  # whose scaling, if any, is not known
+    scaling = changes.get("scaling", scaling_of(enc))
+    for key, parameter in scaling_parameters(scaling).items():
+        if parameter.default is parameter.empty and (enc.params | changes).get(key) is None:
+            raise PefourierError(f"scaling={scaling} needs {key}; write {key}=… too")
+    return change_rotation(enc, **changes)
+
+
+def load_like(enc: Encoding, other: str, length: int, d: int) -> Encoding:
+    """Another rotation; of another config with several, that of the same type of layer."""
+    if source_of(other) != "config":
+        return load(other, length, d)
+    part = layer_of(enc)
+    if not part or open_model(other).part:
+        return load(other, length)
+    named = {run.part for run in read_layers(other, "") if run.kind == "rotary"}
+    return load(layer_spec(other, part) if part in named else other, length)
+
+
+def other_layers(enc: Encoding) -> np.ndarray:
+    """The frequencies of the other type of layer of the same config."""
+    part = layer_of(enc)
+    if part:
+        whole = enc.spec.removesuffix(part).rstrip(".#")
+        parts = [run.part for run in read_layers(whole, "") if run.part not in ("", part)]
+        if parts:
+            return load(layer_spec(whole, parts[0])).measure.frequencies
+    raise PefourierError(
+        f"{shown(enc.spec)} has one rotation; local-for-global needs a model with two"
+    )
+
+
+def layer_of(enc: Encoding) -> str:
+    """The type of layer that a SPEC names; empty where it names none."""
+    return open_model(enc.spec).part if source_of(enc.spec) == "config" else ""

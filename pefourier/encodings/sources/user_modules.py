@@ -1,0 +1,421 @@
+"""How a user's module is run: on what its ``forward`` asks for, in the ways that public code takes.
+
+A module is run twice on zeros for a batch of two. Where its sizes do not fit (length, d), other
+inputs are tried in turn: tokens, positions, axes in another order. One that multiplies what it is
+given, so that zeros stay zeros, is a rotation if the images of unit vectors say so; its codes are
+then the image of a vector that is 1 at the first of each pair.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from pefourier.encodings.encoding import Finding, numbers
+from pefourier.encodings.sources.signatures import (
+    LENGTH_NAMES,
+    POSITION_NAMES,
+    SHIFTS,
+    TIME_NAMES,
+    TOKEN_NAMES,
+    is_needed,
+)
+from pefourier.errors import PefourierError, shown
+
+A_TOKEN = 2  # which is neither the usual start nor the usual padding
+PAIR_NAMES = frozenset("i j q_len k_len qlen klen query_length key_length".split())
+SHAPE_NAMES = frozenset("input_ids_shape input_shape shape".split())
+FAULTS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
+PROBED = 8  # positions at which a rotation is looked at
+AXES = {"b": "batch", "s": "sequence", "h": "head", "d": "dimension"}
+ORDERS = ("bsd", "sbd", "bshd", "bhsd", "sbhd")  # of batch, sequence, head and dimension
+
+T, R = TypeVar("T"), TypeVar("R")
+Codes = tuple[np.ndarray, float]  # an array of numbers with its resolution
+Answers = list[Codes]  # of two calls
+
+
+def first_that_works(attempt_one: Callable[[T], R], ways: Iterable[T]) -> R:
+    """The answer of the first way that works; the first failure where none does."""
+    refused: list[Exception] = []
+    for way in ways:
+        try:
+            return attempt_one(way)
+        except (*FAULTS, PefourierError) as error:
+            refused.append(error)
+    raise refused[0]
+
+
+def module_table(
+    spec: str, torch: Any, module: Any, length: int, d: int, grid: tuple[int, ...] = ()
+) -> tuple[Codes, list[Finding]]:
+    """The table of a module, and what was noticed on the way."""
+    if type(module).forward is torch.nn.Embedding.forward:
+        return numbers(module.weight[:length]), []
+    if length <= d and not runs(spec, torch, module, 2 * d + 1, d):  # are axes exchanged?
+        if in_other_ways(spec, torch, module, 2 * d + 1, d, ()) is not None:
+            other = in_other_ways(spec, torch, module, length, d, grid)
+            if other is not None:
+                return other
+    try:
+        found, findings = as_it_asks(spec, torch, module, length, d)
+    except (*FAULTS, PefourierError):
+        other = in_other_ways(spec, torch, module, length, d, grid)
+        other = other or as_rotation(torch, module, length, d)
+        if other is None:
+            raise
+        return other
+    if found[0].any() or takes_positions(module):
+        return found, findings
+    rotation = as_rotation(torch, module, length, d)
+    if rotation is None and multiplies(torch, module, length, d):
+        raise PefourierError(
+            f"{shown(spec)} gives zeros for zeros: it multiplies what it is given, and does not "
+            "turn pairs of columns; give the table or the function that its factors come from"
+        )
+    return rotation or (found, findings)
+
+
+def runs(spec: str, torch: Any, module: Any, length: int, d: int) -> bool:
+    """Whether a module gives a table for a length."""
+    try:
+        as_it_asks(spec, torch, module, length, d)
+    except (*FAULTS, PefourierError):
+        return False
+    return True
+
+
+def as_it_asks(
+    spec: str, torch: Any, module: Any, length: int, d: int
+) -> tuple[Codes, list[Finding]]:
+    """Run a module twice, and look at which axis its codes vary along."""
+    answers, sequence_first = run_module(torch, module, length, d)
+    findings = []
+    if answers is None:  # does the batch stand where the sequence should?
+        answers = call_twice(torch, module, inputs_of(torch, module, (1, length, d)))
+        message = (
+            "runs for a batch of one and not of two: its table is indexed along axis 0, the batch; "
+            "for input (batch, length, d) write pe[: x.size(1)]"
+        )
+        findings.append(Finding("batch-axis", "error", message))
+    elif sequence_first:
+        message = (
+            "sequence-first: it gives codes to axis 0, for input (length, batch, d); fed with "
+            "(batch, length, d) it would give one code to all positions of a member of the batch"
+        )
+        findings.append(Finding("sequence-first", "note", message))
+    (codes, eps), (again, _) = answers
+    if not np.array_equal(codes, again):
+        worst = np.abs(codes - again).max()
+        message = (
+            f"the codes change from one call to the next by up to {worst:.3g}: forward alters "
+            "what it keeps (a buffer scaled in place) or draws random numbers in evaluation mode "
+            "(dropout by the function, without training=self.training); the numbers here are those "
+            "of one call"
+        )
+        findings.append(Finding("changes-between-calls", "error", message))
+    if codes.ndim == 3 and sequence_first:
+        codes = codes[:, 0]
+    if codes.ndim == 3 and codes.shape[0] == 2:
+        findings += axis_findings(codes) if not findings else []
+        codes = codes[0]
+    return two_axes(spec, (codes, eps), length, d), findings
+
+
+def run_module(torch: Any, module: Any, length: int, d: int) -> tuple[Answers | None, bool]:
+    """What a module gives at two calls, and whether it takes the sequence first; None: nothing."""
+    if takes_positions(module):
+        return call_twice(torch, module, inputs_of(torch, module, (2, length, d))), False
+    own = attempt(torch, module, (2, length, d))
+    if length == 2 or (own is not None and is_right(own[0][0], own[1][0], 0)):
+        return own, False
+    other = attempt(torch, module, (length, 2, d))
+    if other is not None and is_right(other[0][0], other[1][0], 1):
+        return other, True
+    return own, False
+
+
+def is_right(codes: np.ndarray, again: np.ndarray, batch: int) -> bool:
+    """Whether the members of a batch have the same codes, and positions different ones.
+
+    What changes between calls is judged by that alone: the batch says nothing then.
+    """
+    if codes.ndim != 3 or not np.array_equal(codes, again):
+        return codes.ndim != 3 and batch == 0
+    one, *others = np.moveaxis(codes, batch, 0)
+    differ = len(one) < 2 or not (one == one[:1]).all()
+    return differ and all(np.array_equal(one, other) for other in others)
+
+
+def attempt(torch: Any, module: Any, shape: tuple[int, int, int]) -> Answers | None:
+    """What a module gives at two calls, None where its sizes do not fit the input."""
+    try:
+        return call_twice(torch, module, inputs_of(torch, module, shape))
+    except FAULTS:
+        return None
+
+
+def call_twice(torch: Any, module: Any, ways: Iterable[dict[str, Any]]) -> Answers:
+    """What a module gives at two calls, in the first way that it takes."""
+    ways = list(ways)
+    for last, way in enumerate(ways, 1 - len(ways)):
+        try:
+            with torch.no_grad():
+                return [as_codes(module(**way), way) for _ in range(2)]
+        except FAULTS:
+            if last == 0:
+                raise
+    raise TypeError("its forward takes nothing that is known here")
+
+
+def required(module: Any) -> list[str]:
+    """Names of what forward must be given."""
+    return [p.name for p in inspect.signature(module.forward).parameters.values() if is_needed(p)]
+
+
+def takes_positions(module: Any) -> bool:
+    """Whether forward is given places, or nothing that has a batch."""
+    names = set(required(module))
+    return bool(
+        names & (POSITION_NAMES | TIME_NAMES)
+    ) or names <= LENGTH_NAMES | PAIR_NAMES | SHIFTS | {"device", "dtype"}
+
+
+def inputs_of(
+    torch: Any, module: Any, shape: tuple[int, int, int], given: Any = None
+) -> Iterator[dict[str, Any]]:
+    """Ways to call forward: positions in the forms that modules take them, all else zeros.
+
+    Or, for what has no name that is known, an array that is `given`.
+    """
+    length = max(shape[:2]) if takes_positions(module) else shape[1]
+    like = example_of(torch, module)
+    whole = torch.arange(length, device=like.device)
+    forms = [whole.expand(shape[0], length), whole, whole.float(), whole.float()[:, None]]
+    forms.append(whole.float()[None, :, None])
+    names = required(module)
+    known = {"device": like.device, "dtype": like.dtype}
+    known["attention_mask"] = torch.ones(shape[:2], dtype=torch.long, device=like.device)
+    known |= dict.fromkeys(LENGTH_NAMES | PAIR_NAMES, length) | dict.fromkeys(SHIFTS, 0)
+    known |= dict.fromkeys(TOKEN_NAMES, torch.full(shape[:2], A_TOKEN, device=like.device))
+    known |= dict.fromkeys(SHAPE_NAMES, torch.Size(shape[:2]))
+    if given is None:
+        given = torch.zeros(shape, dtype=like.dtype, device=like.device)
+    if set(names) & TIME_NAMES:  # of diffusion: whole numbers would be theirs in all that follows
+        forms = [forms[2], forms[1], *forms[3:], forms[0]]
+    for form in forms if set(names) & (POSITION_NAMES | TIME_NAMES) else forms[:1]:
+        places = dict.fromkeys(POSITION_NAMES | TIME_NAMES, form)
+        yield {name: (known | places).get(name, given) for name in names}
+
+
+def example_of(torch: Any, module: Any) -> Any:
+    """A tensor of a module's own type and place."""
+    held = [*module.parameters(), *module.buffers()]
+    return next((x for x in held if x.is_floating_point()), torch.zeros(()))
+
+
+def in_other_ways(
+    spec: str, torch: Any, module: Any, length: int, d: int, grid: tuple[int, ...]
+) -> tuple[Codes, list[Finding]] | None:
+    """The table of a module that takes neither (2, length, d) nor positions by that name."""
+    for way, axes in other_inputs(torch, module, length, d, grid):
+        try:
+            (codes, eps), (again, _) = call_twice(torch, module, [way])
+            if axes is not None:
+                codes, again = np.transpose(codes, axes), np.transpose(again, axes)
+            if adds_input(torch, module, way, codes):
+                continue
+            if codes.ndim > 2 and codes.shape[0] == 2 and np.array_equal(codes[0], codes[1]):
+                codes, again = codes[0], again[0]
+            if codes.shape[:-1] == grid:
+                codes, again = (x.reshape(-1, x.shape[-1]) for x in (codes, again))
+            found = two_axes(spec, (codes, eps), length, d)
+        except (*FAULTS, PefourierError):
+            continue
+        if np.array_equal(codes, again) and (length == 1 or np.ptp(found[0], axis=0).any()):
+            return found, []
+    return None
+
+
+def adds_input(torch: Any, module: Any, way: dict[str, Any], codes: np.ndarray) -> bool:
+    """Whether codes grow by one where a number that is given does: it is no position then."""
+    more = {key: x + 1 if isinstance(x, torch.Tensor) else x for key, x in way.items()}
+    try:
+        (other, _), _ = call_twice(torch, module, [more])
+    except FAULTS:
+        return False
+    return other.shape == codes.shape and bool(np.allclose(other - codes, 1.0, atol=0.01))
+
+
+def other_inputs(
+    torch: Any, module: Any, length: int, d: int, grid: tuple[int, ...]
+) -> Iterator[tuple[dict[str, Any], tuple[int, ...] | None]]:
+    """Further ways to call forward, and the order of axes that brings the answer to rows."""
+    like = example_of(torch, module)
+    shape = (2, length, d)
+    (way,) = list(inputs_of(torch, module, shape))[:1]
+    arrays = [key for key, value in way.items() if isinstance(value, torch.Tensor)]
+    own = inspect.signature(module.forward).parameters
+    places = TOKEN_NAMES | POSITION_NAMES | TIME_NAMES
+    name = next(iter(arrays), None) or next((key for key in own if key in places), None)
+    if name is None:
+        return
+    whole = torch.arange(length, device=like.device)
+    zeros = torch.zeros(shape, dtype=like.dtype, device=like.device)
+    token = A_TOKEN + (getattr(module, "padding_idx", None) == A_TOKEN)
+    tokens = torch.full(shape[:2], token, device=like.device)
+    plain = [tokens, tokens[:, None], whole, whole.to(like.dtype)]
+    plain += [whole.expand(2, length), whole.to(like.dtype)[:, None]]
+    for form in plain:
+        yield {**way, name: form}, None
+    yield {**way, name: zeros.swapaxes(1, 2)}, (0, 2, 1)  # channels first
+    if len(grid) > 1:
+        yield from inputs_on_grid(torch, module, way, name, (*grid, d))
+
+
+def inputs_on_grid(
+    torch: Any, module: Any, way: dict[str, Any], name: str, shape: tuple[int, ...]
+) -> Iterator[tuple[dict[str, Any], tuple[int, ...] | None]]:
+    """Channels last and first; first the order that also has room for more rows than columns."""
+    like, sides = example_of(torch, module), len(shape) - 1
+    last_to_first = (0, sides + 1, *range(1, sides + 1))
+    first_to_last = (0, *range(2, sides + 2), 1)
+    long = (2 * shape[-1] + 1, *(2 for _ in shape[1:-1]), shape[-1])  # more rows than columns
+    found = []
+    for order, back in (tuple(range(sides + 2)), None), (last_to_first, first_to_last):
+        zeros = [
+            torch.zeros((2, *size), dtype=like.dtype, device=like.device).permute(order)
+            for size in (shape, long)
+        ]
+        fits = [keeps_shape(torch, module, {**way, name: x}, x) for x in zeros]
+        found += [(not fits[1], len(found), {**way, name: zeros[0]}, back)] if fits[0] else []
+    yield from ((one, back) for _, _, one, back in sorted(found, key=lambda f: f[:2]))
+
+
+def keeps_shape(torch: Any, module: Any, way: dict[str, Any], x: Any) -> bool:
+    """Whether a module's codes have the shape of what it is given, but for the batch."""
+    try:
+        (codes, _), _ = call_twice(torch, module, [way])
+    except FAULTS:
+        return False
+    return codes.shape[-x.ndim + 1 :] == tuple(x.shape[1:])
+
+
+def as_rotation(torch: Any, module: Any, length: int, d: int) -> tuple[Codes, list[Finding]] | None:
+    """Codes of a module that turns pairs of columns of what it is given."""
+    probed = min(PROBED, length, 2**26 // d**2)
+    if probed < 2:
+        return None
+    units = np.broadcast_to(np.eye(d)[:, None], (d, probed, d))
+    for order in ORDERS:
+        found = images(torch, module, order, units)
+        pairs = None if found is None else turned_pairs(np.moveaxis(found[0], 1, 0))
+        if pairs is None:
+            continue
+        vector = np.zeros((1, length, d))
+        vector[..., pairs] = 1
+        codes, eps = images(torch, module, order, vector) or (vector, 0.0)
+        axes = ", ".join(AXES[axis] for axis in order)
+        message = (
+            f"it turns pairs of columns of what it is given, ({axes}): its codes are the image of "
+            "a vector that is 1 at the first column of each pair"
+        )
+        return (codes[0], eps), [Finding("turns-its-input", "note", message)]
+    return None
+
+
+def images(torch: Any, module: Any, order: str, x: np.ndarray) -> Codes | None:
+    """What a module makes of vectors (batch, length, d), its axes in an order; None: nothing."""
+    heads = order.find("h")
+    axes = ["bsd".index(axis) for axis in order.replace("h", "")]
+    like = example_of(torch, module)
+    given = torch.as_tensor(np.transpose(x, axes).copy(), dtype=like.dtype, device=like.device)
+    given = given if heads < 0 else given.unsqueeze(heads)
+    try:
+        with torch.no_grad():
+            (way,) = list(inputs_of(torch, module, x.shape, given))[:1]
+            answer = module(**way)
+    except FAULTS:
+        return None
+    first = answer[0] if isinstance(answer, tuple | list) and answer else answer
+    if not isinstance(first, torch.Tensor) or first.shape != given.shape:
+        return None
+    codes, eps = numbers(first if heads < 0 else first.squeeze(heads))
+    return np.transpose(codes, np.argsort(axes)), eps
+
+
+def turned_pairs(operators: np.ndarray) -> np.ndarray | None:
+    """First columns of the pairs that operators (n, d, d) turn; None where they are no rotation."""
+    d = operators.shape[1]
+    products = operators @ operators.swapaxes(1, 2)
+    if not (np.abs(products - np.eye(d)) < 0.02).all():  # bfloat16 has eight bits
+        return None
+    beside = np.abs(operators * (1 - np.eye(d))).max(axis=0)
+    partner, turns = beside.argmax(axis=1), beside.max(axis=1) > 0
+    mutual = (partner[partner] == np.arange(d)) | ~turns
+    firsts = np.flatnonzero(turns & (np.arange(d) < partner))
+    moves = (operators != operators[0]).any()
+    return firsts if moves and mutual.all() and len(firsts) else None
+
+
+def multiplies(torch: Any, module: Any, length: int, d: int) -> bool:
+    """Whether a module that gives zeros for zeros gives different codes for ones."""
+    found = images(torch, module, "bsd", np.ones((2, length, d)))
+    return found is not None and bool(np.ptp(found[0], axis=1).any())
+
+
+def two_axes(spec: str, answer: Codes, length: int, d: int) -> Codes:
+    """A table (length, d) out of one with axes of length one around or between."""
+    array, eps = answer
+    table = array
+    while table.ndim > 2 and 1 in table.shape[:-1]:
+        table = table.squeeze(axis=table.shape[:-1].index(1))
+    if table.ndim != 2 or len(table) != length:
+        pairs = ": a number for each pair of positions is a bias, and not a code"
+        raise PefourierError(
+            f"{shown(spec)} gave an array of shape {array.shape} for length {length} and d {d}; "
+            f"expected ({length}, {d}){pairs if array.shape[-2:] == (length,) * 2 else ''}"
+        )
+    return table, eps
+
+
+def as_codes(answer: Any, way: Mapping[str, Any]) -> Codes:
+    """The codes in what was given: of several arrays those that were made, side by side."""
+    torch = sys.modules.get("torch")
+    kinds = (np.ndarray, torch.Tensor) if torch is not None else np.ndarray
+    several = isinstance(answer, tuple | list) and any(
+        isinstance(a, kinds) and a.ndim > 1 for a in answer
+    )
+    if not several:
+        return parts_of(answer)
+    inputs = [np.asarray(x) for x in way.values()]
+    arrays = [parts_of(a) for a in answer if isinstance(a, kinds) and a.ndim > 1]
+    own = [(x, eps) for x, eps in arrays if not any(np.array_equal(x, given) for given in inputs)]
+    first, eps = (own or arrays)[0]
+    others = [x for x, _ in own[1:] if x.shape == first.shape and not np.array_equal(x, first)]
+    return np.concatenate([first, *others], axis=-1), eps
+
+
+def parts_of(answer: Any) -> Codes:
+    """An array of numbers; of complex ones real and imaginary parts side by side."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(answer, torch.Tensor) and answer.is_complex():
+        answer = torch.view_as_real(answer.detach()).flatten(-2)
+    elif isinstance(answer, np.ndarray) and np.iscomplexobj(answer):
+        answer = np.stack([answer.real, answer.imag], axis=-1).reshape(*answer.shape[:-1], -1)
+    return numbers(answer)
+
+
+def axis_findings(codes: np.ndarray) -> list[Finding]:
+    """Codes (2, length, d) of zeros must be the same for both members of the batch."""
+    if np.array_equal(codes[0], codes[1]):
+        return []
+    same = " and are the same at every position" if (codes == codes[:, :1]).all() else ""
+    message = (
+        f"the codes differ between the members of a batch{same}: the module reads axis 0 as the "
+        "sequence; give it (length, batch, d), or index its table as pe[:, :x.size(1)] for input "
+        "(batch, length, d)"
+    )
+    return [Finding("batch-axis", "error", message)]

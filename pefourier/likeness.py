@@ -1,0 +1,94 @@
+r"""How alike are two tables that are not the same? Two runs of training, a table before and after.
+
+Conventions
+-----------
+Training may turn a table as it likes without changing what attention can do with it, so that single
+numbers of two runs say nothing. Inner products do: `products` is the linear centred kernel
+alignment (Kornblith et al., 2019, arXiv 1905.00414) with the unbiased estimate of Song et al.
+(2012), by which tables of free numbers have 0 in the mean at any size. Spectra are periodograms,
+smeared as `spectrum` smears them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pefourier.encodings.encoding import Encoding, from_table, placed, unit_of
+from pefourier.encodings.grids import on_grid
+
+LEAST = 4  # rows from which the estimate is defined
+MOST_WORK = 2**37  # products of numbers
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """What two tables share beside single numbers; None where it is not defined."""
+
+    products: float | None  # alignment of inner products: 1 up to a rotation and scale, 0 unrelated
+    energy_moved: float | None  # share of the energy that lies at other frequencies
+    mean_frequencies: tuple[float, float] | None  # of the two, radians per position
+
+
+def measure_likeness(one: Encoding, two: Encoding) -> Likeness:
+    """The likeness of the codes of common positions.
+
+    >>> from pefourier.encodings import load
+    >>> found = measure_likeness(load("dft", 32, 32), load("sinusoidal", 32, 32))
+    >>> round(found.energy_moved, 2), [round(x, 2) for x in found.mean_frequencies]
+    (0.46, [1.57, 0.16])
+    """
+    one, two = placed(one), placed(two)
+    n = min(len(one), len(two))
+    if n < LEAST or n * max(one.dim, two.dim) ** 2 > MOST_WORK:
+        return Likeness(None, None, None)
+    tables = [np.asarray(enc.codes(enc.domain.x[:n]), dtype=float) for enc in (one, two)]
+    products = align_products(*(table * unit_of(table) for table in tables))
+    sides = one.domain.sides
+    same_place = sides == two.domain.sides or len(sides) == len(two.domain.sides) == 1
+    if not same_place or not all(enc.domain.kind == "position" for enc in (one, two)):
+        return Likeness(products, None, None)
+    moved, means = spectra_apart(tables, sides if len(sides) > 1 else ())
+    return Likeness(products, moved, means)
+
+
+def align_products(a: np.ndarray, b: np.ndarray) -> float | None:
+    """Unbiased linear CKA of tables (n, p) and (n, q); None where one has equal rows.
+
+    Without an (n, n) array: sums over pairs of different rows from sums over all.
+    """
+    between, own = sum_over_pairs(a, b), sum_over_pairs(a, a) * sum_over_pairs(b, b)
+    return float(np.clip(between / np.sqrt(own), -1.0, 1.0)) if own > 0 else None
+
+
+def sum_over_pairs(a: np.ndarray, b: np.ndarray) -> float:
+    """The unbiased HSIC of two linear kernels, but for a factor of n."""
+    n = len(a)
+    a, b = (table - table.mean(axis=0) for table in (a, b))
+    squares = [np.einsum("sj,sj->s", table, table) for table in (a, b)]
+    # with rows that sum to 0 the kernels' rows without their diagonal sum to minus the squares
+    trace = (np.matmul(a.T, b) ** 2).sum() - squares[0] @ squares[1]
+    totals = squares[0].sum() * squares[1].sum() / ((n - 1) * (n - 2))
+    crossed = 2.0 / (n - 2) * (squares[0] @ squares[1])
+    return float(trace + totals - crossed)
+
+
+def spectra_apart(
+    tables: list[np.ndarray], grid: tuple[int, ...]
+) -> tuple[float | None, tuple[float, float] | None]:
+    """Half the sum of differences of two densities over one lattice, and their mean frequencies."""
+    from pefourier.spectrum import density
+
+    encodings = [from_table(table) for table in tables]
+    if grid:
+        encodings = [on_grid(enc, grid, 0) for enc in encodings]
+    lattice = None if grid else len(tables[0])
+    smeared, exact = (
+        [density(enc, lattice, sigma, "periodogram") for enc in encodings] for sigma in (None, 0.0)
+    )
+    one, two = (np.ravel(each.density) for each in smeared)
+    if np.isnan(one).any() or np.isnan(two).any():
+        return None, None
+    first, second = (float(each.summary.centroid) for each in exact)
+    return float(np.abs(one - two).sum() / 2), (first, second)

@@ -1,0 +1,49 @@
+"""How large an image may be, beside phases counted point by point."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pefourier.answers.grid_reach import reach_on_grid, shrinks_with_size
+from pefourier.encodings import build
+
+
+def rows_that_meet(enc):
+    """Whether two rows of the first column have all phases in common, to rounding."""
+    height, width = enc.domain.sides
+    codes = enc.table().reshape(height, width, -1)[:, 0]
+    apart = np.linalg.norm(codes[:, None] - codes[None], axis=-1) + 9.0 * np.eye(height)
+    return bool(apart.min() < 1e-9)
+
+
+@pytest.mark.parametrize("side", [8, 64, 300])
+def test_no_image_is_too_large_for_dinov3(side):
+    enc = build("axial-rope", d=64, grid=(side, 6), convention="dinov3")
+    assert shrinks_with_size(enc)
+    assert "no image is so large that two rows" in reach_on_grid(enc)
+    assert not rows_that_meet(enc)
+
+
+def test_whole_waves_on_coordinates_of_an_image_repeat_in_it():
+    enc = build("axial", d=4, grid=(8, 8), coordinates="unit", scale=4 * np.pi, rho=1.0)
+    assert "phases repeat within every image" in reach_on_grid(enc)
+    assert rows_that_meet(enc)
+
+
+def test_coordinates_that_count_end_where_the_slowest_wave_has_turned():
+    step = 2 * np.pi / 40
+    enc = build("axial", d=8, grid=(60, 6), rho=1.0, scale=step)  # all waves alike
+    assert not shrinks_with_size(enc)
+    assert "meets a phase again after 40 rows, the slowest after 40" in reach_on_grid(enc)
+    assert rows_that_meet(enc)
+    assert not rows_that_meet(build("axial", d=8, grid=(40, 6), rho=1.0, scale=step))
+
+
+def test_context_says_it_of_a_config(run, tmp_path):
+    config = {"model_type": "dinov3_vit", "hidden_size": 768, "num_attention_heads": 12}
+    config |= {"num_hidden_layers": 12, "patch_size": 16, "image_size": 224, "rope_theta": 100.0}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    done = run("context", tmp_path / "config.json", "--json")
+    assert done.status == 0, done.err
+    assert "turns across the 14 rows" in done.results[0]["conclusion"]

@@ -1,0 +1,99 @@
+"""What named misreadings turn by, and what they cost: the published table, row by row."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pefourier.context import read_against
+from pefourier.diagnosis.against import misread
+from pefourier.encodings import load
+from pefourier.errors import PefourierError
+
+LLAMA31 = "rope:rho=5e5,scaling=llama3,factor=8,original=8192"
+QWEN = "rope:rho=1e6,scaling=yarn,factor=4,original=32768"
+OSS = "rope:rho=150000,d=64,scaling=yarn,factor=32,original=4096,truncate=false"
+TABLE = [  # rotation, misreading, cosines at 128, 1024, 4096, 32768, first positions below
+    ("rope:rho=5e5", "base=1e4", (0.386, 0.250, 0.011, 0.075), (3, 9, 27)),
+    ("rope:rho=1e6", "base=10000", (0.475, 0.238, 0.126, -0.082), (3, 8, 25)),
+    (LLAMA31, "scaling-ignored", (0.9994, 0.961, 0.708, 0.597), (512, 1724, 60725)),
+    (LLAMA31, "base=1e4,scaling-ignored", (0.375, 0.249, 0.043, 0.100), (3, 9, 27)),
+    (
+        *("rope:rho=1e6,d=256,scaling=linear,factor=8", "scaling-ignored"),
+        *((0.598, 0.455, 0.362, 0.211), (1, 3, 389)),
+    ),
+    (QWEN, "scaling-ignored", (0.9997, 0.981, 0.766, 0.569), (743, 2453, 67990)),
+    (QWEN, "original=131072", (0.9998, 0.985, 0.814, 0.650), (827, 2775, 414564)),
+    (QWEN, "original=40960", (0.99998, 0.9986, 0.978, 0.804), (2733, 9948, None)),
+    (OSS, "truncate=true", (0.99994, 0.996, 0.941, 0.730), (1655, 5439, None)),
+    (OSS, "original=131072", (0.969, 0.582, 0.629, 0.535), (72, 237, 4444)),
+    ("rope:rho=1e6,d=128", "d=160", (0.479, 0.361, 0.231, 0.050), (5, 15, 117)),
+    ("rope:partial=.5,d=128", "partial-ignored", (-0.023, -0.005, -0.047, -0.105), (2, 4, 9)),
+]
+
+
+@pytest.mark.parametrize(("spec", "other", "cosines", "below"), TABLE)
+def test_what_a_misreading_costs_is_the_published_table(spec, other, cosines, below):
+    """Once a share of the head was compared over pairs that are not meant to turn."""
+    enc = load(spec, 8192, 128)
+    own, read = enc.measure.frequencies, misread(enc, other, 8192, None)
+    points = np.array([128, 1024, 4096, 32768])
+    apart = own - read[: len(own)]
+    found = np.cos(np.multiply.outer(points, apart)).mean(axis=1)
+    np.testing.assert_allclose(found, cosines, atol=6e-4)
+    assert tuple(read_against([enc], other, 8192).below.values()) == below
+
+
+def test_the_local_layers_of_gemma_given_the_global_base(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "gemma3_text", "head_dim": 256}))
+    enc = load(f"{path}#sliding_attention", 8192)
+    found = read_against([enc], "local-for-global", 8192)
+    assert tuple(found.below.values()) == (3, 8, 25)
+    assert found.rotation == "sliding_attention"
+
+
+def test_what_a_slip_does_not_name_stays():
+    """Once another base took the scaling away, too."""
+    read = misread(load(LLAMA31, 8192, 128), "base=10000", 8192, None)
+    same = load(LLAMA31.replace("5e5", "1e4"), 8192, 128).measure.frequencies
+    np.testing.assert_array_equal(read, same)
+    shared = load("rope:scaling=proportional,partial=.5,factor=4", 80, 16)
+    read = misread(shared, "scaling-ignored", 80, None)
+    np.testing.assert_array_equal(read, 4 * shared.measure.frequencies)
+
+
+def test_configs_are_compared_type_by_type(tmp_path):
+    one, other = tmp_path / "one.json", tmp_path / "other.json"
+    config = {"model_type": "gemma3_text", "head_dim": 256}
+    one.write_text(json.dumps({"model_type": "gemma3", "text_config": config}))
+    other.write_text(json.dumps(config | {"rope_local_base_freq": 500.0}))
+    enc = load(f"{one}#text_config.sliding_attention", 80)
+    read = misread(enc, str(other), 80, None)
+    np.testing.assert_allclose(read, 500.0 ** (-np.arange(128) / 128))
+
+
+@pytest.mark.parametrize(
+    ("spec", "other", "message"),
+    [
+        ("rope", "scaling=linear", r"scaling=linear needs factor; write factor=… too"),
+        ("rope", "nonsense", r"unknown encoding 'nonsense'\."),
+        (
+            "rope",
+            "original=8192",
+            "'original=8192' isn't a misreading of 'rope', whose scaling is none; ",
+        ),
+        ("rope", "local-for-global", r"'rope' has one rotation; "),
+    ],
+)
+def test_misreadings_that_are_none(spec, other, message):
+    with pytest.raises(PefourierError, match=f"^{message}"):
+        misread(load(spec, 80, 16), other, 80, None)
+
+
+def test_given_frequencies_have_no_scaling_to_ignore_and_no_share(tmp_path):
+    np.save(tmp_path / "w.npy", np.array([1.0, 0.5, 0.1, 0.09]))
+    enc = load(f"rope:inv_freq={tmp_path}/w.npy", 80)
+    assert (misread(enc, "scaling-ignored", 80, None) == enc.measure.frequencies).all()
+    with pytest.raises(PefourierError, match="frequencies by themselves"):
+        misread(enc, "partial-ignored", 80, None)

@@ -1,0 +1,79 @@
+"""Likeness of tables that are not the same, beside the formula with its (n, n) kernels."""
+
+import numpy as np
+import pytest
+
+from pefourier.encodings import build, load
+from pefourier.encodings.encoding import from_table
+from pefourier.likeness import align_products, measure_likeness
+
+RNG = np.random.default_rng(5)
+FREE = RNG.normal(size=(40, 16))
+TURN = np.linalg.qr(RNG.normal(size=(16, 16)))[0]
+
+
+def hsic(k, m):
+    """Song et al. (2012), Eq. 5, term by term."""
+    n = len(k)
+    k, m = (kernel - np.diag(np.diag(kernel)) for kernel in (k, m))
+    one = np.ones(n)
+    total = np.trace(k @ m) + (one @ k @ one) * (one @ m @ one) / ((n - 1) * (n - 2))
+    return (total - 2 / (n - 2) * (one @ k @ m @ one)) / (n * (n - 3))
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (9, 20), (40, 16)])
+def test_alignment_is_that_of_the_formula(shape):
+    a, b = RNG.normal(size=shape), RNG.normal(size=(shape[0], 7)) + 3.0
+    k, m = a @ a.T, b @ b.T
+    own = hsic(k, k) * hsic(m, m)
+    expected = np.clip(hsic(k, m) / np.sqrt(own), -1, 1) if own > 0 else None
+    assert align_products(a, b) == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_rotation_a_scale_and_an_offset_change_nothing():
+    assert align_products(FREE, 3.0 * FREE @ TURN + 5.0) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_free_tables_are_not_alike_however_few_their_rows():
+    found = [
+        align_products(RNG.normal(size=(20, 64)), RNG.normal(size=(20, 64))) for _ in range(200)
+    ]
+    assert abs(np.mean(found)) < 4 * np.std(found) / np.sqrt(200)
+    assert np.std(found) < 0.15
+
+
+def test_energy_that_moved_is_all_of_it_where_no_frequency_is_shared():
+    s = np.arange(64)[:, None]
+    slow, fast = (np.cos(2 * np.pi * k * s / 64 + np.arange(4)) for k in (3, 30))
+    found = measure_likeness(from_table(slow), from_table(fast))
+    assert found.energy_moved == pytest.approx(1.0, abs=1e-3)
+    assert found.mean_frequencies == pytest.approx((2 * np.pi * 3 / 64, 2 * np.pi * 30 / 64))
+    same = measure_likeness(from_table(slow), from_table(2 * slow))
+    assert same.energy_moved == pytest.approx(0.0, abs=1e-12)
+
+
+def test_of_points_of_a_grid_rows_before_it_are_left_out():
+    a = build("axial", d=16, grid=(5, 6), prefix=1)
+    b = from_table(a.table()[1:] @ TURN)
+    assert measure_likeness(a, b).products == pytest.approx(1.0, abs=1e-9)
+    assert measure_likeness(a, b).energy_moved is None  # rows of no known grid
+    c = build("axial", d=16, grid=(5, 6), rho=3.0)
+    found = measure_likeness(a, c)
+    assert 0 < found.energy_moved < 1
+    assert found.mean_frequencies[0] < found.mean_frequencies[1]
+
+
+def test_what_has_no_likeness_says_so():
+    assert measure_likeness(from_table(np.eye(3)), from_table(np.eye(3))).products is None
+    assert measure_likeness(load("none", 9, 8), load("dft", 9, 8)).products is None
+    assert measure_likeness(load("alibi", 9, 8), load("alibi", 9, 8)).energy_moved is None
+
+
+def test_compare_tells_two_runs_apart_and_how_alike_they_are(run, tmp_path):
+    np.save(tmp_path / "a.npy", FREE)
+    np.save(tmp_path / "b.npy", FREE @ TURN + 0.05 * RNG.normal(size=FREE.shape))
+    done = run("compare", tmp_path / "a.npy", tmp_path / "b.npy")
+    assert done.status == 1
+    said = " ".join(done.out.split())
+    assert "Up to a rotation and scale their inner products are alike by 0.99" in said
+    assert "of the energy lies at other frequencies" in said
