@@ -121,7 +121,7 @@ def compare_codes(one: Encoding, two: Encoding) -> Comparison:
 
 
 def compare_on_grid(one: Encoding, two: Encoding, found: Comparison) -> Comparison:
-    """What only tables of one grid can have in common: rows transposed, other coordinates."""
+    """What only tables of one grid can have in common: rows in another order, other coordinates."""
     from pefourier.diagnosis import grid_changes
 
     if one.dim != two.dim or not grid_changes.on_one_grid(one, two):
@@ -138,7 +138,7 @@ def compare_on_grid(one: Encoding, two: Encoding, found: Comparison) -> Comparis
     eps = max(one.eps, two.eps)
     allowed = np.full((len(a), 1), 2 * rounding_tolerance(a, placed(one), eps).max())
     forwards = [
-        *grid_changes.rows_transposed(a, sides),
+        *grid_changes.rows_in_other_order(a, sides),
         *grid_changes.coordinates_changed(one, two),
     ]
     candidates = [(said, table, b) for said, table in forwards]

@@ -165,6 +165,16 @@ ON_GRIDS = [  # what leads from the first to the second
 ]
 
 
+BLOCKS = [("mae", "mae,rows=blocks", "blocks"), ("mae,rows=blocks", "mae", "out of blocks")]
+
+
+@pytest.mark.parametrize(("one", "other", "rows"), BLOCKS)
+def test_blocks_of_points_are_named(one, other, rows):
+    found = compare(*(on_grid(convention, (6, 10)) for convention in (one, other)))
+    assert (found.verdict, found.by) == ("equivalent", {"rows": rows})
+    assert "2 x 2 points" in found.conclusion
+
+
 @pytest.mark.parametrize(("one", "other", "by"), ON_GRIDS)
 @pytest.mark.parametrize("tables", ["neither", "first", "second"])
 def test_what_leads_from_one_convention_to_another_is_named(one, other, by, tables):
