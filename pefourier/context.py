@@ -144,8 +144,7 @@ def describe_context(
     parts = list(dict.fromkeys(run.part for run in runs if run.kind == "rotary"))
     own_length = length if source_of(spec) == "name" and parts else None  # which has none itself
     whole = [load_layers(spec, part, own_length, d) for part in parts or [""]]
-    turning = [enc for enc in whole if enc.act == "rotate"]
-    own = [load_layers(spec, p, length, d) for p in parts] if length and turning else whole
+    own = [load_layers(spec, p, length, d) for p in parts] if length and parts else whole
     met = trained or min(enc.params.get("original") or len(enc) for enc in whole)
     longest = length or max(map(len, own))
     rotations = tuple(
@@ -194,8 +193,9 @@ def still_dimensions(spec: str) -> int:
 def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
     """Runs of layers of a config; of any other encoding one run without an index."""
     if source_of(spec) != "config":
-        act = load(spec, None, d)
-        return [LayerRun((), "rotary" if act.act == "rotate" else act.name, "", None)]
+        enc = load(spec, None, d)
+        on_a_line = enc.act == "rotate" and len(enc.domain.sides) == 1
+        return [LayerRun((), "rotary" if on_a_line else enc.name, "", None)]
     kinds = type_row(open_model(spec).kind) or {}
     usual = kinds.get("kind", "learned").split()[0]
     if usual == "rotary":
@@ -331,9 +331,11 @@ def describe_rotation(
     (18438, 29, 15, 70)
     """
     if enc.act != "rotate" or enc.measure is None or "scaling" not in enc.params:
+        turns = "turns pairs of dimensions in a way of its own"
+        what = turns if enc.act == "rotate" else "does not rotate pairs of dimensions"
         raise PefourierError(
-            f"{shown(enc.spec)} does not rotate pairs of dimensions; context describes rotary "
-            "encodings and models"
+            f"{shown(enc.spec)} {what}; context describes rotations by frequencies alone, and "
+            "models"
         )
     params = enc.params
     length = length or len(enc)

@@ -421,3 +421,16 @@ def test_context_says_which_length_is_safe_in_a_format(run):
     done = run("context", "llama.json", "--require-dtype", "fp8", "--length", "4k")
     assert done.status == 2
     assert "context tells float32, bfloat16, float16; ask check-faithful for float8_" in done.err
+
+
+def test_a_rotation_on_axes_says_how_large_an_image_may_be(run):
+    """Once a vision config was an internal error, and a named one was said not to rotate."""
+    config = {"model_type": "qwen2_vl", "vision_config": {"embed_dim": 1280, "num_heads": 16}}
+    Path("vl.json").write_text(json.dumps(config))
+    done = run("context", "vl.json#vision_config", "axial-rope:grid=8x8,d=16", "--length", "64")
+    assert done.status == 0
+    for told in " ".join(done.out.split()).partition("axial-rope:grid")[0::2]:
+        assert "Queries and keys turn by a formula of the point's coordinates" in told
+    done = run("context", "xpos")
+    assert (done.status, done.out) == (2, "")
+    assert "'xpos' turns pairs of dimensions in a way of its own; context" in done.err
