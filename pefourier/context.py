@@ -37,7 +37,7 @@ from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, FormatLoss, format_loss
 from pefourier.geometry.threads import map_ahead
-from pefourier.result import Result
+from pefourier.result import Explained, Result
 
 RATIO_SLACK = 1e-9  # relative, within which two frequencies are one
 FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
@@ -68,7 +68,7 @@ class CacheLoss:
 
 
 @dataclass(frozen=True)
-class Rotation:
+class Rotation(Explained):
     """What is known of one rotation at a length."""
 
     name: str  # the type of layer, or empty
@@ -93,7 +93,7 @@ class Rotation:
 
 
 @dataclass(frozen=True)
-class Layers:
+class Layers(Explained):
     """Layers of a model that are alike."""
 
     index: tuple[int, ...]  # empty where their number is not known, or there is no model
@@ -103,7 +103,7 @@ class Layers:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Reading(Explained):
     """What is left where a rotation is read as another one."""
 
     other: str
