@@ -507,8 +507,12 @@ def written_differently(r: Comparison) -> str:
     how = f"The two are one encoding, written differently: {change_in_words(r.by)}"
     if "rotation" in r.by:
         return f"{how}; products of codes are the same, single numbers are not."
-    rest = f"to within {number(r.max_difference, 2)}" if r.max_difference else "to the bit"
-    return f"{how}; after that change they agree {rest}."
+    if not r.max_difference:
+        return f"{how}; after that change they agree to the bit."
+    return (
+        f"{how}; after that change they agree to within {number(r.max_difference, 2)}, and "
+        f"rounding explains {number(r.tolerance, 2)}."
+    )
 
 
 def change_in_words(by: Mapping[str, Any]) -> str:
@@ -521,7 +525,7 @@ def change_in_words(by: Mapping[str, Any]) -> str:
         "scale": lambda v: f"scaled by {number(v, 7)}",
         "offset": lambda v: f"moved by {by_axis(v) if isinstance(v, list) else v} {moved}",
         "order": lambda v: f"axes {v}",
-        "rows": lambda v: "rows run down the columns (the grid is transposed)",
+        "rows": ROWS_IN_WORDS.get,
         "coordinates": lambda v: f"coordinates scaled by {by_axis(v, 7)}",
         "rotation": lambda v: "columns rotated (all inner products agree)",
         "part": lambda v: "cosines and sines" if v == "both" else f"{WAVES[v]} alone",
@@ -531,6 +535,11 @@ def change_in_words(by: Mapping[str, Any]) -> str:
 
 
 WAVES = {"cos": "cosines", "sin": "sines"}
+ROWS_IN_WORDS = {
+    "transposed": "rows run down the columns (the grid is transposed)",
+    "blocks": "rows come in blocks of 2 x 2 points",
+    "out of blocks": "rows come in raster order, not in blocks of 2 x 2 points",
+}
 
 
 def cause_in_words(r: Comparison) -> str:

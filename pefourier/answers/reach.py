@@ -382,7 +382,7 @@ def context_text(enc: Encoding, found: Context) -> str:
     rows = [["layers", "positions", "rotation", "window"]]
     rows += [
         [
-            ranges(run.index) or "all",
+            ranges(run.index) or ("some" if len(found.layers) > 1 else "all"),
             run.kind if run.kind != "none" else "no positions",
             "–" if run.rotation is None else found.rotations[run.rotation].name or "the only one",
             number(run.window, missing="–"),

@@ -619,7 +619,9 @@ def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
     elif result.verdict == "equivalent":
         lines[0] += f": {change_in_words(result.by)}"
     difference, allowed = number(result.max_difference, 3), number(result.tolerance, 3)
-    if result.max_difference is not None:
+    if "rotation" in result.by:
+        lines.append(f"largest difference of products {difference} of the largest product")
+    elif result.max_difference is not None:
         lines.append(f"largest difference {difference}, rounding explains {allowed}")
     if result.verdict == "different" and result.first_difference:
         first, largest = result.first_difference, result.largest_difference

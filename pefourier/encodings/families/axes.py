@@ -78,7 +78,8 @@ class Axes:
     reference : tuple of float
         N' for each axis of `order`: an index becomes i N'/N, other coordinates have N' for N.
     rows : str
-        raster, or transposed: rows of the table run down a column first (RT-DETR's mistake).
+        raster; transposed: rows of the table run down a column first (RT-DETR's mistake); blocks:
+        2 x 2 points at a time, as tokens of models that merge them stand (Qwen2-VL).
     """
 
     order: str = ""
@@ -99,7 +100,7 @@ class Axes:
     offset: float = 0.0
     normalise: Literal["own", "max", "min"] = "own"
     reference: tuple[float, ...] = ()
-    rows: Literal["raster", "transposed"] = "raster"
+    rows: Literal["raster", "transposed", "blocks"] = "raster"
 
     def resolved(self, sides: tuple[int, ...]) -> "Axes":
         """The same with its order spelled out for a grid; refused where the two do not fit."""
@@ -318,7 +319,9 @@ def encoding_on_axes(
     axes = axes.resolved(domain.sides)
     pairs = pairs_of_axes(name, axes, d)
     measure = phase_measure(axes, pairs, domain, float(len(pairs.omega)))
-    transposed = axes.rows == "transposed" and bool(domain.grid)
+    places = ROWS[axes.rows if domain.grid else "raster"]
+    if places is through_blocks:
+        check_blocks(domain.sides)
     codes = turned_codes(
         name,
         domain,
@@ -326,11 +329,12 @@ def encoding_on_axes(
         columns=columns_of_pairs(pairs, axes.layout),
         first=first,
         turns=first == "cos",
-        places=down_columns if transposed else Domain.places,
+        places=places,
     )
     noted = {"length": len(domain), "order": axes.order, "grid": domain.grid}
     facts = {"params": noted, "findings": remarks_on_layout(axes), **facts}
-    return Encoding(name, domain, d, codes, None if transposed else measure, **facts)
+    ordered = measure if places is Domain.places else None
+    return Encoding(name, domain, d, codes, ordered, **facts)
 
 
 def remarks_on_layout(axes: Axes) -> tuple[Finding, ...]:
@@ -380,6 +384,36 @@ def turned_codes(
 def down_columns(domain: Domain, x: np.ndarray) -> np.ndarray:
     """Coordinates of rows that run along the first axis fastest: those of the transposed grid."""
     return np.stack(np.unravel_index(x - domain.prefix, domain.sides, order="F"), axis=-1)
+
+
+def through_blocks(domain: Domain, x: np.ndarray) -> np.ndarray:
+    """Coordinates of rows that run through blocks of 2 x 2 points.
+
+    >>> from pefourier.encodings.domain import lattice
+    >>> through_blocks(lattice((2, 4)), np.arange(5)).tolist()
+    [[0, 0], [0, 1], [1, 0], [1, 1], [0, 2]]
+    """
+    *frames, height, width = domain.sides
+    block = np.unravel_index(x - domain.prefix, (*frames, height // 2, width // 2, 2, 2))
+    *whole, row, column, down, right = block
+    return np.stack([*whole, 2 * row + down, 2 * column + right], axis=-1)
+
+
+def check_blocks(sides: tuple[int, ...]) -> None:
+    """Refuse sides that blocks of 2 x 2 points do not fill."""
+    if len(sides) < 2 or sides[-1] % 2 or sides[-2] % 2:
+        fit = "x".join(map(str, [*sides[:-2], *(n + n % 2 for n in ((1, *sides)[-2:]))]))
+        raise PefourierError(
+            f"rows=blocks needs even numbers of rows and columns; got {'x'.join(map(str, sides))}; "
+            f"{fit} would fit"
+        )
+
+
+ROWS: dict[str, Callable[[Domain, np.ndarray], np.ndarray]] = {
+    "raster": Domain.places,
+    "transposed": down_columns,
+    "blocks": through_blocks,
+}
 
 
 def check_points(name: str, domain: Domain, x: np.ndarray) -> None:
