@@ -117,6 +117,7 @@ def compare_codes(one: Encoding, two: Encoding) -> Comparison:
     by, difference = find_transformation(first, second, allowed, eps)
     verdict = "different" if by is None else "equivalent"
     worst = float(plain.max()) if by is None else difference
+    facts["tolerance"] *= (by or {}).get("scale", 1.0)
     return Comparison(verdict, False, by or {}, max_difference=worst, **facts)
 
 
@@ -149,7 +150,9 @@ def compare_on_grid(one: Encoding, two: Encoding, found: Comparison) -> Comparis
         by, left = find_transformation(table, other, allowed, eps)
         if by is not None and not {"rotation", "offset"} & by.keys():
             told = by if "rows" in said else {k: v for k, v in by.items() if k == "scale"}
-            return replace(found, verdict="equivalent", by=said | told, max_difference=left)
+            explained = float(allowed.max()) * by.get("scale", 1.0)
+            facts = {"max_difference": left, "tolerance": explained}
+            return replace(found, verdict="equivalent", by=said | told, **facts)
     return found
 
 
@@ -160,9 +163,10 @@ def compare_forms(one: Encoding, two: Encoding, found: Comparison) -> Comparison
     for meant, other in ((one, two), (two, one)):
         known = form_of(meant, other)
         if known is not None:
-            form, left = known
+            form, left, allowed = known
             by = {"part": form.part, "times": form.times}
-            return replace(found, verdict="equivalent", by=by, max_difference=left)
+            told = {"max_difference": left, "tolerance": allowed}
+            return replace(found, verdict="equivalent", by=by, **told)
     return found
 
 

@@ -140,7 +140,7 @@ def describe_context(
     """
     runs = layer_runs(spec, d)
     parts = list(dict.fromkeys(run.part for run in runs if run.kind == "rotary"))
-    own_length = None if source_of(spec) == "config" or not parts else length  # a name has none
+    own_length = length if source_of(spec) == "name" and parts else None  # which has none itself
     whole = [load_layers(spec, part, own_length, d) for part in parts or [""]]
     turning = [enc for enc in whole if enc.act == "rotate"]
     own = [load_layers(spec, p, length, d) for p in parts] if length and turning else whole

@@ -29,7 +29,7 @@ from pefourier.answers.grid_words import (
     shape_on_grid,
     told_apart_on_grid,
 )
-from pefourier.answers.text import number
+from pefourier.answers.text import agreeing, number
 from pefourier.encodings.encoding import Encoding
 
 if TYPE_CHECKING:  # one question starts without the rooms of the others
@@ -328,7 +328,7 @@ def below_first_step(enc: Encoding, r: Spectrum) -> str:
     named = f", numbers {which[0]} to {which[-1]} counted from 0," if run else ""
     many = 2 * len(slow) >= len(r.frequencies)
     advice = "; a --lattice as long as your context, with --sigma 0, shows more" if many else ""
-    finish = "finishes" if len(slow) == 1 else "finish"
+    finish = agreeing(len(slow), "finishes", "finish")
     return (
         f"{len(slow)} of {len(r.frequencies)} frequencies{named} never {finish} a turn within the "
         f"{r.lattice} points of the lattice: waves of up to {wave(slow.min())}{advice}."
@@ -507,8 +507,12 @@ def written_differently(r: Comparison) -> str:
     how = f"The two are one encoding, written differently: {change_in_words(r.by)}"
     if "rotation" in r.by:
         return f"{how}; products of codes are the same, single numbers are not."
-    rest = f"to within {number(r.max_difference, 2)}" if r.max_difference else "to the bit"
-    return f"{how}; after that change they agree {rest}."
+    if not r.max_difference:
+        return f"{how}; after that change they agree to the bit."
+    return (
+        f"{how}; after that change they agree to within {number(r.max_difference, 2)}, and "
+        f"rounding explains {number(r.tolerance, 2)}."
+    )
 
 
 def change_in_words(by: Mapping[str, Any]) -> str:
@@ -620,4 +624,5 @@ def common_part(r: Comparison) -> str:
     if r.lengths[0] == r.lengths[1] or r.max_difference is None:
         return ""
     lengths = "{} and {}".format(*r.lengths)
-    return f"Only {r.length} common positions were compared; the lengths are {lengths}."
+    compared = agreeing(r.length, "common position was", "common positions were")
+    return f"Only {r.length} {compared} compared; the lengths are {lengths}."

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pefourier.answers.page import Page, fields_of
-from pefourier.answers.text import aligned, number, paragraph
+from pefourier.answers.text import agreeing, aligned, number, paragraph
 from pefourier.design import AXES
 from pefourier.extend import Extension, Extensions
 
@@ -70,7 +70,8 @@ def conclude_extension(found: Extensions) -> str:
     """
     unchanged, *ways = found.candidates
     pairs = sum(band.pairs for band in unchanged.bands)
-    met = f"{unchanged.unseen} of {pairs} pairs meet phases they never met"
+    meet = agreeing(unchanged.unseen, "meets phases it", "meet phases they")
+    met = f"{unchanged.unseen} of {pairs} pairs {meet} never met"
     if not unchanged.unseen:
         met = "every pair stays within phases it met: no scaling is needed for their sake"
     fewest = min(way.unseen for way in ways)

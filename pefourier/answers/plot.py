@@ -513,7 +513,7 @@ def comparison(summary, look: Look = USUAL) -> "Figure":
         panel.set_yticks(range(len(one.scores)), [brief(name, 28) for name in one.scores])
         panel.set_ylim(len(one.scores) - 0.4, -0.6)
         leaky = ", leaky split" if one.leaky else ""
-        title = f"{brief(one.dataset, 40)}, windows of {one.length} rows{leaky}"
+        title = f"{brief(one.dataset, 40)}, {one.inputs}{leaky}"
         panel.set_title(title, loc="right", fontsize=9)  # a long one has room at its left
         panel.set_xlabel(
             lines_within("F1 of each (seed, fold); diamond: mean with 95 % interval", figure)

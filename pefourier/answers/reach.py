@@ -12,7 +12,7 @@ from pefourier.answers.conclusions import joined
 from pefourier.answers.grid_reach import reach_on_grid
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.report import Answer, Refusal
-from pefourier.answers.text import aligned, number, paragraph
+from pefourier.answers.text import agreeing, aligned, number, paragraph
 from pefourier.context import Band, Context, Reading, Rotation, treatments
 from pefourier.design import Candidate, Design, grid_spec
 from pefourier.encodings.encoding import Encoding
@@ -271,13 +271,15 @@ def never_turning(r: Rotation, several: bool) -> str:
     where = f" in {r.name} layers" if several else ""
     if not r.idle:
         return f"every pair finishes a turn{where}"
-    return f"{r.idle} of {r.rotated} pairs never finish a turn{where}"
+    finish = agreeing(r.idle, "finishes", "finish")
+    return f"{r.idle} of {r.rotated} pairs never {finish} a turn{where}"
 
 
 def new_phases(r: Rotation, pairs: str) -> str:
     """How many pairs of a rotation meet phases that training never met."""
     if r.unseen:
-        return f"{r.unseen} of {pairs} meet phases they never met"
+        meet = agreeing(r.unseen, "meets phases it", "meet phases they")
+        return f"{r.unseen} of {pairs} {meet} never met"
     seen = f", as a query sees {r.window} positions" if r.window else ""
     return f"every pair stays within phases it met{seen}"
 
@@ -342,7 +344,11 @@ def conclude_table(enc: Encoding, found: Context) -> str:
         return f"T5's buckets hold all distances from {far} on in one: none beyond is told apart."
     if enc.origin == "weights" or enc.name == "learned":
         lost = found.length - len(enc)
-        beyond = f"; of {found.length} asked for, {lost} have none" if lost > 0 else ""
+        beyond = (
+            f"; of {found.length} asked for, {lost} {agreeing(lost, 'has', 'have')} none"
+            if lost > 0
+            else ""
+        )
         return f"Learned positions end with their table: {len(enc)} rows{beyond}."
     if enc.measure is not None and len(enc.domain.sides) > 1:
         return reach_on_grid(enc)
@@ -351,7 +357,8 @@ def conclude_table(enc: Encoding, found: Context) -> str:
         idle = int(((own != 0) & (own * found.length < 2 * pi)).sum())
         return (
             f"The positions of {enc.name} are a formula for any length, added once: at "
-            f"{found.length} positions {idle} of {len(own)} waves never finish a turn."
+            f"{found.length} positions {idle} of {len(own)} waves never "
+            f"{agreeing(idle, 'finishes', 'finish')} a turn."
         )
     return f"The model has {enc.name} positions, which do not turn queries and keys."
 
@@ -372,7 +379,7 @@ def context_text(enc: Encoding, found: Context) -> str:
     rows = [["layers", "positions", "rotation", "window"]]
     rows += [
         [
-            ranges(run.index) or "all",
+            ranges(run.index) or ("some" if len(found.layers) > 1 else "all"),
             run.kind if run.kind != "none" else "no positions",
             "–" if run.rotation is None else found.rotations[run.rotation].name or "the only one",
             number(run.window, missing="–"),

@@ -24,7 +24,7 @@ from pefourier.answers.conclusions import (
 from pefourier.answers.grid_words import axis_names, by_axis, ends_of, point_of, size_of
 from pefourier.answers.page import Page, fields_of, flattened
 from pefourier.answers.terminal_chart import chart, limits_of, shades
-from pefourier.answers.text import aligned, number, paragraph
+from pefourier.answers.text import agreeing, aligned, number, paragraph
 from pefourier.bands import density_by_decade, group_waves, is_slow
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError, printable
@@ -619,7 +619,9 @@ def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
     elif result.verdict == "equivalent":
         lines[0] += f": {change_in_words(result.by)}"
     difference, allowed = number(result.max_difference, 3), number(result.tolerance, 3)
-    if result.max_difference is not None:
+    if "rotation" in result.by:
+        lines.append(f"largest difference of products {difference} of the largest product")
+    elif result.max_difference is not None:
         lines.append(f"largest difference {difference}, rounding explains {allowed}")
     if result.verdict == "different" and result.first_difference:
         first, largest = result.first_difference, result.largest_difference
@@ -627,8 +629,6 @@ def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
             f"first at position {first[0]}, column {first[1]}; "
             f"largest at position {largest[0]}, column {largest[1]}"
         )
-    if result.likeness:
-        lines += likeness_lines(result.likeness)
     if result.cause:
         lines.append(f"cause, in {result.cause.of}: {', '.join(result.cause.misreadings)}")
     if len(set(result.dimensions)) > 1:
@@ -636,6 +636,8 @@ def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
     if len(set(result.lengths)) > 1:
         lengths = "{} and {}".format(*result.lengths)
         lines.append(f"lengths {lengths}; {result.length} common positions were compared")
+    if result.likeness:
+        lines += likeness_lines(result.likeness)
     return "\n".join(lines) + "\n"
 
 
@@ -665,7 +667,8 @@ def encode_page(enc: Encoding, table: np.ndarray, positions: np.ndarray, out: st
     size = f"{table.shape[0]} positions × {table.shape[1]}"
     written = {"out": out, "shape": list(table.shape), "positions": positions}
     conclusion = (
-        f"The codes of {table.shape[0]} positions, {table.shape[1]} numbers each, are in "
+        f"The codes of {table.shape[0]} {agreeing(table.shape[0], 'position', 'positions')}, "
+        f"{table.shape[1]} {agreeing(table.shape[1], 'number', 'numbers')} each, are in "
         f"{printable(out)} as float64, one row a position."
     )
     return Page(

@@ -182,24 +182,26 @@ class Dump:
         own = np.asarray(self.table[: len(unit)], dtype=float)
         return float((own * unit).sum()) / energy if energy else 0.0
 
-    def difference(self, read: RotationRead, form: WaveTable, phases: str = "") -> tuple | None:
-        """The factor of a reading and what it leaves, None where that is more than rounding."""
+    def difference(
+        self, read: RotationRead, form: WaveTable, phases: str = ""
+    ) -> tuple[float, float, float] | None:
+        """The factor of a reading, what it leaves and how much rounding explains; None: more."""
         first = min(FIRST, len(self.table))
         factor = self.scale(form.table(read_phases(np.arange(first), read.frequencies, phases)))
         if not 0 < factor < 1e6 or self.beyond(read, form, phases, factor, slice(0, first)) is None:
             return None
-        worst = 0.0
+        worst = 0.0, 0.0
         for rows in row_blocks(len(self.table), AT_ONCE, self.table.shape[1]):
             left = self.beyond(read, form, phases, factor, rows)
             if left is None:
                 return None
-            worst = max(worst, left)
-        return factor, worst
+            worst = max(worst[0], left[0]), max(worst[1], left[1])
+        return factor, *worst
 
     def beyond(
         self, read: RotationRead, form: WaveTable, phases: str, factor: float, rows: slice
-    ) -> float | None:
-        """The largest difference in some rows, None where it is more than rounding."""
+    ) -> tuple[float, float] | None:
+        """The largest difference in some rows, and explained; None where it is more than that."""
         s = np.arange(rows.start, rows.stop)
         made = factor * form.table(read_phases(s, read.frequencies, phases))
         left = np.abs(np.asarray(self.table[rows], dtype=float) - made)
@@ -208,7 +210,7 @@ class Dump:
             allowed = factor * max(2.0 ** -FORMATS[phases].digits, 4 * self.eps)
         else:
             allowed = factor * (4 * self.eps + phase_errors(s, omega, self.eps))
-        return float(left.max()) if (left <= allowed).all() else None
+        return (float(left.max()), float(np.max(allowed))) if (left <= allowed).all() else None
 
 
 def read_phases(s: np.ndarray, frequencies: np.ndarray, form: str) -> np.ndarray:
@@ -267,15 +269,18 @@ def holds_numbers(enc: Encoding) -> bool:
     return enc.origin != "formula" and enc.domain.kind == "position" and len(enc) > 1
 
 
-def form_of(meant: Encoding, other: Encoding) -> tuple[WaveTable, float] | None:
-    """The form in which a table holds a rotation that was read as it is meant, and what is left."""
+def form_of(meant: Encoding, other: Encoding) -> tuple[WaveTable, float, float] | None:
+    """The form in which a table holds a rotation that was read as it is meant.
+
+    With it the largest difference that is left, and the largest that rounding explains.
+    """
     if not (is_rotation(meant) and holds_numbers(other)):
         return None
     dump, own = Dump(other, other.table()), next(readings(meant, Hints()))
     for form in forms(len(own.frequencies), other.dim):
         found = dump.difference(own, form)
         if found is not None and abs(found[0] / own.factors[0] - 1) <= 4 * dump.eps:
-            return form, found[1]
+            return form, *found[1:]
     return None
 
 

@@ -25,7 +25,7 @@ from pefourier.answers.document import (
 from pefourier.answers.html_report import versions_table
 from pefourier.answers.page import Page, flattened
 from pefourier.answers.terms import Term, read_terms
-from pefourier.answers.text import paragraph
+from pefourier.answers.text import agreeing, paragraph
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.train.conclusion import conclude_training, conclusions_of
 from pefourier.train.figures import learning_curves, score_by_length
@@ -170,7 +170,11 @@ def curves_part(folder: TrainFolder, words: Words) -> list[Any]:
     look = plot.INLINE_WIDE
     drawn = plot.draw_inline("curves-drawn", told, learning_curves, kept, look)
     lacking = len(known) - len(kept)
-    said = f"{lacking} of {len(known)} runs have no stored curve." if lacking else ""
+    said = (
+        f"{lacking} of {len(known)} runs {agreeing(lacking, 'has', 'have')} no stored curve."
+        if lacking
+        else ""
+    )
     return [
         figure(drawn, told, wide=True),
         element("p", said) if said else None,

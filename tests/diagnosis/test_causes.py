@@ -139,6 +139,21 @@ def test_every_form_of_a_table_is_seen(form, by):
     found = compare(meant, dump(grid(5e5), form))
     assert (found.verdict, found.by) == ("equivalent", by)
     assert compare(dump(grid(5e5), form), meant).by == by
+    assert found.max_difference <= found.tolerance < 1e-2
+
+
+def test_an_equivalent_answer_agrees_with_itself(run, tmp_path):
+    """Of cosines and sines, each twice, it said that rounding explains 0 of a difference."""
+    table = np.concatenate([f(np.outer(np.arange(2000), grid(1e4))) for f in (np.cos, np.sin)], 1)
+    pairs = table.shape[1] // 2
+    twice = np.hstack([np.tile(table[:, :pairs], 2), np.tile(table[:, pairs:], 2)])
+    np.save(tmp_path / "cache.npy", twice.astype(np.float32))
+    done = run("compare", f"rope:d={2 * pairs}", tmp_path / "cache.npy", "--json", "-S", 2000)
+    (result,) = done.results
+    assert result["verdict"] == "equivalent"
+    assert 0 < result["max_difference"] <= result["tolerance"]
+    assert "rounding explains 0" not in result["conclusion"]
+    assert "and rounding explains " in result["conclusion"]
 
 
 @pytest.mark.parametrize("name", ["bfloat16", "float16"])

@@ -182,12 +182,6 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
     if row.get("axes") or "mrope_section" in section:
         message = "for tokens of text; those of images and videos have places on three axes"
         found.append(Finding("rope-axes", "note", message))
-    for key in row.get("unread", ()):
-        if values.get(key) or (key == "type" and "type" in section and "rope_type" not in section):
-            message = (
-                f"{key} of {model.config.label} is not read for model_type {shown(model.kind)}"
-            )
-            found.append(Finding("rope-unread", "warning", message))
     return found
 
 
@@ -314,8 +308,6 @@ def read_scaling(
         section = replace(
             section, values={k: v for k, v in section.values.items() if k != "truncate"}
         )
-        message = f"truncate of {section.label} is not read in sections by type of layer"
-        found.append(Finding("rope-unread", "warning", message))
     own = {key: section.parameter(key, annotation) for key, annotation in kinds.items()}
     if needs_original:
         own["original"] = find_original_length(model, section, kind, layered)

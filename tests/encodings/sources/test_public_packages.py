@@ -1,0 +1,227 @@
+"""Positional modules of public packages through ``py:``, and what each must be told to be.
+
+The packages are development dependencies, so that nothing is skipped. A module whose codes are
+those of a registered encoding must equal it to the resolution of float32.
+"""
+
+import numpy as np
+import pytest
+
+from pefourier.encodings import load
+from pefourier.errors import PefourierError
+
+LENGTH, D = 60, 32
+HALVES = {"layout": "halves"}
+FAIRSEQ = HALVES | {"divisor": "d/2-1"}
+SHIFTED = FAIRSEQ | {"offset": 2}  # positions begin after the padding index, 1
+COSINES = {"first": "cos"}
+PADDED, ROPE = ["padding-assumed", "offset", "divisor"], ["cosines-first"]
+
+PACKAGES = {
+    *("axial_positional_embedding", "diffusers", "esm", "local_attention", "perceiver_pytorch"),
+    *("performer_pytorch", "positional_encodings", "rotary_embedding_torch"),
+    *("timesformer_pytorch", "transformers", "x_transformers"),
+}
+KNOWN = [  # module, what its codes are, findings
+    (
+        "transformers.models.marian.modeling_marian:MarianSinusoidalPositionalEmbedding",
+        HALVES,
+        ["filled-weights"],
+    ),
+    (
+        "transformers.models.roformer.modeling_roformer:RoFormerSinusoidalPositionalEmbedding",
+        HALVES,
+        ["filled-weights"],
+    ),
+    ("transformers.models.fsmt.modeling_fsmt:SinusoidalPositionalEmbedding", SHIFTED, PADDED),
+    (
+        "transformers.models.speech_to_text.modeling_speech_to_text:Speech2TextSinusoidalPositionalEmbedding",
+        SHIFTED,
+        PADDED,
+    ),
+    (
+        "transformers.models.m2m_100.modeling_m2m_100:M2M100SinusoidalPositionalEmbedding",
+        SHIFTED,
+        PADDED,
+    ),
+    (
+        "transformers.models.m2m_100.modeling_m2m_100:M2M100SinusoidalPositionalEmbedding(padding_idx=0)",
+        FAIRSEQ | {"offset": 1},
+        PADDED[1:],
+    ),
+    (
+        "transformers.models.xglm.modeling_xglm:XGLMSinusoidalPositionalEmbedding",
+        SHIFTED,
+        PADDED[1:],
+    ),
+    (
+        "transformers.models.musicgen.modeling_musicgen:MusicgenSinusoidalPositionalEmbedding",
+        FAIRSEQ | COSINES,
+        PADDED[2:],
+    ),
+    ("transformers.models.whisper.modeling_whisper:sinusoids", FAIRSEQ, PADDED[2:]),
+    ("transformers.models.gptj.modeling_gptj:create_sinusoidal_positions", HALVES, []),
+    ("diffusers.models.embeddings:SinusoidalPositionalEmbedding", {}, []),
+    ("diffusers.models.embeddings:get_timestep_embedding", FAIRSEQ, PADDED[2:]),
+    (
+        "diffusers.models.embeddings:Timesteps(flip_sin_to_cos=True, downscale_freq_shift=0)",
+        {"rope": "halves"},
+        ROPE,
+    ),
+    ("diffusers.models.embeddings:Timesteps(32, False, 1)", FAIRSEQ, PADDED[2:]),
+    ("diffusers.models.embeddings:get_1d_rotary_pos_embed", {"rope": "interleaved"}, ROPE),
+    ("positional_encodings.torch_encodings:PositionalEncoding1D", {}, []),
+    ("positional_encodings.torch_encodings:PositionalEncodingPermute1D", {}, []),
+    (
+        "x_transformers.x_transformers:ScaledSinusoidalEmbedding",
+        HALVES | {"scale": D**-0.5},
+        ["scale"],
+    ),
+    ("performer_pytorch.performer_pytorch:FixedPositionalEmbedding", HALVES, []),
+    ("esm.modules:SinusoidalPositionalEmbedding", SHIFTED, PADDED),
+    ("esm.rotary_embedding:RotaryEmbedding", {"rope": "halves"}, ["turns-its-input", *ROPE]),
+    ("timesformer_pytorch.rotary:RotaryEmbedding", HALVES | {"times": 2}, []),
+    ("instances:llama", {"rope": "halves", "rho": 5e5, "times": 2}, ROPE),
+]
+PHASES = [  # position times frequency, each frequency twice, as these packages keep them
+    ("rotary_embedding_torch:RotaryEmbedding", "interleaved", 1e4),
+    ("rotary_embedding_torch:RotaryEmbedding(theta=5e5)", "interleaved", 5e5),
+    ("x_transformers.x_transformers:RotaryEmbedding", "interleaved", 1e4),
+    ("local_attention.rotary:SinusoidalEmbeddings", "halves", 1e4),
+]
+LEARNED = [
+    "transformers.models.bart.modeling_bart:BartLearnedPositionalEmbedding",
+    "transformers.models.opt.modeling_opt:OPTLearnedPositionalEmbedding",
+    "transformers.models.whisper.modeling_whisper:WhisperPositionalEmbedding",
+    "x_transformers.x_transformers:AbsolutePositionalEmbedding",
+    "performer_pytorch.performer_pytorch:AbsolutePositionalEmbedding",
+    "axial_positional_embedding:AxialPositionalEmbedding(axial_shape=(8, 8))",
+    "esm.modules:LearnedPositionalEmbedding",
+]
+REFUSED = [
+    (
+        "diffusers.models.embeddings:Timesteps",
+        r"takes flip_sin_to_cos, downscale_freq_shift: give what it takes in the SPEC",
+    ),
+    ("transformers.models.llama.modeling_llama:LlamaRotaryEmbedding", "takes config, an object"),
+    ("x_transformers.x_transformers:AlibiPositionalBias", "takes heads"),
+    ("x_transformers.x_transformers:AlibiPositionalBias(heads=8)", "each pair of positions is a"),
+    ("positional_encodings.torch_encodings:PositionalEncoding2D", "has to be 4d"),
+]
+ON_GRIDS = [
+    ("positional_encodings.torch_encodings:PositionalEncoding2D", (5, 7)),
+    ("positional_encodings.torch_encodings:PositionalEncodingPermute2D", (5, 7)),
+    ("positional_encodings.torch_encodings:PositionalEncodingPermute3D", (3, 4, 5)),
+]
+INSTANCES = """
+from transformers.models.llama import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+made = LlamaConfig(hidden_size=64, num_attention_heads=2, rope_parameters={
+    "rope_type": "default", "rope_theta": 5e5})
+llama = LlamaRotaryEmbedding(made)
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(request, tmp_path, monkeypatch):
+    module = (
+        request.node.callspec.params.get("module", "") if "callspec" in dir(request.node) else ""
+    )
+    package = module.partition(":")[0].partition(".")[0]
+    if package in PACKAGES:
+        pytest.importorskip(package, reason="comes with pip install '.[dev]'")
+    (tmp_path / "instances.py").write_text(INSTANCES)
+    monkeypatch.chdir(tmp_path)
+
+
+def codes_of(known):
+    """The registered encoding that a row of `KNOWN` names, in the row's order and size."""
+    own = dict(known)
+    times, scale, first = own.pop("times", 1), own.pop("scale", 1.0), own.pop("first", "sin")
+    name = "rope" if "rope" in own else "sinusoidal"
+    own = {"layout" if k == "rope" else k: v for k, v in own.items()}
+    text = ",".join(f"{k}={v}" for k, v in own.items())
+    table = scale * load(f"{name}:{text}" if text else name, LENGTH, D).table()
+    if times == 1 and first == "sin":
+        return table
+    parts = np.split(table, 2, axis=1)[:: -1 if first == "cos" else 1]
+    return np.hstack([part for part in parts for _ in range(times)])
+
+
+def findings_of(result):
+    return [f["code"] for f in result["findings"]]
+
+
+@pytest.mark.parametrize(("module", "known", "findings"), KNOWN, ids=[row[0] for row in KNOWN])
+def test_a_module_is_what_its_package_says(run, module, known, findings):
+    done = run("check-faithful", f"py:{module}", "-S", LENGTH, "--d", D, "--json")
+    assert done.status == 0, done.err
+    (result,) = done.results
+    assert findings_of(result) == findings
+    assert {f["severity"] for f in result["findings"]} <= {"note"}
+    found, wanted = result["identified"], {"rho": 1e4, "offset": 0, "scale": 1.0} | known
+    assert found["encoding"] == ("rope" if "rope" in wanted else "sinusoidal")
+    usual = {"offset": 0, "scale": 1.0, "divisor": "d", "first": "sin", "times": 1}
+    wanted = {"layout": wanted.pop("rope", "interleaved")} | wanted
+    for key, value in wanted.items():
+        assert found["params"].get(key, usual.get(key)) == pytest.approx(value), key
+    codes = load(f"py:{module}", LENGTH, D).table()
+    np.testing.assert_allclose(codes, codes_of(known), atol=2e-5 * max(1.0, abs(codes).max()))
+
+
+@pytest.mark.parametrize(("module", "layout", "rho"), PHASES)
+def test_phases_of_a_rotation_are_known_for_that(run, module, layout, rho):
+    (result,) = run("check-faithful", f"py:{module}", "-S", LENGTH, "--d", D, "--json").results
+    assert findings_of(result) == ["phases"]
+    found = result["identified"]
+    own = {key: found["params"][key] for key in ("rho", "layout", "part")}
+    assert (found["encoding"], own) == ("rope", {"rho": rho, "layout": layout, "part": "phases"})
+    every = load("rope", LENGTH, D, rho=rho).measure.frequencies
+    twice = np.repeat(every, 2) if layout == "interleaved" else np.tile(every, 2)
+    phases = np.multiply.outer(np.arange(LENGTH), twice)
+    np.testing.assert_allclose(load(f"py:{module}", LENGTH, D).table(), phases, rtol=1e-6)
+
+
+@pytest.mark.parametrize("module", LEARNED)
+def test_learned_codes_are_said_to_be_those_before_training(run, module):
+    (result,) = run("check-faithful", f"py:{module}", "-S", LENGTH, "--d", D, "--json").results
+    assert "untrained" in findings_of(result)
+    assert result["identified"] is None
+    assert (result["length"], result["dimension"]) == (LENGTH, D)
+
+
+@pytest.mark.parametrize(("module", "reason"), REFUSED)
+def test_what_cannot_be_run_is_refused_with_the_reason(module, reason):
+    with pytest.raises(PefourierError, match=reason):
+        load(f"py:{module}", LENGTH, D)
+
+
+@pytest.mark.parametrize(("module", "grid"), ON_GRIDS)
+def test_modules_on_axes_are_run_on_a_grid(module, grid):
+    found = load(f"py:{module}", d=36, grid=grid)
+    own = load("axial:layout=interleaved", d=36, grid=grid)
+    assert (len(found), found.domain.sides) == (len(own), grid)
+    np.testing.assert_allclose(found.table(), own.table(), atol=2e-6)
+
+
+def test_a_function_of_positions_and_given_arguments():
+    """Perceiver: sin(pi p s), cos(pi p s), p, with scales s from 1 to half of max_freq."""
+    pytest.importorskip("perceiver_pytorch", reason="comes with pip install '.[dev]'")
+    spec = "py:perceiver_pytorch.perceiver_pytorch:fourier_encode(max_freq=7, num_bands=3)"
+    p, scales = np.arange(LENGTH), np.linspace(1.0, 3.5, 3)
+    phases = np.pi * np.multiply.outer(p, scales)
+    own = np.hstack([np.sin(phases), np.cos(phases), p[:, None]])
+    np.testing.assert_allclose(load(spec, LENGTH, D).table(), own, atol=1e-3)
+
+
+def test_a_prefix_of_arguments_is_a_spec_that_is_refused():
+    for text in ("(", "(d=", "(d=x)", "(d=1) + 1", "(*[1])", "(d=__import__('os'))"):
+        with pytest.raises(PefourierError, match="cannot read the arguments of"):
+            load(f"py:diffusers.models.embeddings:Timesteps{text}", LENGTH, D)
+
+
+def test_modules_of_at_least_ten_packages_are_run():
+    rows = [row[0] for row in KNOWN + PHASES + ON_GRIDS] + LEARNED + ["perceiver_pytorch"]
+    assert {row.partition(":")[0].partition(".")[0] for row in rows} - {"instances"} == PACKAGES
+    assert len(PACKAGES) >= 10

@@ -1,0 +1,181 @@
+"""Modules that take neither (batch, length, d) nor positions by a known name; those that turn."""
+
+import numpy as np
+import pytest
+
+from pefourier.encodings import load
+from pefourier.encodings.sources.user_modules import turned_pairs
+from pefourier.errors import PefourierError
+
+CODE = """
+import torch
+
+def table(length, d, offset=0):
+    phase = torch.outer(torch.arange(length) + offset, 10000.0 ** (-torch.arange(0, d, 2) / d))
+    return torch.stack([phase.sin(), phase.cos()], -1).flatten(-2)
+
+def rotate(x, cos, sin):
+    a, b = x.chunk(2, -1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+class Turning(torch.nn.Module):
+    order = "bsd"
+    def __init__(self, dim, share=1):
+        super().__init__()
+        self.width = int(dim * share)
+    def forward(self, x):
+        where = self.order.index("s")
+        phase = torch.outer(torch.arange(x.shape[where]),
+                            10000.0 ** (-torch.arange(0, self.width, 2) / self.width))
+        shape = [1] * len(self.order)
+        shape[where], shape[-1] = phase.shape
+        cos, sin = phase.cos().view(shape), phase.sin().view(shape)
+        turned = rotate(x[..., : self.width], cos, sin)
+        return torch.cat([turned, x[..., self.width :]], -1)
+
+class Heads(Turning):
+    order = "bshd"
+    def forward(self, x):
+        assert x.ndim == 4
+        return super().forward(x)
+
+class HeadsFirst(Heads):
+    order = "bhsd"
+
+class SequenceHeads(Heads):
+    order = "sbhd"
+
+class QueriesAndKeys(Turning):
+    def forward(self, q, k):
+        return super().forward(q), super().forward(k)
+
+class Factors(torch.nn.Module):
+    def __init__(self, d, length):
+        super().__init__()
+        self.pe = table(length, d)
+    def forward(self, x):
+        return x * self.pe[: x.shape[1]]
+
+class Zeros(torch.nn.Module):
+    def __init__(self, d, length):
+        super().__init__()
+        self.pe = torch.nn.Parameter(torch.zeros(length, d))
+    def forward(self, x):
+        return 8 * x + self.pe[: x.shape[1]]
+
+class ChannelsFirst(torch.nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.channels = channels
+    def forward(self, x):
+        return table(x.shape[2], self.channels).T[None, : x.shape[1]].expand_as(x)
+
+class NumbersAlone(torch.nn.Module):
+    def __init__(self, out_channels):
+        super().__init__()
+        self.d = out_channels
+    def forward(self, x):
+        phase = x.reshape(-1, 1) * 10000.0 ** (-torch.arange(0, self.d, 2) / self.d)
+        return torch.stack([phase.sin(), phase.cos()], -1).flatten(-2)
+
+class Masked(torch.nn.Embedding):
+    def __init__(self, num_embeddings, embedding_dim):
+        super().__init__(num_embeddings + 2, embedding_dim)
+        self.weight.data = table(num_embeddings + 2, embedding_dim)
+    def forward(self, attention_mask):
+        return super().forward(torch.cumsum(attention_mask, 1).long() * attention_mask + 1)
+
+class Drawn(torch.nn.Module):
+    def __init__(self, d, length):
+        super().__init__()
+        self.pe = torch.nn.Parameter(torch.randn(length, d))
+    def forward(self, x):
+        return x + self.pe[: x.shape[1]]
+
+class Padded(torch.nn.Module):
+    def __init__(self, embed_dim, padding_idx):
+        super().__init__()
+        self.d, self.first = embed_dim, padding_idx + 1
+    def forward(self, x):
+        return x + table(x.shape[1], self.d, self.first)
+
+class Base(torch.nn.Module):
+    def __init__(self, dim, max_freq):
+        super().__init__()
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    module = f"own_{tmp_path.name}"
+    (tmp_path / f"{module}.py").write_text(CODE)
+    monkeypatch.chdir(tmp_path)
+    return module
+
+
+@pytest.mark.parametrize(
+    "name", ["Turning", "Heads", "HeadsFirst", "SequenceHeads", "QueriesAndKeys"]
+)
+def test_what_turns_its_input_is_a_rotation(folder, name):
+    """A table of zeros, said to be no encoding, before."""
+    enc = load(f"py:{folder}:{name}", 100, 64)
+    (finding,) = enc.findings
+    assert (finding.code, finding.severity) == ("turns-its-input", "note")
+    known = load("rope:layout=halves", 100, 64).table()
+    np.testing.assert_allclose(enc.table(), known, atol=2e-5)
+
+
+def test_half_of_a_head_is_turned(folder):
+    enc = load(f"py:{folder}:Turning(share=.5)", 100, 64)
+    np.testing.assert_allclose(enc.table()[:, :32], load("rope", 100, 32).table(), atol=2e-5)
+    assert not enc.table()[:, 32:].any()
+
+
+def test_what_multiplies_is_refused_and_an_empty_table_is_not(folder):
+    with pytest.raises(PefourierError, match="gives zeros for zeros: it multiplies"):
+        load(f"py:{folder}:Factors", 20, 8)
+    assert not load(f"py:{folder}:Zeros", 20, 8).table().any()
+
+
+@pytest.mark.parametrize(("length", "d"), [(100, 64), (64, 64), (50, 64), (7, 8)])
+def test_channels_first_is_found_at_any_length(folder, length, d):
+    """The table of 50 channels at 64 positions was shown for one of 50 positions."""
+    enc = load(f"py:{folder}:ChannelsFirst", length, d)
+    known = load("sinusoidal", length, d).table()
+    np.testing.assert_allclose(enc.table(), known, atol=2e-5)
+
+
+@pytest.mark.parametrize(("name", "offset"), [("NumbersAlone", 0), ("Masked", 2)])
+def test_numbers_and_masks_are_given_as_such(folder, name, offset):
+    enc = load(f"py:{folder}:{name}", 60, 32)
+    known = load(f"sinusoidal:offset={offset}", 60, 32).table()
+    np.testing.assert_allclose(enc.table(), known, atol=2e-5)
+
+
+def test_codes_that_are_drawn_are_those_before_training(folder):
+    enc = load(f"py:{folder}:Drawn", 20, 8)
+    assert enc.untrained
+    assert [f.code for f in enc.findings] == ["untrained"]
+
+
+def test_a_padding_index_that_was_taken_is_said(folder):
+    enc = load(f"py:{folder}:Padded", 20, 8)
+    assert [f.code for f in enc.findings] == ["padding-assumed"]
+    given = load(f"py:{folder}:Padded(padding_idx=4)", 20, 8)
+    assert given.findings == ()
+    np.testing.assert_allclose(enc.table()[3:], given.table()[:-3], atol=1e-6)
+
+
+def test_no_size_is_given_for_what_is_none(folder):
+    with pytest.raises(PefourierError, match=r"Base takes max_freq: .* 'py:module:Base\(max_freq"):
+        load(f"py:{folder}:Base", 20, 8)
+
+
+def test_only_rotations_have_pairs_that_turn():
+    angle = np.arange(4)[:, None] * [1.0, 0.1]
+    turned = np.zeros((4, 4, 4))
+    turned[:, [0, 1], [0, 1]] = turned[:, [2, 3], [2, 3]] = np.cos(angle)
+    turned[:, [0, 1], [2, 3]], turned[:, [2, 3], [0, 1]] = np.sin(angle), -np.sin(angle)
+    assert turned_pairs(turned).tolist() == [0, 1]
+    assert turned_pairs(1.1 * turned) is None
+    assert turned_pairs(np.broadcast_to(np.eye(4), (3, 4, 4))) is None
