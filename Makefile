@@ -91,9 +91,9 @@ SECONDS ?= 3600
 fuzz: $(BIN)/pefourier  ## damaged and malicious files for SECONDS=3600, until one is not refused in a line
 	$(BIN)/python -W error tests/fuzz.py --seconds $(SECONDS)
 
-bench: $(BIN)/pefourier  ## time and memory against what one would call today
+bench: $(BIN)/pefourier  ## time and memory against what one would call today; ONLY=grid: of grids
 	$(BIN)/python -m pip install --quiet '.[bench]'
-	$(BIN)/python tests/bench.py
+	$(BIN)/python tests/bench.py $(ONLY)
 	$(BIN)/python -m pefourier.train.bench
 
 clean:  ## forget the environment
