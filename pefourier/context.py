@@ -39,7 +39,7 @@ from pefourier.errors import PefourierError, shown
 from pefourier.faithful import lost_codes
 from pefourier.geometry.precision import FORMATS, FormatLoss, format_loss
 from pefourier.geometry.threads import map_ahead
-from pefourier.result import Result
+from pefourier.result import Explained, Result
 
 RATIO_SLACK = 1e-9  # relative, within which two frequencies are one
 FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
@@ -70,7 +70,7 @@ class CacheLoss:
 
 
 @dataclass(frozen=True)
-class Rotation:
+class Rotation(Explained):
     """What is known of one rotation at a length."""
 
     name: str  # the type of layer, or empty
@@ -87,6 +87,7 @@ class Rotation:
     cache: CacheLoss | None  # None where frequencies are the same at all lengths
     idle: int  # rotated pairs that never finish a turn within the length
     unseen: int  # pairs that meet phases which training never met
+    familiar_length: int | None  # the longest at which no pair does; None: any, or not one for all
     window: int | None  # positions that a query sees in its layers; None: all
     frequencies: np.ndarray  # (rotated pairs,) radians per position
     trained_frequencies: np.ndarray  # the same without the scaling
@@ -94,7 +95,7 @@ class Rotation:
 
 
 @dataclass(frozen=True)
-class Layers:
+class Layers(Explained):
     """Layers of a model that are alike."""
 
     index: tuple[int, ...]  # empty where their number is not known, or there is no model
@@ -104,7 +105,7 @@ class Layers:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Reading(Explained):
     """What is left where a rotation is read as another one."""
 
     other: str
@@ -342,7 +343,7 @@ def describe_rotation(
     trained = trained or params.get("original") or len(enc)
     own, plain = enc.measure.frequencies, unscaled(enc)
     head, turning, met = params["d"] + still, own != 0, own if scaled else plain
-    lags = decay_lags(length)
+    lags, cache = decay_lags(length), cache_loss(enc, length)
 
     def losses(form: str) -> FormatLoss:
         return format_loss(enc, FORMATS[form])
@@ -361,9 +362,10 @@ def describe_rotation(
         if params["rho"] is None
         else critical_dimension(2 * len(plain), params["rho"], trained),
         decay=tuple(zip(lags.tolist(), decay_bound(own[turning], lags).tolist(), strict=True)),
-        cache=cache_loss(enc, length),
+        cache=cache,
         idle=int((turning & (own * length < 2 * pi)).sum()),
         unseen=count_unseen(own, met, trained, min(length, window or length)),
+        familiar_length=None if cache else longest_familiar(own, met, trained),
         window=window,
         frequencies=own[turning],
         trained_frequencies=plain[turning],
@@ -428,6 +430,19 @@ def count_unseen(own: np.ndarray, plain: np.ndarray, trained: int, length: int) 
     whole_turn = plain * trained >= 2 * pi
     beyond = own * length > plain * trained * (1 + RATIO_SLACK)
     return int((beyond & ~whole_turn).sum())
+
+
+def longest_familiar(own: np.ndarray, plain: np.ndarray, trained: int) -> int | None:
+    """The longest length at which `count_unseen` counts none, None where that is any length.
+
+    >>> w = np.array([1.0, 0.01])
+    >>> longest_familiar(w / 4, w, 100), longest_familiar(w, w, 1000)
+    (400, None)
+    """
+    short = (plain * trained < 2 * pi) & (own > 0)
+    if not short.any():
+        return None
+    return int(np.floor((plain[short] / own[short]).min() * trained * (1 + RATIO_SLACK)))
 
 
 def cached_phase_errors(

@@ -63,7 +63,7 @@ def test_context_of_a_config(run):
     assert result["against"]["cosine"][0][0] == 1
     assert result["conclusion"].startswith(
         "Trained at 8192 positions and asked for 131072 with scaling llama3: 29 of 64 pairs meet "
-        "phases they never met."
+        "phases they never met, the first beyond 65536 positions."
     )
 
 
