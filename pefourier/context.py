@@ -192,8 +192,9 @@ def still_dimensions(spec: str) -> int:
 def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
     """Runs of layers of a config; of any other encoding one run without an index."""
     if source_of(spec) != "config":
-        act = load(spec, None, d)
-        return [LayerRun((), "rotary" if act.act == "rotate" else act.name, "", None)]
+        enc = load(spec, None, d)
+        turns = enc.act == "rotate" and len(enc.domain.sides) < 2
+        return [LayerRun((), "rotary" if turns else enc.name, "", None)]
     kinds = type_row(open_model(spec).kind) or {}
     usual = kinds.get("kind", "learned").split()[0]
     if usual == "rotary":
