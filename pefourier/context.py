@@ -13,7 +13,7 @@ asked for. A turn is 2 pi. Everything here is a closed form or a scan of whole p
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, log, pi
 from typing import Literal
 
@@ -33,8 +33,10 @@ from pefourier.encodings.readings import (
 from pefourier.encodings.sources.layers import LayerRun, layer_spec, open_model, read_layers
 from pefourier.encodings.sources.models import type_row
 from pefourier.encodings.sources.temperature import Temperature, read_temperature
+from pefourier.encodings.sources.weights import TENSOR, first_row, tensors_beside
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
+from pefourier.faithful import lost_codes
 from pefourier.geometry.precision import FORMATS, FormatLoss, format_loss
 from pefourier.geometry.threads import map_ahead
 from pefourier.result import Explained, Result
@@ -143,8 +145,7 @@ def describe_context(
     parts = list(dict.fromkeys(run.part for run in runs if run.kind == "rotary"))
     own_length = length if source_of(spec) == "name" and parts else None  # which has none itself
     whole = [load_layers(spec, part, own_length, d) for part in parts or [""]]
-    turning = [enc for enc in whole if enc.act == "rotate"]
-    own = [load_layers(spec, p, length, d) for p in parts] if length and turning else whole
+    own = [load_layers(spec, p, length, d) for p in parts] if length and parts else whole
     met = trained or min(enc.params.get("original") or len(enc) for enc in whole)
     longest = length or max(map(len, own))
     rotations = tuple(
@@ -168,7 +169,8 @@ def describe_context(
         )
         for run in runs
     )
-    found = tuple(dict.fromkeys(finding for enc in own for finding in enc.findings))
+    told = (f for enc in own for f in enc.findings if not (length and f.code == "length-default"))
+    found = tuple(dict.fromkeys(told))
     tuned = None
     if source_of(spec) == "config":
         tuned = read_temperature(open_model(spec), longest)
@@ -193,18 +195,49 @@ def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
     """Runs of layers of a config; of any other encoding one run without an index."""
     if source_of(spec) != "config":
         enc = load(spec, None, d)
-        turns = enc.act == "rotate" and len(enc.domain.sides) < 2
-        return [LayerRun((), "rotary" if turns else enc.name, "", None)]
+        on_a_line = enc.act == "rotate" and len(enc.domain.sides) == 1
+        return [LayerRun((), "rotary" if on_a_line else enc.name, "", None)]
     kinds = type_row(open_model(spec).kind) or {}
     usual = kinds.get("kind", "learned").split()[0]
     if usual == "rotary":
         return read_layers(spec, usual)
-    return read_layers(spec, load(spec, None, d).name)
+    return read_layers(spec, load_layers(spec, "", None, d).name)
 
 
 def load_layers(spec: str, part: str, length: int | None, d: int | None) -> Encoding:
-    """The encoding of one type of layer."""
-    return load(layer_spec(spec, part), length, d)
+    """The encoding of one type of layer, or of all."""
+    return table_of_config(spec) or load(layer_spec(spec, part), length, d)
+
+
+def table_of_config(spec: str) -> Encoding | None:
+    """A table of learned positions as long as its config says, where the weights are not at hand.
+
+    What its codes are is not known; None for all else.
+    """
+    if source_of(spec) != "config":
+        return None
+    model = open_model(spec)
+    row, rows = model.row, model.longest()
+    way = model.config.values.get("position_embedding_type", "absolute")
+    learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
+    if not learned or way != "absolute" or model.part or not rows or tensors_beside(model, TENSOR):
+        return None
+    if row.get("first") == "padding":  # rows before the one of position 0 are among those
+        rows = max(rows - first_row(model), 1)
+    params = {"length": rows, "model_type": model.kind, "path": model.file}
+    return replace(build("learned", length=rows, d=1), spec=spec, params=params)
+
+
+def lost_in_format(found: Context, dtype: str) -> list[str]:
+    """Rotations whose codes are not all distinct in a format at the length, and what is safe."""
+    if dtype not in FORMATS_OF_PHASES:
+        known = ", ".join(FORMATS_OF_PHASES)
+        raise PefourierError(f"context tells {known}; ask check-faithful for {dtype}")
+    return [
+        f"{f'(in {r.name} layers) ' if r.name else ''}{words}"
+        for r in found.rotations
+        for words in lost_codes(r.precision[dtype], found.length, dtype)
+    ]
 
 
 def base_bound(frequencies: np.ndarray, still: int = 0, most: int = FARTHEST) -> int | None:
@@ -299,9 +332,11 @@ def describe_rotation(
     (18438, 29, 15, 70)
     """
     if enc.act != "rotate" or enc.measure is None or "scaling" not in enc.params:
+        turns = "turns pairs of dimensions in a way of its own"
+        what = turns if enc.act == "rotate" else "does not rotate pairs of dimensions"
         raise PefourierError(
-            f"{shown(enc.spec)} does not rotate pairs of dimensions; context describes rotary "
-            "encodings and models"
+            f"{shown(enc.spec)} {what}; context describes rotations by frequencies alone, and "
+            "models"
         )
     params = enc.params
     length = length or len(enc)

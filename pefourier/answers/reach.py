@@ -415,7 +415,9 @@ ROTATION_FACTS = {
     "critical dimension": lambda r: r.critical_dimension,
     "pairs that never turn": lambda r: r.idle,
     "pairs in phases not trained": lambda r: r.unseen,
+    "codes apart, cast to bfloat16": lambda r: r.precision["bfloat16"].distinct_cast,
     "codes apart, phases in bfloat16": lambda r: r.precision["bfloat16"].distinct_phase,
+    "safe length, phases in bfloat16": lambda r: r.precision["bfloat16"].safe_phase,
     "phase error in float32, rad": lambda r: r.precision["float32"].max_phase_error,
 }
 

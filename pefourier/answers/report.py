@@ -356,7 +356,7 @@ GRID_RECONSTRUCT_FACTS = [
     Fact("peak", lambda r: r.peak, why_no_spectrum),
     Fact("points ≥ half", lambda r: r.half_max_area),
     Fact("cross", lambda r: r.cross, why_no_spectrum),
-    Fact("side lobe", lambda r: r.side_lobe, why_no_spectrum),
+    Fact("outside 3×3", lambda r: r.side_lobe, why_no_spectrum),
     Fact("error", lambda r: r.error, why_no_spectrum),
     Fact("error of linear inverse", lambda r: r.inverse_error, why_no_code),
 ]
