@@ -84,7 +84,7 @@ def test_spectra_before_and_after_are_those_of_the_tables(old, new):
 
 
 def test_biases_are_resized_from_window_to_window():
-    """10 dy + dx of a window of 3 x 3, whose displacements are 5 x 5: published for one of 4 x 4."""
+    """10 dy + dx of a window of 3 x 3, with 5 x 5 displacements: published for one of 4 x 4."""
     dy, dx = np.indices((5, 5)).reshape(2, -1) - 2
     table = np.vstack([[[7.0]], (10.0 * dy + dx)[:, None]])
     biases = from_table(table)
