@@ -24,14 +24,14 @@ from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.found_grids import MOST_PREFIX, on_found_grid
 from pefourier.geometry.interpolation import METHODS, resize_lattice
-from pefourier.result import Result
+from pefourier.result import Explained, Result
 from pefourier.spectrum import axis_shares, density
 
 DEFAULT = "bicubic"
 
 
 @dataclass(frozen=True)
-class Picture:
+class Picture(Explained):
     """A table of the points of a lattice: how its codes differ, and its frequencies."""
 
     grid: tuple[int, ...]
@@ -48,7 +48,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Method:
+class Method(Explained):
     """A table as one method resizes it."""
 
     method: str

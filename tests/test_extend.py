@@ -114,6 +114,31 @@ def test_lines_for_a_config_do_in_transformers_what_the_spec_says(name, tmp_path
         assert made.max_position_embeddings == 262144
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["answerdotai/ModernBERT-base", "google/gemma-3-1b-it", "allenai/Olmo-3-1025-7B"],
+)
+def test_lines_for_one_type_of_layer_leave_the_others_as_they_are(name, tmp_path):
+    """Once ModernBERT's sliding layers would have been scaled, too."""
+    config = PUBLISHED[name]
+    found = extend(write("own", config, tmp_path), 262144)
+    assert found.name == "full_attention"
+
+    def in_transformers(own):
+        with quiet():
+            made = config_class(own["model_type"])(
+                **{k: v for k, v in own.items() if k != "model_type"}
+            )
+        return rotations(rotary_classes(made)[0], made)
+
+    local = in_transformers(config)["sliding_attention"][0]
+    for e in found.candidates[1:]:
+        turned = in_transformers(merged(config, e.config))
+        wanted = load(e.spec, 262144).measure.frequencies
+        np.testing.assert_allclose(turned["full_attention"][0], wanted, rtol=2e-6)
+        np.testing.assert_allclose(turned["sliding_attention"][0], local, rtol=2e-6)
+
+
 def test_lines_are_read_as_what_they_are_for(tmp_path):
     """Every published config, every way: read again, or said not to be possible."""
     impossible = set()

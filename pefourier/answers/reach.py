@@ -279,7 +279,10 @@ def new_phases(r: Rotation, pairs: str) -> str:
     """How many pairs of a rotation meet phases that training never met."""
     if r.unseen:
         meet = agreeing(r.unseen, "meets phases it", "meet phases they")
-        return f"{r.unseen} of {pairs} {meet} never met"
+        known = r.familiar_length
+        new = known is not None and r.scaling != "none"
+        beyond = f", the first beyond {known} positions" if new else ""
+        return f"{r.unseen} of {pairs} {meet} never met{beyond}"
     seen = f", as a query sees {r.window} positions" if r.window else ""
     return f"every pair stays within phases it met{seen}"
 
@@ -411,7 +414,9 @@ ROTATION_FACTS = {
     "critical dimension": lambda r: r.critical_dimension,
     "pairs that never turn": lambda r: r.idle,
     "pairs in phases not trained": lambda r: r.unseen,
+    "codes apart, cast to bfloat16": lambda r: r.precision["bfloat16"].distinct_cast,
     "codes apart, phases in bfloat16": lambda r: r.precision["bfloat16"].distinct_phase,
+    "safe length, phases in bfloat16": lambda r: r.precision["bfloat16"].safe_phase,
     "phase error in float32, rad": lambda r: r.precision["float32"].max_phase_error,
 }
 

@@ -80,6 +80,11 @@ Demean = Annotated[
     typer.Option("--demean", help="Leave out what is the same in all rows of the table."),
 ]
 
+RequireDtype = Annotated[
+    Literal["float32", "float16", "bfloat16", "float8_e4m3", "fp32", "fp16", "bf16", "fp8"] | None,
+    typer.Option(help="Exit with status 1 when codes are not distinct in this format too."),
+]
+
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 
 
@@ -185,11 +190,7 @@ def check_faithful(
         Literal["collides", "injective", "separable", "invertible", "isometric"] | None,
         typer.Option(help="Exit with status 1 when a verdict is below this one."),
     ] = None,
-    require_dtype: Annotated[
-        Literal["float32", "float16", "bfloat16", "float8_e4m3", "fp32", "fp16", "bf16", "fp8"]
-        | None,
-        typer.Option(help="Exit with status 1 when codes are not distinct in this format too."),
-    ] = None,
+    require_dtype: RequireDtype = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with status 1 on an error or warning found.")
     ] = False,
@@ -340,6 +341,7 @@ def context(
             "several with commas.",
         ),
     ] = None,
+    require_dtype: RequireDtype = None,
     quiet: Quiet = False,
 ) -> None:
     """How far do a model's positions reach?
@@ -356,7 +358,7 @@ def context(
         )
     from pefourier.answers.reach import context_page
     from pefourier.answers.report import Answer
-    from pefourier.context import describe_context, read_against
+    from pefourier.context import describe_context, lost_in_format, read_against
 
     lengths = length if isinstance(length, tuple) else (length,)
 
@@ -371,8 +373,14 @@ def context(
         from pefourier.answers.sweep import context_over_lengths as page
     several = "sweep_plot.context_sweep"
     drawing.draw(several if len(lengths) > 1 else "reach_plot.wavelengths", asked.answers)
-    form.deliver(page(asked.each))
-    asked.finish([], quiet)
+    dtype = SHORT_NAMES.get(require_dtype, require_dtype)
+    reasons = [
+        f"{a.encoding.label} {lost}"
+        for a in asked.answers
+        for lost in (lost_in_format(a.result, dtype) if dtype else ())
+    ]
+    form.deliver(replace(page(asked.each), reasons=reasons))
+    asked.finish(reasons, quiet)
 
 
 @app.command()

@@ -38,6 +38,7 @@ FACTORS = (
     40.0,
     64.0,
 )  # of scalings, where the table is too short to tell
+SHORT = ("bfloat16", "float16")
 KNOWN = 8  # a frequency of so many times its slack is known; one of less may be rounding alone
 RISES = 128  # a line that rises by so many times its rounding is no constant
 
@@ -487,19 +488,36 @@ def usual_scalings(factors: Iterable[float]) -> Iterator[tuple[str, dict]]:
 
 
 def coarse_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> tuple[str, float, str] | None:
-    """Frequencies of a geometric grid rounded to 16 bits: the format, the base and the divisor."""
+    """Frequencies of a geometric grid rounded to 16 bits: the format, the base and the divisor.
+
+    Only where frequencies are known far better than such a format would hold them: else any grid
+    fits, rounded or not.
+    """
     i = np.arange(len(omega))
     if len(omega) < 4 or omega.min() <= 0:
         return None
+    of_form = {name: known_beyond(FORMATS[name].digits, omega, slack) for name in SHORT}
     rate = float(-(i @ np.log(omega)) / (i @ i))
     for digits in range(1, 7):
         for half, divisor in ((d / 2, "d"), (d / 2 - 1, "d/2-1")):
             rho = to_digits(exp(rate * half), digits) if abs(rate * half) < 700 else 1.0
-            for name in ("bfloat16", "float16"):
-                near = rounded(rho ** (-i / half), FORMATS[name])
-                if (np.abs(near - omega) <= 2 * slack).all():
-                    return name, rho, divisor
+            exact = rho ** (-i / half)
+            for name, known in of_form.items():
+                near = rounded(exact, FORMATS[name])
+                moved = known & (np.abs(near - exact) > 2 * slack)
+                if known.sum() >= 4 and (np.abs(near - omega) <= 2 * slack).all():
+                    return (name, rho, divisor) if moved.sum() >= 3 else None
     return None
+
+
+def known_beyond(digits: int, omega: np.ndarray, slack: np.ndarray) -> np.ndarray:
+    """Which frequencies are known to a sixteenth of the last of so many binary digits.
+
+    >>> known_beyond(8, np.array([0.5, 0.5]), np.array([1e-5, 1e-3])).tolist()
+    [True, False]
+    """
+    last = 2.0 ** (np.floor(np.log2(omega)) + 1 - digits)
+    return 2 * slack < last / 16
 
 
 def intercept(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:

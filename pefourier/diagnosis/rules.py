@@ -34,6 +34,7 @@ from pefourier.geometry.waves import Turning, recurrence, turning_pairs
 
 SEVERITIES = ("error", "warning", "note")  # worst first
 SAMPLE = 2**9  # rows whose columns are looked at one by one
+SHORT_EPS = 2.0**-10  # resolution of float16; bfloat16's is coarser
 STILL = 1e-3  # radians over a table below which a pair does not turn
 
 
@@ -315,7 +316,30 @@ def repeated_rows(case: Case) -> Iterator[Finding]:
     else:
         rows = first_four([f"{j} = {first[j]}" for j in again])
         message = f"{len(again)} of {n} rows repeat an earlier one: {rows}"
-        yield Finding("duplicate-rows", "error", message)
+        if case.eps >= SHORT_EPS and follow_waves(case, np.union1d(again, first[again])):
+            message += "; all follow the waves around them: rounding to 16 bits makes them one"
+            yield Finding("duplicate-rows", "note", message)
+        else:
+            yield Finding("duplicate-rows", "error", message)
+
+
+def follow_waves(case: Case, rows: np.ndarray) -> bool:
+    """Whether rows are what the waves around make of them: x(s+1) + x(s-1) = 2 cos ω x(s)."""
+    omega = np.full(case.sample.shape[1], np.nan)
+    if case.turning is not None:
+        omega[case.turning.sines] = omega[case.turning.cosines] = case.turning.omega
+    elif case.one_wave is not None:
+        for at in case.one_wave.places:
+            omega[at] = case.one_wave.omega
+    known = np.flatnonzero(~np.isnan(omega))
+    inner = rows[(rows > 0) & (rows < len(case.table) - 1)]
+    if len(known) == 0:
+        return False
+    before, here, after = (
+        np.asarray(case.table[inner + k], dtype=float)[:, known] for k in (-1, 0, 1)
+    )
+    apart = np.abs(before + after - 2 * np.cos(omega[known]) * here)
+    return bool((apart <= 8 * case.eps * np.abs(case.sample).max()).all())
 
 
 def first_four(items: list[str]) -> str:
@@ -650,7 +674,8 @@ def crowded_codes(case: Case) -> Iterator[Finding]:
             f"codes {i} and {j} are {case.closest.distance:.2g} apart, the rms length of a code is "
             f"{rms:.2g}: rounding or noise makes them one"
         )
-        yield Finding("near-duplicates", "warning", message)
+        stored = case.eps >= SHORT_EPS and follow_waves(case, np.array([i, j]))
+        yield Finding("near-duplicates", "note" if stored else "warning", message)
     few = 0 < case.rank <= min(n, d) // 16
     if few and case.closest.distinct > 1 and not case.of_phases:
         message = f"{d} columns hold codes of rank {case.rank}: most of them repeat the others"

@@ -196,6 +196,30 @@ def test_frequencies_rounded_to_16_bits(name, form):
     assert f"those of base 10000 rounded to {name}" in found["coarse-frequencies"].message
 
 
+@pytest.mark.parametrize(("name", "eps"), [("bfloat16", 2.0**-7), ("float16", 2.0**-10)])
+@pytest.mark.parametrize("d", [10, 12, 64])
+@pytest.mark.parametrize("length", [50, 128])
+def test_right_tables_stored_in_16_bits_have_no_coarse_frequencies(name, eps, d, length):
+    """Of cosines alone it said 'base 1e+10 rounded to bfloat16'; the base was 10000, and exact."""
+    phase = np.outer(np.arange(length), 1e4 ** (-np.arange(0, d, 2) / d))
+    for table in (np.cos(phase), np.hstack([np.sin(phase)] * 2)):
+        found = assess(from_table(rounded(table, FORMATS[name]), eps=eps)).findings
+        assert [f.code for f in found if f.severity != "note"] == []
+
+
+@pytest.mark.parametrize("length", [50, 512, 5000])
+def test_codes_that_storage_makes_one_are_no_mistake(length):
+    """Four columns in bfloat16; a row that is a copy of another is a mistake still."""
+    phase = np.outer(np.arange(length), [1.0, 1e-2])
+    table = rounded(np.hstack([np.sin(phase)] * 2), FORMATS["bfloat16"])
+    found = assess(from_table(table, eps=2.0**-7)).findings
+    assert {f.severity for f in found} <= {"note"}
+    assert {f.code for f in found} & {"near-duplicates", "duplicate-rows"}
+    table[30] = table[10]
+    found = assess(from_table(table, eps=2.0**-7)).findings
+    assert "error" in [f.severity for f in found if f.code == "duplicate-rows"]
+
+
 def test_what_coarse_frequencies_cost():
     """By a walk over positions."""
     near = rounded(GRID, FORMATS["bfloat16"])
