@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint check fuzz bench figures results nested catalogue readme models clean
+.PHONY: help run test lint check fuzz bench figures results nested bundled lengths catalogue readme models clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -28,6 +28,8 @@ ENCODINGS = none onehot ramp learned sinusoidal tape fourier-features learnable-
 figures: $(BIN)/pefourier  ## every figure and table of figures/
 	$(BIN)/pefourier reproduce
 	$(BIN)/pefourier spectrum $(ENCODINGS) --d 256 --length 256 --lattice 256 --quiet --plot figures/densities.png >/dev/null
+	$(BIN)/pefourier reconstruct axial-rope:rho=100 mixed-rope:heads=12 dft:d=196 --grid 14x14 --d 64 \
+		--pos 5,8 --sigma 0 --quiet --plot figures/cross.png --width 4.8 >/dev/null
 
 DATA ?= data
 OUT ?= runs
@@ -49,6 +51,21 @@ NESTED = $(BIN)/pefourier train --dataset smd --dataset msl --data $(DATA) --win
 
 nested: $(BIN)/pefourier  ## the same with settings chosen for each run on validation: 40 minutes
 	$(NESTED) $(foreach arm,none sinusoidal dft order-free,-e $(arm)) --seeds 2 --out $(OUT)/nested/window-100
+
+SETS = ACSF1 ArrowHead BasicMotions GunPoint ItalyPowerDemand JapaneseVowels OSULeaf \
+	PickupGestureWiimoteZ
+SETS_ARMS = none sinusoidal dft learned rope t5 tape order-free
+
+bundled: $(BIN)/pefourier  ## the same on sets that the package aeon ships, ten splits each: an hour
+	$(BIN)/pefourier train $(SETS:%=--dataset uea:%) $(SETS_ARMS:%=-e %) --resamples 10 --seeds 1 \
+		--tokens 32 --epochs 100 --patience 20 --resume --out $(OUT)/nested/bundled \
+		--search rate=1e-3,3e-3 dropout=0,.2 pool=mean,mean+max
+
+LENGTHS_ARMS = none sinusoidal rope xpos alibi kerple t5 tape dft learned
+
+lengths: $(BIN)/pefourier  ## trained on 24 rows, tested on 48 and 96: twenty minutes
+	$(BIN)/pefourier train --dataset order:length=24 --dataset lags:length=24 $(LENGTHS_ARMS:%=-e %) \
+		--seeds 10 --test-length 48,96 --epochs 80 --resume --out $(OUT)/lengths
 
 test: $(BIN)/pefourier  ## all tests and doctests, with coverage
 	$(BIN)/python -m pytest --cov=pefourier --cov-report=term:skip-covered
@@ -74,9 +91,9 @@ SECONDS ?= 3600
 fuzz: $(BIN)/pefourier  ## damaged and malicious files for SECONDS=3600, until one is not refused in a line
 	$(BIN)/python -W error tests/fuzz.py --seconds $(SECONDS)
 
-bench: $(BIN)/pefourier  ## time and memory against what one would call today
+bench: $(BIN)/pefourier  ## time and memory against what one would call today; ONLY=grid: of grids
 	$(BIN)/python -m pip install --quiet '.[bench]'
-	$(BIN)/python tests/bench.py
+	$(BIN)/python tests/bench.py $(ONLY)
 	$(BIN)/python -m pefourier.train.bench
 
 clean:  ## forget the environment

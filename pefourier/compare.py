@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # imported where two encodings differ: pages of other answers
     from pefourier.diagnosis.causes import Cause
 
 READ = 2**9  # rows from which frequencies are read
+FEW = 64  # rows in which a match of columns is looked for first
 PROBES = 8  # random directions in which inner products are compared
 
 
@@ -121,7 +122,7 @@ def compare_codes(one: Encoding, two: Encoding) -> Comparison:
 
 
 def compare_on_grid(one: Encoding, two: Encoding, found: Comparison) -> Comparison:
-    """What only tables of one grid can have in common: rows transposed, other coordinates."""
+    """What only tables of one grid can have in common: rows in another order, other coordinates."""
     from pefourier.diagnosis import grid_changes
 
     if one.dim != two.dim or not grid_changes.on_one_grid(one, two):
@@ -138,7 +139,7 @@ def compare_on_grid(one: Encoding, two: Encoding, found: Comparison) -> Comparis
     eps = max(one.eps, two.eps)
     allowed = np.full((len(a), 1), 2 * rounding_tolerance(a, placed(one), eps).max())
     forwards = [
-        *grid_changes.rows_transposed(a, sides),
+        *grid_changes.rows_in_other_order(a, sides),
         *grid_changes.coordinates_changed(one, two),
     ]
     candidates = [(said, table, b) for said, table in forwards]
@@ -254,11 +255,15 @@ def column_maps(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Candidates (columns, signs) with b = a[:, columns] · signs.
 
-    Columns that fit where they stand stay. Others are matched by their products with random weights
-    in order of size; few rows serve first, where phases are hardly rounded.
+    Orders that have a name come first: of many slow columns several may suit a place. Columns that
+    fit where they stand stay. Others are matched by their products with random weights in order of
+    size; few rows serve first, where phases are hardly rounded.
     """
     n, d = a.shape
     limit = np.broadcast_to(allowed, a.shape)
+    for order in named_changes(d).values():
+        if (np.abs(a[:FEW, order] - b[:FEW]) <= limit[:FEW, order]).all():
+            yield order, np.ones(d)
     columns, signs = np.arange(d), np.ones(d)
     same = (np.abs(a - b) <= limit).all(axis=0)
     turned = (np.abs(a + b) <= limit).all(axis=0) & ~same
@@ -267,7 +272,7 @@ def column_maps(
     if len(rest) == 0:
         yield columns, signs
         return
-    for count in sorted({min(64, n), min(512, n), n}):
+    for count in sorted({min(FEW, n), min(512, n), n}):
         weights = np.random.default_rng(count).standard_normal(count)
         p, q = weights @ a[:count, rest], weights @ b[:count, rest]
         columns[rest[np.argsort(np.abs(q))]] = rest[np.argsort(np.abs(p))]

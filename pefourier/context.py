@@ -13,7 +13,7 @@ asked for. A turn is 2 pi. Everything here is a closed form or a scan of whole p
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, log, pi
 from typing import Literal
 
@@ -31,13 +31,15 @@ from pefourier.encodings.readings import (
     readings_apart,
 )
 from pefourier.encodings.sources.layers import LayerRun, layer_spec, open_model, read_layers
-from pefourier.encodings.sources.models import type_row
+from pefourier.encodings.sources.rope_config import rotates
 from pefourier.encodings.sources.temperature import Temperature, read_temperature
+from pefourier.encodings.sources.weights import TENSOR, first_row, tensors_beside
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
+from pefourier.faithful import lost_codes
 from pefourier.geometry.precision import FORMATS, FormatLoss, format_loss
 from pefourier.geometry.threads import map_ahead
-from pefourier.result import Result
+from pefourier.result import Explained, Result
 
 RATIO_SLACK = 1e-9  # relative, within which two frequencies are one
 FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
@@ -68,7 +70,7 @@ class CacheLoss:
 
 
 @dataclass(frozen=True)
-class Rotation:
+class Rotation(Explained):
     """What is known of one rotation at a length."""
 
     name: str  # the type of layer, or empty
@@ -85,6 +87,7 @@ class Rotation:
     cache: CacheLoss | None  # None where frequencies are the same at all lengths
     idle: int  # rotated pairs that never finish a turn within the length
     unseen: int  # pairs that meet phases which training never met
+    familiar_length: int | None  # the longest at which no pair does; None: any, or not one for all
     window: int | None  # positions that a query sees in its layers; None: all
     frequencies: np.ndarray  # (rotated pairs,) radians per position
     trained_frequencies: np.ndarray  # the same without the scaling
@@ -92,7 +95,7 @@ class Rotation:
 
 
 @dataclass(frozen=True)
-class Layers:
+class Layers(Explained):
     """Layers of a model that are alike."""
 
     index: tuple[int, ...]  # empty where their number is not known, or there is no model
@@ -102,7 +105,7 @@ class Layers:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Reading(Explained):
     """What is left where a rotation is read as another one."""
 
     other: str
@@ -140,10 +143,9 @@ def describe_context(
     """
     runs = layer_runs(spec, d)
     parts = list(dict.fromkeys(run.part for run in runs if run.kind == "rotary"))
-    own_length = None if source_of(spec) == "config" or not parts else length  # a name has none
+    own_length = length if source_of(spec) == "name" and parts else None  # which has none itself
     whole = [load_layers(spec, part, own_length, d) for part in parts or [""]]
-    turning = [enc for enc in whole if enc.act == "rotate"]
-    own = [load_layers(spec, p, length, d) for p in parts] if length and turning else whole
+    own = [load_layers(spec, p, length, d) for p in parts] if length and parts else whole
     met = trained or min(enc.params.get("original") or len(enc) for enc in whole)
     longest = length or max(map(len, own))
     rotations = tuple(
@@ -167,7 +169,8 @@ def describe_context(
         )
         for run in runs
     )
-    found = tuple(dict.fromkeys(finding for enc in own for finding in enc.findings))
+    told = (f for enc in own for f in enc.findings if not (length and f.code == "length-default"))
+    found = tuple(dict.fromkeys(told))
     tuned = None
     if source_of(spec) == "config":
         tuned = read_temperature(open_model(spec), longest)
@@ -191,18 +194,50 @@ def still_dimensions(spec: str) -> int:
 def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
     """Runs of layers of a config; of any other encoding one run without an index."""
     if source_of(spec) != "config":
-        act = load(spec, None, d)
-        return [LayerRun((), "rotary" if act.act == "rotate" else act.name, "", None)]
-    kinds = type_row(open_model(spec).kind) or {}
-    usual = kinds.get("kind", "learned").split()[0]
-    if usual == "rotary":
+        enc = load(spec, None, d)
+        on_a_line = enc.act == "rotate" and len(enc.domain.sides) == 1
+        return [LayerRun((), "rotary" if on_a_line else enc.name, "", None)]
+    model = open_model(spec)
+    usual = model.row.get("kind", "learned").split()[0]
+    if usual == "rotary" or rotates(model):
         return read_layers(spec, usual)
-    return read_layers(spec, load(spec, None, d).name)
+    return read_layers(spec, load_layers(spec, "", None, d).name)
 
 
 def load_layers(spec: str, part: str, length: int | None, d: int | None) -> Encoding:
-    """The encoding of one type of layer."""
-    return load(layer_spec(spec, part), length, d)
+    """The encoding of one type of layer, or of all."""
+    return table_of_config(spec) or load(layer_spec(spec, part), length, d)
+
+
+def table_of_config(spec: str) -> Encoding | None:
+    """A table of learned positions as long as its config says, where the weights are not at hand.
+
+    What its codes are is not known; None for all else.
+    """
+    if source_of(spec) != "config":
+        return None
+    model = open_model(spec)
+    row, rows = model.row, model.longest()
+    way = model.config.values.get("position_embedding_type", "absolute")
+    learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
+    if not learned or way != "absolute" or model.part or not rows or tensors_beside(model, TENSOR):
+        return None
+    if row.get("first") == "padding":  # rows before the one of position 0 are among those
+        rows = max(rows - first_row(model), 1)
+    params = {"length": rows, "model_type": model.kind, "path": model.file}
+    return replace(build("learned", length=rows, d=1), spec=spec, params=params)
+
+
+def lost_in_format(found: Context, dtype: str) -> list[str]:
+    """Rotations whose codes are not all distinct in a format at the length, and what is safe."""
+    if dtype not in FORMATS_OF_PHASES:
+        known = ", ".join(FORMATS_OF_PHASES)
+        raise PefourierError(f"context tells {known}; ask check-faithful for {dtype}")
+    return [
+        f"{f'(in {r.name} layers) ' if r.name else ''}{words}"
+        for r in found.rotations
+        for words in lost_codes(r.precision[dtype], found.length, dtype)
+    ]
 
 
 def base_bound(frequencies: np.ndarray, still: int = 0, most: int = FARTHEST) -> int | None:
@@ -297,16 +332,18 @@ def describe_rotation(
     (18438, 29, 15, 70)
     """
     if enc.act != "rotate" or enc.measure is None or "scaling" not in enc.params:
+        turns = "turns pairs of dimensions in a way of its own"
+        what = turns if enc.act == "rotate" else "does not rotate pairs of dimensions"
         raise PefourierError(
-            f"{shown(enc.spec)} does not rotate pairs of dimensions; context describes rotary "
-            "encodings and models"
+            f"{shown(enc.spec)} {what}; context describes rotations by frequencies alone, and "
+            "models"
         )
     params = enc.params
     length = length or len(enc)
     trained = trained or params.get("original") or len(enc)
     own, plain = enc.measure.frequencies, unscaled(enc)
     head, turning, met = params["d"] + still, own != 0, own if scaled else plain
-    lags = decay_lags(length)
+    lags, cache = decay_lags(length), cache_loss(enc, length)
 
     def losses(form: str) -> FormatLoss:
         return format_loss(enc, FORMATS[form])
@@ -325,9 +362,10 @@ def describe_rotation(
         if params["rho"] is None
         else critical_dimension(2 * len(plain), params["rho"], trained),
         decay=tuple(zip(lags.tolist(), decay_bound(own[turning], lags).tolist(), strict=True)),
-        cache=cache_loss(enc, length),
+        cache=cache,
         idle=int((turning & (own * length < 2 * pi)).sum()),
         unseen=count_unseen(own, met, trained, min(length, window or length)),
+        familiar_length=None if cache else longest_familiar(own, met, trained),
         window=window,
         frequencies=own[turning],
         trained_frequencies=plain[turning],
@@ -392,6 +430,19 @@ def count_unseen(own: np.ndarray, plain: np.ndarray, trained: int, length: int) 
     whole_turn = plain * trained >= 2 * pi
     beyond = own * length > plain * trained * (1 + RATIO_SLACK)
     return int((beyond & ~whole_turn).sum())
+
+
+def longest_familiar(own: np.ndarray, plain: np.ndarray, trained: int) -> int | None:
+    """The longest length at which `count_unseen` counts none, None where that is any length.
+
+    >>> w = np.array([1.0, 0.01])
+    >>> longest_familiar(w / 4, w, 100), longest_familiar(w, w, 1000)
+    (400, None)
+    """
+    short = (plain * trained < 2 * pi) & (own > 0)
+    if not short.any():
+        return None
+    return int(np.floor((plain[short] / own[short]).min() * trained * (1 + RATIO_SLACK)))
 
 
 def cached_phase_errors(

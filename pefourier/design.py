@@ -28,7 +28,7 @@ from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import FORMATS, Format, rounded
 from pefourier.geometry.singular_values import decompose
 from pefourier.geometry.threads import map_ahead
-from pefourier.result import Result
+from pefourier.result import Explained, Result
 
 BASES = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e5, 5e5, 1e6, 1e7, 1e8)
 CRITERIA = ("turns", "distance", "rank", "stable_rank", "condition", "bound")
@@ -40,7 +40,7 @@ NEARBY = 2**12  # lags that are looked at in one pass over the codes
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Candidate(Explained):
     """A base and what it does; distances are l2 between codes with cosines and sines of size 1."""
 
     rho: float

@@ -24,7 +24,8 @@ from pefourier.context import (
 from pefourier.design import candidate, exact_base
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding
-from pefourier.encodings.families.rotary import scaling_parameters
+from pefourier.encodings.families.axes import axis_letters
+from pefourier.encodings.families.rotary import base_of, scaling_parameters
 from pefourier.encodings.readings import positions_below, reading_cosine
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
@@ -62,7 +63,7 @@ class Extensions:
     """The ways to a length, from what was trained."""
 
     spec: str
-    name: str  # the type of layer that is extended, empty where all have one rotation
+    name: str  # the type of layer that is extended, or the axis of a grid; empty: the whole
     trained: int
     length: int
     d: int
@@ -150,6 +151,78 @@ def extend(
         candidates=tuple(describe_extension(own, way, enc, form) for way, enc in wanted),
         best=asked,
     )
+
+
+def extend_on_grid(spec: str, sides: Sequence[int], **asked: Any) -> tuple[Extensions, ...]:
+    """Ways to take a rotation on axes to a larger grid, one for each axis that becomes longer.
+
+    An axis is a rotation of its own: `extend` tells of it, by base and pairs, from its side in the
+    SPEC or config to the one that is wanted; `asked` is as there. llama3 is not known on axes.
+
+    >>> found = extend_on_grid("axial-rope:grid=64x64,d=64,rho=100", (128, 64))
+    >>> [(one.name, one.trained, one.length, one.d) for one in found]
+    [('y', 64, 128, 32)]
+    """
+    own = load(spec)
+    before = own.domain.sides
+    if own.act != "rotate" or own.measure is None or len(before) < 2 or len(before) != len(sides):
+        raise PefourierError(
+            f"{shown(spec)} does not rotate on {len(sides)} axes; give one that does, with its "
+            "grid of training, as in axial-rope:grid=64x64,d=128"
+        )
+    found = []
+    for name, old, new, rho, pairs in zip(
+        axis_letters(len(sides)), before, sides, *bases_of_axes(own), strict=True
+    ):
+        if new > old:
+            one = extend(f"rope:rho={rho!r}", new, trained=old, d=2 * pairs, **asked)
+            ways = [replace(e, config=None) for e in one.candidates if e.way != "llama3"]
+            found.append(replace(one, name=name, candidates=tuple(ways)))
+    if not found:
+        raise PefourierError(
+            f"{shown(spec)} stands for {'x'.join(map(str, before))} points; an extension is to "
+            f"more along an axis, got {'x'.join(map(str, sides))}"
+        )
+    return tuple(found)
+
+
+def bases_of_axes(own: Encoding) -> tuple[list[float], list[int]]:
+    """The base and the pairs of each axis of a rotation; refused where an axis has no base."""
+    own_axis = own.measure.frequencies != 0
+    bases, pairs = [], []
+    for axis, turning in enumerate(own_axis.T):
+        alone = turning & (own_axis.sum(axis=1) == 1)
+        frequencies = np.sort(own.measure.frequencies[alone, axis])[::-1]
+        rho = base_of(frequencies) if (alone == turning).all() else None
+        if rho is None:
+            raise PefourierError(
+                f"{shown(own.spec)} has an axis whose frequencies are no grid rho^(-i/n) over "
+                "indices, which has no base to scale"
+            )
+        bases.append(rho)
+        pairs.append(len(frequencies))
+    return bases, pairs
+
+
+def grid_specs(spec: str, sides: Sequence[int], founds: Sequence[Extensions]) -> dict[str, str]:
+    """The SPEC of the whole rotation by each way; none where it has a stretch or isn't named."""
+    own = load(spec)
+    if source_of(spec) != "name" or own.params.get("stretch") or "order" not in own.params:
+        return {}
+    name, _, text = spec.partition(":")
+    kept = [item for item in text.split(",") if item and not item.startswith("grid=")]
+    length = dict(zip(axis_letters(len(sides)), own.domain.sides, strict=True))
+    factor = {one.name: one.length / one.trained for one in founds}
+    order = own.params["order"]
+    stretch = ";".join(plainly(factor.get(letter, 1.0)) for letter in order)
+    trained = ";".join(str(length.get(letter, 1)) for letter in order)
+    ways = {
+        "linear": ",stretch_by=linear",
+        "ntk": "",
+        "yarn": f",stretch_by=yarn,trained={trained}",
+    }
+    start = f"{name}:{','.join([*kept, 'grid=' + 'x'.join(map(str, sides))])}"
+    return {way: f"{start},stretch={stretch}{more}" for way, more in ways.items()}
 
 
 def ways_of(own: Encoding) -> Ways:

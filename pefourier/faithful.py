@@ -165,6 +165,13 @@ def verdict(closest: ClosestPair, factors: Factors, separable_error: float = 1.0
     return "isometric" if spread <= 2 * factors.tolerance else "invertible"
 
 
+def lost_codes(loss: FormatLoss, length: int, dtype: str) -> list[str]:
+    """What a format takes away, and which length is safe; nothing where all codes stay distinct."""
+    kept = min(loss.distinct_cast, loss.distinct_phase or loss.distinct_cast)
+    lost = kept < length
+    return [f"has {kept} of {length} codes distinct in {dtype}{safe_length(loss)}"] if lost else []
+
+
 def safe_length(loss: FormatLoss) -> str:
     """Up to how many positions all codes differ in a format; nothing where points are no such.
 
@@ -194,12 +201,7 @@ def shortfalls(
     if rung and LADDER.index(result.verdict) < LADDER.index(rung):
         lacking.append(f"is {result.verdict}, not {rung}")
     if dtype:
-        loss = result.precision[dtype]
-        kept = min(loss.distinct_cast, loss.distinct_phase or loss.distinct_cast)
-        if kept < result.length:
-            lacking.append(
-                f"has {kept} of {result.length} codes distinct in {dtype}{safe_length(loss)}"
-            )
+        lacking += lost_codes(result.precision[dtype], result.length, dtype)
     if strict:
         lacking += [f"has {f.code}" for f in result.findings if f.severity != "note"]
     return lacking

@@ -20,7 +20,7 @@ from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import Encoding, as_encoding, placed
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import multiplicity
-from pefourier.result import Result
+from pefourier.result import Explained, Result
 from pefourier.spectrum import density
 
 if TYPE_CHECKING:  # what is imported when it is used, not when a page names a result's type
@@ -31,7 +31,7 @@ USUAL, USUAL_LENGTH = (5, 40, 75), 80  # positions of Fig. 2, of how many
 
 
 @dataclass(frozen=True)
-class Reconstruction:
+class Reconstruction(Explained):
     """One rebuilt position function."""
 
     position: int
@@ -55,7 +55,7 @@ class Reconstructions(Result):
 
 
 @dataclass(frozen=True)
-class GridReconstruction:
+class GridReconstruction(Explained):
     """One position function rebuilt on a lattice of several axes."""
 
     position: tuple[int, ...]  # the point, the slowest axis first

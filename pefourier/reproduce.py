@@ -18,7 +18,7 @@ import numpy as np
 from pefourier.answers.conclusions import joined
 from pefourier.answers.page import Page, as_json, fields_of, flattened
 from pefourier.answers.report import Answer
-from pefourier.answers.text import paragraph
+from pefourier.answers.text import agreeing, paragraph
 from pefourier.encodings.families import absolute  # noqa: F401 (registers the paper's encodings)
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
@@ -34,13 +34,13 @@ POSITIONS = [5, 40, 75]  # those of Fig. 2
 LENGTH = 80  # positions of the paper's series
 NEEDED = "dataset leaky length seeds folds scores differences auprc_differences".split()
 PRIVATE = "private data"
-SPOKEN = {  # after a number of claims
-    HOLDS: "hold",
-    SENSE: "hold in another sense",
-    FAILS: "fail",
-    UNDECIDED: "are without support in the data",
-    NOT_YET: "are not yet compared",
-    PRIVATE: "rest on private data",
+SPOKEN = {  # after one claim, and after several
+    HOLDS: ("holds", "hold"),
+    SENSE: ("holds in another sense", "hold in another sense"),
+    FAILS: ("fails", "fail"),
+    UNDECIDED: ("is without support in the data", "are without support in the data"),
+    NOT_YET: ("is not yet compared", "are not yet compared"),
+    PRIVATE: ("rests on private data", "rest on private data"),
 }
 Verdict = Literal[
     "holds",
@@ -450,7 +450,11 @@ def claim_record(claim: Claim) -> dict[str, Any]:
 def count_verdicts(claims: Sequence[Claim]) -> str:
     """How many claims hold, in a sentence."""
     counts = Counter(claim.verdict for claim in claims)
-    each = [f"{counts[verdict]} {words}" for verdict, words in SPOKEN.items() if counts[verdict]]
+    each = [
+        f"{counts[verdict]} {agreeing(counts[verdict], *words)}"
+        for verdict, words in SPOKEN.items()
+        if counts[verdict]
+    ]
     return f"Of {len(claims)} claims of the paper {joined(each)}."
 
 

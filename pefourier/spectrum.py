@@ -30,7 +30,7 @@ from pefourier.geometry.torus import (
     multiplicity,
     torus_density,
 )
-from pefourier.result import Result
+from pefourier.result import Explained, Result
 
 DEFAULT_SIGMA = 4.0  # lattice steps
 DEFAULT_GRID_SIGMA = 1.0  # of several axes, whose sides are short
@@ -41,7 +41,7 @@ SMALL = 2**25  # frequency-lattice pairs up to which no tail is left out
 
 
 @dataclass(frozen=True)
-class DensitySummary:
+class DensitySummary(Explained):
     """Single numbers of a spectrum; frequencies in radians per position."""
 
     lowest_bin_index: float | None  # root of Eq. 16, where the geometric grid enters the lowest bin

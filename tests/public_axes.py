@@ -109,6 +109,13 @@ def qwen2_rotation(grid, d):
     return first_half(*made(torch.zeros(1), coordinates(grid).T))
 
 
+def qwen2_tokens(grid, d):
+    """In the order in which the model has its tokens."""
+    own = qwen2.Qwen2VLVisionConfig(embed_dim=d, num_heads=1)
+    ids = qwen2.get_vision_position_ids(torch.tensor([[1, *grid]]), own.spatial_merge_size)
+    return first_half(*qwen2.Qwen2VLVisionRotaryEmbedding(own)(torch.zeros(1), ids))
+
+
 def mrope(rotary_class, config_class, section):
     def rotation(grid, d):
         rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": section}
@@ -216,6 +223,7 @@ ROTATIONS = {
     "dinov3": ((3, 5), 32, dinov3_rotation),
     "pixtral": ((3, 5), 32, pixtral_rotation),
     "qwen2-vl": ((3, 5), 32, qwen2_rotation),
+    "qwen2-vl,rows=blocks": ((4, 6), 32, qwen2_tokens),
     "qwen2-vl-text": (
         (2, 3, 5),
         128,

@@ -66,7 +66,8 @@ PUBLISHED = {
         "mistral", 4096, 32, 32768, rope_theta=1000000.0, sliding_window=None
     ),
     "mistralai/Mistral-Nemo-Base-2407": sized(
-        "mistral", 5120, 32, 128000, rope_theta=1000000.0, head_dim=128
+        *("mistral", 5120, 32, 128000),
+        **{"rope_theta": 1000000.0, "head_dim": 128, "sliding_window": None},
     ),
     "mistralai/Mixtral-8x7B-v0.1": sized("mixtral", 4096, 32, 32768, rope_theta=1000000.0),
     "Qwen/Qwen1.5-7B": sized("qwen2", 4096, 32, 32768, rope_theta=1000000.0),

@@ -1,8 +1,8 @@
 """Write tests/recorded_axes.json: codes on grids of what does not install beside a CPU torch.
 
 Usage: python tests/record_axes.py CLONES, with timm 1.0.31 (torchvision need not be there) and
-positional-encodings 6.0.3 installed, and clones of mae, rope-vit, RT-DETR, vit-pytorch and sam2 in
-the folder CLONES. Of each, single functions are run as they stand at the commit named here.
+positional-encodings 6.0.3 installed, and clones of the repositories in COMMITS in the folder
+CLONES. Of each, single functions are run as they stand at the commit named here.
 Rotations are cosines and sines of pairs.
 """
 
@@ -22,10 +22,12 @@ GRID, D = (3, 4), 16
 H, W = GRID
 COMMITS = {
     "mae": "efb2a80",
+    "DiT": "ed81ce2",
     "rope-vit": "ce85c2e",
     "RT-DETR": "068dfde",
     "vit-pytorch": "69d24fe",
     "sam2": "2b90b9f",
+    "mistral-inference": "2557e12",
 }
 
 
@@ -55,8 +57,8 @@ def timm_embeddings():
     return import_module("timm.layers.pos_embed_sincos")
 
 
-def mae(clones):
-    found = functions(clones, "mae", "util/pos_embed.py")
+def mae(clones, name="mae", path="util/pos_embed.py"):
+    found = functions(clones, name, path)
     grid = np.stack(np.meshgrid(np.arange(W), np.arange(H))).astype(np.float32)
     return found.get_2d_sincos_pos_embed_from_grid(D, grid.reshape(2, 1, H, W))
 
@@ -96,6 +98,7 @@ def timm(embeddings):
 def recordings(clones):
     """Name and codes of each."""
     yield "axial mae", mae(clones)
+    yield "axial dit", mae(clones, "DiT", "models.py")
     rope_vit = functions(clones, "rope-vit", "deit/models_v2_rope.py")
     yield "axial-rope rope-vit", of_pairs(rope_vit.compute_axial_cis(D, W, H))
     frequencies, phases = mixed(rope_vit)
@@ -107,6 +110,9 @@ def recordings(clones):
     yield "axial simple-vit", simple.posemb_sincos_2d(H, W, D)
     sam2 = functions(clones, "sam2", "sam2/modeling/position_encoding.py")
     yield "axial-rope sam2", of_pairs(sam2.compute_axial_cis(D, W, H))
+    mistral = functions(clones, "mistral-inference", "src/mistral_inference/rope.py")
+    made = mistral.precompute_freqs_cis_2d(D, H, W, 10000.0)
+    yield "axial-rope pixtral-reference", of_pairs(made.reshape(H * W, -1))
     yield from timm(timm_embeddings())
     from positional_encodings.torch_encodings import PositionalEncoding2D
 

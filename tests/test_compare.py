@@ -7,6 +7,7 @@ import pytest
 
 from pefourier.compare import compare
 from pefourier.encodings import load
+from pefourier.encodings.domain import lattice
 from pefourier.encodings.encoding import from_table
 
 SIZES = [(40, 16), (300, 64), (9, 32)]
@@ -165,6 +166,16 @@ ON_GRIDS = [  # what leads from the first to the second
 ]
 
 
+BLOCKS = [("mae", "mae,rows=blocks", "blocks"), ("mae,rows=blocks", "mae", "out of blocks")]
+
+
+@pytest.mark.parametrize(("one", "other", "rows"), BLOCKS)
+def test_blocks_of_points_are_named(one, other, rows):
+    found = compare(*(on_grid(convention, (6, 10)) for convention in (one, other)))
+    assert (found.verdict, found.by) == ("equivalent", {"rows": rows})
+    assert "2 x 2 points" in found.conclusion
+
+
 @pytest.mark.parametrize(("one", "other", "by"), ON_GRIDS)
 @pytest.mark.parametrize("tables", ["neither", "first", "second"])
 def test_what_leads_from_one_convention_to_another_is_named(one, other, by, tables):
@@ -179,6 +190,15 @@ def test_what_leads_from_one_convention_to_another_is_named(one, other, by, tabl
     assert told.keys() == by.keys()
     for key, value in by.items():
         assert told[key] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-6))
+
+
+def test_exchanged_axes_of_a_wide_table_are_named():
+    """Of 768 columns on 14 x 14 points many are alike; a square grid has two words for it."""
+    table = load("axial:convention=mae", None, 768, grid=(14, 14)).table().astype(np.float32)
+    one, two = (from_table(t, eps=1.2e-7) for t in (table, np.roll(table, 384, axis=1)))
+    found = compare(*(replace(enc, domain=lattice((14, 14))) for enc in (one, two)))
+    told = {k: v for k, v in found.by.items() if k != "columns"}
+    assert told == {"order": "xy to yx", "layout": "halves exchanged"}
 
 
 def test_other_grids_and_bases_are_different():

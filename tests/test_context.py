@@ -50,6 +50,9 @@ QWEN = "rope:rho=1e6,scaling=yarn,factor=4,original={}"
         ("rope:rho=150000", 64, 2774),
         (GPT_OSS.format("false"), 64, 64255),
         ("rope:rho=1e6,scaling=linear,factor=8", 256, 573011),
+        ("rope:rho=1e6", 256, 71627),  # Gemma-3's full layers
+        ("rope:rho=160000", 64, 5205),  # ModernBERT's
+        ("rope:rho=1e5", 64, 3616),  # SmolLM2
     ],
 )
 def test_base_bound_is_the_published_one(spec, d, bound):
@@ -183,6 +186,36 @@ def test_a_cache_errs_where_longrope_changes_its_list():
         apart = key * (w - w / [1, 2, 4, 8]) if key < 1000 else np.zeros(4)
         assert error == pytest.approx(np.abs(apart).max())
         assert cosine == pytest.approx(np.cos(apart).mean())
+
+
+@pytest.mark.parametrize(
+    ("rho", "length", "d", "sizes", "first", "last"),
+    [  # turns within the trained length: YaRN keeps more than 32, divides less than 1
+        (1e4, 4096, 128, (21, 25, 18), "651.9", "0.0753"),
+        (1e6, 32768, 128, (24, 16, 24), "5215", "0.00647"),
+        (5e5, 8192, 128, (19, 16, 29), "1304", "0.0032"),
+        (150000, 4096, 64, (9, 9, 14), "651.9", "0.00631"),
+        (1e4, 4096, 64, (11, 12, 9), "651.9", "0.0869"),
+    ],
+)
+def test_turns_of_pairs_are_the_published_ones(rho, length, d, sizes, first, last):
+    turns = length * frequencies(f"rope:rho={rho}", d=d) / (2 * np.pi)
+    classes = (turns > 32).sum(), ((turns <= 32) & (turns >= 1)).sum(), (turns < 1).sum()
+    assert classes == sizes
+    (band,) = describe_rotation(load(f"rope:rho={rho}", length, d)).bands
+    assert (f"{turns[0]:.4g}", f"{band.turns_trained:.3g}") == (first, last)
+
+
+def test_frequencies_of_gpt_oss_are_the_published_ones():
+    own, truncated = (frequencies(GPT_OSS.format(t), d=64) for t in ("false", "true"))
+    at = [0, 4, 8, 10, 12, 16, 20, 31]
+    published = [1, 0.225418001, 0.0508132726, 0.0193349998, 0.00679495931]
+    published += [0.000456483918, 1.81883369e-05, 3.0235114e-07]
+    np.testing.assert_allclose(own[at], published, rtol=2e-7)
+    published = [0.0194509663, 0.00701571396, 0.000580947497]
+    np.testing.assert_allclose(truncated[[10, 12, 16]], published, rtol=2e-7)
+    attention = load(GPT_OSS.format("false"), 8, 64).params["attention_factor"]
+    assert attention == pytest.approx(1.34657359, abs=5e-9)
 
 
 @pytest.mark.parametrize(

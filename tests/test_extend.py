@@ -1,6 +1,7 @@
 """Extensions against published rows, transformers' own modules, and what they leave unseen."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -10,7 +11,14 @@ from rotary_modules import config_class, quiet, rotary_classes, rotations
 from pefourier.encodings import load
 from pefourier.encodings.sources.rewrite import lines_for
 from pefourier.errors import PefourierError
-from pefourier.extend import WAYS, extend, length_before_scaling, rescaled
+from pefourier.extend import (
+    WAYS,
+    extend,
+    extend_on_grid,
+    grid_specs,
+    length_before_scaling,
+    rescaled,
+)
 
 
 def write(name, config, tmp_path):
@@ -106,6 +114,31 @@ def test_lines_for_a_config_do_in_transformers_what_the_spec_says(name, tmp_path
         assert made.max_position_embeddings == 262144
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["answerdotai/ModernBERT-base", "google/gemma-3-1b-it", "allenai/Olmo-3-1025-7B"],
+)
+def test_lines_for_one_type_of_layer_leave_the_others_as_they_are(name, tmp_path):
+    """Once ModernBERT's sliding layers would have been scaled, too."""
+    config = PUBLISHED[name]
+    found = extend(write("own", config, tmp_path), 262144)
+    assert found.name == "full_attention"
+
+    def in_transformers(own):
+        with quiet():
+            made = config_class(own["model_type"])(
+                **{k: v for k, v in own.items() if k != "model_type"}
+            )
+        return rotations(rotary_classes(made)[0], made)
+
+    local = in_transformers(config)["sliding_attention"][0]
+    for e in found.candidates[1:]:
+        turned = in_transformers(merged(config, e.config))
+        wanted = load(e.spec, 262144).measure.frequencies
+        np.testing.assert_allclose(turned["full_attention"][0], wanted, rtol=2e-6)
+        np.testing.assert_allclose(turned["sliding_attention"][0], local, rtol=2e-6)
+
+
 def test_lines_are_read_as_what_they_are_for(tmp_path):
     """Every published config, every way: read again, or said not to be possible."""
     impossible = set()
@@ -179,3 +212,41 @@ def test_what_is_not_extended(spec, options, message):
     with pytest.raises(PefourierError) as error:
         extend(spec, **options)
     assert str(error.value) == message
+
+
+def test_axes_of_a_grid_are_extended_each_by_its_own_factor():
+    """Once a grid was refused."""
+    spec = "axial-rope:convention=flux,grid=64x64,d=128"
+    rows, columns = extend_on_grid(spec, (128, 96))
+    assert [(one.name, one.trained, one.length, one.d) for one in (rows, columns)] == [
+        ("y", 64, 128, 56),
+        ("x", 64, 96, 56),
+    ]
+    assert {e.way: e.unseen for e in rows.candidates} == {
+        **{"unchanged": 20, "linear": 0, "ntk": 19, "yarn": 0}
+    }
+    specs = grid_specs(spec, (128, 96), (rows, columns))
+    for way, own in specs.items():
+        whole = load(own).measure.frequencies
+        for axis, one in enumerate((rows, columns)):
+            expected = next(e.frequencies for e in one.candidates if e.way == way)
+            turning = whole[whole[:, axis] != 0, axis]
+            np.testing.assert_allclose(np.sort(turning)[::-1], expected, rtol=1e-9)
+    (time,) = extend_on_grid(
+        "axial-rope:convention=hunyuan-video,grid=33x80x80,d=128", (66, 80, 80)
+    )
+    assert (time.name, time.d) == ("t", 16)
+
+
+@pytest.mark.parametrize(
+    ("spec", "sides", "message"),
+    [
+        ("rope", (8, 8), "'rope' does not rotate on 2 axes; "),
+        ("axial-rope:grid=8x8,d=16", (8, 8), "stands for 8x8 points; an extension is to more"),
+        ("mixed-rope:grid=8x8,d=16", (9, 9), "has an axis whose frequencies are no grid"),
+        ("axial-rope:grid=8x8,d=16,coordinates=unit", (9, 9), "which has no base to scale"),
+    ],
+)
+def test_grids_that_are_not_extended(spec, sides, message):
+    with pytest.raises(PefourierError, match=re.escape(message)):
+        extend_on_grid(spec, sides)

@@ -146,7 +146,7 @@ def test_files_are_written_whole_into_a_new_folder(tmp_path, run):
 
 def test_verdicts_are_counted_in_words():
     claims = [Claim("", "", "", "", verdict, "") for verdict in ("holds", "holds", "private data")]
-    assert count_verdicts(claims) == "Of 3 claims of the paper 2 hold and 1 rest on private data."
+    assert count_verdicts(claims) == "Of 3 claims of the paper 2 hold and 1 rests on private data."
 
 
 def test_csv_has_a_row_for_each_claim(tmp_path, run):

@@ -1,12 +1,15 @@
 """What resizing does to tables, and to formulas."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from grids import table_on
 
 from pefourier.encodings import load
+from pefourier.encodings.domain import lags_on
+from pefourier.encodings.encoding import from_table
 from pefourier.errors import PefourierError
 from pefourier.resize import by_cycles, resize_table, similarities
 
@@ -80,13 +83,27 @@ def test_spectra_before_and_after_are_those_of_the_tables(old, new):
     assert r.moved == pytest.approx(sum(map(abs, apart.values())) / 2)
 
 
+def test_biases_are_resized_from_window_to_window():
+    """10 dy + dx of a window of 3 x 3, with 5 x 5 displacements: published for one of 4 x 4."""
+    dy, dx = np.indices((5, 5)).reshape(2, -1) - 2
+    table = np.vstack([[[7.0]], (10.0 * dy + dx)[:, None]])
+    biases = from_table(table)
+    r = resize_table(replace(biases, domain=lags_on((3, 3), prefix=1)), (4, 4))
+    assert (r.old, r.new, r.before.grid, r.after.grid) == ((3, 3), (4, 4), (5, 5), (7, 7))
+    middle = r.table[1:, 0].reshape(7, 7)[3]
+    np.testing.assert_allclose(middle[:4], [-2.0787, -1.5248, -0.6706, 0.0], atol=5e-5)
+    assert r.table[0] == 7.0
+    assert "From 3x3 to 4x4" in r.conclusion
+    assert "all 49 codes differ" in r.conclusion
+
+
 def test_spectra_and_codes_that_stay_are_said_to(run):
     plain = resize_table(load("axial", None, 16, grid=(5, 6)), (5, 6))
     assert plain.moved == pytest.approx(0, abs=1e-12)
-    assert (plain.before.distinct, plain.after.gap) == (30, pytest.approx(plain.before.gap))
+    assert (plain.before.distinct, plain.after.nearest) == (30, pytest.approx(plain.before.nearest))
     crowded = table_on((2, 2), np.array([[0.0, 1], [1, 0], [1, 0], [0, 1]]))
     r = resize_table(crowded, (3, 3), "bilinear")
-    assert (r.before.distinct, r.after.distinct, r.after.gap) == (2, 3, 0.0)
+    assert (r.before.distinct, r.after.distinct, r.after.nearest) == (2, 3, 0.0)
     assert "only 3 of 9 codes differ" in r.conclusion
 
 

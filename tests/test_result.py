@@ -2,9 +2,12 @@
 
 import copy
 import dataclasses
+import inspect
 import json
 import pickle
+import pydoc
 import re
+import subprocess
 import sys
 
 import numpy as np
@@ -13,7 +16,7 @@ import pytest
 import pefourier
 from pefourier.answers.telling import WAYS
 from pefourier.errors import PefourierError
-from pefourier.result import Result
+from pefourier.result import Explained, Result
 
 RESULTS = {
     "spectrum": lambda: pefourier.spectrum("sinusoidal", d=16),
@@ -135,3 +138,30 @@ def test_a_result_put_together_by_hand_says_that_it_is_about_nothing():
     message = "this Faithfulness was put together by hand: it is about no encoding; "
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}"):
         _ = result.conclusion
+
+
+EXPLAINED = sorted(kinds_below(Explained) - {Result}, key=str)
+
+
+@pytest.mark.parametrize("kind", EXPLAINED, ids=lambda kind: kind.__name__)
+def test_help_explains_every_field(kind):
+    told = inspect.getdoc(kind)
+    lines = told.splitlines()
+    assert lines[0] == kind.__dict__["__doc__"].own.splitlines()[0]
+    for field in dataclasses.fields(kind):
+        if field.name != "about":
+            (at,) = (i for i, line in enumerate(lines) if line.startswith(f"{field.name} : "))
+            assert lines[at + 1].startswith("    ")
+    assert max(map(len, lines)) <= 100
+    page = pydoc.plain(pydoc.render_doc(kind))
+    assert [line for line in lines if line.strip() not in page] == []
+
+
+def test_the_registry_is_read_when_help_is_and_not_before():
+    code = (
+        "import sys, pefourier; r = pefourier.check('dft', length=4, d=4); r.verdict; "
+        "before = 'pefourier.answers.terms' in sys.modules; text = type(r).__doc__; "
+        "print(before, 'Attributes' in text)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False True\n"

@@ -29,7 +29,7 @@ from pefourier.answers.grid_words import (
     shape_on_grid,
     told_apart_on_grid,
 )
-from pefourier.answers.text import number
+from pefourier.answers.text import agreeing, number
 from pefourier.encodings.encoding import Encoding
 
 if TYPE_CHECKING:  # one question starts without the rooms of the others
@@ -328,7 +328,7 @@ def below_first_step(enc: Encoding, r: Spectrum) -> str:
     named = f", numbers {which[0]} to {which[-1]} counted from 0," if run else ""
     many = 2 * len(slow) >= len(r.frequencies)
     advice = "; a --lattice as long as your context, with --sigma 0, shows more" if many else ""
-    finish = "finishes" if len(slow) == 1 else "finish"
+    finish = agreeing(len(slow), "finishes", "finish")
     return (
         f"{len(slow)} of {len(r.frequencies)} frequencies{named} never {finish} a turn within the "
         f"{r.lattice} points of the lattice: waves of up to {wave(slow.min())}{advice}."
@@ -525,7 +525,7 @@ def change_in_words(by: Mapping[str, Any]) -> str:
         "scale": lambda v: f"scaled by {number(v, 7)}",
         "offset": lambda v: f"moved by {by_axis(v) if isinstance(v, list) else v} {moved}",
         "order": lambda v: f"axes {v}",
-        "rows": lambda v: "rows run down the columns (the grid is transposed)",
+        "rows": ROWS_IN_WORDS.get,
         "coordinates": lambda v: f"coordinates scaled by {by_axis(v, 7)}",
         "rotation": lambda v: "columns rotated (all inner products agree)",
         "part": lambda v: "cosines and sines" if v == "both" else f"{WAVES[v]} alone",
@@ -535,6 +535,11 @@ def change_in_words(by: Mapping[str, Any]) -> str:
 
 
 WAVES = {"cos": "cosines", "sin": "sines"}
+ROWS_IN_WORDS = {
+    "transposed": "rows run down the columns (the grid is transposed)",
+    "blocks": "rows come in blocks of 2 x 2 points",
+    "out of blocks": "rows come in raster order, not in blocks of 2 x 2 points",
+}
 
 
 def cause_in_words(r: Comparison) -> str:
@@ -619,4 +624,5 @@ def common_part(r: Comparison) -> str:
     if r.lengths[0] == r.lengths[1] or r.max_difference is None:
         return ""
     lengths = "{} and {}".format(*r.lengths)
-    return f"Only {r.length} common positions were compared; the lengths are {lengths}."
+    compared = agreeing(r.length, "common position was", "common positions were")
+    return f"Only {r.length} {compared} compared; the lengths are {lengths}."

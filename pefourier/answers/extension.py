@@ -1,11 +1,12 @@
 """How is it told which scaling takes a rotation to a longer context?"""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pefourier.answers.page import Page, fields_of
-from pefourier.answers.text import aligned, number, paragraph
+from pefourier.answers.text import agreeing, aligned, number, paragraph
+from pefourier.design import AXES
 from pefourier.extend import Extension, Extensions
 
 COLUMNS = {
@@ -21,15 +22,25 @@ COLUMNS = {
 }
 
 
-def extension_page(found: Extensions, params: dict[str, Any]) -> Page:
-    """The answer of `pefourier design --extend-from`."""
+def extension_page(
+    founds: Sequence[Extensions], params: dict[str, Any], specs: Mapping[str, str] | None = None
+) -> Page:
+    """The answer of `pefourier design --extend-from`; of a grid one for each axis, and `specs`."""
+    rows = [[f"all axes by {way}", spec] for way, spec in (specs or {}).items()]
     return Page(
         "design",
-        words=lambda: extension_text(found),
-        records=lambda: [extension_record(found, params)],
-        rows=lambda: extension_rows(found),
-        conclusion=lambda: paragraph(conclude_extension(found)),
+        words=lambda: "\n".join([*map(extension_text, founds), *([aligned(rows)] if rows else [])]),
+        records=lambda: [extension_record(found, params) for found in founds],
+        rows=lambda: extension_rows(founds),
+        conclusion=lambda: "".join(
+            paragraph(f"{on_axis(found)}{conclude_extension(found)}") for found in founds
+        ),
     )
+
+
+def on_axis(found: Extensions) -> str:
+    """The axis of a grid, as its conclusion begins; nothing where there is one."""
+    return f"axis {found.name}: " if found.name and found.name in AXES else ""
 
 
 def extension_record(found: Extensions, params: dict[str, Any]) -> dict[str, Any]:
@@ -59,7 +70,8 @@ def conclude_extension(found: Extensions) -> str:
     """
     unchanged, *ways = found.candidates
     pairs = sum(band.pairs for band in unchanged.bands)
-    met = f"{unchanged.unseen} of {pairs} pairs meet phases they never met"
+    meet = agreeing(unchanged.unseen, "meets phases it", "meet phases they")
+    met = f"{unchanged.unseen} of {pairs} pairs {meet} never met"
     if not unchanged.unseen:
         met = "every pair stays within phases it met: no scaling is needed for their sake"
     fewest = min(way.unseen for way in ways)
@@ -104,6 +116,8 @@ def extension_text(found: Extensions) -> str:
     points = [p for p, _ in found.candidates[0].cosine]
     cosines = [["cosine to the trained rotation at", *map(str, points)]]
     cosines += [[named(e), *(f"{c:.4f}" for _, c in e.cosine)] for e in found.candidates]
+    if on_axis(found):
+        return f"axis {found.name}\n{aligned(rows)}\n{aligned(cosines)}"
     ways = [f"{named(e)}: {e.spec}\n{lines_text(e)}" for e in found.candidates[1:]]
     return "\n".join([aligned(rows), aligned(cosines), *ways])
 
@@ -117,19 +131,21 @@ def lines_text(way: Extension) -> str:
     )
 
 
-def extension_rows(found: Extensions) -> Iterable[Sequence[Any]]:
-    """A row for each way, its keys for config.json in JSON."""
+def extension_rows(founds: Sequence[Extensions]) -> Iterable[Sequence[Any]]:
+    """A row for each way, its keys for config.json in JSON; of a grid with its axis."""
     single = [
         key
-        for key, value in fields_of(found.candidates[0]).items()
+        for key, value in fields_of(founds[0].candidates[0]).items()
         if key not in ("bands", "cosine", "below", "frequencies", "config")
     ]
-    levels = list(found.candidates[0].below)
-    heads = [f"cosine_{p}" for p, _ in found.candidates[0].cosine] + [
-        f"below_{level}" for level in levels
-    ]
-    yield [*single, "kept_blended_stretched", *heads, "config"]
-    for e in found.candidates:
-        values = [getattr(e, key) for key in single]
-        config = None if e.config is None else json.dumps(e.config)
-        yield [*values, banded(e), *(c for _, c in e.cosine), *e.below.values(), config]
+    axes = ["axis"] if any(map(on_axis, founds)) else []
+    shown = list(dict.fromkeys(p for one in founds for p, _ in one.candidates[0].cosine))
+    levels = list(founds[0].candidates[0].below)
+    heads = [*(f"cosine_{p}" for p in shown), *(f"below_{level}" for level in levels)]
+    yield [*axes, *single, "kept_blended_stretched", *heads, "config"]
+    for found in founds:
+        for e in found.candidates:
+            values = [*([found.name] if axes else []), *(getattr(e, key) for key in single)]
+            config = None if e.config is None else json.dumps(e.config)
+            cosines = [dict(e.cosine).get(p) for p in shown]
+            yield [*values, banded(e), *cosines, *e.below.values(), config]

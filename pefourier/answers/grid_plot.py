@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BLUE = "#0072B2"
+TITLE = {"fontsize": 8, "loc": "left"}
 TICKS = ([-np.pi, 0, np.pi], ["-π", "0", "π"])
 
 
@@ -92,14 +93,16 @@ def points_on_grids(figure: "Figure", answers: Sequence[Answer], titles: Sequenc
             if r.values.ndim == 1:
                 axes.plot(r.values)
                 axes.set(xlabel="position", ylabel="rebuilt value")
-                axes.set_title(title, fontsize=8, loc="left")
+                axes.set_title(title, **TITLE)
                 continue
             values = r.values[r.position[:-2]]
             image = axes.imshow(values, cmap="cividis", interpolation="nearest")
-            axes.set(xlabel="column", ylabel="row")
-            name = f"{title}\n{point_of(r.position)}, peak {r.peak:.3f}"
-            axes.set_title(name, fontsize=8, loc="left")
-            figure.colorbar(image, ax=axes, shrink=0.8)
+            axes.set(xlabel="column", ylabel="row" if axes is panels[0] else "")
+            axes.locator_params(nbins=5, integer=True)
+            axes.set_title(f"{title}\n{point_of(r.position)}, peak {r.peak:.3f}", **TITLE)
+            bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.9, aspect=12)
+            ends = [values.min(), values.max()]
+            bar.set_ticks(ends, labels=[f"{round(end, 9) + 0.0:.2g}" for end in ends])
 
 
 def kernel_lines(kernel: np.ndarray) -> list[tuple[str, np.ndarray]]:

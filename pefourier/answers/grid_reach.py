@@ -64,28 +64,28 @@ def each_axis(enc: Encoding, scaled: bool) -> Iterator[tuple[str, str]]:
         if side == 1 or not len(turning):
             continue
         fast, slow = float(turning.max()), float(turning.min())
-        if scaled:
-            turns = [number(w * (side - 1) / TURN, 3) for w in (fast, slow)]
-            alone = slow * side <= TURN  # what (side - 1) points come to at last
-            end = (
-                "no image is so large that two ROWS have all phases in common, but neighbours come "
-                "closer"
-                if alone
-                else "phases repeat within every image"
-            )
-            yield (
-                name,
-                (
-                    f"The fastest wave along AXIS makes {turns[0]} turns across the {side} ROWS, the "
-                    f"slowest {turns[1]}: {end}."
-                ),
-            )
-        else:
-            yield (
-                name,
-                (
-                    f"The fastest wave along AXIS meets a phase again after {number(TURN / fast, 3)} "
-                    f"ROWS, the slowest after {number(TURN / slow, 3)}: up to there no two ROWS have "
-                    "all phases in common."
-                ),
-            )
+        yield name, across_image(fast, slow, side) if scaled else in_points(fast, slow)
+
+
+def across_image(fast: float, slow: float, side: int) -> str:
+    """What waves do along an axis whose coordinates are shares of its side."""
+    first, last = (number(w * (side - 1) / TURN, 3) for w in (fast, slow))
+    end = "phases repeat within every image"
+    if slow * side <= TURN:  # what side - 1 steps come to at last
+        end = (
+            "no image is so large that two ROWS have all phases in common, but neighbours come "
+            "closer"
+        )
+    return (
+        f"The fastest wave along AXIS makes {first} turns across the {side} ROWS, the slowest "
+        f"{last}: {end}."
+    )
+
+
+def in_points(fast: float, slow: float) -> str:
+    """What waves do along an axis whose coordinates count points."""
+    return (
+        f"The fastest wave along AXIS meets a phase again after {number(TURN / fast, 3)} ROWS, the "
+        f"slowest after {number(TURN / slow, 3)}: up to there no two ROWS have all phases in "
+        "common."
+    )

@@ -67,7 +67,7 @@ def layers_table(reaches: Sequence[Reach], words: Words) -> Markup:
     rows = [
         [
             one.label,
-            ranges(run.index) or "all",
+            ranges(run.index) or ("some" if len(one.found.layers) > 1 else "all"),
             run.kind if run.kind != "none" else "no positions",
             "–" if run.rotation is None else rotation_name(one.found, run.rotation),
             value_cell(run.window),

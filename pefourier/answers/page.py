@@ -75,16 +75,19 @@ def as_github(page: Page) -> str:
     >>> print(as_github(Page("check-faithful", str, lambda: [record])), end="")
     ::notice title=pefourier check-faithful dft::All differ: 100 %25.
     """
-    lines = []
+    lines, specs = [], []
     for record in plain(list(page.records())):
         spec = str(record.get("spec") or "")
+        specs.append(spec)
         said = [("notice", record["conclusion"])] if record.get("conclusion") else []
         said += [("error", record["error"])] if "error" in record else []
         for finding in record.get("findings", ()):
             level = finding["severity"].replace("note", "notice")
             said.append((level, f"{finding['message']} [{finding['code']}]"))
         lines += [workflow_command(level, page.command, spec, text) for level, text in said]
-    lines += [workflow_command("error", page.command, "", reason) for reason in page.reasons]
+    for reason in page.reasons:  # which begin with the SPEC that they are about
+        about = next((spec for spec in specs if spec and reason.startswith(f"{spec} ")), "")
+        lines.append(workflow_command("error", page.command, about, reason))
     return "".join(lines)
 
 

@@ -320,8 +320,9 @@ def reconstruct(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
     if any_grid(answers):
         most = max(len(a.result.reconstructions) for a in answers)
         across, down = (len(answers), 1) if most == 1 else (most, len(answers))
-        figure = make_figure((max(3.0, 2.6 * across), 0.4 + 2.2 * down), look)
-        points_on_grids(figure, answers, list(map(caption, answers)))
+        figure = make_figure((max(3.0, 2.1 * across), 0.2 + 2.4 * down), look)
+        room = figure.get_figwidth() / across - 0.1
+        points_on_grids(figure, answers, [caption(a, room) for a in answers])
         return figure
     size = (WIDTH, 1.0 + 1.6 * len(answers))
     same = len({a.result.lattice for a in answers}) == 1
@@ -512,7 +513,7 @@ def comparison(summary, look: Look = USUAL) -> "Figure":
         panel.set_yticks(range(len(one.scores)), [brief(name, 28) for name in one.scores])
         panel.set_ylim(len(one.scores) - 0.4, -0.6)
         leaky = ", leaky split" if one.leaky else ""
-        title = f"{brief(one.dataset, 40)}, windows of {one.length} rows{leaky}"
+        title = f"{brief(one.dataset, 40)}, {one.inputs}{leaky}"
         panel.set_title(title, loc="right", fontsize=9)  # a long one has room at its left
         panel.set_xlabel(
             lines_within("F1 of each (seed, fold); diamond: mean with 95 % interval", figure)

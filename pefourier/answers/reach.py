@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from pefourier.answers.conclusions import joined
-from pefourier.answers.grid_reach import reach_on_grid
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.report import Answer, Refusal
-from pefourier.answers.text import aligned, number, paragraph
+from pefourier.answers.text import agreeing, aligned, number, paragraph
 from pefourier.context import Band, Context, Reading, Rotation, treatments
 from pefourier.design import Candidate, Design, grid_spec
 from pefourier.encodings.encoding import Encoding
@@ -271,13 +270,18 @@ def never_turning(r: Rotation, several: bool) -> str:
     where = f" in {r.name} layers" if several else ""
     if not r.idle:
         return f"every pair finishes a turn{where}"
-    return f"{r.idle} of {r.rotated} pairs never finish a turn{where}"
+    finish = agreeing(r.idle, "finishes", "finish")
+    return f"{r.idle} of {r.rotated} pairs never {finish} a turn{where}"
 
 
 def new_phases(r: Rotation, pairs: str) -> str:
     """How many pairs of a rotation meet phases that training never met."""
     if r.unseen:
-        return f"{r.unseen} of {pairs} meet phases they never met"
+        meet = agreeing(r.unseen, "meets phases it", "meet phases they")
+        known = r.familiar_length
+        new = known is not None and r.scaling != "none"
+        beyond = f", the first beyond {known} positions" if new else ""
+        return f"{r.unseen} of {pairs} {meet} never met{beyond}"
     seen = f", as a query sees {r.window} positions" if r.window else ""
     return f"every pair stays within phases it met{seen}"
 
@@ -342,16 +346,23 @@ def conclude_table(enc: Encoding, found: Context) -> str:
         return f"T5's buckets hold all distances from {far} on in one: none beyond is told apart."
     if enc.origin == "weights" or enc.name == "learned":
         lost = found.length - len(enc)
-        beyond = f"; of {found.length} asked for, {lost} have none" if lost > 0 else ""
+        beyond = (
+            f"; of {found.length} asked for, {lost} {agreeing(lost, 'has', 'have')} none"
+            if lost > 0
+            else ""
+        )
         return f"Learned positions end with their table: {len(enc)} rows{beyond}."
     if enc.measure is not None and len(enc.domain.sides) > 1:
+        from pefourier.answers.grid_reach import reach_on_grid
+
         return reach_on_grid(enc)
     if enc.measure is not None:
         own = enc.measure.frequencies
         idle = int(((own != 0) & (own * found.length < 2 * pi)).sum())
         return (
             f"The positions of {enc.name} are a formula for any length, added once: at "
-            f"{found.length} positions {idle} of {len(own)} waves never finish a turn."
+            f"{found.length} positions {idle} of {len(own)} waves never "
+            f"{agreeing(idle, 'finishes', 'finish')} a turn."
         )
     return f"The model has {enc.name} positions, which do not turn queries and keys."
 
@@ -372,7 +383,7 @@ def context_text(enc: Encoding, found: Context) -> str:
     rows = [["layers", "positions", "rotation", "window"]]
     rows += [
         [
-            ranges(run.index) or "all",
+            ranges(run.index) or ("some" if len(found.layers) > 1 else "all"),
             run.kind if run.kind != "none" else "no positions",
             "–" if run.rotation is None else found.rotations[run.rotation].name or "the only one",
             number(run.window, missing="–"),
@@ -404,7 +415,9 @@ ROTATION_FACTS = {
     "critical dimension": lambda r: r.critical_dimension,
     "pairs that never turn": lambda r: r.idle,
     "pairs in phases not trained": lambda r: r.unseen,
+    "codes apart, cast to bfloat16": lambda r: r.precision["bfloat16"].distinct_cast,
     "codes apart, phases in bfloat16": lambda r: r.precision["bfloat16"].distinct_phase,
+    "safe length, phases in bfloat16": lambda r: r.precision["bfloat16"].safe_phase,
     "phase error in float32, rad": lambda r: r.precision["float32"].max_phase_error,
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 from pefourier.answers.plot import USUAL, WIDTH, Look, brief, lines_within, literal, make_panels
 from pefourier.answers.report import Answer
 from pefourier.context import Reading, Rotation, treatments
-from pefourier.design import Design
+from pefourier.design import AXES, Design
 from pefourier.encodings.readings import LEVELS, reading_cosine
 from pefourier.extend import Extensions
 
@@ -173,12 +173,19 @@ def draw_criterion(axes: "Axes", design: Design, field: str, names: Sequence[str
 
 
 def extension(founds: Sequence[Extensions], look: Look = USUAL) -> "Figure":
-    """Wavelengths of each way's pairs, and cosines to the trained rotation over the position."""
-    (found,) = founds
+    """Wavelengths of each way's pairs, and cosines to the trained rotation; a column an axis."""
+    heights = [0.7 + 0.3 * max(len(found.candidates) for found in founds), 2.8]
+    wide = WIDTH * max(1.0, 0.7 * len(founds))
+    figure, panels = make_panels(2, len(founds), (wide, 0.4 + sum(heights)), look)
+    panels[0, 0].get_gridspec().set_height_ratios(heights)
+    for column, found in zip(panels.T, founds, strict=True):
+        draw_ways(*column, found)
+    return figure
+
+
+def draw_ways(top: "Axes", low: "Axes", found: Extensions) -> None:
+    """Ticks at the wavelengths of each way, and below its cosines over the position."""
     ways = found.candidates
-    heights = [0.7 + 0.3 * len(ways), 2.8]
-    figure, ((top,), (low,)) = make_panels(2, 1, (WIDTH, 0.4 + sum(heights)), look)
-    top.get_gridspec().set_height_ratios(heights)
     for level, way in enumerate(ways):
         waves = 2 * pi / way.frequencies[way.frequencies != 0]
         colour = GREY if way.way == "unchanged" else "#0072B2"
@@ -187,7 +194,8 @@ def extension(founds: Sequence[Extensions], look: Look = USUAL) -> "Figure":
     names = [f"base {way.rho:.4g}" if way.way == "base" else way.way for way in ways]
     top.set_yticks([-level for level in range(len(ways))], names)
     top.set(xscale="log", xlabel="wavelength (positions)", ylim=(0.4 - len(ways), 1.1))
-    top.set_title(f"{brief(found.spec, 60)}, d {found.d}", loc="left", fontsize=9)
+    name = f"axis {found.name}: " if found.name in AXES and found.name else ""
+    top.set_title(f"{name}{brief(found.spec, 60)}, d {found.d}", loc="left", fontsize=9)
     points = np.unique(np.geomspace(1, found.trained, 200).astype(np.int64))
     for name, way in zip(names[1:], ways[1:], strict=True):
         cosines = reading_cosine(found.trained_frequencies, way.frequencies, points)
@@ -198,4 +206,3 @@ def extension(founds: Sequence[Extensions], look: Look = USUAL) -> "Figure":
         xscale="log", xlabel="position", ylabel="cosine to the trained codes", ylim=(None, 1.05)
     )
     low.legend(loc="lower left", ncols=2, fontsize=8)
-    return figure

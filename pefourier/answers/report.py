@@ -24,7 +24,7 @@ from pefourier.answers.conclusions import (
 from pefourier.answers.grid_words import axis_names, by_axis, ends_of, point_of, size_of
 from pefourier.answers.page import Page, fields_of, flattened
 from pefourier.answers.terminal_chart import chart, limits_of, shades
-from pefourier.answers.text import aligned, number, paragraph
+from pefourier.answers.text import agreeing, aligned, number, paragraph
 from pefourier.bands import density_by_decade, group_waves, is_slow
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError, printable
@@ -356,7 +356,7 @@ GRID_RECONSTRUCT_FACTS = [
     Fact("peak", lambda r: r.peak, why_no_spectrum),
     Fact("points ≥ half", lambda r: r.half_max_area),
     Fact("cross", lambda r: r.cross, why_no_spectrum),
-    Fact("side lobe", lambda r: r.side_lobe, why_no_spectrum),
+    Fact("outside 3×3", lambda r: r.side_lobe, why_no_spectrum),
     Fact("error", lambda r: r.error, why_no_spectrum),
     Fact("error of linear inverse", lambda r: r.inverse_error, why_no_code),
 ]
@@ -556,8 +556,10 @@ def precision_text(answers: Sequence[Answer]) -> str:
 def formula_in_words(identified: Mapping[str, Any]) -> str:
     """What a table turned out to be, in words."""
     params = ", ".join(f"{k}={number(v, 7)}" for k, v in identified["params"].items())
+    names = identified.get("conventions", ())
+    whose = f" (the convention of {', '.join(names)})" if names else ""
     return (
-        f"{identified['encoding']} with {params or 'no parameters'}; "
+        f"{identified['encoding']} with {params or 'no parameters'}{whose}; "
         f"largest difference {number(identified['max_difference'], 2)}"
     )
 
@@ -629,8 +631,6 @@ def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
             f"first at position {first[0]}, column {first[1]}; "
             f"largest at position {largest[0]}, column {largest[1]}"
         )
-    if result.likeness:
-        lines += likeness_lines(result.likeness)
     if result.cause:
         lines.append(f"cause, in {result.cause.of}: {', '.join(result.cause.misreadings)}")
     if len(set(result.dimensions)) > 1:
@@ -638,6 +638,8 @@ def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
     if len(set(result.lengths)) > 1:
         lengths = "{} and {}".format(*result.lengths)
         lines.append(f"lengths {lengths}; {result.length} common positions were compared")
+    if result.likeness:
+        lines += likeness_lines(result.likeness)
     return "\n".join(lines) + "\n"
 
 
@@ -667,7 +669,8 @@ def encode_page(enc: Encoding, table: np.ndarray, positions: np.ndarray, out: st
     size = f"{table.shape[0]} positions × {table.shape[1]}"
     written = {"out": out, "shape": list(table.shape), "positions": positions}
     conclusion = (
-        f"The codes of {table.shape[0]} positions, {table.shape[1]} numbers each, are in "
+        f"The codes of {table.shape[0]} {agreeing(table.shape[0], 'position', 'positions')}, "
+        f"{table.shape[1]} {agreeing(table.shape[1], 'number', 'numbers')} each, are in "
         f"{printable(out)} as float64, one row a position."
     )
     return Page(

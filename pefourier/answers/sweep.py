@@ -8,7 +8,7 @@ from typing import Any
 from pefourier.answers.page import Page
 from pefourier.answers.reach import context_page
 from pefourier.answers.report import Answer, Refusal
-from pefourier.answers.text import aligned, number, paragraph
+from pefourier.answers.text import agreeing, aligned, number, paragraph
 
 FAITHFUL = {
     "length": lambda r: r.length,
@@ -120,7 +120,7 @@ def conclude_reach(name: str, answers: Sequence[Answer]) -> str:
     length, count = new[0]
     last = unseen[-1][1]
     more = f", {last} at {unseen[-1][0]}" if last != count else ""
+    met = agreeing(count, "pair meets phases it", "pairs meet phases they")
     return (
-        f"{name}: trained at {trained}; from {length} positions on {count} pairs meet phases they "
-        f"never met{more}."
+        f"{name}: trained at {trained}; from {length} positions on {count} {met} never met{more}."
     )

@@ -128,6 +128,15 @@ def number(value: float | int | bool | str | None, digits: int = 4, missing: str
     return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
 
 
+def agreeing(count: int, one: str, several: str) -> str:
+    """The word that agrees with a number.
+
+    >>> agreeing(1, "claim fails", "claims fail"), agreeing(0, "is", "are")
+    ('claim fails', 'are')
+    """
+    return one if count == 1 else several
+
+
 def whole_number(text: str) -> int | None:
     """A whole number as people write it: digits, 3e5, 128k or 1M; None for any other text.
 

@@ -8,6 +8,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib import import_module
 from typing import Annotated, Any, Literal
@@ -39,8 +40,8 @@ def spec_names(incomplete: str) -> list[str]:
 
 SPEC_HELP = (
     "Encodings: NAME, NAME:key=value,…, PATH[#ARRAY] (.npy .npz .csv .pt .safetensors), - for "
-    "standard input, a Hugging Face config.json or model folder, or py:module:function (runs your "
-    "code). 'pefourier list' shows the names."
+    "standard input, a Hugging Face config.json or model folder, model.gguf, or py:module:function "
+    "(runs your code). 'pefourier list' shows the names."
 )
 TIMES_HELP = "Irregular times for mtan, mtan-fixed and time2vec: a column of numbers (.csv, .npy)."
 Specs = Annotated[
@@ -413,7 +414,10 @@ def keep_answers(each: list[Any]) -> Asked:
 
 
 def load_pair(question: Question) -> list[Any]:
-    """Two encodings; a named one has the size of a file, config or user's code, and its grid."""
+    """Two encodings; a named one has the size of a file, config or user's code, and its grid.
+
+    User's code has the dimension of a file or config.
+    """
     a, b = load_exactly(question, 2, "compare takes two encodings", as_rows=True)
     from pefourier.encodings.specs import source_of
 
@@ -430,6 +434,13 @@ def load_pair(question: Question) -> list[Any]:
             size |= {"grid": domain.grid or None, "prefix": domain.prefix or None}
         (known,) = replace(question, specs=[known.spec], **size).encodings(as_rows=True)
         a, b = (known, b) if named[0] else (a, known)
+    else:
+        code = [source_of(enc.spec) == "code" for enc in (a, b)]
+        if sum(code) == 1 and question.d is None and a.dim != b.dim:
+            given, own = (b, a) if code[0] else (a, b)
+            with suppress(PefourierError):  # code of one size only, which is compared as it is
+                (own,) = replace(question, specs=[own.spec], d=given.dim).encodings(as_rows=True)
+            a, b = (own, given) if code[0] else (given, own)
     return [note_grids(enc, question.quiet) for enc in on_common_grid(a, b)]
 
 

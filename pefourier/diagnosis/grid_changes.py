@@ -2,10 +2,10 @@
 
 Conventions
 -----------
-Rows run down the columns in place of along the rows (`rows`), or coordinates are others: a point i
-of an axis has the phase omega s (i + o) where the first table has omega i, s and o for each axis
-(`coordinates`, `offset`). Each candidate comes with the first table as it would then be, columns in
-any order; whether it is the second is for the caller to see.
+Rows run down the columns, or through blocks of 2 x 2, in place of along the rows (`rows`), or
+coordinates are others: a point i of an axis has the phase omega s (i + o) where the first table has
+omega i, s and o for each axis (`coordinates`, `offset`). Each candidate comes with the first table
+as it would then be, columns in any order; whether it is the second is for the caller to see.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.axis_parts import axis_columns
+from pefourier.encodings.domain import lattice
 from pefourier.encodings.encoding import Encoding, Measure, placed
-from pefourier.encodings.families.axes import axis_letters
+from pefourier.encodings.families.axes import axis_letters, through_blocks
 
 OFFSETS = (0.0, 0.5, 1.0)
 RULES: Mapping[str, Any] = {  # slope, and what is added to an offset, of a side
@@ -27,6 +28,7 @@ RULES: Mapping[str, Any] = {  # slope, and what is added to an offset, of a side
     "centred": lambda n: (2 / n, -n / 2),
     "closed": lambda n: (2 / max(n - 1, 1), -(n - 1) / 2),
 }
+BACK = {"transposed": "transposed", "blocks": "out of blocks"}  # said of the way back
 Candidate = tuple[dict[str, Any], np.ndarray]
 
 
@@ -38,16 +40,21 @@ def on_one_grid(a: Encoding, b: Encoding) -> bool:
     )
 
 
-def rows_transposed(table: np.ndarray, sides: tuple[int, ...]) -> Iterator[Candidate]:
-    """A table whose rows run down the columns, and back."""
+def rows_in_other_order(table: np.ndarray, sides: tuple[int, ...]) -> Iterator[Candidate]:
+    """A table whose rows run down the columns or through blocks of 2 x 2, and back."""
     height, width = sides[-2:]
-    if min(height, width) == 1:
-        return
     index = np.arange(prod(sides))
-    down = index.reshape(-1, height, width).swapaxes(1, 2).ravel()
-    back = index.reshape(-1, width, height).swapaxes(1, 2).ravel()
-    for order in (down, back) if (down != back).any() else (down,):
-        yield {"rows": "transposed"}, table[order]
+    orders = {}
+    if min(height, width) > 1:
+        orders["transposed"] = index.reshape(-1, height, width).swapaxes(1, 2).ravel()
+    if height % 2 == width % 2 == 0:
+        orders["blocks"] = through_blocks(lattice(sides), index)
+        orders["blocks"] = np.ravel_multi_index(tuple(orders["blocks"].T), sides)
+    for rows, order in orders.items():
+        yield {"rows": rows}, table[order]
+        back = np.argsort(order)
+        if (back != order).any():
+            yield {"rows": BACK[rows]}, table[back]
 
 
 def coordinates_changed(a: Encoding, b: Encoding) -> Iterator[Candidate]:

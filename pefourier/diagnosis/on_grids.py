@@ -19,6 +19,7 @@ import numpy as np
 from pefourier.diagnosis.identify import identification, identify
 from pefourier.diagnosis.whose import matching_conventions
 from pefourier.encodings.axis_parts import axis_columns
+from pefourier.encodings.conventions import fact_of_convention
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.geometry.closest import ClosestPair
@@ -414,8 +415,15 @@ def remarks_on_formula(enc: Encoding) -> Iterator[Finding]:
 
 
 def shared_by_prefix(enc: Encoding) -> Iterator[Finding]:
-    """Rows before the grid of a formula with the code of its first point."""
+    """Rows before the grid, or text tokens of a model, with the code of a formula's first point."""
     if not enc.domain.prefix:
+        if fact_of_convention(enc.name, enc.params.get("convention", ""), "text") == "origin":
+            point = ",".join("0" for _ in enc.domain.sides)
+            message = (
+                f"text tokens all have the code of point ({point}): text and first patch are told "
+                "apart by their content alone"
+            )
+            yield Finding("text-collides-with-patch", "note", message)
         return
     rows = np.asarray(enc.codes(np.arange(enc.domain.prefix + 1)), dtype=float)
     same = np.flatnonzero((rows[:-1] == rows[-1]).all(axis=1) & rows[:-1].any(axis=1))

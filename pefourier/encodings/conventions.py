@@ -11,7 +11,7 @@ from typing import Any
 from pefourier.errors import unknown
 
 FILE = Path(__file__).with_suffix(".toml")
-FACTS = ("source", "note")  # keys that are not parameters
+FACTS = ("source", "note", "text")  # keys that are not parameters
 
 
 @cache  # the file does not change while it is used
@@ -45,6 +45,15 @@ def list_conventions(encoding: str) -> list[dict[str, Any]]:
         }
         for name, row in read_conventions().get(encoding, {}).items()
     ]
+
+
+def fact_of_convention(encoding: str, name: str, fact: str) -> Any:
+    """What is noted of a convention; None where there is nothing, or no convention of that name.
+
+    >>> fact_of_convention("axial-rope", "flux", "text")
+    'origin'
+    """
+    return read_conventions().get(encoding, {}).get(name, {}).get(fact) if name else None
 
 
 def as_parameter(value: Any) -> Any:

@@ -1,8 +1,8 @@
 """Every encoding a SPEC can name: registered builders, tables in files, model configs, user code.
 
-A SPEC is ``NAME``, ``NAME:key=value,…``, ``PATH[#ARRAY]``, ``-`` (standard input), ``config.json``
-or a model folder, or ``py:module:function``. `load` turns one into an `Encoding`, and imports what
-reads files or runs code only for a SPEC that needs it.
+A SPEC is ``NAME``, ``NAME:key=value,…``, ``PATH[#ARRAY]``, ``-`` (standard input), ``config.json``,
+a model folder or ``model.gguf``, or ``py:module:function``. `load` turns one into an `Encoding` and
+imports what reads files or runs code only for a SPEC that needs it.
 """
 
 import os
@@ -90,6 +90,10 @@ def load_rows(
             return user_code.tabulate(spec, length or max(80, least), d or 256, **asked)
         case "table":
             return load_file(spec, length)
+        case "gguf":
+            from pefourier.encodings.sources.gguf_file import read_gguf
+
+            return read_gguf(spec, length, d)
         case "config":
             from pefourier.encodings.sources import huggingface
 
@@ -97,7 +101,7 @@ def load_rows(
             return huggingface.read_config(spec, length, d, **asked)
 
 
-def source_of(spec: str) -> Literal["name", "code", "table", "config"]:
+def source_of(spec: str) -> Literal["name", "code", "table", "config", "gguf"]:
     """What a SPEC names.
 
     >>> source_of("rope:rho=5e5"), source_of("py:model:table"), source_of("wpe.npy")
@@ -116,6 +120,8 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config"]:
     path, _ = split_spec(spec)
     if spec == "-" or os.path.splitext(path)[1].lower() in READERS:
         return "table"
+    if path.lower().endswith(".gguf"):
+        return "gguf"
     if path.endswith(".json") or os.path.isdir(path):
         return "config"
     from pefourier.encodings.sources import user_code

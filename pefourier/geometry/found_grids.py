@@ -24,7 +24,6 @@ LARGEST_RESIDUAL = 0.2  # of a table that is called one on a grid
 RATIO = 0.6  # residuals of all other grids are larger: found over next
 LEAST_POINTS, LEAST_SIDE = 48, 4  # of a table that is taken as one on a grid without being asked
 SURE_RESIDUAL = 0.05
-GRID_FOUND = "grid-found"  # the code of what is noted then
 RESOLVED = 1e-6  # residuals below are rounding
 
 
@@ -143,7 +142,7 @@ def on_found_grid(enc: Encoding) -> Encoding:
         f"this one best (residual {found.residual:.2g}, the next {found.next_residual:.2g}); "
         f"another can be given, and --grid {len(enc)} takes them as one axis"
     )
-    note = Finding(GRID_FOUND, "note", message)
+    note = Finding("grid-found", "note", message)
     whole = on_grid(enc, found.grid, found.prefix)
     params = {**whole.params, "grid_found": True}
     return replace(whole, params=params, findings=(*enc.findings, note))
@@ -151,7 +150,7 @@ def on_found_grid(enc: Encoding) -> Encoding:
 
 def remarks_on_grids(enc: Encoding) -> list[str]:
     """What is to be said of a grid that was found."""
-    return [finding.message for finding in enc.findings if finding.code == GRID_FOUND]
+    return [finding.message for finding in enc.findings if finding.code == "grid-found"]
 
 
 def on_common_grid(one: Encoding, two: Encoding) -> tuple[Encoding, Encoding]:

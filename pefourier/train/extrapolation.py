@@ -14,6 +14,7 @@ from itertools import product
 
 import numpy as np
 
+from pefourier.answers.text import agreeing
 from pefourier.errors import PefourierError, shown
 from pefourier.train.apply import apply_classifier
 from pefourier.train.data import SYNTHETIC
@@ -139,7 +140,8 @@ def lengthened(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
     lacking = sum(code.tobytes() not in trained for code in longer.codes)
     if lacking:
         raise PefourierError(
-            f"{lacking} of its {len(longer.codes)} codes for {tokens} tokens were never trained"
+            f"{lacking} of its {len(longer.codes)} codes for {tokens} tokens "
+            f"{agreeing(lacking, 'was', 'were')} never trained"
         )
     return replace(longer, codes=np.stack([trained[code.tobytes()] for code in longer.codes]))
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
+from pefourier.answers.text import agreeing
 from pefourier.train import grid, loop, search
 from pefourier.train.grid import Stack
 from pefourier.train.loop import Member, Program, Resident, Schedule
@@ -61,8 +62,10 @@ def time_line(dataset: str, runs: int, candidates: int, epochs: int, seconds: fl
     'smd: 40 runs of 4 candidates of at most 20 epochs take 20:34 at most, by a few steps'
     """
     tried = f" of {candidates} candidates" if candidates > 1 else ""
+    length = f"at most {epochs} {agreeing(epochs, 'epoch', 'epochs')}"
     return (
-        f"{dataset}: {runs} run{'' if runs == 1 else 's'}{tried} of at most {epochs} epochs take "
+        f"{dataset}: {runs} {agreeing(runs, 'run', 'runs')}{tried} of {length} "
+        f"{agreeing(runs, 'takes', 'take')} "
         f"{clock(seconds)} at most, by a few steps"
     )
 

@@ -362,8 +362,13 @@ def parameters(resolved: ResolvedTask) -> dict[str, dict[str, Any]]:
 
 
 def remarks_on_examples(task: Task) -> list[str]:
-    """What to know of classes with few examples, and of examples that may lie on their side."""
+    """What to know of groups, of classes with few examples, and of examples on their side."""
     found = []
+    if task.groups is not None:
+        found.append(
+            f"{task.name}: {len(task.starts)} examples of {task.groups} groups; all of a group "
+            "train, validate or test together"
+        )
     channels, counts = task.rows.shape[1], np.bincount(task.labels)
     for label in np.flatnonzero(counts < FEW):
         found.append(

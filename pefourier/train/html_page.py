@@ -25,7 +25,7 @@ from pefourier.answers.document import (
 from pefourier.answers.html_report import versions_table
 from pefourier.answers.page import Page, flattened
 from pefourier.answers.terms import Term, read_terms
-from pefourier.answers.text import paragraph
+from pefourier.answers.text import agreeing, paragraph
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.train.conclusion import conclude_training, conclusions_of
 from pefourier.train.figures import learning_curves, score_by_length
@@ -134,7 +134,10 @@ def training_conclusions(summary: Summary) -> list[Any]:
     found: list[Any] = [element("p", line, class_="warning") for line in said_first(summary)]
     for one in summary.datasets:
         found.append(element("h3", one.dataset))
-        said = [[element("strong", name), " ", conclude_training(one, name)] for name in one.scores]
+        said = [
+            [element("strong", f"{name}:"), " ", conclude_training(one, name)]
+            for name in one.scores
+        ]
         found.append(element("ul", [element("li", item) for item in said]))
     return found
 
@@ -170,7 +173,11 @@ def curves_part(folder: TrainFolder, words: Words) -> list[Any]:
     look = plot.INLINE_WIDE
     drawn = plot.draw_inline("curves-drawn", told, learning_curves, kept, look)
     lacking = len(known) - len(kept)
-    said = f"{lacking} of {len(known)} runs have no stored curve." if lacking else ""
+    said = (
+        f"{lacking} of {len(known)} runs {agreeing(lacking, 'has', 'have')} no stored curve."
+        if lacking
+        else ""
+    )
     return [
         figure(drawn, told, wide=True),
         element("p", said) if said else None,

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from pefourier import __version__
+from pefourier.answers.text import agreeing
 from pefourier.encodings.sources.tables import write_table
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, printable, shown
@@ -504,7 +505,10 @@ def note_what_is_not_saved(options: Options, missed: int, note: Note | None) -> 
     for option in ("save_tables", "save_models") if missed and note is not None else ():
         if getattr(options, option) is not None:
             what = option.partition("_")[2]
-            note(f"--save-{what}: {missed} runs were finished before; their {what} are not written")
+            note(
+                f"--save-{what}: {missed} {agreeing(missed, 'run was', 'runs were')} finished "
+                f"before; their {what} are not written"
+            )
 
 
 def refuse_non_finite(outcomes: Sequence[Outcome]) -> None:
@@ -525,8 +529,9 @@ def note_if_interrupted(store: Store, note: Note | None) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if store.path is not None and note is not None:
-            kept = len(store.rows()) or "no"
-            note(f"{kept} finished runs are in {store.path}; --resume goes on")
+            kept = len(store.rows())
+            are = agreeing(kept, "finished run is", "finished runs are")
+            note(f"{kept or 'no'} {are} in {store.path}; --resume goes on")
         raise
 
 

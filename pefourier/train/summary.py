@@ -12,6 +12,7 @@ from pefourier.answers.text import aligned, paragraph
 from pefourier.errors import printable
 from pefourier.train import power, statistics
 from pefourier.train.conclusion import conclude_training, conclusions_of
+from pefourier.train.data.load import sides_of_data
 from pefourier.train.options import LEVEL
 from pefourier.train.power import Power
 from pefourier.train.statistics import Difference, Mean
@@ -61,6 +62,14 @@ class DatasetSummary:
     lengths: dict[str, tuple[LengthScores, ...]] = field(default_factory=dict)  # tested too
     confusion: dict[str, list[list[int]]] = field(default_factory=dict)  # summed over runs
     per_class: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # of these sums
+
+    @property
+    def inputs(self) -> str:
+        """What is classified, as a title has it."""
+        sides = sides_of_data(self.dataset)
+        if not sides:
+            return f"windows of {self.length} rows"
+        return f"{'pictures' if len(sides) == 2 else 'grids'} of {'x'.join(map(str, sides))} points"
 
 
 @dataclass(frozen=True)
@@ -430,9 +439,7 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
         measures = list(next(iter(one.scores.values())))
         head = ["encoding", *(CAPTIONS.get(m, m) for m in measures)]
         body = [[e, *(cell(s[m]) for m in measures)] for e, s in one.scores.items()]
-        what = f"{title(one)}, windows of {one.length} rows: mean [95 %] over " + runs_of(
-            one.seeds, one.folds
-        )
+        what = f"{title(one)}, {one.inputs}: mean [95 %] over " + runs_of(one.seeds, one.folds)
         found.append((what, [head, *body]))
         same = " at its rms" if any(d.reference != summary.reference for d in apart) else ""
         over = ["over folds"] if one.folds > 1 else []

@@ -595,3 +595,15 @@ def test_every_kind_of_result_has_rules():
     found = [assess(enc), density(enc), relate(enc), position_functions(enc, [3])]
     found += [assess(grid), density(grid), relate(grid), position_functions(grid, [(1, 2)])]
     assert {type(result).__name__ for result in found} == CONCLUSIONS.keys()
+
+
+@pytest.mark.parametrize(
+    ("trained", "said"),
+    [
+        (5, "2 of 2 pairs meet phases they never met"),
+        (50, "1 of 2 pairs meets phases it never met"),
+    ],
+)
+def test_numbers_agree_with_their_verbs(run, trained, said):
+    done = run("context", "rope:rho=100,d=4", "--trained", trained, "--length", 99)
+    assert said in " ".join(done.out.split())

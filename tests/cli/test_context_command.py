@@ -63,7 +63,7 @@ def test_context_of_a_config(run):
     assert result["against"]["cosine"][0][0] == 1
     assert result["conclusion"].startswith(
         "Trained at 8192 positions and asked for 131072 with scaling llama3: 29 of 64 pairs meet "
-        "phases they never met."
+        "phases they never met, the first beyond 65536 positions."
     )
 
 
@@ -185,7 +185,11 @@ def test_extension_as_words_json_and_csv(run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--to", "8k"], "--extend-from and --to go together: the config, and the length"),
+        (
+            ["--to", "8k"],
+            "--extend-from and --to go together: the config, and the length; of a rotation on axes "
+            "--grid is in place of --to",
+        ),
         (
             ["--length", "80"],
             "design needs --d and either --length or --grid, or --extend-from CONFIG and --to",
@@ -224,6 +228,18 @@ def test_the_spec_of_a_grid_has_the_bases_of_its_axes(run):
         turns = np.sort(own[own[:, axis] != 0, axis])
         assert len(turns) == d // 2
         np.testing.assert_allclose(turns[0], 2 * np.pi / side, rtol=1e-5)  # one turn
+
+
+def test_a_grid_is_extended_axis_by_axis(run):
+    asked = ["design", "--extend-from", "axial-rope:grid=16x16,d=64", "--grid", "32x16"]
+    (rows,) = run(*asked, "--json").results
+    assert (rows["name"], rows["length"], rows["params"]["grid"]) == ("y", 32, [32, 16])
+    done = run(*asked, "--plot", "axes.png")
+    assert done.out.startswith("axis y: Taken from 16 to 32 positions unchanged")
+    assert "all axes by yarn    axial-rope:d=64,grid=32x16,stretch=2;1,stretch_by=" in done.out
+    assert Path("axes.png").exists()
+    head, first, *_ = run(*asked, "--csv").out.splitlines()
+    assert (head.split(",")[:2], first.split(",")[:2]) == (["axis", "way"], ["y", "unchanged"])
 
 
 def test_context_of_biases_says_what_can_be_said(run):
@@ -358,3 +374,82 @@ def test_a_config_that_has_probably_lost_its_scaling_is_told_first(run, folder):
     said = run("context", "config.json", "--length", "40k").out.replace("\n ", "")
     assert said.startswith("config.json: Probably a mistake: 'config.json' has max_position_embed")
     assert "(rope-scaling-lost, told below)" in said
+
+
+@pytest.mark.parametrize(
+    ("config", "rows"),
+    [
+        ({"model_type": "gpt2", "n_positions": 1024}, 1024),
+        ({"model_type": "opt", "max_position_embeddings": 2048}, 2048),
+        ({"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
+    ],
+)
+def test_a_table_of_a_config_without_weights_has_its_length(run, config, rows):
+    """Once refused: the table is in the weights."""
+    Path("learned.json").write_text(json.dumps(config))
+    (result,) = run("context", "learned.json", "--length", 4096, "--json").results
+    assert [run["kind"] for run in result["layers"]] == ["learned"]
+    assert result["conclusion"] == (
+        f"Learned positions end with their table: {rows} rows; of 4096 asked for, {4096 - rows} "
+        "have none."
+    )
+    assert run("check-faithful", "learned.json").status == 2
+
+
+def test_a_length_that_is_given_is_not_said_to_be_missing(run):
+    Path("t5.json").write_text(json.dumps({"model_type": "t5"}))
+    (result,) = run("context", "t5.json", "--length", "4k", "--json").results
+    assert [f["code"] for f in result["findings"]] == ["untrained"]
+    (result,) = run("context", "t5.json", "--json").results
+    assert "length-default" in [f["code"] for f in result["findings"]]
+
+
+def test_context_says_which_length_is_safe_in_a_format(run):
+    done = run("context", "llama.json", "--require-dtype", "bf16", "--length", "4k")
+    assert done.status == 1
+    assert (
+        "llama.json has 769 of 4096 codes distinct in bfloat16; 257 positions are safe" in done.err
+    )
+    lines = [line.split("  ") for line in done.out.splitlines() if "bfloat16" in line]
+    assert {line[0]: line[-1].strip() for line in lines if len(line) > 1} == {
+        "codes apart, cast to bfloat16": "4096",
+        "codes apart, phases in bfloat16": "769",
+        "safe length, phases in bfloat16": "257",
+    }
+    assert run("context", "llama.json", "--require-dtype", "bf16", "--length", 257).status == 0
+    assert run("context", "llama.json", "--require-dtype", "fp32", "--length", "4k").status == 0
+    done = run("context", "llama.json", "--require-dtype", "fp8", "--length", "4k")
+    assert done.status == 2
+    assert "context tells float32, bfloat16, float16; ask check-faithful for float8_" in done.err
+
+
+def test_a_rotation_on_axes_says_how_large_an_image_may_be(run):
+    """Once a vision config was an internal error, and a named one was said not to rotate."""
+    config = {"model_type": "qwen2_vl", "vision_config": {"embed_dim": 1280, "num_heads": 16}}
+    Path("vl.json").write_text(json.dumps(config))
+    done = run("context", "vl.json#vision_config", "axial-rope:grid=8x8,d=16", "--length", "64")
+    assert done.status == 0
+    for told in " ".join(done.out.split()).partition("axial-rope:grid")[0::2]:
+        assert "Queries and keys turn by a formula of the point's coordinates" in told
+    done = run("context", "xpos")
+    assert (done.status, done.out) == (2, "")
+    assert "'xpos' turns pairs of dimensions in a way of its own; context" in done.err
+
+
+def test_a_model_that_is_not_known_tells_all_of_its_rotations(run):
+    """Once it was asked to name one type of layer."""
+    own = {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}
+    config = {"model_type": "nobody", "head_dim": 128, "rope_parameters": own}
+    config |= {"max_position_embeddings": 32768, "sliding_window": 512, "num_hidden_layers": 3}
+    config["layer_types"] = ["sliding_attention", "full_attention", "linear_attention"]
+    Path("un.json").write_text(json.dumps(config))
+    (result,) = run("context", "un.json", "--length", "128k", "--json").results
+    assert [(one["kind"], one["window"]) for one in result["layers"]] == [
+        ("rotary", 512),
+        ("rotary", None),
+        ("none", None),
+    ]
+    assert [(r["name"], r["base"]) for r in result["rotations"]] == [
+        ("sliding_attention", 1e4),
+        ("full_attention", 1e6),
+    ]

@@ -16,13 +16,13 @@ def folder(tmp_path, monkeypatch):
     np.save("mae.npy", MAE)
     np.save("exchanged.npy", np.roll(MAE, D // 2, axis=1))
     np.save("lines.npy", build("sinusoidal", length=H * W, d=D).table())
-    (tmp_path / "mine.py").write_text(
+    (tmp_path / "ported_table.py").write_text(
         "import numpy\ndef codes(n, d): return numpy.load('mae.npy')\n"
     )
     return tmp_path
 
 
-@pytest.mark.parametrize("spec", ["mae.npy", "py:mine:codes"])
+@pytest.mark.parametrize("spec", ["mae.npy", "py:ported_table:codes"])
 @pytest.mark.parametrize(
     "command", [["spectrum"], ["reconstruct"], ["check-faithful"], ["relations"]], ids=str
 )

@@ -97,6 +97,10 @@ def test_text_that_shares_the_code_of_a_patch_is_noted():
     flux = load("axial-rope:convention=flux", None, 128, grid=(4, 6), prefix=3)
     (note,) = assess(flux).findings
     assert (note.code, note.severity) == ("text-collides-with-patch", "note")
+    (said,) = assess(load("axial-rope:convention=flux", None, 128, grid=(4, 6))).findings
+    assert said.code == note.code
+    assert "text tokens all have the code of point (0,0)" in said.message
+    assert assess(load("axial-rope:convention=qwen-image", None, 128, grid=(4, 6))).findings == []
     table = np.vstack([RIGHT[:1], RIGHT])
     found = assess(table_on(SIDES, table, prefix=1)).findings
     assert [f.code for f in found] == ["text-collides-with-patch"]

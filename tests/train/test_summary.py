@@ -1,6 +1,7 @@
 """The answer in words, tables and records."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -264,12 +265,29 @@ def test_records_hold_each_encodings_scores_and_its_difference():
     )
 
 
+FIGURES = Path(__file__).parents[2] / "figures"
+
+
 @pytest.mark.parametrize("name", ["window-100", "window-64", "leaky-100"])
-def test_committed_summaries_follow_from_their_rows(name):
-    folder = Path(__file__).parents[2] / "figures" / name
-    saved = json.loads((folder / "summary.json").read_text())
-    config = json.loads((folder / "config.json").read_text())
+def test_committed_summaries_are_of_their_settings(name):
+    saved = json.loads((FIGURES / name / "summary.json").read_text())
+    config = json.loads((FIGURES / name / "config.json").read_text())
     assert saved["training"].items() <= config.items()
+
+
+@pytest.mark.parametrize(
+    "name", ["window-100", "window-64", "leaky-100", "axes/digits", "axes/grid"]
+)
+def test_committed_summaries_follow_from_their_rows(name):
+    folder = FIGURES / name
+    saved = json.loads((folder / "summary.json").read_text())
     params = {one["dataset"]: one["params"] for one in saved["datasets"]}
     found = summary.summarize_runs(read_rows(folder / "results.jsonl"), params, saved["training"])
     assert (folder / "summary.md").read_text() == summary.as_markdown(found)
+
+
+def test_what_is_classified_has_its_name():
+    (one,) = summary.summarize_runs([result("none", 0.5)]).datasets
+    assert one.inputs == "windows of 9 rows"
+    assert replace(one, dataset="digits").inputs == "pictures of 8x8 points"
+    assert replace(one, dataset="grid:width=9").inputs == "pictures of 5x9 points"

@@ -57,7 +57,15 @@ class Axes:
     divisor : str
         n or n-1, under the exponent: the last frequency is above 1/rho, or 1/rho exactly.
     stretch : tuple of float
-        A factor for each axis of `order` that NTK-aware scaling extends it by (Cosmos).
+        A factor for each axis of `order` by which it is extended.
+    stretch_by : str
+        ntk: by another base, which divides the last frequency by the factor (Cosmos); linear: all
+        frequencies are divided; yarn: those that turn rarely over the side `trained`, as YaRN has
+        it on one axis, with the factor before cosines and sines left at 1.
+    trained : tuple of float
+        yarn: the side in training of each axis of `order`.
+    beta_fast, beta_slow : float
+        yarn: pairs that turn more often over `trained` are kept, those that turn less divided.
     scale : float
         Factor of all frequencies.
     coordinates : str
@@ -70,7 +78,8 @@ class Axes:
     reference : tuple of float
         N' for each axis of `order`: an index becomes i N'/N, other coordinates have N' for N.
     rows : str
-        raster, or transposed: rows of the table run down a column first (RT-DETR's mistake).
+        raster; transposed: rows of the table run down a column first (RT-DETR's mistake); blocks:
+        2 x 2 points at a time, as tokens of models that merge them stand (Qwen2-VL).
     """
 
     order: str = ""
@@ -82,12 +91,16 @@ class Axes:
     rho: float = 10000.0
     divisor: Literal["n", "n-1"] = "n"
     stretch: tuple[float, ...] = ()
+    stretch_by: Literal["ntk", "linear", "yarn"] = "ntk"
+    trained: tuple[float, ...] = ()
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
     scale: float = 1.0
     coordinates: Literal["index", "unit", "2pi", "centred", "closed", "signed"] = "index"
     offset: float = 0.0
     normalise: Literal["own", "max", "min"] = "own"
     reference: tuple[float, ...] = ()
-    rows: Literal["raster", "transposed"] = "raster"
+    rows: Literal["raster", "transposed", "blocks"] = "raster"
 
     def resolved(self, sides: tuple[int, ...]) -> "Axes":
         """The same with its order spelled out for a grid; refused where the two do not fit."""
@@ -98,7 +111,7 @@ class Axes:
                 f"order={order} must name each of the axes {', '.join(letters)} of "
                 f"{'×'.join(map(str, sides))} points once; write order={letters}"
             )
-        for key in ("share", "stretch", "reference"):
+        for key in ("share", "stretch", "trained", "reference"):
             values = getattr(self, key)
             for value in values:
                 check_above(key, value)
@@ -108,13 +121,16 @@ class Axes:
                     f"got {';'.join(f'{v:g}' for v in values)}"
                 )
         check_above("rho", self.rho)
-        check_above("scale", self.scale)
+        for key in ("scale", "beta_fast", "beta_slow"):
+            check_above(key, getattr(self, key))
         self.check_together()
         return replace(self, order=order)
 
     def check_together(self) -> None:
         """Refuse parameters of which one would have no effect or no meaning beside another."""
         sided = self.coordinates in ("unit", "2pi", "centred", "closed")
+        ramp = bool(self.trained) or (self.beta_fast, self.beta_slow) != (32.0, 1.0)
+        parts = self.stretch_by == "yarn"
         faults = {
             "arrange=alternate leaves no block of columns to an axis; choose layout=interleaved "
             "or layout=halves": self.arrange == "alternate" and self.layout == "axis-halves",
@@ -124,6 +140,18 @@ class Axes:
             and self.coordinates == "signed",
             f"stretch belongs to frequencies=own, a grid for each axis; got frequencies="
             f"{self.frequencies}": bool(self.stretch) and self.frequencies != "own",
+            f"stretch_by={self.stretch_by} needs a factor for each axis; write stretch=…": (
+                self.stretch_by != "ntk" and not self.stretch
+            ),
+            "trained, beta_fast and beta_slow belong to stretch_by=yarn; leave them out": (
+                ramp and not parts
+            ),
+            "stretch_by=yarn needs the side of each axis in training; write trained=…": (
+                parts and not self.trained
+            ),
+            "stretch_by=yarn counts turns of frequencies rho^(-i/n) over indices; leave out "
+            "divisor, scale, coordinates and reference": parts
+            and (self.divisor != "n" or self.scale != 1 or sided or bool(self.reference)),
         }
         for fault, found in faults.items():
             if found:
@@ -173,17 +201,25 @@ def split_dimensions(name: str, axes: Axes, d: int) -> tuple[list[int], int]:
     return counts, left
 
 
-def geometric(axes: Axes, count: int, stretch: float = 1.0) -> np.ndarray:
+def geometric(
+    axes: Axes, count: int, stretch: float = 1.0, trained: float | None = None
+) -> np.ndarray:
     """Frequencies of a grid of so many pairs, radians per unit of the coordinate."""
     under = count if axes.divisor == "n" else count - 1
     if count and not under:
         raise PefourierError("divisor=n-1 needs at least two pairs an axis; choose a larger d")
     base = axes.rho
-    if stretch != 1:
+    if axes.stretch_by == "yarn":
+        from pefourier.encodings.families.rotary import Head, yarn  # which is registered later
+
+        ramp = {"beta_fast": axes.beta_fast, "beta_slow": axes.beta_slow}
+        return yarn(Head(2 * count, base, 1.0, 1), factor=stretch, original=trained, **ramp)[0]
+    if axes.stretch_by == "ntk" and stretch != 1:
         if count < 2:
             raise PefourierError("stretch needs at least two pairs an axis; choose a larger d")
         base = axes.rho * stretch ** (count / (count - 1))
-    return axes.scale * np.float64(base) ** (-np.arange(count) / max(under, 1))
+    scale = axes.scale / stretch if axes.stretch_by == "linear" else axes.scale
+    return scale * np.float64(base) ** (-np.arange(count) / max(under, 1))
 
 
 def take_turns(counts: list[int]) -> np.ndarray:
@@ -204,8 +240,9 @@ def pairs_of_axes(name: str, axes: Axes, d: int) -> Pairs:
     omega = np.empty(len(blocks))  # by axis
     if axes.frequencies == "own":
         stretch = axes.stretch or [1.0] * len(counts)
+        trained = axes.trained or [None] * len(counts)
         omega[:] = np.concatenate(
-            [geometric(axes, *own) for own in zip(counts, stretch, strict=True)]
+            [geometric(axes, *own) for own in zip(counts, stretch, trained, strict=True)]
         )
     else:
         given = turns if axes.frequencies == "dealt" else blocks
@@ -282,7 +319,9 @@ def encoding_on_axes(
     axes = axes.resolved(domain.sides)
     pairs = pairs_of_axes(name, axes, d)
     measure = phase_measure(axes, pairs, domain, float(len(pairs.omega)))
-    transposed = axes.rows == "transposed" and bool(domain.grid)
+    places = ROWS[axes.rows if domain.grid else "raster"]
+    if places is through_blocks:
+        check_blocks(domain.sides)
     codes = turned_codes(
         name,
         domain,
@@ -290,11 +329,12 @@ def encoding_on_axes(
         columns=columns_of_pairs(pairs, axes.layout),
         first=first,
         turns=first == "cos",
-        places=down_columns if transposed else Domain.places,
+        places=places,
     )
     noted = {"length": len(domain), "order": axes.order, "grid": domain.grid}
     facts = {"params": noted, "findings": remarks_on_layout(axes), **facts}
-    return Encoding(name, domain, d, codes, None if transposed else measure, **facts)
+    ordered = measure if places is Domain.places else None
+    return Encoding(name, domain, d, codes, ordered, **facts)
 
 
 def remarks_on_layout(axes: Axes) -> tuple[Finding, ...]:
@@ -344,6 +384,36 @@ def turned_codes(
 def down_columns(domain: Domain, x: np.ndarray) -> np.ndarray:
     """Coordinates of rows that run along the first axis fastest: those of the transposed grid."""
     return np.stack(np.unravel_index(x - domain.prefix, domain.sides, order="F"), axis=-1)
+
+
+def through_blocks(domain: Domain, x: np.ndarray) -> np.ndarray:
+    """Coordinates of rows that run through blocks of 2 x 2 points.
+
+    >>> from pefourier.encodings.domain import lattice
+    >>> through_blocks(lattice((2, 4)), np.arange(5)).tolist()
+    [[0, 0], [0, 1], [1, 0], [1, 1], [0, 2]]
+    """
+    *frames, height, width = domain.sides
+    block = np.unravel_index(x - domain.prefix, (*frames, height // 2, width // 2, 2, 2))
+    *whole, row, column, down, right = block
+    return np.stack([*whole, 2 * row + down, 2 * column + right], axis=-1)
+
+
+def check_blocks(sides: tuple[int, ...]) -> None:
+    """Refuse sides that blocks of 2 x 2 points do not fill."""
+    if len(sides) < 2 or sides[-1] % 2 or sides[-2] % 2:
+        fit = "x".join(map(str, [*sides[:-2], *(n + n % 2 for n in ((1, *sides)[-2:]))]))
+        raise PefourierError(
+            f"rows=blocks needs even numbers of rows and columns; got {'x'.join(map(str, sides))}; "
+            f"{fit} would fit"
+        )
+
+
+ROWS: dict[str, Callable[[Domain, np.ndarray], np.ndarray]] = {
+    "raster": Domain.places,
+    "transposed": down_columns,
+    "blocks": through_blocks,
+}
 
 
 def check_points(name: str, domain: Domain, x: np.ndarray) -> None:

@@ -179,6 +179,18 @@ def proportional(head: Head, *, factor: float = 1.0) -> Rotation:
     return theta / factor, 1.0
 
 
+def divided(head: Head, *, factors: tuple[float, ...]) -> Rotation:
+    """Each frequency over its own factor at every length: what llama.cpp keeps as rope_freqs."""
+    theta = head.grid()
+    if len(factors) != len(theta):
+        raise PefourierError(
+            f"factors needs {len(theta)} numbers, one per rotated pair; got {len(factors)}"
+        )
+    for value in factors:
+        check_above("factors", value)
+    return theta / np.array(factors), 1.0
+
+
 def still_below(head: Head, *, original: int) -> Rotation:
     r"""Pairs that don't finish a turn in training stand still: below 2 pi / L frequencies are zero.
 
@@ -213,6 +225,7 @@ SCALINGS: dict[str, Callable[..., Rotation]] = {
     "proportional": proportional,
     "cut": still_below,
     "riflex": riflex,
+    "factors": divided,
 }
 
 
@@ -328,7 +341,8 @@ def rope(
         linear: factor; ntk: factor; dynamic: factor, original; yarn: factor, original, beta_fast,
         beta_slow, truncate, mscale, mscale_all_dim, attention_factor; longrope: factor, original,
         short_factor, long_factor, attention_factor; llama3: factor, original, low_freq_factor,
-        high_freq_factor; proportional: factor; cut: original; riflex: factor, original, repeat.
+        high_freq_factor; proportional: factor; cut: original; riflex: factor, original, repeat;
+        factors: factors.
     inv_freq : array
         Frequencies in radians per position, one per rotated pair, as models and engines keep them:
         FILE[#ARRAY], a vector. They stand for base and scaling, and set d.
@@ -348,6 +362,8 @@ def rope(
         longrope: a divisor for each pair, up to `original` positions and beyond.
     low_freq_factor, high_freq_factor : float
         llama3: turns over `original` below which a pair is divided, above which it is kept.
+    factors : tuple of float
+        factors: a divisor for each pair, as llama.cpp's rope_freqs has them.
     repeat : int
         riflex: positions after which content was seen to repeat beyond `original`.
 

@@ -5,7 +5,6 @@ small network of log-spaced displacements. d is the number of heads. Codes belon
 key - query, (2H - 1)(2W - 1) of them in raster order; the authors' tables run the other way round.
 """
 
-from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -34,12 +33,15 @@ def toward_query(domain: Domain, x: np.ndarray) -> np.ndarray:
     return -domain.places(x).reshape(len(x), -1)
 
 
-def free_biases(
-    name: str, domain: Domain, d: int, bias: Callable[[], np.ndarray]
-) -> Callable[[np.ndarray], np.ndarray]:
-    """Codes from rows of a table that runs through displacements query - key, others behind."""
+def free_biases(name: str, domain: Domain, d: int, scale: float, seed: int) -> Encoding:
+    """Numbers of a table that runs through displacements query - key, others behind."""
+    check_above("scale", scale)
     check_size(name, len(domain), d)
     prefix = domain.prefix
+
+    @cache  # all codes are drawn at once
+    def bias() -> np.ndarray:
+        return stream(seed).normal(0.0, scale, (len(domain), d))
 
     def codes(x: np.ndarray) -> np.ndarray:
         x = np.asarray(x)
@@ -51,7 +53,7 @@ def free_biases(
         row[inside] = np.ravel_multi_index(tuple(places.T), domain.sides)
         return table[row]
 
-    return codes
+    return Encoding(name, domain, d, codes, act="bias")
 
 
 @encoding("swin", "Liu et al., 2021 (before training)", domain="lag", untrained=True)
@@ -82,15 +84,7 @@ def swin(
     >>> swin(49, 3, grid=(7, 7)).table().shape
     (169, 3)
     """
-    check_above("scale", scale)
-    domain = lags_of_window(length, grid)
-
-    @cache  # all codes are drawn at once
-    def bias() -> np.ndarray:
-        return stream(seed).normal(0.0, scale, (len(domain), d))
-
-    codes = free_biases("swin", domain, d, bias)
-    return Encoding("swin", domain, d, codes, act="bias", params={"length": length})
+    return free_biases("swin", lags_of_window(length, grid), d, scale, seed)
 
 
 @encoding("beit", "Bao et al., 2022 (before training)", domain="lag", untrained=True)
@@ -122,16 +116,9 @@ def beit(
     >>> beit(196, 12, grid=(14, 14)).table().shape
     (732, 12)
     """
-    check_above("scale", scale)
     check_sides("a window", grid, 0, length if grid else None)
     domain = lags_on(grid or (length,), prefix=BEIT_ROWS)
-
-    @cache  # all codes are drawn at once
-    def bias() -> np.ndarray:
-        return stream(seed).normal(0.0, scale, (len(domain), d))
-
-    codes = free_biases("beit", domain, d, bias)
-    return Encoding("beit", domain, d, codes, act="bias", params={"length": length})
+    return free_biases("beit", domain, d, scale, seed)
 
 
 def log_spaced(lags: np.ndarray, sides: np.ndarray) -> np.ndarray:
@@ -209,4 +196,4 @@ def swin2(
         check_points("swin2", domain, x)
         return swin2_bias(log_spaced(toward_query(domain, x), sides), *network())
 
-    return Encoding("swin2", domain, d, codes, act="bias", params={"length": length})
+    return Encoding("swin2", domain, d, codes, act="bias")

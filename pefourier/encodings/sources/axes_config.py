@@ -5,7 +5,8 @@ the first counts whose ``when`` [key, value] holds. Keys: ``encoding`` (learned:
 weights) with its ``own`` parameters and those that are ``read`` (parameter: keys); ``d`` (``head``,
 or ``width`` over ``heads``; ``times``: head times heads); ``sides``, one an axis: a ``size`` over
 another, each [key, default] (``first``: one more for the first frame); ``usual`` sides where a
-config has none; ``prefix`` and a key of ``registers``; ``reference``, bases over scales.
+config has none; ``prefix`` and a key of ``registers``; ``reference``, bases over scales;
+``pretrained``, a key that has the window of SwinV2's pretraining, or one for each stage.
 """
 
 import re
@@ -63,6 +64,8 @@ def formula(model: ModelConfig, block: Block) -> Encoding:
     own = {**block.get("own", {}), **values_read(model, block)}
     if "reference" in block:
         own["reference"] = references(model, block, sides)
+    if "pretrained" in block and (window := first_stage(model, block["pretrained"])):
+        own["pretrained"] = (window,) * len(sides)
     if block["encoding"] in ("axial", "axial-rope"):
         own["prefix"] = prefix_of(model, block)
     try:
@@ -85,6 +88,13 @@ def dimension_of(model: ModelConfig, block: Block) -> int:
         )
     d = head or (width // heads if heads else width)
     return model.dimension(d * heads if block["d"].get("times") else d, "size of a head or width")
+
+
+def first_stage(model: ModelConfig, key: str) -> int:
+    """A whole number of the first stage, of a list with one for each; 0 where there is none."""
+    value = model.config.values.get(key)
+    one = value[0] if isinstance(value, list) and value else value
+    return replace(model.config, values={key: one}).count(key, least=0) or 0
 
 
 def value_of(model: ModelConfig, spec: list[Any], place: int = 0) -> int | None:

@@ -16,9 +16,21 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.families.rotary import Head, scale_frequencies, scaling_parameters
+from pefourier.encodings.families.rotary import (
+    SCALINGS,
+    Head,
+    scale_frequencies,
+    scaling_parameters,
+)
 from pefourier.encodings.readings import FARTHEST, positions_below
-from pefourier.encodings.sources.config import HEADS, LONGEST, WIDTH, ModelConfig, Section
+from pefourier.encodings.sources.config import (
+    HEADS,
+    LONGEST,
+    WIDTH,
+    ModelConfig,
+    Section,
+    first_names,
+)
 from pefourier.encodings.sources.models import Rotary
 from pefourier.errors import PefourierError, shown
 
@@ -94,6 +106,10 @@ MEANINGS = {
         "One rotation is given for all types of layers, where this model type has several.",
         "Write a section for each type of layer.",
     ),
+    "rope-no-section": (
+        "Rotations are given by type of layer, and a type that the model has is not among them.",
+        "Write a section for it; null where its layers have no positions.",
+    ),
     "rope-sections": (
         "mrope_section does not fit the pairs that turn, is not there, or its order is not said.",
         "Sections sum to half the rotated width; write them with mrope_interleaved.",
@@ -130,9 +146,36 @@ class ConfigCase:
                 return family
         return {}
 
+    @property
+    def given_key(self) -> str:
+        """The key of the section that is read."""
+        return "rope_scaling" if self.values.get("rope_scaling") else "rope_parameters"
+
+    @property
+    def kinds(self) -> list[str]:
+        """Types of layers that the config tells, each once."""
+        told = self.values.get("layer_types")
+        named = [kind for kind in told if isinstance(kind, str)] if isinstance(told, list) else []
+        return list(dict.fromkeys(named))
+
+    def as_meant(self, given: Any) -> dict[str, Any]:
+        """The settings that a section states, whoever reads it; none where it has no scaling."""
+        own = given.get(self.layer, given) if isinstance(given, dict) else {}
+        own = own if isinstance(own, dict) else {}
+        reached = self.model.row.get("scaled")
+        if own is given and self.layer and reached is not None and self.layer not in reached:
+            return {}  # what is given for all types does not reach this one
+        kind = own.get("rope_type", own.get("type"))
+        kind = ALIASES.get(kind, kind) if isinstance(kind, str) else "none"
+        changes = {key: own[key] for key in SCALES if type(own.get(key)) in (int, float)}
+        before = own.get(ORIGINAL)
+        changes |= {"original": before} if type(before) is int else {}
+        changes |= {"rho": own["rope_theta"]} if type(own.get("rope_theta")) in (int, float) else {}
+        return {**changes, "scaling": kind} if kind in SCALINGS else changes
+
     def cost(self, meant: str, **changes: Any) -> str:
         """From which positions on the codes are unlike those that were meant."""
-        other = self.other_frequencies(**changes)
+        other = self.other_frequencies(**changes) if changes else None
         if other is None:
             return ""
         most, own = min(FARTHEST, self.model.longest() or FARTHEST), self.enc.measure.frequencies
@@ -144,6 +187,11 @@ class ConfigCase:
         first = f"below .99 from position {below['.99']} on"
         second = f", below .9 from {below['.9']}" if below[".9"] else ""
         return f"; the cosine to {meant} is {first}{second}"
+
+    def turns_so(self, settings: Mapping[str, Any]) -> bool:
+        """Whether some settings change nothing; none do not say so."""
+        other, own = self.other_frequencies(**settings), self.enc.measure.frequencies
+        return bool(settings) and other is not None and np.array_equal(other, own)
 
     def other_frequencies(self, **changes: Any) -> np.ndarray | None:
         """Frequencies by other settings, None where there are none of such settings."""
@@ -238,6 +286,8 @@ def two_types(case: ConfigCase) -> Iterator[Finding]:
         "su": "longrope",
         **case.model.row.get("renamed", {}),
     }
+    if "type" in case.model.row.get("unread", ()):
+        return
     if isinstance(one, str) and isinstance(other, str):
         if names.get(one, one) != names.get(other, other):
             read = {key: value for key, value in case.params.items() if key in SCALES}
@@ -416,10 +466,11 @@ def mscale_pairs(case: ConfigCase) -> Iterator[Finding]:
 
 def one_for_all(case: ConfigCase) -> Iterator[Finding]:
     """A scaling given for all types of layers, that reaches layers of a short reach."""
-    key = "rope_scaling" if case.values.get("rope_scaling") else "rope_parameters"
-    given, params = case.values.get(key), case.params
+    key, given, params = case.given_key, case.values.get(case.given_key) or {}, case.params
     if not isinstance(given, dict) or any(isinstance(v, dict | None) for v in given.values()):
         return
+    if not case.model.row:
+        yield from one_for_unknown(case)
     if len(case.model.row.get("layers", ())) < 2 or "sliding" not in case.layer:
         return
     if params["scaling"] == "none":
@@ -431,6 +482,67 @@ def one_for_all(case: ConfigCase) -> Iterator[Finding]:
         "each type"
     )
     yield Finding("rope-one-for-all", "warning", message)
+
+
+def one_for_unknown(case: ConfigCase) -> Iterator[Finding]:
+    """Types of layers with and without a window, and one rotation, of a model that is not known."""
+    kinds = case.kinds
+    sliding = [kind for kind in kinds if "sliding" in kind]
+    plain = case.params["rho"] == 1e4 and case.params["scaling"] == "none"
+    if not case.layer and sliding and len(kinds) > 1 and not plain:
+        message = (
+            f"{case.model.config.label} has layers of types {first_names(kinds)} and one rotation; "
+            f"many models turn {shown(sliding[0])} layers by base 10000"
+            f"{case.cost('that', rho=1e4, scaling='none')}; write rope_parameters with a section "
+            "for each type, if this model has them"
+        )
+        yield Finding("rope-one-for-all", "note", message)
+
+
+def without_section(case: ConfigCase) -> Iterator[Finding]:
+    """A type of layer that rotates, and is not among those whose rotation is given."""
+    given = case.values.get("rope_parameters")
+    told = list(given) if isinstance(given, dict) else []
+    if not case.layer or not any(isinstance(given[name], dict) for name in told):
+        return
+    kinds = [kind for kind in case.kinds if case.model.row or kind.endswith("_attention")]
+    wanted = case.model.row.get("layers") or [kind for kind in kinds if "linear" not in kind]
+    lacking = [kind for kind in wanted if kind not in told and (not kinds or kind in kinds)]
+    if lacking and case.layer == next(name for name in told if isinstance(given[name], dict)):
+        message = (
+            f"rope_parameters of {case.model.config.label} has no section for "
+            f"{first_names(lacking)}, layers that the model has: readers fail, or take base 10000"
+            f"{case.cost('that', rho=1e4, scaling='none')}; write a section, or null where these "
+            "layers have no positions"
+        )
+        yield Finding("rope-no-section", "warning", message)
+
+
+def not_read(case: ConfigCase) -> Iterator[Finding]:
+    """Keys that say something of the rotation and that a model type does not read."""
+    model, given = case.model, case.values.get(case.given_key)
+    given = given if isinstance(given, dict) else {}
+    for key in model.row.get("unread", ()):
+        if key == "type":
+            way, meant, found = "rope_type", given, "type" in given and "rope_type" not in given
+        else:
+            other = {"rope_scaling": "rope_parameters", "rope_parameters": "rope_scaling"}
+            way, meant = f"it in {other.get(key, key)}", case.values.get(key)
+            found = bool(meant)
+        says = case.as_meant(meant) if found else {}
+        if found and not case.turns_so(says):
+            message = (
+                f"{key} of {model.config.label} is not read for model_type {shown(model.kind)}"
+                f"{case.cost('what it says', **says)}; write {way}"
+            )
+            yield Finding("rope-unread", "warning", message)
+    truncate = case.section.values.get("truncate")
+    if case.layer and truncate is not None:
+        message = (
+            f"truncate of {case.section.label} is not read in sections by type of layer"
+            f"{case.cost('what it says', truncate=truncate)}; leave it out"
+        )
+        yield Finding("rope-unread", "warning", message)
 
 
 def sections(case: ConfigCase) -> Iterator[Finding]:
@@ -503,5 +615,7 @@ RULES = (
     guessed_head,
     mscale_pairs,
     one_for_all,
+    without_section,
+    not_read,
     sections,
 )

@@ -27,6 +27,7 @@ from pefourier.encodings.sources.rope_config import (
     ORIGINAL,
     SHARE,
     THETA,
+    layer_sections,
     read_rotation,
 )
 from pefourier.errors import PefourierError, shown
@@ -51,9 +52,10 @@ def lines_for(spec: str, wanted: Encoding) -> Lines | None:
     around = path_to(whole, inner.values)
     if around is None:
         return None
-    before = read_rotation(model)
-    for lines in spellings(model, before, wanted):
-        if reads_as(replace(model, config=replace(inner, values=inner.values | lines)), wanted):
+    rotations = rotations_of(model)
+    for lines in spellings(model, rotations, wanted):
+        told = replace(model, config=replace(inner, values=inner.values | lines))
+        if reads_as(told, wanted) and others_stay(told, rotations):
             for name in reversed(around):
                 lines = {name: lines}
             return lines
@@ -71,8 +73,22 @@ def path_to(whole: Mapping[str, Any], inner: Mapping[str, Any]) -> tuple[str, ..
     return None
 
 
-def spellings(model: ModelConfig, before: Encoding | None, wanted: Encoding) -> Iterator[Lines]:
+def rotations_of(model: ModelConfig) -> dict[str, Encoding | None]:
+    """The rotation of each type of layer, or of all under the empty name."""
+    return {name: read_rotation(replace(model, part=name)) for name in layer_sections(model)}
+
+
+def others_stay(model: ModelConfig, rotations: Mapping[str, Encoding | None]) -> bool:
+    """Whether types of layers that are not meant turn as before."""
+    others = {name: enc for name, enc in rotations.items() if name != model.part and enc}
+    return all(reads_as(replace(model, part=name), enc, None) for name, enc in others.items())
+
+
+def spellings(
+    model: ModelConfig, rotations: Mapping[str, Encoding | None], wanted: Encoding
+) -> Iterator[Lines]:
     """Ways to state a rotation, those that the config uses itself first."""
+    before = rotations.get(model.part)
     values, (base, section) = model.config.values, stated(wanted)
     key = next((key for key in LONGEST if values.get(key)), None)
     longest = {key or model.row.get("length", (LONGEST[0],))[0]: len(wanted)}
@@ -80,7 +96,8 @@ def spellings(model: ModelConfig, before: Encoding | None, wanted: Encoding) -> 
     given = values.get("rope_parameters") or {}
     kept = {name: given[name] for name in (*SHARE, "mrope_section") if name in given}
     new = {"rope_parameters": {**kept, **section, "rope_theta": base}, **longest}
-    layered = {"rope_parameters": {**given, model.part: new["rope_parameters"]}, **longest}
+    each = {name: as_section(enc) for name, enc in rotations.items() if enc}
+    layered = {"rope_parameters": {**each, **given, model.part: new["rope_parameters"]}, **longest}
     names = [name for name in (GLOBAL_THETA, *THETA) if values.get(name)] or [THETA[0]]
     same = before is not None and before.params["rho"] == base
     turned = {} if same else {names[0]: base}
@@ -89,6 +106,12 @@ def spellings(model: ModelConfig, before: Encoding | None, wanted: Encoding) -> 
     outer = {**old, ORIGINAL: wanted.params.get("original")}
     ways = [plain, old, outer, layered if model.part else new]
     yield from ways if "rope_parameters" not in values else reversed(ways)
+
+
+def as_section(enc: Encoding) -> Lines:
+    """A rotation as a section of rope_parameters."""
+    base, section = stated(enc)
+    return {**section, "rope_theta": base}
 
 
 def stated(wanted: Encoding) -> tuple[float, Lines]:
@@ -108,15 +131,18 @@ def stated(wanted: Encoding) -> tuple[float, Lines]:
     return params["rho"], {"rope_type": kind, **dict(sorted(own.items()))}
 
 
-def reads_as(model: ModelConfig, wanted: Encoding) -> bool:
-    """Whether a config is read as a rotation of the same frequencies, factor and length."""
+def reads_as(model: ModelConfig, wanted: Encoding, length: int | None = 0) -> bool:
+    """Whether a config is read as a rotation of the same frequencies, factor and length.
+
+    The length is that of `wanted` by default; None: any.
+    """
     try:
         found = read_rotation(model)
     except PefourierError:
         return False
     return (
         found is not None
-        and len(found) == len(wanted)
+        and (length is None or len(found) == (length or len(wanted)))
         and found.params["attention_factor"] == wanted.params["attention_factor"]
         and found.measure.frequencies.shape == wanted.measure.frequencies.shape
         and np.allclose(found.measure.frequencies, wanted.measure.frequencies, rtol=1e-12, atol=0)

@@ -18,6 +18,7 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.sources.config import (
     HEADS,
+    LONGEST,
     WIDTH,
     ModelConfig,
     Section,
@@ -25,6 +26,7 @@ from pefourier.encodings.sources.config import (
 )
 from pefourier.encodings.sources.lint import ORIGINAL, ConfigCase, lint
 from pefourier.encodings.sources.models import Rotary, rotary
+from pefourier.encodings.sources.temperature import TUNED
 from pefourier.errors import PefourierError, shown, unknown
 
 TYPES = {"default": "none", "mrope": "none", "su": "longrope"} | {
@@ -182,12 +184,6 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
     if row.get("axes") or "mrope_section" in section:
         message = "for tokens of text; those of images and videos have places on three axes"
         found.append(Finding("rope-axes", "note", message))
-    for key in row.get("unread", ()):
-        if values.get(key) or (key == "type" and "type" in section and "rope_type" not in section):
-            message = (
-                f"{key} of {model.config.label} is not read for model_type {shown(model.kind)}"
-            )
-            found.append(Finding("rope-unread", "warning", message))
     return found
 
 
@@ -303,6 +299,7 @@ def read_scaling(
     kinds = {key: parameter.annotation for key, parameter in scaling_parameters(scaling).items()}
     needs_original = kinds.pop("original", None) is not None
     named = COMMON | kinds.keys() | ({ORIGINAL} if needs_original and kind != "dynamic" else set())
+    named |= {TUNED[model.kind], LONGEST[0]} if model.kind in TUNED else set()
     found = unused_keys(section, kind, named)
     for key in REQUIRED.get(scaling, ()):
         implied = scaling == "yarn" and key in section.values  # null: the ratio of the lengths
@@ -314,8 +311,6 @@ def read_scaling(
         section = replace(
             section, values={k: v for k, v in section.values.items() if k != "truncate"}
         )
-        message = f"truncate of {section.label} is not read in sections by type of layer"
-        found.append(Finding("rope-unread", "warning", message))
     own = {key: section.parameter(key, annotation) for key, annotation in kinds.items()}
     if needs_original:
         own["original"] = find_original_length(model, section, kind, layered)

@@ -127,6 +127,11 @@ def read_table(path: str, key: str | None = None) -> tuple[np.ndarray, float]:
 def read_numbers(spec: str) -> np.ndarray:
     """A row of numbers (n,) in FILE[#ARRAY]: one axis, or a table with a single column or row."""
     path, key = split_spec(spec)
+    if path.lower().endswith(".gguf"):
+        raise PefourierError(
+            f"{shown(path)} holds factors, by which frequencies are divided; name it as a SPEC "
+            "itself, which reads them with its base"
+        )
     with open_arrays(path) as file:
         names = list(file.arrays)
         if key is not None:

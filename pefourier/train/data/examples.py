@@ -44,7 +44,19 @@ def from_examples(
     folds = tuple(split.make_fold(rows, starts, length, p, True) for p in parts[:most])
     shown_classes = tuple(classes) or tuple(str(c) for c in names)
     leaky = groups is not None and split_by == "random"
-    task = Task(name, split_by, rows, starts, labels, length, shown_classes, folds, leaky)
+    whole = None if groups is None or leaky else len(np.unique(groups))
+    task = Task(
+        name,
+        split_by,
+        rows,
+        starts,
+        labels,
+        length,
+        shown_classes,
+        folds,
+        leaky,
+        groups=whole,
+    )
     split.check_task(task)
     return task
 

@@ -20,7 +20,7 @@ from pefourier.train.data import PUBLISHED, SYNTHETIC, digits, recordings, split
 from pefourier.train.data.examples import from_examples, from_ts
 from pefourier.train.data.recordings import Source
 from pefourier.train.data.split import USER_BLOCKS, WINDOW, Split, Task
-from pefourier.train.data.synthetic import draw_examples, sides_of_task
+from pefourier.train.data.synthetic import draw_examples, has_length, sides_of_task
 
 MOST_RESAMPLES = 1000
 SIDES = ("train", "test")
@@ -85,9 +85,10 @@ def find_task(
     if kind in SYNTHETIC:
         # fresh draws are as good as folds
         drawn = from_examples(name, *draw_examples(name), split_by, most=1)
-        return replace(drawn, grid=sides_of_task(name))
+        return replace(drawn, grid=sides_of_data(name))
     if name == "digits":
-        return replace(from_examples(name, *digits.read_digits(), split_by), grid=digits.SIDES)
+        found = from_examples(name, *digits.read_digits(), split_by)
+        return replace(found, grid=sides_of_data(name))
     if kind == "uea" or suffix == ".ts" or (name and Path(name).is_dir()):
         return from_ts(name, data, split_by)
     known = [*SYNTHETIC, *PUBLISHED, "digits", "uea:NAME"]
@@ -95,12 +96,32 @@ def find_task(
     raise unknown("dataset", name, known, f"Known: {', '.join(known)}, {files}.")
 
 
+def sides_of_data(name: str) -> tuple[int, ...]:
+    """Sides of the grid that the tokens of a dataset are points of; () where they follow in time.
+
+    >>> sides_of_data("digits"), sides_of_data("smd")
+    ((8, 8), ())
+    """
+    if name == "digits":
+        return digits.SIDES
+    return sides_of_task(name) if name.partition(":")[0] in SYNTHETIC else ()
+
+
 def check_examples(name: str, window: int | None, stride: int | None) -> None:
     """Refuse to cut examples, which are as long as they are."""
     if window is not None or stride is not None:
         raise PefourierError(
             f"--window and --stride are for recordings; {shown(name)} holds examples"
+            f"{longer_examples(name, window)}"
         )
+
+
+def longer_examples(name: str, window: int | None) -> str:
+    """How examples of another length are asked for, where they are drawn."""
+    task = name.partition(":")[0]
+    if window is None or task not in SYNTHETIC or not has_length(name):
+        return ""
+    return f"; --dataset {task}:length={window} draws them so long"
 
 
 def find_resampled(name: str, data: str | None, split_by: Split, resamples: int) -> Task:

@@ -56,6 +56,7 @@ class Task:
     folds: tuple[Fold, ...]
     leaky: bool = False  # windows of one event stand in training and in test
     grid: tuple[int, ...] = ()  # sides, where the rows of an example are points in raster order
+    groups: int | None = None  # of examples: people or machines, dealt as a whole
 
     @property
     def tested(self) -> np.ndarray:

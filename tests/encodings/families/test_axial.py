@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import build, load
+from pefourier.encodings.conventions import read_conventions
 from pefourier.errors import PefourierError
 
 FLOAT32 = float(np.finfo(np.float32).eps)
@@ -18,6 +19,8 @@ def on(spec, grid, d, **own):
 
 def tolerance(enc):
     """What rounding of float32 phases leaves of sines and cosines."""
+    if enc.measure is None:  # rows in another order: phases are below 2 x side
+        return 2 * FLOAT32 * (1 + 2 * max(enc.domain.sides))
     phases = enc.measure.phases(enc.domain.places(enc.domain.x[enc.domain.prefix :]))
     return 2 * FLOAT32 * (1 + np.abs(phases).max())
 
@@ -38,8 +41,9 @@ def test_a_table_is_that_of_its_public_implementation(public, name):
 
 @pytest.mark.parametrize(
     "name",
-    "dinov3 pixtral qwen2-vl qwen2-vl-text qwen3-vl-text,rho=1e6 llama4 hunyuan-dit lumina "
-    "cogvideox flux flux2 lumina2 z-image qwen-image hunyuan-video wan ltx cosmos".split(),
+    "dinov3 pixtral qwen2-vl qwen2-vl,rows=blocks qwen2-vl-text qwen3-vl-text,rho=1e6 llama4 "
+    "hunyuan-dit lumina cogvideox flux flux2 lumina2 z-image qwen-image hunyuan-video wan ltx "
+    "cosmos".split(),
 )
 def test_a_rotation_is_that_of_its_public_implementation(public, name):
     grid, d, make = public.ROTATIONS[name]
@@ -72,6 +76,16 @@ def test_a_rotation_is_the_one_recorded(name):
     enc = on(name.replace(" ", ":convention="), (3, 4), 16)
     codes = np.hstack(cos_and_sin(enc))
     np.testing.assert_allclose(codes, RECORDED[name], atol=tolerance(enc), rtol=0)
+
+
+def test_every_convention_is_compared_with_its_source(public):
+    """Run, or recorded from a named version; a new one without either is found here."""
+    named = [f"axial {name}" for name in public.TABLES]
+    named += [f"axial-rope {name}" for name in public.ROTATIONS]
+    named += [*RECORDED, "axial-rope vjepa2"]  # which has a test of its own
+    compared = {name.partition(",")[0] for name in named}
+    known = {f"{family} {name}" for family, rows in read_conventions().items() for name in rows}
+    assert known - compared == set()
 
 
 def test_mixed_rotations_are_those_of_their_frequencies(tmp_path):
@@ -234,8 +248,15 @@ REFUSED = {
     ("axial:arrange=alternate", (3, 4), 8): "arrange=alternate leaves no block of columns",
     ("axial:coordinates=signed,reference=4;4", (3, 4), 8): "reference has no effect",
     ("axial:frequencies=dealt,stretch=2;2", (3, 4), 8): "stretch belongs to frequencies=own",
+    ("axial-rope:stretch_by=yarn", (3, 4), 8): "needs a factor for each axis; write stretch=…",
+    ("axial-rope:stretch=2;2,stretch_by=yarn", (3, 4), 8): "the side of each axis in training",
+    ("axial-rope:stretch=2;2,trained=2;2", (3, 4), 8): "trained, beta_fast and beta_slow belong to",
+    (
+        *("axial-rope:stretch=2;2,stretch_by=yarn,trained=2;2,coordinates=unit", (3, 4), 8),
+    ): "stretch_by=yarn counts turns",
     ("axial:divisor=n-1", (3, 4), 4): "divisor=n-1 needs at least two pairs an axis",
     ("axial:rho=-1", (3, 4), 8): "rho must be a finite number above 0; got -1.0",
+    ("axial:rows=blocks", (3, 4), 8): "even numbers of rows and columns; got 3x4; 4x4 would fit",
     ("mixed-rope", (3, 4), 17): "needs an even d; got d=17; write d=16 or d=18",
     ("mixed-rope", (2, 3, 4), 16): "mixed-rope has frequencies on two axes; got a grid of 2x3x4",
 }
@@ -253,3 +274,18 @@ def test_what_does_not_fit_is_refused_in_a_line(case, said):
 def test_points_beyond_a_grid_are_refused():
     with pytest.raises(PefourierError, match="point 12 is outside 0 … 11"):
         on("axial", (3, 4), 8).codes(np.array([12]))
+
+
+def test_yarn_of_each_axis_is_that_of_one_axis():
+    spec = "axial-rope:rho=100,stretch=2;3,stretch_by=yarn,trained=64;32,beta_fast=8"
+    own = on(spec, (128, 96), 32).measure.frequencies
+    for axis, (factor, trained) in enumerate(((2, 64), (3, 32))):
+        line = f"rope:rho=100,scaling=yarn,factor={factor},original={trained},beta_fast=8"
+        expected = load(line, 128, 16).measure.frequencies
+        np.testing.assert_allclose(own[own[:, axis] != 0, axis], expected, rtol=1e-12)
+
+
+def test_an_axis_that_is_interpolated_has_all_frequencies_over_the_factor():
+    plain = on("axial-rope", (6, 4), 16).measure.frequencies
+    own = on("axial-rope:stretch=3;1,stretch_by=linear", (6, 4), 16).measure.frequencies
+    np.testing.assert_allclose(own * [3, 1], plain)

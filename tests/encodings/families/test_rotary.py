@@ -154,6 +154,9 @@ TWINS = {
     "proportional": lambda d, rho, length, factor=1: [t / mp.mpf(factor) for t in grid(d, rho)],
     "cut": cut_twin,
     "riflex": riflex_twin,
+    "factors": lambda d, rho, length, factors: [
+        t / mp.mpf(f) for t, f in zip(grid(d, rho), factors, strict=True)
+    ],
 }
 FACTORS = {
     "short_factor": tuple(1 + i / 7 for i in range(32)),
@@ -188,6 +191,7 @@ CASES = [
     ("cut", {"original": 5}),
     ("riflex", {"factor": 2.5, "original": 49, "repeat": 48}),
     ("riflex", {"factor": 1.0, "original": 4, "repeat": 900}),
+    ("factors", {"factors": FACTORS["long_factor"]}),
 ]
 
 
@@ -416,7 +420,8 @@ def test_what_cannot_be_is_refused(spec, d, message):
 def test_an_unknown_scaling_is_refused_in_python_too():
     message = (
         "unknown scaling 'yarm'. Did you mean 'yarn'? "
-        "Known: cut, dynamic, linear, llama3, longrope, none, ntk, proportional, riflex, yarn."
+        "Known: cut, dynamic, factors, linear, llama3, longrope, none, ntk, proportional, riflex, "
+        "yarn."
     )
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
         build("rope", scaling="yarm")

@@ -50,18 +50,20 @@ def test_beit_is_the_module_of_transformers():
     np.testing.assert_array_equal(enc.table()[:3], [made[0, 1], made[1, 0], made[0, 0]])
 
 
-def test_swin2_is_the_module_of_transformers():
+@pytest.mark.parametrize("pretrained", [(0, 0), (5, 7)])
+def test_swin2_is_the_module_of_transformers(pretrained):
     torch = pytest.importorskip("torch")
     swin2 = pytest.importorskip("transformers.models.swinv2.modeling_swinv2")
     torch.manual_seed(0)
-    module = swin2.Swinv2SelfAttention(swin2.Swinv2Config(), 4 * HEADS, HEADS, GRID)
+    module = swin2.Swinv2SelfAttention(swin2.Swinv2Config(), 4 * HEADS, HEADS, GRID, pretrained)
     first, _, second = module.continuous_position_bias_mlp
     with torch.no_grad():
         weights = [p.numpy().T.astype(float) for p in (first.weight, first.bias, second.weight)]
         raw = module.continuous_position_bias_mlp(module.relative_coords_table)
         made = (16 * torch.sigmoid(raw)).reshape(-1, HEADS).numpy()
     lags = -lags_on(GRID).coordinates(np.arange(35))
-    np.testing.assert_allclose(swin2_bias(log_spaced(lags, GRID), *weights)[::-1], made, atol=1e-5)
+    sides = pretrained if any(pretrained) else GRID
+    np.testing.assert_allclose(swin2_bias(log_spaced(lags, sides), *weights)[::-1], made, atol=1e-5)
 
 
 def test_swin2_starts_from_its_formula():

@@ -205,6 +205,33 @@ def test_a_trained_window_runs_through_lags(weights):
         load(f"{path}#other.relative_position_bias_table")
 
 
+def test_later_stages_have_windows_of_their_own(tmp_path, config):
+    """Of the same size with more heads; each is named, and none is taken for another."""
+    names = [
+        f"encoder.layers.{stage}.blocks.0.attention.self.relative_position_bias_table"
+        for stage in (0, 1)
+    ]
+    tensors = dict(zip(names, (RANDOM[:15, :2], RANDOM[15:30, :4]), strict=True))
+    save = pytest.importorskip("safetensors.numpy").save_file
+    save({k: np.ascontiguousarray(v) for k, v in tensors.items()}, tmp_path / "model.safetensors")
+    path = config("swin", window_size=[2, 3], num_heads=[2, 4])
+    for name, bias in tensors.items():
+        enc = load(f"{path}#{name}")
+        assert (enc.domain.grid, enc.dim) == ((3, 5), bias.shape[1])
+        np.testing.assert_array_equal(enc.table(), bias[::-1])
+
+
+def test_swinv2_divides_by_its_window_of_pretraining(config):
+    path = config("swinv2", window_size=8, num_heads=[3, 6], pretrained_window_sizes=[5, 4])
+    enc = load(path)
+    assert enc.params["pretrained"] == (5, 5)
+    np.testing.assert_array_equal(
+        enc.table(), load("swin2", d=3, grid=(8, 8), pretrained=(5, 5)).table()
+    )
+    plain = load(config("swinv2", window_size=8, pretrained_window_sizes=[0, 0]))
+    assert plain.params["pretrained"] == ()
+
+
 @pytest.mark.parametrize(
     ("kind", "own", "said"),
     [

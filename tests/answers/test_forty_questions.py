@@ -1,0 +1,118 @@
+"""Forty questions of users are answered, in words, by commands that a reader of the help tries."""
+
+import json
+import shlex
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pefourier.encodings import build, load
+
+QUESTIONS = tomllib.loads(Path(__file__).with_name("questions.toml").read_text(encoding="utf-8"))
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "rope_theta": 500000.0,
+    "max_position_embeddings": 8192,
+}
+ROTARY = """
+import torch
+
+
+class Rotary(torch.nn.Module):
+    def __init__(self, d, base=500000.0):
+        super().__init__()
+        self.inv_freq = base ** (-torch.arange(0, d, 2).double() / d)
+
+    def forward(self, positions):
+        angle = positions.double()[..., None] * self.inv_freq
+        return angle.cos(), angle.sin()
+"""
+
+
+def yarn(factor, length, original, base):
+    """A config whose context YaRN has extended."""
+    scaling = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original}
+    own = {"rope_theta": base, "max_position_embeddings": length, "rope_scaling": scaling}
+    return LLAMA | own
+
+
+CONFIGS = {
+    "config": LLAMA,
+    "changed": LLAMA | {"rope_theta": 5e7},
+    "yarn": yarn(4.0, 16384, 4096, 1e4),
+    "tuned": yarn(3.5, 131072, 8192, 5e5),
+    "gemma": {
+        "model_type": "gemma2",
+        "hidden_size": 2304,
+        "num_attention_heads": 8,
+        "head_dim": 256,
+        "num_hidden_layers": 26,
+        "rope_theta": 10000.0,
+        "max_position_embeddings": 8192,
+        "sliding_window": 4096,
+    },
+    "dinov3": {
+        "model_type": "dinov3_vit",
+        "hidden_size": 768,
+        "num_attention_heads": 12,
+        "num_hidden_layers": 12,
+        "patch_size": 16,
+        "image_size": 224,
+        "rope_theta": 100.0,
+    },
+}
+
+
+@pytest.fixture
+def desk(run, tmp_path, monkeypatch):
+    """A folder with the files that the questions speak of."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    for name, config in CONFIGS.items():
+        Path(f"{name}.json").write_text(json.dumps(config))
+    Path("rotary.py").write_text(ROTARY)
+    rng = np.random.default_rng(0)
+    mae = build("axial", d=768, grid=(14, 14), convention="mae", prefix=1).table()
+    points = mae[1:].reshape(14, 14, 768).transpose(1, 0, 2).reshape(196, 768)
+    learned = load("learned", 20, 32).table()
+    x, y = rng.normal(size=(60, 20, 3)), rng.integers(0, 2, 60)
+    x[np.arange(60), 5 + 8 * y, 0] += 4.0
+    np.save("vit.npy", mae[None].astype(np.float32))
+    np.save("port.npy", np.vstack([mae[:1], points]).astype(np.float32))
+    np.save("before.npy", learned)
+    np.save("after.npy", learned + 0.1 * learned.std() * rng.normal(size=learned.shape))
+    np.save("dumped_table.npy", load("rope", 8192, 128).table().astype(np.float32))
+    np.savez("patients.npz", X=x, y=y, groups=np.repeat(np.arange(12), 5))
+    np.savetxt("times.csv", np.cumsum(rng.exponential(size=60)), fmt="%.3f")
+
+
+def in_one_line(text):
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("question", QUESTIONS["question"], ids=lambda one: one["asked"][:60])
+def test_a_question_is_answered(run, desk, question):
+    if "--baseline" in question["commands"][0]:  # last week's answer, to both
+        stored = json.loads(run("check-faithful", "yarn.json", "config.json", "--json").out)
+        stored["results"][1]["spec"] = "changed.json"
+        Path("base.json").write_text(json.dumps(stored))
+    said = ""
+    for command in question["commands"]:
+        done = run(*shlex.split(command))
+        said += done.out + done.err
+    assert done.status == question.get("status", 0), done.err
+    for words in question["words"]:
+        assert words in in_one_line(said)
+    for name in question.get("files", ()):
+        assert Path(name).stat().st_size > 100
+
+
+def test_there_are_forty():
+    asked = [one["asked"] for one in QUESTIONS["question"]]
+    assert len(asked) == len(set(asked)) == 40
+    assert all(one["commands"] and one["words"] for one in QUESTIONS["question"])
