@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from pefourier.answers.conclusions import joined
-from pefourier.answers.grid_reach import reach_on_grid
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.report import Answer, Refusal
 from pefourier.answers.text import agreeing, aligned, number, paragraph
@@ -354,6 +353,8 @@ def conclude_table(enc: Encoding, found: Context) -> str:
         )
         return f"Learned positions end with their table: {len(enc)} rows{beyond}."
     if enc.measure is not None and len(enc.domain.sides) > 1:
+        from pefourier.answers.grid_reach import reach_on_grid
+
         return reach_on_grid(enc)
     if enc.measure is not None:
         own = enc.measure.frequencies

@@ -556,8 +556,10 @@ def precision_text(answers: Sequence[Answer]) -> str:
 def formula_in_words(identified: Mapping[str, Any]) -> str:
     """What a table turned out to be, in words."""
     params = ", ".join(f"{k}={number(v, 7)}" for k, v in identified["params"].items())
+    names = identified.get("conventions", ())
+    whose = f" (the convention of {', '.join(names)})" if names else ""
     return (
-        f"{identified['encoding']} with {params or 'no parameters'}; "
+        f"{identified['encoding']} with {params or 'no parameters'}{whose}; "
         f"largest difference {number(identified['max_difference'], 2)}"
     )
 

@@ -280,8 +280,8 @@ def compare(question: Question, form: Form, drawing: Drawing) -> None:
     """Are two implementations the same encoding?
 
     Equal; equal up to column order, signs, layout, scale or an offset in positions, which is said;
-    or different, and where. Exits with status 1 when they are different. --plot draws both tables
-    and their difference.
+    or different: where, and how alike they are, as tables of two runs or before and after training.
+    Exits with status 1 when they are different. --plot draws both tables and their difference.
 
     \b
     Example: pefourier compare sinusoidal:layout=halves py:model:PositionalEncoding --d 512

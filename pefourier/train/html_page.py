@@ -134,7 +134,10 @@ def training_conclusions(summary: Summary) -> list[Any]:
     found: list[Any] = [element("p", line, class_="warning") for line in said_first(summary)]
     for one in summary.datasets:
         found.append(element("h3", one.dataset))
-        said = [[element("strong", name), " ", conclude_training(one, name)] for name in one.scores]
+        said = [
+            [element("strong", f"{name}:"), " ", conclude_training(one, name)]
+            for name in one.scores
+        ]
         found.append(element("ul", [element("li", item) for item in said]))
     return found
 

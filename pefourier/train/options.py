@@ -101,7 +101,9 @@ class Options:
     rank_timeout: float = option(
         300.0, "Seconds without a sign of life after which a rank of torchrun counts as gone."
     )
-    save_tables: str | None = option(None, "Folder for codes after training.", "DIR")
+    save_tables: str | None = option(
+        None, "Folder for codes after training, as compare and spectrum read them.", "DIR"
+    )
     save_models: str | None = option(
         None, "Folder for trained classifiers, a .safetensors a run.", "DIR"
     )

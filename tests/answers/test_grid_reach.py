@@ -47,3 +47,9 @@ def test_context_says_it_of_a_config(run, tmp_path):
     done = run("context", tmp_path / "config.json", "--json")
     assert done.status == 0, done.err
     assert "turns across the 14 rows" in done.results[0]["conclusion"]
+
+
+def test_context_says_it_of_a_name(run):
+    done = run("context", "axial-rope:grid=14x14,convention=dinov3", "--d", 64, "--json")
+    assert done.status == 0, done.err
+    assert "turns across the 14 rows" in done.results[0]["conclusion"]

@@ -178,7 +178,7 @@ def test_curves_that_are_stored_are_drawn(page, folder, leaky):
     assert found.faults == []
     (picture,) = [a["aria-label"] for n, a in found.elements if "epoch by epoch" in str(a)][:1]
     assert picture.startswith("Means over runs, epoch by epoch: training loss")
-    assert f"1 of {len(own)} runs have no stored curve." in found.text["p"]
+    assert f"1 of {len(own)} runs has no stored curve." in found.text["p"]
 
 
 def test_a_page_about_training_needs_no_torch(tmp_path):
