@@ -31,7 +31,7 @@ from pefourier.encodings.readings import (
     readings_apart,
 )
 from pefourier.encodings.sources.layers import LayerRun, layer_spec, open_model, read_layers
-from pefourier.encodings.sources.models import type_row
+from pefourier.encodings.sources.rope_config import rotates
 from pefourier.encodings.sources.temperature import Temperature, read_temperature
 from pefourier.encodings.sources.weights import TENSOR, first_row, tensors_beside
 from pefourier.encodings.specs import source_of
@@ -197,9 +197,9 @@ def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
         enc = load(spec, None, d)
         on_a_line = enc.act == "rotate" and len(enc.domain.sides) == 1
         return [LayerRun((), "rotary" if on_a_line else enc.name, "", None)]
-    kinds = type_row(open_model(spec).kind) or {}
-    usual = kinds.get("kind", "learned").split()[0]
-    if usual == "rotary":
+    model = open_model(spec)
+    usual = model.row.get("kind", "learned").split()[0]
+    if usual == "rotary" or rotates(model):
         return read_layers(spec, usual)
     return read_layers(spec, load_layers(spec, "", None, d).name)
 

@@ -100,7 +100,8 @@ def resize_table(
     encoding : Encoding
         Codes on a grid, maybe behind rows without a place.
     new : sequence of int
-        Sides of the new grid, as many as the old one has.
+        Sides of the new grid, as many as the old one has; of biases those of the new window, whose
+        displacements are 2 H - 1 by 2 W - 1.
     method : str
         That of the table in the answer.
     formula : Encoding, optional
@@ -115,14 +116,17 @@ def resize_table(
     """
     if method not in METHODS:
         raise unknown("method", method, METHODS)
-    old, behind = encoding.domain.sides, encoding.domain.prefix
+    lags, behind = encoding.domain.kind == "lag", encoding.domain.prefix
+    shape = encoding.domain.sides
+    old = tuple((n + 1) // 2 for n in shape) if lags else shape
     new = check_new_sides(new, old)
-    check_size("the new table", behind + int(np.prod(new)), encoding.dim)
+    wanted = tuple(2 * n - 1 for n in new) if lags else new
+    check_size("the new table", behind + int(np.prod(wanted)), encoding.dim)
     whole = np.asarray(encoding.table(), dtype=float)
     rows = whole[behind:]
-    tables = {name: resize_lattice(rows, old, new, name) for name in METHODS}
-    before, after = picture(rows, old), picture(tables[method], new)
-    most, between, at = compare_methods(tables, new)
+    tables = {name: resize_lattice(rows, shape, wanted, name) for name in METHODS}
+    before, after = picture(rows, shape), picture(tables[method], wanted)
+    most, between, at = compare_methods(tables, wanted)
     return Resizing(
         old=old,
         new=new,
@@ -132,13 +136,7 @@ def resize_table(
         before=before,
         after=after,
         methods=[
-            Method(
-                name,
-                rms(table) / before.norm if before.norm else np.nan,
-                similarities(table, new),
-                float(np.abs(table - tables[method]).max()),
-            )
-            for name, table in tables.items()
+            against(table, name, tables[method], before, after) for name, table in tables.items()
         ],
         largest_difference=most,
         between=between,
@@ -146,6 +144,18 @@ def resize_table(
         moved=energy_moved(before, after),
         unseen=None if formula is None else unseen_phases(encoding, formula),
         about=(encoding,),
+    )
+
+
+def against(
+    table: np.ndarray, name: str, chosen: np.ndarray, before: Picture, after: Picture
+) -> Method:
+    """A method's table beside that of the method asked for."""
+    return Method(
+        name,
+        rms(table) / before.norm if before.norm else np.nan,
+        similarities(table, after.grid),
+        float(np.abs(table - chosen).max()),
     )
 
 

@@ -1,12 +1,15 @@
 """What resizing does to tables, and to formulas."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from grids import table_on
 
 from pefourier.encodings import load
+from pefourier.encodings.domain import lags_on
+from pefourier.encodings.encoding import from_table
 from pefourier.errors import PefourierError
 from pefourier.resize import by_cycles, resize_table, similarities
 
@@ -78,6 +81,20 @@ def test_spectra_before_and_after_are_those_of_the_tables(old, new):
         for place in np.ndindex(found.shape):
             apart[place] = apart.get(place, 0.0) + sign * found[place]
     assert r.moved == pytest.approx(sum(map(abs, apart.values())) / 2)
+
+
+def test_biases_are_resized_from_window_to_window():
+    """10 dy + dx of a window of 3 x 3, with 5 x 5 displacements: published for one of 4 x 4."""
+    dy, dx = np.indices((5, 5)).reshape(2, -1) - 2
+    table = np.vstack([[[7.0]], (10.0 * dy + dx)[:, None]])
+    biases = from_table(table)
+    r = resize_table(replace(biases, domain=lags_on((3, 3), prefix=1)), (4, 4))
+    assert (r.old, r.new, r.before.grid, r.after.grid) == ((3, 3), (4, 4), (5, 5), (7, 7))
+    middle = r.table[1:, 0].reshape(7, 7)[3]
+    np.testing.assert_allclose(middle[:4], [-2.0787, -1.5248, -0.6706, 0.0], atol=5e-5)
+    assert r.table[0] == 7.0
+    assert "From 3x3 to 4x4" in r.conclusion
+    assert "all 49 codes differ" in r.conclusion
 
 
 def test_spectra_and_codes_that_stay_are_said_to(run):

@@ -38,7 +38,7 @@ def conclude_resizing(enc: Encoding, r: Resizing) -> str:
     if not r.before.norm:
         return "All codes are zero, and stay so."
     share = r.largest_difference / (r.before.norm / enc.dim**0.5)
-    how = f"{number(100 * share, 2)} % of a number's rms size"
+    how = f"{number(100 * share, 2 if share < 0.1 else 3)} % of a number's rms size"
     same = r.largest_difference <= 1e-12 * r.before.norm
     first = (
         f"From {size_of(r.old)} to {size_of(r.new)} the methods agree."
@@ -52,7 +52,7 @@ def conclude_resizing(enc: Encoding, r: Resizing) -> str:
 
 def codes_in_words(r: Resizing) -> str:
     """Whether codes can still be told apart, and how much of their spectrum stays."""
-    old, new, points = r.before, r.after, math.prod(r.new)
+    old, new, points = r.before, r.after, math.prod(r.after.grid)
     moved = f"{number(100 * r.moved, 2)} % of the energy moves to other frequencies"
     if new.nearest is None or old.nearest is None:
         return f"By {r.method} {moved}, in cycles an image."

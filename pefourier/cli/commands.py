@@ -6,15 +6,22 @@ A command imports what it needs when it runs, so that help and the list start wi
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isnan
 from typing import Annotated, Any, Literal
 
 import typer
 
+from pefourier.cli.reach_options import (
+    SHORT_NAMES,
+    ContextOptions,
+    DesignOptions,
+    RequireDtype,
+    tell_design,
+    tell_reach,
+)
 from pefourier.cli.request import (
     Asked,
-    AtLength,
     Csv,
     Dim,
     Drawing,
@@ -24,13 +31,11 @@ from pefourier.cli.request import (
     Prefix,
     Question,
     Quiet,
-    Specs,
     ask_each,
     ask_lengths,
     asking,
     attempt_each,
     count,
-    count_or_sweep,
     keep_answers,
     load_exactly,
     load_pair,
@@ -79,13 +84,6 @@ Demean = Annotated[
     bool,
     typer.Option("--demean", help="Leave out what is the same in all rows of the table."),
 ]
-
-RequireDtype = Annotated[
-    Literal["float32", "float16", "bfloat16", "float8_e4m3", "fp32", "fp16", "bf16", "fp8"] | None,
-    typer.Option(help="Exit with status 1 when codes are not distinct in this format too."),
-]
-
-SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 
 
 @app.command()
@@ -180,20 +178,18 @@ def note_positions(asked: Asked, given: list[int] | None, quiet: bool) -> None:
             note(f"{where}: positions {which} were taken; choose others with --pos", quiet)
 
 
-@app.command()
-@asking
-def check_faithful(
-    question: Question,
-    form: Form,
-    drawing: Drawing,
+@dataclass(frozen=True)
+class Demands:
+    """What codes are held against by `pefourier check-faithful`."""
+
     require: Annotated[
         Literal["collides", "injective", "separable", "invertible", "isometric"] | None,
         typer.Option(help="Exit with status 1 when a verdict is below this one."),
-    ] = None,
-    require_dtype: RequireDtype = None,
+    ] = None
+    require_dtype: RequireDtype = None
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with status 1 on an error or warning found.")
-    ] = False,
+    ] = False
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -201,8 +197,12 @@ def check_faithful(
             help="An earlier answer, written with --json: exit with status 1 when a verdict, a "
             "distance or a finding is worse than there.",
         ),
-    ] = None,
-) -> None:
+    ] = None
+
+
+@app.command()
+@asking
+def check_faithful(question: Question, form: Form, drawing: Drawing, demands: Demands) -> None:
     """Are codes distinct, can they be inverted?
 
     Says also what a table or your code is, and what is wrong with it. Verdicts: collides <
@@ -219,19 +219,14 @@ def check_faithful(
         # Their two parts are decomposed at a time: BLAS threads would only wait for one another.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from pefourier.answers.report import faithful_page
-    from pefourier.faithful import assess, shortfalls
+    from pefourier.faithful import assess
 
-    stored, several = read_stored(baseline), len(question.lengths) > 1
-    if several and baseline is not None:
+    stored, several = read_stored(demands.baseline), len(question.lengths) > 1
+    if several and demands.baseline is not None:
         raise PefourierError("--baseline compares one length; give one, or leave --baseline out")
     asked = ask_lengths(question, lambda enc: assess(enc, percentages(enc.label, question.quiet)))
     drawing.draw("sweep_plot.faithful_sweep" if several else "faithful", asked.answers)
-    dtype = SHORT_NAMES.get(require_dtype, require_dtype)
-    reasons = [
-        f"{a.encoding.label} {reason}"
-        for a in asked.answers
-        for reason in [*shortfalls(a.result, require, dtype, strict), *since(stored, a)]
-    ]
+    reasons = unmet(asked, demands, stored)
     page = replace(faithful_page(asked.each), reasons=reasons)
     if several:
         from pefourier.answers.sweep import faithful_over_lengths
@@ -241,6 +236,21 @@ def check_faithful(
         question.note_unused([a.encoding for a in asked.answers])
     form.deliver(page)
     asked.finish(reasons, question.quiet)
+
+
+def unmet(asked: Asked, demands: Demands, stored: Mapping[str, Any] | None) -> list[str]:
+    """Which demands are not met, by which answer."""
+    from pefourier.faithful import shortfalls
+
+    dtype = SHORT_NAMES.get(demands.require_dtype, demands.require_dtype)
+    return [
+        f"{a.encoding.label} {reason}"
+        for a in asked.answers
+        for reason in [
+            *shortfalls(a.result, demands.require, dtype, demands.strict),
+            *since(stored, a),
+        ]
+    ]
 
 
 def read_stored(baseline: str | None) -> Mapping[str, Any] | None:
@@ -311,39 +321,7 @@ def relations(question: Question, form: Form, drawing: Drawing) -> None:
 
 @app.command()
 @asking
-def context(
-    form: Form,
-    drawing: Drawing,
-    specs: Specs = None,
-    length: Annotated[
-        int | None,
-        typer.Option(
-            "--length",
-            "-S",
-            parser=count_or_sweep,
-            metavar="N",
-            help="Positions asked for: 128k; several: 4k:1M:2x.",
-        ),
-    ] = None,
-    trained: Annotated[
-        int | None,
-        typer.Option(parser=count, metavar="N", help="Positions of training, where you know them."),
-    ] = None,
-    d: Annotated[
-        int | None, typer.Option("--d", help="Size of a head of a named rotation.")
-    ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OTHER",
-            help="Another SPEC, or misreadings: scaling-ignored, partial-ignored, "
-            "local-for-global, layout, a setting of rope such as base=NUMBER or original=N; "
-            "several with commas.",
-        ),
-    ] = None,
-    require_dtype: RequireDtype = None,
-    quiet: Quiet = False,
-) -> None:
+def context(given: ContextOptions, form: Form, drawing: Drawing) -> None:
     """How far do a model's positions reach?
 
     Its layers, their rotations, what a scaling does to each band of frequencies, which phases
@@ -352,88 +330,12 @@ def context(
     \b
     Example: pefourier context config.json --length 128k --against scaling-ignored
     """
-    if not specs:
-        raise PefourierError(
-            "context takes a model's config.json or folder, or a rotation; got none"
-        )
-    from pefourier.answers.reach import context_page
-    from pefourier.answers.report import Answer
-    from pefourier.context import describe_context, lost_in_format, read_against
-
-    lengths = length if isinstance(length, tuple) else (length,)
-
-    def answer(asked: AtLength) -> Answer:
-        own, known = describe_context(asked.spec, asked.length, trained, d)
-        reading = read_against(own, against, known.length, d) if against else None
-        return Answer(replace(own[0], spec=asked.spec), replace(known, against=reading))
-
-    pairs = [AtLength(spec, one) for spec in specs for one in lengths]
-    asked, page = keep_answers(attempt_each(pairs, answer)), context_page
-    if len(lengths) > 1:
-        from pefourier.answers.sweep import context_over_lengths as page
-    several = "sweep_plot.context_sweep"
-    drawing.draw(several if len(lengths) > 1 else "reach_plot.wavelengths", asked.answers)
-    dtype = SHORT_NAMES.get(require_dtype, require_dtype)
-    reasons = [
-        f"{a.encoding.label} {lost}"
-        for a in asked.answers
-        for lost in (lost_in_format(a.result, dtype) if dtype else ())
-    ]
-    form.deliver(replace(page(asked.each), reasons=reasons))
-    asked.finish(reasons, quiet)
+    tell_reach(given, form, drawing)
 
 
 @app.command()
 @asking
-def design(
-    form: Form,
-    drawing: Drawing,
-    length: Annotated[
-        int | None,
-        typer.Option("--length", "-S", parser=count, metavar="N", help="Positions: 64k."),
-    ] = None,
-    d: Annotated[
-        int | None,
-        typer.Option("--d", parser=count, metavar="N", help="Dimension of a code or a head."),
-    ] = None,
-    wanted: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--for",
-            metavar="CRITERION",
-            help="turns, distance, rank, stable_rank, condition, bound, or wavelength=K: the "
-            "slowest pair needs K lengths for a turn; default: all but the last. Repeatable.",
-        ),
-    ] = None,
-    base: Annotated[
-        list[float] | None, typer.Option("--rho", "--base", help="A base to try; repeatable.")
-    ] = None,
-    dtype: Annotated[
-        Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"] | None,
-        typer.Option(help="Round codes to this format for another smallest distance."),
-    ] = None,
-    grid: Annotated[
-        tuple | None,
-        typer.Option(
-            parser=sides,
-            metavar="HxW",
-            help="A base for each axis of a grid, 14x14 or 8x30x52, in place of --length; with "
-            "--extend-from the grid to extend to, in place of --to.",
-        ),
-    ] = None,
-    extend_from: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CONFIG",
-            help="Extend this rotation, a model's config or rope:…, to the length --to: linear, "
-            "ntk, yarn, llama3, and the bases of --rho and --for (turns, bound, wavelength=K).",
-        ),
-    ] = None,
-    to: Annotated[
-        int | None,
-        typer.Option(parser=count, metavar="N", help="Positions to extend to: 128k."),
-    ] = None,
-) -> None:
+def design(given: DesignOptions, form: Form, drawing: Drawing) -> None:
     """Which base for my length?
 
     Criteria contradict one another: distance and rank want small bases, the bound of long contexts
@@ -447,38 +349,7 @@ def design(
     """
     # Its matrix products are long and thin: BLAS threads would only wait for one another.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    rounding = SHORT_NAMES.get(dtype, dtype)
-    if (extend_from or to) and (extend_from is None or (to is None) == (grid is None)):
-        raise PefourierError(
-            "--extend-from and --to go together: the config, and the length; of a rotation on axes "
-            "--grid is in place of --to"
-        )
-    if extend_from is not None:
-        from pefourier.answers.extension import extension_page
-        from pefourier.extend import extend, extend_on_grid, grid_specs
-
-        own = {"criteria": tuple(wanted or ()), "bases": tuple(base or ()), "dtype": rounding}
-        if grid is None:
-            ways = (extend(extend_from, to, trained=length, d=d, **own),)
-        else:
-            ways = extend_on_grid(extend_from, grid, **own)
-        drawing.draw("reach_plot.extension", ways)
-        params = {"to": to, "grid": grid, "dtype": rounding}
-        specs = grid_specs(extend_from, grid, ways) if grid else None
-        form.deliver(extension_page(ways, params, specs))
-        return
-    if (length is None) == (grid is None) or d is None:
-        raise PefourierError(
-            "design needs --d and either --length or --grid, or --extend-from CONFIG and --to"
-        )
-    from pefourier.answers.reach import design_page
-    from pefourier.design import BASES, CRITERIA, design_base, design_grid
-
-    asked = {"bases": tuple(base or BASES), "criteria": tuple(wanted or CRITERIA)}
-    asked["dtype"] = rounding
-    found = design_grid(grid, d, **asked) if grid else (design_base(length, d, **asked),)
-    drawing.draw("reach_plot.criteria", found)
-    form.deliver(design_page(found))
+    tell_design(given, form, drawing)
 
 
 @app.command()

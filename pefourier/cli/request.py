@@ -40,8 +40,8 @@ def spec_names(incomplete: str) -> list[str]:
 
 SPEC_HELP = (
     "Encodings: NAME, NAME:key=value,…, PATH[#ARRAY] (.npy .npz .csv .pt .safetensors), - for "
-    "standard input, a Hugging Face config.json or model folder, or py:module:function (runs your "
-    "code). 'pefourier list' shows the names."
+    "standard input, a Hugging Face config.json or model folder, model.gguf, or py:module:function "
+    "(runs your code). 'pefourier list' shows the names."
 )
 TIMES_HELP = "Irregular times for mtan, mtan-fixed and time2vec: a column of numbers (.csv, .npy)."
 Specs = Annotated[

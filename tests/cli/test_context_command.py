@@ -434,3 +434,22 @@ def test_a_rotation_on_axes_says_how_large_an_image_may_be(run):
     done = run("context", "xpos")
     assert (done.status, done.out) == (2, "")
     assert "'xpos' turns pairs of dimensions in a way of its own; context" in done.err
+
+
+def test_a_model_that_is_not_known_tells_all_of_its_rotations(run):
+    """Once it was asked to name one type of layer."""
+    own = {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}
+    config = {"model_type": "nobody", "head_dim": 128, "rope_parameters": own}
+    config |= {"max_position_embeddings": 32768, "sliding_window": 512, "num_hidden_layers": 3}
+    config["layer_types"] = ["sliding_attention", "full_attention", "linear_attention"]
+    Path("un.json").write_text(json.dumps(config))
+    (result,) = run("context", "un.json", "--length", "128k", "--json").results
+    assert [(one["kind"], one["window"]) for one in result["layers"]] == [
+        ("rotary", 512),
+        ("rotary", None),
+        ("none", None),
+    ]
+    assert [(r["name"], r["base"]) for r in result["rotations"]] == [
+        ("sliding_attention", 1e4),
+        ("full_attention", 1e6),
+    ]

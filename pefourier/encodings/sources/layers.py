@@ -4,7 +4,8 @@ Keys are those of transformers: ``layer_types`` or the pattern of the model type
 and ``no_rope_layer_interval``, ``sliding_window``, ``use_sliding_window``, ``max_window_layers``
 and ``attention_chunk_size``. A row of `pefourier.encodings.sources.models` may say otherwise:
 ``windows`` [keys, share of the number there that a query sees], ``window`` and ``chunk`` where no
-key is set, ``slides``, which layers do where ``use_sliding_window`` says so.
+key is set, ``slides``, which layers do where ``use_sliding_window`` says so, ``rotation_of``, by
+which rotation types of layers turn that have none under their own name.
 """
 
 import os
@@ -65,16 +66,19 @@ def read_layers(spec: str, usual: str) -> list[LayerRun]:
     model = open_model(spec)
     number = model.config.count(*COUNTS) or 0
     rotary = rotates(model)
-    own = "" not in layer_sections(model) if rotary else False
+    sections = layer_sections(model) if rotary else {"": None}
+    own, called = "" not in sections, model.row.get("rotation_of", {})
     kinds, laid = layer_types(model, number)
     if own and not kinds:
-        kinds, laid = list(layer_sections(model)), False
+        kinds, laid = list(sections), False
     still = unrotated_layers(model, number)
     runs: dict[LayerRun, list[int]] = {}
     for i, kind in enumerate(kinds or [""] * max(number, 1)):
-        turns = rotary and i not in still and turning(model.row, kind)
+        part = called.get(kind, kind) if own else ""
+        known = part in sections or not model.row  # others of a known type have no positions
+        turns = rotary and known and i not in still and turning(model.row, kind)
         what = "rotary" if turns else "none" if rotary else usual
-        run = LayerRun((), what, kind if turns and own else "", window_of(model, kind, i))
+        run = LayerRun((), what, part if turns else "", window_of(model, kind, i))
         runs.setdefault(run, []).append(i)
     found = [
         LayerRun(tuple(index) if number and laid else (), run.kind, run.part, run.window)

@@ -188,6 +188,11 @@ class ConfigCase:
         second = f", below .9 from {below['.9']}" if below[".9"] else ""
         return f"; the cosine to {meant} is {first}{second}"
 
+    def turns_so(self, settings: Mapping[str, Any]) -> bool:
+        """Whether some settings change nothing; none do not say so."""
+        other, own = self.other_frequencies(**settings), self.enc.measure.frequencies
+        return bool(settings) and other is not None and np.array_equal(other, own)
+
     def other_frequencies(self, **changes: Any) -> np.ndarray | None:
         """Frequencies by other settings, None where there are none of such settings."""
         settings = {**self.params, **changes}
@@ -524,10 +529,11 @@ def not_read(case: ConfigCase) -> Iterator[Finding]:
             other = {"rope_scaling": "rope_parameters", "rope_parameters": "rope_scaling"}
             way, meant = f"it in {other.get(key, key)}", case.values.get(key)
             found = bool(meant)
-        if found:
+        says = case.as_meant(meant) if found else {}
+        if found and not case.turns_so(says):
             message = (
                 f"{key} of {model.config.label} is not read for model_type {shown(model.kind)}"
-                f"{case.cost('what it says', **case.as_meant(meant))}; write {way}"
+                f"{case.cost('what it says', **says)}; write {way}"
             )
             yield Finding("rope-unread", "warning", message)
     truncate = case.section.values.get("truncate")

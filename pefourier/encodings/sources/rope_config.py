@@ -18,6 +18,7 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.sources.config import (
     HEADS,
+    LONGEST,
     WIDTH,
     ModelConfig,
     Section,
@@ -25,6 +26,7 @@ from pefourier.encodings.sources.config import (
 )
 from pefourier.encodings.sources.lint import ORIGINAL, ConfigCase, lint
 from pefourier.encodings.sources.models import Rotary, rotary
+from pefourier.encodings.sources.temperature import TUNED
 from pefourier.errors import PefourierError, shown, unknown
 
 TYPES = {"default": "none", "mrope": "none", "su": "longrope"} | {
@@ -297,6 +299,7 @@ def read_scaling(
     kinds = {key: parameter.annotation for key, parameter in scaling_parameters(scaling).items()}
     needs_original = kinds.pop("original", None) is not None
     named = COMMON | kinds.keys() | ({ORIGINAL} if needs_original and kind != "dynamic" else set())
+    named |= {TUNED[model.kind], LONGEST[0]} if model.kind in TUNED else set()
     found = unused_keys(section, kind, named)
     for key in REQUIRED.get(scaling, ()):
         implied = scaling == "yarn" and key in section.values  # null: the ratio of the lengths

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import build, load
+from pefourier.encodings.conventions import read_conventions
 from pefourier.errors import PefourierError
 
 FLOAT32 = float(np.finfo(np.float32).eps)
@@ -75,6 +76,16 @@ def test_a_rotation_is_the_one_recorded(name):
     enc = on(name.replace(" ", ":convention="), (3, 4), 16)
     codes = np.hstack(cos_and_sin(enc))
     np.testing.assert_allclose(codes, RECORDED[name], atol=tolerance(enc), rtol=0)
+
+
+def test_every_convention_is_compared_with_its_source(public):
+    """Run, or recorded from a named version; a new one without either is found here."""
+    named = [f"axial {name}" for name in public.TABLES]
+    named += [f"axial-rope {name}" for name in public.ROTATIONS]
+    named += [*RECORDED, "axial-rope vjepa2"]  # which has a test of its own
+    compared = {name.partition(",")[0] for name in named}
+    known = {f"{family} {name}" for family, rows in read_conventions().items() for name in rows}
+    assert known - compared == set()
 
 
 def test_mixed_rotations_are_those_of_their_frequencies(tmp_path):

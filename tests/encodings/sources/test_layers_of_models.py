@@ -212,3 +212,13 @@ def test_a_spec_that_names_a_part_of_a_config_tells_that_part(tmp_path):
     assert (named.part, named.index) == ("full_attention", (5,))
     spec = layer_spec(f"{path}#text_config.full_attention", "sliding_attention")
     assert spec == f"{path}#text_config.sliding_attention"
+
+
+def test_types_of_layers_turn_by_rotations_of_other_names_or_not_at_all(tmp_path):
+    """Once DeepSeek-V4's layers asked for rotations of their own names."""
+    kinds = ["sliding_attention", "heavily_compressed_attention", "compressed_sparse_attention"]
+    main, compress = runs(
+        tmp_path, model_type="deepseek_v4", num_hidden_layers=3, layer_types=kinds
+    )
+    assert (main.part, main.window) == ("main", 128)
+    assert (compress.part, compress.window, compress.index) == ("compress", None, (1, 2))

@@ -10,6 +10,7 @@ import re
 import numpy as np
 import pytest
 from published_configs import PUBLISHED, sized, yarn
+from rotary_modules import config_class, quiet
 
 from pefourier.encodings import load
 from pefourier.encodings.families.rotary import Head
@@ -256,3 +257,14 @@ def test_a_scaling_that_is_there_is_not_lost(findings):
 def test_a_head_of_another_size_given_is_not_guessed(findings):
     sure = sized("mistral", 5120, 32, 4096, rope_theta=1e6, head_dim=160)
     assert "rope-head-guessed" not in {f.code for f in findings(sure)}
+
+
+@pytest.mark.parametrize("kind", ["gemma3_text", "gemma3n_text", "olmo3", "ministral3", "mistral4"])
+def test_a_config_as_transformers_saves_it_has_no_key_that_is_not_read(kind, findings):
+    """Once rope_parameters was said not to be read, and a temperature's scale to have no use."""
+    with quiet():
+        saved = json.loads(json.dumps(config_class(kind)().to_dict(), default=str))
+    parts = [f"#{layer}" for layer in type_row(kind).get("layers", ())]
+    for part in parts or [""]:
+        codes = {f.code for f in findings(saved, part)}
+        assert not codes & {"rope-unread", "rope-unknown-key", "rope-no-section"}

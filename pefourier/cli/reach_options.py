@@ -1,0 +1,194 @@
+"""What `pefourier context` and `pefourier design` are asked, and the calls that answer them."""
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+import typer
+
+from pefourier.cli.request import (
+    AtLength,
+    Drawing,
+    Form,
+    Quiet,
+    Specs,
+    attempt_each,
+    count,
+    count_or_sweep,
+    keep_answers,
+    sides,
+)
+from pefourier.errors import PefourierError
+
+RequireDtype = Annotated[
+    Literal["float32", "float16", "bfloat16", "float8_e4m3", "fp32", "fp16", "bf16", "fp8"] | None,
+    typer.Option(help="Exit with status 1 when codes are not distinct in this format too."),
+]
+
+SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
+
+
+@dataclass(frozen=True)
+class ContextOptions:
+    """The options of `pefourier context`."""
+
+    specs: Specs = None
+    length: Annotated[
+        int | None,
+        typer.Option(
+            "--length",
+            "-S",
+            parser=count_or_sweep,
+            metavar="N",
+            help="Positions asked for: 128k; several: 4k:1M:2x.",
+        ),
+    ] = None
+    trained: Annotated[
+        int | None,
+        typer.Option(parser=count, metavar="N", help="Positions of training, where you know them."),
+    ] = None
+    d: Annotated[int | None, typer.Option("--d", help="Size of a head of a named rotation.")] = None
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OTHER",
+            help="Another SPEC, or misreadings: scaling-ignored, partial-ignored, "
+            "local-for-global, layout, a setting of rope such as base=NUMBER or original=N; "
+            "several with commas.",
+        ),
+    ] = None
+    require_dtype: RequireDtype = None
+    quiet: Quiet = False
+
+
+@dataclass(frozen=True)
+class DesignOptions:
+    """The options of `pefourier design`."""
+
+    length: Annotated[
+        int | None,
+        typer.Option("--length", "-S", parser=count, metavar="N", help="Positions: 64k."),
+    ] = None
+    d: Annotated[
+        int | None,
+        typer.Option("--d", parser=count, metavar="N", help="Dimension of a code or a head."),
+    ] = None
+    wanted: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--for",
+            metavar="CRITERION",
+            help="turns, distance, rank, stable_rank, condition, bound, or wavelength=K: the "
+            "slowest pair needs K lengths for a turn; default: all but the last. Repeatable.",
+        ),
+    ] = None
+    base: Annotated[
+        list[float] | None, typer.Option("--rho", "--base", help="A base to try; repeatable.")
+    ] = None
+    dtype: Annotated[
+        Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"] | None,
+        typer.Option(help="Round codes to this format for another smallest distance."),
+    ] = None
+    grid: Annotated[
+        tuple | None,
+        typer.Option(
+            parser=sides,
+            metavar="HxW",
+            help="A base for each axis of a grid, 14x14 or 8x30x52, in place of --length; with "
+            "--extend-from the grid to extend to, in place of --to.",
+        ),
+    ] = None
+    extend_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONFIG",
+            help="Extend this rotation, a model's config or rope:…, to the length --to: linear, "
+            "ntk, yarn, llama3, and the bases of --rho and --for (turns, bound, wavelength=K).",
+        ),
+    ] = None
+    to: Annotated[
+        int | None,
+        typer.Option(parser=count, metavar="N", help="Positions to extend to: 128k."),
+    ] = None
+
+    @property
+    def rounding(self) -> str | None:
+        """The format that codes are rounded to."""
+        return SHORT_NAMES.get(self.dtype, self.dtype)
+
+
+def tell_reach(given: ContextOptions, form: Form, drawing: Drawing) -> None:
+    """Answer `pefourier context`."""
+    if not given.specs:
+        raise PefourierError(
+            "context takes a model's config.json or folder, or a rotation; got none"
+        )
+    from pefourier.answers.reach import context_page
+    from pefourier.answers.report import Answer
+    from pefourier.context import describe_context, lost_in_format, read_against
+
+    lengths = given.length if isinstance(given.length, tuple) else (given.length,)
+
+    def answer(asked: AtLength) -> Answer:
+        own, known = describe_context(asked.spec, asked.length, given.trained, given.d)
+        against = given.against and read_against(own, given.against, known.length, given.d)
+        return Answer(replace(own[0], spec=asked.spec), replace(known, against=against or None))
+
+    pairs = [AtLength(spec, one) for spec in given.specs for one in lengths]
+    asked, page = keep_answers(attempt_each(pairs, answer)), context_page
+    if len(lengths) > 1:
+        from pefourier.answers.sweep import context_over_lengths as page
+    several = "sweep_plot.context_sweep"
+    drawing.draw(several if len(lengths) > 1 else "reach_plot.wavelengths", asked.answers)
+    dtype = SHORT_NAMES.get(given.require_dtype, given.require_dtype)
+    reasons = [
+        f"{a.encoding.label} {lost}"
+        for a in asked.answers
+        for lost in (lost_in_format(a.result, dtype) if dtype else ())
+    ]
+    form.deliver(replace(page(asked.each), reasons=reasons))
+    asked.finish(reasons, given.quiet)
+
+
+def tell_design(given: DesignOptions, form: Form, drawing: Drawing) -> None:
+    """Answer `pefourier design`."""
+    extends, longer = given.extend_from is not None, given.to is not None
+    if (extends or longer) and (not extends or longer == (given.grid is not None)):
+        raise PefourierError(
+            "--extend-from and --to go together: the config, and the length; of a rotation on axes "
+            "--grid is in place of --to"
+        )
+    if extends:
+        tell_extension(given, form, drawing)
+        return
+    if (given.length is None) == (given.grid is None) or given.d is None:
+        raise PefourierError(
+            "design needs --d and either --length or --grid, or --extend-from CONFIG and --to"
+        )
+    from pefourier.answers.reach import design_page
+    from pefourier.design import BASES, CRITERIA, design_base, design_grid
+
+    own = {"bases": given.base or BASES, "criteria": given.wanted or CRITERIA}
+    own["dtype"] = given.rounding
+    if given.grid:
+        found = design_grid(given.grid, given.d, **own)
+    else:
+        found = (design_base(given.length, given.d, **own),)
+    drawing.draw("reach_plot.criteria", found)
+    form.deliver(design_page(found))
+
+
+def tell_extension(given: DesignOptions, form: Form, drawing: Drawing) -> None:
+    """Answer `pefourier design --extend-from`."""
+    from pefourier.answers.extension import extension_page
+    from pefourier.extend import extend, extend_on_grid, grid_specs
+
+    own = {"criteria": given.wanted or (), "bases": given.base or (), "dtype": given.rounding}
+    specs = None
+    if given.grid is None:
+        ways = (extend(given.extend_from, given.to, trained=given.length, d=given.d, **own),)
+    else:
+        ways = extend_on_grid(given.extend_from, given.grid, **own)
+        specs = grid_specs(given.extend_from, given.grid, ways)
+    drawing.draw("reach_plot.extension", ways)
+    params = {"to": given.to, "grid": given.grid, "dtype": given.rounding}
+    form.deliver(extension_page(ways, params, specs))
