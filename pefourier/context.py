@@ -331,13 +331,7 @@ def describe_rotation(
     >>> r.bound, r.unseen, r.idle, r.critical_dimension
     (18438, 29, 15, 70)
     """
-    if enc.act != "rotate" or enc.measure is None or "scaling" not in enc.params:
-        turns = "turns pairs of dimensions in a way of its own"
-        what = turns if enc.act == "rotate" else "does not rotate pairs of dimensions"
-        raise PefourierError(
-            f"{shown(enc.spec)} {what}; context describes rotations by frequencies alone, and "
-            "models"
-        )
+    check_turning(enc)
     params = enc.params
     length = length or len(enc)
     trained = trained or params.get("original") or len(enc)
@@ -371,6 +365,17 @@ def describe_rotation(
         trained_frequencies=plain[turning],
         precision=dict(zip(FORMATS_OF_PHASES, map_ahead(losses, FORMATS_OF_PHASES), strict=True)),
     )
+
+
+def check_turning(enc: Encoding) -> None:
+    """Refuse what does not turn pairs at declared frequencies."""
+    if enc.act != "rotate" or enc.measure is None or "scaling" not in enc.params:
+        turns = "turns pairs of dimensions in a way of its own"
+        what = turns if enc.act == "rotate" else "does not rotate pairs of dimensions"
+        raise PefourierError(
+            f"{shown(enc.spec)} {what}; context describes rotations by frequencies alone, and "
+            "models"
+        )
 
 
 def unscaled(enc: Encoding) -> np.ndarray:

@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from pefourier.encodings import load
 from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points
 from pefourier.encodings.encoding import Encoding, Measure, from_table
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.grids import check_fit, most_square, typed_sides
+from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.found_grids import MOST_PREFIX, on_found_grid
@@ -157,6 +159,19 @@ def against(
         similarities(table, after.grid),
         float(np.abs(table - chosen).max()),
     )
+
+
+def load_both_sizes(
+    spec: str, old: Sequence[int] | None, new: Sequence[int], prefix: int, d: int | None
+) -> tuple[Encoding, Encoding | None]:
+    """The table that is to be resized, and of a formula its codes at the new size, else None."""
+    placing = {"grid": old, "prefix": prefix} if old else {}
+    enc = load(spec, None, d, **placing)
+    enc = enc if old else on_own_grid(enc, prefix)
+    same_axes = len(enc.domain.sides) == len(new)
+    if enc.origin != "formula" or source_of(spec) == "table" or not same_axes:
+        return enc, None
+    return enc, load(spec, None, d, grid=new, prefix=prefix)
 
 
 def on_own_grid(enc: Encoding, prefix: int = 0) -> Encoding:

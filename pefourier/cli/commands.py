@@ -404,16 +404,10 @@ def resize(
         check_suffix(out, WRITERS)
     from pefourier.answers.report import Answer
     from pefourier.answers.resizing import resize_page
-    from pefourier.encodings import load
-    from pefourier.encodings.specs import source_of
-    from pefourier.resize import on_own_grid, resize_table
+    from pefourier.resize import load_both_sizes, resize_table
 
-    anew = {"grid": new, "prefix": prefix or 0}
-    enc = load(spec, None, d, **({**anew, "grid": old} if old else {}))
-    enc = enc if old else note_grids(on_own_grid(enc, prefix or 0), quiet)
-    formula = None
-    if enc.origin == "formula" and source_of(spec) != "table" and len(enc.domain.sides) == len(new):
-        formula = load(spec, None, d, **anew)
+    enc, formula = load_both_sizes(spec, old, new, prefix or 0, d)
+    note_grids(enc, quiet)
     found = resize_table(enc, new, method, formula)
     drawing.draw("question_plots.resizing", [Answer(enc, found)])
     if out is not None:
