@@ -65,7 +65,7 @@ LENGTHS_ARMS = none sinusoidal rope xpos alibi kerple t5 tape dft learned
 
 lengths: $(BIN)/pefourier  ## trained on 24 rows, tested on 48 and 96: twenty minutes
 	$(BIN)/pefourier train --dataset order:length=24 --dataset lags:length=24 $(LENGTHS_ARMS:%=-e %) \
-		--seeds 10 --test-length 48,96 --epochs 80 --resume --out $(OUT)/lengths
+		--seeds 10 --test-length 48,96 --epochs 60 --resume --out $(OUT)/lengths
 
 test: $(BIN)/pefourier  ## all tests and doctests, with coverage
 	$(BIN)/python -m pytest --cov=pefourier --cov-report=term:skip-covered
