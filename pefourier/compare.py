@@ -151,8 +151,8 @@ def compare_on_grid(one: Encoding, two: Encoding, found: Comparison) -> Comparis
         if by is not None and not {"rotation", "offset"} & by.keys():
             told = by if "rows" in said else {k: v for k, v in by.items() if k == "scale"}
             explained = float(allowed.max()) * by.get("scale", 1.0)
-            facts = {"max_difference": left, "tolerance": explained}
-            return replace(found, verdict="equivalent", by=said | told, **facts)
+            found = replace(found, max_difference=left, tolerance=explained)
+            return replace(found, verdict="equivalent", by=said | told)
     return found
 
 
@@ -165,8 +165,8 @@ def compare_forms(one: Encoding, two: Encoding, found: Comparison) -> Comparison
         if known is not None:
             form, left, allowed = known
             by = {"part": form.part, "times": form.times}
-            told = {"max_difference": left, "tolerance": allowed}
-            return replace(found, verdict="equivalent", by=by, **told)
+            found = replace(found, max_difference=left, tolerance=allowed)
+            return replace(found, verdict="equivalent", by=by)
     return found
 
 
