@@ -255,15 +255,12 @@ def column_maps(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Candidates (columns, signs) with b = a[:, columns] · signs.
 
-    Orders that have a name come first: of many slow columns several may suit a place. Columns that
-    fit where they stand stay. Others are matched by their products with random weights in order of
-    size; few rows serve first, where phases are hardly rounded.
+    Columns that fit where they stand stay. Where some do not, orders that have a name come first:
+    of many slow columns several may suit a place. Others are matched by their products with random
+    weights in order of size; few rows serve first, where phases are hardly rounded.
     """
     n, d = a.shape
     limit = np.broadcast_to(allowed, a.shape)
-    for order in named_changes(d).values():
-        if (np.abs(a[:FEW, order] - b[:FEW]) <= limit[:FEW, order]).all():
-            yield order, np.ones(d)
     columns, signs = np.arange(d), np.ones(d)
     same = (np.abs(a - b) <= limit).all(axis=0)
     turned = (np.abs(a + b) <= limit).all(axis=0) & ~same
@@ -272,6 +269,9 @@ def column_maps(
     if len(rest) == 0:
         yield columns, signs
         return
+    for order in named_changes(d).values():
+        if (np.abs(a[:FEW, order] - b[:FEW]) <= limit[:FEW, order]).all():
+            yield order, np.ones(d)
     for count in sorted({min(FEW, n), min(512, n), n}):
         weights = np.random.default_rng(count).standard_normal(count)
         p, q = weights @ a[:count, rest], weights @ b[:count, rest]

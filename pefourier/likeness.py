@@ -45,7 +45,8 @@ def measure_likeness(one: Encoding, two: Encoding) -> Likeness:
     if n < LEAST or n * max(one.dim, two.dim) ** 2 > MOST_WORK:
         return Likeness(None, None, None)
     tables = [np.asarray(enc.codes(enc.domain.x[:n]), dtype=float) for enc in (one, two)]
-    products = align_products(*(table * unit_of(table) for table in tables))
+    tables = [table * unit_of(table) for table in tables]
+    products = align_products(*tables)
     sides = one.domain.sides
     same_place = sides == two.domain.sides or len(sides) == len(two.domain.sides) == 1
     if not same_place or not all(enc.domain.kind == "position" for enc in (one, two)):
