@@ -147,26 +147,41 @@ def test_functions_named_in_it_are_those_of_the_package():
 
 def test_numbers_of_training_are_those_of_the_summaries():
     found = {
-        (window, one["dataset"]): one
-        for window in ("window-100", "window-64", "leaky-100", "nested/window-100")
-        for one in json.loads((ROOT / "figures" / window / "summary.json").read_text())["datasets"]
+        (folder, one["dataset"]): one
+        for folder in ("window-100", "window-64", "nested/window-100", "nested/bundled", "lengths")
+        for one in json.loads((ROOT / "figures" / folder / "summary.json").read_text())["datasets"]
     }
+
+    def f1(folder, dataset, encoding):
+        return f"{found[folder, dataset]['scores'][encoding]['f1']['mean']:.3f}"[1:]
+
+    def at_96(dataset, encoding):
+        (one,) = [
+            row for row in found["lengths", dataset]["lengths"][encoding] if row["length"] == 96
+        ]
+        return f"{one['accuracy']['mean']:.2f}"[1:]
+
     (part,) = re.findall(r"^- By F1, SMD.*?(?=^## )", TEXT, re.MULTILINE | re.DOTALL)
+    told = " ".join(part.split())
     sound = [
         one["differences"]["dft"]
-        for (window, _), one in found.items()
-        if window in ("window-100", "window-64")
+        for (folder, _), one in found.items()
+        if folder in ("window-100", "window-64")
     ]
     means = sorted(f"{one['mean']:+.3f}".replace("-", "−").replace("0.", ".") for one in sound)
-    assert f"differences {means[-1]} to {means[0]}" in " ".join(part.split())
+    assert f"differences {means[-1]} to {means[0]}" in told
     least = min(one["p_holm"] for one in sound)
-    assert f"Holm p from {least:.2f} on".replace("0.", ".") in " ".join(part.split())
+    assert f"Holm p from {least:.2f} on".replace("0.", ".") in told
     assert all(one["p_holm"] > 0.05 for one in sound)
-    scores = found["nested/window-100", "smd"]["scores"]
-    blind, own = (f"{scores[k]['f1']['mean']:.3f}"[1:] for k in ("order-free", "sinusoidal"))
-    assert f"F1 {blind} for {own}" in " ".join(part.split())
-    leaky = f"{found['leaky-100', 'smd']['scores']['sinusoidal']['f1']['mean']:.2f}"[1:]
-    assert f"F1 {leaky} on SMD" in " ".join(part.split())
+    blind, own = (f1("nested/window-100", "smd", k) for k in ("order-free", "sinusoidal"))
+    assert f"F1 {blind} for {own}" in told
+    arms = ("order-free", "sinusoidal", "rope")
+    blind, own, turned = (f1("nested/bundled", "uea:ItalyPowerDemand", k) for k in arms)
+    assert f"ItalyPowerDemand {blind}, sinusoidal {own}, rope {turned}" in told
+    worst = found["nested/bundled", "uea:ItalyPowerDemand"]["differences"]["order-free"]
+    assert worst["p_holm"] < 0.05
+    assert f"accuracy {at_96('order:length=24', 'tape')} where order" in told
+    assert f"rope {at_96('lags:length=24', 'rope')} where lags" in told
 
 
 def test_numbers_in_prose_are_those_of_the_program():
