@@ -42,6 +42,7 @@ class Section:
 
     label: str  # what errors call it
     values: Mapping[str, Any]
+    key: str = ""  # that it stands under in another
 
     def first(self, *keys: str) -> tuple[str, Any]:
         """The first of some keys that is set, and its value; None where none is."""
@@ -87,7 +88,7 @@ class Section:
         value = self.values.get(key)
         if not isinstance(value, dict | None):
             raise self.wrong(key, value, "an object {…}")
-        return Section(f"{shown(key)[1:-1]} of {self.label}", value or {})
+        return Section(f"{shown(key)[1:-1]} of {self.label}", value or {}, key)
 
     def wrong(self, key: str, value: Any, rule: str) -> PefourierError:
         """The error for a value that breaks a rule."""

@@ -88,7 +88,7 @@ def read_learned(model: ModelConfig) -> Encoding | None:
     way = model.config.values.get("position_embedding_type", "absolute")
     if way != "absolute" and "switch" not in row:
         raise model.config.wrong("position_embedding_type", way, "absolute or rotary")
-    tensors = tensors_beside(model, TENSOR)
+    tensors = of_section(tensors_beside(model, TENSOR), model)
     if len(tensors) > 1:
         raise PefourierError(
             f"{shown(os.path.dirname(model.file) or '.')} holds several tables of positions, "
@@ -104,6 +104,15 @@ def read_learned(model: ModelConfig) -> Encoding | None:
         f"weights, not in {shown(model.file)}; put model.safetensors beside it, or give a "
         "file of codes, weights.safetensors#tensor"
     )
+
+
+def of_section(tensors: Mapping[str, str], model: ModelConfig) -> dict[str, str]:
+    """The tensors of a config inside another, ``text_config`` those of ``text_model``, if any."""
+    stem = model.config.key.removesuffix("_config")
+    if stem == model.config.key:
+        return dict(tensors)
+    own = {k: path for k, path in tensors.items() if any(w.startswith(stem) for w in k.split("."))}
+    return own or dict(tensors)
 
 
 def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:

@@ -85,6 +85,21 @@ def test_learned_positions_come_from_the_weights(values, tensor, offset, config,
         load(config(values), d=5)
 
 
+def test_each_config_inside_another_has_its_own_table(config, tmp_path):
+    """As CLIP has: the text model's where none is named."""
+    text, vision = (np.random.default_rng(n).normal(size=(n, n // 2)) for n in (12, 20))
+    tables = {"text_model": text, "vision_model": vision}
+    named = {f"{k}.embeddings.position_embedding.weight": v for k, v in tables.items()}
+    safetensors(tmp_path / "model.safetensors", named)
+    parts = {
+        f"{part}_config": {"model_type": f"clip_{part}_model", "hidden_size": width}
+        for part, width in (("text", 6), ("vision", 10))
+    }
+    path = config({"model_type": "clip", **parts})
+    for part, expected in (("", text), ("#text_config", text), ("#vision_config", vision)):
+        np.testing.assert_allclose(load(f"{path}{part}").table(), expected, atol=1e-6)
+
+
 def test_one_of_several_learned_tables_is_named(config, tmp_path, codes):
     names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
     safetensors(tmp_path / "model-1.safetensors", {names[0]: codes})
