@@ -19,7 +19,6 @@ from typing import Literal
 
 import numpy as np
 
-from pefourier.diagnosis.against import layer_of, misread
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import Head, scale_frequencies, scaling_parameters
@@ -522,6 +521,8 @@ def read_against(
 
 def reading_of(enc: Encoding, other: str, length: int, d: int | None) -> Reading:
     """One rotation and its misreading."""
+    from pefourier.diagnosis.against import layer_of, misread
+
     own = enc.measure.frequencies
     if other == "layout":
         apart = layouts_apart(own)
