@@ -22,8 +22,8 @@ from pefourier.errors import PefourierError, shown
 def spec_names(incomplete: str) -> list[str]:
     """How a SPEC may go on, for the shell's completion: a name, or behind it a parameter.
 
-    >>> spec_names("sinus"), spec_names("rope:rho=5e5,fa")
-    (['sinusoidal'], ['rope:rho=5e5,factor='])
+    >>> spec_names("sinus"), spec_names("rope:rho=5e5,lay")
+    (['sinusoidal'], ['rope:rho=5e5,layout='])
     """
     from pefourier.answers.catalogue import read_catalogue
 
