@@ -99,7 +99,7 @@ def recompute_paper(folder: str) -> tuple[list[Claim], list[str]]:
 
 def has_results(folder: str | Path) -> bool:
     """Whether `pefourier train` has left a comparison in a folder."""
-    return any(Path(folder).glob("*/summary.json"))
+    return any(Path(folder).glob("*/**/summary.json"))
 
 
 def committed_results() -> Path:
@@ -113,12 +113,13 @@ def committed_results() -> Path:
 def read_summaries(folder: Path) -> list[Mapping[str, Any]]:
     """What the comparisons in a folder found, one dataset and window after another."""
     found = []
-    for path in sorted(folder.glob("*/summary.json")):
+    for path in sorted(folder.glob("*/**/summary.json")):
         try:
             datasets = json.loads(path.read_text(encoding="utf-8"))["datasets"]
             found += [
                 {key: one[key] for key in NEEDED}
                 | {"scores": dict(one["scores"]), "cut_short": list(one.get("cut_short", ()))}
+                | {"chosen": bool(one.get("chosen"))}
                 for one in datasets
             ]
         except (ValueError, KeyError, TypeError) as error:
@@ -412,7 +413,8 @@ def f1_difference(one: Mapping[str, Any]) -> str:
     by_auprc = "{mean:+.3f}, Holm p {p_holm:.2g}".format(**one["auprc_differences"]["dft"])
     cut_short = "; training was cut short" if {"sinusoidal", "dft"} & set(one["cut_short"]) else ""
     return (
-        f"Windows of {one['length']}, {one['seeds']} seeds, {one['folds']} folds: F1 difference "
+        f"Windows of {one['length']}, {one['seeds']} seeds, {one['folds']} folds"
+        f"{', settings chosen on validation' if one['chosen'] else ''}: F1 difference "
         f"{d['mean']:+.3f}, 95 % {d['low']:+.3f} … {d['high']:+.3f}, Holm p {d['p_holm']:.2g}"
         f"{at_equal_size}; by AUPRC {by_auprc}{cut_short}."
     )

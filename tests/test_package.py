@@ -226,7 +226,7 @@ def test_wheel_and_sdist_are_complete(tmp_path):
         packed = set(archive.namelist())
     files = [p for p in (root / "pefourier").rglob("*") if p.is_file() and "cache" not in str(p)]
     own = {str(p.relative_to(root)) for p in files}
-    results = {f"pefourier/{p.relative_to(root)}" for p in root.glob("figures/*/summary.json")}
+    results = {f"pefourier/{p.relative_to(root)}" for p in root.glob("figures/*/**/summary.json")}
     assert len(results) >= 3
     assert {p for p in packed if ".dist-info/" not in p} == own | results
     with tarfile.open(source) as archive:

@@ -12,6 +12,7 @@ from math import isfinite
 from typing import Any
 
 from pefourier import __version__
+from pefourier.errors import printable
 
 SCHEMA = 2  # of JSON; grows when a field changes its meaning or goes, not when one is added
 SAMPLE = 4096  # numbers of an array by which it is judged whether few differ
@@ -101,12 +102,12 @@ def workflow_command(level: str, command: str, spec: str, text: str) -> str:
 
 
 def percent_encoded(text: str, more: str = "") -> str:
-    r"""A text as workflow commands take it.
+    r"""A text as workflow commands take it, safe on a terminal.
 
     >>> percent_encoded("50 %\n", "")
     '50 %25%0A'
     """
-    return "".join(f"%{ord(c):02X}" if c in "%\r\n" + more else c for c in text)
+    return "".join(f"%{ord(c):02X}" if c in "%\r\n" + more else printable(c) for c in text)
 
 
 FORMS: dict[str, Callable[[Page], str]] = {
