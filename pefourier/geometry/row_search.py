@@ -66,13 +66,24 @@ def first_equal(table: np.ndarray) -> np.ndarray:
 def row_hashes(table: np.ndarray) -> np.ndarray:
     """A 64-bit number for each row, the same for equal rows and rarely for others, shape (n,)."""
     n, d = table.shape
-    factors = np.random.default_rng(0).integers(2**64, size=d, dtype=np.uint64) | np.uint64(1)
+    factors = odd_numbers(d)
     marks = np.empty(n, dtype=np.uint64)
     for rows in row_blocks(n, NUMBERS_AT_ONCE, d):
         bits = (np.asarray(table[rows], dtype=float) + 0.0).view(np.uint64)
         bits ^= bits >> np.uint64(32)  # short fractions such as 1.0 have no low bits of their own
         marks[rows] = bits @ factors
     return marks
+
+
+def odd_numbers(count: int) -> np.ndarray:
+    """Odd numbers of 64 bits that have nothing in common (SplitMix64), shape (count,).
+
+    numpy's generators would take longer to import than small tables take to hash.
+    """
+    x = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    return (x ^ (x >> np.uint64(31))) | np.uint64(1)
 
 
 @dataclass(frozen=True, eq=False)
