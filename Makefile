@@ -44,7 +44,7 @@ results: $(BIN)/pefourier  ## SMD and MSL under DATA=… trained into OUT=runs: 
 	$(TRAIN) --window 100 --stride 10 --split random --seeds 1 -e none -e sinusoidal -e dft \
 		-e order-free --out $(OUT)/leaky-100
 	$(BIN)/pefourier train --dataset grid $(GRID_ARMS:%=-e %) --seeds 6 --epochs 60 --out $(OUT)/axes/grid
-	$(BIN)/pefourier train --dataset digits $(GRID_ARMS:%=-e %) -e order-free --folds 1 --seeds 6 --epochs 60 --out $(OUT)/axes/digits
+	$(BIN)/pefourier train --dataset digits $(GRID_ARMS:%=-e %) -e order-free --folds 1 --seeds 10 --epochs 60 --out $(OUT)/axes/digits
 
 NESTED = $(BIN)/pefourier train --dataset smd --dataset msl --data $(DATA) --window 100 --patch 4 \
 	--epochs 20 --patience 5 --search rate=1e-3,3e-3 dropout=0,.2 pool=mean,mean+max --resume
