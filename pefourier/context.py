@@ -21,7 +21,7 @@ import numpy as np
 
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.families.rotary import Head, scale_frequencies, scaling_parameters
+from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.readings import (
     FARTHEST,
     first_below,
@@ -466,30 +466,26 @@ def cached_phase_errors(
     >>> error.round(2), cosine.round(3)
     (array([4.2 , 0.05]), array([0.405, 1.   ]))
     """
-    now = frequencies_at(enc, query + 1)
-    errors = np.array([p * (frequencies_at(enc, int(p) + 1) - now) for p in keys])  # (keys, pairs)
+    now, _ = rotation_of(enc.params, query + 1)
+    then = [rotation_of(enc.params, int(p) + 1)[0] for p in keys]
+    errors = np.array([p * (own - now) for p, own in zip(keys, then, strict=True)])  # (keys, pairs)
     return np.abs(errors).max(axis=1), np.cos(errors).mean(axis=1)
-
-
-def frequencies_at(enc: Encoding, length: int) -> np.ndarray:
-    """Frequencies of a rotation with a base when a sequence has so many positions."""
-    params = enc.params
-    own = {key: params[key] for key in scaling_parameters(params["scaling"])}
-    head = Head(params["d"], params["rho"], params["partial"], length)
-    return scale_frequencies(params["scaling"], head, own)[0]
 
 
 def cache_loss(enc: Encoding, length: int) -> CacheLoss | None:
     """What a cache of keys does at a length; None where frequencies do not depend on that."""
-    if enc.params.get("inv_freq") is not None or np.array_equal(
-        frequencies_at(enc, 1), frequencies_at(enc, length)
-    ):
+    if enc.params.get("inv_freq") is not None:
+        return None
+    (short, _), (long, _) = (rotation_of(enc.params, n) for n in (1, length))
+    if np.array_equal(short, long):
         return None
     query, before = length - 1, min(enc.params["original"], length - 1)
     tens = 10 ** np.arange(len(str(before)))
     later = np.linspace(before, query - 1, 4)[1:]
     keys = np.unique([*tens[tens < before], before - 1, *later.astype(int)])
     keys = keys[keys > 0]
+    if not len(keys):
+        return None
     errors, cosines = cached_phase_errors(enc, query, keys)
     return CacheLoss(query, tuple(keys.tolist()), tuple(errors.tolist()), tuple(cosines.tolist()))
 

@@ -7,9 +7,11 @@ import pytest
 from pefourier.context import (
     base_bound,
     cached_phase_errors,
+    count_unseen,
     critical_dimension,
     decay_bound,
     describe_rotation,
+    longest_familiar,
     read_against,
 )
 from pefourier.encodings import load
@@ -297,3 +299,25 @@ def test_base_of_frequencies_that_stand_alone_is_not_read_otherwise(tmp_path):
     enc = load(f"rope:inv_freq={tmp_path / 'f.npy'}", 80)
     with pytest.raises(PefourierError, match="frequencies by themselves"):
         read_against([enc], "base=1e4", 80)
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        "",
+        ",scaling=linear,factor=4",
+        ",scaling=ntk,factor=4",
+        ",scaling=yarn,factor=4,original=512",
+        ",scaling=llama3,factor=4,original=512",
+    ],
+)
+def test_longest_familiar_length_is_the_last_with_no_pair_in_new_phases(scaling):
+    own = load(f"rope:rho=1e4{scaling}", 512, 64).measure.frequencies
+    plain = load("rope:rho=1e4", 512, 64).measure.frequencies
+    counts = [count_unseen(own, plain, 512, length) for length in range(1, 4 * 512 + 8)]
+    assert longest_familiar(own, plain, 512) == counts.index(next(filter(None, counts)))
+
+
+def test_a_rotation_without_a_key_before_its_query_loses_nothing_to_a_cache():
+    enc = load("rope:scaling=dynamic,factor=2,original=1", 2, 16)
+    assert describe_rotation(enc).cache is None

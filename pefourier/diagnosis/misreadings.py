@@ -16,7 +16,7 @@ import numpy as np
 
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding
-from pefourier.encodings.families.rotary import Head, scale_frequencies, scaling_parameters
+from pefourier.encodings.families.rotary import Head, rotation_of, scaling_parameters
 from pefourier.encodings.sources.config import HEADS as HEAD_COUNTS
 from pefourier.encodings.sources.config import WIDTH, ModelConfig
 from pefourier.encodings.sources.layers import open_model, read_layers
@@ -97,14 +97,6 @@ def meant_settings(enc: Encoding) -> dict[str, Any]:
     """The settings of a rotation that make it again."""
     own = scaling_parameters(enc.params["scaling"])
     return {key: enc.params[key] for key in ("d", "rho", "partial", "scaling", *own)}
-
-
-def rotation_of(settings: Mapping[str, Any], length: int) -> tuple[np.ndarray, float]:
-    """Frequencies of settings and the factor before the waves, by the scaling's formula."""
-    own = scaling_parameters(settings["scaling"])
-    given = {key: settings[key] for key in own if key in settings and key != "attention_factor"}
-    head = Head(settings["d"], settings["rho"], settings["partial"], length)
-    return scale_frequencies(settings["scaling"], head, given)
 
 
 def change_rotation(enc: Encoding, **changes: Any) -> np.ndarray:

@@ -10,7 +10,7 @@ the published code (Hugging Face transformers, ``modeling_rope_utils.py``), in f
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil, floor, log, pi, sqrt
 from typing import Any, Literal
@@ -296,6 +296,22 @@ def scale_frequencies(scaling: str, head: Head, own: dict[str, Any]) -> Rotation
             "choose numbers nearer to 1"
         )
     return frequencies, float(attention)
+
+
+def rotation_of(settings: Mapping[str, Any], length: int) -> Rotation:
+    """Frequencies, and the factor before the waves by the scaling's formula, of `rope`'s settings.
+
+    A setting of the scaling that is None or not there is left to its default.
+
+    >>> settings = {"d": 4, "rho": 100.0, "partial": 1.0, "scaling": "linear", "factor": 4.0}
+    >>> rotation_of(settings, 80)
+    (array([0.25 , 0.025]), 1.0)
+    """
+    own = scaling_parameters(settings["scaling"])
+    given = {key: settings[key] for key in own if settings.get(key) not in (None, ())}
+    given.pop("attention_factor", None)
+    head = Head(settings["d"], settings["rho"], settings["partial"], length)
+    return scale_frequencies(settings["scaling"], head, given)
 
 
 def check_head(name: str, d: int, partial: float) -> None:

@@ -16,12 +16,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.families.rotary import (
-    SCALINGS,
-    Head,
-    scale_frequencies,
-    scaling_parameters,
-)
+from pefourier.encodings.families.rotary import SCALINGS, rotation_of, scaling_parameters
 from pefourier.encodings.readings import FARTHEST, positions_below
 from pefourier.encodings.sources.config import (
     HEADS,
@@ -196,13 +191,11 @@ class ConfigCase:
     def other_frequencies(self, **changes: Any) -> np.ndarray | None:
         """Frequencies by other settings, None where there are none of such settings."""
         settings = {**self.params, **changes}
-        own = scaling_parameters(settings["scaling"])
-        given = {key: settings[key] for key in own if settings.get(key) not in (None, ())}
-        if any(p.default is p.empty and key not in given for key, p in own.items()):
+        own = scaling_parameters(settings["scaling"]).items()
+        if any(p.default is p.empty and settings.get(key) in (None, ()) for key, p in own):
             return None
-        head = Head(settings["d"], settings["rho"], settings["partial"], len(self.enc))
         try:
-            return scale_frequencies(settings["scaling"], head, given)[0]
+            return rotation_of(settings, len(self.enc))[0]
         except PefourierError:
             return None
 
