@@ -49,8 +49,8 @@ results: $(BIN)/pefourier  ## SMD and MSL under DATA=… trained into OUT=runs: 
 NESTED = $(BIN)/pefourier train --dataset smd --dataset msl --data $(DATA) --window 100 --patch 4 \
 	--epochs 20 --patience 5 --search rate=1e-3,3e-3 dropout=0,.2 pool=mean,mean+max --resume
 
-nested: $(BIN)/pefourier  ## the same with settings chosen for each run on validation: 40 minutes
-	$(NESTED) $(foreach arm,none sinusoidal dft order-free,-e $(arm)) --seeds 2 --out $(OUT)/nested/window-100
+nested: $(BIN)/pefourier  ## the same with settings chosen for each run on validation: 80 minutes
+	$(NESTED) $(foreach arm,none sinusoidal dft order-free,-e $(arm)) --seeds 4 --out $(OUT)/nested/window-100
 
 SETS = ACSF1 ArrowHead BasicMotions GunPoint ItalyPowerDemand JapaneseVowels OSULeaf \
 	PickupGestureWiimoteZ

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pefourier.encodings.encoding import BLOCK, Encoding, as_encoding, placed, row_blocks
+from pefourier.encodings.encoding import BLOCK, Encoding, as_encoding, row_blocks, without_prefix
+from pefourier.explained import Explained
 from pefourier.spectrum import choose_method, folded, frequencies_and_weights
 
 SMEAR = 0.1  # decades: the width of the Gaussian around each frequency
@@ -25,7 +26,7 @@ NEGLIGIBLE = 1e-12  # of the energy: what a transform leaves of nothing
 
 
 @dataclass(frozen=True)
-class DecadeDensity:
+class DecadeDensity(Explained):
     """Energy over the logarithm of frequency."""
 
     omega: np.ndarray  # (K,) radians per position, at equal steps of the logarithm
@@ -34,7 +35,7 @@ class DecadeDensity:
 
 
 @dataclass(frozen=True)
-class WaveGroup:
+class WaveGroup(Explained):
     """Bands whose waves are of one order of magnitude; lengths in positions."""
 
     first: int  # band: declared frequency, counted from 0 in the formula's order
@@ -62,7 +63,7 @@ def density_by_decade(encoding: Encoding | np.ndarray, method: str = "auto") -> 
     >>> float(rope.density[len(rope.density) // 2].round(3))
     0.25
     """
-    enc = placed(as_encoding(encoding))
+    enc = without_prefix(as_encoding(encoding))
     frequencies, weights = frequencies_and_weights(enc, choose_method(enc, method))
     frequencies = folded(frequencies)
     moving = (frequencies > 0) & ~(weights <= NEGLIGIBLE)  # NaN stays
@@ -86,7 +87,7 @@ def is_slow(encoding: Encoding | np.ndarray, method: str = "auto") -> bool:
     >>> [is_slow(load(name, d=128)) for name in ("rope", "dft", "none")]
     [True, False, False]
     """
-    enc = placed(as_encoding(encoding))
+    enc = without_prefix(as_encoding(encoding))
     frequencies, weights = frequencies_and_weights(enc, choose_method(enc, method))
     frequencies = folded(frequencies)
     moving = float(weights[frequencies > 0].sum())
@@ -103,7 +104,7 @@ def group_waves(encoding: Encoding | np.ndarray) -> list[WaveGroup]:
     >>> [(g.first, g.last, round(g.longest)) for g in group_waves(load("rope", 1000, 16))]
     [(0, 0, 6), (1, 2, 63), (3, 4, 628), (5, 6, 6283), (7, 7, 19869)]
     """
-    enc = placed(as_encoding(encoding))
+    enc = without_prefix(as_encoding(encoding))
     if enc.measure is None:
         return []
     omega = np.abs(enc.measure.frequencies)
@@ -111,7 +112,8 @@ def group_waves(encoding: Encoding | np.ndarray) -> list[WaveGroup]:
     waves = 2 * np.pi / omega[band]
     decade = np.floor(np.log10(waves)).astype(int)
     decades = sorted(set(decade.tolist()))  # np.unique would import numpy.ma at every start
-    return [one_group(band[decade == k], waves[decade == k], len(enc)) for k in decades]
+    members = [np.flatnonzero(decade == k) for k in decades]
+    return [one_group(band[own], waves[own], len(enc)) for own in members]
 
 
 def one_group(band: np.ndarray, waves: np.ndarray, length: int) -> WaveGroup:

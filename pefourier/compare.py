@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pefourier.encodings.columns import named_changes
+from pefourier.encodings.columns import changes_by_name
 from pefourier.encodings.encoding import (
     Encoding,
     as_encoding,
     largest_number,
-    placed,
     unit_of,
+    without_prefix,
 )
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 from pefourier.geometry.waves import turning_pairs
@@ -128,7 +128,7 @@ def compare_on_grid(one: Encoding, two: Encoding, found: Comparison) -> Comparis
     if one.dim != two.dim or not grid_changes.on_one_grid(one, two):
         return found
     sides = one.domain.sides
-    a, b = (np.asarray(placed(enc).table(), dtype=float) for enc in (one, two))
+    a, b = (np.asarray(without_prefix(enc).table(), dtype=float) for enc in (one, two))
     if found.verdict == "equivalent" and "rotation" not in found.by:
         orders = [grid_changes.order_of_axes(table, sides) for table in (a, b)]
         if None in orders or orders[0] == orders[1] or "offset" in found.by:
@@ -137,15 +137,15 @@ def compare_on_grid(one: Encoding, two: Encoding, found: Comparison) -> Comparis
     if found.verdict == "equal":
         return found
     eps = max(one.eps, two.eps)
-    allowed = np.full((len(a), 1), 2 * rounding_tolerance(a, placed(one), eps).max())
+    allowed = np.full((len(a), 1), 2 * rounding_tolerance(a, without_prefix(one), eps).max())
     forwards = [
         *grid_changes.rows_in_other_order(a, sides),
-        *grid_changes.coordinates_changed(one, two),
+        *grid_changes.changes_of_coordinates(one, two),
     ]
     candidates = [(said, table, b) for said, table in forwards]
     if not one.stationary:
-        back = grid_changes.coordinates_changed(two, one)
-        candidates += [(grid_changes.inverted(said), table, a) for said, table in back]
+        back = grid_changes.changes_of_coordinates(two, one)
+        candidates += [(grid_changes.inverse_change(said), table, a) for said, table in back]
     for said, table, other in candidates:
         by, left = find_transformation(table, other, allowed, eps)
         if by is not None and not {"rotation", "offset"} & by.keys():
@@ -269,7 +269,7 @@ def column_maps(
     if len(rest) == 0:
         yield columns, signs
         return
-    for order in named_changes(d).values():
+    for order in changes_by_name(d).values():
         if (np.abs(a[:FEW, order] - b[:FEW]) <= limit[:FEW, order]).all():
             yield order, np.ones(d)
     for count in sorted({min(FEW, n), min(512, n), n}):
@@ -289,7 +289,7 @@ def describe_transformation(
     place = np.arange(d)
     if (columns != place).any():
         by["columns"] = columns.tolist()
-        found = [name for name, order in named_changes(d).items() if (order == columns).all()]
+        found = [name for name, order in changes_by_name(d).items() if (order == columns).all()]
         by |= {"layout": found[0]} if found else {}
     if (signs < 0).any():
         by["signs"] = signs.astype(int).tolist()

@@ -7,7 +7,7 @@ radians per position. A head has `pairs` of dimensions, of which those without a
 frequency 0, do not turn. `trained` is the number of positions of training, `length` the number
 asked for. A turn is 2 pi. Everything here is a closed form or a scan of whole positions.
 
-`base_bound`, `critical_dimension`, `decay_bound` and `cached_phase_errors` are single formulas;
+`base_bound`, `critical_dimension`, `decay_bound` and `cache_phase_errors` are single formulas;
 `describe_rotation` puts them together for one encoding. What another reading costs is in
 `pefourier.encodings.readings`.
 """
@@ -35,17 +35,18 @@ from pefourier.encodings.sources.temperature import Temperature, read_temperatur
 from pefourier.encodings.sources.weights import TENSOR, first_row, tensors_beside
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
+from pefourier.explained import Explained
 from pefourier.faithful import lost_codes
 from pefourier.geometry.precision import FORMATS, FormatLoss, format_loss
 from pefourier.geometry.threads import map_ahead
-from pefourier.result import Explained, Result
+from pefourier.result import Result
 
 RATIO_SLACK = 1e-9  # relative, within which two frequencies are one
 FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True)
-class Band:
+class Band(Explained):
     """Pairs that a scaling treats alike."""
 
     treatment: Literal["kept", "blended", "stretched", "same"]  # same: there is no scaling
@@ -56,7 +57,7 @@ class Band:
 
 
 @dataclass(frozen=True)
-class CacheLoss:
+class CacheLoss(Explained):
     """Keys in a cache, each rotated when it was the last, where frequencies grow with the length.
 
     A prompt that is computed at once has them all from one length, and no error.
@@ -159,21 +160,19 @@ def describe_context(
         )
         for enc, part in zip(own, parts, strict=False)
     )
-    layers = tuple(
-        Layers(
-            index=run.index,
-            kind=run.kind,
-            rotation=parts.index(run.part) if run.kind == "rotary" else None,
-            window=run.window,
-        )
-        for run in runs
-    )
     told = (f for enc in own for f in enc.findings if not (length and f.code == "length-default"))
     found = tuple(dict.fromkeys(told))
     tuned = None
     if source_of(spec) == "config":
         tuned = read_temperature(open_model(spec), longest)
+    layers = tuple(describe_layers(run, parts) for run in runs)
     return own, Context(layers, rotations, int(met), longest, tuned, found)
+
+
+def describe_layers(run: LayerRun, parts: Sequence[str]) -> Layers:
+    """A run of layers, with the number of its rotation among those of the model's `parts`."""
+    rotation = parts.index(run.part) if run.kind == "rotary" else None
+    return Layers(index=run.index, kind=run.kind, rotation=rotation, window=run.window)
 
 
 def window_of_rotation(runs: Sequence[LayerRun], part: str) -> int | None:
@@ -334,13 +333,9 @@ def describe_rotation(
     params = enc.params
     length = length or len(enc)
     trained = trained or params.get("original") or len(enc)
-    own, plain = enc.measure.frequencies, unscaled(enc)
+    own, plain = enc.measure.frequencies, frequencies_before_scaling(enc)
     head, turning, met = params["d"] + still, own != 0, own if scaled else plain
     lags, cache = decay_lags(length), cache_loss(enc, length)
-
-    def losses(form: str) -> FormatLoss:
-        return format_loss(enc, FORMATS[form])
-
     return Rotation(
         name=name,
         pairs=head // 2,
@@ -362,8 +357,17 @@ def describe_rotation(
         window=window,
         frequencies=own[turning],
         trained_frequencies=plain[turning],
-        precision=dict(zip(FORMATS_OF_PHASES, map_ahead(losses, FORMATS_OF_PHASES), strict=True)),
+        precision=loss_by_format(enc),
     )
+
+
+def loss_by_format(enc: Encoding) -> dict[str, FormatLoss]:
+    """What phases in each format cost."""
+
+    def loss(form: str) -> FormatLoss:
+        return format_loss(enc, FORMATS[form])
+
+    return dict(zip(FORMATS_OF_PHASES, map_ahead(loss, FORMATS_OF_PHASES), strict=True))
 
 
 def check_turning(enc: Encoding) -> None:
@@ -377,7 +381,7 @@ def check_turning(enc: Encoding) -> None:
         )
 
 
-def unscaled(enc: Encoding) -> np.ndarray:
+def frequencies_before_scaling(enc: Encoding) -> np.ndarray:
     """Frequencies of the same rotation without its scaling: as before the context was extended."""
     params = enc.params
     if params.get("inv_freq") is not None:  # whose scaling, if any, is not known
@@ -449,7 +453,7 @@ def longest_familiar(own: np.ndarray, plain: np.ndarray, trained: int) -> int | 
     return int(np.floor((plain[short] / own[short]).min() * trained * (1 + RATIO_SLACK)))
 
 
-def cached_phase_errors(
+def cache_phase_errors(
     enc: Encoding, query: int, keys: Sequence[int] | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""What frequencies that grow with the length do to keys that a cache keeps as they were.
@@ -462,7 +466,7 @@ def cached_phase_errors(
 
     >>> from pefourier.encodings import load
     >>> enc = load("rope:scaling=dynamic,factor=2,original=4096", 8192, 128)
-    >>> error, cosine = cached_phase_errors(enc, 8191, [100, 8190])
+    >>> error, cosine = cache_phase_errors(enc, 8191, [100, 8190])
     >>> error.round(2), cosine.round(3)
     (array([4.2 , 0.05]), array([0.405, 1.   ]))
     """
@@ -486,7 +490,7 @@ def cache_loss(enc: Encoding, length: int) -> CacheLoss | None:
     keys = keys[keys > 0]
     if not len(keys):
         return None
-    errors, cosines = cached_phase_errors(enc, query, keys)
+    errors, cosines = cache_phase_errors(enc, query, keys)
     return CacheLoss(query, tuple(keys.tolist()), tuple(errors.tolist()), tuple(cosines.tolist()))
 
 

@@ -24,11 +24,12 @@ from pefourier.encodings.checks import check_count
 from pefourier.encodings.encoding import BLOCK, Encoding, Measure, row_blocks
 from pefourier.encodings.readings import STEP, lag_sums
 from pefourier.errors import PefourierError, shown
+from pefourier.explained import Explained
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import FORMATS, Format, rounded
 from pefourier.geometry.singular_values import decompose
 from pefourier.geometry.threads import map_ahead
-from pefourier.result import Explained, Result
+from pefourier.result import Result
 
 BASES = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e5, 5e5, 1e6, 1e7, 1e8)
 CRITERIA = ("turns", "distance", "rank", "stable_rank", "condition", "bound")
@@ -95,13 +96,13 @@ def smallest_bounded_base(d: int, length: int) -> float | None:
     failed: list[tuple[float, int]] = []
     for digits in range(1, DIGITS + 1):
         points = end * np.arange(1, 10**digits + 1) / 10**digits
-        end = first_bounded(points[points > 1], d, length, failed)
+        end = find_first_base(points[points > 1], d, length, failed)
         if end is None:
             return None
     return end
 
 
-def first_bounded(
+def find_first_base(
     bases: np.ndarray, d: int, length: int, failed: list[tuple[float, int]]
 ) -> float | None:
     """The first of ascending bases that serves.

@@ -19,7 +19,7 @@ from pefourier.context import (
     Band,
     bands,
     count_unseen,
-    unscaled,
+    frequencies_before_scaling,
 )
 from pefourier.design import candidate, exact_base
 from pefourier.encodings import build, load
@@ -29,13 +29,14 @@ from pefourier.encodings.families.rotary import base_of, scaling_parameters
 from pefourier.encodings.readings import positions_below, reading_cosine
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
+from pefourier.explained import Explained
 from pefourier.geometry.precision import FORMATS, Format
 
 SHOWN = (128, 1024, 4096, 32768, 131072, 2**20)  # positions at which cosines are told
 
 
 @dataclass(frozen=True)
-class Extension:
+class Extension(Explained):
     """One way to a longer context, and what it does."""
 
     way: str  # unchanged, a scaling, or base: another base without a scaling
@@ -59,7 +60,7 @@ class Extension:
 
 
 @dataclass(frozen=True)
-class Extensions:
+class Extensions(Explained):
     """The ways to a length, from what was trained."""
 
     spec: str
@@ -133,11 +134,11 @@ def extend(
         raise PefourierError(
             f"{shown(spec)} stands for {stands} positions; an extension is to more, got {length}"
         )
-    asked = {name: extended_base(name, length, own) for name in criteria}
+    asked = {name: base_for(name, length, own) for name in criteria}
     others = dict.fromkeys([*(rho for rho in asked.values() if rho is not None), *bases])
     form = FORMATS[dtype] if dtype else None
     wanted = [("unchanged", load(spec, length, d))]
-    wanted += [(way, rescaled(own, length, way, before)) for way in ways_of(own)]
+    wanted += [(way, rescale(own, length, way, before)) for way in ways_of(own)]
     wanted += [("base", rebuilt(own, length, rho, "none", {})) for rho in others]
     return Extensions(
         spec=spec,
@@ -230,7 +231,7 @@ def ways_of(own: Encoding) -> Ways:
     return SHARED if own.params["scaling"] == "proportional" else WAYS
 
 
-def rescaled(own: Encoding, length: int, way: str, original: int) -> Encoding:
+def rescale(own: Encoding, length: int, way: str, original: int) -> Encoding:
     """A rotation scaled to a length; where its own scaling is of that kind, its settings stay."""
     usual = scaling_parameters(way) if own.params["scaling"] == way else {}
     kept = {
@@ -305,7 +306,7 @@ def plain_base(enc: Encoding) -> float:
     return params["rho"] * params["factor"] ** (params["rotated"] / (params["rotated"] - 2))
 
 
-def extended_base(criterion: str, length: int, own: Encoding) -> float | None:
+def base_for(criterion: str, length: int, own: Encoding) -> float | None:
     """The base that a criterion asks for, of those that are a formula of the base alone."""
     if criterion.partition("=")[0] not in ("turns", "bound", "wavelength"):
         raise PefourierError(
@@ -340,7 +341,7 @@ def fastest_met(own: Encoding) -> np.ndarray:
 
     A scaled rotation was trained without its scaling before, over the original length.
     """
-    before = unscaled(own) * (length_before_scaling(own) / len(own))
+    before = frequencies_before_scaling(own) * (length_before_scaling(own) / len(own))
     return np.maximum(own.measure.frequencies, before)
 
 
@@ -368,7 +369,7 @@ def config_lines(own: Encoding, enc: Encoding) -> dict[str, Any] | None:
 
     if source_of(own.spec) == "config":
         return rewrite.lines_for(own.spec, enc)
-    base, section = rewrite.stated(enc)
+    base, section = rewrite.base_and_section(enc)
     return {
         "rope_parameters": {**section, "rope_theta": base},
         "max_position_embeddings": len(enc),

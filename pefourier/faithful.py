@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, Finding, as_encoding, placed
+from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
 from pefourier.result import Result
 
 if TYPE_CHECKING:  # pages of other answers name this one's types: they start without its geometry
@@ -102,7 +102,7 @@ def assess(
     from pefourier.relations import first_rising_lag, shift_residual, toeplitz_residual
 
     whole = as_encoding(encoding)
-    enc = placed(whole)
+    enc = without_prefix(whole)
     check_products(enc)
     closest = closest_pair(enc, progress and progress("closest pair"))
     factors = decompose(enc, progress and progress("singular values"))
@@ -151,7 +151,7 @@ def describe_grid(enc: Encoding, closest: ClosestPair, factors: Factors) -> dict
         "displacement": None if ends is None else tuple((ends[1] - ends[0]).tolist()),
         "axial": axis_parts(enc) is not None,
         "separable_error": factors.separable_error(domain.sides),
-        **axis_shares(placed(enc)),
+        **axis_shares(without_prefix(enc)),
     }
 
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, from_table, placed, unit_of
+from pefourier.encodings.encoding import Encoding, from_table, unit_of, without_prefix
 from pefourier.encodings.grids import on_grid
-from pefourier.result import Explained
+from pefourier.explained import Explained
 
 LEAST = 4  # rows from which the estimate is defined
 MOST_WORK = 2**37  # products of numbers
@@ -40,7 +40,7 @@ def measure_likeness(one: Encoding, two: Encoding) -> Likeness:
     >>> round(found.energy_moved, 2), [round(x, 2) for x in found.mean_frequencies]
     (0.46, [1.57, 0.16])
     """
-    one, two = placed(one), placed(two)
+    one, two = without_prefix(one), without_prefix(two)
     n = min(len(one), len(two))
     if n < LEAST or n * max(one.dim, two.dim) ** 2 > MOST_WORK:
         return Likeness(None, None, None)

@@ -182,7 +182,7 @@ def compare(
     from pefourier.compare import compare as compare_encodings
     from pefourier.geometry.found_grids import on_common_grid
 
-    one, two = (source_is_named(source) for source in (a, b))
+    one, two = (names_encoding(source) for source in (a, b))
     if one == two:
         both = [encoding_of(source, length, d, params, as_rows=True) for source in (a, b)]
         return compare_encodings(*(both if one else on_common_grid(*both)))
@@ -283,11 +283,11 @@ def resize(
     >>> resize("axial", (20, 24), grid=(14, 14), d=16).table.shape
     (480, 16)
     """
-    from pefourier.resize import on_own_grid, resize_table
+    from pefourier.resize import has_formula, on_own_grid, resize_table
 
     enc = on_own_grid(encoding_of(encoding, None, d, params))
     formula = None
-    if isinstance(encoding, str) and enc.origin == "formula" and enc.measure is not None:
+    if has_formula(enc, encoding, to):
         formula = encoding_of(encoding, None, d, {**params, "grid": tuple(to)})
     return resize_table(enc, to, method, formula)
 
@@ -385,6 +385,6 @@ def load_spec(
     return load(spec, length, d, least=least, **params)
 
 
-def source_is_named(source: Source) -> bool:
+def names_encoding(source: Source) -> bool:
     """Whether a registered encoding is named, which can have any size."""
     return isinstance(source, str) and source_of(source) == "name"

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from pefourier.encodings.checks import check_size
-from pefourier.encodings.encoding import Encoding, as_encoding, placed
+from pefourier.encodings.encoding import Encoding, as_encoding, without_prefix
 from pefourier.errors import PefourierError
+from pefourier.explained import Explained
 from pefourier.geometry.torus import multiplicity
-from pefourier.result import Explained, Result
+from pefourier.result import Result
 from pefourier.spectrum import density
 
 if TYPE_CHECKING:  # what is imported when it is used, not when a page names a result's type
@@ -114,24 +115,42 @@ def position_functions(
     >>> round(result.reconstructions[0].peak, 4)
     0.3403
     """
-    from pefourier.geometry.singular_values import check_products, decompose
-
-    enc = placed(as_encoding(encoding))
+    enc = without_prefix(as_encoding(encoding))
     sides = enc.domain.sides
     if len(sides) > 1:
         points = positions or [tuple(n // 2 for n in sides)]
         return functions_on_grid(enc, points, lattice, sigma, method)
     if positions is None:
         positions = usual_positions(lattice or enc.dim)
+    return functions_on_line(enc, positions, lattice, sigma, method)
+
+
+def usual_positions(n: int) -> tuple[int, ...]:
+    """The paper's positions 5, 40 and 75 of 80, or as far along a lattice that ends before.
+
+    >>> usual_positions(256), usual_positions(64), usual_positions(2)
+    ((5, 40, 75), (4, 32, 60), (0, 1))
+    """
+    if n > max(USUAL):
+        return USUAL
+    return tuple(sorted({s * n // USUAL_LENGTH for s in USUAL}))
+
+
+def functions_on_line(
+    enc: Encoding,
+    positions: Sequence[int],
+    lattice: int | None,
+    sigma: float | None,
+    method: str,
+) -> Reconstructions:
+    """Algorithm 1 as the paper has it."""
+    from pefourier.geometry.singular_values import check_products, decompose
+
     check_size("a lattice for each position", len(positions), lattice or enc.dim)
     check_products(enc)
     spectrum = density(enc, lattice, sigma, method)
     n = spectrum.lattice
-    for s in positions:
-        if not 0 <= s < n:
-            raise PefourierError(
-                f"position {s} is outside the lattice 0 … {n - 1}; choose another or set --lattice"
-            )
+    check_positions(positions, n)
     h = np.fft.irfft(spectrum.density, n)
     h /= np.linalg.norm(h)
     peak, width, count, lobe = describe_peak(h)
@@ -153,15 +172,13 @@ def position_functions(
     return Reconstructions(n, spectrum.sigma, rebuilt, factors.inverse_error(), about=(enc,))
 
 
-def usual_positions(n: int) -> tuple[int, ...]:
-    """The paper's positions 5, 40 and 75 of 80, or as far along a lattice that ends before.
-
-    >>> usual_positions(256), usual_positions(64), usual_positions(2)
-    ((5, 40, 75), (4, 32, 60), (0, 1))
-    """
-    if n > max(USUAL):
-        return USUAL
-    return tuple(sorted({s * n // USUAL_LENGTH for s in USUAL}))
+def check_positions(positions: Sequence[int], n: int) -> None:
+    """Refuse a position outside a lattice of n points."""
+    for s in positions:
+        if not 0 <= s < n:
+            raise PefourierError(
+                f"position {s} is outside the lattice 0 … {n - 1}; choose another or set --lattice"
+            )
 
 
 def functions_on_grid(
@@ -178,7 +195,7 @@ def functions_on_grid(
     spectrum = density(enc, lattice, sigma, method)
     sides = spectrum.lattice
     check_size("a lattice for each position", len(points), *sides)
-    points = [checked_point(point, sides) for point in points]
+    points = [check_point(point, sides) for point in points]
     axes = range(len(sides))
     h = np.fft.irfftn(spectrum.density / multiplicity(sides), sides, axes)
     h /= np.linalg.norm(h)
@@ -199,7 +216,7 @@ def functions_on_grid(
     return GridReconstructions(sides, spectrum.sigma, rebuilt, worst, about=(enc,))
 
 
-def checked_point(point: Sequence[int], sides: tuple[int, ...]) -> tuple[int, ...]:
+def check_point(point: Sequence[int], sides: tuple[int, ...]) -> tuple[int, ...]:
     """A point of a lattice; one with other axes or beyond a side is refused."""
     given = tuple(int(x) for x in np.atleast_1d(point))
     if len(given) != len(sides) or not all(0 <= x < n for x, n in zip(given, sides, strict=False)):

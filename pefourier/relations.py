@@ -22,8 +22,9 @@ from pefourier.encodings.encoding import (
     Encoding,
     Measure,
     as_encoding,
-    placed,
     row_blocks,
+    unit_of,
+    without_prefix,
 )
 from pefourier.geometry.products import (
     diagonal_means,
@@ -89,7 +90,7 @@ def relate(encoding: Encoding | np.ndarray) -> Relations | GridRelations:
     0.0
     """
     whole = as_encoding(encoding)
-    enc = placed(whole)
+    enc = without_prefix(whole)
     k = kernel(enc)
     sequence = enc.domain.kind in ("position", "time")
     kind, on_grid = Relations, {}
@@ -195,7 +196,11 @@ def shift_residual(enc: Encoding, k: int = 1) -> float | list[float | None] | No
 
 
 def fit_shift(before: np.ndarray, after: np.ndarray) -> float | None:
-    """Relative norm of T times codes (n, d) minus those they should give; None: any T would do."""
+    """Relative norm of T times codes (n, d) minus those they should give; None: any T would do.
+
+    In a unit of their own: LAPACK rounds very small and very large numbers in other ways.
+    """
+    before, after = before * unit_of(before), after * unit_of(after)
     shift, _, rank, _ = np.linalg.lstsq(before, after)
     size = np.linalg.norm(after)
     if rank == len(before):

@@ -15,13 +15,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.answers.conclusions import joined
+from pefourier.answers.conclusions import join
 from pefourier.answers.page import Page, as_json, fields_of, flattened
 from pefourier.answers.report import Answer
 from pefourier.answers.text import agreeing, paragraph
 from pefourier.encodings.families import absolute  # noqa: F401 (registers the paper's encodings)
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
+from pefourier.explained import Explained
 from pefourier.faithful import assess
 from pefourier.files import write_whole
 from pefourier.reconstruct import position_functions
@@ -53,7 +54,7 @@ Verdict = Literal[
 
 
 @dataclass(frozen=True)
-class Claim:
+class Claim(Explained):
     """One statement of the paper beside what computing finds."""
 
     where: str
@@ -85,7 +86,7 @@ def recompute_paper(folder: str) -> tuple[list[Claim], list[str]]:
             path = str(out / f"{name}.{suffix}")
             plot.save(path, draw, answers)
             written.append(path)
-    claims = all_claims(read_summaries(out if has_results(out) else committed_results()))
+    claims = all_claims(read_summaries(out if has_results(out) else results_folder()))
     page = claims_page(claims)
     for suffix, text in (
         ("md", page.words()),
@@ -102,7 +103,7 @@ def has_results(folder: str | Path) -> bool:
     return any(Path(folder).glob("*/**/summary.json"))
 
 
-def committed_results() -> Path:
+def results_folder() -> Path:
     """The folder of the results that come with this version: of the package, or of the sources."""
     package = Path(__file__).parent
     return next(
@@ -211,6 +212,15 @@ def fourier_basis(d: int) -> np.ndarray:
     return build("dft", length=d, d=d).table()
 
 
+def size_of_error(error: float) -> str:
+    """An error, or that it is one of rounding: how large those are differs between processors.
+
+    >>> size_of_error(2.2e-16), size_of_error(3e-9)
+    ('below 1e-14', '3.0e-09')
+    """
+    return "below 1e-14" if error < 1e-14 else f"{error:.1e}"
+
+
 def equations_17_18() -> Claim:
     """Eqs. 17-18: the position function is its Fourier series."""
     basis = fourier_basis(256)
@@ -219,7 +229,7 @@ def equations_17_18() -> Claim:
         "Eqs. 17-18",
         "a position function equals its real Fourier series",
         "equality",
-        f"largest error {error:.1e}",
+        f"largest error {size_of_error(error)}",
         HOLDS,
         "All 256 deltas on 256 points are rebuilt from their coefficients to rounding.",
     )
@@ -274,7 +284,7 @@ def theorem_1() -> Claim:
         "Theorem 1",
         "the DFT encoding is faithful: position functions are recovered from it",
         "exact",
-        f"largest error {r.inverse_error:.1e}, verdict {r.verdict}",
+        f"largest error {size_of_error(r.inverse_error)}, verdict {r.verdict}",
         HOLDS,
         "The inverse is the transpose of the table.",
     )
@@ -457,7 +467,7 @@ def count_verdicts(claims: Sequence[Claim]) -> str:
         for verdict, words in SPOKEN.items()
         if counts[verdict]
     ]
-    return f"Of {len(claims)} claims of the paper {joined(each)}."
+    return f"Of {len(claims)} claims of the paper {join(each)}."
 
 
 def claims_as_markdown(claims: Sequence[Claim]) -> str:

@@ -20,13 +20,14 @@ from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points
 from pefourier.encodings.encoding import Encoding, Measure, from_table
 from pefourier.encodings.families.axes import axis_letters
-from pefourier.encodings.grids import check_fit, most_square, typed_sides
+from pefourier.encodings.grids import check_fit, most_square, sides_text
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
+from pefourier.explained import Explained
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.found_grids import MOST_PREFIX, on_found_grid
 from pefourier.geometry.interpolation import METHODS, resize_lattice
-from pefourier.result import Explained, Result
+from pefourier.result import Result
 from pefourier.spectrum import axis_shares, density
 
 DEFAULT = "bicubic"
@@ -60,7 +61,7 @@ class Method(Explained):
 
 
 @dataclass(frozen=True)
-class Unseen:
+class Unseen(Explained):
     """Pairs of a formula that meet phases on the new lattice which the old one has not."""
 
     axis: str
@@ -168,10 +169,14 @@ def load_both_sizes(
     placing = {"grid": old, "prefix": prefix} if old else {}
     enc = load(spec, None, d, **placing)
     enc = enc if old else on_own_grid(enc, prefix)
-    same_axes = len(enc.domain.sides) == len(new)
-    if enc.origin != "formula" or source_of(spec) == "table" or not same_axes:
-        return enc, None
-    return enc, load(spec, None, d, grid=new, prefix=prefix)
+    anew = load(spec, None, d, grid=new, prefix=prefix) if has_formula(enc, spec, new) else None
+    return enc, anew
+
+
+def has_formula(enc: Encoding, source: Any, new: Sequence[int]) -> bool:
+    """Whether the source of an encoding gives codes of a formula on a new grid, too."""
+    named = isinstance(source, str) and enc.origin == "formula" and source_of(source) != "table"
+    return named and len(enc.domain.sides) == len(new)
 
 
 def on_own_grid(enc: Encoding, prefix: int = 0) -> Encoding:
@@ -184,7 +189,7 @@ def on_own_grid(enc: Encoding, prefix: int = 0) -> Encoding:
         )
     if prefix not in (0, whole.domain.prefix):
         raise PefourierError(
-            f"{shown(enc.label)} is on a grid of {typed_sides(whole.domain.grid)} behind "
+            f"{shown(enc.label)} is on a grid of {sides_text(whole.domain.grid)} behind "
             f"{whole.domain.prefix} rows, not {prefix}; give --from too, or leave out --prefix"
         )
     return whole
@@ -200,7 +205,7 @@ def squarest(rows: int, prefix: int = 0) -> str:
         height, width = most_square(rows - behind)
         if height == width:
             return f"--from {height}x{width}" + (f" --prefix {behind}" if behind else "")
-    return f"--from {typed_sides(most_square(rows - prefix))}"
+    return f"--from {sides_text(most_square(rows - prefix))}"
 
 
 def check_new_sides(new: Sequence[int], old: Sequence[int]) -> tuple[int, ...]:

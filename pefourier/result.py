@@ -15,35 +15,13 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError
+from pefourier.explained import Explained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TELLING = "pefourier.answers.telling"
-FIELDS = "pefourier.answers.field_docs"
 TAKEN_ALONG = 2**20  # numbers of codes that a result takes to another process
-
-
-class FieldsTold:
-    """The docstring of a dataclass, to which the registry of terms is added when it is read."""
-
-    def __init__(self, own: str) -> None:
-        self.own = own
-
-    def __get__(self, instance: object, kind: type) -> str:
-        """The docstring; alone while `dataclass`, which asks whether there is one, is at work."""
-        if "__match_args__" not in vars(kind):  # which it sets last
-            return self.own
-        return str(import_module(FIELDS).with_fields(kind, self.own))
-
-
-class Explained:
-    """A dataclass whose fields `help` explains."""
-
-    def __init_subclass__(cls, **given: Any) -> None:
-        """Let the docstring know the fields."""
-        super().__init_subclass__(**given)
-        cls.__doc__ = FieldsTold(vars(cls).get("__doc__") or "")  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

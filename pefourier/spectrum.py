@@ -19,8 +19,9 @@ import numpy as np
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.checks import LARGEST, check_count, check_size
 from pefourier.encodings.domain import half_plane, lattice_points, periodogram
-from pefourier.encodings.encoding import Encoding, as_encoding, placed, row_blocks
+from pefourier.encodings.encoding import Encoding, as_encoding, row_blocks, without_prefix
 from pefourier.errors import PefourierError, unknown
+from pefourier.explained import Explained
 from pefourier.geometry.torus import (
     aliased_shares,
     directions_of,
@@ -30,7 +31,7 @@ from pefourier.geometry.torus import (
     multiplicity,
     torus_density,
 )
-from pefourier.result import Explained, Result
+from pefourier.result import Result
 
 DEFAULT_SIGMA = 4.0  # lattice steps
 DEFAULT_GRID_SIGMA = 1.0  # of several axes, whose sides are short
@@ -135,7 +136,7 @@ def density(
     >>> density(load("dft", d=8)).density
     array([0.125, 0.25 , 0.25 , 0.25 , 0.125])
     """
-    enc = placed(as_encoding(encoding))
+    enc = without_prefix(as_encoding(encoding))
     axes = len(enc.domain.sides)
     n = enc.dim if lattice is None else lattice
     if axes == 1 or lattice is not None:
@@ -334,6 +335,8 @@ def folded(frequencies: np.ndarray) -> np.ndarray:
     array([0.5, 0.5, 0.5])
     """
     inside = (frequencies >= 0) & (frequencies <= pi)
+    if inside.all():
+        return frequencies
     return np.where(inside, frequencies, np.abs((frequencies + pi) % (2 * pi) - pi))
 
 
@@ -355,7 +358,7 @@ def smoothed(steps: np.ndarray, weights: np.ndarray, points: int, sigma: float) 
     tails = 39.0 if len(steps) * 78 * sigma <= SMALL else 10.3
     reach = min(int(np.ceil(tails * min(sigma, points))), points)
     own = np.clip(np.rint(steps).astype(int), 0, points - 1)
-    order = np.argsort(own, kind="stable")  # neighbours together: short stretches of the lattice
+    order = order_of(own)  # neighbours together: short stretches of the lattice
     own, rest, weights = own[order], (own - steps)[order], weights[order]
     g = np.zeros(points + 2 * reach)
     for part in row_blocks(len(own), AT_ONCE):
@@ -363,6 +366,19 @@ def smoothed(steps: np.ndarray, weights: np.ndarray, points: int, sigma: float) 
         for r, height in enumerate(heights(rest[part], weights[part], reach, sigma)):
             g[first + r : first + r + near[-1] + 1] += np.bincount(near, weights=height)
     return g[reach : reach + points] / g[reach : reach + points].sum()
+
+
+def order_of(numbers: np.ndarray) -> np.ndarray | slice:
+    """What sorts numbers: a slice where they stand in their order or against it.
+
+    >>> order_of(np.array([3, 1, 1])), order_of(np.array([1, 3, 2]))
+    (slice(None, None, -1), array([0, 2, 1]))
+    """
+    if (numbers[1:] >= numbers[:-1]).all():
+        return slice(None)
+    if (numbers[1:] <= numbers[:-1]).all():
+        return slice(None, None, -1)
+    return np.argsort(numbers, kind="stable")
 
 
 def heights(
@@ -377,7 +393,8 @@ def heights(
     ratio = np.exp(-rest / sigma / sigma)
     for r in range(-reach, reach + 1):
         yield height
-        height = height * ratio * np.exp(-(r + 0.5) / sigma / sigma)
+        height *= ratio
+        height *= np.exp(-(r + 0.5) / sigma / sigma)
 
 
 def summarize_density(

@@ -1,6 +1,7 @@
 """A command run in this process, as the installed program would run it."""
 
 import json
+import os
 import signal
 from dataclasses import dataclass
 
@@ -8,6 +9,9 @@ import numpy as np
 import pytest
 
 from pefourier.cli.main import main
+
+for name in ("COLUMNS", "LINES"):  # readline sets them for the processes that pytest starts
+    os.environ.pop(name, None)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ def by_definition(table):
     return least, pairs[nearest], len({tuple(row) for row in table.tolist()})
 
 
-def agree(found, expected):
+def assert_agree(found, expected):
     distance, pair, distinct = expected
     assert found.distance == pytest.approx(distance, rel=1e-9, abs=0)
     assert (found.pair, found.distinct) == (pair, distinct)

@@ -3,7 +3,7 @@
 from html.parser import HTMLParser
 from pathlib import Path
 
-VOID = {"meta", "br"}
+VOID = {"meta", "br", "wbr"}
 
 
 class Page(HTMLParser):

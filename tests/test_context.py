@@ -6,7 +6,7 @@ import pytest
 
 from pefourier.context import (
     base_bound,
-    cached_phase_errors,
+    cache_phase_errors,
     count_unseen,
     critical_dimension,
     decay_bound,
@@ -141,7 +141,7 @@ def test_readings_of_gemma_and_gpt_oss_differ_as_published():
 def test_a_cache_of_dynamic_ntk_errs_as_published():
     keys = np.array([100, 4095, 5000, 6000, 7000, 8000, 8190])
     enc = load("rope:scaling=dynamic,factor=2,original=4096", 8192, 128)
-    error, cosine = cached_phase_errors(enc, 8191, keys)
+    error, cosine = cache_phase_errors(enc, 8191, keys)
     np.testing.assert_allclose(error, [4.20, 171.8, 137.2, 97.7, 55.1, 9.15, 0.0482], rtol=2e-3)
     published = [0.405, 0.093, 0.095, 0.164, 0.251, 0.427, 0.99979]
     np.testing.assert_allclose(cosine, published, atol=6e-4)

@@ -17,7 +17,7 @@ from pefourier.extend import (
     extend_on_grid,
     grid_specs,
     length_before_scaling,
-    rescaled,
+    rescale,
 )
 
 
@@ -148,7 +148,7 @@ def test_lines_are_read_as_what_they_are_for(tmp_path):
         path = write("own", config, tmp_path) + part
         own = load(path)
         for way in WAYS:
-            wanted = rescaled(own, 2 * len(own), way, length_before_scaling(own))
+            wanted = rescale(own, 2 * len(own), way, length_before_scaling(own))
             lines = lines_for(path, wanted)
             if lines is None:
                 impossible.add((config["model_type"], way))

@@ -6,7 +6,7 @@ from grids import mean_products, mixed_frequencies, table_on, waves_on
 
 from pefourier.encodings import load
 from pefourier.encodings.axis_parts import axis_parts
-from pefourier.encodings.encoding import from_table, placed
+from pefourier.encodings.encoding import from_table, without_prefix
 from pefourier.errors import PefourierError
 from pefourier.faithful import assess, shortfalls
 from pefourier.geometry.closest import closest_pair
@@ -220,8 +220,8 @@ def test_a_table_of_zeros_on_a_grid_is_no_error():
 def test_one_axis_written_as_a_grid_is_a_sequence():
     plain, grid = load("sinusoidal", 20, 8), named("sinusoidal", (20,), 8)
     np.testing.assert_array_equal(density(plain).density, density(grid).density)
-    assert closest_pair(placed(grid)) == closest_pair(plain)
-    assert placed(grid).measure.frequencies.shape == (4,)
+    assert closest_pair(without_prefix(grid)) == closest_pair(plain)
+    assert without_prefix(grid).measure.frequencies.shape == (4,)
 
 
 def test_what_is_not_a_rotation_is_found():

@@ -1,7 +1,9 @@
 """What any result can do: laws over every kind of result."""
 
+import ast
 import copy
 import dataclasses
+import importlib
 import inspect
 import json
 import pickle
@@ -9,6 +11,7 @@ import pydoc
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +19,8 @@ import pytest
 import pefourier
 from pefourier.answers.telling import WAYS
 from pefourier.errors import PefourierError
-from pefourier.result import Explained, Result
+from pefourier.explained import Explained
+from pefourier.result import Result
 
 RESULTS = {
     "spectrum": lambda: pefourier.spectrum("sinusoidal", d=16),
@@ -140,11 +144,58 @@ def test_a_result_put_together_by_hand_says_that_it_is_about_nothing():
         _ = result.conclusion
 
 
-EXPLAINED = sorted(kinds_below(Explained) - {Result}, key=str)
+PACKAGE = Path(pefourier.__file__).parent
+ANSWERS = {  # what else is found by asking: of design --extend-from, train, reproduce
+    "Extensions",
+    "Summary",
+    "Claim",
+}
+
+
+def dataclasses_of_the_package():
+    """The module of each dataclass; names are defined once in the package."""
+    places = {}
+    for path in PACKAGE.rglob("*.py"):
+        module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and "dataclass" in map(called, node.decorator_list):
+                places[node.name] = module
+    return places
+
+
+def called(decorator):
+    return ast.unparse(getattr(decorator, "func", decorator))
+
+
+def kinds_reached():
+    """Dataclasses in the answers of the questions, and in the told fields of these, all the way."""
+    places = dataclasses_of_the_package()
+    asked = (inspect.signature(getattr(pefourier, name)) for name in pefourier.QUESTIONS)
+    words = [*ANSWERS, *(str(one.return_annotation) for one in asked)]
+    reached = {}
+    while words:
+        for name in re.findall(r"\w+", words.pop()):
+            if name in places and name not in reached:
+                kind = getattr(importlib.import_module(places[name]), name)
+                reached[name] = kind
+                words += [str(f.type) for f in dataclasses.fields(kind) if f.name != "about"]
+                words += [below.__name__ for below in kind.__subclasses__()]
+    return reached
+
+
+REACHED = kinds_reached()
+EXPLAINED = sorted({*REACHED.values(), *kinds_below(Explained)} - {Result}, key=str)
+
+
+def test_all_that_a_question_finds_is_walked():
+    assert len(REACHED) > 35
+    assert {kind.__name__ for kind in kinds_below(Result)} <= REACHED.keys()
+    assert {"Band", "CacheLoss", "Cause", "Finding", "FormatLoss", "Mean"} <= REACHED.keys()
 
 
 @pytest.mark.parametrize("kind", EXPLAINED, ids=lambda kind: kind.__name__)
 def test_help_explains_every_field(kind):
+    assert issubclass(kind, Explained)
     told = inspect.getdoc(kind)
     lines = told.splitlines()
     assert lines[0] == kind.__dict__["__doc__"].own.splitlines()[0]

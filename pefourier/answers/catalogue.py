@@ -13,7 +13,14 @@ from textwrap import indent
 from typing import Any
 
 from pefourier.answers.page import Page
-from pefourier.answers.text import breadth, fitting_widths, in_columns, paragraph, terminal_width
+from pefourier.answers.text import (
+    breadth,
+    fitting_widths,
+    in_columns,
+    least_widths,
+    paragraph,
+    terminal_width,
+)
 from pefourier.errors import unknown
 
 FILE = Path(__file__).with_suffix(".json")
@@ -28,7 +35,7 @@ def read_catalogue() -> list[dict[str, Any]]:
 
 def catalogue_page(names: Sequence[str] = ()) -> Page:
     """The answer of `pefourier list`: all encodings in brief, or some in full."""
-    found = [record_named(name) for name in names] or read_catalogue()
+    found = [find_record(name) for name in names] or read_catalogue()
     return Page(
         "list",
         words=partial(descriptions, found) if names else text,
@@ -38,7 +45,7 @@ def catalogue_page(names: Sequence[str] = ()) -> Page:
     )
 
 
-def record_named(name: str) -> dict[str, Any]:
+def find_record(name: str) -> dict[str, Any]:
     """The record of one encoding."""
     known = {record["encoding"]: record for record in read_catalogue()}
     if name not in known:
@@ -80,7 +87,7 @@ def description(record: dict[str, Any]) -> str:
     for key, value in own.items():
         lines.append(paragraph(f"    {assignment(key, value)}: {record['meanings'][key]}", " " * 6))
     lines += conventions_in_words(record.get("conventions", []))
-    typed = [assignment(key, value) for key, value in own.items() if as_typed(value)]
+    typed = [assignment(key, value) for key, value in own.items() if spec_text(value)]
     spec = ":".join([record["encoding"], *typed[:1]])
     lines.append(f"  example    pefourier check-faithful {spec} --d 64\n")
     if record["example"]:
@@ -116,18 +123,18 @@ def assignment(key: str, value: Any) -> str:
     >>> assignment("rho", 10000.0), assignment("times", None)
     ('rho=10000.0', 'times')
     """
-    typed = as_typed(value)
+    typed = spec_text(value)
     return f"{key}={typed}" if typed else key
 
 
-def as_typed(value: Any) -> str:
+def spec_text(value: Any) -> str:
     """A default as it would be typed in a SPEC; empty where there is none.
 
-    >>> as_typed([0.7, 0.5]), as_typed(False), as_typed(None)
+    >>> spec_text([0.7, 0.5]), spec_text(False), spec_text(None)
     ('0.7;0.5', 'false', '')
     """
     if isinstance(value, list):
-        return ";".join(map(as_typed, value))
+        return ";".join(map(spec_text, value))
     if isinstance(value, bool):
         return str(value).lower()
     return "" if value is None else str(value)
@@ -136,7 +143,8 @@ def as_typed(value: Any) -> str:
 def text() -> str:
     """A line for each registered encoding, its parameters under it."""
     table = rows()
-    widths = fitting_widths([row[:-1] for row in table])
+    columns = [row[:-1] for row in table]
+    widths = fitting_widths(columns, least_widths(columns))
     top, *lines = [
         in_columns([row[:-1]], widths)
         if breadth(widths) <= terminal_width()

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.answers.grid_words import (
-    aliased_on_grid,
+    aliasing_on_grid,
     by_axis,
     idle_on_grid,
-    moved_along_axes,
+    inversion_on_grid,
     not_a_rotation,
     point_from_codes,
     point_from_frequencies,
     points_without_code,
     products_by_displacement,
-    recovered_on_grid,
     shape_on_grid,
+    steps_along_axes,
     told_apart_on_grid,
 )
 from pefourier.answers.text import agreeing, number
@@ -72,10 +72,10 @@ def first_sentences(found: Iterable[str]) -> str:
     return " ".join(islice(filter(None, found), MOST))
 
 
-def joined(items: Iterable[str], word: str = "and") -> str:
+def join(items: Iterable[str], word: str = "and") -> str:
     """Items as a sentence has them.
 
-    >>> joined(["float32", "float16", "bfloat16"])
+    >>> join(["float32", "float16", "bfloat16"])
     'float32, float16 and bfloat16'
     """
     *head, last = items
@@ -108,7 +108,7 @@ def known_formula(enc: Encoding, r: Faithfulness) -> str:
     parts = [f"{k}={in_brief(v)}" for k, v in r.identified["params"].items()]
     given = f" with {', '.join(parts)}" if parts else ""
     names = r.identified.get("conventions")
-    whose = f": the convention of {joined(names, 'or')}" if names else ""
+    whose = f": the convention of {join(names, 'or')}" if names else ""
     return f"The table is {r.identified['encoding']}{given}, {how}{whose}."
 
 
@@ -132,7 +132,9 @@ def told_apart(enc: Encoding, r: Faithfulness) -> str:
     if r.distinct == 1:
         return f"All {r.length} {points} share one code: none can be told from another."
     if r.distinct < r.length:
-        return f"Only {r.distinct} of {r.length} {points} have different codes: {shared(enc, r)}."
+        return (
+            f"Only {r.distinct} of {r.length} {points} have different codes: {collision(enc, r)}."
+        )
     a, b = map(place, r.closest_pair)
     merged = ", so close that rounding may make them one" if r.gap <= MERGED else ""
     return (
@@ -141,7 +143,7 @@ def told_apart(enc: Encoding, r: Faithfulness) -> str:
     )
 
 
-def shared(enc: Encoding, r: Faithfulness) -> str:
+def collision(enc: Encoding, r: Faithfulness) -> str:
     """Which points share a code, why where that is known, and what to do."""
     a, b = r.closest_pair
     codes = {finding.code for finding in r.findings}
@@ -155,12 +157,12 @@ def shared(enc: Encoding, r: Faithfulness) -> str:
     if "clipped-index" in codes:
         return f"all from {a} on share one"
     if enc.domain.kind == "lag":
-        return shared_lags(enc, r)
+        return collision_of_lags(enc, r)
     first = f"{place(a)} and {place(b)} are the first two that share one"
     return f"{first}; take at most {r.distinct} positions" if enc.stationary else first
 
 
-def shared_lags(enc: Encoding, r: Faithfulness) -> str:
+def collision_of_lags(enc: Encoding, r: Faithfulness) -> str:
     """Which lags share a code, most often on purpose."""
     a, b = r.closest_pair
     if a == -b and r.distinct == r.length // 2 + 1:
@@ -177,7 +179,7 @@ def shared_lags(enc: Encoding, r: Faithfulness) -> str:
 SHARED_BY = ("clip", "buckets", "max_distance")  # parameters by which far lags share a code
 
 
-def recovered(enc: Encoding, r: Faithfulness) -> str:
+def inversion(enc: Encoding, r: Faithfulness) -> str:
     """Whether a linear map recovers position functions, and at what price."""
     point = POINTS[enc.domain.kind].removesuffix("s")
     if r.length == 1 or r.verdict == "collides":
@@ -221,9 +223,9 @@ def in_low_precision(enc: Encoding, r: Faithfulness) -> str:
     both = all(x.distinct_phase is not None for x in losses.values())
     if not cast:
         ways = ", rounded to the format or computed in it" if both else ""
-        return f"In {joined(USUAL)} {codes} stay different{ways}."
+        return f"In {join(USUAL)} {codes} stay different{ways}."
     kept = [form for form in USUAL if form not in cast]
-    fine = f"; {joined(kept)} keep{'s' if len(kept) == 1 else ''} all" if kept else ""
+    fine = f"; {join(kept)} keep{'s' if len(kept) == 1 else ''} all" if kept else ""
     worse = f"; computed in the format, {left(phase, r.distinct)}" if phase else ""
     return f"Rounded to the format, {left(cast, r.distinct)}{fine}{worse}."
 
@@ -233,9 +235,9 @@ def only_computed_wider(r: Faithfulness, phase: Mapping[str, int]) -> str:
     from pefourier.geometry.precision import FORMATS
 
     rounds = [f"{2 ** FORMATS[f].digits}" for f in phase if r.length > 2 ** FORMATS[f].digits]
-    why = f" (whole numbers above {joined(rounds)} are rounded there)" if rounds else ""
+    why = f" (whole numbers above {join(rounds)} are rounded there)" if rounds else ""
     return (
-        f"In {joined(phase)} codes stay different if they are computed in a wider format and then "
+        f"In {join(phase)} codes stay different if they are computed in a wider format and then "
         f"rounded, as most implementations do; computed there throughout, "
         f"{left(phase, r.distinct)}{why}."
     )
@@ -247,7 +249,7 @@ def left(counts: Mapping[str, int], total: int) -> str:
     >>> left({"float16": 700, "bfloat16": 385}, 1024)
     'only 700 (float16) and 385 (bfloat16) of 1024 codes differ'
     """
-    return f"only {joined(f'{n} ({form})' for form, n in counts.items())} of {total} codes differ"
+    return f"only {join(f'{n} ({form})' for form, n in counts.items())} of {total} codes differ"
 
 
 # Which frequencies are there?
@@ -335,7 +337,7 @@ def below_first_step(enc: Encoding, r: Spectrum) -> str:
     )
 
 
-def folded_back(enc: Encoding, r: Spectrum) -> str:
+def aliasing(enc: Encoding, r: Spectrum) -> str:
     """Frequencies that whole positions cannot tell from slower ones."""
     above = 0 if r.frequencies is None else int((r.frequencies > pi).sum())
     if not above:
@@ -388,7 +390,7 @@ def without_code(enc: Encoding, r: Reconstructions) -> str:
     beyond = [one.position for one in r.reconstructions if one.inverse_error is None]
     if not beyond:
         return ""
-    which = f"Position{'s' if len(beyond) > 1 else ''} {joined(map(str, beyond))}"
+    which = f"Position{'s' if len(beyond) > 1 else ''} {join(map(str, beyond))}"
     return f"{which} {'have' if len(beyond) > 1 else 'has'} no code at a length of {len(enc)}."
 
 
@@ -423,7 +425,7 @@ def opposite_lags(enc: Encoding, r: Relations) -> str:
     )
 
 
-def moved_by_a_matrix(enc: Encoding, r: Relations) -> str:
+def steps_by_matrix(enc: Encoding, r: Relations) -> str:
     """Whether one linear map leads from every code to the next."""
     if r.shift_residual is None or r.kernel is None:
         return ""
@@ -454,20 +456,20 @@ def without_products(enc: Encoding, r: Relations) -> str:
 
 
 CONCLUSIONS: dict[str, tuple[Callable[[Encoding, Any], str], ...]] = {
-    "Faithfulness": (surely_wrong, known_formula, told_apart, recovered, in_low_precision),
-    "Spectrum": (shape, same_everywhere, below_first_step, folded_back, before_training),
+    "Faithfulness": (surely_wrong, known_formula, told_apart, inversion, in_low_precision),
+    "Spectrum": (shape, same_everywhere, below_first_step, aliasing, before_training),
     "Reconstructions": (from_frequencies, from_codes, without_code),
     "GridFaithfulness": (
         surely_wrong,
         known_formula,
         told_apart_on_grid,
-        recovered_on_grid,
+        inversion_on_grid,
         in_low_precision,
     ),
-    "GridSpectrum": (shape_on_grid, idle_on_grid, aliased_on_grid, before_training),
+    "GridSpectrum": (shape_on_grid, idle_on_grid, aliasing_on_grid, before_training),
     "GridReconstructions": (point_from_frequencies, point_from_codes, points_without_code),
-    "GridRelations": (not_a_rotation, products_by_displacement, moved_along_axes, near_is_near),
-    "Relations": (products_by_lag, moved_by_a_matrix, near_is_near, without_products),
+    "GridRelations": (not_a_rotation, products_by_displacement, steps_along_axes, near_is_near),
+    "Relations": (products_by_lag, steps_by_matrix, near_is_near, without_products),
 }
 
 

@@ -5,6 +5,7 @@ array or an encoding can be more than text. Words of the registry are buttons th
 explanation (the browser's own popovers: no script); on paper the explanations follow at the end.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -13,14 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from pefourier import __version__
-from pefourier.answers.terms import Term, spelled
+from pefourier.answers.terms import Term, spelling
 from pefourier.answers.text import number
 from pefourier.errors import printable
 
 STYLE_SHEET = Path(__file__).with_suffix(".css")
 NO_REQUESTS = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'"
 ONE_LINE = 26  # letters of a cell that are not broken
-VOID = {"meta", "br"}  # elements that hold nothing
+VOID = {"meta", "br", "wbr"}  # elements that hold nothing
+PLAIN = {"title"}  # elements that hold no other elements
+WHOLE = re.compile(r"((?<![\w-])--?[A-Za-z][\w-]*|\d+(?:\.\d+)? %)")  # options and percentages
+LONG_WORD = re.compile(rf"(\S{{{ONE_LINE + 1},}})")
+JOINT = re.compile(r"(?<=[,/#])(?=[^\s,/#])")  # where a SPEC or a path may go on in a new line
 FACTS = ("formula", "unit", "range", "good", "source")  # of a term, beside its meaning
 
 
@@ -31,7 +36,7 @@ class Markup(str):
 
 
 def element(name: str, *inside: Any, **attributes: Any) -> Markup:
-    """An element; what is inside and in attributes is safe_text unless it is `Markup`.
+    """An element; what is inside is running_text, in attributes safe_text, unless it is `Markup`.
 
     An underscore at the end of an attribute's name goes, others become hyphens.
 
@@ -45,7 +50,8 @@ def element(name: str, *inside: Any, **attributes: Any) -> Markup:
     )
     if name in VOID:
         return Markup(f"<{name}{given}>")
-    return Markup(f"<{name}{given}>{''.join(map(safe_text, flat(inside)))}</{name}>")
+    written = safe_text if name in PLAIN else running_text
+    return Markup(f"<{name}{given}>{''.join(map(written, flat(inside)))}</{name}>")
 
 
 def safe_text(value: Any) -> str:
@@ -55,6 +61,33 @@ def safe_text(value: Any) -> str:
     '&lt;a\\n&gt;'
     """
     return value if isinstance(value, Markup) else escape(printable(str(value)))
+
+
+def running_text(value: Any) -> str:
+    """A value as text of HTML that breaks where people would: no option behind a hyphen.
+
+    >>> running_text("as --json; rope:rho=5e5,scaling=linear,factor=4")
+    'as <span class="whole">--json</span>; rope:rho=5e5,<wbr>scaling=linear,<wbr>factor=4'
+    """
+    if isinstance(value, Markup):
+        return value
+    parts = WHOLE.split(str(value))
+    parts[1::2] = map(whole, parts[1::2])
+    parts[::2] = map(joined, parts[::2])
+    return "".join(parts)
+
+
+def whole(word: str) -> Markup:
+    """A word that stays on one line."""
+    return Markup(f'<span class="whole">{safe_text(word)}</span>')
+
+
+def joined(text: str) -> str:
+    """A text as text of HTML whose long words break behind a comma or a slash first."""
+    parts = LONG_WORD.split(text)
+    parts[::2] = map(safe_text, parts[::2])
+    parts[1::2] = ("<wbr>".join(map(safe_text, JOINT.split(word))) for word in parts[1::2])
+    return "".join(parts)
 
 
 def flat(items: Iterable[Any]) -> Iterator[Any]:
@@ -97,18 +130,18 @@ class Words:
 
     def find(self, name: str, groups: Sequence[str]) -> Term | None:
         """The term of a name in the first of the groups that has one; no group: in any."""
-        named = [t for t in self.terms if spelled(name) in map(spelled, (t.term, *t.also))]
+        named = [t for t in self.terms if spelling(name) in map(spelling, (t.term, *t.also))]
         ordered = [t for group in groups for t in named if t.group == group]
         return next(iter(ordered if groups else named), None)
 
     def explanations(self) -> Markup:
         """What was used, in full: hidden on a screen until asked for, printed at the end."""
-        found = [explained(here, term) for here, term in self.used.items()]
+        found = [explanation_box(here, term) for here, term in self.used.items()]
         heading = element("h2", "What the words mean", id="words")
         return element("section", heading, found, class_="words") if found else Markup("")
 
 
-def explained(here: str, term: Term) -> Markup:
+def explanation_box(here: str, term: Term) -> Markup:
     """The explanation of a term."""
     facts = [(name, getattr(term, name)) for name in FACTS if getattr(term, name)]
     listed = [[element("dt", name), element("dd", fact)] for name, fact in facts]
@@ -125,18 +158,22 @@ def explained(here: str, term: Term) -> Markup:
 
 def table(caption: str, head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> Markup:
     """A table in a box of its own, in which a wide one scrolls; the first cell heads its row."""
-    heads = [element("th", cell, scope="col") for cell in head]
-    body = [
-        element("tr", element("th", first, scope="row"), map(table_cell, rest))
-        for first, *rest in rows
-    ]
+    heads = [head_cell(cell, "col") for cell in head]
+    body = [element("tr", head_cell(first, "row"), map(table_cell, rest)) for first, *rest in rows]
     inside = [
-        element("caption", caption),
+        element("caption", element("span", caption)),
         element("thead", element("tr", heads)),
         element("tbody", body),
     ]
     attributes = {"class": "scroll", "role": "region", "tabindex": "0", "aria-label": caption}
     return element("div", element("table", inside), **attributes)
+
+
+def head_cell(value: Any, scope: str) -> Markup:
+    """The head of a column or row, whose words are broken only where they are long."""
+    words = () if isinstance(value, Markup) else str(value).split()
+    long = any(len(piece) > ONE_LINE for word in words for piece in JOINT.split(word))
+    return element("th", value, scope=scope, class_="long" if long else None)
 
 
 def table_cell(value: Any) -> Markup:
@@ -155,8 +192,13 @@ def figure(picture: Markup, caption: str, wide: bool = False) -> Markup:
 
 def command(line: str, said: str = "These numbers come from") -> Markup:
     """A command that gives the numbers beside it."""
-    code = element("code", line)
+    code = element("code", [whole(w) if is_name(w) else w for w in re.split("( )", line)])
     return element("div", element("p", said), element("pre", code), class_="command")
+
+
+def is_name(word: str) -> bool:
+    """Whether a word of a command would break behind its hyphen, and need not."""
+    return "-" in word and len(word) <= ONE_LINE
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ COLUMNS = {
     "factor": lambda e: number(e.factor),
     "base": lambda e: number(e.rho),
     "factor of cosines": lambda e: number(e.attention_factor),
-    "kept / blended / stretched": lambda e: banded(e),
+    "kept / blended / stretched": lambda e: band_counts(e),
     "in phases not trained": lambda e: str(e.unseen),
     "first lag below the bound": lambda e: number(e.bound, missing="none up to 2^20"),
     "cosine < .99": lambda e: number(e.below[".99"], missing="never"),
@@ -85,8 +85,8 @@ def conclude_extension(found: Extensions) -> str:
     )
     told = [
         f"Taken from {found.trained} to {found.length} positions unchanged, {met}.",
-        f"Of the ways that leave {left} there, {named(best)} changes the trained rotation least: "
-        f"the cosine between the codes {falls}.",
+        f"Of the ways that leave {left} there, {way_name(best)} changes the trained rotation "
+        f"least: the cosine between the codes {falls}.",
         "How well a model works with it, only a test on long texts says.",
     ]
     return " ".join(told)
@@ -97,12 +97,12 @@ def nearness(way: Extension) -> tuple[float, ...]:
     return tuple(float("inf") if p is None else float(p) for p in way.below.values())
 
 
-def named(way: Extension) -> str:
+def way_name(way: Extension) -> str:
     """A way in words."""
     return f"base {number(way.rho, 6)}" if way.way == "base" else way.way
 
 
-def banded(way: Extension) -> str:
+def band_counts(way: Extension) -> str:
     """How many pairs are kept, blended and stretched; what is the same is kept."""
     count = {band.treatment: band.pairs for band in way.bands}
     kept = count.get("kept", 0) + count.get("same", 0)
@@ -115,10 +115,10 @@ def extension_text(found: Extensions) -> str:
     rows += [[tell(e) for tell in COLUMNS.values()] for e in found.candidates]
     points = [p for p, _ in found.candidates[0].cosine]
     cosines = [["cosine to the trained rotation at", *map(str, points)]]
-    cosines += [[named(e), *(f"{c:.4f}" for _, c in e.cosine)] for e in found.candidates]
+    cosines += [[way_name(e), *(f"{c:.4f}" for _, c in e.cosine)] for e in found.candidates]
     if on_axis(found):
         return f"axis {found.name}\n{aligned(rows)}\n{aligned(cosines)}"
-    ways = [f"{named(e)}: {e.spec}\n{lines_text(e)}" for e in found.candidates[1:]]
+    ways = [f"{way_name(e)}: {e.spec}\n{lines_text(e)}" for e in found.candidates[1:]]
     return "\n".join([aligned(rows), aligned(cosines), *ways])
 
 
@@ -148,4 +148,4 @@ def extension_rows(founds: Sequence[Extensions]) -> Iterable[Sequence[Any]]:
             values = [*([found.name] if axes else []), *(getattr(e, key) for key in single)]
             config = None if e.config is None else json.dumps(e.config)
             cosines = [dict(e.cosine).get(p) for p in shown]
-            yield [*values, banded(e), *cosines, *e.below.values(), config]
+            yield [*values, band_counts(e), *cosines, *e.below.values(), config]

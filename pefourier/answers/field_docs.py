@@ -7,7 +7,25 @@ from textwrap import fill
 
 from pefourier.answers.terms import Term, read_terms
 
-COMMANDS = {"faithful": "check-faithful", "likeness": "compare"}  # of rooms with other names
+GROUPS = {  # of terms, by the room of a dataclass: the first that has its field explains it
+    "bands": ("spectrum",),
+    "reconstruct": ("reconstruct", "spectrum"),
+    "faithful": ("check-faithful", "reconstruct"),
+    "precision": ("check-faithful",),
+    "encoding": ("check-faithful",),
+    "relations": ("relations", "check-faithful"),
+    "compare": ("compare", "check-faithful"),
+    "causes": ("compare", "check-faithful"),
+    "likeness": ("compare",),
+    "context": ("context", "check-faithful"),
+    "temperature": ("context",),
+    "design": ("design", "context", "check-faithful"),
+    "extend": ("design", "context", "check-faithful"),
+    "resize": ("resize", "words"),
+    "summary": ("train",),
+    "statistics": ("train",),
+    "power": ("train",),
+}
 WIDTH = 92
 
 
@@ -37,12 +55,11 @@ def with_fields(kind: type, own: str) -> str:
 
 
 def term_of_field(kind: type, name: str) -> Term | None:
-    """The term of a field, that of its own command before others'."""
+    """The term of a field among those of its room, or of every answer."""
     room = kind.__module__.rpartition(".")[2]
-    groups = [COMMANDS.get(room, room), "every answer"]
+    groups = [*GROUPS.get(room, (room,)), "every answer"]
     known = terms_of_fields()
-    found = (known[group, name] for group in groups if (group, name) in known)
-    return next(found, None) or next((t for (_, n), t in known.items() if n == name), None)
+    return next((known[group, name] for group in groups if (group, name) in known), None)
 
 
 def lines_about(term: Term) -> list[str]:

@@ -124,7 +124,7 @@ def step_in_words(displacement: Sequence[int]) -> str:
     return f"one {WORDS[name][:-1]} apart" if steps == 1 else f"{steps} {WORDS[name]} apart"
 
 
-def recovered_on_grid(enc: Encoding, r: GridFaithfulness) -> str:
+def inversion_on_grid(enc: Encoding, r: GridFaithfulness) -> str:
     """Whether a linear map recovers functions of points, or only sums of one an axis."""
     if r.length == 1 or r.verdict == "collides" or enc.domain.kind == "lag":
         return ""  # a bias is used as it is: nothing has to be recovered from it
@@ -189,7 +189,7 @@ def idle_on_grid(enc: Encoding, r: GridSpectrum) -> str:
     return f"Idle, with waves longer than the side: of the frequencies along {by_axis(shares)}."
 
 
-def aliased_on_grid(enc: Encoding, r: GridSpectrum) -> str:
+def aliasing_on_grid(enc: Encoding, r: GridSpectrum) -> str:
     """Frequencies that whole points cannot tell from slower ones."""
     if r.aliased is None or not max(share for share in [*r.aliased, 0] if not isnan(share)) > 0:
         return ""
@@ -280,7 +280,7 @@ def products_by_displacement(enc: Encoding, r: GridRelations) -> str:
     )
 
 
-def moved_along_axes(enc: Encoding, r: GridRelations) -> str:
+def steps_along_axes(enc: Encoding, r: GridRelations) -> str:
     """Whether one linear map leads from every code to the next along an axis."""
     known = [x for x in r.shift_residual or () if x is not None]
     if not known or r.kernel is None:

@@ -23,7 +23,7 @@ from pefourier.answers.grid_plot import kernel_lines, points_on_grids, spectrum_
 from pefourier.answers.inline_svg import CURVES, INK, inline_svg
 from pefourier.answers.report import Answer, any_grid, share_at_zero
 from pefourier.bands import density_by_decade
-from pefourier.encodings.encoding import placed
+from pefourier.encodings.encoding import without_prefix
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.files import reason, write_whole
 from pefourier.geometry.singular_values import decompose
@@ -119,11 +119,11 @@ def out_of_reach(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def styled(look: Look = USUAL) -> Iterator[None]:
+def figure_style(look: Look = USUAL) -> Iterator[None]:
     """Figures made here have matplotlib's defaults, what MATPLOTLIBRC asks for, and `STYLE`."""
     matplotlib = import_matplotlib()
     own = {key: matplotlib.rcParamsDefault[key] for key in matplotlib.rcParamsDefault}
-    settings = own | asked_settings() | STYLE | look.settings()
+    settings = own | user_settings() | STYLE | look.settings()
     del settings["backend"]  # the context would not restore it
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in letters without a font
@@ -131,7 +131,7 @@ def styled(look: Look = USUAL) -> Iterator[None]:
             yield
 
 
-def asked_settings() -> dict[str, Any]:
+def user_settings() -> dict[str, Any]:
     """What the file that MATPLOTLIBRC names asks for; nothing where it names none."""
     given = os.environ.get(SETTINGS, "")
     for path in (given, os.path.join(given, "matplotlibrc")):
@@ -345,7 +345,7 @@ def faithful(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
     add_legend_below(figure, left)
     label = "lag (positions)"
     for i, a in enumerate(answers):
-        curve = kernel(placed(a.encoding))
+        curve = kernel(without_prefix(a.encoding))
         if curve is not None and curve.ndim > 1:
             lines = kernel_lines(curve)
             for (_, line), style in zip(lines, LINES, strict=False):
@@ -368,7 +368,7 @@ def singular_values(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
 def draw_singular_values(axes: "Axes", answers: Sequence[Answer], room: float) -> None:
     """Singular values over the largest, and what is no more than rounding."""
     for a in answers:
-        sigma = decompose(placed(a.encoding)).sigma
+        sigma = decompose(without_prefix(a.encoding)).sigma
         if sigma[0] > 0:
             shares = np.maximum(sigma / sigma[0], np.finfo(float).tiny)
             index, shares = envelope(np.arange(1, len(sigma) + 1), shares)
@@ -398,7 +398,7 @@ def kernel_by_lag(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
 
 def lines_of_kernel(answer: Answer) -> list[tuple[str, np.ndarray]]:
     """The kernel with what it is along: nothing for one axis, none where there is no lag."""
-    found = kernel(placed(answer.encoding))
+    found = kernel(without_prefix(answer.encoding))
     if found is None or found.size < 2:
         return []
     if found.ndim == 1:
@@ -450,14 +450,14 @@ def render(
     """A figure of answers as a file of a format; in memory, where no disk fails half-way."""
     undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
     stream = io.BytesIO()
-    with styled(look or USUAL):
+    with figure_style(look or USUAL):
         try:
             figure = draw(answers, look) if look else draw(answers)
             dpi = (look or USUAL).dpi
             check_pixels(kind, figure, dpi)
             figure.savefig(stream, format=kind, metadata=undated, dpi=dpi)
         except (RuntimeError, ValueError) as error:
-            if not asked_settings():
+            if not user_settings():
                 raise
             what = f"{SETTINGS}={shown(os.environ[SETTINGS])}"
             raise PefourierError(f"cannot draw as {what} asks: {reason(error)}") from error

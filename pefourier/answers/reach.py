@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.answers.conclusions import joined
+from pefourier.answers.conclusions import join
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.report import Answer, Refusal
 from pefourier.answers.text import agreeing, aligned, number, paragraph
@@ -92,14 +92,16 @@ def conclude_design(design: Design) -> str:
             f"{number(rho)} by {name.replace('_', ' ')} ({EVIDENCE[name](bases[rho])})"
             for name, rho in best.items()
         ]
-        told.append(f"{lead} the best {'are' if len(asked) > 1 else 'is'} {joined(asked)}.")
+        told.append(f"{lead} the best {'are' if len(asked) > 1 else 'is'} {join(asked)}.")
     facts = "; ".join(fact(name, rho) for name, rho in design.best.items() if name not in EVIDENCE)
     if len(set(design.best.values())) > 1:
         why = f"{facts}; " if facts else ""
         lead = "The" if told else f"For {size} the"
-        told.append(
-            f"{lead} criteria contradict one another: {why}choose by the one that your use needs."
-        )
+        rule = design.best.get("bound")
+        advice = "choose by the one that your use needs"
+        if rule is not None:
+            advice = f"the published rule for language models is {number(rule)} or more"
+        told.append(f"{lead} criteria contradict one another: {why}{advice}.")
     elif facts:
         told.append(f"{facts[0].upper()}{facts[1:]}." if told else f"For {size} {facts}.")
     return " ".join(told)
@@ -248,21 +250,32 @@ def about_phases(found: Context) -> str:
         within = f"within the {found.trained} of training"
         if found.length == found.trained:
             within = "taken for the length of training (--trained)"
+        plain = several or found.rotations[0].scaling == "none"
+        by = "" if plain else f" {by_scaling(found.rotations[0])},"
         return (
-            f"At {found.length} positions, {within}, every phase was met; "
-            f"{joined(never_turning(r, several) for r in found.rotations)}."
+            f"At {found.length} positions, {within},{by} every phase was met; "
+            f"{join(never_turning(r, several) for r in found.rotations)}."
         )
     asked = f"Trained at {found.trained} positions and asked for {found.length}"
     if not several:
         (r,) = found.rotations
-        by = "without a scaling" if r.scaling == "none" else f"with scaling {r.scaling}"
-        return f"{asked} {by}: {new_phases(r, f'{r.rotated} pairs')}."
+        return f"{asked} {by_scaling(r)}: {new_phases(r, f'{r.rotated} pairs')}."
     parts = [
         f"in {r.name} layers{'' if r.scaling == 'none' else f' (scaling {r.scaling})'} "
         f"{new_phases(r, f'{r.rotated} pairs')}"
         for r in found.rotations
     ]
     return f"{asked}: {'; '.join(parts)}."
+
+
+def by_scaling(r: Rotation) -> str:
+    """A rotation's scaling, and how many pairs it treats in which way."""
+    if r.scaling == "none":
+        return "without a scaling"
+    done = {"kept": "keeps", "blended": "blends", "stretched": "stretches"}
+    counts = [f"{done[band.treatment]} {band.pairs}" for band in r.bands if band.treatment in done]
+    which = f", which {join(counts)} of {r.rotated} pairs" if len(counts) > 1 else ""
+    return f"with scaling {r.scaling}{which}"
 
 
 def never_turning(r: Rotation, several: bool) -> str:

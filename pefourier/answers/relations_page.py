@@ -28,7 +28,7 @@ def relations_text(answers: Sequence[Answer]) -> str:
     return side_by_side([*RELATIONS_FACTS, *(GRID_FACTS if any_grid(answers) else ())], answers)
 
 
-def why_not_turned(answer: Answer) -> str:
+def why_no_rotation(answer: Answer) -> str:
     """Why nothing was held to a rotation."""
     return "nothing is turned"
 
@@ -38,7 +38,7 @@ def why_no_lag(answer: Answer) -> str:
     return "no inner products by lag" if answer.result.kernel is None else "they never rise"
 
 
-def why_not_compared(answer: Answer) -> str:
+def why_no_asymmetry(answer: Answer) -> str:
     """Why opposite lags were not compared."""
     return "no opposite lags"
 
@@ -55,11 +55,11 @@ RELATIONS_FACTS = [
     Fact("Toeplitz residual", lambda r: r.toeplitz_residual),
     Fact("inner products rise first at lag", lambda r: of_axes(r.first_rise), why_no_lag),
     Fact("residual of T(1) (Denk)", lambda r: of_axes(r.shift_residual), why_no_shift),
-    Fact("asymmetry of lags", lambda r: r.asymmetry, why_not_compared),
+    Fact("asymmetry of lags", lambda r: r.asymmetry, why_no_asymmetry),
     Fact("distances correlate by", lambda r: r.distance_preservation, why_no_correlation),
 ]
 GRID_FACTS = [
-    Fact("away from a rotation", lambda r: getattr(r, "rotation_residual", None), why_not_turned),
+    Fact("away from a rotation", lambda r: getattr(r, "rotation_residual", None), why_no_rotation),
 ]
 
 

@@ -75,13 +75,13 @@ def figure_of(result: Result, width: float | None, title: str, dark: bool) -> "F
     """The figure of a result, in the style of the command's."""
     from importlib import import_module
 
-    from pefourier.answers.plot import DARK, USUAL, styled
+    from pefourier.answers.plot import DARK, USUAL, figure_style
 
     look = replace(DARK if dark else USUAL, width=width, title=title)
 
     room, _, name = WAYS[type(result)].figure.partition(".")
     draw = getattr(import_module(f"pefourier.answers.{room}"), name)
-    with styled(look):
+    with figure_style(look):
         figure: Figure = draw([Answer(enc, result) for enc in result.about] or [result], look)
     return figure
 

@@ -57,18 +57,12 @@ def chart(
     low, high = ylimits or limits_of(y)
     columns = get_terminal_size((WIDTH + ROOM, 24)).columns
     width = width or min(WIDTH, max(columns - margin_of(low, high) - 3, 8))
-    cells = np.zeros((height, width), dtype=int)
-    owner = np.zeros((height, width), dtype=int)
-    for number, (_, xs, ys) in enumerate(curves):
-        dots = raster(xs, ys, (left, right), (low, high), 2 * width, 4 * height)
-        bits = packed(dots)
-        owner[bits > 0] = np.where(cells > 0, SEVERAL, number)[bits > 0]
-        cells |= bits
-    rows = [painted(line, own, colour) for line, own in zip(cells, owner, strict=True)]
+    cells, owner = draw_curves(curves, (left, right), (low, high), width, height)
+    rows = [paint_row(line, own, colour) for line, own in zip(cells, owner, strict=True)]
     if not colour and len(curves) > 1:
         rows = with_marks(rows, curves, (left, right), (low, high))
     ends = [10.0**x if logarithmic else x for x in (left, right)]
-    return "\n".join(framed(rows, ends, (low, high), xlabel, ylabel, columns)) + legend(
+    return "\n".join(draw_frame(rows, ends, (low, high), xlabel, ylabel, columns)) + legend(
         [label for label, _, _ in curves], colour, columns
     )
 
@@ -113,14 +107,25 @@ def margin_of(low: float, high: float) -> int:
     return max(len(f"{value:.3g}") for value in (low, high)) + 1
 
 
+def draw_curves(curves, xlimits, ylimits, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
+    """Braille bits (height, width) of all curves, and the curve that drew each, or `SEVERAL`."""
+    cells = np.zeros((height, width), dtype=int)
+    owner = np.zeros((height, width), dtype=int)
+    for number, (_, x, y) in enumerate(curves):
+        bits = braille_bits(raster(x, y, xlimits, ylimits, 2 * width, 4 * height))
+        owner[bits > 0] = np.where(cells > 0, SEVERAL, number)[bits > 0]
+        cells |= bits
+    return cells, owner
+
+
 def raster(x, y, xlimits, ylimits, columns: int, rows: int) -> np.ndarray:
     """Dots (rows, columns) of a polygon through the points, the first row on top."""
     dots = np.zeros((rows, columns), dtype=bool)
     good = np.isfinite(x) & np.isfinite(y)
     if not good.any():
         return dots
-    column = scaled(x[good], xlimits, columns)
-    row = rows - 1 - scaled(y[good], ylimits, rows)
+    column = index_between(x[good], xlimits, columns)
+    row = rows - 1 - index_between(y[good], ylimits, rows)
     dots[row, column] = True
     for i in np.flatnonzero((np.abs(np.diff(column)) > 1) | (np.abs(np.diff(row)) > 1)):
         steps = max(abs(column[i + 1] - column[i]), abs(row[i + 1] - row[i])) + 1
@@ -130,20 +135,20 @@ def raster(x, y, xlimits, ylimits, columns: int, rows: int) -> np.ndarray:
     return dots
 
 
-def scaled(values: np.ndarray, limits: tuple[float, float], count: int) -> np.ndarray:
+def index_between(values: np.ndarray, limits: tuple[float, float], count: int) -> np.ndarray:
     """Index 0 … count - 1 of each value between the limits."""
     low, high = limits
     share = (values - low) / (high - low) if high > low else np.zeros(len(values))
     return np.rint(share * (count - 1)).astype(int)
 
 
-def packed(dots: np.ndarray) -> np.ndarray:
+def braille_bits(dots: np.ndarray) -> np.ndarray:
     """Braille bits (height, width) of dots (4 height, 2 width)."""
     blocks = dots.reshape(dots.shape[0] // 4, 4, dots.shape[1] // 2, 2)
     return (blocks * DOTS[:, None, :]).sum(axis=(1, 3))
 
 
-def painted(bits: np.ndarray, owner: np.ndarray, colour: bool) -> str:
+def paint_row(bits: np.ndarray, owner: np.ndarray, colour: bool) -> str:
     """A row of braille characters, each in the colour of the curve that drew it."""
     letters = [chr(0x2800 + int(b)) for b in bits]
     if not colour:
@@ -163,14 +168,14 @@ def with_marks(rows: list[str], curves, xlimits, ylimits) -> list[str]:
         for share in (np.arange(5) + (number + 0.5) / len(curves)) / 5:
             i = good[int(share * len(good))] if len(good) else None
             if i is not None:
-                column = scaled(x[i : i + 1], xlimits, 2 * width)[0] // 2
-                row = (4 * height - 1 - scaled(y[i : i + 1], ylimits, 4 * height)[0]) // 4
+                column = index_between(x[i : i + 1], xlimits, 2 * width)[0] // 2
+                row = (4 * height - 1 - index_between(y[i : i + 1], ylimits, 4 * height)[0]) // 4
                 if grid[row][column] not in MARKS:  # that of another curve stays
                     grid[row][column] = MARKS[number % len(MARKS)]
     return ["".join(row) for row in grid]
 
 
-def framed(rows, xlimits, ylimits, xlabel: str, ylabel: str, columns: int) -> list[str]:
+def draw_frame(rows, xlimits, ylimits, xlabel: str, ylabel: str, columns: int) -> list[str]:
     """Rows between axes with the limits written at their ends, the label beside or below them."""
     low, high = ylimits
     margin = margin_of(low, high)

@@ -15,7 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from pefourier.answers.catalogue import as_typed, read_catalogue
+from pefourier.answers.catalogue import assignment, read_catalogue, spec_text
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.text import paragraph
 from pefourier.errors import unknown
@@ -41,7 +41,7 @@ class Term:
 
 
 def read_terms() -> list[Term]:
-    """All terms: those of the registry, parameters and encodings."""
+    """All terms: those of the registry, findings, parameters, encodings and conventions."""
     groups = tomllib.loads(REGISTRY.read_text(encoding="utf-8"))
     own = [
         Term(term, group, **facts)
@@ -50,7 +50,8 @@ def read_terms() -> list[Term]:
     ]
     own.sort(key=lambda term: term.group == "findings")
     records = read_catalogue()
-    return [*own, *finding_terms(), *parameter_terms(records), *map(encoding_term, records)]
+    own += [*finding_terms(), *parameter_terms(records), *map(encoding_term, records)]
+    return [*own, *convention_terms(records)]
 
 
 def finding_terms() -> Iterable[Term]:
@@ -78,12 +79,24 @@ def encoding_term(record: dict[str, Any]) -> Term:
     )
 
 
+def convention_terms(records: Iterable[dict[str, Any]]) -> Iterable[Term]:
+    """Published models' choices of an encoding's parameters."""
+    for record in records:
+        for one in record.get("conventions", ()):
+            spec = f"{record['encoding']}:convention={one['convention']}"
+            own = ", ".join(assignment(*item) for item in one["params"].items())
+            note = f" {one['note'][:1].upper()}{one['note'][1:]}." if "note" in one else ""
+            meaning = f"A published model's choice of parameters, {spec}: {own}.{note}"
+            good = f"'pefourier list {record['encoding']}' shows the others."
+            yield Term(one["convention"], "conventions", meaning, good=good, source=one["source"])
+
+
 def parameter_terms(records: Iterable[dict[str, Any]]) -> list[Term]:
     """Parameters of encodings; those of one name and meaning are one term."""
     users: dict[tuple[str, str], dict[str, str]] = {}
     for record in records:
         for key, meaning in record["meanings"].items():
-            default = as_typed(record["params"][key]) or "not given"
+            default = spec_text(record["params"][key]) or "not given"
             users.setdefault((key, meaning), {})[record["encoding"]] = default
     return [
         Term(
@@ -96,10 +109,10 @@ def parameter_terms(records: Iterable[dict[str, Any]]) -> list[Term]:
     ]
 
 
-def spelled(word: str) -> str:
+def spelling(word: str) -> str:
     """A word without what people leave out or type otherwise.
 
-    >>> spelled("--require_dtype"), spelled("Toeplitz residual")
+    >>> spelling("--require_dtype"), spelling("Toeplitz residual")
     ('require dtype', 'toeplitz residual')
     """
     return " ".join(word.lower().replace("_", " ").replace("-", " ").split())
@@ -107,7 +120,7 @@ def spelled(word: str) -> str:
 
 def find_terms(wanted: str, terms: Sequence[Term]) -> list[Term]:
     """The terms of one name: spelled just so, or else nearly so."""
-    for read in (str, spelled):
+    for read in (str, spelling):
         found = [t for t in terms if read(wanted) in map(read, (t.term, *t.also))]
         if found:
             return found
@@ -118,7 +131,7 @@ def find_terms(wanted: str, terms: Sequence[Term]) -> list[Term]:
 def explain_page(words: Sequence[str], more: Sequence[Term] = ()) -> Page:
     """The answer of `pefourier explain`: some terms, or all where none is named."""
     terms = [*read_terms(), *more]
-    found = terms_named(words, terms) if words else terms
+    found = terms_of_words(words, terms) if words else terms
     return Page(
         "explain",
         words=partial(explanations if words else overview, found),
@@ -127,10 +140,10 @@ def explain_page(words: Sequence[str], more: Sequence[Term] = ()) -> Page:
     )
 
 
-def terms_named(words: Sequence[str], terms: Sequence[Term]) -> list[Term]:
+def terms_of_words(words: Sequence[str], terms: Sequence[Term]) -> list[Term]:
     """Terms of the words together, a term of several words, or else of each word."""
-    together = spelled(" ".join(words))
-    if any(together in map(spelled, (t.term, *t.also)) for t in terms):
+    together = spelling(" ".join(words))
+    if any(together in map(spelling, (t.term, *t.also)) for t in terms):
         return find_terms(" ".join(words), terms)
     return [term for word in words for term in find_terms(word, terms)]
 

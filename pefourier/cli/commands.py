@@ -13,14 +13,13 @@ from typing import Annotated, Any, Literal
 import typer
 
 from pefourier.cli.reach_options import (
-    SHORT_NAMES,
     ContextOptions,
     DesignOptions,
-    RequireDtype,
     tell_design,
     tell_reach,
 )
 from pefourier.cli.request import (
+    SHORT_NAMES,
     Asked,
     Csv,
     Dim,
@@ -31,6 +30,7 @@ from pefourier.cli.request import (
     Prefix,
     Question,
     Quiet,
+    RequireDtype,
     ask_each,
     ask_lengths,
     asking,
@@ -84,6 +84,26 @@ Demean = Annotated[
     bool,
     typer.Option("--demean", help="Leave out what is the same in all rows of the table."),
 ]
+OldSides = Annotated[
+    tuple | None,
+    typer.Option(
+        "--from",
+        parser=sides,
+        metavar="HxW",
+        help="Sides of the table's grid, by default those that its inner products have.",
+    ),
+]
+NewSides = Annotated[
+    tuple | None, typer.Option("--to", parser=sides, metavar="HxW", help="Sides of the new grid.")
+]
+Interpolation = Annotated[
+    Literal["bicubic", "antialias", "timm", "dinov2", "bilinear"],
+    typer.Option(
+        help="bicubic: torch's; antialias: with antialias=True; timm: the same, as timm calls "
+        "it; dinov2: by a scale factor with .1 added; bilinear."
+    ),
+]
+TABLE_FILE = typer.Option(metavar="FILE", help="Table to write: .npy, .npz, .csv, .safetensors.")
 
 
 @app.command()
@@ -221,7 +241,7 @@ def check_faithful(question: Question, form: Form, drawing: Drawing, demands: De
     from pefourier.answers.report import faithful_page
     from pefourier.faithful import assess
 
-    stored, several = read_stored(demands.baseline), len(question.lengths) > 1
+    stored, several = answers_of(demands.baseline), len(question.lengths) > 1
     if several and demands.baseline is not None:
         raise PefourierError("--baseline compares one length; give one, or leave --baseline out")
     asked = ask_lengths(question, lambda enc: assess(enc, percentages(enc.label, question.quiet)))
@@ -253,7 +273,7 @@ def unmet(asked: Asked, demands: Demands, stored: Mapping[str, Any] | None) -> l
     ]
 
 
-def read_stored(baseline: str | None) -> Mapping[str, Any] | None:
+def answers_of(baseline: str | None) -> Mapping[str, Any] | None:
     """The answers of a baseline; None where none is given, whose room is then not opened."""
     if baseline is None:
         return None
@@ -360,32 +380,12 @@ def resize(
     spec: Annotated[
         str, typer.Argument(metavar="TABLE", help="A table on a grid, or a SPEC that makes one.")
     ],
-    old: Annotated[
-        tuple | None,
-        typer.Option(
-            "--from",
-            parser=sides,
-            metavar="HxW",
-            help="Sides of the table's grid, by default those that its inner products have.",
-        ),
-    ] = None,
-    new: Annotated[
-        tuple | None,
-        typer.Option("--to", parser=sides, metavar="HxW", help="Sides of the new grid."),
-    ] = ...,
+    old: OldSides = None,
+    new: NewSides = ...,
     prefix: Prefix = None,
     d: Dim = None,
-    method: Annotated[
-        Literal["bicubic", "antialias", "timm", "dinov2", "bilinear"],
-        typer.Option(
-            help="bicubic: torch's; antialias: with antialias=True; timm: the same, as timm calls "
-            "it; dinov2: by a scale factor with .1 added; bilinear."
-        ),
-    ] = "bicubic",
-    out: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Table to write: .npy, .npz, .csv, .safetensors."),
-    ] = None,
+    method: Interpolation = "bicubic",
+    out: Annotated[str | None, TABLE_FILE] = None,
     quiet: Quiet = False,
 ) -> None:
     """What happens when images change their size?
@@ -421,9 +421,7 @@ def encode(
     question: Question,
     form: Form,
     drawing: Drawing,
-    out: Annotated[
-        str, typer.Option(metavar="FILE", help="Table to write: .npy, .npz, .csv, .safetensors.")
-    ] = ...,
+    out: Annotated[str, TABLE_FILE] = ...,
     pos: Positions = None,
 ) -> None:
     """Write codes to a file.

@@ -14,7 +14,7 @@ import typer
 
 from pefourier import __version__
 from pefourier.cli.commands import app
-from pefourier.cli.signals import LISTENER, say_interrupted
+from pefourier.cli.signals import LISTENER, tell_of_interrupt
 from pefourier.cli.streams import give_up_stdout, is_of_stdout, note, say
 from pefourier.errors import LONGEST, PefourierError, printable, shorten, shown
 
@@ -39,12 +39,12 @@ def main(arguments: list[str]) -> int:
             raise PefourierError("standard output is closed; there is nowhere to answer")
         status = invoke(wanted)
         # A library may have made of a signal an error that was reported, or nothing
-        return say_interrupted(LISTENER.came[0]) if LISTENER.came else status
+        return tell_of_interrupt(LISTENER.came[0]) if LISTENER.came else status
     except KeyboardInterrupt:
-        return say_interrupted(signal.SIGINT)
+        return tell_of_interrupt(signal.SIGINT)
     except (Exception, SystemExit) as error:
         if LISTENER.came:
-            return say_interrupted(LISTENER.came[0])
+            return tell_of_interrupt(LISTENER.came[0])
         if debug and sys.stderr is not None:
             with suppress(OSError):
                 traceback.print_exception(error)

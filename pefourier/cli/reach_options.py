@@ -6,10 +6,12 @@ from typing import Annotated, Literal
 import typer
 
 from pefourier.cli.request import (
+    SHORT_NAMES,
     AtLength,
     Drawing,
     Form,
     Quiet,
+    RequireDtype,
     Specs,
     attempt_each,
     count,
@@ -18,13 +20,6 @@ from pefourier.cli.request import (
     sides,
 )
 from pefourier.errors import PefourierError
-
-RequireDtype = Annotated[
-    Literal["float32", "float16", "bfloat16", "float8_e4m3", "fp32", "fp16", "bf16", "fp8"] | None,
-    typer.Option(help="Exit with status 1 when codes are not distinct in this format too."),
-]
-
-SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 
 
 @dataclass(frozen=True)
@@ -78,7 +73,8 @@ class DesignOptions:
             "--for",
             metavar="CRITERION",
             help="turns, distance, rank, stable_rank, condition, bound, or wavelength=K: the "
-            "slowest pair needs K lengths for a turn; default: all but the last. Repeatable.",
+            "slowest pair needs K lengths for a turn; default: all but the last. For language "
+            "models bound is in use, for short series turns. Repeatable.",
         ),
     ] = None
     base: Annotated[
@@ -109,6 +105,7 @@ class DesignOptions:
         int | None,
         typer.Option(parser=count, metavar="N", help="Positions to extend to: 128k."),
     ] = None
+    quiet: Quiet = False
 
     @property
     def rounding(self) -> str | None:

@@ -161,6 +161,14 @@ Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Answer in CSV.")]
 
 
+RequireDtype = Annotated[
+    Literal["float32", "float16", "bfloat16", "float8_e4m3", "fp32", "fp16", "bf16", "fp8"] | None,
+    typer.Option(help="Exit with status 1 when codes are not distinct in this format too."),
+]
+
+SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
+
+
 @dataclass(frozen=True)
 class Question:
     """The options that analysing commands share: which encodings."""

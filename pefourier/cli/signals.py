@@ -118,7 +118,7 @@ def end_at_once(number: int) -> NoReturn:
     os._exit(128 + number)
 
 
-def say_interrupted(number: int) -> int:
+def tell_of_interrupt(number: int) -> int:
     """Tell the person at the terminal of an interrupt; the exit status."""
     if number == signal.SIGINT:
         note("interrupted")

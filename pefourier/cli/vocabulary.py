@@ -12,7 +12,7 @@ def option_terms(app: typer.Typer) -> list[Term]:
     """A term for each option; those of one name and help in several commands are one."""
     users: dict[tuple[Any, ...], list[str]] = {}
     for command, option in options_of(typer.main.get_command(app)):
-        key = (tuple(option.opts), option.help or "", allowed(option))
+        key = (tuple(option.opts), option.help or "", values_of(option))
         users.setdefault(key, []).append(command)
     terms = []
     for (names, meaning, values), commands in users.items():
@@ -32,7 +32,7 @@ def options_of(program: Any) -> Iterator[tuple[str, Any]]:
                 yield name, parameter
 
 
-def allowed(option: Any) -> str:
+def values_of(option: Any) -> str:
     """The values that an option takes, where it has a choice, and its default."""
     choices = ", ".join(getattr(option.type, "choices", ()))
     default = option.default

@@ -15,7 +15,7 @@ from pefourier.diagnosis.rules import (
     Case,
     apply_rules,
     constant_codes,
-    crowded_codes,
+    near_codes,
     unusual_lengths,
 )
 from pefourier.encodings.encoding import Encoding, Finding
@@ -70,6 +70,6 @@ def diagnose_on_grid(
     grid = GridCase(table, np.asarray(whole[:behind]), enc.domain.sides, enc.eps, closest)
     identified = identify_on_grid(grid)
     plain = Case(table, enc.eps, identified, closest, rank)
-    rules = [constant_codes, unusual_lengths, *([] if grid.parts else [crowded_codes])]
+    rules = [constant_codes, unusual_lengths, *([] if grid.parts else [near_codes])]
     found = [*enc.findings, *apply_grid_rules(grid), *(f for rule in rules for f in rule(plain))]
     return identified, sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))

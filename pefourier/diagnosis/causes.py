@@ -18,7 +18,7 @@ from pefourier.diagnosis.identify import SAMPLE, identify
 from pefourier.diagnosis.misreadings import (
     Hints,
     RotationRead,
-    coarsened,
+    coarse_readings,
     factors_read,
     is_rotation,
     meant_settings,
@@ -27,6 +27,7 @@ from pefourier.diagnosis.misreadings import (
 from pefourier.encodings.columns import Layout, Wave, twins, waves
 from pefourier.encodings.encoding import Encoding, row_blocks
 from pefourier.encodings.readings import LEVELS, layouts_apart, levels_below, positions_below
+from pefourier.explained import Explained
 from pefourier.geometry.precision import (
     FLOAT32_EPS,
     FORMATS,
@@ -42,7 +43,7 @@ PHASES = ("bfloat16", "float16")
 
 
 @dataclass(frozen=True)
-class Cause:
+class Cause(Explained):
     """What explains a difference."""
 
     of: Literal["a", "b", "both"]  # whose settings were misread; both: tables by their parameters
@@ -112,7 +113,7 @@ def misread_rotation(meant: Encoding, other: Encoding) -> Cause | None:
     if settings == {} and other.params["rho"]:
         settings = {"rho": other.params["rho"]}
     slack = phase_rounding(frequencies, FLOAT32_EPS)
-    for read in map_coarsened(readings(meant, Hints(len(frequencies), settings))):
+    for read in add_coarse_frequencies(readings(meant, Hints(len(frequencies), settings))):
         if read.frequencies.shape == frequencies.shape:
             apart = np.abs(read.frequencies - frequencies)
             if (apart <= slack).all():
@@ -123,10 +124,10 @@ def misread_rotation(meant: Encoding, other: Encoding) -> Cause | None:
     return None
 
 
-def map_coarsened(reads: Iterator[RotationRead]) -> Iterator[RotationRead]:
+def add_coarse_frequencies(reads: Iterator[RotationRead]) -> Iterator[RotationRead]:
     """Readings with one slip at most also with coarse frequencies."""
     for read in reads:
-        yield from coarsened(read) if len(read.codes) < 2 else (read,)
+        yield from coarse_readings(read) if len(read.codes) < 2 else (read,)
 
 
 def name_factor(meant: Encoding, read: RotationRead, factor: float, slack: float) -> RotationRead:
@@ -226,7 +227,7 @@ def match_table(meant: Encoding, dump: Dump) -> tuple[RotationRead, WaveTable, f
     width = dump.table.shape[1]
     known = {} if dump.base is None else {"rho": dump.base}
     for pairs in dict.fromkeys((len(meant.measure.frequencies), width // 2, width, width // 4)):
-        for read in map_coarsened(readings(meant, Hints(pairs, known))):
+        for read in add_coarse_frequencies(readings(meant, Hints(pairs, known))):
             if len(read.frequencies) != pairs:
                 continue
             for form in forms(pairs, width):

@@ -17,7 +17,7 @@ import numpy as np
 
 from pefourier.encodings.axis_parts import axis_columns
 from pefourier.encodings.domain import lattice
-from pefourier.encodings.encoding import Encoding, Measure, placed
+from pefourier.encodings.encoding import Encoding, Measure, without_prefix
 from pefourier.encodings.families.axes import axis_letters, through_blocks
 
 OFFSETS = (0.0, 0.5, 1.0)
@@ -57,7 +57,7 @@ def rows_in_other_order(table: np.ndarray, sides: tuple[int, ...]) -> Iterator[C
             yield {"rows": BACK[rows]}, table[back]
 
 
-def coordinates_changed(a: Encoding, b: Encoding) -> Iterator[Candidate]:
+def changes_of_coordinates(a: Encoding, b: Encoding) -> Iterator[Candidate]:
     """Waves of a's frequencies at other coordinates, those of b where it declares its own."""
     measure, sides = a.measure, a.domain.sides
     if not a.stationary or (measure.frequencies != 0).sum(axis=1).max(initial=0) > 1:
@@ -72,7 +72,7 @@ def coordinates_changed(a: Encoding, b: Encoding) -> Iterator[Candidate]:
             said["coordinates"] = slopes.tolist()
         if not np.allclose(moved, 0, atol=1e-12):
             said["offset"] = moved.tolist()
-        points = a.domain.coordinates(placed(a).domain.x)
+        points = a.domain.coordinates(without_prefix(a).domain.x)
         yield said, waves_at(measure, (points + offsets) * slopes)
 
 
@@ -110,7 +110,7 @@ def waves_at(measure: Measure, points: np.ndarray) -> np.ndarray:
     return np.hstack([np.sin(angles), np.cos(angles)]) * np.tile(measure.amplitudes, 2)
 
 
-def inverted(said: Mapping[str, Any]) -> dict[str, Any]:
+def inverse_change(said: Mapping[str, Any]) -> dict[str, Any]:
     """A change of coordinates from the second table to the first, as one from first to second."""
     found = dict(said)
     if "coordinates" in said:

@@ -350,7 +350,7 @@ def state_formula(
     if grid.encoding == "dft":
         order = ("dft", "") if (place == np.arange(len(place))).all() else None
     else:
-        order = named_order(place)
+        order = order_name(place)
         layout = {"rho": grid.params["rho"], "layout": order[0] if order else "permuted"}
         params = layout | {"divisor": grid.params["divisor"]} | params
         params |= ({"first": order[1]} if order else {}) | grid.params
@@ -554,10 +554,10 @@ def to_digits(value: float, digits: int) -> float:
     return float(f"{value:.{digits - 1}e}")
 
 
-def named_order(place: np.ndarray) -> tuple[str, str] | None:
+def order_name(place: np.ndarray) -> tuple[str, str] | None:
     """Layout and first wave, if columns with these places in the interleaved layout have a name.
 
-    >>> named_order(np.array([1, 3, 0, 2]))
+    >>> order_name(np.array([1, 3, 0, 2]))
     ('halves', 'cos')
     """
     known = orders(len(place)).items()

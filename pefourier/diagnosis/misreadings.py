@@ -258,7 +258,7 @@ def factors_read(enc: Encoding) -> dict[float, str]:
     return found | {own * own: "its square"}
 
 
-def coarsened(read: RotationRead) -> Iterator[RotationRead]:
+def coarse_readings(read: RotationRead) -> Iterator[RotationRead]:
     """A reading, and with its frequencies rounded to formats of 16 bits."""
     yield read
     for name in ("bfloat16", "float16"):

@@ -143,11 +143,11 @@ def order_of_rows(case: GridCase) -> Iterator[Finding]:
     """Rows that fit the grid in another order: columns first, blocks of 2 x 2, or shifted."""
     if len(case.sides) < 2 or not case.is_disordered:
         return
-    found = (transposed_rows(case), merged_rows(case), shifted_rows(case))
+    found = (rows_down_columns(case), rows_in_blocks(case), rows_out_of_step(case))
     yield from (finding for finding in found if finding)
 
 
-def transposed_rows(case: GridCase) -> Finding | None:
+def rows_down_columns(case: GridCase) -> Finding | None:
     """Rows that run down the columns."""
     *frames, height, width = case.sides
     other = (*frames, width, height)
@@ -161,7 +161,7 @@ def transposed_rows(case: GridCase) -> Finding | None:
     return Finding("grid-transposed", "error", message)
 
 
-def merged_rows(case: GridCase) -> Finding | None:
+def rows_in_blocks(case: GridCase) -> Finding | None:
     """Rows in blocks of 2 x 2 points."""
     if case.sides[-1] % 2 or case.sides[-2] % 2:
         return None
@@ -174,7 +174,7 @@ def merged_rows(case: GridCase) -> Finding | None:
     return Finding("row-order", "error", message)
 
 
-def shifted_rows(case: GridCase) -> Finding | None:
+def rows_out_of_step(case: GridCase) -> Finding | None:
     """Rows that stand some points too early or too late."""
     if not case.is_disordered:
         return None
@@ -202,7 +202,7 @@ def axes_without_effect(case: GridCase) -> Iterator[Finding]:
     """Axes along which no code changes, and parts that are told twice."""
     if case.columns is None or case.closest.distinct == 1:
         return
-    twice = repeated_half(case)
+    twice = columns_come_twice(case)
     for name, own, side in zip(case.names, case.columns, case.sides, strict=True):
         if len(own) or side == 1:
             continue
@@ -221,7 +221,7 @@ def axes_without_effect(case: GridCase) -> Iterator[Finding]:
             yield Finding("axis-missing", "error", message)
 
 
-def repeated_half(case: GridCase) -> bool:
+def columns_come_twice(case: GridCase) -> bool:
     """Whether the columns that change come twice."""
     own = np.concatenate(case.columns)
     half = len(own) // 2
@@ -344,10 +344,10 @@ def text_like_a_patch(case: GridCase) -> Iterator[Finding]:
         if row.any() and (case.table == row).all(axis=1).any()
     ]
     if same:
-        yield shared_code(same[0][0], tuple(case.places[same[0][1]].tolist()), len(same))
+        yield collision_note(same[0][0], tuple(case.places[same[0][1]].tolist()), len(same))
 
 
-def shared_code(row: int, point: tuple[int, ...], count: int) -> Finding:
+def collision_note(row: int, point: tuple[int, ...], count: int) -> Finding:
     """The note about rows before the grid that share the code of a point."""
     more = f" ({count} such rows)" if count > 1 else ""
     message = (
@@ -411,10 +411,10 @@ def remarks_on_formula(enc: Encoding) -> Iterator[Finding]:
         kernel = measure.kernel(np.stack([lag, near]))
         if side > 2 and 1 - kernel[0] <= 1e-12 < 1 - kernel[1]:
             yield ends_coincide(name)
-    yield from shared_by_prefix(enc)
+    yield from prefix_collisions(enc)
 
 
-def shared_by_prefix(enc: Encoding) -> Iterator[Finding]:
+def prefix_collisions(enc: Encoding) -> Iterator[Finding]:
     """Rows before the grid, or text tokens of a model, with the code of a formula's first point."""
     if not enc.domain.prefix:
         if fact_of_convention(enc.name, enc.params.get("convention", ""), "text") == "origin":
@@ -428,4 +428,4 @@ def shared_by_prefix(enc: Encoding) -> Iterator[Finding]:
     rows = np.asarray(enc.codes(np.arange(enc.domain.prefix + 1)), dtype=float)
     same = np.flatnonzero((rows[:-1] == rows[-1]).all(axis=1) & rows[:-1].any(axis=1))
     if len(same):
-        yield shared_code(int(same[0]), (0,) * len(enc.domain.sides), len(same))
+        yield collision_note(int(same[0]), (0,) * len(enc.domain.sides), len(same))

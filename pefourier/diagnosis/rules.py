@@ -287,7 +287,7 @@ def constant_codes(case: Case) -> Iterator[Finding]:
     yield Finding("constant-codes", "error", message)
 
 
-def repeated_rows(case: Case) -> Iterator[Finding]:
+def repeating_codes(case: Case) -> Iterator[Finding]:
     """Positions that share a code: from some row on, with a period, or here and there."""
     n, first = len(case.table), case.first
     again = np.flatnonzero((first != np.arange(n)) & (case.norms > 0))
@@ -583,7 +583,7 @@ def almost_a_formula(case: Case) -> Iterator[Finding]:
     worst, astray = check_formula(guess, case.table, level)
     words = f"{guess.encoding} ({', '.join(f'{k}={v}' for k, v in guess.params.items())})"
     if len(astray) <= n / 2:
-        known = len(case.first) != len(np.unique(case.first))  # a finding of `repeated_rows`
+        known = len(case.first) != len(np.unique(case.first))  # a finding of `repeating_codes`
         message = f"but for {in_words(astray)} this is {words}; they differ by up to {worst:.2g}"
         yield Finding("stray-rows", "note" if known else "error", message)
     else:
@@ -671,7 +671,7 @@ def in_words(rows: np.ndarray) -> str:
     return f"rows {words}" if len(rows) > 1 else f"row {words}"
 
 
-def crowded_codes(case: Case) -> Iterator[Finding]:
+def near_codes(case: Case) -> Iterator[Finding]:
     """Codes that are distinct by rounding alone, or that lie in a space of few dimensions."""
     n, d = case.table.shape
     if case.identified is not None or n < 2:
@@ -693,7 +693,7 @@ def crowded_codes(case: Case) -> Iterator[Finding]:
 
 RULES = (
     constant_codes,
-    repeated_rows,
+    repeating_codes,
     phases_alone,
     zero_rows,
     unused_tail,
@@ -709,5 +709,5 @@ RULES = (
     stored_wider,
     dead_columns,
     almost_a_formula,
-    crowded_codes,
+    near_codes,
 )

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import Encoding, Measure, from_table, placed
+from pefourier.encodings.encoding import Encoding, Measure, from_table, without_prefix
 
 
 def axis_parts(enc: Encoding) -> list[Encoding] | None:
@@ -25,7 +25,7 @@ def axis_parts(enc: Encoding) -> list[Encoding] | None:
     >>> [part.table().ravel().tolist() for part in axis_parts(grid)]
     [[1.0, 2.0], [5.0, 6.0]]
     """
-    enc = placed(enc)
+    enc = without_prefix(enc)
     if len(enc.domain.sides) == 1 or enc.domain.kind != "position":
         return None
     return parts_of_measure(enc) if enc.stationary else parts_of_table(enc)

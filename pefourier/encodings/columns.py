@@ -100,10 +100,10 @@ CHANGES = {  # from one order to another
 }
 
 
-def named_changes(d: int) -> dict[str, np.ndarray]:
+def changes_by_name(d: int) -> dict[str, np.ndarray]:
     """Changes of the order of d columns that have a name: the old column of each new one.
 
-    >>> named_changes(4)["halves exchanged"]
+    >>> changes_by_name(4)["halves exchanged"]
     array([2, 3, 0, 1])
     """
     known = orders(d)

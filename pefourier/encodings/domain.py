@@ -56,10 +56,10 @@ class Domain:
         place = np.stack(np.unravel_index(np.asarray(x) - self.prefix, self.sides), axis=-1)
         return place - np.array(self.sides) // 2 if self.kind == "lag" else place
 
-    def placed(self) -> "Domain":
+    def without_prefix(self) -> "Domain":
         """The points that have a place, without the rows before the lattice.
 
-        >>> lattice((2, 2), prefix=1).placed().x
+        >>> lattice((2, 2), prefix=1).without_prefix().x
         array([1, 2, 3, 4])
         """
         behind = len(self) - math.prod(self.sides)

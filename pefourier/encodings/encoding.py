@@ -17,6 +17,7 @@ import numpy as np
 from pefourier.encodings.checks import NUMBERS, check_magnitude, check_size
 from pefourier.encodings.domain import Domain, positions
 from pefourier.errors import PefourierError, printable, shown
+from pefourier.explained import Explained
 
 FLOAT64_EPS = float(np.finfo(np.float64).eps)
 BLOCK = 2**22  # numbers of a table that are read at a time: 32 MiB
@@ -85,7 +86,7 @@ def matrix_products(lags: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Explained):
     """Something worth saying about an encoding: a code to look for and a sentence to act on."""
 
     code: str
@@ -218,12 +219,12 @@ def within(x: np.ndarray, length: int, name: str) -> np.ndarray | slice:
     return np.asarray(x, dtype=np.int64)
 
 
-def placed(enc: Encoding) -> Encoding:
+def without_prefix(enc: Encoding) -> Encoding:
     """An encoding without the rows before its lattice, which have no place; the rest as it is.
 
     A lattice with one axis becomes a run of positions, its rows.
     """
-    domain = enc.domain.placed()
+    domain = enc.domain.without_prefix()
     if len(domain.grid) != 1:
         return enc if domain is enc.domain else replace(enc, domain=domain)
     measure = enc.measure
@@ -242,7 +243,7 @@ def without_mean(enc: Encoding) -> Encoding:
     >>> without_mean(from_table(np.array([[1.0], [2.0], [6.0]]))).table().ravel()
     array([-2., -1.,  3.])
     """
-    enc = placed(enc)
+    enc = without_prefix(enc)
     total = sum(block.sum(axis=0) for _, block in enc.blocks())
     mean = total / len(enc)
 

@@ -19,10 +19,10 @@ Sides = tuple[int, ...]
 LONGEST_PREFIX = 16  # rows before a grid that may have been forgotten
 
 
-def typed_sides(sides: Sequence[int]) -> str:
+def sides_text(sides: Sequence[int]) -> str:
     """Sides as they are typed.
 
-    >>> typed_sides((8, 30, 52))
+    >>> sides_text((8, 30, 52))
     '8x30x52'
     """
     return "x".join(map(str, sides))
@@ -63,7 +63,7 @@ def check_fit(what: str, rows: int, sides: Sequence[int], prefix: int) -> None:
     if sides and points != rows:
         behind = f" behind {prefix} rows" if prefix else ""
         raise PefourierError(
-            f"{what}: {rows} rows do not fit a grid of {typed_sides(sides)}{behind}, {points} "
+            f"{what}: {rows} rows do not fit a grid of {sides_text(sides)}{behind}, {points} "
             f"points; {would_fit(rows, sides, prefix)}"
         )
 
@@ -79,7 +79,7 @@ def would_fit(rows: int, sides: Sequence[int], prefix: int) -> str:
     other = most_square(count)
     if len(sides) == 3 and count % sides[0] == 0:
         other = (sides[0], *most_square(count // sides[0]))
-    return f"--grid {typed_sides(other)} would fit"
+    return f"--grid {sides_text(other)} would fit"
 
 
 def most_square(count: int) -> Sides:
@@ -100,7 +100,7 @@ def on_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
     array([[4., 1.]])
     """
     if enc.domain.grid:
-        return agreed(enc, sides, prefix)
+        return check_own_grid(enc, sides, prefix)
     if enc.domain.kind != "position":
         raise PefourierError(
             f"{shown(enc.label)} has codes of a {enc.domain.kind}, not of positions: --grid suits "
@@ -113,12 +113,12 @@ def on_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
     return replace(enc, domain=domain, measure=measure, params=params)
 
 
-def agreed(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
+def check_own_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
     """An encoding that has a grid of its own, which must be the one asked for."""
     own = tuple(enc.params.get("grid") or enc.domain.grid)
     if sides not in ((), own) or prefix not in (0, enc.domain.prefix):
         raise PefourierError(
-            f"{shown(enc.label)} is on a grid of {typed_sides(own)} with prefix "
+            f"{shown(enc.label)} is on a grid of {sides_text(own)} with prefix "
             f"{enc.domain.prefix}; leave out --grid and --prefix"
         )
     return enc

@@ -117,10 +117,22 @@ def check_codes(name: str, enc: Encoding) -> None:
     """
     if enc.measure is None and not enc.fits:
         return
-    ends = enc.codes(enc.domain.x[[0, -1]])
-    check_magnitude(name, float(np.abs(ends).max()))
+    check_magnitude(name, largest_at_ends(enc))
     if enc.measure is not None and not np.isfinite(enc.measure.frequencies).all():
         raise PefourierError(f"{shown(name)} has an infinite frequency; choose milder numbers")
+
+
+def largest_at_ends(enc: Encoding) -> float:
+    """The size of the largest number in the codes of the outermost points.
+
+    Where all is declared on one axis it is that of the widest wave, if phases there are finite.
+    """
+    ends, measure = enc.domain.x[[0, -1]], enc.measure
+    if measure is None or measure.squared_length is None or measure.frequencies.ndim > 1:
+        return float(np.abs(enc.codes(ends)).max())
+    if measure.period is None and not np.isfinite(measure.phases(ends)).all():
+        return np.nan
+    return float(np.sqrt(measure.squared_length * measure.weights.max()))
 
 
 def parse_parameters(name: str, text: str) -> dict[str, Any]:

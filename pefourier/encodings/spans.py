@@ -112,14 +112,14 @@ def along_spans(enc: Encoding, axis: np.ndarray, spans: list[TokenSpan], text: s
     return replace(
         enc,
         domain=positions(ids.shape[1]),
-        codes=limited(codes, ids.shape[1]),
+        codes=limit(codes, ids.shape[1]),
         measure=None,
         params=params,
         findings=(*enc.findings, *overlaps(spans)),
     )
 
 
-def limited(
+def limit(
     codes: Callable[[np.ndarray], np.ndarray], tokens: int
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Codes of tokens that there are."""

@@ -82,7 +82,7 @@ def load_rows(
     """The encoding that a SPEC names, on a grid only where it is built for one."""
     match source_of(spec):
         case "name":
-            return build_named(spec, length, d or 256, max(80, least), options)
+            return build_by_name(spec, length, d or 256, max(80, least), options)
         case "code":
             from pefourier.encodings.sources import user_code
 
@@ -126,7 +126,7 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config", "gguf"]:
         return "config"
     from pefourier.encodings.sources import user_code
 
-    if (own := user_code.spelled_out(spec)) is not None:
+    if (own := user_code.meant_spec(spec)) is not None:
         raise PefourierError(
             f"unknown encoding {shown(name)}. Did you mean {own}? py: imports and runs your code."
         )
@@ -135,7 +135,7 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config", "gguf"]:
     raise unknown("encoding", name, BUILDERS, way_out)
 
 
-def build_named(
+def build_by_name(
     spec: str, length: int | None, d: int, least: int, options: dict[str, Any]
 ) -> Encoding:
     """A registered encoding; parameters of the SPEC win over options, options over defaults."""

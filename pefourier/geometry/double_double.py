@@ -84,11 +84,11 @@ def matrix_product(a: Pair, b: np.ndarray) -> np.ndarray:
     Its error is about 2^-100 times the largest entries of a and b.
     """
     bits = (DIGITS - int(np.ceil(np.log2(len(b) + 1)))) // 2
-    *columns, beyond = sliced(b, bits)
+    *columns, beyond = slices(b, bits)
     remainders = [sum(columns[SLICES - i :], beyond) for i in range(SLICES + 1)]
     result = np.empty((len(a[0]), b.shape[1]))
     for rows in row_blocks(len(result), AT_ONCE, b.shape[1]):
-        *parts, rest = sliced(a[0][rows], bits)
+        *parts, rest = slices(a[0][rows], bits)
         high = low = np.zeros_like(result[rows])
         for i, part in enumerate([*parts, rest + a[1][rows]]):
             for column in columns[: SLICES - i]:  # float64 holds these products exactly
@@ -100,7 +100,7 @@ def matrix_product(a: Pair, b: np.ndarray) -> np.ndarray:
     return result
 
 
-def sliced(a: np.ndarray, bits: int) -> Iterator[np.ndarray]:
+def slices(a: np.ndarray, bits: int) -> Iterator[np.ndarray]:
     """Slices of so many bits each, from the largest entry's first bit on, and what they leave."""
     unit = 2.0 ** (np.frexp(np.abs(a).max())[1] - bits)
     for _ in range(SLICES):

@@ -13,7 +13,7 @@ from math import isqrt, prod
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding, unit_of
-from pefourier.encodings.grids import on_grid, typed_sides
+from pefourier.encodings.grids import on_grid, sides_text
 
 MOST_PREFIX = 8  # rows before a grid that are looked for
 MEASURED = 2**10  # points of which all inner products are looked at
@@ -135,7 +135,7 @@ def on_found_grid(enc: Encoding) -> Encoding:
     found = find_grid(enc.table()) if enc.act == "add" and len(enc) >= LEAST_POINTS else None
     if found is None or min(found.grid) < LEAST_SIDE or found.residual > SURE_RESIDUAL:
         return enc
-    asked = f"--grid {typed_sides(found.grid)}"
+    asked = f"--grid {sides_text(found.grid)}"
     asked += f" --prefix {found.prefix}" if found.prefix else ""
     message = (
         f"rows were taken as points of a grid, {asked}: of all grids their inner products suit "

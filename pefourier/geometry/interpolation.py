@@ -53,10 +53,10 @@ def tenth_weights(n: int, m: int) -> np.ndarray:
     return bicubic_weights(n, m, n / (m + TENTH))
 
 
-def antialiased_weights(n: int, m: int) -> np.ndarray:
+def antialias_weights(n: int, m: int) -> np.ndarray:
     """torch's bicubic with antialias: a = -0.5, widened by s where the line becomes shorter.
 
-    >>> (antialiased_weights(4, 6) @ np.arange(4.0)).round(4)
+    >>> (antialias_weights(4, 6) @ np.arange(4.0)).round(4)
     array([-0.0658,  0.4118,  1.1667,  1.8333,  2.5882,  3.0658])
     """
     step = n / m
@@ -87,8 +87,8 @@ def linear_weights(n: int, m: int) -> np.ndarray:
 
 METHODS: dict[str, Callable[[int, int], np.ndarray]] = {
     "bicubic": bicubic_weights,
-    "antialias": antialiased_weights,
-    "timm": antialiased_weights,
+    "antialias": antialias_weights,
+    "timm": antialias_weights,
     "dinov2": tenth_weights,
     "bilinear": linear_weights,
 }

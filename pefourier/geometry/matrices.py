@@ -34,7 +34,7 @@ def held(sigma: np.ndarray, left: np.ndarray) -> Part:
     return Part(sigma, lambda rows, rank: left[rows, :rank])
 
 
-def projected(sigma: np.ndarray, right: np.ndarray, entries: Entries) -> Part:
+def project(sigma: np.ndarray, right: np.ndarray, entries: Entries) -> Part:
     """A part whose left singular vectors are made of rows of the matrix and the right ones."""
 
     def left(rows: slice, rank: int) -> np.ndarray:
@@ -50,7 +50,7 @@ def factor(entries: Entries, n: int, m: int, progress: Progress | None) -> Part:
         return held(sigma, left)
     if n <= m:
         return held(*long_svd(lambda block: entries(ALL, block).T, m, n, progress))
-    return projected(*long_svd(lambda block: entries(block, ALL), n, m, progress), entries)
+    return project(*long_svd(lambda block: entries(block, ALL), n, m, progress), entries)
 
 
 def long_svd(

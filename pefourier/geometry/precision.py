@@ -18,6 +18,7 @@ import numpy as np
 
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.encoding import Encoding, Measure, row_blocks
+from pefourier.explained import Explained
 from pefourier.geometry.row_search import first_equal
 from pefourier.geometry.threads import map_ahead
 
@@ -47,7 +48,7 @@ FORMATS = {
 
 
 @dataclass(frozen=True)
-class FormatLoss:
+class FormatLoss(Explained):
     """What one format leaves of an encoding."""
 
     distinct_cast: int
@@ -138,10 +139,10 @@ def losses_on_axes(parts: Sequence[Encoding]) -> dict[str, FormatLoss]:
     """What each format leaves of codes by the parts of their axes; see `precision`."""
     each = [precision(part) for part in parts]
     sides = [len(part) for part in parts]
-    return {form: combined_loss([one[form] for one in each], sides) for form in each[0]}
+    return {form: loss_on_axes([one[form] for one in each], sides) for form in each[0]}
 
 
-def combined_loss(losses: Sequence[FormatLoss], sides: Sequence[int]) -> FormatLoss:
+def loss_on_axes(losses: Sequence[FormatLoss], sides: Sequence[int]) -> FormatLoss:
     """Distinct codes multiply, the largest phase error is that of any axis."""
     phases = [one.distinct_phase for one in losses]
     errors = [one.max_phase_error for one in losses]

@@ -103,7 +103,7 @@ class Rows:
 
     def centre(self, index: np.ndarray) -> np.ndarray:
         """The middle one of each column's numbers, of a sample: many small rows outvote a long."""
-        sample = np.asarray(self.table[thinned(index)], dtype=float)
+        sample = np.asarray(self.table[sample_rows(index)], dtype=float)
         middle = len(sample) // 2
         return np.partition(sample, middle, axis=0)[middle]
 
@@ -113,7 +113,7 @@ class Rows:
         return (minuend - np.asarray(self.table[j], dtype=float)) * self.scale
 
 
-def thinned(index: np.ndarray) -> np.ndarray:
+def sample_rows(index: np.ndarray) -> np.ndarray:
     """A sample of rows at equal steps."""
     return index[:: -(-len(index) // SAMPLE_ROWS)]
 
@@ -193,7 +193,7 @@ def places_along(rows: Rows, index: np.ndarray) -> np.ndarray | None:
     along a direction, if that parts the means further than the order does.
     """
     centre = rows.centre(index)
-    sample = rows.about(centre, thinned(index))
+    sample = rows.about(centre, sample_rows(index))
     middle, far = np.quantile(np.einsum("ij,ij->i", sample, sample), [0.5, 0.9])
     if middle < NARROW * far:
         return np.concatenate([np.einsum("ij,ij->i", z, z) for z in parts(rows, index, centre)])

@@ -29,7 +29,7 @@ from pefourier.geometry.matrices import (
     factor,
     held,
     long_svd,
-    projected,
+    project,
 )
 from pefourier.geometry.threads import map_ahead
 from pefourier.geometry.wave_products import Wave, wave_products
@@ -57,17 +57,17 @@ def wave_parts(
 ) -> tuple[tuple[Part, ...], Bounds | None]:
     """The even and the odd part, and lower bounds of their leverage where these are worth it."""
     half, m = (n + 1) // 2, len(measure.frequencies)
-    waves = [mirrored_waves(measure, n, wave) for wave in WAVES]
+    waves = [mirror_waves(measure, n, wave) for wave in WAVES]
     if half * m > DIRECT and has_digits(measure):
         if half <= m:
-            grams = mirrored_products(kernel_at_lags(measure, n))
+            grams = mirror_products(kernel_at_lags(measure, n))
             pairs = zip(grams, waves, strict=True)
             return tuple(wide_part(gram, entries, m, progress) for gram, entries in pairs), None
         take = map_ahead if m * m <= BOTH else map
         bases = list(take(partial(wave_basis, measure, n), WAVES))
         if all(basis is not None for basis in bases):
             pairs = zip(bases, waves, strict=True)
-            parts = tuple(projected(b.sigma, b.right, entries) for b, entries in pairs)
+            parts = tuple(project(b.sigma, b.right, entries) for b, entries in pairs)
             worth = half >= 4 * m and n <= LONGEST
             return parts, partial(leverage_bounds, measure, n, bases) if worth else None
     return tuple(factor(entries, half, m, progress) for entries in waves), None
@@ -78,7 +78,7 @@ def has_digits(measure: Measure) -> bool:
     return measure.period is not None or np.abs(measure.frequencies).max() <= FASTEST
 
 
-def mirrored_waves(measure: Measure, n: int, wave: Wave) -> Entries:
+def mirror_waves(measure: Measure, n: int, wave: Wave) -> Entries:
     """Cosines or sines at the positions from the middle on; mirror positions share a row.
 
     Rows come in groups: the addition theorem gives r rows from about 2 sqrt r sines and cosines.
@@ -125,7 +125,7 @@ def powers(z: np.ndarray, count: int) -> np.ndarray:
     return found
 
 
-def mirrored_products(kernel: np.ndarray) -> Iterator[np.ndarray]:
+def mirror_products(kernel: np.ndarray) -> Iterator[np.ndarray]:
     """Inner products of the rows of the even and of the odd part, from those at each lag."""
     doubled = np.arange((len(kernel) + 1) % 2, len(kernel), 2)
     share = np.where(doubled == 0, np.sqrt(0.5), 1.0)
@@ -161,11 +161,11 @@ def wave_basis(measure: Measure, n: int, wave: Wave) -> Basis | None:
     largest = max(n / (2 * len(gram)), float((gram**2).sum()) / trace if trace > 0 else 0.0)
     if not products.error <= (n * FLOAT64_EPS / 8) ** 2 * largest:
         return None
-    basis = decomposed(products.values)
+    basis = singular_basis(products.values)
     return Basis(np.sqrt(measure.squared_length) * basis.sigma, basis.right)
 
 
-def decomposed(products: Pair) -> Basis:
+def singular_basis(products: Pair) -> Basis:
     """Singular values and right singular vectors of a matrix by its columns' inner products."""
     eigenvalues, vectors = np.linalg.eigh(products[0])
     if not eigenvalues[-1] > 0:

@@ -118,7 +118,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
     return heads_last(F.scaled_dot_product_attention(*map(heads_first, (q, k, v))), len(q))
 
 
-def attend_rotated(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
+def attend_by_rotation(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
     """Attention with queries and keys turned by their position (Su et al., 2021).
 
     A code's length relative to that of position 0 decays in xpos; keys have its inverse.
@@ -159,7 +159,7 @@ def attend_with_lag_keys(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tens
 
 ATTEND = {
     "add": attend,
-    "rotate": attend_rotated,
+    "rotate": attend_by_rotation,
     "bias": attend_with_bias,
     "key": attend_with_lag_keys,
 }

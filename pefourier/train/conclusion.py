@@ -23,8 +23,27 @@ def conclusions_of(datasets: "Sequence[DatasetSummary]") -> str:
 
 def conclude_training(one: "DatasetSummary", encoding: str) -> str:
     """The conclusion about an encoding on a dataset."""
-    rules = (unreliable, reached, told_from_reference, goes_on)
+    rules = (unreliable, mean_score, told_from_reference, goes_on)
     return first_sentences(rule(one, encoding) for rule in rules)
+
+
+def sum_up_differences(one: "DatasetSummary") -> str:
+    """Which encodings a dataset tells from their reference, in a sentence; empty without any."""
+    judged = {name: d for name, d in one.differences.items() if name not in one.cut_short}
+    told = {name: d for name, d in judged.items() if d.supported}
+    if not judged or one.leaky:
+        return ""
+    (first, *others) = dict.fromkeys(d.reference for d in judged.values())
+    every = "its own reference" if others else first
+    if not told:
+        return f"No encoding is told from {every}: differences may be chance."
+    better = ", ".join(name for name, d in told.items() if d.mean > 0)
+    worse = ", ".join(name for name, d in told.items() if d.mean <= 0)
+    rest = ", ".join(name for name in judged if name not in told)
+    parts = {"better": better, "worse": worse, "not told from it": rest}
+    said = "; ".join(f"{what}: {names}" for what, names in parts.items() if names)
+    doubt = " On other windows that may differ." if any(d.in_doubt for d in told.values()) else ""
+    return f"Compared with {every}, {said}.{doubt}"
 
 
 def unreliable(one: "DatasetSummary", encoding: str) -> str:
@@ -39,7 +58,7 @@ def unreliable(one: "DatasetSummary", encoding: str) -> str:
     return ""
 
 
-def reached(one: "DatasetSummary", encoding: str) -> str:
+def mean_score(one: "DatasetSummary", encoding: str) -> str:
     """The mean F1, with its interval where there is one."""
     f1, runs = one.scores[encoding]["f1"], one.seeds * one.folds
     over = f"{runs} run{'' if runs == 1 else 's'}"
@@ -66,7 +85,7 @@ def told_from_reference(one: "DatasetSummary", encoding: str) -> str:
             f"So few runs could not tell it from {d.reference} in any case ({numbers}); give more "
             "--seeds."
         )
-    return f"The data do not tell it from {d.reference} ({numbers}){excluded(one, encoding)}."
+    return f"The data do not tell it from {d.reference} ({numbers}){exclusion(one, encoding)}."
 
 
 def goes_on(one: "DatasetSummary", encoding: str) -> str:
@@ -79,7 +98,7 @@ def goes_on(one: "DatasetSummary", encoding: str) -> str:
     return f"Trained on {one.length} rows, its accuracy is {said}."
 
 
-def excluded(one: "DatasetSummary", encoding: str) -> str:
+def exclusion(one: "DatasetSummary", encoding: str) -> str:
     """Which differences the runs exclude, where they spread."""
     could = one.power.get(encoding)
     if could is None or could.excluded != could.excluded:

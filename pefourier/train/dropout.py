@@ -17,10 +17,10 @@ FIRST, SECOND = 0x7FEB352D, 0x846CA68B - 2**32  # as signed numbers of 32 bits
 SITE, STEP = 0x9E3779B9 - 2**32, 0x85EBCA6B - 2**32
 
 
-def mixed(x: Tensor) -> Tensor:
+def mix(x: Tensor) -> Tensor:
     """Mix numbers of 32 bits, so that neighbours have nothing in common; x is overwritten.
 
-    >>> mixed(torch.tensor([1, 2], dtype=torch.int32)).tolist()
+    >>> mix(torch.tensor([1, 2], dtype=torch.int32)).tolist()
     [1753845952, -787275391]
     """
     x ^= (x >> 16) & 0xFFFF  # a shift of signed numbers brings in the sign
@@ -41,7 +41,7 @@ class Dropout:
         scale = [1 / (1 - share) for share in shares]
         self.scale = torch.tensor(scale, dtype=torch.float64, device=device)[:, None]
         keys = torch.tensor([key % 2**31 for key in keys], dtype=torch.int32, device=device)
-        self.keys = mixed(keys)[:, None]
+        self.keys = mix(keys)[:, None]
         self.count = count  # of steps, int32 on the device
         self.site = 0
 
@@ -53,7 +53,7 @@ class Dropout:
     def __call__(self, x: Tensor) -> Tensor:
         """Drop from x (M, …)."""
         self.site += 1
-        start = mixed(self.keys ^ (self.count * STEP + self.site * SITE % 2**31))  # (M, 1)
+        start = mix(self.keys ^ (self.count * STEP + self.site * SITE % 2**31))  # (M, 1)
         place = torch.arange(x[0].numel(), dtype=torch.int32, device=x.device)
-        stays = mixed(place ^ start) >= self.least  # (M, n)
+        stays = mix(place ^ start) >= self.least  # (M, n)
         return x * (stays * self.scale.to(x.dtype)).view_as(x)

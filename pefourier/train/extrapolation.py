@@ -22,7 +22,7 @@ from pefourier.train.data.load import load_task
 from pefourier.train.data.split import MOST_ROWS, Task
 from pefourier.train.data.synthetic import has_length, with_length
 from pefourier.train.grid import ResolvedTask, Run, Stack, load_for
-from pefourier.train.injection import Injection, scaled_to_rms
+from pefourier.train.injection import Injection, scale_to_rms
 from pefourier.train.loop import Outcome
 from pefourier.train.metrics import Scores, score
 from pefourier.train.model import OrderFree, Transformer
@@ -100,8 +100,8 @@ class Longer:
         longer = self.load(model, run)
         if run.arm.rms is not None:
             unscaled = load_for(stack.resolved.model, run.arm.spec, run.seed, self.learn)
-            longer = scaled_to_rms(longer, run.arm.rms, by=unscaled)
-        return lengthened(outcome, longer, model.tokens)
+            longer = scale_to_rms(longer, run.arm.rms, by=unscaled)
+        return lengthen(outcome, longer, model.tokens)
 
     def load(self, model: Transformer, run: Run) -> Injection:
         """What a SPEC injects for a seed at another length, loaded once."""
@@ -126,7 +126,7 @@ def draw_longer_tasks(options: Options) -> dict[str, Longer]:
     return {n: Longer(draw_longer(n, lengths), options.learn) for n in names}
 
 
-def lengthened(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
+def lengthen(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
     """Codes of a longer window, the trained ones as they were trained."""
     own = outcome.member.injection
     if longer.act == "add" and 1 < len(longer.codes) < tokens:

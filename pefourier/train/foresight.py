@@ -83,7 +83,7 @@ def foretell_time(
             if not some:
                 continue
             injections = grid.stack_injections(some[0], options.learn, {})
-            for model, tried in search.shapes_tried(some[0].model, candidates):
+            for model, tried in search.list_shapes(some[0].model, candidates):
                 members = [
                     search.member_of(r, injections, c.tuning, 0)
                     for r in some[0].runs

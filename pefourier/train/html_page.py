@@ -27,7 +27,11 @@ from pefourier.answers.page import Page, flattened
 from pefourier.answers.terms import Term, read_terms
 from pefourier.answers.text import agreeing, paragraph
 from pefourier.errors import PefourierError, printable, shown
-from pefourier.train.conclusion import conclude_training, conclusions_of
+from pefourier.train.conclusion import (
+    conclude_training,
+    conclusions_of,
+    sum_up_differences,
+)
 from pefourier.train.figures import learning_curves, score_by_length
 from pefourier.train.options import Options
 from pefourier.train.store import Row, Store, read_configuration
@@ -70,7 +74,7 @@ def common_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: config[name] for name in (*names, *RULES) if name in config}
 
 
-def as_asked(config: Mapping[str, Any], name: str) -> Any:
+def option_of(config: Mapping[str, Any], name: str) -> Any:
     """An option of a folder; an earlier version that lacked it went by the default."""
     defaults = {one.name: one.default for one in fields(Options)}
     return config.get(name, defaults[name])
@@ -85,10 +89,10 @@ def was_asked(row: Row, config: Mapping[str, Any]) -> bool:
     [True, True, False, False]
     """
     spec, _, size = row["encoding"].partition("@rms=")
-    encodings, sizes = as_asked(config, "encoding"), as_asked(config, "match_rms")
+    encodings, sizes = option_of(config, "encoding"), option_of(config, "match_rms")
     scaled = spec in encodings and size in (f"{rms:g}" for rms in sizes)
     named = row["encoding"] in encodings
-    asked = row["dataset"] in as_asked(config, "dataset") and row["seed"] < as_asked(
+    asked = row["dataset"] in option_of(config, "dataset") and row["seed"] < option_of(
         config, "seeds"
     )
     return asked and (named or scaled)
@@ -134,6 +138,7 @@ def training_conclusions(summary: Summary) -> list[Any]:
     found: list[Any] = [element("p", line, class_="warning") for line in said_first(summary)]
     for one in summary.datasets:
         found.append(element("h3", one.dataset))
+        found += [element("p", told) for told in [sum_up_differences(one)] if told]
         said = [
             [element("strong", f"{name}:"), " ", conclude_training(one, name)]
             for name in one.scores
@@ -225,6 +230,7 @@ def settings_part(folder: TrainFolder, words: Words) -> list[Any]:
     rows = [
         [words.term(name, ["options", "train"]), setting_in_words(value)]
         for name, value in common_settings(folder.config).items()
+        if name != "data"  # where data lie is not stored; the sums of its numbers are
     ]
     trained = [[name, found] for name, found in folder.config["versions"].items()]
     return [

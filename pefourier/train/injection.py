@@ -186,7 +186,7 @@ def in_halves(enc: Encoding, table: np.ndarray, k: int) -> np.ndarray:
     )
 
 
-def scaled_to_rms(one: Injection, rms: float, by: Injection | None = None) -> Injection:
+def scale_to_rms(one: Injection, rms: float, by: Injection | None = None) -> Injection:
     """Codes less their mean over positions, scaled so that their root mean square is `rms`.
 
     Mean and size are those of `by` where it is given: the same encoding at another length.

@@ -150,13 +150,18 @@ class Transformer:
 
     def attention(self, p: Parameters, i: int, h: Tensor, tables: Mapping[str, Tensor]) -> Tensor:
         """H-head self-attention, each act's members in their own way."""
-        qkv = torch.bmm(h.flatten(1, 2), p[f"{i}.qkv.w"])
-        qkv = qkv.view(*h.shape[:3], 3, self.heads, self.d // self.heads)  # (M, B, T, 3, H, c)
-        own = qkv.split([len(table) for table in tables.values()])
-        parts = [
-            ATTEND[act](*each.unbind(3), tables[act]) for act, each in zip(tables, own, strict=True)
-        ]
-        mixed = parts[0] if len(parts) == 1 else torch.cat(parts)
+        size = (*h.shape[1:3], self.heads, self.d // self.heads)
+        members = [len(table) for table in tables.values()]
+        weights = p[f"{i}.qkv.w"].split(members)
+        parts = []
+        for act, own, w in zip(tables, h.split(members), weights, strict=True):
+            # one product each: the gradient of one that is cut in three is put together by a copy
+            qkv = (
+                torch.bmm(own.flatten(1, 2), one).unflatten(1, size[:2])
+                for one in w.chunk(3, dim=2)
+            )
+            parts.append(ATTEND[act](*(x.unflatten(3, size[2:]) for x in qkv), tables[act]))
+        mixed = torch.cat(parts)
         return affine(p, f"{i}.out", mixed.flatten(1, 2)).view_as(h)
 
 

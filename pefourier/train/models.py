@@ -152,7 +152,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> TrainedClassifier:
         raise ValueError("mean and scale are not those of its channels")
     injection = None
     if isinstance(model, Transformer):
-        injection = injected_by(model, settings["act"], arrays["codes"])
+        injection = make_injection(model, settings["act"], arrays["codes"])
     limit = settings["threshold"]
     return TrainedClassifier(
         encoding=settings["encoding"],
@@ -166,7 +166,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> TrainedClassifier:
     )
 
 
-def injected_by(model: Transformer, act: Any, codes: np.ndarray) -> Injection:
+def make_injection(model: Transformer, act: Any, codes: np.ndarray) -> Injection:
     """What a classifier injects, as many codes as it has places."""
     if act not in ACTS or codes.ndim != 2 or len(codes) != count_places(act, model.tokens):
         raise ValueError("its codes are not those of its tokens")

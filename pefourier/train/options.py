@@ -29,8 +29,8 @@ class Options:
         f"{' or '.join(SYNTHETIC)} (made up: only position solves them), {', '.join(PUBLISHED)}, "
         "digits (scikit-learn), uea:NAME, a folder of NAME_TRAIN.ts and NAME_TEST.ts, or a .npz "
         "with X (n, length, channels), y and maybe groups (or X_train, y_train, X_test, y_test), "
-        "or with rows (n, channels) and label, or a .csv with columns id, time, label and "
-        "channels; repeatable.",
+        "or with rows (n, channels) and label, or a .csv with columns id, time, label, "
+        "maybe group, and channels; groups, as of patients, are not split; repeatable.",
         metavar="NAME|PATH",
     )
     data: str | None = option(None, f"Folder of {' and '.join(PUBLISHED)}.", "DIR")

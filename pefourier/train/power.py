@@ -17,6 +17,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import chdtri, ndtr, stdtrit
 
+from pefourier.explained import Explained
 from pefourier.train.options import LEVEL
 from pefourier.train.statistics import TEST_TO_TRAIN, fold_means
 
@@ -28,7 +29,7 @@ CLAIMED = {"smd": 0.010, "msl": 0.018}
 
 
 @dataclass(frozen=True)
-class Power:
+class Power(Explained):
     """What the runs of one difference in F1 could find; nan where they do not spread."""
 
     runs: int
@@ -82,10 +83,10 @@ def detectable_difference(spread: float, runs: int, level: float = LEVEL) -> flo
     return shift_found(runs - 1, level) * spread / runs**0.5
 
 
-def runs_needed(spread: float, difference: float) -> int | None:
+def enough_runs(spread: float, difference: float) -> int | None:
     """How many runs find a difference with a power of .8; None where no number of them would do.
 
-    >>> runs_needed(0.064, 0.010)
+    >>> enough_runs(0.064, 0.010)
     324
     """
     low, high = 1, 2
@@ -137,12 +138,12 @@ def power_of(
         spread=spread,
         detectable=detectable_difference(spread, n),
         detectable_holm=detectable_difference(spread, n, strictest),
-        excluded=excluded_beyond(values.mean(), error, n - 1),
+        excluded=exclusion_bound(values.mean(), error, n - 1),
         folds_detectable=shift_found(len(means) - 1) * over if over > 0 else float("nan"),
-        folds_excluded=excluded_beyond(means.mean(), over, len(means) - 1),
+        folds_excluded=exclusion_bound(means.mean(), over, len(means) - 1),
         claimed=claimed,
         claimed_power=power_at(claimed / error, n - 1) if spread > 0 else float("nan"),
-        claimed_runs=runs_needed(spread, claimed) if spread > 0 else None,
+        claimed_runs=enough_runs(spread, claimed) if spread > 0 else None,
     )
 
 
@@ -156,10 +157,10 @@ def deviation(values: np.ndarray) -> float:
     return found if found > 1e-12 else float("nan")
 
 
-def excluded_beyond(mean: float, error: float, freedom: int) -> float:
+def exclusion_bound(mean: float, error: float, freedom: int) -> float:
     """The difference beyond which, either way, one of two one-sided tests rejects; nan of one run.
 
-    >>> round(excluded_beyond(-0.009, 0.064 / 40**0.5, 39), 3)
+    >>> round(exclusion_bound(-0.009, 0.064 / 40**0.5, 39), 3)
     0.026
     """
     if freedom < 1:
@@ -177,7 +178,7 @@ def foretell(dataset: str, runs: int, spread: float) -> str:
     claim, whose = claim_for(dataset), "" if dataset in CLAIMED else " on SMD"
     least = detectable_difference(spread, runs)
     found = f"find one of {least:.3f} with 80 % power" if runs > 1 else "cannot find any"
-    needed = f"the +{claim:.3f} that the paper claims{whose} needs {runs_needed(spread, claim)}"
+    needed = f"the +{claim:.3f} that the paper claims{whose} needs {enough_runs(spread, claim)}"
     return (
         f"{dataset}: if paired differences in F1 spread by {spread:g}, {runs} run"
         f"{'' if runs == 1 else 's'} of each encoding {found}; {needed}"

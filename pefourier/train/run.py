@@ -151,13 +151,13 @@ def train_and_compare(
     if note is not None:
         for line in list_remarks(options, resolved):
             note(line)
-    with note_if_interrupted(store, note):
+    with note_on_interrupt(store, note):
         done = {*map(tuple, config.get("done", ())), *map(key_of, store.rows())}
         rows = train_stacks(stacks, options, store, device, note, place, done)
         if place.rank:
             return None
         every = collect_rows(store, order, rows)
-        return summary.summarize_runs(every, params, shared_settings(options), classes)
+        return summary.summarize_runs(every, params, settings_in_common(options), classes)
 
 
 def plan_stages(
@@ -175,7 +175,7 @@ def plan_stages(
     stacks = grid.plan_stacks(resolved, runs, config["stages"])
     new = set(order).difference(*(stack.keys for stack in stacks))
     if new:
-        most = min(most_stacked(one, options, device) for one in resolved)
+        most = min(stack_size(one, options, device) for one in resolved)
         asked = {key: config[key] for key in ASKED}
         config["stages"].append({**asked, "stack": min(most, -(-len(new) // ranks))})
     lengths = extrapolation.parse_lengths(options.test_length)
@@ -205,14 +205,14 @@ def follow_plan(group: Group, own: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, "done": plan["done"]}
 
 
-def most_stacked(resolved: ResolvedTask, options: Options, device: torch.device) -> int:
+def stack_size(resolved: ResolvedTask, options: Options, device: torch.device) -> int:
     """How many runs of a task, each with all of its candidates, can be trained together."""
     batch, _ = loop.batch_and_steps(resolved.task, options.batch_size)
-    shapes = search.shapes_tried(resolved.model, search.list_candidates(options))
+    shapes = search.list_shapes(resolved.model, search.list_candidates(options))
     return min(max(1, grid.most_members(m, batch, device) // len(own)) for m, own in shapes)
 
 
-def shared_settings(options: Options) -> dict[str, Any]:
+def settings_in_common(options: Options) -> dict[str, Any]:
     """What all models of a comparison have in common."""
     names = ("epochs", "patience", "batch_size", "rate", "warmup", "weight_decay", "dropout")
     names += (
@@ -409,7 +409,7 @@ def train_stacks(
             work.train(number, reporter)
             reporter.skip(until - reporter.done)
     missed = sum(len(stack.runs) for stack in share) - len(work.rows)
-    note_what_is_not_saved(options, missed, note)
+    note_missing_files(options, missed, note)
     return work.rows
 
 
@@ -500,7 +500,7 @@ class Work:
         return rows, traces
 
 
-def note_what_is_not_saved(options: Options, missed: int, note: Note | None) -> None:
+def note_missing_files(options: Options, missed: int, note: Note | None) -> None:
     """Say that runs which were finished before leave nothing in the folders that were named."""
     for option in ("save_tables", "save_models") if missed and note is not None else ():
         if getattr(options, option) is not None:
@@ -523,7 +523,7 @@ def refuse_non_finite(outcomes: Sequence[Outcome]) -> None:
 
 
 @contextmanager
-def note_if_interrupted(store: Store, note: Note | None) -> Iterator[None]:
+def note_on_interrupt(store: Store, note: Note | None) -> Iterator[None]:
     """Say what Ctrl-C leaves behind."""
     try:
         yield

@@ -22,7 +22,7 @@ from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train import loop
 from pefourier.train.data.split import Task
 from pefourier.train.grid import Run, Stack
-from pefourier.train.injection import ACTS, Injection, scaled_to_rms
+from pefourier.train.injection import ACTS, Injection, scale_to_rms
 from pefourier.train.loop import Member, Outcome, Resident, Schedule
 from pefourier.train.metrics import cross_entropy, validation_score
 from pefourier.train.model import OrderFree, Transformer
@@ -99,7 +99,7 @@ def shape_for(model: Transformer | OrderFree, values: Mapping[str, Any]) -> Tran
     return model if isinstance(model, OrderFree) else replace(model, **shape)
 
 
-def shapes_tried(
+def list_shapes(
     model: Transformer | OrderFree, candidates: Sequence[Choice]
 ) -> list[tuple[Transformer | OrderFree, list[Choice]]]:
     """Classifiers of different shapes with the candidates that train each."""
@@ -148,7 +148,7 @@ def train_candidates(
 ) -> list[tuple[Outcome, Mapping[str, Any]]]:
     """What each run of a stack came to, with the settings that its validation windows chose."""
     tried: list[list[tuple[Outcome, Mapping[str, Any]]]] = [[] for _ in stack.runs]
-    for model, own in shapes_tried(stack.model, candidates):
+    for model, own in list_shapes(stack.model, candidates):
         members = [
             member_of(run, injections, one.tuning, number)
             for number, run in enumerate(stack.runs)
@@ -171,5 +171,5 @@ def member_of(
     """The member that a run trains; the order-free baseline has no codes."""
     nothing = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
     one = injections.get((run.arm.spec, run.seed), nothing)
-    one = one if run.arm.rms is None else scaled_to_rms(one, run.arm.rms)
+    one = one if run.arm.rms is None else scale_to_rms(one, run.arm.rms)
     return Member(run.arm.name, one, run.seed, run.fold, tuning, number)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
+from pefourier.explained import Explained
 from pefourier.train.data.split import FOLDS
 from pefourier.train.options import LEVEL
 
@@ -28,7 +29,7 @@ EXACT = 14  # runs up to which all sign patterns are tried
 
 
 @dataclass(frozen=True)
-class Mean:
+class Mean(Explained):
     """A mean with its 95 % bootstrap interval over runs; of one run there is none (nan)."""
 
     mean: float
@@ -37,7 +38,7 @@ class Mean:
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Explained):
     """An encoding less its reference, run by run."""
 
     reference: str

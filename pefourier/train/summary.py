@@ -10,6 +10,7 @@ import numpy as np
 from pefourier.answers.page import Page, flattened
 from pefourier.answers.text import aligned, paragraph
 from pefourier.errors import printable
+from pefourier.explained import Explained
 from pefourier.train import power, statistics
 from pefourier.train.conclusion import conclude_training, conclusions_of
 from pefourier.train.data.load import sides_of_data
@@ -27,7 +28,7 @@ COLUMNS = 5  # encodings side by side, at most
 
 
 @dataclass(frozen=True)
-class LengthScores:
+class LengthScores(Explained):
     """What the runs of an encoding came to on windows of a length, or why they could not."""
 
     length: int
@@ -38,7 +39,7 @@ class LengthScores:
 
 
 @dataclass(frozen=True)
-class DatasetSummary:
+class DatasetSummary(Explained):
     """One dataset: each encoding's scores over its runs, and differences in F1 and AUPRC."""
 
     dataset: str
@@ -73,7 +74,7 @@ class DatasetSummary:
 
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(Explained):
     """All datasets, and average ranks over them."""
 
     reference: str
@@ -152,7 +153,7 @@ def summarize_dataset(
 
     Without `epochs`, the most there could be, nobody can say whether they were too few.
     """
-    runs, values = shared_runs(rows)
+    runs, values = common_runs(rows)
     scores = {e: {m: statistics.interval(v) for m, v in one.items()} for e, one in values.items()}
     others = {e: reference_of(e, values, reference) for e in values if e != reference}
     of_run, ratio = np.array([fold for _, fold in runs]), test_to_train(rows)
@@ -312,7 +313,7 @@ def list_verdicts(
     )
 
 
-def shared_runs(
+def common_runs(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[list[tuple[int, int]], dict[str, dict[str, np.ndarray]]]:
     """The runs (seed, fold) that every encoding has, and its measures over them."""
@@ -618,19 +619,7 @@ def said_first(summary: Summary) -> list[str]:
 def sentences(summary: Summary) -> list[str]:
     """Verdicts, and what to keep in mind when reading them."""
     found = [line for one in summary.datasets for line in one.verdicts]
-    for one in summary.datasets:
-        if one.leaky:
-            found.append(
-                f"{one.dataset}: windows were shuffled, so neighbours of test windows, or others "
-                "of their group, were trained on; these scores do not carry over to new data"
-            )
-    for one in summary.datasets:
-        found += [
-            f"{one.dataset}, {encoding}: {n} runs diverged at once and have the scores of "
-            "untrained weights; a smaller --rate may help"
-            for encoding, n in one.diverged.items()
-        ]
-    found += remarks_on_lengths(summary)
+    found += remarks_on_runs(summary) + remarks_on_lengths(summary)
     if summary.ranked:
         found.append(cliques_sentence(summary))
     floors = [d.p_floor for one in summary.datasets for d in one.differences.values()]
@@ -653,6 +642,22 @@ def sentences(summary: Summary) -> list[str]:
             f"of {n} runs 95 % is but their range, which holds the mean {often:.0f} % of the time"
         )
     return found + remarks_on_folds(summary) + remarks_on_rules(summary)
+
+
+def remarks_on_runs(summary: Summary) -> list[str]:
+    """Scores that do not carry over, and runs that learned nothing."""
+    leaks = [
+        f"{one.dataset}: windows were shuffled, so neighbours of test windows, or others of their "
+        "group, were trained on; these scores do not carry over to new data"
+        for one in summary.datasets
+        if one.leaky
+    ]
+    return leaks + [
+        f"{one.dataset}, {encoding}: {n} runs diverged at once and have the scores of untrained "
+        "weights; a smaller --rate may help"
+        for one in summary.datasets
+        for encoding, n in one.diverged.items()
+    ]
 
 
 def claim_words(summary: Summary) -> str:

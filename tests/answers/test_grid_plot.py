@@ -49,7 +49,7 @@ def answers():
     ],
 )
 def test_grids_and_sequences_are_drawn_in_one_figure(answers, draw, find, panels):
-    with plot.styled():
+    with plot.figure_style():
         figure = draw(answers(find))
         axes = [one for one in figure.axes if one.get_label() != "<colorbar>"]
         assert len(axes) == panels

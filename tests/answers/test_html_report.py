@@ -1,6 +1,7 @@
 """The page of a report: numbers of the commands it names, and markup that no name changes."""
 
 import contextlib
+import html
 import json
 import os
 import re
@@ -147,7 +148,8 @@ def test_every_number_is_that_of_the_command_beside_it(mixed, run, folder, monke
     chapters = mixed.source.split("<section ")[1:]
     seen = 0
     for chapter in chapters:
-        given = re.findall(r"<pre><code>pefourier (.*?)</code>", chapter)
+        lines = re.findall(r"<pre><code>pefourier (.*?)</code>", chapter)
+        given = [html.unescape(re.sub(r"<[^>]*>", "", line)) for line in lines]
         printed = [float(x) for x in re.findall(r'<data value="([^"]*)">', chapter)]
         if not given or given[0].startswith("report"):
             continue
@@ -161,6 +163,45 @@ def test_every_number_is_that_of_the_command_beside_it(mixed, run, folder, monke
     assert seen > 100
 
 
+def test_options_and_percentages_stay_on_one_line(mixed):
+    spans = [a for name, a in mixed.elements if name == "span" and a.get("class") == "whole"]
+    assert len(spans) > 20
+    for line in re.findall(r"<pre><code>(.*?)</code>", mixed.source):
+        loose = re.sub(r'<span class="whole">[^<]*</span>', "", line)
+        assert [word for word in re.sub(r"<[^>]*>", " ", loose).split() if "-" in word] == []
+    said = "".join(re.findall(r"<p>.*?</p>", mixed.source))
+    assert re.findall(r"(?<!>)(?<![\w-])--?[A-Za-z][\w-]*|\d %(?!</span>)", said) == []
+    assert "--lattice" in said
+    assert " %" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "markup"),
+    [
+        ("as -q; not a-b or -1", 'as <span class="whole">-q</span>; not a-b or -1'),
+        (
+            "5.5 % '-q'",
+            '<span class="whole">5.5 %</span> &#x27;<span class="whole">-q</span>&#x27;',
+        ),
+        ("rope:factor=4,a=<1>", "rope:factor=4,a=&lt;1&gt;"),
+        ("rope:rho=5e5,scaling=yarn,a=<1>", "rope:rho=5e5,<wbr>scaling=yarn,<wbr>a=&lt;1&gt;"),
+        (
+            "/a/rather/long_long/path#array",
+            "/<wbr>a/<wbr>rather/<wbr>long_long/<wbr>path#<wbr>array",
+        ),
+    ],
+)
+def test_lines_break_where_people_would(text, markup):
+    assert element("p", text) == f"<p>{markup}</p>"
+    assert element("title", text).count("<") == 2
+
+
+def test_only_a_long_word_of_a_head_may_break_anywhere():
+    words = ["encoding", "rope:rho=5e5,scaling=yarn,factor=4", 30 * "x", Markup(30 * "x")]
+    heads = re.findall(r"<th ([^>]*)>", table("t", words, []))
+    assert ["long" in head for head in heads] == [False, False, True, False]
+
+
 def test_no_name_is_more_than_text(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name = HOSTILE.replace("/", "∕") + ".npz"
@@ -169,7 +210,7 @@ def test_no_name_is_more_than_text(page, tmp_path, monkeypatch):
     usual = page("onehot", "--d", 4, "-S", 4)
     found = page(f"{name}#a<b>\"'", "<i>nothing</i>", "--title", HOSTILE, status=2)
     assert found.faults == []
-    assert {e for e, _ in found.elements} <= {e for e, _ in usual.elements} | {"ul", "li"}
+    assert {e for e, _ in found.elements} <= {e for e, _ in usual.elements} | {"ul", "li", "wbr"}
     assert [key for _, a in found.elements for key in a if key.startswith("on")] == []
     shown = HOSTILE.replace("\u202e", "\\u202e")
     assert found.text["title"] == found.text["h1"] == [shown]
@@ -201,7 +242,7 @@ def test_the_answer_says_where_the_page_is(run, tmp_path):
     assert (first["spec"], first["out"], first["encoding"]) == ("dft", str(out), "dft")
     assert first["conclusion"].startswith("All 4 positions have different codes")
     assert second["spec"] == "nothing-such"
-    told = run("report", "dft", "--d", 8, "-S", 4, "--out", out).out
+    told = " ".join(run("report", "dft", "--d", 8, "-S", 4, "--out", out).out.split())
     assert told.startswith("The page is in ")
 
 

@@ -179,7 +179,7 @@ def long_names():
 @pytest.mark.parametrize("look", [plot.Look(3.0), plot.Look(3.4), plot.INLINE, plot.Look(7.0)])
 def test_all_text_is_within_the_figure(long_names, look):
     for draw, answers in long_names.items():
-        with plot.styled(look):
+        with plot.figure_style(look):
             figure = draw(answers, look)
             FigureCanvasAgg(figure).draw()  # a layout that finds no room warns
         texts = [t for legend in figure.legends for t in legend.get_texts()]
@@ -196,7 +196,7 @@ def test_all_text_is_within_the_figure(long_names, look):
 def test_names_below_the_axes_take_no_room_from_them(long_names):
     heights = []
     for answers in (long_names[plot.spectrum][:1], long_names[plot.spectrum]):
-        with plot.styled(plot.INLINE):
+        with plot.figure_style(plot.INLINE):
             heights.append(plot.spectrum(answers, plot.INLINE).get_figheight())
     assert heights[1] == pytest.approx(heights[0] + plot.LINE)
 
@@ -275,7 +275,7 @@ def test_long_names_are_cut_and_every_run_is_beside_the_interval():
     ]
     found = summary.summarize_runs(rows)
     for draw in (plot.comparison, plot.critical_difference):
-        with plot.styled():
+        with plot.figure_style():
             figure = draw(found)
             FigureCanvasAgg(figure).draw()  # a layout that finds no room warns
         axes = figure.axes

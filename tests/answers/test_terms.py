@@ -216,6 +216,8 @@ def test_every_row_and_column_of_a_context_has_a_term(run):
 def test_every_encoding_parameter_and_option_has_a_term():
     records = read_catalogue()
     assert {r["encoding"] for r in records} == names_of("encodings")
+    conventions = {one["convention"] for r in records for one in r.get("conventions", ())}
+    assert conventions == names_of("conventions")
     parameters = {key for r in records for key in r["meanings"]}
     assert parameters == names_of("parameters")
     program = typer.main.get_command(app)
@@ -244,6 +246,8 @@ def test_terms_are_sentences_told_once():
         ("--require-dtype", [("--require-dtype", "options")]),
         ("-S", [("--length", "options")] * 3),
         ("clip", [("clip", "parameters")]),
+        ("dinov3", [("dinov3", "conventions")]),
+        ("length generalization", [("extrapolation", "words")]),
     ],
 )
 def test_a_term_is_found_as_people_spell_it(wanted, found):

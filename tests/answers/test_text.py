@@ -80,3 +80,17 @@ def test_a_word_wider_than_the_terminal_is_cut(monkeypatch):
     text = aligned([["file", "is"], ["x", "/a" * 60]])
     assert max(map(len, text.splitlines())) == 40
     assert text.count("/a") == 60
+
+
+def test_cells_are_text_and_no_markup(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    cells = ["[red]x[/red] :smile: https://a.b", "'one' 2.5 None [b]"]
+    text = aligned([[*cells], ["a", "b" * 20]])
+    assert words_of(text) == words_of("".join([*cells, "a", "b" * 20]))
+
+
+def test_tables_that_follow_use_the_whole_width(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    text = aligned(ROWS)
+    assert "error of linear inverse\n" in text  # the last column stands beside the keys alone

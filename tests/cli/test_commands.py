@@ -4,8 +4,11 @@ import json
 
 import numpy as np
 import pytest
+import typer
 
 from pefourier import __version__
+from pefourier.cli.main import app
+from pefourier.cli.vocabulary import options_of
 
 
 def numbers_of(done):
@@ -253,3 +256,20 @@ def test_train_answers_in_words_and_in_json(run):
     answer = json.loads(run(*given, "--json").out)
     assert answer["command"] == "train"
     assert [r["spec"] for r in answer["results"]] == ["none", "dft"]
+
+
+PROGRAM = typer.main.get_command(app)
+LOOK_UP = {"list", "explain", "cite"}  # which analyse nothing
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAM.commands.keys() - LOOK_UP))
+def test_every_analysing_command_can_be_quiet(name):
+    names = [n for command, o in options_of(PROGRAM) if command == name for n in o.opts]
+    assert {"--quiet", "-q"} <= set(names)
+
+
+def test_quiet_leaves_the_answer_of_design_alone(run):
+    asked = ["design", "--length", "80", "--d", "8", "--for", "turns"]
+    quiet = run(*asked, "-q")
+    assert (quiet.status, quiet.err) == (0, "")
+    assert quiet.out == run(*asked).out

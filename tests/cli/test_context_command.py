@@ -62,8 +62,20 @@ def test_context_of_a_config(run):
     assert result["against"]["below"] == {".99": 512, ".9": 1724, ".5": 60725}
     assert result["against"]["cosine"][0][0] == 1
     assert result["conclusion"].startswith(
-        "Trained at 8192 positions and asked for 131072 with scaling llama3: 29 of 64 pairs meet "
-        "phases they never met, the first beyond 65536 positions."
+        "Trained at 8192 positions and asked for 131072 with scaling llama3, which keeps 29, "
+        "blends 6 and stretches 29 of 64 pairs: 29 of 64 pairs meet phases they never met, the "
+        "first beyond 65536 positions."
+    )
+
+
+def test_what_a_scaling_does_is_said_within_the_length_of_training_too(run):
+    spec = "rope:scaling=yarn,factor=4,original=8192"
+    (result,) = run("context", spec, "--d", 128, "--length", 80, "--json").results
+    bands = {band["class"]: band["pairs"] for band in result["rotations"][0]["bands"]}
+    assert bands == {"kept": 26, "blended": 24, "stretched": 14}
+    assert result["conclusion"].startswith(
+        "At 80 positions, within the 8192 of training, with scaling yarn, which keeps 26, blends "
+        "24 and stretches 14 of 64 pairs, every phase was met; "
     )
 
 

@@ -91,7 +91,7 @@ def test_zoo(name):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize("name", set(ZOO) - {"-log(1e4)/d//2"})
+@pytest.mark.parametrize("name", sorted(set(ZOO) - {"-log(1e4)/d//2"}))
 def test_zoo_in_low_precision(name, dtype):
     enc = from_table(ZOO[name][-1].astype(dtype), eps=float(np.finfo(dtype).eps))
     assert codes_found(enc) == ZOO[name][3]

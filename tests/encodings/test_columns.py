@@ -7,8 +7,8 @@ import pytest
 
 from pefourier.encodings.columns import (
     CHANGES,
+    changes_by_name,
     exchanged,
-    named_changes,
     orders,
     pair_columns,
     split_pairs,
@@ -67,11 +67,11 @@ def test_pairs_are_parted_and_exchanged(phases, layout):
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_leads_from_one_order_to_the_other(phases, name):
     old, new = (waves(phases, *order) for order in CHANGES[name])
-    np.testing.assert_array_equal(old[:, named_changes(8)[name]], new)
+    np.testing.assert_array_equal(old[:, changes_by_name(8)[name]], new)
 
 
 @pytest.mark.parametrize("d", [1, 2, 5, 6])
 def test_every_order_and_change_is_a_permutation(d):
-    for columns in [*orders(d).values(), *named_changes(d).values()]:
+    for columns in [*orders(d).values(), *changes_by_name(d).values()]:
         assert sorted(columns) == list(range(d))
     assert (("interleaved", "cos") in orders(d)) == (d % 2 == 0)

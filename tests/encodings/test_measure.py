@@ -5,7 +5,7 @@ import pytest
 
 from pefourier.encodings import load
 from pefourier.encodings.domain import lattice
-from pefourier.encodings.encoding import Measure, placed
+from pefourier.encodings.encoding import Measure, without_prefix
 
 
 def waves(angles):
@@ -29,7 +29,7 @@ def test_the_kernel_on_a_grid_is_the_inner_product_of_codes():
 def test_phases_on_one_axis_are_those_of_its_codes(spec, own):
     """Behind rows without a place, and where these are left out."""
     whole = load(spec, d=8, length=9 + own.get("prefix", 0), **own)
-    enc = placed(whole)
+    enc = without_prefix(whole)
     points = whole.domain.x[whole.domain.prefix :]
     table = whole.codes(points)
     for phases in (

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from double_loop import agree, by_definition
+from double_loop import assert_agree, by_definition
 
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Measure, from_table
@@ -60,8 +60,8 @@ def test_lags_and_rows_agree(name, lags_at_once, monkeypatch):
     enc = MEASURES[name]
     by_lags = closest_pair(enc)
     assert by_lags == ClosestPair(pytest.approx(by_lags.distance), by_lags.pair, len(enc))
-    agree(by_lags, by_definition(enc.table()))
-    agree(closest_pair(from_table(enc.table())), by_definition(enc.table()))
+    assert_agree(by_lags, by_definition(enc.table()))
+    assert_agree(closest_pair(from_table(enc.table())), by_definition(enc.table()))
 
 
 @pytest.mark.parametrize("name", MEASURES)
@@ -115,7 +115,7 @@ def test_measure_that_is_constant_has_one_code():
 def test_measure_without_power_is_searched_by_rows():
     table = NORMAL
     measure = Measure(np.array([0.0]), np.array([1.0]))
-    agree(closest_pair(from_table(table, measure=measure)), by_definition(table))
+    assert_agree(closest_pair(from_table(table, measure=measure)), by_definition(table))
 
 
 def test_lags_that_cannot_be_nearest_are_given_up_early(monkeypatch):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from double_loop import agree, by_definition
+from double_loop import assert_agree, by_definition
 
 from pefourier.encodings.encoding import from_table
 from pefourier.geometry import row_search
@@ -53,7 +53,7 @@ def blocks(request, monkeypatch):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_pair_distance_and_count_are_those_of_the_double_loop(name, blocks):
-    agree(closest_pair(from_table(TABLES[name])), by_definition(TABLES[name]))
+    assert_agree(closest_pair(from_table(TABLES[name])), by_definition(TABLES[name]))
 
 
 def test_more_rows_than_a_block_holds():
@@ -121,13 +121,13 @@ def test_ties_are_those_with_the_smallest_distance(share, monkeypatch):
 @pytest.mark.parametrize("gaps", [(1, 0.9999), (0.9999, 1), (1, 1 - 3e-10), (1 + 3e-10, 1)])
 def test_pairs_that_are_not_neighbours(gaps, blocks):
     table = np.array([0.0, 10.0, gaps[0], 10.0 + gaps[1]])[:, None]
-    agree(closest_pair(from_table(table)), by_definition(table))
+    assert_agree(closest_pair(from_table(table)), by_definition(table))
 
 
 @pytest.mark.parametrize("shorter", [1e-3, 1e-5, 1e-8, 3e-10])
 def test_later_pair_that_is_little_nearer(shorter, blocks):
     table = np.array([0.0, 1.0, 10.0, 20.0, 11.0 - shorter])[:, None]
-    agree(closest_pair(from_table(table)), by_definition(table))
+    assert_agree(closest_pair(from_table(table)), by_definition(table))
 
 
 def test_a_tie_passed_over_is_found_again(monkeypatch):
@@ -198,7 +198,7 @@ def test_rows_of_many_sizes_leave_few_pairs_to_differences(least, offset, monkey
     table = np.unique(table, axis=0)
     monkeypatch.setattr(row_search, "BLOCK_ROWS", 128)
     monkeypatch.setattr(row_search, "MANY_PAIRS", 64)
-    agree(closest_pair(from_table(table)), by_definition(table))
+    assert_agree(closest_pair(from_table(table)), by_definition(table))
     assert sum(looked_at) < 8 * len(table)
 
 
@@ -207,7 +207,7 @@ def test_rows_a_few_units_in_the_last_place_apart_are_told_apart():
     rng = np.random.default_rng(3)
     near = 5 + np.spacing(5.0) * rng.integers(0, 60, (300, 4))
     table = np.unique(np.vstack([near, rng.standard_normal((300, 4))]), axis=0)
-    agree(closest_pair(from_table(table)), by_definition(table))
+    assert_agree(closest_pair(from_table(table)), by_definition(table))
 
 
 @pytest.mark.parametrize("name", ["normal", "waves", "walk", "shuffled grid"])
@@ -215,8 +215,8 @@ def test_rotating_columns_or_adding_a_row_to_all_moves_nothing(name, blocks):
     table = TABLES[name]
     turn = np.linalg.qr(RANDOM.standard_normal((table.shape[1],) * 2))[0]
     expected = by_definition(table)
-    agree(closest_pair(from_table(table @ turn)), expected)
-    agree(closest_pair(from_table(table + 10 * turn[0])), expected)
+    assert_agree(closest_pair(from_table(table @ turn)), expected)
+    assert_agree(closest_pair(from_table(table + 10 * turn[0])), expected)
 
 
 @pytest.mark.parametrize("name", ["normal", "waves", "integers", "equal halves", "clusters"])

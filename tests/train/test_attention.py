@@ -84,7 +84,7 @@ def test_xpos_is_turned_as_its_definition_says(rng):
     q, k = rng.normal(size=(2, d))
     v = torch.eye(6, dtype=torch.float64)[None, None, :, None]
     parts = [torch.as_tensor(x).expand(6, d)[None, None, :, None] for x in (q, k)]
-    got = attention.attend_rotated(*parts, v, torch.as_tensor(one.table())[None])[0, 0]
+    got = attention.attend_by_rotation(*parts, v, torch.as_tensor(one.table())[None])[0, 0]
     theta, zeta = 10000.0 ** (-2 * np.arange(2) / d), (2 * np.arange(2) / d + 0.4) / 1.4
     pair = (q[:2] + 1j * q[2:]) * np.conj(k[:2] + 1j * k[2:])
     lag = np.arange(6)[:, None] - np.arange(6)

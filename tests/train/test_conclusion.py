@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pefourier.train.conclusion import conclude_training, conclusions_of
+from pefourier.train.conclusion import conclude_training, conclusions_of, sum_up_differences
 from pefourier.train.statistics import Difference, Mean
 from pefourier.train.summary import DatasetSummary
 
@@ -113,3 +113,34 @@ def test_train_answers_in_csv(run):
     assert [row["difference.reference"] for row in rows] == ["", "none"]
     assert "conclusion" not in rows[0]
     assert all(re.search(r"\bIt reaches F1 .*\.$", r["conclusion"]) for r in results)
+
+
+CHANCE = replace(APART, p_holm=0.3)
+
+
+@pytest.mark.parametrize(
+    ("differences", "told"),
+    [
+        ({}, ""),
+        ({"dft": CHANCE}, "No encoding is told from sinusoidal: differences may be chance."),
+        (
+            {"dft": CHANCE, "dft@rms=1": replace(CHANCE, reference="sinusoidal@rms=1")},
+            "No encoding is told from its own reference: differences may be chance.",
+        ),
+        (
+            {"dft": APART, "rope": APART, "none": replace(APART, mean=-0.1), "t5": CHANCE},
+            "Compared with sinusoidal, better: dft, rope; worse: none; not told from it: t5.",
+        ),
+        ({"dft": APART, "cut": APART}, "Compared with sinusoidal, better: dft."),
+        (
+            {"dft": replace(APART, folds_low=-0.02)},
+            "Compared with sinusoidal, better: dft. On other windows that may differ.",
+        ),
+    ],
+)
+def test_a_dataset_is_summed_up_in_a_sentence(differences, told):
+    assert sum_up_differences(replace(ONE, differences=differences, cut_short=("cut",))) == told
+
+
+def test_shuffled_windows_are_not_summed_up():
+    assert sum_up_differences(replace(ONE, leaky=True)) == ""

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from pefourier.train.dropout import Dropout, mixed
+from pefourier.train.dropout import Dropout, mix
 
 
 def slow_hash(x):
@@ -22,7 +22,7 @@ def count(steps=0):
 
 def test_the_hash_is_that_of_whole_numbers():
     values = [0, 1, 2, 12345, 2**31 - 1, -1, -(2**31)]
-    found = mixed(torch.tensor(values, dtype=torch.int32))
+    found = mix(torch.tensor(values, dtype=torch.int32))
     assert found.tolist() == [slow_hash(one) for one in values]
 
 

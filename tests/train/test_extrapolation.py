@@ -12,7 +12,7 @@ from pefourier.errors import PefourierError
 from pefourier.train import apply, extrapolation, figures, loop, model, summary
 from pefourier.train.data.load import load_task
 from pefourier.train.data.synthetic import with_length
-from pefourier.train.injection import scaled_to_rms
+from pefourier.train.injection import scale_to_rms
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
 
@@ -25,7 +25,7 @@ ASKED = {**SMALL, "dataset": (TASK,), "d": 16, "test_length": "8,16,24"}
 def outcome(spec, rms=None, learn=False):
     """A member trained for an epoch, and its task."""
     task, one = load_task(TASK), injection(spec, learn=learn, sizes=SIZES)
-    one = one if rms is None else scaled_to_rms(one, rms)
+    one = one if rms is None else scale_to_rms(one, rms)
     members = [loop.Member(spec, injection("t5", sizes=SIZES), 1, 0), loop.Member(spec, one, 0, 0)]
     held = loop.put_on_device(task, torch.device("cpu"))
     found = loop.fit(held, SIZES, members, loop.Schedule(1, 8, 1e-2))
@@ -38,14 +38,14 @@ def test_a_trained_classifier_applied_gives_the_logits_of_training(spec):
     found, task = outcome(spec)
     fold = task.folds[0]
     x = (task.rows.reshape(-1, 8, 2)[fold.test] - fold.mean) / fold.scale
-    own = extrapolation.lengthened(found, injection(spec, sizes=SIZES), 8)
+    own = extrapolation.lengthen(found, injection(spec, sizes=SIZES), 8)
     logits = apply.apply_classifier(SIZES, found.parameters, own, x)
     np.testing.assert_allclose(logits, found.test, atol=2e-5)
 
 
 def test_codes_of_lags_go_on_where_all_were_trained():
     found, _ = outcome("shaw:clip=3")
-    longer = extrapolation.lengthened(found, injection("shaw:clip=3", sizes=LONG), 24)
+    longer = extrapolation.lengthen(found, injection("shaw:clip=3", sizes=LONG), 24)
     before, after = found.codes, longer.table()
     for lag in range(-23, 24):
         near = max(-7, min(7, lag))
@@ -64,13 +64,13 @@ def test_codes_of_lags_go_on_where_all_were_trained():
 def test_what_cannot_go_on_says_why(spec, reason):
     found, _ = outcome(spec)
     with pytest.raises(PefourierError, match=f"{reason}$"):
-        extrapolation.lengthened(found, injection(spec, sizes=LONG), 24)
+        extrapolation.lengthen(found, injection(spec, sizes=LONG), 24)
 
 
 def test_a_scaled_encoding_keeps_its_scale_on_longer_windows():
     short, longer = injection("sinusoidal", sizes=SIZES), injection("sinusoidal", sizes=LONG)
-    before = scaled_to_rms(short, 0.5).table()
-    np.testing.assert_allclose(scaled_to_rms(longer, 0.5, by=short).table()[:8], before)
+    before = scale_to_rms(short, 0.5).table()
+    np.testing.assert_allclose(scale_to_rms(longer, 0.5, by=short).table()[:8], before)
 
 
 def test_every_run_has_its_scores_at_each_length(tmp_path):

@@ -80,6 +80,7 @@ def test_the_page_says_it_all(page):
         "What the words mean",
     ]
     assert found.text["h3"] == ["smd", "msl", "What to keep in mind"]
+    assert "" not in found.text["p"]
     ids = found.all_values("id")
     assert len(ids) == len(set(ids))
     assert {*found.all_values("popovertarget"), *found.all_values("aria-labelledby")} <= set(ids)
@@ -91,6 +92,11 @@ def test_the_page_says_it_all(page):
     cells = " ".join(found.text["td"])
     assert "first epoch of the highest average precision on validation" in cells
     assert "2.13.0+cpu" in cells
+
+
+def test_a_dataset_is_summed_up_before_its_encodings(page):
+    said = page(FIGURES / "nested" / "window-100").text["p"]
+    assert said.count("No encoding is told from sinusoidal: differences may be chance.") == 2
 
 
 def test_the_answer_in_json_is_that_of_training(run, tmp_path):
@@ -198,5 +204,7 @@ def test_every_setting_is_told_with_its_meaning(page):
     config = json.loads((FIGURES / "leaky-100" / "config.json").read_text())
     options = {one.name: one.metadata["help"] for one in fields(Options)}
     told = dict(zip(found.text["button"], found.values("button", "title"), strict=True))
-    for name in set(options) & set(config) - {"dataset", "encoding"}:
+    assert isinstance(config["data"], dict)  # sums of numbers, not what --data was
+    assert "data" not in told
+    for name in set(options) & set(config) - {"dataset", "encoding", "data"}:
         assert told[name].startswith(options[name])

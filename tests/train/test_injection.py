@@ -7,7 +7,7 @@ from training import injection
 from pefourier.encodings import build
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
-from pefourier.train.injection import load_injection, scaled_to_rms
+from pefourier.train.injection import load_injection, scale_to_rms
 
 
 @pytest.mark.parametrize("name", ["t5", "shaw", "erpe"])
@@ -35,7 +35,7 @@ def test_what_is_before_training_is_trained():
 
 @pytest.mark.parametrize("name", ["dft", "sinusoidal", "learned", "ramp"])
 def test_what_varies_of_matched_codes_has_the_root_mean_square_asked_for(name):
-    one = scaled_to_rms(injection(name), 0.25)
+    one = scale_to_rms(injection(name), 0.25)
     table, own = one.table(), injection(name).table()
     assert np.sqrt((table**2).mean()) == pytest.approx(0.25)
     assert np.sqrt(table.var(axis=0).mean()) == pytest.approx(0.25)

@@ -33,10 +33,10 @@ def test_the_power_of_simulated_runs_is_as_foretold(rng):
 
 def test_runs_needed_are_the_fewest_that_do():
     for spread, wanted in ((0.064, 0.01), (0.064, 0.5), (0.1, 0.03)):
-        n = power.runs_needed(spread, wanted)
+        n = power.enough_runs(spread, wanted)
         assert power.detectable_difference(spread, n) <= wanted
         assert n == 2 or power.detectable_difference(spread, n - 1) > wanted
-    assert power.runs_needed(1.0, 1e-6) is None
+    assert power.enough_runs(1.0, 1e-6) is None
     assert np.isnan(power.detectable_difference(0.1, 1))
 
 
@@ -96,7 +96,7 @@ def test_an_answer_without_a_difference_says_what_it_excludes(rng, dataset, clai
     could = found.datasets[0].power["dft"]
     assert could.detectable == pytest.approx(0.029, abs=0.006)
     assert could.claimed == claim
-    assert could.claimed_runs == power.runs_needed(could.spread, claim)
+    assert could.claimed_runs == power.enough_runs(could.spread, claim)
     text = in_lines(found)
     assert (
         f"; a difference of {could.detectable:.3f} (over folds {could.folds_detectable:.3f}) would "

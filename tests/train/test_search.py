@@ -70,9 +70,9 @@ def test_the_best_on_validation_is_kept_then_the_least_loss_then_the_first(monke
 def test_shapes_have_stacks_of_their_own_and_order_free_none():
     candidates = search.list_candidates(Options(**ASKED))
     model = Transformer(6, 2, 2, d=8, heads=2)
-    shapes = search.shapes_tried(model, candidates)
+    shapes = search.list_shapes(model, candidates)
     assert [(m.pool, len(own)) for m, own in shapes] == [("mean", 4), ("mean+max", 4)]
-    ((_, own),) = search.shapes_tried(OrderFree(6, 2, 2, 8), candidates)
+    ((_, own),) = search.list_shapes(OrderFree(6, 2, 2, 8), candidates)
     assert [one.values["pool"] for one in own] == ["mean"] * 4
 
 

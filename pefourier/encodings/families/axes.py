@@ -322,7 +322,7 @@ def encoding_on_axes(
     places = ROWS[axes.rows if domain.grid else "raster"]
     if places is through_blocks:
         check_blocks(domain.sides)
-    codes = turned_codes(
+    codes = wave_codes(
         name,
         domain,
         measure,
@@ -349,7 +349,7 @@ def remarks_on_layout(axes: Axes) -> tuple[Finding, ...]:
     return (Finding("not-a-rotation", "error", message),)
 
 
-def turned_codes(
+def wave_codes(
     name: str,
     domain: Domain,
     measure: Measure,

@@ -15,10 +15,10 @@ from pefourier.encodings.families.axes import (
     Axes,
     encoding_on_axes,
     taking_axes,
-    turned_codes,
+    wave_codes,
 )
 from pefourier.encodings.families.seeds import stream
-from pefourier.encodings.grids import grid_of, typed_sides
+from pefourier.encodings.grids import grid_of, sides_text
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError, shown
 
@@ -142,25 +142,29 @@ def mixed_rope(
     domain = grid_of(length, grid, prefix)
     if len(domain.sides) > 2:
         raise PefourierError(
-            f"mixed-rope has frequencies on two axes; got a grid of {typed_sides(domain.sides)}; "
+            f"mixed-rope has frequencies on two axes; got a grid of {sides_text(domain.sides)}; "
             "write --grid HxW"
         )
     if d % 2:
         fits = " or ".join(f"d={fit}" for fit in (d - 1, d + 1) if fit)
         raise PefourierError(f"mixed-rope turns pairs and needs an even d; got d={d}; write {fits}")
-    across = read_mixed(frequencies, heads, d) if frequencies else random_mixed(heads, d, rho, seed)
+    across = (
+        read_frequencies(frequencies, heads, d)
+        if frequencies
+        else random_frequencies(heads, d, rho, seed)
+    )
     own = across[::-1].T[:, -len(domain.sides) :]  # the slowest axis first
     m = len(own)
     measure = Measure(own if len(domain.sides) > 1 else own[:, 0], np.full(m, 1 / m), float(m))
     noted = {"length": len(domain), "d": 2 * m, "head": d, "layout": "interleaved"}
-    codes = turned_codes("mixed-rope", domain, measure)
+    codes = wave_codes("mixed-rope", domain, measure)
     origin = "weights" if frequencies else "formula"
     return Encoding(
         "mixed-rope", domain, 2 * m, codes, measure, act="rotate", params=noted, origin=origin
     )
 
 
-def random_mixed(heads: int, d: int, rho: float, seed: int) -> np.ndarray:
+def random_frequencies(heads: int, d: int, rho: float, seed: int) -> np.ndarray:
     """Frequencies (2, heads d/2), x first, as RoPE-ViT starts them: an angle for each head."""
     check_above("rho", rho)
     lengths = rho ** (-4.0 * np.arange((d + 2) // 4) / d)
@@ -170,7 +174,7 @@ def random_mixed(heads: int, d: int, rho: float, seed: int) -> np.ndarray:
     return np.stack([own[:, : d // 2].reshape(-1) for own in waves])
 
 
-def read_mixed(spec: str, heads: int, d: int) -> np.ndarray:
+def read_frequencies(spec: str, heads: int, d: int) -> np.ndarray:
     """Frequencies of a file, x first."""
     from pefourier.encodings.sources.tables import read_table, split_spec
 

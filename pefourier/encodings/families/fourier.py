@@ -19,7 +19,7 @@ from pefourier.encodings.families.axes import (
     Axes,
     axis_letters,
     split_dimensions,
-    turned_codes,
+    wave_codes,
 )
 from pefourier.encodings.families.seeds import stream
 from pefourier.encodings.grids import grid_of
@@ -177,7 +177,7 @@ def signed_waves(
     layout = "interleaved" if mapping == "nerf" else "halves"
     first = "cos" if mapping == "gaussian" else "sin"
     columns = tuple(np.arange(2 * len(signs))[part] for part in pair_columns(layout, len(signs)))
-    turned = turned_codes(
+    turned = wave_codes(
         "fourier-features", domain, measure, columns=columns, first=first, turns=False
     )
 

@@ -6,7 +6,7 @@ as an encoder sees them; ``causal=true`` keeps the lags up to 0 that a decoder s
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Literal
 
 import numpy as np
@@ -304,14 +304,9 @@ def tupe(
 
     @cache  # every code needs all of them, which a size that is refused must not pay for
     def weights() -> tuple[np.ndarray, ...]:
-        draw = stream(seed).normal
-        p = draw(0.0, scale, (length, d))
-        p -= p.mean(axis=1, keepdims=True)
-        p /= np.sqrt(p.var(axis=1, keepdims=True) + 1e-5)  # torch's epsilon
-        query, key = (
-            (p @ draw(0.0, scale, (d, d))).reshape(length, heads, d // heads) for _ in range(2)
-        )
-        return query, key, draw(0.0, scale, (buckets, heads)), *draw(0.0, scale, (2, heads))
+        draw = partial(stream(seed).normal, 0.0, scale)
+        query, key = draw_queries_and_keys(draw, length, d, heads)
+        return query, key, draw((buckets, heads)), *draw((2, heads))
 
     def codes(x: np.ndarray) -> np.ndarray:
         query, key, bias, to_cls, from_cls = weights()
@@ -327,3 +322,13 @@ def tupe(
 
     noted = {"d": heads * length, "embedding": d}
     return Encoding("tupe", positions(length), heads * length, codes, act="bias", params=noted)
+
+
+def draw_queries_and_keys(
+    draw: Callable[[tuple[int, ...]], np.ndarray], length: int, d: int, heads: int
+) -> list[np.ndarray]:
+    """Queries and keys (length, heads, d / heads) of normalised vectors of the positions."""
+    p = draw((length, d))
+    p -= p.mean(axis=1, keepdims=True)
+    p /= np.sqrt(p.var(axis=1, keepdims=True) + 1e-5)  # torch's epsilon
+    return [(p @ draw((d, d))).reshape(length, heads, d // heads) for _ in range(2)]

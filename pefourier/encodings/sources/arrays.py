@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from pefourier.encodings.sources.mapped import watched
+from pefourier.encodings.sources.mapped import watch
 from pefourier.errors import PefourierError, shown
 
 MEMORY = 2**33  # bytes that an array may take when it is not mapped
@@ -148,7 +148,7 @@ class Extent:
         """The array where it lies in a file."""
         self.check_plain()
         array = np.memmap(stream, self.dtype, "r", self.offset, self.shape, self.order)
-        return watched(array, stream, self.offset + self.nbytes, self.offset)
+        return watch(array, stream, self.offset + self.nbytes, self.offset)
 
 
 def check_axes(shape: Sequence[object]) -> None:

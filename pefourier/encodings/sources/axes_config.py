@@ -18,7 +18,7 @@ import numpy as np
 
 from pefourier.encodings.domain import lags_on, lattice
 from pefourier.encodings.encoding import Encoding, Finding, from_table
-from pefourier.encodings.grids import check_fit, count_points, typed_sides
+from pefourier.encodings.grids import check_fit, count_points, sides_text
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.config import ModelConfig
 from pefourier.encodings.sources.weights import GRID_TENSOR, TENSOR, load_tensor, tensors_beside
@@ -36,9 +36,9 @@ def read_axes(model: ModelConfig) -> Encoding | None:
     if block is None:
         return None
     if model.part.endswith(BIASES):
-        return trained_window(model, block)
+        return read_window(model, block)
     if block["encoding"] == "learned" or block.get("stored"):
-        enc = stored_table(model, block)
+        enc = read_grid(model, block)
         if enc is not None:
             return enc
         if block["encoding"] == "learned":
@@ -114,7 +114,7 @@ def sides_of(model: ModelConfig, block: Block) -> tuple[tuple[int, ...], tuple[F
     if "sides" not in block:
         sides = tuple(block["usual"])
         message = (
-            f"{model.config.label} sets no size of an image; a grid of {typed_sides(sides)} is "
+            f"{model.config.label} sets no size of an image; a grid of {sides_text(sides)} is "
             "taken: give --grid"
         )
         return sides, (Finding("grid-default", "note", message),)
@@ -172,7 +172,7 @@ def references(model: ModelConfig, block: Block, sides: tuple[int, ...]) -> tupl
     return tuple(found)
 
 
-def stored_table(model: ModelConfig, block: Block) -> Encoding | None:
+def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
     """The table of positions in the weights beside the config, on its grid."""
     grids = tensors_beside(model, GRID_TENSOR)
     tensors = grids or tensors_beside(model, TENSOR)
@@ -192,7 +192,7 @@ def stored_table(model: ModelConfig, block: Block) -> Encoding | None:
         enc = replace(enc, domain=lattice(sides, prefix), params=params)
         return replace(enc, findings=(*enc.findings, *found))
     message = (
-        f"{name} has {len(enc)} rows, fewer than the {typed_sides(sides)} patches that "
+        f"{name} has {len(enc)} rows, fewer than the {sides_text(sides)} patches that "
         f"{model.config.label} sets; give --grid"
     )
     return replace(enc, findings=(*enc.findings, Finding("grid-default", "note", message)))
@@ -215,7 +215,7 @@ def spread_table(model: ModelConfig, name: str, path: str) -> Encoding:
     return replace(enc, domain=lattice(sides))
 
 
-def trained_window(model: ModelConfig, block: Block) -> Encoding:
+def read_window(model: ModelConfig, block: Block) -> Encoding:
     """Biases of a window in the weights, whose rows run through displacements query - key."""
     from pefourier.encodings.sources.tables import read_table
 

@@ -32,7 +32,7 @@ from pefourier.encodings.sources.arrays import (
     check_axes,
     fill_from_stream,
 )
-from pefourier.encodings.sources.mapped import watched
+from pefourier.encodings.sources.mapped import watch
 from pefourier.errors import shown
 
 PACKED = 2**12  # bytes unpacked at a time: of LZMA, a kB of which may be as many as 7 MB
@@ -94,7 +94,7 @@ BITS = {  # of a number, for all types that the library safetensors knows
 def read_npy(stream: BinaryIO) -> dict[str, Stored]:
     """The one array of a .npy file."""
     extent = npy_extent(stream.read(HEAD), stream.seek(0, os.SEEK_END))
-    return {"": stored_at(stream, extent, extent.dtype.name)}
+    return {"": array_at(stream, extent, extent.dtype.name)}
 
 
 def npy_extent(head: bytes, size: int) -> Extent:
@@ -112,9 +112,7 @@ def npy_extent(head: bytes, size: int) -> Extent:
     return extent.within(size) if plain else extent  # others lie there pickled
 
 
-def stored_at(
-    stream: BinaryIO, extent: Extent, kind: str, decode: Callable | None = None
-) -> Stored:
+def array_at(stream: BinaryIO, extent: Extent, kind: str, decode: Callable | None = None) -> Stored:
     """An array that lies in a stream as numpy holds it, or as bits that make numbers when decoded.
 
     In a file it can be mapped, unless its numbers have to be turned round or decoded.
@@ -275,7 +273,7 @@ def read_torch(stream: BinaryIO) -> dict[str, Stored]:
             "as torch.save(table, PATH) writes them"
         ) from error
     file = stream if mapped else None
-    return {name: torch_stored(tensor, size, file) for name, tensor in tensors(tree, torch.Tensor)}
+    return {name: torch_array(tensor, size, file) for name, tensor in tensors(tree, torch.Tensor)}
 
 
 def tensors(tree: Any, kind: type) -> Iterator[tuple[str, Any]]:
@@ -291,7 +289,7 @@ def tensors(tree: Any, kind: type) -> Iterator[tuple[str, Any]]:
             stack += [(f"{name}.{k}" if name else str(k), item) for k, item in reversed(named)]
 
 
-def torch_stored(tensor: Any, size: int, file: BinaryIO | None) -> Stored:
+def torch_array(tensor: Any, size: int, file: BinaryIO | None) -> Stored:
     """A tensor from `size` bytes, mapped from a file where one is given."""
     kind = str(tensor.dtype).removeprefix("torch.")
     if tensor.is_nested:  # it has no shape
@@ -306,7 +304,7 @@ def torch_stored(tensor: Any, size: int, file: BinaryIO | None) -> Stored:
         return (tensor.float() if kind in DECODERS else tensor).numpy(force=True)
 
     def mapped() -> np.ndarray:
-        return watched(numbers(), file, size, None)
+        return watch(numbers(), file, size, None)
 
     width = 4 if kind in DECODERS else tensor.element_size()
     if file is None:
@@ -393,7 +391,7 @@ def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> Stored:
         extent.within(size)
     if not 0 <= begin <= end or (bits and math.prod(shape) * bits != 8 * (end - begin)):
         raise ValueError(f"its offsets {begin} to {end} do not fit the shape {extent.shape}")
-    return stored_at(stream, extent, kind, DECODERS.get(kind))
+    return array_at(stream, extent, kind, DECODERS.get(kind))
 
 
 def bfloat16(bits: np.ndarray) -> np.ndarray:

@@ -91,7 +91,7 @@ def read_gguf(path: str, length: int | None = None, d: int | None = None) -> Enc
     """
     file = open_gguf(path)
     turned = file.number("rope.dimension_count")
-    head = file.number("attention.key_length") or divided_width(file) or turned or d
+    head = file.number("attention.key_length") or head_width(file) or turned or d
     if head is None:
         raise PefourierError(
             f"{shown(path)} sets no rotation: it has neither rope.dimension_count nor the size of "
@@ -114,7 +114,7 @@ def read_gguf(path: str, length: int | None = None, d: int | None = None) -> Enc
     return replace(enc, spec=path, params=params, findings=(*found, *enc.findings))
 
 
-def divided_width(file: GgufFile) -> float | None:
+def head_width(file: GgufFile) -> float | None:
     """The width of the model over its heads."""
     width, heads = file.number("embedding_length"), file.number("attention.head_count")
     return width // heads if width and heads else None

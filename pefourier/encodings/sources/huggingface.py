@@ -28,8 +28,8 @@ from pefourier.encodings.sources.weights import (
     bucket_keys,
     first_row,
     offset_notes,
-    read_learned,
-    trained_biases,
+    read_positions,
+    read_trained_biases,
 )
 from pefourier.errors import PefourierError, shown, unknown
 
@@ -73,7 +73,7 @@ def read_config(
     file = os.path.join(path, "config.json") if os.path.isdir(path) else path
     config, kind, part = choose_part(Section(shown(file), read_object(file)), part)
     model = ModelConfig(file, part, config, kind, length, d, type_row(kind) or {}, grid, prefix)
-    for read in (read_axes, read_biases, read_sinusoid, read_rotation, read_learned):
+    for read in (read_axes, read_biases, read_sinusoid, read_rotation, read_positions):
         enc = read(model)
         if enc is not None:
             return replace(enc, spec=spec, findings=(*enc.findings, *code_notes(config)))
@@ -125,8 +125,8 @@ def read_biases(model: ModelConfig) -> Encoding | None:
             "alibi", model.dimension(model.sized(heads), "number of heads"), causal=True
         )
     if row.get("kind") != "t5":
-        return trained_biases(model)
-    trained = trained_biases(model)
+        return read_trained_biases(model)
+    trained = read_trained_biases(model)
     if trained is not None:
         return trained
     check_part(model)

@@ -71,7 +71,7 @@ def read_layers(spec: str, usual: str) -> list[LayerRun]:
     kinds, laid = layer_types(model, number)
     if own and not kinds:
         kinds, laid = list(sections), False
-    still = unrotated_layers(model, number)
+    still = layers_without_positions(model, number)
     runs: dict[LayerRun, list[int]] = {}
     for i, kind in enumerate(kinds or [""] * max(number, 1)):
         part = called.get(kind, kind) if own else ""
@@ -133,7 +133,7 @@ def sliding_or_not(model: ModelConfig, number: int) -> list[str]:
     if which != "after" and values.get("use_sliding_window") is not True:
         return [FULL] * number
     first = model.config.count("max_window_layers", least=0) or first
-    still = unrotated_layers(model, number)
+    still = layers_without_positions(model, number)
     slides = {
         "all": lambda i: True,
         "from": lambda i: i >= first,
@@ -144,7 +144,7 @@ def sliding_or_not(model: ModelConfig, number: int) -> list[str]:
     return [SLIDING if slides(i) else FULL for i in range(number)]
 
 
-def unrotated_layers(model: ModelConfig, number: int) -> set[int]:
+def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
     """Layers without positions in a model whose others rotate."""
     told = model.config.values.get("no_rope_layers")
     if isinstance(told, list) and told:  # 1 where a layer rotates

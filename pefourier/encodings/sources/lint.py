@@ -337,7 +337,7 @@ def lengths(case: ConfigCase) -> Iterator[Finding]:
         yield Finding("rope-original", "warning", message)
 
 
-def trained_length(case: ConfigCase) -> Iterator[Finding]:
+def length_of_training(case: ConfigCase) -> Iterator[Finding]:
     """A length of training that is left out, or that is not the family's."""
     scaling, before = case.params["scaling"], case.params.get("original")
     factor = case.params.get("factor") or 1.0
@@ -406,7 +406,7 @@ def name_of_share(case: ConfigCase) -> str:
     return next(iter(case.turns.shares), "partial_rotary_factor, if it is to be read at all")
 
 
-def guessed_head(case: ConfigCase) -> Iterator[Finding]:
+def size_of_head(case: ConfigCase) -> Iterator[Finding]:
     """The size of a head, where it is hidden size over heads and unusual."""
     config = case.model.config
     told = any(case.values.get(key) is not None for key in case.turns.size)
@@ -568,16 +568,21 @@ def sections(case: ConfigCase) -> Iterator[Finding]:
         )
         yield Finding("rope-sections", "note", message)
     elif numbers and known and bool(values.get("mrope_interleaved")) != interleaved:
-        order = "by turns" if interleaved else "in blocks"
-        message = (
-            f"mrope_interleaved of {case.section.label} does not say that model_type "
-            f"{shown(case.model.kind)} gives pairs to axes {order}"
-            f"{sections_cost(case, numbers, interleaved)}; write "
-            f"mrope_interleaved={str(interleaved).lower()}"
-        )
-        known_false = "mrope_interleaved" in values
-        if interleaved or known_false:
-            yield Finding("rope-sections", "warning" if known_false else "note", message)
+        yield from order_of_sections(case, numbers, interleaved)
+
+
+def order_of_sections(case: ConfigCase, numbers: list[int], interleaved: bool) -> Iterator[Finding]:
+    """A config that does not say in which order its type of model gives pairs to axes."""
+    order = "by turns" if interleaved else "in blocks"
+    message = (
+        f"mrope_interleaved of {case.section.label} does not say that model_type "
+        f"{shown(case.model.kind)} gives pairs to axes {order}"
+        f"{sections_cost(case, numbers, interleaved)}; write "
+        f"mrope_interleaved={str(interleaved).lower()}"
+    )
+    known_false = "mrope_interleaved" in case.section.values
+    if interleaved or known_false:
+        yield Finding("rope-sections", "warning" if known_false else "note", message)
 
 
 def sections_cost(case: ConfigCase, numbers: list[int], interleaved: bool) -> str:
@@ -603,9 +608,9 @@ RULES = (
     scaling_lost,
     two_types,
     lengths,
-    trained_length,
+    length_of_training,
     share_of_the_head,
-    guessed_head,
+    size_of_head,
     mscale_pairs,
     one_for_all,
     without_section,

@@ -105,7 +105,7 @@ class MappedTable(np.ndarray):
         return taken
 
 
-def watched(array: np.ndarray, stream: BinaryIO, end: int, offset: int | None) -> MappedTable:
+def watch(array: np.ndarray, stream: BinaryIO, end: int, offset: int | None) -> MappedTable:
     """A mapped array of a file of at least `end` bytes, at an offset where that is known."""
     table = array.view(MappedTable)
     table.source = MappedFile(stream, end)

@@ -55,11 +55,11 @@ def model_types() -> dict[str, dict[str, Any]]:
     rows = json.loads(here.with_name("models.json").read_bytes())
     for by_hand in json.loads(here.with_name("models_by_hand.json").read_bytes()):
         for kind in by_hand["types"].split():
-            rows[kind] = merged(rows.get(kind, {}), by_hand)
+            rows[kind] = merge(rows.get(kind, {}), by_hand)
     return rows
 
 
-def merged(row: dict[str, Any], by_hand: dict[str, Any]) -> dict[str, Any]:
+def merge(row: dict[str, Any], by_hand: dict[str, Any]) -> dict[str, Any]:
     """A row with what is known by hand, also of its types of layers."""
     layers = {
         name: own | by_hand.get("layers", {}).get(name, {})

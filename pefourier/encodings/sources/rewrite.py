@@ -89,7 +89,7 @@ def spellings(
 ) -> Iterator[Lines]:
     """Ways to state a rotation, those that the config uses itself first."""
     before = rotations.get(model.part)
-    values, (base, section) = model.config.values, stated(wanted)
+    values, (base, section) = model.config.values, base_and_section(wanted)
     key = next((key for key in LONGEST if values.get(key)), None)
     longest = {key or model.row.get("length", (LONGEST[0],))[0]: len(wanted)}
     yield longest  # where nothing else changes
@@ -110,11 +110,11 @@ def spellings(
 
 def as_section(enc: Encoding) -> Lines:
     """A rotation as a section of rope_parameters."""
-    base, section = stated(enc)
+    base, section = base_and_section(enc)
     return {**section, "rope_theta": base}
 
 
-def stated(wanted: Encoding) -> tuple[float, Lines]:
+def base_and_section(wanted: Encoding) -> tuple[float, Lines]:
     """The base of a rotation, and its scaling as a config states it."""
     params = wanted.params
     rotated, scaling = params["rotated"], params["scaling"]

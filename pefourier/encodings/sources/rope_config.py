@@ -300,7 +300,7 @@ def read_scaling(
     needs_original = kinds.pop("original", None) is not None
     named = COMMON | kinds.keys() | ({ORIGINAL} if needs_original and kind != "dynamic" else set())
     named |= {TUNED[model.kind], LONGEST[0]} if model.kind in TUNED else set()
-    found = unused_keys(section, kind, named)
+    found = warn_of_keys(section, kind, named)
     for key in REQUIRED.get(scaling, ()):
         implied = scaling == "yarn" and key in section.values  # null: the ratio of the lengths
         if section.values.get(key) is None and not implied:
@@ -355,7 +355,7 @@ def misspelt_keys(config: Section) -> list[Finding]:
     return found
 
 
-def unused_keys(section: Section, kind: str, named: set[str]) -> list[Finding]:
+def warn_of_keys(section: Section, kind: str, named: set[str]) -> list[Finding]:
     """A warning for each of the first keys that the type of scaling has no use for."""
     known, found = sorted(named), []
     for key in islice(sorted(section.values.keys() - named - IGNORED), SEEN):

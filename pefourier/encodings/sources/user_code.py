@@ -73,7 +73,7 @@ def way_out(error: BaseException, given: Given) -> str:
     return "; give it in the SPEC: 'py:module:Class(name=value)'" if missing else ""
 
 
-def spelled_out(spec: str) -> str | None:
+def meant_spec(spec: str) -> str | None:
     """The SPEC that one without ``py:`` may have meant: a module in the working directory."""
     module, _, name = spec.partition(":")
     path = module.removesuffix(".py").replace(".", "/")

@@ -170,14 +170,14 @@ def call_twice(torch: Any, module: Any, ways: Iterable[dict[str, Any]]) -> Answe
     raise TypeError("its forward takes nothing that is known here")
 
 
-def required(module: Any) -> list[str]:
+def names_to_give(module: Any) -> list[str]:
     """Names of what forward must be given."""
     return [p.name for p in inspect.signature(module.forward).parameters.values() if is_needed(p)]
 
 
 def takes_positions(module: Any) -> bool:
     """Whether forward is given places, or nothing that has a batch."""
-    names = set(required(module))
+    names = set(names_to_give(module))
     return bool(
         names & (POSITION_NAMES | TIME_NAMES)
     ) or names <= LENGTH_NAMES | PAIR_NAMES | SHIFTS | {"device", "dtype"}
@@ -195,7 +195,7 @@ def inputs_of(
     whole = torch.arange(length, device=like.device)
     forms = [whole.expand(shape[0], length), whole, whole.float(), whole.float()[:, None]]
     forms.append(whole.float()[None, :, None])
-    names = required(module)
+    names = names_to_give(module)
     known = {"device": like.device, "dtype": like.dtype}
     known["attention_mask"] = torch.ones(shape[:2], dtype=torch.long, device=like.device)
     known |= dict.fromkeys(LENGTH_NAMES | PAIR_NAMES, length) | dict.fromkeys(SHIFTS, 0)
@@ -311,7 +311,7 @@ def as_rotation(torch: Any, module: Any, length: int, d: int) -> tuple[Codes, li
     units = np.broadcast_to(np.eye(d)[:, None], (d, probed, d))
     for order in ORDERS:
         found = images(torch, module, order, units)
-        pairs = None if found is None else turned_pairs(np.moveaxis(found[0], 1, 0))
+        pairs = None if found is None else find_pairs(np.moveaxis(found[0], 1, 0))
         if pairs is None:
             continue
         vector = np.zeros((1, length, d))
@@ -346,7 +346,7 @@ def images(torch: Any, module: Any, order: str, x: np.ndarray) -> Codes | None:
     return np.transpose(codes, np.argsort(axes)), eps
 
 
-def turned_pairs(operators: np.ndarray) -> np.ndarray | None:
+def find_pairs(operators: np.ndarray) -> np.ndarray | None:
     """First columns of the pairs that operators (n, d, d) turn; None where they are no rotation."""
     d = operators.shape[1]
     products = operators @ operators.swapaxes(1, 2)

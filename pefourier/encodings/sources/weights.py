@@ -79,7 +79,7 @@ def offset_notes(kind: str, offset: int) -> tuple[Finding, ...]:
     return (Finding("position-offset", "note", message),) if offset else ()
 
 
-def read_learned(model: ModelConfig) -> Encoding | None:
+def read_positions(model: ModelConfig) -> Encoding | None:
     """Learned positions, whose numbers are in the weights beside the config."""
     row = model.row
     kinds = (*row.get("kind", "learned").split(), row.get("otherwise"))
@@ -135,12 +135,12 @@ def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
     return from_table(codes, "learned", eps=eps, params=params, findings=found, origin="weights")
 
 
-def trained_biases(model: ModelConfig) -> Encoding | None:
+def read_trained_biases(model: ModelConfig) -> Encoding | None:
     """Biases or vectors of lags, where the weights beside the config have them."""
     if model.row.get("kind") == "t5":
-        return trained_buckets(model)
+        return read_buckets(model)
     if "relative" in model.row and model.config.values.get("relative_attention") is True:
-        return trained_distances(model)
+        return read_distances(model)
     return None
 
 
@@ -167,7 +167,7 @@ def bucket_keys(model: ModelConfig) -> dict[str, int | bool]:
     }
 
 
-def trained_buckets(model: ModelConfig) -> Encoding | None:
+def read_buckets(model: ModelConfig) -> Encoding | None:
     """T5's biases after training, one column per head."""
     from pefourier.encodings.sources.tables import read_table
 
@@ -188,7 +188,7 @@ def trained_buckets(model: ModelConfig) -> Encoding | None:
     return of_weights(model, "t5", found, bias.shape[1], codes, eps, own)
 
 
-def trained_distances(model: ModelConfig) -> Encoding | None:
+def read_distances(model: ModelConfig) -> Encoding | None:
     """DeBERTa's vectors of distances after training (He et al., 2021)."""
     from pefourier.encodings.sources.tables import read_table
 

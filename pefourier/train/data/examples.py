@@ -39,23 +39,14 @@ def from_examples(
     rows = rows.astype(np.float32)
     parts = split_examples(name, labels, split_by, tested, groups)
     if tested is not None:
-        parts += [resampled_parts(labels, tested, seed) for seed in range(1, resamples)]
+        parts += [random_parts(labels, tested, seed) for seed in range(1, resamples)]
     starts = np.arange(n) * length
     folds = tuple(split.make_fold(rows, starts, length, p, True) for p in parts[:most])
     shown_classes = tuple(classes) or tuple(str(c) for c in names)
     leaky = groups is not None and split_by == "random"
     whole = None if groups is None or leaky else len(np.unique(groups))
     task = Task(
-        name,
-        split_by,
-        rows,
-        starts,
-        labels,
-        length,
-        shown_classes,
-        folds,
-        leaky,
-        groups=whole,
+        name, split_by, rows, starts, labels, length, shown_classes, folds, leaky, groups=whole
     )
     split.check_task(task)
     return task
@@ -91,7 +82,7 @@ def split_examples(
     if groups is not None:
         return split_by_groups(name, labels, split_by, groups)
     if tested is not None:
-        return [published_parts(labels, tested)]
+        return [publisher_parts(labels, tested)]
     if split_by == "chronological":
         return [tuple(np.split(np.arange(n), [int(share * n) for share in split.SHARES]))]
     return split.deal_within_classes(labels)
@@ -121,17 +112,17 @@ def split_by_groups(
     return split.deal_groups(labels, groups)
 
 
-def published_parts(labels: np.ndarray, tested: int) -> split.Parts:
+def publisher_parts(labels: np.ndarray, tested: int) -> split.Parts:
     """The publisher's test examples, which stand last, and a fifth of the others to validate."""
     own = np.arange(len(labels) - tested)
     return *with_validation(labels, own), np.arange(len(own), len(labels))
 
 
-def resampled_parts(labels: np.ndarray, tested: int, seed: int) -> split.Parts:
+def random_parts(labels: np.ndarray, tested: int, seed: int) -> split.Parts:
     """As many examples of each class to train on as the publisher has, drawn by a seed anew.
 
     >>> labels = np.array([0, 1] * 10 + [0, 0, 0, 1])
-    >>> train, valid, test = resampled_parts(labels, 4, 1)
+    >>> train, valid, test = random_parts(labels, 4, 1)
     >>> np.bincount(labels[test]), len(train) + len(valid), bool((test < 20).any())
     (array([3, 1]), 20, True)
     """

@@ -45,7 +45,7 @@ def load_task(
         task = find_task(name, data, window, stride, split_by)
     else:
         check_examples(name, window, stride)
-        task = find_resampled(name, data, split_by, resamples)
+        task = find_resamples(name, data, split_by, resamples)
     if folds is not None and not 1 <= folds <= len(task.folds):
         raise PefourierError(
             f"--folds must be from 1 to {len(task.folds)} for {name}, split {task.split}; "
@@ -59,7 +59,7 @@ def reads_data_folder(name: str) -> bool:
     return name in PUBLISHED or name.startswith("uea:")
 
 
-def published_source(name: str) -> Source:
+def source_of_dataset(name: str) -> Source:
     """The published dataset that a file in published/ describes."""
     return import_module(f"pefourier.train.data.published.{name}").SOURCE
 
@@ -71,7 +71,7 @@ def find_task(
     kind = name.partition(":")[0]
     suffix = Path(name).suffix.lower()
     if name in PUBLISHED:
-        source = published_source(name)
+        source = source_of_dataset(name)
         found = recordings.read_recordings(source, data)
         cut = WINDOW if window is None else window
         return split.split_series(name, found, cut, stride, split_by, source.blocks)
@@ -124,7 +124,7 @@ def longer_examples(name: str, window: int | None) -> str:
     return f"; --dataset {task}:length={window} draws them so long"
 
 
-def find_resampled(name: str, data: str | None, split_by: Split, resamples: int) -> Task:
+def find_resamples(name: str, data: str | None, split_by: Split, resamples: int) -> Task:
     """A set with its publisher's test part, and with others drawn at random."""
     if not 1 <= resamples <= MOST_RESAMPLES:
         raise PefourierError(f"--resamples must be from 1 to {MOST_RESAMPLES}; got {resamples}")

@@ -250,13 +250,13 @@ def split_by_time(
 
     parts = []
     for train, valid, test in chosen:
-        times = tested_times(spans, apart, test, window)
+        times = ticks_of_test(spans, apart, test, window)
         own, others = (outside(spans, found, times, window) for found in (dense, apart))
         parts.append((indices(own, train), indices(others, valid), indices(apart, test)))
     return starts, parts
 
 
-def tested_times(
+def ticks_of_test(
     spans: Sequence[Span], found: Sequence[np.ndarray], tested: np.ndarray, window: int
 ) -> dict[str, np.ndarray]:
     """For each campaign, how many ticks of its clock before each are of a window that is tested."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import load
-from pefourier.encodings.sources.user_modules import turned_pairs
+from pefourier.encodings.sources.user_modules import find_pairs
 from pefourier.errors import PefourierError
 
 CODE = """
@@ -176,6 +176,6 @@ def test_only_rotations_have_pairs_that_turn():
     turned = np.zeros((4, 4, 4))
     turned[:, [0, 1], [0, 1]] = turned[:, [2, 3], [2, 3]] = np.cos(angle)
     turned[:, [0, 1], [2, 3]], turned[:, [2, 3], [0, 1]] = np.sin(angle), -np.sin(angle)
-    assert turned_pairs(turned).tolist() == [0, 1]
-    assert turned_pairs(1.1 * turned) is None
-    assert turned_pairs(np.broadcast_to(np.eye(4), (3, 4, 4))) is None
+    assert find_pairs(turned).tolist() == [0, 1]
+    assert find_pairs(1.1 * turned) is None
+    assert find_pairs(np.broadcast_to(np.eye(4), (3, 4, 4))) is None

@@ -23,12 +23,12 @@ published = pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data
 
 @cache
 def published_recordings(name):
-    return recordings.read_recordings(load.published_source(name), str(SHARED))
+    return recordings.read_recordings(load.source_of_dataset(name), str(SHARED))
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_source_has_the_name_of_its_file(name):
-    assert load.published_source(name).name == name
+    assert load.source_of_dataset(name).name == name
 
 
 @published
@@ -43,7 +43,7 @@ def test_a_source_has_the_name_of_its_file(name):
 )
 def test_windows_of_the_blocks_split_are_as_many_as_published(name, window, windows, positive):
     task = split.split_series(
-        name, published_recordings(name), window, blocks=load.published_source(name).blocks
+        name, published_recordings(name), window, blocks=load.source_of_dataset(name).blocks
     )
     assert (len(task.tested), int(task.labels[task.tested].sum())) == (windows, positive)
     assert sum(len(fold.test) for fold in task.folds) == windows
@@ -105,7 +105,7 @@ def test_msl_as_published_counts_both_ends_of_an_event(tmp_path, rng):
         for name, craft in (("A-1", "MSL"), ("P-10", "MSL"), ("B-2", "SMAP"))
     ]
     (tmp_path / "labeled_anomalies.csv").write_text("\n".join(lines) + "\n")
-    (only,) = recordings.read_recordings(load.published_source("msl"), str(tmp_path))
+    (only,) = recordings.read_recordings(load.source_of_dataset("msl"), str(tmp_path))
     assert only.name == "A-1"
     np.testing.assert_array_equal(only.label, label.astype(bool))
 

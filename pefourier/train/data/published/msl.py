@@ -91,7 +91,7 @@ def label_events(name: str, text: str, n: int) -> np.ndarray:
     return marked
 
 
-def recorded_together(name: str) -> tuple[str, str]:
+def period_of(name: str) -> tuple[str, str]:
     """A channel stays with those recorded over the same period."""
     group = next((" ".join(group) for group in GROUPS if name in group), name)
     return group, group
@@ -105,6 +105,6 @@ SOURCE = Source(
     names=NAMES,
     suffix=".npy",
     read_published=read_files,
-    together=recorded_together,
+    together=period_of,
     dropped=DROPPED,
 )

@@ -28,7 +28,7 @@ def grid(
         )
     rng = np.random.default_rng(seed)
     right = rng.permutation(np.arange(count) % 2)
-    columns = np.sort(ordered_columns(rng, count, width, gap), axis=1)
+    columns = np.sort(draw_columns(rng, count, width, gap), axis=1)
     rows = rng.integers(0, height, (count, 2))
     first, second = (rows[:, i] * width + columns[:, i] for i in (0, 1))
     x = rng.normal(0.0, noise, (count, height * width, 2))
@@ -37,7 +37,7 @@ def grid(
     return x, right, ("A left of B", "B left of A")
 
 
-def ordered_columns(rng: np.random.Generator, count: int, width: int, gap: int) -> np.ndarray:
+def draw_columns(rng: np.random.Generator, count: int, width: int, gap: int) -> np.ndarray:
     """Two columns an example that are `gap` or more apart, all such pairs equally likely."""
     pairs = np.argwhere(np.subtract.outer(np.arange(width), np.arange(width)) <= -gap)
     return pairs[rng.integers(0, len(pairs), count)]
