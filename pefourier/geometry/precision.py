@@ -220,7 +220,9 @@ def cosines_and_sines(phases: np.ndarray) -> np.ndarray:
 
 def count_distinct_phases(measure: Measure, x: np.ndarray, form: Format) -> Distinct:
     """Distinct codes when positions, frequencies, products and waves are rounded to a format."""
-    positions, first = np.unique(rounded(x, form), axis=0, return_index=True)
+    near = rounded(x, form)
+    first = first_of_runs(near)
+    positions = near[first]
     frequencies = rounded(measure.frequencies, form)
 
     def columns(rows: np.ndarray, part: slice) -> np.ndarray:
@@ -229,10 +231,21 @@ def count_distinct_phases(measure: Measure, x: np.ndarray, form: Format) -> Dist
             return rounded(cosines_and_sines(phases), form)
 
     found = count_distinct(columns, len(positions), 2 * len(frequencies))
-    ends = [*first, len(x)]  # positions are ascending, and stay so when they are rounded
+    ends = np.append(first, len(x))
     merged = np.flatnonzero(first != np.arange(len(first)))
     one = int(merged[0]) if len(merged) else len(first)  # so many positions are themselves
     return Distinct(found.count, min(one, int(ends[found.safe])))
+
+
+def first_of_runs(points: np.ndarray) -> np.ndarray:
+    """Index of the first of each run of equal points: those of a domain ascend, and stay so rounded.
+
+    >>> first_of_runs(np.array([0.0, 1.0, 1.0, 4.0]))
+    array([0, 1, 3])
+    """
+    if points.ndim > 1:  # on axes, row after row
+        return np.unique(points, axis=0, return_index=True)[1]
+    return np.flatnonzero(np.append(True, points[1:] != points[:-1]))
 
 
 def rounded_products(x: np.ndarray, frequencies: np.ndarray, form: Format) -> np.ndarray:

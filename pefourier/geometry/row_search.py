@@ -44,23 +44,33 @@ def closest_rows(table: np.ndarray, report: Progress) -> tuple[float, tuple[int,
 
 def first_equal(table: np.ndarray) -> np.ndarray:
     """Index of the first row equal to each row, shape (n,)."""
-    marks = row_hashes(table)
     first = np.arange(len(table))
-    ordered = np.sort(marks)
-    if (ordered[1:] != ordered[:-1]).all():
+    index_bits = np.uint64(len(table).bit_length())
+    keys = (row_hashes(table) >> index_bits << index_bits) | first.astype(np.uint64)
+    keys.sort()  # by hash and, in rows that share one, by index: soonest as numbers
+    marks = keys >> index_bits
+    if (marks[1:] != marks[:-1]).all():
         return first
-    left = np.argsort(marks)
+    left = (keys ^ (marks << index_bits)).astype(np.intp)
     while len(left):
-        starts = np.append(True, marks[left[1:]] != marks[left[:-1]])
-        leader = np.minimum.reduceat(left, np.flatnonzero(starts))[np.cumsum(starts) - 1]
-        same = leader == left
-        follow = np.flatnonzero(~same)
-        for block in row_blocks(len(follow), NUMBERS_AT_ONCE, table.shape[1]):
-            k = follow[block]
-            same[k] = (table[left[k]] == table[leader[k]]).all(axis=1)
-        first[left[same]] = leader[same]
-        left = left[~same]  # rows that share a hash with another row and are not equal to it
+        starts = np.append(True, marks[1:] != marks[:-1])
+        leader = left[starts][np.cumsum(starts) - 1]
+        first[left] = leader
+        other = np.zeros(len(table), dtype=bool)
+        other[left] = leader != left
+        other[other] = differ(table, np.flatnonzero(other), first)
+        again = other[left]  # rows that share a hash with another row and are not equal to it
+        left, marks = left[again], marks[again]
     return first
+
+
+def differ(table: np.ndarray, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Is each of some rows, in order, unlike the row that `others` (of all rows) names for it?"""
+    found = np.empty(len(rows), dtype=bool)
+    for block in row_blocks(len(rows), NUMBERS_AT_ONCE, table.shape[1]):
+        here = rows[block]
+        found[block] = (table[here] != table[others[here]]).any(axis=1)
+    return found
 
 
 def row_hashes(table: np.ndarray) -> np.ndarray:
