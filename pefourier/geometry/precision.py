@@ -238,7 +238,7 @@ def count_distinct_phases(measure: Measure, x: np.ndarray, form: Format) -> Dist
 
 
 def first_of_runs(points: np.ndarray) -> np.ndarray:
-    """Index of the first of each run of equal points: those of a domain ascend, and stay so rounded.
+    """Index of the first of each run of equal points: a domain's ascend, and stay so rounded.
 
     >>> first_of_runs(np.array([0.0, 1.0, 1.0, 4.0]))
     array([0, 1, 3])

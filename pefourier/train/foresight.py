@@ -71,9 +71,13 @@ def time_line(dataset: str, runs: int, candidates: int, epochs: int, seconds: fl
 
 
 def foretell_time(
-    stacks: Sequence[Stack], candidates: Sequence[Choice], options: Options, schedule: Schedule
+    stacks: Sequence[Stack],
+    candidates: Sequence[Choice],
+    options: Options,
+    schedule: Schedule,
+    ranks: int,
 ) -> list[str]:
-    """How long the stacks of each dataset take at most, a line each."""
+    """How long the stacks of each dataset take so many ranks at most, a line each."""
     found = []
     for task in dict.fromkeys(stack.task for stack in stacks):
         own = [stack for stack in stacks if stack.task is task]
@@ -91,7 +95,7 @@ def foretell_time(
                 ]
                 epoch = seconds_of_epoch(held, model, members, schedule)
                 runs = sum(len(stack.runs) for stack in some) / len(some[0].runs)
-                seconds += epoch * runs * options.epochs
+                seconds += epoch * runs * options.epochs / ranks
         runs = sum(len(stack.runs) for stack in own)
         found.append(time_line(task.name, runs, len(candidates), options.epochs, seconds))
     return found

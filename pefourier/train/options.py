@@ -98,6 +98,10 @@ class Options:
     device: str = option("auto", "auto, cpu, cuda or cuda:0.")
     out: str | None = option(None, "Folder for results, written as they come.", "DIR")
     resume: bool = option(False, "Train only what --out lacks; more may be asked for than before.")
+    processes: int | None = option(
+        None,
+        "Processes that share the work on a CPU, default one a core where it is long.",
+    )
     rank_timeout: float = option(
         300.0, "Seconds without a sign of life after which a rank of torchrun counts as gone."
     )

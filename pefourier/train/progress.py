@@ -16,12 +16,13 @@ Note = Callable[[str], None]  # shows a person a line while training goes on
 class Reporter:
     """Counts member-epochs of a grid and says how far it is."""
 
-    def __init__(self, total: int, windows: int, epochs: int, show) -> None:
+    def __init__(self, total: int, windows: int, epochs: int, ranks: int, show) -> None:
         self.total, self.windows, self.epochs, self.show = total, windows, epochs, show
+        self.ranks = ranks  # at work, all of them as fast as this one
         self.done, self.began, self.trained = 0, time.perf_counter(), 0
 
     def skip(self, member_epochs: int) -> None:
-        """Count what an earlier run has finished, or what patience spares."""
+        """Count what an earlier run or another rank has finished, or what patience spares."""
         self.done += member_epochs
 
     def count_epoch(self, number: int, members: int, loss: float) -> None:
@@ -29,10 +30,10 @@ class Reporter:
         self.done += members
         self.trained += members
         seconds = time.perf_counter() - self.began
-        rate = self.trained * self.windows / seconds
-        left = (self.total - self.done) * seconds / self.trained
+        rate = self.ranks * self.trained / seconds
+        left = (self.total - self.done) / rate
         now = f"{members} members · epoch {number}/{self.epochs} · loss {loss:.3f}"
-        self.show(self, f"{now} · {rate:,.0f} examples/s", left)
+        self.show(self, f"{now} · {rate * self.windows:,.0f} examples/s", left)
 
     @property
     def share(self) -> float:
@@ -50,9 +51,9 @@ def clock(seconds: float) -> str:
 
 
 @contextmanager
-def report_progress(members: int, epochs: int, windows: int, note: Note | None):
+def report_progress(members: int, epochs: int, windows: int, ranks: int, note: Note | None):
     """A `Reporter` for members that see `windows` training windows in each of their epochs."""
-    sizes = members * epochs, windows, epochs
+    sizes = members * epochs, windows, epochs, ranks
     if note is None:
         yield Reporter(*sizes, lambda *_: None)
     elif sys.stderr is not None and sys.stderr.isatty():

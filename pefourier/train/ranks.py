@@ -1,17 +1,17 @@
 """Several processes at one grid, on one machine or many: who takes what, and who has what.
 
 Where torchrun, or MASTER_ADDR and MASTER_PORT, say where to meet, ranks form a process group of
-torch.distributed (gloo) and share nothing but its store. Rank 0 plans; every rank takes the next
-stack from a counter, and hands finished rows and traces to rank 0, which alone writes the folder:
-no common file system is needed. A rank whose heart has not beaten for `--rank-timeout` seconds is
-gone: what it took and did not finish is taken by the others.
+torch.distributed (gloo) and share nothing but its store; `train.processes` starts its own. Rank 0
+plans; every rank takes the next stack from a counter, and hands finished rows and traces to rank 0,
+which alone writes the folder: no common file system is needed. A rank whose heart has not beaten
+for `--rank-timeout` seconds is gone: what it took and did not finish is taken by the others.
 """
 
 import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -46,6 +46,7 @@ class Group:
     ranks: int
     timeout: float  # seconds
     store: Any  # torch.distributed.Store
+    has_ended: Callable[[int], bool] = lambda rank: False  # a rank that this one can see
 
     def __post_init__(self) -> None:
         self.beats: dict[int, tuple[str, float]] = {}  # last one seen of each rank, and when
@@ -91,7 +92,9 @@ class Group:
         return "" if time.monotonic() - since > self.timeout else None
 
     def is_gone(self, rank: int) -> bool:
-        """Whether a rank's heart has not beaten for as long as it may."""
+        """Whether a rank has ended, or its heart has not beaten for as long as it may."""
+        if self.has_ended(rank):
+            return True
         beat = self.store.get(f"beat/{rank}").decode() if self.store.check([f"beat/{rank}"]) else ""
         seen, since = self.beats.setdefault(rank, (beat, time.monotonic()))
         if seen != beat:
@@ -109,8 +112,8 @@ class Group:
             self.taken.add(number)
         self.store.set(f"finished/{number}", "")
 
-    def arrived(self, total: int) -> Iterator[tuple[list[Row], list[bytes]]]:
-        """Rows and traces that others have handed over since the last look."""
+    def arrived(self, total: int) -> Iterator[tuple[int, list[Row], list[bytes]]]:
+        """Stacks, with rows and traces, that others have handed over since the last look."""
         for number in sorted(set(range(total)) - self.taken):
             if not self.store.check([f"finished/{number}"]):
                 continue
@@ -120,7 +123,7 @@ class Group:
             traces = [self.store.get(name) for name in names if self.store.check([name])]
             for name in (f"rows/{number}", *names):
                 self.store.delete_key(name)
-            yield rows, traces
+            yield number, rows, traces
 
 
 @contextmanager
@@ -135,22 +138,32 @@ def join_group(rank: int, ranks: int, timeout: float) -> Iterator[Group]:
             "every rank (torchrun does), see that they reach that address, or give a longer "
             "--rank-timeout"
         ) from error
-    group = Group(rank, ranks, timeout, dist.distributed_c10d._get_default_store())
+    try:
+        with at_work(
+            Group(rank, ranks, timeout, dist.distributed_c10d._get_default_store())
+        ) as own:
+            yield own
+            part(own)
+    finally:
+        dist.destroy_process_group()
+
+
+@contextmanager
+def at_work(group: Group) -> Iterator[Group]:
+    """Let the heart of this rank beat while it works."""
     ended = threading.Event()
     heart = threading.Thread(target=beat, args=(group, ended), daemon=True)
     heart.start()
     try:
         yield group
-        part(group)
     except dist.DistError as error:
         raise PefourierError(
-            f"rank {rank}: the other ranks are gone ({' '.join(str(error).split())[:100]}); what "
-            "rank 0 has written is kept, --resume goes on"
+            f"rank {group.rank}: the other ranks are gone ({' '.join(str(error).split())[:100]}); "
+            "what rank 0 has written is kept, --resume goes on"
         ) from error
     finally:
         ended.set()
         heart.join()
-        dist.destroy_process_group()
 
 
 def beat(group: Group, ended: threading.Event) -> None:

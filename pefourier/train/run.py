@@ -28,7 +28,7 @@ from pefourier.encodings.sources.tables import write_table
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.files import reason, write_whole
-from pefourier.train import extrapolation, foresight, grid, loop, power, search, summary
+from pefourier.train import extrapolation, foresight, grid, loop, power, processes, search, summary
 from pefourier.train.data.load import load_task, reads_data_folder
 from pefourier.train.data.split import Task
 from pefourier.train.grid import ResolvedTask, Stack
@@ -106,9 +106,13 @@ class Place:
 
 
 def compare_as(
-    options: Options, place: Place, deliver: Callable[[Summary], None], note: Note | None
+    options: Options,
+    place: Place,
+    deliver: Callable[[Summary], None] = lambda found: None,
+    note: Note | None = None,
 ) -> Summary | None:
     """Train, score and compare at a place among ranks."""
+    note = None if place.rank else note
     device = choose_device(options.device)
     store = place.store(options.out)
     how = (options.data, options.window, options.stride, options.split)
@@ -116,12 +120,29 @@ def compare_as(
     tasks = [load_task(name, *how, *parts) for name in options.dataset]
     resolved = [grid.resolve_task(task, options, device) for task in tasks]
     with store.lock():
-        own_note = None if place.rank else note
-        found = train_and_compare(options, resolved, store, device, own_note, place)
+        with shared_with_processes(place, options, resolved, device, note) as place:
+            found = train_and_compare(options, resolved, store, device, note, place)
         if found is not None:
             deliver(found)
             write_summary(store, found)
         return found
+
+
+@contextmanager
+def shared_with_processes(
+    place: Place,
+    options: Options,
+    resolved: Sequence[ResolvedTask],
+    device: torch.device,
+    note: Note | None,
+) -> Iterator[Place]:
+    """The place of this process, among others that it starts where these are worth it."""
+    count = processes.count_processes(options, resolved, device, place.ranks)
+    if count == 1:
+        yield place
+        return
+    with processes.start_processes(options, count, note) as group:
+        yield place if group is None else Place(0, count, group)
 
 
 def train_and_compare(
@@ -395,17 +416,18 @@ def train_stacks(
     """Train this rank's stacks, except those that are finished; the rows that were trained."""
     work = Work(stacks, options, store, device, place, done)
     share = work.share()
-    each = len(work.candidates) * options.epochs  # member-epochs of a run
+    ranks = place.ranks if place.group is not None else 1  # at the stacks of this share
     windows = max((len(s.task.folds[0].train) for s in stacks), default=0)
     if note is not None and device.type == "cpu":
         missing = [stack for stack in share if not work.done.issuperset(stack.keys)]
-        timed = foresight.foretell_time(missing, work.candidates, options, schedule_of(options))
+        schedule = schedule_of(options)
+        timed = foresight.foretell_time(missing, work.candidates, options, schedule, ranks)
         for line in timed:
             note(line)
     members = sum(len(stack.runs) for stack in share) * len(work.candidates)
-    with report_progress(members, options.epochs, windows, note) as reporter:
-        for number in work.turns():
-            until = reporter.done + len(stacks[number].runs) * each
+    with report_progress(members, options.epochs, windows, ranks, note) as reporter:
+        for number in work.turns(reporter):
+            until = reporter.done + len(stacks[number].runs) * work.member_epochs
             work.train(number, reporter)
             reporter.skip(until - reporter.done)
     missed = sum(len(stack.runs) for stack in share) - len(work.rows)
@@ -426,6 +448,7 @@ class Work:
 
     def __post_init__(self) -> None:
         self.candidates = search.list_candidates(self.options)
+        self.member_epochs = len(self.candidates) * self.options.epochs  # of a run
         self.longer = extrapolation.draw_longer_tasks(self.options)
         self.rows: list[Row] = []
         self.held: Resident | None = None
@@ -437,7 +460,7 @@ class Work:
             return self.stacks
         return self.stacks[self.place.rank :: self.place.ranks]
 
-    def turns(self) -> Iterator[int]:
+    def turns(self, reporter: Reporter) -> Iterator[int]:
         """The numbers of this rank's stacks."""
         group, total = self.place.group, len(self.stacks)
         if group is None:
@@ -445,12 +468,13 @@ class Work:
             return
         for number in group.claims(total):
             yield number
-            self.take_over(group)
-        self.take_over(group)
+            self.take_over(group, reporter)
+        self.take_over(group, reporter)
 
-    def take_over(self, group: Group) -> None:
+    def take_over(self, group: Group, reporter: Reporter) -> None:
         """Store what other ranks have handed over, on rank 0."""
-        for rows, traces in group.arrived(len(self.stacks)) if group.rank == 0 else ():
+        for number, rows, traces in group.arrived(len(self.stacks)) if group.rank == 0 else ():
+            reporter.skip(len(self.stacks[number].runs) * self.member_epochs)
             if self.store.path is not None:
                 for row, trace in zip(rows, traces, strict=True):
                     write_trace(self.store.path, key_of(row), trace)

@@ -142,7 +142,7 @@ def test_rows_are_handed_over_with_their_traces(group):
     first, second = group
     second.finish(1, [{"seed": 3}], [b"\x00trace"])
     first.finish(0, [{"seed": 4}], [b"own"])
-    assert list(first.arrived(3)) == [([{"seed": 3}], [b"\x00trace"])]
+    assert list(first.arrived(3)) == [(1, [{"seed": 3}], [b"\x00trace"])]
     assert list(first.arrived(3)) == []
 
 
