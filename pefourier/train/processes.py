@@ -28,7 +28,7 @@ from pefourier.train.ranks import Group, at_work
 
 HERE = "127.0.0.1"
 MOST = 8  # started without being asked: each holds the data
-WORTH = 10**7  # tokens of training windows: less is trained sooner than another process starts
+WORTH = 2 * 10**6  # tokens of training windows: less is trained sooner than another process starts
 CODE = "from pefourier.train.processes import take_part; take_part()"
 
 
