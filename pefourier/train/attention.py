@@ -78,36 +78,43 @@ def heads_last(x: Tensor, m: int) -> Tensor:
     return x.transpose(1, 2).flatten(2).unflatten(0, (m, -1))
 
 
-class AttentionOfFew(torch.autograd.Function):
-    """Attention of few tokens written out, (N, T, c) each, on a processor.
+class WrittenAttention(torch.autograd.Function):
+    """Attention written out on a processor, of (N, T, c) each; a bias (n, T, T) is of every n-th.
 
     The fused kernel is made for long rows; of 25 tokens a training step of 16 members takes 1.2
-    times as long with it. Weights are kept for the way back, which few tokens have few of.
+    times as long with it, which has no gradient for biases either. Weights are kept for the way
+    back, which few tokens have few of.
     """
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
         scores = torch.bmm(q, k.transpose(1, 2)).mul_(q.shape[2] ** -0.5)
+        if bias is not None:
+            scores.view(-1, *bias.shape).add_(bias)
         weights = torch.softmax(scores, dim=2)
         ctx.save_for_backward(q, k, v, weights)
+        ctx.biases = 0 if bias is None else len(bias)
         return torch.bmm(weights, v)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, weights = ctx.saved_tensors
         to_weights = torch.bmm(g, v.transpose(1, 2))
         to_scores = torch.ops.aten._softmax_backward_data(to_weights, weights, 2, q.dtype)
+        to_bias = (
+            to_scores.unflatten(0, (-1, ctx.biases)).sum(0) if ctx.needs_input_grad[3] else None
+        )
         to_scores.mul_(q.shape[2] ** -0.5)
         rows = torch.bmm(to_scores, k), torch.bmm(to_scores.transpose(1, 2), q)
-        return *rows, torch.bmm(weights.transpose(1, 2), g)
+        return *rows, torch.bmm(weights.transpose(1, 2), g), to_bias
 
 
 def attend_few(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Attention of few tokens (m, B, T, H, c) on a processor."""
     m, batch, _, heads, _ = q.shape
     parts = (x.transpose(2, 3).flatten(0, 2) for x in (q, k, v))  # (m B H, T, c)
-    mixed = AttentionOfFew.apply(*parts)
+    mixed = WrittenAttention.apply(*parts, None)
     return mixed.unflatten(0, (m, batch, heads)).transpose(2, 3).flatten(3)
 
 
@@ -142,7 +149,12 @@ def attend_with_bias(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
     m, length, heads = len(q), q.shape[2], q.shape[3]
     bias = table.unflatten(1, (length, length)).permute(0, 3, 1, 2).flatten(0, 1)  # (m H, T, T)
     q, k, v = (x.permute(1, 0, 3, 2, 4).flatten(1, 2) for x in (q, k, v))  # (B, m H, T, c)
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype)[None])
+    bias = bias.to(q.dtype)
+    if q.device.type == "cpu" and length <= FEW_TOKENS:
+        rows = WrittenAttention.apply(*(x.flatten(0, 1) for x in (q, k, v)), bias)
+        out = rows.unflatten(0, q.shape[:2])
+    else:
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias[None])
     return out.unflatten(1, (m, heads)).permute(1, 0, 3, 2, 4).flatten(3)
 
 
