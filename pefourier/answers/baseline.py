@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pefourier.answers.page import SCHEMA
+from pefourier.answers.page import SCHEMA, plain
 from pefourier.answers.report import Answer
 from pefourier.answers.text import number
 from pefourier.errors import PefourierError, printable, shown
@@ -80,6 +80,17 @@ def regressions(answer: Answer, stored: Mapping[str, Any]) -> list[str]:
             f"they are not compared; {REMAKE}"
         ]
     return [*worse_verdict(now, stored), *fewer_codes(now, stored), *new_findings(now, stored)]
+
+
+def changed_parameters(answer: Answer, stored: Mapping[str, Any]) -> str:
+    """Which parameters are others than in the baseline, "" for none: worse or not, worth a note."""
+    before, now = stored.get("params"), plain(answer.encoding.params)
+    if not isinstance(before, Mapping):
+        return ""
+    keys = [key for key in (*now, *(before.keys() - now)) if before.get(key) != now.get(key)]
+    return ", ".join(
+        f"{printable(key)} {shown(now.get(key))} for {shown(before.get(key))}" for key in keys
+    )
 
 
 def worse_verdict(now: Faithfulness, stored: Mapping[str, Any]) -> Iterator[str]:

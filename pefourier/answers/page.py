@@ -29,6 +29,7 @@ class Page:
     chart: Callable[[bool], str] | None = None  # drawn between both on a terminal, in colour?
     conclusion: Callable[[], str] = str  # what the words begin with, in whole lines
     reasons: Sequence[str] = ()  # why the answer is "no" to what was asked
+    together: Callable[[], str] = str  # of the conclusion, what compares all SPECs
 
 
 def as_words(page: Page) -> str:
@@ -49,6 +50,7 @@ def as_json(page: Page) -> str:
         "version": __version__,
         "schema": SCHEMA,
         "results": list(page.records()),
+        **({"together": told} if (told := page.together()) else {}),
     }
     return "".join([*json_pieces(answer, {}), "\n"])
 

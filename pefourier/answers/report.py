@@ -8,7 +8,7 @@ function for each kind of result; records need none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isnan
 from types import SimpleNamespace
@@ -407,8 +407,18 @@ def grid_reconstruct_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
 
 
 def faithful_page(asked: Sequence[Answer | Refusal]) -> Page:
-    """The answer of `pefourier check-faithful`."""
-    return page_of("check-faithful", asked, faithful_text, faithful_rows)
+    """The answer of `pefourier check-faithful`; of several SPECs also what speaks for which."""
+    page = page_of("check-faithful", asked, faithful_text, faithful_rows)
+    answers = [one for one in asked if isinstance(one, Answer)]
+    if len(answers) < 2:  # the room of choices stays closed
+        return page
+    from pefourier.answers.choice import choose
+
+    def conclude_all() -> str:
+        chosen = choose(answers)
+        return page.conclusion() + (paragraph(chosen) if chosen else "")
+
+    return replace(page, conclusion=conclude_all, together=partial(choose, answers))
 
 
 def why_no_pair(answer: Answer) -> str:

@@ -246,7 +246,7 @@ def check_faithful(question: Question, form: Form, drawing: Drawing, demands: De
         raise PefourierError("--baseline compares one length; give one, or leave --baseline out")
     asked = ask_lengths(question, lambda enc: assess(enc, percentages(enc.label, question.quiet)))
     drawing.draw("sweep_plot.faithful_sweep" if several else "faithful", asked.answers)
-    reasons = unmet(asked, demands, stored)
+    reasons = unmet(asked, demands, stored, question.quiet)
     page = replace(faithful_page(asked.each), reasons=reasons)
     if several:
         from pefourier.answers.sweep import faithful_over_lengths
@@ -258,7 +258,9 @@ def check_faithful(question: Question, form: Form, drawing: Drawing, demands: De
     asked.finish(reasons, question.quiet)
 
 
-def unmet(asked: Asked, demands: Demands, stored: Mapping[str, Any] | None) -> list[str]:
+def unmet(
+    asked: Asked, demands: Demands, stored: Mapping[str, Any] | None, quiet: bool
+) -> list[str]:
     """Which demands are not met, by which answer."""
     from pefourier.faithful import shortfalls
 
@@ -268,7 +270,7 @@ def unmet(asked: Asked, demands: Demands, stored: Mapping[str, Any] | None) -> l
         for a in asked.answers
         for reason in [
             *shortfalls(a.result, demands.require, dtype, demands.strict),
-            *since(stored, a),
+            *since(stored, a, quiet),
         ]
     ]
 
@@ -282,16 +284,20 @@ def answers_of(baseline: str | None) -> Mapping[str, Any] | None:
     return read_baseline(baseline)
 
 
-def since(stored: Mapping[str, Any] | None, answer: Any) -> list[str]:
-    """What of an answer got worse than it is stored; a SPEC that is not there is noted."""
+def since(stored: Mapping[str, Any] | None, answer: Any, quiet: bool) -> list[str]:
+    """What of an answer got worse than it is stored; what is new or no worse is noted."""
     if stored is None:
         return []
-    from pefourier.answers.baseline import regressions
+    from pefourier.answers.baseline import changed_parameters, regressions
 
     if answer.encoding.spec not in stored:
-        note(f"{answer.encoding.label} is not in the baseline: nothing to compare it with")
+        note(f"{answer.encoding.label} is not in the baseline: nothing to compare it with", quiet)
         return []
-    return regressions(answer, stored[answer.encoding.spec])
+    before = stored[answer.encoding.spec]
+    worse = regressions(answer, before)
+    if not worse and (changed := changed_parameters(answer, before)):
+        note(f"{answer.encoding.label} is no worse, but not that of the baseline: {changed}", quiet)
+    return worse
 
 
 @app.command()

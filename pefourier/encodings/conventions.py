@@ -47,6 +47,15 @@ def list_conventions(encoding: str) -> list[dict[str, Any]]:
     ]
 
 
+def specs_of_convention(name: str) -> list[str]:
+    """The SPECs of encodings that know a convention.
+
+    >>> specs_of_convention("flux")
+    ['axial-rope:convention=flux']
+    """
+    return [f"{own}:convention={name}" for own, rows in read_conventions().items() if name in rows]
+
+
 def fact_of_convention(encoding: str, name: str, fact: str) -> Any:
     """What is noted of a convention; None where there is nothing, or no convention of that name.
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pefourier.encodings import families  # noqa: F401 (which fill the registry)
 from pefourier.encodings.checks import check_count
-from pefourier.encodings.conventions import list_conventions
+from pefourier.encodings.conventions import list_conventions, specs_of_convention
 from pefourier.encodings.descriptions import describe
 from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.grids import check_sides, count_points, on_grid
@@ -129,6 +129,10 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config", "gguf"]:
     if (own := user_code.meant_spec(spec)) is not None:
         raise PefourierError(
             f"unknown encoding {shown(name)}. Did you mean {own}? py: imports and runs your code."
+        )
+    if meant := specs_of_convention(name.lower()):
+        raise PefourierError(
+            f"unknown encoding {shown(name)}. Did you mean {' or '.join(meant)} (with --grid HxW)?"
         )
     formats = ", ".join(sorted(READERS))
     way_out = f"'pefourier list' shows all; a file of codes ends in one of {formats}."

@@ -29,7 +29,7 @@ from pefourier.train.ranks import Group, at_work
 HERE = "127.0.0.1"
 MOST = 8  # started without being asked: each holds the data
 WORTH = 2 * 10**6  # tokens of training windows: less is trained sooner than another process starts
-CODE = "from pefourier.train.processes import take_part; take_part()"
+CODE = "from pefourier.train.run import take_part; take_part()"
 
 
 def count_processes(
@@ -126,10 +126,9 @@ def note_failures(started: Sequence[subprocess.Popen], note: Note | None) -> Non
         )
 
 
-def take_part() -> None:
-    """Work for the process that has started this one, as long as it lives."""
-    from pefourier.train.run import Place, compare_as
-
+@contextmanager
+def join_from_input() -> Iterator[tuple[Options, Group]]:
+    """What the process that has started this one asks, and the group; this one ends with it."""
     asked = json.loads(sys.stdin.readline())
     threading.Thread(target=leave_with, args=(sys.stdin.read,), daemon=True).start()
     torch.set_num_threads(asked["threads"])
@@ -138,7 +137,7 @@ def take_part() -> None:
     store = dist.TCPStore(HERE, asked["port"], is_master=False, timeout=wait)
     try:
         with at_work(Group(asked["rank"], asked["ranks"], options.rank_timeout, store)) as group:
-            compare_as(options, Place(group.rank, group.ranks, group))
+            yield options, group
     except PefourierError:
         os._exit(2)
 

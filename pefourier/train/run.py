@@ -128,6 +128,12 @@ def compare_as(
         return found
 
 
+def take_part() -> None:
+    """Work for the process that has started this one."""
+    with processes.join_from_input() as (options, group):
+        compare_as(options, Place(group.rank, group.ranks, group))
+
+
 @contextmanager
 def shared_with_processes(
     place: Place,

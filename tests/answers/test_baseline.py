@@ -164,6 +164,20 @@ def test_the_command_fails_on_what_got_worse_and_says_what(run, tmp_path, monkey
     assert done.out.startswith("a.npy: ")
 
 
+def test_parameters_that_changed_for_no_worse_are_noted(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = {"model_type": "llama", "head_dim": 64, "rope_theta": 5e5}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    asked = ("check-faithful", "config.json", "-S", "300")
+    (tmp_path / "base.json").write_text(run(*asked, "--json").out)
+    (tmp_path / "config.json").write_text(json.dumps(config | {"rope_theta": 1e4}))
+    done = run(*asked, "--baseline", "base.json")
+    said = "is no worse, but not that of the baseline: rho 10000.0 for 500000.0"
+    assert (done.status, done.err) == (0, f"pefourier: config.json {said}\n")
+    quiet = run(*asked, "dft", "--baseline", "base.json", "--quiet")
+    assert (quiet.status, quiet.err) == (0, "")
+
+
 def test_the_command_annotates_for_github(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("a,b.npy", with_a_twin(sines()))

@@ -52,6 +52,7 @@ def test_positions_may_stand_before_encodings(run):
     ("arguments", "message"),
     [
         (["spectrum", "sinusoid"], "unknown encoding 'sinusoid'. Did you mean 'sinusoidal'?"),
+        (["spectrum", "DINOv3"], "Did you mean axial-rope:convention=dinov3 (with --grid HxW)?"),
         (["spectrum", "dft:k=3"], "unknown parameter of dft 'k'. Known: d, length."),
         (["spectrum", "sinusoidal:layout=half"], "unknown sinusoidal:layout value 'half'. Did you"),
         (["spectrum", "rope:d=7"], "rope turns pairs of dimensions and needs an even d; got d=7"),

@@ -1,0 +1,89 @@
+"""Which of several encodings? What speaks for one of them before anything is trained.
+
+Codes that are compared are of the same positions. Those that give two positions one code are out;
+of the others the verdict counts, then how far the closest two codes are apart. No number of codes
+says which encoding a model learns best with, and the last sentence says so.
+"""
+
+from collections.abc import Sequence
+
+from pefourier.answers.conclusions import LONG, join
+from pefourier.answers.report import Answer
+from pefourier.answers.text import number
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.specs import source_of
+from pefourier.faithful import LADDER
+
+AS_FAR = 0.99  # of the largest gap: as good as that
+BLIND = "order-free"  # what training compares encodings with
+
+
+def choose(answers: Sequence[Answer]) -> str:
+    """Up to three sentences about two encodings or more, "" where they are of other positions.
+
+    >>> from pefourier.encodings import load
+    >>> from pefourier.faithful import assess
+    >>> encs = [load(name, length=10, d=8) for name in ("sinusoidal", "dft", "ramp")]
+    >>> print(choose([Answer(enc, assess(enc)) for enc in encs]))  # doctest: +ELLIPSIS
+    Of these 3, sinusoidal and ramp give all 10 positions different codes, dft doesn't. The closest
+    ...
+    """
+    kinds = {(a.encoding.domain.kind, a.result.length) for a in answers}
+    if len(answers) < 2 or len(kinds) > 1 or kinds.pop()[0] != "position":
+        return ""
+    apart = [a for a in answers if a.result.faithful]
+    merged = [a for a in answers if not a.result.faithful]
+    found = [who_is_left(apart, merged), *what_speaks_for(apart)]
+    if len(apart) > 1 and all(in_series(a.encoding) for a in apart):
+        arms = " ".join(f"-e {a.encoding.spec}" for a in apart[:LONG])
+        found.append(
+            "Which of them a model learns best with only training on your data says: pefourier "
+            f"train --dataset data.npz {arms} -e {BLIND}"
+        )
+    return " ".join(found)
+
+
+def in_series(enc: Encoding) -> bool:
+    """Whether training on series can take an encoding: it has a name, and one axis."""
+    return not enc.domain.grid and source_of(enc.spec) == "name"
+
+
+def who_is_left(apart: Sequence[Answer], merged: Sequence[Answer]) -> str:
+    """Which encodings tell all positions apart."""
+    count, total = len(apart) + len(merged), (*apart, *merged)[0].result.length
+    points = "points" if (*apart, *merged)[0].encoding.domain.grid else "positions"
+    what = f"all {total} {points} different codes"
+    if not apart:
+        return f"None of these {count} gives {what}."
+    gives = "gives" if len(apart) == 1 else "give"
+    if not merged:
+        return f"{'Both' if count == 2 else f'All {count}'} {gives} {what}."
+    do = "doesn't" if len(merged) == 1 else "don't"
+    return f"Of these {count}, {names(apart)} {gives} {what}, {names(merged)} {do}."
+
+
+def what_speaks_for(apart: Sequence[Answer]) -> list[str]:
+    """The highest verdict where it differs, else the largest distance relative to a code."""
+    if len(apart) < 2:
+        return []
+    rungs = [LADDER.index(a.result.verdict) for a in apart]
+    if min(rungs) < max(rungs):
+        highest = [a for a, rung in zip(apart, rungs, strict=True) if rung == max(rungs)]
+        reach = "is" if len(highest) == 1 else "are"
+        return [f"{names(highest)} {reach} {LADDER[max(rungs)]}, the highest verdict among them."]
+    gaps = [a.result.gap for a in apart]
+    farthest = [a for a in apart if a.result.gap >= AS_FAR * max(gaps)]
+    if len(farthest) == len(apart):
+        return [f"The closest two codes are equally far apart, {number(max(gaps), 3)} of a length."]
+    return [
+        f"The closest two codes are farthest apart in {names(farthest)}, {number(max(gaps), 3)} of "
+        f"a code's length, and nearest in {names([apart[gaps.index(min(gaps))]])}, "
+        f"{number(min(gaps), 3)}."
+    ]
+
+
+def names(answers: Sequence[Answer]) -> str:
+    """The labels of encodings; of many the first ones and how many more."""
+    labels = [a.encoding.label for a in answers]
+    more = len(labels) - LONG
+    return join(labels if more <= 0 else [*labels[:LONG], f"{more} more"])

@@ -1,0 +1,64 @@
+"""What is said of several encodings at once, situation by situation."""
+
+import json
+
+import pytest
+
+from pefourier.answers.choice import choose
+from pefourier.answers.report import Answer
+from pefourier.encodings import load
+from pefourier.faithful import assess
+
+
+def answers(specs, **sizes):
+    encs = [load(spec, **sizes) for spec in specs.split()]
+    return [Answer(enc, assess(enc)) for enc in encs]
+
+
+@pytest.mark.parametrize(
+    ("specs", "length", "said"),
+    [
+        ("sinusoidal dft:d=80", 80, "Both give all 80 positions different codes."),
+        ("sinusoidal dft:d=80", 80, "dft:d=80 is isometric, the highest verdict among them."),
+        ("sinusoidal dft tape rope", 1000, "sinusoidal, tape and rope give all 1000 positions"),
+        ("sinusoidal dft tape rope", 1000, "different codes, dft doesn't."),
+        ("sinusoidal dft tape rope", 1000, "farthest apart in sinusoidal and rope, 0.26 of"),
+        ("sinusoidal dft tape rope", 1000, "and nearest in tape, 0.0171."),
+        (
+            "sinusoidal dft tape",
+            1000,
+            "train --dataset data.npz -e sinusoidal -e tape -e order-free",
+        ),
+        ("sinusoidal rope", 80, "equally far apart, 0.26 of a length."),
+        ("none dft", 80, "None of these 2 gives all 80 positions different codes."),
+        ("none dft tape", 80, "Of these 3, tape gives all 80 positions different codes, none and"),
+    ],
+)
+def test_what_speaks_for_which(specs, length, said):
+    assert said in choose(answers(specs, length=length, d=64))
+
+
+def test_one_alone_and_codes_of_other_positions_are_not_compared():
+    assert choose(answers("sinusoidal", length=9, d=8)) == ""
+    assert choose(answers("sinusoidal alibi:d=8", length=9, d=8)) == ""
+    both = answers("sinusoidal", length=9, d=8) + answers("sinusoidal", length=10, d=8)
+    assert choose(both) == ""
+
+
+def test_one_that_is_left_needs_no_training_to_be_chosen():
+    assert choose(answers("dft tape", length=80, d=64)).endswith("different codes, dft doesn't.")
+
+
+def test_points_of_a_grid_and_tables_are_not_sent_to_series():
+    said = choose(answers("axial:grid=4x4 mixed-rope:grid=4x4", d=16))
+    assert said.startswith("Both give all 16 points different codes.")
+    assert "train" not in said
+
+
+def test_the_answer_has_it_in_words_and_json(run):
+    asked = ("check-faithful", "sinusoidal", "dft")
+    assert "Both give all 80 positions different codes." in run(*asked).out
+    found = json.loads(run(*asked, "--json").out)
+    assert found["together"].startswith("Both give all 80 positions")
+    for other in (["check-faithful", "dft"], [*asked, "-S", "8:16:2x"]):
+        assert "together" not in json.loads(run(*other, "--json").out)
