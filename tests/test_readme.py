@@ -148,7 +148,7 @@ def test_functions_named_in_it_are_those_of_the_package():
 def test_numbers_of_training_are_those_of_the_summaries():
     found = {
         (folder, one["dataset"]): one
-        for folder in ("window-100", "window-64", "nested/window-100", "nested/bundled", "lengths")
+        for folder in ("window-100", "nested/window-100", "nested/bundled", "lengths")
         for one in json.loads((ROOT / "figures" / folder / "summary.json").read_text())["datasets"]
     }
 
@@ -166,7 +166,7 @@ def test_numbers_of_training_are_those_of_the_summaries():
     sound = [
         one["differences"]["dft"]
         for (folder, _), one in found.items()
-        if folder.endswith(("window-100", "window-64"))
+        if folder.endswith("window-100")
     ]
     means = sorted(f"{one['mean']:+.3f}".replace("-", "−").replace("0.", ".") for one in sound)
     assert f"differences {means[-1]} to {means[0]}" in told

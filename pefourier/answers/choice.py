@@ -5,14 +5,19 @@ of the others the verdict counts, then how far the closest two codes are apart. 
 says which encoding a model learns best with, and the last sentence says so.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pefourier.answers.conclusions import LONG, join
-from pefourier.answers.report import Answer
 from pefourier.answers.text import number
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.specs import source_of
 from pefourier.faithful import LADDER
+
+if TYPE_CHECKING:  # it asks this room
+    from pefourier.answers.report import Answer
 
 AS_FAR = 0.99  # of the largest gap: as good as that
 BLIND = "order-free"  # what training compares encodings with
@@ -21,6 +26,7 @@ BLIND = "order-free"  # what training compares encodings with
 def choose(answers: Sequence[Answer]) -> str:
     """Up to three sentences about two encodings or more, "" where they are of other positions.
 
+    >>> from pefourier.answers.report import Answer
     >>> from pefourier.encodings import load
     >>> from pefourier.faithful import assess
     >>> encs = [load(name, length=10, d=8) for name in ("sinusoidal", "dft", "ramp")]
