@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 import tarfile
@@ -235,3 +236,28 @@ def test_wheel_and_sdist_are_complete(tmp_path):
     others = {"Makefile", "README.md", "pyproject.toml", ".ci/run", ".pre-commit-hooks.yaml"}
     figures = {str(p.relative_to(root)) for p in (root / "figures").rglob("*.*")}
     assert own | tests | figures | others | {".github/CONTRIBUTING.md", "PKG-INFO"} <= names
+
+
+@pytest.mark.parametrize("at", [None, "someone/pefourier"])
+def test_pictures_of_the_long_description_have_an_address_where_one_is_known(
+    at, tmp_path, monkeypatch
+):
+    builders = pytest.importorskip("hatchling.builders.wheel")
+    root = Path(pefourier.__file__).parents[1]
+    for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_REF_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    if at:
+        monkeypatch.setenv("GITHUB_REPOSITORY", at)
+        monkeypatch.setenv("GITHUB_REF_NAME", "v1.0")
+    (wheel,) = builders.WheelBuilder(str(root)).build(directory=str(tmp_path))
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [one for one in archive.namelist() if one.endswith("/METADATA")]
+        told = archive.read(name).decode()
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    paths = re.findall(r"\]\((?!https?:|#)([^)]+)\)", readme)
+    assert len(paths) > 4
+    assert "Description-Content-Type: text/markdown" in told
+    for path in paths:
+        kind = "raw" if path.endswith(".png") else "blob"
+        address = f"https://github.com/{at}/{kind}/v1.0/{path}" if at else path
+        assert f"]({address})" in told

@@ -80,6 +80,8 @@ def start_processes(options: Options, count: int, note: Note | None) -> Iterator
     started: list[subprocess.Popen] = []
     group = Group(0, count, options.rank_timeout, store, lambda r: has_ended(started[r - 1]))
     torch.set_num_threads(threads)
+    if note is not None:
+        note(f"{count} processes share the work, --processes 1 has one")
     try:
         for rank in range(1, count):
             started.append(start_process({**asked, "rank": rank}, threads))
