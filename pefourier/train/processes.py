@@ -20,6 +20,7 @@ import torch.distributed as dist
 
 from pefourier.answers.text import agreeing
 from pefourier.errors import PefourierError, shown
+from pefourier.files import reason
 from pefourier.train import grid, search
 from pefourier.train.grid import ResolvedTask
 from pefourier.train.options import Options
@@ -84,7 +85,12 @@ def start_processes(options: Options, count: int, note: Note | None) -> Iterator
         note(f"{count} processes share the work, --processes 1 has one")
     try:
         for rank in range(1, count):
-            started.append(start_process({**asked, "rank": rank}, threads))
+            try:
+                started.append(start_process({**asked, "rank": rank}, threads))
+            except OSError as error:
+                if note is not None:
+                    note(f"{rank} of {count} processes are all that start here: {reason(error)}")
+                break
         with at_work(group):
             yield group
             note_failures(started, note)

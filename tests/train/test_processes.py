@@ -132,6 +132,14 @@ def test_processes_that_cannot_meet_leave_the_work_to_one(monkeypatch):
     assert any("one trains alone" in line for line in said)
 
 
+@two_cores
+def test_where_no_process_starts_one_does_the_work(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    said = []
+    assert len(run_comparison(Options(**SMALL, processes=2), note=said.append).runs) == 8
+    assert any(line.startswith("1 of 2 processes are all that start here: ") for line in said)
+
+
 def test_short_work_is_done_by_one(monkeypatch):
     def start(*_):
         raise AssertionError("a process was started")
