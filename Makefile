@@ -35,13 +35,13 @@ DATA ?= data
 OUT ?= runs
 ARMS = none sinusoidal dft sinusoidal@rms=0.35 dft@rms=0.35 learned rope t5 alibi tape order-free
 TRAIN = $(BIN)/pefourier train --dataset smd --dataset msl --data $(DATA) --window 100 --patch 4 \
-	--epochs 10 --rate 0.001 --resume
+	--rate 0.001 --resume
 
 GRID_ARMS = none sinusoidal learned axial axial-rope rope mixed-rope swin
 
 results: $(BIN)/pefourier  ## SMD and MSL under DATA=… trained into OUT=runs: an hour on two cores
-	$(TRAIN) --stride 50 $(ARMS:%=-e %) --out $(OUT)/window-100
-	$(TRAIN) --stride 10 --split random --seeds 1 -e none -e sinusoidal -e dft \
+	$(TRAIN) --stride 50 --epochs 20 --patience 5 $(ARMS:%=-e %) --seeds 4 --out $(OUT)/window-100
+	$(TRAIN) --stride 10 --epochs 10 --split random --seeds 1 -e none -e sinusoidal -e dft \
 		-e order-free --out $(OUT)/leaky-100
 	$(BIN)/pefourier train --dataset grid $(GRID_ARMS:%=-e %) --seeds 6 --epochs 60 --out $(OUT)/axes/grid
 	$(BIN)/pefourier train --dataset digits $(GRID_ARMS:%=-e %) -e order-free --folds 1 --seeds 10 --epochs 60 --out $(OUT)/axes/digits

@@ -373,6 +373,12 @@ def loss_by_format(enc: Encoding) -> dict[str, FormatLoss]:
 def check_turning(enc: Encoding) -> None:
     """Refuse what does not turn pairs at declared frequencies."""
     if enc.act != "rotate" or enc.measure is None or "scaling" not in enc.params:
+        if "grid" in enc.params and not enc.domain.grid:
+            more = "," if ":" in enc.spec else ":"
+            raise PefourierError(
+                f"{shown(enc.spec)} turns pairs by the axes of a grid; give its sides, as in "
+                f"{shown(f'{enc.spec}{more}grid=14x14')}"
+            )
         turns = "turns pairs of dimensions in a way of its own"
         what = turns if enc.act == "rotate" else "does not rotate pairs of dimensions"
         raise PefourierError(

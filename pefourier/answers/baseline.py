@@ -6,7 +6,8 @@ better is fine. Answers of other sizes are not compared, which is said as a faul
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from os.path import normpath
 from typing import Any
 
 from pefourier.answers.page import SCHEMA, plain
@@ -20,6 +21,7 @@ LARGEST = 2**26  # bytes
 SLACK = 1e-6  # relative: what other processors and libraries change in a distance
 SEVERITIES = ("note", "warning", "error")
 WANTED = ("length", "dimension", "verdict", "min_distance", "gap", "precision", "findings")
+NAMED = 4  # SPECs that are told one by one
 REMAKE = "write it anew with: pefourier check-faithful … --json"
 
 
@@ -38,7 +40,7 @@ def read_baseline(path: str) -> dict[str, Mapping[str, Any]]:
     try:
         stored = json.loads(text)
         command, schema, results = (stored[key] for key in ("command", "schema", "results"))
-        records = {record["spec"]: record for record in results}
+        records = {normpath(record["spec"]): record for record in results}
         told = [record for record in records.values() if "error" not in record]
         fine = all(fits(record) for record in told)
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -67,6 +69,11 @@ def fits(record: Mapping[str, Any]) -> bool:
     )
 
 
+def stored_answer(records: Mapping[str, Mapping[str, Any]], spec: str) -> Mapping[str, Any] | None:
+    """The stored answer for a SPEC, None where there is none; ./a.npy is a.npy."""
+    return records.get(normpath(spec))
+
+
 def regressions(answer: Answer, stored: Mapping[str, Any]) -> list[str]:
     """What got worse, each in words that follow the SPEC's name."""
     now: Faithfulness = answer.result
@@ -82,12 +89,31 @@ def regressions(answer: Answer, stored: Mapping[str, Any]) -> list[str]:
     return [*worse_verdict(now, stored), *fewer_codes(now, stored), *new_findings(now, stored)]
 
 
-def changed_parameters(answer: Answer, stored: Mapping[str, Any]) -> str:
-    """Which parameters are others than in the baseline, "" for none: worse or not, worth a note."""
+def list_changes(answers: Sequence[Answer], records: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What is no worse and yet not as it was: other parameters, and answers of one side alone."""
+    found = []
+    for one in answers:
+        stored = stored_answer(records, one.encoding.spec)
+        if stored is None:
+            label = one.encoding.label
+            found.append(f"{label} is not in the baseline: nothing to compare it with")
+        elif not regressions(one, stored) and (changed := parameter_changes(one, stored)):
+            label = one.encoding.label
+            found.append(f"{label} is no worse, but not that of the baseline: {changed}")
+    left = sorted(records.keys() - {normpath(one.encoding.spec) for one in answers})
+    if left:
+        names = ", ".join(map(shown, left[:NAMED])) + (", …" if len(left) > NAMED else "")
+        found.append(f"{len(left)} of {len(records)} in the baseline were not asked for: {names}")
+    return found
+
+
+def parameter_changes(answer: Answer, stored: Mapping[str, Any]) -> str:
+    """Which parameters are others than those stored, "" for none."""
     before, now = stored.get("params"), plain(answer.encoding.params)
     if not isinstance(before, Mapping):
         return ""
-    keys = [key for key in (*now, *(before.keys() - now)) if before.get(key) != now.get(key)]
+    keys = [*now, *sorted(before.keys() - now)]
+    keys = [key for key in keys if key != "path" and before.get(key) != now.get(key)]
     return ", ".join(
         f"{printable(key)} {shown(now.get(key))} for {shown(before.get(key))}" for key in keys
     )

@@ -29,6 +29,7 @@ class Page:
     chart: Callable[[bool], str] | None = None  # drawn between both on a terminal, in colour?
     conclusion: Callable[[], str] = str  # what the words begin with, in whole lines
     reasons: Sequence[str] = ()  # why the answer is "no" to what was asked
+    remarks: Sequence[str] = ()  # what is no reason, and worth a warning
     together: Callable[[], str] = str  # of the conclusion, what compares all SPECs
 
 
@@ -88,9 +89,10 @@ def as_github(page: Page) -> str:
             level = finding["severity"].replace("note", "notice")
             said.append((level, f"{finding['message']} [{finding['code']}]"))
         lines += [workflow_command(level, page.command, spec, text) for level, text in said]
-    for reason in page.reasons:  # which begin with the SPEC that they are about
-        about = next((spec for spec in specs if spec and reason.startswith(f"{spec} ")), "")
-        lines.append(workflow_command("error", page.command, about, reason))
+    more = [("warning", text) for text in page.remarks] + [("error", text) for text in page.reasons]
+    for level, text in more:  # which begin with the SPEC that they are about
+        about = next((spec for spec in specs if spec and text.startswith(f"{spec} ")), "")
+        lines.append(workflow_command(level, page.command, about, text))
     return "".join(lines)
 
 

@@ -12,7 +12,7 @@ from pefourier.answers.conclusions import join
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.report import Answer, Refusal
 from pefourier.answers.text import agreeing, aligned, number, paragraph
-from pefourier.context import Band, Context, Reading, Rotation, treatments
+from pefourier.context import Band, Context, Reading, Rotation, longest_familiar, treatments
 from pefourier.design import Candidate, Design, grid_spec
 from pefourier.encodings.encoding import Encoding
 
@@ -252,14 +252,16 @@ def about_phases(found: Context) -> str:
             within = "taken for the length of training (--trained)"
         plain = several or found.rotations[0].scaling == "none"
         by = "" if plain else f" {by_scaling(found.rotations[0])},"
+        later = "" if several else if_scaled_later(found.rotations[0], found.trained)
         return (
             f"At {found.length} positions, {within},{by} every phase was met; "
-            f"{join(never_turning(r, several) for r in found.rotations)}."
+            f"{join(never_turning(r, several) for r in found.rotations)}{later}."
         )
     asked = f"Trained at {found.trained} positions and asked for {found.length}"
     if not several:
         (r,) = found.rotations
-        return f"{asked} {by_scaling(r)}: {new_phases(r, f'{r.rotated} pairs')}."
+        later = if_scaled_later(r, found.trained)
+        return f"{asked} {by_scaling(r)}: {new_phases(r, f'{r.rotated} pairs')}{later}."
     parts = [
         f"in {r.name} layers{'' if r.scaling == 'none' else f' (scaling {r.scaling})'} "
         f"{new_phases(r, f'{r.rotated} pairs')}"
@@ -276,6 +278,25 @@ def by_scaling(r: Rotation) -> str:
     counts = [f"{done[band.treatment]} {band.pairs}" for band in r.bands if band.treatment in done]
     which = f", which {join(counts)} of {r.rotated} pairs" if len(counts) > 1 else ""
     return f"with scaling {r.scaling}{which}"
+
+
+def if_scaled_later(r: Rotation, trained: int) -> str:
+    """How far phases are known if training came before the scaling, which nothing says.
+
+    >>> from pefourier.context import describe_context
+    >>> _, found = describe_context("rope:rho=5e5,scaling=linear,factor=3.5", 8192, d=128)
+    >>> if_scaled_later(found.rotations[0], found.trained)
+    '; if the scaling was set after that training (--trained 8192), phases are met up to 28672'
+    """
+    if r.scaling == "none" or r.familiar_length is None:
+        return ""
+    later = longest_familiar(r.frequencies, r.trained_frequencies, trained)
+    if later is None or later == r.familiar_length:
+        return ""
+    return (
+        f"; if the scaling was set after that training (--trained {trained}), phases are met up to "
+        f"{later}"
+    )
 
 
 def never_turning(r: Rotation, several: bool) -> str:

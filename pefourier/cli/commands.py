@@ -246,8 +246,9 @@ def check_faithful(question: Question, form: Form, drawing: Drawing, demands: De
         raise PefourierError("--baseline compares one length; give one, or leave --baseline out")
     asked = ask_lengths(question, lambda enc: assess(enc, percentages(enc.label, question.quiet)))
     drawing.draw("sweep_plot.faithful_sweep" if several else "faithful", asked.answers)
-    reasons = unmet(asked, demands, stored, question.quiet)
-    page = replace(faithful_page(asked.each), reasons=reasons)
+    reasons = unmet(asked, demands, stored)
+    remarks = remarks_since(stored, asked, question.quiet)
+    page = replace(faithful_page(asked.each), reasons=reasons, remarks=remarks)
     if several:
         from pefourier.answers.sweep import faithful_over_lengths
 
@@ -258,9 +259,7 @@ def check_faithful(question: Question, form: Form, drawing: Drawing, demands: De
     asked.finish(reasons, question.quiet)
 
 
-def unmet(
-    asked: Asked, demands: Demands, stored: Mapping[str, Any] | None, quiet: bool
-) -> list[str]:
+def unmet(asked: Asked, demands: Demands, stored: Mapping[str, Any] | None) -> list[str]:
     """Which demands are not met, by which answer."""
     from pefourier.faithful import shortfalls
 
@@ -270,7 +269,7 @@ def unmet(
         for a in asked.answers
         for reason in [
             *shortfalls(a.result, demands.require, dtype, demands.strict),
-            *since(stored, a, quiet),
+            *since(stored, a),
         ]
     ]
 
@@ -284,20 +283,26 @@ def answers_of(baseline: str | None) -> Mapping[str, Any] | None:
     return read_baseline(baseline)
 
 
-def since(stored: Mapping[str, Any] | None, answer: Any, quiet: bool) -> list[str]:
-    """What of an answer got worse than it is stored; what is new or no worse is noted."""
+def since(stored: Mapping[str, Any] | None, answer: Any) -> list[str]:
+    """What of an answer got worse than it is stored."""
     if stored is None:
         return []
-    from pefourier.answers.baseline import changed_parameters, regressions
+    from pefourier.answers.baseline import regressions, stored_answer
 
-    if answer.encoding.spec not in stored:
-        note(f"{answer.encoding.label} is not in the baseline: nothing to compare it with", quiet)
+    before = stored_answer(stored, answer.encoding.spec)
+    return [] if before is None else regressions(answer, before)
+
+
+def remarks_since(stored: Mapping[str, Any] | None, asked: Asked, quiet: bool) -> list[str]:
+    """What is no worse than in the baseline and not as it was, each noted."""
+    if stored is None:
         return []
-    before = stored[answer.encoding.spec]
-    worse = regressions(answer, before)
-    if not worse and (changed := changed_parameters(answer, before)):
-        note(f"{answer.encoding.label} is no worse, but not that of the baseline: {changed}", quiet)
-    return worse
+    from pefourier.answers.baseline import list_changes
+
+    found = list_changes(asked.answers, stored)
+    for text in found:
+        note(text, quiet)
+    return found
 
 
 @app.command()

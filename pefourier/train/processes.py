@@ -79,7 +79,7 @@ def start_processes(options: Options, count: int, note: Note | None) -> Iterator
     given = asdict(replace(options, processes=None))
     asked = {"port": store.port, "ranks": count, "threads": threads, "options": given}
     started: list[subprocess.Popen] = []
-    group = Group(0, count, options.rank_timeout, store, lambda r: has_ended(started[r - 1]))
+    group = Group(0, count, options.rank_timeout, store, lambda r: is_over(started[r - 1]))
     torch.set_num_threads(threads)
     if note is not None:
         note(f"{count} processes share the work, --processes 1 has one")
@@ -118,7 +118,7 @@ def start_process(asked: dict, threads: int) -> subprocess.Popen:
     return process
 
 
-def has_ended(process: subprocess.Popen) -> bool:
+def is_over(process: subprocess.Popen) -> bool:
     """Whether a process is no more."""
     return process.poll() is not None
 

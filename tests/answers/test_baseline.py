@@ -176,6 +176,22 @@ def test_parameters_that_changed_for_no_worse_are_noted(run, tmp_path, monkeypat
     assert (done.status, done.err) == (0, f"pefourier: config.json {said}\n")
     quiet = run(*asked, "dft", "--baseline", "base.json", "--quiet")
     assert (quiet.status, quiet.err) == (0, "")
+    shown = run(*asked, "--baseline", "base.json", "--format", "github").out.splitlines()
+    assert shown[-1].startswith("::warning file=config.json,title=pefourier check-faithful config")
+
+
+def test_a_path_is_found_however_it_is_spelled_and_what_was_not_asked_for_is_named(
+    run, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        np.save(f"{name}.npy", sines())
+    (tmp_path / "base.json").write_text(run("check-faithful", "a.npy", "b.npy", "--json").out)
+    np.save("a.npy", sines(scale=0.5))
+    done = run("check-faithful", "./a.npy", "--baseline", "base.json")
+    left = "pefourier: 1 of 2 in the baseline were not asked for: 'b.npy'\n"
+    worse = "pefourier: ./a.npy has a smallest distance of 0.6598, 1.32 in the baseline\n"
+    assert (done.status, done.err) == (1, left + worse)
 
 
 def test_the_command_annotates_for_github(run, tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ def answers(specs, **sizes):
         ("sinusoidal dft tape rope", 1000, "sinusoidal, tape and rope give all 1000 positions"),
         ("sinusoidal dft tape rope", 1000, "different codes, dft doesn't."),
         ("sinusoidal dft tape rope", 1000, "farthest apart in sinusoidal and rope, 0.26 of"),
-        ("sinusoidal dft tape rope", 1000, "and nearest in tape, 0.0171."),
+        ("sinusoidal dft tape rope", 1000, "and nearest in tape, 0.0171: far is safe"),
         (
             "sinusoidal dft tape",
             1000,

@@ -465,3 +465,25 @@ def test_a_model_that_is_not_known_tells_all_of_its_rotations(run):
         ("sliding_attention", 1e4),
         ("full_attention", 1e6),
     ]
+
+
+def test_a_scaling_that_came_after_training_is_told_beside_one_that_came_before(run, tmp_path):
+    scaling = {"type": "linear", "factor": 3.5}
+    config = {"model_type": "llama", "head_dim": 128, "rope_theta": 5e5, "rope_scaling": scaling}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config | {"max_position_embeddings": 8192}))
+    said = "if the scaling was set after that training (--trained 8192), phases are met up to 28672"
+    for length in (8192, 29696):
+        (result,) = run("context", path, "--length", length, "--json").results
+        assert said in result["conclusion"]
+    (result,) = run("context", path, "--length", 29696, "--trained", 8192, "--json").results
+    assert "if the scaling" not in result["conclusion"]
+    assert "the first beyond 28672 positions" in result["conclusion"]
+
+
+@pytest.mark.parametrize("spec", ["axial-rope", "axial-rope:convention=dinov3"])
+def test_a_rotation_by_axes_asks_for_its_grid(run, spec):
+    more = "," if ":" in spec else ":"
+    done = run("context", spec)
+    assert done.status == 2
+    assert done.err.endswith(f"give its sides, as in '{spec}{more}grid=14x14'\n")
