@@ -416,7 +416,7 @@ def faithful_page(asked: Sequence[Answer | Refusal]) -> Page:
 
     def conclude_all() -> str:
         chosen = choose(answers)
-        return page.conclusion() + (paragraph(chosen) if chosen else "")
+        return page.conclusion() + (paragraph(chosen, "  ") if chosen else "")
 
     return replace(page, conclusion=conclude_all, together=partial(choose, answers))
 
