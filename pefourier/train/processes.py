@@ -7,6 +7,7 @@ read what was asked from standard input, and leave when it ends: when this proce
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -67,9 +68,8 @@ def tokens_seen(resolved: ResolvedTask, options: Options) -> int:
 def start_processes(options: Options, count: int, note: Note | None) -> Iterator[Group | None]:
     """This process as rank 0 of `count`; the others end with it. None: they can't meet here."""
     try:
-        wait = timedelta(seconds=options.rank_timeout)
-        store = dist.TCPStore(HERE, 0, is_master=True, timeout=wait, wait_for_workers=False)
-    except dist.DistError as error:
+        store = open_store(timedelta(seconds=options.rank_timeout))
+    except (dist.DistError, OSError) as error:
         if note is not None:
             note(f"processes can't meet at {HERE} ({shown(str(error))}): one trains alone")
         yield None
@@ -99,6 +99,16 @@ def start_processes(options: Options, count: int, note: Note | None) -> Iterator
         for process in started:
             process.kill()
             process.communicate()
+
+
+def open_store(wait: timedelta) -> dist.TCPStore:
+    """A store that this machine alone can reach: left to itself it listens to all others, too."""
+    with socket.create_server((HERE, 0)) as door:
+        port = door.getsockname()[1]
+        own = os.dup(door.fileno())  # the store closes it
+    return dist.TCPStore(
+        HERE, port, is_master=True, timeout=wait, wait_for_workers=False, master_listen_fd=own
+    )
 
 
 def start_process(asked: dict, threads: int) -> subprocess.Popen:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -138,6 +139,16 @@ def test_where_no_process_starts_one_does_the_work(monkeypatch):
     said = []
     assert len(run_comparison(Options(**SMALL, processes=2), note=said.append).runs) == 8
     assert any(line.startswith("1 of 2 processes are all that start here: ") for line in said)
+
+
+@proc
+def test_other_machines_cannot_reach_the_store():
+    store = processes.open_store(timedelta(seconds=5))
+    listening = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    at = [row[1] for row in listening if row[1].endswith(f":{store.port:04X}") and row[3] == "0A"]
+    assert at == [f"0100007F:{store.port:04X}"]
+    everywhere = Path("/proc/self/net/tcp6").read_text()
+    assert f":{store.port:04X} 00000000" not in everywhere
 
 
 def test_short_work_is_done_by_one(monkeypatch):
