@@ -11,7 +11,7 @@ from os.path import normpath
 from typing import Any
 
 from pefourier.answers.page import SCHEMA, plain
-from pefourier.answers.report import Answer
+from pefourier.answers.report import Answer, Refusal
 from pefourier.answers.text import number
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.faithful import LADDER, Faithfulness
@@ -89,10 +89,12 @@ def regressions(answer: Answer, stored: Mapping[str, Any]) -> list[str]:
     return [*worse_verdict(now, stored), *fewer_codes(now, stored), *new_findings(now, stored)]
 
 
-def list_changes(answers: Sequence[Answer], records: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def list_changes(
+    asked: Sequence[Answer | Refusal], records: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
     """What is no worse and yet not as it was: other parameters, and answers of one side alone."""
     found = []
-    for one in answers:
+    for one in (one for one in asked if isinstance(one, Answer)):
         stored = stored_answer(records, one.encoding.spec)
         if stored is None:
             label = one.encoding.label
@@ -100,7 +102,8 @@ def list_changes(answers: Sequence[Answer], records: Mapping[str, Mapping[str, A
         elif not regressions(one, stored) and (changed := parameter_changes(one, stored)):
             label = one.encoding.label
             found.append(f"{label} is no worse, but not that of the baseline: {changed}")
-    left = sorted(records.keys() - {normpath(one.encoding.spec) for one in answers})
+    specs = {one.encoding.spec if isinstance(one, Answer) else one.spec for one in asked}
+    left = sorted(records.keys() - set(map(normpath, specs)))
     if left:
         names = ", ".join(map(shown, left[:NAMED])) + (", …" if len(left) > NAMED else "")
         found.append(f"{len(left)} of {len(records)} in the baseline were not asked for: {names}")

@@ -299,7 +299,7 @@ def remarks_since(stored: Mapping[str, Any] | None, asked: Asked, quiet: bool) -
         return []
     from pefourier.answers.baseline import list_changes
 
-    found = list_changes(asked.answers, stored)
+    found = list_changes(asked.each, stored)
     for text in found:
         note(text, quiet)
     return found

@@ -192,6 +192,9 @@ def test_a_path_is_found_however_it_is_spelled_and_what_was_not_asked_for_is_nam
     left = "pefourier: 1 of 2 in the baseline were not asked for: 'b.npy'\n"
     worse = "pefourier: ./a.npy has a smallest distance of 0.6598, 1.32 in the baseline\n"
     assert (done.status, done.err) == (1, left + worse)
+    (tmp_path / "b.npy").unlink()
+    done = run("check-faithful", "./a.npy", "b.npy", "--baseline", "base.json")
+    assert "not asked for" not in done.err  # it was, and is refused
 
 
 def test_the_command_annotates_for_github(run, tmp_path, monkeypatch):
