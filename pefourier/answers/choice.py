@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pefourier.answers.conclusions import LONG, join
 from pefourier.answers.text import number
 from pefourier.encodings.encoding import Encoding
-from pefourier.encodings.specs import source_of
+from pefourier.encodings.specs import load, source_of
 from pefourier.faithful import LADDER
 
 if TYPE_CHECKING:  # it asks this room
@@ -35,7 +35,10 @@ def choose(answers: Sequence[Answer]) -> str:
     ...
     """
     kinds = {(a.encoding.domain.kind, a.result.length) for a in answers}
-    if len(answers) < 2 or len(kinds) > 1 or kinds.pop()[0] != "position":
+    if len(answers) < 2 or len(kinds) > 1:
+        return ""
+    ((kind, length),) = kinds
+    if kind != "position" or length < 2:
         return ""
     apart = [a for a in answers if a.result.faithful]
     merged = [a for a in answers if not a.result.faithful]
@@ -50,8 +53,10 @@ def choose(answers: Sequence[Answer]) -> str:
 
 
 def in_series(enc: Encoding) -> bool:
-    """Whether training on series can take an encoding: it has a name, and one axis."""
-    return not enc.domain.grid and source_of(enc.spec) == "name"
+    """Whether training on series can take an encoding: one axis, and a SPEC that says it all."""
+    if enc.domain.grid or source_of(enc.spec) != "name":
+        return False
+    return load(enc.spec, length=len(enc), d=enc.dim).params == enc.params  # options say no more
 
 
 def who_is_left(apart: Sequence[Answer], merged: Sequence[Answer]) -> str:

@@ -45,6 +45,16 @@ def test_one_alone_and_codes_of_other_positions_are_not_compared():
     assert choose(both) == ""
 
 
+def test_one_position_is_no_choice(run):
+    assert choose(answers("sinusoidal dft", length=1, d=8)) == ""
+    assert run("check-faithful", "-S", 1).status == 0
+
+
+def test_a_spec_that_options_complete_is_not_sent_to_training(run):
+    assert "-e sinusoidal" in run("check-faithful", "sinusoidal", "rope", "-S", 9).out
+    assert "pefourier train" not in run("check-faithful", "sinusoidal", "rope", "--rho", 5).out
+
+
 def test_one_that_is_left_needs_no_training_to_be_chosen():
     assert choose(answers("dft tape", length=80, d=64)).endswith("different codes, dft doesn't.")
 
