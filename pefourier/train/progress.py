@@ -19,6 +19,7 @@ class Reporter:
     def __init__(self, total: int, windows: int, epochs: int, ranks: int, show) -> None:
         self.total, self.windows, self.epochs, self.show = total, windows, epochs, show
         self.ranks = ranks  # at work, all of them as fast as this one
+        self.after_epoch: Callable[[], None] = lambda: None  # what else an epoch is an occasion for
         self.done, self.began, self.trained = 0, time.perf_counter(), 0
 
     def skip(self, member_epochs: int) -> None:
@@ -29,6 +30,7 @@ class Reporter:
         """An epoch of a stack is over."""
         self.done += members
         self.trained += members
+        self.after_epoch()
         seconds = time.perf_counter() - self.began
         rate = self.ranks * self.trained / seconds
         left = (self.total - self.done) / rate

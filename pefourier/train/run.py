@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -60,6 +61,7 @@ RULES = {  # that numbers depend on, where an earlier version had others
     "size": "@rms: of codes less their mean over positions",
 }
 MOST_WAITED = 10**6
+LOOK_EVERY = 1.0  # seconds between looks for finished stacks of others while one trains
 POLL = 0.2  # seconds between looks for what other ranks have finished
 GRACE = 60.0  # seconds that the first rank, when it is done, gives others to begin
 
@@ -433,9 +435,9 @@ def train_stacks(
     members = sum(len(stack.runs) for stack in share) * len(work.candidates)
     with report_progress(members, options.epochs, windows, ranks, note) as reporter:
         for number in work.turns(reporter):
-            until = reporter.done + len(stacks[number].runs) * work.member_epochs
+            own, before = len(stacks[number].runs) * work.member_epochs, reporter.trained
             work.train(number, reporter)
-            reporter.skip(until - reporter.done)
+            reporter.skip(own - (reporter.trained - before))
     missed = sum(len(stack.runs) for stack in share) - len(work.rows)
     note_missing_files(options, missed, note)
     return work.rows
@@ -457,6 +459,7 @@ class Work:
         self.member_epochs = len(self.candidates) * self.options.epochs  # of a run
         self.longer = extrapolation.draw_longer_tasks(self.options)
         self.rows: list[Row] = []
+        self.looked = time.monotonic()  # when others' finished stacks were last asked for
         self.held: Resident | None = None
         self.injections: dict[tuple[str, int], Injection] = {}
 
@@ -472,10 +475,17 @@ class Work:
         if group is None:
             yield from range(self.place.rank, total, self.place.ranks)
             return
+        reporter.after_epoch = partial(self.take_over_at_times, group, reporter)
         for number in group.claims(total):
             yield number
             self.take_over(group, reporter)
         self.take_over(group, reporter)
+
+    def take_over_at_times(self, group: Group, reporter: Reporter) -> None:
+        """The same while this rank trains, or what others have finished would be lost with it."""
+        if time.monotonic() - self.looked > LOOK_EVERY:
+            self.looked = time.monotonic()
+            self.take_over(group, reporter)
 
     def take_over(self, group: Group, reporter: Reporter) -> None:
         """Store what other ranks have handed over, on rank 0."""

@@ -15,8 +15,9 @@ import torch
 from training import SMALL, lines, numbers
 
 from pefourier.errors import PefourierError
-from pefourier.train import processes
+from pefourier.train import processes, run
 from pefourier.train.options import Options
+from pefourier.train.progress import Reporter
 from pefourier.train.run import run_comparison
 
 LONG = {**SMALL, "epochs": 20, "seeds": 4, "patience": 0}
@@ -87,6 +88,26 @@ def test_the_other_process_trains_a_part(tmp_path, monkeypatch):
     assert len(found.runs) == 32
     assert own[0] == 0
     assert 1 not in own
+
+
+@two_cores
+def test_what_another_has_finished_is_written_while_this_one_trains(tmp_path, monkeypatch):
+    """Killed in its first stack, this process leaves the runs of the other behind."""
+    monkeypatch.setattr(run, "LOOK_EVERY", 0.0)
+    count, results = Reporter.count_epoch, tmp_path / "results.jsonl"
+
+    def killed(reporter, *epoch):
+        def arrived():
+            count(reporter, *epoch)
+            return results.exists() and results.stat().st_size > 0
+
+        wait_until(arrived)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Reporter, "count_epoch", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run_comparison(Options(**SMALL, processes=2, out=str(tmp_path)))
+    assert 0 < len(lines(tmp_path)) < 8
 
 
 @two_cores
