@@ -151,7 +151,10 @@ def needless(enc, values):
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread():
+    before = torch.get_num_threads()
     torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)  # later tests share cores among processes
 
 
 def saved(kind):
