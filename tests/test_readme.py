@@ -118,6 +118,10 @@ def test_it_is_short():
     assert statistics.median(len(s.split()) for s in sentences) <= 20
 
 
+def test_headings_stand_on_lines_of_their_own():
+    assert not [line for line in README.splitlines() if "## " in line.lstrip("#")[1:]]
+
+
 def test_links_and_pictures_are_there():
     links = re.findall(r"\]\(([^)]+)\)", TEXT)
     assert len(links) > 5

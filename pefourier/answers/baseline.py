@@ -7,7 +7,7 @@ better is fine. Answers of other sizes are not compared, which is said as a faul
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from os.path import normpath
+from os.path import basename, dirname, normpath
 from typing import Any
 
 from pefourier.answers.page import SCHEMA, plain
@@ -40,7 +40,7 @@ def read_baseline(path: str) -> dict[str, Mapping[str, Any]]:
     try:
         stored = json.loads(text)
         command, schema, results = (stored[key] for key in ("command", "schema", "results"))
-        records = {normpath(record["spec"]): record for record in results}
+        records = {place_of(record["spec"]): record for record in results}
         told = [record for record in records.values() if "error" not in record]
         fine = all(fits(record) for record in told)
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -70,8 +70,20 @@ def fits(record: Mapping[str, Any]) -> bool:
 
 
 def stored_answer(records: Mapping[str, Mapping[str, Any]], spec: str) -> Mapping[str, Any] | None:
-    """The stored answer for a SPEC, None where there is none; ./a.npy is a.npy."""
-    return records.get(normpath(spec))
+    """The stored answer for a SPEC, None where there is none."""
+    return records.get(place_of(spec))
+
+
+def place_of(spec: str) -> str:
+    """A SPEC as others that mean the same file have it: ./a.npy is a.npy, a model its config.
+
+    >>> place_of("./a.npy#b"), place_of("model/config.json#full"), place_of("model/")
+    ('a.npy#b', 'model#full', 'model')
+    """
+    path, mark, part = spec.partition("#")
+    path = normpath(path)
+    folder = dirname(path) or "." if basename(path) == "config.json" else path
+    return f"{folder}{mark}{part}"
 
 
 def regressions(answer: Answer, stored: Mapping[str, Any]) -> list[str]:
@@ -103,9 +115,10 @@ def list_changes(
             label = one.encoding.label
             found.append(f"{label} is no worse, but not that of the baseline: {changed}")
     specs = {one.encoding.spec if isinstance(one, Answer) else one.spec for one in asked}
-    left = sorted(records.keys() - set(map(normpath, specs)))
+    left = sorted(records.keys() - set(map(place_of, specs)))
     if left:
-        names = ", ".join(map(shown, left[:NAMED])) + (", …" if len(left) > NAMED else "")
+        named = [shown(records[place]["spec"]) for place in left[:NAMED]]
+        names = ", ".join(named) + (", …" if len(left) > NAMED else "")
         found.append(f"{len(left)} of {len(records)} in the baseline were not asked for: {names}")
     return found
 

@@ -1,8 +1,9 @@
 """Which of several encodings? What speaks for one of them before anything is trained.
 
 Codes that are compared are of the same positions. Those that give two positions one code are out;
-of the others the verdict counts, then how far the closest two codes are apart. No number of codes
-says which encoding a model learns best with, and the last sentence says so.
+of the others the verdict counts, then how far the closest two codes are apart. Tables that are only
+where training starts are not judged. No number of codes says which encoding a model learns best
+with, and the last sentence says so.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # it asks this room
     from pefourier.answers.report import Answer
 
 AS_FAR = 0.99  # of the largest gap: as good as that
+ARMS = 8  # that a command of training names
 BLIND = "order-free"  # what training compares encodings with
 
 
@@ -42,9 +44,14 @@ def choose(answers: Sequence[Answer]) -> str:
         return ""
     apart = [a for a in answers if a.result.faithful]
     merged = [a for a in answers if not a.result.faithful]
-    found = [who_is_left(apart, merged), *what_speaks_for(apart)]
+    drawn = [a for a in apart if a.encoding.untrained]
+    settled = [a for a in apart if not a.encoding.untrained]
+    found = [who_is_left(apart, merged), *what_speaks_for(settled)]
+    if drawn:
+        are = "is where its training starts" if len(drawn) == 1 else "are where training starts"
+        found.append(f"{names(drawn)} {are}: that its codes differ says nothing of them trained.")
     if len(apart) > 1 and all(in_series(a.encoding) for a in apart):
-        arms = " ".join(f"-e {a.encoding.spec}" for a in apart[:LONG])
+        arms = " ".join(f"-e {a.encoding.spec}" for a in apart[:ARMS])
         found.append(
             "Which of them a model learns best with only training on your data says: pefourier "
             f"train --dataset data.npz {arms} -e {BLIND}"

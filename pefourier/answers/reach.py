@@ -65,13 +65,13 @@ def design_record(design: Design) -> dict[str, Any]:
 
 
 def conclude_design(design: Design) -> str:
-    """Whether a base is needed, what each criterion asks for, and that they contradict one another.
+    """Whether a base is needed, what each use and criterion asks for, and that they contradict.
 
     >>> from pefourier.design import design_base
     >>> print(conclude_design(design_base(80, 64, criteria=("turns", "distance"))))
-    For 80 positions and d 64 the best is 1.5 by distance (smallest distance 4.453). The criteria
-    contradict one another: every pair finishes a turn with bases up to 13.82; choose by the one
-    that your use needs.
+    For 80 positions and d 64 the criteria contradict one another, so that the use decides. Every
+    pair finishes a turn with bases up to 13.82. By codes alone the best is 1.5 by distance (smallest
+    distance 4.453).
     """
     bases = {c.rho: c for c in design.candidates}
     size = f"{design.length} positions and d {design.d}"
@@ -81,42 +81,45 @@ def conclude_design(design: Design) -> str:
             f"No base is needed: with {size} the DFT's lattice (dft) keeps all codes the same "
             "distance apart and can be inverted exactly."
         )
+    facts = [
+        fact(name, rho, design, bases)
+        for name, rho in sorted(design.best.items(), key=lambda one: one[0] != "bound")
+        if name not in EVIDENCE
+    ]
     best = {
         name: rho
         for name, rho in design.best.items()
         if name in EVIDENCE and (name != "condition" or bases[rho].condition_number is not None)
     }
     if best:
-        lead = "Among bases" if told else f"For {size}"
         asked = [
             f"{number(rho)} by {name.replace('_', ' ')} ({EVIDENCE[name](bases[rho])})"
             for name, rho in best.items()
         ]
-        told.append(f"{lead} the best {'are' if len(asked) > 1 else 'is'} {join(asked)}.")
-    facts = "; ".join(fact(name, rho) for name, rho in design.best.items() if name not in EVIDENCE)
+        facts.append(f"By codes alone the best {'are' if len(asked) > 1 else 'is'} {join(asked)}.")
+    lead = "Among bases" if told else f"For {size}"
     if len(set(design.best.values())) > 1:
-        why = f"{facts}; " if facts else ""
-        lead = "The" if told else f"For {size} the"
-        rule = design.best.get("bound")
-        advice = "choose by the one that your use needs"
-        if rule is not None:
-            advice = f"the published rule for language models is {number(rule)} or more"
-        told.append(f"{lead} criteria contradict one another: {why}{advice}.")
+        told.append(f"{lead} the criteria contradict one another, so that the use decides.")
     elif facts:
-        told.append(f"{facts[0].upper()}{facts[1:]}." if told else f"For {size} {facts}.")
-    return " ".join(told)
+        facts[0] = f"{lead} {facts[0][0].lower()}{facts[0][1:]}"
+    return " ".join([*told, *facts])
 
 
-def fact(criterion: str, rho: float | None) -> str:
+def fact(criterion: str, rho: float | None, design: Design, bases: dict[float, Candidate]) -> str:
     """What a criterion that has a formula or a search of its own asks for."""
     name, _, lengths = criterion.partition("=")
     if name == "turns":
-        return f"every pair finishes a turn with bases up to {number(rho)}"
+        return f"Every pair finishes a turn with bases up to {number(rho)}."
     if name == "wavelength":
-        return f"the slowest pair needs {lengths} lengths for a turn with base {number(rho)}"
+        return f"The slowest pair needs {lengths} lengths for a turn with base {number(rho)}."
     if rho is None:
-        return "no base up to 1000 times the length keeps the sum of cosines positive"
-    return f"the sum of cosines stays positive with base {number(rho)}, the smallest that does it"
+        return "No base up to 1000 times the length keeps the sum of cosines positive."
+    idle = bases[rho].idle if rho in bases else 0
+    cost = f"; {idle} of {design.d // 2} pairs never finish a turn then" if idle else ""
+    return (
+        f"Language models take {number(rho)} or more by the published rule: no smaller base keeps "
+        f"the sum of cosines positive at all lags{cost}."
+    )
 
 
 EVIDENCE = {  # the number that speaks for a base, of criteria that are seen in the table of codes

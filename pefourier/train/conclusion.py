@@ -1,10 +1,10 @@
-"""What did training show of one encoding? One to three plain sentences, made by rules."""
+"""What did training show? One to three plain sentences, made by rules, of each and of all."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pefourier.answers.conclusions import first_sentences
-from pefourier.answers.text import number, paragraph
+from pefourier.answers.conclusions import first_sentences, join
+from pefourier.answers.text import agreeing, number, paragraph
 from pefourier.errors import printable
 from pefourier.train.options import LEVEL
 
@@ -13,12 +13,20 @@ if TYPE_CHECKING:
 
 
 def conclusions_of(datasets: "Sequence[DatasetSummary]") -> str:
-    """A paragraph for each dataset and encoding."""
+    """A paragraph for each dataset and encoding, and one for all encodings of a dataset."""
     return "".join(
-        paragraph(printable(f"{one.dataset}, {name}: {conclude_training(one, name)}"), "  ")
+        paragraph(printable(f"{one.dataset}, {name}: {said}"), "  ")
         for one in datasets
-        for name in one.scores
+        for name, said in [
+            *((name, conclude_training(one, name)) for name in one.scores),
+            *(("together", said) for said in [sum_up(one)] if said),
+        ]
     )
+
+
+def sum_up(one: "DatasetSummary") -> str:
+    """What the runs of a dataset say of its encodings together; empty without any."""
+    return " ".join(filter(None, (sum_up_differences(one), sum_up_lengths(one))))
 
 
 def conclude_training(one: "DatasetSummary", encoding: str) -> str:
@@ -46,6 +54,48 @@ def sum_up_differences(one: "DatasetSummary") -> str:
     return f"Compared with {every}, {said}.{doubt}"
 
 
+def sum_up_lengths(one: "DatasetSummary") -> str:
+    """Which encodings classify the longest windows best, those of overlapping intervals together.
+
+    Encodings that were cut short, or cannot be tested there, have no part in it.
+    """
+    longest = max((at.length for own in one.lengths.values() for at in own), default=0)
+    found = {
+        name: at.accuracy
+        for name, own in one.lengths.items()
+        for at in own
+        if at.length == longest and at.accuracy is not None and name not in one.cut_short
+    }
+    if len(found) < 2 or one.leaky:
+        return ""
+    order = sorted(found, key=lambda name: -found[name].mean)
+    lead = found[order[0]]
+    alike = [name for name in order if found[name].high >= lead.low] or order[:1]  # of one run none
+    runs = one.seeds * one.folds
+    where = f"Trained on {one.length} rows and tested on {longest}, over {count_words(runs)},"
+    if len(alike) == len(order):
+        return f"{where} no encoding is clearly the most accurate: all their intervals overlap."
+    if len(alike) > 1:
+        first = f"{join(alike)} are most accurate ({found[alike[-1]].mean:.3f} to {lead.mean:.3f})"
+    else:
+        kept = one.scores[order[0]]["accuracy"].mean
+        first = f"{order[0]} is most accurate ({lead.mean:.3f}; {kept:.3f} at {one.length})"
+    others = order[len(alike) :]
+    best, worst = found[others[0]].mean, found[others[-1]].mean
+    if len(others) == 1:
+        return f"{where} {first}, {others[0]} has {best:.3f}."
+    return f"{where} {first}, the others have {worst:.3f} to {best:.3f}."
+
+
+def count_words(runs: int) -> str:
+    """How many runs.
+
+    >>> count_words(1), count_words(2)
+    ('1 run', '2 runs')
+    """
+    return f"{runs} {agreeing(runs, 'run', 'runs')}"
+
+
 def unreliable(one: "DatasetSummary", encoding: str) -> str:
     """What makes the scores other than they look."""
     if encoding in one.cut_short:
@@ -60,8 +110,7 @@ def unreliable(one: "DatasetSummary", encoding: str) -> str:
 
 def mean_score(one: "DatasetSummary", encoding: str) -> str:
     """The mean F1, with its interval where there is one."""
-    f1, runs = one.scores[encoding]["f1"], one.seeds * one.folds
-    over = f"{runs} run{'' if runs == 1 else 's'}"
+    f1, over = one.scores[encoding]["f1"], count_words(one.seeds * one.folds)
     interval = f" (95 % {f1.low:.3f} … {f1.high:.3f})" if f1.low < f1.high else ""
     return f"It reaches F1 {f1.mean:.3f}{interval} over {over}."
 

@@ -30,7 +30,7 @@ from pefourier.errors import PefourierError, printable, shown
 from pefourier.train.conclusion import (
     conclude_training,
     conclusions_of,
-    sum_up_differences,
+    sum_up,
 )
 from pefourier.train.figures import learning_curves, score_by_length
 from pefourier.train.options import Options
@@ -138,7 +138,7 @@ def training_conclusions(summary: Summary) -> list[Any]:
     found: list[Any] = [element("p", line, class_="warning") for line in said_first(summary)]
     for one in summary.datasets:
         found.append(element("h3", one.dataset))
-        found += [element("p", told) for told in [sum_up_differences(one)] if told]
+        found += [element("p", told) for told in [sum_up(one)] if told]
         said = [
             [element("strong", f"{name}:"), " ", conclude_training(one, name)]
             for name in one.scores

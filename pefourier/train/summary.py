@@ -12,7 +12,7 @@ from pefourier.answers.text import aligned, paragraph
 from pefourier.errors import printable
 from pefourier.explained import Explained
 from pefourier.train import power, statistics
-from pefourier.train.conclusion import conclude_training, conclusions_of
+from pefourier.train.conclusion import conclude_training, conclusions_of, sum_up
 from pefourier.train.data.load import sides_of_data
 from pefourier.train.options import LEVEL
 from pefourier.train.power import Power
@@ -571,6 +571,9 @@ def summary_page(summary: Summary) -> Page:
         records=lambda: json_records(summary),
         rows=lambda: flattened(json_records(summary)),
         conclusion=lambda: conclude_all(summary),
+        together=lambda: " ".join(
+            f"{one.dataset}: {said}" for one in summary.datasets if (said := sum_up(one))
+        ),
     )
 
 

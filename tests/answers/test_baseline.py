@@ -197,6 +197,18 @@ def test_a_path_is_found_however_it_is_spelled_and_what_was_not_asked_for_is_nam
     assert "not asked for" not in done.err  # it was, and is refused
 
 
+def test_a_model_folder_is_its_config(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    config = {"model_type": "llama", "head_dim": 64, "max_position_embeddings": 300}
+    (tmp_path / "model/config.json").write_text(json.dumps(config))
+    (tmp_path / "base.json").write_text(run("check-faithful", "model/config.json", "--json").out)
+    done = run("check-faithful", "model", "--baseline", "base.json")
+    assert (done.status, done.err) == (0, "")
+    done = run("check-faithful", "dft", "--baseline", "base.json")
+    assert "1 of 1 in the baseline were not asked for: 'model/config.json'" in done.err
+
+
 def test_the_command_annotates_for_github(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("a,b.npy", with_a_twin(sines()))
@@ -204,6 +216,7 @@ def test_the_command_annotates_for_github(run, tmp_path, monkeypatch):
     lines = done.out.splitlines()
     assert done.status == 2
     assert [line.partition(" ")[0] for line in lines] == [
+        "::notice",  # how many were answered
         "::notice",  # the conclusion, an error, a note
         "::error",
         "::notice",
@@ -211,8 +224,9 @@ def test_the_command_annotates_for_github(run, tmp_path, monkeypatch):
         "::error",
     ]
     title = "title=pefourier check-faithful a%2Cb.npy"
-    assert lines[1].startswith(f"::error file=a%2Cb.npy,{title}::codes repeat with period 19")
-    assert lines[4].startswith("::error title=pefourier check-faithful nix::unknown encoding 'nix'")
+    assert lines[0].endswith("title=pefourier check-faithful::2 of 3 answered; no reason to fail")
+    assert lines[2].startswith(f"::error file=a%2Cb.npy,{title}::codes repeat with period 19")
+    assert lines[5].startswith("::error title=pefourier check-faithful nix::unknown encoding 'nix'")
     (tmp_path / "base.json").write_text(run("check-faithful", "dft", "--json").out)
     asked = ["check-faithful", "dft", "--rho", "10", "--require", "invertible"]
     done = run(*asked, "--d", "64", "--format", "github")

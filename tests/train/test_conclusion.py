@@ -6,9 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from pefourier.train.conclusion import conclude_training, conclusions_of, sum_up_differences
+from pefourier.train.conclusion import (
+    conclude_training,
+    conclusions_of,
+    sum_up,
+    sum_up_differences,
+    sum_up_lengths,
+)
 from pefourier.train.statistics import Difference, Mean
-from pefourier.train.summary import DatasetSummary
+from pefourier.train.summary import DatasetSummary, LengthScores
 
 APART = Difference("sinusoidal", 0.05, 0.02, 0.08, 0.004, 0.01, 0.004, 0.9, 0.01, 0.09)
 ONE = DatasetSummary(
@@ -95,7 +101,8 @@ def test_what_is_said_of_the_reference():
 def test_each_dataset_and_encoding_has_a_paragraph():
     lines = conclusions_of([ONE, replace(ONE, dataset="msl")]).splitlines()
     begins = [line.partition(":")[0] for line in lines if line[0] != " "]
-    assert begins == ["smd, sinusoidal", "smd, dft", "msl, sinusoidal", "msl, dft"]
+    each = ["sinusoidal", "dft", "together"]
+    assert begins == [f"{dataset}, {one}" for dataset in ("smd", "msl") for one in each]
 
 
 def test_a_hostile_name_is_escaped():
@@ -144,3 +151,60 @@ def test_a_dataset_is_summed_up_in_a_sentence(differences, told):
 
 def test_shuffled_windows_are_not_summed_up():
     assert sum_up_differences(replace(ONE, leaky=True)) == ""
+
+
+def at(length, mean, low, high, reason=""):
+    own = None if reason else Mean(mean, low, high)
+    return LengthScores(length, own, own, own, reason)
+
+
+def lengths(**means):
+    """Each encoding at 48 rows, where all are alike, and at 96."""
+    own = Mean(0.99, 0.98, 1.0)
+    scores = {name: {"f1": own, "accuracy": own} for name in means}
+    known = {name: (at(48, 0.9, 0.8, 1.0), at(96, *mean)) for name, mean in means.items()}
+    return replace(ONE, length=24, scores=scores, differences={}, lengths=known)
+
+
+TAPE, ROPE, NONE = (0.93, 0.92, 0.94), (0.7, 0.6, 0.8), (0.5, 0.49, 0.51)
+
+
+@pytest.mark.parametrize(
+    ("means", "told"),
+    [
+        (
+            {"none": NONE, "tape": TAPE, "rope": ROPE},
+            "tape is most accurate (0.930; 0.990 at 24), the others have 0.500 to 0.700.",
+        ),
+        (
+            {"none": NONE, "tape": TAPE, "rope": (0.9, 0.8, 0.95)},
+            "tape and rope are most accurate (0.900 to 0.930), none has 0.500.",
+        ),
+        (
+            {"none": (0.6, 0.3, 0.95), "tape": TAPE},
+            "no encoding is clearly the most accurate: all their intervals overlap.",
+        ),
+        (
+            {"none": NONE, "tape": TAPE, "dft": (0, 0, 0, "its codes end")},
+            "tape is most accurate (0.930; 0.990 at 24), none has 0.500.",
+        ),
+    ],
+    ids=["one", "two", "overlap", "one is not tested"],
+)
+def test_which_encoding_goes_on_best(means, told):
+    said = f"Trained on 24 rows and tested on 96, over 40 runs, {told}"
+    found = lengths(**means)
+    assert sum_up_lengths(found) == sum_up(found) == said
+    assert " ".join(conclusions_of([found]).split()).endswith(f"smd, together: {said}")
+    assert sum_up_lengths(replace(found, leaky=True)) == ""
+    assert "tape" not in sum_up_lengths(replace(found, cut_short=("tape",)))
+
+
+def test_one_run_has_no_intervals_and_still_an_order():
+    nan = float("nan")
+    found = replace(lengths(a=(0.9, nan, nan), b=(0.5, nan, nan)), seeds=1, folds=1)
+    assert sum_up_lengths(found) == (
+        "Trained on 24 rows and tested on 96, over 1 run, a is most accurate (0.900; 0.990 at 24), "
+        "b has 0.500."
+    )
+    assert sum_up_lengths(replace(found, lengths={})) == ""
