@@ -70,8 +70,8 @@ def conclude_design(design: Design) -> str:
     >>> from pefourier.design import design_base
     >>> print(conclude_design(design_base(80, 64, criteria=("turns", "distance"))))
     For 80 positions and d 64 the criteria contradict one another, so that the use decides. Every
-    pair finishes a turn with bases up to 13.82. By codes alone the best is 1.5 by distance (smallest
-    distance 4.453).
+    pair finishes a turn with bases up to 13.82. By codes alone the best is 1.5 by distance
+    (smallest distance 4.453).
     """
     bases = {c.rho: c for c in design.candidates}
     size = f"{design.length} positions and d {design.d}"
