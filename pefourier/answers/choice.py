@@ -9,6 +9,7 @@ with, and the last sentence says so.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from pefourier.answers.conclusions import LONG, join
@@ -51,7 +52,7 @@ def choose(answers: Sequence[Answer]) -> str:
         are = "is where its training starts" if len(drawn) == 1 else "are where training starts"
         found.append(f"{names(drawn)} {are}: that its codes differ says nothing of them trained.")
     if len(apart) > 1 and all(in_series(a.encoding) for a in apart):
-        arms = " ".join(f"-e {a.encoding.spec}" for a in apart[:ARMS])
+        arms = " ".join(f"-e {quote(a.encoding.spec)}" for a in apart[:ARMS])
         found.append(
             "Which of them a model learns best with only training on your data says: pefourier "
             f"train --dataset data.npz {arms} -e {BLIND}"

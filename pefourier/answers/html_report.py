@@ -13,6 +13,7 @@ from typing import Any
 
 from pefourier import __version__
 from pefourier.answers import plot
+from pefourier.answers.choice import choose
 from pefourier.answers.conclusions import conclude
 from pefourier.answers.document import (
     Chapter,
@@ -179,6 +180,8 @@ def conclusions_part(
     for refusal in refusals:
         said = [element("strong", "Not answered:"), " ", refusal.error]
         found += [element("h3", refusal.spec), element("p", said, class_="error")]
+    if chosen := choose([Answer(study.encoding, study.faithful) for study in studies]):
+        found += [element("h3", "Which of them?"), element("p", chosen)]
     return found
 
 

@@ -112,7 +112,8 @@ def test_nothing_is_requested_and_nothing_runs(mixed):
 def test_a_spec_that_cannot_be_read_is_said_beside_the_others(mixed):
     assert "Not answered:" in mixed.text["strong"]
     assert any("unknown encoding 'nothing-of-the-kind'" in said for said in mixed.text["p"])
-    assert mixed.text["h3"] == ["rope:d=16", "dft", "none", "ones.npy", "nothing-of-the-kind"]
+    asked = ["rope:d=16", "dft", "none", "ones.npy", "nothing-of-the-kind"]
+    assert mixed.text["h3"] == [*asked, "Which of them?"]
 
 
 def test_a_finding_is_explained(mixed):
@@ -368,3 +369,12 @@ def test_rotations_have_what_context_says(page, run):
 
 def test_a_base_that_context_cannot_be_told_leaves_its_part_out(page):
     assert "How far do rotations reach?" not in page("rope", "--rho", 500, "--d", 8).text["h2"]
+
+
+def test_several_encodings_have_what_speaks_for_which(page):
+    found = page("dft", "tape", "learned", "--d", 16, "-S", 16)
+    at = found.text["h3"].index("Which of them?")
+    assert found.text["h3"][:at] == ["dft", "tape", "learned"]
+    (said,) = [p for p in found.text["p"] if "the highest verdict" in p]
+    assert said.startswith("All 3 give all 16 positions different codes. dft is isometric")
+    assert "Which of them?" not in page("dft", "--d", 16, "-S", 16).text["h3"]
