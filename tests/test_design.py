@@ -1,8 +1,12 @@
 """Bases by each criterion against published searches, scans and brute force."""
 
+import re
+
 import numpy as np
 import pytest
 
+from pefourier.answers.reach import conclude_design, design_text
+from pefourier.context import base_bound
 from pefourier.design import (
     base_of_turns,
     cast_distance,
@@ -189,3 +193,21 @@ def test_each_candidate_is_a_spec_that_gives_it_back():
     for one in design_base(64, 16, (1.5, 1e4), ("turns",)).candidates:
         enc = load(one.spec, 64)
         assert (enc.dim, enc.params["rho"]) == (16, pytest.approx(one.rho, rel=1e-6))
+
+
+@pytest.mark.parametrize(("length", "d"), [(80, 256), (1024, 128), (4096, 128), (8192, 64)])
+def test_the_base_that_is_told_serves_when_it_is_typed_back(length, d):
+    """Rounded to the digits of words and SPEC; a base above it may fail, which the words say."""
+    found = design_base(length, d, bases=(), criteria=("bound",))
+    (typed,) = re.findall(r"asks for ([\d.e+]+), the smallest base", conclude_design(found))
+    rope = build("rope", length=length, d=d, rho=float(typed))
+    assert base_bound(rope.measure.frequencies, 0) >= length
+    assert found.candidates[0].spec == f"rope:rho={typed},d={d}"
+    assert design_text(found).splitlines()[1].startswith(typed)
+
+
+def test_a_base_above_the_smallest_may_fail_and_is_not_advised():
+    found = design_base(65536, 128, bases=(3e6,), criteria=("bound",))
+    assert found.candidates[1].bound < 65536
+    assert "or more" not in conclude_design(found)
+    assert "larger ones may fail again" in conclude_design(found)

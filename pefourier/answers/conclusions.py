@@ -44,6 +44,7 @@ USUAL = ("float32", "float16", "bfloat16")  # formats that a conclusion speaks o
 MERGED = 1e-6  # of a code's length: closer codes are as good as one in float32
 FLOAT32_LIMIT = 2**20  # condition number from which rounding in float32 can hide a position
 FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
+ALIKE = 0.02  # of the energy at other frequencies: less, and two spectra are nearly the same
 LONG = 4  # numbers of a list that are told one by one
 SHARED = 0.05  # of a table's energy: what is the same in all rows is worth a sentence from here on
 SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
@@ -301,7 +302,7 @@ def shape(enc: Encoding, r: Spectrum) -> str:
 
 def is_blurred(r: Spectrum) -> bool:
     """Whether a smoothed lattice is so short that everything looks flat."""
-    return 4 * r.sigma > len(r.omega)
+    return 8 * r.sigma > len(r.omega)
 
 
 def wave(omega: float) -> str:
@@ -597,15 +598,17 @@ def alike_in_words(r: Comparison) -> str:
     found = r.likeness
     if r.cause is not None or found is None or found.products is None:
         return ""
+    alike = "more than 0.999" if 0.9995 <= found.products < 1 else number(found.products, 3)
     products = (
-        f"Up to a rotation and scale their inner products are alike by {number(found.products, 3)} "
+        f"Up to a rotation and scale their inner products are alike by {alike} "
         "(1: the same, 0: unrelated)"
     )
     if found.energy_moved is None:
         return f"{products}."
     one, two = (number(mean, 3) for mean in found.mean_frequencies)
+    spectra = "their spectra are nearly the same: " if found.energy_moved < ALIKE else ""
     return (
-        f"{products}, and {100 * found.energy_moved:.3g} % of the energy lies at other "
+        f"{products}, and {spectra}{100 * found.energy_moved:.3g} % of the energy lies at other "
         f"frequencies (mean {one} rad and {two} rad)."
     )
 

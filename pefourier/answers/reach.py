@@ -70,7 +70,7 @@ def conclude_design(design: Design) -> str:
     >>> from pefourier.design import design_base
     >>> print(conclude_design(design_base(80, 64, criteria=("turns", "distance"))))
     For 80 positions and d 64 the criteria contradict one another, so that the use decides. Every
-    pair finishes a turn with bases up to 13.82. By codes alone the best is 1.5 by distance
+    pair finishes a turn with bases up to 13.82141. By codes alone the best is 1.5 by distance
     (smallest distance 4.453).
     """
     bases = {c.rho: c for c in design.candidates}
@@ -93,7 +93,7 @@ def conclude_design(design: Design) -> str:
     }
     if best:
         asked = [
-            f"{number(rho)} by {name.replace('_', ' ')} ({EVIDENCE[name](bases[rho])})"
+            f"{base_words(rho)} by {name.replace('_', ' ')} ({EVIDENCE[name](bases[rho])})"
             for name, rho in best.items()
         ]
         facts.append(f"By codes alone the best {'are' if len(asked) > 1 else 'is'} {join(asked)}.")
@@ -109,16 +109,17 @@ def fact(criterion: str, rho: float | None, design: Design, bases: dict[float, C
     """What a criterion that has a formula or a search of its own asks for."""
     name, _, lengths = criterion.partition("=")
     if name == "turns":
-        return f"Every pair finishes a turn with bases up to {number(rho)}."
+        return f"Every pair finishes a turn with bases up to {base_words(rho)}."
     if name == "wavelength":
-        return f"The slowest pair needs {lengths} lengths for a turn with base {number(rho)}."
+        return f"The slowest pair needs {lengths} lengths for a turn with base {base_words(rho)}."
     if rho is None:
         return "No base up to 1000 times the length keeps the sum of cosines positive."
     idle = bases[rho].idle if rho in bases else 0
     cost = f"; {idle} of {design.d // 2} pairs never finish a turn then" if idle else ""
     return (
-        f"Language models take {number(rho)} or more by the published rule: no smaller base keeps "
-        f"the sum of cosines positive at all lags{cost}."
+        f"The rule published for language models (Men et al., 2024) asks for {base_words(rho)}, "
+        "the smallest base that keeps the sum of cosines positive at all lags; larger ones may "
+        f"fail again, which --base tells{cost}."
     )
 
 
@@ -128,6 +129,15 @@ EVIDENCE = {  # the number that speaks for a base, of criteria that are seen in 
     "stable_rank": lambda c: f"{number(c.stable_rank)}",
     "condition": lambda c: f"number {number(c.condition_number)}",
 }
+
+
+def base_words(rho: float) -> str:
+    """A base in as many digits as it takes to type it back: the next ones may not serve.
+
+    >>> base_words(1e6), base_words(2090300.0), base_words(722.5228)
+    ('1000000', '2090300', '722.5228')
+    """
+    return number(rho, 7)
 
 
 def columns_of(design: Design) -> list[str]:
@@ -143,7 +153,8 @@ def design_text(design: Design) -> str:
     lead = f"axis {design.axis}: {design.length} positions, d {design.d}\n" if design.axis else ""
     for c in design.candidates:
         names = [name for name, rho in design.best.items() if rho == c.rho]
-        rows.append([*(number(getattr(c, key)) for key in columns), ", ".join(names)])
+        values = (number(getattr(c, key)) for key in columns if key != "rho")
+        rows.append([base_words(c.rho), *values, ", ".join(names)])
     return lead + aligned(rows)
 
 
