@@ -5,8 +5,8 @@ Conventions
 Training may turn a table as it likes without changing what attention can do with it, so that single
 numbers of two runs say nothing. Inner products do: `products` is the linear centred kernel
 alignment (Kornblith et al., 2019, arXiv 1905.00414) with the unbiased estimate of Song et al.
-(2012), by which tables of free numbers have 0 in the mean at any size. Spectra are periodograms that
-nothing smears: the Gaussian of Eq. 15 is wider than what training moves in a short table.
+(2012), by which tables of free numbers have 0 in the mean at any size. Spectra are periodograms
+that nothing smears: the Gaussian of Eq. 15 is wider than what training moves in a short table.
 """
 
 from __future__ import annotations

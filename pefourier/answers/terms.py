@@ -18,7 +18,7 @@ from typing import Any
 from pefourier.answers.catalogue import assignment, read_catalogue, spec_text
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.text import paragraph
-from pefourier.errors import unknown
+from pefourier.errors import PefourierError, unknown
 
 REGISTRY = Path(__file__).with_suffix(".toml")
 PACKAGE = Path(__file__).parents[1]
@@ -131,21 +131,34 @@ def find_terms(wanted: str, terms: Sequence[Term]) -> list[Term]:
 def explain_page(words: Sequence[str], more: Sequence[Term] = ()) -> Page:
     """The answer of `pefourier explain`: some terms, or all where none is named."""
     terms = [*read_terms(), *more]
-    found = terms_of_words(words, terms) if words else terms
+    found, refused = terms_of_words(words, terms) if words else (terms, [])
     return Page(
         "explain",
         words=partial(explanations if words else overview, found),
         records=partial(map, record_of_term, found),
         rows=partial(rows_of_terms, found),
+        reasons=refused,
     )
 
 
-def terms_of_words(words: Sequence[str], terms: Sequence[Term]) -> list[Term]:
-    """Terms of the words together, a term of several words, or else of each word."""
+def terms_of_words(words: Sequence[str], terms: Sequence[Term]) -> tuple[list[Term], list[str]]:
+    """Terms of the words together, a term of several words, or else of each word.
+
+    Words that are no term are refused, all of them by an error, some beside others in a list.
+    """
     together = spelling(" ".join(words))
     if any(together in map(spelling, (t.term, *t.also)) for t in terms):
-        return find_terms(" ".join(words), terms)
-    return [term for word in words for term in find_terms(word, terms)]
+        return find_terms(" ".join(words), terms), []
+    found: list[Term] = []
+    refused: list[PefourierError] = []
+    for word in words:
+        try:
+            found += find_terms(word, terms)
+        except PefourierError as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    return found, list(map(str, refused))
 
 
 def record_of_term(term: Term) -> dict[str, Any]:

@@ -571,7 +571,7 @@ def explain(
     form: Form,
     term: Annotated[
         list[str] | None,
-        typer.Argument(help="A field, verdict, finding, option, parameter or encoding."),
+        typer.Argument(help="A field, verdict, finding, option, parameter, encoding or command."),
     ] = None,
 ) -> None:
     """What does a word mean?
@@ -583,9 +583,14 @@ def explain(
     Example: pefourier explain condition number
     """
     from pefourier.answers.terms import explain_page
-    from pefourier.cli.vocabulary import option_terms
+    from pefourier.cli.vocabulary import command_terms, option_terms
 
-    form.deliver(explain_page(term or (), option_terms(app)))
+    page = explain_page(term or (), [*command_terms(app), *option_terms(app)])
+    form.deliver(page)
+    for reason in page.reasons:
+        note(reason)
+    if page.reasons:
+        raise typer.Exit(2)
 
 
 @app.command()

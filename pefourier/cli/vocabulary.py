@@ -1,4 +1,4 @@
-"""The options of all commands as terms: what `pefourier explain` says of them is their help."""
+"""Commands and their options as terms: what `pefourier explain` says of them is their help."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,6 +6,19 @@ from typing import Any
 import typer
 
 from pefourier.answers.terms import Term
+
+
+def command_terms(app: typer.Typer) -> list[Term]:
+    """A term for each command: the question that it answers, and its example."""
+    return [
+        Term(name, "commands", (command.help or "").partition("\n")[0], good=example_of(command))
+        for name, command in typer.main.get_command(app).commands.items()
+    ]
+
+
+def example_of(command: Any) -> str:
+    """The example in a command's help."""
+    return (command.help or "").rpartition("Example: ")[2].strip()
 
 
 def option_terms(app: typer.Typer) -> list[Term]:

@@ -119,8 +119,7 @@ def instants(t: Sequence[float]) -> Domain:
     3
     """
     x = np.asarray(t, dtype=float)
-    if x.ndim != 1 or len(x) == 0 or not np.isfinite(x).all() or (np.diff(x) <= 0).any():
-        raise PefourierError("times must be one row of finite, strictly increasing numbers")
+    check_times(x)
     n = len(x)
     check_basis(n, "times")
     spacing = (x[-1] - x[0]) / (n - 1) if n > 1 else 1.0
@@ -128,6 +127,23 @@ def instants(t: Sequence[float]) -> Domain:
     phase = 2 * np.pi / n * np.outer((x - x[0]) / spacing, k)
     waves = np.where(np.arange(n) % 2, np.cos(phase), np.where(k, np.sin(phase), 1.0))
     return Domain("time", x, 2 * np.pi * k / n, np.linalg.qr(waves)[0])
+
+
+def check_times(x: np.ndarray) -> None:
+    """Refuse what is no column of increasing times, and name the first that does not increase."""
+    if x.ndim != 1 or len(x) == 0:
+        raise PefourierError(f"times must be one column of numbers; got shape {x.shape}")
+    if not np.isfinite(x).all():
+        at = int(np.flatnonzero(~np.isfinite(x))[0])
+        raise PefourierError(f"times must be finite; number {at + 1} is {x[at]}")
+    falls = np.flatnonzero(np.diff(x) <= 0)
+    if len(falls):
+        at = int(falls[0])
+        same = "equal, and equal times have one code" if x[at] == x[at + 1] else "not in order"
+        raise PefourierError(
+            f"times must increase; numbers {at + 1} and {at + 2}, {x[at]:.10g} and "
+            f"{x[at + 1]:.10g}, are {same}: sort them and keep one of those that are equal"
+        )
 
 
 def nodes(parents: Sequence[int]) -> Domain:

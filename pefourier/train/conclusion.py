@@ -1,14 +1,15 @@
 """What did training show? One to three plain sentences, made by rules, of each and of all."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pefourier.answers.conclusions import first_sentences, join
 from pefourier.answers.text import agreeing, number, paragraph
 from pefourier.errors import printable
-from pefourier.train.options import LEVEL
+from pefourier.train.options import LEVEL, ORDER_FREE
 
 if TYPE_CHECKING:
+    from pefourier.train.statistics import Difference, Mean
     from pefourier.train.summary import DatasetSummary
 
 
@@ -26,7 +27,15 @@ def conclusions_of(datasets: "Sequence[DatasetSummary]") -> str:
 
 def sum_up(one: "DatasetSummary") -> str:
     """What the runs of a dataset say of its encodings together; empty without any."""
-    return " ".join(filter(None, (sum_up_differences(one), sum_up_lengths(one))))
+    parts = (sum_up_differences(one), sum_up_order(one), sum_up_lengths(one))
+    return " ".join(filter(None, parts))
+
+
+def judged_differences(one: "DatasetSummary") -> "dict[str, Difference]":
+    """Differences on which there is a verdict: of runs that were not cut short on either side."""
+    cut = set(one.cut_short)
+    whole = {name: d for name, d in one.differences.items() if not {name, d.reference} & cut}
+    return {} if one.leaky else whole
 
 
 def conclude_training(one: "DatasetSummary", encoding: str) -> str:
@@ -37,9 +46,10 @@ def conclude_training(one: "DatasetSummary", encoding: str) -> str:
 
 def sum_up_differences(one: "DatasetSummary") -> str:
     """Which encodings a dataset tells from their reference, in a sentence; empty without any."""
-    judged = {name: d for name, d in one.differences.items() if name not in one.cut_short}
+    judged = judged_differences(one)
+    judged.pop(ORDER_FREE, None)
     told = {name: d for name, d in judged.items() if d.supported}
-    if not judged or one.leaky:
+    if not judged:
         return ""
     (first, *others) = dict.fromkeys(d.reference for d in judged.values())
     every = "its own reference" if others else first
@@ -54,37 +64,70 @@ def sum_up_differences(one: "DatasetSummary") -> str:
     return f"Compared with {every}, {said}.{doubt}"
 
 
+def sum_up_order(one: "DatasetSummary") -> str:
+    """Whether order matters, by the model that is blind to it; empty where it was not trained."""
+    d = judged_differences(one).get(ORDER_FREE)
+    if d is None:
+        return ""
+    blind = f"the model that is blind to order ({ORDER_FREE})"
+    numbers = f"F1 {d.mean:+.3f}, Holm p {number(float(d.p_holm), 2)}"
+    where = " on these windows" if d.in_doubt else ""
+    if not d.supported:
+        return (
+            f"That order matters is not shown: {blind} is not told from {d.reference} ({numbers})."
+        )
+    if d.mean < 0:
+        return f"Order matters{where}: {blind} is worse than {d.reference} ({numbers})."
+    return f"Order does not help{where}: {blind} is better than {d.reference} ({numbers})."
+
+
 def sum_up_lengths(one: "DatasetSummary") -> str:
     """Which encodings classify the longest windows best, those of overlapping intervals together.
 
-    Encodings that were cut short, or cannot be tested there, have no part in it.
+    Encodings that were cut short have no part in it, nor those that cannot be tested there.
     """
     longest = max((at.length for own in one.lengths.values() for at in own), default=0)
-    found = {
-        name: at.accuracy
-        for name, own in one.lengths.items()
-        for at in own
-        if at.length == longest and at.accuracy is not None and name not in one.cut_short
-    }
+    there = {e: next(at for at in own if at.length == longest) for e, own in one.lengths.items()}
+    found = {e: at.accuracy for e, at in there.items() if at.accuracy and e not in one.cut_short}
     if len(found) < 2 or one.leaky:
         return ""
+    untested = [e for e, at in there.items() if at.reason]
+    parts = [leaders_in_words(one, found)]
+    if (chance := commonest_share(one)) > 0:
+        parts.append(f"always naming the commonest class has {chance:.3f}")
+    if untested:
+        parts.append(f"{join(untested)} cannot be tested there")
+    runs = count_words(one.seeds * one.folds)
+    return f"Trained on {one.length} rows and tested on {longest}, over {runs}, {'; '.join(parts)}."
+
+
+def leaders_in_words(one: "DatasetSummary", found: "Mapping[str, Mean]") -> str:
+    """Who is most accurate on windows of another length, and what the others have."""
     order = sorted(found, key=lambda name: -found[name].mean)
     lead = found[order[0]]
     alike = [name for name in order if found[name].high >= lead.low] or order[:1]  # of one run none
-    runs = one.seeds * one.folds
-    where = f"Trained on {one.length} rows and tested on {longest}, over {count_words(runs)},"
-    if len(alike) == len(order):
-        return f"{where} no encoding is clearly the most accurate: all their intervals overlap."
+    others = order[len(alike) :]
+    if lead.low <= commonest_share(one):
+        return f"no encoding is told from chance, the best, {order[0]}, has {lead.mean:.3f}"
+    if not others:
+        return "no encoding is clearly most accurate, as all their intervals overlap"
     if len(alike) > 1:
         first = f"{join(alike)} are most accurate ({found[alike[-1]].mean:.3f} to {lead.mean:.3f})"
     else:
         kept = one.scores[order[0]]["accuracy"].mean
         first = f"{order[0]} is most accurate ({lead.mean:.3f}; {kept:.3f} at {one.length})"
-    others = order[len(alike) :]
     best, worst = found[others[0]].mean, found[others[-1]].mean
     if len(others) == 1:
-        return f"{where} {first}, {others[0]} has {best:.3f}."
-    return f"{where} {first}, the others have {worst:.3f} to {best:.3f}."
+        return f"{first}, {others[0]} has {best:.3f}"
+    return f"{first}, the others tested have {worst:.3f} to {best:.3f}"
+
+
+def commonest_share(one: "DatasetSummary") -> float:
+    """The accuracy of always naming the commonest class of the test windows; nan if not known."""
+    for table in one.confusion.values():
+        rows = [sum(row) for row in table]
+        return max(rows) / sum(rows)
+    return float("nan")
 
 
 def count_words(runs: int) -> str:

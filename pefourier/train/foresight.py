@@ -1,8 +1,9 @@
 """How long will training take? Told before it starts, from a few steps of each dataset.
 
 A probe trains the first stack of a dataset for some steps and throws it away; what follows is in
-proportion to members, windows and epochs. It is an upper bound, as patience ends runs sooner. On a
-GPU nothing is told before the first epoch: a probe would capture a graph of its own.
+proportion to members, windows and epochs: patience may end runs sooner, and whatever else the
+machine does makes them last longer. On a GPU nothing is told before the first epoch: a probe would
+capture a graph of its own.
 """
 
 import time
@@ -59,14 +60,13 @@ def time_line(dataset: str, runs: int, candidates: int, epochs: int, seconds: fl
     """What is said of the time that a dataset takes.
 
     >>> time_line("smd", 40, 4, 20, 1234.5)
-    'smd: 40 runs of 4 candidates of at most 20 epochs take 20:34 at most, by a few steps'
+    'smd: 40 runs of 4 candidates of at most 20 epochs take about 20:34, by a few steps'
     """
     tried = f" of {candidates} candidates" if candidates > 1 else ""
     length = f"at most {epochs} {agreeing(epochs, 'epoch', 'epochs')}"
     return (
         f"{dataset}: {runs} {agreeing(runs, 'run', 'runs')}{tried} of {length} "
-        f"{agreeing(runs, 'takes', 'take')} "
-        f"{clock(seconds)} at most, by a few steps"
+        f"{agreeing(runs, 'takes', 'take')} about {clock(seconds)}, by a few steps"
     )
 
 
@@ -77,7 +77,7 @@ def foretell_time(
     schedule: Schedule,
     ranks: int,
 ) -> list[str]:
-    """How long the stacks of each dataset take so many ranks at most, a line each."""
+    """How long the stacks of each dataset take so many ranks, a line each."""
     found = []
     for task in dict.fromkeys(stack.task for stack in stacks):
         own = [stack for stack in stacks if stack.task is task]

@@ -26,7 +26,8 @@ class Options:
 
     dataset: tuple[str, ...] = option(
         ("order",),
-        f"{' or '.join(SYNTHETIC)} (made up: only position solves them), {', '.join(PUBLISHED)}, "
+        f"{' or '.join(SYNTHETIC)} (made up: only position solves them; order:length=24 sets the "
+        f"rows), {', '.join(PUBLISHED)}, "
         "digits (scikit-learn), uea:NAME, a folder of NAME_TRAIN.ts and NAME_TEST.ts, or a .npz "
         "with X (n, length, channels), y and maybe groups (or X_train, y_train, X_test, y_test), "
         "or with rows (n, channels) and label, or a .csv with columns id, time, label, "
@@ -52,7 +53,7 @@ class Options:
     test_length: str | None = option(
         None, "Test on windows of these lengths too: 24,48,96; built-in tasks alone.", "N,N"
     )
-    window: int | None = option(None, "Rows of a window, default 100.")
+    window: int | None = option(None, "Rows of a window of a recording, default 100.")
     stride: int | None = option(
         None, "Rows from one training window to the next, default those of a window."
     )
@@ -76,6 +77,11 @@ class Options:
     spread: float = option(
         0.064, "Spread of paired differences in F1, as measured on SMD, by which power is foretold."
     )
+    find: float | None = option(
+        None,
+        "Difference in F1 that you want to find: how many runs it takes; default .010, which the "
+        "paper claims on SMD, on MSL .018.",
+    )
     d: int = option(32, "Dimension of the model.", flags=("--d",))
     heads: int = option(4, "Heads of attention.")
     layers: int = option(1, "Layers of attention.")
@@ -91,13 +97,17 @@ class Options:
         None,
         "Of long windows at most so many tokens, in place of --patch: each dataset gets its own.",
     )
-    learn: bool = option(False, "Train the codes too.")
+    learn: bool = option(
+        False, "Train fixed codes too, from where they start; learned tables always are."
+    )
     match_rms: tuple[float, ...] = option(
         (), "Train all added codes at this rms size about their mean too; repeatable."
     )
     device: str = option("auto", "auto, cpu, cuda or cuda:0.")
     out: str | None = option(None, "Folder for results, written as they come.", "DIR")
-    resume: bool = option(False, "Train only what --out lacks; more may be asked for than before.")
+    resume: bool = option(
+        False, "Train only what --out lacks; more datasets, encodings and seeds may be asked for."
+    )
     processes: int | None = option(
         None,
         "Processes that share the work on a CPU, default one a core where it is long.",

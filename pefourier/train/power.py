@@ -39,7 +39,7 @@ class Power(Explained):
     excluded: float  # differences beyond ± this
     folds_detectable: float  # with folds as units; nan with one fold
     folds_excluded: float
-    claimed: float  # what the paper claims
+    claimed: float  # what the paper claims, or what was asked for
     claimed_power: float  # of these runs for it
     claimed_runs: int | None  # that a power of .8 for it needs
 
@@ -101,22 +101,22 @@ def enough_runs(spread: float, difference: float) -> int | None:
     return high
 
 
-def claim_for(dataset: str) -> float:
-    """What the paper claims for a dataset; for others than its own the least that it claims."""
-    return CLAIMED.get(dataset, min(CLAIMED.values()))
+def claim_for(dataset: str, find: float | None = None) -> float:
+    """The difference to find: without one what the paper claims, for other data the least."""
+    return find or CLAIMED.get(dataset, min(CLAIMED.values()))
 
 
 def judge_power(
     runs: Mapping[str, np.ndarray],
     references: Mapping[str, str],
     folds: np.ndarray,
-    dataset: str,
+    claim: float,
     ratio: float = TEST_TO_TRAIN,
 ) -> dict[str, Power]:
     """What the runs of each encoding could tell of its difference to its reference."""
     strictest = LEVEL / max(1, len(references))
     return {
-        name: power_of(runs[name] - runs[other], folds, claim_for(dataset), strictest, ratio)
+        name: power_of(runs[name] - runs[other], folds, claim, strictest, ratio)
         for name, other in references.items()
     }
 
@@ -168,18 +168,36 @@ def exclusion_bound(mean: float, error: float, freedom: int) -> float:
     return float(abs(mean) + stdtrit(freedom, 1 - LEVEL) * error)
 
 
-def foretell(dataset: str, runs: int, spread: float) -> str:
+def foretell(
+    dataset: str, seeds: int, folds: int, spread: float, *, find: float | None = None
+) -> str:
     """What so many runs of each encoding will be able to find, if differences spread so.
 
-    >>> print(foretell("smd", 40, 0.064))
+    >>> print(foretell("smd", 8, 5, 0.064))
     smd: if paired differences in F1 spread by 0.064, 40 runs of each encoding find one of 0.029
-    with 80 % power; the +0.010 that the paper claims needs 324
+    with 80 % power; the +0.010 that the paper claims needs 324 (--seeds 65)
+    >>> print(foretell("my.npz", 1, 1, 0.3, find=0.02))
+    my.npz: if paired differences in F1 spread by 0.3, 1 run of each encoding cannot find any; the
+    +0.020 of --find needs 1768 (--seeds 1768)
     """
-    claim, whose = claim_for(dataset), "" if dataset in CLAIMED else " on SMD"
+    runs, claim = seeds * folds, claim_for(dataset, find)
+    whose = "that the paper claims" + ("" if dataset in CLAIMED else " on SMD")
     least = detectable_difference(spread, runs)
     found = f"find one of {least:.3f} with 80 % power" if runs > 1 else "cannot find any"
-    needed = f"the +{claim:.3f} that the paper claims{whose} needs {enough_runs(spread, claim)}"
+    needed = enough_runs(spread, claim)
     return (
         f"{dataset}: if paired differences in F1 spread by {spread:g}, {runs} run"
-        f"{'' if runs == 1 else 's'} of each encoding {found}; {needed}"
+        f"{'' if runs == 1 else 's'} of each encoding {found}; the +{claim:.3f} "
+        f"{whose if find is None else 'of --find'} needs {told_with_seeds(needed, folds)}"
     )
+
+
+def told_with_seeds(runs: int | None, folds: int) -> str:
+    """How many runs, and the --seeds that make them.
+
+    >>> told_with_seeds(324, 5), told_with_seeds(None, 5)
+    ('324 (--seeds 65)', 'more than any number of runs')
+    """
+    if runs is None:
+        return "more than any number of runs"
+    return f"{runs} (--seeds {-(-runs // folds)})"

@@ -256,7 +256,7 @@ def settings_in_common(options: Options) -> dict[str, Any]:
         "tokens",
         "learn",
     )
-    names += ("spread", "test_length")
+    names += ("spread", "find", "test_length")
     return {name: getattr(options, name) for name in names} | RULES
 
 
@@ -271,7 +271,11 @@ def list_remarks(options: Options, resolved: Sequence[ResolvedTask]) -> list[str
         tasks = longer[one.task.name].tasks
         found += extrapolation.remarks_on_fixed_codes(one, tasks, options.learn)
     for task in (one.task for one in resolved):
-        found.append(power.foretell(task.name, options.seeds * len(task.folds), options.spread))
+        found.append(
+            power.foretell(
+                task.name, options.seeds, len(task.folds), options.spread, find=options.find
+            )
+        )
     return list(dict.fromkeys(found))
 
 
@@ -302,6 +306,8 @@ def check_options(options: Options) -> None:
         )
     if not (np.isfinite(options.spread) and options.spread > 0):
         raise PefourierError(f"--spread must be above 0; got {options.spread}")
+    if options.find is not None and not 0 < options.find < 1:
+        raise PefourierError(f"--find must be a difference in F1 from 0 to 1; got {options.find}")
     if any(not (np.isfinite(rms) and rms > 0) for rms in options.match_rms):
         raise PefourierError(f"--match-rms must be above 0; got {min(options.match_rms)}")
     for option in ("save_tables", "save_models"):
@@ -568,7 +574,9 @@ def note_on_interrupt(store: Store, note: Note | None) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        if store.path is not None and note is not None:
+        if note is not None and store.path is None:
+            note("nothing is kept: --out DIR keeps what is finished, and --resume goes on")
+        elif note is not None:
             kept = len(store.rows())
             are = agreeing(kept, "finished run is", "finished runs are")
             note(f"{kept or 'no'} {are} in {store.path}; --resume goes on")

@@ -30,7 +30,10 @@ MOST_STACKED = 256  # members of a stack, on any device
 LONGEST = 2**24  # characters of a configuration, or of a line of results
 # Options that numbers do not depend on; a folder of data may have moved, its windows are known
 NOT_NUMBERS = frozenset(
-    {"data", "out", "resume", "processes", "rank_timeout", "save_tables", "save_models", "spread"}
+    {
+        *("data", "out", "resume", "processes", "rank_timeout", "save_tables", "save_models"),
+        *("spread", "find"),
+    }
 )
 
 

@@ -123,6 +123,7 @@ def summarize_runs(
             (params or {}).get(name, {}),
             (training or {}).get("epochs"),
             (classes or {}).get(name, ()),
+            (training or {}).get("find"),
         )
         for name in datasets
     ]
@@ -148,6 +149,7 @@ def summarize_dataset(
     params: Mapping[str, Mapping[str, Any]],
     epochs: int | None = None,
     classes: Sequence[str] = (),
+    find: float | None = None,
 ) -> DatasetSummary:
     """Scores and differences of one dataset, over the runs that every encoding has.
 
@@ -161,7 +163,8 @@ def summarize_dataset(
     apart, ranking = (
         statistics.paired_differences(one, others, of_run, ratio) for one in (f1, auprc)
     )
-    could = power.judge_power(f1, others, of_run, rows[0]["dataset"], ratio)
+    claim = power.claim_for(rows[0]["dataset"], find)
+    could = power.judge_power(f1, others, of_run, claim, ratio)
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
     every, diverged, last = count_runs(rows, epochs)
     cut = tuple(e for e in scores if last.get(e, 0) * CUT_SHORT > every[e])
@@ -509,7 +512,9 @@ def power_cells(one: DatasetSummary) -> list[list[str]]:
             ["–" if np.isnan(v) else f"{v:.3f}"] if over else []
             for v in (could.folds_detectable, could.folds_excluded)
         )
-        needed = "–" if could.claimed_runs is None else str(could.claimed_runs)
+        needed = "–"
+        if could.claimed_runs is not None:
+            needed = power.told_with_seeds(could.claimed_runs, one.folds)
         body.append([name, spread, least, *least_over, f"±{beyond}", *beyond_over, needed])
     return [[*head, f"runs to find {claim:+.3f}"], *body]
 
@@ -666,6 +671,8 @@ def remarks_on_runs(summary: Summary) -> list[str]:
 def claim_words(summary: Summary) -> str:
     """Which differences the paper claims, DFT less original."""
     claims = {name: f"{claim:+.3f} on {name.upper()}" for name, claim in power.CLAIMED.items()}
+    if (find := summary.training.get("find")) is not None:
+        return f"runs to find {find:+.3f} are those that --find asks for"
     own = [claims[one.dataset] for one in summary.datasets if one.dataset in claims]
     return f"the paper claims {' and '.join(own or [claims['smd']])} for dft, in Table 1"
 
@@ -677,7 +684,7 @@ def remarks_on_folds(summary: Summary) -> list[str]:
         found.append(
             "over folds: 95 % by Student's t of the folds' means, corrected for the training "
             "windows that folds share (Nadeau and Bengio, 2003); where it holds 0, other windows "
-            "may not bear a difference out"
+            "may not bear a difference out, which more data settle rather than more --seeds"
         )
     if any(one.folds == 1 and one.differences for one in summary.datasets):
         found.append(

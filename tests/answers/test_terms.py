@@ -17,7 +17,7 @@ from pefourier.answers.catalogue import read_catalogue
 from pefourier.answers.terms import explanation, find_terms, read_terms
 from pefourier.bands import DecadeDensity, WaveGroup
 from pefourier.cli.main import app
-from pefourier.cli.vocabulary import option_terms, options_of
+from pefourier.cli.vocabulary import command_terms, option_terms, options_of
 from pefourier.compare import Comparison
 from pefourier.context import Band, CacheLoss, Context, Layers, Reading, Rotation
 from pefourier.design import Candidate, Design
@@ -39,7 +39,7 @@ from pefourier.spectrum import DensitySummary, GridSpectrum, Spectrum
 
 PACKAGE = Path(report.__file__).parents[1]
 TERMS = read_terms()
-EVERY = [*TERMS, *option_terms(app)]
+EVERY = [*TERMS, *command_terms(app), *option_terms(app)]
 GROUPS = {term.group for term in TERMS}
 
 
@@ -292,6 +292,15 @@ def test_explain_answers_in_every_form(run):
     ]
     assert run("explain", "--lattice").out.startswith("--lattice (options): Points N of the ")
     assert len(run("explain", "--json").results) == len(EVERY)
+
+
+def test_a_word_that_is_no_term_is_refused_beside_those_that_are(run):
+    done = run("explain", "rank", "blah", "compare")
+    assert done.status == 2
+    assert done.out.startswith("rank (")
+    assert "compare (commands): Are two implementations the same encoding?" in done.out
+    assert done.err.startswith("pefourier: unknown term 'blah'.")
+    assert run("explain", "blah", "blub").out == ""
 
 
 def test_explain_alone_lists_all(run):

@@ -31,7 +31,9 @@ def test_times_come_from_a_file(run, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("0\n2\n1\n", "times must be one row of finite, strictly increasing numbers"),
+        ("0\n2\n1\n", "times must increase; numbers 2 and 3, 2 and 1, are not in order: sort"),
+        ("0\n.5\n.5\n", "numbers 2 and 3, 0.5 and 0.5, are equal, and equal times have one code"),
+        ("0\nnan\n1\n", "times must be finite; number 2 is nan"),
         ("0,1\n2,3\n", "holds an array (2, 2); a list of numbers has one column"),
     ],
 )

@@ -12,6 +12,7 @@ from pefourier.train.conclusion import (
     sum_up,
     sum_up_differences,
     sum_up_lengths,
+    sum_up_order,
 )
 from pefourier.train.statistics import Difference, Mean
 from pefourier.train.summary import DatasetSummary, LengthScores
@@ -149,6 +150,31 @@ def test_a_dataset_is_summed_up_in_a_sentence(differences, told):
     assert sum_up_differences(replace(ONE, differences=differences, cut_short=("cut",))) == told
 
 
+BLIND = "the model that is blind to order (order-free) is"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"mean": -0.1}, f"Order matters: {BLIND} worse than sinusoidal"),
+        ({"mean": 0.1}, f"Order does not help: {BLIND} better than sinusoidal"),
+        ({"p_holm": 0.2}, f"That order matters is not shown: {BLIND} not told from sinusoidal"),
+        ({"mean": -0.1, "folds_low": -0.2, "folds_high": 0.1}, "Order matters on these windows: "),
+    ],
+)
+def test_whether_order_matters_is_said(change, told):
+    found = replace(ONE, differences={"dft": CHANCE, "order-free": replace(APART, **change)})
+    assert sum_up_order(found).startswith(told)
+    assert "order-free" not in sum_up_differences(found)
+    assert sum_up_order(replace(found, cut_short=("order-free",))) == ""
+    assert sum_up_order(ONE) == ""
+
+
+def test_what_is_compared_with_a_training_that_was_cut_short_is_not_summed_up():
+    assert sum_up(ONE) != ""
+    assert sum_up(replace(ONE, cut_short=("sinusoidal",))) == ""
+
+
 def test_shuffled_windows_are_not_summed_up():
     assert sum_up_differences(replace(ONE, leaky=True)) == ""
 
@@ -174,7 +200,7 @@ TAPE, ROPE, NONE = (0.93, 0.92, 0.94), (0.7, 0.6, 0.8), (0.5, 0.49, 0.51)
     [
         (
             {"none": NONE, "tape": TAPE, "rope": ROPE},
-            "tape is most accurate (0.930; 0.990 at 24), the others have 0.500 to 0.700.",
+            "tape is most accurate (0.930; 0.990 at 24), the others tested have 0.500 to 0.700.",
         ),
         (
             {"none": NONE, "tape": TAPE, "rope": (0.9, 0.8, 0.95)},
@@ -182,11 +208,12 @@ TAPE, ROPE, NONE = (0.93, 0.92, 0.94), (0.7, 0.6, 0.8), (0.5, 0.49, 0.51)
         ),
         (
             {"none": (0.6, 0.3, 0.95), "tape": TAPE},
-            "no encoding is clearly the most accurate: all their intervals overlap.",
+            "no encoding is clearly most accurate, as all their intervals overlap.",
         ),
         (
             {"none": NONE, "tape": TAPE, "dft": (0, 0, 0, "its codes end")},
-            "tape is most accurate (0.930; 0.990 at 24), none has 0.500.",
+            "tape is most accurate (0.930; 0.990 at 24), none has 0.500; dft cannot be tested "
+            "there.",
         ),
     ],
     ids=["one", "two", "overlap", "one is not tested"],
@@ -198,6 +225,16 @@ def test_which_encoding_goes_on_best(means, told):
     assert " ".join(conclusions_of([found]).split()).endswith(f"smd, together: {said}")
     assert sum_up_lengths(replace(found, leaky=True)) == ""
     assert "tape" not in sum_up_lengths(replace(found, cut_short=("tape",)))
+
+
+def test_chance_is_said_of_lengths():
+    known = {"none": [[30, 20], [10, 40]]}
+    found = replace(lengths(none=NONE, tape=TAPE), confusion=known)
+    chance = "always naming the commonest class has 0.500."
+    assert sum_up_lengths(found).endswith(f"none has 0.500; {chance}")
+    found = replace(lengths(none=NONE, dft=(0.52, 0.49, 0.6)), confusion=known)
+    told = "no encoding is told from chance, the best, dft, has 0.520; "
+    assert sum_up_lengths(found).endswith(f"{told}{chance}")
 
 
 def test_one_run_has_no_intervals_and_still_an_order():

@@ -116,7 +116,22 @@ def test_power_is_told_before_training():
     (line,) = [line for line in said if "power" in line or "spread" in line]
     assert line == (
         "order:count=60,length=6: if paired differences in F1 spread by 0.1, 1 run of each "
-        "encoding cannot find any; the +0.010 that the paper claims on SMD needs 787"
+        "encoding cannot find any; the +0.010 that the paper claims on SMD needs 787 (--seeds 787)"
     )
     with pytest.raises(PefourierError, match="--spread must be above 0; got 0"):
         run_comparison(Options(**given, spread=0.0))
+
+
+def test_the_difference_to_find_is_that_which_is_asked_for():
+    said = []
+    given = {**SMALL, "encoding": ("none", "sinusoidal"), "seeds": 2, "epochs": 2, "patience": 0}
+    found = run_comparison(Options(**given, spread=0.1, find=0.02), note=said.append)
+    (line,) = [line for line in said if "power" in line]
+    assert line.endswith("the +0.020 of --find needs 199 (--seeds 199)")
+    (one,) = found.datasets
+    assert one.power["none"].claimed == 0.02
+    assert "runs to find +0.020" in in_lines(found)
+    assert "are those that --find asks for" in in_lines(found)
+    for wrong in (0.0, 1.0, -0.1, float("nan")):
+        with pytest.raises(PefourierError, match="--find must be a difference in F1 from 0 to 1"):
+            run_comparison(Options(**given, find=wrong))
