@@ -106,7 +106,7 @@ def leaders_in_words(one: "DatasetSummary", found: "Mapping[str, Mean]") -> str:
     order = sorted(found, key=lambda name: -found[name].mean)
     lead = found[order[0]]
     alike = [name for name in order if found[name].high >= lead.low] or order[:1]  # of one run none
-    others = order[len(alike) :]
+    others = [name for name in order if name not in alike]
     if lead.low <= commonest_share(one):
         return f"no encoding is told from chance, the best, {order[0]}, has {lead.mean:.3f}"
     if not others:

@@ -106,3 +106,25 @@ def test_a_gpus_stack_stays_within_what_its_attention_can_index():
     assert most_members(wide, 1, gpu) == 4096 // 64  # windows at once in evaluation
     assert most_members(wide, 8192, gpu) == 1
     assert most_members(SIZES, 1024, CPU) == 16
+
+
+def summed(q, k, v, table):
+    """Attention with biases as its sums, whose gradient is torch's own."""
+    length = q.shape[2]
+    bias = table.unflatten(1, (length, length)).permute(0, 3, 1, 2)[:, None]
+    logits = torch.einsum("mbihc,mbjhc->mbhij", q, k) / q.shape[4] ** 0.5 + bias
+    return torch.einsum("mbhij,mbjhc->mbihc", logits.softmax(-1), v).flatten(3)
+
+
+@pytest.mark.parametrize("length", [3, attention.FEW_TOKENS + 1])
+def test_biases_and_their_gradient_are_those_of_the_sums(rng, length):
+    drawn = [*rng.normal(size=(3, 2, 3, length, 2, 4)), rng.normal(size=(2, length**2, 2))]
+    back = torch.as_tensor(rng.normal(size=(2, 3, length, 8)))
+    found = []
+    for act in (attention.ATTEND["bias"], summed):
+        parts = [torch.tensor(x, requires_grad=True) for x in drawn]
+        out = act(*parts)
+        (out * back).sum().backward()
+        found.append([out.detach(), *(part.grad for part in parts)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)

@@ -227,6 +227,18 @@ def test_which_encoding_goes_on_best(means, told):
     assert "tape" not in sum_up_lengths(replace(found, cut_short=("tape",)))
 
 
+def test_an_encoding_between_two_that_lead_is_among_the_others():
+    found = lengths(a=(0.93, 0.92, 0.94), b=(0.9, 0.89, 0.91), c=(0.85, 0.6, 0.95))
+    assert sum_up_lengths(found).endswith(
+        "a and c are most accurate (0.850 to 0.930), b has 0.900."
+    )
+
+
+def test_touching_intervals_overlap():
+    found = lengths(a=(0.93, 0.92, 0.94), b=(0.9, 0.88, 0.92), c=(0.5, 0.4, 0.6))
+    assert "a and b are most accurate" in sum_up_lengths(found)
+
+
 def test_chance_is_said_of_lengths():
     known = {"none": [[30, 20], [10, 40]]}
     found = replace(lengths(none=NONE, tape=TAPE), confusion=known)

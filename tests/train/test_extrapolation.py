@@ -12,6 +12,7 @@ from pefourier.errors import PefourierError
 from pefourier.train import apply, extrapolation, figures, loop, model, summary
 from pefourier.train.data.load import load_task
 from pefourier.train.data.synthetic import with_length
+from pefourier.train.grid import ResolvedTask, Run, Stack, parse_arm
 from pefourier.train.injection import scale_to_rms
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
@@ -177,3 +178,24 @@ def test_a_row_says_what_the_others_say(tmp_path):
         (out / "results.jsonl").write_text("".join(json.dumps(r) + "\n" for r in (less, second)))
         with pytest.raises(PefourierError, match=f"{key}, which others have|at other lengths"):
             run_comparison(replace(given, resume=True))
+
+
+def test_windows_of_another_length_are_scaled_and_judged_as_those_of_training(monkeypatch):
+    """At the length of training a run meets its own logits; validation gives the threshold."""
+    task = load_task("order:count=60,length=8")
+    (fold,) = task.folds
+    fold = replace(fold, mean=fold.mean + 0.5, scale=3 * fold.scale)
+    task = replace(task, folds=(fold,))
+    member = loop.Member("sinusoidal", injection("sinusoidal", sizes=SIZES), 0, 0)
+    held = loop.put_on_device(task, torch.device("cpu"))
+    (found,) = loop.fit(held, SIZES, [member], loop.Schedule(1, 8, 1e-2))
+    resolved = ResolvedTask(task, SIZES, (), {})
+    stack = Stack(resolved, SIZES, [Run(parse_arm("sinusoidal"), 0, 0)])
+    given, score = [], extrapolation.score
+    monkeypatch.setattr(extrapolation, "score", lambda *a: [given.append(a), score(*a)][1])
+    extrapolation.Longer([task], False).test(stack, found, SIZES)
+    ((valid, of_valid, logits, labels),) = given
+    np.testing.assert_allclose(logits[fold.test], found.test, atol=2e-5)
+    np.testing.assert_array_equal(valid, found.valid)
+    np.testing.assert_array_equal(of_valid, task.labels[fold.valid])
+    np.testing.assert_array_equal(labels, task.labels)

@@ -1,8 +1,10 @@
 """What is injected: the code of each place, and what is trained."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from training import injection
+from training import SIZES, injection
 
 from pefourier.encodings import build
 from pefourier.encodings.registry import BUILDERS
@@ -70,3 +72,10 @@ def test_positions_of_a_config_are_injected_as_they_are(tmp_path):
     file.write_text('{"model_type": "bloom", "hidden_size": 32, "n_head": 4}')
     with pytest.raises(PefourierError, match="no codes of later keys, which this classifier att"):
         load_injection(str(file), 12, 32, 4, 0)
+
+
+def test_the_mean_is_over_positions_also_where_some_share_a_code():
+    one = injection("dft", sizes=replace(SIZES, length=24))
+    assert len(one.codes) < len(one.index)
+    np.testing.assert_allclose(scale_to_rms(one, 0.25).table().mean(axis=0), 0, atol=1e-12)
+    assert np.sqrt(scale_to_rms(one, 0.25).table().var(axis=0).mean()) == pytest.approx(0.25)

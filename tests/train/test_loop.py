@@ -358,3 +358,42 @@ def test_a_gpu_trains_as_a_cpu_does(task, name):
         torch.testing.assert_close(*losses, rtol=0.02, atol=0.02)
     for exact, other in zip(expected.evaluate("test"), got.evaluate("test"), strict=True):
         np.testing.assert_allclose(other, exact, atol=0.2)
+
+
+def test_a_rare_class_counts_as_much_as_a_common_one(rng):
+    y = (np.arange(60) % 4 == 0).astype(int)
+    task = from_examples("x", rng.normal(size=(60, 8, 2)), y, (), "blocks")
+    member = loop.Member("none", injection("none"), 0, 0)
+    running = loop.Program(loop.put_on_device(task, CPU, torch.float64), SIZES, [member], SCHEDULE)
+    running.parameters["head.w"].data.zero_()
+    running.parameters["head.b"].data.copy_(torch.tensor([0.0, 1.0]))
+    loss = running.loss(torch.as_tensor(task.folds[0].train)[None]).mean().item()
+    assert loss == pytest.approx((np.log1p(np.e) + np.log1p(1 / np.e)) / 2, abs=1e-12)
+
+
+def test_windows_are_scaled_by_their_fold(rng):
+    x, y = 3 + 5 * rng.normal(size=(40, 8, 2)), np.arange(40) % 2
+    task = from_examples("x", x, y, (), "blocks")
+    fold = task.folds[0]
+    held = loop.put_on_device(task, CPU, torch.float64)
+    index = torch.as_tensor(fold.train)[None]
+    mean, scale = (torch.as_tensor(v).double().view(1, 1, 1, -1) for v in (fold.mean, fold.scale))
+    got = held.windows(index, mean, scale)[0].numpy()
+    np.testing.assert_allclose(got.mean((0, 1)), 0, atol=1e-5)
+    np.testing.assert_allclose(got.std((0, 1)), 1, atol=1e-5)
+
+
+def test_the_loss_of_an_epoch_is_the_mean_of_its_steps(rng):
+    x, y = rng.normal(size=(40, 8, 2)), np.arange(40) % 2
+    task = from_examples("x", x, y, (), "blocks")
+    members = [loop.Member("none", injection("none"), 0, fold) for fold in (0, 1)]
+    slow = loop.Schedule(epochs=1, batch_size=4, rate=1e-12)
+    running = loop.Program(loop.put_on_device(task, CPU, torch.float64), SIZES, members, slow)
+    batch, steps = loop.batch_and_steps(task, 4)
+    for epoch in range(2):
+        found = running.train_epoch(epoch)
+        for own, member in enumerate(members):
+            drawn = loop.draw_batches(task.folds[member.fold], 0, member.fold, epoch, steps, batch)
+            index = torch.as_tensor(drawn.ravel()).expand(2, -1)
+            expected = running.loss(index)[own].mean().item()
+            assert found[own].item() == pytest.approx(expected, rel=1e-5)

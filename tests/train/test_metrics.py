@@ -50,3 +50,13 @@ def test_what_is_said_is_what_is_scored(rng):
             assert (found.precision, found.recall, found.f1) == expected
         else:
             np.testing.assert_array_equal(said, test.argmax(axis=1))
+
+
+def test_classes_that_are_not_there_do_not_count():
+    labels = np.array([0, 0, 2])
+    assert metrics.macro_scores(labels, labels) == (1.0, 1.0, 1.0)
+
+
+def test_of_thresholds_that_do_as_well_the_highest_is_taken():
+    score, true = np.array([4.0, 3, 2, 1]), np.array([True, False, False, True])
+    assert metrics.best_threshold(score, true) == 3.5

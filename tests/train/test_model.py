@@ -1,5 +1,6 @@
 """The classifier: its slow twin, and what it sees of order."""
 
+import numpy as np
 import pytest
 import torch
 from training import SIZES, injection
@@ -111,3 +112,33 @@ def test_without_an_encoding_order_is_not_seen_and_with_one_it_is(rng):
 def test_sizes_that_cannot_be_are_refused(options, message):
     with pytest.raises(PefourierError, match=message):
         model.Transformer(8, 2, 2, **options)
+
+
+class Changed(torch.nn.Module):
+    def forward(self, x):
+        return 2 * x - 1
+
+
+def test_dropout_stands_where_torch_has_it(rng):
+    p = {k: v.float()[None] for k, v in model.draw_parameters(SIZES.shapes(), 5).items()}
+    x = torch.as_tensor(rng.normal(size=(1, 3, 8, 2))).float()
+    injected = attention.codes_by_act([injection("none")], CPU, torch.float32)
+    h = Changed()(x[0] @ p["project.w"][0] + p["project.b"][0])
+    for i in range(SIZES.layers):
+        layer = twin(p, i)
+        layer.dropout = layer.dropout1 = layer.dropout2 = Changed()
+        h = layer(h)
+    expected = h.mean(1) @ p["head.w"][0] + p["head.b"][0]
+    assert (SIZES.logits(p, injected, x, Changed())[0] - expected).abs().max() < 1e-5
+
+
+def test_the_order_free_model_is_its_definition_and_drops_before_its_head(rng):
+    sizes = model.OrderFree(8, 2, 2, 4)
+    p = {k: v[None] for k, v in model.draw_parameters(sizes.shapes(), 0).items()}
+    x = torch.as_tensor(rng.normal(size=(1, 3, 8, 2)))
+    x0 = x[0].numpy()
+    facts = np.hstack([x0.mean(1), x0.std(1), x0.min(1), x0.max(1)])
+    w = {k: v[0].numpy() for k, v in p.items()}
+    h = 2 * np.maximum(facts @ w["project.w"] + w["project.b"], 0) - 1
+    expected = h @ w["head.w"] + w["head.b"]
+    np.testing.assert_allclose(sizes.logits(p, {}, x, Changed())[0], expected, atol=1e-12)

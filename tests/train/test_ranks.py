@@ -150,3 +150,51 @@ def test_times_that_cannot_be_are_refused():
     for value in (0.0, float("nan"), 1e9):
         with pytest.raises(PefourierError, match="--rank-timeout must be from 1 to 1000000 secon"):
             run_comparison(Options(**SMALL, rank_timeout=value))
+
+
+def test_a_heart_that_beats_is_not_gone_however_long_it_is_watched():
+    store = dist.HashStore()
+    first = ranks.Group(0, 2, 0.2, store)
+    for count in range(8):
+        store.set("beat/1", str(count))
+        assert not first.is_gone(1)
+        time.sleep(0.05)
+    assert not first.is_gone(1)
+    time.sleep(0.3)
+    assert first.is_gone(1)
+
+
+def test_what_another_has_taken_meanwhile_is_not_taken(monkeypatch):
+    store = dist.HashStore()
+    first = ranks.Group(0, 3, 0.2, store)
+    store.set("next", "0")
+    store.add("next", 1)
+    store.set("claim/0", "1")
+
+    def gone(number, waiting):
+        store.set("claim/0", "2")  # takes it between the look and the claim
+        store.set("finished/0", "")
+        return "1"
+
+    monkeypatch.setattr(first, "owner", gone)
+    assert list(first.claims(1)) == []
+
+
+def test_a_heart_beats_several_times_before_it_counts_as_gone():
+    store = dist.HashStore()
+    first, second = (ranks.Group(rank, 2, 1.0, store) for rank in (0, 1))
+    with ranks.at_work(second):
+        stop = time.monotonic() + 1.5
+        while time.monotonic() < stop:
+            assert not first.is_gone(1)
+            time.sleep(0.1)
+
+
+def test_a_stack_that_nobody_claims_in_time_is_taken():
+    store = dist.HashStore()
+    first = ranks.Group(0, 2, 0.2, store)
+    store.add("next", 1)  # by another, who died before it said so
+    began = time.monotonic()
+    mine = first.claims(1)
+    assert next(mine) == 0
+    assert 0.2 <= time.monotonic() - began < 5

@@ -1,5 +1,7 @@
 """Windows and folds of recordings: nothing leaks that need not."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from training import recording
@@ -107,3 +109,42 @@ def test_one_class_in_a_part_is_refused(rng):
     one = split.Series("s", rows, label.astype(bool), "s", "s")
     with pytest.raises(PefourierError, match="has only normal in its"):
         split.split_series("s", [one], 20)
+
+
+def test_scale_is_that_of_the_rows_that_train(rng):
+    _, rows, label = recording(rng)
+    one = split.Series("s", rows, label.astype(bool), "s", "s")
+    for fold in (task := split.split_series("s", [one], 20, own_scale=True)).folds:
+        seen = task.rows[sorted(rows_of(task, fold.train))].astype(float)
+        np.testing.assert_allclose(fold.mean, seen.mean(axis=0), rtol=1e-5)
+        np.testing.assert_allclose(fold.scale, seen.std(axis=0), rtol=1e-5)
+
+
+def test_blocks_are_a_window_apart():
+    quiet = split.Series("a", np.zeros((1200, 1), np.float32), np.zeros(1200, bool), "a", "a")
+    assert [b.start - a.stop for a, b in pairwise(split.block_spans([quiet], 10, 20))] == [20] * 9
+
+
+def test_of_windows_at_another_place_those_stay_that_share_no_row_with_one_tested():
+    spans = [split.Span(100 * i, 100 * i + 100, ("c", i), "c", 100 * i) for i in (0, 1)]
+    none = np.zeros(0, dtype=int)
+    times = split.ticks_of_test(spans, [np.array([30]), none], [True, False], 20)
+    _, kept = split.outside(spans, [none, 100 + np.arange(81)], times, 20)
+    assert (kept - 100).tolist() == [*range(11), *range(50, 81)]
+
+
+def test_shuffled_folds_are_of_one_size():
+    sizes = [len(test) for _, _, test in split.deal_within_classes(np.repeat([0, 1, 2], 6))]
+    assert sorted(sizes) == [3, 3, 4, 4, 4]
+
+
+def test_borders_keep_away_from_events_of_what_was_recorded_with_it():
+    labels = np.zeros((2, 1200), dtype=bool)
+    labels[0, 470:500] = True  # about the border at 480
+    rows = np.zeros((1200, 1), np.float32)
+    both = [split.Series(name, rows, own, "r", "c") for name, own in zip("ab", labels, strict=True)]
+    first, second = (
+        [s.start - s.first for s in split.block_spans(both, 10, 20) if s.first == at]
+        for at in (0, 1200)
+    )
+    assert first == second != [0, *range(130, 1200, 120)]
