@@ -98,7 +98,23 @@ def regressions(answer: Answer, stored: Mapping[str, Any]) -> list[str]:
             f"has {now.length} positions of {now.dimension} dimensions, {then} in the baseline: "
             f"they are not compared; {REMAKE}"
         ]
-    return [*worse_verdict(now, stored), *fewer_codes(now, stored), *new_findings(now, stored)]
+    worse = [*worse_verdict(now, stored), *fewer_codes(now, stored), *new_findings(now, stored)]
+    if worse and (changed := parameter_changes(answer, stored)):
+        worse[0] += f", with {changed}"
+    return worse
+
+
+def check_common(
+    asked: Sequence[Answer | Refusal], records: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Refuse a baseline that has none of what was asked: nothing would be compared."""
+    specs = [one.encoding.spec if isinstance(one, Answer) else one.spec for one in asked]
+    if not any(place_of(spec) in records for spec in specs):
+        known = ", ".join(shown(record["spec"]) for record in [*records.values()][:NAMED])
+        raise PefourierError(
+            f"none of what was asked is in the baseline, which has {known or 'nothing'}: paths are "
+            f"taken as they are typed; {REMAKE}"
+        )
 
 
 def list_changes(
@@ -131,8 +147,17 @@ def parameter_changes(answer: Answer, stored: Mapping[str, Any]) -> str:
     keys = [*now, *sorted(before.keys() - now)]
     keys = [key for key in keys if key != "path" and before.get(key) != now.get(key)]
     return ", ".join(
-        f"{printable(key)} {shown(now.get(key))} for {shown(before.get(key))}" for key in keys
+        f"{printable(key)} {value_words(now.get(key))} for {value_words(before.get(key))}" for key in keys
     )
+
+
+def value_words(value: Any) -> str:
+    """A parameter's value, none where there is none.
+
+    >>> value_words(None), value_words("yarn"), value_words(4.0)
+    ('none', "'yarn'", '4.0')
+    """
+    return "none" if value is None else shown(value)
 
 
 def worse_verdict(now: Faithfulness, stored: Mapping[str, Any]) -> Iterator[str]:

@@ -208,7 +208,12 @@ class Demands:
     ] = None
     require_dtype: RequireDtype = None
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with status 1 on an error or warning found.")
+        bool,
+        typer.Option(
+            "--strict",
+            help="Exit with status 1 on an error or warning found, and with --baseline on anything "
+            "that is not as it was there.",
+        ),
     ] = False
     baseline: Annotated[
         str | None,
@@ -247,7 +252,11 @@ def check_faithful(question: Question, form: Form, drawing: Drawing, demands: De
     asked = ask_lengths(question, lambda enc: assess(enc, percentages(enc.label, question.quiet)))
     drawing.draw("sweep_plot.faithful_sweep" if several else "faithful", asked.answers)
     reasons = unmet(asked, demands, stored)
-    remarks = remarks_since(stored, asked, question.quiet)
+    remarks = remarks_since(stored, asked)
+    if demands.strict:
+        reasons, remarks = [*reasons, *remarks], []
+    for text in remarks:
+        note(text, question.quiet)
     page = replace(faithful_page(asked.each), reasons=reasons, remarks=remarks)
     if several:
         from pefourier.answers.sweep import faithful_over_lengths
@@ -293,16 +302,14 @@ def since(stored: Mapping[str, Any] | None, answer: Any) -> list[str]:
     return [] if before is None else regressions(answer, before)
 
 
-def remarks_since(stored: Mapping[str, Any] | None, asked: Asked, quiet: bool) -> list[str]:
-    """What is no worse than in the baseline and not as it was, each noted."""
+def remarks_since(stored: Mapping[str, Any] | None, asked: Asked) -> list[str]:
+    """What is no worse than in the baseline and not as it was."""
     if stored is None:
         return []
-    from pefourier.answers.baseline import list_changes
+    from pefourier.answers.baseline import check_common, list_changes
 
-    found = list_changes(asked.each, stored)
-    for text in found:
-        note(text, quiet)
-    return found
+    check_common(asked.each, stored)
+    return list_changes(asked.each, stored)
 
 
 @app.command()

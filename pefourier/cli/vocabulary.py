@@ -11,12 +11,12 @@ from pefourier.answers.terms import Term
 def command_terms(app: typer.Typer) -> list[Term]:
     """A term for each command: the question that it answers, and its example."""
     return [
-        Term(name, "commands", (command.help or "").partition("\n")[0], good=example_of(command))
+        Term(name, "commands", (command.help or "").partition("\n")[0], good=command_example(command))
         for name, command in typer.main.get_command(app).commands.items()
     ]
 
 
-def example_of(command: Any) -> str:
+def command_example(command: Any) -> str:
     """The example in a command's help."""
     return (command.help or "").rpartition("Example: ")[2].strip()
 

@@ -197,6 +197,39 @@ def test_a_path_is_found_however_it_is_spelled_and_what_was_not_asked_for_is_nam
     assert "not asked for" not in done.err  # it was, and is refused
 
 
+def test_strict_fails_on_anything_that_is_not_as_it_was(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = {"model_type": "llama", "head_dim": 64, "rope_theta": 5e5}
+    scaled = config | {"rope_scaling": {"rope_type": "linear", "factor": 4.0}}
+    (tmp_path / "config.json").write_text(json.dumps(scaled))
+    asked = ("check-faithful", "config.json", "-S", "300")
+    (tmp_path / "base.json").write_text(run(*asked, "--json").out)
+    assert run(*asked, "--baseline", "base.json", "--strict").status == 0
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert run(*asked, "--baseline", "base.json").status == 0
+    done = run(*asked, "--baseline", "base.json", "--strict")
+    assert done.status == 1
+    assert "scaling 'none' for 'linear', factor none for 4.0" in done.err
+    shown = run(*asked, "--baseline", "base.json", "--strict", "--format", "github").out
+    assert shown.splitlines()[-1].startswith("::error file=config.json")
+
+
+def test_what_changed_is_said_beside_what_got_worse(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base.json").write_text(run("check-faithful", "rope", "-S", 99, "--json").out)
+    done = run("check-faithful", "rope", "-S", 99, "--rho", "5e7", "--baseline", "base.json")
+    assert done.status == 1
+    assert " in the baseline, with rho 50000000.0 for 10000.0" in done.err.splitlines()[0]
+
+
+def test_a_baseline_of_none_that_is_asked_compares_nothing_and_is_refused(run, tmp_path):
+    stored = tmp_path / "base.json"
+    stored.write_text(run("check-faithful", "rope", "-S", 9, "--json").out)
+    done = run("check-faithful", "dft", "-S", 9, "--baseline", stored)
+    assert (done.status, done.out) == (2, "")
+    assert "none of what was asked is in the baseline, which has 'rope'" in done.err
+
+
 def test_a_model_folder_is_its_config(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model").mkdir()
@@ -206,7 +239,7 @@ def test_a_model_folder_is_its_config(run, tmp_path, monkeypatch):
     done = run("check-faithful", "model", "--baseline", "base.json")
     assert (done.status, done.err) == (0, "")
     done = run("check-faithful", "dft", "--baseline", "base.json")
-    assert "1 of 1 in the baseline were not asked for: 'model/config.json'" in done.err
+    assert "in the baseline, which has 'model/config.json'" in done.err
 
 
 def test_the_command_annotates_for_github(run, tmp_path, monkeypatch):
