@@ -147,7 +147,8 @@ def parameter_changes(answer: Answer, stored: Mapping[str, Any]) -> str:
     keys = [*now, *sorted(before.keys() - now)]
     keys = [key for key in keys if key != "path" and before.get(key) != now.get(key)]
     return ", ".join(
-        f"{printable(key)} {value_words(now.get(key))} for {value_words(before.get(key))}" for key in keys
+        f"{printable(key)} {value_words(now.get(key))} for {value_words(before.get(key))}"
+        for key in keys
     )
 
 

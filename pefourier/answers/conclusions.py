@@ -224,11 +224,29 @@ def in_low_precision(enc: Encoding, r: Faithfulness) -> str:
     both = all(x.distinct_phase is not None for x in losses.values())
     if not cast:
         ways = ", rounded to the format or computed in it" if both else ""
-        return f"In {join(USUAL)} {codes} stay different{ways}."
+        return f"In {join(USUAL)} {codes} stay different{ways}{times_held(enc)}."
     kept = [form for form in USUAL if form not in cast]
     fine = f"; {join(kept)} keep{'s' if len(kept) == 1 else ''} all" if kept else ""
     worse = f"; computed in the format, {left(phase, r.distinct)}" if phase else ""
-    return f"Rounded to the format, {left(cast, r.distinct)}{fine}{worse}."
+    return f"Rounded to the format, {left(cast, r.distinct)}{fine}{worse}{times_held(enc)}."
+
+
+def times_held(enc: Encoding) -> str:
+    """How many irregular times a format tells apart before any code is made of them.
+
+    >>> from pefourier.encodings import load
+    >>> times_held(load("mtan-fixed", d=4, times=[0.0, 1.0, 500.0, 500.5]))
+    '; times held in the format are only 3 (bfloat16) of 4'
+    """
+    if enc.domain.kind != "time" or "times" not in enc.params:
+        return ""
+    from pefourier.geometry.precision import FORMATS, rounded
+
+    x = enc.domain.x
+    held = {form: len(np.unique(rounded(x, FORMATS[form]))) for form in USUAL}
+    fewer = {form: count for form, count in held.items() if count < len(x)}
+    told = join(f"{count} ({form})" for form, count in fewer.items())
+    return f"; times held in the format are only {told} of {len(x)}" if fewer else ""
 
 
 def only_computed_wider(r: Faithfulness, phase: Mapping[str, int]) -> str:

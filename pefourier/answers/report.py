@@ -519,6 +519,8 @@ def grid_facts(answer: Answer) -> Answer:
 
 def why_no_phases(answer: Answer) -> str:
     """Why no phases were rounded."""
+    if answer.encoding.measure is not None and answer.encoding.domain.kind == "time":
+        return "irregular times"
     return "no frequencies declared"
 
 

@@ -11,7 +11,9 @@ from pefourier.answers.terms import Term
 def command_terms(app: typer.Typer) -> list[Term]:
     """A term for each command: the question that it answers, and its example."""
     return [
-        Term(name, "commands", (command.help or "").partition("\n")[0], good=command_example(command))
+        Term(
+            name, "commands", (command.help or "").partition("\n")[0], good=command_example(command)
+        )
         for name, command in typer.main.get_command(app).commands.items()
     ]
 
