@@ -57,7 +57,7 @@ class Options:
     stride: int | None = option(
         None, "Rows from one training window to the next, default those of a window."
     )
-    epochs: int = option(40, "Passes over the training windows, at most.")
+    epochs: int = option(100, "Passes over the training windows, at most: see --patience.")
     patience: int = option(
         10, "End a run after so many epochs without a better one on validation; 0: never."
     )
