@@ -12,10 +12,10 @@ asked for. A turn is 2 pi. Everything here is a closed form or a scan of whole p
 `pefourier.encodings.readings`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, log, pi
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -113,6 +113,7 @@ class Reading(Explained):
     positions: np.ndarray  # where the cosine is shown
     cosine: np.ndarray  # between the codes of the two readings, 1: the same
     below: dict[str, int | None]  # first position at which it falls below .99, .9 and .5
+    logits: float  # how many times the meant ones, at every position: by factors of the readings
 
 
 @dataclass(frozen=True, repr=False)
@@ -522,7 +523,13 @@ def read_against(
         if enc.act != "rotate" or enc.measure is None:
             raise PefourierError(f"{shown(enc.spec)} is not rotary; --against compares rotations")
     readings = [reading_of(enc, other, length, d) for enc in encodings]
-    return min(readings, key=lambda r: [FARTHEST if p is None else p for p in r.below.values()])
+    return min(readings, key=likeness_of)
+
+
+def likeness_of(reading: Reading) -> tuple[float, ...]:
+    """How long the cosine of a reading stays, then how near its logits are: less is worse."""
+    falls = (FARTHEST if p is None else p for p in reading.below.values())
+    return (*falls, -abs(log(reading.logits)))
 
 
 def reading_of(enc: Encoding, other: str, length: int, d: int | None) -> Reading:
@@ -539,4 +546,56 @@ def reading_of(enc: Encoding, other: str, length: int, d: int | None) -> Reading
     at = np.unique(np.array(points).astype(np.int64))
     at = at[at <= max(length, 2)]
     cosine = np.cos(np.multiply.outer(at.astype(float), apart)).mean(axis=1)
-    return Reading(other, layer_of(enc), at, cosine, below)
+    logits = logits_factor(settings_read(enc, other, length, d)) / logits_factor(enc.params)
+    return Reading(other, layer_of(enc), at, cosine, below, logits)
+
+
+def logits_factor(settings: Mapping[str, Any]) -> float:
+    """What a rotation multiplies logits with: queries and keys have a factor each."""
+    return settings["attention_factor"] ** 2 * settings.get("softmax_factor", 1.0)
+
+
+def settings_read(enc: Encoding, other: str, length: int, d: int | None) -> Mapping[str, Any]:
+    """The settings of another reading of a rotation, its factors among them.
+
+    >>> own = load("rope:scaling=yarn,factor=4,original=4096", 80, 128)
+    >>> read = settings_read(own, "scaling-ignored", 80, None)
+    >>> round(logits_factor(own.params), 3), logits_factor(read)
+    (1.296, 1.0)
+    """
+    from pefourier.diagnosis.against import changes_of, layer_of, load_like
+
+    if other == "layout":
+        return enc.params
+    if other == "local-for-global":
+        whole = enc.spec.removesuffix(layer_of(enc)).rstrip(".#")
+        parts = (run.part for run in read_layers(whole, "") if run.part not in ("", layer_of(enc)))
+        return load(layer_spec(whole, next(parts))).params
+    changes = changes_of(enc, other)
+    if changes is None:
+        two = load_like(enc, other, length, d or enc.params["d"])
+        return {"attention_factor": 1.0, **two.params}
+    return factors_changed(enc, changes)
+
+
+def factors_changed(enc: Encoding, changes: Mapping[str, Any]) -> dict[str, float]:
+    """The factors of a rotation with some settings changed; a factor that was given stays."""
+    own = enc.params
+    if own.get("inv_freq") is not None:
+        return {"attention_factor": own["attention_factor"]}
+    changed = {**own, **changes}
+    by_formula = rotation_of(changed, len(enc))[1]
+    given = own["attention_factor"] != rotation_of(own, len(enc))[1]
+    if "attention_factor" in changes:
+        attention = changes["attention_factor"] or by_formula
+    else:
+        attention = by_formula if not given or "scaling" in changes else own["attention_factor"]
+    softmax = softmax_of(changed) if "softmax_factor" in own else 1.0
+    return {"attention_factor": attention, "softmax_factor": softmax}
+
+
+def softmax_of(settings: Mapping[str, Any]) -> float:
+    """What DeepSeek's models multiply logits with, by YaRN's factor and mscale_all_dim."""
+    mscale, factor = settings.get("mscale_all_dim"), settings.get("factor") or 1.0
+    scaled = settings["scaling"] != "none" and mscale and factor > 1
+    return (0.1 * mscale * log(factor) + 1) ** 2 if scaled else 1.0

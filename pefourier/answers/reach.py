@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from math import log, pi
+from math import isclose, log, pi
 from shutil import get_terminal_size
 from typing import Any
 
@@ -26,6 +26,9 @@ HEADS = {
     "idle": "pairs that never turn",
     "bound": "first lag below the bound",
 }
+
+
+NOTICED = 5e-4  # relative, from which on logits are said to be others
 
 
 def design_page(designs: Sequence[Design]) -> Page:
@@ -195,6 +198,7 @@ def context_record(enc: Encoding, found: Context) -> dict[str, Any]:
             "rotation": reading.rotation,
             "cosine": [list(pair) for pair in pairs],
             "below": reading.below,
+            "logits": reading.logits,
         }
     return record
 
@@ -225,7 +229,7 @@ def conclude_context(enc: Encoding, found: Context) -> str:
     if not doubts:
         told.append(about_bounds(found.rotations))
     if (reading := found.against) is not None:
-        told.append(about_reading(reading))
+        told.append(about_reading(reading, found.rotations))
     elif any(r.cache for r in found.rotations):
         told.append(about_cache(found.rotations))
     elif found.temperature is not None:
@@ -360,14 +364,53 @@ def about_temperature(found: Context) -> str:
     )
 
 
-def about_reading(reading: Reading) -> str:
-    """From where on a misreading matters."""
+LEADS = {  # of misreadings that have a name and no setting
+    "scaling-ignored": "Without its scaling",
+    "partial-ignored": "With all of the head rotated",
+    "layout": "With partners in the other layout",
+}
+
+
+def about_reading(reading: Reading, rotations: Sequence[Rotation]) -> str:
+    """By how much a misreading changes logits, and from where on it turns otherwise.
+
+    >>> from pefourier.context import describe_context, read_against
+    >>> own, found = describe_context("rope:scaling=yarn,factor=4,original=4096", 16384, d=128)
+    >>> for other in ("attention_factor=1", "scaling-ignored"):
+    ...     print(about_reading(read_against(own, other, 16384), found.rotations))
+    Read as attention_factor=1 the rotation turns alike (the cosine stays above .99), but logits are
+    1.296 times too small from the first token on.
+    Without its scaling logits are 1.296 times too small from the first token on, and the cosine
+    between the codes falls below .99 at position 77, .9 at position 250, .5 at position 684.
+    """
     below = [(level, p) for level, p in reading.below.items() if p is not None]
     where = f" (in {reading.rotation} layers)" if reading.rotation else ""
-    if not below:
-        return f"Read as {reading.other} it turns alike{where}: the cosine stays above .99."
+    lead = LEADS.get(reading.other, f"Read as {reading.other}")
     falls = ", ".join(f"{level} at position {p}" for level, p in below)
-    return f"Read as {reading.other} the cosine between the codes falls below {falls}{where}."
+    factor = about_factor(reading, rotations)
+    if below and not factor:
+        return f"{lead} the cosine between the codes falls below {falls}{where}."
+    if below:
+        return f"{lead} {factor}, and the cosine between the codes falls below {falls}{where}."
+    if factor:
+        stays = "the cosine stays above .99"
+        return f"{lead} the rotation turns alike{where} ({stays}), but {factor}."
+    return f"{lead} the rotation turns alike{where}: the cosine stays above .99."
+
+
+def about_factor(reading: Reading, rotations: Sequence[Rotation]) -> str:
+    """How many times too small or large logits are in another reading; nothing where they are not.
+
+    A factor of cosines and sines is in the part of a logit that turns alone.
+    """
+    if isclose(reading.logits, 1, rel_tol=NOTICED):
+        return ""
+    size = "small" if reading.logits < 1 else "large"
+    times = max(reading.logits, 1 / reading.logits)
+    (own,) = [r for r in rotations if r.name == reading.rotation] or rotations[:1]
+    part = own.rotated < own.pairs and own.softmax_factor == 1
+    what = "what turned dimensions add to logits is" if part else "logits are"
+    return f"{what} {number(times)} times too {size} from the first token on"
 
 
 def conclude_table(enc: Encoding, found: Context) -> str:
