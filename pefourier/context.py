@@ -352,8 +352,8 @@ def describe_rotation(
         else critical_dimension(2 * len(plain), params["rho"], trained),
         decay=tuple(zip(lags.tolist(), decay_bound(own[turning], lags).tolist(), strict=True)),
         cache=cache,
-        idle=int((turning & (own * length < 2 * pi)).sum()),
-        unseen=count_unseen(own, met, trained, min(length, window or length)),
+        idle=count_idle(own[turning], length),
+        unseen=count_unseen(own, met, trained, window_within(window, length) or length),
         familiar_length=None if cache else longest_familiar(own, met, trained),
         window=window,
         frequencies=own[turning],
@@ -434,6 +434,20 @@ def treatments(own: np.ndarray, plain: np.ndarray) -> dict[str, np.ndarray]:
     far = ratio.max() if ratio.max() > 1 else ratio.min()
     stretched = ~kept & (np.abs(ratio - far) <= RATIO_SLACK * far)
     return {"kept": kept, "blended": ~kept & ~stretched, "stretched": stretched}
+
+
+def count_idle(turning: np.ndarray, length: int) -> int:
+    """Pairs that never finish a turn within a length, of frequencies that are not 0.
+
+    >>> count_idle(1e4 ** (-np.arange(64) / 64), 4096)
+    18
+    """
+    return int((turning * length < 2 * pi).sum())
+
+
+def window_within(window: int | None, length: int) -> int | None:
+    """A window where it is shorter than a length; None: a query sees all of that."""
+    return window if window is not None and window < length else None
 
 
 def count_unseen(own: np.ndarray, plain: np.ndarray, trained: int, length: int) -> int:
