@@ -147,8 +147,10 @@ def describe_context(
     own_length = length if source_of(spec) == "name" and parts else None  # which has none itself
     whole = [load_layers(spec, part, own_length, d) for part in parts or [""]]
     own = [load_layers(spec, p, length, d) for p in parts] if length and parts else whole
-    met = trained or min(enc.params.get("original") or len(enc) for enc in whole)
-    longest = length or max(map(len, own))
+    met = trained or min(enc.params.get("original") or positions_of(enc) for enc in whole)
+    longest = length or max(map(standing_length, whole))
+    if parts and longest != max(map(len, own)):
+        own = [load_layers(spec, part, longest, d) for part in parts]
     rotations = tuple(
         describe_rotation(
             enc,
@@ -168,6 +170,26 @@ def describe_context(
         tuned = read_temperature(open_model(spec), longest)
     layers = tuple(describe_layers(run, parts) for run in runs)
     return own, Context(layers, rotations, int(met), longest, tuned, found)
+
+
+def positions_of(enc: Encoding) -> int:
+    """Positions of an encoding; of one of lags those between which its farthest lag lies."""
+    return int(np.abs(enc.domain.x).max()) + 1 if enc.domain.kind == "lag" else len(enc)
+
+
+def standing_length(enc: Encoding) -> int:
+    """Positions that an encoding stands for.
+
+    Those that its config allows; where these are still the original ones, as Qwen's settings for
+    YaRN have them, the factor times as many.
+
+    >>> standing_length(load("rope:scaling=yarn,factor=4,original=4096", 4096))
+    16384
+    """
+    unraised = enc.params.get("scaling") in ("yarn", "longrope") and enc.params["factor"]
+    if unraised and len(enc) == enc.params["original"]:
+        return round(len(enc) * enc.params["factor"])
+    return positions_of(enc)
 
 
 def describe_layers(run: LayerRun, parts: Sequence[str]) -> Layers:

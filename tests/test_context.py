@@ -13,6 +13,7 @@ from pefourier.context import (
     count_unseen,
     critical_dimension,
     decay_bound,
+    describe_context,
     describe_rotation,
     longest_familiar,
     read_against,
@@ -353,3 +354,9 @@ def test_a_reading_of_deepseek_without_its_softmax_factor(tmp_path):
         attention = 1.0 if other == "scaling-ignored" else 0.1 * np.log(40) + 1
         softmax = (0.1 * np.log(40) + 1) ** 2
         assert read_against([enc], other, 8192).logits == pytest.approx(attention**2 / softmax)
+
+
+@pytest.mark.parametrize("spec", ["alibi", "t5", "rope"])
+def test_a_context_of_lags_has_the_positions_between_them(spec):
+    """Once ALiBi's 159 lags of 80 positions were 159 positions."""
+    assert describe_context(spec)[1].length == 80

@@ -208,7 +208,9 @@ def test_extension_as_words_json_and_csv(run):
         ),
         (
             ["--extend-from", "llama.json", "--to", "128k"],
-            "'llama.json' stands for 131072 positions; an extension is to more, got 131072",
+            "'llama.json' stands for 131072 positions; an extension is to more, got 131072; its "
+            "scaling (llama3) took it there from 8192: for another from there on, give "
+            "--extend-from rope:rho=500000,d=128 --length 8192",
         ),
     ],
     ids=str,
