@@ -34,7 +34,7 @@ from pefourier.encodings.sources.rope_config import rotates
 from pefourier.encodings.sources.temperature import Temperature, read_temperature
 from pefourier.encodings.sources.weights import TENSOR, first_row, tensors_beside
 from pefourier.encodings.specs import source_of
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, shown, unknown
 from pefourier.explained import Explained
 from pefourier.faithful import lost_codes
 from pefourier.geometry.precision import FORMATS, FormatLoss, format_loss
@@ -124,6 +124,7 @@ class Context(Result):
     rotations: tuple[Rotation, ...]
     trained: int
     length: int
+    allowed: int | None  # positions that the config allows, with its scaling; None: there is none
     temperature: Temperature | None  # how queries grow with their position; None: they do not
     findings: tuple[Finding, ...]
     against: Reading | None = None  # another reading of the rotation, where one was asked for
@@ -148,7 +149,8 @@ def describe_context(
     whole = [load_layers(spec, part, own_length, d) for part in parts or [""]]
     own = [load_layers(spec, p, length, d) for p in parts] if length and parts else whole
     met = trained or min(enc.params.get("original") or positions_of(enc) for enc in whole)
-    longest = length or max(map(standing_length, whole))
+    allowed = max(map(standing_length, whole))
+    longest = length or allowed
     if parts and longest != max(map(len, own)):
         own = [load_layers(spec, part, longest, d) for part in parts]
     rotations = tuple(
@@ -165,11 +167,11 @@ def describe_context(
     )
     told = (f for enc in own for f in enc.findings if not (length and f.code == "length-default"))
     found = tuple(dict.fromkeys(told))
-    tuned = None
-    if source_of(spec) == "config":
-        tuned = read_temperature(open_model(spec), longest)
     layers = tuple(describe_layers(run, parts) for run in runs)
-    return own, Context(layers, rotations, int(met), longest, tuned, found)
+    if source_of(spec) != "config":
+        return own, Context(layers, rotations, int(met), longest, None, None, found)
+    tuned = read_temperature(open_model(spec), longest)
+    return own, Context(layers, rotations, int(met), longest, allowed, tuned, found)
 
 
 def positions_of(enc: Encoding) -> int:
@@ -572,6 +574,7 @@ def reading_of(enc: Encoding, other: str, length: int, d: int | None) -> Reading
     """One rotation and its misreading."""
     from pefourier.diagnosis.against import layer_of, misread
 
+    check_reading(enc, other)
     own = enc.measure.frequencies
     if other == "layout":
         apart = layouts_apart(own)
@@ -584,6 +587,19 @@ def reading_of(enc: Encoding, other: str, length: int, d: int | None) -> Reading
     cosine = np.cos(np.multiply.outer(at.astype(float), apart)).mean(axis=1)
     logits = logits_factor(settings_read(enc, other, length, d)) / logits_factor(enc.params)
     return Reading(other, layer_of(enc), at, cosine, below, logits)
+
+
+def check_reading(enc: Encoding, other: str) -> None:
+    """Refuse what is neither a misreading nor a SPEC, with the misreadings that are known."""
+    from pefourier.diagnosis.against import SLIPS, changes_of
+
+    if other in SLIPS or changes_of(enc, other) is not None:
+        return
+    try:
+        source_of(other)
+    except PefourierError:
+        way_out = f"Known: {', '.join(SLIPS)}; or give another rotation, as rope:rho=1e6."
+        raise unknown("misreading", other, SLIPS, way_out) from None
 
 
 def logits_factor(settings: Mapping[str, Any]) -> float:

@@ -235,7 +235,8 @@ def conclude_context(enc: Encoding, found: Context) -> str:
         return conclude_table(enc, found)
     doubts, more = about_mistakes(found), about_more(found)
     first = [*doubts, about_phases(found)]
-    aside = about_layers(found) + ([] if doubts else [about_bounds(found)])
+    layers = about_layers(found)
+    aside = layers if doubts else [*about_training(found), *layers, about_bounds(found)]
     return " ".join([*first, *aside[: SENTENCES - len(first) - len(more)], *more])
 
 
@@ -287,6 +288,17 @@ def about_phases(found: Context) -> str:
         for r in found.rotations
     ]
     return f"{asked}: {'; '.join(parts)}."
+
+
+def about_training(found: Context) -> list[str]:
+    """That training may have gone on at a length that the config allows, where phases are new."""
+    scaled = any(r.unseen and r.scaling != "none" for r in found.rotations)
+    if not scaled or found.allowed is None or found.length > found.allowed:
+        return []
+    return [
+        f"If training went on at {found.length} positions with the scaling (--trained "
+        f"{found.length}), every phase was met."
+    ]
 
 
 def by_scaling(r: Rotation) -> str:

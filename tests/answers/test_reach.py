@@ -110,3 +110,14 @@ VARIED = ("sliding_window", "attention_chunk_size", "no_rope_layer_interval")
 def test_a_conclusion_has_three_sentences_at_most(tmp_path, name):
     told = concluded(tmp_path, PUBLISHED[name])
     assert told.count(". ") < 3
+
+
+def test_a_model_may_have_been_trained_further(tmp_path):
+    """Once Llama 3.1 was said to meet new phases, and no more."""
+    config, asked = PUBLISHED["meta-llama/Llama-3.1-8B"], (131072, 131072)
+    further = "If training went on at 131072 positions with the scaling (--trained 131072), every"
+    assert f"positions. {further} phase was met." in concluded(tmp_path, config)
+    assert "every phase was met" in concluded(tmp_path, config, *asked)
+    assert "If training" not in concluded(tmp_path, config, *asked)
+    assert "If training" not in concluded(tmp_path, config, 2**20)  # the config allows no more
+    assert "If training" not in concluded(tmp_path, {**config, "rope_scaling": None}, 2**20)

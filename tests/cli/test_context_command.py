@@ -276,6 +276,12 @@ def test_context_of_biases_says_what_can_be_said(run):
             "'dft' is not rotary; give a rotation, or one of scaling-ignored, partial-ignored, "
             "base=NUMBER, local-for-global, layout",
         ),
+        (
+            ["llama.json", "--against", "scaling_ignore"],
+            "unknown misreading 'scaling_ignore'. Did you mean 'scaling-ignored'? Known: "
+            "scaling-ignored, partial-ignored, base=NUMBER, local-for-global, layout; or give "
+            "another rotation, as rope:rho=1e6.",
+        ),
         (["dft", "--against", "rope"], "'dft' is not rotary; --against compares rotations"),
     ],
     ids=str,
