@@ -136,8 +136,8 @@ def describe_context(
     """The layers and rotations of a model's config, or of one encoding, over `length` positions.
 
     Returned with the encoding of each rotation, under the SPEC that names its type of layer, or of
-    what positions there are. `length` is by default what the config allows, `trained` the original
-    length of a scaling, else the same.
+    what positions there are. `length` is by default what the config allows with its scaling
+    (`standing_length`), `trained` the original length of a scaling, else the same.
 
     >>> _, found = describe_context("rope:rho=5e5", 131072, trained=8192, d=128)
     >>> found.rotations[0].unseen
