@@ -12,10 +12,10 @@ asked for. A turn is 2 pi. Everything here is a closed form or a scan of whole p
 `pefourier.encodings.readings`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, log, pi
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from pefourier.encodings.sources.rope_config import rotates
 from pefourier.encodings.sources.temperature import Temperature, read_temperature
 from pefourier.encodings.sources.weights import TENSOR, first_row, tensors_beside
 from pefourier.encodings.specs import source_of
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, shown, unknown
 from pefourier.explained import Explained
 from pefourier.faithful import lost_codes
 from pefourier.geometry.precision import FORMATS, FormatLoss, format_loss
@@ -113,6 +113,7 @@ class Reading(Explained):
     positions: np.ndarray  # where the cosine is shown
     cosine: np.ndarray  # between the codes of the two readings, 1: the same
     below: dict[str, int | None]  # first position at which it falls below .99, .9 and .5
+    logits: float  # how many times the meant ones, at every position: by factors of the readings
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,6 +124,7 @@ class Context(Result):
     rotations: tuple[Rotation, ...]
     trained: int
     length: int
+    allowed: int | None  # positions that the config allows, with its scaling; None: there is none
     temperature: Temperature | None  # how queries grow with their position; None: they do not
     findings: tuple[Finding, ...]
     against: Reading | None = None  # another reading of the rotation, where one was asked for
@@ -134,8 +136,8 @@ def describe_context(
     """The layers and rotations of a model's config, or of one encoding, over `length` positions.
 
     Returned with the encoding of each rotation, under the SPEC that names its type of layer, or of
-    what positions there are. `length` is by default what the config allows, `trained` the original
-    length of a scaling, else the same.
+    what positions there are. `length` is by default what the config allows with its scaling
+    (`standing_length`), `trained` the original length of a scaling, else the same.
 
     >>> _, found = describe_context("rope:rho=5e5", 131072, trained=8192, d=128)
     >>> found.rotations[0].unseen
@@ -146,8 +148,11 @@ def describe_context(
     own_length = length if source_of(spec) == "name" and parts else None  # which has none itself
     whole = [load_layers(spec, part, own_length, d) for part in parts or [""]]
     own = [load_layers(spec, p, length, d) for p in parts] if length and parts else whole
-    met = trained or min(enc.params.get("original") or len(enc) for enc in whole)
-    longest = length or max(map(len, own))
+    met = trained or min(enc.params.get("original") or positions_of(enc) for enc in whole)
+    allowed = max(map(standing_length, whole))
+    longest = length or allowed
+    if parts and longest != max(map(len, own)):
+        own = [load_layers(spec, part, longest, d) for part in parts]
     rotations = tuple(
         describe_rotation(
             enc,
@@ -162,11 +167,31 @@ def describe_context(
     )
     told = (f for enc in own for f in enc.findings if not (length and f.code == "length-default"))
     found = tuple(dict.fromkeys(told))
-    tuned = None
-    if source_of(spec) == "config":
-        tuned = read_temperature(open_model(spec), longest)
     layers = tuple(describe_layers(run, parts) for run in runs)
-    return own, Context(layers, rotations, int(met), longest, tuned, found)
+    if source_of(spec) != "config":
+        return own, Context(layers, rotations, int(met), longest, None, None, found)
+    tuned = read_temperature(open_model(spec), longest)
+    return own, Context(layers, rotations, int(met), longest, allowed, tuned, found)
+
+
+def positions_of(enc: Encoding) -> int:
+    """Positions of an encoding; of one of lags those between which its farthest lag lies."""
+    return int(np.abs(enc.domain.x).max()) + 1 if enc.domain.kind == "lag" else len(enc)
+
+
+def standing_length(enc: Encoding) -> int:
+    """Positions that an encoding stands for.
+
+    Those that its config allows; where these are still the original ones, as Qwen's settings for
+    YaRN have them, the factor times as many.
+
+    >>> standing_length(load("rope:scaling=yarn,factor=4,original=4096", 4096))
+    16384
+    """
+    unraised = enc.params.get("scaling") in ("yarn", "longrope") and enc.params["factor"]
+    if unraised and len(enc) == enc.params["original"]:
+        return round(len(enc) * enc.params["factor"])
+    return positions_of(enc)
 
 
 def describe_layers(run: LayerRun, parts: Sequence[str]) -> Layers:
@@ -351,8 +376,8 @@ def describe_rotation(
         else critical_dimension(2 * len(plain), params["rho"], trained),
         decay=tuple(zip(lags.tolist(), decay_bound(own[turning], lags).tolist(), strict=True)),
         cache=cache,
-        idle=int((turning & (own * length < 2 * pi)).sum()),
-        unseen=count_unseen(own, met, trained, min(length, window or length)),
+        idle=count_idle(own[turning], length),
+        unseen=count_unseen(own, met, trained, window_within(window, length) or length),
         familiar_length=None if cache else longest_familiar(own, met, trained),
         window=window,
         frequencies=own[turning],
@@ -433,6 +458,20 @@ def treatments(own: np.ndarray, plain: np.ndarray) -> dict[str, np.ndarray]:
     far = ratio.max() if ratio.max() > 1 else ratio.min()
     stretched = ~kept & (np.abs(ratio - far) <= RATIO_SLACK * far)
     return {"kept": kept, "blended": ~kept & ~stretched, "stretched": stretched}
+
+
+def count_idle(turning: np.ndarray, length: int) -> int:
+    """Pairs that never finish a turn within a length, of frequencies that are not 0.
+
+    >>> count_idle(1e4 ** (-np.arange(64) / 64), 4096)
+    18
+    """
+    return int((turning * length < 2 * pi).sum())
+
+
+def window_within(window: int | None, length: int) -> int | None:
+    """A window where it is shorter than a length; None: a query sees all of that."""
+    return window if window is not None and window < length else None
 
 
 def count_unseen(own: np.ndarray, plain: np.ndarray, trained: int, length: int) -> int:
@@ -522,13 +561,20 @@ def read_against(
         if enc.act != "rotate" or enc.measure is None:
             raise PefourierError(f"{shown(enc.spec)} is not rotary; --against compares rotations")
     readings = [reading_of(enc, other, length, d) for enc in encodings]
-    return min(readings, key=lambda r: [FARTHEST if p is None else p for p in r.below.values()])
+    return min(readings, key=likeness_of)
+
+
+def likeness_of(reading: Reading) -> tuple[float, ...]:
+    """How long the cosine of a reading stays, then how near its logits are: less is worse."""
+    falls = (FARTHEST if p is None else p for p in reading.below.values())
+    return (*falls, -abs(log(reading.logits)))
 
 
 def reading_of(enc: Encoding, other: str, length: int, d: int | None) -> Reading:
     """One rotation and its misreading."""
     from pefourier.diagnosis.against import layer_of, misread
 
+    check_reading(enc, other)
     own = enc.measure.frequencies
     if other == "layout":
         apart = layouts_apart(own)
@@ -539,4 +585,69 @@ def reading_of(enc: Encoding, other: str, length: int, d: int | None) -> Reading
     at = np.unique(np.array(points).astype(np.int64))
     at = at[at <= max(length, 2)]
     cosine = np.cos(np.multiply.outer(at.astype(float), apart)).mean(axis=1)
-    return Reading(other, layer_of(enc), at, cosine, below)
+    logits = logits_factor(settings_read(enc, other, length, d)) / logits_factor(enc.params)
+    return Reading(other, layer_of(enc), at, cosine, below, logits)
+
+
+def check_reading(enc: Encoding, other: str) -> None:
+    """Refuse what is neither a misreading nor a SPEC, with the misreadings that are known."""
+    from pefourier.diagnosis.against import SLIPS, changes_of
+
+    if other in SLIPS or changes_of(enc, other) is not None:
+        return
+    try:
+        source_of(other)
+    except PefourierError:
+        way_out = f"Known: {', '.join(SLIPS)}; or give another rotation, as rope:rho=1e6."
+        raise unknown("misreading", other, SLIPS, way_out) from None
+
+
+def logits_factor(settings: Mapping[str, Any]) -> float:
+    """What a rotation multiplies logits with: queries and keys have a factor each."""
+    return settings["attention_factor"] ** 2 * settings.get("softmax_factor", 1.0)
+
+
+def settings_read(enc: Encoding, other: str, length: int, d: int | None) -> Mapping[str, Any]:
+    """The settings of another reading of a rotation, its factors among them.
+
+    >>> own = load("rope:scaling=yarn,factor=4,original=4096", 80, 128)
+    >>> read = settings_read(own, "scaling-ignored", 80, None)
+    >>> round(logits_factor(own.params), 3), logits_factor(read)
+    (1.296, 1.0)
+    """
+    from pefourier.diagnosis.against import changes_of, layer_of, load_like
+
+    if other == "layout":
+        return enc.params
+    if other == "local-for-global":
+        whole = enc.spec.removesuffix(layer_of(enc)).rstrip(".#")
+        parts = (run.part for run in read_layers(whole, "") if run.part not in ("", layer_of(enc)))
+        return load(layer_spec(whole, next(parts))).params
+    changes = changes_of(enc, other)
+    if changes is None:
+        two = load_like(enc, other, length, d or enc.params["d"])
+        return {"attention_factor": 1.0, **two.params}
+    return factors_changed(enc, changes)
+
+
+def factors_changed(enc: Encoding, changes: Mapping[str, Any]) -> dict[str, float]:
+    """The factors of a rotation with some settings changed; a factor that was given stays."""
+    own = enc.params
+    if own.get("inv_freq") is not None:
+        return {"attention_factor": own["attention_factor"]}
+    changed = {**own, **changes}
+    by_formula = rotation_of(changed, len(enc))[1]
+    given = own["attention_factor"] != rotation_of(own, len(enc))[1]
+    if "attention_factor" in changes:
+        attention = changes["attention_factor"] or by_formula
+    else:
+        attention = by_formula if not given or "scaling" in changes else own["attention_factor"]
+    softmax = softmax_of(changed) if "softmax_factor" in own else 1.0
+    return {"attention_factor": attention, "softmax_factor": softmax}
+
+
+def softmax_of(settings: Mapping[str, Any]) -> float:
+    """What DeepSeek's models multiply logits with, by YaRN's factor and mscale_all_dim."""
+    mscale, factor = settings.get("mscale_all_dim"), settings.get("factor") or 1.0
+    scaled = settings["scaling"] != "none" and mscale and factor > 1
+    return (0.1 * mscale * log(factor) + 1) ** 2 if scaled else 1.0

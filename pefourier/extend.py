@@ -20,6 +20,9 @@ from pefourier.context import (
     bands,
     count_unseen,
     frequencies_before_scaling,
+    layer_runs,
+    standing_length,
+    window_within,
 )
 from pefourier.design import candidate, exact_base
 from pefourier.encodings import build, load
@@ -27,6 +30,7 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.families.rotary import base_of, scaling_parameters
 from pefourier.encodings.readings import positions_below, reading_cosine
+from pefourier.encodings.sources.layers import LayerRun
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.explained import Explained
@@ -69,6 +73,9 @@ class Extensions(Explained):
     length: int
     d: int
     original: int  # positions before any scaling
+    by_factor: bool  # whether those are the length over a factor, as no config says them
+    window: int | None  # positions that a query sees in the layers that are extended; None: all
+    windows: tuple[int, ...]  # those of other layers, which need no scaling
     trained_frequencies: np.ndarray  # of the rotation that is extended
     criteria: tuple[str, ...]
     candidates: tuple[Extension, ...]
@@ -123,18 +130,21 @@ def extend(
     >>> {e.way: e.unseen for e in found.candidates}
     {'unchanged': 24, 'linear': 0, 'ntk': 23, 'yarn': 0, 'llama3': 0}
     """
-    spec = whole_layers(spec)
+    asked_for, spec = spec, whole_layers(spec)
     own = load(spec, trained, d)
     describable(own)
     with_base(own)
+    asked = {name: base_for(name, length, own) for name in criteria}
     before = length_before_scaling(own)
-    stands = trained or length_of(own, before)
+    stands = trained or trained_length(own)
     own = load(spec, stands, d)
     if length <= stands:
         raise PefourierError(
             f"{shown(spec)} stands for {stands} positions; an extension is to more, got {length}"
+            f"{other_way(own, before, length)}"
         )
-    asked = {name: base_for(name, length, own) for name in criteria}
+    window = own_window(spec, d)
+    windows = {run.window for run in turning_layers(asked_for, d)} - {window, None}
     others = dict.fromkeys([*(rho for rho in asked.values() if rho is not None), *bases])
     form = FORMATS[dtype] if dtype else None
     wanted = [("unchanged", load(spec, length, d))]
@@ -147,9 +157,12 @@ def extend(
         length=length,
         d=own.params["d"],
         original=before,
+        by_factor=before != stands and not own.params.get("original"),
+        window=window,
+        windows=tuple(sorted(one for one in windows if one <= stands)),
         trained_frequencies=own.measure.frequencies,
         criteria=tuple(criteria),
-        candidates=tuple(describe_extension(own, way, enc, form) for way, enc in wanted),
+        candidates=tuple(describe_extension(own, way, enc, form, window) for way, enc in wanted),
         best=asked,
     )
 
@@ -287,15 +300,38 @@ def length_before_scaling(enc: Encoding) -> int:
     return int(params.get("original") or round(len(enc) / interpolated))
 
 
-def length_of(enc: Encoding, original: int) -> int:
-    """Positions that a rotation stands for.
+def trained_length(own: Encoding) -> int:
+    """Positions that a rotation stands for; refused where it has a name, which tells none."""
+    if source_of(own.spec) == "name":
+        raise PefourierError(
+            f"{shown(own.spec)} does not say how many positions it was trained on; give them, as "
+            "in --length 8k"
+        )
+    return standing_length(own)
 
-    Those that its config allows; where these are still the original ones, as Qwen's settings for
-    YaRN have them, the factor times as many.
-    """
-    stretches = enc.params["scaling"] in ("yarn", "longrope", "llama3")
-    unraised = stretches and len(enc) == original
-    return round(original * enc.params["factor"]) if unraised else len(enc)
+
+def other_way(own: Encoding, original: int, length: int) -> str:
+    """How another scaling is asked for, where a config's own has brought it to its length."""
+    scaling = own.params["scaling"]
+    if scaling == "none" or not original < min(length, len(own)):
+        return ""
+    plain = rebuilt(own, original, plain_base(own), "none", {})
+    by = "" if own.params.get("original") else ", by its factor"
+    return (
+        f"; its scaling ({scaling}) took it there from {original}{by}: for another from there on, "
+        f"give --extend-from {plain.spec} --length {original}"
+    )
+
+
+def turning_layers(spec: str, d: int | None) -> list[LayerRun]:
+    """Runs of layers of a model that are rotated."""
+    return [run for run in layer_runs(spec, d) if run.kind == "rotary"]
+
+
+def own_window(spec: str, d: int | None) -> int | None:
+    """The most positions that a query of the layers of a SPEC sees; None where one sees all."""
+    windows = [run.window for run in turning_layers(spec, d)]
+    return None if None in windows else max(windows, default=None)
 
 
 def plain_base(enc: Encoding) -> float:
@@ -316,10 +352,12 @@ def base_for(criterion: str, length: int, own: Encoding) -> float | None:
     return exact_base(criterion, length, own.params["rotated"])
 
 
-def describe_extension(own: Encoding, way: str, enc: Encoding, form: Format | None) -> Extension:
-    """What one way does at a length."""
+def describe_extension(
+    own: Encoding, way: str, enc: Encoding, form: Format | None, window: int | None
+) -> Extension:
+    """What one way does at a length, where queries see no farther than a window."""
     trained, new = own.measure.frequencies, enc.measure.frequencies
-    lengths = len(own), len(enc)
+    lengths, seen = (len(own), len(enc)), window_within(window, len(enc))
     points = np.array([p for p in SHOWN if p < len(own)] or [len(own) - 1])
     cosines = reading_cosine(trained, new, points).tolist()
     return Extension(
@@ -328,7 +366,7 @@ def describe_extension(own: Encoding, way: str, enc: Encoding, form: Format | No
         **fields_of(candidate(enc, form)),
         attention_factor=enc.params["attention_factor"],
         bands=tuple(bands(new, trained, *lengths)),
-        unseen=count_unseen(new, fastest_met(own), *lengths),
+        unseen=count_unseen(new, fastest_met(own), len(own), seen or len(enc)),
         cosine=tuple(zip(points.tolist(), cosines, strict=True)),
         below=positions_below(trained, new, len(own)),
         frequencies=new,

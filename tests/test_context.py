@@ -1,8 +1,11 @@
 """Bounds, bands and readings of rotations against published values and slow twins."""
 
+import json
+
 import mpmath
 import numpy as np
 import pytest
+from published_configs import PUBLISHED
 
 from pefourier.context import (
     base_bound,
@@ -10,6 +13,7 @@ from pefourier.context import (
     count_unseen,
     critical_dimension,
     decay_bound,
+    describe_context,
     describe_rotation,
     longest_familiar,
     read_against,
@@ -321,3 +325,38 @@ def test_longest_familiar_length_is_the_last_with_no_pair_in_new_phases(scaling)
 def test_a_rotation_without_a_key_before_its_query_loses_nothing_to_a_cache():
     enc = load("rope:scaling=dynamic,factor=2,original=1", 2, 16)
     assert describe_rotation(enc).cache is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "other", "logits"),
+    [  # the square of the ratio of attention factors, 0.1 ln factor + 1 for YaRN
+        (QWEN.format(32768), "scaling-ignored", (0.1 * np.log(4) + 1) ** -2),
+        (QWEN.format(32768), "attention_factor=1", (0.1 * np.log(4) + 1) ** -2),
+        (QWEN.format(32768), "factor=16", ((0.1 * np.log(16) + 1) / (0.1 * np.log(4) + 1)) ** 2),
+        (QWEN.format(32768) + ",attention_factor=1.5", "original=40960", 1.0),
+        (QWEN.format(32768) + ",attention_factor=1.5", "factor=8", 1.0),
+        (QWEN.format(32768) + ",attention_factor=1.5", "scaling-ignored", 1.5**-2),
+        (QWEN.format(32768), "layout", 1.0),
+        ("rope:rho=1e6", QWEN.format(32768), (0.1 * np.log(4) + 1) ** 2),
+        (LLAMA3, "scaling-ignored", 1.0),
+    ],
+)
+def test_a_reading_tells_how_large_its_logits_are(spec, other, logits):
+    """Once a lost attention factor was said to turn alike, and no more."""
+    assert read_against([load(spec, 8192, 128)], other, 8192).logits == pytest.approx(logits)
+
+
+def test_a_reading_of_deepseek_without_its_softmax_factor(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(PUBLISHED["deepseek-ai/DeepSeek-V3"]))
+    enc = load(str(path))
+    for other in ("scaling-ignored", "mscale_all_dim=0"):
+        attention = 1.0 if other == "scaling-ignored" else 0.1 * np.log(40) + 1
+        softmax = (0.1 * np.log(40) + 1) ** 2
+        assert read_against([enc], other, 8192).logits == pytest.approx(attention**2 / softmax)
+
+
+@pytest.mark.parametrize("spec", ["alibi", "t5", "rope"])
+def test_a_context_of_lags_has_the_positions_between_them(spec):
+    """Once ALiBi's 159 lags of 80 positions were 159 positions."""
+    assert describe_context(spec)[1].length == 80

@@ -8,6 +8,8 @@ import pytest
 from published_configs import PUBLISHED
 from rotary_modules import config_class, quiet, rotary_classes, rotations
 
+from pefourier.answers.extension import conclude_extension
+from pefourier.context import describe_context
 from pefourier.encodings import load
 from pefourier.encodings.sources.rewrite import lines_for
 from pefourier.errors import PefourierError
@@ -196,6 +198,12 @@ def test_frequencies_without_a_base_are_not_extended(tmp_path):
             "'rope' stands for 4096 positions; an extension is to more, got 4096",
         ),
         (
+            "rope",
+            {"length": 4096},
+            "'rope' does not say how many positions it was trained on; give them, as in --length "
+            "8k",
+        ),
+        (
             "dft",
             {"length": 4096},
             "'dft' does not rotate pairs of dimensions; --extend-from takes a model's config or "
@@ -250,3 +258,74 @@ def test_axes_of_a_grid_are_extended_each_by_its_own_factor():
 def test_grids_that_are_not_extended(spec, sides, message):
     with pytest.raises(PefourierError, match=re.escape(message)):
         extend_on_grid(spec, sides)
+
+
+def gemma(tmp_path, **more):
+    config = {"model_type": "gemma2", "head_dim": 256, "num_hidden_layers": 26, "rope_theta": 1e4}
+    config |= {"max_position_embeddings": 8192, "sliding_window": 4096, **more}
+    return write("gemma", config, tmp_path)
+
+
+def test_layers_with_a_window_need_no_scaling(tmp_path):
+    """Once Mistral was advised llama3's scaling, where context said that no phase is new."""
+    found = extend(gemma(tmp_path, model_type="mistral"), 131072)
+    assert (found.window, found.windows, ways(found)["unchanged"].unseen) == (4096, (), 0)
+    assert conclude_extension(found) == (
+        "Taken from 8192 to 131072 positions unchanged, every pair stays within phases it met, as "
+        "a query sees 4096 positions: no scaling is needed. How well a model works at that length, "
+        "only a test on long texts says."
+    )
+    assert (
+        ways(extend(gemma(tmp_path, sliding_window=None, model_type="llama"), 131072))[
+            "unchanged"
+        ].unseen
+        == 28
+    )
+
+
+def test_a_window_longer_than_training_meets_new_phases(tmp_path):
+    path = gemma(tmp_path, model_type="mistral", sliding_window=32768)
+    assert ways(extend(path, 131072))["unchanged"].unseen == 28
+    assert ways(extend(path, 131072))["linear"].unseen == 0
+
+
+def test_of_layers_that_differ_those_are_named_that_need_a_scaling(tmp_path):
+    found = extend(gemma(tmp_path), 131072)
+    assert (found.window, found.windows) == (None, (4096,))
+    assert (
+        "28 of 128 pairs meet phases they never met in layers without a window; those that see "
+        "4096 positions need no scaling, but share the rotation."
+    ) in conclude_extension(found)
+    found = extend(write("gemma", PUBLISHED["google/gemma-3-1b-it"], tmp_path), 131072)
+    assert (found.window, found.windows) == (None, (512,))
+    assert "in full_attention layers; the others see 512 positions and need no scaling." in (
+        conclude_extension(found)
+    )
+
+
+def test_an_original_length_that_no_config_says_is_told(tmp_path):
+    """Once 131072 / 8 was written for the length of training without a word."""
+    scaling = {"rope_type": "linear", "factor": 8.0}
+    own = {"model_type": "llama", "max_position_embeddings": 131072, "sliding_window": None}
+    path = gemma(tmp_path, **own, rope_scaling=scaling)
+    found = extend(path, 2**20)
+    assert (found.original, found.by_factor) == (16384, True)
+    assert (
+        "The lines take 16384, 131072 over the factor of its scaling, for the length of training, "
+        "which the config does not say; how well"
+    ) in conclude_extension(found)
+    assert not extend(write("own", PUBLISHED["meta-llama/Llama-3.1-8B"], tmp_path), 2**20).by_factor
+    with pytest.raises(PefourierError, match="took it there from 16384, by its factor: for anoth"):
+        extend(path, 131072)
+
+
+def test_context_and_an_extension_agree_on_the_length_of_a_config(tmp_path):
+    """Once 32768 in one and 131072 in the other, of Qwen's settings for YaRN."""
+    config = PUBLISHED["Qwen/Qwen2.5-7B-Instruct, with its YaRN"]
+    path = write("qwen", config, tmp_path)
+    _, known = describe_context(path)
+    assert (known.trained, known.length) == (32768, 131072)
+    assert extend(path, 262144).trained == 131072
+    assert describe_context(path, 4096)[1].length == 4096
+    with pytest.raises(PefourierError, match=r"give --extend-from rope:rho=1000000,d=128 --length"):
+        extend(path, 131072)

@@ -6,6 +6,7 @@ from typing import Any
 
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.text import agreeing, aligned, number, paragraph
+from pefourier.context import window_within
 from pefourier.design import AXES
 from pefourier.extend import Extension, Extensions
 
@@ -69,11 +70,16 @@ def conclude_extension(found: Extensions) -> str:
     long texts says.
     """
     unchanged, *ways = found.candidates
+    taken = f"Taken from {found.trained} to {found.length} positions unchanged"
+    if not unchanged.unseen:
+        window = window_within(found.window, found.length)
+        seen = f", as a query sees {window} positions" if window else ""
+        return (
+            f"{taken}, every pair stays within phases it met{seen}: no scaling is needed. How well "
+            "a model works at that length, only a test on long texts says."
+        )
     pairs = sum(band.pairs for band in unchanged.bands)
     meet = agreeing(unchanged.unseen, "meets phases it", "meet phases they")
-    met = f"{unchanged.unseen} of {pairs} pairs {meet} never met"
-    if not unchanged.unseen:
-        met = "every pair stays within phases it met: no scaling is needed for their sake"
     fewest = min(way.unseen for way in ways)
     best = max((way for way in ways if way.unseen == fewest), key=nearness)
     left = "no pair" if not fewest else f"the fewest pairs ({fewest})"
@@ -84,12 +90,36 @@ def conclude_extension(found: Extensions) -> str:
         else f"falls below .99 first at position {position}"
     )
     told = [
-        f"Taken from {found.trained} to {found.length} positions unchanged, {met}.",
+        f"{taken}, {unchanged.unseen} of {pairs} pairs {meet} never met{where_needed(found)}.",
         f"Of the ways that leave {left} there, {way_name(best)} changes the trained rotation "
         f"least: the cosine between the codes {falls}.",
-        "How well a model works with it, only a test on long texts says.",
+        last_words(found),
     ]
     return " ".join(told)
+
+
+def where_needed(found: Extensions) -> str:
+    """Which layers alone meet such phases, where others have windows."""
+    if not found.windows:
+        return ""
+    windows = " or ".join(map(str, found.windows))
+    if found.name:
+        return f" in {found.name} layers; the others see {windows} positions and need no scaling"
+    return (
+        f" in layers without a window; those that see {windows} positions need no scaling, but "
+        "share the rotation"
+    )
+
+
+def last_words(found: Extensions) -> str:
+    """What is left open: whether it works, and whether the length before the scaling is right."""
+    open_question = "how well a model works with {}, only a test on long texts says."
+    if found.by_factor:
+        return (
+            f"The lines take {found.original}, {found.trained} over the factor of its scaling, for "
+            f"the length of training, which the config does not say; {open_question.format('them')}"
+        )
+    return open_question.format("it").capitalize()
 
 
 def nearness(way: Extension) -> tuple[float, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from math import log, pi
+from math import isclose, log, pi
 from shutil import get_terminal_size
 from typing import Any
 
@@ -12,7 +12,16 @@ from pefourier.answers.conclusions import join
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.report import Answer, Refusal
 from pefourier.answers.text import agreeing, aligned, number, paragraph
-from pefourier.context import Band, Context, Reading, Rotation, longest_familiar, treatments
+from pefourier.context import (
+    Band,
+    Context,
+    Reading,
+    Rotation,
+    count_idle,
+    longest_familiar,
+    treatments,
+    window_within,
+)
 from pefourier.design import Candidate, Design, grid_spec
 from pefourier.encodings.encoding import Encoding
 
@@ -26,6 +35,9 @@ HEADS = {
     "idle": "pairs that never turn",
     "bound": "first lag below the bound",
 }
+
+
+NOTICED = 5e-4  # relative, from which on logits are said to be others
 
 
 def design_page(designs: Sequence[Design]) -> Page:
@@ -206,6 +218,7 @@ def context_record(enc: Encoding, found: Context) -> dict[str, Any]:
             "rotation": reading.rotation,
             "cosine": [list(pair) for pair in pairs],
             "below": reading.below,
+            "logits": reading.logits,
         }
     return record
 
@@ -231,22 +244,24 @@ def conclude_context(enc: Encoding, found: Context) -> str:
     """
     if not found.rotations:
         return conclude_table(enc, found)
-    doubts = about_mistakes(found)
-    told = [*doubts, about_phases(found)]
-    if not doubts:
-        told.append(about_bounds(found.rotations))
+    doubts, more = about_mistakes(found), about_more(found)
+    first = [*doubts, about_phases(found)]
+    layers = about_layers(found)
+    aside = layers if doubts else [*about_training(found), *layers, about_bounds(found)]
+    return " ".join([*first, *aside[: SENTENCES - len(first) - len(more)], *more])
+
+
+def about_more(found: Context) -> list[str]:
+    """What another reading costs, where one was asked for; else what acts beside the rotation."""
     if (reading := found.against) is not None:
-        told.append(about_reading(reading))
-    elif any(r.cache for r in found.rotations):
-        told.append(about_cache(found.rotations))
-    elif found.temperature is not None:
-        told.append(about_temperature(found))
-    elif max(r.softmax_factor for r in found.rotations) > 1:
-        factor = max(r.softmax_factor for r in found.rotations)
-        told.append(
-            f"Beside the rotation, logits are multiplied by {number(factor)} (softmax_factor)."
-        )
-    return " ".join(told)
+        return [about_reading(reading, found.rotations)]
+    if any(r.cache for r in found.rotations):
+        return [about_cache(found.rotations)]
+    if found.temperature is not None:
+        return [about_temperature(found)]
+    factor = max(r.softmax_factor for r in found.rotations)
+    told = f"Beside the rotation, logits are multiplied by {number(factor)} (softmax_factor)."
+    return [told] if factor > 1 else []
 
 
 def about_mistakes(found: Context) -> list[str]:
@@ -269,19 +284,32 @@ def about_phases(found: Context) -> str:
         later = "" if several else if_scaled_later(found.rotations[0], found.trained)
         return (
             f"At {found.length} positions, {within},{by} every phase was met; "
-            f"{join(never_turning(r, several) for r in found.rotations)}{later}."
+            f"{join(never_turning(r, found) for r in found.rotations)}{later}."
         )
     asked = f"Trained at {found.trained} positions and asked for {found.length}"
     if not several:
         (r,) = found.rotations
         later = if_scaled_later(r, found.trained)
-        return f"{asked} {by_scaling(r)}: {new_phases(r, f'{r.rotated} pairs')}{later}."
+        return (
+            f"{asked} {by_scaling(r)}: {new_phases(r, f'{r.rotated} pairs', found.length)}{later}."
+        )
     parts = [
         f"in {r.name} layers{'' if r.scaling == 'none' else f' (scaling {r.scaling})'} "
-        f"{new_phases(r, f'{r.rotated} pairs')}"
+        f"{new_phases(r, f'{r.rotated} pairs', found.length)}"
         for r in found.rotations
     ]
     return f"{asked}: {'; '.join(parts)}."
+
+
+def about_training(found: Context) -> list[str]:
+    """That training may have gone on at a length that the config allows, where phases are new."""
+    scaled = any(r.unseen and r.scaling != "none" for r in found.rotations)
+    if not scaled or found.allowed is None or found.length > found.allowed:
+        return []
+    return [
+        f"If training went on at {found.length} positions with the scaling (--trained "
+        f"{found.length}), every phase was met."
+    ]
 
 
 def by_scaling(r: Rotation) -> str:
@@ -313,16 +341,18 @@ def if_scaled_later(r: Rotation, trained: int) -> str:
     )
 
 
-def never_turning(r: Rotation, several: bool) -> str:
-    """How many pairs do not turn once within the length."""
-    where = f" in {r.name} layers" if several else ""
-    if not r.idle:
+def never_turning(r: Rotation, found: Context) -> str:
+    """How many pairs do not turn once within what a query sees."""
+    seen = window_within(r.window, found.length)
+    idle = count_idle(r.frequencies, seen) if seen else r.idle
+    where = f" within the window of {seen}" if seen else ""
+    where += f" in {r.name} layers" if len(found.rotations) > 1 else ""
+    if not idle:
         return f"every pair finishes a turn{where}"
-    finish = agreeing(r.idle, "finishes", "finish")
-    return f"{r.idle} of {r.rotated} pairs never {finish} a turn{where}"
+    return f"{idle} of {r.rotated} pairs never {agreeing(idle, 'finishes', 'finish')} a turn{where}"
 
 
-def new_phases(r: Rotation, pairs: str) -> str:
+def new_phases(r: Rotation, pairs: str, length: int) -> str:
     """How many pairs of a rotation meet phases that training never met."""
     if r.unseen:
         meet = agreeing(r.unseen, "meets phases it", "meet phases they")
@@ -330,20 +360,77 @@ def new_phases(r: Rotation, pairs: str) -> str:
         new = known is not None and r.scaling != "none"
         beyond = f", the first beyond {known} positions" if new else ""
         return f"{r.unseen} of {pairs} {meet} never met{beyond}"
-    seen = f", as a query sees {r.window} positions" if r.window else ""
+    window = window_within(r.window, length)
+    seen = f", as a query sees {window} positions" if window else ""
     return f"every pair stays within phases it met{seen}"
 
 
-def about_bounds(rotations: Sequence[Rotation]) -> str:
-    """Where the sum of cosines turns negative."""
-    lags = [(r.bound, r.name) for r in rotations if r.bound is not None]
-    if not lags:
+def about_bounds(found: Context) -> str:
+    """Where the sum of cosines turns negative, of lags that a query sees."""
+    lags, windows = [], []
+    for r in found.rotations:
+        name = f" ({r.name})" if r.name else ""
+        window = window_within(r.window, found.length)
+        if r.bound is not None and r.bound < (window or r.bound + 1):
+            lags.append(f"{r.bound}{name}")
+        elif window:
+            windows.append(f"{window}{name}")
+    if not lags and not windows:
         return "The sum of cosines stays positive at every lag up to 2^20."
-    where = " and ".join(f"{lag}{f' ({name})' if name else ''}" for lag, name in lags)
-    return (
-        f"The sum of cosines turns negative first at lag {where}, which is a fact about the base "
-        "and usual in models that work."
-    )
+    stays = f"stays positive within the window of {join(windows)}" if windows else ""
+    turns = f"turns negative first at lag {join(lags)}" if lags else ""
+    usual = ", which is a fact about the base and usual in models that work" if lags else ""
+    return f"The sum of cosines {' and '.join(filter(None, (stays, turns)))}{usual}."
+
+
+def about_layers(found: Context) -> list[str]:
+    """In what layers differ: the positions that a query sees, and how they are rotated.
+
+    One sentence, and none where all are alike.
+    """
+    groups: dict[tuple[str, int | None, int | None], list[int]] = {}
+    for run in found.layers:
+        key = (run.kind, run.rotation, window_within(run.window, found.length))
+        groups.setdefault(key, []).extend(run.index)
+    if len(groups) < 2:
+        return []
+    keys = sorted(groups, key=lambda key: len(groups[key]))
+    windows, turns = {key[2] for key in keys}, {key[:2] for key in keys}
+    names = [layers_name(groups[key], found, key[1]) for key in keys[:-1]]
+    told, seeing = [], "see"
+    for name, (kind, rotation, window) in zip([*names, "the others"], keys, strict=True):
+        turn = turning_words(kind, rotation, found.rotations) if len(turns) > 1 else ""
+        sees = f"{seeing} {window or 'all'}" if len(windows) > 1 else ""
+        sees += " positions" if sees and not told else ""
+        told.append(f"{name} {' and '.join(filter(None, (turn, sees)))}")
+        seeing = "see" if turn else ""
+    alike = "; both" if len(told) == 2 else "; all"
+    same = f"{alike} are rotated alike" if len(turns) == 1 else ""
+    sentence = " ".join(("; " if len(turns) > 1 < len(windows) else ", ").join(told).split())
+    return [f"{sentence[0].upper()}{sentence[1:]}{same}."]
+
+
+def layers_name(index: Sequence[int], found: Context, rotation: int | None) -> str:
+    """Layers by their numbers, and how many they are of all; by their type where none is known."""
+    total = sum(len(run.index) for run in found.layers)
+    if not index:
+        name = found.rotations[rotation].name if rotation is not None else ""
+        return f"{name or 'some'} layers"
+    for start, word in enumerate(("even", "odd")):
+        if list(index) == list(range(start, total, 2)):
+            return f"{word} layers ({len(index)} of {total})"
+    return f"layer{'s' * (len(index) > 1)} {ranges(index, 3)} ({len(index)} of {total})"
+
+
+def turning_words(kind: str, rotation: int | None, rotations: Sequence[Rotation]) -> str:
+    """How layers have positions, as it is said beside others."""
+    if rotation is None:
+        return "are not rotated" if kind == "none" else f"have {kind} positions"
+    r = rotations[rotation]
+    if len(rotations) == 1 or r.base is None:
+        return "are rotated"
+    scaled = "" if r.scaling == "none" else f", scaling {r.scaling},"
+    return f"turn by base {number(r.base)}{scaled}"
 
 
 def about_cache(rotations: Sequence[Rotation]) -> str:
@@ -371,14 +458,54 @@ def about_temperature(found: Context) -> str:
     )
 
 
-def about_reading(reading: Reading) -> str:
-    """From where on a misreading matters."""
+SENTENCES = 3  # of a conclusion
+LEADS = {  # of misreadings that have a name and no setting
+    "scaling-ignored": "Without its scaling",
+    "partial-ignored": "With all of the head rotated",
+    "layout": "With partners in the other layout",
+}
+
+
+def about_reading(reading: Reading, rotations: Sequence[Rotation]) -> str:
+    """By how much a misreading changes logits, and from where on it turns otherwise.
+
+    >>> from pefourier.context import describe_context, read_against
+    >>> own, found = describe_context("rope:scaling=yarn,factor=4,original=4096", 16384, d=128)
+    >>> for other in ("attention_factor=1", "scaling-ignored"):
+    ...     print(about_reading(read_against(own, other, 16384), found.rotations))
+    Read as attention_factor=1 the rotation turns alike (the cosine stays above .99), but logits are
+    1.296 times too small from the first token on.
+    Without its scaling logits are 1.296 times too small from the first token on, and the cosine
+    between the codes falls below .99 at position 77, .9 at position 250, .5 at position 684.
+    """
     below = [(level, p) for level, p in reading.below.items() if p is not None]
     where = f" (in {reading.rotation} layers)" if reading.rotation else ""
-    if not below:
-        return f"Read as {reading.other} it turns alike{where}: the cosine stays above .99."
+    lead = LEADS.get(reading.other, f"Read as {reading.other}")
     falls = ", ".join(f"{level} at position {p}" for level, p in below)
-    return f"Read as {reading.other} the cosine between the codes falls below {falls}{where}."
+    factor = about_factor(reading, rotations)
+    if below and not factor:
+        return f"{lead} the cosine between the codes falls below {falls}{where}."
+    if below:
+        return f"{lead} {factor}, and the cosine between the codes falls below {falls}{where}."
+    if factor:
+        stays = "the cosine stays above .99"
+        return f"{lead} the rotation turns alike{where} ({stays}), but {factor}."
+    return f"{lead} the rotation turns alike{where}: the cosine stays above .99."
+
+
+def about_factor(reading: Reading, rotations: Sequence[Rotation]) -> str:
+    """How many times too small or large logits are in another reading; nothing where they are not.
+
+    A factor of cosines and sines is in the part of a logit that turns alone.
+    """
+    if isclose(reading.logits, 1, rel_tol=NOTICED):
+        return ""
+    size = "small" if reading.logits < 1 else "large"
+    times = max(reading.logits, 1 / reading.logits)
+    (own,) = [r for r in rotations if r.name == reading.rotation] or rotations[:1]
+    part = own.rotated < own.pairs and own.softmax_factor == 1
+    what = "what turned dimensions add to logits is" if part else "logits are"
+    return f"{what} {number(times)} times too {size} from the first token on"
 
 
 def conclude_table(enc: Encoding, found: Context) -> str:

@@ -61,7 +61,13 @@ class DesignOptions:
 
     length: Annotated[
         int | None,
-        typer.Option("--length", "-S", parser=count, metavar="N", help="Positions: 64k."),
+        typer.Option(
+            "--length",
+            "-S",
+            parser=count,
+            metavar="N",
+            help="Positions: 64k; with --extend-from those of training.",
+        ),
     ] = None
     d: Annotated[
         int | None,

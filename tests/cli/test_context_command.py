@@ -208,7 +208,9 @@ def test_extension_as_words_json_and_csv(run):
         ),
         (
             ["--extend-from", "llama.json", "--to", "128k"],
-            "'llama.json' stands for 131072 positions; an extension is to more, got 131072",
+            "'llama.json' stands for 131072 positions; an extension is to more, got 131072; its "
+            "scaling (llama3) took it there from 8192: for another from there on, give "
+            "--extend-from rope:rho=500000,d=128 --length 8192",
         ),
     ],
     ids=str,
@@ -273,6 +275,12 @@ def test_context_of_biases_says_what_can_be_said(run):
             ["llama.json", "--against", "dft"],
             "'dft' is not rotary; give a rotation, or one of scaling-ignored, partial-ignored, "
             "base=NUMBER, local-for-global, layout",
+        ),
+        (
+            ["llama.json", "--against", "scaling_ignore"],
+            "unknown misreading 'scaling_ignore'. Did you mean 'scaling-ignored'? Known: "
+            "scaling-ignored, partial-ignored, base=NUMBER, local-for-global, layout; or give "
+            "another rotation, as rope:rho=1e6.",
         ),
         (["dft", "--against", "rope"], "'dft' is not rotary; --against compares rotations"),
     ],

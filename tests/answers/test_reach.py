@@ -1,0 +1,123 @@
+"""What `context` says of layers: within the windows that their queries see."""
+
+import json
+
+import pytest
+from published_configs import PUBLISHED
+
+from pefourier.answers.reach import conclude_context
+from pefourier.context import describe_context
+
+GEMMA2 = {
+    **{"model_type": "gemma2", "head_dim": 256, "num_hidden_layers": 26, "rope_theta": 1e4},
+    **{"max_position_embeddings": 8192, "sliding_window": 4096},
+}
+GEMMA3 = {
+    **{"model_type": "gemma3_text", "head_dim": 256, "num_hidden_layers": 34, "rope_theta": 1e6},
+    **{"max_position_embeddings": 131072, "sliding_window": 1024},
+    "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+}
+MISTRAL = {
+    **{"model_type": "mistral", "head_dim": 128, "num_hidden_layers": 32, "rope_theta": 1e4},
+    **{"max_position_embeddings": 32768, "sliding_window": 4096},
+}
+COMMAND = {
+    **{"model_type": "cohere2", "head_dim": 128, "num_hidden_layers": 32, "rope_theta": 5e4},
+    **{"max_position_embeddings": 8192, "sliding_window": 4096, "sliding_window_pattern": 4},
+}
+SMOLLM = {
+    **{"model_type": "smollm3", "head_dim": 128, "num_hidden_layers": 36, "rope_theta": 5e6},
+    **{"max_position_embeddings": 65536, "no_rope_layer_interval": 4},
+}
+
+
+def concluded(tmp_path, config, *asked):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    (enc, *_), found = describe_context(str(path), *asked)
+    return conclude_context(enc, found)
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        (MISTRAL, "18 of 64 pairs never finish a turn within the window of 4096."),
+        (
+            GEMMA3,
+            "57 of 128 pairs never finish a turn within the window of 1024 in sliding_attention "
+            "layers and 55 of 128 pairs never finish a turn in full_attention layers.",
+        ),
+        (
+            GEMMA3,
+            "The sum of cosines stays positive within the window of 1024 (sliding_attention) and "
+            "turns negative first at lag 573011 (full_attention), which",
+        ),
+        (COMMAND, "25 of 64 pairs never finish a turn within the window of 4096."),
+        (COMMAND, "The sum of cosines stays positive within the window of 4096."),
+        ({**MISTRAL, "sliding_window": 65536}, "4 of 64 pairs never finish a turn."),
+    ],
+)
+def test_sentences_speak_of_what_a_query_sees(tmp_path, config, sentence):
+    """Once of a lag of 2653 where a window has 1024."""
+    assert sentence in concluded(tmp_path, config)
+
+
+def test_a_window_is_named_only_where_it_is_shorter_than_the_length(tmp_path):
+    wide = concluded(tmp_path, {**MISTRAL, "sliding_window": 262144}, 131072)
+    assert "sees" not in wide
+    assert "as a query sees 4096 positions" in concluded(tmp_path, MISTRAL, 131072)
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        (
+            GEMMA2,
+            "Even layers (13 of 26) see 4096 positions, the others all; both are rotated alike.",
+        ),
+        (
+            GEMMA3,
+            "Layers 5, 11, 17, … (5 of 34) turn by base 1e+06, scaling linear, and see all "
+            "positions; the others turn by base 1e+04 and see 1024.",
+        ),
+        (
+            COMMAND,
+            "Layers 3, 7, 11, … (8 of 32) are not rotated and see all positions; the others are "
+            "rotated and see 4096.",
+        ),
+        (SMOLLM, "Layers 3, 7, 11, … (9 of 36) are not rotated, the others are rotated."),
+    ],
+    ids=lambda one: one["model_type"] if isinstance(one, dict) else "",
+)
+def test_layers_that_differ_are_told_in_a_sentence(tmp_path, config, sentence):
+    """Once the table alone showed which layers have a window."""
+    told = concluded(tmp_path, config)
+    assert sentence in told
+    assert told.count(". ") < 3
+
+
+def test_layers_that_see_all_of_a_length_are_alike(tmp_path):
+    assert "layers" not in concluded(tmp_path, GEMMA2, 2048)
+    assert "layers" not in concluded(tmp_path, MISTRAL)
+
+
+VARIED = ("sliding_window", "attention_chunk_size", "no_rope_layer_interval")
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, config in PUBLISHED.items() if any(map(config.get, VARIED))]
+)
+def test_a_conclusion_has_three_sentences_at_most(tmp_path, name):
+    told = concluded(tmp_path, PUBLISHED[name])
+    assert told.count(". ") < 3
+
+
+def test_a_model_may_have_been_trained_further(tmp_path):
+    """Once Llama 3.1 was said to meet new phases, and no more."""
+    config, asked = PUBLISHED["meta-llama/Llama-3.1-8B"], (131072, 131072)
+    further = "If training went on at 131072 positions with the scaling (--trained 131072), every"
+    assert f"positions. {further} phase was met." in concluded(tmp_path, config)
+    assert "every phase was met" in concluded(tmp_path, config, *asked)
+    assert "If training" not in concluded(tmp_path, config, *asked)
+    assert "If training" not in concluded(tmp_path, config, 2**20)  # the config allows no more
+    assert "If training" not in concluded(tmp_path, {**config, "rope_scaling": None}, 2**20)
