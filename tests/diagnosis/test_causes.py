@@ -174,6 +174,40 @@ def test_phases_computed_in_bfloat16_are_named(config):
     assert found.cause.misreadings == ("bfloat16-phases",)
 
 
+@pytest.mark.parametrize(("name", "n"), [("bfloat16", 600), ("float16", 12000)])
+def test_the_cost_of_coarse_phases_is_that_of_the_tables(name, n):
+    """It was that of the frequencies, which are the same: no position was said to differ."""
+    form, meant = FORMATS[name], load("rope:rho=5e5", n, 128)
+    near = rounded(np.outer(rounded(np.arange(n), form), rounded(grid(5e5, 128), form)), form)
+    other = rounded(np.hstack([np.cos(near), np.sin(near)]), form)
+    found = compare(meant, from_table(other, eps=2.0**-10))
+    assert found.cause.misreadings == (f"{name}-phases",)
+    assert list(found.cause.below.values())[:2] == first_rows_below(meant.table(), other)[:2]
+    assert "falls below .99, .9 and .5 first at " in found.conclusion
+
+
+def first_rows_below(one, other):
+    lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
+    cosine = (one * other).sum(axis=1) / lengths
+    return [int(np.flatnonzero(cosine < level)[0]) for level in (0.99, 0.9) if cosine.min() < level]
+
+
+@pytest.mark.parametrize(("meant", "read"), [("halves", "interleaved"), ("interleaved", "halves")])
+def test_the_cost_of_another_layout_besides_another_base_counts_both(meant, read):
+    one, two = load(f"rope:layout={meant}", 40, 64), load(f"rope:layout={read},rho=5e5", 40, 64)
+    found = compare(one, two).cause
+    assert found.misreadings == ("base", "layout")
+    both = [
+        np.hstack([twice(f(phases(grid(base), 40)), where) for f in (np.cos, np.sin)])
+        for base, where in ((1e4, meant), (5e5, read))
+    ]
+    assert list(found.below.values())[:2] == first_rows_below(*both)
+
+
+def twice(wave, layout):
+    return np.repeat(wave, 2, axis=1) if layout == "interleaved" else np.hstack([wave, wave])
+
+
 def test_partners_side_by_side_are_named():
     found = compare(load("rope:rho=5e5", N, 64), dump(grid(1e4), "cos repeated"))
     assert found.cause.misreadings == ("base-default", "layout")
