@@ -34,6 +34,7 @@ from pefourier.encodings.encoding import Encoding
 
 if TYPE_CHECKING:  # one question starts without the rooms of the others
     from pefourier.compare import Comparison
+    from pefourier.diagnosis.causes import Cause
     from pefourier.faithful import Faithfulness
     from pefourier.reconstruct import Reconstructions
     from pefourier.relations import Relations
@@ -507,6 +508,12 @@ def equal_numbers(r: Comparison) -> str:
 def written_differently(r: Comparison) -> str:
     """Tables that follow from one another."""
     how = f"The two are one encoding, written differently: {change_in_words(r.by)}"
+    if "rotation" in r.by and "scale" in r.by:
+        times = number(r.by["scale"] ** 2, 4)
+        return (
+            f"{how}; products of codes are {times} times those of the first, single numbers are "
+            "others."
+        )
     if "rotation" in r.by:
         return f"{how}; products of codes are the same, single numbers are not."
     if not r.max_difference:
@@ -529,7 +536,9 @@ def change_in_words(by: Mapping[str, Any]) -> str:
         "order": lambda v: f"axes {v}",
         "rows": ROWS_IN_WORDS.get,
         "coordinates": lambda v: f"coordinates scaled by {by_axis(v, 7)}",
-        "rotation": lambda v: "columns rotated (all inner products agree)",
+        "rotation": lambda v: (
+            "columns rotated" + ("" if "scale" in by else " (all inner products agree)")
+        ),
         "part": lambda v: "cosines and sines" if v == "both" else f"{WAVES[v]} alone",
         "times": lambda v: "each frequency once" if v == 1 else "each frequency twice",
     }
@@ -550,13 +559,19 @@ def cause_in_words(r: Comparison) -> str:
         return ""
     from pefourier.diagnosis.misreadings import MISREADINGS
 
-    changes = ", ".join(change_of(key, pair) for key, pair in r.cause.changes.items())
+    told = (change_of(key, pair) for key, pair in r.cause.changes.items())
+    changes = ", ".join(filter(None, told))
     if r.cause.of == "both":
         return f"As far as they are identified, they differ in {changes}."
-    one, other = ("second", "first") if r.cause.of == "a" else ("first", "second")
+    one, other = misread_and_meant(r.cause)
     slips = " and ".join(MISREADINGS[code] for code in r.cause.misreadings)
     detail = f" ({changes})" if changes else ""
     return f"The {one} is the {other} misread: {slips}{detail}."
+
+
+def misread_and_meant(cause: Cause) -> tuple[str, str]:
+    """Which of two is the misreading of which."""
+    return ("second", "first") if cause.of == "a" else ("first", "second")
 
 
 def change_of(key: str, pair: Sequence[Any]) -> str:
@@ -564,17 +579,35 @@ def change_of(key: str, pair: Sequence[Any]) -> str:
     one, other = (f"{v:.8g}" if isinstance(v, float) else str(v) for v in pair)
     if isinstance(pair[0], list | tuple) or isinstance(pair[1], list | tuple):
         return key
+    if key == "attention_factor_is":
+        return "" if other == "another" else f"that is {other}"
     return f"{key} {other}" if pair[0] is None else f"{key} {other} for {one}"
 
 
 def cost_in_words(r: Comparison) -> str:
-    """From which position on it matters."""
+    """From which position on it matters, and what another factor before the waves costs."""
     if r.cause is None or not r.cause.below:
         return ""
-    found = [f"{at} ({level})" for level, at in r.cause.below.items() if at is not None]
+    if r.cause.misreadings == ("mscale",):
+        told = logits_in_words(r.cause)
+        return f"{told[0].upper()}{told[1:]}."
+    also = f"; {logits_in_words(r.cause)}" if "mscale" in r.cause.misreadings else ""
+    found = {level: at for level, at in r.cause.below.items() if at is not None}
     if not found:
-        return "No position's codes are less alike than .99."
-    return f"The cosine of their codes falls below .99, .9 and .5 first at {', '.join(found)}."
+        return f"No position's codes are less alike than .99{also}."
+    first = ", ".join(f"{at} ({level})" for level, at in found.items())
+    return f"The cosine of their codes falls below {join(found)} first at {first}{also}."
+
+
+def logits_in_words(cause: Cause) -> str:
+    """What another factor before the waves of a rotation costs: logits have its square."""
+    own, other = cause.changes["attention_factor"]
+    one, meant = misread_and_meant(cause)
+    return (
+        f"logits of the {one} are {number((other / own) ** 2, 4)} times those of the {meant} at "
+        "every position, where trained weights expect cosines and sines multiplied by "
+        f"{number(own, 7)}"
+    )
 
 
 def apart(r: Comparison) -> str:

@@ -513,6 +513,11 @@ def test_a_rotation_keeps_products_and_says_so(rng):
         "The two are one encoding, written differently: columns rotated (all inner products agree);"
         " products of codes are the same, single numbers are not."
     )
+    tripled = table(3 * turned)
+    assert conclude_comparison(one, tripled, compare(one, tripled)) == (
+        "The two are one encoding, written differently: columns rotated, scaled by 3; products of "
+        "codes are 9 times those of the first, single numbers are others."
+    )
 
 
 @pytest.mark.parametrize(
