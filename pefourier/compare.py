@@ -181,6 +181,10 @@ def compare_forms(one: Encoding, two: Encoding, found: Comparison) -> Comparison
         if known is not None:
             form, left, allowed = known
             by = {"part": form.part, "times": form.times}
+            own = meant.params["layout"]
+            layouts = (own, form.layout_read(own))
+            if layouts[0] != layouts[1]:
+                by["layout"] = " to ".join(layouts if meant is one else layouts[::-1])
             found = replace(found, max_difference=left, tolerance=allowed)
             return replace(found, verdict="equivalent", by=by)
     return found

@@ -481,7 +481,7 @@ def conclude_comparison(a: Encoding, b: Encoding, r: Comparison) -> str:
     """The conclusion of a comparison."""
     rules = {
         "equal": (equal_numbers, common_part),
-        "equivalent": (written_differently, cause_in_words, common_part),
+        "equivalent": (written_differently, projections_permuted, cause_in_words, common_part),
         "different": (
             apart,
             cause_in_words,
@@ -521,6 +521,25 @@ def written_differently(r: Comparison) -> str:
     return (
         f"{how}; after that change they agree to within {number(r.max_difference, 2)}, and "
         f"rounding explains {number(r.tolerance, 2)}."
+    )
+
+
+PARTNERS = ("halves to interleaved", "interleaved to halves")
+
+
+def projections_permuted(r: Comparison) -> str:
+    """What is to be done where the partners of a rotation stand elsewhere.
+
+    Of a table in which each wave stands once the order of columns may be that of the table alone.
+    """
+    rotations = [enc.act == "rotate" and len(enc.domain.sides) < 2 for enc in r.about]
+    if r.by.get("layout") not in PARTNERS or not any(rotations):
+        return ""
+    certain = all(rotations) or "times" in r.by
+    return (
+        f"{'It' if certain else 'If partners stand so in its model too, it'} is the same rotation "
+        "if rows of the query and key projections are permuted along; loaded unpermuted, a model "
+        "fails from position 1 on."
     )
 
 

@@ -56,21 +56,33 @@ class Cause(Explained):
 
 @dataclass(frozen=True)
 class WaveTable:
-    """Which waves of a rotation a table holds, and where."""
+    """Which waves of a rotation a table holds, and where.
+
+    Where each wave stands twice, cosines come apart from sines, and `layout` is that of the two
+    columns that are one: what a model multiplies with the partners of a pair.
+    """
 
     part: Literal["both", "cos", "sin"]
     times: int  # how often each stands there
     layout: Layout
     first: Wave = "cos"
 
+    def layout_read(self, meant: Layout) -> Layout:
+        """Where partners stand in a model that multiplies with this table, as far as it tells.
+
+        Columns that are one and stand side by side belong to partners that do. In halves they say
+        nothing: of models that turn neighbours some make them so, and reorder them later.
+        """
+        return "interleaved" if (self.times, self.layout) == (2, "interleaved") else meant
+
     def table(self, phases: np.ndarray) -> np.ndarray:
         """The table of some phases (n, m)."""
         if self.part == "both":
-            table = waves(phases, self.layout, first=self.first)
+            order = self.layout if self.times == 1 else "halves"
+            table = waves(phases, order, first=self.first)
             if self.times == 1:
                 return table
-            parts = np.split(table, 2, axis=1)
-            return np.hstack([twins(part, "halves") for part in parts])
+            return np.hstack([twins(part, self.layout) for part in np.split(table, 2, axis=1)])
         wave = np.cos(phases) if self.part == "cos" else np.sin(phases)
         return wave if self.times == 1 else twins(wave, self.layout)
 
@@ -80,7 +92,7 @@ class WaveTable:
         if self.part != "both" and self.times == 1:
             return values
         if self.part == "both" and self.times == 2:
-            return np.tile(twins(each, "halves")[0], 2)
+            return np.tile(twins(each, self.layout)[0], 2)
         return twins(each, self.layout)[0]
 
 
@@ -93,7 +105,8 @@ def forms(pairs: int, width: int) -> Iterator[WaveTable]:
             yield from (WaveTable("both", 1, layout, first) for first in ("cos", "sin"))
             yield from (WaveTable(part, 2, layout) for part in ("cos", "sin"))
     if width == 4 * pairs:
-        yield from (WaveTable("both", 2, "halves", first) for first in ("cos", "sin"))
+        for layout in get_args(Layout):
+            yield from (WaveTable("both", 2, layout, first) for first in ("cos", "sin"))
 
 
 def find_cause(a: Encoding, b: Encoding) -> Cause | None:
@@ -300,8 +313,7 @@ def match_forms(meant: Encoding, dump: Dump, read: RotationRead, phases: str = "
         found = dump.difference(read, form, phases)
         if found is not None:
             factor, left, _ = found
-            side_by_side = (form.times, form.layout) == (2, "interleaved")
-            layouts = (own, "interleaved" if side_by_side else own)
+            layouts = own, form.layout_read(own)
             return Match(name_factor(meant, read, factor, 4 * dump.eps), layouts, left, phases)
     return None
 

@@ -67,6 +67,7 @@ def dump(theta, form="cos twice", factor=1.0, n=N):
         "sin once": lambda: sin,
         "cos and sin": lambda: np.hstack([cos, sin]),
         "both twice": lambda: np.hstack([cos, cos, sin, sin]),
+        "both repeated": lambda: np.repeat(np.hstack([cos, sin]), 2, axis=1),
     }[form]()
     return from_table((F(factor) * made).astype(F), eps=2.0**-23)
 
@@ -127,17 +128,19 @@ def test_the_slip_of_an_engine_is_named(name, form, config):
     ("form", "by"),
     [
         ("cos twice", {"part": "cos", "times": 2}),
-        ("cos repeated", {"part": "cos", "times": 2}),
+        ("cos repeated", {"part": "cos", "times": 2, "layout": "halves to interleaved"}),
         ("cos once", {"part": "cos", "times": 1}),
         ("sin once", {"part": "sin", "times": 1}),
         ("both twice", {"part": "both", "times": 2}),
+        ("both repeated", {"part": "both", "times": 2, "layout": "halves to interleaved"}),
     ],
 )
 def test_every_form_of_a_table_is_seen(form, by):
     meant = load("rope:rho=5e5", N, 64)
     found = compare(meant, dump(grid(5e5), form))
     assert (found.verdict, found.by) == ("equivalent", by)
-    assert compare(dump(grid(5e5), form), meant).by == by
+    back = {"layout": "interleaved to halves"} if "layout" in by else {}
+    assert compare(dump(grid(5e5), form), meant).by == by | back
     assert found.max_difference <= found.tolerance < 1e-2
 
 
@@ -253,9 +256,12 @@ def twice(wave, layout):
     return np.repeat(wave, 2, axis=1) if layout == "interleaved" else np.hstack([wave, wave])
 
 
-def test_partners_side_by_side_are_named():
-    found = compare(load("rope:rho=5e5", N, 64), dump(grid(1e4), "cos repeated"))
+@pytest.mark.parametrize("form", ["cos repeated", "both repeated"])
+def test_partners_side_by_side_are_named(form):
+    found = compare(load("rope:rho=5e5", N, 64), dump(grid(1e4), form))
     assert found.cause.misreadings == ("base-default", "layout")
+    side_by_side = compare(load("rope:rho=5e5,layout=interleaved", N, 64), dump(grid(5e5), form))
+    assert (side_by_side.verdict, "layout" in side_by_side.by) == ("equivalent", False)
 
 
 @pytest.mark.parametrize("gap", [1e-3, 1e-4])
