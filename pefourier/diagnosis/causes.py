@@ -40,7 +40,9 @@ from pefourier.geometry.precision import (
 
 FIRST = 8  # rows that most readings are ruled out by
 AT_ONCE = 2**20  # numbers of a table that are compared at a time
-PHASES = ("bfloat16-phases", "float16-phases")  # misreadings that no frequencies tell
+PHASES = tuple(  # misreadings that no frequencies tell
+    f"{form}-{what}" for what in ("phases", "positions") for form in ("bfloat16", "float16")
+)
 
 
 @dataclass(frozen=True)
@@ -266,7 +268,7 @@ class Dump:
         made = factor * form.table(read_phases(s, read.frequencies, phases))
         left = np.abs(np.asarray(self.table[rows], dtype=float) - made)
         omega = form.spread(np.abs(read.frequencies))
-        if phases:  # the waves are rounded once more
+        if phases.endswith("-phases"):  # the waves are rounded once more
             allowed = factor * max(2.0 ** -phase_format(phases).digits, 4 * self.eps)
         else:
             allowed = factor * (4 * self.eps + phase_errors(s, omega, self.eps))
@@ -278,7 +280,10 @@ def read_phases(s: np.ndarray, frequencies: np.ndarray, phases: str) -> np.ndarr
     if not phases:
         return np.multiply.outer(s.astype(float), frequencies)
     form = phase_format(phases)
-    return rounded(np.multiply.outer(rounded(s, form), rounded(frequencies, form)), form)
+    near = rounded(s, form)
+    if phases.endswith("-positions"):
+        return np.multiply.outer(near, frequencies)
+    return rounded(np.multiply.outer(near, rounded(frequencies, form)), form)
 
 
 def phase_format(phases: str) -> Format:

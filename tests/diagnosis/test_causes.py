@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pefourier.compare import compare
+from pefourier.diagnosis.misreadings import Hints, readings
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
 from pefourier.geometry.precision import FORMATS, rounded
@@ -25,6 +26,7 @@ YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 
 CONFIGS = {
     "llama": {"rope_theta": 5e5, "rope_scaling": LLAMA3},
     "plain": {"rope_theta": 5e5},
+    "root": {"rope_theta": 1e8},
     "yarn": {"rope_theta": 1e6, "rope_scaling": YARN},
     "partial": {"model_type": "glm", "head_dim": 64, "partial_rotary_factor": 0.5},
 }
@@ -41,11 +43,9 @@ def llama3(theta, factor=8.0, original=256):
     return np.where(turns < 1, theta / factor, np.where(turns > 4, theta, blended)).astype(F)
 
 
-def yarn(base, factor=4.0, original=512, truncate=True):
+def yarn(base, factor=4.0, original=512, truncate=True, turns=(32, 1)):
     theta = grid(base)
-    low, high = (
-        64 * math.log(original / (n * 2 * math.pi)) / (2 * math.log(base)) for n in (32, 1)
-    )
+    low, high = (64 * math.log(original / (n * 2 * math.pi)) / (2 * math.log(base)) for n in turns)
     if truncate:
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, 63)
@@ -90,6 +90,15 @@ SLIPS = {  # config, frequencies and factor of the engine, what was done
     "partial": ("partial", grid(1e4, 64), 1.0, ("partial-ignored",)),
     "partial grid": ("partial", grid(1e4, 64)[:16], 1.0, ("partial-grid",)),
     "head": ("plain", grid(5e5, 80), 1.0, ("head-size",)),
+    "divisor": ("plain", grid(5e5, 128)[:32], 1.0, ("divisor",)),
+    "divisor, scaled": ("llama", llama3(grid(5e5, 128)[:32]), 1.0, ("divisor",)),
+    "width for head": ("plain", grid(5e5, 256)[:32], 1.0, ("divisor",)),
+    "a round base": ("root", grid(1e4, 128)[:32], 1.0, ("base",)),
+    "linear added": ("plain", grid(5e5) / F(4), 1.0, ("scaling-added",)),
+    "ntk added": ("plain", grid(5e5 * 4 ** (64 / 62)), 1.0, ("scaling-added",)),
+    "yarn added": ("root", yarn(1e8, original=2048), ATTENTION, ("scaling-added",)),
+    "llama3 added": ("plain", llama3(grid(5e5), original=8192), 1.0, ("scaling-added",)),
+    "ramp": ("yarn", yarn(1e6, turns=(16, 1)), ATTENTION, ("ramp",)),
     "bfloat16 frequencies": (
         "llama",
         rounded(llama3(grid(5e5)), FORMATS["bfloat16"]).astype(F),
@@ -232,6 +241,66 @@ def test_besides_other_frequencies_both_costs_of_another_factor_are_told(config)
     assert (
         "first at 199 (.99), 656 (.9); logits of the second are 0.7713 times " in found.conclusion
     )
+
+
+NEW = {"divisor", "scaling-added", "ramp"}  # ramp: where no limits are known
+
+
+def hints_of(meant):
+    """What may be known of another table: nothing, a base, as many pairs, or half of them."""
+    pairs = len(meant.measure.frequencies)
+    yield from (Hints(count, {}) for count in (None, pairs, pairs // 2))
+    yield from (Hints(pairs, {"rho": rho}) for rho in (100.0, 1e3, 1e6, 1e8, 123456.0))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_no_reading_that_had_a_name_has_another(name, config):
+    """Of readings that agree the first is named: it is no newer one where an older one was."""
+    meant = load(config(name))
+    for hints in hints_of(meant):
+        found = list(readings(meant, hints))
+        older = [read for read in found if not NEW & set(read.codes)]
+        assert len(older) < len(found)
+        for read in older:
+            first, was = (next(r for r in some if agree(r, read)) for some in (found, older))
+            assert first.codes == was.codes, (hints, read.changes)
+
+
+def agree(one, other):
+    return one.frequencies.shape == other.frequencies.shape and np.allclose(
+        one.frequencies, other.frequencies, rtol=1e-7, atol=0
+    )
+
+
+def test_another_base_that_a_config_states_is_no_divisor():
+    one = load("rope:rho=1e6", N, 64)
+    assert compare(one, load("rope:rho=1000", N, 64)).cause.misreadings == ("base",)
+    found = compare(one, load("rope:rho=1000.5", N, 64)).cause
+    assert (found.misreadings, found.changes["rho"]) == (("base",), (1e6, 1000.5))
+    linear = compare(one, load("rope:rho=1e6,scaling=linear,factor=4", N, 64)).cause
+    assert (linear.of, linear.misreadings) == ("b", ("scaling-ignored",))
+
+
+def test_a_divisor_and_a_scaling_that_was_added_are_told_in_full(config):
+    found = compare(load(config("plain")), dump(grid(5e5, 128)[:32], "cos and sin"))
+    assert found.cause.changes == {"d": (64, 128)}
+    assert (
+        "frequencies are those of a head of another size, as many as this one has (d 128 for 64)"
+        in found.conclusion
+    )
+    found = compare(load(config("plain")), dump(grid(5e5) / F(4), "cos and sin"))
+    assert found.cause.changes == {"scaling": ("none", "linear"), "factor": (None, 4.0)}
+    assert "a scaling was applied where none was meant (scaling linear" in found.conclusion
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+def test_positions_in_16_bits_with_products_in_float32_are_named(name):
+    n = {"bfloat16": 2000, "float16": 9000}[name]
+    near = np.outer(rounded(np.arange(n), FORMATS[name]), grid(5e5)).astype(F)
+    meant, table = load("rope:rho=5e5", n, 64), np.hstack([np.cos(near), np.sin(near)])
+    found = compare(meant, from_table(table, eps=2.0**-23))
+    assert found.cause.misreadings == (f"{name}-positions",)
+    assert list(found.cause.below.values())[:2] == first_rows_below(meant.table(), table)
 
 
 def first_rows_below(one, other):
