@@ -600,6 +600,8 @@ def change_of(key: str, pair: Sequence[Any]) -> str:
         return key
     if key == "attention_factor_is":
         return "" if other == "another" else f"that is {other}"
+    if pair[1] is None:
+        return f"{key} {one} of the first alone"
     return f"{key} {other}" if pair[0] is None else f"{key} {other} for {one}"
 
 

@@ -538,6 +538,14 @@ def test_the_order_of_columns_that_are_added_needs_nothing():
     assert "permuted" not in conclude_comparison(rope, exchanged, compare(rope, exchanged))
 
 
+def test_a_parameter_that_one_table_lacks_is_said_to_be_the_others():
+    codes = load("rope", 40, 8).table()
+    one, two = table(3.5 * codes), table(codes)
+    told = [conclude_comparison(a, b, compare(a, b)) for a, b in ((one, two), (two, one))]
+    assert told[0].endswith("they differ in scale 3.5 of the first alone.")
+    assert told[1].endswith("they differ in scale 3.5.")
+
+
 def test_a_rotation_keeps_products_and_says_so(rng):
     codes = rng.normal(size=(20, 6))
     turned = codes @ np.linalg.qr(rng.normal(size=(6, 6)))[0]
