@@ -6,7 +6,8 @@ Tables are (n, d); of different lengths the common positions are compared. Round
 coarser of the two: of stored numbers, and, for columns that are known to turn, of phases that were
 computed in float32 or better. Equivalent tables follow from one another by an order of columns,
 signs, a scale and an offset in positions, as `by` says; the weakest equivalence is a rotation, by
-which all inner products are kept.
+which all inner products are kept. The factor before the waves of rotary positions is no such scale:
+it is part of what attention computes, and another one is a difference.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ if TYPE_CHECKING:  # imported where two encodings differ: pages of other answers
 READ = 2**9  # rows from which frequencies are read
 FEW = 64  # rows in which a match of columns is looked for first
 PROBES = 8  # random directions in which inner products are compared
+SUMS_EPS = 8 * 2.0**-52  # to which sums of squares in float64 are known
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,11 +81,25 @@ def compare(a: Encoding | np.ndarray, b: Encoding | np.ndarray) -> Comparison:
         found = compare_on_grid(one, two, found)
     if found.verdict == "different":
         found = compare_forms(one, two, found)
+    cause = find_cause(one, two) if found.verdict == "different" or "scale" in found.by else None
+    if cause is not None and cause.of != "both" and found.verdict == "equivalent":
+        found = unscaled(one, two, found)
     if found.verdict == "different":
         found = replace(found, likeness=measure_likeness(one, two))
-    if found.verdict == "different" or "scale" in found.by:
-        return replace(found, cause=find_cause(one, two))
-    return found
+    return replace(found, cause=cause)
+
+
+def unscaled(one: Encoding, two: Encoding, found: Comparison) -> Comparison:
+    """A comparison of rotations that are one another's multiples: the codes as they are."""
+    s, j = found.largest_difference
+    apart = [float(np.asarray(enc.codes(enc.domain.x[s : s + 1]))[0, j]) for enc in (one, two)]
+    return replace(
+        found,
+        verdict="different",
+        by={},
+        tolerance=found.tolerance / found.by["scale"],
+        max_difference=abs(apart[0] - apart[1]),
+    )
 
 
 def compare_codes(one: Encoding, two: Encoding) -> Comparison:
@@ -165,6 +181,10 @@ def compare_forms(one: Encoding, two: Encoding, found: Comparison) -> Comparison
         if known is not None:
             form, left, allowed = known
             by = {"part": form.part, "times": form.times}
+            own = meant.params["layout"]
+            layouts = (own, form.layout_read(own))
+            if layouts[0] != layouts[1]:
+                by["layout"] = " to ".join(layouts if meant is one else layouts[::-1])
             found = replace(found, max_difference=left, tolerance=allowed)
             return replace(found, verdict="equivalent", by=by)
     return found
@@ -214,7 +234,7 @@ def find_transformation(
         if scale == 0:
             continue
         short = float(f"{scale:.6g}")
-        scale = short if abs(scale - short) <= 8 * eps * scale else float(scale)
+        scale = short if abs(scale - short) <= max(eps, SUMS_EPS) * scale else float(scale)
         rows = allowed[abs(offset) :] * scale
         for columns, signs in column_maps(scale * x, y, rows):
             left = np.abs(scale * x[:, columns] * signs - y)

@@ -60,6 +60,15 @@ def test_order_signs_and_scale_are_found(spec, size, dtype, rng):
     assert c.max_difference <= c.tolerance
 
 
+@pytest.mark.parametrize("scale", [1.1386294361, 1.0000005])
+def test_a_scale_of_many_digits_leaves_what_rounding_explains(scale):
+    """Told in six digits, it left more than that, and columns were said to be rotated."""
+    table = 1.1386294361 * load("sinusoidal", 300, 64).table()
+    found = compare(stored(table), stored(scale * table))
+    assert (found.verdict, list(found.by)) == ("equivalent", ["scale"])
+    assert found.by["scale"] == pytest.approx(scale, rel=2e-7)
+
+
 @pytest.mark.parametrize("offset", [1, 2, -3, 7])
 @pytest.mark.parametrize("spec", ["sinusoidal:layout=halves", "learned"])
 def test_offsets_are_found(spec, offset):

@@ -34,6 +34,7 @@ from pefourier.encodings.encoding import Encoding
 
 if TYPE_CHECKING:  # one question starts without the rooms of the others
     from pefourier.compare import Comparison
+    from pefourier.diagnosis.causes import Cause
     from pefourier.faithful import Faithfulness
     from pefourier.reconstruct import Reconstructions
     from pefourier.relations import Relations
@@ -499,7 +500,7 @@ def conclude_comparison(a: Encoding, b: Encoding, r: Comparison) -> str:
     """The conclusion of a comparison."""
     rules = {
         "equal": (equal_numbers, common_part),
-        "equivalent": (written_differently, cause_in_words, common_part),
+        "equivalent": (written_differently, projections_permuted, cause_in_words, common_part),
         "different": (
             apart,
             cause_in_words,
@@ -526,6 +527,12 @@ def equal_numbers(r: Comparison) -> str:
 def written_differently(r: Comparison) -> str:
     """Tables that follow from one another."""
     how = f"The two are one encoding, written differently: {change_in_words(r.by)}"
+    if "rotation" in r.by and "scale" in r.by:
+        times = number(r.by["scale"] ** 2, 4)
+        return (
+            f"{how}; products of codes are {times} times those of the first, single numbers are "
+            "others."
+        )
     if "rotation" in r.by:
         return f"{how}; products of codes are the same, single numbers are not."
     if not r.max_difference:
@@ -533,6 +540,25 @@ def written_differently(r: Comparison) -> str:
     return (
         f"{how}; after that change they agree to within {number(r.max_difference, 2)}, and "
         f"rounding explains {number(r.tolerance, 2)}."
+    )
+
+
+PARTNERS = ("halves to interleaved", "interleaved to halves")
+
+
+def projections_permuted(r: Comparison) -> str:
+    """What is to be done where the partners of a rotation stand elsewhere.
+
+    Of a table in which each wave stands once the order of columns may be that of the table alone.
+    """
+    rotations = [enc.act == "rotate" and len(enc.domain.sides) < 2 for enc in r.about]
+    if r.by.get("layout") not in PARTNERS or not any(rotations):
+        return ""
+    certain = all(rotations) or "times" in r.by
+    return (
+        f"{'It' if certain else 'If partners stand so in its model too, it'} is the same rotation "
+        "if rows of the query and key projections are permuted along; loaded unpermuted, a model "
+        "fails from position 1 on."
     )
 
 
@@ -548,7 +574,9 @@ def change_in_words(by: Mapping[str, Any]) -> str:
         "order": lambda v: f"axes {v}",
         "rows": ROWS_IN_WORDS.get,
         "coordinates": lambda v: f"coordinates scaled by {by_axis(v, 7)}",
-        "rotation": lambda v: "columns rotated (all inner products agree)",
+        "rotation": lambda v: (
+            "columns rotated" + ("" if "scale" in by else " (all inner products agree)")
+        ),
         "part": lambda v: "cosines and sines" if v == "both" else f"{WAVES[v]} alone",
         "times": lambda v: "each frequency once" if v == 1 else "each frequency twice",
     }
@@ -569,13 +597,19 @@ def cause_in_words(r: Comparison) -> str:
         return ""
     from pefourier.diagnosis.misreadings import MISREADINGS
 
-    changes = ", ".join(change_of(key, pair) for key, pair in r.cause.changes.items())
+    told = (change_of(key, pair) for key, pair in r.cause.changes.items())
+    changes = ", ".join(filter(None, told))
     if r.cause.of == "both":
         return f"As far as they are identified, they differ in {changes}."
-    one, other = ("second", "first") if r.cause.of == "a" else ("first", "second")
+    one, other = misread_and_meant(r.cause)
     slips = " and ".join(MISREADINGS[code] for code in r.cause.misreadings)
     detail = f" ({changes})" if changes else ""
     return f"The {one} is the {other} misread: {slips}{detail}."
+
+
+def misread_and_meant(cause: Cause) -> tuple[str, str]:
+    """Which of two is the misreading of which."""
+    return ("second", "first") if cause.of == "a" else ("first", "second")
 
 
 def change_of(key: str, pair: Sequence[Any]) -> str:
@@ -583,17 +617,37 @@ def change_of(key: str, pair: Sequence[Any]) -> str:
     one, other = (f"{v:.8g}" if isinstance(v, float) else str(v) for v in pair)
     if isinstance(pair[0], list | tuple) or isinstance(pair[1], list | tuple):
         return key
+    if key == "attention_factor_is":
+        return "" if other == "another" else f"that is {other}"
+    if pair[1] is None:
+        return f"{key} {one} of the first alone"
     return f"{key} {other}" if pair[0] is None else f"{key} {other} for {one}"
 
 
 def cost_in_words(r: Comparison) -> str:
-    """From which position on it matters."""
+    """From which position on it matters, and what another factor before the waves costs."""
     if r.cause is None or not r.cause.below:
         return ""
-    found = [f"{at} ({level})" for level, at in r.cause.below.items() if at is not None]
+    if r.cause.misreadings == ("mscale",):
+        told = logits_in_words(r.cause)
+        return f"{told[0].upper()}{told[1:]}."
+    also = f"; {logits_in_words(r.cause)}" if "mscale" in r.cause.misreadings else ""
+    found = {level: at for level, at in r.cause.below.items() if at is not None}
     if not found:
-        return "No position's codes are less alike than .99."
-    return f"The cosine of their codes falls below .99, .9 and .5 first at {', '.join(found)}."
+        return f"No position's codes are less alike than .99{also}."
+    first = ", ".join(f"{at} ({level})" for level, at in found.items())
+    return f"The cosine of their codes falls below {join(found)} first at {first}{also}."
+
+
+def logits_in_words(cause: Cause) -> str:
+    """What another factor before the waves of a rotation costs: logits have its square."""
+    own, other = cause.changes["attention_factor"]
+    one, meant = misread_and_meant(cause)
+    return (
+        f"logits of the {one} are {number((other / own) ** 2, 4)} times those of the {meant} at "
+        "every position, where trained weights expect cosines and sines multiplied by "
+        f"{number(own, 7)}"
+    )
 
 
 def apart(r: Comparison) -> str:

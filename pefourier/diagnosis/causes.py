@@ -26,11 +26,12 @@ from pefourier.diagnosis.misreadings import (
 )
 from pefourier.encodings.columns import Layout, Wave, twins, waves
 from pefourier.encodings.encoding import Encoding, row_blocks
-from pefourier.encodings.readings import LEVELS, layouts_apart, levels_below, positions_below
+from pefourier.encodings.readings import FARTHEST, LEVELS, levels_below, readings_apart
 from pefourier.explained import Explained
 from pefourier.geometry.precision import (
     FLOAT32_EPS,
     FORMATS,
+    Format,
     coarse_eps,
     phase_errors,
     phase_rounding,
@@ -39,7 +40,9 @@ from pefourier.geometry.precision import (
 
 FIRST = 8  # rows that most readings are ruled out by
 AT_ONCE = 2**20  # numbers of a table that are compared at a time
-PHASES = ("bfloat16", "float16")
+PHASES = tuple(  # misreadings that no frequencies tell
+    f"{form}-{what}" for what in ("phases", "positions") for form in ("bfloat16", "float16")
+)
 
 
 @dataclass(frozen=True)
@@ -55,21 +58,33 @@ class Cause(Explained):
 
 @dataclass(frozen=True)
 class WaveTable:
-    """Which waves of a rotation a table holds, and where."""
+    """Which waves of a rotation a table holds, and where.
+
+    Where each wave stands twice, cosines come apart from sines, and `layout` is that of the two
+    columns that are one: what a model multiplies with the partners of a pair.
+    """
 
     part: Literal["both", "cos", "sin"]
     times: int  # how often each stands there
     layout: Layout
     first: Wave = "cos"
 
+    def layout_read(self, meant: Layout) -> Layout:
+        """Where partners stand in a model that multiplies with this table, as far as it tells.
+
+        Columns that are one and stand side by side belong to partners that do. In halves they say
+        nothing: of models that turn neighbours some make them so, and reorder them later.
+        """
+        return "interleaved" if (self.times, self.layout) == (2, "interleaved") else meant
+
     def table(self, phases: np.ndarray) -> np.ndarray:
         """The table of some phases (n, m)."""
         if self.part == "both":
-            table = waves(phases, self.layout, first=self.first)
+            order = self.layout if self.times == 1 else "halves"
+            table = waves(phases, order, first=self.first)
             if self.times == 1:
                 return table
-            parts = np.split(table, 2, axis=1)
-            return np.hstack([twins(part, "halves") for part in parts])
+            return np.hstack([twins(part, self.layout) for part in np.split(table, 2, axis=1)])
         wave = np.cos(phases) if self.part == "cos" else np.sin(phases)
         return wave if self.times == 1 else twins(wave, self.layout)
 
@@ -79,7 +94,7 @@ class WaveTable:
         if self.part != "both" and self.times == 1:
             return values
         if self.part == "both" and self.times == 2:
-            return np.tile(twins(each, "halves")[0], 2)
+            return np.tile(twins(each, self.layout)[0], 2)
         return twins(each, self.layout)[0]
 
 
@@ -92,7 +107,8 @@ def forms(pairs: int, width: int) -> Iterator[WaveTable]:
             yield from (WaveTable("both", 1, layout, first) for first in ("cos", "sin"))
             yield from (WaveTable(part, 2, layout) for part in ("cos", "sin"))
     if width == 4 * pairs:
-        yield from (WaveTable("both", 2, "halves", first) for first in ("cos", "sin"))
+        for layout in get_args(Layout):
+            yield from (WaveTable("both", 2, layout, first) for first in ("cos", "sin"))
 
 
 def find_cause(a: Encoding, b: Encoding) -> Cause | None:
@@ -120,7 +136,7 @@ def misread_rotation(meant: Encoding, other: Encoding) -> Cause | None:
                 relative = apart / np.where(frequencies != 0, np.abs(frequencies), 1.0)
                 layouts = (meant.params["layout"], other.params["layout"])
                 named = name_factor(meant, read, other.params["attention_factor"], 1e-6)
-                return settle(meant, named, layouts, float(relative.max()))
+                return settle(meant, Match(named, layouts, float(relative.max())))
     return None
 
 
@@ -143,20 +159,65 @@ def name_factor(meant: Encoding, read: RotationRead, factor: float, slack: float
     return replace(read, codes=(*read.codes, "mscale"), changes=changes)
 
 
-def settle(
-    meant: Encoding, read: RotationRead, layouts: tuple[str, str], difference: float
-) -> Cause | None:
+@dataclass(frozen=True)
+class Match:
+    """A reading of a rotation that gives what another holds."""
+
+    read: RotationRead
+    layouts: tuple[str, str]  # where partners stand, as it is meant and as it was read
+    difference: float
+    phases: str = ""  # the misreading by which phases were computed, where they were not exact
+
+
+def settle(meant: Encoding, found: Match) -> Cause | None:
     """The cause that a reading is; None where it is what was meant."""
-    own, changes, codes = meant.measure.frequencies, dict(read.changes), read.codes
-    apart = None
-    if layouts[0] != layouts[1]:
-        codes, changes = (*codes, "layout"), changes | {"layout": layouts}
-        if codes == ("layout",):
-            apart = levels_below(layouts_apart(own))
+    codes, changes = found.read.codes, dict(found.read.changes)
+    if found.layouts[0] != found.layouts[1]:
+        codes, changes = (*codes, "layout"), changes | {"layout": found.layouts}
     if not codes:
         return None
-    below = apart or positions_below(own, read.frequencies)
-    return Cause("a", codes, changes, difference, below)
+    return Cause("a", codes, changes, found.difference, match_below(meant, found))
+
+
+def match_below(meant: Encoding, found: Match) -> dict[str, int | None]:
+    """The first position at which the cosine to the codes that were meant is below each level.
+
+    The mean over pairs, or over columns where the layouts differ, of the cosines of phases apart.
+    """
+    own, other = meant.measure.frequencies, found.read.frequencies
+    if found.phases:
+        return levels_of_phases(own, other, found.phases)
+    apart = readings_apart(own, other)
+    if found.layouts[0] != found.layouts[1]:
+        padded = (np.pad(w, (0, len(apart) - len(w)))[None] for w in (own, other))
+        one, two = (twins(w, layout)[0] for w, layout in zip(padded, found.layouts, strict=True))
+        apart = one - two
+    return levels_below(apart)
+
+
+def levels_of_phases(own: np.ndarray, other: np.ndarray, phases: str) -> dict[str, int | None]:
+    """The first position at which the mean cosine of phases, exact and coarse, is below each level.
+
+    >>> omega = 5e5 ** (-np.arange(64) / 64)
+    >>> levels_of_phases(omega, omega, "bfloat16-phases")
+    {'.99': 236, '.9': 534, '.5': 25792}
+    """
+    found: dict[float, int | None] = dict.fromkeys(LEVELS)
+    most = min(FARTHEST, int(phase_format(phases).largest) + 1)  # farther on it has no numbers
+    for rows in row_blocks(most, AT_ONCE, len(own)):
+        s = np.arange(rows.start, rows.stop)
+        cosine = np.cos(read_phases(s, own, "") - read_phases(s, other, phases)).mean(axis=1)
+        for level in (level for level, at in found.items() if at is None):
+            below = np.flatnonzero(cosine < level)
+            found[level] = rows.start + int(below[0]) if len(below) else None
+        if None not in found.values():
+            break
+    return by_level(found)
+
+
+def by_level(found: Mapping[float, int | None]) -> dict[str, int | None]:
+    """Positions by the names that levels have in answers."""
+    return {f"{level:g}"[1:]: at for level, at in found.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,48 +268,58 @@ class Dump:
         made = factor * form.table(read_phases(s, read.frequencies, phases))
         left = np.abs(np.asarray(self.table[rows], dtype=float) - made)
         omega = form.spread(np.abs(read.frequencies))
-        if phases:  # the waves are rounded once more
-            allowed = factor * max(2.0 ** -FORMATS[phases].digits, 4 * self.eps)
+        if phases.endswith("-phases"):  # the waves are rounded once more
+            allowed = factor * max(2.0 ** -phase_format(phases).digits, 4 * self.eps)
         else:
             allowed = factor * (4 * self.eps + phase_errors(s, omega, self.eps))
         return (float(left.max()), float(np.max(allowed))) if (left <= allowed).all() else None
 
 
-def read_phases(s: np.ndarray, frequencies: np.ndarray, form: str) -> np.ndarray:
-    """Phases of positions s (n, m), in a format where one is named."""
-    if not form:
+def read_phases(s: np.ndarray, frequencies: np.ndarray, phases: str) -> np.ndarray:
+    """Phases of positions s (n, m), computed as a misreading says; exact where none is given."""
+    if not phases:
         return np.multiply.outer(s.astype(float), frequencies)
-    near, own = rounded(s, FORMATS[form]), rounded(frequencies, FORMATS[form])
-    return rounded(np.multiply.outer(near, own), FORMATS[form])
+    form = phase_format(phases)
+    near = rounded(s, form)
+    if phases.endswith("-positions"):
+        return np.multiply.outer(near, frequencies)
+    return rounded(np.multiply.outer(near, rounded(frequencies, form)), form)
 
 
-def match_table(meant: Encoding, dump: Dump) -> tuple[RotationRead, WaveTable, float] | None:
-    """The reading of a rotation that a table holds, its form, and the largest difference."""
+def phase_format(phases: str) -> Format:
+    """The format in which a misreading has phases computed."""
+    return FORMATS[phases.partition("-")[0]]
+
+
+def match_table(meant: Encoding, dump: Dump) -> Match | None:
+    """The reading of a rotation that a table holds."""
     width = dump.table.shape[1]
     known = {} if dump.base is None else {"rho": dump.base}
     for pairs in dict.fromkeys((len(meant.measure.frequencies), width // 2, width, width // 4)):
         for read in add_coarse_frequencies(readings(meant, Hints(pairs, known))):
-            if len(read.frequencies) != pairs:
-                continue
-            for form in forms(pairs, width):
-                found = dump.difference(read, form)
+            if len(read.frequencies) == pairs:
+                found = match_forms(meant, dump, read)
                 if found is not None:
-                    return name_factor(meant, read, found[0], 4 * dump.eps), form, found[1]
+                    return found
     return match_coarse_phases(meant, dump)
 
 
-def match_coarse_phases(
-    meant: Encoding, dump: Dump
-) -> tuple[RotationRead, WaveTable, float] | None:
+def match_coarse_phases(meant: Encoding, dump: Dump) -> Match | None:
     """The rotation as it is meant, its phases computed in a format of 16 bits."""
-    own = meant.measure.frequencies
-    read = next(readings(meant, Hints()))
-    for name in PHASES:
-        for form in forms(len(own), dump.table.shape[1]):
-            found = dump.difference(read, form, name)
-            if found is not None:
-                read = replace(read, codes=(f"{name}-phases",))
-                return name_factor(meant, read, found[0], 4 * dump.eps), form, found[1]
+    own = next(readings(meant, Hints()))
+    tried = (match_forms(meant, dump, replace(own, codes=(phases,)), phases) for phases in PHASES)
+    return next(filter(None, tried), None)
+
+
+def match_forms(meant: Encoding, dump: Dump, read: RotationRead, phases: str = "") -> Match | None:
+    """A reading in the first form in which a table holds it."""
+    own = meant.params["layout"]
+    for form in forms(len(read.frequencies), dump.table.shape[1]):
+        found = dump.difference(read, form, phases)
+        if found is not None:
+            factor, left, _ = found
+            layouts = own, form.layout_read(own)
+            return Match(name_factor(meant, read, factor, 4 * dump.eps), layouts, left, phases)
     return None
 
 
@@ -257,12 +328,7 @@ def misread_table(meant: Encoding, other: Encoding) -> Cause | None:
     if not holds_numbers(other):
         return None
     found = match_table(meant, Dump(other, other.table()))
-    if found is None:
-        return None
-    read, form, difference = found
-    own = meant.params["layout"]
-    side_by_side = (form.times, form.layout) == (2, "interleaved")
-    return settle(meant, read, (own, "interleaved" if side_by_side else own), difference)
+    return None if found is None else settle(meant, found)
 
 
 def holds_numbers(enc: Encoding) -> bool:
@@ -318,4 +384,4 @@ def rows_below(one: np.ndarray, other: np.ndarray) -> dict[str, int | None]:
         inner = np.einsum("ij,ij->i", x, y) / np.where(length > 0, length, 1.0)
         cosine[rows] = np.where(equal, 1.0, inner)
     first = {level: np.flatnonzero(cosine < level) for level in LEVELS}
-    return {f"{v:g}"[1:]: int(at[0]) if len(at) else None for v, at in first.items()}
+    return by_level({level: int(at[0]) if len(at) else None for level, at in first.items()})

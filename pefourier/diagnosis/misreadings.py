@@ -27,7 +27,9 @@ from pefourier.geometry.precision import FORMATS, rounded
 MISREADINGS = {  # code: what was done
     "base-default": "the base was left to a default",
     "base": "another base",
+    "divisor": "frequencies are those of a head of another size, as many as this one has",
     "scaling-ignored": "the scaling was not applied",
+    "scaling-added": "a scaling was applied where none was meant",
     "scaling-type": "the scaling was taken for one of another type",
     "factor": "another factor",
     "original-length": "another length of training",
@@ -45,12 +47,21 @@ MISREADINGS = {  # code: what was done
     "float16-frequencies": "frequencies were rounded to float16",
     "bfloat16-phases": "positions, frequencies and their products were computed in bfloat16",
     "float16-phases": "positions, frequencies and their products were computed in float16",
+    "bfloat16-positions": "positions were rounded to bfloat16, though products were not",
+    "float16-positions": "positions were rounded to float16, though products were not",
 }
 HEADS = (64, 80, 96, 128, 160, 192, 256)
 LENGTHS = (*(2**k for k in range(11, 18)), 40960)
 FACTORS = (2, 4, 8, 16, 32, 64)
-RAMP = ("beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor")
+RAMP = {  # limits of ramps
+    "beta_fast": (8.0, 16.0, 24.0, 32.0, 48.0, 64.0),
+    "beta_slow": (1.0, 2.0, 4.0),
+    "low_freq_factor": (1.0, 2.0),
+    "high_freq_factor": (2.0, 4.0, 8.0),
+}
+ALONE = ""
 CATEGORY = {  # of settings that are misread together, one of each
+    **dict.fromkeys(("divisor", "scaling-added"), ALONE),
     **dict.fromkeys(("base-default", "base"), "base"),
     **dict.fromkeys(("partial-ignored", "partial", "head-size"), "width"),
 }
@@ -62,10 +73,11 @@ class Slip:
 
     code: str
     changes: Mapping[str, Any]
+    told: Mapping[str, tuple[Any, Any]] | None = None  # where other settings say it, as meant, read
 
     @property
     def category(self) -> str:
-        """What it changes: slips of two categories may come together."""
+        """What it changes: slips of two categories may come together, but those of `ALONE`."""
         return CATEGORY.get(self.code, "scaling")
 
 
@@ -85,6 +97,11 @@ class Hints:
 
     pairs: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def stated(self) -> bool:
+        """Whether all of its settings are stated, so that none needs to be guessed."""
+        return "d" in self.settings
 
 
 def is_rotation(enc: Encoding) -> bool:
@@ -130,7 +147,8 @@ def readings(enc: Encoding, hints: Hints) -> Iterator[RotationRead]:
     settings = meant_settings(enc)
     yield from spread_over_head(settings, factor)
     single = list(slips(enc, settings, hints))
-    pairs = [(one, two) for one in single for two in single if one.category < two.category]
+    joint = [slip for slip in single if slip.category != ALONE]
+    pairs = [(one, two) for one in joint for two in joint if one.category < two.category]
     for some in [*((one,) for one in single), *pairs]:
         read = with_slips(settings, some, len(enc), factor)
         if read is not None:
@@ -147,9 +165,10 @@ def with_slips(
     differing = {
         key: (settings.get(key), changed[key])
         for slip in some
-        for key in slip.changes
+        for key in (slip.changes if slip.told is None else ())
         if settings.get(key) != changed[key]
     }
+    differing |= {key: pair for slip in some for key, pair in (slip.told or {}).items()}
     own = scaling_parameters(changed["scaling"])
     needed = {key for key, parameter in own.items() if parameter.default is parameter.empty}
     if not differing or needed - changed.keys():
@@ -169,9 +188,15 @@ def slips(enc: Encoding, settings: Mapping[str, Any], hints: Hints) -> Iterator[
     model = open_model(enc.spec) if "model_type" in enc.params else None
     for rho in dict.fromkeys((*class_bases(enc, model), 1e4)):
         yield Slip("base-default", {"rho": rho})
+    implied = [] if hints.stated else list(implied_bases(settings, model))
     if known.get("rho"):
+        yield from (slip for slip in implied if not is_round(slip.changes["rho"]))
         yield Slip("base", {"rho": known["rho"]})
-    yield from scaling_slips(settings, known, model and model.longest())
+    longest = model and model.longest()
+    yield from scaling_slips(settings, known, longest)
+    yield from implied
+    if settings["scaling"] == "none" and not hints.stated:
+        yield from added_scalings(longest)
     d, partial = settings["d"], settings["partial"]
     if partial != 1:
         yield Slip("partial-ignored", {"partial": 1.0})
@@ -181,6 +206,40 @@ def slips(enc: Encoding, settings: Mapping[str, Any], hints: Hints) -> Iterator[
     sizes += [known.get("d"), hints.pairs and round(2 * hints.pairs / partial), *HEADS]
     for size in dict.fromkeys(filter(None, sizes)):
         yield Slip("head-size", {"d": size})
+
+
+def implied_bases(settings: Mapping[str, Any], model: ModelConfig | None) -> Iterator[Slip]:
+    """Slips that make a geometric grid another one, as another base would."""
+    d, rho = settings["d"], settings["rho"]
+    r = int(d * settings["partial"])
+    width = model and model.config.count(*WIDTH)
+    sizes = (2 * d, d // 2, *HEADS, width) if r == d else ()
+    for size in dict.fromkeys(size for size in sizes if size not in (0, d, None)):
+        yield Slip("divisor", {"rho": rho ** (d / size)}, {"d": (d, size)})
+    if settings["scaling"] == "none" and r > 2:
+        for factor in map(float, FACTORS):
+            told = {"scaling": ("none", "ntk"), "factor": (None, factor)}
+            yield Slip("scaling-added", {"rho": rho * factor ** (r / (r - 2))}, told)
+
+
+def is_round(rho: float) -> bool:
+    """Whether a base has few digits, as those that people choose: it is one then.
+
+    >>> is_round(1e6 ** (64 / 128)), is_round(5e5 ** (64 / 128))
+    (True, False)
+    """
+    return abs(rho - float(f"{rho:.3g}")) <= 1e-6 * rho
+
+
+def added_scalings(longest: int | None) -> Iterator[Slip]:
+    """Scalings that an engine may apply of itself; ntk is among the `implied_bases`."""
+    for factor in map(float, FACTORS):
+        yield Slip("scaling-added", {"scaling": "linear", "factor": factor})
+    for original in dict.fromkeys(filter(None, (longest, *LENGTHS))):
+        for scaling in ("yarn", "llama3"):
+            for factor in map(float, FACTORS):
+                changes = {"scaling": scaling, "factor": factor, "original": original}
+                yield Slip("scaling-added", changes)
 
 
 def class_bases(enc: Encoding, model: ModelConfig | None) -> Iterator[float]:
@@ -222,6 +281,9 @@ def scaling_slips(
     ramp = {key: known[key] for key in RAMP if key in settings and key in known}
     if ramp:
         yield Slip("ramp", ramp)
+    else:
+        usual = ((key, limit) for key in RAMP if key in settings for limit in RAMP[key])
+        yield from (Slip("ramp", {key: limit}) for key, limit in usual)
 
 
 def spread_over_head(settings: Mapping[str, Any], factor: float) -> Iterator[RotationRead]:

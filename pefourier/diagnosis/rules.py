@@ -61,7 +61,8 @@ MEANINGS = {  # of the findings: what each says, and what to do; `pefourier expl
     ),
     "duplicate-rows": (
         "Single rows repeat earlier ones.",
-        "Look at how these rows are filled.",
+        "Look at how these rows are filled; where positions were rounded to 16 bits, compute them "
+        "and the angles in float32.",
     ),
     "unused-tail": (
         "Rows at the end are zero or much shorter than all before: never filled or never trained.",
@@ -316,11 +317,35 @@ def repeating_codes(case: Case) -> Iterator[Finding]:
     else:
         rows = first_four([f"{j} = {first[j]}" for j in again])
         message = f"{len(again)} of {n} rows repeat an earlier one: {rows}"
-        if case.eps >= SHORT_EPS and follow_waves(case, np.union1d(again, first[again])):
+        form = format_of_positions(case)
+        if form is not None:
+            message += (
+                f"; so do positions rounded to {form}, which has no odd number above "
+                f"{2 ** FORMATS[form].digits}: compute positions and angles in float32, whatever "
+                "format the model has"
+            )
+            yield Finding("duplicate-rows", "error", message)
+        elif case.eps >= SHORT_EPS and follow_waves(case, np.union1d(again, first[again])):
             message += "; all follow the waves around them: rounding to 16 bits makes them one"
             yield Finding("duplicate-rows", "note", message)
         else:
             yield Finding("duplicate-rows", "error", message)
+
+
+def format_of_positions(case: Case) -> str | None:
+    """The format of 16 bits in which positions are one where rows are; None: neither.
+
+    All of those must be, two rows at least, and no rows before: so much is no coincidence.
+    """
+    positions = np.arange(len(case.first))
+    for name in ("bfloat16", "float16"):
+        near = rounded(positions, FORMATS[name])
+        first_near = np.searchsorted(near, near)
+        exact = 2 ** FORMATS[name].digits
+        one = (case.first == case.first[first_near]).all()
+        if one and (first_near != positions).sum() > 1 and (case.first == positions)[:exact].all():
+            return name
+    return None
 
 
 def follow_waves(case: Case, rows: np.ndarray) -> bool:

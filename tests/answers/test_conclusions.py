@@ -505,6 +505,47 @@ def test_what_is_said_of_a_comparison(a, b, told):
     assert conclude_comparison(one, two, compare(one, two)) == told
 
 
+PERMUTED = (
+    "the same rotation if rows of the query and key projections are permuted along; loaded "
+    "unpermuted, a model fails from position 1 on."
+)
+
+
+def test_partners_that_stand_elsewhere_are_permuted_along():
+    one, two = load("rope", 40, 8), load("rope:layout=interleaved", 40, 8)
+    for a, b, words in ((one, two, "halves to interleaved"), (two, one, "interleaved to halves")):
+        assert conclude_comparison(a, b, compare(a, b)) == (
+            f"The two are one encoding, written differently: columns {words}; after that change "
+            f"they agree to the bit. It is {PERMUTED}"
+        )
+    dumped = table(two.table())
+    told = conclude_comparison(one, dumped, compare(one, dumped))
+    assert told.endswith(f"If partners stand so in its model too, it is {PERMUTED}")
+    twice = table(np.repeat(one.table(), 2, axis=1))
+    told = conclude_comparison(one, twice, compare(one, twice))
+    assert told.startswith(
+        "The two are one encoding, written differently: cosines and sines, each frequency twice, "
+        "columns halves to interleaved; after that change they agree to "
+    )
+    assert told.endswith(f" It is {PERMUTED}")
+
+
+def test_the_order_of_columns_that_are_added_needs_nothing():
+    one, two = load("sinusoidal", 40, 8), load("sinusoidal:layout=halves", 40, 8)
+    assert "permuted" not in conclude_comparison(one, two, compare(one, two))
+    exchanged = load("sinusoidal:layout=halves", 40, 8)
+    rope = load("rope", 40, 8)
+    assert "permuted" not in conclude_comparison(rope, exchanged, compare(rope, exchanged))
+
+
+def test_a_parameter_that_one_table_lacks_is_said_to_be_the_others():
+    codes = load("rope", 40, 8).table()
+    one, two = table(3.5 * codes), table(codes)
+    told = [conclude_comparison(a, b, compare(a, b)) for a, b in ((one, two), (two, one))]
+    assert told[0].endswith("they differ in scale 3.5 of the first alone.")
+    assert told[1].endswith("they differ in scale 3.5.")
+
+
 def test_a_rotation_keeps_products_and_says_so(rng):
     codes = rng.normal(size=(20, 6))
     turned = codes @ np.linalg.qr(rng.normal(size=(6, 6)))[0]
@@ -512,6 +553,11 @@ def test_a_rotation_keeps_products_and_says_so(rng):
     assert conclude_comparison(one, two, compare(one, two)) == (
         "The two are one encoding, written differently: columns rotated (all inner products agree);"
         " products of codes are the same, single numbers are not."
+    )
+    tripled = table(3 * turned)
+    assert conclude_comparison(one, tripled, compare(one, tripled)) == (
+        "The two are one encoding, written differently: columns rotated, scaled by 3; products of "
+        "codes are 9 times those of the first, single numbers are others."
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pefourier.compare import compare
+from pefourier.diagnosis.misreadings import Hints, readings
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
 from pefourier.geometry.precision import FORMATS, rounded
@@ -25,6 +26,7 @@ YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 
 CONFIGS = {
     "llama": {"rope_theta": 5e5, "rope_scaling": LLAMA3},
     "plain": {"rope_theta": 5e5},
+    "root": {"rope_theta": 1e8},
     "yarn": {"rope_theta": 1e6, "rope_scaling": YARN},
     "partial": {"model_type": "glm", "head_dim": 64, "partial_rotary_factor": 0.5},
 }
@@ -41,11 +43,9 @@ def llama3(theta, factor=8.0, original=256):
     return np.where(turns < 1, theta / factor, np.where(turns > 4, theta, blended)).astype(F)
 
 
-def yarn(base, factor=4.0, original=512, truncate=True):
+def yarn(base, factor=4.0, original=512, truncate=True, turns=(32, 1)):
     theta = grid(base)
-    low, high = (
-        64 * math.log(original / (n * 2 * math.pi)) / (2 * math.log(base)) for n in (32, 1)
-    )
+    low, high = (64 * math.log(original / (n * 2 * math.pi)) / (2 * math.log(base)) for n in turns)
     if truncate:
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, 63)
@@ -67,6 +67,7 @@ def dump(theta, form="cos twice", factor=1.0, n=N):
         "sin once": lambda: sin,
         "cos and sin": lambda: np.hstack([cos, sin]),
         "both twice": lambda: np.hstack([cos, cos, sin, sin]),
+        "both repeated": lambda: np.repeat(np.hstack([cos, sin]), 2, axis=1),
     }[form]()
     return from_table((F(factor) * made).astype(F), eps=2.0**-23)
 
@@ -89,6 +90,15 @@ SLIPS = {  # config, frequencies and factor of the engine, what was done
     "partial": ("partial", grid(1e4, 64), 1.0, ("partial-ignored",)),
     "partial grid": ("partial", grid(1e4, 64)[:16], 1.0, ("partial-grid",)),
     "head": ("plain", grid(5e5, 80), 1.0, ("head-size",)),
+    "divisor": ("plain", grid(5e5, 128)[:32], 1.0, ("divisor",)),
+    "divisor, scaled": ("llama", llama3(grid(5e5, 128)[:32]), 1.0, ("divisor",)),
+    "width for head": ("plain", grid(5e5, 256)[:32], 1.0, ("divisor",)),
+    "a round base": ("root", grid(1e4, 128)[:32], 1.0, ("base",)),
+    "linear added": ("plain", grid(5e5) / F(4), 1.0, ("scaling-added",)),
+    "ntk added": ("plain", grid(5e5 * 4 ** (64 / 62)), 1.0, ("scaling-added",)),
+    "yarn added": ("root", yarn(1e8, original=2048), ATTENTION, ("scaling-added",)),
+    "llama3 added": ("plain", llama3(grid(5e5), original=8192), 1.0, ("scaling-added",)),
+    "ramp": ("yarn", yarn(1e6, turns=(16, 1)), ATTENTION, ("ramp",)),
     "bfloat16 frequencies": (
         "llama",
         rounded(llama3(grid(5e5)), FORMATS["bfloat16"]).astype(F),
@@ -115,8 +125,7 @@ def test_the_slip_of_an_engine_is_named(name, form, config):
     which, theta, factor, codes = SLIPS[name]
     found = compare(load(config(which)), dump(theta, form, factor))
     if codes:
-        scaled = codes == ("mscale",) and form == "cos and sin"
-        assert found.verdict == ("equivalent" if scaled else "different")
+        assert found.verdict == "different"
         assert (found.cause.of, found.cause.misreadings) == ("a", codes)
         assert found.cause.max_difference < 1e-3
     else:
@@ -128,17 +137,19 @@ def test_the_slip_of_an_engine_is_named(name, form, config):
     ("form", "by"),
     [
         ("cos twice", {"part": "cos", "times": 2}),
-        ("cos repeated", {"part": "cos", "times": 2}),
+        ("cos repeated", {"part": "cos", "times": 2, "layout": "halves to interleaved"}),
         ("cos once", {"part": "cos", "times": 1}),
         ("sin once", {"part": "sin", "times": 1}),
         ("both twice", {"part": "both", "times": 2}),
+        ("both repeated", {"part": "both", "times": 2, "layout": "halves to interleaved"}),
     ],
 )
 def test_every_form_of_a_table_is_seen(form, by):
     meant = load("rope:rho=5e5", N, 64)
     found = compare(meant, dump(grid(5e5), form))
     assert (found.verdict, found.by) == ("equivalent", by)
-    assert compare(dump(grid(5e5), form), meant).by == by
+    back = {"layout": "interleaved to halves"} if "layout" in by else {}
+    assert compare(dump(grid(5e5), form), meant).by == by | back
     assert found.max_difference <= found.tolerance < 1e-2
 
 
@@ -174,9 +185,152 @@ def test_phases_computed_in_bfloat16_are_named(config):
     assert found.cause.misreadings == ("bfloat16-phases",)
 
 
-def test_partners_side_by_side_are_named():
-    found = compare(load("rope:rho=5e5", N, 64), dump(grid(1e4), "cos repeated"))
+@pytest.mark.parametrize(("name", "n"), [("bfloat16", 600), ("float16", 12000)])
+def test_the_cost_of_coarse_phases_is_that_of_the_tables(name, n):
+    """It was that of the frequencies, which are the same: no position was said to differ."""
+    form, meant = FORMATS[name], load("rope:rho=5e5", n, 128)
+    near = rounded(np.outer(rounded(np.arange(n), form), rounded(grid(5e5, 128), form)), form)
+    other = rounded(np.hstack([np.cos(near), np.sin(near)]), form)
+    found = compare(meant, from_table(other, eps=2.0**-10))
+    assert found.cause.misreadings == (f"{name}-phases",)
+    assert list(found.cause.below.values())[:2] == first_rows_below(meant.table(), other)[:2]
+    assert "falls below .99" in found.conclusion
+
+
+@pytest.mark.parametrize(
+    ("factor", "words", "logits"),
+    [
+        (1.0, "attention_factor 1 for 1.1386294, that is none", 0.7713),
+        (ATTENTION**2, "attention_factor 1.296477 for 1.1386294, that is its square", 1.296),
+        (2 * ATTENTION, "attention_factor 2.277259 for 1.1386294", 4.0),
+    ],
+)
+def test_another_factor_before_a_rotation_is_no_way_of_writing_it(factor, words, logits, config):
+    """It was called equivalent, or a rotation of the columns whose products are the same."""
+    meant, other = load(config("yarn"), N), dump(yarn(1e6), "cos and sin", factor)
+    found = compare(meant, other)
+    assert (found.verdict, found.by) == ("different", {})
+    assert found.cause.misreadings == ("mscale",)
+    largest = np.abs(meant.table() - other.table()).max()
+    assert found.max_difference == pytest.approx(largest)
+    assert found.max_difference > found.tolerance
+    assert found.conclusion == (
+        f"The two differ by up to {largest:.3g}. The second is the first misread: another factor "
+        f"before cosines and sines ({words}). Logits of the second are {logits:.4g} times those of "
+        "the first at every position, where trained weights expect cosines and sines multiplied by "
+        "1.138629."
+    )
+    back = compare(other, meant)
+    assert (back.verdict, back.cause.of) == ("different", "b")
+    assert f"Logits of the first are {logits:.4g} times those of the second" in back.conclusion
+
+
+def test_two_rotations_that_differ_by_their_factor(config):
+    one = load(config("yarn"))
+    lost = YARN | {"attention_factor": 1.0}
+    found = compare(one, load(config("yarn", rope_scaling=lost)))
+    assert (found.verdict, found.cause.misreadings) == ("different", ("mscale",))
+    assert "0.7713 times" in found.conclusion
+
+
+def test_besides_other_frequencies_both_costs_of_another_factor_are_told(config):
+    other = dump(yarn(1e6, truncate=False), "cos and sin", 1.0)
+    found = compare(load(config("yarn")), other)
+    assert found.cause.misreadings == ("truncate", "mscale")
+    assert "The cosine of their codes falls below .99 and .9 first at 199" in found.conclusion
+    assert (
+        "first at 199 (.99), 656 (.9); logits of the second are 0.7713 times " in found.conclusion
+    )
+
+
+NEW = {"divisor", "scaling-added", "ramp"}  # ramp: where no limits are known
+
+
+def hints_of(meant):
+    """What may be known of another table: nothing, a base, as many pairs, or half of them."""
+    pairs = len(meant.measure.frequencies)
+    yield from (Hints(count, {}) for count in (None, pairs, pairs // 2))
+    yield from (Hints(pairs, {"rho": rho}) for rho in (100.0, 1e3, 1e6, 1e8, 123456.0))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_no_reading_that_had_a_name_has_another(name, config):
+    """Of readings that agree the first is named: it is no newer one where an older one was."""
+    meant = load(config(name))
+    for hints in hints_of(meant):
+        found = list(readings(meant, hints))
+        older = [read for read in found if not NEW & set(read.codes)]
+        assert len(older) < len(found)
+        for read in older:
+            first, was = (next(r for r in some if agree(r, read)) for some in (found, older))
+            assert first.codes == was.codes, (hints, read.changes)
+
+
+def agree(one, other):
+    return one.frequencies.shape == other.frequencies.shape and np.allclose(
+        one.frequencies, other.frequencies, rtol=1e-7, atol=0
+    )
+
+
+def test_another_base_that_a_config_states_is_no_divisor():
+    one = load("rope:rho=1e6", N, 64)
+    assert compare(one, load("rope:rho=1000", N, 64)).cause.misreadings == ("base",)
+    found = compare(one, load("rope:rho=1000.5", N, 64)).cause
+    assert (found.misreadings, found.changes["rho"]) == (("base",), (1e6, 1000.5))
+    linear = compare(one, load("rope:rho=1e6,scaling=linear,factor=4", N, 64)).cause
+    assert (linear.of, linear.misreadings) == ("b", ("scaling-ignored",))
+
+
+def test_a_divisor_and_a_scaling_that_was_added_are_told_in_full(config):
+    found = compare(load(config("plain")), dump(grid(5e5, 128)[:32], "cos and sin"))
+    assert found.cause.changes == {"d": (64, 128)}
+    assert (
+        "frequencies are those of a head of another size, as many as this one has (d 128 for 64)"
+        in found.conclusion
+    )
+    found = compare(load(config("plain")), dump(grid(5e5) / F(4), "cos and sin"))
+    assert found.cause.changes == {"scaling": ("none", "linear"), "factor": (None, 4.0)}
+    assert "a scaling was applied where none was meant (scaling linear" in found.conclusion
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+def test_positions_in_16_bits_with_products_in_float32_are_named(name):
+    n = {"bfloat16": 2000, "float16": 9000}[name]
+    near = np.outer(rounded(np.arange(n), FORMATS[name]), grid(5e5)).astype(F)
+    meant, table = load("rope:rho=5e5", n, 64), np.hstack([np.cos(near), np.sin(near)])
+    found = compare(meant, from_table(table, eps=2.0**-23))
+    assert found.cause.misreadings == (f"{name}-positions",)
+    assert list(found.cause.below.values())[:2] == first_rows_below(meant.table(), table)
+
+
+def first_rows_below(one, other):
+    lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
+    cosine = (one * other).sum(axis=1) / lengths
+    return [int(np.flatnonzero(cosine < level)[0]) for level in (0.99, 0.9) if cosine.min() < level]
+
+
+@pytest.mark.parametrize(("meant", "read"), [("halves", "interleaved"), ("interleaved", "halves")])
+def test_the_cost_of_another_layout_besides_another_base_counts_both(meant, read):
+    one, two = load(f"rope:layout={meant}", 40, 64), load(f"rope:layout={read},rho=5e5", 40, 64)
+    found = compare(one, two).cause
+    assert found.misreadings == ("base", "layout")
+    both = [
+        np.hstack([twice(f(phases(grid(base), 40)), where) for f in (np.cos, np.sin)])
+        for base, where in ((1e4, meant), (5e5, read))
+    ]
+    assert list(found.below.values())[:2] == first_rows_below(*both)
+
+
+def twice(wave, layout):
+    return np.repeat(wave, 2, axis=1) if layout == "interleaved" else np.hstack([wave, wave])
+
+
+@pytest.mark.parametrize("form", ["cos repeated", "both repeated"])
+def test_partners_side_by_side_are_named(form):
+    found = compare(load("rope:rho=5e5", N, 64), dump(grid(1e4), form))
     assert found.cause.misreadings == ("base-default", "layout")
+    side_by_side = compare(load("rope:rho=5e5,layout=interleaved", N, 64), dump(grid(5e5), form))
+    assert (side_by_side.verdict, "layout" in side_by_side.by) == ("equivalent", False)
 
 
 @pytest.mark.parametrize("gap", [1e-3, 1e-4])

@@ -390,3 +390,32 @@ def test_a_doubled_exponent_is_a_warning():
         "the base is 1e+08 and not 10000: the exponent counts twice, as 2i / d does with "
         "i = 0, 2, 4 …"
     )
+
+
+@pytest.mark.parametrize(("name", "last"), [("bfloat16", 256), ("float16", 2048)])
+@pytest.mark.parametrize("products", ["in float32", "in 16 bits"])
+def test_rows_that_repeat_as_positions_in_16_bits_do_are_said_to(name, last, products):
+    form, n = FORMATS[name], 4 * last
+    near, grid = rounded(np.arange(n), form), rounded(GRID, form)
+    phases = (
+        np.outer(near, GRID) if products == "in float32" else rounded(np.outer(near, grid), form)
+    )
+    table = np.hstack([np.cos(phases), np.sin(phases)]).astype(np.float32)
+    said = assess(table).findings[0]
+    assert (said.code, said.severity) == ("duplicate-rows", "error")
+    assert said.message == (
+        f"{n - len(np.unique(near))} of {n} rows repeat an earlier one: {last + 1} = {last}, "
+        f"{last + 4} = {last + 3}, {last + 5} = {last + 3}, {last + 8} = {last + 7}, …; so do "
+        f"positions rounded to {name}, which has no odd number above {last}: compute positions and "
+        "angles in float32, whatever format the model has"
+    )
+    table[last + 40] = table[last + 90]  # no rounding explains that
+    assert message(table).startswith(f"{n - len(np.unique(near))} of {n} rows repeat")
+    assert "rounded" not in message(table)
+
+
+@pytest.mark.parametrize("rows", [258, 300])
+def test_rows_that_repeat_are_those_of_positions_in_16_bits_only_where_most_of_them_are(rows):
+    table = np.random.default_rng(0).normal(size=(rows, 8))
+    table[257] = table[256]
+    assert message(table) == f"1 of {rows} rows repeat an earlier one: 257 = 256"
