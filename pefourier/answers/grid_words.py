@@ -12,6 +12,7 @@ from pefourier.answers.text import number
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.axes import axis_letters
+from pefourier.geometry.grown_grids import SAME
 
 if TYPE_CHECKING:  # one question starts without the rooms of the others
     from pefourier.faithful import GridFaithfulness
@@ -63,6 +64,24 @@ def by_axis(values: Sequence[Any] | None, digits: int = 3) -> str | None:
         return None
     names = axis_names(len(values))
     return ", ".join(f"{k} {number(v, digits)}" for k, v in zip(names, values, strict=True))
+
+
+def further_in_words(ratios: Sequence[float]) -> str:
+    """By how much ratios are above 1, in percent: once where all axes have the same, or none.
+
+    >>> further_in_words([1.25, 1.25]), further_in_words([1.25, 1.0]), further_in_words([0.5, 1.0])
+    ('25 %', '25 % along y and 0 % along x', '')
+    """
+    names = axis_names(len(ratios))
+    known = [(name, max(r - 1, 0.0)) for name, r in zip(names, ratios, strict=True) if r == r]
+    percents = [number(100 * more if more > SAME else 0, 3) + " %" for _, more in known]
+    if all(more <= SAME for _, more in known):
+        return ""
+    if len(set(percents)) == 1:
+        return percents[0]
+    return " and ".join(
+        f"{percent} along {name}" for percent, (name, _) in zip(percents, known, strict=True)
+    )
 
 
 def ends_of(enc: Encoding, r: GridFaithfulness) -> list[str] | None:
