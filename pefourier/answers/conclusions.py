@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pefourier.answers.comparing import conventions_apart, exchanged_axes, exchanged_points
 from pefourier.answers.grid_words import (
     aliasing_on_grid,
     by_axis,
@@ -479,8 +480,15 @@ CONCLUSIONS: dict[str, tuple[Callable[[Encoding, Any], str], ...]] = {
 def conclude_comparison(a: Encoding, b: Encoding, r: Comparison) -> str:
     """The conclusion of a comparison."""
     rules = {
-        "equal": (equal_numbers, common_part),
-        "equivalent": (written_differently, cause_in_words, common_part),
+        "equal": (equal_numbers, conventions_apart, common_part),
+        "equivalent": (
+            written_differently,
+            exchanged_points,
+            exchanged_axes,
+            cause_in_words,
+            conventions_apart,
+            common_part,
+        ),
         "different": (
             apart,
             cause_in_words,
@@ -506,7 +514,9 @@ def equal_numbers(r: Comparison) -> str:
 
 def written_differently(r: Comparison) -> str:
     """Tables that follow from one another."""
-    how = f"The two are one encoding, written differently: {change_in_words(r.by)}"
+    moved = "hold the same codes in another order of points"
+    what = moved if "rows" in r.by else "are one encoding, written differently"
+    how = f"The two {what}: {change_in_words(r.by)}"
     if "rotation" in r.by:
         return f"{how}; products of codes are the same, single numbers are not."
     if not r.max_difference:
