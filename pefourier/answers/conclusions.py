@@ -25,7 +25,7 @@ from pefourier.answers.grid_words import (
     point_from_codes,
     point_from_frequencies,
     points_without_code,
-    products_by_displacement,
+    products_on_grid,
     shape_on_grid,
     steps_along_axes,
     told_apart_on_grid,
@@ -469,7 +469,7 @@ CONCLUSIONS: dict[str, tuple[Callable[[Encoding, Any], str], ...]] = {
     ),
     "GridSpectrum": (shape_on_grid, idle_on_grid, aliasing_on_grid, before_training),
     "GridReconstructions": (point_from_frequencies, point_from_codes, points_without_code),
-    "GridRelations": (not_a_rotation, products_by_displacement, steps_along_axes, near_is_near),
+    "GridRelations": (not_a_rotation, products_on_grid, steps_along_axes, near_is_near),
     "Relations": (products_by_lag, steps_by_matrix, near_is_near, without_products),
 }
 

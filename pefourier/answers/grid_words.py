@@ -60,9 +60,15 @@ def by_axis(values: Sequence[Any] | None, digits: int = 3) -> str | None:
     >>> by_axis([0.911, None])
     'y 0.911, x –'
     """
-    if values is None:
-        return None
-    names = axis_names(len(values))
+    return None if values is None else by_name(axis_names(len(values)), values, digits)
+
+
+def by_name(names: Sequence[str], values: Sequence[Any], digits: int = 3) -> str:
+    """A number for each of some axes.
+
+    >>> by_name("yx", [0.911, 0.25])
+    'y 0.911, x 0.25'
+    """
     return ", ".join(f"{k} {number(v, digits)}" for k, v in zip(names, values, strict=True))
 
 
@@ -296,6 +302,26 @@ def products_by_displacement(enc: Encoding, r: GridRelations) -> str:
     return (
         "Inner products of codes depend on the displacement alone; they rise first at the lag: "
         f"{rises.replace('–', 'never')}."
+    )
+
+
+def products_on_grid(enc: Encoding, r: GridRelations) -> str:
+    """What inner products depend on, and whether diagonals are treated like rows and columns."""
+    return " ".join(filter(None, [products_by_displacement(enc, r), products_on_diagonals(r)]))
+
+
+def products_on_diagonals(r: GridRelations) -> str:
+    """Whether inner products fall along diagonals as along rows and columns."""
+    if r.diagonals is None:
+        return ""
+    found = r.diagonals
+    one, other = axis_names(len(r.grid))[-2:]
+    along = by_name([one, other], found.on_axes)
+    at = point_of([0] * (len(r.grid) - 2) + [found.diagonal] * 2)
+    return (
+        f"Diagonals are {'' if found.alike else 'not '}treated like rows and columns: of the inner "
+        f"product at lag 0 are left {along} after {found.straight} points, and "
+        f"{number(found.on_diagonals, 3)} as far on the diagonal, at {at}."
     )
 
 

@@ -562,7 +562,9 @@ def test_what_is_said_of_relations(spec, told):
         (
             "axial:grid=5x6",
             "Inner products of codes depend on the displacement alone; they rise first at the lag: "
-            "y 4, x 4. One matrix an axis leads from every code to the next along it. Distances of "
+            "y 4, x 4. Diagonals are not treated like rows and columns: of the inner product at "
+            "lag 0 are left y 0.746, x 0.746 after 3 points, and 0.641 as far on the diagonal, at "
+            "(2,2). One matrix an axis leads from every code to the next along it. Distances of "
             "codes and of positions correlate by 0.74 (1: near codes are near positions).",
         ),
         (
