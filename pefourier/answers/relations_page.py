@@ -26,8 +26,13 @@ def relations_page(asked: Sequence[Answer | Refusal]) -> Page:
 
 
 def relations_text(answers: Sequence[Answer]) -> str:
-    """The facts of each encoding; on grids what turns a head is held to a rotation."""
-    return side_by_side([*RELATIONS_FACTS, *(GRID_FACTS if any_grid(answers) else ())], answers)
+    """The facts of each encoding."""
+    return side_by_side(relations_facts(answers), answers)
+
+
+def relations_facts(answers: Sequence[Answer]) -> list[Fact]:
+    """What is told; of grids diagonals, too, and what turns a head is held to a rotation."""
+    return [*RELATIONS_FACTS, *(GRID_FACTS if any_grid(answers) else ())]
 
 
 def why_no_rotation(answer: Answer) -> str:
