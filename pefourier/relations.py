@@ -9,9 +9,11 @@ their mean at each lag, over that at lag 0, is the `kernel`. Frequencies are rad
 On a grid lags are displacements (dy, dx), and there is a T for a step along each axis.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -33,6 +35,9 @@ from pefourier.geometry.products import (
     toeplitz_residual,
 )
 from pefourier.result import Result
+
+if TYPE_CHECKING:  # which imports this room where it is used
+    from pefourier.faithful import Faithfulness
 
 ALIKE = 0.1  # of the fall of inner products, within which two directions are treated alike
 LAGS_AT_ONCE = 2**12
@@ -82,13 +87,17 @@ class GridRelations(Relations):
     diagonals: Diagonals | None  # None where there is no kernel, or a side is too short
 
 
-def relate(encoding: Encoding | np.ndarray) -> Relations | GridRelations:
+def relate(
+    encoding: Encoding | np.ndarray, assessed: Faithfulness | None = None
+) -> Relations | GridRelations:
     """How the codes of positions, or of lags, relate to one another.
 
     Parameters
     ----------
     encoding : Encoding or np.ndarray, shape (n, d)
         An encoding, or a table with one row a position.
+    assessed : Faithfulness, optional
+        What `pefourier.faithful.assess` found of the same codes: T(1) is not fitted again.
 
     Notes
     -----
@@ -114,10 +123,14 @@ def relate(encoding: Encoding | np.ndarray) -> Relations | GridRelations:
         on_grid = {"grid": enc.domain.sides, "prefix": enc.domain.prefix}
         on_grid["rotation_residual"] = rotation_residual(enc)
         on_grid["diagonals"] = None if k is None else compare_diagonals(k)
+    if assessed is not None:
+        fitted = assessed.shift_residual
+    else:
+        fitted = shift_residual(enc) if sequence else None
     return kind(
         length=len(enc),
         dimension=enc.dim,
-        shift_residual=shift_residual(enc) if sequence else None,
+        shift_residual=fitted,
         toeplitz_residual=toeplitz_residual(enc),
         kernel=k,
         first_rise=rising_lags(k, enc.domain.sides, enc.eps),

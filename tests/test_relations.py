@@ -10,6 +10,7 @@ import pefourier.encodings  # noqa: F401 (fills the registry)
 from pefourier.encodings.domain import lattice
 from pefourier.encodings.encoding import as_encoding
 from pefourier.encodings.registry import BUILDERS, build
+from pefourier.faithful import assess
 from pefourier.geometry import products as geometry
 from pefourier.geometry.products import autocorrelation
 from pefourier.relations import (
@@ -159,6 +160,14 @@ def test_diagonals_are_compared_at_the_nearest_distance(sides, straight, diagona
     assert found.on_axes == pytest.approx(along)
     both = (mean(diagonal, diagonal) + mean(diagonal, -diagonal)) / 2 / mean(0, 0)
     assert found.on_diagonals == pytest.approx(both)
+
+
+@pytest.mark.parametrize("name", ["learned", "axial", "alibi", "tree"])
+def test_what_was_fitted_is_not_fitted_again(name, monkeypatch):
+    enc = build(name, length=20, d=8)
+    plain, assessed = relate(enc), assess(enc)
+    monkeypatch.setattr(ROOM, "shift_residual", None)
+    assert relate(enc, assessed).shift_residual == plain.shift_residual
 
 
 def test_whether_directions_are_alike():

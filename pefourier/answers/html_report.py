@@ -99,7 +99,7 @@ class Inquiry:
             density(enc, self.lattice, self.sigma),
             position_functions(enc, None, self.lattice, self.sigma),
             faithful,
-            relate(enc),
+            relate(enc, faithful),
         )
 
     def line(self, question: str, studies: Sequence[Study]) -> str:
