@@ -19,6 +19,7 @@ from pefourier.answers.comparing import conventions_apart, exchanged_axes, excha
 from pefourier.answers.grid_words import (
     aliasing_on_grid,
     by_axis,
+    from_its_frequencies,
     idle_on_grid,
     inversion_on_grid,
     not_a_rotation,
@@ -29,6 +30,7 @@ from pefourier.answers.grid_words import (
     shape_on_grid,
     steps_along_axes,
     told_apart_on_grid,
+    why_wide,
 )
 from pefourier.answers.text import agreeing, number
 from pefourier.encodings.encoding import Encoding
@@ -365,14 +367,14 @@ def from_frequencies(enc: Encoding, r: Reconstructions) -> str:
     peak, error = number(one.peak, 3), number(one.error, 3)
     if one.width >= r.lattice:
         return (
-            "From its frequencies alone nothing of a position is left: the rebuilt curve nowhere "
+            f"{from_its_frequencies(r)} nothing of a position is left: the rebuilt curve nowhere "
             f"falls to half of its peak of {peak}."
         )
     width = f"{number(one.width, 3)} position{'' if one.width == 1 else 's'}"
     how = f"{width} wide and {peak} of 1 high (error {error}; 0 is exact)"
     if one.width <= SHARP:
-        return f"From its frequencies alone a position comes back as a sharp peak, {how}."
-    return f"From its frequencies alone a position comes back blurred, as a peak {how}."
+        return f"{from_its_frequencies(r)} a position comes back as a sharp peak, {how}."
+    return f"{from_its_frequencies(r)} a position comes back blurred, as a peak {how}{why_wide(r)}."
 
 
 def from_codes(enc: Encoding, r: Reconstructions) -> str:

@@ -16,7 +16,7 @@ from pefourier.geometry.grown_grids import SAME
 
 if TYPE_CHECKING:  # one question starts without the rooms of the others
     from pefourier.faithful import GridFaithfulness
-    from pefourier.reconstruct import GridReconstructions
+    from pefourier.reconstruct import GridReconstructions, Reconstructions
     from pefourier.relations import GridRelations
     from pefourier.spectrum import GridSpectrum
 
@@ -225,6 +225,20 @@ def aliasing_on_grid(enc: Encoding, r: GridSpectrum) -> str:
     )
 
 
+def from_its_frequencies(r: Reconstructions | GridReconstructions) -> str:
+    """What something is rebuilt from."""
+    smeared = f", smeared by sigma {number(r.sigma)}," if r.sigma else ""
+    return f"From its frequencies alone{smeared}"
+
+
+def why_wide(r: Reconstructions | GridReconstructions) -> str:
+    """What makes a rebuilt peak wide, and what smearing does to it: the end of a sentence."""
+    slow = r.below_first_bin
+    waves = f"{slow} of its {r.frequencies_total} waves are longer than the lattice" if slow else ""
+    smearing = "smearing narrows it, --sigma 0 does not smear" if r.sigma else ""
+    return "".join(f"; {why}" for why in (waves, smearing) if why)
+
+
 def point_from_frequencies(enc: Encoding, r: GridReconstructions) -> str:
     """How sharp a point comes back from the frequencies alone, and in which shape."""
     one = r.reconstructions[0]
@@ -233,14 +247,16 @@ def point_from_frequencies(enc: Encoding, r: GridReconstructions) -> str:
     peak, error = number(one.peak, 3), number(one.error, 3)
     how = f"{peak} of 1 high (error {error}; 0 is exact)"
     if one.error <= EXACT:
-        return f"From its frequencies alone a point comes back exactly, {how}."
+        return f"{from_its_frequencies(r)} a point comes back exactly, {how}."
     area = f"{one.half_max_area} of {prod(r.lattice)} points at or above half of it"
     if is_cross(one.values) and one.half_max_area > 1:
         share = (
             f"{100 * one.cross:.0f} % of the energy is on points that share a coordinate with it"
         )
-        return f"From its frequencies alone a point comes back as a cross, {how}: {share}; {area}."
-    return f"From its frequencies alone a point comes back blurred, as a peak {how}, {area}."
+        shape = f"as a cross, {how}: {share}; {area}"
+    else:
+        shape = f"blurred, as a peak {how}, {area}"
+    return f"{from_its_frequencies(r)} a point comes back {shape}{why_wide(r)}."
 
 
 def is_cross(values: np.ndarray) -> bool:
