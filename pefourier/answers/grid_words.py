@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.answers.text import number
+from pefourier.answers.text import agreeing, number
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.axes import axis_letters
@@ -102,7 +102,7 @@ def ends_of(enc: Encoding, r: GridFaithfulness) -> list[str] | None:
 def told_apart_on_grid(enc: Encoding, r: GridFaithfulness) -> str:
     """Whether points have codes of their own, which two are closest, and what has no place."""
     points, grid = f"{r.length} {points_in_words(enc)}", f"of the {size_of(r.grid)} grid"
-    rest = f"; {in_front(r.prefix)}" if r.prefix else ""
+    rest = f"; {in_front(r.prefix, r.prefix_zeros)}" if r.prefix else ""
     if r.length == 1:
         return f"A grid of one point has nothing to tell apart{rest}."
     if isnan(r.stable_rank):
@@ -124,15 +124,21 @@ def points_in_words(enc: Encoding) -> str:
     return "displacements" if enc.domain.kind == "lag" else "points"
 
 
-def in_front(prefix: int) -> str:
-    """What is said of rows without a place.
+def in_front(prefix: int, zeros: int = 0) -> str:
+    """What is said of rows without a place, some of which are zeros.
 
     >>> in_front(1)
     'row 0, before the grid, has no place and is left out'
+    >>> in_front(5, 1).rpartition(": ")[2]
+    '1 of them is all zeros, as class tokens of sine tables are'
     """
-    if prefix == 1:
-        return "row 0, before the grid, has no place and is left out"
-    return f"rows 0 … {prefix - 1}, before the grid, have no place and are left out"
+    one = prefix == 1
+    which = "it" if one else "they" if zeros == prefix else f"{zeros} of them"
+    what = agreeing(zeros, "is", "are")
+    told = f": {which} {what} all zeros, as class tokens of sine tables are" if zeros else ""
+    if one:
+        return f"row 0, before the grid, has no place and is left out{told}"
+    return f"rows 0 … {prefix - 1}, before the grid, have no place and are left out{told}"
 
 
 def step_in_words(displacement: Sequence[int]) -> str:
