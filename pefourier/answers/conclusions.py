@@ -112,7 +112,8 @@ def known_formula(enc: Encoding, r: Faithfulness) -> str:
     given = f" with {', '.join(parts)}" if parts else ""
     names = r.identified.get("conventions")
     whose = f": the convention of {join(names, 'or')}" if names else ""
-    return f"The table is {r.identified['encoding']}{given}, {how}{whose}."
+    what = r.identified.get("spec") or f"{r.identified['encoding']}{given}"
+    return f"The table is {what}, {how}{whose}."
 
 
 def in_brief(value: Any) -> str:
