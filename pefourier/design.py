@@ -64,7 +64,7 @@ class Design(Result):
     criteria: tuple[str, ...]
     candidates: tuple[Candidate, ...]  # by ascending base
     best: dict[str, float | None]  # None where no base serves: see `dft_serves`, or beyond reach
-    dft_serves: bool  # length <= d: the lattice of the DFT is better than any base
+    dft_serves: bool  # length <= d, no grid: the lattice of the DFT is better than any base
     dtype: str | None = None  # the format to which codes were rounded
     axis: str = ""  # of a grid: t, y or x
 
@@ -201,7 +201,8 @@ def design_grid(sides: Sequence[int], d: int, **asked: Any) -> tuple[Design, ...
     """A design for each axis of a grid, the slowest axis first; `asked` is as of `design_base`.
 
     An axis has an equal part of the pairs, the first one what is left over, as in Wan. Axes are
-    told apart by their own columns alone, so that each has a base of its own.
+    told apart by their own columns alone, so that each has a base of its own. The DFT's lattice
+    serves none: side by side, such codes are not all the same distance apart.
 
     >>> found = design_grid((8, 30, 52), 128, criteria=("turns",))
     >>> [(one.axis, one.length, one.d) for one in found]
@@ -212,7 +213,7 @@ def design_grid(sides: Sequence[int], d: int, **asked: Any) -> tuple[Design, ...
     width = d // (2 * len(sides)) * 2
     widths = [d - width * (len(sides) - 1), *[width] * (len(sides) - 1)]
     return tuple(
-        replace(design_base(side, own, **asked), axis=axis)
+        replace(design_base(side, own, **asked), axis=axis, dft_serves=False)
         for side, own, axis in zip(sides, widths, AXES[-len(sides) :], strict=True)
     )
 

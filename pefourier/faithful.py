@@ -66,6 +66,7 @@ class GridFaithfulness(Faithfulness):
     on_grid: ClassVar[bool] = True
     grid: tuple[int, ...]  # points along each axis, the slowest first
     prefix: int  # rows before the grid that have no place
+    prefix_zeros: int  # of these, rows of zeros
     displacement: tuple[int, ...] | None  # of the closest pair, in points along each axis
     axial: bool  # every column depends on one axis
     separable_error: float  # of the worst a(y) + b(x): 0 recovered, 1 lost
@@ -148,11 +149,17 @@ def describe_grid(enc: Encoding, closest: ClosestPair, factors: Factors) -> dict
     return {
         "grid": domain.sides,
         "prefix": domain.prefix,
+        "prefix_zeros": zeros_in_front(enc) if domain.prefix else 0,
         "displacement": None if ends is None else tuple((ends[1] - ends[0]).tolist()),
         "axial": axis_parts(enc) is not None,
         "separable_error": factors.separable_error(domain.sides),
         **axis_shares(without_prefix(enc)),
     }
+
+
+def zeros_in_front(enc: Encoding) -> int:
+    """How many of the rows before a grid are all zeros."""
+    return int((~enc.codes(enc.domain.x[: enc.domain.prefix]).any(axis=1)).sum())
 
 
 def verdict(closest: ClosestPair, factors: Factors, separable_error: float = 1.0) -> str:

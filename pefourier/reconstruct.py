@@ -22,7 +22,7 @@ from pefourier.errors import PefourierError
 from pefourier.explained import Explained
 from pefourier.geometry.torus import multiplicity
 from pefourier.result import Result
-from pefourier.spectrum import density
+from pefourier.spectrum import GridSpectrum, Spectrum, density
 
 if TYPE_CHECKING:  # what is imported when it is used, not when a page names a result's type
     from pefourier.geometry.singular_values import Factors
@@ -53,6 +53,8 @@ class Reconstructions(Result):
     sigma: float
     reconstructions: list[Reconstruction]
     inverse_error: float  # the largest over all positions of the encoding
+    below_first_bin: int | None  # declared frequencies whose waves are longer than the lattice
+    frequencies_total: int | None
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class GridReconstructions(Result):
     sigma: float
     reconstructions: list[GridReconstruction]
     inverse_error: float  # the largest over all points of the encoding
+    below_first_bin: int | None  # declared frequencies whose waves are longer than the lattice
+    frequencies_total: int | None
 
 
 def position_functions(
@@ -169,7 +173,18 @@ def functions_on_line(
         )
         for s in positions
     ]
-    return Reconstructions(n, spectrum.sigma, rebuilt, factors.inverse_error(), about=(enc,))
+    return Reconstructions(
+        n, spectrum.sigma, rebuilt, factors.inverse_error(), **slow_waves(spectrum), about=(enc,)
+    )
+
+
+def slow_waves(spectrum: Spectrum | GridSpectrum) -> dict[str, int | None]:
+    """How many of the declared frequencies are below the first of the lattice, and of how many."""
+    summary = spectrum.summary
+    return {
+        "below_first_bin": summary.below_first_bin,
+        "frequencies_total": summary.frequencies_total,
+    }
 
 
 def check_positions(positions: Sequence[int], n: int) -> None:
@@ -213,7 +228,9 @@ def functions_on_grid(
         for point in points
     ]
     worst = max(0.0, factors.inverse_error())  # rounding may make a projection larger than it is
-    return GridReconstructions(sides, spectrum.sigma, rebuilt, worst, about=(enc,))
+    return GridReconstructions(
+        sides, spectrum.sigma, rebuilt, worst, **slow_waves(spectrum), about=(enc,)
+    )
 
 
 def check_point(point: Sequence[int], sides: tuple[int, ...]) -> tuple[int, ...]:

@@ -9,9 +9,11 @@ their mean at each lag, over that at lag 0, is the `kernel`. Frequencies are rad
 On a grid lags are displacements (dy, dx), and there is a T for a step along each axis.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -26,6 +28,7 @@ from pefourier.encodings.encoding import (
     unit_of,
     without_prefix,
 )
+from pefourier.explained import Explained
 from pefourier.geometry.products import (
     diagonal_means,
     diagonal_means_on_grid,
@@ -33,8 +36,13 @@ from pefourier.geometry.products import (
 )
 from pefourier.result import Result
 
+if TYPE_CHECKING:  # which imports this room where it is used
+    from pefourier.faithful import Faithfulness
+
+ALIKE = 0.1  # of the fall of inner products, within which two directions are treated alike
 LAGS_AT_ONCE = 2**12
 FITTED = 2**11  # positions from which a shift is fitted
+SHORTEST = 3  # points along an axis, as far as which diagonals are compared with it
 LARGEST_SHIFT = FITTED // 2  # dimensions up to which one is
 SAMPLE = 2**10  # positions, evenly spaced, among which distances are correlated
 
@@ -53,6 +61,17 @@ class Relations(Result):
     distance_preservation: float | None  # correlation of code distance with position distance
 
 
+@dataclass(frozen=True)
+class Diagonals(Explained):
+    """Inner products over that at lag 0, as far along the last two axes as on the diagonals."""
+
+    straight: int  # points along one axis
+    diagonal: int  # points along both, at the nearest such distance
+    on_axes: list[float]  # of the last two axes
+    on_diagonals: float  # mean of the two diagonals
+    alike: bool  # whether the three differ by less than a tenth of how far they fell
+
+
 @dataclass(frozen=True, repr=False)
 class GridRelations(Relations):
     """The same of the points of a grid.
@@ -65,15 +84,20 @@ class GridRelations(Relations):
     grid: tuple[int, ...]  # points along each axis, the slowest first
     prefix: int  # rows before the grid that have no place
     rotation_residual: float | None  # of rotations, the largest |M' M - I|; 0: lengths are kept
+    diagonals: Diagonals | None  # None where there is no kernel, or a side is too short
 
 
-def relate(encoding: Encoding | np.ndarray) -> Relations | GridRelations:
+def relate(
+    encoding: Encoding | np.ndarray, assessed: Faithfulness | None = None
+) -> Relations | GridRelations:
     """How the codes of positions, or of lags, relate to one another.
 
     Parameters
     ----------
     encoding : Encoding or np.ndarray, shape (n, d)
         An encoding, or a table with one row a position.
+    assessed : Faithfulness, optional
+        What `pefourier.faithful.assess` found of the same codes: T(1) is not fitted again.
 
     Notes
     -----
@@ -98,10 +122,15 @@ def relate(encoding: Encoding | np.ndarray) -> Relations | GridRelations:
         kind = GridRelations
         on_grid = {"grid": enc.domain.sides, "prefix": enc.domain.prefix}
         on_grid["rotation_residual"] = rotation_residual(enc)
+        on_grid["diagonals"] = None if k is None else compare_diagonals(k)
+    if assessed is not None:
+        fitted = assessed.shift_residual
+    else:
+        fitted = shift_residual(enc) if sequence else None
     return kind(
         length=len(enc),
         dimension=enc.dim,
-        shift_residual=shift_residual(enc) if sequence else None,
+        shift_residual=fitted,
         toeplitz_residual=toeplitz_residual(enc),
         kernel=k,
         first_rise=rising_lags(k, enc.domain.sides, enc.eps),
@@ -110,6 +139,33 @@ def relate(encoding: Encoding | np.ndarray) -> Relations | GridRelations:
         **on_grid,
         about=(whole,),
     )
+
+
+def compare_diagonals(k: np.ndarray) -> Diagonals | None:
+    """Whether a kernel (…, 2 H - 1, 2 W - 1) falls along diagonals as along rows and columns.
+
+    At half of the shorter side or nearer, where a diagonal comes nearest to the distance.
+
+    >>> y, x = np.indices((27, 27)) - 13
+    >>> found = compare_diagonals(np.exp(-(y**2 + x**2) / 50))
+    >>> found.straight, found.diagonal, found.alike
+    (7, 5, True)
+    >>> compare_diagonals(np.exp(-abs(y) / 5) + np.exp(-abs(x) / 5)).alike
+    False
+    """
+    plane = k[tuple(n // 2 for n in k.shape[:-2])]
+    middle = y, x = tuple(n // 2 for n in plane.shape)
+    if min(middle) < SHORTEST:
+        return None
+    lags = np.arange(2, max((min(middle) + 1) // 2, SHORTEST) + 1)
+    steps = np.maximum(np.rint(lags / np.sqrt(2)).astype(int), 1)
+    nearest = int(np.argmin(np.abs(steps * np.sqrt(2) / lags - 1)))
+    straight, diagonal = int(lags[nearest]), int(steps[nearest])
+    on_axes = [float(plane[y + straight, x]), float(plane[y, x + straight])]
+    both = plane[y + diagonal, [x - diagonal, x + diagonal]]
+    found = [*on_axes, float(both.mean())]
+    alike = max(found) - min(found) <= ALIKE * (plane[middle] - min(found))
+    return Diagonals(straight, diagonal, on_axes, found[-1], bool(alike))
 
 
 def shift_map(table: np.ndarray, k: int = 1) -> np.ndarray:

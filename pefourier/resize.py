@@ -18,7 +18,7 @@ import numpy as np
 from pefourier.encodings import load
 from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points
-from pefourier.encodings.encoding import Encoding, Measure, from_table
+from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.grids import check_fit, most_square, sides_text
 from pefourier.encodings.specs import source_of
@@ -26,6 +26,7 @@ from pefourier.errors import PefourierError, shown, unknown
 from pefourier.explained import Explained
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.found_grids import MOST_PREFIX, on_found_grid
+from pefourier.geometry.grown_grids import frequencies_on_axes, turn_limits
 from pefourier.geometry.interpolation import METHODS, resize_lattice
 from pefourier.result import Result
 from pefourier.spectrum import axis_shares, density
@@ -62,13 +63,15 @@ class Method(Explained):
 
 @dataclass(frozen=True)
 class Unseen(Explained):
-    """Pairs of a formula that meet phases on the new lattice which the old one has not."""
+    """How far pairs of a formula turn on the new lattice, and which meet phases never seen."""
 
     axis: str
     pairs: int
     unseen: int
     which: list[int]  # of the axis' pairs, counted from 0 in the formula's order
     step_ratio: float  # the angle from point to point, new over old
+    reach_ratio: float  # the same from the first point to the last
+    reach_limit: float | None  # of an endless grid; None: it grows without end, or is not known
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,6 +91,7 @@ class Resizing(Result):
     at: tuple[int, ...]  # the point where
     moved: float  # share of the energy that has another frequency, in cycles an image
     unseen: list[Unseen] | None  # None where frequencies are not declared
+    anew: Picture | None  # of a formula, its codes on the new grid; None where there is none
 
 
 def resize_table(
@@ -108,7 +112,7 @@ def resize_table(
     method : str
         That of the table in the answer.
     formula : Encoding, optional
-        The same formula on the new grid: says which of its pairs meet unseen phases.
+        The same formula on the new grid: its codes there, and which pairs meet unseen phases.
 
     Examples
     --------
@@ -129,6 +133,7 @@ def resize_table(
     rows = whole[behind:]
     tables = {name: resize_lattice(rows, shape, wanted, name) for name in METHODS}
     before, after = picture(rows, shape), picture(tables[method], wanted)
+    anew = None if formula is None else picture(formula.table()[behind:], wanted)
     most, between, at = compare_methods(tables, wanted)
     return Resizing(
         old=old,
@@ -146,6 +151,7 @@ def resize_table(
         at=at,
         moved=energy_moved(before, after),
         unseen=None if formula is None else unseen_phases(encoding, formula),
+        anew=anew,
         about=(encoding,),
     )
 
@@ -174,9 +180,13 @@ def load_both_sizes(
 
 
 def has_formula(enc: Encoding, source: Any, new: Sequence[int]) -> bool:
-    """Whether the source of an encoding gives codes of a formula on a new grid, too."""
+    """Whether the source of an encoding gives codes of a formula on a new grid, too.
+
+    Tables that are drawn have none; frequencies that are drawn are the same on all grids.
+    """
     named = isinstance(source, str) and enc.origin == "formula" and source_of(source) != "table"
-    return named and len(enc.domain.sides) == len(new)
+    drawn = enc.untrained and enc.measure is None
+    return named and not drawn and len(enc.domain.sides) == len(new)
 
 
 def on_own_grid(enc: Encoding, prefix: int = 0) -> Encoding:
@@ -313,13 +323,13 @@ def compare_methods(
 def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen] | None:
     """Of each axis, the pairs that turn further on the new lattice than ever on the old.
 
-    A pair that finished a turn on the old one has met all phases, and so it has those that lie
-    within a step of what it met.
+    A pair that finished a turn on the old one has met all phases, and one that goes less than a
+    step of the old grid beyond what it met is as good as there.
     """
     if old.measure is None or new.measure is None:
         return None
     slow, fast = (frequencies_on_axes(enc.measure) for enc in (old, new))
-    letters = axis_letters(len(old.domain.sides))
+    letters, limits = axis_letters(len(old.domain.sides)), turn_limits(old)
     found = []
     for a, (n, m) in enumerate(zip(old.domain.sides, new.domain.sides, strict=True)):
         before, after = np.abs(slow[:, a]), np.abs(fast[:, a])
@@ -328,10 +338,7 @@ def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen] | None:
         unseen = (seen < 2 * np.pi) & (met > (seen + before[own]) * (1 + 1e-9))
         ratio = float(np.median(after[own] / before[own])) if own.any() else np.nan
         which = np.flatnonzero(unseen).tolist()
-        found.append(Unseen(letters[a], int(own.sum()), len(which), which, ratio))
+        reach = ratio * (m - 1) / (n - 1) if n > 1 else np.nan
+        most = limits[a] if np.isfinite(limits[a]) else None
+        found.append(Unseen(letters[a], int(own.sum()), len(which), which, ratio, reach, most))
     return found
-
-
-def frequencies_on_axes(measure: Measure) -> np.ndarray:
-    """Frequencies as (m, axes), those of one axis, too."""
-    return measure.frequencies.reshape(len(measure.weights), -1)

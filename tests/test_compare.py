@@ -9,6 +9,7 @@ from pefourier.compare import compare
 from pefourier.encodings import load
 from pefourier.encodings.domain import lattice
 from pefourier.encodings.encoding import from_table
+from pefourier.faithful import assess
 
 SIZES = [(40, 16), (300, 64), (9, 32)]
 
@@ -208,6 +209,55 @@ def test_exchanged_axes_of_a_wide_table_are_named():
     found = compare(*(replace(enc, domain=lattice((14, 14))) for enc in (one, two)))
     told = {k: v for k, v in found.by.items() if k != "columns"}
     assert told == {"order": "xy to yx", "layout": "halves exchanged"}
+
+
+def said_of(one, other, sides):
+    return compare(on_grid(one, sides), on_grid(other, sides)).conclusion
+
+
+def test_what_exchanged_axes_mean_is_said():
+    """For trained weights columns are exchanged; a model that learns them anew reads either."""
+    exchanged = "x and y are exchanged: weights trained with one read the other's rows as columns. "
+    anew = "; where training starts anew, it makes no difference."
+    halves = said_of("mae", "transformers", (6, 8))
+    assert exchanged + "For trained weights swap the halves of the columns" + anew in halves
+    ordered = said_of("mae", "timm", (6, 8))
+    assert exchanged + "For trained weights put the columns into the other's order" in ordered
+    assert "exchanged" not in said_of("detr", "deformable-detr", (6, 8))
+
+
+def test_transposed_points_are_a_bug_where_the_grid_is_not_square():
+    """In the words of check-faithful, which finds which of the two it is."""
+    table = from_table(on_grid("rt-detr").table())
+    table = replace(table, domain=on_grid("rt-detr").domain)
+    told = compare(on_grid("mae"), table).conclusion
+    assert told.startswith("The two hold the same codes in another order of points: rows run down")
+    assert "surely a bug in one of the two; check-faithful --grid 7x11 says in which" in told
+    findings = assess(table).findings
+    assert [f.code for f in findings if f.severity == "error"] == ["grid-transposed"]
+    assert "surely" not in said_of("mae", "rt-detr", (6, 6))
+    blocks = said_of("mae", "mae,rows=blocks", (6, 10))
+    assert "Codes must stand in the order of the tokens" in blocks
+
+
+def test_a_transposed_square_is_exchanged_axes():
+    table = np.random.default_rng(0).normal(size=(36, 5))
+    square = replace(from_table(table), domain=lattice((6, 6)))
+    turned = table.reshape(6, 6, 5).swapaxes(0, 1).reshape(36, 5)
+    told = compare(square, replace(from_table(turned), domain=lattice((6, 6)))).conclusion
+    assert "For trained weights transpose the grid of one table" in told
+
+
+def test_a_name_alone_is_not_the_convention_of_its_papers():
+    bare = load("axial", None, 64, grid=(7, 11))
+    equal, mae = (
+        replace(from_table(enc.table()), domain=enc.domain) for enc in (bare, on_grid("mae"))
+    )
+    told = "axial by itself has another convention than MAE and DETR: write axial:convention=mae"
+    assert told in compare(equal, bare).conclusion
+    assert told in compare(bare, mae).conclusion
+    assert "by itself" not in compare(equal, on_grid("transformers")).conclusion
+    assert "by itself" not in compare(bare, on_grid("mae")).conclusion
 
 
 def test_other_grids_and_bases_are_different():

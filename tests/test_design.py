@@ -12,6 +12,7 @@ from pefourier.design import (
     cast_distance,
     codes_between,
     design_base,
+    design_grid,
     smallest_bounded_base,
 )
 from pefourier.encodings import build, load
@@ -187,6 +188,28 @@ def test_sizes_that_have_no_base(length, d, message):
 def test_the_lattice_of_the_dft_serves_short_lengths():
     assert design_base(80, 256, bases=(10.0,), criteria=()).dft_serves
     assert not design_base(80, 32, bases=(10.0,), criteria=()).dft_serves
+
+
+def test_the_lattice_of_the_dft_is_not_offered_for_grids():
+    """Side by side, codes of two axes that are each equidistant have two distances."""
+    found = design_grid((8, 8), 32, bases=(10.0,), criteria=())
+    assert not any(one.dft_serves for one in found)
+    axis = build("dft", length=8, d=16).table()
+    both = np.hstack([np.repeat(axis, 8, axis=0), np.tile(axis, (8, 1))])
+    apart = np.linalg.norm(both[:, None] - both, axis=-1)[~np.eye(64, dtype=bool)]
+    assert apart.max() / apart.min() == pytest.approx(2**0.5)
+
+
+def test_axes_that_are_alike_are_told_once(run):
+    same = run("design", "--grid", "8x8", "--d", 16, "--base", 10, "--for", "turns").out
+    assert same.startswith("both axes: ")
+    assert same.count("8 positions, d 8") == 1  # above the table
+    assert "axis y" not in same
+    apart = run("design", "--grid", "8x9", "--d", 16, "--base", 10, "--for", "turns").out
+    assert "axis y: 8 positions, d 8" in apart
+    assert "axis x: 9 positions, d 8" in apart
+    records = run("design", "--grid", "8x8", "--d", 16, "--base", 10, "--json").results
+    assert [one["axis"] for one in records] == ["y", "x"]
 
 
 def test_each_candidate_is_a_spec_that_gives_it_back():

@@ -176,6 +176,23 @@ def test_rows_before_a_grid_are_left_out():
     assert one.closest_pair == (1, 2)
 
 
+def test_rows_of_zeros_before_a_grid_are_said():
+    table = named("axial:convention=mae", (3, 5), 16, prefix=2).table()
+    r = assess(table_on((3, 5), table, prefix=2))
+    assert r.prefix_zeros == 2
+    told = "rows 0 … 1, before the grid, have no place and are left out: they are all zeros"
+    assert told in r.conclusion
+    table[0, 3] = 1.0
+    r = assess(table_on((3, 5), table, prefix=2))
+    assert r.prefix_zeros == 1
+    assert "left out: 1 of them is all zeros, as class tokens" in r.conclusion
+    r = assess(table_on((3, 5), table[[0, *range(2, 17)]], prefix=1))
+    assert r.prefix_zeros == 0
+    assert "zeros" not in r.conclusion
+    r = assess(named("axial:convention=mae", (3, 5), 16, prefix=1))
+    assert "left out: it is all zeros, as class tokens of sine tables are" in r.conclusion
+
+
 def test_points_that_coincide_are_counted():
     checkers = waves_on((6, 6), np.pi / 2 * np.array([[2, 2], [1, -1]]))
     pair = closest_pair(checkers)

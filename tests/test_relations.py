@@ -1,16 +1,20 @@
 """Relations of codes to one another: published numbers, closed forms and slow twins."""
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import pefourier.encodings  # noqa: F401 (fills the registry)
+from pefourier.encodings.domain import lattice
 from pefourier.encodings.encoding import as_encoding
 from pefourier.encodings.registry import BUILDERS, build
+from pefourier.faithful import assess
 from pefourier.geometry import products as geometry
 from pefourier.geometry.products import autocorrelation
 from pefourier.relations import (
+    compare_diagonals,
     first_rise,
     kernel,
     relate,
@@ -134,3 +138,55 @@ def test_relations_of_every_encoding_are_numbers(name, length):
     for value in (r.shift_residual, r.toeplitz_residual, r.asymmetry, r.distance_preservation):
         assert value is None or np.isfinite(value)
     assert r.kernel is None or np.isfinite(r.kernel).all()
+
+
+@pytest.mark.parametrize(("sides", "straight", "diagonal"), [((14, 14), 7, 5), ((5, 9), 3, 2)])
+def test_diagonals_are_compared_at_the_nearest_distance(sides, straight, diagonal):
+    table = np.random.default_rng(0).normal(size=(np.prod(sides), 6))
+    enc = replace(as_encoding(table), domain=lattice(sides))
+    found = relate(enc).diagonals
+    assert (found.straight, found.diagonal) == (straight, diagonal)
+    points = {place: row for place, row in zip(np.ndindex(sides), table, strict=True)}
+
+    def mean(dy, dx):
+        pairs = [
+            codes @ points[y + dy, x + dx]
+            for (y, x), codes in points.items()
+            if (y + dy, x + dx) in points
+        ]
+        return np.mean(pairs)
+
+    along = [mean(straight, 0) / mean(0, 0), mean(0, straight) / mean(0, 0)]
+    assert found.on_axes == pytest.approx(along)
+    both = (mean(diagonal, diagonal) + mean(diagonal, -diagonal)) / 2 / mean(0, 0)
+    assert found.on_diagonals == pytest.approx(both)
+
+
+@pytest.mark.parametrize("name", ["learned", "axial", "alibi", "tree"])
+def test_what_was_fitted_is_not_fitted_again(name, monkeypatch):
+    enc = build(name, length=20, d=8)
+    plain, assessed = relate(enc), assess(enc)
+    monkeypatch.setattr(ROOM, "shift_residual", None)
+    assert relate(enc, assessed).shift_residual == plain.shift_residual
+
+
+def test_whether_directions_are_alike():
+    """Round kernels are; sums of a function an axis are not, nor rows that differ from columns."""
+    y, x = np.indices((27, 27)) - 13
+    assert compare_diagonals(np.exp(-(y**2 + x**2) / 50.0)).alike
+    assert not compare_diagonals(np.exp(-(y**2 + 4 * x**2) / 50.0)).alike
+    assert not compare_diagonals((np.exp(-(y**2) / 50.0) + np.exp(-(x**2) / 50.0)) / 2).alike
+    assert compare_diagonals(np.ones((5, 9))) is None
+    frames = np.exp(-((np.indices((3, 27, 27))[0] - 1.0) ** 2)) * np.exp(-(y**2 + x**2) / 50.0)
+    assert compare_diagonals(frames) == compare_diagonals(np.exp(-(y**2 + x**2) / 50.0))
+
+
+def test_diagonals_are_answered_in_a_sentence(run):
+    (record,) = run("relations", "axial", "--grid", "14x14", "--d", 64, "--json").results
+    said = "Diagonals are not treated like rows and columns: of the inner product at lag 0 are left"
+    assert (
+        f"{said} y 0.857, x 0.857 after 7 points, and 0.736 as far on the diagonal, at (5,5)"
+        in (record["conclusion"])
+    )
+    assert record["diagonals"]["alike"] is False
+    assert "as far on the diagonals" in run("relations", "axial", "--grid", "14x14").out

@@ -136,6 +136,42 @@ def test_indices_meet_unseen_phases_and_normalised_coordinates_do_not():
     assert resize_table(load("axial", None, 8, grid=(4, 4)), (5, 5)).unseen is None
 
 
+def test_how_far_a_formula_goes_beyond_training_is_told(run):
+    y, x = both("axial-rope:convention=dinov3", (14, 10), (48, 10)).unseen
+    assert (y.reach_ratio, y.reach_limit) == (pytest.approx(47 / 48 * 14 / 13), approx_limit(14))
+    assert (x.reach_ratio, x.reach_limit) == (pytest.approx(1), approx_limit(10))
+    counted, _ = both("axial", (14, 10), (24, 10)).unseen
+    assert (counted.reach_ratio, counted.reach_limit) == (pytest.approx(23 / 13), None)
+    arguments = ["axial-rope:convention=dinov3", "--d", 64, "--from", "14x14", "--to", "48x48"]
+    said = " ".join(run("resize", *arguments).out.split())
+    assert "turn further than on 14x14 by 5.45 %, and by at most 7.69 % however large" in said
+    arguments[-1] = "7x7"
+    assert "No pair turns further than on 14x14" in " ".join(run("resize", *arguments).out.split())
+
+
+def approx_limit(side):
+    return pytest.approx(side / (side - 1))
+
+
+def test_rotations_are_told_as_they_are_computed():
+    r = both("axial-rope:convention=dinov3", (6, 6), (9, 8))
+    new = load("axial-rope:convention=dinov3", None, 64, grid=(9, 8)).table()
+    apart = np.linalg.norm(new[:, None] - new, axis=-1)[~np.eye(72, dtype=bool)].min()
+    assert r.anew.nearest == pytest.approx(apart / np.linalg.norm(new, axis=1).max())
+    assert r.conclusion.startswith("Computed anew on 9x8, all 72 codes differ")
+    assert "Rotations are computed, and methods are for tables: by bicubic" in r.conclusion
+    added = both("axial:convention=detr", (6, 6), (9, 8)).conclusion
+    assert added.startswith("From 6x6 to 9x8 the methods differ")
+    assert "Computed anew on 9x8, all 72 codes differ" in added
+
+
+def test_a_table_that_is_drawn_is_not_computed_anew(run):
+    (record,) = run("resize", "learned", "--d", 8, "--from", "4x4", "--to", "5x5", "--json").results
+    assert record["anew"] is None
+    drawn = ["mixed-rope", "--d", 8, "--from", "4x4", "--to", "5x5", "--json"]
+    assert run("resize", *drawn).results[0]["anew"]["distinct"] == 25
+
+
 def test_what_does_not_fit_is_refused(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("t.npy", np.random.default_rng(0).normal(size=(13, 4)))

@@ -15,19 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pefourier.answers.comparing import conventions_apart, exchanged_axes, exchanged_points
 from pefourier.answers.grid_words import (
     aliasing_on_grid,
     by_axis,
+    from_its_frequencies,
     idle_on_grid,
     inversion_on_grid,
     not_a_rotation,
     point_from_codes,
     point_from_frequencies,
     points_without_code,
-    products_by_displacement,
+    products_on_grid,
     shape_on_grid,
     steps_along_axes,
     told_apart_on_grid,
+    why_wide,
 )
 from pefourier.answers.text import agreeing, number
 from pefourier.encodings.encoding import Encoding
@@ -111,7 +114,8 @@ def known_formula(enc: Encoding, r: Faithfulness) -> str:
     given = f" with {', '.join(parts)}" if parts else ""
     names = r.identified.get("conventions")
     whose = f": the convention of {join(names, 'or')}" if names else ""
-    return f"The table is {r.identified['encoding']}{given}, {how}{whose}."
+    what = r.identified.get("spec") or f"{r.identified['encoding']}{given}"
+    return f"The table is {what}, {how}{whose}."
 
 
 def in_brief(value: Any) -> str:
@@ -384,14 +388,14 @@ def from_frequencies(enc: Encoding, r: Reconstructions) -> str:
     peak, error = number(one.peak, 3), number(one.error, 3)
     if one.width >= r.lattice:
         return (
-            "From its frequencies alone nothing of a position is left: the rebuilt curve nowhere "
+            f"{from_its_frequencies(r)} nothing of a position is left: the rebuilt curve nowhere "
             f"falls to half of its peak of {peak}."
         )
     width = f"{number(one.width, 3)} position{'' if one.width == 1 else 's'}"
     how = f"{width} wide and {peak} of 1 high (error {error}; 0 is exact)"
     if one.width <= SHARP:
-        return f"From its frequencies alone a position comes back as a sharp peak, {how}."
-    return f"From its frequencies alone a position comes back blurred, as a peak {how}."
+        return f"{from_its_frequencies(r)} a position comes back as a sharp peak, {how}."
+    return f"{from_its_frequencies(r)} a position comes back blurred, as a peak {how}{why_wide(r)}."
 
 
 def from_codes(enc: Encoding, r: Reconstructions) -> str:
@@ -488,7 +492,7 @@ CONCLUSIONS: dict[str, tuple[Callable[[Encoding, Any], str], ...]] = {
     ),
     "GridSpectrum": (shape_on_grid, idle_on_grid, aliasing_on_grid, before_training),
     "GridReconstructions": (point_from_frequencies, point_from_codes, points_without_code),
-    "GridRelations": (not_a_rotation, products_by_displacement, steps_along_axes, near_is_near),
+    "GridRelations": (not_a_rotation, products_on_grid, steps_along_axes, near_is_near),
     "Relations": (products_by_lag, steps_by_matrix, near_is_near, without_products),
 }
 
@@ -499,8 +503,16 @@ CONCLUSIONS: dict[str, tuple[Callable[[Encoding, Any], str], ...]] = {
 def conclude_comparison(a: Encoding, b: Encoding, r: Comparison) -> str:
     """The conclusion of a comparison."""
     rules = {
-        "equal": (equal_numbers, common_part),
-        "equivalent": (written_differently, projections_permuted, cause_in_words, common_part),
+        "equal": (equal_numbers, conventions_apart, common_part),
+        "equivalent": (
+            written_differently,
+            projections_permuted,
+            exchanged_points,
+            exchanged_axes,
+            cause_in_words,
+            conventions_apart,
+            common_part,
+        ),
         "different": (
             apart,
             cause_in_words,
@@ -526,7 +538,9 @@ def equal_numbers(r: Comparison) -> str:
 
 def written_differently(r: Comparison) -> str:
     """Tables that follow from one another."""
-    how = f"The two are one encoding, written differently: {change_in_words(r.by)}"
+    moved = "hold the same codes in another order of points"
+    what = moved if "rows" in r.by else "are one encoding, written differently"
+    how = f"The two {what}: {change_in_words(r.by)}"
     if "rotation" in r.by and "scale" in r.by:
         times = number(r.by["scale"] ** 2, 4)
         return (

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.answers.text import number
+from pefourier.answers.text import agreeing, number
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.axes import axis_letters
+from pefourier.geometry.grown_grids import SAME
 
 if TYPE_CHECKING:  # one question starts without the rooms of the others
     from pefourier.faithful import GridFaithfulness
-    from pefourier.reconstruct import GridReconstructions
+    from pefourier.reconstruct import GridReconstructions, Reconstructions
     from pefourier.relations import GridRelations
     from pefourier.spectrum import GridSpectrum
 
@@ -59,10 +60,34 @@ def by_axis(values: Sequence[Any] | None, digits: int = 3) -> str | None:
     >>> by_axis([0.911, None])
     'y 0.911, x –'
     """
-    if values is None:
-        return None
-    names = axis_names(len(values))
+    return None if values is None else by_name(axis_names(len(values)), values, digits)
+
+
+def by_name(names: Sequence[str], values: Sequence[Any], digits: int = 3) -> str:
+    """A number for each of some axes.
+
+    >>> by_name("yx", [0.911, 0.25])
+    'y 0.911, x 0.25'
+    """
     return ", ".join(f"{k} {number(v, digits)}" for k, v in zip(names, values, strict=True))
+
+
+def further_in_words(ratios: Sequence[float]) -> str:
+    """By how much ratios are above 1, in percent: once where all axes have the same, or none.
+
+    >>> further_in_words([1.25, 1.25]), further_in_words([1.25, 1.0]), further_in_words([0.5, 1.0])
+    ('25 %', '25 % along y and 0 % along x', '')
+    """
+    names = axis_names(len(ratios))
+    known = [(name, max(r - 1, 0.0)) for name, r in zip(names, ratios, strict=True) if r == r]
+    percents = [number(100 * more if more > SAME else 0, 3) + " %" for _, more in known]
+    if all(more <= SAME for _, more in known):
+        return ""
+    if len(set(percents)) == 1:
+        return percents[0]
+    return " and ".join(
+        f"{percent} along {name}" for percent, (name, _) in zip(percents, known, strict=True)
+    )
 
 
 def ends_of(enc: Encoding, r: GridFaithfulness) -> list[str] | None:
@@ -77,7 +102,7 @@ def ends_of(enc: Encoding, r: GridFaithfulness) -> list[str] | None:
 def told_apart_on_grid(enc: Encoding, r: GridFaithfulness) -> str:
     """Whether points have codes of their own, which two are closest, and what has no place."""
     points, grid = f"{r.length} {points_in_words(enc)}", f"of the {size_of(r.grid)} grid"
-    rest = f"; {in_front(r.prefix)}" if r.prefix else ""
+    rest = f"; {in_front(r.prefix, r.prefix_zeros)}" if r.prefix else ""
     if r.length == 1:
         return f"A grid of one point has nothing to tell apart{rest}."
     if isnan(r.stable_rank):
@@ -99,15 +124,21 @@ def points_in_words(enc: Encoding) -> str:
     return "displacements" if enc.domain.kind == "lag" else "points"
 
 
-def in_front(prefix: int) -> str:
-    """What is said of rows without a place.
+def in_front(prefix: int, zeros: int = 0) -> str:
+    """What is said of rows without a place, some of which are zeros.
 
     >>> in_front(1)
     'row 0, before the grid, has no place and is left out'
+    >>> in_front(5, 1).rpartition(": ")[2]
+    '1 of them is all zeros, as class tokens of sine tables are'
     """
-    if prefix == 1:
-        return "row 0, before the grid, has no place and is left out"
-    return f"rows 0 … {prefix - 1}, before the grid, have no place and are left out"
+    one = prefix == 1
+    which = "it" if one else "they" if zeros == prefix else f"{zeros} of them"
+    what = agreeing(zeros, "is", "are")
+    told = f": {which} {what} all zeros, as class tokens of sine tables are" if zeros else ""
+    if one:
+        return f"row 0, before the grid, has no place and is left out{told}"
+    return f"rows 0 … {prefix - 1}, before the grid, have no place and are left out{told}"
 
 
 def step_in_words(displacement: Sequence[int]) -> str:
@@ -200,6 +231,20 @@ def aliasing_on_grid(enc: Encoding, r: GridSpectrum) -> str:
     )
 
 
+def from_its_frequencies(r: Reconstructions | GridReconstructions) -> str:
+    """What something is rebuilt from."""
+    smeared = f", smeared by sigma {number(r.sigma)}," if r.sigma else ""
+    return f"From its frequencies alone{smeared}"
+
+
+def why_wide(r: Reconstructions | GridReconstructions) -> str:
+    """What makes a rebuilt peak wide, and what smearing does to it: the end of a sentence."""
+    slow = r.below_first_bin
+    waves = f"{slow} of its {r.frequencies_total} waves are longer than the lattice" if slow else ""
+    smearing = "smearing narrows it, --sigma 0 does not smear" if r.sigma else ""
+    return "".join(f"; {why}" for why in (waves, smearing) if why)
+
+
 def point_from_frequencies(enc: Encoding, r: GridReconstructions) -> str:
     """How sharp a point comes back from the frequencies alone, and in which shape."""
     one = r.reconstructions[0]
@@ -208,14 +253,16 @@ def point_from_frequencies(enc: Encoding, r: GridReconstructions) -> str:
     peak, error = number(one.peak, 3), number(one.error, 3)
     how = f"{peak} of 1 high (error {error}; 0 is exact)"
     if one.error <= EXACT:
-        return f"From its frequencies alone a point comes back exactly, {how}."
+        return f"{from_its_frequencies(r)} a point comes back exactly, {how}."
     area = f"{one.half_max_area} of {prod(r.lattice)} points at or above half of it"
     if is_cross(one.values) and one.half_max_area > 1:
         share = (
             f"{100 * one.cross:.0f} % of the energy is on points that share a coordinate with it"
         )
-        return f"From its frequencies alone a point comes back as a cross, {how}: {share}; {area}."
-    return f"From its frequencies alone a point comes back blurred, as a peak {how}, {area}."
+        shape = f"as a cross, {how}: {share}; {area}"
+    else:
+        shape = f"blurred, as a peak {how}, {area}"
+    return f"{from_its_frequencies(r)} a point comes back {shape}{why_wide(r)}."
 
 
 def is_cross(values: np.ndarray) -> bool:
@@ -277,6 +324,26 @@ def products_by_displacement(enc: Encoding, r: GridRelations) -> str:
     return (
         "Inner products of codes depend on the displacement alone; they rise first at the lag: "
         f"{rises.replace('–', 'never')}."
+    )
+
+
+def products_on_grid(enc: Encoding, r: GridRelations) -> str:
+    """What inner products depend on, and whether diagonals are treated like rows and columns."""
+    return " ".join(filter(None, [products_by_displacement(enc, r), products_on_diagonals(r)]))
+
+
+def products_on_diagonals(r: GridRelations) -> str:
+    """Whether inner products fall along diagonals as along rows and columns."""
+    if r.diagonals is None:
+        return ""
+    found = r.diagonals
+    one, other = axis_names(len(r.grid))[-2:]
+    along = by_name([one, other], found.on_axes)
+    at = point_of([0] * (len(r.grid) - 2) + [found.diagonal] * 2)
+    return (
+        f"Diagonals are {'' if found.alike else 'not '}treated like rows and columns: of the inner "
+        f"product at lag 0 are left {along} after {found.straight} points, and "
+        f"{number(found.on_diagonals, 3)} as far on the diagonal, at {at}."
     )
 
 

@@ -1,7 +1,7 @@
 """What is there to say of some encodings? All of it, side by side, on one page of HTML.
 
-The page has what `spectrum`, `reconstruct` and `check-faithful` answer: conclusions first, then
-pictures and the numbers, each table with the command that gives it.
+The page has what `spectrum`, `reconstruct`, `check-faithful` and `relations` answer: conclusions
+first, then pictures and the numbers, each table with the command that gives it.
 """
 
 import platform
@@ -27,6 +27,7 @@ from pefourier.answers.document import (
     value_cell,
 )
 from pefourier.answers.html_reach import find_reach, reach_part
+from pefourier.answers.relations_page import relations_facts
 from pefourier.answers.report import (
     FAITHFUL_FACTS,
     GRID_FAITHFUL_FACTS,
@@ -49,6 +50,7 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.faithful import Faithfulness, assess
 from pefourier.geometry import Progress
 from pefourier.reconstruct import Reconstructions, position_functions
+from pefourier.relations import Relations, relate
 from pefourier.spectrum import Spectrum, density
 
 LIBRARIES = ("numpy", "scipy", "matplotlib")
@@ -56,7 +58,9 @@ QUESTIONS = {  # of which a conclusion speaks
     "faithful": "Can positions be told apart and recovered?",
     "spectrum": "Which frequencies are there?",
     "rebuilt": "What is left of a position?",
+    "related": "How do positions relate to one another?",
 }
+SMOOTHED = ("spectrum", "reconstruct", "report")  # commands that take --lattice and --sigma
 
 
 REACH = "How far do rotations reach?"
@@ -71,6 +75,7 @@ class Study:
     spectrum: Spectrum
     rebuilt: Reconstructions
     faithful: Faithfulness
+    related: Relations
 
     def answer(self, name: str) -> Answer:
         """What one of the commands answers."""
@@ -94,13 +99,14 @@ class Inquiry:
             density(enc, self.lattice, self.sigma),
             position_functions(enc, None, self.lattice, self.sigma),
             faithful,
+            relate(enc, faithful),
         )
 
     def line(self, question: str, studies: Sequence[Study]) -> str:
         """The command that answers one of the questions about these encodings."""
         words = ["pefourier", question, *(study.encoding.spec for study in studies)]
         options = {f"--{name}": value for name, value in self.options.items()}
-        if question != "check-faithful":
+        if question in SMOOTHED:
             options |= {"--lattice": self.lattice, "--sigma": self.sigma}
         given = [
             (name, option_value(value)) for name, value in options.items() if value is not None
@@ -140,7 +146,7 @@ def lead_of(studies: Sequence[Study]) -> Markup:
     )
     what = (
         "Positional encodings, analysed: which frequencies they have, what is left of a position, "
-        "and whether codes can be told apart and turned back. "
+        "whether codes can be told apart and turned back, and what they say of distances. "
     )
     return element("p", what, sizes, ".", class_="quiet")
 
@@ -156,6 +162,7 @@ def encoding_sections(
         Chapter("frequencies", QUESTIONS["spectrum"], spectrum_part(studies, inquiry, words)),
         Chapter("positions", QUESTIONS["rebuilt"], rebuilt_part(studies, inquiry, words)),
         Chapter("codes", QUESTIONS["faithful"], faithful_part(studies, inquiry, words)),
+        Chapter("relations", QUESTIONS["related"], related_part(studies, inquiry, words)),
         Chapter(
             "precision", "What does low precision cost?", precision_part(studies, inquiry, words)
         ),
@@ -333,6 +340,16 @@ def faithful_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> l
         facts_table(caption, FAITHFUL_FACTS, answers, words, group),
         axes if on_axes else None,
         command(inquiry.line("check-faithful", studies)),
+    ]
+
+
+def related_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
+    """What codes say of distances and directions."""
+    answers = [study.answer("related") for study in studies]
+    caption = "Relations of positions in numbers"
+    return [
+        facts_table(caption, relations_facts(answers), answers, words, "relations"),
+        command(inquiry.line("relations", studies)),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from itertools import starmap
 from math import isclose, log, pi
 from shutil import get_terminal_size
 from typing import Any
@@ -44,18 +45,38 @@ def design_page(designs: Sequence[Design]) -> Page:
     """The answer of `pefourier design`: one design, or one for each axis of a grid."""
     return Page(
         "design",
-        words=lambda: "\n".join([*map(design_text, designs), *grid_specs_text(designs)]),
+        words=lambda: "\n".join(
+            [*starmap(design_text, by_axes(designs)), *grid_specs_text(designs)]
+        ),
         records=lambda: list(map(design_record, designs)),
         rows=lambda: design_rows(designs),
         conclusion=lambda: "".join(
-            paragraph(f"{axis_of(one)}{conclude_design(one)}") for one in designs
+            paragraph(f"{axes}{conclude_design(one)}") for axes, one in by_axes(designs)
         ),
     )
 
 
-def axis_of(design: Design) -> str:
-    """The axis of a design of a grid, as its conclusion begins."""
-    return f"axis {design.axis}: " if design.axis else ""
+def by_axes(designs: Sequence[Design]) -> list[tuple[str, Design]]:
+    """Each design behind its axis, as its words begin; axes that are alike have one.
+
+    >>> from pefourier.design import design_grid
+    >>> found = design_grid((4, 8, 8), 12, bases=(2.0,), criteria=())
+    >>> [axes for axes, _ in by_axes(found)], [axes for axes, _ in by_axes(found[1:])]
+    (['axis t: ', 'axes y and x: '], ['both axes: '])
+    """
+    alike: dict[tuple[int, int], list[Design]] = {}
+    for one in designs:
+        alike.setdefault((one.length, one.d), []).append(one)
+    return [(names_of_axes(same, len(designs)), same[0]) for same in alike.values()]
+
+
+def names_of_axes(same: Sequence[Design], axes: int) -> str:
+    """The axes of designs that are alike; nothing where there is no grid."""
+    names = [one.axis for one in same if one.axis]
+    if len(names) > 1:
+        every = {2: "both axes", 3: "all axes"}[axes]
+        return f"{every if len(names) == axes else f'axes {join(names)}'}: "
+    return f"axis {names[0]}: " if names else ""
 
 
 def grid_specs_text(designs: Sequence[Design]) -> list[str]:
@@ -158,11 +179,11 @@ def columns_of(design: Design) -> list[str]:
     return [key for key in HEADS if cast or key != "min_distance_cast"]
 
 
-def design_text(design: Design) -> str:
-    """The candidates, the best by a criterion marked with its name."""
+def design_text(axes: str, design: Design) -> str:
+    """The candidates, the best by a criterion marked with its name; of a grid, on which axes."""
     columns = columns_of(design)
     rows = [[*(HEADS[key] for key in columns), "best by"]]
-    lead = f"axis {design.axis}: {design.length} positions, d {design.d}\n" if design.axis else ""
+    lead = f"{axes}{design.length} positions, d {design.d}\n" if axes else ""
     for c in design.candidates:
         names = [name for name, rho in design.best.items() if rho == c.rho]
         values = (number(getattr(c, key)) for key in columns if key != "rho")

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from pefourier.answers.grid_words import axis_names, by_name
 from pefourier.answers.page import Page
 from pefourier.answers.report import (
     Answer,
@@ -16,6 +17,7 @@ from pefourier.answers.report import (
     side_by_side,
     why_no_shift,
 )
+from pefourier.answers.text import number
 
 
 def relations_page(asked: Sequence[Answer | Refusal]) -> Page:
@@ -24,8 +26,13 @@ def relations_page(asked: Sequence[Answer | Refusal]) -> Page:
 
 
 def relations_text(answers: Sequence[Answer]) -> str:
-    """The facts of each encoding; on grids what turns a head is held to a rotation."""
-    return side_by_side([*RELATIONS_FACTS, *(GRID_FACTS if any_grid(answers) else ())], answers)
+    """The facts of each encoding."""
+    return side_by_side(relations_facts(answers), answers)
+
+
+def relations_facts(answers: Sequence[Answer]) -> list[Fact]:
+    """What is told; of grids diagonals, too, and what turns a head is held to a rotation."""
+    return [*RELATIONS_FACTS, *(GRID_FACTS if any_grid(answers) else ())]
 
 
 def why_no_rotation(answer: Answer) -> str:
@@ -49,6 +56,27 @@ def why_no_correlation(answer: Answer) -> str:
     return "distances are equal" if sequence else f"not for {answer.encoding.domain.kind}s"
 
 
+def straight_of(r: Any) -> str | None:
+    """Inner products some points along the last two axes."""
+    found = getattr(r, "diagonals", None)
+    if found is None:
+        return None
+    return f"{by_name(axis_names(len(r.grid))[-2:], found.on_axes)} after {found.straight} points"
+
+
+def diagonal_of(r: Any) -> str | None:
+    """The inner product as far on the diagonals."""
+    found = getattr(r, "diagonals", None)
+    if found is None:
+        return None
+    return f"{number(found.on_diagonals, 3)} after ({found.diagonal},{found.diagonal})"
+
+
+def why_no_diagonal(answer: Answer) -> str:
+    """Why diagonals were not compared with rows and columns."""
+    return "no inner products by lag" if answer.result.kernel is None else "sides are too short"
+
+
 RELATIONS_FACTS = [
     Fact("positions", lambda r: r.length),
     Fact("dimensions", lambda r: r.dimension),
@@ -59,6 +87,8 @@ RELATIONS_FACTS = [
     Fact("distances correlate by", lambda r: r.distance_preservation, why_no_correlation),
 ]
 GRID_FACTS = [
+    Fact("as far along the axes", lambda r: straight_of(r), why_no_diagonal),
+    Fact("as far on the diagonals", lambda r: diagonal_of(r), why_no_diagonal),
     Fact("away from a rotation", lambda r: getattr(r, "rotation_residual", None), why_no_rotation),
 ]
 

@@ -570,10 +570,8 @@ def formula_in_words(identified: Mapping[str, Any]) -> str:
     params = ", ".join(f"{k}={number(v, 7)}" for k, v in identified["params"].items())
     names = identified.get("conventions", ())
     whose = f" (the convention of {', '.join(names)})" if names else ""
-    return (
-        f"{identified['encoding']} with {params or 'no parameters'}{whose}; "
-        f"largest difference {number(identified['max_difference'], 2)}"
-    )
+    what = identified.get("spec") or f"{identified['encoding']} with {params or 'no parameters'}"
+    return f"{what}{whose}; largest difference {number(identified['max_difference'], 2)}"
 
 
 def faithful_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:

@@ -4,13 +4,15 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pefourier.answers.grid_words import by_axis, point_of, size_of
+import numpy as np
+
+from pefourier.answers.grid_words import by_axis, further_in_words, point_of, size_of
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.report import identity_of
 from pefourier.answers.text import aligned, number, paragraph
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import printable
-from pefourier.resize import Resizing
+from pefourier.resize import Picture, Resizing
 
 
 def resize_page(enc: Encoding, r: Resizing, out: str | None) -> Page:
@@ -34,51 +36,89 @@ def resize_record(enc: Encoding, r: Resizing, out: str | None = None) -> dict[st
 
 
 def conclude_resizing(enc: Encoding, r: Resizing) -> str:
-    """How far methods differ, what happens to codes, and which pairs meet unseen phases."""
+    """How far methods differ, what happens to codes, and which pairs meet unseen phases.
+
+    Rotations are computed at every size, so that the formula comes first there.
+    """
     if not r.before.norm:
         return "All codes are zero, and stay so."
+    anew = [anew_in_words(r), unseen_in_words(r)]
+    if enc.act == "rotate" and r.anew is not None:
+        told = [*anew, instead_in_words(r)]
+    else:
+        told = [methods_in_words(enc, r), codes_in_words(r), *anew]
+    return " ".join(filter(None, told))
+
+
+def methods_in_words(enc: Encoding, r: Resizing) -> str:
+    """How far the methods of interpolation differ."""
+    if r.largest_difference <= 1e-12 * r.before.norm:
+        return f"From {size_of(r.old)} to {size_of(r.new)} the methods agree."
     share = r.largest_difference / (r.before.norm / enc.dim**0.5)
     how = f"{number(100 * share, 2 if share < 0.1 else 3)} % of a number's rms size"
-    same = r.largest_difference <= 1e-12 * r.before.norm
-    first = (
-        f"From {size_of(r.old)} to {size_of(r.new)} the methods agree."
-        if same
-        else f"From {size_of(r.old)} to {size_of(r.new)} the methods differ by up to "
+    return (
+        f"From {size_of(r.old)} to {size_of(r.new)} the methods differ by up to "
         f"{number(r.largest_difference, 3)} ({how}), {r.between[0]} from {r.between[1]} at "
         f"{point_of(r.at)}: take the one that the weights were trained with."
     )
-    return " ".join(filter(None, [first, codes_in_words(r), unseen_in_words(r)]))
 
 
 def codes_in_words(r: Resizing) -> str:
     """Whether codes can still be told apart, and how much of their spectrum stays."""
-    old, new, points = r.before, r.after, math.prod(r.after.grid)
     moved = f"{number(100 * r.moved, 2)} % of the energy moves to other frequencies"
-    if new.nearest is None or old.nearest is None:
+    if r.after.nearest is None or r.before.nearest is None:
         return f"By {r.method} {moved}, in cycles an image."
+    return f"By {r.method} {apart_in_words(r.after, r.before)}; {moved}, in cycles an image."
+
+
+def apart_in_words(new: Picture, old: Picture) -> str:
+    """How many codes of a new grid differ, and how close two of them are."""
+    points = math.prod(new.grid)
     if new.distinct < points:
-        told = f"only {new.distinct} of {points} codes differ"
-    else:
-        told = (
-            f"all {points} codes differ, the closest two by {number(new.nearest, 3)} of a code's "
-            f"length ({number(old.nearest, 3)} before)"
-        )
-    return f"By {r.method} {told}; {moved}, in cycles an image."
+        return f"only {new.distinct} of {points} codes differ"
+    return (
+        f"all {points} codes differ, the closest two by {number(new.nearest, 3)} of a code's "
+        f"length ({number(old.nearest, 3)} before)"
+    )
+
+
+def anew_in_words(r: Resizing) -> str:
+    """Whether codes that the formula itself gives on the new grid can be told apart."""
+    if r.anew is None or r.anew.nearest is None or r.before.nearest is None:
+        return ""
+    return f"Computed anew on {size_of(r.new)}, {apart_in_words(r.anew, r.before)}."
+
+
+def instead_in_words(r: Resizing) -> str:
+    """What interpolation would do to codes that a formula gives at every size."""
+    if r.after.nearest is None or r.before.nearest is None:
+        return ""
+    would = apart_in_words(r.after, r.before).replace("differ", "would differ", 1)
+    return f"Rotations are computed, and methods are for tables: by {r.method} {would}."
 
 
 def unseen_in_words(r: Resizing) -> str:
-    """What the formula itself does on the new grid."""
+    """Which pairs of the formula go beyond phases of training on the new grid, and how far."""
     if r.unseen is None:
         return ""
-    if not any(one.unseen for one in r.unseen):
-        steps = ", ".join(f"{one.axis} {number(one.step_ratio, 3)}" for one in r.unseen)
-        return f"Computed anew, the formula meets no unseen phases; its steps change by {steps}."
-    counts = ", ".join(
-        f"{one.unseen} of {one.pairs} along {one.axis}"
-        + (f", numbers {runs_in_words(one.which)}" if one.which else "")
-        for one in r.unseen
+    if any(one.unseen for one in r.unseen):
+        counts = ", ".join(
+            f"{one.unseen} of {one.pairs} along {one.axis}"
+            + (f", numbers {runs_in_words(one.which)}" if one.which else "")
+            for one in r.unseen
+        )
+        return f"Pairs of the formula meet phases never seen: {counts} (counted from 0)."
+    steps = f"steps are {by_axis([one.step_ratio for one in r.unseen])} of what they were"
+    further = further_in_words([one.reach_ratio for one in r.unseen])
+    if not further:
+        return f"No pair turns further than on {size_of(r.old)}; {steps}."
+    limits = [np.nan if one.reach_limit is None else one.reach_limit for one in r.unseen]
+    most = further_in_words(limits)
+    ending = f", and by at most {most} however large the image" if most else ""
+    return (
+        f"From the first point to the last, pairs turn further than on {size_of(r.old)} by "
+        f"{further}{ending}: phases stay within a step of those of training; {steps}."
     )
-    return f"Computed anew, pairs of the formula meet phases never seen: {counts} (counted from 0)."
 
 
 def runs_in_words(numbers: Sequence[int]) -> str:
@@ -109,9 +149,11 @@ def resize_text(r: Resizing, out: str | None) -> str:
                 number(one.largest_difference, 3),
             ]
         )
-    rows_of_pictures = [["", "before", "after"]]
+    pictures = {"before": r.before, "after": r.after}
+    pictures |= {"computed anew": r.anew} if r.anew is not None else {}
+    rows_of_pictures = [["", *pictures]]
     for label, value in PICTURE_FACTS:
-        rows_of_pictures.append([label, value(r.before), value(r.after)])
+        rows_of_pictures.append([label, *map(value, pictures.values())])
     text = f"{aligned(rows)}\n{aligned(rows_of_pictures)}"
     size = f"{len(r.table)} rows × {r.table.shape[1]}"
     return text + (

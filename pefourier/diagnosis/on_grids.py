@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.diagnosis.identify import identification, identify
-from pefourier.diagnosis.whose import matching_conventions
+from pefourier.diagnosis.whose import matching_conventions, spec_of_axes
 from pefourier.encodings.axis_parts import axis_columns
 from pefourier.encodings.conventions import fact_of_convention
 from pefourier.encodings.encoding import Encoding, Finding
@@ -112,10 +112,12 @@ def identify_on_grid(case: GridCase) -> dict | None:
     formula = formula_of_axes(case)
     same = list(matching_conventions(case.table, case.sides, case.eps))
     if not same:
-        return formula
+        spec = formula and spec_of_axes(case.table, case.sides, case.eps, formula)
+        return formula | {"spec": spec} if spec else formula
     encoding, name, difference = same[0]
     known = formula or identification(encoding, {"convention": name}, difference)
-    return known | {"conventions": [name for _, name, _ in same]}
+    spec = f"{encoding}:convention={name}"
+    return known | {"spec": spec, "conventions": [name for _, name, _ in same]}
 
 
 def formula_of_axes(case: GridCase) -> dict | None:

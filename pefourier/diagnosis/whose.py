@@ -1,11 +1,13 @@
 """Whose table is this? Conventions of published models that give just these codes on its grid."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
+from pefourier.answers.text import number
 from pefourier.encodings.conventions import read_conventions
-from pefourier.encodings.registry import build
+from pefourier.encodings.registry import BUILDERS, build
 from pefourier.errors import PefourierError
 
 LOOKED_AT = 128  # points of a table, spread over the grid
@@ -23,16 +25,55 @@ def matching_conventions(
     >>> [name for _, name, _ in matching_conventions(dit, (3, 4), 1e-15)]
     ['mae', 'dit']
     """
-    rows = np.unique(np.linspace(0, len(table) - 1, LOOKED_AT).astype(int))
-    seen = np.asarray(table[rows], dtype=float)
-    bound = 8 * max(eps, FLOAT32) * np.abs(seen).max()
     for encoding, conventions in read_conventions().items():
         for name in conventions:
-            try:
-                enc = build(encoding, d=table.shape[1], grid=sides, convention=name)
-            except PefourierError:
-                continue  # not of this many axes or dimensions
-            codes = np.asarray(enc.codes(enc.domain.x[rows]), dtype=float)
-            difference = float(np.abs(codes - seen).max())
-            if codes.any() and difference <= bound:
+            difference = difference_from(table, sides, eps, encoding, {"convention": name})
+            if difference is not None:
                 yield encoding, name, difference
+
+
+def difference_from(
+    table: np.ndarray, sides: tuple[int, ...], eps: float, encoding: str, params: dict[str, Any]
+) -> float | None:
+    """The largest difference of a table from an encoding, where rounding explains it."""
+    rows = np.unique(np.linspace(0, len(table) - 1, LOOKED_AT).astype(int))
+    seen = np.asarray(table[rows], dtype=float)
+    try:
+        enc = build(encoding, d=table.shape[1], grid=sides, **params)
+    except PefourierError:
+        return None  # not of this many axes or dimensions
+    codes = np.asarray(enc.codes(enc.domain.x[rows]), dtype=float)
+    difference = float(np.abs(codes - seen).max())
+    known = codes.any() and difference <= 8 * max(eps, FLOAT32) * np.abs(seen).max()
+    return difference if known else None
+
+
+LAYOUTS = {  # of one axis' columns: what those of all may have
+    "halves": ("halves", "axis-halves"),
+    "interleaved": ("interleaved",),
+}
+DIVISORS = {"d": "n", "d/2-1": "n-1"}  # of one axis' dimensions, as typed
+
+
+def spec_of_axes(
+    table: np.ndarray, sides: tuple[int, ...], eps: float, known: Mapping[str, Any]
+) -> str | None:
+    """The SPEC that gives a table whose axes are identified; None where none does.
+
+    >>> table = build("axial", d=16, grid=(3, 4), rho=500.0).table()
+    >>> params = {"order": "yx", "rho": 500.0, "layout": "halves", "divisor": "d", "first": "sin"}
+    >>> spec_of_axes(table, (3, 4), 1e-15, {"encoding": "axial", "params": params})
+    'axial:order=yx,rho=500'
+    """
+    encoding, params = known["encoding"], known["params"]
+    if any(isinstance(value, list) for value in params.values()):
+        return None  # an axis of its own for each
+    own = BUILDERS[encoding].parameters
+    plain = {key: value for key, value in params.items() if key in own}
+    plain["divisor"] = DIVISORS.get(params.get("divisor", "d"))
+    for layout in LAYOUTS.get(params.get("layout", ""), ()) if plain["divisor"] else ():
+        given = {k: v for k, v in (plain | {"layout": layout}).items() if v != own[k].default}
+        if difference_from(table, sides, eps, encoding, given) is not None:
+            typed = (f"{k}={number(v, 15)}" for k, v in given.items())
+            return f"{encoding}:{','.join(typed)}" if given else encoding
+    return None

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from pefourier.answers.grid_reach import reach_on_grid, shrinks_with_size
+from pefourier.answers.grid_reach import reach_on_grid
 from pefourier.encodings import build
 
 
@@ -20,7 +20,7 @@ def rows_that_meet(enc):
 @pytest.mark.parametrize("side", [8, 64, 300])
 def test_no_image_is_too_large_for_dinov3(side):
     enc = build("axial-rope", d=64, grid=(side, 6), convention="dinov3")
-    assert shrinks_with_size(enc)
+    assert "which are divided by the sides" in reach_on_grid(enc)
     assert "no image is so large that two rows" in reach_on_grid(enc)
     assert not rows_that_meet(enc)
 
@@ -34,7 +34,7 @@ def test_whole_waves_on_coordinates_of_an_image_repeat_in_it():
 def test_coordinates_that_count_end_where_the_slowest_wave_has_turned():
     step = 2 * np.pi / 40
     enc = build("axial", d=8, grid=(60, 6), rho=1.0, scale=step)  # all waves alike
-    assert not shrinks_with_size(enc)
+    assert "the same for any size" in reach_on_grid(enc)
     assert "meets a phase again after 40 rows, the slowest after 40" in reach_on_grid(enc)
     assert rows_that_meet(enc)
     assert not rows_that_meet(build("axial", d=8, grid=(40, 6), rho=1.0, scale=step))
@@ -53,3 +53,12 @@ def test_context_says_it_of_a_name(run):
     done = run("context", "axial-rope:grid=14x14,convention=dinov3", "--d", 64, "--json")
     assert done.status == 0, done.err
     assert "turns across the 14 rows" in done.results[0]["conclusion"]
+
+
+def test_how_far_phases_go_in_larger_images_is_said():
+    of = {
+        coordinates: reach_on_grid(build("axial-rope", d=16, grid=(4, 5), coordinates=coordinates))
+        for coordinates in ("centred", "closed")
+    }
+    assert "go beyond those of 4x5 by at most 33.3 % along y and 25 % along x." in of["centred"]
+    assert "phases span the same range in an image of any size" in of["closed"]

@@ -16,6 +16,7 @@ from pages import Page
 
 from pefourier.answers.document import STYLE_SHEET, Markup, Words, element, table
 from pefourier.answers.inline_svg import CURVES, GREYS, INK, inline_svg
+from pefourier.answers.relations_page import RELATIONS_FACTS
 from pefourier.answers.report import (
     FAITHFUL_FACTS,
     PRECISION_FACTS,
@@ -78,6 +79,7 @@ def test_headings_come_in_order_and_conclusions_first(mixed):
         "Which frequencies are there?",
         "What is left of a position?",
         "Can positions be told apart and recovered?",
+        "How do positions relate to one another?",
         "What does low precision cost?",
         "How far do rotations reach?",
         "How these numbers were made",
@@ -132,6 +134,7 @@ def test_a_word_has_its_explanation(mixed):
 
 def test_every_row_of_facts_has_an_explanation(mixed):
     facts = [*SPECTRUM_FACTS, *RECONSTRUCT_FACTS, *FAITHFUL_FACTS, *PRECISION_FACTS]
+    facts += RELATIONS_FACTS
     assert {fact.label.strip() for fact in facts} - set(mixed.text["button"]) == set()
 
 
@@ -345,13 +348,23 @@ def test_grids_and_sequences_stand_side_by_side(page, tmp_path, monkeypatch):
     assert "pefourier spectrum axial axial-rope --d 16 --grid 3x4" in found.text["code"]
 
 
+def test_relations_of_points_are_on_the_page(page, run):
+    found = page("axial", "--grid", "6x6", "--d", 16)
+    (line,) = [line for line in found.text["code"] if "relations" in line]
+    assert line == "pefourier relations axial --d 16 --grid 6x6"
+    (record,) = run(*shlex.split(line)[1:], "--json").results
+    assert "Inner products of codes depend on the displacement alone" in record["conclusion"]
+    assert any(record["conclusion"] in said for said in found.text["p"])
+    assert "as far on the diagonals" in found.text["button"]
+
+
 def test_options_are_part_of_the_commands(page):
     found = page("dft", "--d", 8, "--lattice", 32, "--sigma", 1, "--seed", 3)
     lines = [line for line in found.text["code"] if line.startswith("pefourier")]
     both = "dft --d 8 --seed 3 --lattice 32 --sigma 1.0"
     plain = "dft --d 8 --seed 3"
     named = dict.fromkeys(("spectrum", "reconstruct", "report"), both)
-    named |= {"check-faithful": plain}
+    named |= {"check-faithful": plain, "relations": plain}
     assert set(lines) == {f"pefourier {command} {rest}" for command, rest in named.items()}
 
 

@@ -32,7 +32,7 @@ from pefourier.reconstruct import (
     Reconstruction,
     Reconstructions,
 )
-from pefourier.relations import GridRelations, Relations
+from pefourier.relations import Diagonals, GridRelations, Relations
 from pefourier.reproduce import SPOKEN, Claim
 from pefourier.resize import Method, Picture, Unseen
 from pefourier.spectrum import DensitySummary, GridSpectrum, Spectrum
@@ -139,6 +139,7 @@ def test_every_field_of_json_has_a_term(run, arguments):
         Comparison,
         Relations,
         GridRelations,
+        Diagonals,
         Context,
         Layers,
         Rotation,

@@ -314,7 +314,7 @@ def test_design_as_json_and_csv(run):
     assert {"rho", "spec", "min_distance", "rank", "idle", "bound"} <= result["candidates"][
         0
     ].keys()
-    assert "The criteria contradict one another" in result["conclusion"]
+    assert "the criteria contradict one another" in result["conclusion"]
     lines = run(*asked, "--csv").out.splitlines()
     assert len(lines) == 1 + len(result["candidates"])
     assert run(*asked, "--dtype", "bf16").out.count("after rounding") == 1

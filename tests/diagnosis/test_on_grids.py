@@ -150,3 +150,22 @@ def test_what_a_table_on_a_grid_is():
     assert found["encoding"] == "axial-rope"
     assert found["params"]["step"] == pytest.approx([1.0, 1e4 ** (-2 / 64)], rel=1e-9)
     assert assess(table_on(SIDES, RIGHT + 1e-3)).identified is None
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["axial:convention=mae", "axial:order=xy,rho=500", "axial-rope:rho=100,divisor=n-1", "axial"],
+)
+def test_what_is_printed_of_a_known_table_can_be_typed_back(spec):
+    table = axial(spec)
+    found = assess(table_on(SIDES, table))
+    said = found.conclusion.partition("The table is ")[2].partition(", to within")[0]
+    assert said == found.identified["spec"]
+    np.testing.assert_allclose(axial(said), table, atol=1e-12)
+
+
+def test_a_formula_without_a_spec_is_told_by_its_parameters():
+    table = np.hstack([part(X), part(Y, base=500)])
+    found = assess(table_on(SIDES, table))
+    assert "spec" not in found.identified
+    assert "The table is axial with order=xy" in found.conclusion

@@ -38,7 +38,8 @@ def axial(
 
     Columns are :math:`\sin(\omega_i u), \cos(\omega_i u)` with :math:`\omega_i = \rho^{-i/n}` for
     i = 0 … n - 1 and the coordinate u of one axis. Inner products are a function of the rows
-    apart plus one of the columns apart.
+    apart plus one of the columns apart. With no convention columns of y come before those of x, as
+    in transformers 5; the tables of MAE and DETR are convention=mae and convention=detr.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ def axial(
     return encoding_on_axes("axial", grid_of(length, grid, prefix), d, Axes(**given), "sin")
 
 
-@encoding("axial-rope", "Heo et al., 2024; Fang et al., 2023 (EVA-02)", declared=True)
+@encoding("axial-rope", "Heo et al., 2024 (RoPE-ViT); Fang et al., 2023 (EVA-02)", declared=True)
 @taking_axes(layout="halves")
 def axial_rope(
     length: int,
@@ -75,7 +76,8 @@ def axial_rope(
     r"""Rotation by the axes of a grid: each pair of a head is turned by one of them.
 
     Columns are :math:`\cos(\omega_i u), \sin(\omega_i u)` with :math:`\omega_i = \rho^{-i/n}` for
-    i = 0 … n - 1 and the coordinate u of one axis; d is the size of a head.
+    i = 0 … n - 1 and the coordinate u of one axis; d is the size of a head. With no convention it
+    is that of qwen2-vl; RoPE-ViT's and EVA-02's are convention=rope-vit and convention=eva02.
 
     Parameters
     ----------

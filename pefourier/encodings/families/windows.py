@@ -30,7 +30,7 @@ def lags_of_window(length: int, grid: tuple[int, ...]) -> Domain:
 
 def toward_query(domain: Domain, x: np.ndarray) -> np.ndarray:
     """Displacements query - key of points, (n, axes): the sign that the authors take."""
-    return -domain.places(x).reshape(len(x), -1)
+    return -domain.places(x).reshape(len(x), len(domain.sides))
 
 
 def free_biases(name: str, domain: Domain, d: int, scale: float, seed: int) -> Encoding:
