@@ -25,7 +25,7 @@ from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.explained import Explained
 from pefourier.geometry.closest import closest_pair
-from pefourier.geometry.found_grids import MOST_PREFIX, on_found_grid
+from pefourier.geometry.found_grids import MOST_PREFIX, on_found_grid, remarks_on_grids
 from pefourier.geometry.interpolation import METHODS, resize_lattice
 from pefourier.result import Result
 from pefourier.spectrum import axis_shares, density
@@ -119,6 +119,9 @@ def resize_table(
     """
     if method not in METHODS:
         raise unknown("method", method, METHODS)
+    for finding in encoding.findings:
+        if finding.code == "prefix-shift":  # its rows would be mixed with those of other points
+            raise PefourierError(f"{shown(encoding.label)}: {finding.message}")
     lags, behind = encoding.domain.kind == "lag", encoding.domain.prefix
     shape = encoding.domain.sides
     old = tuple((n + 1) // 2 for n in shape) if lags else shape
@@ -183,6 +186,8 @@ def on_own_grid(enc: Encoding, prefix: int = 0) -> Encoding:
     """A table on the grid that it has or turns out to have; refused where none is known."""
     whole = enc if enc.domain.grid else on_found_grid(enc)
     if not whole.domain.grid:
+        if said := remarks_on_grids(whole):
+            raise PefourierError(f"{shown(enc.label)}: {said[0]}")
         raise PefourierError(
             f"{shown(enc.label)} is on no known grid, and its {len(enc)} rows do not show one; "
             f"give its sides, as {squarest(len(enc), prefix)}"

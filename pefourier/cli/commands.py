@@ -418,8 +418,8 @@ def resize(
     from pefourier.resize import load_both_sizes, resize_table
 
     enc, formula = load_both_sizes(spec, old, new, prefix or 0, d)
-    note_grids(enc, quiet)
     found = resize_table(enc, new, method, formula)
+    note_grids(enc, quiet)
     drawing.draw("question_plots.resizing", [Answer(enc, found)])
     if out is not None:
         write_table(out, found.table)

@@ -12,7 +12,8 @@ import numpy as np
 
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.domain import Domain, lattice, positions
-from pefourier.encodings.encoding import Encoding, Measure
+from pefourier.encodings.encoding import Encoding, Finding, Measure
+from pefourier.encodings.lines import find_start, rows_behind
 from pefourier.errors import PefourierError, shown
 
 Sides = tuple[int, ...]
@@ -106,11 +107,48 @@ def on_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
             f"{shown(enc.label)} has codes of a {enc.domain.kind}, not of positions: --grid suits "
             "encodings of positions, and axial, axial-rope, mixed-rope, swin, swin2, beit"
         )
+    found = findings_on_start(enc, sides, prefix)
     check_fit(shown(enc.label), len(enc), sides, prefix)
     domain = lattice(sides or (len(enc) - prefix,), prefix)
     params = {**enc.params, "grid": domain.grid, "prefix": prefix}
     measure = enc.measure and raster_measure(enc.measure, domain)
-    return replace(enc, domain=domain, measure=measure, params=params)
+    findings = (*enc.findings, *found)
+    return replace(enc, domain=domain, measure=measure, params=params, findings=findings)
+
+
+def findings_on_start(enc: Encoding, sides: Sides, prefix: int) -> list[Finding]:
+    """What the lines of a table say where its grid does not begin behind the prefix.
+
+    Too many rows are refused, with those that stand behind the grid.
+    """
+    if enc.origin == "formula" or enc.act != "add" or not sides or len(enc) < count_points(sides):
+        return []
+    table, width = enc.table(), sides[-1]
+    start = find_start(table, sides)
+    if start is None:
+        return []
+    after = len(table) - start - count_points(sides)
+    if len(table) != count_points(sides, prefix):
+        if after <= 0:
+            return []  # a prefix would fit, which is said
+        raise PefourierError(f"{shown(enc.label)}: {with_rows_behind(table, sides, start, after)}")
+    if start % width == prefix % width:
+        return []
+    message = f"rows are shifted: the grid begins at row {start}, not {prefix}; "
+    if after > 0:
+        message += f"{rows_behind(table, after, width)}, and "
+    else:
+        lacking = "the last point is" if after == -1 else f"the last {-after} points are"
+        message += f"{lacking} missing: read the table again, all {len(table) - after} rows, and "
+    message += f"give --prefix {start}" if start else "leave out --prefix"
+    return [Finding("prefix-shift", "error", message)]
+
+
+def with_rows_behind(table: np.ndarray, sides: Sides, start: int, after: int) -> str:
+    """What a table with rows behind its grid is made of, and what to do about them."""
+    first = f"{start} rows before the grid, " if start > 1 else "1 row before the grid, "
+    points = f"{first if start else ''}{sides_text(sides)} points and {after} more behind them"
+    return f"{len(table)} rows are {points}; {rows_behind(table, after, sides[-1])}"
 
 
 def check_own_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
