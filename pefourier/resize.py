@@ -25,7 +25,7 @@ from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.explained import Explained
 from pefourier.geometry.closest import closest_pair
-from pefourier.geometry.found_grids import MOST_PREFIX, on_found_grid, remarks_on_grids
+from pefourier.geometry.found_grids import MOST_PREFIX, on_found_grid
 from pefourier.geometry.interpolation import METHODS, resize_lattice
 from pefourier.result import Result
 from pefourier.spectrum import axis_shares, density
@@ -186,8 +186,9 @@ def on_own_grid(enc: Encoding, prefix: int = 0) -> Encoding:
     """A table on the grid that it has or turns out to have; refused where none is known."""
     whole = enc if enc.domain.grid else on_found_grid(enc)
     if not whole.domain.grid:
-        if said := remarks_on_grids(whole):
-            raise PefourierError(f"{shown(enc.label)}: {said[0]}")
+        for finding in whole.findings:
+            if finding.code == "rows-behind-grid":
+                raise PefourierError(f"{shown(enc.label)}: {finding.message}")
         raise PefourierError(
             f"{shown(enc.label)} is on no known grid, and its {len(enc)} rows do not show one; "
             f"give its sides, as {squarest(len(enc), prefix)}"

@@ -11,7 +11,7 @@ displacement; codes on one axis, or of which each stands alone, do not.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
+from math import isqrt, prod
 
 import numpy as np
 
@@ -25,6 +25,10 @@ SURE = 0.6  # share of the variance that the ends of lines explain
 RATIO = 0.6  # and that of all other lines, over it
 IN_PAIRS = 0.25  # share that every second row may explain: 2 x 2 blocks are no lines
 FARTHER = 1.25  # how much farther codes two lines apart are than those one line apart
+MOSTLY = 0.9  # ends of lines that are less alike than other neighbours: maybe a grid
+ALIKE = 0.1  # mean cosine of neighbours that tell nothing
+BEFORE_IMAGES = (0, 1, 2, 4, 5)  # rows before a grid: class, distillation, register tokens
+LEAST_SQUARE = 7
 ROUNDING = 1e-6  # distances below are none: copies of one line are no grid
 
 
@@ -86,6 +90,13 @@ class Seen:
             return 0.0
         return float(fall**2 * inside.size * between.size / len(every) / spread)
 
+    def low_ends(self, width: int, start: int, points: int) -> float:
+        """How often neighbours between lines are less alike than others: 0.5 by chance."""
+        if self.lines_within(width, start, points) < LEAST_SIDE:
+            return 0.5
+        inside, between = self.ends(width, start, points)
+        return float((between[:, None] < inside.ravel()).mean())
+
     def are_lines(self, width: int, start: int, points: int) -> bool:
         """Whether lines lie beside one another: the next is nearer than the one behind it.
 
@@ -102,6 +113,41 @@ class Seen:
         apart = (odd.mean() - even.mean()) ** 2 * odd.size * even.size / inside.size
         farther = 1 - far >= FARTHER * max(1 - near, ROUNDING)
         return beside and farther and apart <= IN_PAIRS * spread
+
+
+def squares_with_others(rows: int) -> Iterable[tuple[int, int]]:
+    """Sides of squares that so many rows may be, and how many rows then come before them.
+
+    >>> list(squares_with_others(201))
+    [(14, 5)]
+    """
+    for others in BEFORE_IMAGES:
+        side = isqrt(max(rows - others, 0))
+        if side * side == rows - others and side >= LEAST_SQUARE:
+            yield side, others
+
+
+def is_usual_of_text(rows: int) -> bool:
+    """Whether so many positions are as usual where there are no images.
+
+    >>> [n for n in (50, 196, 197, 200, 257, 512, 514, 577) if not is_usual_of_text(n)]
+    [197, 257, 577]
+    """
+    doubled = rows - 2  # of fairseq: 2 rows are kept for padding
+    return rows % 4 == 0 or rows % 50 == 0 or doubled & (doubled - 1) == 0
+
+
+def may_be_lines(table: np.ndarray, side: int, others: int, of_images: bool) -> bool:
+    """Whether rows that do not show their grid may be a square behind others all the same.
+
+    So it is where most ends of lines are less alike than other neighbours, or where codes are
+    `of_images` by name, or neither alike nor as many as is usual of text.
+    """
+    seen = Seen(table)
+    points = len(table) - others
+    if of_images or seen.low_ends(side, others, points) >= MOSTLY:
+        return True
+    return not is_usual_of_text(len(table)) and abs(float(seen.next_ones.mean())) < ALIKE
 
 
 def find_lines(table: np.ndarray) -> Lines | None:

@@ -6,6 +6,7 @@ measures by how much those of a table are not,
 over pairs of points with one displacement; `find_grid` looks for the sides with the least.
 """
 
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isqrt, prod
@@ -14,7 +15,13 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding, unit_of
 from pefourier.encodings.grids import Sides, on_grid, sides_text, with_rows_behind
-from pefourier.encodings.lines import LEAST_POINTS, LEAST_SIDE, find_lines
+from pefourier.encodings.lines import (
+    LEAST_POINTS,
+    LEAST_SIDE,
+    find_lines,
+    may_be_lines,
+    squares_with_others,
+)
 
 MOST_PREFIX = 8  # rows before a grid that are looked for
 MEASURED = 2**10  # points of which all inner products are looked at
@@ -23,7 +30,8 @@ FINALISTS = 8  # grids that are compared by all inner products, not those of nei
 UNEVEN = 0.5  # share of neighbours' products beyond which a grid is none
 LARGEST_RESIDUAL = 0.2  # of a table that is called one on a grid
 RATIO = 0.6  # residuals of all other grids are larger: found over next
-OF_PLACES = ("grid-found", "rows-behind-grid", "prefix-shift")  # findings on where rows stand
+OF_PLACES = ("grid-found", "grid-unknown", "rows-behind-grid", "prefix-shift")
+OF_IMAGES = re.compile(r"vision|visual|image|patch|pos_embed|\bvit\b")  # names of arrays
 SURE_RESIDUAL = 0.05
 RESOLVED = 1e-6  # residuals below are rounding
 
@@ -168,7 +176,7 @@ def on_found_grid(enc: Encoding) -> Encoding:
         return enc
     found = find_placing(enc.table())
     if found is None:
-        return enc
+        return replace(enc, findings=(*enc.findings, *doubts_on_axis(enc)))
     if found.after:
         what = with_rows_behind(enc.table(), found.grid, found.prefix, found.after)
         message = f"these rows are not one line of positions: {what}"
@@ -185,6 +193,25 @@ def on_found_grid(enc: Encoding) -> Encoding:
     whole = on_grid(enc, found.grid, found.prefix)
     params = {**whole.params, "grid_found": True}
     return replace(whole, params=params, findings=(*enc.findings, note))
+
+
+def doubts_on_axis(enc: Encoding) -> list[Finding]:
+    """The note that a table on one axis may be a square of an image; none where it is no such."""
+    table, rows = enc.table(), FlatTable(enc.table())
+    of_images = OF_IMAGES.search(str(enc.params.get("array") or "").lower()) is not None
+    for side, others in squares_with_others(len(enc)):
+        if rows.flat_residual(others) <= RESOLVED:
+            return []
+        if may_be_lines(table, side, others, of_images):
+            behind = f" behind {others} more (class, register tokens)" if others else ""
+            prefix = f" --prefix {others}" if others else ""
+            message = (
+                f"{len(enc)} rows were taken as one line of positions; they may be {side}x{side} "
+                f"points{behind}, which they do not show: say so by --grid {side}x{side}{prefix}, "
+                f"or --grid {len(enc)} for one line"
+            )
+            return [Finding("grid-unknown", "note", message)]
+    return []
 
 
 def remarks_on_grids(enc: Encoding) -> list[str]:

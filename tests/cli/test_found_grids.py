@@ -194,3 +194,46 @@ def test_shifted_rows_are_not_resized(run, others, arguments, said):
     assert said in done.err
     assert done.err.count("\n") == 1
     assert not (others / "n.npy").exists()
+
+
+@pytest.fixture
+def doubtful(folder):
+    """Tables of a square's rows that show no grid."""
+    rng = np.random.default_rng(8)
+    np.save("free.npy", rng.normal(size=(197, 32)))
+    np.save("rough.npy", smooth_table(14, 14, 48) + 1.2 * rng.normal(size=(196, 48)))
+    np.savez("named.npz", **{"vision_model.position": rng.normal(size=(196, 32))})
+    np.save("text.npy", rng.normal(size=(1024, 32)))
+    np.save("walk.npy", rng.normal(size=(197, 32)).cumsum(axis=0))
+    np.save("sines.npy", build("sinusoidal", length=1024, d=D).table())
+    np.save("shifted.npy", np.vstack([np.zeros(D), build("sinusoidal", length=196, d=D).table()]))
+    np.save("bart.npy", rng.normal(size=(1026, 32)))
+    np.save("round.npy", rng.normal(size=(200, 32)))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("spec", "way"),
+    [
+        ("free.npy", "14x14 points behind 1 more (class, register tokens), which they do not "),
+        (
+            "rough.npy",
+            "14x14 points, which they do not show: say so by --grid 14x14, or --grid 196",
+        ),
+        ("named.npz#vision_model.position", "say so by --grid 14x14, or --grid 196 for one line"),
+    ],
+)
+@pytest.mark.parametrize("command", ["spectrum", "reconstruct", "check-faithful", "relations"])
+def test_rows_that_may_be_a_square_are_noted(run, doubtful, command, spec, way):
+    done = run(command, spec, "--json")
+    assert way in done.err
+    assert done.err.count("one line of positions") == 1
+    assert "grid" not in done.results[0]["params"]
+    assert "one line" not in run(command, spec, "--grid", 197 if "free" in spec else 196).err
+    assert run(command, spec, "--quiet").err == ""
+
+
+@pytest.mark.parametrize("name", ["text", "walk", "sines", "shifted", "bart", "round"])
+def test_rows_that_are_as_many_by_chance_are_not_noted(run, doubtful, name):
+    done = run("relations", f"{name}.npy")
+    assert (done.status, done.err) == (0, "")
