@@ -141,7 +141,7 @@ Positions = Annotated[
         "--pos",
         "--positions",
         metavar="S...",
-        help="Positions: 5 40 75, or 5,40,75.",
+        help="Positions: 5 40 75, or 5,40,75; on a grid points, as 3,4.",
     ),
 ]
 Plot = Annotated[
@@ -482,6 +482,30 @@ def parse_points(texts: list[str] | None) -> list[tuple[int, ...]]:
     [(3, 4), (10, 2)]
     """
     return [tuple(parse_whole_numbers([text])) for text in texts or []]
+
+
+def rows_of_points(domain: Any, points: Sequence[tuple[int, ...]]) -> list[int]:
+    """Rows of the table that are meant: on a grid 3,4 is a point, else each number is a position.
+
+    A number alone is a row, on a grid, too: those before it have no place.
+
+    >>> from pefourier.encodings.domain import lattice, positions
+    >>> rows_of_points(lattice((14, 14), prefix=1), [(3, 4), (0,)])
+    [47, 0]
+    >>> rows_of_points(positions(9), [(3, 4), (0,)])
+    [3, 4, 0]
+    """
+    if len(domain.sides) == 1 or domain.kind != "position":
+        return [row for point in points for row in point]
+    from pefourier.reconstruct import check_point
+
+    def row_of(point: tuple[int, ...]) -> int:
+        row = 0
+        for k, side in zip(check_point(point, domain.sides), domain.sides, strict=True):
+            row = row * side + k
+        return domain.prefix + row
+
+    return [row_of(point) if len(point) > 1 else point[0] for point in points]
 
 
 @dataclass(frozen=True)

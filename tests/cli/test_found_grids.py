@@ -237,3 +237,24 @@ def test_rows_that_may_be_a_square_are_noted(run, doubtful, command, spec, way):
 def test_rows_that_are_as_many_by_chance_are_not_noted(run, doubtful, name):
     done = run("relations", f"{name}.npy")
     assert (done.status, done.err) == (0, "")
+
+
+def test_points_of_a_found_grid_are_written(run, folder):
+    done = run("encode", "mae.npy", "--pos", "3,4", "--out", "one.npy", "--json")
+    assert SAID in done.err
+    np.testing.assert_array_equal(np.load("one.npy"), MAE[[1 + 3 * W + 4]])
+    (record,) = run("encode", "mae.npy", "--pos", "3,4,5", "--out", "rows.npy", "--json").results
+    assert record["positions"] == [3, 4, 5]
+    (record,) = run("encode", "lines.npy", "--pos", "3,4", "--out", "rows.npy", "--json").results
+    assert record["positions"] == [3, 4]
+
+
+def test_a_row_of_a_table_with_a_grid_is_said_to_be_one(run, folder):
+    done = run("reconstruct", "mae.npy", "--pos", 5, "--json")
+    assert [one["position"] for one in done.results[0]["reconstructions"]] == [5]
+    assert done.err == (
+        "pefourier: mae.npy: --pos of one number asks for a row of one axis; its rows show a grid "
+        "of 7x11, of which a point is named as --pos 3,5\n"
+    )
+    assert run("reconstruct", "lines.npy", "--pos", 5).err == ""
+    assert run("reconstruct", "mae.npy", "--pos", 5, "--quiet").err == ""

@@ -102,3 +102,24 @@ def test_a_list_shows_the_conventions(run):
         "    rope-vit             order=xy, layout=interleaved, rho=100.0"
         in run("list", "axial-rope").out
     )
+
+
+@pytest.mark.parametrize("extra", [[], ["--prefix", "2"]], ids=str)
+def test_a_comma_pair_on_a_grid_is_a_point_of_it(run, tmp_path, extra):
+    out = tmp_path / "codes.npy"
+    arguments = ["encode", "axial", "--grid", "5x7", "--d", 8, *extra]
+    run(*arguments, "--out", out)
+    whole = np.load(out)
+    prefix = len(whole) - 35
+    (record,) = run(*arguments, "--pos", "3,4", "1,6", 0, "--out", out, "--json").results
+    rows = [prefix + 25, prefix + 13, 0]
+    assert record["positions"] == rows
+    np.testing.assert_array_equal(np.load(out), whole[rows])
+
+
+def test_points_beyond_a_grid_are_not_written(run, tmp_path):
+    arguments = ["encode", "axial", "--grid", "5x7", "--d", 8, "--out", tmp_path / "codes.npy"]
+    for pos in ("5,4", "3,4,1"):
+        done = run(*arguments, "--pos", pos)
+        assert (done.status, done.out) == (2, "")
+        assert f"{pos} is not a point of the 5x7 lattice, which are 0,0 … 4,6" in done.err
