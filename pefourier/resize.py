@@ -20,12 +20,12 @@ from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points
 from pefourier.encodings.encoding import Encoding, Measure, from_table
 from pefourier.encodings.families.axes import axis_letters
-from pefourier.encodings.grids import check_fit, most_square, sides_text
+from pefourier.encodings.grids import check_fit, sides_text, usual_grid
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.explained import Explained
 from pefourier.geometry.closest import closest_pair
-from pefourier.geometry.found_grids import MOST_PREFIX, on_found_grid
+from pefourier.geometry.found_grids import on_found_grid
 from pefourier.geometry.interpolation import METHODS, resize_lattice
 from pefourier.result import Result
 from pefourier.spectrum import axis_shares, density
@@ -207,11 +207,8 @@ def squarest(rows: int, prefix: int = 0) -> str:
     >>> squarest(197), squarest(77)
     ('--from 14x14 --prefix 1', '--from 7x11')
     """
-    for behind in (prefix,) if prefix else range(min(MOST_PREFIX, rows - 1) + 1):
-        height, width = most_square(rows - behind)
-        if height == width:
-            return f"--from {height}x{width}" + (f" --prefix {behind}" if behind else "")
-    return f"--from {sides_text(most_square(rows - prefix))}"
+    grid, behind = usual_grid(rows, prefix)
+    return f"--from {sides_text(grid)}" + (f" --prefix {behind}" if behind else "")
 
 
 def check_new_sides(new: Sequence[int], old: Sequence[int]) -> tuple[int, ...]:

@@ -179,7 +179,7 @@ def on_found_grid(enc: Encoding) -> Encoding:
         return replace(enc, findings=(*enc.findings, *doubts_on_axis(enc)))
     if found.after:
         what = with_rows_behind(enc.table(), found.grid, found.prefix, found.after)
-        message = f"these rows are not one line of positions: {what}"
+        message = f"these rows are not one line of positions: {len(enc)} rows are {what}"
         return replace(
             enc, findings=(*enc.findings, Finding("rows-behind-grid", "warning", message))
         )

@@ -136,7 +136,7 @@ def test_smooth_free_codes_show_their_grid(run, others):
     assert (done.results[0]["grid"], done.results[0]["prefix"]) == ([9, 12], 1)
 
 
-ONE = "109 rows are 9x12 points and 1 more behind them; the last row is all zeros: cut it (t[:-1])"
+ONE = "9x12 points and 1 more behind them; the last row is all zeros: cut it (t[:-1])"
 THREE = "9x12 points and 3 more behind them; the last 3 rows are none of its points: cut them"
 
 
@@ -258,3 +258,10 @@ def test_a_row_of_a_table_with_a_grid_is_said_to_be_one(run, folder):
     )
     assert run("reconstruct", "lines.npy", "--pos", 5).err == ""
     assert run("reconstruct", "mae.npy", "--pos", 5, "--quiet").err == ""
+
+
+def test_a_grid_that_does_not_fit_is_answered_by_the_one_that_rows_show(run, others):
+    said = run("check-faithful", "before.npy", "--grid", "24x24").err
+    assert "109 rows do not fit a grid of 24x24, 576 points; its rows show --grid 9x12" in said
+    assert "--prefix 1" in said
+    assert ONE in run("check-faithful", "zeros_behind.npy", "--grid", "24x24").err
