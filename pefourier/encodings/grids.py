@@ -126,7 +126,7 @@ def on_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
             "encodings of positions, and axial, axial-rope, mixed-rope, swin, swin2, beit"
         )
     fits = not sides or len(enc) == count_points(sides, prefix)
-    check_fit(shown(enc.label), len(enc), sides, prefix, "" if fits else lines_of(enc, sides))
+    check_fit(shown(enc.label), len(enc), sides, prefix, "" if fits else shown_instead(enc, sides))
     found = findings_on_start(enc, sides, prefix)
     domain = lattice(sides or (len(enc) - prefix,), prefix)
     params = {**enc.params, "grid": domain.grid, "prefix": prefix}
@@ -135,7 +135,7 @@ def on_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
     return replace(enc, domain=domain, measure=measure, params=params, findings=findings)
 
 
-def lines_of(enc: Encoding, sides: Sides) -> str:
+def shown_instead(enc: Encoding, sides: Sides) -> str:
     """Which grid a table shows, where the one asked for does not fit; empty where it shows none."""
     if enc.origin == "formula" or enc.act != "add":
         return ""

@@ -224,14 +224,14 @@ def rows_behind(table: np.ndarray, after: int, width: int) -> str:
     verb = "is" if after == 1 else "are"
     if not last.any():
         what = f"{verb} all zeros"
-    elif goes_on(table, after, width):
+    elif begins_line(table, after, width):
         what = f"{'begins' if after == 1 else 'begin'} another line, which is not complete"
     else:
         what = f"{verb} none of its points"
     return f"the last {row} {what}: cut {it} (t[:-{after}])"
 
 
-def goes_on(table: np.ndarray, after: int, width: int) -> bool:
+def begins_line(table: np.ndarray, after: int, width: int) -> bool:
     """Whether the last rows are as near to those one line before them as lines are."""
     unit = Seen(np.asarray(table[-after - 4 * width :])).unit
     beside = (unit[width:] * unit[:-width]).sum(axis=1)
