@@ -20,12 +20,12 @@ from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points
 from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.families.axes import axis_letters
-from pefourier.encodings.grids import check_fit, most_square, sides_text
+from pefourier.encodings.grids import check_fit, sides_text, usual_grid
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.explained import Explained
 from pefourier.geometry.closest import closest_pair
-from pefourier.geometry.found_grids import MOST_PREFIX, on_found_grid
+from pefourier.geometry.found_grids import on_found_grid
 from pefourier.geometry.grown_grids import frequencies_on_axes, turn_limits
 from pefourier.geometry.interpolation import METHODS, resize_lattice
 from pefourier.result import Result
@@ -123,6 +123,9 @@ def resize_table(
     """
     if method not in METHODS:
         raise unknown("method", method, METHODS)
+    for finding in encoding.findings:
+        if finding.code == "prefix-shift":  # its rows would be mixed with those of other points
+            raise PefourierError(f"{shown(encoding.label)}: {finding.message}")
     lags, behind = encoding.domain.kind == "lag", encoding.domain.prefix
     shape = encoding.domain.sides
     old = tuple((n + 1) // 2 for n in shape) if lags else shape
@@ -193,6 +196,9 @@ def on_own_grid(enc: Encoding, prefix: int = 0) -> Encoding:
     """A table on the grid that it has or turns out to have; refused where none is known."""
     whole = enc if enc.domain.grid else on_found_grid(enc)
     if not whole.domain.grid:
+        for finding in whole.findings:
+            if finding.code == "rows-behind-grid":
+                raise PefourierError(f"{shown(enc.label)}: {finding.message}")
         raise PefourierError(
             f"{shown(enc.label)} is on no known grid, and its {len(enc)} rows do not show one; "
             f"give its sides, as {squarest(len(enc), prefix)}"
@@ -211,11 +217,8 @@ def squarest(rows: int, prefix: int = 0) -> str:
     >>> squarest(197), squarest(77)
     ('--from 14x14 --prefix 1', '--from 7x11')
     """
-    for behind in (prefix,) if prefix else range(min(MOST_PREFIX, rows - 1) + 1):
-        height, width = most_square(rows - behind)
-        if height == width:
-            return f"--from {height}x{width}" + (f" --prefix {behind}" if behind else "")
-    return f"--from {sides_text(most_square(rows - prefix))}"
+    grid, behind = usual_grid(rows, prefix)
+    return f"--from {sides_text(grid)}" + (f" --prefix {behind}" if behind else "")
 
 
 def check_new_sides(new: Sequence[int], old: Sequence[int]) -> tuple[int, ...]:

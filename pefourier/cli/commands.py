@@ -41,7 +41,7 @@ from pefourier.cli.request import (
     load_pair,
     note_grids,
     parse_points,
-    parse_whole_numbers,
+    rows_of_points,
     sides,
     spec_names,
 )
@@ -180,6 +180,8 @@ def reconstruct(
     along_rows = any(len(point) != 2 for point in points)  # as rows and columns are not given
     asked = ask_each(question, rebuild, least, demean=demean, as_rows=along_rows)
     note_positions(asked, positions, question.quiet)
+    if positions and along_rows:
+        note_points(asked, question.quiet)
     drawing.draw("reconstruct", asked.answers)
     form.deliver(reconstruct_page(asked.each))
     question.note_unused([a.encoding for a in asked.answers])
@@ -196,6 +198,23 @@ def note_positions(asked: Asked, given: list[int] | None, quiet: bool) -> None:
             where = f"{a.encoding.label} has a lattice of {a.result.lattice} points"
             which = ", ".join(map(str, taken))
             note(f"{where}: positions {which} were taken; choose others with --pos", quiet)
+
+
+def note_points(asked: Asked, quiet: bool) -> None:
+    """Say where rows were taken as positions of one axis that show a grid otherwise."""
+    from pefourier.encodings.grids import sides_text
+    from pefourier.geometry.found_grids import on_found_grid
+
+    for a in asked.answers:
+        enc = a.encoding
+        grid = () if enc.domain.grid else on_found_grid(enc).domain.grid
+        if grid:
+            point = ",".join(str(side // 2) for side in grid)
+            note(
+                f"{enc.label}: --pos of one number asks for a row of one axis; its rows show a "
+                f"grid of {sides_text(grid)}, of which a point is named as --pos {point}",
+                quiet,
+            )
 
 
 @dataclass(frozen=True)
@@ -425,8 +444,8 @@ def resize(
     from pefourier.resize import load_both_sizes, resize_table
 
     enc, formula = load_both_sizes(spec, old, new, prefix or 0, d)
-    note_grids(enc, quiet)
     found = resize_table(enc, new, method, formula)
+    note_grids(enc, quiet)
     drawing.draw("question_plots.resizing", [Answer(enc, found)])
     if out is not None:
         write_table(out, found.table)
@@ -458,10 +477,11 @@ def encode(
     if form.name == "csv":
         raise PefourierError("encode writes its table to --out; for CSV, end that name in .csv")
     check_suffix(out, WRITERS)
-    (enc,) = load_exactly(question, 1, "encode writes one encoding", as_rows=True)
-    x = enc.domain.x
-    if pos:
-        x = np.array(parse_whole_numbers(pos), dtype=np.int64)
+    points = parse_points(pos)
+    along_rows = not points or any(len(point) != 2 for point in points)
+    rule = "encode writes one encoding"
+    (enc,) = load_exactly(question, 1, rule, as_rows=along_rows)
+    x = np.array(rows_of_points(enc.domain, points), dtype=np.int64) if points else enc.domain.x
     table = np.asarray(enc.table(x), dtype=float)
     from pefourier.answers.report import Answer, encode_page
 

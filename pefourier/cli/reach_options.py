@@ -1,7 +1,7 @@
 """What `pefourier context` and `pefourier design` are asked, and the calls that answer them."""
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -19,6 +19,7 @@ from pefourier.cli.request import (
     keep_answers,
     sides,
 )
+from pefourier.cli.streams import note
 from pefourier.errors import PefourierError
 
 
@@ -140,6 +141,9 @@ def tell_reach(given: ContextOptions, form: Form, drawing: Drawing) -> None:
     asked, page = keep_answers(attempt_each(pairs, answer)), context_page
     if len(lengths) > 1:
         from pefourier.answers.sweep import context_over_lengths as page
+    for a in asked.answers:
+        if given.length is not None and a.encoding.measure and len(a.encoding.domain.sides) > 1:
+            note_image(a.encoding, given.quiet)
     several = "sweep_plot.context_sweep"
     drawing.draw(several if len(lengths) > 1 else "reach_plot.wavelengths", asked.answers)
     dtype = SHORT_NAMES.get(given.require_dtype, given.require_dtype)
@@ -150,6 +154,19 @@ def tell_reach(given: ContextOptions, form: Form, drawing: Drawing) -> None:
     ]
     form.deliver(replace(page(asked.each), reasons=reasons))
     asked.finish(reasons, given.quiet)
+
+
+def note_image(enc: Any, quiet: bool) -> None:
+    """Say that images have no length, and how their size is asked for."""
+    from pefourier.encodings.grids import sides_text
+
+    own, other = enc.domain.sides, [2 * side for side in enc.domain.sides]
+    note(
+        f"--length has no effect on {enc.label}, whose positions are points of a grid of "
+        f"{sides_text(own)}; 'pefourier resize {enc.label} --to {sides_text(other)}' tells of "
+        "another size",
+        quiet,
+    )
 
 
 def tell_design(given: DesignOptions, form: Form, drawing: Drawing) -> None:

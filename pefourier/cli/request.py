@@ -6,6 +6,7 @@ and options of its own.
 
 import functools
 import inspect
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -88,6 +89,11 @@ PREFIX_HELP = "Rows before the grid without a place on it: class, register, dist
 def count_or_sweep(text: str) -> int | tuple[int, ...]:
     """A number of positions, or several: first:last:factor, as 4k:1M:2x."""
     if ":" not in text:
+        if re.fullmatch(r"[0-9]+([x×][0-9]+)+", text):
+            raise typer.BadParameter(
+                f"{shown(text)} is a size of images, not a number of positions; give --grid "
+                f"{text}, or ask resize --to {text} about a model's config"
+            )
         return count(text)
     first, _, rest = text.partition(":")
     last, _, factor = rest.partition(":")
@@ -141,7 +147,7 @@ Positions = Annotated[
         "--pos",
         "--positions",
         metavar="S...",
-        help="Positions: 5 40 75, or 5,40,75.",
+        help="Positions: 5 40 75, or 5,40,75; on a grid points, as 3,4.",
     ),
 ]
 Plot = Annotated[
@@ -216,6 +222,8 @@ class Question:
         if self.wanted.count("-") > 1:
             raise PefourierError("standard input ('-') can be read once; name it once")
         options |= {"grid": self.grid or (), "prefix": self.prefix or 0}
+        if len(self.grid or ()) == 1:
+            self.note_one_side()
         if self.spans is not None:
             from pefourier.encodings.spans import read_spans
 
@@ -239,6 +247,17 @@ class Question:
         from pefourier.geometry.found_grids import on_found_grid
 
         return note_grids(on_found_grid(enc), self.quiet)
+
+    def note_one_side(self) -> None:
+        """Say what a single side is where an encoding has a grid of its own."""
+        from pefourier.encodings.registry import BUILDERS
+
+        (side,) = self.grid
+        for spec in self.wanted:
+            builder = BUILDERS.get(spec.partition(":")[0])
+            if builder is not None and "grid" in builder.parameters:
+                line = f"--grid {side} is one axis of {side} points"
+                note(f"{spec}: {line}; a square is --grid {side}x{side}", self.quiet)
 
     def note_unused(self, encodings: list[Any]) -> None:
         """Say which options have had no effect on any of the encodings."""
@@ -482,6 +501,30 @@ def parse_points(texts: list[str] | None) -> list[tuple[int, ...]]:
     [(3, 4), (10, 2)]
     """
     return [tuple(parse_whole_numbers([text])) for text in texts or []]
+
+
+def rows_of_points(domain: Any, points: Sequence[tuple[int, ...]]) -> list[int]:
+    """Rows of the table that are meant: on a grid 3,4 is a point, else each number is a position.
+
+    A number alone is a row, on a grid, too: those before it have no place.
+
+    >>> from pefourier.encodings.domain import lattice, positions
+    >>> rows_of_points(lattice((14, 14), prefix=1), [(3, 4), (0,)])
+    [47, 0]
+    >>> rows_of_points(positions(9), [(3, 4), (0,)])
+    [3, 4, 0]
+    """
+    if len(domain.sides) == 1 or domain.kind != "position":
+        return [row for point in points for row in point]
+    from pefourier.reconstruct import check_point
+
+    def row_of(point: tuple[int, ...]) -> int:
+        row = 0
+        for k, side in zip(check_point(point, domain.sides), domain.sides, strict=True):
+            row = row * side + k
+        return domain.prefix + row
+
+    return [row_of(point) if len(point) > 1 else point[0] for point in points]
 
 
 @dataclass(frozen=True)

@@ -71,5 +71,7 @@ def diagnose_on_grid(
     identified = identify_on_grid(grid)
     plain = Case(table, enc.eps, identified, closest, rank)
     rules = [constant_codes, unusual_lengths, *([] if grid.parts else [near_codes])]
-    found = [*enc.findings, *apply_grid_rules(grid), *(f for rule in rules for f in rule(plain))]
+    known = {finding.code for finding in enc.findings}
+    of_rows = [finding for finding in apply_grid_rules(grid) if finding.code not in known]
+    found = [*enc.findings, *of_rows, *(f for rule in rules for f in rule(plain))]
     return identified, sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))

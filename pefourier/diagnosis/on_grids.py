@@ -184,13 +184,26 @@ def rows_out_of_step(case: GridCase) -> Finding | None:
         moved = case.index - shift
         if abs(shift) < len(moved) and case.fits_better(case.residual_of(case.sides, moved)):
             sign, behind = "-" if shift > 0 else "+", len(case.prefix) + shift
-            way = f" (--prefix {behind})" if behind >= 0 else ""
             message = (
                 f"rows are shifted: row k has the code of point k {sign} {abs(shift)}, as where "
-                f"class tokens are counted wrongly; cut the table where point 0 stands{way}"
+                f"class tokens are counted wrongly; {way_back(shift, behind)}"
             )
             return Finding("prefix-shift", "error", message)
     return None
+
+
+def way_back(shift: int, behind: int) -> str:
+    """What to do about rows that stand so many points too late, the first behind so many rows.
+
+    >>> way_back(-1, 0)
+    'cut what follows the last point (t[:-1]), and leave out --prefix'
+    """
+    asked = f"give --prefix {behind}" if behind > 0 else "leave out --prefix"
+    if behind < 0:
+        return "the first points are missing: read the whole table again"
+    if shift < 0:
+        return f"cut what follows the last point (t[:{shift}]), and {asked}"
+    return f"the last points are not behind the others: read the whole table again, and {asked}"
 
 
 def blocks_of_two(case: GridCase) -> np.ndarray:

@@ -1,12 +1,14 @@
 """What a parameter, an array or the codes of an encoding must be; each is refused in one line."""
 
 import math
+from collections.abc import Sequence
 
 from pefourier.errors import PefourierError, shown
 
 LARGEST = 2**26  # positions or lattice points: half a GiB of numbers
 WIDEST = 2**21  # dimensions of a code: more would take minutes
 NUMBERS = 2**30  # numbers of a table that is made: 8 GiB
+LEAST_SIDE = 4  # of an array that may be of an image
 MAGNITUDES = (1e-100, 1e100)  # of the largest number of a table, which is squared
 
 
@@ -21,6 +23,30 @@ def check_above(key: str, value: float, least: float = 0.0) -> None:
     """Refuse a number that is not finite and above `least`."""
     if not (math.isfinite(value) and value > least):
         raise PefourierError(f"{key} must be a finite number above {least:g}; got {value}")
+
+
+def reshaping(shape: Sequence[int]) -> str:
+    """How an array of an image's rows and columns becomes a table; empty where it is none.
+
+    Dimensions may be its last axis or its first: where rows and columns are as many, it is the
+    other; else both ways are said.
+
+    >>> reshaping((1, 14, 14, 192))
+    '; of an image write t.reshape(196, 192) and give --grid 14x14'
+    >>> reshaping((10, 16, 192)).count("reshape"), reshaping((2, 3, 4))
+    (2, '')
+    """
+    long = [side for side in shape if side > 1]
+    if len(long) != 3 or min(long) < LEAST_SIDE:
+        return ""
+    a, b, c = long
+    last = f"t.reshape({a * b}, {c}) and give --grid {a}x{b}"
+    first = f"t.reshape({a}, {b * c}).T and give --grid {b}x{c}"
+    if a == b != c:
+        return f"; of an image write {last}"
+    if b == c != a:
+        return f"; of an image write {first}"
+    return f"; of an image write {last}, or, where its first axis has the dimensions, {first}"
 
 
 def check_size(what: str, *shape: int) -> None:

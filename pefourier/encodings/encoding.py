@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.encodings.checks import NUMBERS, check_magnitude, check_size
+from pefourier.encodings.checks import NUMBERS, check_magnitude, check_size, reshaping
 from pefourier.encodings.domain import Domain, positions
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.explained import Explained
@@ -189,7 +189,7 @@ def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding
     if table.ndim != 2 or 0 in table.shape:
         raise PefourierError(
             f"a table of codes has two axes, (positions, dimensions), neither empty; "
-            f"{name} has shape {table.shape}"
+            f"{name} has shape {table.shape}{reshaping(table.shape)}"
         )
     top = largest_number(table)
     if not np.isfinite(top):

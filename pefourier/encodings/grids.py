@@ -12,10 +12,12 @@ import numpy as np
 
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.domain import Domain, lattice, positions
-from pefourier.encodings.encoding import Encoding, Measure
+from pefourier.encodings.encoding import Encoding, Finding, Measure
+from pefourier.encodings.lines import LEAST_SQUARE, MOST_OTHERS, find_lines, find_start, rows_behind
 from pefourier.errors import PefourierError, shown
 
 Sides = tuple[int, ...]
+LONGEST_SIDE = 2  # times the shorter one, of a grid that is proposed
 LONGEST_PREFIX = 16  # rows before a grid that may have been forgotten
 
 
@@ -55,7 +57,7 @@ def check_sides(spec: str, sides: Sequence[int], prefix: int, length: int | None
         check_fit(f"{shown(spec)} with --length {length}", length, sides, prefix)
 
 
-def check_fit(what: str, rows: int, sides: Sequence[int], prefix: int) -> None:
+def check_fit(what: str, rows: int, sides: Sequence[int], prefix: int, hint: str = "") -> None:
     """Refuse a grid that has not as many points as there are rows, with those that would fit."""
     if not sides and prefix >= rows:
         raise PefourierError(f"{what}: --prefix {prefix} leaves none of {rows} rows; take less")
@@ -64,7 +66,7 @@ def check_fit(what: str, rows: int, sides: Sequence[int], prefix: int) -> None:
         behind = f" behind {prefix} rows" if prefix else ""
         raise PefourierError(
             f"{what}: {rows} rows do not fit a grid of {sides_text(sides)}{behind}, {points} "
-            f"points; {would_fit(rows, sides, prefix)}"
+            f"points; {hint or would_fit(rows, sides, prefix)}"
         )
 
 
@@ -76,10 +78,27 @@ def would_fit(rows: int, sides: Sequence[int], prefix: int) -> str:
     if prefix >= rows:
         return f"take a --prefix below {rows}"
     count = rows - prefix
-    other = most_square(count)
     if len(sides) == 3 and count % sides[0] == 0:
         other = (sides[0], *most_square(count // sides[0]))
-    return f"--grid {sides_text(other)} would fit"
+        return f"--grid {sides_text(other)} would fit"
+    other, behind = usual_grid(rows, prefix)
+    asked = f" --prefix {behind}" if behind and not prefix else ""
+    return f"--grid {sides_text(other)}{asked} would fit"
+
+
+def usual_grid(rows: int, prefix: int = 0) -> tuple[Sides, int]:
+    """The grid that so many rows most likely are, and how many are before it, maybe as given.
+
+    That is a square behind the fewest rows, else a grid of which no side is over twice the other.
+
+    >>> usual_grid(197), usual_grid(161), usual_grid(77)
+    (((14, 14), 1), ((10, 16), 1), ((7, 11), 0))
+    """
+    behind = [prefix] if prefix else range(min(MOST_OTHERS, rows - 1) + 1)
+    grids = [(most_square(rows - others), others) for others in behind]
+    squares = [one for one in grids if one[0][0] == one[0][1] >= LEAST_SQUARE]
+    near = [one for one in grids if one[0][1] <= LONGEST_SIDE * one[0][0]]
+    return next(iter((*squares, *near)), (most_square(rows - prefix), prefix))
 
 
 def most_square(count: int) -> Sides:
@@ -106,11 +125,58 @@ def on_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
             f"{shown(enc.label)} has codes of a {enc.domain.kind}, not of positions: --grid suits "
             "encodings of positions, and axial, axial-rope, mixed-rope, swin, swin2, beit"
         )
-    check_fit(shown(enc.label), len(enc), sides, prefix)
+    fits = not sides or len(enc) == count_points(sides, prefix)
+    check_fit(shown(enc.label), len(enc), sides, prefix, "" if fits else shown_instead(enc, sides))
+    found = findings_on_start(enc, sides, prefix)
     domain = lattice(sides or (len(enc) - prefix,), prefix)
     params = {**enc.params, "grid": domain.grid, "prefix": prefix}
     measure = enc.measure and raster_measure(enc.measure, domain)
-    return replace(enc, domain=domain, measure=measure, params=params)
+    findings = (*enc.findings, *found)
+    return replace(enc, domain=domain, measure=measure, params=params, findings=findings)
+
+
+def shown_instead(enc: Encoding, sides: Sides) -> str:
+    """Which grid a table shows, where the one asked for does not fit; empty where it shows none."""
+    if enc.origin == "formula" or enc.act != "add":
+        return ""
+    table, points = enc.table(), count_points(sides)
+    start = find_start(table, sides) if len(table) >= points else None
+    if start is not None and start + points < len(table):
+        after = len(table) - start - points
+        return f"they are {with_rows_behind(table, sides, start, after)}"
+    found = find_lines(table)
+    if found is None:
+        return ""
+    if found.after:
+        return f"they are {with_rows_behind(table, found.grid, found.prefix, found.after)}"
+    prefix = f" --prefix {found.prefix}" if found.prefix else ""
+    return f"its rows show --grid {sides_text(found.grid)}{prefix}"
+
+
+def findings_on_start(enc: Encoding, sides: Sides, prefix: int) -> list[Finding]:
+    """What the lines of a table say where its grid does not begin behind the prefix."""
+    if enc.origin == "formula" or enc.act != "add" or not sides:
+        return []
+    table, width = enc.table(), sides[-1]
+    start = find_start(table, sides)
+    if start is None or start % width == prefix % width:
+        return []
+    after = len(table) - start - count_points(sides)
+    message = f"rows are shifted: the grid begins at row {start}, not {prefix}; "
+    if after > 0:
+        message += f"{rows_behind(table, after, width)}, and "
+    else:
+        lacking = "the last point is" if after == -1 else f"the last {-after} points are"
+        message += f"{lacking} missing: read the table again, all {len(table) - after} rows, and "
+    message += f"give --prefix {start}" if start else "leave out --prefix"
+    return [Finding("prefix-shift", "error", message)]
+
+
+def with_rows_behind(table: np.ndarray, sides: Sides, start: int, after: int) -> str:
+    """What a table with rows behind its grid is made of, and what to do about them."""
+    first = f"{start} rows before the grid, " if start > 1 else "1 row before the grid, "
+    points = f"{first if start else ''}{sides_text(sides)} points and {after} more behind them"
+    return f"{points}; {rows_behind(table, after, sides[-1])}"
 
 
 def check_own_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:

@@ -6,6 +6,7 @@ measures by how much those of a table are not,
 over pairs of points with one displacement; `find_grid` looks for the sides with the least.
 """
 
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isqrt, prod
@@ -13,7 +14,14 @@ from math import isqrt, prod
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding, unit_of
-from pefourier.encodings.grids import on_grid, sides_text
+from pefourier.encodings.grids import Sides, on_grid, sides_text, with_rows_behind
+from pefourier.encodings.lines import (
+    LEAST_POINTS,
+    LEAST_SIDE,
+    find_lines,
+    may_be_lines,
+    squares_with_others,
+)
 
 MOST_PREFIX = 8  # rows before a grid that are looked for
 MEASURED = 2**10  # points of which all inner products are looked at
@@ -22,7 +30,8 @@ FINALISTS = 8  # grids that are compared by all inner products, not those of nei
 UNEVEN = 0.5  # share of neighbours' products beyond which a grid is none
 LARGEST_RESIDUAL = 0.2  # of a table that is called one on a grid
 RATIO = 0.6  # residuals of all other grids are larger: found over next
-LEAST_POINTS, LEAST_SIDE = 48, 4  # of a table that is taken as one on a grid without being asked
+OF_PLACES = ("grid-found", "grid-unknown", "rows-behind-grid", "prefix-shift")
+OF_IMAGES = re.compile(r"vision|visual|image|patch|pos_embed|\bvit\b")  # names of arrays
 SURE_RESIDUAL = 0.05
 RESOLVED = 1e-6  # residuals below are rounding
 
@@ -125,22 +134,60 @@ def find_grid(table: np.ndarray) -> FoundGrid | None:
     return FoundGrid(((len(table) - prefix) // width, width), prefix, residual, beyond)
 
 
+@dataclass(frozen=True)
+class Placing:
+    """Where the rows of a table turn out to stand, and by what it is known."""
+
+    grid: Sides
+    prefix: int
+    after: int  # rows behind the grid
+    reason: str
+
+
+def find_placing(table: np.ndarray) -> Placing | None:
+    """The grid of a table by its lines, or else by its inner products where these are sure."""
+    lines = find_lines(table)
+    if lines is not None:
+        reason = (
+            f"a row is less like the next where lines of {lines.grid[1]} end, which explains "
+            f"{lines.share:.0%} of how like neighbours are (other lines up to "
+            f"{lines.next_share:.0%})"
+        )
+        return Placing(lines.grid, lines.prefix, lines.after, reason)
+    found = find_grid(table)
+    if found is None or min(found.grid) < LEAST_SIDE or found.residual > SURE_RESIDUAL:
+        return None
+    reason = (
+        f"of all grids their inner products suit this one best (residual {found.residual:.2g}, "
+        f"the next {found.next_residual:.2g})"
+    )
+    return Placing(found.grid, found.prefix, 0, reason)
+
+
 def on_found_grid(enc: Encoding) -> Encoding:
     """A table of rows as points of the grid that it turns out to have, which a note says.
 
-    A formula's grid is part of it, and is not looked for; nor is that of biases and rotations.
+    A formula's grid is part of it, and is not looked for; nor is that of biases and rotations. Rows
+    behind a grid are no part of it: such a table stays on one axis, which a warning says.
     """
     if enc.origin == "formula" or enc.domain.kind != "position" or enc.domain.grid:
         return enc
-    found = find_grid(enc.table()) if enc.act == "add" and len(enc) >= LEAST_POINTS else None
-    if found is None or min(found.grid) < LEAST_SIDE or found.residual > SURE_RESIDUAL:
+    if enc.act != "add" or len(enc) < LEAST_POINTS:
         return enc
+    found = find_placing(enc.table())
+    if found is None:
+        return replace(enc, findings=(*enc.findings, *doubts_on_axis(enc)))
+    if found.after:
+        what = with_rows_behind(enc.table(), found.grid, found.prefix, found.after)
+        message = f"these rows are not one line of positions: {len(enc)} rows are {what}"
+        return replace(
+            enc, findings=(*enc.findings, Finding("rows-behind-grid", "warning", message))
+        )
     asked = f"--grid {sides_text(found.grid)}"
     asked += f" --prefix {found.prefix}" if found.prefix else ""
     message = (
-        f"rows were taken as points of a grid, {asked}: of all grids their inner products suit "
-        f"this one best (residual {found.residual:.2g}, the next {found.next_residual:.2g}); "
-        f"another can be given, and --grid {len(enc)} takes them as one axis"
+        f"rows were taken as points of a grid, {asked}: {found.reason}; another can be given, and "
+        f"--grid {len(enc)} takes them as one axis"
     )
     note = Finding("grid-found", "note", message)
     whole = on_grid(enc, found.grid, found.prefix)
@@ -148,9 +195,28 @@ def on_found_grid(enc: Encoding) -> Encoding:
     return replace(whole, params=params, findings=(*enc.findings, note))
 
 
+def doubts_on_axis(enc: Encoding) -> list[Finding]:
+    """The note that a table on one axis may be a square of an image; none where it is no such."""
+    table, rows = enc.table(), FlatTable(enc.table())
+    of_images = OF_IMAGES.search(str(enc.params.get("array") or "").lower()) is not None
+    for side, others in squares_with_others(len(enc)):
+        if rows.flat_residual(others) <= RESOLVED:
+            return []
+        if may_be_lines(table, side, others, of_images):
+            behind = f" behind {others} more (class, register tokens)" if others else ""
+            prefix = f" --prefix {others}" if others else ""
+            message = (
+                f"{len(enc)} rows were taken as one line of positions; they may be {side}x{side} "
+                f"points{behind}, which they do not show: say so by --grid {side}x{side}{prefix}, "
+                f"or --grid {len(enc)} for one line"
+            )
+            return [Finding("grid-unknown", "note", message)]
+    return []
+
+
 def remarks_on_grids(enc: Encoding) -> list[str]:
-    """What is to be said of a grid that was found."""
-    return [finding.message for finding in enc.findings if finding.code == "grid-found"]
+    """What is to be said of where rows stand: a grid that was found, rows that do not fit it."""
+    return [finding.message for finding in enc.findings if finding.code in OF_PLACES]
 
 
 def on_common_grid(one: Encoding, two: Encoding) -> tuple[Encoding, Encoding]:

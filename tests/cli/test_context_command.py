@@ -495,3 +495,18 @@ def test_a_rotation_by_axes_asks_for_its_grid(run, spec):
     done = run("context", spec)
     assert done.status == 2
     assert done.err.endswith(f"give its sides, as in '{spec}{more}grid=14x14'\n")
+
+
+def test_images_have_no_length(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = {"model_type": "dinov3_vit", "hidden_size": 128, "num_attention_heads": 2}
+    (tmp_path / "c.json").write_text(json.dumps(config | {"image_size": 96, "patch_size": 16}))
+    done = run("context", "c.json", "--length", 4096)
+    assert done.status == 0
+    assert done.err == (
+        "pefourier: --length has no effect on c.json, whose positions are points of a grid of 6x6; "
+        "'pefourier resize c.json --to 12x12' tells of another size\n"
+    )
+    assert run("context", "c.json").err == ""
+    assert run("context", "c.json", "--length", 4096, "-q").err == ""
+    assert run("resize", "c.json", "--to", "12x12").status == 0

@@ -108,3 +108,160 @@ def test_the_figure_of_resizing_is_written(run, folder):
     text = (folder / "r.svg").read_text()
     assert "cycles an image along y" in text
     assert "7x11 before" in text
+
+
+def smooth_table(height, width, d):
+    """Free codes that are alike where points are near."""
+    places = np.indices((height, width)).reshape(2, -1).T
+    apart = ((places[:, None] - places) ** 2).sum(axis=-1)
+    root = np.linalg.cholesky(np.exp(-apart / 8) + 1e-8 * np.eye(len(places)))
+    rng = np.random.default_rng(2)
+    return root @ rng.normal(size=(len(places), d)) + 0.1 * rng.normal(size=(len(places), d))
+
+
+@pytest.fixture
+def others(folder):
+    """Tables of 9 x 12 points with other rows: zeros or free ones behind, free ones before."""
+    learned, free = smooth_table(9, 12, 96), np.random.default_rng(4).normal(size=(3, 96))
+    np.save("zeros_behind.npy", np.vstack([learned, np.zeros((1, 96))]))
+    np.save("three_behind.npy", np.vstack([learned, free]))
+    np.save("before.npy", np.vstack([free[:1], learned]))
+    np.save("cut.npy", np.vstack([free[:1], learned[:-1]]))
+    return folder
+
+
+def test_smooth_free_codes_show_their_grid(run, others):
+    done = run("check-faithful", "before.npy", "--json")
+    assert "--grid 9x12 --prefix 1: a row is less like the next where lines of 12 end" in done.err
+    assert (done.results[0]["grid"], done.results[0]["prefix"]) == ([9, 12], 1)
+
+
+ONE = "9x12 points and 1 more behind them; the last row is all zeros: cut it (t[:-1])"
+THREE = "9x12 points and 3 more behind them; the last 3 rows are none of its points: cut them"
+
+
+@pytest.mark.parametrize(("file", "said"), [("zeros_behind", ONE), ("three_behind", THREE)])
+@pytest.mark.parametrize("command", ["spectrum", "reconstruct", "check-faithful", "relations"])
+def test_rows_behind_a_grid_are_said(run, others, command, file, said):
+    done = run(command, f"{file}.npy", "--json")
+    assert "these rows are not one line of positions: 1" in done.err
+    assert said in done.err
+    assert run(command, f"{file}.npy", "--quiet").err == ""
+    given = run(command, f"{file}.npy", "--grid", "9x12")
+    assert (given.status, given.out) == (2, "")
+    assert said in given.err
+    assert "would fit" not in given.err
+
+
+def test_rows_behind_a_grid_are_a_finding(run, others):
+    (found,) = run("check-faithful", "zeros_behind.npy", "--json").results
+    said = next(f for f in found["findings"] if f["code"] == "rows-behind-grid")
+    assert said["severity"] == "warning"
+    assert "grid" not in found
+
+
+def test_advice_on_shifted_rows_does_not_go_in_a_circle(run, others):
+    arguments = ["--grid", "9x12", "--prefix", 1, "--json"]
+    (found,) = run("check-faithful", "zeros_behind.npy", *arguments).results
+    (shift,) = (f for f in found["findings"] if f["code"] == "prefix-shift")
+    assert shift["message"] == (
+        "rows are shifted: the grid begins at row 0, not 1; the last row is all zeros: cut it "
+        "(t[:-1]), and leave out --prefix"
+    )
+    np.save("right.npy", np.load("zeros_behind.npy")[:-1])
+    (right,) = run("check-faithful", "right.npy", "--grid", "9x12", "--json").results
+    assert "prefix-shift" not in [f["code"] for f in right["findings"]]
+    (found,) = run("check-faithful", "cut.npy", "--grid", "9x12", "--json").results
+    (shift,) = (f for f in found["findings"] if f["code"] == "prefix-shift")
+    assert (
+        "begins at row 1, not 0; the last point is missing: read the table again, all 109 rows"
+        in (shift["message"])
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], ONE),
+        (["--from", "9x12"], ONE),
+        (["--from", "9x12", "--prefix", 1], "the grid begins at row 0, not 1; the last row is"),
+    ],
+    ids=str,
+)
+def test_shifted_rows_are_not_resized(run, others, arguments, said):
+    done = run("resize", "zeros_behind.npy", *arguments, "--to", "12x16", "--out", "n.npy")
+    assert (done.status, done.out) == (2, "")
+    assert said in done.err
+    assert done.err.count("\n") == 1
+    assert not (others / "n.npy").exists()
+
+
+@pytest.fixture
+def doubtful(folder):
+    """Tables of a square's rows that show no grid."""
+    rng = np.random.default_rng(8)
+    np.save("free.npy", rng.normal(size=(197, 32)))
+    np.save("rough.npy", smooth_table(14, 14, 48) + 1.2 * rng.normal(size=(196, 48)))
+    np.savez("named.npz", **{"vision_model.position": rng.normal(size=(196, 32))})
+    np.save("text.npy", rng.normal(size=(1024, 32)))
+    np.save("walk.npy", rng.normal(size=(197, 32)).cumsum(axis=0))
+    np.save("sines.npy", build("sinusoidal", length=1024, d=D).table())
+    np.save("shifted.npy", np.vstack([np.zeros(D), build("sinusoidal", length=196, d=D).table()]))
+    np.save("bart.npy", rng.normal(size=(1026, 32)))
+    np.save("round.npy", rng.normal(size=(200, 32)))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("spec", "way"),
+    [
+        ("free.npy", "14x14 points behind 1 more (class, register tokens), which they do not "),
+        (
+            "rough.npy",
+            "14x14 points, which they do not show: say so by --grid 14x14, or --grid 196",
+        ),
+        ("named.npz#vision_model.position", "say so by --grid 14x14, or --grid 196 for one line"),
+    ],
+)
+@pytest.mark.parametrize("command", ["spectrum", "reconstruct", "check-faithful", "relations"])
+def test_rows_that_may_be_a_square_are_noted(run, doubtful, command, spec, way):
+    done = run(command, spec, "--json")
+    assert way in done.err
+    assert done.err.count("one line of positions") == 1
+    assert "grid" not in done.results[0]["params"]
+    assert "one line" not in run(command, spec, "--grid", 197 if "free" in spec else 196).err
+    assert run(command, spec, "--quiet").err == ""
+
+
+@pytest.mark.parametrize("name", ["text", "walk", "sines", "shifted", "bart", "round"])
+def test_rows_that_are_as_many_by_chance_are_not_noted(run, doubtful, name):
+    done = run("relations", f"{name}.npy")
+    assert (done.status, done.err) == (0, "")
+
+
+def test_points_of_a_found_grid_are_written(run, folder):
+    done = run("encode", "mae.npy", "--pos", "3,4", "--out", "one.npy", "--json")
+    assert SAID in done.err
+    np.testing.assert_array_equal(np.load("one.npy"), MAE[[1 + 3 * W + 4]])
+    (record,) = run("encode", "mae.npy", "--pos", "3,4,5", "--out", "rows.npy", "--json").results
+    assert record["positions"] == [3, 4, 5]
+    (record,) = run("encode", "lines.npy", "--pos", "3,4", "--out", "rows.npy", "--json").results
+    assert record["positions"] == [3, 4]
+
+
+def test_a_row_of_a_table_with_a_grid_is_said_to_be_one(run, folder):
+    done = run("reconstruct", "mae.npy", "--pos", 5, "--json")
+    assert [one["position"] for one in done.results[0]["reconstructions"]] == [5]
+    assert done.err == (
+        "pefourier: mae.npy: --pos of one number asks for a row of one axis; its rows show a grid "
+        "of 7x11, of which a point is named as --pos 3,5\n"
+    )
+    assert run("reconstruct", "lines.npy", "--pos", 5).err == ""
+    assert run("reconstruct", "mae.npy", "--pos", 5, "--quiet").err == ""
+
+
+def test_a_grid_that_does_not_fit_is_answered_by_the_one_that_rows_show(run, others):
+    said = run("check-faithful", "before.npy", "--grid", "24x24").err
+    assert "109 rows do not fit a grid of 24x24, 576 points; its rows show --grid 9x12" in said
+    assert "--prefix 1" in said
+    assert ONE in run("check-faithful", "zeros_behind.npy", "--grid", "24x24").err

@@ -1,7 +1,12 @@
 """--grid and --prefix: whose points rows are, and what is said where they do not fit."""
 
+import re
+
 import numpy as np
 import pytest
+
+from pefourier.errors import PefourierError
+from pefourier.questions import check
 
 
 @pytest.fixture
@@ -56,7 +61,7 @@ def test_a_grid_suits_what_is_on_one_axis(run):
             ["--grid", "3x4", "--length", "13"],
             "with --length 13: 13 rows do not fit a grid of 3x4, 12 points; --prefix 1 would fit",
         ),
-        (["--grid", "3000x4000x5000"], "60000000000 points; --grid 1x13 would fit"),
+        (["--grid", "3000x4000x5000"], "60000000000 points; --grid 3x4 --prefix 1 would fit"),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, list) else "",
 )
@@ -102,3 +107,84 @@ def test_a_list_shows_the_conventions(run):
         "    rope-vit             order=xy, layout=interleaved, rho=100.0"
         in run("list", "axial-rope").out
     )
+
+
+@pytest.mark.parametrize("extra", [[], ["--prefix", "2"]], ids=str)
+def test_a_comma_pair_on_a_grid_is_a_point_of_it(run, tmp_path, extra):
+    out = tmp_path / "codes.npy"
+    arguments = ["encode", "axial", "--grid", "5x7", "--d", 8, *extra]
+    run(*arguments, "--out", out)
+    whole = np.load(out)
+    prefix = len(whole) - 35
+    (record,) = run(*arguments, "--pos", "3,4", "1,6", 0, "--out", out, "--json").results
+    rows = [prefix + 25, prefix + 13, 0]
+    assert record["positions"] == rows
+    np.testing.assert_array_equal(np.load(out), whole[rows])
+
+
+def test_points_beyond_a_grid_are_not_written(run, tmp_path):
+    arguments = ["encode", "axial", "--grid", "5x7", "--d", 8, "--out", tmp_path / "codes.npy"]
+    for pos in ("5,4", "3,4,1"):
+        done = run(*arguments, "--pos", pos)
+        assert (done.status, done.out) == (2, "")
+        assert f"{pos} is not a point of the 5x7 lattice, which are 0,0 … 4,6" in done.err
+
+
+@pytest.mark.parametrize(
+    ("rows", "asked", "said"),
+    [
+        (197, "24x24", "576 points; --grid 14x14 --prefix 1 would fit"),
+        (197, "10x16", "160 points; --grid 14x14 --prefix 1 would fit"),
+        (161, "14x14", "196 points; --grid 10x16 --prefix 1 would fit"),
+        (77, "8x8", "64 points; --prefix 13 would fit"),
+        (78, "5x5", "25 points; --grid 7x11 --prefix 1 would fit"),
+    ],
+)
+def test_the_grid_that_is_proposed_is_a_usual_one(run, tmp_path, rows, asked, said):
+    np.save(tmp_path / "t.npy", np.random.default_rng(1).normal(size=(rows, 6)))
+    assert said in run("check-faithful", tmp_path / "t.npy", "--grid", asked).err
+    if rows in (197, 161):
+        way = said.split("; --grid ")[1].removesuffix(" would fit")
+        done = run("resize", tmp_path / "t.npy", "--to", "9x9")
+        assert f"give its sides, as --from {way}" in done.err
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        ((1, 14, 14, 24), "; of an image write t.reshape(196, 24) and give --grid 14x14"),
+        ((1, 24, 14, 14), "; of an image write t.reshape(24, 196).T and give --grid 14x14"),
+        (
+            (10, 16, 24),
+            "t.reshape(160, 24) and give --grid 10x16, or, where its first axis has the "
+            "dimensions, t.reshape(10, 384).T and give --grid 16x24",
+        ),
+    ],
+)
+def test_an_array_of_an_image_is_told_how_it_becomes_a_table(run, tmp_path, shape, said):
+    array = np.zeros(shape)
+    np.save(tmp_path / "t.npy", array)
+    done = run("check-faithful", tmp_path / "t.npy")
+    assert (done.status, done.out) == (2, "")
+    assert done.err.endswith(f"{said}\n")
+    with pytest.raises(PefourierError, match=re.escape(said)):
+        check(array)
+
+
+@pytest.mark.parametrize("command", ["spectrum", "check-faithful", "relations"])
+def test_a_single_side_is_said_to_be_one_axis(run, command):
+    done = run(command, "axial", "--grid", "14", "--d", 8)
+    assert done.status == 0
+    assert done.err == (
+        "pefourier: axial: --grid 14 is one axis of 14 points; a square is --grid 14x14\n"
+    )
+    assert run(command, "axial", "--grid", "14", "--d", 8, "-q").err == ""
+    assert run(command, "sinusoidal", "--grid", "14", "--d", 8).err == ""
+
+
+@pytest.mark.parametrize("command", ["context", "check-faithful"])
+def test_a_size_of_images_is_no_length(run, command):
+    done = run(command, "rope", "--length", "48x48")
+    assert done.status == 2
+    assert "'48x48' is a size of images, not a number of positions; give --grid 48x48" in done.err
+    assert "resize --to 48x48" in done.err

@@ -184,3 +184,41 @@ def test_the_command_takes_spans(run):
     assert result["length"] == 44
     assert result["params"]["position_ids"][0][-9:] == list(range(5, 14))
     assert "position-ids-overlap" in [f["code"] for f in result["findings"]]
+
+
+QWEN = {
+    "model_type": "qwen2_vl",
+    "hidden_size": 256,
+    "num_attention_heads": 2,
+    "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]},
+}
+ON_AXES = [
+    ["check-faithful", "c.json", "--grid", "6x4"],
+    ["spectrum", "c.json", "--grid", "6x4"],
+    ["encode", "c.json", "--grid", "6x4", "--out", "codes.npy"],
+    ["resize", "c.json", "--from", "6x4", "--to", "9x4"],
+]
+
+
+@pytest.mark.parametrize("arguments", ON_AXES, ids=lambda one: one[0])
+@pytest.mark.parametrize(("merge", "span"), [(2, "image:12x8"), (3, "image:18x12")])
+def test_text_is_not_laid_out_as_an_image(run, tmp_path, monkeypatch, arguments, merge, span):
+    """Text on 6 x 4 was answered as if it were an image, whose codes are others."""
+    monkeypatch.chdir(tmp_path)
+    config = QWEN | {"vision_config": {"spatial_merge_size": merge}}
+    (tmp_path / "c.json").write_text(json.dumps(config))
+    done = run(*arguments)
+    assert (done.status, done.out) == (2, "")
+    assert "'c.json' turns images by frames, rows and columns (M-RoPE); 6x4 tokens" in done.err
+    assert (
+        f"Give --spans {span} in place of a grid (patches, {merge} x {merge} of which" in done.err
+    )
+    assert done.err.count("\n") == 1
+    assert run("check-faithful", "c.json", "--spans", span, "--json").results[0]["length"] == 24
+    assert run("check-faithful", "c.json", "--grid", "24", "--json").results[0]["length"] == 24
+
+
+def test_a_video_is_asked_for_by_spans_too(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "c.json").write_text(json.dumps(QWEN))
+    assert "--spans video:5x12x8" in run("check-faithful", "c.json", "--grid", "5x6x4").err

@@ -12,12 +12,11 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.registry import BUILDERS
-from pefourier.encodings.sources.config import ModelConfig, Section, read_object
+from pefourier.encodings.sources.config import ModelConfig
 from pefourier.encodings.sources.layers import open_model
+from pefourier.encodings.sources.rope_config import MERGE, merge_of
 from pefourier.encodings.spans import AXES, along_spans, axes_of_sections, read_spans
 from pefourier.errors import PefourierError, shown
-
-MERGE = 2  # patches a side that become one token
 
 
 def on_spans(spec: str, text: str, load: Callable[..., Encoding], **own: Any) -> Encoding:
@@ -84,9 +83,3 @@ def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool]:
     if "sections" not in model.row:
         raise unsuitable(model.file)
     return tuple(model.row["sections"]), known
-
-
-def merge_of(model: ModelConfig) -> int:
-    """Patches a side that become one token, from the vision config beside the text's."""
-    whole = Section(shown(model.file), read_object(model.file))
-    return whole.section("vision_config").count("spatial_merge_size") or MERGE

@@ -23,6 +23,7 @@ from pefourier.encodings.sources.config import (
     ModelConfig,
     Section,
     first_names,
+    read_object,
 )
 from pefourier.encodings.sources.lint import ORIGINAL, ConfigCase, lint
 from pefourier.encodings.sources.models import Rotary, rotary
@@ -40,6 +41,7 @@ REQUIRED = {
     "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
 }
 COMMON = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
+MERGE = 2  # patches a side that become one token
 IGNORED = {"mrope_section", "mrope_interleaved"}
 LOCAL_THETA, GLOBAL_THETA = ("rope_local_base_freq", "local_rope_theta"), "global_rope_theta"
 THETA = ("rope_theta", "rotary_emb_base")
@@ -67,6 +69,8 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
             f"model_type {shown(model.kind)} of {shown(model.file)} {model.row['own']}, by a "
             "formula of its own that is not known here; give a file of codes"
         )
+    if len(model.grid) > 1 and turns_on_axes(model):
+        raise not_on_a_grid(model)
     layer, section, turns = choose_layer(model, layer_sections(model))
     d, found = find_head(model, turns)
     scaling, scaled, warned = read_scaling(model, section, turns, bool(layer))
@@ -180,11 +184,39 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
     if "turning" in row and len(row.get("layer_types", "").split(",")) > 1:
         message = f"only layers of type {first_names(row['turning'])} are rotated"
         found.append(Finding("rope-some-layers", "note", message))
-    section = values.get("rope_scaling") or values.get("rope_parameters") or {}
-    if row.get("axes") or "mrope_section" in section:
+    if turns_on_axes(model):
         message = "for tokens of text; those of images and videos have places on three axes"
         found.append(Finding("rope-axes", "note", message))
     return found
+
+
+def turns_on_axes(model: ModelConfig) -> bool:
+    """Whether tokens of images and videos have places on three axes (M-RoPE), unlike text."""
+    values, row = model.config.values, model.row
+    section = values.get("rope_scaling") or values.get("rope_parameters") or {}
+    return bool(row.get("axes")) or "sections" in row or "mrope_section" in section
+
+
+def not_on_a_grid(model: ModelConfig) -> PefourierError:
+    """The error for text laid out on a grid, where an image has places of its own."""
+    sides, merge = model.grid, merge_of(model)
+    if len(sides) > 3:
+        span = "image:HxW"
+    else:
+        patches = (*sides[:-2], *(merge * side for side in sides[-2:]))
+        span = f"{'image' if len(sides) == 2 else 'video'}:{'x'.join(map(str, patches))}"
+    return PefourierError(
+        f"{shown(model.file)} turns images by frames, rows and columns (M-RoPE); "
+        f"{'x'.join(map(str, sides))} tokens of text are none. Give --spans {span} in place of a "
+        f"grid (patches, {merge} x {merge} of which are a token); codes of another size are "
+        "computed, not resized"
+    )
+
+
+def merge_of(model: ModelConfig) -> int:
+    """Patches a side that become one token, from the vision config beside the text's."""
+    whole = Section(shown(model.file), read_object(model.file))
+    return whole.section("vision_config").count("spatial_merge_size") or MERGE
 
 
 def layer_sections(model: ModelConfig) -> dict[str, Layer]:

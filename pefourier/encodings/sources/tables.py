@@ -28,6 +28,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
+from pefourier.encodings.checks import reshaping
 from pefourier.encodings.sources.arrays import EPS, MEMORY, Stored
 from pefourier.encodings.sources.formats import HEAD, NPY_MAGIC, READERS, WRITERS
 from pefourier.errors import PefourierError, shown, unknown
@@ -256,6 +257,7 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
             f"{file} holds {names_and_shapes({key: arrays[key]})} of "
             f"{shown(arrays[key].kind)[1:-1]}; "
             "a table has two axes, (positions, dimensions), neither empty, of real numbers"
+            f"{reshaping(arrays[key].shape)}"
         )
     return key
 
