@@ -250,8 +250,10 @@ def times_held(enc: Encoding) -> str:
     x = enc.domain.x
     held = {form: len(np.unique(rounded(x, FORMATS[form]))) for form in USUAL}
     fewer = {form: count for form, count in held.items() if count < len(x)}
+    if not fewer:
+        return ""
     told = join(f"{count} ({form})" for form, count in fewer.items())
-    return f"; times held in the format are only {told} of {len(x)}" if fewer else ""
+    return f"; times held in the format are only {told} of {len(x)}"
 
 
 def only_computed_wider(r: Faithfulness, phase: Mapping[str, int]) -> str:
