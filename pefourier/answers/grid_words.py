@@ -184,8 +184,35 @@ def inversion_on_grid(enc: Encoding, r: GridFaithfulness) -> str:
     why = why or (dimensions if r.length > r.dimension else "")
     return (
         "A linear map of the codes can't be 1 at one point and 0 at all others: they span "
-        f"{r.rank} of {r.length} directions{why}."
+        f"{r.rank} of {r.length} directions{lost_to_rounding(r)}{why}."
     )
+
+
+def lost_to_rounding(r: GridFaithfulness) -> str:
+    """How many directions a stored table lacks that the formula which it holds has.
+
+    >>> from pefourier.encodings import build
+    >>> from pefourier.encodings.encoding import from_table
+    >>> from pefourier.encodings.grids import on_grid
+    >>> from pefourier.faithful import assess
+    >>> table = build("axial", d=768, grid=(14, 14), convention="mae").table()
+    >>> stored = from_table(table.astype("float32"), eps=2**-23)
+    >>> lost_to_rounding(assess(on_grid(stored, (14, 14), 0)))
+    ', 2 fewer than its formula in float64, by which it is separable'
+    """
+    spec = (r.identified or {}).get("spec")
+    if not spec:
+        return ""
+    from pefourier.encodings.specs import load
+    from pefourier.geometry.on_axes import separable_rank
+    from pefourier.geometry.singular_values import decompose
+
+    sides = "x".join(map(str, r.grid))
+    own = load(f"{spec}{',' if ':' in spec else ':'}grid={sides}", d=r.dimension)
+    rank = decompose(own).rank
+    better = rank >= separable_rank(r.grid)
+    which = ", by which it is separable" if better else ""
+    return f", {rank - r.rank} fewer than its formula in float64{which}" if rank > r.rank else ""
 
 
 def shape_on_grid(enc: Encoding, r: GridSpectrum) -> str:

@@ -501,6 +501,8 @@ def about_reading(reading: Reading, rotations: Sequence[Rotation]) -> str:
     """
     below = [(level, p) for level, p in reading.below.items() if p is not None]
     where = f" (in {reading.rotation} layers)" if reading.rotation else ""
+    if reading.other == "scaling-ignored" and all(r.scaling == "none" for r in rotations):
+        return "It has no scaling that could be ignored."
     lead = LEADS.get(reading.other, f"Read as {reading.other}")
     falls = ", ".join(f"{level} at position {p}" for level, p in below)
     factor = about_factor(reading, rotations)

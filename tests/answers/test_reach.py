@@ -121,3 +121,8 @@ def test_a_model_may_have_been_trained_further(tmp_path):
     assert "If training" not in concluded(tmp_path, config, *asked)
     assert "If training" not in concluded(tmp_path, config, 2**20)  # the config allows no more
     assert "If training" not in concluded(tmp_path, {**config, "rope_scaling": None}, 2**20)
+
+
+def test_a_scaling_that_is_not_there_cannot_be_ignored(run, tmp_path):
+    said = run("context", "rope:rho=5e5,d=128", "--length", "8k", "--against", "scaling-ignored")
+    assert "It has no scaling that could be ignored." in " ".join(said.out.split())
