@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from pefourier.answers.reach import conclude_design, design_text
+from pefourier.answers.designing import conclude_design, design_text
 from pefourier.context import base_bound
 from pefourier.design import (
     base_of_turns,
@@ -226,7 +226,7 @@ def test_the_base_that_is_told_serves_when_it_is_typed_back(length, d):
     rope = build("rope", length=length, d=d, rho=float(typed))
     assert base_bound(rope.measure.frequencies, 0) >= length
     assert found.candidates[0].spec == f"rope:rho={typed},d={d}"
-    assert design_text(found).splitlines()[1].startswith(typed)
+    assert design_text("", found).splitlines()[1].startswith(typed)
 
 
 def test_a_base_above_the_smallest_may_fail_and_is_not_advised():

@@ -184,7 +184,7 @@ def tell_design(given: DesignOptions, form: Form, drawing: Drawing) -> None:
         raise PefourierError(
             "design needs --d and either --length or --grid, or --extend-from CONFIG and --to"
         )
-    from pefourier.answers.reach import design_page
+    from pefourier.answers.designing import design_page
     from pefourier.design import BASES, CRITERIA, design_base, design_grid
 
     own = {"bases": given.base or BASES, "criteria": given.wanted or CRITERIA}

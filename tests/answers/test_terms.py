@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import typer
 
-from pefourier.answers import reach, report
+from pefourier.answers import designing, reach, report
 from pefourier.answers.catalogue import read_catalogue
 from pefourier.answers.terms import explanation, find_terms, read_terms
 from pefourier.bands import DecadeDensity, WaveGroup
@@ -194,7 +194,7 @@ def test_every_row_and_column_of_text_has_a_term():
         assert [fact.label for fact in rows if fact.label not in known] == []
     assert set(report.WAVES) <= names_of("spectrum", "every answer")
     assert set(reach.ROTATION_FACTS) <= names_of("context")
-    assert set(reach.HEADS.values()) <= names_of("design", "context", "check-faithful")
+    assert set(designing.HEADS.values()) <= names_of("design", "context", "check-faithful")
     columns = ["encoding", "family", "domain", "measure", "source"]
     assert set(columns) <= names_of("list", "every answer")
     claims = ["where", "the paper says", "printed", "computed", "verdict", "why"]

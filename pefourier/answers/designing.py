@@ -1,0 +1,183 @@
+"""How is it told which base a length wants?"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from itertools import starmap
+from typing import Any
+
+from pefourier.answers.conclusions import join
+from pefourier.answers.page import Page, fields_of
+from pefourier.answers.text import aligned, number, paragraph
+from pefourier.design import Candidate, Design, grid_spec
+
+HEADS = {
+    "rho": "base",
+    "min_distance": "smallest distance",
+    "min_distance_cast": "after rounding",
+    "rank": "rank",
+    "stable_rank": "stable rank",
+    "condition_number": "condition number",
+    "idle": "pairs that never turn",
+    "bound": "first lag below the bound",
+}
+
+
+def design_page(designs: Sequence[Design]) -> Page:
+    """The answer of `pefourier design`: one design, or one for each axis of a grid."""
+    return Page(
+        "design",
+        words=lambda: "\n".join(
+            [*starmap(design_text, by_axes(designs)), *grid_specs_text(designs)]
+        ),
+        records=lambda: list(map(design_record, designs)),
+        rows=lambda: design_rows(designs),
+        conclusion=lambda: "".join(
+            paragraph(f"{axes}{conclude_design(one)}") for axes, one in by_axes(designs)
+        ),
+    )
+
+
+def by_axes(designs: Sequence[Design]) -> list[tuple[str, Design]]:
+    """Each design behind its axis, as its words begin; axes that are alike have one.
+
+    >>> from pefourier.design import design_grid
+    >>> found = design_grid((4, 8, 8), 12, bases=(2.0,), criteria=())
+    >>> [axes for axes, _ in by_axes(found)], [axes for axes, _ in by_axes(found[1:])]
+    (['axis t: ', 'axes y and x: '], ['both axes: '])
+    """
+    alike: dict[tuple[int, int], list[Design]] = {}
+    for one in designs:
+        alike.setdefault((one.length, one.d), []).append(one)
+    return [(names_of_axes(same, len(designs)), same[0]) for same in alike.values()]
+
+
+def names_of_axes(same: Sequence[Design], axes: int) -> str:
+    """The axes of designs that are alike; nothing where there is no grid."""
+    names = [one.axis for one in same if one.axis]
+    if len(names) > 1:
+        every = {2: "both axes", 3: "all axes"}[axes]
+        return f"{every if len(names) == axes else f'axes {join(names)}'}: "
+    return f"axis {names[0]}: " if names else ""
+
+
+def grid_specs_text(designs: Sequence[Design]) -> list[str]:
+    """The rotation of a grid by each criterion."""
+    if len(designs) == 1:
+        return []
+    specs = {name: grid_spec(designs, name) for name in designs[0].best}
+    rows = [[f"best by {name.replace('_', ' ')}", spec] for name, spec in specs.items() if spec]
+    return [aligned(rows)] if rows else []
+
+
+def design_record(design: Design) -> dict[str, Any]:
+    """The JSON object of a design."""
+    asked = {"length": design.length, "d": design.d, "for": design.criteria}
+    asked |= {"axis": design.axis} if design.axis else {}
+    params = asked | {"dtype": design.dtype}
+    identity = {"encoding": "rope", "spec": "rope", "params": params}
+    return identity | {"conclusion": conclude_design(design)} | fields_of(design)
+
+
+def conclude_design(design: Design) -> str:
+    """Whether a base is needed, what each use and criterion asks for, and that they contradict.
+
+    >>> from pefourier.design import design_base
+    >>> print(conclude_design(design_base(80, 64, criteria=("turns", "distance"))))
+    For 80 positions and d 64 the criteria contradict one another, so that the use decides. Every
+    pair finishes a turn with bases up to 13.82141. By codes alone the best is 1.5 by distance
+    (smallest distance 4.453).
+    """
+    bases = {c.rho: c for c in design.candidates}
+    size = f"{design.length} positions and d {design.d}"
+    told = []
+    if design.dft_serves:
+        told.append(
+            f"No base is needed: with {size} the DFT's lattice (dft) keeps all codes the same "
+            "distance apart and can be inverted exactly."
+        )
+    facts = [
+        fact(name, rho, design, bases)
+        for name, rho in sorted(design.best.items(), key=lambda one: one[0] != "bound")
+        if name not in EVIDENCE
+    ]
+    best = {
+        name: rho
+        for name, rho in design.best.items()
+        if name in EVIDENCE and (name != "condition" or bases[rho].condition_number is not None)
+    }
+    if best:
+        asked = [
+            f"{base_words(rho)} by {name.replace('_', ' ')} ({EVIDENCE[name](bases[rho])})"
+            for name, rho in best.items()
+        ]
+        facts.append(f"By codes alone the best {'are' if len(asked) > 1 else 'is'} {join(asked)}.")
+    lead = "Among bases" if told else f"For {size}"
+    if len(set(design.best.values())) > 1:
+        told.append(f"{lead} the criteria contradict one another, so that the use decides.")
+    elif facts:
+        facts[0] = f"{lead} {facts[0][0].lower()}{facts[0][1:]}"
+    return " ".join([*told, *facts])
+
+
+def fact(criterion: str, rho: float | None, design: Design, bases: dict[float, Candidate]) -> str:
+    """What a criterion that has a formula or a search of its own asks for."""
+    name, _, lengths = criterion.partition("=")
+    if name == "turns":
+        return f"Every pair finishes a turn with bases up to {base_words(rho)}."
+    if name == "wavelength":
+        return f"The slowest pair needs {lengths} lengths for a turn with base {base_words(rho)}."
+    if rho is None:
+        return "No base up to 1000 times the length keeps the sum of cosines positive."
+    idle = bases[rho].idle if rho in bases else 0
+    cost = f"; {idle} of {design.d // 2} pairs never finish a turn then" if idle else ""
+    return (
+        f"The rule published for language models (Men et al., 2024) asks for {base_words(rho)}, "
+        "the smallest base that keeps the sum of cosines positive at all lags; larger ones may "
+        f"fail again, which --base tells{cost}."
+    )
+
+
+EVIDENCE = {  # the number that speaks for a base, of criteria that are seen in the table of codes
+    "distance": lambda c: f"smallest distance {number(c.min_distance)}",
+    "rank": lambda c: f"{c.rank}",
+    "stable_rank": lambda c: f"{number(c.stable_rank)}",
+    "condition": lambda c: f"number {number(c.condition_number)}",
+}
+
+
+def base_words(rho: float) -> str:
+    """A base in as many digits as it takes to type it back: the next ones may not serve.
+
+    >>> base_words(1e6), base_words(2090300.0), base_words(722.5228)
+    ('1000000', '2090300', '722.5228')
+    """
+    return number(rho, 7)
+
+
+def columns_of(design: Design) -> list[str]:
+    """The columns of the table of candidates; without a format nothing was rounded."""
+    cast = any(c.min_distance_cast is not None for c in design.candidates)
+    return [key for key in HEADS if cast or key != "min_distance_cast"]
+
+
+def design_text(axes: str, design: Design) -> str:
+    """The candidates, the best by a criterion marked with its name; of a grid, on which axes."""
+    columns = columns_of(design)
+    rows = [[*(HEADS[key] for key in columns), "best by"]]
+    lead = f"{axes}{design.length} positions, d {design.d}\n" if axes else ""
+    for c in design.candidates:
+        names = [name for name, rho in design.best.items() if rho == c.rho]
+        values = (number(getattr(c, key)) for key in columns if key != "rho")
+        rows.append([base_words(c.rho), *values, ", ".join(names)])
+    return lead + aligned(rows)
+
+
+def design_rows(designs: Sequence[Design]) -> Iterable[Sequence[Any]]:
+    """A row for each candidate, of a grid with its axis."""
+    names = [field.name for field in fields(Candidate)]
+    axes = ["axis"] if len(designs) > 1 else []
+    yield [*axes, *names, "best_by"]
+    for design in designs:
+        for c in design.candidates:
+            best = " ".join(name for name, rho in design.best.items() if rho == c.rho)
+            yield [*([design.axis] if axes else []), *(getattr(c, n) for n in names), best]
