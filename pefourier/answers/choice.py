@@ -13,7 +13,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from pefourier.answers.conclusions import LONG, join
-from pefourier.answers.text import number
+from pefourier.answers.text import agreeing, number
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.specs import load, source_of
 from pefourier.faithful import LADDER
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # it asks this room
 
 AS_FAR = 0.99  # of the largest gap: as good as that
 ARMS = 8  # that a command of training names
-BLIND = "order-free"  # what training compares encodings with
+BLIND = "-e none -e order-free"  # what encodings have to beat
 
 
 def choose(answers: Sequence[Answer]) -> str:
@@ -37,11 +37,10 @@ def choose(answers: Sequence[Answer]) -> str:
     Of these 3, sinusoidal and ramp give all 10 positions different codes, dft doesn't. The closest
     ...
     """
-    kinds = {(a.encoding.domain.kind, a.result.length) for a in answers}
-    if len(answers) < 2 or len(kinds) > 1:
-        return ""
-    ((kind, length),) = kinds
-    if kind != "position" or length < 2:
+    aside = [a for a in answers if a.encoding.domain.kind != "position"]
+    answers = [a for a in answers if a.encoding.domain.kind == "position"]
+    lengths = {a.result.length for a in answers}
+    if len(answers) < 2 or len(lengths) > 1 or min(lengths) < 2:
         return ""
     apart = [a for a in answers if a.result.faithful]
     merged = [a for a in answers if not a.result.faithful]
@@ -51,11 +50,14 @@ def choose(answers: Sequence[Answer]) -> str:
     if drawn:
         are = "is where its training starts" if len(drawn) == 1 else "are where training starts"
         found.append(f"{names(drawn)} {are}: that its codes differ says nothing of them trained.")
+    if aside:
+        stand = agreeing(len(aside), "stands", "stand")
+        found.append(f"{names(aside)}, whose codes are not of positions, {stand} apart.")
     if len(apart) > 1 and all(in_series(a.encoding) for a in apart):
         arms = " ".join(f"-e {quote(a.encoding.spec)}" for a in apart[:ARMS])
         found.append(
-            "Which of them a model learns best with only training on your data says: pefourier "
-            f"train --dataset data.npz {arms} -e {BLIND}"
+            "Only training on your data says with which of them a model learns best: pefourier "
+            f"train --dataset data.npz {arms} {BLIND}"
         )
     return " ".join(found)
 

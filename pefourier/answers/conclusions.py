@@ -397,7 +397,8 @@ def from_frequencies(enc: Encoding, r: Reconstructions) -> str:
     how = f"{width} wide and {peak} of 1 high (error {error}; 0 is exact)"
     if one.width <= SHARP:
         return f"{from_its_frequencies(r)} a position comes back as a sharp peak, {how}."
-    return f"{from_its_frequencies(r)} a position comes back blurred, as a peak {how}{why_wide(r)}."
+    how += why_wide(enc, r)
+    return f"{from_its_frequencies(r)} a position comes back blurred, as a peak {how}."
 
 
 def from_codes(enc: Encoding, r: Reconstructions) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import isnan, prod
+from math import isnan, pi, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # one question starts without the rooms of the others
     from pefourier.relations import GridRelations
     from pefourier.spectrum import GridSpectrum
 
+PLATEAU = 0.5  # of all points at or above half the peak
 WORDS = {"t": "frames", "y": "rows", "x": "columns"}
 BOUND, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which there is none
 MANY = 0.5  # share of frequencies that is worth a sentence
@@ -264,12 +265,23 @@ def from_its_frequencies(r: Reconstructions | GridReconstructions) -> str:
     return f"From its frequencies alone{smeared}"
 
 
-def why_wide(r: Reconstructions | GridReconstructions) -> str:
-    """What makes a rebuilt peak wide, and what smearing does to it: the end of a sentence."""
-    slow = r.below_first_bin
-    waves = f"{slow} of its {r.frequencies_total} waves are longer than the lattice" if slow else ""
-    smearing = "smearing narrows it, --sigma 0 does not smear" if r.sigma else ""
-    return "".join(f"; {why}" for why in (waves, smearing) if why)
+def why_wide(enc: Encoding, r: Reconstructions | GridReconstructions) -> str:
+    """What makes a rebuilt peak wide, where waves are declared: the end of a sentence.
+
+    Waves longer than the lattice, or than all positions where these are fewer, are nearly the same
+    at neighbours, whatever their number.
+    """
+    slow, span = r.below_first_bin, "the lattice"
+    if slow is not None and enc.measure is not None and isinstance(r.lattice, int):
+        length = min(r.lattice, len(enc))
+        slow = int((np.abs(enc.measure.frequencies) < 2 * pi / length).sum())
+        span = f"{length} positions"
+    if not slow or slow < MANY * r.frequencies_total:
+        return ""
+    return (
+        f", wide because {slow} of its {r.frequencies_total} waves are longer than {span} and "
+        "hardly change from one to the next"
+    )
 
 
 def point_from_frequencies(enc: Encoding, r: GridReconstructions) -> str:
@@ -282,14 +294,17 @@ def point_from_frequencies(enc: Encoding, r: GridReconstructions) -> str:
     if one.error <= EXACT:
         return f"{from_its_frequencies(r)} a point comes back exactly, {how}."
     area = f"{one.half_max_area} of {prod(r.lattice)} points at or above half of it"
-    if is_cross(one.values) and one.half_max_area > 1:
+    if one.half_max_area > PLATEAU * prod(r.lattice):
+        least = f"no point is below {number(float(one.values.min()) / one.peak, 2)} of it"
+        shape = f"as hardly more than a plateau, {how}: {area}, and {least}"
+    elif is_cross(one.values) and one.half_max_area > 1:
         share = (
             f"{100 * one.cross:.0f} % of the energy is on points that share a coordinate with it"
         )
         shape = f"as a cross, {how}: {share}; {area}"
     else:
         shape = f"blurred, as a peak {how}, {area}"
-    return f"{from_its_frequencies(r)} a point comes back {shape}{why_wide(r)}."
+    return f"{from_its_frequencies(r)} a point comes back {shape}{why_wide(enc, r)}."
 
 
 def is_cross(values: np.ndarray) -> bool:

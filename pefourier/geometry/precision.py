@@ -17,6 +17,7 @@ from math import prod
 import numpy as np
 
 from pefourier.encodings.axis_parts import axis_parts
+from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Measure, row_blocks
 from pefourier.explained import Explained
 from pefourier.geometry.row_search import first_equal
@@ -177,6 +178,7 @@ def format_loss(enc: Encoding, form: Format) -> FormatLoss:
     Rounded phases tell codes apart that are one, those of s and of s plus a period: they are not
     counted beyond the period.
     """
+    enc = in_one_line(enc)
     columns, count = code_columns(enc)
     period = enc.measure.period if enc.measure is not None else None
     points = min(len(enc), period or len(enc))  # beyond a period codes repeat, exactly
@@ -189,6 +191,25 @@ def format_loss(enc: Encoding, form: Format) -> FormatLoss:
     phase = count_distinct_phases(enc.measure, x, form)
     error = max_phase_error(enc.measure, x, form)
     return FormatLoss(cast.count, phase.count, error, cast.safe, phase.safe).within(points)
+
+
+def in_one_line(enc: Encoding) -> Encoding:
+    """An encoding of whole positions that was laid on a grid, as it is computed: by rows' numbers.
+
+    >>> from pefourier.encodings import build
+    >>> from pefourier.encodings.grids import on_grid
+    >>> in_one_line(on_grid(build("rope", length=6, d=4), (2, 3), 0)).measure.frequencies
+    array([1.  , 0.01])
+    """
+    sides, measure = enc.domain.sides, enc.measure
+    if len(sides) < 2 or measure is None or measure.frequencies.ndim < 2:
+        return enc
+    strides = np.array([prod(sides[axis + 1 :]) for axis in range(len(sides))])
+    own = measure.frequencies[:, -1]
+    if not np.array_equal(measure.frequencies, np.multiply.outer(own, strides)):
+        return enc
+    line = replace(measure, frequencies=own, offset=np.ravel(measure.offset)[-1])
+    return replace(enc, domain=positions(len(enc)), measure=line)
 
 
 def code_columns(enc: Encoding) -> tuple[Columns, int]:

@@ -8,6 +8,8 @@ from pefourier.answers.text import agreeing, number, paragraph
 from pefourier.errors import printable
 from pefourier.train.options import LEVEL, ORDER_FREE
 
+NONE = "none"  # the arm without positions
+
 if TYPE_CHECKING:
     from pefourier.train.statistics import Difference, Mean
     from pefourier.train.summary import DatasetSummary
@@ -27,7 +29,8 @@ def conclusions_of(datasets: "Sequence[DatasetSummary]") -> str:
 
 def sum_up(one: "DatasetSummary") -> str:
     """What the runs of a dataset say of its encodings together; empty without any."""
-    parts = (sum_up_differences(one), sum_up_order(one), sum_up_lengths(one))
+    rules = (sum_up_differences, sum_up_order, sum_up_power, sum_up_lengths)
+    parts = (rule(one) for rule in rules)
     return " ".join(filter(None, parts))
 
 
@@ -47,7 +50,6 @@ def conclude_training(one: "DatasetSummary", encoding: str) -> str:
 def sum_up_differences(one: "DatasetSummary") -> str:
     """Which encodings a dataset tells from their reference, in a sentence; empty without any."""
     judged = judged_differences(one)
-    judged.pop(ORDER_FREE, None)
     told = {name: d for name, d in judged.items() if d.supported}
     if not judged:
         return ""
@@ -65,20 +67,51 @@ def sum_up_differences(one: "DatasetSummary") -> str:
 
 
 def sum_up_order(one: "DatasetSummary") -> str:
-    """Whether order matters, by the model that is blind to it; empty where it was not trained."""
-    d = judged_differences(one).get(ORDER_FREE)
-    if d is None:
-        return ""
-    blind = f"the model that is blind to order ({ORDER_FREE})"
-    numbers = f"F1 {d.mean:+.3f}, Holm p {number(float(d.p_holm), 2)}"
-    where = " on these windows" if d.in_doubt else ""
-    if not d.supported:
+    """Whether order matters: whether positions help the same model, which is blind without them.
+
+    A model of another kind that is blind to order says nothing of that: it may only be weaker.
+    """
+    judged = judged_differences(one)
+    if NONE in judged:
+        d = judged[NONE]
+        blind = f"{NONE}, the same model without positions, is"
+        numbers = f"F1 {d.mean:+.3f}, Holm p {number(float(d.p_holm), 2)}"
+        where = " on these windows" if d.in_doubt else ""
+        if not d.supported:
+            return f"That order matters is not shown: {blind} not told from {d.reference}."
+        if d.mean < 0:
+            return f"Order matters{where}: {blind} worse than {d.reference} ({numbers})."
+        return f"Positions do not help{where}: {blind} better than {d.reference} ({numbers})."
+    own = {n: d for n, d in judged.items() if d.reference == NONE and n != ORDER_FREE}
+    better = [name for name, d in own.items() if d.supported and d.mean > 0]
+    if better:
+        where = " on these windows" if all(own[name].in_doubt for name in better) else ""
+        are = "is" if len(better) == 1 else "are"
         return (
-            f"That order matters is not shown: {blind} is not told from {d.reference} ({numbers})."
+            f"Order matters{where}: {join(better)} {are} better than {NONE}, the same model "
+            "without positions."
         )
-    if d.mean < 0:
-        return f"Order matters{where}: {blind} is worse than {d.reference} ({numbers})."
-    return f"Order does not help{where}: {blind} is better than {d.reference} ({numbers})."
+    if own:
+        return (
+            f"That order matters is not shown: no encoding is told to be better than {NONE}, the "
+            "same model without positions."
+        )
+    if ORDER_FREE in judged:
+        return f"Whether order matters says -e {NONE}, the same model without positions."
+    return ""
+
+
+def sum_up_power(one: "DatasetSummary") -> str:
+    """How many runs find the difference asked for, where these are too few."""
+    judged = judged_differences(one)
+    could = [p for name, p in one.power.items() if name in judged and p.claimed_runs is not None]
+    most = max((p.claimed_runs for p in could), default=0)
+    if not could or most <= could[0].runs:
+        return ""
+    return (
+        f"At the spread of these runs +{could[0].claimed:.3f} in F1 takes up to {most} runs of "
+        f"each encoding, --seeds {-(-most // one.folds)}."
+    )
 
 
 def sum_up_lengths(one: "DatasetSummary") -> str:

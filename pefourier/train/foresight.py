@@ -60,13 +60,13 @@ def time_line(dataset: str, runs: int, candidates: int, epochs: int, seconds: fl
     """What is said of the time that a dataset takes.
 
     >>> time_line("smd", 40, 4, 20, 1234.5)
-    'smd: 40 runs of 4 candidates of at most 20 epochs take about 20:34, by a few steps'
+    'smd: 40 runs of 4 candidates of at most 20 epochs take about 20:34 if none ends early'
     """
     tried = f" of {candidates} candidates" if candidates > 1 else ""
     length = f"at most {epochs} {agreeing(epochs, 'epoch', 'epochs')}"
     return (
         f"{dataset}: {runs} {agreeing(runs, 'run', 'runs')}{tried} of {length} "
-        f"{agreeing(runs, 'takes', 'take')} about {clock(seconds)}, by a few steps"
+        f"{agreeing(runs, 'takes', 'take')} about {clock(seconds)} if none ends early"
     )
 
 

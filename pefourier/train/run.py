@@ -579,7 +579,8 @@ def note_on_interrupt(store: Store, note: Note | None) -> Iterator[None]:
         elif note is not None:
             kept = len(store.rows())
             are = agreeing(kept, "finished run is", "finished runs are")
-            note(f"{kept or 'no'} {are} in {store.path}; --resume goes on")
+            some = f"{kept} {are} in {store.path}; --resume goes on"
+            note(some if kept else f"no run was finished yet: {store.path} has none to go on from")
         raise
 
 

@@ -27,7 +27,7 @@ def answers(specs, **sizes):
         (
             "sinusoidal dft tape",
             1000,
-            "train --dataset data.npz -e sinusoidal -e tape -e order-free",
+            "train --dataset data.npz -e sinusoidal -e tape -e none -e order-free",
         ),
         ("sinusoidal rope", 80, "equally far apart, 0.26 of a length."),
         ("none dft", 80, "None of these 2 gives all 80 positions different codes."),
@@ -41,6 +41,9 @@ def test_what_speaks_for_which(specs, length, said):
 def test_one_alone_and_codes_of_other_positions_are_not_compared():
     assert choose(answers("sinusoidal", length=9, d=8)) == ""
     assert choose(answers("sinusoidal alibi:d=8", length=9, d=8)) == ""
+    said = choose(answers("sinusoidal dft alibi:d=8", length=8, d=8))
+    assert said.startswith("Both give all 8 positions different codes. dft is isometric")
+    assert "alibi:d=8, whose codes are not of positions, stands apart." in said
     both = answers("sinusoidal", length=9, d=8) + answers("sinusoidal", length=10, d=8)
     assert choose(both) == ""
 

@@ -395,10 +395,10 @@ def test_what_is_said_of_known_frequencies(steps, told):
             256,
             [5, 40],
             "From its frequencies alone, smeared by sigma 4, a position comes back blurred, as a "
-            "peak 11.9 positions wide and 0.34 of 1 high (error 1.15; 0 is exact); 76 of its 128 "
-            "waves are longer than the lattice; smearing narrows it, --sigma 0 does not smear. A "
-            "linear map on the codes does not recover all 80 positions: the worst comes back wrong "
-            "by 0.6, where a position is 1 high; check-faithful says why.",
+            "peak 11.9 positions wide and 0.34 of 1 high (error 1.15; 0 is exact), wide because 92 "
+            "of its 128 waves are longer than 80 positions and hardly change from one to the next. "
+            "A linear map on the codes does not recover all 80 positions: the worst comes back "
+            "wrong by 0.6, where a position is 1 high; check-faithful says why.",
         ),
         (
             "dft",
@@ -448,7 +448,9 @@ def test_smearing_is_said_and_narrows_the_peak():
     assert smeared.reconstructions[0].width < plain.reconstructions[0].width
     told = conclude(enc, plain)
     assert told.startswith("From its frequencies alone a position comes back blurred")
-    assert "76 of its 128 waves are longer than the lattice. A linear map" in told
+    assert "wide because 92 of its 128 waves are longer than 80 positions" in told
+    longer = conclude(enc, position_functions(enc, [5], lattice=4096, sigma=0))
+    assert "wide because 92 of its 128 waves are longer than 80 positions" in longer
     assert (plain.below_first_bin, plain.frequencies_total) == (76, 128)
     known = position_functions(table(enc.table()), [5])
     assert (known.below_first_bin, known.frequencies_total) == (None, None)
@@ -463,9 +465,17 @@ def test_smearing_is_said_of_points(spec):
     assert areas[0] < areas[1]
     told = conclude(enc, smeared)
     assert told.startswith("From its frequencies alone, smeared by sigma 1, a point comes back")
-    slow = f"{smeared.below_first_bin} of its 32 waves are longer than the lattice"
-    assert f"{slow}; smearing narrows it, --sigma 0 does not smear." in told
+    slow = smeared.below_first_bin
+    assert (f", wide because {slow} of its 32 waves are longer than" in told) == (2 * slow >= 32)
     assert "smear" not in conclude(enc, plain)
+
+
+def test_a_picture_that_is_nearly_even_is_no_cross():
+    """MAE's table without smearing: all points at or above half of the peak."""
+    enc = load("axial:convention=mae", None, 768, grid=(14, 14))
+    told = conclude(enc, position_functions(enc, sigma=0))
+    assert "a point comes back as hardly more than a plateau" in told
+    assert "196 of 196 points at or above half of it, and no point is below 0.7" in told
 
 
 def test_positions_without_a_code_are_named():

@@ -13,7 +13,9 @@ from pefourier.train.conclusion import (
     sum_up_differences,
     sum_up_lengths,
     sum_up_order,
+    sum_up_power,
 )
+from pefourier.train.power import Power
 from pefourier.train.statistics import Difference, Mean
 from pefourier.train.summary import DatasetSummary, LengthScores
 
@@ -150,24 +152,50 @@ def test_a_dataset_is_summed_up_in_a_sentence(differences, told):
     assert sum_up_differences(replace(ONE, differences=differences, cut_short=("cut",))) == told
 
 
-BLIND = "the model that is blind to order (order-free) is"
+WITHOUT = "none, the same model without positions, is"
 
 
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"mean": -0.1}, f"Order matters: {BLIND} worse than sinusoidal"),
-        ({"mean": 0.1}, f"Order does not help: {BLIND} better than sinusoidal"),
-        ({"p_holm": 0.2}, f"That order matters is not shown: {BLIND} not told from sinusoidal"),
+        ({"mean": -0.1}, f"Order matters: {WITHOUT} worse than sinusoidal"),
+        ({"mean": 0.1}, f"Positions do not help: {WITHOUT} better than sinusoidal"),
+        ({"p_holm": 0.2}, f"That order matters is not shown: {WITHOUT} not told from sinusoidal"),
         ({"mean": -0.1, "folds_low": -0.2, "folds_high": 0.1}, "Order matters on these windows: "),
     ],
 )
 def test_whether_order_matters_is_said(change, told):
-    found = replace(ONE, differences={"dft": CHANCE, "order-free": replace(APART, **change)})
+    found = replace(ONE, differences={"dft": CHANCE, "none": replace(APART, **change)})
     assert sum_up_order(found).startswith(told)
-    assert "order-free" not in sum_up_differences(found)
-    assert sum_up_order(replace(found, cut_short=("order-free",))) == ""
+    assert sum_up_order(replace(found, cut_short=("none",))) == ""
     assert sum_up_order(ONE) == ""
+
+
+def test_whether_order_matters_is_said_where_all_are_compared_with_none():
+    own = replace(APART, reference="none")
+    found = replace(ONE, differences={"dft": own, "order-free": own})
+    assert sum_up_order(found).startswith("Order matters: dft is better than none, the same model")
+    found = replace(ONE, differences={"dft": replace(own, p_holm=0.3), "order-free": own})
+    assert sum_up_order(found).startswith("That order matters is not shown: no encoding is told")
+
+
+def test_a_model_of_another_kind_does_not_say_whether_order_matters():
+    worse = {"dft": CHANCE, "order-free": replace(APART, mean=-0.3)}
+    said = "Whether order matters says -e none, the same model without positions."
+    assert sum_up_order(replace(ONE, differences=worse)) == said
+    alike = worse | {"none": CHANCE}
+    assert sum_up_order(replace(ONE, differences=alike)).startswith("That order matters is not")
+
+
+def test_how_many_runs_the_wanted_difference_takes_is_said():
+    could = Power(40, 0.3, 0.1, 0.1, 0.1, 0.1, 0.1, 0.02, 0.1, 1768)
+    found = replace(ONE, power={"dft": could})
+    assert sum_up_power(found) == (
+        "At the spread of these runs +0.020 in F1 takes up to 1768 runs of each encoding, --seeds "
+        "354."
+    )
+    enough = {"dft": replace(could, claimed_runs=39)}
+    assert sum_up_power(replace(ONE, power=enough)) == sum_up_power(ONE) == ""
 
 
 def test_what_is_compared_with_a_training_that_was_cut_short_is_not_summed_up():
