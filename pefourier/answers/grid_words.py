@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # one question starts without the rooms of the others
     from pefourier.relations import GridRelations
     from pefourier.spectrum import GridSpectrum
 
+LEFT = 0.05  # of the inner product at lag 0, below which nothing is said of directions
 PLATEAU = 0.5  # of all points at or above half the peak
 WORDS = {"t": "frames", "y": "rows", "x": "columns"}
 BOUND, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which there is none
@@ -223,7 +224,8 @@ def shape_on_grid(enc: Encoding, r: GridSpectrum) -> str:
     a2, a4 = r.isotropy["A2"], r.isotropy["A4"]
     if isnan(a4):
         return "All energy is at frequency 0: the same code everywhere."
-    length = f"mean frequency {number(r.summary.centroid, 3)} rad a point"
+    smeared = f", smeared by sigma {number(r.sigma)}" if r.sigma else ""
+    length = f"mean frequency {number(r.summary.centroid, 3)} rad a point{smeared}"
     if axis_parts(enc) is not None:
         which = "one axis" if a2 > BOUND else "the axes"
         return f"All frequencies lie on {which} (A4 = {number(a4, 2)}), {length}."
@@ -376,9 +378,9 @@ def products_on_grid(enc: Encoding, r: GridRelations) -> str:
 
 def products_on_diagonals(r: GridRelations) -> str:
     """Whether inner products fall along diagonals as along rows and columns."""
-    if r.diagonals is None:
-        return ""
     found = r.diagonals
+    if found is None or max(*found.on_axes, found.on_diagonals) < LEFT:
+        return ""  # nothing is left along any
     one, other = axis_names(len(r.grid))[-2:]
     along = by_name([one, other], found.on_axes)
     at = point_of([0] * (len(r.grid) - 2) + [found.diagonal] * 2)

@@ -404,11 +404,12 @@ def one_bucket_from(enc: Encoding) -> int:
 def context_text(enc: Encoding, found: Context) -> str:
     """Layers in runs, what is known of each rotation, its bands, and what a misreading leaves."""
     rows = [["layers", "positions", "rotation", "window"]]
+    none = "by axes" if enc.act == "rotate" else "–"  # rotations are told of one axis
     rows += [
         [
             ranges(run.index) or ("some" if len(found.layers) > 1 else "all"),
             run.kind if run.kind != "none" else "no positions",
-            "–" if run.rotation is None else found.rotations[run.rotation].name or "the only one",
+            none if run.rotation is None else found.rotations[run.rotation].name or "the only one",
             number(run.window, missing="–"),
         ]
         for run in found.layers

@@ -261,15 +261,29 @@ class Question:
 
     def note_unused(self, encodings: list[Any]) -> None:
         """Say which options have had no effect on any of the encodings."""
-        for name in ("d", "length", "rho", "seed", "times"):
+        self.note_times_unused(encodings)
+        for name in ("d", "length", "rho", "seed"):
             value = getattr(self, name)
             sizes = {"d": [e.dim for e in encodings], "length": list(map(len, encodings))}
             keys = (name, "embedding") if name == "d" else (name,)  # tupe's d is that of the model
             own = [e.params[k] for e in encodings for k in keys if e.params.get(k) is not None]
-            used = own if name == "times" else value in sizes.get(name, []) or value in own
-            if value is not None and not used:
+            if value is not None and value not in [*sizes.get(name, []), *own]:
                 labels = ", ".join(e.label for e in encodings)
                 note(f"--{name} {value} has no effect on {labels}", self.quiet)
+
+    def note_times_unused(self, encodings: list[Any]) -> None:
+        """Say of which encodings the answer is about positions, though times were given."""
+        labels = [e.label for e in encodings if e.params.get("times") is None]
+        if self.times is None or not labels:
+            return
+        from pefourier.encodings.registry import BUILDERS
+
+        takers = sorted(name for name, one in BUILDERS.items() if "times" in one.parameters)
+        note(
+            f"--times {self.times} has no effect on {', '.join(labels)}: the answer is of "
+            f"positions; {', '.join(takers)} take times",
+            self.quiet,
+        )
 
 
 def note_grids(enc: Any, quiet: bool) -> Any:

@@ -244,3 +244,13 @@ def test_the_shell_completes(words, found):
     told = done.stdout.replace("\\", "")
     assert [one for one in found if f'"{one}"' not in told] == []
     assert found or told == "_files\n"
+
+
+def test_encodings_that_take_no_times_are_named_with_those_that_do(run, tmp_path):
+    (tmp_path / "t.csv").write_text("0\n0.5\n3\n")
+    for specs in (["sinusoidal"], ["sinusoidal", "mtan"]):
+        done = run("check-faithful", *specs, "--times", tmp_path / "t.csv")
+        assert done.status == 0
+        said = "has no effect on sinusoidal: the answer is of positions; mtan, mtan-fixed, time2vec"
+        assert said in done.err
+    assert run("check-faithful", "mtan", "--times", tmp_path / "t.csv").err == ""
