@@ -50,8 +50,8 @@ def test_the_time_is_told_before_training_and_not_of_what_is_finished(tmp_path):
     said, given = [], {**SMALL, "out": str(tmp_path / "out")}
     run_comparison(Options(**given, search=("rate=1e-3,1e-2",)), note=said.append)
     (line,) = [line for line in said if " take " in line]
-    head = r"order:count=60,length=6: 8 runs of 2 candidates of at most 2 epochs take \d+:\d\d at "
-    assert re.fullmatch(head + "most, by a few steps", line)
+    head = r"order:count=60,length=6: 8 runs of 2 candidates of at most 2 epochs take about "
+    assert re.fullmatch(head + r"\d+:\d\d if none ends early", line)
     assert said.index(line) == len(said) - 1  # nothing is trained before
     said.clear()
     again = Options(**given, search=("rate=1e-3,1e-2",), resume=True)

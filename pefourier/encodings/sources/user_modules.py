@@ -9,6 +9,7 @@ then the image of a vector that is 1 at the first of each pair.
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,6 +30,9 @@ PAIR_NAMES = frozenset("i j q_len k_len qlen klen query_length key_length".split
 SHAPE_NAMES = frozenset("input_ids_shape input_shape shape".split())
 FAULTS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
 PROBED = 8  # positions at which a rotation is looked at
+ROOMY = 2**16  # numbers of an input from which on it is tried on a few rows first
+COPIED = 2**24  # numbers that a module may hold to be copied
+SWOLLEN = 8  # times as many numbers as given: more than any codes of them
 AXES = {"b": "batch", "s": "sequence", "h": "head", "d": "dimension"}
 ORDERS = ("bsd", "sbd", "bshd", "bhsd", "sbhd")  # of batch, sequence, head and dimension
 
@@ -162,12 +166,46 @@ def call_twice(torch: Any, module: Any, ways: Iterable[dict[str, Any]]) -> Answe
     ways = list(ways)
     for last, way in enumerate(ways, 1 - len(ways)):
         try:
+            check_swelling(torch, module, way)
             with torch.no_grad():
                 return [as_codes(module(**way), way) for _ in range(2)]
         except FAULTS:
             if last == 0:
                 raise
     raise TypeError("its forward takes nothing that is known here")
+
+
+def check_swelling(torch: Any, module: Any, way: dict[str, Any]) -> None:
+    """Refuse an input of which a few rows already give many more numbers than they are.
+
+    A module of positions takes each number of a vector for one: all rows would fill the memory. It
+    is asked in a copy, as a module may keep what it made for the few.
+    """
+    long = {key: x for key, x in way.items() if isinstance(x, torch.Tensor) and x.ndim > 2}
+    held = sum(x.numel() for x in (*module.parameters(), *module.buffers()))
+    if sum(x.numel() for x in long.values()) < ROOMY or held > COPIED:
+        return
+    some = {key: first_rows(x) for key, x in long.items()}
+    try:
+        with torch.no_grad():
+            found = deepcopy(module)(**way | some)
+    except FAULTS:
+        return  # it may need them all
+    parts = found if isinstance(found, tuple | list) else [found]
+    made = sum(part.numel() for part in parts if isinstance(part, torch.Tensor))
+    given = sum(x.numel() for x in some.values())
+    if made > SWOLLEN * given:
+        raise ValueError(f"of {given} numbers given it makes {made}")
+
+
+def first_rows(x: Any) -> Any:
+    """The first few of an array along its longest axis but the last.
+
+    >>> first_rows(np.zeros((2, 100, 64))).shape
+    (2, 8, 64)
+    """
+    axis = int(np.argmax(x.shape[:-1]))
+    return x[(*[slice(None)] * axis, slice(PROBED))]
 
 
 def names_to_give(module: Any) -> list[str]:

@@ -1,5 +1,7 @@
 """Modules that take neither (batch, length, d) nor positions by a known name; those that turn."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -179,3 +181,29 @@ def test_only_rotations_have_pairs_that_turn():
     assert find_pairs(turned).tolist() == [0, 1]
     assert find_pairs(1.1 * turned) is None
     assert find_pairs(np.broadcast_to(np.eye(4), (3, 4, 4))) is None
+
+
+def test_a_module_of_positions_by_another_name_is_not_given_a_batch_of_rows(tmp_path, monkeypatch):
+    """Each number of it would be taken for a position: gigabytes at usual lengths, before."""
+    code = """
+import torch
+
+SEEN = []
+
+
+class Turns(torch.nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.inv = 1e4 ** (-torch.arange(0, d, 2).double() / d)
+
+    def forward(self, p):
+        SEEN.append(p.numel())
+        angle = p.double()[..., None] * self.inv
+        return angle.cos(), -angle.sin()
+"""
+    name = f"swelling_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(code)
+    enc = load(f"py:{name}:Turns", length=2048, d=32)
+    rope = load("rope:layout=halves", length=2048, d=32).table()
+    np.testing.assert_allclose(np.abs(enc.table()), np.abs(rope), atol=1e-9)
+    assert max(sys.modules[name].SEEN) <= 2**14
