@@ -1,8 +1,9 @@
 """Has anything got worse since a stored answer? For continuous integration.
 
 The stored answer is what ``pefourier check-faithful … --json`` wrote. Worse is a lower verdict, a
-smaller distance or gap, fewer codes told apart in a format, a new finding above a note; what got
-better is fine. Answers of other sizes are not compared, which is said as a fault of its own.
+smaller distance or gap, fewer codes told apart in a format, a new finding above a note, and of a
+model's config anything else than was, as its weights were trained with that; what got better is
+fine. Answers of other sizes are not compared, which is said as a fault of its own.
 """
 
 import json
@@ -13,6 +14,7 @@ from typing import Any
 from pefourier.answers.page import SCHEMA, plain
 from pefourier.answers.report import Answer, Refusal
 from pefourier.answers.text import number
+from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.faithful import LADDER, Faithfulness
 from pefourier.files import missing, os_errors, status_of
@@ -21,6 +23,7 @@ LARGEST = 2**26  # bytes
 SLACK = 1e-6  # relative: what other processors and libraries change in a distance
 SEVERITIES = ("note", "warning", "error")
 WANTED = ("length", "dimension", "verdict", "min_distance", "gap", "precision", "findings")
+OF_MODELS = ("config", "gguf")  # whose positions belong to weights
 NAMED = 4  # SPECs that are told one by one
 REMAKE = "write it anew with: pefourier check-faithful … --json"
 
@@ -99,8 +102,11 @@ def regressions(answer: Answer, stored: Mapping[str, Any]) -> list[str]:
             f"they are not compared; {REMAKE}"
         ]
     worse = [*worse_verdict(now, stored), *fewer_codes(now, stored), *new_findings(now, stored)]
-    if worse and (changed := parameter_changes(answer, stored)):
+    changed = parameter_changes(answer, stored)
+    if worse and changed:
         worse[0] += f", with {changed}"
+    elif changed and source_of(answer.encoding.spec) in OF_MODELS:
+        worse.append(f"has not the positions that trained weights expect: {changed}")
     return worse
 
 

@@ -353,7 +353,10 @@ def below_first_step(enc: Encoding, r: Spectrum) -> str:
     if len(slow) == 0:
         return ""
     run = which[-1] - which[0] == len(which) - 1 > 0
-    named = f", numbers {which[0]} to {which[-1]} counted from 0," if run else ""
+    named = ""
+    if run:
+        columns = columns_of_waves(enc, which)
+        named = f", numbers {which[0]} to {which[-1]} counted from 0{columns},"
     many = 2 * len(slow) >= len(r.frequencies)
     advice = "; a --lattice as long as your context, with --sigma 0, shows more" if many else ""
     finish = agreeing(len(slow), "finishes", "finish")
@@ -361,6 +364,24 @@ def below_first_step(enc: Encoding, r: Spectrum) -> str:
         f"{len(slow)} of {len(r.frequencies)} frequencies{named} never {finish} a turn within the "
         f"{r.lattice} points of the lattice: waves of up to {wave(slow.min())}{advice}."
     )
+
+
+def columns_of_waves(enc: Encoding, which: np.ndarray) -> str:
+    """The columns of a run of waves, of two each: the end of their numbers; empty if not known.
+
+    >>> from pefourier.encodings import load
+    >>> for layout in ("halves", "interleaved"):
+    ...     print(columns_of_waves(load(f"rope:layout={layout}", 8, 16), np.array([6, 7])))
+     (columns 6 to 7 and 14 to 15)
+     (columns 12 to 15)
+    """
+    half, first, last = enc.dim // 2, which[0], which[-1]
+    if enc.measure is None or len(enc.measure.frequencies) * 2 != enc.dim:
+        return ""
+    layout = enc.params.get("layout")
+    if layout == "halves":
+        return f" (columns {first} to {last} and {half + first} to {half + last})"
+    return f" (columns {2 * first} to {2 * last + 1})" if layout == "interleaved" else ""
 
 
 def aliasing(enc: Encoding, r: Spectrum) -> str:

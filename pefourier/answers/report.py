@@ -642,7 +642,8 @@ def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
             f"largest at position {largest[0]}, column {largest[1]}"
         )
     if result.cause:
-        lines.append(f"cause, in {result.cause.of}: {', '.join(result.cause.misreadings)}")
+        whose = "" if result.cause.of == "both" else f" (settings of {result.cause.of}, misread)"
+        lines.append(f"cause: {', '.join(result.cause.misreadings)}{whose}")
     if len(set(result.dimensions)) > 1:
         lines.append("dimensions {} and {}".format(*result.dimensions))
     if len(set(result.lengths)) > 1:

@@ -166,18 +166,30 @@ def test_the_command_fails_on_what_got_worse_and_says_what(run, tmp_path, monkey
 
 def test_parameters_that_changed_for_no_worse_are_noted(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    asked = ("check-faithful", "rope", "-S", "300", "--d", "64")
+    (tmp_path / "base.json").write_text(run(*asked, "--rho", "5e5", "--json").out)
+    done = run(*asked, "--baseline", "base.json")
+    said = "is no worse, but not that of the baseline: rho 10000.0 for 500000.0"
+    assert (done.status, done.err) == (0, f"pefourier: rope {said}\n")
+    quiet = run(*asked, "dft", "--baseline", "base.json", "--quiet")
+    assert (quiet.status, quiet.err) == (0, "")
+    shown = run(*asked, "--baseline", "base.json", "--format", "github").out.splitlines()
+    assert shown[-1].startswith("::warning title=pefourier check-faithful rope::rope is no worse")
+
+
+def test_a_config_that_lost_its_base_fails_as_its_weights_expect_it(run, tmp_path, monkeypatch):
+    """By distances alone the smaller base would be better."""
+    monkeypatch.chdir(tmp_path)
     config = {"model_type": "llama", "head_dim": 64, "rope_theta": 5e5}
     (tmp_path / "config.json").write_text(json.dumps(config))
     asked = ("check-faithful", "config.json", "-S", "300")
     (tmp_path / "base.json").write_text(run(*asked, "--json").out)
     (tmp_path / "config.json").write_text(json.dumps(config | {"rope_theta": 1e4}))
     done = run(*asked, "--baseline", "base.json")
-    said = "is no worse, but not that of the baseline: rho 10000.0 for 500000.0"
-    assert (done.status, done.err) == (0, f"pefourier: config.json {said}\n")
-    quiet = run(*asked, "dft", "--baseline", "base.json", "--quiet")
-    assert (quiet.status, quiet.err) == (0, "")
+    said = "has not the positions that trained weights expect: rho 10000.0 for 500000.0"
+    assert (done.status, done.err) == (1, f"pefourier: config.json {said}\n")
     shown = run(*asked, "--baseline", "base.json", "--format", "github").out.splitlines()
-    assert shown[-1].startswith("::warning file=config.json,title=pefourier check-faithful config")
+    assert shown[-1].startswith("::error file=config.json,title=pefourier check-faithful config")
 
 
 def test_a_path_is_found_however_it_is_spelled_and_what_was_not_asked_for_is_named(
@@ -206,10 +218,15 @@ def test_strict_fails_on_anything_that_is_not_as_it_was(run, tmp_path, monkeypat
     (tmp_path / "base.json").write_text(run(*asked, "--json").out)
     assert run(*asked, "--baseline", "base.json", "--strict").status == 0
     (tmp_path / "config.json").write_text(json.dumps(config))
-    assert run(*asked, "--baseline", "base.json").status == 0
-    done = run(*asked, "--baseline", "base.json", "--strict")
+    done = run(*asked, "--baseline", "base.json")
     assert done.status == 1
     assert "scaling 'none' for 'linear', factor none for 4.0" in done.err
+    (tmp_path / "rope.json").write_text(run("check-faithful", "rope", "--rho", 9, "--json").out)
+    asked = ("check-faithful", "rope", "--rho", 8)
+    assert run(*asked, "--baseline", "rope.json").status == 0
+    assert run(*asked, "--baseline", "rope.json", "--strict").status == 1
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    asked = ("check-faithful", "config.json", "-S", "300")
     shown = run(*asked, "--baseline", "base.json", "--strict", "--format", "github").out
     assert shown.splitlines()[-1].startswith("::error file=config.json")
 

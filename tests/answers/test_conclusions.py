@@ -284,7 +284,7 @@ LOOK = "a --lattice as long as your context, with --sigma 0, shows more."
             {},
             "Slow waves dominate: 95 % of the energy is in waves of 8.26 positions or longer "
             "(flatness 0.17, where 1 is even). 76 of 128 frequencies, numbers 52 to 127 "
-            "counted from 0, never finish a turn within the "
+            "counted from 0 (columns 104 to 255), never finish a turn within the "
             f"256 points of the lattice: waves of up to 58500; {LOOK}",
         ),
         (
@@ -294,7 +294,7 @@ LOOK = "a --lattice as long as your context, with --sigma 0, shows more."
             {},
             "Slow waves dominate: 95 % of the energy is in waves of 8 positions or longer "
             "(flatness 0.21, where 1 is even). 49 of 64 frequencies, numbers 15 to 63 "
-            "counted from 0, never finish a turn within the "
+            "counted from 0 (columns 15 to 63 and 79 to 127), never finish a turn within the "
             f"128 points of the lattice: waves of up to 2560000; {LOOK}",
         ),
         (
@@ -304,7 +304,7 @@ LOOK = "a --lattice as long as your context, with --sigma 0, shows more."
             {},
             "The bandwidth of 4 steps blurs most of a lattice of 9 frequencies; take --sigma 0 or "
             "a longer --lattice to tell them apart. 7 of 8 frequencies, numbers 1 to 7 "
-            "counted from 0, never finish a turn within the "
+            "counted from 0 (columns 1 to 7 and 9 to 15), never finish a turn within the "
             f"16 points of the lattice: waves of up to 19900; {LOOK}",
         ),
         (
@@ -314,7 +314,7 @@ LOOK = "a --lattice as long as your context, with --sigma 0, shows more."
             {"lattice": 4096, "sigma": 0},
             "Slow waves dominate: 95 % of the energy is in waves of 9.68 positions or longer "
             "(flatness 0.012, where 1 is even). 18 of 64 frequencies, numbers 46 to 63 "
-            "counted from 0, never finish a turn within the "
+            "counted from 0 (columns 46 to 63 and 110 to 127), never finish a turn within the "
             "4096 points of the lattice: waves of up to 54400.",
         ),
         (

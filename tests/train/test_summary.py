@@ -246,6 +246,7 @@ def test_records_hold_each_encodings_scores_and_its_difference():
         "tokens": None,
         "learn": False,
         "spread": 0.064,
+        "find": None,
         "test_length": None,
         "choice": "highest score on validation (average precision; of more than two classes macro "
         "F1), then least loss",

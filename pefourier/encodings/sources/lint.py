@@ -325,7 +325,7 @@ def lengths(case: ConfigCase) -> Iterator[Finding]:
         message = (
             f"factor={factor:g} of {case.section.label} is not max_position_embeddings / "
             f"{ORIGINAL} = {longest} / {before} = {meant:g}; the factor is used, where "
-            f"transformers before 4.56 took {meant:g}"
+            f"some versions of transformers before 4.56 took {meant:g}"
             f"{case.cost('that of ' + format(meant, 'g'), factor=meant)}; correct one of them"
         )
         yield Finding("rope-lengths", "warning", message)
