@@ -97,16 +97,18 @@ def regressions(answer: Answer, stored: Mapping[str, Any]) -> list[str]:
     sizes = (stored["length"], stored["dimension"])
     if sizes != (now.length, now.dimension):
         then = "{} positions of {} dimensions".format(*sizes)
+        changed = parameter_changes(answer, stored, but=("length", "d"))
+        besides = f", with {changed}" if changed else ""
         return [
-            f"has {now.length} positions of {now.dimension} dimensions, {then} in the baseline: "
-            f"they are not compared; {REMAKE}"
+            f"has {now.length} positions of {now.dimension} dimensions, {then} in the baseline"
+            f"{besides}: distances are not compared; give both one -S, or {REMAKE}"
         ]
     worse = [*worse_verdict(now, stored), *fewer_codes(now, stored), *new_findings(now, stored)]
     changed = parameter_changes(answer, stored)
-    if worse and changed:
+    if changed and source_of(answer.encoding.spec) in OF_MODELS:
+        worse.insert(0, f"has not the positions that trained weights expect: {changed}")
+    elif worse and changed:
         worse[0] += f", with {changed}"
-    elif changed and source_of(answer.encoding.spec) in OF_MODELS:
-        worse.append(f"has not the positions that trained weights expect: {changed}")
     return worse
 
 
@@ -145,13 +147,13 @@ def list_changes(
     return found
 
 
-def parameter_changes(answer: Answer, stored: Mapping[str, Any]) -> str:
+def parameter_changes(answer: Answer, stored: Mapping[str, Any], but: Sequence[str] = ()) -> str:
     """Which parameters are others than those stored, "" for none."""
     before, now = stored.get("params"), plain(answer.encoding.params)
     if not isinstance(before, Mapping):
         return ""
     keys = [*now, *sorted(before.keys() - now)]
-    keys = [key for key in keys if key != "path" and before.get(key) != now.get(key)]
+    keys = [k for k in keys if k not in ("path", *but) and before.get(k) != now.get(k)]
     return ", ".join(
         f"{printable(key)} {value_words(now.get(key))} for {value_words(before.get(key))}"
         for key in keys

@@ -52,6 +52,7 @@ ALIKE = 0.02  # of the energy at other frequencies: less, and two spectra are ne
 LONG = 4  # numbers of a list that are told one by one
 SHARED = 0.05  # of a table's energy: what is the same in all rows is worth a sentence from here on
 SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
+WIDE = 4.0  # positions: the width of a peak from which on its reason is told
 EXACT = 1e-6  # error of a linear inverse that is rounding
 
 POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes"}
@@ -418,7 +419,7 @@ def from_frequencies(enc: Encoding, r: Reconstructions) -> str:
     how = f"{width} wide and {peak} of 1 high (error {error}; 0 is exact)"
     if one.width <= SHARP:
         return f"{from_its_frequencies(r)} a position comes back as a sharp peak, {how}."
-    how += why_wide(enc, r)
+    how += why_wide(enc, r) if one.width >= WIDE else ""
     return f"{from_its_frequencies(r)} a position comes back blurred, as a peak {how}."
 
 

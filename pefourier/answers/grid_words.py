@@ -280,9 +280,10 @@ def why_wide(enc: Encoding, r: Reconstructions | GridReconstructions) -> str:
         span = f"{length} positions"
     if not slow or slow < MANY * r.frequencies_total:
         return ""
+    narrowed = " (smearing narrows it: --sigma 0 has all of its width)" if r.sigma else ""
     return (
         f", wide because {slow} of its {r.frequencies_total} waves are longer than {span} and "
-        "hardly change from one to the next"
+        f"hardly change from one to the next{narrowed}"
     )
 
 

@@ -104,12 +104,13 @@ def count_answers(page: Page, records: Sequence[Mapping[str, Any]]) -> str:
 
     >>> page = Page("check-faithful", str, list, reasons=["dft is worse"])
     >>> count_answers(page, [{"spec": "dft"}, {"spec": "a.npy", "error": "no such file"}])
-    '1 of 2 answered; 1 reason to fail'
+    '1 of 2 answered, 1 refused; 1 reason to fail'
     """
-    answered = sum("error" not in record for record in records)
-    count = len(page.reasons)
-    reasons = f"{count} {'reason' if count == 1 else 'reasons'}" if count else "no reason"
-    return f"{answered} of {len(records)} answered; {reasons} to fail"
+    refused, count = sum("error" in record for record in records), len(page.reasons)
+    none = "no other reason" if refused else "no reason"
+    reasons = f"{count} {'reason' if count == 1 else 'reasons'}" if count else none
+    left = f", {refused} refused" if refused else ""
+    return f"{len(records) - refused} of {len(records)} answered{left}; {reasons} to fail"
 
 
 def workflow_command(level: str, command: str, spec: str, text: str) -> str:

@@ -96,6 +96,8 @@ def sum_up_order(one: "DatasetSummary") -> str:
             f"That order matters is not shown: no encoding is told to be better than {NONE}, the "
             "same model without positions."
         )
+    if any(d.reference == NONE for d in judged.values()):
+        return f"Whether order matters says an encoding with positions beside {NONE}."
     if ORDER_FREE in judged:
         return f"Whether order matters says -e {NONE}, the same model without positions."
     return ""
@@ -108,9 +110,10 @@ def sum_up_power(one: "DatasetSummary") -> str:
     most = max((p.claimed_runs for p in could), default=0)
     if not could or most <= could[0].runs:
         return ""
+    where = " on these windows" if one.folds > 1 else ""
     return (
-        f"At the spread of these runs +{could[0].claimed:.3f} in F1 takes up to {most} runs of "
-        f"each encoding, --seeds {-(-most // one.folds)}."
+        f"At the spread of these runs +{could[0].claimed:.3f} in F1{where} takes up to {most} runs "
+        f"of each encoding, --seeds {-(-most // one.folds)}."
     )
 
 

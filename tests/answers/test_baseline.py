@@ -274,7 +274,9 @@ def test_the_command_annotates_for_github(run, tmp_path, monkeypatch):
         "::error",
     ]
     title = "title=pefourier check-faithful a%2Cb.npy"
-    assert lines[0].endswith("title=pefourier check-faithful::2 of 3 answered; no reason to fail")
+    assert lines[0].endswith(
+        "title=pefourier check-faithful::2 of 3 answered, 1 refused; no other reason to fail"
+    )
     assert lines[2].startswith(f"::error file=a%2Cb.npy,{title}::codes repeat with period 19")
     assert lines[5].startswith("::error title=pefourier check-faithful nix::unknown encoding 'nix'")
     (tmp_path / "base.json").write_text(run("check-faithful", "dft", "--json").out)

@@ -396,9 +396,10 @@ def test_what_is_said_of_known_frequencies(steps, told):
             [5, 40],
             "From its frequencies alone, smeared by sigma 4, a position comes back blurred, as a "
             "peak 11.9 positions wide and 0.34 of 1 high (error 1.15; 0 is exact), wide because 92 "
-            "of its 128 waves are longer than 80 positions and hardly change from one to the next. "
-            "A linear map on the codes does not recover all 80 positions: the worst comes back "
-            "wrong by 0.6, where a position is 1 high; check-faithful says why.",
+            "of its 128 waves are longer than 80 positions and hardly change from one to the next "
+            "(smearing narrows it: --sigma 0 has all of its width). A linear map on the codes does "
+            "not recover all 80 positions: the worst comes back wrong by 0.6, where a position is "
+            "1 high; check-faithful says why.",
         ),
         (
             "dft",

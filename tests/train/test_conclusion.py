@@ -183,6 +183,9 @@ def test_a_model_of_another_kind_does_not_say_whether_order_matters():
     worse = {"dft": CHANCE, "order-free": replace(APART, mean=-0.3)}
     said = "Whether order matters says -e none, the same model without positions."
     assert sum_up_order(replace(ONE, differences=worse)) == said
+    beside = {"order-free": replace(APART, reference="none")}
+    said = "Whether order matters says an encoding with positions beside none."
+    assert sum_up_order(replace(ONE, differences=beside)) == said
     alike = worse | {"none": CHANCE}
     assert sum_up_order(replace(ONE, differences=alike)).startswith("That order matters is not")
 
@@ -191,8 +194,8 @@ def test_how_many_runs_the_wanted_difference_takes_is_said():
     could = Power(40, 0.3, 0.1, 0.1, 0.1, 0.1, 0.1, 0.02, 0.1, 1768)
     found = replace(ONE, power={"dft": could})
     assert sum_up_power(found) == (
-        "At the spread of these runs +0.020 in F1 takes up to 1768 runs of each encoding, --seeds "
-        "354."
+        "At the spread of these runs +0.020 in F1 on these windows takes up to 1768 runs of each "
+        "encoding, --seeds 354."
     )
     enough = {"dft": replace(could, claimed_runs=39)}
     assert sum_up_power(replace(ONE, power=enough)) == sum_up_power(ONE) == ""
