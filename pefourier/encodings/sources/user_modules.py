@@ -176,36 +176,38 @@ def call_twice(torch: Any, module: Any, ways: Iterable[dict[str, Any]]) -> Answe
 
 
 def check_swelling(torch: Any, module: Any, way: dict[str, Any]) -> None:
-    """Refuse an input of which a few rows already give many more numbers than they are.
+    """Refuse an input of which each further row gives many more numbers than it has.
 
     A module of positions takes each number of a vector for one: all rows would fill the memory. It
-    is asked in a copy, as a module may keep what it made for the few.
+    is asked in copies, as a module may keep what it made for the few.
     """
     long = {key: x for key, x in way.items() if isinstance(x, torch.Tensor) and x.ndim > 2}
     held = sum(x.numel() for x in (*module.parameters(), *module.buffers()))
     if sum(x.numel() for x in long.values()) < ROOMY or held > COPIED:
         return
-    some = {key: first_rows(x) for key, x in long.items()}
-    try:
-        with torch.no_grad():
-            found = deepcopy(module)(**way | some)
-    except FAULTS:
-        return  # it may need them all
-    parts = found if isinstance(found, tuple | list) else [found]
-    made = sum(part.numel() for part in parts if isinstance(part, torch.Tensor))
-    given = sum(x.numel() for x in some.values())
-    if made > SWOLLEN * given:
-        raise ValueError(f"of {given} numbers given it makes {made}")
+    given, made = [], []
+    for rows in (PROBED, 2 * PROBED):
+        some = {key: first_rows(x, rows) for key, x in long.items()}
+        try:
+            with torch.no_grad():
+                found = deepcopy(module)(**way | some)
+        except FAULTS:
+            return  # it may need them all
+        parts = found if isinstance(found, tuple | list) else [found]
+        given.append(sum(x.numel() for x in some.values()))
+        made.append(sum(part.numel() for part in parts if isinstance(part, torch.Tensor)))
+    if made[1] - made[0] > SWOLLEN * (given[1] - given[0]):  # a table may be returned whole
+        raise ValueError(f"of {given[1]} numbers given it makes {made[1]}")
 
 
-def first_rows(x: Any) -> Any:
-    """The first few of an array along its longest axis but the last.
+def first_rows(x: Any, rows: int) -> Any:
+    """So many rows of an array along its longest axis but the last.
 
-    >>> first_rows(np.zeros((2, 100, 64))).shape
+    >>> first_rows(np.zeros((2, 100, 64)), 8).shape
     (2, 8, 64)
     """
     axis = int(np.argmax(x.shape[:-1]))
-    return x[(*[slice(None)] * axis, slice(PROBED))]
+    return x[(*[slice(None)] * axis, slice(rows))]
 
 
 def names_to_give(module: Any) -> list[str]:

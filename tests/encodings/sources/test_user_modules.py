@@ -4,9 +4,10 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 from pefourier.encodings import load
-from pefourier.encodings.sources.user_modules import find_pairs
+from pefourier.encodings.sources.user_modules import check_swelling, find_pairs
 from pefourier.errors import PefourierError
 
 CODE = """
@@ -207,3 +208,20 @@ class Turns(torch.nn.Module):
     rope = load("rope:layout=halves", length=2048, d=32).table()
     np.testing.assert_allclose(np.abs(enc.table()), np.abs(rope), atol=1e-9)
     assert max(sys.modules[name].SEEN) <= 2**14
+
+
+def test_a_module_whose_answer_does_not_grow_with_the_rows_is_given_all():
+    """It has positions beside them, or returns its whole table: no number of rows is too many."""
+
+    class Beside(torch.nn.Module):
+        def forward(self, x, position_ids):
+            return torch.ones(len(position_ids), x.shape[-1])
+
+    class Each(torch.nn.Module):
+        def forward(self, x):
+            return x[..., None] * torch.ones(x.shape[-1])
+
+    x, ids = torch.zeros(2, 2048, 64), torch.arange(2048)
+    check_swelling(torch, Beside(), {"x": x, "position_ids": ids})
+    with pytest.raises(ValueError, match="of 2048 numbers given it makes 131072"):
+        check_swelling(torch, Each(), {"x": x})
