@@ -154,6 +154,8 @@ def parameter_changes(answer: Answer, stored: Mapping[str, Any], but: Sequence[s
         return ""
     keys = [*now, *sorted(before.keys() - now)]
     keys = [k for k in keys if k not in ("path", *but) and before.get(k) != now.get(k)]
+    if not any(key in now and key in before for key in keys):
+        return ""  # a setting that one version of the program alone has
     return ", ".join(
         f"{printable(key)} {value_words(now.get(key))} for {value_words(before.get(key))}"
         for key in keys

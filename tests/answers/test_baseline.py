@@ -192,6 +192,16 @@ def test_a_config_that_lost_its_base_fails_as_its_weights_expect_it(run, tmp_pat
     assert shown[-1].startswith("::error file=config.json,title=pefourier check-faithful config")
 
 
+def test_a_setting_that_the_baselines_version_did_not_have_is_no_change(run, tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "head_dim": 64}')
+    asked = ("check-faithful", tmp_path / "config.json", "-S", "30")
+    stored = json.loads(run(*asked, "--json").out)
+    del stored["results"][0]["params"]["partial"]
+    (tmp_path / "base.json").write_text(json.dumps(stored))
+    done = run(*asked, "--baseline", tmp_path / "base.json")
+    assert (done.status, done.err) == (0, "")
+
+
 def test_a_path_is_found_however_it_is_spelled_and_what_was_not_asked_for_is_named(
     run, tmp_path, monkeypatch
 ):
