@@ -694,3 +694,31 @@ def test_every_kind_of_result_has_rules():
 def test_numbers_agree_with_their_verbs(run, trained, said):
     done = run("context", "rope:rho=100,d=4", "--trained", trained, "--length", 99)
     assert said in " ".join(done.out.split())
+
+
+def test_whole_positions_on_a_grid_are_rounded_as_on_a_line():
+    """By the formats' own rule: 513 whole numbers below 1024 are different in bfloat16."""
+    line = assess(load("sinusoidal", 1024, 64))
+    grid = assess(load("sinusoidal", 1024, 64, grid=(32, 32)))
+    assert grid.precision == line.precision
+    assert grid.precision["bfloat16"].distinct_phase == 513
+
+
+def test_times_that_a_format_merges_are_told():
+    told = conclude(enc := load("mtan-fixed", d=8, times=[0.0, 1.0, 500.0, 500.5]), assess(enc))
+    assert told.endswith("; times held in the format are only 3 (bfloat16) of 4.")
+    told = conclude(enc := load("mtan-fixed", d=8, times=[0.0, 1.0, 2.5]), assess(enc))
+    assert "times held" not in told
+
+
+def test_nothing_is_said_of_diagonals_where_nothing_is_left_along_them():
+    enc = load("learned", 196, 256, grid=(14, 14))
+    assert "Diagonals" not in conclude(enc, relate(enc))
+    enc = load("axial", None, 64, grid=(14, 14))
+    assert "Diagonals are" in conclude(enc, relate(enc))
+
+
+def test_a_smeared_mean_on_a_grid_says_so():
+    enc = load("axial", None, 64, grid=(14, 14))
+    assert "rad a point, smeared by sigma 1." in conclude(enc, density(enc))
+    assert "smeared" not in conclude(enc, density(enc, sigma=0))
