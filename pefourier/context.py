@@ -615,14 +615,12 @@ def settings_read(enc: Encoding, other: str, length: int, d: int | None) -> Mapp
     >>> round(logits_factor(own.params), 3), logits_factor(read)
     (1.296, 1.0)
     """
-    from pefourier.diagnosis.against import changes_of, layer_of, load_like
+    from pefourier.diagnosis.against import changes_of, load_like, other_layers
 
     if other == "layout":
         return enc.params
     if other == "local-for-global":
-        whole = enc.spec.removesuffix(layer_of(enc)).rstrip(".#")
-        parts = (run.part for run in read_layers(whole, "") if run.part not in ("", layer_of(enc)))
-        return load(layer_spec(whole, next(parts))).params
+        return other_layers(enc).params
     changes = changes_of(enc, other)
     if changes is None:
         two = load_like(enc, other, length, d or enc.params["d"])

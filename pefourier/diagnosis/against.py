@@ -32,7 +32,7 @@ def misread(enc: Encoding, other: str, length: int, d: int | None) -> np.ndarray
     array([0.25  , 0.0025])
     """
     if other == "local-for-global":
-        return other_layers(enc)
+        return other_layers(enc).measure.frequencies
     changes = changes_of(enc, other)
     if changes is not None:
         return with_changes(enc, changes)
@@ -92,14 +92,14 @@ def load_like(enc: Encoding, other: str, length: int, d: int) -> Encoding:
     return load(layer_spec(other, part) if part in named else other, length)
 
 
-def other_layers(enc: Encoding) -> np.ndarray:
-    """The frequencies of the other type of layer of the same config."""
+def other_layers(enc: Encoding) -> Encoding:
+    """The rotation of the other type of layer of the same config."""
     part = layer_of(enc)
     if part:
         whole = enc.spec.removesuffix(part).rstrip(".#")
         parts = [run.part for run in read_layers(whole, "") if run.part not in ("", part)]
         if parts:
-            return load(layer_spec(whole, parts[0])).measure.frequencies
+            return load(layer_spec(whole, parts[0]))
     raise PefourierError(
         f"{shown(enc.spec)} has one rotation; local-for-global needs a model with two"
     )
