@@ -1,17 +1,26 @@
-"""What does it mean for a model that one table of a grid follows from another? Rules in words."""
+"""Are two encodings the same, and what does it mean for a model? Rules in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from pefourier.answers.grid_words import WORDS, size_of
+from pefourier.answers.conclusions import first_sentences, join
+from pefourier.answers.grid_words import WORDS, by_axis, size_of
+from pefourier.answers.page import Page, fields_of
+from pefourier.answers.report import identity_of
+from pefourier.answers.text import agreeing, number, paragraph
 from pefourier.encodings.conventions import conventions_of_papers
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.registry import BUILDERS
 
 if TYPE_CHECKING:  # one question starts without the rooms of the others
     from pefourier.compare import Comparison
+    from pefourier.diagnosis.causes import Cause
+    from pefourier.likeness import Likeness
+
+ALIKE = 0.02  # of the energy at other frequencies: less, and two spectra are nearly the same
 
 
 def exchanged_axes(r: Comparison) -> str:
@@ -88,3 +97,291 @@ def other_conventions(enc: Encoding) -> dict[str, str]:
         for title, convention in known.items()
         if any(enc.params[key] != value for key, value in convention["params"].items())
     }
+
+
+def conclude_comparison(a: Encoding, b: Encoding, r: Comparison) -> str:
+    """The conclusion of a comparison."""
+    rules = {
+        "equal": (equal_numbers, conventions_apart, common_part),
+        "equivalent": (
+            written_differently,
+            projections_permuted,
+            exchanged_points,
+            exchanged_axes,
+            cause_in_words,
+            conventions_apart,
+            common_part,
+        ),
+        "different": (
+            apart,
+            cause_in_words,
+            cost_in_words,
+            alike_in_words,
+            place_of_difference,
+            common_part,
+        ),
+    }
+    return first_sentences(rule(r) for rule in rules[r.verdict])
+
+
+def equal_numbers(r: Comparison) -> str:
+    """Tables that are the same, to the bit or within rounding."""
+    what = f"{r.length} positions and {r.dimensions[0]} columns"
+    if r.bitwise:
+        return f"The two are the same: every number of {what} agrees to the bit."
+    return (
+        f"The two are the same within rounding: over {what} they differ by at most "
+        f"{number(r.max_difference, 2)}, and rounding explains {number(r.tolerance, 2)}."
+    )
+
+
+def written_differently(r: Comparison) -> str:
+    """Tables that follow from one another."""
+    moved = "hold the same codes in another order of points"
+    what = moved if "rows" in r.by else "are one encoding, written differently"
+    how = f"The two {what}: {change_in_words(r.by)}"
+    if "rotation" in r.by and "scale" in r.by:
+        times = number(r.by["scale"] ** 2, 4)
+        return (
+            f"{how}; products of codes are {times} times those of the first, single numbers are "
+            "others."
+        )
+    if "rotation" in r.by:
+        return f"{how}; products of codes are the same, single numbers are not."
+    if not r.max_difference:
+        return f"{how}; after that change they agree to the bit."
+    return (
+        f"{how}; after that change they agree to within {number(r.max_difference, 2)}, and "
+        f"rounding explains {number(r.tolerance, 2)}."
+    )
+
+
+PARTNERS = ("halves to interleaved", "interleaved to halves")
+
+
+def projections_permuted(r: Comparison) -> str:
+    """What is to be done where the partners of a rotation stand elsewhere.
+
+    Of a table in which each wave stands once the order of columns may be that of the table alone.
+    """
+    rotations = [enc.act == "rotate" and len(enc.domain.sides) < 2 for enc in r.about]
+    if r.by.get("layout") not in PARTNERS or not any(rotations):
+        return ""
+    certain = all(rotations) or "times" in r.by
+    return (
+        f"{'It' if certain else 'If partners stand so in its model too, it'} is the same rotation "
+        "if rows of the query and key projections are permuted along; loaded unpermuted, a model "
+        "fails from position 1 on."
+    )
+
+
+def change_in_words(by: Mapping[str, Any]) -> str:
+    """What leads from one table to another, in words."""
+    moved = "points" if isinstance(by.get("offset"), list) else "positions"
+    words = {
+        "layout": lambda v: f"columns {v}",
+        "columns": lambda v: None if "layout" in by else "columns in another order",
+        "signs": lambda v: f"{sum(s < 0 for s in v)} columns with the other sign",
+        "scale": lambda v: f"scaled by {number(v, 7)}",
+        "offset": lambda v: f"moved by {by_axis(v) if isinstance(v, list) else v} {moved}",
+        "order": lambda v: f"axes {v}",
+        "rows": ROWS_IN_WORDS.get,
+        "coordinates": lambda v: f"coordinates scaled by {by_axis(v, 7)}",
+        "rotation": lambda v: (
+            "columns rotated" + ("" if "scale" in by else " (all inner products agree)")
+        ),
+        "part": lambda v: "cosines and sines" if v == "both" else f"{WAVES[v]} alone",
+        "times": lambda v: "each frequency once" if v == 1 else "each frequency twice",
+    }
+    return ", ".join(filter(None, (words[key](value) for key, value in by.items())))
+
+
+WAVES = {"cos": "cosines", "sin": "sines"}
+ROWS_IN_WORDS = {
+    "transposed": "rows run down the columns (the grid is transposed)",
+    "blocks": "rows come in blocks of 2 x 2 points",
+    "out of blocks": "rows come in raster order, not in blocks of 2 x 2 points",
+}
+
+
+def cause_in_words(r: Comparison) -> str:
+    """What explains a difference."""
+    if r.cause is None:
+        return ""
+    from pefourier.diagnosis.misreadings import MISREADINGS
+
+    told = (change_of(key, pair) for key, pair in r.cause.changes.items())
+    changes = ", ".join(filter(None, told))
+    if r.cause.of == "both":
+        return f"As far as they are identified, they differ in {changes}."
+    one, other = misread_and_meant(r.cause)
+    slips = " and ".join(MISREADINGS[code] for code in r.cause.misreadings)
+    detail = f" ({changes})" if changes else ""
+    return f"The {one} is the {other} misread: {slips}{detail}."
+
+
+def misread_and_meant(cause: Cause) -> tuple[str, str]:
+    """Which of two is the misreading of which."""
+    return ("second", "first") if cause.of == "a" else ("first", "second")
+
+
+def change_of(key: str, pair: Sequence[Any]) -> str:
+    """A setting as it is meant and as it was read."""
+    one, other = (f"{v:.8g}" if isinstance(v, float) else str(v) for v in pair)
+    if isinstance(pair[0], list | tuple) or isinstance(pair[1], list | tuple):
+        return key
+    if key == "attention_factor_is":
+        return "" if other == "another" else f"that is {other}"
+    if pair[1] is None:
+        return f"{key} {one} of the first alone"
+    return f"{key} {other}" if pair[0] is None else f"{key} {other} for {one}"
+
+
+def cost_in_words(r: Comparison) -> str:
+    """From which position on it matters, and what another factor before the waves costs."""
+    if r.cause is None or not r.cause.below:
+        return ""
+    if r.cause.misreadings == ("mscale",):
+        told = logits_in_words(r.cause)
+        return f"{told[0].upper()}{told[1:]}."
+    also = f"; {logits_in_words(r.cause)}" if "mscale" in r.cause.misreadings else ""
+    found = {level: at for level, at in r.cause.below.items() if at is not None}
+    if not found:
+        return f"No position's codes are less alike than .99{also}."
+    first = ", ".join(f"{at} ({level})" for level, at in found.items())
+    return f"The cosine of their codes falls below {join(found)} first at {first}{also}."
+
+
+def logits_in_words(cause: Cause) -> str:
+    """What another factor before the waves of a rotation costs: logits have its square."""
+    own, other = cause.changes["attention_factor"]
+    one, meant = misread_and_meant(cause)
+    return (
+        f"logits of the {one} are {number((other / own) ** 2, 4)} times those of the {meant} at "
+        "every position, where trained weights expect cosines and sines multiplied by "
+        f"{number(own, 7)}"
+    )
+
+
+def apart(r: Comparison) -> str:
+    """Tables that differ in size or in numbers."""
+    if r.dimensions[0] != r.dimensions[1]:
+        sizes = "{} and {}".format(*r.dimensions)
+        way_out = "" if r.cause else "; compare them at one --d"
+        return f"The two differ: their codes have {sizes} dimensions{way_out}."
+    if r.cause:
+        return f"The two differ by up to {number(r.max_difference, 3)}."
+    return (
+        f"The two differ by up to {number(r.max_difference, 3)}, where rounding explains "
+        f"{number(r.tolerance, 2)}; no order of columns, signs, scale or offset was found that "
+        "makes them agree."
+    )
+
+
+def alike_in_words(r: Comparison) -> str:
+    """What tables share whose single numbers differ."""
+    found = r.likeness
+    if r.cause is not None or found is None or found.products is None:
+        return ""
+    alike = "more than 0.999" if 0.9995 <= found.products < 1 else number(found.products, 3)
+    products = (
+        f"Up to a rotation and scale their inner products are alike by {alike} "
+        "(1: the same, 0: unrelated)"
+    )
+    if found.energy_moved is None:
+        return f"{products}."
+    one, two = (number(mean, 3) for mean in found.mean_frequencies)
+    spectra = "their spectra are nearly the same: " if found.energy_moved < ALIKE else ""
+    return (
+        f"{products}, and {spectra}{100 * found.energy_moved:.3g} % of the energy lies at other "
+        f"frequencies (mean {one} rad and {two} rad)."
+    )
+
+
+def place_of_difference(r: Comparison) -> str:
+    """Where to look first."""
+    if not r.first_difference or (r.cause and r.cause.of != "both"):
+        return ""
+    first, largest = r.first_difference, r.largest_difference
+    return (
+        f"They part first at position {first[0]}, column {first[1]}, and most at position "
+        f"{largest[0]}, column {largest[1]}."
+    )
+
+
+def common_part(r: Comparison) -> str:
+    """Tables of different lengths."""
+    if r.lengths[0] == r.lengths[1] or r.max_difference is None:
+        return ""
+    lengths = "{} and {}".format(*r.lengths)
+    compared = agreeing(r.length, "common position was", "common positions were")
+    return f"Only {r.length} {compared} compared; the lengths are {lengths}."
+
+
+def compare_page(a: Encoding, b: Encoding, result: Comparison) -> Page:
+    """The answer of `pefourier compare`."""
+    return Page(
+        "compare",
+        words=partial(compare_text, a, b, result),
+        records=lambda: [compare_record(a, b, result)],
+        rows=partial(compare_rows, a, b, result),
+        conclusion=lambda: paragraph(conclude_comparison(a, b, result)),
+    )
+
+
+def compare_record(a: Encoding, b: Encoding, result: Comparison) -> dict[str, Any]:
+    """The JSON object of a comparison: both encodings, the conclusion, the fields of the result."""
+    told = {"other": identity_of(b), "conclusion": conclude_comparison(a, b, result)}
+    return identity_of(a) | told | fields_of(result)
+
+
+def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
+    """A comparison in a sentence or three."""
+    lines = [f"{a.label} and {b.label} are {result.verdict}"]
+    if result.verdict == "equal":
+        lines[0] += " to the bit" if result.bitwise else " within rounding"
+    elif result.verdict == "equivalent":
+        lines[0] += f": {change_in_words(result.by)}"
+    difference, allowed = number(result.max_difference, 3), number(result.tolerance, 3)
+    if "rotation" in result.by:
+        lines.append(f"largest difference of products {difference} of the largest product")
+    elif result.max_difference is not None:
+        lines.append(f"largest difference {difference}, rounding explains {allowed}")
+    if result.verdict == "different" and result.first_difference:
+        first, largest = result.first_difference, result.largest_difference
+        lines.append(
+            f"first at position {first[0]}, column {first[1]}; "
+            f"largest at position {largest[0]}, column {largest[1]}"
+        )
+    if result.cause:
+        whose = "" if result.cause.of == "both" else f" (settings of {result.cause.of}, misread)"
+        lines.append(f"cause: {', '.join(result.cause.misreadings)}{whose}")
+    if len(set(result.dimensions)) > 1:
+        lines.append("dimensions {} and {}".format(*result.dimensions))
+    if len(set(result.lengths)) > 1:
+        lengths = "{} and {}".format(*result.lengths)
+        lines.append(f"lengths {lengths}; {result.length} common positions were compared")
+    if result.likeness:
+        lines += likeness_lines(result.likeness)
+    return "\n".join(lines) + "\n"
+
+
+def likeness_lines(found: Likeness) -> Iterator[str]:
+    """What two tables share beside single numbers."""
+    if found.products is not None:
+        yield f"inner products alike by {number(found.products, 3)} (1 the same, 0 unrelated)"
+    if found.energy_moved is not None:
+        means = " and ".join(number(mean, 3) for mean in found.mean_frequencies)
+        yield (
+            f"energy at other frequencies {100 * found.energy_moved:.3g} %, "
+            f"mean frequency {means} rad"
+        )
+
+
+def compare_rows(a: Encoding, b: Encoding, result: Comparison) -> Iterable[Sequence[Any]]:
+    """A header and one row of single numbers."""
+    names = ["verdict", "bitwise", "length", "tolerance", "max_difference"]
+    yield ["a", "b", *names, "by", "cause"]
+    values = [getattr(result, name) for name in names]
+    cause = " ".join(result.cause.misreadings) if result.cause else ""
+    yield [a.spec, b.spec, *values, change_in_words(result.by), cause]

@@ -7,7 +7,7 @@ function for each kind of result; records need none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isnan
@@ -16,11 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.answers.conclusions import (
-    change_in_words,
-    conclude,
-    conclude_comparison,
-)
+from pefourier.answers.conclusions import conclude
 from pefourier.answers.grid_words import axis_names, by_axis, ends_of, point_of, size_of
 from pefourier.answers.page import Page, fields_of, flattened
 from pefourier.answers.terminal_chart import chart, limits_of, shades
@@ -30,8 +26,6 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError, printable
 
 if TYPE_CHECKING:  # one question starts without the rooms of the others
-    from pefourier.compare import Comparison
-    from pefourier.likeness import Likeness
     from pefourier.spectrum import Spectrum
 
 LITTLE = 0.0005  # of the energy
@@ -604,75 +598,6 @@ def in_one_cell(value: Any) -> Any:
     """
     several = list(value.values()) if isinstance(value, Mapping) else value
     return " ".join(map(str, several)) if isinstance(several, list | tuple) else value
-
-
-def compare_page(a: Encoding, b: Encoding, result: Comparison) -> Page:
-    """The answer of `pefourier compare`."""
-    return Page(
-        "compare",
-        words=partial(compare_text, a, b, result),
-        records=lambda: [compare_record(a, b, result)],
-        rows=partial(compare_rows, a, b, result),
-        conclusion=lambda: paragraph(conclude_comparison(a, b, result)),
-    )
-
-
-def compare_record(a: Encoding, b: Encoding, result: Comparison) -> dict[str, Any]:
-    """The JSON object of a comparison: both encodings, the conclusion, the fields of the result."""
-    told = {"other": identity_of(b), "conclusion": conclude_comparison(a, b, result)}
-    return identity_of(a) | told | fields_of(result)
-
-
-def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
-    """A comparison in a sentence or three."""
-    lines = [f"{a.label} and {b.label} are {result.verdict}"]
-    if result.verdict == "equal":
-        lines[0] += " to the bit" if result.bitwise else " within rounding"
-    elif result.verdict == "equivalent":
-        lines[0] += f": {change_in_words(result.by)}"
-    difference, allowed = number(result.max_difference, 3), number(result.tolerance, 3)
-    if "rotation" in result.by:
-        lines.append(f"largest difference of products {difference} of the largest product")
-    elif result.max_difference is not None:
-        lines.append(f"largest difference {difference}, rounding explains {allowed}")
-    if result.verdict == "different" and result.first_difference:
-        first, largest = result.first_difference, result.largest_difference
-        lines.append(
-            f"first at position {first[0]}, column {first[1]}; "
-            f"largest at position {largest[0]}, column {largest[1]}"
-        )
-    if result.cause:
-        whose = "" if result.cause.of == "both" else f" (settings of {result.cause.of}, misread)"
-        lines.append(f"cause: {', '.join(result.cause.misreadings)}{whose}")
-    if len(set(result.dimensions)) > 1:
-        lines.append("dimensions {} and {}".format(*result.dimensions))
-    if len(set(result.lengths)) > 1:
-        lengths = "{} and {}".format(*result.lengths)
-        lines.append(f"lengths {lengths}; {result.length} common positions were compared")
-    if result.likeness:
-        lines += likeness_lines(result.likeness)
-    return "\n".join(lines) + "\n"
-
-
-def likeness_lines(found: Likeness) -> Iterator[str]:
-    """What two tables share beside single numbers."""
-    if found.products is not None:
-        yield f"inner products alike by {number(found.products, 3)} (1 the same, 0 unrelated)"
-    if found.energy_moved is not None:
-        means = " and ".join(number(mean, 3) for mean in found.mean_frequencies)
-        yield (
-            f"energy at other frequencies {100 * found.energy_moved:.3g} %, "
-            f"mean frequency {means} rad"
-        )
-
-
-def compare_rows(a: Encoding, b: Encoding, result: Comparison) -> Iterable[Sequence[Any]]:
-    """A header and one row of single numbers."""
-    names = ["verdict", "bitwise", "length", "tolerance", "max_difference"]
-    yield ["a", "b", *names, "by", "cause"]
-    values = [getattr(result, name) for name in names]
-    cause = " ".join(result.cause.misreadings) if result.cause else ""
-    yield [a.spec, b.spec, *values, change_in_words(result.by), cause]
 
 
 def encode_page(enc: Encoding, table: np.ndarray, positions: np.ndarray, out: str) -> Page:

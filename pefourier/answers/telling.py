@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from pefourier.answers.comparing import compare_record
 from pefourier.answers.designing import design_record
 from pefourier.answers.page import plain, single_values
 from pefourier.answers.reach import context_record
-from pefourier.answers.report import Answer, answer_of, compare_record, record_of
+from pefourier.answers.report import Answer, answer_of, record_of
 from pefourier.answers.resizing import resize_record
 from pefourier.answers.text import number
 from pefourier.compare import Comparison

@@ -344,7 +344,8 @@ def compare(question: Question, form: Form, drawing: Drawing) -> None:
     Example: pefourier compare sinusoidal:layout=halves py:model:PositionalEncoding --d 512
     """
     a, b = load_pair(question)
-    from pefourier.answers.report import Answer, compare_page
+    from pefourier.answers.comparing import compare_page
+    from pefourier.answers.report import Answer
     from pefourier.compare import compare as compare_encodings
 
     result = compare_encodings(a, b)

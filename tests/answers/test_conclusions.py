@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pefourier.answers.conclusions import CONCLUSIONS, conclude, conclude_comparison
+from pefourier.answers.comparing import conclude_comparison
+from pefourier.answers.conclusions import CONCLUSIONS, conclude
 from pefourier.compare import compare
 from pefourier.encodings import load
 from pefourier.encodings.domain import lattice, positions
