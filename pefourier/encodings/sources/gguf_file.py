@@ -3,23 +3,24 @@
 Keys are those of llama.cpp's converters: ``ARCH.rope.freq_base``, ``rope.dimension_count``,
 ``rope.scaling.*``, ``attention.key_length``, ``context_length``; the tensors ``rope_freqs.weight``
 and ``rope_factors_long.weight`` with ``rope_factors_short.weight`` divide the frequencies. Files
-are read by the package gguf, which is optional.
+are read without the package gguf (`pefourier.encodings.sources.gguf_header`).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import log
+from math import log, prod
 from typing import Any
 
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.registry import build
+from pefourier.encodings.sources.gguf_header import LONGEST_LIST, TensorPlace, read_header
 from pefourier.errors import PefourierError, shown
-from pefourier.files import missing, os_errors, status_of
+from pefourier.files import os_errors
 
 FREQS, LONG, SHORT = (f"rope_{name}.weight" for name in ("freqs", "factors_long", "factors_short"))
-FAULTS = (ValueError, TypeError, LookupError, ArithmeticError, OSError, MemoryError, EOFError)
+NUMPY = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}
 
 
 @dataclass(frozen=True)
@@ -47,40 +48,23 @@ class GgufFile:
 
 def open_gguf(path: str) -> GgufFile:
     """The metadata and the factors in a file."""
-    try:
-        from gguf import GGUFReader
-    except ImportError as error:
+    metadata, tensors = read_header(path)
+    lists = {name: tensors[name] for name in (FREQS, LONG, SHORT) if name in tensors}
+    return GgufFile(
+        path, metadata, {name: tensor_numbers(path, name, at) for name, at in lists.items()}
+    )
+
+
+def tensor_numbers(path: str, name: str, tensor: TensorPlace) -> tuple[float, ...]:
+    """The numbers of a tensor of a type that numpy knows."""
+    if tensor.type not in NUMPY or prod(tensor.shape) > LONGEST_LIST:
         raise PefourierError(
-            f"{shown(path)} is read by the package gguf, which is not installed; pip install gguf"
-        ) from error
-    if status_of(path) is None:
-        raise missing(path)
-    try:
-        with os_errors("read", path):
-            reader = GGUFReader(path)
-            metadata = {
-                key: field.contents()
-                for key, field in reader.fields.items()
-                if key == "general.architecture" or ".rope." in key or key.endswith(USED)
-            }
-            factors = {
-                tensor.name: tuple(np.asarray(tensor.data, dtype=float).ravel().tolist())
-                for tensor in reader.tensors
-                if tensor.name in (FREQS, LONG, SHORT)
-            }
-    except FAULTS as error:
-        reason = str(error).partition("\n")[0]
-        raise PefourierError(f"{shown(path)} is not a readable .gguf file: {reason}") from error
-    return GgufFile(path, metadata, factors)
-
-
-USED = (
-    ".context_length",
-    ".embedding_length",
-    ".attention.head_count",
-    ".attention.key_length",
-    ".attention.sliding_window",
-)
+            f"{name} of {shown(path)} must be at most {LONGEST_LIST} numbers of type "
+            f"{' or '.join(NUMPY)}; it has {prod(tensor.shape)} of type {tensor.type}"
+        )
+    with os_errors("read", path):
+        own = np.fromfile(path, NUMPY[tensor.type], prod(tensor.shape), offset=tensor.start)
+    return tuple(own.astype(float).tolist())
 
 
 def read_gguf(path: str, length: int | None = None, d: int | None = None) -> Encoding:

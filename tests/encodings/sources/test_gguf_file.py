@@ -1,11 +1,19 @@
 """Rotations in GGUF files as llama.cpp's converters write them."""
 
-import sys
+import struct
+import time
 
 import numpy as np
 import pytest
 
 from pefourier.encodings import load
+from pefourier.encodings.sources.gguf_header import (
+    BLOCKS,
+    TYPES,
+    LongList,
+    TensorPlace,
+    read_header,
+)
 from pefourier.errors import PefourierError
 
 
@@ -116,16 +124,94 @@ def test_what_a_file_does_not_set_is_refused(write):
         load(f"rope:inv_freq={path}#rope_freqs.weight", 8)
 
 
-def test_a_damaged_file_is_refused_in_a_line(tmp_path):
-    pytest.importorskip("gguf")
-    for data in (b"", b"GGUF", b"GGUF" + bytes(40), b"\xff" * 99):
-        (tmp_path / "bad.gguf").write_bytes(data)
-        with pytest.raises(PefourierError, match=r"bad\.gguf' is not a readable \.gguf file: "):
-            load(str(tmp_path / "bad.gguf"))
+def test_the_header_is_what_the_package_gguf_reads(tmp_path):
+    gguf = pytest.importorskip("gguf")
+    assert {t.value: t.name for t in gguf.GGMLQuantizationType} == {
+        number: name for number, name in TYPES.items() if name != "?"
+    }
+    assert {t.name: size for t, size in gguf.GGML_QUANT_SIZES.items()} == BLOCKS
+    writer = gguf.GGUFWriter(str(tmp_path / "m.gguf"), "gemma3")
+    kinds = [
+        *(writer.add_uint8, writer.add_int8, writer.add_uint16, writer.add_int16),
+        *(writer.add_uint32, writer.add_int32, writer.add_uint64, writer.add_int64),
+    ]
+    for kind in kinds:
+        kind(kind.__name__, 101)
+    writer.add_float32("f32", 0.5)
+    writer.add_float64("f64", 0.1)
+    writer.add_bool("bool", True)
+    writer.add_array("layers", [1, 0, 3])
+    writer.add_array("names", ["a", "ü"])
+    writer.add_array("tokens", [f"<{i}>" for i in range(20_000)])
+    writer.add_array("scores", [0.5] * 20_000)
+    writer.add_tensor("a", np.arange(12, dtype=np.float16).reshape(3, 4))
+    packed = gguf.quants.quantize(np.ones((4, 64), np.float32), gguf.GGMLQuantizationType.Q4_0)
+    writer.add_tensor("b", packed, raw_dtype=gguf.GGMLQuantizationType.Q4_0)
+    for step in ("header", "kv_data", "tensors"):
+        getattr(writer, f"write_{step}_to_file")()
+    writer.close()
+    keys, tensors = read_header(str(tmp_path / "m.gguf"))
+    reader = gguf.GGUFReader(str(tmp_path / "m.gguf"))
+    own = {k: field.contents() for k, field in reader.fields.items() if "GGUF." not in k}
+    assert (keys.pop("tokens"), keys.pop("scores")) == (LongList(20_000), LongList(20_000))
+    assert keys == {k: v for k, v in own.items() if k not in ("tokens", "scores")}
+    assert tensors == {
+        t.name: TensorPlace(
+            tuple(t.shape.tolist()[::-1]), t.tensor_type.name, t.data_offset, t.n_bytes
+        )
+        for t in reader.tensors
+    }
 
 
-def test_without_the_package_it_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "gguf", None)
-    message = "^'m.gguf' is read by the package gguf, which is not installed; pip install gguf$"
-    with pytest.raises(PefourierError, match=message):
-        load("m.gguf")
+def head(*items, keys=1, tensors=0):
+    """The first bytes of a GGUF file, then text as it is written there and numbers of 4 bytes."""
+    told = (struct.pack("<Q", len(i)) + i.encode() if isinstance(i, str) else i for i in items)
+    numbers = (struct.pack("<I", i) if isinstance(i, int) else i for i in told)
+    return b"GGUF" + struct.pack("<IQQ", 3, tensors, keys) + b"".join(numbers)
+
+
+def many(count):
+    return struct.pack("<Q", count)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "it has 0 bytes"),
+        (b"GGUF", "it has 4 bytes"),
+        (b"\xff" * 99, "it does not begin with GGUF"),
+        (b"GGUF" + bytes(40), "its version is 0"),
+        (b"GGUF" + struct.pack(">I", 3) + bytes(40), "its version is 50331648, high bytes first"),
+        (head("tokens", 9, 4, many(2**60)), f"it announces {2**60} of what it has no room"),
+        (head("tokens", 9, 8, many(2**60)), f"it announces {2**60} of what it has no room"),
+        (head("k", 9, *[9, many(1)] * 3000, 4, many(0)), "lists lie 5 deep"),
+        (head("k", 9, 8, many(20_000), b"\xff" * 160_000), "it ends before"),
+        (head("k", 8, many(2**63)), f"it announces {2**63} of what it has no room"),
+        (head("k", 99), "type 99 before byte 37 is none of a value's"),
+        (head("k", 0, b"a", "k", 0, b"a", keys=2), "key 'k' stands twice"),
+        (head(keys=2**64 - 1), f"it announces {2**64 - 1} of what"),
+        (head(tensors=2**64 - 1, keys=0), f"it announces {2**64 - 1} of what"),
+        (head("t", 4096, bytes(99), keys=0, tensors=1), "tensor 't' has 4096 axes"),
+        (head("t", 1, many(2**60), 0, many(0), keys=0, tensors=1), "tensor 't' goes on behind"),
+        (head("t", 1, many(7), 2, many(0), keys=0, tensors=1), "rows of tensor 't' are no whole"),
+        (head("general.alignment", 4, 0), "general.alignment is 0"),
+    ],
+    ids=range(18),
+)
+def test_a_damaged_file_is_refused_in_a_line(tmp_path, data, reason):
+    (tmp_path / "bad.gguf").write_bytes(data)
+    with pytest.raises(PefourierError, match=r"bad\.gguf' is not a readable \.gguf file: ") as told:
+        load(str(tmp_path / "bad.gguf"))
+    assert reason in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_a_vocabulary_is_stepped_over(tmp_path):
+    """262,144 words and their scores, as Gemma 3 has them: the package gguf takes 20 seconds."""
+    words = b"".join(struct.pack("<Q", 8) + b"abcdefgh" for _ in range(2**18))
+    parts = ["k", 9, 8, many(2**18), words, "s", 9, 6, many(2**18), bytes(2**20)]
+    (tmp_path / "m.gguf").write_bytes(head(*parts, keys=2))
+    start = time.perf_counter()
+    keys, _ = read_header(str(tmp_path / "m.gguf"))
+    assert time.perf_counter() - start < 2
+    assert keys == {"k": LongList(2**18), "s": LongList(2**18)}

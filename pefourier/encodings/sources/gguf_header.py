@@ -1,0 +1,208 @@
+"""What does the header of a GGUF file say? Its keys, and where each tensor lies; no tensor is read.
+
+The layout is that of ``docs/gguf.md`` of ggml, versions 2 and 3, low bytes first. Every length is
+checked against the file before anything of that length is read, and long lists, as vocabularies
+are, are stepped over.
+"""
+
+import mmap
+from dataclasses import dataclass
+from math import prod
+from struct import Struct
+from typing import Any
+
+from pefourier.errors import PefourierError, shown
+from pefourier.files import missing, os_errors, status_of
+
+SCALARS = {  # by the number of a type
+    **{number: Struct(f"<{code}") for number, code in enumerate("BbHhIif?")},
+    **{number: Struct(f"<{code}") for number, code in enumerate("Qqd", 10)},
+}
+U32, U64 = SCALARS[4], SCALARS[10]
+STRING, ARRAY = 8, 9
+LEAST = {STRING: 8, ARRAY: 12}  # bytes of a value whose length stands before it
+LONGEST_LIST = 2**14  # items of a list that is returned: one for each layer
+MOST_ITEMS = 2**24  # strings and lists of lists, which are walked one by one
+DEEPEST = 4  # lists in lists; llama.cpp reads none
+MOST_AXES = 8
+ALIGNMENT = 32  # bytes, where the file sets none
+BLOCKS = {  # GGML_QUANT_SIZES of gguf 0.19: numbers in a block and its bytes
+    **{"F32": (1, 4), "F16": (1, 2), "BF16": (1, 2), "F64": (1, 8)},
+    **{"I8": (1, 1), "I16": (1, 2), "I32": (1, 4), "I64": (1, 8)},
+    **{"Q4_0": (32, 18), "Q4_1": (32, 20), "Q5_0": (32, 22), "Q5_1": (32, 24)},
+    **{"Q8_0": (32, 34), "Q8_1": (32, 40), "Q2_K": (256, 84), "Q3_K": (256, 110)},
+    **{"Q4_K": (256, 144), "Q5_K": (256, 176), "Q6_K": (256, 210), "Q8_K": (256, 292)},
+    **{"IQ2_XXS": (256, 66), "IQ2_XS": (256, 74), "IQ3_XXS": (256, 98), "IQ1_S": (256, 50)},
+    **{"IQ4_NL": (32, 18), "IQ3_S": (256, 110), "IQ2_S": (256, 82), "IQ4_XS": (256, 136)},
+    **{"IQ1_M": (256, 56), "TQ1_0": (256, 54), "TQ2_0": (256, 66), "MXFP4": (32, 17)},
+    **{"NVFP4": (64, 36), "Q1_0": (128, 18)},
+}
+TYPES = dict(enumerate("F32 F16 Q4_0 Q4_1 ? ? Q5_0 Q5_1 Q8_0 Q8_1 Q2_K Q3_K Q4_K".split()))
+TYPES |= dict(enumerate("Q5_K Q6_K Q8_K IQ2_XXS IQ2_XS IQ3_XXS IQ1_S IQ4_NL".split(), 13))
+TYPES |= dict(enumerate("IQ3_S IQ2_S IQ4_XS I8 I16 I32 I64 F64 IQ1_M BF16".split(), 21))
+TYPES |= {34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4", 41: "Q1_0"}
+
+
+@dataclass(frozen=True)
+class LongList:
+    """A list in the header that was stepped over."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class TensorPlace:
+    """Where a tensor of a GGUF file lies."""
+
+    shape: tuple[int, ...]  # rows first, as numpy has it; the file writes the fastest axis first
+    type: str  # F32, F16, Q4_K, …, or its number where that is not known
+    start: int  # byte of the file
+    bytes: int | None  # None for a type that is not known
+
+
+class Unreadable(Exception):
+    """Why a file is no GGUF file."""
+
+
+def read_header(path: str) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
+    """The keys of a GGUF file with their values, and its tensors by name.
+
+    Lists of more than 2^14 items, as vocabularies are, are given as a `LongList`. A tensor of known
+    type lies within the file.
+
+    Raises
+    ------
+    PefourierError
+        For a file that is missing, cut off or no GGUF file, or that asks for more than it holds.
+    """
+    status = status_of(path)
+    if status is None:
+        raise missing(path)
+    try:
+        with os_errors("read", path), open(path, "rb") as stream:
+            if status.st_size < 24:
+                raise Unreadable(f"it has {status.st_size} bytes")
+            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return walk_header(data)
+    except Unreadable as error:
+        raise PefourierError(
+            f"{shown(path)} is not a readable .gguf file: {error}; fetch it again"
+        ) from error
+
+
+def walk_header(data: mmap.mmap) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
+    """What `read_header` says, of the bytes of a file."""
+    if data[:4] != b"GGUF":
+        raise Unreadable("it does not begin with GGUF")
+    walk = Walk(data)
+    version = walk.number(U32)
+    if version not in (2, 3):
+        high = ", high bytes first" if version >> 24 in (2, 3) else ""
+        raise Unreadable(f"its version is {version}{high}; 2 and 3 are read, low bytes first")
+    tensors, keys = walk.count(24), walk.count(13)
+    values: dict[str, Any] = {}
+    for _ in range(keys):
+        key = walk.text()
+        if key in values:
+            raise Unreadable(f"key {shown(key)} stands twice")
+        values[key] = walk.value(walk.number(U32))
+    infos = [walk.tensor() for _ in range(tensors)]
+    step = values.get("general.alignment", ALIGNMENT)
+    if type(step) is not int or not 0 < step <= 2**20:
+        raise Unreadable(f"general.alignment is {shown(step)}")
+    first = -(-walk.at // step) * step
+    places = {name: tensor_place(info, first, len(data), name) for name, *info in infos}
+    if len(places) < tensors:
+        raise Unreadable("two tensors have one name")
+    return values, places
+
+
+class Walk:
+    """A place in the bytes of a file, which moves on with all that is read."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self.data = data
+        self.at, self.walked = 4, 0
+
+    def step(self, size: int) -> int:
+        """The place now; the next is `size` bytes on."""
+        here = self.at
+        if size > len(self.data) - here:
+            raise Unreadable(f"it ends before {size} bytes that it announces at byte {here}")
+        self.at += size
+        return here
+
+    def number(self, reader: Struct) -> Any:
+        """A number."""
+        return reader.unpack_from(self.data, self.step(reader.size))[0]
+
+    def count(self, least: int) -> int:
+        """How many things follow, of at least so many bytes each."""
+        here, count = self.at, self.number(U64)
+        if count * least > len(self.data) - self.at:
+            raise Unreadable(f"at byte {here} it announces {count} of what it has no room for")
+        return count
+
+    def text(self) -> str:
+        """A string."""
+        size = self.count(1)
+        here = self.step(size)
+        return self.data[here : here + size].decode("utf-8", "replace")
+
+    def value(self, kind: int, depth: int = 0) -> Any:
+        """A value of a type, by the type's number."""
+        if kind in SCALARS:
+            return self.number(SCALARS[kind])
+        if kind == STRING:
+            return self.text()
+        if kind != ARRAY:
+            raise Unreadable(f"type {kind} before byte {self.at} is none of a value's")
+        if depth == DEEPEST:
+            raise Unreadable(f"lists lie {DEEPEST + 1} deep in one another at byte {self.at}")
+        inner = self.number(U32)
+        size = SCALARS[inner].size if inner in SCALARS else LEAST.get(inner, 1)
+        count = self.count(size)
+        if inner in SCALARS and count > LONGEST_LIST:
+            self.step(count * size)
+            return LongList(count)
+        self.walked += count
+        if self.walked > MOST_ITEMS:
+            raise Unreadable(f"its lists have over {MOST_ITEMS} items")
+        if inner == STRING and count > LONGEST_LIST:
+            self.skip_texts(count)
+            return LongList(count)
+        found = [self.value(inner, depth + 1) for _ in range(count)]
+        return found if count <= LONGEST_LIST else LongList(count)
+
+    def skip_texts(self, count: int) -> None:
+        """Step over strings, none of which is read."""
+        data, at, size = self.data, self.at, len(self.data)
+        length_at = U64.unpack_from
+        for _ in range(count):
+            if at + 8 > size:
+                break
+            at += 8 + length_at(data, at)[0]
+        self.step(min(at, size + 1) - self.at)
+
+    def tensor(self) -> tuple[str, tuple[int, ...], int, int]:
+        """Name, shape, number of the type and start of a tensor."""
+        name, axes = self.text(), self.number(U32)
+        if axes > MOST_AXES:
+            raise Unreadable(f"tensor {shown(name)} has {axes} axes")
+        shape = tuple(self.number(U64) for _ in range(axes))[::-1]
+        return name, shape, self.number(U32), self.number(U64)
+
+
+def tensor_place(info: list[Any], first: int, size: int, name: str) -> TensorPlace:
+    """Where a tensor lies, in a file of `size` bytes whose tensors begin at byte `first`."""
+    shape, number, offset = info
+    kind = TYPES.get(number, "?")
+    if kind == "?":
+        return TensorPlace(shape, str(number), first + offset, None)
+    block, width = BLOCKS[kind]
+    if shape and shape[-1] % block:
+        raise Unreadable(f"rows of tensor {shown(name)} are no whole blocks of {kind}")
+    taken = prod(shape) // block * width
+    if first + offset + taken > size:
+        raise Unreadable(f"tensor {shown(name)} goes on behind its end")
+    return TensorPlace(shape, kind, first + offset, taken)
