@@ -63,7 +63,8 @@ def spectrum(
     encoding : str, path, Encoding, array or tensor (n, d), torch module, or function (length, d)
         What is asked about.
     lattice : int, optional
-        Points N of the frequency axis, by default the dimension d.
+        Points N of the frequency axis, by default the dimension d, or the length where a longer one
+        is given, or a model's config sets it.
     sigma : float, optional
         Bandwidth in lattice steps, default 4; 0 does not smooth.
     method : str

@@ -125,7 +125,7 @@ def position_functions(
         points = positions or [tuple(n // 2 for n in sides)]
         return functions_on_grid(enc, points, lattice, sigma, method)
     if positions is None:
-        positions = usual_positions(lattice or enc.dim)
+        positions = usual_positions(lattice or enc.lattice or enc.dim)
     return functions_on_line(enc, positions, lattice, sigma, method)
 
 
@@ -150,7 +150,7 @@ def functions_on_line(
     """Algorithm 1 as the paper has it."""
     from pefourier.geometry.singular_values import check_products, decompose
 
-    check_size("a lattice for each position", len(positions), lattice or enc.dim)
+    check_size("a lattice for each position", len(positions), lattice or enc.lattice or enc.dim)
     check_products(enc)
     spectrum = density(enc, lattice, sigma, method)
     n = spectrum.lattice

@@ -105,7 +105,8 @@ def density(
     encoding : Encoding or np.ndarray, shape (n, d)
         An encoding, or a table with one row a position.
     lattice : int, optional
-        N, by default the dimension d.
+        N, by default the dimension d, or the length where a longer one was asked for, or a model's
+        config sets it.
     sigma : float, optional
         Bandwidth in lattice steps, default 4; 0 gives each frequency's weight to its nearest
         lattice point (halves to two equally near). Left out, a declared measure that lies wholly on
@@ -138,7 +139,7 @@ def density(
     """
     enc = without_prefix(as_encoding(encoding))
     axes = len(enc.domain.sides)
-    n = enc.dim if lattice is None else lattice
+    n = (enc.lattice or enc.dim) if lattice is None else lattice
     if axes == 1 or lattice is not None:
         if n < 2:
             raise PefourierError(f"a lattice needs at least 2 points; got {n}; set --lattice")

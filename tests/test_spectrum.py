@@ -1,5 +1,6 @@
 """Densities against 50-digit values, closed forms and the sum written out."""
 
+import json
 import re
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import as_encoding, from_table, without_mean
 from pefourier.errors import PefourierError
+from pefourier.reconstruct import position_functions
 from pefourier.spectrum import at_nearest_points, density, folded, smoothed
 
 
@@ -111,6 +113,28 @@ def test_periodogram_is_the_double_loop(rng, n):
     np.testing.assert_allclose(result.density, energy / energy.sum(), atol=1e-14)
     assert result.method == "periodogram"
     assert result.frequencies is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "length", "points"),
+    [
+        ("rope:d=16", None, 16),  # 80 positions by default, which nobody asked for
+        ("rope:d=16", 12, 16),
+        ("rope:d=16", 500, 500),
+        ("rope:d=16,length=500", None, 500),
+        ("alibi:d=8", 500, 500),  # 999 lags
+        ("config.json", None, 512),
+        ("config.json", 20, 20),
+        ("table.npy", None, 40),
+    ],
+)
+def test_the_lattice_is_the_length_where_that_is_set(spec, length, points, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rotary = {"hidden_size": 1536, "num_attention_heads": 1, "max_position_embeddings": 512}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", **rotary}))
+    np.save("table.npy", np.eye(40, 16))
+    assert density(load(spec, length)).lattice == points
+    assert position_functions(load(spec, length), [points - 1]).lattice == points
 
 
 def test_density_knows_no_scale_turn_of_columns_or_circular_shift(rng):

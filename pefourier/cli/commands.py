@@ -60,8 +60,8 @@ Lattice = Annotated[
     typer.Option(
         parser=count,
         metavar="N",
-        help="Points N of the lattice, default the dimension d; on a grid of each axis, default "
-        "its sides.",
+        help="Points N of the lattice, default the dimension d, or the length where you give a "
+        "longer one or a config sets it; on a grid of each axis, default its sides.",
     ),
 ]
 Sigma = Annotated[

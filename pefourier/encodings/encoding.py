@@ -110,6 +110,7 @@ class Encoding:
     findings: tuple[Finding, ...] = ()  # what was noticed while the codes were obtained
     origin: Literal["formula", "weights", "file", "code"] = "formula"
     untrained: bool = False  # its table is only where training starts
+    lattice: int | None = None  # points of its frequency axis where its length was set; None: d
 
     def __len__(self) -> int:
         return len(self.domain)
@@ -203,7 +204,7 @@ def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding
     def codes(x: np.ndarray) -> np.ndarray:
         return table[within(x, len(table), name)]
 
-    facts = {"origin": "code", **facts}
+    facts = {"origin": "code", "lattice": max(table.shape), **facts}
     return Encoding(name, positions(len(table)), table.shape[1], codes, **facts)
 
 

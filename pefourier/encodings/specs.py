@@ -93,12 +93,13 @@ def load_rows(
         case "gguf":
             from pefourier.encodings.sources.gguf_file import read_gguf
 
-            return read_gguf(spec, length, d)
+            enc = read_gguf(spec, length, d)
         case "config":
             from pefourier.encodings.sources import huggingface
 
             asked = {key: options[key] for key in ("grid", "prefix") if key in options}
-            return huggingface.read_config(spec, length, d, **asked)
+            enc = huggingface.read_config(spec, length, d, **asked)
+    return replace(enc, lattice=enc.params.get("length", len(enc)))
 
 
 def source_of(spec: str) -> Literal["name", "code", "table", "config", "gguf"]:
@@ -147,9 +148,11 @@ def build_by_name(
     own = BUILDERS[name].parameters
     taken = {key: value for key, value in options.items() if key in own and value is not None}
     given = {"d": d, **taken, **parse_parameters(name, text)}
+    asked = given.get("length", length)  # that of the SPEC wins
     if "length" not in given and (length or not given.get("grid")):
         given["length"] = length or least
-    return build(name, spec=spec, **given)
+    enc = build(name, spec=spec, **given)
+    return replace(enc, lattice=max(asked, enc.dim) if asked else None)
 
 
 def load_file(spec: str, length: int | None) -> Encoding:

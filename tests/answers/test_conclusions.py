@@ -302,7 +302,7 @@ LOOK = "a --lattice as long as your context, with --sigma 0, shows more."
             "rope",
             80,
             16,
-            {},
+            {"lattice": 16},
             "The bandwidth of 4 steps blurs most of a lattice of 9 frequencies; take --sigma 0 or "
             "a longer --lattice to tell them apart. 7 of 8 frequencies, numbers 1 to 7 "
             "counted from 0 (columns 1 to 7 and 9 to 15), never finish a turn within the "
@@ -322,7 +322,7 @@ LOOK = "a --lattice as long as your context, with --sigma 0, shows more."
             "dft",
             80,
             64,
-            {},
+            {"lattice": 64},
             "Energy is spread evenly: all frequencies have about the same share (flatness 0.991 of "
             "1).",
         ),
@@ -489,7 +489,7 @@ def test_positions_without_a_code_are_named():
 
 def test_a_position_of_which_nothing_is_left():
     enc = table(np.ones((40, 16)))
-    told = conclude(enc, position_functions(enc, [5], sigma=0))
+    told = conclude(enc, position_functions(enc, [5], lattice=16, sigma=0))
     assert told.startswith(
         "From its frequencies alone nothing of a position is left: the rebuilt curve nowhere falls "
         "to half of its peak of 0.25. A linear map on the codes does not recover all 40 positions"
