@@ -21,7 +21,13 @@ from pefourier.encodings.encoding import Encoding, Finding, from_table
 from pefourier.encodings.grids import check_fit, count_points, sides_text
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.config import ModelConfig
-from pefourier.encodings.sources.weights import GRID_TENSOR, TENSOR, load_tensor, tensors_beside
+from pefourier.encodings.sources.weights import (
+    GRID_TENSOR,
+    TENSOR,
+    load_tensor,
+    tensors_beside,
+    unlike,
+)
 from pefourier.errors import PefourierError, shown
 
 Block = Mapping[str, Any]
@@ -184,18 +190,23 @@ def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
     sides, found = sides_of(model, block)
     if enc.domain.grid:
         return enc
-    prefix = len(enc) - count_points(sides)
+    prefix, usual = len(enc) - count_points(sides), block.get("prefix", 0)
     if model.grid or prefix >= 0:
+        if prefix != usual and not model.grid:
+            found = (*found, unlike(model, rows_told(name, len(enc), sides, usual)))
         prefix = model.prefix or max(prefix, 0)
         check_fit(f"{name} of {shown(path)}", len(enc), sides, prefix)
         params = {**enc.params, "grid": sides, "prefix": prefix}
         enc = replace(enc, domain=lattice(sides, prefix), params=params)
         return replace(enc, findings=(*enc.findings, *found))
-    message = (
-        f"{name} has {len(enc)} rows, fewer than the {sides_text(sides)} patches that "
-        f"{model.config.label} sets; give --grid"
-    )
-    return replace(enc, findings=(*enc.findings, Finding("grid-default", "note", message)))
+    warned = unlike(model, f"{rows_told(name, len(enc), sides, usual)} (--grid tells another grid)")
+    return replace(enc, findings=(*enc.findings, warned))
+
+
+def rows_told(name: str, rows: int, sides: tuple[int, ...], prefix: int) -> str:
+    """How many rows a table of a grid has, and should have."""
+    before = f" and {prefix} before them" if prefix else ""
+    return f"{name} has {rows} rows where a grid of {sides_text(sides)} patches{before} is set"
 
 
 def spread_table(model: ModelConfig, name: str, path: str) -> Encoding:

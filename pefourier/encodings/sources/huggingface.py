@@ -29,6 +29,7 @@ from pefourier.encodings.sources.weights import (
     first_row,
     offset_notes,
     read_positions,
+    read_stored_sinusoid,
     read_trained_biases,
 )
 from pefourier.errors import PefourierError, shown, unknown
@@ -157,5 +158,5 @@ def read_sinusoid(model: ModelConfig) -> Encoding | None:
         "sinusoidal", d, *offset_notes(model.kind, offset), **row["table"], offset=offset
     )
     if not row.get("cosines_first"):
-        return enc
+        return read_stored_sinusoid(model, enc)
     return replace(enc, codes=lambda x: exchanged(enc.codes(x), row["table"]["layout"]))

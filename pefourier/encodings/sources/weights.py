@@ -18,6 +18,8 @@ import numpy as np
 from pefourier.encodings.encoding import Encoding, Finding, from_table
 from pefourier.encodings.families.relative import of_lags, t5_buckets
 from pefourier.encodings.sources.config import (
+    LONGEST,
+    WIDTH,
     ModelConfig,
     Section,
     first_names,
@@ -30,7 +32,10 @@ WEIGHTS = re.compile(r"(model|diffusion_pytorch_model)[-.\w]*\.safetensors")
 INDEX = re.compile(r"(model|diffusion_pytorch_model)\.safetensors\.index\.json")
 TENSOR = re.compile(r"(^|\.)(wpe|embed_positions|positions?_embed(ding)?s?)(\.weight)?$")
 GRID_TENSOR = re.compile(r"(^|\.)pos_embed$")  # (1, H, W, d), of SAM
+IMAGES = re.compile("image|vision|visual")  # towers whose sizes stand elsewhere
 T5_BIAS = re.compile(r"(^|\.)relative_attention_bias\.weight$")
+EMBEDDED = ("embedding_size", "input_embedding_size")  # width of codes that are projected later
+PHASES = 2e-6  # relative: what float32 costs a frequency and with it the phase of a position
 DEBERTA = re.compile(r"(^|\.)rel_embeddings\.weight$")
 
 
@@ -121,6 +126,7 @@ def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
 
     codes, eps = read_table(path, name)
     offset = first_row(model)
+    found = (*offset_notes(model.kind, offset), *unlike_config(model, name, path, codes.shape))
     codes = codes[offset:]
     model.dimension(codes.shape[1], f"tensor {name}")
     if model.length is not None and model.length > len(codes):
@@ -131,8 +137,78 @@ def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
     codes = codes[: model.length]
     params = {"length": len(codes), "d": codes.shape[1], "path": path, "array": name}
     params |= {"offset": offset, "model_type": model.kind}
-    found = offset_notes(model.kind, offset)
     return from_table(codes, "learned", eps=eps, params=params, findings=found, origin="weights")
+
+
+def unlike_config(
+    model: ModelConfig, name: str, path: str, shape: tuple[int, ...]
+) -> tuple[Finding, ...]:
+    """A warning where a table has not the size that its config sets, so that no model loads it."""
+    axial = "axial" in model.row
+    if not (axial or (name.endswith(".weight") and not IMAGES.search(name))):
+        return ()
+    rows, width = shape
+    own = replace(model.config, values={}) if axial else model.config
+    side = ("max_target_positions",) if "decoder" in name.split(".") else ()
+    key, _ = own.first(*side, model.row.get("length", LONGEST)[0], *LONGEST)
+    length, first = own.count(key), model.row.get("first", 0)
+    wanted = length and length + (0 if first == "padding" else first)
+    wanted = None if first == "padding" and "table" in model.row else wanted
+    keys = [one for one in (*EMBEDDED, *model.own("width", WIDTH)[0]) if model.config.count(one)]
+    widths = [model.config.count(one) for one in keys]
+    if wanted and width == wanted != rows and rows in widths:
+        words = f"lies transposed, {rows} x {width}: turn it round"
+    else:
+        words = " and ".join(
+            f"has {count} {what} where {key} is {told}"
+            for count, what, key, told, fine in (
+                (rows, "rows", key, length, wanted in (None, rows)),
+                (width, "columns", keys and keys[-1], widths and widths[-1], width in widths),
+            )
+            if told and not fine
+        )
+    return (unlike(model, f"{name} of {shown(path)} {words}"),) if words else ()
+
+
+def unlike(model: ModelConfig, words: str) -> Finding:
+    """The warning for weights that are not those of their config."""
+    message = f"{words}; {model.config.label} and its weights do not belong together: correct one"
+    return Finding("weights-config", "warning", message)
+
+
+def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
+    """Sinusoids that a model computes when it is made, as the weights beside its config have them.
+
+    What a model loads wins: where a table is not that of the formula, within what float32 costs its
+    phases, it is the answer, with a warning.
+    """
+    learned = model.row.get("learned_part", "") if not model.part else ""
+    whole = replace(model, length=None)
+    for name, path in of_section(tensors_beside(model, TENSOR), model).items():
+        if learned and learned in name.split("."):
+            continue
+        stored = load_tensor(whole, name, path)
+        if is_formula(stored, enc):
+            warned = [one for one in stored.findings if one.code == "weights-config"]
+            enc = replace(enc, findings=(*enc.findings, *warned))
+            continue
+        message = (
+            f"{name} of {shown(path)} is not the sinusoids that model_type {shown(model.kind)} "
+            "starts with; a model loads this table, which is answered about"
+        )
+        stored = load_tensor(model, name, path)
+        warned = Finding("weights-config", "warning", message)
+        return replace(stored, findings=(*stored.findings, warned))
+    return enc
+
+
+def is_formula(stored: Encoding, enc: Encoding) -> bool:
+    """Whether a table is that of a formula, within what float32 costs phases."""
+    rows = np.arange(len(stored))
+    if stored.dim != enc.dim:
+        return False
+    apart = np.abs(stored.table() - enc.codes(rows)).max(axis=1)
+    return bool((apart <= 4 * stored.eps + PHASES * (rows + enc.params["offset"])).all())
 
 
 def read_trained_biases(model: ModelConfig) -> Encoding | None:

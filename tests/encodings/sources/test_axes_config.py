@@ -175,6 +175,14 @@ def test_learned_tables_lie_on_the_grid_behind_their_prefix(weights, kind, name,
     enc = load(weights(kind, name, tensor, **SMALL))
     assert (enc.domain.grid, enc.domain.prefix, enc.origin) == ((3, 5), rows - 15, "weights")
     np.testing.assert_array_equal(enc.table(), RANDOM[:rows])
+    assert not [f for f in enc.findings if f.severity == "warning"]
+
+
+def test_a_table_without_its_class_row_is_a_warning(weights):
+    enc = load(weights("vit", "vit.embeddings.position_embeddings", RANDOM[None, :15], **SMALL))
+    assert enc.domain.prefix == 0
+    said = "has 15 rows where a grid of 3x5 patches and 1 before them is set"
+    assert said in enc.findings[0].message
 
 
 def test_sams_table_has_its_axes(weights):
@@ -188,7 +196,9 @@ def test_a_table_of_another_size_wants_a_grid(weights):
     path = weights("vit", "embeddings.position_embeddings", RANDOM[None, :13], **SMALL)
     enc = load(path)
     assert enc.domain.grid == ()
-    assert "13 rows, fewer than the 3x5 patches" in enc.findings[0].message
+    said = "13 rows where a grid of 3x5 patches and 1 before them is set"
+    assert said in enc.findings[0].message
+    assert enc.findings[0].severity == "warning"
     assert load(path, grid=(3, 4)).domain.prefix == 1
     with pytest.raises(PefourierError, match="13 rows do not fit a grid of 5x4"):
         load(path, grid=(5, 4))

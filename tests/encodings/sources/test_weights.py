@@ -13,7 +13,7 @@ from pefourier import faithful
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
 
-BERT = {"model_type": "bert", "max_position_embeddings": 12}
+BERT = {"model_type": "bert", "max_position_embeddings": 12, "hidden_size": 8}
 TABLE = "embeddings.position_embeddings.weight"
 
 
@@ -130,3 +130,85 @@ def test_debertas_second_version_without_its_norm_is_refused(config, folder, rng
     message = f"{path!r} has no encoder.LayerNorm.weight, which the config asks for"
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
         load(str(folder), length=9)
+
+
+def warned(found, code="weights-config"):
+    """What is said of a table that is not its config's."""
+    return [f.message for f in found.findings if f.code == code]
+
+
+@pytest.mark.parametrize(
+    ("values", "tensor", "shape", "said"),
+    [
+        (BERT, TABLE, (12, 8), None),
+        (
+            {**BERT, "max_position_embeddings": 24},
+            *(TABLE, (12, 8), "has 12 rows where max_position_embeddings is 24"),
+        ),
+        ({**BERT, "hidden_size": 16}, TABLE, (12, 8), "has 8 columns where hidden_size is 16"),
+        (
+            {"model_type": "gpt2", "n_positions": 12, "n_embd": 8},
+            *("wpe.weight", (8, 12), "lies transposed, 8 x 12: turn it round"),
+        ),
+        (
+            {**BERT, "model_type": "opt"},
+            *("model.decoder.embed_positions.weight", (14, 8), None),
+        ),
+        ({**BERT, "model_type": "roberta"}, f"roberta.{TABLE}", (12, 8), None),
+        ({**BERT, "model_type": "nystromformer"}, TABLE, (14, 8), None),
+        ({**BERT, "model_type": "electra", "embedding_size": 4}, TABLE, (12, 4), None),
+        ({**BERT, "model_type": "mobilebert", "embedding_size": 4}, TABLE, (12, 8), None),
+    ],
+    ids=str,
+)
+def test_a_table_unlike_its_config_is_a_warning(
+    values, tensor, shape, said, config, folder, rng, run
+):
+    """Over the default config of each learned type of transformers there is none (by hand)."""
+    table = rng.normal(size=shape).astype(np.float32)
+    safetensors(folder / "model.safetensors", {tensor: table})
+    config(values)
+    messages = warned(load(str(folder)))
+    assert [said in one for one in messages] == [True] * bool(said), messages
+    assert run("check-faithful", str(folder), "--strict", "-q").status == bool(said)
+
+
+WHISPER = {"model_type": "whisper", "d_model": 8, "max_source_positions": 30}
+DISTILBERT = {"model_type": "distilbert", "dim": 8, "max_position_embeddings": 30}
+
+
+@pytest.mark.parametrize(
+    ("values", "tensor"),
+    [
+        (WHISPER, "model.encoder.embed_positions.weight"),
+        ({**DISTILBERT, "sinusoidal_pos_embds": True}, f"distilbert.{TABLE}"),
+        (
+            {"model_type": "marian", "d_model": 8, "max_position_embeddings": 30},
+            "model.encoder.embed_positions.weight",
+        ),
+        (
+            {"model_type": "fsmt", "d_model": 8, "pad_token_id": 1},
+            "model.encoder.embed_positions.weight",
+        ),
+    ],
+    ids=lambda one: one if isinstance(one, str) else one["model_type"],
+)
+def test_stored_sinusoids_are_looked_at_and_what_is_loaded_is_answered(
+    values, tensor, config, folder, rng
+):
+    path = config(values)
+    formula = load(path, length=30)
+    first = formula.params["offset"]
+    rows = load(path, length=30 + first).codes(np.arange(-first, 30)).astype(np.float16)
+    safetensors(folder / "model.safetensors", {tensor: rows.astype(np.float32)})
+    own = load(path, length=30)
+    np.testing.assert_array_equal(rows[first:], own.table().astype(np.float16))
+    changes = {"reversed": rows[::-1], "noise": rng.normal(size=rows.shape)}
+    for other in changes.values():
+        safetensors(folder / "model.safetensors", {tensor: np.asarray(other, dtype=np.float32)})
+        found = load(path)
+        np.testing.assert_array_equal(found.table(), np.asarray(other, dtype=np.float32)[first:])
+        assert "is not the sinusoids that model_type" in warned(found)[0]
+    safetensors(folder / "model.safetensors", {tensor: formula.codes(np.arange(-first, 30))})
+    assert not warned(load(path, length=99))
+    assert load(path, length=99).measure is not None
