@@ -3,10 +3,12 @@
 import inspect
 import json
 import re
+import warnings
 
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_matrix
 
 import pefourier
 from pefourier.encodings import load
@@ -97,6 +99,65 @@ TABLE = build("learned", length=12, d=6).table()
 def test_whatever_holds_a_table_is_taken(source):
     given = {"length": 12, "d": 6} if inspect.isfunction(source) else {}
     assert np.array_equal(pefourier.encode(source, **given), TABLE)
+
+
+ANGLES = np.outer(np.arange(12.0), [1, 0.3, 0.1])
+TURNS = np.exp(1j * ANGLES)  # what code that rotates by complex numbers keeps
+PAIRS = np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=-1).reshape(12, 6)
+OF_ONE = {
+    "spectrum": pefourier.spectrum,
+    "reconstruct": lambda source: pefourier.reconstruct(source, [3]),
+    "check": pefourier.check,
+    "relations": pefourier.relations,
+    "resize": lambda source: pefourier.resize(source, (4, 6), grid=(3, 4)),
+    "compare": lambda source: pefourier.compare(source, PAIRS),
+}
+
+
+@pytest.mark.parametrize("ask", OF_ONE.values(), ids=OF_ONE)
+def test_complex_numbers_are_pairs_to_every_question(ask):
+    tensor = torch.tensor(TURNS.conj()).conj()  # which is marked, and not computed
+    first, *others = (
+        json.dumps(ask(source).to_dict()).replace("Tensor", "ndarray")
+        for source in (PAIRS, TURNS, tensor)
+    )
+    assert others == [first, first]
+
+
+@pytest.mark.parametrize("take", [np.asarray, torch.tensor, np.ndarray.tolist])
+def test_complex_numbers_come_as_pairs(take):
+    assert np.array_equal(pefourier.encode(take(TURNS)), PAIRS)
+
+
+def test_a_tensor_that_is_only_marked_as_negated_or_conjugated_is_read():
+    z = torch.tensor(TURNS)
+    assert np.array_equal(pefourier.encode(z.conj().imag), -TURNS.imag)
+    assert np.array_equal(pefourier.encode(z.conj())[:, 1::2], -TURNS.imag)
+    assert pefourier.compare(z, z.conj()).verdict == "equivalent"  # and not equal
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", UserWarning)  # that these kinds are in beta
+    NOT_PLAIN = {
+        "has masked numbers; give array.filled(x)": np.ma.masked_greater(TABLE, 0),
+        "is sparse; give array.toarray()": csr_matrix(TABLE),
+        "is sparse; give tensor.to_dense()": torch.eye(3).to_sparse(),
+        "has no numbers, being on meta": torch.ones(4, 2, device="meta"),
+        "is quantised; give": torch.quantize_per_tensor(torch.eye(3), 0.1, 0, torch.qint8),
+        "is nested, rows of several": torch.nested.nested_tensor([torch.eye(3), torch.eye(2)]),
+        "expected an array of numbers": [[1.0, 2.0], [3.0]],
+    }
+
+
+@pytest.mark.parametrize("what", NOT_PLAIN)
+def test_arrays_that_have_not_all_of_their_numbers_are_refused(what):
+    for ask in OF_ONE.values():
+        with pytest.raises(PefourierError, match=re.escape(what)):
+            ask(NOT_PLAIN[what])
+
+
+def test_an_array_that_masks_nothing_is_taken():
+    assert np.array_equal(pefourier.encode(np.ma.masked_array(TABLE, mask=False)), TABLE)
 
 
 def test_a_path_is_taken(tmp_path):

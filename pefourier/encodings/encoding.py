@@ -268,15 +268,34 @@ def as_encoding(encoding: Any) -> Encoding:
 def numbers(answer: Any) -> tuple[np.ndarray, float]:
     """An array or torch tensor in float64, with the resolution of the type it came in.
 
+    Of complex numbers, as what code that rotates keeps, real and imaginary parts stand side by
+    side, a pair of columns for each.
+
     >>> numbers(np.ones(2, dtype=np.float32))[1]
     1.1920928955078125e-07
+    >>> numbers([[1 + 2j, 3 - 4j]])[0]
+    array([[ 1.,  2.,  3., -4.]])
     """
+    check_plain(answer)
     torch = sys.modules.get("torch")  # who gives a tensor has imported it
     if torch is not None and isinstance(answer, torch.Tensor):
-        floating = answer.dtype.is_floating_point
-        eps = float(torch.finfo(answer.dtype).eps) if floating else FLOAT64_EPS
-        return answer.detach().cpu().double().numpy(), eps
-    array = np.asarray(answer)
+        tensor = answer.detach().cpu()
+        if tensor.is_complex():
+            tensor = torch.view_as_real(tensor.resolve_conj()).reshape(*tensor.shape[:-1], -1)
+        floating = tensor.dtype.is_floating_point
+        eps = float(torch.finfo(tensor.dtype).eps) if floating else FLOAT64_EPS
+        return tensor.double().resolve_neg().numpy(), eps
+    try:
+        array = np.asarray(answer)
+    except (ValueError, TypeError, RuntimeError) as error:
+        what = type(answer).__name__
+        raise PefourierError(
+            f"expected an array of numbers (length, d), rows of one length; got a {what} that is "
+            f"none: {shown(str(error))}"
+        ) from error
+    if array.dtype.kind == "c":
+        pairs = np.stack([array.real, array.imag], axis=-1)
+        array = pairs.reshape(*array.shape[:-1], -1)
     if array.dtype.kind not in "fiub":
         raise PefourierError(
             f"expected an array of numbers (length, d); got {type(answer).__name__} "
@@ -284,3 +303,26 @@ def numbers(answer: Any) -> tuple[np.ndarray, float]:
         )
     eps = float(np.finfo(array.dtype).eps) if array.dtype.kind == "f" else FLOAT64_EPS
     return (array if isinstance(array, np.memmap) else array.astype(float, copy=False)), eps
+
+
+def check_plain(answer: Any) -> None:
+    """Refuse arrays and tensors some of whose numbers are elsewhere, or are not there.
+
+    >>> check_plain(np.ma.masked_equal([[1, 2]], 2))
+    Traceback (most recent call last):
+    pefourier.errors.PefourierError: MaskedArray (1, 2) has masked numbers; give array.filled(x)
+    """
+    tensor = hasattr(answer, "layout") and hasattr(answer, "is_meta")
+    kinds = {
+        "has masked numbers; give array.filled(x)": np.ma.is_masked(answer),
+        "is sparse; give array.toarray()": hasattr(answer, "toarray"),
+        "has no numbers, being on meta": tensor and answer.is_meta,
+        "is quantised; give tensor.dequantize()": tensor and answer.is_quantized,
+        "is nested, rows of several lengths; give one part": tensor and answer.is_nested,
+        "is sparse; give tensor.to_dense()": tensor and "strided" not in str(answer.layout),
+    }
+    for what, found in kinds.items():
+        if found:
+            name = type(answer).__name__
+            size = "" if "nested" in what else f" {tuple(answer.shape)}"
+            raise PefourierError(f"{name}{size} {what}")

@@ -429,23 +429,13 @@ def as_codes(answer: Any, way: Mapping[str, Any]) -> Codes:
         isinstance(a, kinds) and a.ndim > 1 for a in answer
     )
     if not several:
-        return parts_of(answer)
+        return numbers(answer)
     inputs = [np.asarray(x) for x in way.values()]
-    arrays = [parts_of(a) for a in answer if isinstance(a, kinds) and a.ndim > 1]
+    arrays = [numbers(a) for a in answer if isinstance(a, kinds) and a.ndim > 1]
     own = [(x, eps) for x, eps in arrays if not any(np.array_equal(x, given) for given in inputs)]
     first, eps = (own or arrays)[0]
     others = [x for x, _ in own[1:] if x.shape == first.shape and not np.array_equal(x, first)]
     return np.concatenate([first, *others], axis=-1), eps
-
-
-def parts_of(answer: Any) -> Codes:
-    """An array of numbers; of complex ones real and imaginary parts side by side."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(answer, torch.Tensor) and answer.is_complex():
-        answer = torch.view_as_real(answer.detach()).flatten(-2)
-    elif isinstance(answer, np.ndarray) and np.iscomplexobj(answer):
-        answer = np.stack([answer.real, answer.imag], axis=-1).reshape(*answer.shape[:-1], -1)
-    return numbers(answer)
 
 
 def axis_findings(codes: np.ndarray) -> list[Finding]:
