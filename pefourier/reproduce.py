@@ -18,7 +18,7 @@ import numpy as np
 from pefourier.answers.conclusions import join
 from pefourier.answers.page import Page, as_json, fields_of, flattened
 from pefourier.answers.report import Answer
-from pefourier.answers.text import agreeing, paragraph
+from pefourier.answers.text import agreeing, markdown_table, paragraph
 from pefourier.encodings.families import absolute  # noqa: F401 (registers the paper's encodings)
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
@@ -472,16 +472,15 @@ def count_verdicts(claims: Sequence[Claim]) -> str:
 
 def claims_as_markdown(claims: Sequence[Claim]) -> str:
     """The claims as a Markdown table."""
+    rows = [["where", "the paper says", "printed", "computed", "verdict", "why"]]
+    for c in claims:
+        rows.append([c.where, c.statement, c.printed, c.computed, f"**{c.verdict}**", c.reason])
     lines = [
         "# The paper, recomputed",
         "",
         "Idé, Labaien, Chen, “Improving Transformers using Faithful Positional Encoding” "
         "(arXiv 2405.09061); d = 256, ρ = 10⁴ unless said otherwise.",
         "",
-        "| where | the paper says | printed | computed | verdict | why |",
-        "|---|---|---|---|---|---|",
+        markdown_table(rows),
     ]
-    for c in claims:
-        cells = (c.where, c.statement, c.printed, c.computed, f"**{c.verdict}**", c.reason)
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"

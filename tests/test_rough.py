@@ -81,7 +81,7 @@ SHARED = [
 FLAGS = {"--json", "--csv", "--quiet", "--strict"}
 CHOICES = {
     "--method": ["auto", "declared", "periodogram"],
-    "--format": ["text", "json", "csv", "github"],
+    "--format": ["text", "json", "csv", "github", "sarif", "md", "latex"],
     "--require": ["collides", "injective", "invertible", "isometric"],
     "--require-dtype": ["float32", "float16", "bfloat16", "float8_e4m3"],
 }

@@ -1,7 +1,7 @@
 """An answer in each form that can be asked for: words, JSON, CSV, annotations of a change.
 
-A `Page` holds functions instead of texts, so that only the form asked for is made. A new form is
-one function of a page, entered in `FORMS`, and one option in cli/request.py.
+A `Page` holds functions instead of texts, so that only the form asked for is made. `answers.forms`
+names them all.
 """
 
 import dataclasses
@@ -129,14 +129,6 @@ def percent_encoded(text: str, more: str = "") -> str:
     '50 %25%0A'
     """
     return "".join(f"%{ord(c):02X}" if c in "%\r\n" + more else printable(c) for c in text)
-
-
-FORMS: dict[str, Callable[[Page], str]] = {
-    "text": as_words,
-    "json": as_json,
-    "csv": as_csv,
-    "github": as_github,
-}
 
 
 def json_pieces(value: Any, told: dict[tuple[str, bytes], str]) -> Iterator[str]:

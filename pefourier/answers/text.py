@@ -6,16 +6,20 @@ and on 40 columns it cuts words letter by letter where columns can follow in a s
 least widths that keep words whole, it crops the last column without a word.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from itertools import zip_longest
 from math import isfinite
 from shutil import get_terminal_size
 from textwrap import wrap
 
+from pefourier.errors import printable
+
 WIDEST = 96  # letters of a line that is read with ease
 ANY_WIDTH = 10**6  # letters of a line where nobody looks at a terminal
 GAP = 2  # spaces between columns
 KEY_SHARE = 0.5  # of a narrow terminal, for the columns that say what a row is about
+SET_ASIDE: ContextVar[list[Sequence[Sequence[str]]] | None] = ContextVar("tables", default=None)
 UNITS = {"k": 2**10, "M": 2**20}  # as context lengths are told: 128k is 131072
 
 
@@ -25,6 +29,9 @@ def aligned(rows: Sequence[Sequence[str]], keys: int = 1) -> str:
     Where they do not fit cells are broken between words; where that is not enough, columns follow
     in tables of their own, behind the `keys` columns that say what a row is about.
     """
+    if (tables := SET_ASIDE.get()) is not None:
+        tables.append(rows)
+        return ""
     width, least = terminal_width(), least_widths(rows)
     while breadth(least[:keys]) > max(width * KEY_SHARE, 4 * keys) and breadth(least) > width:
         least[least.index(max(least[:keys]))] -= 1
@@ -35,6 +42,31 @@ def aligned(rows: Sequence[Sequence[str]], keys: int = 1) -> str:
         own = [[*row[:keys], *row[part]] for row in rows]
         tables.append(in_columns(own, fitting_widths(own, [*least[:keys], *least[part]])))
     return "\n".join(tables)
+
+
+def tables_in(words: Callable[[], str]) -> tuple[str, list[Sequence[Sequence[str]]]]:
+    """What words say outside of their tables, and the rows of these, for documents."""
+    tables: list[Sequence[Sequence[str]]] = []
+    before = SET_ASIDE.set(tables)
+    try:
+        return words(), tables
+    finally:
+        SET_ASIDE.reset(before)
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    r"""A table of Markdown; its first row is the header.
+
+    >>> print(markdown_table([["p", "|p|"], ["a", "1"]]))
+    | p | \|p\| |
+    |---|---|
+    | a | 1 |
+    """
+    head, *body = (
+        f"| {' | '.join(printable(cell).replace('|', chr(92) + '|') for cell in row)} |"
+        for row in rows
+    )
+    return "\n".join([head, "|" + "---|" * len(rows[0]), *body])
 
 
 def terminal_width() -> int:
@@ -111,6 +143,8 @@ def paragraph(text: str, indent: str = "") -> str:
     >>> paragraph("codes " * 20, "    ").splitlines()[1]
     '    codes codes codes codes'
     """
+    if SET_ASIDE.get() is not None:  # a document, which sets its own lines
+        return f"{text}\n"
     width = max(min(WIDEST, get_terminal_size((WIDEST, 24)).columns), 24)
     lines = wrap(
         text, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False

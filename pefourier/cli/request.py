@@ -543,14 +543,16 @@ def rows_of_points(domain: Any, points: Sequence[tuple[int, ...]]) -> list[int]:
 
 @dataclass(frozen=True)
 class Form:
-    """The form of an answer: in words unless one of these options names another of `page.FORMS`."""
+    """The form of an answer: words, unless one of these options names another of `forms.FORMS`."""
 
     as_json: Json = False
     as_csv: Csv = False
     form: Annotated[
-        Literal["text", "json", "csv", "github"] | None,
+        Literal["text", "json", "csv", "github", "sarif", "md", "latex"] | None,
         typer.Option(
-            "--format", help="Form of the answer; github prints annotations for its Actions."
+            "--format",
+            help="Form of the answer: github and sarif tell findings to GitHub's Actions and to "
+            "code scanning, md and latex are for documents.",
         ),
     ] = None
 
@@ -569,13 +571,14 @@ class Form:
 
     @property
     def name(self) -> str:
-        """The form that was chosen, a key of `page.FORMS`."""
+        """The form that was chosen, a key of `forms.FORMS`."""
         (option,) = self.chosen or ["text"]
         return option.removeprefix("--").removeprefix("format ")
 
     def deliver(self, page: Any) -> None:
         """Print a page in the form asked for; on a terminal curves come before the numbers."""
-        from pefourier.answers.page import FORMS, beginning
+        from pefourier.answers.forms import FORMS
+        from pefourier.answers.page import beginning
 
         if page.chart and self.name == "text" and draws_dots(sys.stdout):
             say(beginning(page) + page.chart(takes_colours(sys.stdout)) + page.words())

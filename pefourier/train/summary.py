@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.answers.page import Page, flattened
-from pefourier.answers.text import aligned, paragraph
+from pefourier.answers.text import aligned, markdown_table, paragraph
 from pefourier.errors import printable
 from pefourier.explained import Explained
 from pefourier.train import power, statistics
@@ -597,13 +597,9 @@ def as_markdown(summary: Summary) -> str:
     """The answer as summary.md."""
     parts = ["# Encodings compared", ""]
     parts += [text for line in said_first(summary) for text in (printable(line), "")]
-    for what, (head, *body) in tables(summary):
+    for what, rows in tables(summary):
         parts += [f"## {printable(what)}", ""] if what else []
-        bars = [
-            " | ".join(printable(cell).replace("|", r"\|") for cell in row) for row in (head, *body)
-        ]
-        table = [f"| {row} |" for row in bars]
-        parts += [table[0], "|" + "---|" * len(head), *table[1:], ""]
+        parts += [markdown_table(rows), ""]
     points = [f"* {printable(line)}" for line in sentences(summary)]
     return "\n".join([*parts, *points, ""])
 

@@ -1,0 +1,118 @@
+"""The forms of an answer: words, data, documents, and what other programs show of it.
+
+A new form is a function of a page, entered in `FORMS`.
+"""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from pefourier import __version__
+from pefourier.answers.page import Page, as_csv, as_github, as_json, as_words, plain
+from pefourier.answers.terms import read_terms
+from pefourier.answers.text import markdown_table, tables_in
+from pefourier.errors import printable
+
+SARIF = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+TEX = {char: f"\\{char}" for char in "&%$#_{}"}
+TEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+TEX |= {"–": "--", "≥": r"$\geq$", "π": r"$\pi$", "×": r"$\times$", "…": r"\ldots{}"}
+TEX |= {"ω": r"$\omega$", "ρ": r"$\rho$", "σ": r"$\sigma$", "−": "$-$", "²": "$^2$"}
+
+
+def in_markdown(page: Page) -> str:
+    """The conclusion and the tables in Markdown, as pull requests and notebooks show it."""
+    said, _ = tables_in(page.conclusion)
+    words, tables = tables_in(page.words)
+    parts = [*said.splitlines(), *(map(markdown_table, tables) if tables else words.splitlines())]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def in_latex(page: Page) -> str:
+    """The tables for a paper, set with booktabs; the conclusion stands above as comments."""
+    _, tables = tables_in(page.words)
+    said = [f"% {line}" for line in page.conclusion().splitlines()]
+    return "\n".join([*said, "\n\n".join(map(latex_table, tables)), ""])
+
+
+def latex_table(rows: Sequence[Sequence[str]]) -> str:
+    r"""A table of LaTeX; its first row is the header.
+
+    >>> print(latex_table([["", "dft"], ["rank_tolerance", "5 %"]]))
+    \begin{tabular}{ll}
+    \toprule
+     & dft \\
+    \midrule
+    rank\_tolerance & 5 \% \\
+    \bottomrule
+    \end{tabular}
+    """
+    head, *body = (
+        " & ".join(
+            r"\quad " * cell.startswith(" ")
+            + "".join(TEX.get(c, c) for c in printable(cell.strip()))
+            for cell in row
+        )
+        + r" \\"
+        for row in rows
+    )
+    columns = "l" * len(rows[0])
+    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+
+
+def in_sarif(page: Page) -> str:
+    """Findings, refusals and reasons to fail as SARIF 2.1.0, which code scanning reads.
+
+    A rule is a finding's code with its meaning and way out; `pefourier explain CODE` says the same.
+    """
+    results = []
+    for record in plain(list(page.records())):
+        spec = str(record.get("spec") or "")
+        found = [(f["code"], f["severity"], f["message"]) for f in record.get("findings", ())]
+        if "error" in record:
+            found.append(("refused", "error", record["error"]))
+        results += [sarif_result(spec, *one) for one in found]
+    results += [sarif_result("", "changed", "error", text) for text in page.reasons]
+    results += [sarif_result("", "changed", "warning", text) for text in page.remarks]
+    used = {one["ruleId"] for one in results}
+    rules = [
+        {
+            "id": term.term,
+            "shortDescription": {"text": term.meaning},
+            "help": {"text": " ".join(filter(None, [term.good, term.source])) or term.meaning},
+        }
+        for term in read_terms()
+        if term.term in used and term.group == "findings"
+    ]
+    driver = {"name": "pefourier", "version": __version__, "rules": rules}
+    run = {"tool": {"driver": driver}, "results": results}
+    return json.dumps({"$schema": SARIF, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
+
+
+def sarif_result(spec: str, code: str, severity: str, message: str) -> dict[str, Any]:
+    """One result of SARIF; a SPEC that is a file is its place.
+
+    >>> sarif_result("dft", "none", "note", "All is well.")
+    {'ruleId': 'none', 'level': 'note', 'message': {'text': 'dft: All is well.'}}
+    """
+    path = spec.partition("#")[0]
+    about = f"{spec}: " if spec and spec not in message else ""
+    told = {"ruleId": code, "level": severity, "message": {"text": printable(about + message)}}
+    if not os.path.isfile(path):
+        return told
+    place = {"artifactLocation": {"uri": quote(path)}, "region": {"startLine": 1}}
+    return told | {"locations": [{"physicalLocation": place}]}
+
+
+FORMS: dict[str, Callable[[Page], str]] = {
+    "text": as_words,
+    "json": as_json,
+    "csv": as_csv,
+    "github": as_github,
+    "sarif": in_sarif,
+    "md": in_markdown,
+    "latex": in_latex,
+}

@@ -1,0 +1,82 @@
+"""Answers as documents and as what code scanning reads."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+COMMANDS = {
+    "spectrum": ["dft", "rope", "--d", "16"],
+    "reconstruct": ["dft", "--d", "16"],
+    "check-faithful": ["rope", "alibi", "--d", "16"],
+    "relations": ["rope", "--d", "16"],
+    "compare": ["rope", "dft", "--d", "16"],
+    "context": ["rope", "--d", "16"],
+    "design": ["--length", "32", "--d", "8"],
+    "resize": ["axial", "--d", "16", "--from", "4x4", "--to", "6x6"],
+}
+
+
+def cells_of(line):
+    """The cells of a line of Markdown, of LaTeX, or of text in columns."""
+    if line.startswith("|"):
+        return [cell.strip() for cell in line.strip("|").split(" | ")]
+    return [cell.strip() for cell in line.removesuffix(r" \\").split(" & ")]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_documents_have_the_numbers_of_the_text(command, run):
+    asked = [command, *COMMANDS[command]]
+    text = " ".join(run(*asked).out.split())
+    markdown = run(*asked, "--format", "md").out
+    table = [line for line in markdown.splitlines() if line.startswith("| ")]
+    for line in table:
+        for word in re.findall(r"\d\.\d+(?:e-?\d+)?", line):
+            assert word in text, (line, word)
+    latex = run(*asked, "--format", "latex").out
+    assert (
+        latex.count(r"\begin{tabular}") == markdown.count("|\n|---") == latex.count(r"\bottomrule")
+    )
+    body = [line for line in latex.splitlines() if line.endswith(r" \\")]
+    assert len(body) == len(table)
+    for line in body:
+        assert len(cells_of(line)) == len(cells_of(table[body.index(line)]))
+    # the conclusion is whole in both, and in one line where the document breaks lines itself
+    said = run(*asked, "--json").out
+    for one in json.loads(said)["results"]:
+        assert one["conclusion"] in markdown
+    assert latex.startswith("% ")
+
+
+def test_letters_of_latex_are_escaped_and_lines_end(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("a_b&c%.npy", np.eye(4))
+    latex = run("check-faithful", "a_b&c%.npy", "--format", "latex").out
+    assert r"a\_b\&c\%.npy \\" in latex
+
+
+def test_findings_and_refusals_as_code_scanning_reads_them(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("once more.npy", np.tile(np.random.default_rng(0).normal(size=(1, 4)), (8, 1)))
+    done = run("check-faithful", "once more.npy", "nothing.npy", "dft", "--format", "sarif")
+    assert done.status == 2
+    log = json.loads(done.out)
+    assert log["version"] == "2.1.0"
+    (one,) = log["runs"]
+    told = json.loads(run("check-faithful", "once more.npy", "--json").out)["results"][0][
+        "findings"
+    ]
+    results = [r for r in one["results"] if "locations" in r]
+    assert [(r["ruleId"], r["level"]) for r in results] == [
+        (f["code"], f["severity"]) for f in told
+    ]
+    assert results
+    for r in results:
+        uri = r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        assert uri == "once%20more.npy"
+    rules = {rule["id"]: rule for rule in one["tool"]["driver"]["rules"]}
+    assert {r["ruleId"] for r in results} <= set(rules)
+    assert all(rule["shortDescription"]["text"] and rule["help"]["text"] for rule in rules.values())
+    (refused,) = (r for r in one["results"] if r["ruleId"] == "refused")
+    assert "nothing.npy" in refused["message"]["text"]
