@@ -5,15 +5,16 @@ Conventions
 Tables are (n, d); of different lengths the common positions are compared. Rounding is that of the
 coarser of the two: of stored numbers, and, for columns that are known to turn, of phases that were
 computed in float32 or better. Equivalent tables follow from one another by an order of columns,
-signs, a scale and an offset in positions, as `by` says; the weakest equivalence is a rotation, by
-which all inner products are kept. The factor before the waves of rotary positions is no such scale:
-it is part of what attention computes, and another one is a difference.
+signs, a scale and an offset in positions, or have their rows reversed, as `by` says; the weakest
+equivalence is a rotation, by which all inner products are kept. On a grid rows that are moved are
+no such thing: each point has the code of another. The factor before the waves of rotary positions
+is no such scale: it is part of what attention computes, and another one is a difference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy as np
 from pefourier.encodings.columns import changes_by_name
 from pefourier.encodings.encoding import (
     Encoding,
+    Finding,
     as_encoding,
     largest_number,
     unit_of,
@@ -38,6 +40,7 @@ READ = 2**9  # rows from which frequencies are read
 FEW = 64  # rows in which a match of columns is looked for first
 PROBES = 8  # random directions in which inner products are compared
 SUMS_EPS = 8 * 2.0**-52  # to which sums of squares in float64 are known
+MOST_FINDING = 2**31  # products of numbers for which both tables are looked at on their own
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,6 +59,19 @@ class Comparison(Result):
     largest_difference: tuple[int, int] | None
     cause: Cause | None = None  # what explains a difference, where something known does
     likeness: Likeness | None = None  # of tables that differ
+    findings: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)  # a's, b's alone
+
+    @property
+    def same(self) -> bool:
+        """Whether a model with trained weights finds in one what it finds in the other.
+
+        Another order of columns, a sign or a scale is made up for by a training that starts anew,
+        not by weights that are there. Rotations tell lags alone, which an offset leaves.
+        """
+        harmless = {"part", "times"}
+        if all(enc.act == "rotate" for enc in self.about):
+            harmless.add("offset")
+        return self.verdict != "different" and self.by.keys() <= harmless
 
 
 def compare(a: Encoding | np.ndarray, b: Encoding | np.ndarray) -> Comparison:
@@ -86,7 +102,28 @@ def compare(a: Encoding | np.ndarray, b: Encoding | np.ndarray) -> Comparison:
         found = unscaled(one, two, found)
     if found.verdict == "different":
         found = replace(found, likeness=measure_likeness(one, two))
+        if cause is None or cause.of == "both":
+            found = replace(found, findings=findings_apart(one, two))
     return replace(found, cause=cause)
+
+
+def findings_apart(one: Encoding, two: Encoding) -> dict[str, tuple[Finding, ...]]:
+    """What is surely or probably wrong with one table alone, as `check-faithful` finds it."""
+    from pefourier.diagnosis import diagnose
+    from pefourier.geometry.closest import closest_pair
+    from pefourier.geometry.singular_values import decompose
+
+    if max(len(enc) * enc.dim**2 for enc in (one, two)) > MOST_FINDING:
+        return {}
+    found = {}
+    for name, enc in (("a", one), ("b", two)):
+        bare = without_prefix(enc)
+        findings = diagnose(enc, closest_pair(bare), decompose(bare).rank)[1]
+        found[name] = {f.code: f for f in findings if f.severity != "note"}
+    return {
+        name: tuple(f for code, f in own.items() if code not in found["ab".replace(name, "")])
+        for name, own in found.items()
+    }
 
 
 def unscaled(one: Encoding, two: Encoding, found: Comparison) -> Comparison:
@@ -131,8 +168,9 @@ def compare_codes(one: Encoding, two: Encoding) -> Comparison:
         bitwise = bool((plain == 0).all())
         return Comparison("equal", bitwise, {}, max_difference=float(plain.max()), **facts)
     by, difference = find_transformation(first, second, allowed, eps)
-    verdict = "different" if by is None else "equivalent"
-    worst = float(plain.max()) if by is None else difference
+    moved = len(one.domain.sides) > 1 and "offset" in (by or {})
+    verdict = "different" if by is None or moved else "equivalent"
+    worst = float(plain.max()) if verdict == "different" else difference
     facts["tolerance"] *= (by or {}).get("scale", 1.0)
     return Comparison(verdict, False, by or {}, max_difference=worst, **facts)
 
@@ -229,18 +267,34 @@ def find_transformation(
     if not a.any() or not b.any():
         return None, 0.0
     for offset in candidate_offsets(a, b, allowed.max() / largest_number(a)):
-        x, y = overlap(a, b, offset)
-        scale = np.sqrt((y**2).sum() / ((x**2).sum() or np.inf))  # pairwise sums, to a few eps
-        if scale == 0:
-            continue
-        short = float(f"{scale:.6g}")
-        scale = short if abs(scale - short) <= max(eps, SUMS_EPS) * scale else float(scale)
-        rows = allowed[abs(offset) :] * scale
-        for columns, signs in column_maps(scale * x, y, rows):
-            left = np.abs(scale * x[:, columns] * signs - y)
-            if (left <= (rows if rows.shape[1] == 1 else rows[:, columns])).all():
-                return describe_transformation(columns, signs, scale, offset), float(left.max())
+        rows = allowed[abs(offset) :]
+        by, left = find_columns(*overlap(a, b, offset), rows, eps)
+        if by is not None:
+            before = b[: max(-offset, 0)]
+            by |= {"offset": offset} if offset else {}
+            by |= {"zero_rows": len(before)} if len(before) and not before.any() else {}
+            return by, left
+    by, left = find_columns(a[::-1], b, np.maximum(allowed, allowed[::-1]), eps)
+    if by is not None:
+        return {"rows": "reversed"} | by, left
     return find_rotation(a, b, allowed)
+
+
+def find_columns(
+    x: np.ndarray, y: np.ndarray, allowed: np.ndarray, eps: float
+) -> tuple[dict | None, float]:
+    """The order of columns, signs and scale that lead from x to y, and what they leave."""
+    scale = np.sqrt((y**2).sum() / ((x**2).sum() or np.inf))  # pairwise sums, to a few eps
+    if scale == 0:
+        return None, 0.0
+    short = float(f"{scale:.6g}")
+    scale = short if abs(scale - short) <= max(eps, SUMS_EPS) * scale else float(scale)
+    rows = allowed * scale
+    for columns, signs in column_maps(scale * x, y, rows):
+        left = np.abs(scale * x[:, columns] * signs - y)
+        if (left <= (rows if rows.shape[1] == 1 else rows[:, columns])).all():
+            return describe_transformation(columns, signs, scale), float(left.max())
+    return None, 0.0
 
 
 def overlap(a: np.ndarray, b: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray]:
@@ -301,9 +355,7 @@ def column_maps(
         yield columns.copy(), signs.copy()
 
 
-def describe_transformation(
-    columns: np.ndarray, signs: np.ndarray, scale: float, offset: int
-) -> dict:
+def describe_transformation(columns: np.ndarray, signs: np.ndarray, scale: float) -> dict:
     """A transformation in words: only what differs from nothing done."""
     by, d = {}, len(columns)
     place = np.arange(d)
@@ -315,8 +367,6 @@ def describe_transformation(
         by["signs"] = signs.astype(int).tolist()
     if scale != 1.0:
         by["scale"] = scale
-    if offset:
-        by["offset"] = offset
     return by
 
 

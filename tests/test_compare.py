@@ -82,6 +82,41 @@ def test_offsets_are_found(spec, offset):
     assert c.length == 60 - abs(offset)
 
 
+@pytest.mark.parametrize("spec", ["sinusoidal", "learned"])
+def test_reversed_rows_are_no_rotation_of_the_columns(spec):
+    """Inner products are the same, and every position has another's code."""
+    table = load(spec, 60, 16).table()
+    found = compare(table, table[::-1])
+    assert (found.verdict, found.by) == ("equivalent", {"rows": "reversed"})
+    assert not found.same
+    assert "read the other backwards" in found.conclusion
+
+
+def test_rows_of_a_grid_that_are_moved_are_a_difference():
+    """A zero row in front and the last point lost were one encoding, moved by -1 positions."""
+    table = on_grid("mae", (6, 8)).table()
+    late = np.vstack([np.zeros((1, 64)), table[:-1]])
+    found = compare(*(replace(from_table(t), domain=lattice((6, 8))) for t in (table, late)))
+    assert (found.verdict, found.same) == ("different", False)
+    assert found.max_difference == np.abs(table - late).max()
+    assert "row s of the second is row s - 1 of the first" in found.conclusion
+    in_line = compare(table, late)
+    assert in_line.by == {"offset": -1, "zero_rows": 1}
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "same"),
+    [
+        ("sinusoidal", "sinusoidal", True),
+        ("sinusoidal", "sinusoidal:layout=halves", False),
+        ("sinusoidal", "sinusoidal:offset=2", False),
+        ("rope", "rope:layout=interleaved", False),
+    ],
+)
+def test_what_trained_weights_find_the_same(one, two, same):
+    assert compare(load(one, 40, 8), load(two, 40, 8)).same == same
+
+
 LAYOUTS = [
     ("sinusoidal", "sinusoidal:layout=halves", "interleaved to halves"),
     ("sinusoidal:layout=halves", "sinusoidal", "halves to interleaved"),

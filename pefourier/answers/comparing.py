@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # one question starts without the rooms of the others
     from pefourier.diagnosis.causes import Cause
     from pefourier.likeness import Likeness
 
+LONG = 4  # numbers of a setting that are told one by one
 ALIKE = 0.02  # of the energy at other frequencies: less, and two spectra are nearly the same
 
 
@@ -36,6 +37,11 @@ def exchanged_axes(r: Comparison) -> str:
 
 def exchanged_points(r: Comparison) -> str:
     """What rows of a table in another order mean."""
+    if r.by.get("rows") == "reversed":
+        return (
+            "Position 0 has the code that the last position has in the other: weights trained with "
+            "one read the other backwards; reverse the rows of one table."
+        )
     if "rows" not in r.by:
         return ""
     if r.by["rows"] != "transposed":
@@ -115,6 +121,7 @@ def conclude_comparison(a: Encoding, b: Encoding, r: Comparison) -> str:
         "different": (
             apart,
             cause_in_words,
+            faults_in_words,
             cost_in_words,
             alike_in_words,
             place_of_difference,
@@ -137,7 +144,8 @@ def equal_numbers(r: Comparison) -> str:
 
 def written_differently(r: Comparison) -> str:
     """Tables that follow from one another."""
-    moved = "hold the same codes in another order of points"
+    on_grid = len(r.about[0].domain.sides) > 1
+    moved = f"hold the same codes in another order of {'points' if on_grid else 'positions'}"
     what = moved if "rows" in r.by else "are one encoding, written differently"
     how = f"The two {what}: {change_in_words(r.by)}"
     if "rotation" in r.by and "scale" in r.by:
@@ -184,6 +192,7 @@ def change_in_words(by: Mapping[str, Any]) -> str:
         "signs": lambda v: f"{sum(s < 0 for s in v)} columns with the other sign",
         "scale": lambda v: f"scaled by {number(v, 7)}",
         "offset": lambda v: f"moved by {by_axis(v) if isinstance(v, list) else v} {moved}",
+        "zero_rows": lambda v: f"behind {v} {agreeing(v, 'row', 'rows')} of zeros",
         "order": lambda v: f"axes {v}",
         "rows": ROWS_IN_WORDS.get,
         "coordinates": lambda v: f"coordinates scaled by {by_axis(v, 7)}",
@@ -201,6 +210,7 @@ ROWS_IN_WORDS = {
     "transposed": "rows run down the columns (the grid is transposed)",
     "blocks": "rows come in blocks of 2 x 2 points",
     "out of blocks": "rows come in raster order, not in blocks of 2 x 2 points",
+    "reversed": "rows in reverse order",
 }
 
 
@@ -210,14 +220,60 @@ def cause_in_words(r: Comparison) -> str:
         return ""
     from pefourier.diagnosis.misreadings import MISREADINGS
 
+    if r.cause.of == "both":
+        known = all(enc.act == "rotate" and "scaling" in enc.params for enc in r.about)
+        lead = "They" if known else "As far as they are identified, they"
+        return f"{lead} differ in {settings_apart(r.cause.changes)}."
     told = (change_of(key, pair) for key, pair in r.cause.changes.items())
     changes = ", ".join(filter(None, told))
-    if r.cause.of == "both":
-        return f"As far as they are identified, they differ in {changes}."
     one, other = misread_and_meant(r.cause)
     slips = " and ".join(MISREADINGS[code] for code in r.cause.misreadings)
     detail = f" ({changes})" if changes else ""
     return f"The {one} is the {other} misread: {slips}{detail}."
+
+
+def settings_apart(changes: Mapping[str, tuple[Any, Any]]) -> str:
+    """Settings of the first and of the second; those that only one scaling has stand behind it.
+
+    >>> settings_apart({"scaling": ("none", "linear"), "factor": (None, 4.0)})
+    'scaling none in the first, linear (factor 4) in the second'
+    """
+    said = {
+        key: ["" if value is None else setting_in_words(value) for value in pair]
+        for key, pair in changes.items()
+    }
+    if "scaling" in said:
+        own = [key for key in said if None in changes[key]]
+        for side in (0, 1):
+            detail = ", ".join(f"{key} {said[key][side]}" for key in own if said[key][side])
+            said["scaling"][side] += f" ({detail})" if detail else ""
+        said = {key: pair for key, pair in said.items() if key not in own}
+    return join(
+        f"{key} of the {'first' if one else 'second'} alone ({one or other})"
+        if not (one and other)
+        else f"{key} {one} in the first, {other} in the second"
+        for key, (one, other) in said.items()
+    )
+
+
+def setting_in_words(value: Any) -> str:
+    """A setting as it is told: of many numbers how many they are.
+
+    >>> setting_in_words(5e5), setting_in_words((1.0,) * 32)
+    ('500000', '32 numbers')
+    """
+    if isinstance(value, list | tuple) and len(value) > LONG:
+        return f"{len(value)} numbers"
+    return f"{value:.8g}" if isinstance(value, float) else str(value)
+
+
+def faults_in_words(r: Comparison) -> str:
+    """What is wrong with one of two tables alone, whatever the other holds."""
+    for name, which in (("b", "second"), ("a", "first")):
+        for finding in r.findings.get(name, ()):
+            surely = {"error": "Surely", "warning": "Probably"}[finding.severity]
+            return f"{surely} a bug in the {which} alone: {finding.message}."
+    return ""
 
 
 def misread_and_meant(cause: Cause) -> tuple[str, str]:
@@ -227,24 +283,24 @@ def misread_and_meant(cause: Cause) -> tuple[str, str]:
 
 def change_of(key: str, pair: Sequence[Any]) -> str:
     """A setting as it is meant and as it was read."""
-    one, other = (f"{v:.8g}" if isinstance(v, float) else str(v) for v in pair)
+    one, other = map(setting_in_words, pair)
     if isinstance(pair[0], list | tuple) or isinstance(pair[1], list | tuple):
         return key
     if key == "attention_factor_is":
         return "" if other == "another" else f"that is {other}"
     if pair[1] is None:
-        return f"{key} {one} of the first alone"
-    return f"{key} {other}" if pair[0] is None else f"{key} {other} for {one}"
+        return f"without {key} {one}"
+    return f"{key} {other}" if pair[0] is None else f"{key} {other} instead of {one}"
 
 
 def cost_in_words(r: Comparison) -> str:
     """From which position on it matters, and what another factor before the waves costs."""
     if r.cause is None or not r.cause.below:
         return ""
-    if r.cause.misreadings == ("mscale",):
+    if set(r.cause.changes) - {"attention_factor_is"} == {"attention_factor"}:
         told = logits_in_words(r.cause)
         return f"{told[0].upper()}{told[1:]}."
-    also = f"; {logits_in_words(r.cause)}" if "mscale" in r.cause.misreadings else ""
+    also = f"; {logits_in_words(r.cause)}" if "attention_factor" in r.cause.changes else ""
     found = {level: at for level, at in r.cause.below.items() if at is not None}
     if not found:
         return f"No position's codes are less alike than .99{also}."
@@ -269,6 +325,13 @@ def apart(r: Comparison) -> str:
         sizes = "{} and {}".format(*r.dimensions)
         way_out = "" if r.cause else "; compare them at one --d"
         return f"The two differ: their codes have {sizes} dimensions{way_out}."
+    if "offset" in r.by:
+        sign, moved = "+-"[r.by["offset"] < 0], abs(r.by["offset"])
+        rows = f"row s of the second is row s {sign} {moved} of the first"
+        return (
+            f"The two differ by up to {number(r.max_difference, 3)}: {rows}, so that each point of "
+            "the grid has the code of another."
+        )
     if r.cause:
         return f"The two differ by up to {number(r.max_difference, 3)}."
     return (
@@ -281,7 +344,7 @@ def apart(r: Comparison) -> str:
 def alike_in_words(r: Comparison) -> str:
     """What tables share whose single numbers differ."""
     found = r.likeness
-    if r.cause is not None or found is None or found.products is None:
+    if r.cause or r.by or any(r.findings.values()) or not found or found.products is None:
         return ""
     alike = "more than 0.999" if 0.9995 <= found.products < 1 else number(found.products, 3)
     products = (
@@ -356,6 +419,8 @@ def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
     if result.cause:
         whose = "" if result.cause.of == "both" else f" (settings of {result.cause.of}, misread)"
         lines.append(f"cause: {', '.join(result.cause.misreadings)}{whose}")
+    for name, found in result.findings.items():
+        lines += [f"{f.severity} of {name} alone: {f.code}" for f in found]
     if len(set(result.dimensions)) > 1:
         lines.append("dimensions {} and {}".format(*result.dimensions))
     if len(set(result.lengths)) > 1:

@@ -338,7 +338,8 @@ def compare(question: Question, form: Form, drawing: Drawing) -> None:
 
     Equal; equal up to column order, signs, layout, scale or an offset in positions, which is said;
     or different: where, and how alike they are, as tables of two runs or before and after training.
-    Exits with status 1 when they are different. --plot draws both tables and their difference.
+    Exits with status 1 unless a model with trained weights finds the same in both. --plot draws
+    both tables and their difference.
 
     \b
     Example: pefourier compare sinusoidal:layout=halves py:model:PositionalEncoding --d 512
@@ -352,7 +353,7 @@ def compare(question: Question, form: Form, drawing: Drawing) -> None:
     drawing.draw("compare", [Answer(a, result), Answer(b, result)])
     form.deliver(compare_page(a, b, result))
     question.note_unused([a, b])
-    if result.verdict == "different":
+    if not result.same:
         raise typer.Exit(1)
 
 

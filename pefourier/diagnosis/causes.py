@@ -24,6 +24,7 @@ from pefourier.diagnosis.misreadings import (
     meant_settings,
     readings,
 )
+from pefourier.encodings import build
 from pefourier.encodings.columns import Layout, Wave, twins, waves
 from pefourier.encodings.encoding import Encoding, row_blocks
 from pefourier.encodings.readings import FARTHEST, LEVELS, levels_below, readings_apart
@@ -113,13 +114,58 @@ def forms(pairs: int, width: int) -> Iterator[WaveTable]:
 
 def find_cause(a: Encoding, b: Encoding) -> Cause | None:
     """What explains that two encodings differ; None where nothing that is known does."""
-    for of, one, two in (("a", a, b), ("b", b, a)):
-        if is_rotation(one):
+    if is_rotation(a) and is_rotation(b) and a.params["rho"] and b.params["rho"]:
+        return other_settings(a, b)
+    meant = [enc if is_rotation(enc) else None for enc in (a, b)]
+    if meant == [None, None]:
+        found = other_parameters(a, b)
+        if found is not None:
+            return found
+        meant = [identified_rotation(enc) for enc in (a, b)]
+    for of, one, two in (("a", meant[0], b), ("b", meant[1], a)):
+        if one is not None:
             find = misread_rotation if is_rotation(two) else misread_table
             found = find(one, two)
             if found is not None:
                 return replace(found, of=of)
-    return None if is_rotation(a) or is_rotation(b) else other_parameters(a, b)
+    return None
+
+
+def identified_rotation(enc: Encoding) -> Encoding | None:
+    """The rotation by name that a table is, where it is one without a scaling of its own."""
+    if not holds_numbers(enc) or enc.dim % 2 or len(enc) < 4:
+        return None
+    found = identify(np.asarray(enc.table()[:SAMPLE]), enc.eps)
+    if found is None or found["encoding"] != "rope":
+        return None
+    own = {key: value for key, value in found["params"].items() if WAVES.get(key) != value}
+    if own.pop("first", "cos") != "cos" or own.keys() - {"rho", "layout"}:
+        return None
+    return build("rope", length=len(enc), d=enc.dim, **own)
+
+
+def other_settings(a: Encoding, b: Encoding) -> Cause | None:
+    """The settings in which two rotations differ: neither of them is the other misread."""
+    told = [
+        meant_settings(enc) | {key: enc.params[key] for key in ("layout", "attention_factor")}
+        for enc in (a, b)
+    ]
+    changes = changes_between(*told)
+    if not changes:
+        return None
+    own, other = a.measure.frequencies, b.measure.frequencies
+    reading = RotationRead(("parameters",), {}, other, ())
+    match = Match(reading, (a.params["layout"], b.params["layout"]), 0.0)
+    if len(own) == len(other):
+        least = np.where(own != 0, np.abs(own), 1.0)
+        match = replace(match, difference=float((np.abs(own - other) / least).max()))
+    return Cause("both", ("parameters",), changes, match.difference, match_below(a, match))
+
+
+def changes_between(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Settings of two that differ; None where one has no such setting."""
+    keys = dict.fromkeys((*one, *other))
+    return {k: (one.get(k), other.get(k)) for k in keys if one.get(k) != other.get(k)}
 
 
 def misread_rotation(meant: Encoding, other: Encoding) -> Cause | None:
@@ -360,11 +406,7 @@ def other_parameters(a: Encoding, b: Encoding) -> Cause | None:
     found = [identify(table, enc.eps) for table, enc in zip(tables, (a, b), strict=True)]
     if None in found:
         return None
-    told = [{"encoding": one["encoding"], **one["params"]} for one in found]
-    keys = dict.fromkeys((*told[0], *told[1]))
-    changes = {
-        k: tuple(one.get(k) for one in told) for k in keys if told[0].get(k) != told[1].get(k)
-    }
+    changes = changes_between(*(settings_of_waves(one) for one in found))
     if not changes:
         return None
     worst = max(one["max_difference"] for one in found)
@@ -372,6 +414,18 @@ def other_parameters(a: Encoding, b: Encoding) -> Cause | None:
     comparable = not placed and tables[0].shape == tables[1].shape
     below = rows_below(*tables) if comparable else {}
     return Cause("both", ("parameters",), changes, worst, below)
+
+
+WAVES = {"divisor": "d", "offset": 0, "scale": 1.0, "step": 1.0}  # what is not said of waves
+
+
+def settings_of_waves(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What a table was identified as, with what it has by default; a rotation is cosines first."""
+    kind, params = found["encoding"], found["params"]
+    if kind not in ("sinusoidal", "rope") or "part" in params:
+        return {"encoding": kind, **params}
+    first = "cos" if kind == "rope" else "sin"
+    return {"encoding": "sinusoidal", **WAVES, "first": first, **params}
 
 
 def rows_below(one: np.ndarray, other: np.ndarray) -> dict[str, int | None]:

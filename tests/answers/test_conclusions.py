@@ -582,8 +582,8 @@ def test_a_parameter_that_one_table_lacks_is_said_to_be_the_others():
     codes = load("rope", 40, 8).table()
     one, two = table(3.5 * codes), table(codes)
     told = [conclude_comparison(a, b, compare(a, b)) for a, b in ((one, two), (two, one))]
-    assert told[0].endswith("they differ in scale 3.5 of the first alone.")
-    assert told[1].endswith("they differ in scale 3.5.")
+    assert told[0].endswith("they differ in scale 3.5 in the first, 1 in the second.")
+    assert told[1].endswith("they differ in scale 1 in the first, 3.5 in the second.")
 
 
 def test_a_rotation_keeps_products_and_says_so(rng):

@@ -196,13 +196,13 @@ def test_zeros_have_no_spectrum(run):
         (
             "sinusoidal",
             "sinusoidal:layout=halves",
-            0,
+            1,
             "sinusoidal and sinusoidal:layout=halves are equivalent: columns interleaved to halves",
         ),
         (
             "sinusoidal",
             "sinusoidal:offset=2",
-            0,
+            1,
             "sinusoidal and sinusoidal:offset=2 are equivalent: moved by 2 positions\n",
         ),
         ("sinusoidal", "dft", 1, "sinusoidal and dft are different\n"),

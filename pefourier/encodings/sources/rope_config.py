@@ -12,7 +12,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from itertools import islice
 from math import log, nextafter
-from typing import Any
+from typing import Any, Literal
 
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import scaling_parameters
@@ -58,6 +58,7 @@ UNKNOWN = Rotary(  # how configs of model types that are not known are read
 SEEN = 300  # keys that are compared with known ones
 NAMED = 5  # of them at most are findings
 Layer = tuple[Section, Rotary]
+Pairing = Literal["halves", "neighbours"]
 
 
 def read_rotation(model: ModelConfig) -> Encoding | None:
@@ -107,6 +108,17 @@ def layout_of(model: ModelConfig) -> str:
         return layout
     interleaved = model.config.values.get("rope_interleave", " " not in layout)
     return "interleaved" if interleaved is not False else "halves"
+
+
+def pairing_of(model: ModelConfig) -> Pairing | None:
+    """Which rows of a head turn together; None where the type is not known, or turns no line.
+
+    halves: i and i + r/2 of the r that turn; neighbours: 2i and 2i + 1. `open_model` gives a
+    config's model.
+    """
+    if not model.row or not rotates(model):
+        return None
+    return {"halves": "halves", "interleaved": "neighbours"}.get(layout_of(model))
 
 
 def find_head(model: ModelConfig, turns: Rotary) -> tuple[int, list[Finding]]:
