@@ -98,11 +98,12 @@ def compare(a: Encoding | np.ndarray, b: Encoding | np.ndarray) -> Comparison:
     if found.verdict == "different":
         found = compare_forms(one, two, found)
     cause = find_cause(one, two) if found.verdict == "different" or "scale" in found.by else None
-    if cause is not None and cause.of != "both" and found.verdict == "equivalent":
+    multiplied = cause and (cause.of != "both" or "attention_factor" in cause.changes)
+    if multiplied and found.verdict == "equivalent":
         found = unscaled(one, two, found)
     if found.verdict == "different":
         found = replace(found, likeness=measure_likeness(one, two))
-        if cause is None or cause.of == "both":
+        if one.dim == two.dim and (cause is None or cause.of == "both"):
             found = replace(found, findings=findings_apart(one, two))
     return replace(found, cause=cause)
 

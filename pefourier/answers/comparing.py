@@ -239,7 +239,7 @@ def settings_apart(changes: Mapping[str, tuple[Any, Any]]) -> str:
     'scaling none in the first, linear (factor 4) in the second'
     """
     said = {
-        key: ["" if value is None else setting_in_words(value) for value in pair]
+        key: ["" if value is None else value_of_setting(value) for value in pair]
         for key, pair in changes.items()
     }
     if "scaling" in said:
@@ -256,10 +256,10 @@ def settings_apart(changes: Mapping[str, tuple[Any, Any]]) -> str:
     )
 
 
-def setting_in_words(value: Any) -> str:
+def value_of_setting(value: Any) -> str:
     """A setting as it is told: of many numbers how many they are.
 
-    >>> setting_in_words(5e5), setting_in_words((1.0,) * 32)
+    >>> value_of_setting(5e5), value_of_setting((1.0,) * 32)
     ('500000', '32 numbers')
     """
     if isinstance(value, list | tuple) and len(value) > LONG:
@@ -283,7 +283,7 @@ def misread_and_meant(cause: Cause) -> tuple[str, str]:
 
 def change_of(key: str, pair: Sequence[Any]) -> str:
     """A setting as it is meant and as it was read."""
-    one, other = map(setting_in_words, pair)
+    one, other = map(value_of_setting, pair)
     if isinstance(pair[0], list | tuple) or isinstance(pair[1], list | tuple):
         return key
     if key == "attention_factor_is":

@@ -114,7 +114,7 @@ def forms(pairs: int, width: int) -> Iterator[WaveTable]:
 
 def find_cause(a: Encoding, b: Encoding) -> Cause | None:
     """What explains that two encodings differ; None where nothing that is known does."""
-    if is_rotation(a) and is_rotation(b) and a.params["rho"] and b.params["rho"]:
+    if all(is_rotation(enc) and enc.params.get("inv_freq") is None for enc in (a, b)):
         return other_settings(a, b)
     meant = [enc if is_rotation(enc) else None for enc in (a, b)]
     if meant == [None, None]:
