@@ -99,10 +99,16 @@ def page_of(
 
 
 def conclusions(answers: Sequence[Answer]) -> str:
-    """A paragraph for each encoding."""
-    return "".join(
-        paragraph(f"{a.encoding.label}: {conclude(a.encoding, a.result)}", "  ") for a in answers
-    )
+    """A paragraph for each encoding: the verdict where there is one, and what it means."""
+    return "".join(map(conclusion_of, answers))
+
+
+def conclusion_of(answer: Answer) -> str:
+    """The paragraph about one encoding."""
+    verdict = getattr(answer.result, "verdict", "")
+    said = conclude(answer.encoding, answer.result)
+    parts = [f"{answer.encoding.label}:", f"{verdict}." if verdict else "", said]
+    return paragraph(" ".join(filter(None, parts)), "  ")
 
 
 def side_by_side(facts: Sequence[Fact], answers: Sequence[Answer]) -> str:
@@ -628,7 +634,7 @@ def report_page(asked: Sequence[Any], out: str) -> Page:
     return Page(
         "report",
         words=lambda: "".join(
-            paragraph(f"{one.encoding.label}: {conclude(one.encoding, one.faithful)}", "  ")
+            conclusion_of(Answer(one.encoding, one.faithful))
             for one in asked
             if not isinstance(one, Refusal)
         ),

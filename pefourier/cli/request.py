@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from pefourier.cli.streams import answer_no, draws_dots, note, say, takes_colours
+from pefourier.cli.streams import answer_no, coloured, draws_dots, note, say, takes_colours
 from pefourier.errors import PefourierError, shown
 
 
@@ -580,10 +580,12 @@ class Form:
         from pefourier.answers.forms import FORMS
         from pefourier.answers.page import beginning
 
-        if page.chart and self.name == "text" and draws_dots(sys.stdout):
-            say(beginning(page) + page.chart(takes_colours(sys.stdout)) + page.words())
+        if self.name != "text":
+            say(FORMS[self.name](page))
             return
-        say(FORMS[self.name](page))
+        colour, said = takes_colours(sys.stdout), beginning(page)
+        chart = page.chart(colour) if page.chart and draws_dots(sys.stdout) else ""
+        say((coloured(said) if colour else said) + chart + page.words())
 
 
 def asking(command: Callable[..., None]) -> Callable[..., None]:

@@ -13,6 +13,9 @@ import typer
 from pefourier.errors import LONGEST, printable, shorten
 
 UNWRITABLE = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT}
+VERDICT = re.compile(r"^(\S.*?: )([a-z]+)\.", re.MULTILINE)
+COLOURS = dict.fromkeys(["collides", "different"], "1;31")
+COLOURS |= dict.fromkeys(["invertible", "isometric", "same"], "1;32")
 LONG_WORD = re.compile(rf"\S{{{LONGEST + 1},}}")
 
 
@@ -57,6 +60,15 @@ def answer_no(reasons: list[str], quiet: bool) -> None:
 def takes_colours(stream: Any) -> bool:
     """Whether a stream is a terminal on which colours are welcome."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def coloured(said: str) -> str:
+    r"""A conclusion whose verdicts, the first words behind a label, stand out on a terminal.
+
+    >>> coloured("dft: collides. Only 64 of 80.")
+    'dft: \x1b[1;31mcollides\x1b[0m. Only 64 of 80.'
+    """
+    return VERDICT.sub(lambda m: f"{m[1]}\x1b[{COLOURS.get(m[2], '1')}m{m[2]}\x1b[0m.", said)
 
 
 def draws_dots(stream: Any) -> bool:

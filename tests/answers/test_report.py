@@ -117,7 +117,11 @@ def test_every_spec_has_its_paragraph_before_the_numbers(run):
         assert len(begins) == 3 + (command == "check-faithful")  # the last about all of them
         assert numbers.split("  ")[0] == first
         answer = json.loads(run(command, "sinusoidal", "dft", "rope", "--json").out)
-        told = [f"{r['spec']}: {r['conclusion']}" for r in answer["results"]]
+        verdicts = [f" {r['verdict']}." if "verdict" in r else "" for r in answer["results"]]
+        told = [
+            f"{r['spec']}:{verdict} {r['conclusion']}"
+            for r, verdict in zip(answer["results"], verdicts, strict=True)
+        ]
         assert conclusion.split() == " ".join([*told, answer.get("together", "")]).split()
 
 
