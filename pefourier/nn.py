@@ -1,6 +1,10 @@
 """Encodings as torch modules: codes added to a batch of sequences."""
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError as error:
+    needs = "pefourier.nn needs torch, which is not installed; pip install torch"
+    raise ModuleNotFoundError(needs, name="torch") from error
 
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding

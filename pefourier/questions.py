@@ -13,12 +13,14 @@ out to be points of a grid are taken so, as a finding says; ``grid=(197,)`` take
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
+from pefourier.encodings.checks import check_whole
 from pefourier.encodings.encoding import Encoding, as_encoding
 from pefourier.encodings.grids import check_sides, on_grid
 from pefourier.encodings.registry import BUILDERS
@@ -81,6 +83,7 @@ def spectrum(
     """
     from pefourier.spectrum import density
 
+    check_whole_numbers(lattice=lattice)
     return density(encoding_of(encoding, length, d, params), lattice, sigma, method)
 
 
@@ -181,15 +184,8 @@ def compare(
     'equivalent'
     """
     from pefourier.compare import compare as compare_encodings
-    from pefourier.geometry.found_grids import on_common_grid
 
-    one, two = (names_encoding(source) for source in (a, b))
-    if one == two:
-        both = [encoding_of(source, length, d, params, as_rows=True) for source in (a, b)]
-        return compare_encodings(*(both if one else on_common_grid(*both)))
-    given = encoding_of(b if one else a, length, d, {}, as_rows=True)
-    named = encoding_of(a if one else b, length or len(given), d or given.dim, params)
-    return compare_encodings(*on_common_grid(*((named, given) if one else (given, named))))
+    return compare_encodings(*pair_of(a, b, length, d, params))
 
 
 def relations(
@@ -233,6 +229,12 @@ def context(
     """
     from pefourier.context import describe_context, read_against
 
+    if not isinstance(spec, str | os.PathLike):
+        raise PefourierError(
+            "context takes a model's config.json or folder, or a rotation such as rope:rho=5e5; "
+            f"got {type(spec).__name__}"
+        )
+    check_whole_numbers(length=length, trained=trained, d=d)
     own, found = describe_context(os.fspath(spec), length, trained, d)
     reading = read_against(own, against, found.length, d) if against else None
     return replace(found, about=(replace(own[0], spec=os.fspath(spec)),), against=reading)
@@ -255,6 +257,7 @@ def design(
     """
     from pefourier.design import BASES, CRITERIA, design_base
 
+    check_whole_numbers(length=length, d=d)
     return design_base(length, d, tuple(bases or BASES), tuple(criteria or CRITERIA), dtype)
 
 
@@ -313,12 +316,20 @@ def encode(
     return np.asarray(enc.table(x), dtype=float)
 
 
+@dataclass(frozen=True)
+class WithDefaults:
+    """A SPEC, with parameters for it if it has them: the options of a command with several."""
+
+    spec: str
+    params: Mapping[str, Any]
+
+
 def encoding_of(
-    source: Source,
+    source: Source | WithDefaults,
     length: int | None = None,
     d: int | None = None,
-    params: dict[str, Any] | None = None,
-    least: int = 80,
+    params: Mapping[str, Any] | None = None,
+    least: int = 1,
     *,
     as_rows: bool = False,
 ) -> Encoding:
@@ -332,7 +343,10 @@ def encoding_of(
         For what cannot be read, and for a keyword that would have no effect.
     """
     given = dict(params or {})
-    if isinstance(source, str | os.PathLike):
+    check_whole_numbers(length=length, d=d)
+    if isinstance(source, WithDefaults):
+        enc = load(source.spec, length, d, least=least, **{**source.params, **given})
+    elif isinstance(source, str | os.PathLike):
         enc = load_spec(os.fspath(source), length, d, given, least)
     else:
         enc = encoding_of_object(source, length, d, given)
@@ -386,6 +400,59 @@ def load_spec(
     return load(spec, length, d, least=least, **params)
 
 
-def names_encoding(source: Source) -> bool:
-    """Whether a registered encoding is named, which can have any size."""
-    return isinstance(source, str) and source_of(source) == "name"
+def check_whole_numbers(**given: object) -> None:
+    """Refuse what is given for a number and is none, as 128k in quotes."""
+    for key, value in given.items():
+        if value is not None:
+            check_whole(key, value)
+
+
+def kind_of(source: Source | WithDefaults) -> str:
+    """What a source is, as `source_of` says it of a SPEC."""
+    if isinstance(source, WithDefaults):
+        source = source.spec
+    if isinstance(source, str | os.PathLike):
+        return source_of(os.fspath(source))
+    return "table" if isinstance(source, Encoding) or not callable(source) else "code"
+
+
+def pair_of(
+    a: Source | WithDefaults,
+    b: Source | WithDefaults,
+    length: int | None = None,
+    d: int | None = None,
+    params: Mapping[str, Any] | None = None,
+) -> tuple[Encoding, Encoding]:
+    """Two encodings; a named one has the size of a file, config or user's code, and its grid.
+
+    User's code has the dimension of a file or config. Parameters are those of a named one where
+    there is one.
+    """
+    sources, given = (a, b), dict(params or {})
+    kinds = [kind_of(source) for source in sources]
+    placing = {key: value for key, value in given.items() if key in PLACES}
+
+    def rows_of(k: int, **changed: Any) -> Encoding:
+        own = given if kinds[k] == "name" or "name" not in kinds else placing
+        asked = {"length": length, "d": d, **own, **changed}
+        size = asked.pop("length"), asked.pop("d")
+        return encoding_of(sources[k], *size, asked, as_rows=True)
+
+    pair = [rows_of(0), rows_of(1)]
+    if kinds == ["name", "name"]:
+        return pair[0], pair[1]
+    from pefourier.geometry.found_grids import on_common_grid, on_found_grid
+
+    if "name" in kinds:
+        k = kinds.index("name")
+        known, other = pair[k], pair[1 - k]
+        size: dict[str, Any] = {"length": length or len(other), "d": d or other.dim}
+        if known.domain.kind == "position" and not known.domain.grid:
+            domain = on_found_grid(other).domain
+            size |= {"grid": domain.grid, "prefix": domain.prefix}
+        pair[k] = rows_of(k, **size)
+    elif kinds.count("code") == 1 and d is None and pair[0].dim != pair[1].dim:
+        k = kinds.index("code")
+        with suppress(PefourierError):  # code of one size only, which is compared as it is
+            pair[k] = rows_of(k, d=pair[1 - k].dim)
+    return on_common_grid(*pair)

@@ -1,8 +1,10 @@
 """The questions as functions: what they take and refuse; their commands say the same."""
 
+import importlib
 import inspect
 import json
 import re
+import sys
 import warnings
 
 import numpy as np
@@ -195,6 +197,16 @@ def test_a_named_encoding_takes_the_size_of_what_it_is_compared_with():
         ),
         (lambda: pefourier.check("table.npy", rho=5.0), "rho has no effect on 'table.npy'; leave"),
         (lambda: pefourier.check(np.zeros(3)), "a table of codes has two axes"),
+        (
+            lambda: pefourier.check("rope", length="1k"),
+            "length must be a whole number; got '1k'",
+        ),
+        (lambda: pefourier.check("rope", rho="1e4"), "rho must be a finite number above"),
+        (lambda: pefourier.check("rope", seed="3"), "unknown parameter of rope 'seed'"),
+        (lambda: pefourier.spectrum("rope", lattice="64"), "lattice must be a whole number; got"),
+        (lambda: pefourier.context("rope", trained="4k"), "trained must be a whole number; got"),
+        (lambda: pefourier.design(80, "64"), "d must be a whole number; got '64'"),
+        (lambda: pefourier.context(TABLE), "context takes a model's config.json or folder, or"),
         (lambda: pefourier.check("dtf"), "unknown encoding 'dtf'. Did you mean 'dft'?"),
         (lambda: pefourier.reconstruct("dft", [300]), "position 300 is outside the lattice"),
     ],
@@ -202,6 +214,32 @@ def test_a_named_encoding_takes_the_size_of_what_it_is_compared_with():
 def test_what_would_have_no_effect_is_refused(call, message):
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}"):
         call()
+
+
+def test_the_shell_and_python_pair_encodings_alike(run, tmp_path, monkeypatch):
+    """Code takes the dimension of a file, and a name the grid that a file turns out to have."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    rule = "np.sin(np.outer(np.arange(n), 1 / np.arange(1, d + 1)))"
+    code = f"import numpy as np\ndef codes(n, d): return {rule}"
+    (tmp_path / "own_codes.py").write_text(code)
+    np.save("t.npy", np.sin(np.outer(np.arange(80), 1 / np.arange(1, 25))))
+    np.save("g.npy", load("axial", d=32, grid=(9, 14)).table())
+    for a, b in [
+        ("py:own_codes:codes", "t.npy"),
+        ("t.npy", "py:own_codes:codes"),
+        ("axial", "g.npy"),
+    ]:
+        told = pefourier.compare(a, b)
+        assert told.verdict == "equal"
+        assert run("compare", a, b, "--json").results == [told.to_dict()]
+
+
+def test_its_torch_is_asked_for_by_name(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "pefourier.nn")
+    with pytest.raises(ModuleNotFoundError, match="needs torch, which is not installed; pip inst"):
+        importlib.import_module("pefourier.nn")
 
 
 def test_a_size_that_is_the_own_one_is_welcome():

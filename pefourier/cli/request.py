@@ -9,7 +9,6 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib import import_module
 from typing import Annotated, Any, Literal
@@ -200,12 +199,8 @@ class Question:
         """The lengths of a sweep, or the one."""
         return list(self.length) if isinstance(self.length, tuple) else [self.length]
 
-    def loader(self, least: int = 1, *, as_rows: bool = False) -> Callable[[str], Any]:
-        """What turns a SPEC into its encoding; options that suit none are refused here.
-
-        A table is on the grid that it turns out to have, but `as_rows`.
-        """
-        from pefourier.encodings import load
+    def options(self) -> dict[str, Any]:
+        """What is said for all SPECs; options that suit none are refused here."""
         from pefourier.encodings.checks import check_above, check_count
 
         if isinstance(self.length, tuple):
@@ -229,6 +224,16 @@ class Question:
 
             read_spans(self.spans, merge=1)
             options["spans"] = self.spans
+        return options
+
+    def loader(self, least: int = 1, *, as_rows: bool = False) -> Callable[[str], Any]:
+        """What turns a SPEC into its encoding; options that suit none are refused here.
+
+        A table is on the grid that it turns out to have, but `as_rows`.
+        """
+        from pefourier.encodings import load
+
+        options = self.options()
 
         def load_spec(spec: str) -> Any:
             enc = load(spec, self.length, self.d, least=least, **options)
@@ -455,41 +460,27 @@ def keep_answers(each: list[Any]) -> Asked:
 
 
 def load_pair(question: Question) -> list[Any]:
-    """Two encodings; a named one has the size of a file, config or user's code, and its grid.
+    """Two encodings that are to be compared."""
+    a, b = check_number(question, 2, "compare takes two encodings")
+    from pefourier.questions import WithDefaults, pair_of
 
-    User's code has the dimension of a file or config.
-    """
-    a, b = load_exactly(question, 2, "compare takes two encodings", as_rows=True)
-    from pefourier.encodings.specs import source_of
+    options = question.options()
+    pair = (WithDefaults(spec, options) for spec in (a, b))
+    found = pair_of(*pair, question.length, question.d)
+    return [note_grids(enc, question.quiet) for enc in found]
 
-    named = [source_of(enc.spec) == "name" for enc in (a, b)]
-    if all(named):
-        return [a, b]
-    from pefourier.geometry.found_grids import on_common_grid, on_found_grid
 
-    if any(named):
-        known, given = (a, b) if named[0] else (b, a)
-        size = {"length": question.length or len(given), "d": question.d or given.dim}
-        if known.domain.kind == "position" and not known.domain.grid:
-            domain = on_found_grid(given).domain
-            size |= {"grid": domain.grid or None, "prefix": domain.prefix or None}
-        (known,) = replace(question, specs=[known.spec], **size).encodings(as_rows=True)
-        a, b = (known, b) if named[0] else (a, known)
-    else:
-        code = [source_of(enc.spec) == "code" for enc in (a, b)]
-        if sum(code) == 1 and question.d is None and a.dim != b.dim:
-            given, own = (b, a) if code[0] else (a, b)
-            with suppress(PefourierError):  # code of one size only, which is compared as it is
-                (own,) = replace(question, specs=[own.spec], d=given.dim).encodings(as_rows=True)
-            a, b = (own, given) if code[0] else (given, own)
-    return [note_grids(enc, question.quiet) for enc in on_common_grid(a, b)]
+def check_number(question: Question, count: int, rule: str) -> Sequence[str]:
+    """The SPECs of a command that takes so many."""
+    given = question.specs or []
+    if len(given) != count:
+        raise PefourierError(f"{rule}; got {len(given)}: {' '.join(map(shown, given)) or 'none'}")
+    return given
 
 
 def load_exactly(question: Question, count: int, rule: str, *, as_rows: bool = False) -> list[Any]:
     """The encodings of a command that takes so many."""
-    given = question.specs or []
-    if len(given) != count:
-        raise PefourierError(f"{rule}; got {len(given)}: {' '.join(map(shown, given)) or 'none'}")
+    check_number(question, count, rule)
     return question.encodings(as_rows=as_rows)
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 
 from pefourier.errors import PefourierError, shown
 
@@ -13,15 +14,28 @@ MAGNITUDES = (1e-100, 1e100)  # of the largest number of a table, which is squar
 
 
 def check_count(key: str, value: int, least: int = 1, most: int = 2**53) -> None:
-    """Refuse a count below `least`, or one that no array could have."""
+    """Refuse a count below `least`, one that no array could have, and what is no whole number."""
+    check_whole(key, value)
     if not least <= value <= most:
         limits = f"from {least} on" if value < least else f"up to {most}"
         raise PefourierError(f"{key} must be a whole number {limits}; got {value}")
 
 
+def check_whole(key: str, value: object) -> None:
+    """Refuse what is no whole number, such as a text.
+
+    >>> check_whole("length", 131072.0)
+    >>> check_whole("length", "128k")
+    Traceback (most recent call last):
+    pefourier.errors.PefourierError: length must be a whole number; got '128k'
+    """
+    if not isinstance(value, Real) or value % 1 != 0:
+        raise PefourierError(f"{key} must be a whole number; got {shown(str(value))}")
+
+
 def check_above(key: str, value: float, least: float = 0.0) -> None:
     """Refuse a number that is not finite and above `least`."""
-    if not (math.isfinite(value) and value > least):
+    if not (isinstance(value, Real) and math.isfinite(value) and value > least):
         raise PefourierError(f"{key} must be a finite number above {least:g}; got {value}")
 
 
