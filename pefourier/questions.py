@@ -278,7 +278,7 @@ def resize(
     to : sequence of int
         Sides of the new grid, the slowest axis first.
     method : str
-        bicubic, antialias, timm, dinov2 or bilinear.
+        bicubic, antialias, timm, dinov2, bilinear or fourier.
     d, **params
         As in `spectrum`; `grid` and `prefix` among them.
 

@@ -32,6 +32,7 @@ from pefourier.result import Result
 from pefourier.spectrum import axis_shares, density
 
 DEFAULT = "bicubic"
+IN_USE = dict.fromkeys(name for name in METHODS if name != "fourier")  # by libraries
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def resize_table(
     check_size("the new table", behind + int(np.prod(wanted)), encoding.dim)
     whole = np.asarray(encoding.table(), dtype=float)
     rows = whole[behind:]
-    tables = {name: resize_lattice(rows, shape, wanted, name) for name in METHODS}
+    tables = {name: resize_lattice(rows, shape, wanted, name) for name in {**IN_USE, method: None}}
     before, after = picture(rows, shape), picture(tables[method], wanted)
     anew = None if formula is None else picture(formula.table()[behind:], wanted)
     most, between, at = compare_methods(tables, wanted)

@@ -26,6 +26,15 @@ def test_rows_before_the_grid_are_kept():
     np.testing.assert_array_equal(r.table[:2], table[:2])
 
 
+def test_the_fourier_method_is_compared_where_it_is_asked_for():
+    enc = table_on((3, 4), np.random.default_rng(0).normal(size=(12, 5)))
+    named = {
+        method: {one.method for one in resize_table(enc, (6, 5), method).methods}
+        for method in ("bicubic", "fourier")
+    }
+    assert named["fourier"] - named["bicubic"] == {"fourier"}
+
+
 def test_methods_are_compared_with_the_one_asked_for():
     table = np.random.default_rng(0).normal(size=(12, 5))
     r = resize_table(table_on((3, 4), table), (6, 5), "timm")

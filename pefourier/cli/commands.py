@@ -97,10 +97,11 @@ NewSides = Annotated[
     tuple | None, typer.Option("--to", parser=sides, metavar="HxW", help="Sides of the new grid.")
 ]
 Interpolation = Annotated[
-    Literal["bicubic", "antialias", "timm", "dinov2", "bilinear"],
+    Literal["bicubic", "antialias", "timm", "dinov2", "bilinear", "fourier"],
     typer.Option(
         help="bicubic: torch's; antialias: with antialias=True; timm: the same, as timm calls "
-        "it; dinov2: by a scale factor with .1 added; bilinear."
+        "it; dinov2: by a scale factor with .1 added; bilinear; fourier: the spectrum with zeros "
+        "added, mirrored at the edges."
     ),
 ]
 TABLE_FILE = typer.Option(metavar="FILE", help="Table to write: .npy, .npz, .csv, .safetensors.")

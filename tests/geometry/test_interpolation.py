@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.fft import dct, idct
 
 from pefourier.geometry.interpolation import METHODS, resize_lattice
 
@@ -15,7 +16,7 @@ TORCH = {
 }
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", TORCH)
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -50,6 +51,21 @@ def test_published_values_of_a_ramp(method):
     for values in filter(None, RAMP[method]):
         columns = resize_lattice(ramp, (4, 4), (len(values), 1), method)
         np.testing.assert_allclose(columns.ravel(), values, atol=6e-5)
+
+
+@pytest.mark.parametrize(("n", "m"), [(4, 6), (9, 4), (14, 24), (5, 5)])
+def test_fourier_is_scipys_spectrum_with_zeros_added(n, m):
+    line = np.random.default_rng(n).normal(size=n)
+    waves = np.zeros(m)
+    waves[: min(n, m)] = dct(line, norm="ortho")[:m]
+    expected = idct(waves, norm="ortho") * np.sqrt(m / n)
+    np.testing.assert_allclose(METHODS["fourier"](n, m) @ line, expected, atol=1e-13)
+    if m > n:  # nothing is lost
+        np.testing.assert_allclose(METHODS["fourier"](m, n) @ expected, line, atol=1e-13)
+
+
+def test_every_method_has_a_law():
+    assert {*TORCH, "fourier"} == set(METHODS)
 
 
 def test_axes_of_any_number_are_resized_one_by_one():
