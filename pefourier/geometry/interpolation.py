@@ -89,8 +89,8 @@ def fourier_weights(n: int, m: int) -> np.ndarray:
     r"""The spectrum with zeros added, or without its fastest waves where the line becomes shorter.
 
     Waves are :math:`\cos(\pi k (x + 1/2) / n)`, k = 0 … n - 1 (DCT-II), which go on at the ends as
-    in a mirror: waves of a ring would jump there. Those below min(n, m) are resized exactly, so that
-    a line made longer and then as short as it was is itself again.
+    in a mirror: waves of a ring would jump there. Those below min(n, m) are resized exactly, so
+    that a line made longer and then as short as it was is itself again.
 
     >>> (fourier_weights(4, 6) @ np.arange(4.0)).round(4)
     array([-0.1027,  0.464 ,  1.1711,  1.8289,  2.536 ,  3.1027])
