@@ -7,7 +7,8 @@ Frequencies are :math:`\rho^{-2i/d}`, i = 0 … d/2 - 1, radians per position; a
 of one base have the same distances, rank and kernel, so that one table serves both.
 
 turns: every pair finishes a turn. wavelength: the slowest needs k lengths for one. distance: the
-smallest between two codes is largest. rank, stable_rank, condition: of the table of codes. bound:
+smallest between two codes is largest. rank, stable_rank, condition: of the table of codes; by these
+four a base is the best of the candidates, and one between them may be better. bound:
 the smallest base with B(m) >= 0 at every lag below the length (`pefourier.context.base_bound`).
 """
 
@@ -64,6 +65,7 @@ class Design(Result):
     criteria: tuple[str, ...]
     candidates: tuple[Candidate, ...]  # by ascending base
     best: dict[str, float | None]  # None where no base serves: see `dft_serves`, or beyond reach
+    tied: dict[str, tuple[float, ...]]  # candidates that are as good by a criterion, where several
     dft_serves: bool  # length <= d, no grid: the lattice of the DFT is better than any base
     dtype: str | None = None  # the format to which codes were rounded
     axis: str = ""  # of a grid: t, y or x
@@ -194,7 +196,21 @@ def design_base(
         name: exact[name] if name in exact else max(candidates, key=TABLE_CRITERIA[name]).rho
         for name in criteria
     }
-    return Design(length, d, tuple(criteria), candidates, best, length <= d, dtype)
+    tied = {name: ties(name, candidates) for name in criteria if name in TABLE_CRITERIA}
+    tied = {name: rhos for name, rhos in tied.items() if len(rhos) > 1}
+    return Design(length, d, tuple(criteria), candidates, best, tied, length <= d, dtype)
+
+
+def ties(criterion: str, candidates: Sequence[Candidate]) -> tuple[float, ...]:
+    """The bases of the candidates that are best by a criterion, to rounding; of ranks by rank.
+
+    >>> ties("rank", design_base(100, 32, (3.0, 5.0, 1e4), ()).candidates)
+    (3.0, 5.0)
+    """
+    numbers = {c.rho: TABLE_CRITERIA[criterion](c) for c in candidates}
+    values = {rho: value[0] if criterion == "rank" else value for rho, value in numbers.items()}
+    top = max(values.values())
+    return tuple(rho for rho, value in values.items() if np.allclose(value, top, rtol=1e-9, atol=0))
 
 
 def design_grid(sides: Sequence[int], d: int, **asked: Any) -> tuple[Design, ...]:

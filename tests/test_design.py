@@ -120,6 +120,28 @@ def test_axes_of_image_models_are_the_published_ones(side, d, rho, idle, times, 
     assert round(base_of_turns(d, side), 1) == base
 
 
+def test_the_best_of_some_bases_is_not_told_as_the_best():
+    """Base 1.561 has 2.293 at L 200, d 16, where 2.11 of base 2 was told as the best."""
+    found = design_base(200, 16)
+    (better,) = design_base(200, 16, (1.561,), ()).candidates
+    assert better.min_distance > max(c.min_distance for c in found.candidates) + 0.1
+    told = conclude_design(found)
+    assert "the best of the 16 bases tried are 2 by distance (smallest distance 2.11)" in told
+    assert "positive at all lags below the length" in told
+
+
+def test_what_is_tied_has_no_winner():
+    """Bases 3 and 5 were "5 by rank (128)", where 1.5 to 1000 had 128."""
+    found = design_base(512, 128, criteria=("rank", "distance"))
+    ranks = {c.rho: c.rank for c in found.candidates}
+    assert found.tied == {"rank": tuple(rho for rho, rank in ranks.items() if rank == 128)}
+    assert "all from " in conclude_design(found) or "3 and 5 by rank (128)" in conclude_design(
+        found
+    )
+    marked = [line for line in design_text("", found).splitlines() if "rank" in line][1:]
+    assert len(marked) == len(found.tied["rank"])
+
+
 def test_criteria_contradict_one_another():
     best = design_base(80, 256).best
     assert best["distance"] == 1.5

@@ -84,8 +84,8 @@ def conclude_design(design: Design) -> str:
     >>> from pefourier.design import design_base
     >>> print(conclude_design(design_base(80, 64, criteria=("turns", "distance"))))
     For 80 positions and d 64 the criteria contradict one another, so that the use decides. Every
-    pair finishes a turn with bases up to 13.82141. By codes alone the best is 1.5 by distance
-    (smallest distance 4.453).
+    pair finishes a turn with bases up to 13.82141. By codes alone the best of the 15 bases
+    tried is 1.5 by distance (smallest distance 4.453).
     """
     bases = {c.rho: c for c in design.candidates}
     size = f"{design.length} positions and d {design.d}"
@@ -107,10 +107,12 @@ def conclude_design(design: Design) -> str:
     }
     if best:
         asked = [
-            f"{base_words(rho)} by {name.replace('_', ' ')} ({EVIDENCE[name](bases[rho])})"
+            f"{tied_words(design, name)} by {name.replace('_', ' ')} ({EVIDENCE[name](bases[rho])})"
             for name, rho in best.items()
         ]
-        facts.append(f"By codes alone the best {'are' if len(asked) > 1 else 'is'} {join(asked)}.")
+        verb = "is" if len(asked) == 1 and not design.tied.keys() & best.keys() else "are"
+        tried = f"the {len(bases)} bases tried" if len(bases) > 1 else "one base tried"
+        facts.append(f"By codes alone the best of {tried} {verb} {join(asked)}.")
     lead = "Among bases" if told else f"For {size}"
     if len(set(design.best.values())) > 1:
         told.append(f"{lead} the criteria contradict one another, so that the use decides.")
@@ -127,14 +129,30 @@ def fact(criterion: str, rho: float | None, design: Design, bases: dict[float, C
     if name == "wavelength":
         return f"The slowest pair needs {lengths} lengths for a turn with base {base_words(rho)}."
     if rho is None:
-        return "No base up to 1000 times the length keeps the sum of cosines positive."
+        return "No base up to 1000 times the length keeps the sum of cosines positive below it."
     idle = bases[rho].idle if rho in bases else 0
     cost = f"; {idle} of {design.d // 2} pairs never finish a turn then" if idle else ""
     return (
         f"The rule published for language models (Men et al., 2024) asks for {base_words(rho)}, "
-        "the smallest base that keeps the sum of cosines positive at all lags; larger ones may "
-        f"fail again, which --base tells{cost}."
+        "the smallest base that keeps the sum of cosines positive at all lags below the length; "
+        f"larger ones may fail again, which --base tells{cost}."
     )
+
+
+def tied_words(design: Design, criterion: str) -> str:
+    """The base that is best by a criterion of the table of codes, or all that are as good.
+
+    >>> from pefourier.design import design_base
+    >>> tied_words(design_base(100, 32, (2.0, 3.0, 5.0, 1e4), ("rank",)), "rank")
+    'all from 2 to 5'
+    """
+    tied = best_bases(design, criterion)
+    if len(tied) < 3:
+        return " and ".join(map(base_words, tied))
+    between = [c.rho for c in design.candidates if tied[0] <= c.rho <= tied[-1]]
+    ends = f"all from {base_words(tied[0])} to {base_words(tied[-1])}"
+    left = [base_words(rho) for rho in between if rho not in tied]
+    return f"{ends} but {join(left)}" if left else ends
 
 
 EVIDENCE = {  # the number that speaks for a base, of criteria that are seen in the table of codes
@@ -154,6 +172,11 @@ def base_words(rho: float) -> str:
     return number(rho, 7)
 
 
+def best_bases(design: Design, criterion: str) -> tuple[float | None, ...]:
+    """All candidates that are best by a criterion."""
+    return design.tied.get(criterion, (design.best[criterion],))
+
+
 def columns_of(design: Design) -> list[str]:
     """The columns of the table of candidates; without a format nothing was rounded."""
     cast = any(c.min_distance_cast is not None for c in design.candidates)
@@ -166,7 +189,7 @@ def design_text(axes: str, design: Design) -> str:
     rows = [[*(HEADS[key] for key in columns), "best by"]]
     lead = f"{axes}{design.length} positions, d {design.d}\n" if axes else ""
     for c in design.candidates:
-        names = [name for name, rho in design.best.items() if rho == c.rho]
+        names = [name for name in design.best if c.rho in best_bases(design, name)]
         values = (number(getattr(c, key)) for key in columns if key != "rho")
         rows.append([base_words(c.rho), *values, ", ".join(names)])
     return lead + aligned(rows)
@@ -179,5 +202,5 @@ def design_rows(designs: Sequence[Design]) -> Iterable[Sequence[Any]]:
     yield [*axes, *names, "best_by"]
     for design in designs:
         for c in design.candidates:
-            best = " ".join(name for name, rho in design.best.items() if rho == c.rho)
+            best = " ".join(name for name in design.best if c.rho in best_bases(design, name))
             yield [*([design.axis] if axes else []), *(getattr(c, n) for n in names), best]
