@@ -154,7 +154,7 @@ def collision(enc: Encoding, r: Faithfulness) -> str:
         wider = f", or --d {r.length} or more" if enc.name == "dft" else ""
         repeat = f"they repeat every {period}, so {a} and {b} share one"
         return f"{repeat}; take at most {period} positions{wider}"
-    if "repeating-codes" in codes:
+    if "repeating-codes" in codes and r.distinct == b - a:
         return f"they repeat every {b - a}, so {a} and {b} share one"
     if "clipped-index" in codes:
         return f"all from {a} on share one"

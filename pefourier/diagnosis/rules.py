@@ -28,13 +28,14 @@ from pefourier.encodings.columns import Layout, pair_columns
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.readings import positions_below
 from pefourier.geometry.closest import ClosestPair
+from pefourier.geometry.equal_rows import row_period
 from pefourier.geometry.precision import FORMATS, rounded
-from pefourier.geometry.row_search import first_equal
 from pefourier.geometry.waves import Turning, recurrence, turning_pairs
 
 SEVERITIES = ("error", "warning", "note")  # worst first
 SAMPLE = 2**9  # rows whose columns are looked at one by one
 SHORT_EPS = 2.0**-10  # resolution of float16; bfloat16's is coarser
+CYCLIC = 0.05  # share of a wave that rounding to two decimals may take
 STILL = 1e-3  # radians over a table below which a pair does not turn
 
 
@@ -52,8 +53,8 @@ MEANINGS = {  # of the findings: what each says, and what to do; `pefourier expl
         "Make the table as long as the positions.",
     ),
     "repeating-codes": (
-        "Codes repeat with a period.",
-        "Stay within the period, or take more dimensions.",
+        "Codes repeat with a period, as features of the time of day or week do by design.",
+        "As codes of positions, stay within the period, or take more dimensions.",
     ),
     "rows-of-lags": (
         "Rows repeat around the middle, as biases of lags do; as codes of positions they collide.",
@@ -195,9 +196,9 @@ class Case:
 
     @cached_property
     def first(self) -> np.ndarray:
-        """Index of the first row equal to each row, shape (n,)."""
-        n = len(self.table)
-        return np.arange(n) if self.closest.distinct == n else first_equal(self.table)
+        """Index of the first row alike of each row, shape (n,)."""
+        known = self.closest.first
+        return np.arange(len(self.table)) if known is None else known
 
     @cached_property
     def of_lags(self) -> bool:
@@ -221,6 +222,14 @@ class Case:
         in_runs = (np.diff(first) >= 0).all() and (sizes == sizes[::-1]).all() and len(sizes) % 2
         grows = outwards[:1] == 1 and (np.diff(outwards) >= -1).all() and (sizes == 1).mean() >= 0.4
         return bool(in_runs and grows)
+
+    @cached_property
+    def is_calendar(self) -> bool:
+        """Whether rows repeat with a period, each column a wave or a mark that is 0 or 1."""
+        if row_period(self.first) is None:
+            return False
+        rows = self.sample[:, ~np.isin(self.sample, (0.0, 1.0)).all(axis=0)]
+        return rows.shape[1] == 0 or recurrence(rows, 1)[1] < CYCLIC
 
     @cached_property
     def of_phases(self) -> bool:
@@ -294,19 +303,23 @@ def repeating_codes(case: Case) -> Iterator[Finding]:
     again = np.flatnonzero((first != np.arange(n)) & (case.norms > 0))
     if len(again) == 0 or case.closest.distinct == 1:
         return
-    start, period = int(first[-1]), int(again[0])
+    start, period = int(first[-1]), row_period(first)
     if n - start > 2 and (first[start:] == start).all() and len(again) == n - 1 - start:
         message = (
             f"all rows from {start} on are equal: the index is clipped at {start}; "
             f"make the table as long as the positions, {n}"
         )
         yield Finding("clipped-index", "error", message)
-    elif first[period] == 0 and (first == np.arange(n) % period).all() and period > 1:
-        inherent = case.identified is not None
-        message = f"codes repeat with period {period}: positions s and s + {period} collide" + (
-            f"; {case.identified['encoding']} serves lengths up to {period}" if inherent else ""
-        )
-        yield Finding("repeating-codes", "note" if inherent else "error", message)
+    elif period is not None and not case.of_lags:
+        message = f"codes repeat with period {period}: positions s and s + {period} collide"
+        if case.identified is not None:
+            message += f"; {case.identified['encoding']} serves lengths up to {period}"
+        elif case.is_calendar:
+            message += ", as features of the time of day or week do by design"
+        if case.closest.distinct < period:
+            message += f"; within a period, {case.closest.distinct} codes are distinct"
+        by_design = case.identified is not None or case.is_calendar
+        yield Finding("repeating-codes", "note" if by_design else "warning", message)
     elif case.of_lags:
         half = n // 2
         message = (
@@ -390,7 +403,8 @@ def zero_rows(case: Case) -> Iterator[Finding]:
     n = len(case.table)
     zero = np.array(case.params.get("zero_rows", np.flatnonzero(case.norms == 0)), dtype=int)
     explained = case.identified is not None and "zero_rows" not in case.params
-    strange = case.of_lags or case.of_phases or any(alternating_rows(case))
+    waves = case.of_lags or case.of_phases or case.is_calendar
+    strange = waves or any(alternating_rows(case))
     if len(zero) in (0, n) or explained or strange:
         return
     if len(zero) > 1 and zero[0] == n - len(zero):
@@ -678,6 +692,7 @@ def dead_columns(case: Case) -> Iterator[Finding]:
         return
     _, rest = recurrence(rows[:, ~still], 1)
     of_waves = rest < 1e-3 + 4 * case.eps and still.sum() <= max(1, rows.shape[1] // 8)
+    of_waves &= not case.is_calendar  # half a period at each step is a sine of zeros
     named = first_four([f"{j} ({rows[0, j]:.3g})" for j in np.flatnonzero(still)])
     message = f"{still.sum()} of {rows.shape[1]} columns are the same in all rows: {named}" + (
         "; all others are waves: was it ever filled?" if of_waves else ""

@@ -12,7 +12,7 @@ closest two points differ along one of them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
@@ -21,7 +21,8 @@ from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.domain import steps_ahead
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Measure, row_blocks
 from pefourier.geometry import Progress
-from pefourier.geometry.row_search import TIE, closest_rows, first_equal
+from pefourier.geometry.equal_rows import first_alike
+from pefourier.geometry.row_search import TIE, closest_rows
 
 LAGS_AT_ONCE = 2**12
 FREQUENCIES_AT_ONCE = 32
@@ -40,6 +41,8 @@ class ClosestPair:
     distance: float
     pair: tuple[int, int] | None  # i < j, indices into the points
     distinct: int
+    first: np.ndarray | None = field(default=None, repr=False, compare=False)
+    """Of rows of a table that repeat: index of the first row alike of each, (n,)."""
 
 
 def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair:
@@ -64,8 +67,9 @@ def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair
     Returns
     -------
     ClosestPair
-        Equal codes are at distance zero; -0.0 equals 0.0. Distances within one part in 10^9 are
-        tied, and the lexicographically first of tied pairs is named.
+        Equal codes are at distance zero, codes of a table also where rounding alone tells them
+        apart (`equal_rows`); -0.0 equals 0.0. Distances within one part in 10^9 are tied, and the
+        lexicographically first of tied pairs is named.
 
     Examples
     --------
@@ -86,7 +90,8 @@ def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair
             return search_displacements(enc.measure, enc.domain.sides, report)
     elif enc.stationary:
         return search_lags(enc.measure, len(enc), report)
-    return search_rows(enc.table(), report)
+    in_order = enc.domain.kind == "position" and len(enc.domain.sides) == 1
+    return search_rows(enc.table(), report, first_alike(enc.table(), enc.eps, in_order))
 
 
 def search_lags(measure: Measure, n: int, report: Progress) -> ClosestPair:
@@ -222,14 +227,13 @@ def distinct_on_grid(zeros: np.ndarray, sides: tuple[int, ...]) -> int:
     return prod(sides) - int(again.sum())
 
 
-def search_rows(table: np.ndarray, report: Progress) -> ClosestPair:
-    """The closest two rows of a table and the number of distinct ones."""
+def search_rows(table: np.ndarray, report: Progress, first: np.ndarray) -> ClosestPair:
+    """The closest two rows of a table, of which the first alike of each row is known."""
     n = len(table)
-    first = first_equal(table)
     repeats = np.flatnonzero(first != np.arange(n))
     if len(repeats):
         i = first[repeats].min()
         j = repeats[first[repeats] == i][0]
-        return ClosestPair(0.0, (int(i), int(j)), n - len(repeats))
+        return ClosestPair(0.0, (int(i), int(j)), n - len(repeats), first)
     distance, pair = closest_rows(table, report)
     return ClosestPair(distance, pair, n)

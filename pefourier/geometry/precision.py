@@ -26,6 +26,7 @@ from pefourier.geometry.threads import map_ahead
 FLOAT32_EPS = 2.0**-23
 WHOLE = 2**24  # numbers of a table up to which it is made and cast whole
 AT_ONCE = 2**17  # numbers of a part of the codes that is looked at
+MOST_PLACES = 10  # decimals of so many places are not rounded
 CACHED = 2**15  # numbers that are rounded together: arrays that stay in the cache
 Columns = Callable[[np.ndarray, slice], np.ndarray]  # (rows, columns) -> numbers of a table
 
@@ -110,6 +111,23 @@ def coarse_eps(numbers: np.ndarray) -> float:
     """The resolution of the format of 16 bits that some numbers have; 0 where they have none."""
     name = coarse_format(numbers)
     return 2.0 ** (1 - FORMATS[name].digits) if name else 0.0
+
+
+def stored_resolution(numbers: np.ndarray, eps: float) -> tuple[float, float]:
+    """Resolution of some numbers, relative and absolute, that were rounded before they were stored.
+
+    In a wider format lie numbers of float32 or of 16 bits, and decimals of few places.
+
+    >>> stored_resolution(np.array([0.1, 0.25, 0.333]), 2.0**-52)[1]
+    0.001
+    """
+    if (numbers == np.rint(numbers)).all():
+        return eps, 0.0
+    with np.errstate(over="ignore"):
+        single = (numbers.astype(np.float32) == numbers).all()
+    eps = max(eps, coarse_eps(numbers), FLOAT32_EPS if single else 0.0)
+    steps = (10.0**-k for k in range(1, MOST_PLACES) if (np.round(numbers, k) == numbers).all())
+    return eps, next(steps, 0.0)
 
 
 @dataclass(frozen=True)

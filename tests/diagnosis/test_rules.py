@@ -104,7 +104,7 @@ def test_dead_pairs_in_float32():
 
 PERIOD = np.tile(NORMAL[:32], (4, 1))
 OTHER = {
-    "periodic": (PERIOD, ["repeating-codes error"]),
+    "periodic": (PERIOD, ["repeating-codes warning"]),
     "zero tail": (np.vstack([NORMAL[:100], np.zeros((28, 64))]), ["unused-tail warning"]),
     "short tail": (np.vstack([NORMAL[:100], 0.02 * NORMAL[100:]]), ["unused-tail warning"]),
     "long first row": (np.vstack([9 * NORMAL[:1], NORMAL[1:]]), ["norm-outliers note"]),

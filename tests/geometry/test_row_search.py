@@ -97,11 +97,14 @@ def test_hashes_of_unit_vectors_differ():
     assert len(np.unique(row_search.row_hashes(np.eye(1000)))) == 1000
 
 
-def test_one_unit_in_the_last_place_is_a_distance():
+@pytest.mark.parametrize(("units", "expected"), [(1, (0.0, 39)), (200, (200 * 2.0**-50, 40))])
+def test_units_in_the_last_place_are_a_distance_where_rounding_explains_them_not(units, expected):
     table = np.ones((40, 6)) * np.arange(1, 41)[:, None]
     table[30] = table[3]
-    table[30, 2] = np.nextafter(4.0, 5.0)
-    assert closest_pair(from_table(table)) == ClosestPair(2.0**-50, (3, 30), 40)
+    table[30, 2] += units * np.spacing(4.0)
+    found = closest_pair(from_table(table))
+    assert (found.distance, found.distinct) == expected
+    assert found.pair == (3, 30)
 
 
 def test_distance_whose_square_is_too_small_for_a_float():

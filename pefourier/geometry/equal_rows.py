@@ -1,0 +1,190 @@
+r"""Which rows of a table are one code? Equal to the bit, or apart by rounding alone.
+
+Conventions
+-----------
+Rounding is that of the numbers as they are stored, and of the phases that they were computed from,
+which grows with the position. It makes rows one only where that is beyond doubt: the rows fall
+apart into groups, those of a group within rounding and all others ten times further apart than any
+two of a group. Rows that come ever closer, as those of a slow wave in 16 bits, stay what they are.
+A period is looked for before anything else, since it alone tells the rounding of phases from a
+distance.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pefourier.encodings.encoding import FLOAT64_EPS, row_blocks, unit_of
+from pefourier.geometry.precision import phase_errors, stored_resolution
+from pefourier.geometry.row_search import NUMBERS_AT_ONCE, closest_rows, first_equal
+from pefourier.geometry.waves import recurrence
+
+SAMPLE = 2**9  # rows from which sizes and frequencies are read
+APART = 10.0  # times further than those of a group are rows of two groups
+CHANCE = 1e-2  # expected periods by chance from which on a period is none
+TRIED = 4  # candidates for a period
+DIRECTIONS = 4  # along which rows are sorted
+FIRST_COLUMNS = 8  # by which most rows are told apart
+
+
+def first_alike(table: np.ndarray, eps: float, in_order: bool = True) -> np.ndarray:
+    """Index of the first row that is the same code as each row, shape (n,).
+
+    Parameters
+    ----------
+    table : np.ndarray, shape (n, d)
+        Codes, one a row.
+    eps : float
+        Resolution of the format in which they are stored.
+    in_order : bool
+        Whether rows are steps of equal size, so that they may have a period.
+
+    Examples
+    --------
+    >>> hour = 2 * np.pi * np.arange(72) / 24
+    >>> table = np.column_stack([np.sin(hour), np.cos(hour)])
+    >>> len(np.unique(first_alike(table, FLOAT64_EPS)))
+    24
+    """
+    first, n = first_equal(table), len(table)
+    leaders = np.flatnonzero(first == np.arange(n))
+    if n < 3 or len(leaders) == 1:
+        return first
+    sample = np.asarray(table[:SAMPLE], dtype=float)
+    eps, step = stored_resolution(sample, eps)
+    if nearly_constant(table, eps):
+        return np.zeros(n, dtype=first.dtype)
+    size = float(spread(sample).max())
+    near = 4 * eps * size + step
+    if in_order and row_period(first) is None:
+        found = first_of_period(table, eps, near, size)
+        if found is not None:
+            return found
+    own = table if len(leaders) == n else table[leaders]
+    return leaders[groups_within(own, near / 2)][np.searchsorted(leaders, first)]
+
+
+def row_period(first: np.ndarray) -> int | None:
+    """The period with which rows repeat from the first on, or None.
+
+    Rows that are alike within it, such as those of a cosine on both sides of its top, must come
+    again with it.
+
+    >>> row_period(np.array([0, 1, 1, 0, 1, 1, 0])), row_period(np.array([0, 1, 0, 3]))
+    (3, None)
+    """
+    at = np.arange(len(first))
+    tried = np.flatnonzero(first[1:] == first[0])[:SAMPLE] + 1
+    tried = (int(p) for p in tried if p > 1 and (first == first[at % p]).all())
+    return next((p for p in tried if len(at) >= 2 * p or (first[:p] == at[:p]).all()), None)
+
+
+def spread(rows: np.ndarray) -> np.ndarray:
+    """How far each column goes from where it starts, whatever a few rows do: a median."""
+    return np.median(np.abs(rows - rows[0]), axis=0)
+
+
+def nearly_constant(table: np.ndarray, eps: float) -> bool:
+    """Whether each column is one number, rounded differently."""
+    start = np.asarray(table[0], dtype=float)
+    rows = row_blocks(len(table), NUMBERS_AT_ONCE, table.shape[1])
+    return all((np.abs(table[part] - start) <= 2 * eps * np.abs(start)).all() for part in rows)
+
+
+def first_of_period(table: np.ndarray, eps: float, near: float, size: float) -> np.ndarray | None:
+    """The first row alike of each row of a table that repeats with a period; None: it does not.
+
+    Phases may have been computed in float64 and cast, or in the format of the table. A period that
+    `CHANCE` would bring about, as among many rows of two coarse columns, is none.
+    """
+    n, sample = len(table), np.asarray(table[:SAMPLE], dtype=float)
+    omega, far = np.arccos(recurrence(sample, 1)[0]), np.maximum(spread(sample), 1e-300)
+    for of_phases in dict.fromkeys((FLOAT64_EPS, eps)):
+        slack = Slack(near, size, omega, of_phases)
+        later = np.arange(2, n)
+        for period in later[slack.agree(table, later, 0 * later)][:TRIED].tolist():
+            allowed = slack.allowed(np.array([period]))[0]
+            by_chance = period * np.exp(np.log(np.minimum(1.0, allowed / far)).sum() / 2)
+            again = np.arange(period, n)
+            if by_chance < CHANCE and slack.agree(table, again, again % period).all():
+                first = groups_within(table[:period], float(allowed.max()))[np.arange(n) % period]
+                if stand_apart(table, first):
+                    return first
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class Slack:
+    """How far the numbers of two rows may be apart by rounding: of them, and of their phases."""
+
+    near: float
+    size: float  # of the waves
+    omega: np.ndarray  # (d,) radians a row
+    eps: float  # in which phases were computed
+
+    def allowed(self, s: np.ndarray, columns: slice = slice(None)) -> np.ndarray:
+        """Of rows s from the first row that is alike, (len(s), columns)."""
+        return self.near + self.size * phase_errors(s, self.omega[columns], self.eps)
+
+    def agree(self, table: np.ndarray, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Whether each of some rows agrees with the other named for it; a few columns first."""
+        found = np.ones(len(rows), dtype=bool)
+        for columns in (slice(FIRST_COLUMNS), slice(FIRST_COLUMNS, None)):
+            left = np.flatnonzero(found)
+            for part in row_blocks(len(left), NUMBERS_AT_ONCE, table.shape[1]):
+                at = left[part]
+                apart = np.abs(difference(table, rows[at], others[at], columns))
+                found[at] = (apart <= self.allowed(rows[at], columns)).all(axis=1)
+        return found
+
+
+def difference(
+    table: np.ndarray, rows: np.ndarray, others: np.ndarray, columns: slice = slice(None)
+) -> np.ndarray:
+    """Rows less others, in float64."""
+    return np.asarray(table[rows, columns], dtype=float) - table[others, columns]
+
+
+def groups_within(table: np.ndarray, tolerance: float) -> np.ndarray:
+    """Index of the first row of each row's group; each its own where rows fall into no groups.
+
+    Rows of a group lie close along any direction: sorted along a few, groups are runs without gap.
+    """
+    n, d = table.shape
+    alone = np.arange(n)
+    directions = np.random.default_rng(0).standard_normal((d, DIRECTIONS))
+    directions /= np.linalg.norm(directions, axis=0)
+    unit = unit_of(table)
+    blocks = row_blocks(n, NUMBERS_AT_ONCE, d)
+    places = np.concatenate(
+        [unit * np.asarray(table[rows], dtype=float) @ directions for rows in blocks]
+    )
+    reach = np.sqrt(d) * (tolerance * unit + d * FLOAT64_EPS)
+    label = np.zeros(n, dtype=int)
+    for place in places.T:
+        order = np.lexsort((place, label))
+        new = (np.diff(label[order]) > 0) | (np.diff(place[order]) > reach)
+        label[order] = np.append(0, np.cumsum(new))
+        if new.all():
+            return alone
+    _, start, group = np.unique(label, return_index=True, return_inverse=True)
+    first = start[group]
+    again = np.flatnonzero(first != alone)
+    for part in row_blocks(len(again), NUMBERS_AT_ONCE, d):
+        if np.abs(difference(table, again[part], first[again[part]])).max() > tolerance:
+            return alone
+    return first if stand_apart(table, first) else alone
+
+
+def stand_apart(table: np.ndarray, first: np.ndarray) -> bool:
+    """Whether rows that are not alike are further apart than those that are, by far."""
+    alone = first == np.arange(len(first))
+    leaders, again = np.flatnonzero(alone), np.flatnonzero(~alone)
+    widest = 0.0
+    for part in row_blocks(len(again), NUMBERS_AT_ONCE, table.shape[1]):
+        apart = difference(table, again[part], first[again[part]])
+        widest = max(widest, float(np.linalg.norm(apart, axis=1).max()))
+    if len(leaders) < 2:
+        return False
+    closest, _ = closest_rows(table[leaders], lambda done, total: None)
+    return closest > APART * widest
