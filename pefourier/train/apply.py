@@ -19,9 +19,20 @@ def apply_classifier(
     parameters: Mapping[str, np.ndarray],
     injection: Injection | None,
     x: np.ndarray,
+    lengths: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Logits (n, K) of windows x (n, length, channels) that are scaled already; float32."""
+    """Logits (n, K) of windows x (n, length, channels) that are scaled already; float32.
+
+    Rows from `lengths` (n,) on are padding, whatever they hold.
+    """
     p = {name: torch.as_tensor(one, dtype=torch.float32)[None] for name, one in parameters.items()}
     injected = {} if injection is None else codes_by_act([injection], CPU, torch.float32)
-    parts = torch.as_tensor(np.asarray(x, np.float32))[None].split(AT_A_TIME, dim=1)
-    return torch.cat([model.logits(p, injected, one)[0] for one in parts]).double().numpy()
+    x = np.asarray(x, np.float32)
+    if lengths is not None:
+        x = np.where((np.arange(x.shape[1]) < lengths[:, None])[..., None], x, 0)
+    found = []
+    for at in range(0, len(x), AT_A_TIME):
+        own = slice(at, at + AT_A_TIME)
+        there = None if lengths is None else torch.as_tensor(lengths[None, own])
+        found.append(model.logits(p, injected, torch.as_tensor(x[None, own]), None, there)[0])
+    return torch.cat(found).double().numpy()

@@ -1,7 +1,8 @@
 """How attention receives codes: added to its input, turning, as a bias, or as vectors of keys.
 
 In a stack, members stand in the order of `ACTS`, each act is one slice of the members, and only
-that slice pays for it.
+that slice pays for it. Keys that are `hidden`, a mask that broadcasts to (m, B, H, T, T), get no
+attention: those of padding, and later ones where a model is causal.
 """
 
 from collections.abc import Sequence
@@ -87,10 +88,14 @@ class WrittenAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, hidden: Tensor | None
+    ) -> Tensor:
         scores = torch.bmm(q, k.transpose(1, 2)).mul_(q.shape[2] ** -0.5)
         if bias is not None:
             scores.view(-1, *bias.shape).add_(bias)
+        if hidden is not None:
+            scores.view(hidden.shape).masked_fill_(hidden, -torch.inf)
         weights = torch.softmax(scores, dim=2)
         ctx.save_for_backward(q, k, v, weights)
         ctx.biases = 0 if bias is None else len(bias)
@@ -107,25 +112,31 @@ class WrittenAttention(torch.autograd.Function):
         )
         to_scores.mul_(q.shape[2] ** -0.5)
         rows = torch.bmm(to_scores, k), torch.bmm(to_scores.transpose(1, 2), q)
-        return *rows, torch.bmm(weights.transpose(1, 2), g), to_bias
+        return *rows, torch.bmm(weights.transpose(1, 2), g), to_bias, None
 
 
-def attend_few(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def attend_few(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None) -> Tensor:
     """Attention of few tokens (m, B, T, H, c) on a processor."""
-    m, batch, _, heads, _ = q.shape
+    m, batch, length, heads, _ = q.shape
+    if hidden is not None:
+        hidden = hidden.expand(m, batch, heads, length, length)
     parts = (x.transpose(2, 3).flatten(0, 2) for x in (q, k, v))  # (m B H, T, c)
-    mixed = WrittenAttention.apply(*parts, None)
+    mixed = WrittenAttention.apply(*parts, None, hidden)
     return mixed.unflatten(0, (m, batch, heads)).transpose(2, 3).flatten(3)
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
+def attend(q: Tensor, k: Tensor, v: Tensor, table: Tensor, hidden: Tensor | None = None) -> Tensor:
     """Attention that knows of position only what its input (m, B, T, H, c) holds."""
     if q.device.type == "cpu" and q.shape[2] <= FEW_TOKENS:
-        return attend_few(q, k, v)
-    return heads_last(F.scaled_dot_product_attention(*map(heads_first, (q, k, v))), len(q))
+        return attend_few(q, k, v, hidden)
+    seen = None if hidden is None else ~hidden.flatten(0, 1)
+    mixed = F.scaled_dot_product_attention(*map(heads_first, (q, k, v)), attn_mask=seen)
+    return heads_last(mixed, len(q))
 
 
-def attend_by_rotation(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
+def attend_by_rotation(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, hidden: Tensor | None = None
+) -> Tensor:
     """Attention with queries and keys turned by their position (Su et al., 2021).
 
     A code's length relative to that of position 0 decays in xpos; keys have its inverse.
@@ -134,7 +145,7 @@ def attend_by_rotation(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor
     square = cosine**2 + sine**2
     inverse = square[:, :1] / square
     q, k = turn(q, cosine, sine), turn(k, cosine * inverse, sine * inverse)
-    return attend(q, k, v, table)
+    return attend(q, k, v, table, hidden)
 
 
 def turn(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
@@ -144,27 +155,40 @@ def turn(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     return torch.cat([a * cosine - b * sine, b * cosine + a * sine], dim=-1).to(x.dtype)
 
 
-def attend_with_bias(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
+def attend_with_bias(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, hidden: Tensor | None = None
+) -> Tensor:
     """Attention with a number for each pair of positions and head added to the logits."""
     m, length, heads = len(q), q.shape[2], q.shape[3]
     bias = table.unflatten(1, (length, length)).permute(0, 3, 1, 2).flatten(0, 1)  # (m H, T, T)
     q, k, v = (x.permute(1, 0, 3, 2, 4).flatten(1, 2) for x in (q, k, v))  # (B, m H, T, c)
     bias = bias.to(q.dtype)
     if q.device.type == "cpu" and length <= FEW_TOKENS:
-        rows = WrittenAttention.apply(*(x.flatten(0, 1) for x in (q, k, v)), bias)
+        if hidden is not None:
+            hidden = hidden.transpose(0, 1).expand(len(q), m, heads, length, length)
+        rows = WrittenAttention.apply(*(x.flatten(0, 1) for x in (q, k, v)), bias, hidden)
         out = rows.unflatten(0, q.shape[:2])
     else:
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias[None])
+        bias = bias[None]
+        if hidden is not None:
+            of_members = bias.unflatten(1, (m, heads))  # (1, m, H, T, T)
+            bias = of_members.masked_fill(hidden.transpose(0, 1), -torch.inf).flatten(1, 2)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
     return out.unflatten(1, (m, heads)).permute(1, 0, 3, 2, 4).flatten(3)
 
 
-def attend_with_lag_keys(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
+def attend_with_lag_keys(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, hidden: Tensor | None = None
+) -> Tensor:
     """Attention with a vector of the lag added to each key (Shaw et al., 2018, Eq. 3)."""
     m, batch, length, heads, size = q.shape
     by_lag = torch.einsum("mbthc,mlc->mbhtl", q, table.to(q.dtype))  # l: lag + T - 1
     at = torch.arange(length, device=q.device)
     lag = (at - at[:, None] + length - 1).expand(m, batch, heads, length, length)
-    bias = by_lag.gather(4, lag).flatten(0, 1) * size**-0.5  # (m B, H, T, T)
+    bias = by_lag.gather(4, lag) * size**-0.5
+    if hidden is not None:
+        bias = bias.masked_fill(hidden, -torch.inf)
+    bias = bias.flatten(0, 1)  # (m B, H, T, T)
     q, k, v = map(heads_first, (q, k, v))
     return heads_last(F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype)), m)
 

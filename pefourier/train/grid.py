@@ -324,6 +324,8 @@ def find_lack(row: Row, task: Task, lengths: Sequence[int]) -> str:
     learnt = len(task.folds[row["fold"]].train)
     if row.get("trained", learnt) != learnt:
         return f"whose trained is {shown(row['trained'])} where the data have {learnt}"
+    if row.get("positive", task.positive) != task.positive:
+        return f"of which {shown(row['positive'])} is positive, where now {shown(task.positive)} is"
     if table is not None:
         square = [len(one) for one in table] == [k] * k
         if not square or sum(map(sum, table)) != row["windows"]:

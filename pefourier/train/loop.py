@@ -146,6 +146,7 @@ class Resident:
     starts: Tensor  # (W,)
     labels: Tensor  # (W,)
     within: Tensor  # (L,)
+    lengths: Tensor | None = None  # (W,) rows of each window, the rest is padding
 
     @property
     def device(self) -> torch.device:
@@ -155,7 +156,11 @@ class Resident:
         """Windows (M, n, L, C) of indices (M, n), scaled by each member's fold."""
         at = self.starts[index][:, :, None] + self.within  # (M, n, L)
         flat = self.rows.index_select(0, at.flatten()).view(*at.shape, -1)
-        return flat.sub_(mean).div_(scale)
+        scaled = flat.sub_(mean).div_(scale)
+        if self.lengths is None:
+            return scaled
+        padding = self.within >= self.lengths[index][:, :, None]  # (M, n, L)
+        return scaled.masked_fill_(padding[..., None], 0.0)
 
 
 def put_on_device(task: Task, device: torch.device, dtype: torch.dtype = torch.float32) -> Resident:
@@ -166,6 +171,7 @@ def put_on_device(task: Task, device: torch.device, dtype: torch.dtype = torch.f
         torch.as_tensor(task.starts, device=device),
         torch.as_tensor(task.labels, device=device),
         torch.arange(task.length, device=device),
+        None if task.lengths is None else torch.as_tensor(task.lengths, device=device),
     )
 
 
@@ -258,8 +264,8 @@ class Program:
     def logits(self, index: Tensor, drop: Dropout | None = None) -> Tensor:
         """Logits (M, n, K) of each member's windows (M, n); `drop` is given in training."""
         x = self.data.windows(index, self.mean, self.scale)
-        given = (self.parameters, self.injected, x)
-        found = self.model.logits(*given) if drop is None else self.model.logits(*given, drop)
+        there = None if self.data.lengths is None else self.data.lengths[index]
+        found = self.model.logits(self.parameters, self.injected, x, drop, there)
         return found.to(self.weights.dtype)
 
     def eager_step(self) -> None:

@@ -124,8 +124,12 @@ class Transformer:
         injected: Mapping[str, MemberCodes],
         x: Tensor,
         drop: Dropout | None = None,
+        lengths: Tensor | None = None,
     ) -> Tensor:
-        """Logits (M, B, K) of windows (M, B, L, C); `drop` is given in training."""
+        """Logits (M, B, K) of windows (M, B, L, C); `drop` is given in training.
+
+        Of `lengths` (M, B) rows are there, and what follows is padding, which must be finite.
+        """
         m, batch = x.shape[:2]
         drop = drop or kept
         h = affine(p, "project", self.cut(x).flatten(1, 2))
@@ -135,12 +139,19 @@ class Transformer:
             rest = m - len(tables["add"])  # members of other acts, which stand behind
             h = h + F.pad(tables["add"], (0, 0, 0, 0, 0, rest))[:, None]
         h = drop(h)
+        padding = None if lengths is None else self.find_padding(lengths)  # (M, B, T)
+        hidden = None if padding is None else padding[:, :, None, None]  # (M, B, H, T, T)
         for i in range(self.layers):
-            h = layer_norm(p, f"{i}.norm1", h + drop(self.attention(p, i, h, tables)))
+            h = layer_norm(p, f"{i}.norm1", h + drop(self.attention(p, i, h, tables, hidden)))
             wide = drop(affine(p, f"{i}.wide", h.flatten(1, 2)).relu())
             narrow = drop(affine(p, f"{i}.narrow", wide))
             h = layer_norm(p, f"{i}.norm2", h + narrow.view_as(h))
-        return affine(p, "head", POOLS[self.pool](h))
+        return affine(p, "head", POOLS[self.pool](h, padding))
+
+    def find_padding(self, lengths: Tensor) -> Tensor:
+        """Which tokens (M, B, T) begin behind those that cover so many rows (M, B)."""
+        tokens = 1 + ((lengths - self.patch).clamp(min=0) + self.step - 1) // self.step
+        return torch.arange(self.tokens, device=lengths.device) >= tokens[:, :, None]
 
     def cut(self, x: Tensor) -> Tensor:
         """Tokens (M, B, T, patch C) of windows (M, B, L, C)."""
@@ -148,19 +159,27 @@ class Transformer:
             return x.reshape(*x.shape[:2], self.tokens, self.patch * self.channels)
         return x.unfold(2, self.patch, self.step).transpose(3, 4).flatten(3)
 
-    def attention(self, p: Parameters, i: int, h: Tensor, tables: Mapping[str, Tensor]) -> Tensor:
-        """H-head self-attention, each act's members in their own way."""
+    def attention(
+        self,
+        p: Parameters,
+        i: int,
+        h: Tensor,
+        tables: Mapping[str, Tensor],
+        hidden: Tensor | None,
+    ) -> Tensor:
+        """H-head self-attention, each act's members in their own way; `hidden` keys get none."""
         size = (*h.shape[1:3], self.heads, self.d // self.heads)
         members = [len(table) for table in tables.values()]
         weights = p[f"{i}.qkv.w"].split(members)
+        unseen = [None] * len(members) if hidden is None else hidden.split(members)
         parts = []
-        for act, own, w in zip(tables, h.split(members), weights, strict=True):
+        for act, own, w, out in zip(tables, h.split(members), weights, unseen, strict=True):
             # one product each: the gradient of one that is cut in three is put together by a copy
             qkv = (
                 torch.bmm(own.flatten(1, 2), one).unflatten(1, size[:2])
                 for one in w.chunk(3, dim=2)
             )
-            parts.append(ATTEND[act](*(x.unflatten(3, size[2:]) for x in qkv), tables[act]))
+            parts.append(ATTEND[act](*(x.unflatten(3, size[2:]) for x in qkv), tables[act], out))
         mixed = torch.cat(parts)
         return affine(p, f"{i}.out", mixed.flatten(1, 2)).view_as(h)
 
@@ -171,11 +190,28 @@ def kept(x: Tensor) -> Tensor:
 
 
 OPTION_OF = {"stride": "patch-stride"}
+
+
+def mean_of(x: Tensor, padding: Tensor | None) -> Tensor:
+    """Mean (M, B, C) over what is no padding (M, B, T) of x (M, B, T, C)."""
+    if padding is None:
+        return x.mean(dim=2)
+    there = ~padding[..., None]
+    return (x * there).sum(dim=2) / there.sum(dim=2)
+
+
+def greatest_of(x: Tensor, padding: Tensor | None) -> Tensor:
+    """The greatest (M, B, C) of what is no padding (M, B, T) of x (M, B, T, C)."""
+    if padding is None:
+        return x.amax(dim=2)
+    return x.masked_fill(padding[..., None], -torch.inf).amax(dim=2)
+
+
 POOLS = {
-    "mean": lambda h: h.mean(dim=2),
-    "max": lambda h: h.amax(dim=2),
-    "mean+max": lambda h: torch.cat([h.mean(dim=2), h.amax(dim=2)], dim=2),
-    "first": lambda h: h[:, :, 0],
+    "mean": mean_of,
+    "max": greatest_of,
+    "mean+max": lambda h, padding: torch.cat([mean_of(h, padding), greatest_of(h, padding)], dim=2),
+    "first": lambda h, padding: h[:, :, 0],
 }
 
 
@@ -203,9 +239,18 @@ class OrderFree:
         injected: Mapping[str, MemberCodes],
         x: Tensor,
         drop: Dropout | None = None,
+        lengths: Tensor | None = None,
     ) -> Tensor:
-        """Logits (M, B, K) of windows (M, B, L, C); `drop` is given in training."""
-        statistics = [x.mean(2), x.std(2, correction=0), x.amin(2), x.amax(2)]
+        """Logits (M, B, K) of windows (M, B, L, C); `drop` is given in training.
+
+        Of `lengths` (M, B) rows are there, and what follows is padding, which must be finite.
+        """
+        padding = None
+        if lengths is not None:
+            padding = torch.arange(self.length, device=x.device) >= lengths[:, :, None]
+        mean = mean_of(x, padding)
+        deviation = mean_of((x - mean[:, :, None]) ** 2, padding).sqrt()
+        statistics = [mean, deviation, -greatest_of(-x, padding), greatest_of(x, padding)]
         h = affine(p, "project", torch.cat(statistics, dim=2)).relu()
         return affine(p, "head", (drop or kept)(h))
 

@@ -19,6 +19,7 @@ from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
 from pefourier.files import label, write_whole
 from pefourier.train.apply import apply_classifier
+from pefourier.train.data.examples import check_lengths
 from pefourier.train.data.split import Task
 from pefourier.train.injection import ACTS, Injection, count_places
 from pefourier.train.loop import Outcome
@@ -45,8 +46,11 @@ class TrainedClassifier:
     classes: tuple[str, ...]
     threshold: float | None  # of two classes: the difference of logits from which on it says yes
 
-    def logits(self, x: np.ndarray) -> np.ndarray:
-        """Logits (n, K) of windows x (n, length, channels), as they were before scaling."""
+    def logits(self, x: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray:
+        """Logits (n, K) of windows x (n, length, channels), as they were before scaling.
+
+        Shorter ones are padded, and have `lengths` (n,) rows.
+        """
         x = np.asarray(x, dtype=float)
         wanted = (self.model.length, self.model.channels)
         if x.ndim != 3 or x.shape[1:] != wanted:
@@ -54,11 +58,13 @@ class TrainedClassifier:
                 f"expected windows of shape (n, {wanted[0]}, {wanted[1]}); got {x.shape}"
             )
         scaled = (x - self.mean) / self.scale
-        return apply_classifier(self.model, self.parameters, self.injection, scaled)
+        if lengths is not None:
+            lengths = check_lengths("x", np.asarray(lengths), *x.shape[:2])
+        return apply_classifier(self.model, self.parameters, self.injection, scaled, lengths)
 
-    def predict(self, x: np.ndarray) -> np.ndarray:
+    def predict(self, x: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray:
         """The class of each window, as an index into `classes`."""
-        logits = self.logits(x)
+        logits = self.logits(x, lengths)
         if self.threshold is None:
             return logits.argmax(axis=1)
         return (logits[:, 1] - logits[:, 0] >= self.threshold).astype(int)

@@ -53,6 +53,13 @@ class Options:
     test_length: str | None = option(
         None, "Test on windows of these lengths too: 24,48,96; built-in tasks alone.", "N,N"
     )
+    positive: tuple[str, ...] = option(
+        (),
+        "Class of which precision, recall and F1 are told where there are two; default: the rarer, "
+        "of recordings the anomaly, of built-in tasks the second; repeatable, a name for a dataset "
+        "each.",
+        "NAME",
+    )
     window: int | None = option(None, "Rows of a window of a recording, default 100.")
     stride: int | None = option(
         None, "Rows from one training window to the next, default those of a window."

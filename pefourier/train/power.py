@@ -6,8 +6,10 @@ n paired differences with standard deviation s, tested by Student's t at `level`
 comparison alone: their mean has the standard error s / √n, and with folds as units
 s √(1/J + n_test/n_train) (Nadeau and Bengio, 2003). The power for a difference :math:`\delta` is
 that of the noncentral t with :math:`\delta` over the standard error. A difference is excluded where
-two one-sided tests (Schuirmann, 1987) reject it, each at `level`. Runs of a fold share its windows:
-what is said over runs is said of these windows, what is said over folds of others like them.
+two one-sided tests (Schuirmann, 1987) reject it, each at `level`. A claimed gain is tested on one
+side: how often would runs fall so far below it if the difference were that or more? Scores differ
+by at most 1: what is beyond that is nan. What is said over runs is said of these windows, what is
+said over folds of others like them.
 """
 
 from collections.abc import Mapping
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import chdtri, ndtr, stdtrit
+from scipy.special import chdtri, ndtr, stdtr, stdtrit
 
 from pefourier.explained import Explained
 from pefourier.train.options import LEVEL, Options
@@ -30,7 +32,7 @@ CLAIMED = {"smd": 0.010, "msl": 0.018}
 
 @dataclass(frozen=True)
 class Power(Explained):
-    """What the runs of one difference in F1 could find; nan where they do not spread."""
+    """What the runs of one difference in F1 could find; nan where they do not spread, or none."""
 
     runs: int
     spread: float  # standard deviation of the paired differences
@@ -42,6 +44,8 @@ class Power(Explained):
     claimed: float  # what the paper claims, or what was asked for
     claimed_power: float  # of these runs for it
     claimed_runs: int | None  # that a power of .8 for it needs
+    claimed_p: float = float("nan")  # one-sided, of so much or more
+    folds_claimed_p: float = float("nan")
 
 
 @lru_cache
@@ -136,15 +140,35 @@ def power_of(
     return Power(
         runs=n,
         spread=spread,
-        detectable=detectable_difference(spread, n),
-        detectable_holm=detectable_difference(spread, n, strictest),
-        excluded=exclusion_bound(values.mean(), error, n - 1),
-        folds_detectable=shift_found(len(means) - 1) * over if over > 0 else float("nan"),
-        folds_excluded=exclusion_bound(means.mean(), over, len(means) - 1),
+        detectable=possible(detectable_difference(spread, n)),
+        detectable_holm=possible(detectable_difference(spread, n, strictest)),
+        excluded=possible(exclusion_bound(values.mean(), error, n - 1)),
+        folds_detectable=possible(shift_found(len(means) - 1) * over if over > 0 else np.nan),
+        folds_excluded=possible(exclusion_bound(means.mean(), over, len(means) - 1)),
         claimed=claimed,
         claimed_power=power_at(claimed / error, n - 1) if spread > 0 else float("nan"),
         claimed_runs=enough_runs(spread, claimed) if spread > 0 else None,
+        claimed_p=p_of_so_much(values.mean(), error, n - 1, claimed),
+        folds_claimed_p=p_of_so_much(means.mean(), over, len(means) - 1, claimed),
     )
+
+
+def possible(difference: float) -> float:
+    """A difference that two scores can have; else nan.
+
+    >>> possible(0.25), possible(1.331)
+    (0.25, nan)
+    """
+    return float(difference) if difference <= 1 else float("nan")
+
+
+def p_of_so_much(mean: float, error: float, freedom: int, claimed: float) -> float:
+    """One-sided p of a difference of `claimed` or more by Student's t; nan of one run.
+
+    >>> round(p_of_so_much(-0.009, 0.064 / 40**0.5, 39, 0.010), 3)
+    0.034
+    """
+    return float(stdtr(freedom, (mean - claimed) / error)) if freedom and error > 0 else np.nan
 
 
 def deviation(values: np.ndarray) -> float:

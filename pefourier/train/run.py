@@ -30,7 +30,7 @@ from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.files import reason, write_whole
 from pefourier.train import extrapolation, foresight, grid, loop, power, processes, search, summary
-from pefourier.train.data.load import load_task, reads_data_folder
+from pefourier.train.data.load import load_task, name_positives, reads_data_folder
 from pefourier.train.data.split import Task
 from pefourier.train.grid import ResolvedTask, Stack
 from pefourier.train.injection import Injection
@@ -119,7 +119,8 @@ def compare_as(
     store = place.store(options.out)
     how = (options.data, options.window, options.stride, options.split)
     parts = (options.folds, options.resamples)
-    tasks = [load_task(name, *how, *parts) for name in options.dataset]
+    loaded = [load_task(name, *how, *parts, options.positive) for name in options.dataset]
+    tasks = name_positives(loaded, options.positive)
     resolved = [grid.resolve_task(task, options, device) for task in tasks]
     with store.lock():
         with shared_with_processes(place, options, resolved, device, note) as place:
@@ -256,7 +257,7 @@ def settings_in_common(options: Options) -> dict[str, Any]:
         "tokens",
         "learn",
     )
-    names += ("spread", "find", "test_length")
+    names += ("spread", "find", "test_length", "resamples")
     return {name: getattr(options, name) for name in names} | RULES
 
 
@@ -384,8 +385,9 @@ def configuration(
 
 
 def list_parts(task: Task) -> list[np.ndarray]:
-    """Who trains, validates and tests in each fold."""
-    return [part for fold in task.folds for part in (fold.train, fold.valid, fold.test)]
+    """Who trains, validates and tests in each fold, and how long padded windows are."""
+    own = [] if task.lengths is None else [task.lengths]
+    return [part for fold in task.folds for part in (fold.train, fold.valid, fold.test)] + own
 
 
 def checksum(*arrays: np.ndarray) -> str:
@@ -606,6 +608,7 @@ def row_of(task: Task, outcome: Outcome, settings: Mapping[str, Any], held: Resi
         "windows": len(fold.test),
         "trained": len(fold.train),
         "confusion": confusion.tolist(),
+        "positive": task.positive,
         "device": str(held.device),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         **({"chosen": dict(settings)} if settings else {}),

@@ -88,6 +88,7 @@ class Row(TypedDict):
     accuracy: NotRequired[Share]  # earlier versions had none
     trained: NotRequired[FromOne]  # windows
     confusion: NotRequired[list[list[FromZero]]]  # windows of each class, said to be of each
+    positive: NotRequired[str | None]  # class; of more than two there is none
     tested: NotRequired[list[Tested]]  # at other lengths
     chosen: NotRequired[dict[str, float | str]]  # settings, on validation
 

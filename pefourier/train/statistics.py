@@ -95,9 +95,9 @@ def interval_over_folds(
     Half of it is t s √(1/J + ratio), s the standard deviation of the J means, the ratio that of
     test to training windows.
 
-    >>> low, high = interval_over_folds(np.array([0.0, 0.2, 0.3, 0.5]), np.array([0, 0, 1, 1]))
+    >>> low, high = interval_over_folds(np.array([0.0, 0.2, 0.1, 0.2]), np.array([0, 0, 1, 1]))
     >>> round(low, 3), round(high, 3)
-    (-2.211, 2.711)
+    (-0.285, 0.535)
     """
     means = fold_means(values, folds)
     n = len(means)
@@ -147,14 +147,17 @@ def paired_differences(
     folds: np.ndarray,
     ratio: float = TEST_TO_TRAIN,
 ) -> dict[str, Difference]:
-    """Each encoding less its reference; `runs` gives all the same runs (n,), of these folds."""
+    """Each encoding less its reference; `runs` gives all the same runs (n,), of these folds.
+
+    They are scores from 0 to 1, so that intervals of differences end at -1 and 1.
+    """
     apart = {name: runs[name] - runs[other] for name, other in references.items()}
     p = {name: sign_flip(d) for name, d in apart.items()}
     adjusted = dict(zip(p, holm(list(p.values())).tolist(), strict=True))
     found = {}
     for name, d in apart.items():
         mean = interval(d)
-        low, high = interval_over_folds(d, folds, ratio)
+        low, high = np.clip(interval_over_folds(d, folds, ratio), -1, 1).tolist()
         floor = max(2.0 ** (1 - len(d)), 1 / (FLIPS + 1) if len(d) > EXACT else 0.0)
         better = float((d > 0).mean() + 0.5 * (d == 0).mean())
         found[name] = Difference(

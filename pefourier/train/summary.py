@@ -19,6 +19,7 @@ from pefourier.train.power import Power
 from pefourier.train.statistics import Difference, Mean
 
 REFERENCE = "sinusoidal"
+CLAIMANT = "dft"  # of whose gain over the reference the paper has claims
 MEASURES = ("precision", "recall", "f1", "auprc")
 LATER = ("accuracy",)  # rows of earlier versions have none
 LEAKY = "leaky split"
@@ -63,6 +64,7 @@ class DatasetSummary(Explained):
     lengths: dict[str, tuple[LengthScores, ...]] = field(default_factory=dict)  # tested too
     confusion: dict[str, list[list[int]]] = field(default_factory=dict)  # summed over runs
     per_class: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # of these sums
+    positive: str | None = None  # class whose scores are told; of more than two there is none
 
     @property
     def inputs(self) -> str:
@@ -183,6 +185,7 @@ def summarize_dataset(
         params=params,
         verdicts=list_verdicts(setting, apart, ranking, cut, could),
         power=could,
+        positive=rows[0].get("positive"),
         **summarize_more(rows, set(runs), classes),
     )
 
@@ -444,6 +447,7 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
         head = ["encoding", *(CAPTIONS.get(m, m) for m in measures)]
         body = [[e, *(cell(s[m]) for m in measures)] for e, s in one.scores.items()]
         what = f"{title(one)}, {one.inputs}: mean [95 %] over " + runs_of(one.seeds, one.folds)
+        what += f"; positive: {one.positive}" if one.positive is not None else ""
         found.append((what, [head, *body]))
         same = " at its rms" if any(d.reference != summary.reference for d in apart) else ""
         over = ["over folds"] if one.folds > 1 else []
@@ -507,7 +511,7 @@ def power_cells(one: DatasetSummary) -> list[list[str]]:
         if silent or np.isnan(could.spread):
             continue
         known = (could.spread, could.detectable, could.excluded)
-        spread, least, beyond = (f"{v:.3f}" for v in known)
+        spread, least, beyond = ("–" if np.isnan(v) else f"{v:.3f}" for v in known)
         least_over, beyond_over = (
             ["–" if np.isnan(v) else f"{v:.3f}"] if over else []
             for v in (could.folds_detectable, could.folds_excluded)
@@ -515,7 +519,8 @@ def power_cells(one: DatasetSummary) -> list[list[str]]:
         needed = "–"
         if could.claimed_runs is not None:
             needed = power.told_with_seeds(could.claimed_runs, one.folds)
-        body.append([name, spread, least, *least_over, f"±{beyond}", *beyond_over, needed])
+        beyond = beyond if beyond == "–" else f"±{beyond}"
+        body.append([name, spread, least, *least_over, beyond, *beyond_over, needed])
     return [[*head, f"runs to find {claim:+.3f}"], *body]
 
 
@@ -630,9 +635,10 @@ def sentences(summary: Summary) -> list[str]:
     if floors:
         found.append(
             f"p is that of a sign-flip test over (seed, fold) pairs, two-sided, at least "
-            f"{max(floors):.2g} here; 95 % is of each number alone, Holm p of all encodings; runs "
-            "of a fold share its test windows, so both speak of these windows"
+            f"{max(floors):.2g} here; 95 % is of each number alone, Holm p of all encodings; "
+            f"{whose_windows(summary)}both speak of these windows"
         )
+    found += remarks_on_claims(summary)
     if any(not np.isnan(could.spread) for one in summary.datasets for could in one.power.values()):
         found.append(
             "spread: standard deviation of paired differences in F1; found at 80 %: the smallest "
@@ -646,6 +652,38 @@ def sentences(summary: Summary) -> list[str]:
             f"of {n} runs 95 % is but their range, which holds the mean {often:.0f} % of the time"
         )
     return found + remarks_on_folds(summary) + remarks_on_rules(summary)
+
+
+def whose_windows(summary: Summary) -> str:
+    """Which runs are tested on the same windows."""
+    if (summary.training.get("resamples") or 1) > 1:
+        return "resamples draw their test windows from one set, in which they recur, so "
+    shared = any(one.seeds > 1 and one.folds > 1 for one in summary.datasets)
+    return "runs of a fold share its test windows, so " if shared else ""
+
+
+def remarks_on_claims(summary: Summary) -> list[str]:
+    """How the gains that the paper claims for dft stand with these runs."""
+    if summary.training.get("find") is not None:
+        return []
+    found = []
+    for one in summary.datasets:
+        could, own = one.power.get(CLAIMANT), {CLAIMANT, REFERENCE} & {*one.cut_short}
+        if one.dataset not in power.CLAIMED or could is None or np.isnan(could.claimed_p) or own:
+            continue
+        if one.leaky or one.differences[CLAIMANT].reference != REFERENCE:
+            continue
+        over = could.folds_claimed_p
+        told = "" if np.isnan(over) else f", {over:.2g} corrected for folds"
+        said = "these runs do not exclude it"
+        if could.claimed_p < LEVEL:
+            said = "these runs speak against it"
+            said += "" if over < LEVEL else ", on other windows it may hold"
+        found.append(
+            f"{one.dataset}: a gain of {could.claimed:+.3f} or more, as the paper claims for "
+            f"{CLAIMANT}, has one-sided p {could.claimed_p:.2g} over runs{told}: {said}"
+        )
+    return found
 
 
 def remarks_on_runs(summary: Summary) -> list[str]:
@@ -729,6 +767,7 @@ def json_records(summary: Summary) -> list[dict[str, Any]]:
             "seeds": one.seeds,
             "folds": one.folds,
             "length": one.length,
+            "positive": one.positive,
             **{measure: asdict(mean) for measure, mean in scores.items()},
             "difference": asdict(one.differences[name]) if name in one.differences else None,
             "auprc_difference": (

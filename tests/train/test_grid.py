@@ -60,7 +60,7 @@ def test_examples_that_may_lie_on_their_side_are_asked_about(tmp_path, rng):
     for shape, expected in (((40, 3, 20), [asked]), ((40, 20, 3), []), ((40, 3, 3), [])):
         np.savez(own, X=rng.normal(size=shape), y=np.arange(40) % 2)
         said = []
-        run_comparison(Options(**given), note=said.append)
+        run_comparison(Options(**given, positive=("1",)), note=said.append)
         assert [line for line in said if "channels" in line] == expected
     label = np.arange(2000) % 100 >= 90
     np.savez(own, rows=rng.normal(size=(2000, 20)), label=label)
@@ -99,7 +99,7 @@ def test_an_arm_is_resolved_once_for_each_task_and_seed(tmp_path, rng, folds):
     given = {**SMALL, "dataset": ("order:count=40,length=6", str(tmp_path / "own.npz"))}
     given |= {"encoding": ("py:counting:table", "py:counting:table@rms=0.5", "none", "dft")}
     found = run_comparison(
-        Options(**given, folds=folds, match_rms=(0.25,), out=str(tmp_path / "o"))
+        Options(**given, folds=folds, match_rms=(0.25,), out=str(tmp_path / "o"), positive=("1",))
     )
     from counting import calls
 
@@ -133,7 +133,7 @@ def test_resamples_are_corrected_for_their_sizes(rng):
     """A test part fifteen times the training part leaves much to chance."""
     rows = [
         result(e, one, seed=0, fold=fold, windows=1029, trained=53)
-        for e, scores in (("sinusoidal", rng.random(8)), ("dft", rng.random(8)))
+        for e, scores in (("sinusoidal", rng.random(8) / 20), ("dft", rng.random(8) / 20))
         for fold, one in enumerate(scores)
     ]
     (found,) = summarize_runs(rows).datasets

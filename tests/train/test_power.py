@@ -6,7 +6,7 @@ from scipy import stats
 from training import SMALL, in_lines, result
 
 from pefourier.errors import PefourierError
-from pefourier.train import power, summary
+from pefourier.train import power, statistics, summary
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
 
@@ -107,6 +107,42 @@ def test_an_answer_without_a_difference_says_what_it_excludes(rng, dataset, clai
     assert words in text
     said = " ".join(summary.conclude_all(found).split())
     assert f"and exclude differences beyond ±{could.excluded:.3f}, over folds ±" in said
+
+
+def test_the_claimed_gain_has_a_one_sided_p_with_and_without_folds(rng):
+    rows = rows_apart(rng, "smd")
+    found = summary.summarize_runs(rows)
+    f1 = {(r["encoding"], r["seed"], r["fold"]): r["f1"] for r in rows}
+    d = np.array([[f1["dft", s, k] - f1["sinusoidal", s, k] for k in range(5)] for s in range(8)])
+    p = stats.ttest_1samp(d.ravel(), 0.010, alternative="less").pvalue
+    means = d.mean(axis=0)
+    over = stats.t.cdf((means.mean() - 0.010) / (means.std(ddof=1) * (1 / 5 + 1 / 3) ** 0.5), 4)
+    could = found.datasets[0].power["dft"]
+    assert (could.claimed_p, could.folds_claimed_p) == pytest.approx((p, over))
+    said = f"has one-sided p {p:.2g} over runs, {over:.2g} corrected for folds: these runs"
+    assert f"smd: a gain of +0.010 or more, as the paper claims for dft, {said}" in in_lines(found)
+    for other in (rows_apart(rng, "own.npz"), rows_apart(rng, "smd", 8)[:40]):
+        assert "as the paper claims for dft, has" not in in_lines(summary.summarize_runs(other))
+
+
+def test_no_interval_leaves_what_scores_can_be():
+    scores = {"a": np.array([0.9, 0.1, 0.1]), "b": np.array([0.0, 0.3, 0.9])}
+    one = statistics.paired_differences(scores, {"b": "a"}, np.arange(3), 19.0)["b"]
+    assert (one.folds_low, one.folds_high) == (-1, 1)
+    could = power.power_of(np.array([-0.9, 0.2, 0.8]), np.arange(3), 0.01, 0.05, 19.0)
+    assert np.isnan([could.folds_detectable, could.folds_excluded, could.detectable]).all()
+
+
+def test_resamples_share_no_test_windows_by_seed(rng):
+    rows = rows_apart(rng, "own.npz")
+    assert "runs of a fold share its test windows, so both" in in_lines(
+        summary.summarize_runs(rows)
+    )
+    text = in_lines(summary.summarize_runs(rows, training={"resamples": 5}))
+    assert "runs of a fold share" not in text
+    assert "resamples draw their test windows from one set, in which they recur, so both" in text
+    text = in_lines(summary.summarize_runs([row for row in rows if row["seed"] == 0]))
+    assert "runs of a fold share" not in text
 
 
 def test_power_is_told_before_training():

@@ -441,7 +441,7 @@ def test_names_with_escapes_are_shown_escaped(tmp_path, monkeypatch, capsys, rng
     np.savez(own, X=rng.normal(size=(40, 4, 2)), y=np.arange(40) % 2)
     np.save(table, rng.normal(size=(4, 8)))
     task = ["--dataset", own, "-e", "none", "-e", table, "--match-rms", ".5", "--epochs", "1"]
-    more = ["--seeds", "1", "--d", "8", "--heads", "2", "--out", "out"]
+    more = ["--seeds", "1", "--d", "8", "--heads", "2", "--out", "out", "--positive", "1"]
     assert main(["train", *task, *more]) == 0
     said = capsys.readouterr()
     for text in (said.out, said.err, (tmp_path / "out" / "summary.md").read_text()):
@@ -460,7 +460,7 @@ def test_tables_of_different_datasets_have_different_names(tmp_path):
 
 def test_other_examples_with_the_same_classes_are_not_gone_on_with(tmp_path, rng):
     own = tmp_path / "own.npz"
-    x, y = rng.normal(size=(40, 4, 2)), np.arange(40) % 2
+    x, y = rng.normal(size=(40, 4, 2)), np.arange(40) % 2 * (np.arange(40) > 3)
     given = {**SMALL, "dataset": (str(own),), "folds": 1, "out": str(tmp_path / "out")}
     np.savez(own, X=x, y=y)
     run_comparison(Options(**given))
@@ -531,9 +531,9 @@ def test_a_batch_is_no_larger_than_what_there_is(monkeypatch):
     sizes = set()
     whole = model.Transformer.logits
 
-    def logits(self, p, injected, x):
+    def logits(self, p, injected, x, *others):
         sizes.add(x.shape[1])
-        return whole(self, p, injected, x)
+        return whole(self, p, injected, x, *others)
 
     monkeypatch.setattr(model.Transformer, "logits", logits)
     run_comparison(Options(**{**SMALL, "encoding": ("none",), "batch_size": 10**9}))
@@ -618,3 +618,29 @@ def test_memory_that_does_not_hold_the_runs_is_said(monkeypatch):
     monkeypatch.setattr("pefourier.train.loop.train_together", fails)
     with pytest.raises(PefourierError, match=r"^memory does not hold the runs"):
         run_comparison(Options(**SMALL))
+
+
+def test_names_of_classes_change_no_score(tmp_path, rng):
+    x, y = rng.normal(size=(120, 5, 1)), np.arange(120) % 12 == 0
+    given = {**SMALL, "encoding": ("none",), "seeds": 1, "epochs": 1, "folds": 1}
+    found = {}
+    for name, labels in (("01", y.astype(int)), ("named", np.where(y, "anomaly", "normal"))):
+        np.savez(tmp_path / f"{name}.npz", X=x, y=labels)
+        asked = {**given, "dataset": (str(tmp_path / f"{name}.npz"),), "out": str(tmp_path / name)}
+        found[name] = run_comparison(Options(**asked))
+    (one,), (other,) = (found[name].datasets for name in ("01", "named"))
+    for name in found:
+        (row,) = found[name].runs
+        assert [sum(said) for said in row["confusion"]] == [22, 2]  # of a fifth of the examples
+    assert (one.positive, other.positive) == ("1", "anomaly")
+    assert one.scores["none"]["f1"].mean < 0.5  # noise: 8 % of windows are positive
+    assert "; positive: anomaly\n" in (tmp_path / "named" / "summary.md").read_text()
+    assert "; positive: anomaly" in summary.terminal_text(found["named"]).replace("\n", " ")
+    assert summary.json_records(found["named"])[0]["positive"] == "anomaly"
+    np.savez(tmp_path / "even.npz", X=x, y=np.arange(120) % 2)
+    asked = ["train", "--dataset", str(tmp_path / "even.npz"), "--epochs", "1", "--seeds", "1"]
+    assert main(asked) == 2
+    found = run_comparison(
+        Options(**{**given, "dataset": (str(tmp_path / "even.npz"),)}, positive=("0",))
+    )
+    assert found.datasets[0].positive == "0"

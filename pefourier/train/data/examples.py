@@ -1,6 +1,6 @@
 """Examples of equal length as a `Task`: X with y and maybe groups, and .ts sets through aeon.
 
-Shorter series of a .ts set are filled up with the means of its first file, the training series.
+Shorter series are padded: what stands behind their end is masked in training and in tests.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,11 @@ def from_examples(
     most: int = split.FOLDS,
     groups: np.ndarray | None = None,
     resamples: int = 1,
+    lengths: np.ndarray | None = None,
 ) -> Task:
-    """Examples of equal length, shuffled into folds within each class; `tested` last are the test.
+    """Examples, shuffled into folds within each class; the `tested` last are the test part.
+
+    Rows from `lengths` (n,) on are padding, whose values matter nowhere.
 
     Independent examples have no neighbours to leak from, so that blocks and random mean the same;
     those of one of `groups` (n,), a person or a machine, stay on one side except with random.
@@ -41,15 +44,35 @@ def from_examples(
     if tested is not None:
         parts += [random_parts(labels, tested, seed) for seed in range(1, resamples)]
     starts = np.arange(n) * length
-    folds = tuple(split.make_fold(rows, starts, length, p, True) for p in parts[:most])
-    shown_classes = tuple(classes) or tuple(str(c) for c in names)
+    lengths = check_lengths(name, lengths, n, length)
+    there = length if lengths is None else lengths
+    folds = tuple(split.make_fold(rows, starts, there, p, True) for p in parts[:most])
+    shown_classes = tuple(classes) or tuple(
+        f"{c:.0f}" if names.dtype.kind == "f" else str(c) for c in names
+    )
     leaky = groups is not None and split_by == "random"
     whole = None if groups is None or leaky else len(np.unique(groups))
-    task = Task(
-        name, split_by, rows, starts, labels, length, shown_classes, folds, leaky, groups=whole
-    )
+    facts = {"leaky": leaky, "groups": whole, "own_names": not classes, "lengths": lengths}
+    task = Task(name, split_by, rows, starts, labels, length, shown_classes, folds, **facts)
     split.check_task(task)
     return task
+
+
+def check_lengths(name: str, lengths: np.ndarray | None, n: int, length: int) -> np.ndarray | None:
+    """The rows of each example; None where all have all of them."""
+    if lengths is None:
+        return None
+    if lengths.shape != (n,) or lengths.dtype.kind not in "iu":
+        raise PefourierError(
+            f"{name}: lengths must be {n} whole numbers, one an example; got {lengths.dtype} "
+            f"{lengths.shape}"
+        )
+    wrong = lengths[(lengths < 1) | (lengths > length)]
+    if len(wrong):
+        raise PefourierError(
+            f"{name}: lengths must be from 1 to the {length} rows of X; got {wrong[0]}"
+        )
+    return None if (lengths == length).all() else lengths.astype(np.int64)
 
 
 def read_classes(name: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -150,8 +173,7 @@ def from_ts(name: str, data: str | None, split_by: Split, resamples: int | None 
     if len(channels) != 1 or not all(len(x) and x[0].size for x, _ in parts):
         found = "no values" if len(channels) < 2 else f"series of {sorted(channels)} channels"
         raise PefourierError(f"{name} holds {found} in one of its files; download it again")
-    mean = np.concatenate(list(parts[0][0]), axis=1).mean(axis=1)
-    x = padded_series(every, mean).transpose(0, 2, 1)  # (n, length, channels)
+    x, lengths = padded_series([one.T for one in every])
     y = np.concatenate([y for _, y in parts])
     tested = len(parts[1][1]) if len(parts) == 2 and split_by == "blocks" else None
     return from_examples(
@@ -163,19 +185,22 @@ def from_ts(name: str, data: str | None, split_by: Split, resamples: int | None 
         tested,
         most=max(split.FOLDS, resamples or 1),
         resamples=resamples or 1,
+        lengths=lengths,
     )
 
 
-def padded_series(every: Sequence[np.ndarray], mean: np.ndarray) -> np.ndarray:
-    """Series (channels, length) as long as the longest, filled up with a mean (channels,).
+def padded_series(every: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Series (rows, channels) as long as the longest, and the rows of each.
 
-    >>> padded_series([np.array([[1.0, 2.0]]), np.array([[3.0]])], np.array([0.5])).tolist()
-    [[[1.0, 2.0]], [[3.0, 0.5]]]
+    >>> x, lengths = padded_series([np.array([[1.0], [2.0]]), np.array([[3.0]])])
+    >>> x[:, :, 0].tolist(), lengths.tolist()
+    ([[1.0, 2.0], [3.0, 0.0]], [2, 1])
     """
-    filled = np.tile(mean[:, None], (len(every), 1, max(one.shape[1] for one in every)))
-    for row, one in zip(filled, every, strict=True):
-        row[:, : one.shape[1]] = one
-    return filled
+    lengths = np.array([len(one) for one in every])
+    x = np.zeros((len(every), lengths.max(), every[0].shape[1]))
+    for padded, one in zip(x, every, strict=True):
+        padded[: len(one)] = one
+    return x, lengths
 
 
 def read_ts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]:

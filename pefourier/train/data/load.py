@@ -2,10 +2,12 @@
 
 The names of files in synthetic/ (drawn) and published/ (read under --data), ``uea:NAME`` (UCR and
 UEA sets through the package aeon), a folder or file of .ts, and .npz: X (n, length, channels)
-with y (n,) and maybe `groups` (n,), the same in parts X_train, y_train, X_test and y_test, or a
-labelled series: `rows` (n, channels) with `label` (n,) and maybe `train`; and .csv in long form.
+with y (n,) and maybe `groups` and `lengths` (n,), the same in parts X_train, y_train, X_test and
+y_test, or a labelled series: `rows` (n, channels) with `label` (n,) and maybe `train`; and .csv in
+long form.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from importlib import import_module
@@ -35,14 +37,16 @@ def load_task(
     split_by: Split = "blocks",
     folds: int | None = None,
     resamples: int | None = None,
+    positive: Sequence[str] = (),
 ) -> Task:
     """The task that a name or path stands for, the first `folds` of its folds.
 
     `window` (default 100 rows) and `stride` cut series; examples come as long as they are. Of a set
-    with a test part `resamples` splits are made, the first its publisher's.
+    with a test part `resamples` splits are made, the first its publisher's. Of recordings whose
+    rows are labelled by names a `positive` one marks the anomalies.
     """
     if resamples is None:
-        task = find_task(name, data, window, stride, split_by)
+        task = find_task(name, data, window, stride, split_by, positive)
     else:
         check_examples(name, window, stride)
         task = find_resamples(name, data, split_by, resamples)
@@ -52,6 +56,36 @@ def load_task(
             f"got {folds}"
         )
     return replace(task, folds=task.folds[:folds])
+
+
+def name_positives(tasks: Sequence[Task], names: Sequence[str]) -> list[Task]:
+    """Tasks of two classes whose second is the positive one: a named one, or the rarer."""
+    found = [name_positive(task, names) for task in tasks]
+    two = {one for task in tasks if len(task.classes) == 2 for one in task.classes}
+    for name in names:
+        if name not in two:
+            raise unknown("class of --positive", name, sorted(two))
+    return found
+
+
+def name_positive(task: Task, names: Sequence[str]) -> Task:
+    """A task whose second class is the positive one; refused where that may be either.
+
+    More classes have none: their scores are means over all.
+    """
+    if len(task.classes) != 2:
+        return task
+    chosen = [name for name in task.classes if name in names]
+    first, second = np.bincount(task.labels, minlength=2)
+    if len(chosen) == 2 or (not chosen and task.own_names and first == second):
+        both = " and ".join(map(shown, task.classes))
+        why = f"have {first} examples each" if not chosen else "can't both be positive"
+        raise PefourierError(
+            f"{task.name}: classes {both} {why}; name the one that counts as positive: "
+            f"--positive {shown(task.classes[1])}"
+        )
+    flip = chosen == [task.classes[0]] if chosen else task.own_names and first < second
+    return replace(task, classes=task.classes[::-1], labels=1 - task.labels) if flip else task
 
 
 def reads_data_folder(name: str) -> bool:
@@ -65,7 +99,12 @@ def source_of_dataset(name: str) -> Source:
 
 
 def find_task(
-    name: str, data: str | None, window: int | None, stride: int | None, split_by: Split
+    name: str,
+    data: str | None,
+    window: int | None,
+    stride: int | None,
+    split_by: Split,
+    positive: Sequence[str] = (),
 ) -> Task:
     """The task with all of its folds."""
     kind = name.partition(":")[0]
@@ -80,7 +119,7 @@ def find_task(
     if suffix == ".csv":
         from pefourier.train.data.tables import from_csv
 
-        return from_csv(Path(name), window, stride, split_by)
+        return from_csv(Path(name), window, stride, split_by, positive)
     check_examples(name, window, stride)
     if kind in SYNTHETIC:
         # fresh draws are as good as folds
@@ -183,7 +222,8 @@ def own_examples(path: Path, file: ArrayFile, split_by: Split) -> Task:
         raise PefourierError(f"{path} holds {near[0]!r}; name it groups, or leave it out")
     x, y = recordings.load_part(file, "X"), recordings.load_part(file, "y", text=True)
     groups = recordings.load_part(file, "groups", text=True) if "groups" in names else None
-    return from_examples(str(path), x, y, (), split_by, groups=groups)
+    lengths = recordings.load_part(file, "lengths") if "lengths" in names else None
+    return from_examples(str(path), x, y, (), split_by, groups=groups, lengths=lengths)
 
 
 def own_parts(path: Path, file: ArrayFile, split_by: Split, resamples: int) -> Task:

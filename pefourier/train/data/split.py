@@ -57,6 +57,13 @@ class Task:
     leaky: bool = False  # windows of one event stand in training and in test
     grid: tuple[int, ...] = ()  # sides, where the rows of an example are points in raster order
     groups: int | None = None  # of examples: people or machines, dealt as a whole
+    lengths: np.ndarray | None = None  # (W,) rows of each window, the rest is padding; None: all
+    own_names: bool = False  # classes as the data name them: no order says which is positive
+
+    @property
+    def positive(self) -> str | None:
+        """The class of which scores are told; of more than two they are means over all."""
+        return self.classes[1] if len(self.classes) == 2 else None
 
     @property
     def tested(self) -> np.ndarray:
@@ -168,6 +175,7 @@ def split_series(
     split: Split = "blocks",
     blocks: int = 10,
     own_scale: bool = False,
+    classes: tuple[str, str] = ("normal", "anomaly"),
 ) -> Task:
     """Windows of labelled series; one is positive if any of its rows is anomalous.
 
@@ -190,7 +198,6 @@ def split_series(
         )
     labels = holds_anomaly(label, starts, window).astype(np.int64)
     folds = tuple(make_fold(rows, starts, window, parts, own_scale) for parts in places)
-    classes = ("normal", "anomaly")
     task = Task(name, split, rows, starts, labels, window, classes, folds, split == "random")
     check_task(task)
     return task
@@ -364,15 +371,18 @@ def rotate_folds(where: np.ndarray, folds: int) -> list[Parts]:
 
 
 def make_fold(
-    rows: np.ndarray, starts: np.ndarray, window: int, parts: Parts, own_scale: bool
+    rows: np.ndarray, starts: np.ndarray, window: int | np.ndarray, parts: Parts, own_scale: bool
 ) -> Fold:
-    """A fold; with `own_scale` its training windows give each channel's mean and deviation."""
+    """A fold; with `own_scale` its training windows give each channel's mean and deviation.
+
+    `window` is the rows of all windows, or of each (W,).
+    """
     channels = rows.shape[1]
     mean, scale = np.zeros(channels), np.ones(channels)
     if own_scale and len(parts[0]):
         used = np.zeros(len(rows) + 1, dtype=int)
         np.add.at(used, starts[parts[0]], 1)
-        np.add.at(used, starts[parts[0]] + window, -1)
+        np.add.at(used, (starts + window)[parts[0]], -1)
         seen = rows[np.cumsum(used[:-1]) > 0].astype(float)
         mean, scale = seen.mean(axis=0), seen.std(axis=0)
         scale = np.where(scale > 1e-6 * np.abs(mean), scale, 1.0)  # a constant channel stays

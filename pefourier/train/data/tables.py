@@ -5,16 +5,23 @@ Conventions
 The first line names the columns: `id` of a series, `time` (or `t`), `label`, maybe `group`; all
 others are channels. Lines may stand in any order; times of a series must differ, and only their
 order counts. Where a label is the same in all lines of every series, series are examples of that
-class, shorter ones filled up with the mean of all lines; where it changes within one, they are
-recordings, and labels must be 0 or 1.
+class, shorter ones padded; where it changes within one, they are recordings, and labels are 0 and
+1, or names of which the rarer marks anomalies. Times are numbers or dates as ISO 8601 has them.
+Cells are parted by commas, semicolons (then numbers may have decimal commas) or tabs.
 """
 
 import csv
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from pefourier.encodings.sources.formats import is_number
 from pefourier.encodings.sources.tables import check_regular, told
 from pefourier.errors import PefourierError, shown
 from pefourier.files import label as name_of_file
@@ -23,26 +30,58 @@ from pefourier.train.data.examples import from_examples, padded_series
 from pefourier.train.data.split import Split, Task
 
 LARGEST = 2**30  # bytes
+DELIMITERS = ",;\t"
 ROLES = ("id", "time", "label", "group")
-SAME_AS = {"t": "time", "timestamp": "time", "series": "id", "class": "label", "y": "label"}
-Columns = dict[str, np.ndarray]
+SAME_AS = {
+    "t": "time",
+    "timestamp": "time",
+    "date": "time",
+    "datetime": "time",
+    "series": "id",
+    "class": "label",
+    "y": "label",
+}
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def read_long(path: Path) -> tuple[Columns, np.ndarray, list[str]]:
-    """The columns that have a role, channels (n, C) and their names."""
+@dataclass(frozen=True, eq=False)
+class Long:
+    """A file in long form."""
+
+    path: Path
+    columns: dict[str, np.ndarray]  # of each role, as text
+    channels: np.ndarray  # (n, C)
+    lines: np.ndarray  # (n,) number in the file
+
+
+def refusal(path: Path, what: str, line: int, cell: str) -> PefourierError:
+    """The error for a cell of a line."""
+    return PefourierError(f"{shown(str(path))}, line {line}: {what}; got {shown(str(cell))}")
+
+
+def read_long(path: Path) -> Long:
+    """Read the columns that have a role, and channels."""
     check_regular(str(path))
 
-    def parse() -> tuple[list[str], list[list[str]]]:
+    def parse() -> tuple[list[str], list[list[str]], np.ndarray, bool]:
         if path.stat().st_size > LARGEST:
             raise ValueError(f"text of up to {LARGEST} bytes is read")
         with path.open(encoding="utf-8-sig", newline="") as stream:
+            first = stream.readline()
+            parted = max(DELIMITERS, key=first.count)
+            stream.seek(0)
             try:
-                head, *rows = list(cells_of_lines(csv.reader(stream)))
+                (_, head), *rows = list(cells_of_lines(csv.reader(stream, delimiter=parted)))
             except csv.Error as error:
                 raise ValueError(str(error)) from error
-        return [cell.strip() for cell in head], rows
+        if not rows:
+            raise ValueError("it has names of columns and no line below them")
+        lines = np.array([line for line, _ in rows])
+        return [cell.strip() for cell in head], [row for _, row in rows], lines, parted == ";"
 
-    head, rows = told(parse, name_of_file(str(path)), ".csv", "write it again")
+    head, rows, lines, decimal_commas = told(
+        parse, name_of_file(str(path)), ".csv", "write it again"
+    )
     roles = [SAME_AS.get(name.lower(), name.lower()) for name in head]
     known = {role: roles.index(role) for role in ROLES if role in roles}
     channels = [i for i, role in enumerate(roles) if role not in ROLES]
@@ -57,84 +96,164 @@ def read_long(path: Path) -> tuple[Columns, np.ndarray, list[str]]:
     if twice:
         raise PefourierError(f"{shown(str(path))} has two columns that are its {twice}")
     found = {role: np.array([row[at] for row in rows], dtype=str) for role, at in known.items()}
-    values = [[row[at] for at in channels] for row in rows]
-    return found, numbers_of(path, values, "a channel"), [head[at] for at in channels]
+    cells = [row[at] for row in rows for at in channels]
+    if decimal_commas and any("," in cell for cell in cells):
+        cells = [cell.replace(",", ".") for cell in cells]
+    read = partial(finite_number, what="a channel must be a finite number; fill missing values")
+    flat = read_cells(path, cells, np.repeat(lines, len(channels)), read)
+    return Long(path, found, flat.reshape(len(rows), -1), lines)
 
 
-def cells_of_lines(lines: Iterator[list[str]]) -> Iterator[list[str]]:
-    """Lines that are not empty, all of one width."""
+def cells_of_lines(lines: Any) -> Iterator[tuple[int, list[str]]]:
+    """Lines of a reader that are not empty, all of one width, with their numbers."""
     width = None
-    for number, row in enumerate(lines, start=1):
+    for row in lines:
+        number = lines.line_num
         if not row:
             continue
         width = width or len(row)
         if len(row) != width:
             raise ValueError(f"line {number} has {len(row)} cells, the first has {width}")
-        yield row
+        yield number, row
     if width is None:
         raise ValueError("it has no line")
 
 
-def numbers_of(path: Path, cells: list[list[str]], what: str) -> np.ndarray:
-    """Cells as numbers, of which none is missing."""
-    try:
-        found = np.array(cells, dtype=str).astype(float)
-    except ValueError as error:
-        text = str(error).partition(": ")[2] or str(error)
-        raise PefourierError(
-            f"{shown(str(path))}: {what} must be numbers; got {text[:60]}; fill missing values"
-        ) from error
-    if not np.isfinite(found).all():
-        raise PefourierError(f"{shown(str(path))}: {what} must be finite; fill missing values")
+def read_cells(
+    path: Path, cells: Sequence[str], lines: np.ndarray, read: Callable[[str], float]
+) -> np.ndarray:
+    """Cells as numbers; the first that is none is named with its line."""
+    found = np.empty(len(cells))
+    for at, cell in enumerate(cells):
+        try:
+            found[at] = read(cell)
+        except ValueError as error:
+            raise refusal(path, str(error), int(lines[at]), cell) from error
     return found
 
 
-def from_csv(path: Path, window: int | None, stride: int | None, split_by: Split) -> Task:
+def finite_number(cell: str, what: str) -> float:
+    """A cell as a finite number; else a `ValueError` says what it must be.
+
+    >>> finite_number(" 1e3", "")
+    1000.0
+    """
+    try:
+        found = float(cell)
+    except ValueError:
+        found = float("nan")
+    if not abs(found) < float("inf"):
+        raise ValueError(what)
+    return found
+
+
+def seconds_of_date(cell: str) -> float:
+    """A date of ISO 8601 in seconds; those that name no zone are taken as of one.
+
+    >>> seconds_of_date("1970-01-02 00:00:01.5"), seconds_of_date("1970-01-01T01:00:00+01:00")
+    (86401.5, 0.0)
+    """
+    try:
+        found = datetime.fromisoformat(cell.strip())
+    except ValueError:
+        raise ValueError(
+            "time must be a number, or a date such as 2024-05-31 or 2024-05-31T12:00:00, as all "
+            "times of the file"
+        ) from None
+    zoned = found if found.tzinfo else found.replace(tzinfo=UTC)
+    return (zoned - EPOCH).total_seconds()
+
+
+def times_of(one: Long) -> np.ndarray:
+    """Times (n,): numbers, or dates where the first is one."""
+    cells = one.columns["time"]
+    try:
+        float(cells[0])
+    except ValueError:
+        return read_cells(one.path, cells, one.lines, seconds_of_date)
+    read = partial(finite_number, what="time must be a finite number")
+    return read_cells(one.path, cells, one.lines, read)
+
+
+def from_csv(
+    path: Path,
+    window: int | None,
+    stride: int | None,
+    split_by: Split,
+    positive: Sequence[str] = (),
+) -> Task:
     """Examples or recordings of a .csv in long form."""
-    columns, channels, _ = read_long(path)
-    times = numbers_of(path, [[one] for one in columns["time"]], "time")[:, 0]
+    one = read_long(path)
+    columns, times = one.columns, times_of(one)
     names, series = np.unique(columns["id"], return_inverse=True)
     order = np.lexsort((times, series))
     same = (np.diff(series[order]) == 0) & (np.diff(times[order]) == 0)
     if same.any():
-        at = order[:-1][same][0]
+        at = order[1:][same][0]
         name = shown(str(columns["id"][at]))
-        raise PefourierError(f"{shown(str(path))}: series {name} has time {times[at]:g} twice")
+        said = f"series {name} has a time twice"
+        raise refusal(path, said, int(one.lines[at]), columns["time"][at])
     ends = np.cumsum(np.bincount(series))[:-1]
     parts = np.split(order, ends)
     if all(len(set(columns["label"][part])) == 1 for part in parts):
-        return examples_of(path, columns, channels, parts, window, stride, split_by)
+        return examples_of(one, parts, window, stride, split_by)
     if "group" in columns:
         raise PefourierError(
             f"{shown(str(path))}: labels change within a series, so that these are recordings; "
             "group goes with examples of one label each"
         )
+    anomalous, classes = read_anomalies(one, positive)
     found = []
     for name, part in zip(names, parts, strict=True):
-        labels = numbers_of(path, [[one] for one in columns["label"][part]], "label")[:, 0]
-        truth = recordings.truth_values(str(name), channels[part], labels)
-        rows = channels[part].astype(np.float32)
+        rows = one.channels[part].astype(np.float32)
         recordings.check_rows(str(name), rows)
-        found.append(split.Series(str(name), rows, truth, str(name), str(name)))
+        found.append(split.Series(str(name), rows, anomalous[part], str(name), str(name)))
     cut = split.WINDOW if window is None else window
-    blocks = split.USER_BLOCKS
-    return split.split_series(str(path), found, cut, stride, split_by, blocks, own_scale=True)
+    facts = {"own_scale": True, "classes": classes}
+    return split.split_series(str(path), found, cut, stride, split_by, split.USER_BLOCKS, **facts)
+
+
+def read_anomalies(one: Long, positive: Sequence[str]) -> tuple[np.ndarray, tuple[str, str]]:
+    """Which rows of recordings are anomalous, and the classes: by 0 and 1, or by names."""
+    labels, path = one.columns["label"], shown(str(one.path))
+    counted = Counter(labels.tolist())
+    chosen = [name for name in counted if name in positive]
+    if not chosen and all(is_number(name) for name in counted):
+        read = partial(truth_value, what="the label of a row must be 0 or 1, or --positive NAME")
+        return read_cells(one.path, labels, one.lines, read) == 1, ("normal", "anomaly")
+    (rarest, least), (_, most), *more = sorted(counted.items(), key=lambda item: item[1])
+    if not chosen and (more or least == most):
+        raise PefourierError(
+            f"{path}: rows have {len(counted)} labels, {shown(', '.join(sorted(counted)))}"
+            f"{'' if more else f', {least} each'}; name the one that marks anomalies: "
+            f"--positive {shown(rarest)}"
+        )
+    if len(chosen) > 1:
+        raise PefourierError(f"{path}: one label can mark anomalies; got --positive for {chosen}")
+    own = chosen[0] if chosen else rarest
+    rest = (set(counted) - {own}).pop() if not more else f"not {own}"
+    return labels == own, (rest, own)
+
+
+def truth_value(cell: str, what: str) -> float:
+    """0 or 1 of a cell."""
+    found = finite_number(cell, what)
+    if found not in (0, 1):
+        raise ValueError(what)
+    return found
 
 
 def examples_of(
-    path: Path,
-    columns: Columns,
-    channels: np.ndarray,
+    one: Long,
     parts: list[np.ndarray],
     window: int | None,
     stride: int | None,
     split_by: Split,
 ) -> Task:
     """A series an example, of the label that all its lines have."""
+    columns, path = one.columns, shown(str(one.path))
     if window is not None or stride is not None:
-        raise PefourierError(
-            f"--window and --stride are for recordings; {shown(str(path))} holds examples"
-        )
+        raise PefourierError(f"--window and --stride are for recordings; {path} holds examples")
     labels = np.array([columns["label"][part[0]] for part in parts])
     groups = None
     if "group" in columns:
@@ -142,7 +261,7 @@ def examples_of(
         for part in parts:
             if len(set(columns["group"][part])) > 1:
                 name = shown(str(columns["id"][part[0]]))
-                raise PefourierError(f"{shown(str(path))}: series {name} is of two groups")
-    every = [channels[part].T for part in parts]
-    x = padded_series(every, channels.mean(axis=0)).transpose(0, 2, 1)
-    return from_examples(str(path), x, labels, (), split_by, groups=groups)
+                raise PefourierError(f"{path}: series {name} is of two groups")
+    x, lengths = padded_series([one.channels[part] for part in parts])
+    facts = {"groups": groups, "lengths": lengths}
+    return from_examples(str(one.path), x, labels, (), split_by, **facts)

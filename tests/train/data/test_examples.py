@@ -40,8 +40,7 @@ def test_uea_sets_keep_their_published_test_part(tmp_path):
         load.load_task("uea:NoSuchSet")
     vowels = load.load_task("uea:JapaneseVowels")  # 7 to 29 rows each
     assert (vowels.length, vowels.rows.shape[1], len(vowels.classes)) == (29, 12, 9)
-    last = vowels.rows[28::29][:270]  # filled up in all but the longest
-    assert (last == np.median(last, axis=0)).all(axis=1).mean() > 0.9
+    assert (vowels.lengths.min(), vowels.lengths.max()) == (7, 29)
     head = "@univariate true\n@classLabel true a b\n@data\n"
     for number, text, message in (
         (0, head + "1,2,3:a\n4,5,6:b\n" * 12, ""),

@@ -12,7 +12,7 @@ from stored import HEADER, npy_bytes
 from training import recording
 
 from pefourier.errors import PefourierError
-from pefourier.train.data import load, recordings
+from pefourier.train.data import examples, load, recordings
 
 
 def test_npz_of_examples_with_three_classes_and_of_a_labelled_series(tmp_path, rng):
@@ -296,3 +296,35 @@ def test_parts_of_an_archive_are_trained_and_tested_on(tmp_path, rng):
     np.savez(path, X_train=x[:40], y_train=np.arange(40) % 2, X_test=x[40:], y_test=y[40:])
     with pytest.raises(PefourierError, match="must both hold numbers, or both names"):
         load.load_task(path)
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "classes"),
+    [
+        (np.where(np.arange(60) % 5, "normal", "anomaly"), (), ("normal", "anomaly")),
+        (np.where(np.arange(60) % 5, "a", "b"), (), ("a", "b")),
+        (np.where(np.arange(60) % 5, "normal", "anomaly"), ("normal",), ("anomaly", "normal")),
+        ((np.arange(60) % 5 > 0).astype(float), (), ("1", "0")),
+        (np.arange(60) % 2, ("0",), ("1", "0")),
+        (np.arange(60) % 3, (), ("0", "1", "2")),
+    ],
+)
+def test_the_rarer_class_is_positive_unless_one_is_named(rng, labels, names, classes):
+    given = examples.from_examples("x", rng.normal(size=(60, 4, 1)), labels, (), "blocks")
+    (found,) = load.name_positives([given], names)
+    assert found.classes == classes
+    told = [classes[label] for label in found.labels]
+    assert told == [f"{x:.0f}" if labels.dtype.kind == "f" else str(x) for x in labels]
+
+
+def test_classes_of_equal_size_ask_which_is_positive(rng):
+    y = np.array(["up", "down"])[np.arange(60) % 2]
+    task = examples.from_examples("x", rng.normal(size=(60, 4, 1)), y, (), "blocks")
+    with pytest.raises(PefourierError, match=r"^x: classes 'down' and 'up' have 30 examples each;"):
+        load.name_positives([task], ())
+    with pytest.raises(PefourierError, match="can't both be positive; name the one that counts"):
+        load.name_positives([task], ("up", "down"))
+    with pytest.raises(PefourierError, match=r"unknown class .* 'upp'\. Did you mean 'up'"):
+        load.name_positives([task], ("up", "upp"))
+    drawn = load.load_task("order:count=60,length=6")
+    assert load.name_positives([drawn], ())[0].positive == "B first"

@@ -41,12 +41,40 @@ def test_examples_in_long_form_are_those_of_an_array(tmp_path, rng):
         assert not set(fold.train // 5) & set(fold.test // 5)
 
 
-def test_shorter_series_are_filled_up_with_the_mean(tmp_path, rng):
+def test_shorter_series_are_padded_and_nothing_is_learned_of_the_padding(tmp_path, rng):
     series = {f"s{i}": (rng.normal(size=(3 + i % 2, 2)).tolist(), i % 2) for i in range(20)}
     task = load.load_task(write_long(tmp_path / "x.csv", rng, series))
-    assert task.length == 4
-    every = np.concatenate([np.array(rows) for rows, _ in series.values()])
-    np.testing.assert_allclose(task.rows[3], every.mean(axis=0), rtol=1e-6)
+    assert (task.length, task.lengths[:2].tolist()) == (4, [3, 4])
+    for fold in task.folds:
+        names = sorted(series)
+        own = np.concatenate([np.array(series[names[i]][0]) for i in fold.train])
+        np.testing.assert_allclose(fold.mean, own.mean(axis=0), rtol=1e-5)
+        np.testing.assert_allclose(fold.scale, own.std(axis=0), rtol=1e-5)
+
+
+def test_dates_names_semicolons_and_decimal_commas_are_read(tmp_path, rng):
+    label = ["fault" if i % 40 > 30 else "fine" for i in range(600)]
+    rows = rng.normal(size=(600, 2)).round(3)
+    lines = [
+        f"{series};2024-03-{1 + i // 24:02d} {i % 24:02d}:30;{str(x).replace('.', ',')};{y};{name}"
+        for series in "ab"
+        for i, ((x, y), name) in enumerate(zip(rows, label, strict=True))
+    ]
+    (tmp_path / "x.csv").write_text("\n".join(["id;date;u;v;label", *lines[::-1]]) + "\n")
+    task = load.load_task(str(tmp_path / "x.csv"), window=5)
+    assert task.classes == ("fine", "fault")
+    np.testing.assert_allclose(task.rows[:600], rows, rtol=1e-6)
+    turned = load.load_task(str(tmp_path / "x.csv"), None, 5, None, "random", positive=["fine"])
+    assert turned.classes == ("fault", "fine")
+    assert turned.labels.mean() > 0.5 > task.labels.mean()
+
+
+def test_times_of_zones_are_ordered_as_they_passed(tmp_path):
+    ends = ("T01:00:00+02:00,1", "T00:00:00Z,2", "T00:30:00+00:00,3")
+    lines = [f"s{i},2024-05-01{end},{'ab'[i % 2]}" for i in range(20) for end in ends[::-1]]
+    (tmp_path / "x.csv").write_text("\n".join(["id,time,u,label", *lines]))
+    task = load.load_task(str(tmp_path / "x.csv"))
+    assert task.rows[:3, 0].tolist() == [1, 2, 3]
 
 
 def test_labels_that_change_make_recordings(tmp_path, rng):
@@ -72,14 +100,24 @@ HEAD = "id,time,a,label\n"
         ("", "is not a readable .csv file: it has no line"),
         ("id,time,a\n1,2,3\n", "lacks a column label: its first line names"),
         ("id,time,label\n1,2,3\n", "lacks columns of channels"),
-        ("id,time,t,a,label\n", "has two columns that are its time"),
+        ("id,time,t,a,label\n1,2,3,4,5\n", "has two columns that are its time"),
         (HEAD + "1,2,3\n", "line 2 has 3 cells, the first has 4"),
-        (HEAD + "1,0,x,0\n", "a channel must be numbers; got"),
-        (HEAD + "1,0,,0\n", "a channel must be numbers; got"),
-        (HEAD + "1,0,nan,0\n", "a channel must be finite; fill missing values"),
-        (HEAD + "1,now,1,0\n", "time must be numbers; got"),
-        (HEAD + "1,0,1,0\n1,0,2,0\n", "series '1' has time 0 twice"),
-        (HEAD + "1,0,1,0\n1,1,2,2\n", "the label of a row must be 0 or 1; got 2"),
+        (
+            HEAD + "1,0,x,0\n",
+            "line 2: a channel must be a finite number; fill missing values; got 'x'",
+        ),
+        (HEAD + "1,0,,0\n", "a channel must be a finite number"),
+        (HEAD + "1,0,nan,0\n", "a channel must be a finite number; fill missing values"),
+        (HEAD + "1,now,1,0\n", "line 2: time must be a number, or a date such as 2024-05-31 or"),
+        (HEAD + "1,0,1,0\n\n1,now,1,0\n", "line 4: time must be a finite number; got 'now'"),
+        (HEAD, "it has names of columns and no line below them"),
+        (HEAD + "1,0,1,a\n1,1,1,b\n", "rows have 2 labels, 'a, b', 1 each; name the one that"),
+        (HEAD + "1,0,1,a\n1,1,1,b\n1,2,1,c\n", "rows have 3 labels, 'a, b, c'; name the one"),
+        (HEAD + "1,0,1,0\n1,0,2,0\n", "line 3: series '1' has a time twice; got '0'"),
+        (
+            HEAD + "1,0,1,0\n1,1,2,2\n",
+            "line 3: the label of a row must be 0 or 1, or --positive NAME; got '2'",
+        ),
         (HEAD + "1,0,1,0\n2,1,2,1\n", "y has 2 classes in 2 examples"),
         ("id,time,a,label,group\n1,0,1,0,a\n1,1,2,0,b\n", "series '1' is of two groups"),
         ("id,time,a,label,group\n1,0,1,0,a\n1,1,2,1,a\n", "labels change within a series"),

@@ -1,0 +1,114 @@
+"""Series of unequal length: what stands behind their end changes nothing."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from training import SIZES, SMALL, injection
+
+from pefourier.encodings.registry import BUILDERS
+from pefourier.errors import PefourierError
+from pefourier.train import attention, model
+from pefourier.train.data import load
+from pefourier.train.data.examples import check_lengths
+from pefourier.train.models import load_classifier
+from pefourier.train.options import Options
+from pefourier.train.run import run_comparison
+
+CPU = torch.device("cpu")
+
+
+def drawn(sizes, seed=0):
+    return {k: v[None] for k, v in model.draw_parameters(sizes.shapes(), seed).items()}
+
+
+def injectable():
+    """Every registered encoding that the small classifier takes."""
+    for name in sorted(BUILDERS):
+        try:
+            yield name, injection(name)
+        except PefourierError:
+            continue
+
+
+def shortened(one, tokens):
+    """What is injected at the first tokens of those it has codes for."""
+    n = SIZES.tokens
+    if one.act == "bias":
+        index = one.index.reshape(n, n)[:tokens, :tokens].ravel()
+    elif one.act == "key":
+        index = one.index[n - tokens : n + tokens - 1]
+    else:
+        index = one.index[:tokens]
+    return replace(one, index=index)
+
+
+@pytest.mark.parametrize("few", [32, 0])  # tokens up to which attention is written out
+def test_padding_changes_no_logit_with_any_encoding(rng, monkeypatch, few):
+    monkeypatch.setattr(attention, "FEW_TOKENS", few)
+    x = torch.as_tensor(rng.normal(size=(1, 3, 8, 2)))
+    other = x.clone()
+    other[:, 0, 5:], other[:, 1, 2:] = 9.0, -3.0
+    lengths, acts = torch.tensor([[5, 2, 8]]), set()
+    for name, one in injectable():
+        p, codes = drawn(SIZES), attention.codes_by_act([one], CPU, torch.float64)
+        got = SIZES.logits(p, codes, x, None, lengths)
+        assert (got - SIZES.logits(p, codes, other, None, lengths)).abs().max() < 1e-12, name
+        for i, n in enumerate(lengths[0].tolist()):
+            alone = attention.codes_by_act([shortened(one, n)], CPU, torch.float64)
+            own = replace(SIZES, length=n).logits(p, alone, x[:, i : i + 1, :n])
+            assert (got[:, i] - own[:, 0]).abs().max() < 1e-12, (name, n)
+        acts.add(one.act)
+    assert acts == {"add", "rotate", "bias", "key"}
+
+
+@pytest.mark.parametrize("pool", ["mean", "max", "mean+max", "first"])
+def test_padding_changes_no_logit_with_any_pool_or_patch(rng, pool):
+    sizes = model.Transformer(12, 2, 3, d=8, heads=2, patch=4, stride=2, pool=pool)
+    short, p = replace(sizes, length=8), drawn(sizes)
+    x = torch.as_tensor(rng.normal(size=(1, 4, 12, 2)))
+    x[:, :, 8:] = 7.0
+    codes = [
+        attention.codes_by_act([injection("none", sizes=s)], CPU, x.dtype) for s in (sizes, short)
+    ]
+    got = sizes.logits(p, codes[0], x, None, torch.full((1, 4), 8))
+    assert (got - short.logits(p, codes[1], x[:, :, :8])).abs().max() < 1e-12
+    blind = model.OrderFree(12, 2, 3, 4)
+    p = drawn(blind)
+    got = blind.logits(p, {}, x, None, torch.full((1, 4), 8))
+    assert (got - replace(blind, length=8).logits(p, {}, x[:, :, :8])).abs().max() < 1e-12
+
+
+def test_what_padding_holds_changes_no_score(tmp_path, rng):
+    x, y = rng.normal(size=(60, 6, 2)), np.arange(60) % 3 == 0
+    x[:, 0, 0] += 2 * y
+    lengths = rng.integers(2, 7, 60)
+    given = {**SMALL, "seeds": 1, "epochs": 2, "folds": 1, "save_models": str(tmp_path / "m")}
+    found = []
+    for name, fill in (("one", 0.0), ("two", 99.0)):
+        x[np.arange(6) >= lengths[:, None]] = fill
+        np.savez(tmp_path / f"{name}.npz", X=x, y=y.astype(int), lengths=lengths)
+        dataset = (str(tmp_path / f"{name}.npz"),)
+        (one,) = run_comparison(Options(**{**given, "dataset": dataset})).datasets
+        found.append(one.scores)
+    assert found[0] == found[1]
+    saved = load_classifier(next((tmp_path / "m").glob("*two*none*")))
+    other = np.where((np.arange(6) < lengths[:, None])[..., None], x, -5.0)
+    np.testing.assert_array_equal(saved.logits(x, lengths), saved.logits(other, lengths))
+    task = load.load_task(str(tmp_path / "one.npz"))
+    assert task.lengths.tolist() == lengths.tolist()
+
+
+@pytest.mark.parametrize(
+    ("lengths", "message"),
+    [
+        ([0, 2, 3], "x: lengths must be from 1 to the 3 rows of X; got 0"),
+        ([1, 2, 4], "x: lengths must be from 1 to the 3 rows of X; got 4"),
+        ([1, 2], "x: lengths must be 3 whole numbers, one an example"),
+        ([1.0, 2.0, 3.0], "x: lengths must be 3 whole numbers, one an example"),
+    ],
+)
+def test_lengths_that_cannot_be_are_refused(lengths, message):
+    with pytest.raises(PefourierError, match=message):
+        check_lengths("x", np.array(lengths), 3, 3)
