@@ -1,80 +1,169 @@
 """Has anything got worse since a stored answer? For continuous integration.
 
-The stored answer is what ``pefourier check-faithful … --json`` wrote. Worse is a lower verdict, a
-smaller distance or gap, fewer codes told apart in a format, a new finding above a note, and of a
-model's config anything else than was, as its weights were trained with that; what got better is
-fine. Answers of other sizes are not compared, which is said as a fault of its own.
+The stored answer is what ``pefourier check-faithful … --json`` or ``context … --json`` wrote. Worse
+is a lower verdict, a smaller distance or gap, fewer codes told apart in a format, a phase that is
+new to training, a new finding above a note. Of a model anything else than was counts too, as its
+weights were trained with that: parameters, factors of logits, which layers rotate and how far each
+sees. What got better is fine. Answers of other sizes are not compared, which is said.
 """
 
 import json
+import os
+import stat
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 from os.path import basename, dirname, normpath
 from typing import Any
 
-from pefourier.answers.page import SCHEMA, plain
-from pefourier.answers.report import Answer, Refusal
+from pefourier.answers.page import SCHEMA, Reason, plain
+from pefourier.answers.reach import context_record, ranges
+from pefourier.answers.report import Answer, Refusal, record_of
 from pefourier.answers.text import number
+from pefourier.context import Context
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.sources.tables import await_writer
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, printable, shown
-from pefourier.faithful import LADDER, Faithfulness
+from pefourier.faithful import LADDER
 from pefourier.files import missing, os_errors, status_of
 
 LARGEST = 2**26  # bytes
 SLACK = 1e-6  # relative: what other processors and libraries change in a distance
 SEVERITIES = ("note", "warning", "error")
-WANTED = ("length", "dimension", "verdict", "min_distance", "gap", "precision", "findings")
 OF_MODELS = ("config", "gguf")  # whose positions belong to weights
 NAMED = 4  # SPECs that are told one by one
-REMAKE = "write it anew with: pefourier check-faithful … --json"
+LONGEST_NUMBER = 300  # digits
+OF_ROTATIONS = ("pairs", "rotated", "base", "scaling", "attention_factor", "softmax_factor")
+Record = Mapping[str, Any]
 
 
-def read_baseline(path: str) -> dict[str, Mapping[str, Any]]:
-    """The stored answer for each SPEC.
+def is_count(value: Any) -> bool:
+    """Whether a stored value is a whole number from 0 on."""
+    return type(value) is int and value >= 0
+
+
+def is_size(value: Any) -> bool:
+    """Whether a stored value is a number, or null, which stands for an infinite one."""
+    return value is None or type(value) in (int, float)
+
+
+def is_text(value: Any) -> bool:
+    """Whether a stored value is a text."""
+    return isinstance(value, str)
+
+
+def is_whole_or_null(value: Any) -> bool:
+    """Whether a stored value is a whole number from 0 on, or null."""
+    return value is None or is_count(value)
+
+
+class Each(dict):
+    """The shape of an object all of whose values have a shape."""
+
+
+FINDING = {"code": is_text, "message": is_text, "severity": SEVERITIES.__contains__}
+LAYER = {"index": [is_count], "kind": is_text, "window": is_whole_or_null}
+LOSS = {"distinct_cast": is_count, "distinct_phase": is_whole_or_null}
+SHAPES: dict[str, Any] = {  # what is compared, in the types that it is written in
+    "check-faithful": {
+        "length": is_count,
+        "dimension": is_count,
+        "verdict": LADDER.__contains__,
+        "min_distance": is_size,
+        "gap": is_size,
+        "precision": Each(each=LOSS),
+        "findings": [FINDING],
+    },
+    "context": {
+        "length": is_count,
+        "trained": is_count,
+        "layers": [{**LAYER, "rotation": is_whole_or_null}],
+        "rotations": [
+            {"name": is_text, "unseen": is_count, "idle": is_count, "precision": Each(each=LOSS)}
+        ],
+        "findings": [FINDING],
+    },
+}
+OPTIONAL = {"layers": [LAYER], "softmax_factor": is_size, "params": Each(each=lambda value: True)}
+
+
+def fits(value: Any, shape: Any) -> bool:
+    """Whether a stored value has a shape: a test, a list of one, or an object by its keys.
+
+    >>> fits({"a": [1, 2]}, {"a": [is_count]}), fits([], {"a": is_count}), fits({"x": -1}, LOSS)
+    (True, False, False)
+    """
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(fits(item, shape[0]) for item in value)
+    if isinstance(shape, Each):
+        return isinstance(value, dict) and all(fits(x, shape["each"]) for x in value.values())
+    if isinstance(shape, dict):
+        return isinstance(value, dict) and all(fits(value.get(k), one) for k, one in shape.items())
+    return bool(shape(value))
+
+
+def read_baseline(path: str, command: str = "check-faithful") -> dict[str, Record]:
+    """The stored answer of a command for each SPEC.
 
     Raises
     ------
     PefourierError
-        For a file that is not an answer of check-faithful in JSON of this layout.
+        For a file that is not an answer of that command in JSON of this layout.
     """
-    if status_of(path) is None:
-        raise missing(path)
-    with os_errors("read", path), open(path, "rb") as stream:
-        text = stream.read(LARGEST)
+    remake = f"write it anew with: pefourier {command} … --json"
+    parse = {"parse_constant": refuse, "parse_float": parse_finite, "parse_int": parse_short}
+    text = read_bytes(path)
     try:
-        stored = json.loads(text)
-        command, schema, results = (stored[key] for key in ("command", "schema", "results"))
-        records = {place_of(record["spec"]): record for record in results}
-        told = [record for record in records.values() if "error" not in record]
-        fine = all(fits(record) for record in told)
+        stored = json.loads(text, **parse)
+        given, schema, results = (stored[key] for key in ("command", "schema", "results"))
+        fine = isinstance(results, list) and all(is_record(one, SHAPES[command]) for one in results)
     except (ValueError, KeyError, TypeError, RecursionError):
-        command, schema, fine = "", SCHEMA, False
+        given, schema, fine = "", SCHEMA, False
     if schema != SCHEMA:
         raise PefourierError(
-            f"{shown(path)} has layout {shown(schema)}, this version reads {SCHEMA}; {REMAKE}"
+            f"{shown(path)} has layout {shown(schema)}, this version reads {SCHEMA}; {remake}"
         )
-    if command != "check-faithful" or not fine:
-        raise PefourierError(f"{shown(path)} is not an answer of check-faithful; {REMAKE}")
-    return records
+    if given != command or not fine:
+        raise PefourierError(f"{shown(path)} is not an answer of {command}; {remake}")
+    return {place_of(record["spec"]): record for record in results}
 
 
-def fits(record: Mapping[str, Any]) -> bool:
-    """Whether a stored record has what is compared, in the types that it is written in."""
-    values = [record[key] for key in WANTED]
-    length, dimension, verdict, *distances, precision, findings = values
-    return (
-        isinstance(length, int)
-        and isinstance(dimension, int)
-        and verdict in LADDER
-        and all(one is None or isinstance(one, int | float) for one in distances)
-        and all(isinstance(loss["distinct_cast"], int) for loss in precision.values())
-        and all(isinstance(loss["distinct_phase"], int | None) for loss in precision.values())
-        and all(one["severity"] in SEVERITIES and one["code"] for one in findings)
-    )
+def read_bytes(path: str) -> bytes:
+    """What is in a file, or comes out of a pipe into which somebody writes."""
+    status = status_of(path)
+    if status is None:
+        raise missing(path)
+    awaited = stat.S_ISFIFO(status.st_mode)
+    with os_errors("read", path):
+        descriptor = os.open(path, os.O_RDONLY | (os.O_NONBLOCK if awaited else 0))
+        with open(descriptor, "rb") as stream:
+            first = await_writer(descriptor, path) if awaited else b""
+            return first + stream.read(LARGEST)
 
 
-def stored_answer(records: Mapping[str, Mapping[str, Any]], spec: str) -> Mapping[str, Any] | None:
-    """The stored answer for a SPEC, None where there is none."""
-    return records.get(place_of(spec))
+def refuse(text: str) -> None:
+    """Refuse NaN and Infinity, which no answer has."""
+    raise ValueError(text)
+
+
+def parse_finite(text: str) -> float:
+    """A number that is one."""
+    value = float(text)
+    return value if isfinite(value) else refuse(text)
+
+
+def parse_short(text: str) -> int:
+    """A whole number that is no longer than any that is stored."""
+    return int(text) if len(text) <= LONGEST_NUMBER else refuse(text)
+
+
+def is_record(record: Any, shape: Record) -> bool:
+    """Whether a stored record is an answer, or a refusal."""
+    if not isinstance(record, dict) or not isinstance(record.get("spec"), str):
+        return False
+    known = {key: one for key, one in OPTIONAL.items() if key in record}
+    return "error" in record or fits(record, {**known, **shape})
 
 
 def place_of(spec: str) -> str:
@@ -89,111 +178,205 @@ def place_of(spec: str) -> str:
     return f"{folder}{mark}{part}"
 
 
-def regressions(answer: Answer, stored: Mapping[str, Any]) -> list[str]:
-    """What got worse, each in words that follow the SPEC's name."""
-    now: Faithfulness = answer.result
-    if "error" in stored:
-        return []
-    sizes = (stored["length"], stored["dimension"])
-    if sizes != (now.length, now.dimension):
-        then = "{} positions of {} dimensions".format(*sizes)
-        changed = parameter_changes(answer, stored, but=("length", "d"))
-        besides = f", with {changed}" if changed else ""
-        return [
-            f"has {now.length} positions of {now.dimension} dimensions, {then} in the baseline"
-            f"{besides}: distances are not compared; give both one -S, or {REMAKE}"
-        ]
-    worse = [*worse_verdict(now, stored), *fewer_codes(now, stored), *new_findings(now, stored)]
-    changed = parameter_changes(answer, stored)
-    if changed and source_of(answer.encoding.spec) in OF_MODELS:
-        worse.insert(0, f"has not the positions that trained weights expect: {changed}")
-    elif worse and changed:
-        worse[0] += f", with {changed}"
-    return worse
+def judge(
+    records: Mapping[str, Record], asked: Sequence[Answer | Refusal]
+) -> tuple[list[Reason], list[Reason]]:
+    """What got worse or is another model's now, and what is no worse and yet not as it was.
 
-
-def check_common(
-    asked: Sequence[Answer | Refusal], records: Mapping[str, Mapping[str, Any]]
-) -> None:
-    """Refuse a baseline that has none of what was asked: nothing would be compared."""
+    Raises
+    ------
+    PefourierError
+        For a baseline that has none of what was asked: nothing would be compared.
+    """
     specs = [one.encoding.spec if isinstance(one, Answer) else one.spec for one in asked]
     if not any(place_of(spec) in records for spec in specs):
         known = ", ".join(shown(record["spec"]) for record in [*records.values()][:NAMED])
         raise PefourierError(
             f"none of what was asked is in the baseline, which has {known or 'nothing'}: paths are "
-            f"taken as they are typed; {REMAKE}"
+            "taken as they are typed; write it anew with --json"
         )
-
-
-def list_changes(
-    asked: Sequence[Answer | Refusal], records: Mapping[str, Mapping[str, Any]]
-) -> list[str]:
-    """What is no worse and yet not as it was: other parameters, and answers of one side alone."""
-    found = []
+    worse, remarks = [], []
     for one in (one for one in asked if isinstance(one, Answer)):
-        stored = stored_answer(records, one.encoding.spec)
+        label, stored = one.encoding.label, records.get(place_of(one.encoding.spec))
         if stored is None:
-            label = one.encoding.label
-            found.append(f"{label} is not in the baseline: nothing to compare it with")
-        elif not regressions(one, stored) and (changed := parameter_changes(one, stored)):
-            label = one.encoding.label
-            found.append(f"{label} is no worse, but not that of the baseline: {changed}")
-    specs = {one.encoding.spec if isinstance(one, Answer) else one.spec for one in asked}
+            words = "is not in the baseline: nothing to compare it with"
+            remarks.append(Reason(label, "unknown", words))
+        elif found := regressions(one, stored):
+            worse += found
+        elif changed := parameter_changes(one.encoding, stored):
+            words = f"is no worse, but not that of the baseline: {changed}"
+            remarks.append(Reason(label, "changed", words))
     left = sorted(records.keys() - set(map(place_of, specs)))
     if left:
         named = [shown(records[place]["spec"]) for place in left[:NAMED]]
         names = ", ".join(named) + (", …" if len(left) > NAMED else "")
-        found.append(f"{len(left)} of {len(records)} in the baseline were not asked for: {names}")
-    return found
+        words = f"{len(left)} of {len(records)} in the baseline were not asked for: {names}"
+        remarks.append(Reason("", "left", words))
+    return worse, remarks
 
 
-def parameter_changes(answer: Answer, stored: Mapping[str, Any], but: Sequence[str] = ()) -> str:
+def regressions(answer: Answer, stored: Record) -> list[Reason]:
+    """What got worse, and of a model what is not as it was."""
+    if "error" in stored:
+        return []
+    enc, in_context = answer.encoding, isinstance(answer.result, Context)
+    now = plain(context_record(enc, answer.result) if in_context else record_of(answer))
+    sizes = SIZES["context" if in_context else "check-faithful"]
+    told, then = ([record[key] for key in sizes] for record in (now, stored))
+    other, model = told != then, in_context or of_model(enc)
+    params = parameter_changes(enc, stored, but=("length", "d") if other else ())
+    changes = [*([params] if params and not other else []), *model_changes(now, stored)]
+    worse, found = [], []
+    if other:
+        besides = f", with {params}" if params else ""
+        words = (
+            f"has {sizes_told(sizes, told)}, {sizes_told(sizes, then)} in the baseline{besides}: "
+            f"{'phases' if in_context else 'distances'} are not compared; give both one -S, or "
+            "write the baseline anew with --json"
+        )
+        found.append(Reason(enc.label, "changed", words))
+    elif in_context:
+        worse = [*more_phases(now, stored), *new_findings(now, stored)]
+    else:
+        worse = [*worse_verdict(now, stored), *fewer_codes(now, stored), *new_findings(now, stored)]
+    if worse and params and not model:
+        worse[0] += f", with {params}"
+    if changes and model:
+        words = f"has not the positions that trained weights expect: {'; '.join(changes)}"
+        found.append(Reason(enc.label, "changed", words))
+    return [*found, *(Reason(enc.label, "worse", words) for words in worse)]
+
+
+def of_model(enc: Encoding) -> bool:
+    """Whether positions belong to the weights of a model."""
+    return "path" in enc.params and source_of(enc.spec) in OF_MODELS
+
+
+SIZES = {"check-faithful": ("length", "dimension"), "context": ("length", "trained")}
+
+
+def sizes_told(keys: Sequence[str], values: Sequence[int]) -> str:
+    """The sizes of an answer in words."""
+    one, two = values
+    if "trained" in keys:
+        return f"{one} positions, trained at {two}"
+    return f"{one} positions of {two} dimensions"
+
+
+def parameter_changes(enc: Encoding, stored: Record, but: Sequence[str] = ()) -> str:
     """Which parameters are others than those stored, "" for none."""
-    before, now = stored.get("params"), plain(answer.encoding.params)
+    before, now = stored.get("params"), plain(enc.params)
     if not isinstance(before, Mapping):
         return ""
     keys = [*now, *sorted(before.keys() - now)]
-    keys = [k for k in keys if k not in ("path", *but) and before.get(k) != now.get(k)]
+    keys = [k for k in keys if k not in ("path", "softmax_factor", *but)]
+    keys = [k for k in keys if before.get(k) != now.get(k)]
     if not any(key in now and key in before for key in keys):
         return ""  # a setting that one version of the program alone has
-    return ", ".join(
-        f"{printable(key)} {value_words(now.get(key))} for {value_words(before.get(key))}"
-        for key in keys
-    )
+    return ", ".join(changed(printable(key), now.get(key), before.get(key)) for key in keys)
 
 
-def value_words(value: Any) -> str:
-    """A parameter's value, none where there is none.
+def changed(name: str, now: Any, before: Any) -> str:
+    """A value that is another.
 
-    >>> value_words(None), value_words("yarn"), value_words(4.0)
-    ('none', "'yarn'", '4.0')
+    >>> changed("scaling", "yarn", None), changed("factor", 4.0, 8.0)
+    ("scaling 'yarn' instead of none", 'factor 4.0 instead of 8.0')
     """
-    return "none" if value is None else shown(value)
+    told = ["none" if value is None else shown(value) for value in (now, before)]
+    return f"{name} {' instead of '.join(told)}"
 
 
-def worse_verdict(now: Faithfulness, stored: Mapping[str, Any]) -> Iterator[str]:
+def model_changes(now: Record, stored: Record) -> Iterator[str]:
+    """What else is not as it was: factors of logits, rotations, and layers."""
+    key = "softmax_factor"
+    if key in now and key in stored and settings_apart(now[key], stored[key]):
+        yield changed(key, now[key], stored[key])
+    if "temperature" in now and now["temperature"] != stored.get("temperature"):
+        yield changed("temperature", now["temperature"], stored.get("temperature"))
+    own, before = ({one["name"]: one for one in r.get("rotations", ())} for r in (now, stored))
+    for name in own.keys() & before.keys():
+        of = f" of {printable(name)}" if name else ""
+        for key in OF_ROTATIONS:
+            if key in before[name] and settings_apart(own[name][key], before[name][key]):
+                yield changed(f"{key}{of}", own[name][key], before[name][key])
+    if "layers" in now and "layers" in stored:
+        yield from layer_changes(layers_of(now), layers_of(stored))
+
+
+def settings_apart(one: Any, two: Any) -> bool:
+    """Whether two settings differ, numbers by more than libraries may."""
+    if all(type(value) in (int, float) for value in (one, two)):
+        return abs(one - two) > SLACK * max(abs(one), abs(two))
+    return one != two
+
+
+def layers_of(record: Record) -> dict[Any, str]:
+    """What each layer has, by its number; layers without one under what they have."""
+    names = [one["name"] for one in record.get("rotations", ())]
+    found = {}
+    for run in record["layers"]:
+        turn = run.get("rotation")
+        name = names[turn] if is_count(turn) and turn < len(names) else turn
+        kind = f"{run['kind']} ({name})" if isinstance(name, str) and name else run["kind"]
+        window = run["window"]
+        has = f"{printable(kind)} {f'in a window of {window}' if window else 'over all positions'}"
+        found |= dict.fromkeys(run["index"] or [has], has)
+    return found
+
+
+def layer_changes(now: Mapping[Any, str], before: Mapping[Any, str]) -> Iterator[str]:
+    """Layers that have something else, those together that changed alike."""
+    alike: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    for layer in sorted({*now, *before}, key=str):
+        pair = now.get(layer, "none"), before.get(layer, "none")
+        if pair[0] != pair[1]:
+            alike[pair].append(layer)
+    for (one, two), layers in alike.items():
+        numbers = sorted(layer for layer in layers if isinstance(layer, int))
+        which = f"{'layer' if len(numbers) == 1 else 'layers'} {ranges(numbers)}"
+        yield f"{which if numbers else 'layers'} {one} instead of {two}"
+
+
+def worse_verdict(now: Record, stored: Record) -> Iterator[str]:
     """A lower rung, or the closest two nearer."""
-    if LADDER.index(now.verdict) < LADDER.index(stored["verdict"]):
-        yield f"is {now.verdict}, {stored['verdict']} in the baseline"
+    if LADDER.index(now["verdict"]) < LADDER.index(stored["verdict"]):
+        yield f"is {now['verdict']}, {stored['verdict']} in the baseline"
     for key, name in (("min_distance", "a smallest distance"), ("gap", "a gap")):
-        before, after = stored[key], getattr(now, key)
+        before, after = stored[key], now[key]
         if before is not None and after is not None and after < before * (1 - SLACK):
             yield f"has {name} of {number(after)}, {number(before)} in the baseline"
 
 
-def fewer_codes(now: Faithfulness, stored: Mapping[str, Any]) -> Iterator[str]:
+def fewer_codes(now: Record, stored: Record, where: str = "") -> Iterator[str]:
     """Formats of floating point that tell fewer codes apart."""
     ways = {"distinct_cast": "rounded to", "distinct_phase": "computed in"}
-    for form, loss in now.precision.items():
+    for form, loss in now["precision"].items():
         for key, how in ways.items():
-            after, before = getattr(loss, key), stored["precision"].get(form, {}).get(key)
+            after, before = loss[key], stored["precision"].get(form, {}).get(key)
             if before is not None and after is not None and after < before:
-                yield f"has {after} codes distinct when {how} {form}, {before} in the baseline"
+                told = f"has {after} codes distinct when {how} {form}{where}"
+                yield f"{told}, {before} in the baseline"
 
 
-def new_findings(now: Faithfulness, stored: Mapping[str, Any]) -> Iterator[str]:
+def more_phases(now: Record, stored: Record) -> Iterator[str]:
+    """Pairs of rotations that meet phases which training never met, or end no turn."""
+    before = {one["name"]: one for one in stored["rotations"]}
+    for one in now["rotations"]:
+        old = before.get(one["name"])
+        if old is None:
+            continue
+        where = f" in {printable(one['name'])} layers" if one["name"] else ""
+        ways = (("unseen", "meet phases training never met"), ("idle", "never end a turn"))
+        for key, what in ways:
+            if one[key] > old[key]:
+                yield f"has {one[key]} pairs that {what}{where}, {old[key]} in the baseline"
+        yield from fewer_codes(one, old, where)
+
+
+def new_findings(now: Record, stored: Record) -> Iterator[str]:
     """Errors and warnings that were not there, or were less severe."""
     known = {one["code"]: SEVERITIES.index(one["severity"]) for one in stored["findings"]}
-    for finding in now.findings:
-        if SEVERITIES.index(finding.severity) > known.get(finding.code, 0):
-            yield f"has a new {finding.severity}: {printable(finding.message)} [{finding.code}]"
+    for finding in now["findings"]:
+        if SEVERITIES.index(finding["severity"]) > known.get(finding["code"], 0):
+            told = f"{printable(finding['message'])} [{finding['code']}]"
+            yield f"has a new {finding['severity']}: {told}"

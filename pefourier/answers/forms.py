@@ -75,8 +75,8 @@ def in_sarif(page: Page) -> str:
         if "error" in record:
             found.append(("refused", "error", record["error"]))
         results += [sarif_result(spec, *one) for one in found]
-    results += [sarif_result("", "changed", "error", text) for text in page.reasons]
-    results += [sarif_result("", "changed", "warning", text) for text in page.remarks]
+    more = [("error", one) for one in page.reasons] + [("warning", one) for one in page.remarks]
+    results += [sarif_result(one.spec, one.kind, level, one.text) for level, one in more]
     used = {one["ruleId"] for one in results}
     rules = [
         {

@@ -9,13 +9,31 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, Literal
 
 from pefourier import __version__
 from pefourier.errors import printable
 
 SCHEMA = 2  # of JSON; grows when a field changes its meaning or goes, not when one is added
 SAMPLE = 4096  # numbers of an array by which it is judged whether few differ
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why an answer is "no", or what is worth a warning beside it."""
+
+    spec: str  # the SPEC it is about as shown to a person, "" where it is about none
+    kind: Literal["refused", "unmet", "worse", "changed", "unknown", "left"]
+    words: str  # which follow the SPEC
+
+    @property
+    def text(self) -> str:
+        """The whole sentence."""
+        return f"{self.spec} {self.words}".lstrip()
+
+    def record(self) -> dict[str, str]:
+        """The object of JSON."""
+        return {"spec": self.spec, "kind": self.kind, "message": self.text}
 
 
 @dataclass(frozen=True)
@@ -28,8 +46,8 @@ class Page:
     rows: Callable[[], Iterable[Sequence[Any]]] = tuple  # of CSV, the header first
     chart: Callable[[bool], str] | None = None  # drawn between both on a terminal, in colour?
     conclusion: Callable[[], str] = str  # what the words begin with, in whole lines
-    reasons: Sequence[str] = ()  # why the answer is "no" to what was asked
-    remarks: Sequence[str] = ()  # what is no reason, and worth a warning
+    reasons: Sequence[Reason] = ()  # why the answer is "no" to what was asked
+    remarks: Sequence[Reason] = ()  # what is no reason, and worth a warning
     together: Callable[[], str] = str  # of the conclusion, what compares all SPECs
 
 
@@ -46,11 +64,22 @@ def beginning(page: Page) -> str:
 
 def as_json(page: Page) -> str:
     """The answer as one JSON object: the command, the version, the schema, the list of results."""
+    records = list(page.records())
+    refused = [
+        {"spec": one["spec"], "kind": "refused", "message": one["error"]}
+        for one in records
+        if isinstance(one, Mapping) and {"spec", "error"} <= one.keys()
+    ]
+    told = {
+        "reasons": [*refused, *(one.record() for one in page.reasons)],
+        "remarks": [one.record() for one in page.remarks],
+    }
     answer = {
         "command": page.command,
         "version": __version__,
         "schema": SCHEMA,
-        "results": list(page.records()),
+        "results": records,
+        **{key: found for key, found in told.items() if found},
         **({"together": told} if (told := page.together()) else {}),
     }
     return "".join([*json_pieces(answer, {}), "\n"])
@@ -79,30 +108,27 @@ def as_github(page: Page) -> str:
     >>> print(as_github(Page("check-faithful", str, lambda: [record])), end="")
     ::notice title=pefourier check-faithful dft::All differ: 100 %25.
     """
-    lines, specs = [], []
+    lines = []
     records = plain(list(page.records()))
     if len(records) > 1:  # GitHub shows ten of a kind: what sums up comes first
         lines.append(workflow_command("notice", page.command, "", count_answers(page, records)))
     for record in records:
         spec = str(record.get("spec") or "")
-        specs.append(spec)
         said = [("notice", record["conclusion"])] if record.get("conclusion") else []
         said += [("error", record["error"])] if "error" in record else []
         for finding in record.get("findings", ()):
             level = finding["severity"].replace("note", "notice")
             said.append((level, f"{finding['message']} [{finding['code']}]"))
         lines += [workflow_command(level, page.command, spec, text) for level, text in said]
-    more = [("warning", text) for text in page.remarks] + [("error", text) for text in page.reasons]
-    for level, text in more:  # which begin with the SPEC that they are about
-        about = next((spec for spec in specs if spec and text.startswith(f"{spec} ")), "")
-        lines.append(workflow_command(level, page.command, about, text))
+    more = [("warning", one) for one in page.remarks] + [("error", one) for one in page.reasons]
+    lines += [workflow_command(level, page.command, one.spec, one.text) for level, one in more]
     return "".join(lines)
 
 
 def count_answers(page: Page, records: Sequence[Mapping[str, Any]]) -> str:
     """How many were answered, and how many reasons there are to fail.
 
-    >>> page = Page("check-faithful", str, list, reasons=["dft is worse"])
+    >>> page = Page("check-faithful", str, list, reasons=[Reason("dft", "worse", "is worse")])
     >>> count_answers(page, [{"spec": "dft"}, {"spec": "a.npy", "error": "no such file"}])
     '1 of 2 answered, 1 refused; 1 reason to fail'
     """

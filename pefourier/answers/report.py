@@ -23,6 +23,7 @@ from pefourier.answers.terminal_chart import chart, limits_of, shades
 from pefourier.answers.text import agreeing, aligned, number, paragraph
 from pefourier.bands import density_by_decade, group_waves, is_slow
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, printable
 
 if TYPE_CHECKING:  # one question starts without the rooms of the others
@@ -71,7 +72,18 @@ def record_of(answer: Answer | Refusal) -> dict[str, Any]:
     if isinstance(answer, Refusal):
         return fields_of(answer)
     conclusion = {"conclusion": conclude(answer.encoding, answer.result)}
-    return identity_of(answer.encoding) | conclusion | fields_of(answer.result)
+    record = identity_of(answer.encoding) | conclusion | fields_of(answer.result)
+    return record | model_of(answer.encoding) if "verdict" in record else record
+
+
+def model_of(enc: Encoding) -> dict[str, Any]:
+    """What of a model's config acts beside the codes: its layers, what multiplies logits."""
+    if "model_type" not in enc.params or source_of(enc.spec) != "config":
+        return {}
+    from pefourier.encodings.sources.layers import tell_layers
+
+    factor = enc.params.get("softmax_factor", 1.0)
+    return {"layers": tell_layers(enc.spec), "softmax_factor": factor}
 
 
 def identity_of(enc: Encoding) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pefourier.answers.catalogue import assignment, read_catalogue, spec_text
-from pefourier.answers.page import Page, fields_of
+from pefourier.answers.page import Page, Reason, fields_of
 from pefourier.answers.text import paragraph
 from pefourier.errors import PefourierError, unknown
 
@@ -137,7 +137,7 @@ def explain_page(words: Sequence[str], more: Sequence[Term] = ()) -> Page:
         words=partial(explanations if words else overview, found),
         records=partial(map, record_of_term, found),
         rows=partial(rows_of_terms, found),
-        reasons=refused,
+        reasons=[Reason("", "refused", text) for text in refused],
     )
 
 

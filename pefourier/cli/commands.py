@@ -4,7 +4,6 @@ A command imports what it needs when it runs, so that help and the list start wi
 """
 
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import isnan
@@ -31,6 +30,7 @@ from pefourier.cli.request import (
     Question,
     Quiet,
     RequireDtype,
+    answers_of,
     ask_each,
     ask_lengths,
     asking,
@@ -43,6 +43,7 @@ from pefourier.cli.request import (
     parse_points,
     rows_of_points,
     sides,
+    since,
     spec_names,
 )
 from pefourier.cli.streams import note, percentages
@@ -266,17 +267,17 @@ def check_faithful(question: Question, form: Form, drawing: Drawing, demands: De
     from pefourier.answers.report import faithful_page
     from pefourier.faithful import assess
 
-    stored, several = answers_of(demands.baseline), len(question.lengths) > 1
+    stored, several = answers_of(demands.baseline, "check-faithful"), len(question.lengths) > 1
     if several and demands.baseline is not None:
         raise PefourierError("--baseline compares one length; give one, or leave --baseline out")
     asked = ask_lengths(question, lambda enc: assess(enc, percentages(enc.label, question.quiet)))
     drawing.draw("sweep_plot.faithful_sweep" if several else "faithful", asked.answers)
-    reasons = unmet(asked, demands, stored)
-    remarks = remarks_since(stored, asked)
+    worse, remarks = since(stored, asked)
+    reasons = [*unmet(asked, demands), *worse]
     if demands.strict:
         reasons, remarks = [*reasons, *remarks], []
-    for text in remarks:
-        note(text, question.quiet)
+    for one in remarks:
+        note(one.text, question.quiet)
     page = replace(faithful_page(asked.each), reasons=reasons, remarks=remarks)
     if several:
         from pefourier.answers.sweep import faithful_over_lengths
@@ -288,48 +289,17 @@ def check_faithful(question: Question, form: Form, drawing: Drawing, demands: De
     asked.finish(reasons, question.quiet)
 
 
-def unmet(asked: Asked, demands: Demands, stored: Mapping[str, Any] | None) -> list[str]:
+def unmet(asked: Asked, demands: Demands) -> list[Any]:
     """Which demands are not met, by which answer."""
+    from pefourier.answers.page import Reason
     from pefourier.faithful import shortfalls
 
     dtype = SHORT_NAMES.get(demands.require_dtype, demands.require_dtype)
     return [
-        f"{a.encoding.label} {reason}"
+        Reason(a.encoding.label, "unmet", words)
         for a in asked.answers
-        for reason in [
-            *shortfalls(a.result, demands.require, dtype, demands.strict),
-            *since(stored, a),
-        ]
+        for words in shortfalls(a.result, demands.require, dtype, demands.strict)
     ]
-
-
-def answers_of(baseline: str | None) -> Mapping[str, Any] | None:
-    """The answers of a baseline; None where none is given, whose room is then not opened."""
-    if baseline is None:
-        return None
-    from pefourier.answers.baseline import read_baseline
-
-    return read_baseline(baseline)
-
-
-def since(stored: Mapping[str, Any] | None, answer: Any) -> list[str]:
-    """What of an answer got worse than it is stored."""
-    if stored is None:
-        return []
-    from pefourier.answers.baseline import regressions, stored_answer
-
-    before = stored_answer(stored, answer.encoding.spec)
-    return [] if before is None else regressions(answer, before)
-
-
-def remarks_since(stored: Mapping[str, Any] | None, asked: Asked) -> list[str]:
-    """What is no worse than in the baseline and not as it was."""
-    if stored is None:
-        return []
-    from pefourier.answers.baseline import check_common, list_changes
-
-    check_common(asked.each, stored)
-    return list_changes(asked.each, stored)
 
 
 @app.command()
@@ -530,7 +500,7 @@ def write_report(
     from pefourier.answers.html_report import Inquiry, encodings_document
     from pefourier.answers.report import Refusal, report_page
 
-    loaded = attempt_each(question.wanted, question.loader())
+    loaded = attempt_each(question.rotations, question.loader())
     encodings = [one for one in loaded if not isinstance(one, Refusal)]
     inquiry = Inquiry(options, lattice, sigma)
     asked = keep_answers(
@@ -618,7 +588,7 @@ def explain(
     page = explain_page(term or (), [*command_terms(app), *option_terms(app)])
     form.deliver(page)
     for reason in page.reasons:
-        note(reason)
+        note(reason.text)
     if page.reasons:
         raise typer.Exit(2)
 

@@ -13,11 +13,13 @@ from pefourier.cli.request import (
     Quiet,
     RequireDtype,
     Specs,
+    answers_of,
     attempt_each,
     count,
     count_or_sweep,
     keep_answers,
     sides,
+    since,
 )
 from pefourier.cli.streams import note
 from pefourier.errors import PefourierError
@@ -53,6 +55,14 @@ class ContextOptions:
         ),
     ] = None
     require_dtype: RequireDtype = None
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="An earlier answer, written with --json: exit with status 1 when rotations, "
+            "layers, windows or factors are not as they were, or more phases are new.",
+        ),
+    ] = None
     quiet: Quiet = False
 
 
@@ -126,11 +136,15 @@ def tell_reach(given: ContextOptions, form: Form, drawing: Drawing) -> None:
         raise PefourierError(
             "context takes a model's config.json or folder, or a rotation; got none"
         )
+    from pefourier.answers.page import Reason
     from pefourier.answers.reach import context_page
     from pefourier.answers.report import Answer
     from pefourier.context import describe_context, lost_in_format, read_against
 
     lengths = given.length if isinstance(given.length, tuple) else (given.length,)
+    stored = answers_of(given.baseline, "context")
+    if len(lengths) > 1 and stored is not None:
+        raise PefourierError("--baseline compares one length; give one, or leave --baseline out")
 
     def answer(asked: AtLength) -> Answer:
         own, known = describe_context(asked.spec, asked.length, given.trained, given.d)
@@ -147,12 +161,15 @@ def tell_reach(given: ContextOptions, form: Form, drawing: Drawing) -> None:
     several = "sweep_plot.context_sweep"
     drawing.draw(several if len(lengths) > 1 else "reach_plot.wavelengths", asked.answers)
     dtype = SHORT_NAMES.get(given.require_dtype, given.require_dtype)
-    reasons = [
-        f"{a.encoding.label} {lost}"
+    worse, remarks = since(stored, asked)
+    for one in remarks:
+        note(one.text, given.quiet)
+    reasons = worse + [
+        Reason(a.encoding.label, "unmet", lost)
         for a in asked.answers
         for lost in (lost_in_format(a.result, dtype) if dtype else ())
     ]
-    form.deliver(replace(page(asked.each), reasons=reasons))
+    form.deliver(replace(page(asked.each), reasons=reasons, remarks=remarks))
     asked.finish(reasons, given.quiet)
 
 

@@ -8,7 +8,7 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib import import_module
 from typing import Annotated, Any, Literal
@@ -195,6 +195,13 @@ class Question:
         return list(self.specs or ["sinusoidal", "dft"])
 
     @property
+    def rotations(self) -> list[str]:
+        """The SPECs, of a config with several rotations one of each."""
+        from pefourier.encodings.specs import specs_of_rotations
+
+        return [one for spec in self.wanted for one in specs_of_rotations(spec)]
+
+    @property
     def lengths(self) -> list[Any]:
         """The lengths of a sweep, or the one."""
         return list(self.length) if isinstance(self.length, tuple) else [self.length]
@@ -374,12 +381,12 @@ class Asked:
         """The SPECs that were answered."""
         return [one for one in self.each if hasattr(one, "encoding")]
 
-    def finish(self, reasons: list[str], quiet: bool) -> None:
+    def finish(self, reasons: list[Any], quiet: bool) -> None:
         """End with status 1 for what was required and does not hold, 2 for a SPEC refused."""
         if len(self.answers) == len(self.each):
             answer_no(reasons, quiet)
         for reason in reasons:
-            note(reason, quiet)
+            note(reason.text, quiet)
         if len(self.answers) < len(self.each):
             raise typer.Exit(2)
 
@@ -396,7 +403,7 @@ def ask_each(
     from pefourier.answers.report import answer_of
 
     load = question.loader(least, as_rows=as_rows)
-    loaded = attempt_each(question.wanted, load)
+    loaded = attempt_each(question.rotations, load)
     if demean:
         from pefourier.encodings.encoding import without_mean
 
@@ -421,12 +428,30 @@ def ask_lengths(question: Question, analyse: Callable[[Any], Any]) -> Asked:
         for length in question.lengths
         for one in ask_each(replace(question, length=length), analyse).each
     ]
-    return Asked(sorted(asked, key=lambda one: question.wanted.index(spec_of_answer(one))))
+    return Asked(sorted(asked, key=lambda one: question.rotations.index(spec_of_answer(one))))
 
 
 def spec_of_answer(one: Any) -> str:
     """The SPEC that was answered, or refused."""
     return one.encoding.spec if hasattr(one, "encoding") else one.spec
+
+
+def answers_of(baseline: str | None, command: str) -> Mapping[str, Any] | None:
+    """The answers of a baseline; None where none is given, whose room is then not opened."""
+    if baseline is None:
+        return None
+    from pefourier.answers.baseline import read_baseline
+
+    return read_baseline(baseline, command)
+
+
+def since(stored: Mapping[str, Any] | None, asked: Asked) -> tuple[list[Any], list[Any]]:
+    """What got worse since a baseline, and what is no worse and not as it was."""
+    if stored is None:
+        return [], []
+    from pefourier.answers.baseline import judge
+
+    return judge(stored, asked.each)
 
 
 def attempt_each(items: Sequence[Any], find: Callable[[Any], Any]) -> list[Any]:

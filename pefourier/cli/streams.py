@@ -49,10 +49,10 @@ def note(text: str, quiet: bool = False) -> None:
             print(f"pefourier: {line}", file=sys.stderr, flush=True)
 
 
-def answer_no(reasons: list[str], quiet: bool) -> None:
+def answer_no(reasons: list[Any], quiet: bool) -> None:
     """Exit with status 1 and say why, when what was required does not hold."""
     for reason in reasons:
-        note(reason, quiet)
+        note(reason.text, quiet)
     if reasons:
         raise typer.Exit(1)
 

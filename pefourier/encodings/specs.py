@@ -7,6 +7,7 @@ imports what reads files or runs code only for a SPEC that needs it.
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -138,6 +139,21 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config", "gguf"]:
     formats = ", ".join(sorted(READERS))
     way_out = f"'pefourier list' shows all; a file of codes ends in one of {formats}."
     raise unknown("encoding", name, BUILDERS, way_out)
+
+
+def specs_of_rotations(spec: str) -> list[str]:
+    """The SPEC of each rotation of a config that has several; of all else the SPEC itself.
+
+    >>> specs_of_rotations("rope:rho=5e5")
+    ['rope:rho=5e5']
+    """
+    with suppress(PefourierError):  # which is raised when it is loaded
+        if source_of(spec) == "config":
+            from pefourier.encodings.sources.huggingface import names_of_rotations
+            from pefourier.encodings.sources.layers import layer_spec
+
+            return [layer_spec(spec, name) for name in names_of_rotations(spec)] or [spec]
+    return [spec]
 
 
 def build_by_name(

@@ -1,12 +1,16 @@
 """What got worse since a stored answer: each way, and what did not."""
 
 import json
+import os
 import re
+import threading
 
 import numpy as np
 import pytest
+from published_configs import PUBLISHED
 
-from pefourier.answers.baseline import read_baseline, regressions
+from pefourier.answers import baseline
+from pefourier.answers.baseline import read_baseline
 from pefourier.answers.page import as_json
 from pefourier.answers.report import Answer, faithful_page
 from pefourier.encodings import load
@@ -17,6 +21,11 @@ from pefourier.faithful import assess
 
 def answer(enc):
     return Answer(enc, assess(enc))
+
+
+def regressions(answer, stored):
+    """What got worse, in words that follow the SPEC."""
+    return [one.words for one in baseline.regressions(answer, stored)]
 
 
 def stored(enc):
@@ -169,7 +178,7 @@ def test_parameters_that_changed_for_no_worse_are_noted(run, tmp_path, monkeypat
     asked = ("check-faithful", "rope", "-S", "300", "--d", "64")
     (tmp_path / "base.json").write_text(run(*asked, "--rho", "5e5", "--json").out)
     done = run(*asked, "--baseline", "base.json")
-    said = "is no worse, but not that of the baseline: rho 10000.0 for 500000.0"
+    said = "is no worse, but not that of the baseline: rho 10000.0 instead of 500000.0"
     assert (done.status, done.err) == (0, f"pefourier: rope {said}\n")
     quiet = run(*asked, "dft", "--baseline", "base.json", "--quiet")
     assert (quiet.status, quiet.err) == (0, "")
@@ -186,7 +195,7 @@ def test_a_config_that_lost_its_base_fails_as_its_weights_expect_it(run, tmp_pat
     (tmp_path / "base.json").write_text(run(*asked, "--json").out)
     (tmp_path / "config.json").write_text(json.dumps(config | {"rope_theta": 1e4}))
     done = run(*asked, "--baseline", "base.json")
-    said = "has not the positions that trained weights expect: rho 10000.0 for 500000.0"
+    said = "has not the positions that trained weights expect: rho 10000.0 instead of 500000.0"
     assert (done.status, done.err) == (1, f"pefourier: config.json {said}\n")
     shown = run(*asked, "--baseline", "base.json", "--format", "github").out.splitlines()
     assert shown[-1].startswith("::error file=config.json,title=pefourier check-faithful config")
@@ -230,7 +239,7 @@ def test_strict_fails_on_anything_that_is_not_as_it_was(run, tmp_path, monkeypat
     (tmp_path / "config.json").write_text(json.dumps(config))
     done = run(*asked, "--baseline", "base.json")
     assert done.status == 1
-    assert "scaling 'none' for 'linear', factor none for 4.0" in done.err
+    assert "scaling 'none' instead of 'linear', factor none instead of 4.0" in done.err
     (tmp_path / "rope.json").write_text(run("check-faithful", "rope", "--rho", 9, "--json").out)
     asked = ("check-faithful", "rope", "--rho", 8)
     assert run(*asked, "--baseline", "rope.json").status == 0
@@ -246,7 +255,7 @@ def test_what_changed_is_said_beside_what_got_worse(run, tmp_path, monkeypatch):
     (tmp_path / "base.json").write_text(run("check-faithful", "rope", "-S", 99, "--json").out)
     done = run("check-faithful", "rope", "-S", 99, "--rho", "5e7", "--baseline", "base.json")
     assert done.status == 1
-    assert " in the baseline, with rho 50000000.0 for 10000.0" in done.err.splitlines()[0]
+    assert " in the baseline, with rho 50000000.0 instead of 10000.0" in done.err.splitlines()[0]
 
 
 def test_a_baseline_of_none_that_is_asked_compares_nothing_and_is_refused(run, tmp_path):
@@ -308,3 +317,138 @@ def test_forms_exclude_each_other(run):
 def test_a_form_by_name_is_the_form_by_option(run, form):
     option = [] if form == "text" else [f"--{form}"]
     assert run("spectrum", "dft", "--format", form).out == run("spectrum", "dft", *option).out
+
+
+TAMPERED = {
+    "spec": 5,
+    "precision": [],
+    "findings": [{"code": ["x"], "severity": "note", "message": ""}],
+    "min_distance": 10**400,
+    "gap": float("nan"),
+    "length": True,
+    "layers": [{"index": ["x"], "kind": "rotary", "window": None}],
+    "params": [],
+    "verdict": ["injective"],
+}
+
+
+@pytest.mark.parametrize("key", TAMPERED)
+def test_a_tampered_baseline_is_refused(key, run, tmp_path):
+    asked = json.loads(run("check-faithful", "rope", "-S", 9, "--json").out)
+    asked["results"][0][key] = TAMPERED[key]
+    (tmp_path / "base.json").write_text(json.dumps(asked))
+    done = run("check-faithful", "rope", "-S", 9, "--baseline", tmp_path / "base.json")
+    assert (done.status, done.out) == (2, "")
+    assert "is not an answer of check-faithful; write it anew with" in done.err
+
+
+def test_a_baseline_in_a_pipe_is_read_and_awaited_not_for_ever(run, tmp_path, monkeypatch):
+    from pefourier.encodings.sources import tables
+
+    monkeypatch.setattr(tables, "PATIENCE", 0.1)
+    os.mkfifo(tmp_path / "pipe")
+    done = run("check-faithful", "rope", "-S", 9, "--baseline", tmp_path / "pipe")
+    assert done.status == 2
+    assert "is a pipe that nobody writes to" in done.err
+    text = run("check-faithful", "rope", "-S", 9, "--json").out
+    writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=(text,))
+    writer.start()
+    assert run("check-faithful", "rope", "-S", 9, "--baseline", tmp_path / "pipe").status == 0
+    writer.join()
+
+
+MAKERS = ("google", "meta-llama", "Qwen", "deepseek-ai", "openai", "mistralai")
+TWENTY = {  # and more
+    name.replace("/", "--").replace(",", ""): {"num_hidden_layers": 12, **values}
+    for name, values in PUBLISHED.items()
+    if name.partition("/")[0]
+    in ("google", "meta-llama", "Qwen", "deepseek-ai", "openai", "mistralai")
+}
+MODERN = {
+    **{"model_type": "modernbert", "hidden_size": 768, "num_attention_heads": 12},
+    **{"max_position_embeddings": 8192, "num_hidden_layers": 12, "global_attn_every_n_layers": 3},
+    **{"global_rope_theta": 160000.0, "local_rope_theta": 10000.0, "local_attention": 128},
+}
+
+
+def test_twenty_published_configs_are_checked_in_one_call(run, tmp_path, monkeypatch):
+    """Windows, kinds of layers and factors of logits count; each change has its model's name."""
+    monkeypatch.chdir(tmp_path)
+    configs = TWENTY | {"answerdotai--ModernBERT-base": MODERN}
+    assert len(configs) >= 20
+    for name, values in configs.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(values))
+    names = [f"{name}.json" for name in configs]
+    asked = ["check-faithful", *names, "-S", "64", "-q"]
+    made = run(*asked, "--json")
+    assert made.status == 0
+    (tmp_path / "base").write_text(made.out)
+    specs = [one["spec"] for one in made.results]
+    modern = "answerdotai--ModernBERT-base.json"
+    assert {f"{modern}#full_attention", f"{modern}#sliding_attention"} <= {*specs}
+    assert len(specs) >= len(names) + 3
+    assert run(*asked, "--baseline", "base", "--strict").status == 0
+
+    def change(name, **own):
+        values = configs[name] | own
+        (tmp_path / f"{name}.json").write_text(json.dumps(values))
+
+    change("mistralai--Mistral-7B-v0.1", sliding_window=2048)
+    change("answerdotai--ModernBERT-base", global_attn_every_n_layers=4)
+    scaling = configs["deepseek-ai--DeepSeek-V3"]["rope_scaling"]
+    change("deepseek-ai--DeepSeek-V3", rope_scaling={**scaling, "mscale_all_dim": 0.5})
+    (tmp_path / "Qwen--Qwen3-8B.json").write_text("{")
+    done = run(*asked, "--baseline", "base", "--strict", "--json")
+    reasons = json.loads(done.out)["reasons"]
+    told = {one["spec"]: (one["kind"], one["message"]) for one in reversed(reasons)}
+    assert done.status == 2
+    assert told.pop("Qwen--Qwen3-8B.json")[0] == "refused"
+    assert {kind for kind, _ in told.values()} == {"changed"}
+    parts = [f"{modern}#full_attention", f"{modern}#sliding_attention"]
+    assert sorted(told) == sorted(
+        [*parts, "mistralai--Mistral-7B-v0.1.json", "deepseek-ai--DeepSeek-V3.json"]
+    )
+    window = "layers 0-11 rotary in a window of 2048 instead of rotary in a window of 4096"
+    assert window in told["mistralai--Mistral-7B-v0.1.json"][1]
+    assert "softmax_factor 1.402" in told["deepseek-ai--DeepSeek-V3.json"][1]
+    assert "layer" in told[parts[0]][1]
+
+
+def test_context_has_a_baseline_too(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(MODERN))
+    asked = ("context", "config.json", "-S", 300)
+    made = run(*asked, "--json").out
+    (tmp_path / "base").write_text(made)
+    done = run(*asked, "--baseline", "base")
+    assert (done.status, done.err) == (0, "")
+    changes = {
+        "local_attention": (64, "layers 1-2, 4-5, 7-8, 10-11 rotary (sliding_attention) in a "),
+        "global_attn_every_n_layers": (6, "layers 3, 9 rotary (sliding_attention) in a window of"),
+        "global_rope_theta": (1e4, "base of full_attention 10000.0 instead of 160000.0"),
+    }
+    for key, (value, said) in changes.items():
+        (tmp_path / "config.json").write_text(json.dumps(MODERN | {key: value}))
+        done = run(*asked, "--baseline", "base", "--json")
+        assert done.status == 1
+        assert json.loads(done.out)["reasons"][0]["kind"] == "changed"
+        assert said in done.err, done.err
+    done = run("context", "config.json", "-S", 400, "--baseline", "base")
+    assert "has 400 positions, trained at 8192, 300 positions, trained at 8192 in the" in done.err
+    (tmp_path / "base").write_text(run("check-faithful", "rope", "--json").out)
+    assert "is not an answer of context" in run(*asked, "--baseline", "base").err
+
+
+def test_all_rotations_of_a_config_are_answered(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(MODERN))
+    names = [f"config.json#{layer}" for layer in ("full_attention", "sliding_attention")]
+    for command in ("check-faithful", "spectrum", "reconstruct"):
+        found = run(command, "config.json", "rope", "-S", "90", "--json").results
+        assert [one["spec"] for one in found] == [*names, "rope"]
+        alone = run(command, names[1], "-S", "90", "--json").results
+        assert alone[0]["params"] == found[1]["params"] != found[0]["params"]
+    swept = run("check-faithful", "config.json", "-S", "60:240:2x", "--json").results
+    assert [one["spec"] for one in swept] == [names[0]] * 3 + [names[1]] * 3
+    done = run("report", "config.json", "-S", "90", "--out", "r.html", "--json")
+    assert [one["spec"] for one in done.results] == names

@@ -22,8 +22,9 @@ from pefourier.encodings.sources.config import (
     choose_part,
     read_object,
 )
+from pefourier.encodings.sources.layers import open_model, read_layers
 from pefourier.encodings.sources.models import type_row, version
-from pefourier.encodings.sources.rope_config import read_rotation
+from pefourier.encodings.sources.rope_config import layer_sections, read_rotation, rotates
 from pefourier.encodings.sources.weights import (
     bucket_keys,
     first_row,
@@ -79,6 +80,19 @@ def read_config(
         if enc is not None:
             return replace(enc, spec=spec, findings=(*enc.findings, *code_notes(config)))
     raise no_answer(model)
+
+
+def names_of_rotations(spec: str) -> list[str]:
+    """The types of layers with a rotation of their own, in the order of the layers; else none."""
+    model = open_model(spec)
+    if model.part or not rotates(model) or "own" in model.row:
+        return []
+    sections = layer_sections(model)
+    unlike = {str((section.values, turns)) for section, turns in sections.values()}
+    if len(unlike) < 2:
+        return []
+    laid = [run.part for run in read_layers(spec, "rotary") if run.kind == "rotary"]
+    return list(dict.fromkeys(laid)) or list(sections)
 
 
 def no_answer(model: ModelConfig) -> PefourierError:

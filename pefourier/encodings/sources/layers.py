@@ -88,6 +88,17 @@ def read_layers(spec: str, usual: str) -> list[LayerRun]:
     return named if own and named else found
 
 
+def tell_layers(spec: str) -> list[dict[str, Any]]:
+    """The runs of layers of a config's SPEC, each with the type of layer that its rotation has."""
+    usual = open_model(spec).row.get("kind", "learned").split()[0]
+    keys = ("index", "kind", "rotation", "window")
+    runs = read_layers(spec, usual)
+    return [
+        dict(zip(keys, (run.index, run.kind, run.part or None, run.window), strict=True))
+        for run in runs
+    ]
+
+
 def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
     """The type of each layer, and whether they stand in order; without a number each type once.
 
