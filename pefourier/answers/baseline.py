@@ -289,7 +289,7 @@ def changed(name: str, now: Any, before: Any) -> str:
 def model_changes(now: Record, stored: Record) -> Iterator[str]:
     """What else is not as it was: factors of logits, rotations, and layers."""
     key = "softmax_factor"
-    if key in now and key in stored and settings_apart(now[key], stored[key]):
+    if key in now and key in stored and value_changed(now[key], stored[key]):
         yield changed(key, now[key], stored[key])
     if "temperature" in now and now["temperature"] != stored.get("temperature"):
         yield changed("temperature", now["temperature"], stored.get("temperature"))
@@ -297,13 +297,13 @@ def model_changes(now: Record, stored: Record) -> Iterator[str]:
     for name in own.keys() & before.keys():
         of = f" of {printable(name)}" if name else ""
         for key in OF_ROTATIONS:
-            if key in before[name] and settings_apart(own[name][key], before[name][key]):
+            if key in before[name] and value_changed(own[name][key], before[name][key]):
                 yield changed(f"{key}{of}", own[name][key], before[name][key])
     if "layers" in now and "layers" in stored:
         yield from layer_changes(layers_of(now), layers_of(stored))
 
 
-def settings_apart(one: Any, two: Any) -> bool:
+def value_changed(one: Any, two: Any) -> bool:
     """Whether two settings differ, numbers by more than libraries may."""
     if all(type(value) in (int, float) for value in (one, two)):
         return abs(one - two) > SLACK * max(abs(one), abs(two))
