@@ -51,8 +51,19 @@ def unknown(kind: str, name: str, known: Iterable[str], way_out: str = "") -> Pe
     unknown encoding 'sinusoid'. Did you mean 'sinusoidal'? Known: dft, sinusoidal.
     """
     names = sorted(known)
-    lower = {one.lower(): one for one in names}
-    near = get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
-    hint = f" Did you mean {lower[near[0]]!r}?" if near else ""
+    near = nearest(name, names)
+    hint = f" Did you mean {near!r}?" if near else ""
     rest = way_out or f"Known: {', '.join(names)}."
     return PefourierError(f"unknown {kind} {shown(name)}.{hint} {rest}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that begins with a name, or else the most alike; None where none is near.
+
+    >>> nearest("check", ["cite", "check-faithful"]), nearest("rank", ["explain"])
+    ('check-faithful', None)
+    """
+    lower = {one.lower(): one for one in known}
+    longer = [one for one in lower if name and one.startswith(name.lower())]
+    near = longer or get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
+    return lower[near[0]] if near else None

@@ -7,6 +7,7 @@ field, finding or column is without a term.
 """
 
 import ast
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -115,15 +116,24 @@ def spelling(word: str) -> str:
     >>> spelling("--require_dtype"), spelling("Toeplitz residual")
     ('require dtype', 'toeplitz residual')
     """
-    return " ".join(word.lower().replace("_", " ").replace("-", " ").split())
+    return " ".join(word.lower().replace("_", " ").replace("-", " ").split()).rstrip(",.;:?")
 
 
 def find_terms(wanted: str, terms: Sequence[Term]) -> list[Term]:
-    """The terms of one name: spelled just so, or else nearly so."""
+    """The terms of one name: spelled just so, nearly so, or beginning so; or a value of one."""
     for read in (str, spelling):
         found = [t for t in terms if read(wanted) in map(read, (t.term, *t.also))]
         if found:
             return found
+    short = spelling(wanted)
+    found = [
+        t
+        for t in terms
+        if any(spelling(name).startswith(f"{short},") for name in (t.term, *t.also))
+        or (t.group == "options" and short in re.split("[,;] ?", t.range))
+    ]
+    if found:
+        return found
     names = {name for t in terms for name in (t.term, *t.also)}
     raise unknown("term", wanted, names, "'pefourier explain' lists all.")
 

@@ -8,7 +8,7 @@ import traceback
 from contextlib import suppress
 from copy import copy
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -16,7 +16,7 @@ from pefourier import __version__
 from pefourier.cli.commands import app
 from pefourier.cli.signals import LISTENER, tell_of_interrupt
 from pefourier.cli.streams import give_up_stdout, is_of_stdout, note, say
-from pefourier.errors import LONGEST, PefourierError, printable, shorten, shown
+from pefourier.errors import LONGEST, PefourierError, nearest, printable, shorten, shown
 
 NUMBER = re.compile(r"-*[.\d]*\d(e\d+)?[kM]?")  # as --pos takes it
 SETTING = re.compile(r"[a-z_][a-z_-]*=")  # as --search takes it
@@ -67,12 +67,16 @@ def part_for(word: str) -> typer.Typer:
 
     Building the other commands takes as long as many answers do.
     """
-    named = {c.name or c.callback.__name__.replace("_", "-"): c for c in app.registered_commands}
-    if word not in named:
+    if word not in commands():
         return app
     part = copy(app)
-    part.registered_commands = [named[word]]
+    part.registered_commands = [commands()[word]]
     return part
+
+
+def commands() -> dict[str, Any]:
+    """The commands by name, as they were registered."""
+    return {c.name or c.callback.__name__.replace("_", "-"): c for c in app.registered_commands}
 
 
 def complete(arguments: list[str]) -> None:
@@ -172,6 +176,14 @@ def error_line(error: BaseException, arguments: list[str]) -> str:
 def usage_error(error: typer.TyperException, arguments: list[str]) -> str:
     """The parser's message, with the value given to the option where the message lacks it."""
     text = error.format_message().replace("Value error, ", "")
+    if (option := getattr(error, "option_name", None)) is not None:
+        from pefourier.cli.vocabulary import owners_of
+
+        if owners := owners_of(app, option):
+            return f"{option} belongs to {', '.join(owners)}; {arguments[0]} does not take it"
+        return text
+    if text.startswith("No such command") and (near := nearest(arguments[0], commands())):
+        return f"No such command {shown(arguments[0])}. Did you mean {near!r}?"
     options = getattr(getattr(error, "param", None), "opts", [])
     given = [value for option, value in pairwise(arguments) if option in options]
     if not given or any(repr(value) in text or shown(value) in text for value in given):

@@ -47,6 +47,12 @@ def options_of(program: Any) -> Iterator[tuple[str, Any]]:
                 yield name, parameter
 
 
+def owners_of(app: typer.Typer, option: str) -> list[str]:
+    """The commands that take an option."""
+    every = options_of(typer.main.get_command(app))
+    return [command for command, one in every if option in one.opts and command != "pefourier"]
+
+
 def values_of(option: Any) -> str:
     """The values that an option takes, where it has a choice, and its default."""
     choices = ", ".join(getattr(option.type, "choices", ()))

@@ -248,6 +248,17 @@ def test_terms_are_sentences_told_once():
         ("-S", [("--length", "options")] * 3),
         ("clip", [("clip", "parameters")]),
         ("dinov3", [("dinov3", "conventions")]),
+        ("gap,", [("gap", "check-faithful")]),
+        (
+            "safe length",
+            [
+                ("safe_cast", "check-faithful"),
+                ("safe_phase", "check-faithful"),
+                ("safe length, phases in bfloat16", "context"),
+                ("safe length, computed in bfloat16", "context"),
+            ],
+        ),
+        ("latex", [("--format", "options")]),
         ("length generalization", [("extrapolation", "words")]),
     ],
 )

@@ -89,7 +89,9 @@ def test_positions_may_stand_before_encodings(run):
         ),
         (["encode", "dft"], "Missing option '--out'."),
         (["spectrm"], "No such command 'spectrm'. Did you mean 'spectrum'?"),
+        (["check", "dft"], "No such command 'check'. Did you mean 'check-faithful'?"),
         (["spectrum", "--latice", "3"], "No such option: --latice"),
+        (["compare", "dft", "rope", "--pos", "3"], "--pos belongs to reconstruct, encode; compare"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
