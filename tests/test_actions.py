@@ -1,0 +1,63 @@
+"""What runs where others keep their configs: the action's own steps, run as a shell runs them."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+ACTION = yaml.safe_load((ROOT / ".github/check/action.yml").read_text())
+CONFIG = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4}
+CONFIG |= {"max_position_embeddings": 128, "num_hidden_layers": 2, "vocab_size": 10}
+
+
+def test_the_action_installs_what_the_package_asks_for_but_what_it_can_do_without():
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    left_out = {"torch", "matplotlib"}
+    install = ACTION["runs"]["steps"][1]["run"].splitlines()[0]
+    assert re.findall(r'"([^"]+)"', install) == [
+        one for one in asked if re.match(r"[a-z]+", one)[0] not in left_out
+    ]
+
+
+@pytest.mark.parametrize(("options", "status"), [("", 0), ("--baseline base.json", 1)])
+def test_the_actions_last_step_annotates_and_fails_on_what_got_worse(tmp_path, options, status):
+    for name, base in (("a", 1e4), ("b", 5e5)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(CONFIG | {"rope_theta": base}))
+    program = tmp_path / "bin" / "pefourier"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m pefourier "$@"\n')
+    program.chmod(0o755)
+    paths = {"PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    step = ACTION["runs"]["steps"][-1]
+    assert set(step["env"]) == {"SPECS", "OPTIONS"}
+    env = {**os.environ, **paths, "SPECS": "*/config.json", "OPTIONS": options}
+
+    def bash(line):
+        return subprocess.run(
+            ["bash", "-c", line], cwd=tmp_path, env=env, capture_output=True, text=True
+        )
+
+    assert bash("pefourier check-faithful */config.json --json >base.json").returncode == 0
+    if status:
+        worse = CONFIG | {"rope_theta": 2.0}
+        (tmp_path / "b" / "config.json").write_text(json.dumps(worse))
+    done = bash(step["run"])
+    assert done.returncode == status, done.stderr
+    assert "::notice file=a/config.json" in done.stdout
+    assert ("::error file=b/config.json" in done.stdout) == bool(status)
+
+
+def test_the_workflow_runs_the_versions_that_the_package_names():
+    flow = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())
+    (job,) = flow["jobs"].values()
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    named = {one.rpartition(" ")[2] for one in classifiers if re.search(r"3\.\d+$", one)}
+    assert set(job["strategy"]["matrix"]["python"]) == named
