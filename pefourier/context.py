@@ -407,8 +407,8 @@ def check_turning(enc: Encoding) -> None:
         turns = "turns pairs of dimensions in a way of its own"
         what = turns if enc.act == "rotate" else "does not rotate pairs of dimensions"
         raise PefourierError(
-            f"{shown(enc.spec)} {what}; context describes rotations by frequencies alone, and "
-            "models"
+            f"{shown(enc.spec)} {what}; context takes a model's config.json, or a rotation by "
+            "declared frequencies, such as rope"
         )
 
 

@@ -15,6 +15,10 @@ class PefourierError(ValueError):
     """A request that cannot be answered, said in one line."""
 
 
+class UnknownPositions(PefourierError):
+    """A config of no model, or of one whose positions are elsewhere or not known."""
+
+
 def shown(value: object, limit: int = SHORT) -> str:
     r"""A value in quotes with control characters escaped and its middle cut, safe on a terminal.
 

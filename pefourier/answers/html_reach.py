@@ -9,6 +9,7 @@ from pefourier.answers.document import Markup, Words, command, element, table, v
 from pefourier.answers.reach import ROTATION_FACTS, conclude_context, ranges
 from pefourier.context import Context, describe_context
 from pefourier.encodings.encoding import Encoding
+from pefourier.errors import PefourierError
 
 GROUPS = ["context", "check-faithful"]
 
@@ -26,27 +27,40 @@ class Reach:
         return self.encoding.label
 
 
-def find_reach(encodings: Sequence[Encoding], options: Mapping[str, Any]) -> list[Reach]:
-    """The layers of those that rotate and are named as `context` takes them.
+def find_reach(
+    encodings: Sequence[Encoding], options: Mapping[str, Any]
+) -> tuple[list[Reach], list[str]]:
+    """The layers of those that rotate and are named as `context` takes them; why not of others.
 
     `context` has no option for a base, so that with one given on the command line nothing is said.
     """
     unknown = [name for name, value in options.items() if value is not None and name not in TAKEN]
     turning = [enc for enc in encodings if enc.act == "rotate" and len(enc.domain.sides) == 1]
-    found = []
+    found, refused = [], []
     for enc in () if unknown else turning:
-        own, known = describe_context(enc.spec, options.get("length"), None, options.get("d"))
+        try:
+            own, known = describe_context(enc.spec, options.get("length"), None, options.get("d"))
+        except PefourierError as error:
+            refused.append(str(error))
+            continue
         found.append(Reach(replace(own[0], spec=enc.spec), known))
-    return [reach for reach in found if reach.found.rotations]
+    return [reach for reach in found if reach.found.rotations], refused
 
 
 TAKEN = ("d", "length")  # options that `context` has, too
 
 
-def reach_part(reaches: Sequence[Reach], options: Mapping[str, Any], words: Words) -> list[Any]:
-    """What is told of rotations; nothing where there are none."""
+def reach_part(
+    encodings: Sequence[Encoding], options: Mapping[str, Any], words: Words
+) -> list[Any]:
+    """What is told of rotations, and of which nothing is and why; nothing where there are none."""
+    reaches, refused = find_reach(encodings, options)
+    unsaid = [
+        element("p", element("strong", "Not answered:"), " ", reason, class_="error")
+        for reason in refused
+    ]
     if not reaches:
-        return []
+        return unsaid
     given = [(f"--{name}", str(options[name])) for name in TAKEN if options.get(name) is not None]
     line = ["pefourier", "context", *(reach.encoding.spec for reach in reaches)]
     told = [
@@ -55,6 +69,7 @@ def reach_part(reaches: Sequence[Reach], options: Mapping[str, Any], words: Word
     ]
     return [
         told,
+        *unsaid,
         layers_table(reaches, words),
         rotations_table(reaches, words),
         bands_table(reaches, words),

@@ -26,7 +26,7 @@ from pefourier.answers.document import (
     table,
     value_cell,
 )
-from pefourier.answers.html_reach import find_reach, reach_part
+from pefourier.answers.html_reach import reach_part
 from pefourier.answers.relations_page import relations_facts
 from pefourier.answers.report import (
     FAITHFUL_FACTS,
@@ -166,9 +166,7 @@ def encoding_sections(
         Chapter(
             "precision", "What does low precision cost?", precision_part(studies, inquiry, words)
         ),
-        Chapter(
-            "reach", REACH, reach_part(find_reach(own, inquiry.options), inquiry.options, words)
-        ),
+        Chapter("reach", REACH, reach_part(own, inquiry.options, words)),
         Chapter("made", "How these numbers were made", made_part(studies, inquiry, words)),
     ]
     return [part for part in parts if part.inside]

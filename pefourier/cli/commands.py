@@ -236,6 +236,14 @@ class Demands:
             "that is not as it was there.",
         ),
     ] = False
+    skip_unknown: Annotated[
+        bool,
+        typer.Option(
+            "--skip-unknown",
+            help="Skip, with a note, a config.json that is no model's, or whose positions are in "
+            "weights that are not beside it.",
+        ),
+    ] = False
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -270,7 +278,11 @@ def check_faithful(question: Question, form: Form, drawing: Drawing, demands: De
     stored, several = answers_of(demands.baseline, "check-faithful"), len(question.lengths) > 1
     if several and demands.baseline is not None:
         raise PefourierError("--baseline compares one length; give one, or leave --baseline out")
-    asked = ask_lengths(question, lambda enc: assess(enc, percentages(enc.label, question.quiet)))
+    asked = ask_lengths(
+        question,
+        lambda enc: assess(enc, percentages(enc.label, question.quiet)),
+        skip=demands.skip_unknown,
+    )
     drawing.draw("sweep_plot.faithful_sweep" if several else "faithful", asked.answers)
     worse, remarks = since(stored, asked)
     reasons = [*unmet(asked, demands), *worse]

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from pefourier.cli.streams import answer_no, coloured, draws_dots, note, say, takes_colours
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, UnknownPositions, shown
 
 
 def spec_names(incomplete: str) -> list[str]:
@@ -171,6 +171,7 @@ RequireDtype = Annotated[
     typer.Option(help="Exit with status 1 when codes are not distinct in this format too."),
 ]
 
+ANNOTATIONS = {"github", "sarif"}  # forms that other programs show beside a file
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 
 
@@ -398,12 +399,13 @@ def ask_each(
     *,
     demean: bool = False,
     as_rows: bool = False,
+    skip: bool = False,
 ) -> Asked:
     """Load each SPEC, then analyse each that could be loaded, maybe without its mean."""
     from pefourier.answers.report import answer_of
 
     load = question.loader(least, as_rows=as_rows)
-    loaded = attempt_each(question.rotations, load)
+    loaded = attempt_each(question.rotations, load, skip=skip)
     if demean:
         from pefourier.encodings.encoding import without_mean
 
@@ -419,14 +421,14 @@ class AtLength:
     length: int | None
 
 
-def ask_lengths(question: Question, analyse: Callable[[Any], Any]) -> Asked:
+def ask_lengths(question: Question, analyse: Callable[[Any], Any], *, skip: bool = False) -> Asked:
     """Each SPEC at each length, those of a SPEC together."""
     if len(question.lengths) == 1:
-        return ask_each(question, analyse)
+        return ask_each(question, analyse, skip=skip)
     asked = [
         one
         for length in question.lengths
-        for one in ask_each(replace(question, length=length), analyse).each
+        for one in ask_each(replace(question, length=length), analyse, skip=skip).each
     ]
     return Asked(sorted(asked, key=lambda one: question.rotations.index(spec_of_answer(one))))
 
@@ -454,8 +456,13 @@ def since(stored: Mapping[str, Any] | None, asked: Asked) -> tuple[list[Any], li
     return judge(stored, asked.each)
 
 
-def attempt_each(items: Sequence[Any], find: Callable[[Any], Any]) -> list[Any]:
-    """What is found for each SPEC or encoding, or its refusal; refusals stay as they are."""
+def attempt_each(
+    items: Sequence[Any], find: Callable[[Any], Any], *, skip: bool = False
+) -> list[Any]:
+    """What is found for each SPEC or encoding, or its refusal; refusals stay as they are.
+
+    With `skip` configs that set no positions which could be answered for are passed over.
+    """
     from pefourier.answers.report import Refusal
 
     found = []
@@ -463,10 +470,24 @@ def attempt_each(items: Sequence[Any], find: Callable[[Any], Any]) -> list[Any]:
         try:
             found.append(item if isinstance(item, Refusal) else find(item))
         except PefourierError as error:
+            if skip and isinstance(error, UnknownPositions):
+                note(f"skipped: {error}")
+                continue
             if len(items) == 1:
                 raise  # with where it happened, for --debug
             found.append(Refusal(getattr(item, "spec", item), str(error)))
+    if not found:
+        note("all were skipped; nothing was checked")
+        raise typer.Exit(0)
     return found
+
+
+class NothingAnswered(PefourierError):
+    """Several SPECs, and each was refused."""
+
+    def __init__(self, refused: Sequence[Any], reason: str) -> None:
+        super().__init__(reason)
+        self.refused = refused
 
 
 def keep_answers(each: list[Any]) -> Asked:
@@ -477,7 +498,7 @@ def keep_answers(each: list[Any]) -> Asked:
     if not asked.answers:
         for reason in said[:-1]:
             note(reason)
-        raise PefourierError(said[-1])
+        raise NothingAnswered(refused, said[-1])
     for one in refused:
         named = shown(one.spec) in one.error
         note(one.error if named else f"{shown(one.spec)}: {one.error}")
@@ -604,6 +625,20 @@ class Form:
         say((coloured(said) if colour else said) + chart + page.words())
 
 
+def page_of_refusals(
+    command: Callable[..., None], values: Mapping[str, Any], error: PefourierError
+) -> Any:
+    """What other programs show where nothing could be answered."""
+    from pefourier.answers.page import Page
+    from pefourier.answers.report import Refusal
+
+    given = values.get("specs") or ()
+    refused = [Refusal(given[0] if len(given) == 1 else "", str(error))]
+    if isinstance(error, NothingAnswered):
+        refused = error.refused
+    return Page(command.__name__.replace("_", "-"), str, lambda: refused)
+
+
 def asking(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options in the fields of its dataclasses, beside its own options."""
     parameters = inspect.signature(command).parameters.values()
@@ -618,6 +653,14 @@ def asking(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def typed(**values: Any) -> None:
+        try:
+            fill(values)
+        except PefourierError as error:
+            if values.get("form") in ANNOTATIONS:
+                Form(form=values["form"]).deliver(page_of_refusals(command, values, error))
+            raise
+
+    def fill(values: Mapping[str, Any]) -> None:
         given = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
         filled = {
             name: group(**{f.name: given.pop(f.name) for f in fields(group)})

@@ -6,6 +6,7 @@ imports what reads files or runs code only for a SPEC that needs it.
 """
 
 import os
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -19,6 +20,11 @@ from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.grids import check_sides, count_points, on_grid
 from pefourier.encodings.registry import BUILDERS, build, parse_parameters
 from pefourier.errors import PefourierError, shown, unknown
+
+HUB = (  # a model there: owner/name, or its address
+    r"(?:https?://(?:www\.)?(?:huggingface\.co|hf\.co)/|hf://)?"
+    r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:/(?:resolve|blob|tree|raw)/.*|/)?"
+)
 
 
 def load(
@@ -114,6 +120,8 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config", "gguf"]:
         return "name"
     if name == "py":
         return "code"
+    if "://" in spec:
+        raise not_here(spec)
     if spec.partition("#")[0].endswith(".json"):  # no table is: their readers need not be there
         return "config"
     from pefourier.encodings.sources.formats import READERS
@@ -136,6 +144,8 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config", "gguf"]:
         raise PefourierError(
             f"unknown encoding {shown(name)}. Did you mean {' or '.join(meant)} (with --grid HxW)?"
         )
+    if re.fullmatch(HUB, spec) and "/" in spec:
+        raise not_here(spec)
     formats = ", ".join(sorted(READERS))
     way_out = f"'pefourier list' shows all; a file of codes ends in one of {formats}."
     raise unknown("encoding", name, BUILDERS, way_out)
@@ -154,6 +164,20 @@ def specs_of_rotations(spec: str) -> list[str]:
 
             return [layer_spec(spec, name) for name in names_of_rotations(spec)] or [spec]
     return [spec]
+
+
+def not_here(spec: str) -> PefourierError:
+    """The error for an address, or for a model of Hugging Face by its name, owner/name.
+
+    >>> "hf download gpt2 config.json" in str(not_here("https://hf.co/gpt2/resolve/main/config.json"))
+    True
+    """
+    hub = re.fullmatch(HUB, spec)
+    way = f"hf download {hub[1]} config.json" if hub else f"curl -LO {spec}"
+    return PefourierError(
+        f"{shown(spec)} is not on this machine, and nothing is downloaded; run {shown(way)} and "
+        "give the file that comes"
+    )
 
 
 def build_by_name(

@@ -1,12 +1,18 @@
 """What commands have in common: SPECs, sizes and times, and notes on options without effect."""
 
 import io
+import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_standard_input_is_read(run, monkeypatch):
@@ -254,3 +260,82 @@ def test_encodings_that_take_no_times_are_named_with_those_that_do(run, tmp_path
         said = "has no effect on sinusoidal: the answer is of positions; mtan, mtan-fixed, time2vec"
         assert said in done.err
     assert run("check-faithful", "mtan", "--times", tmp_path / "t.csv").err == ""
+
+
+LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "rope_theta": 1e4}
+CONFIGS = {
+    "sound": LLAMA | {"max_position_embeddings": 64},
+    "of-weights": {"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_positions": 64},
+    "no-model": {"compilerOptions": {}},
+    "a-list": [1, 2],
+}
+
+
+@pytest.fixture
+def configs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, values in CONFIGS.items():
+        Path(name).mkdir()
+        Path(name, "config.json").write_text(json.dumps(values))
+    Path("broken").mkdir()
+    Path("broken/config.json").write_text("{")
+    return tmp_path
+
+
+def test_the_hook_skips_what_is_no_model_and_answers_the_others(run, configs):
+    hook = (ROOT / ".pre-commit-hooks.yaml").read_text()
+    entry = re.search("entry: pefourier (.*)", hook)[1].split()
+    files = [f"{name}/config.json" for name in CONFIGS]
+    found = run(*entry, *files)
+    assert (found.status, found.err.count("pefourier: skipped: ")) == (0, 3)
+    assert found.out.startswith("sound/config.json: injective")
+    found = run(*entry, "broken/config.json", *files)  # which hides no other
+    assert found.status == 2
+    assert "'broken/config.json' is not readable JSON" in found.err
+    assert found.out.startswith("sound/config.json: injective")
+    found = run(*entry, "no-model/config.json")
+    assert (found.status, found.out) == (0, "")
+    assert "all were skipped; nothing was checked" in found.err
+
+
+def test_annotations_tell_of_configs_that_cannot_be_read(run, configs):
+    for names in (["broken"], ["broken", "a-list"]):
+        files = [f"{name}/config.json" for name in names]
+        found = run("check-faithful", *files, "--format", "github")
+        assert found.status == 2
+        for file in files:
+            assert f"::error file={file},title=pefourier check-faithful {file}::" in found.out
+    found = run("check-faithful", "broken/config.json", "--format", "sarif")
+    (told,) = json.loads(found.out)["runs"][0]["results"]
+    assert (found.status, told["ruleId"], told["level"]) == (2, "refused", "error")
+
+
+@pytest.mark.parametrize(
+    ("spec", "way"),
+    [
+        ("meta-llama/Llama-3.1-8B", "hf download meta-llama/Llama-3.1-8B config.json"),
+        ("https://huggingface.co/a/b/resolve/main/config.json", "hf download a/b config.json"),
+        ("hf://a/b", "hf download a/b config.json"),
+        ("https://example.org/wpe.npy", "curl -LO https://example.org/wpe.npy"),
+    ],
+)
+def test_what_is_elsewhere_is_told_with_the_way_to_get_it(run, spec, way):
+    found = run("check-faithful", spec)
+    assert (found.status, found.out) == (2, "")
+    assert f"{spec!r} is not on this machine, and nothing is downloaded; run '{way}'" in found.err
+
+
+def test_weights_saved_as_bin_or_ckpt_are_read(run, tmp_path):
+    for name in ("w.bin", "w.ckpt"):
+        torch.save({"wpe.weight": torch.eye(4)}, tmp_path / name)
+        (record,) = run("check-faithful", f"{tmp_path / name}#wpe.weight", "--json").results
+        assert record["verdict"] == "isometric"
+
+
+def test_a_report_leaves_out_a_section_that_is_refused_and_says_why(run, tmp_path):
+    page = tmp_path / "page.html"
+    found = run("report", "rope", "mixed-rope", "-S", 20, "--d", 8, "--out", page)
+    assert found.status == 0
+    text = page.read_text()
+    assert "turns pairs by the axes of a grid; give its sides" in text
+    assert "Which frequencies are there?" in text

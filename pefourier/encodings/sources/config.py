@@ -16,7 +16,7 @@ from typing import Any
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.models import Sized, type_row
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, UnknownPositions, shown
 from pefourier.files import missing, os_errors, status_of
 
 LARGEST_CONFIG = 2**26  # bytes
@@ -177,7 +177,7 @@ def parse_object(data: bytes, label: str) -> dict[str, Any]:
         reason = shown(str(error).partition("\n")[0], limit=200)[1:-1]
         raise PefourierError(f"{label} is not readable JSON: {reason}; write it again") from error
     if not isinstance(value, dict):
-        raise PefourierError(f"{label} is not a model config, which is a JSON object {{…}}")
+        raise UnknownPositions(f"{label} is not a model config, which is a JSON object {{…}}")
     return value
 
 

@@ -421,6 +421,8 @@ READERS: dict[str, Callable[[BinaryIO], dict[str, Stored]]] = {
     ".npy": read_npy,
     ".npz": read_npz,
     ".csv": read_csv,
+    ".bin": read_torch,
+    ".ckpt": read_torch,
     ".pt": read_torch,
     ".pth": read_torch,
     ".safetensors": read_safetensors,

@@ -33,7 +33,7 @@ from pefourier.encodings.sources.weights import (
     read_stored_sinusoid,
     read_trained_biases,
 )
-from pefourier.errors import PefourierError, shown, unknown
+from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
 
 REASONS = {  # why a config of a model type is not answered, by the kind of its row
     "axes": "its positions lie on several axes, as of an image; give a file of codes",
@@ -99,17 +99,17 @@ def no_answer(model: ModelConfig) -> PefourierError:
     """Why a config is not answered."""
     who = f"{shown(model.file)} (model_type {shown(model.kind)})"
     if not model.row:
-        return PefourierError(
+        return UnknownPositions(
             f"{shown(model.file)} sets no positions: model_type {shown(model.kind)} is not known "
             "here and no key of a rotation is set; name an encoding or a file of codes"
         )
     kinds = model.row["kind"].split()
     switch = model.row.get("switch")
     if switch and kinds == ["rotary"]:
-        return PefourierError(
+        return UnknownPositions(
             f"{who} sets no positions: it rotates where {switch[0]} is {shown(switch[1][0])}"
         )
-    return PefourierError(f"{who} is not answered: {model.row.get('reason', REASONS[kinds[0]])}")
+    return UnknownPositions(f"{who} is not answered: {model.row.get('reason', REASONS[kinds[0]])}")
 
 
 def code_notes(config: Section) -> tuple[Finding, ...]:

@@ -25,7 +25,7 @@ from pefourier.encodings.sources.config import (
     first_names,
     read_object,
 )
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, UnknownPositions, shown
 from pefourier.files import os_errors
 
 WEIGHTS = re.compile(r"(model|diffusion_pytorch_model)[-.\w]*\.safetensors")
@@ -104,7 +104,7 @@ def read_positions(model: ModelConfig) -> Encoding | None:
         return load_tensor(model, *tensors.popitem())
     if not row:
         return None
-    raise PefourierError(
+    raise UnknownPositions(
         f"the positions of model_type {shown(model.kind)} are learned: their table is in its "
         f"weights, not in {shown(model.file)}; put model.safetensors beside it, or give a "
         "file of codes, weights.safetensors#tensor"
