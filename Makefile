@@ -1,4 +1,4 @@
-# make run: the paper recomputed into figures/; make test: everything CI runs.
+# make run: the paper recomputed into figures/; make test: the tests.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -6,16 +6,20 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run test coverage lint check fuzz bench figures results nested bundled lengths catalogue readme models clean
+.PHONY: help run test test-all coverage lint check fuzz bench figures results nested bundled lengths catalogue readme models clean
 
 help:  ## what can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
 $(BIN)/pefourier: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet $(TORCH)
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable .
 	$(BIN)/python -m compileall -q pefourier  # at install, as for wheels; some never write bytecode
+	@touch $@
+
+$(BIN)/pytest: $(BIN)/pefourier  # what tests and style need besides
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
 run: $(BIN)/pefourier  ## recompute the paper: figures, numbers, claims
@@ -67,31 +71,38 @@ lengths: $(BIN)/pefourier  ## trained on 24 rows, tested on 48 and 96: twenty mi
 	$(BIN)/pefourier train --dataset order:length=24 --dataset lags:length=24 $(LENGTHS_ARMS:%=-e %) \
 		--seeds 10 --test-length 48,96 --epochs 60 --resume --out $(OUT)/lengths
 
-test: $(BIN)/pefourier  ## all tests and doctests
-	$(BIN)/python -m pytest
+# one thread each: numbers of BLAS and torch are shared out among processes, not among threads
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
+WORKERS ?= 2
 
-coverage: $(BIN)/pefourier  ## the same, and which lines they run: half as long again
+test: $(BIN)/pytest  ## tests and doctests: five minutes on two cores
+	$(PYTEST)
+
+test-all: $(BIN)/pytest  ## what is long and `make test` leaves out: whole grids of cases, every model type
+	$(PYTEST) -m long
+
+coverage: $(BIN)/pytest  ## the same, and which lines they run: half as long again
 	$(BIN)/python -m pytest --cov=pefourier --cov-report=term:skip-covered
 
-lint: $(BIN)/pefourier  ## style
+lint: $(BIN)/pytest  ## style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-check: lint test  ## style, and what CI runs
+check: lint test test-all  ## style, and what CI runs
 
 catalogue: $(BIN)/pefourier  ## what `pefourier list` reads, from the registry
 	$(BIN)/python -c 'import json; from pefourier.encodings.specs import records; print(json.dumps(records(), indent=1, ensure_ascii=False))' >catalogue.tmp
 	mv catalogue.tmp pefourier/answers/catalogue.json
 
-readme: $(BIN)/pefourier  ## the outputs that README shows, from the program as it is
+readme: $(BIN)/pytest  ## the outputs that README shows, from the program as it is
 	PYTHONPATH=. $(BIN)/python tests/test_readme.py
 
-models: $(BIN)/pefourier  ## what model types do with positions, from transformers
+models: $(BIN)/pytest  ## what model types do with positions, from transformers
 	PYTHONPATH=. $(BIN)/python tests/survey_transformers.py
 
 SECONDS ?= 3600
 
-fuzz: $(BIN)/pefourier  ## damaged and malicious files for SECONDS=3600, until one is not refused in a line
+fuzz: $(BIN)/pytest  ## damaged and malicious files for SECONDS=3600, until one is not refused in a line
 	$(BIN)/python -W error tests/fuzz.py --seconds $(SECONDS)
 
 bench: $(BIN)/pefourier  ## time and memory against what one would call today; ONLY=grid: of grids

@@ -4,14 +4,28 @@ import json
 import os
 import signal
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import pefourier
 from pefourier.cli.main import main
 
 for name in ("COLUMNS", "LINES"):  # readline sets them for the processes that pytest starts
     os.environ.pop(name, None)
+
+
+PACKAGE = Path(pefourier.__file__).parent
+
+
+def pytest_collection(session):
+    """Modules whose doctests run are those that tests import, also where they are named first."""
+    for path in (Path(one.partition("::")[0]).resolve() for one in session.config.args):
+        for file in path.rglob("*.py") if path.is_dir() else [path]:
+            if file.is_relative_to(PACKAGE) and file.stem not in ("__init__", "__main__"):
+                import_module(".".join(file.with_suffix("").relative_to(PACKAGE.parent).parts))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ Every file is made here and given to the command, as a person would; `fuzz` find
 import io
 import os
 import re
+import sys
 import zipfile
 
 import numpy as np
@@ -20,6 +21,15 @@ ROWS = np.sin(np.arange(2400.0)).reshape(1200, 2)
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def usual_depth():
+    """Calls go as deep as in a fresh interpreter; mypy, run in this process, lets them go on."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)
+    yield
+    sys.setrecursionlimit(before)
 
 
 def header(descr, shape):

@@ -82,11 +82,28 @@ def scaled(enc, factor):
     return replace(enc, codes=lambda x: factor * enc.codes(x), measure=measure)
 
 
-@pytest.fixture(params=[*sorted(BUILDERS), *TABLES])
-def enc(request):
-    if request.param in BUILDERS:
-        return build(request.param, length=SHAPE[0], d=SHAPE[1])
-    return from_table(TABLES[request.param])
+EVERY = [*sorted(BUILDERS), *TABLES]
+
+
+def unit_cases():
+    """Each encoding with a power and another factor, by turns; with all factors in `make test-all`."""
+    for place, name in enumerate(EVERY):
+        two = (POWERS[place % len(POWERS)], OTHERS[place % len(OTHERS)])
+        yield pytest.param((name, two), id=name)
+        yield pytest.param((name, FACTORS), id=f"{name}, all", marks=pytest.mark.long)
+
+
+@pytest.fixture(params=[*unit_cases()])
+def case(request):
+    """An encoding and the factors that its codes are multiplied by."""
+    name, factors = request.param
+    return named(name), factors
+
+
+def named(name):
+    if name in BUILDERS:
+        return build(name, length=SHAPE[0], d=SHAPE[1])
+    return from_table(TABLES[name])
 
 
 def conditions(enc):
@@ -144,71 +161,81 @@ OF_UNITS = ("precision", "identified", "findings")
 BIASES = ("kernel", "first_rise", "first_rising_lag")  # logits: the unit is that of the softmax
 
 
-@pytest.mark.parametrize("factor", FACTORS)
-def test_faithfulness_does_not_depend_on_the_unit(enc, factor):
-    one, other = assess(enc), assess(scaled(enc, factor))
-    condition = conditions(enc)
-    for name in (f.name for f in fields(one) if f.compare):  # not what it is about
-        value, found = getattr(one, name), getattr(other, name)
-        if name in IN_UNITS and value is not None:
-            found = found / factor
-        if name not in OF_UNITS and not (name in BIASES and enc.act == "bias"):
-            same(found, value, factor, condition.get(name, 1.0))
-    assert unit_free(other.identified) == unit_free(one.identified)
-    codes = [[(f.code, f.severity) for f in r.findings if f.code != "scale"] for r in (one, other)]
-    assert codes[0] == codes[1]
+def test_faithfulness_does_not_depend_on_the_unit(case):
+    enc, factors = case
+    one, condition = assess(enc), conditions(enc)
+    for factor in factors:
+        other = assess(scaled(enc, factor))
+        for name in (f.name for f in fields(one) if f.compare):  # not what it is about
+            value, found = getattr(one, name), getattr(other, name)
+            if name in IN_UNITS and value is not None:
+                found = found / factor
+            if name not in OF_UNITS and not (name in BIASES and enc.act == "bias"):
+                same(found, value, factor, condition.get(name, 1.0))
+        assert unit_free(other.identified) == unit_free(one.identified)
+        codes = [
+            [(f.code, f.severity) for f in r.findings if f.code != "scale"] for r in (one, other)
+        ]
+        assert codes[0] == codes[1]
 
 
-@pytest.mark.parametrize("factor", FACTORS)
-def test_relations_do_not_depend_on_the_unit(enc, factor):
-    one, other = relate(enc), relate(scaled(enc, factor))
-    condition = conditions(enc)
-    for name in (f.name for f in fields(one) if f.compare):  # not what it is about
-        if not (name in BIASES and enc.act == "bias"):
-            same(getattr(other, name), getattr(one, name), factor, condition.get(name, 1.0))
+def test_relations_do_not_depend_on_the_unit(case):
+    enc, factors = case
+    one, condition = relate(enc), conditions(enc)
+    for factor in factors:
+        other = relate(scaled(enc, factor))
+        for name in (f.name for f in fields(one) if f.compare):  # not what it is about
+            if not (name in BIASES and enc.act == "bias"):
+                same(getattr(other, name), getattr(one, name), factor, condition.get(name, 1.0))
 
 
-@pytest.mark.parametrize("factor", FACTORS)
-def test_spectrum_and_reconstruction_do_not_depend_on_the_unit(enc, factor):
+def test_spectrum_and_reconstruction_do_not_depend_on_the_unit(case):
+    enc, factors = case
     if enc.dim < 2:
         return
-    other = scaled(enc, factor)
-    for method in ["periodogram"] + ["declared"] * (enc.measure is not None):
-        one, two = (density(e, sigma=0.0, method=method) for e in (enc, other))
-        same(two.density, one.density, factor)
-        for name in (f.name for f in fields(one.summary)):
-            same(getattr(two.summary, name), getattr(one.summary, name), factor)
-    one, two = (position_functions(e, [0], method="auto") for e in (enc, other))
     condition = conditions(enc)
-    same(two.inverse_error, one.inverse_error, factor, condition["inverse_error"])
-    for name in (f.name for f in fields(one.reconstructions[0])):
-        found, value = (getattr(r.reconstructions[0], name) for r in (two, one))
-        same(found, value, factor, condition.get(name, 1.0))
+    for factor in factors:
+        other = scaled(enc, factor)
+        for method in ["periodogram"] + ["declared"] * (enc.measure is not None):
+            one, two = (density(e, sigma=0.0, method=method) for e in (enc, other))
+            same(two.density, one.density, factor)
+            for name in (f.name for f in fields(one.summary)):
+                same(getattr(two.summary, name), getattr(one.summary, name), factor)
+        one, two = (position_functions(e, [0], method="auto") for e in (enc, other))
+        same(two.inverse_error, one.inverse_error, factor, condition["inverse_error"])
+        for name in (f.name for f in fields(one.reconstructions[0])):
+            found, value = (getattr(r.reconstructions[0], name) for r in (two, one))
+            same(found, value, factor, condition.get(name, 1.0))
 
 
-@pytest.mark.parametrize("factor", FACTORS)
-def test_comparison_does_not_depend_on_the_unit(enc, factor):
-    other = scaled(enc, factor)
-    found = compare(enc, other)
-    assert found.verdict == ("equivalent" if enc.table().any() else "equal")
-    if found.by:
-        assert found.by.keys() == {"scale"}
-        assert found.by["scale"] == pytest.approx(factor, rel=1e-5, abs=0)
+def test_comparison_does_not_depend_on_the_unit(case):
+    enc, factors = case
     changed = from_table(enc.table()[::-1] + 1e-3 * enc.table().max() * np.eye(len(enc), enc.dim))
-    one, two = compare(enc, changed), compare(other, scaled(changed, factor))
-    assert (two.verdict, two.bitwise, two.by) == (one.verdict, one.bitwise, one.by)
-    for name in ("first_difference", "largest_difference"):
-        assert getattr(two, name) == getattr(one, name)
-    np.testing.assert_allclose(two.tolerance, factor * one.tolerance, rtol=1e-12)
-    unit = 1.0 if "rotation" in one.by else factor
-    np.testing.assert_allclose(two.max_difference / unit, one.max_difference, rtol=1e-9, atol=1e-15)
+    one = compare(enc, changed)
+    for factor in factors:
+        other = scaled(enc, factor)
+        found = compare(enc, other)
+        assert found.verdict == ("equivalent" if enc.table().any() else "equal")
+        if found.by:
+            assert found.by.keys() == {"scale"}
+            assert found.by["scale"] == pytest.approx(factor, rel=1e-5, abs=0)
+        two = compare(other, scaled(changed, factor))
+        assert (two.verdict, two.bitwise, two.by) == (one.verdict, one.bitwise, one.by)
+        for name in ("first_difference", "largest_difference"):
+            assert getattr(two, name) == getattr(one, name)
+        np.testing.assert_allclose(two.tolerance, factor * one.tolerance, rtol=1e-12)
+        unit = 1.0 if "rotation" in one.by else factor
+        difference = two.max_difference / unit
+        np.testing.assert_allclose(difference, one.max_difference, rtol=1e-9, atol=1e-15)
 
 
-@pytest.mark.parametrize("name", ["float32", "bfloat16"])
-@pytest.mark.parametrize("factor", [2.0**-12, 2.0**12])
-def test_codes_that_stay_in_a_format_s_range_are_as_distinct_in_any_unit(enc, factor, name):
-    table = enc.table()
-    used = np.abs(table[table != 0])
+@pytest.mark.parametrize("name", EVERY)
+def test_codes_that_stay_in_a_format_s_range_are_as_distinct_in_any_unit(name):
+    enc = named(name)
+    used = np.abs(enc.table()[enc.table() != 0])
     if len(used) and used.min() > 1e-20:
-        one, other = precision(enc)[name], precision(scaled(enc, factor))[name]
-        assert other == one
+        one = precision(enc)
+        for factor in (2.0**-12, 2.0**12):
+            other = precision(scaled(enc, factor))
+            for format_name in ("float32", "bfloat16"):
+                assert other[format_name] == one[format_name], (factor, format_name)

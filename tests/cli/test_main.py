@@ -168,24 +168,44 @@ def repeats_too_much(line, value):
     return any(window in form for window in windows for form in forms)
 
 
-@pytest.mark.parametrize("value", LONG.values(), ids=LONG)
-@pytest.mark.parametrize(("command", "option"), [*OPTIONS, ("list", "--json"), ("", "")])
+def long_cases():
+    """Each option with two of the values, by turns; with all in `make test-all`.
+
+    Neighbours in the list are of one command, so that each command meets every value.
+    """
+    kinds = list(LONG)
+    for place, (command, option) in enumerate([*OPTIONS, ("list", "--json")]):
+        two = [kinds[(2 * place + one) % len(kinds)] for one in (0, 1)]
+        yield pytest.param(command, option, two, id=f"{command}{option}")
+        yield pytest.param(
+            command, option, kinds, id=f"{command}{option}, all", marks=pytest.mark.long
+        )
+    yield pytest.param("", "", kinds, id="without option")
+
+
+@pytest.mark.parametrize(("command", "option", "kinds"), [*long_cases()])
 def test_a_line_repeats_little_of_a_long_argument(
-    run, tmp_path, monkeypatch, command, option, value
+    run, tmp_path, monkeypatch, command, option, kinds
 ):
     monkeypatch.chdir(tmp_path)
-    given = {"encode": ["dft", "--out", "a.npy"], "train": ["--epochs", "0"]}.get(command, [])
-    lines = [[command, option, value, *given], [command, *given, f"{option}={value}"]]
-    if (command, option) in (("train", "--epochs"), ("reproduce", "--out")):
-        lines = []  # an endless training, a folder with a long name: answers
-    elif not command:
-        lines = [[value], [f"--{value}"], ["spectrum", f"--{value}"], ["spectrum", f"-S{value}"]]
-        lines += [["check-faithful", value], ["compare", "dft", value], ["encode", value, "dft"]]
-    for line in lines:
-        done = run(*line)
-        assert done.status in (0, 1, 2), line
-        assert done.err.count("\n") == 1 or done.status != 2, done.err
-        assert not repeats_too_much(done.err, value), done.err
+    given = {
+        "encode": ["dft", "--out", "a.npy"],
+        "train": ["--epochs", "0"],
+        "report": ["none", "--lattice", "8"],  # a page that is soon made
+    }.get(command, [])
+    for value in (LONG[kind] for kind in kinds):
+        lines = [[command, option, value, *given], [command, *given, f"{option}={value}"]]
+        if (command, option) in (("train", "--epochs"), ("reproduce", "--out")):
+            lines = []  # an endless training, a folder with a long name: answers
+        elif not command:
+            lines = [[value], [f"--{value}"], ["spectrum", f"--{value}"]]
+            lines += [["spectrum", f"-S{value}"], ["check-faithful", value]]
+            lines += [["compare", "dft", value], ["encode", value, "dft"]]
+        for line in lines:
+            done = run(*line)
+            assert done.status in (0, 1, 2), line
+            assert done.err.count("\n") == 1 or done.status != 2, done.err
+            assert not repeats_too_much(done.err, value), done.err
 
 
 def test_version_and_help(run):

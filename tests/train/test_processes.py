@@ -21,8 +21,18 @@ from pefourier.train.progress import Reporter
 from pefourier.train.run import run_comparison
 
 LONG = {**SMALL, "epochs": 20, "seeds": 4, "patience": 0}
-two_cores = pytest.mark.skipif(torch.get_num_threads() < 2, reason="needs two cores")
+two_cores = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
 proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+
+
+@pytest.fixture(autouse=True)
+def two_threads(monkeypatch):
+    """For torch to share out, here and in commands, also where each worker of pytest has one."""
+    before = torch.get_num_threads()
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
 
 
 def children(pid):
@@ -194,7 +204,7 @@ def test_ranks_of_torchrun_start_no_processes(tmp_path, monkeypatch):
 
 
 def test_a_resumed_training_of_two_processes_has_the_same_numbers(tmp_path):
-    options = Options(**LONG, processes=min(2, torch.get_num_threads()), out=str(tmp_path / "a"))
+    options = Options(**LONG, processes=2, out=str(tmp_path / "a"))
     run_comparison(options)
     whole = (tmp_path / "a" / "results.jsonl").read_text().splitlines()
     run_comparison(replace(options, out=str(tmp_path / "b")))
