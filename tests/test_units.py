@@ -86,7 +86,7 @@ EVERY = [*sorted(BUILDERS), *TABLES]
 
 
 def unit_cases():
-    """Each encoding with a power and another factor, by turns; with all factors in `make test-all`."""
+    """Each encoding with a power and another factor, by turns; with all in `make test-all`."""
     for place, name in enumerate(EVERY):
         two = (POWERS[place % len(POWERS)], OTHERS[place % len(OTHERS)])
         yield pytest.param((name, two), id=name)
