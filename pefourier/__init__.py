@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from pefourier.questions import relations as relations
     from pefourier.questions import resize as resize
     from pefourier.questions import spectrum as spectrum
+    from pefourier.questions import usage as usage
 
 NAMESAKES = {  # of rooms
     "compare",
@@ -63,6 +64,7 @@ NAMESAKES = {  # of rooms
     "relations",
     "resize",
     "spectrum",
+    "usage",
 }
 QUESTIONS = {*NAMESAKES, "check", "encode"}
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # each is imported when it is asked
     from pefourier.relations import Relations
     from pefourier.resize import Resizing
     from pefourier.spectrum import GridSpectrum, Spectrum
+    from pefourier.usage import Usage
 
 Source: TypeAlias = (
     "str | os.PathLike[str] | Encoding | np.ndarray[Any, Any] | Sequence[Sequence[float]] "
@@ -238,6 +239,28 @@ def context(
     own, found = describe_context(os.fspath(spec), length, trained, d)
     reading = read_against(own, against, found.length, d) if against else None
     return replace(found, about=(replace(own[0], spec=os.fspath(spec)),), against=reading)
+
+
+def usage(
+    model: str | os.PathLike[str],
+    *,
+    length: int | None = None,
+    layers: Sequence[int] | None = None,
+) -> Usage:
+    """Which rotary frequencies do a model's weights use? What ``pefourier usage --all`` says.
+
+    Parameters
+    ----------
+    model : str or path
+        A model's folder, its .safetensors file beside config.json, or a .gguf file.
+    length : int, optional
+        Positions asked for, by default those of training.
+    layers : sequence of int, optional
+        Layers that are looked at, by default all.
+    """
+    from pefourier.usage import use_of_weights
+
+    return use_of_weights(os.fspath(model), length, layers, every_head=True)
 
 
 def design(

@@ -22,6 +22,7 @@ GROUPS = {  # of terms, by the room of a dataclass: the first that has its field
     "design": ("design", "context", "check-faithful"),
     "extend": ("design", "context", "check-faithful"),
     "resize": ("resize", "words"),
+    "usage": ("usage", "check-faithful"),
     "summary": ("train",),
     "statistics": ("train",),
     "power": ("train",),

@@ -16,6 +16,7 @@ from pefourier.answers.reach import context_record
 from pefourier.answers.report import Answer, answer_of, record_of
 from pefourier.answers.resizing import resize_record
 from pefourier.answers.text import number
+from pefourier.answers.usage_page import usage_record
 from pefourier.compare import Comparison
 from pefourier.context import Context
 from pefourier.design import Design
@@ -26,6 +27,7 @@ from pefourier.relations import GridRelations, Relations
 from pefourier.resize import Resizing
 from pefourier.result import Result
 from pefourier.spectrum import GridSpectrum, Spectrum
+from pefourier.usage import Usage
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,6 +60,7 @@ WAYS: dict[type, Way] = {
     GridRelations: Way(record_of_one, "question_plots.relations"),
     Comparison: Way(lambda r: compare_record(*r.about, r), "plot.compare"),
     Context: Way(lambda r: context_record(r.about[0], r), "reach_plot.wavelengths"),
+    Usage: Way(usage_record, "usage_plot.usage"),
     Design: Way(design_record, "reach_plot.criteria"),
     Resizing: Way(lambda r: resize_record(r.about[0], r), "question_plots.resizing"),
 }

@@ -48,6 +48,7 @@ from pefourier.cli.request import (
 )
 from pefourier.cli.streams import note, percentages
 from pefourier.cli.train_options import Setting, TrainOptions, fill_options
+from pefourier.cli.usage_options import UsageOptions, tell_usage
 from pefourier.errors import PefourierError
 
 app = typer.Typer(
@@ -373,6 +374,21 @@ def context(given: ContextOptions, form: Form, drawing: Drawing) -> None:
     Example: pefourier context config.json --length 128k --against scaling-ignored
     """
     tell_reach(given, form, drawing)
+
+
+@app.command()
+@asking
+def usage(given: UsageOptions, form: Form, drawing: Drawing) -> None:
+    """Which rotary frequencies do a model's weights use?
+
+    How the energy of queries and keys is spread over pairs, from those that turn with every
+    position to those that never finish a turn: by layers and heads, in the product that scores are
+    made of. Reads only the rows of queries and keys; nothing of the model is run.
+
+    \b
+    Example: pefourier usage SmolLM2-135M/ --plot usage.png
+    """
+    tell_usage(given, form, drawing)
 
 
 @app.command()

@@ -49,6 +49,7 @@ class Stored:
     held: int  # bytes it takes in the file
     copied: Callable[[], np.ndarray]  # in memory; called by `load`, which looks first
     mapped: Callable[[], np.ndarray] | None = None  # where it lies as numpy would have it
+    extent: "Extent | None" = None  # where its bits lie, where that is one run of the file
 
     @property
     def axes(self) -> tuple[int, ...]:

@@ -123,11 +123,12 @@ def array_at(stream: BinaryIO, extent: Extent, kind: str, decode: Callable | Non
         return decode(extent.copied(stream))
 
     if decode:  # to float32
-        return Stored(extent.shape, kind, 4, extent.nbytes, decoded)
+        return Stored(extent.shape, kind, 4, extent.nbytes, decoded, extent=extent)
     mapped = None
     if extent.dtype.isnative and not isinstance(stream, io.BytesIO):
         mapped = partial(extent.mapped, stream)
-    return Stored(extent.shape, kind, width, extent.nbytes, partial(extent.copied, stream), mapped)
+    copied = partial(extent.copied, stream)
+    return Stored(extent.shape, kind, width, extent.nbytes, copied, mapped, extent)
 
 
 def read_npz(stream: BinaryIO) -> dict[str, Stored]:

@@ -1,0 +1,190 @@
+"""How is it told which frequencies weights use? The answer of `pefourier usage`."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from pefourier.answers.conclusions import join
+from pefourier.answers.page import Page, fields_of
+from pefourier.answers.reach import ranges
+from pefourier.answers.report import identity_of
+from pefourier.answers.text import agreeing, aligned, number, paragraph
+from pefourier.usage import OFTEN, RotationUse, Usage
+
+BANDS = 8  # rows of the table of pairs
+FIELDS = ("index", "wavelength", "turns", "share_q", "share_k", "share")
+
+
+def usage_page(found: Usage) -> Page:
+    """The answer of `pefourier usage`."""
+    label = found.about[0].label
+    return Page(
+        "usage",
+        words=partial(usage_text, found),
+        records=lambda: [usage_record(found)],
+        rows=partial(usage_rows, found),
+        conclusion=lambda: paragraph(f"{label}: {conclude_usage(found)}", "  "),
+    )
+
+
+def usage_record(found: Usage) -> dict[str, Any]:
+    """The JSON object of an answer; heads are told where they were asked for."""
+    told = fields_of(found)
+    if not found.heads:
+        del told["heads"]
+    return {
+        **identity_of(found.about[0]),
+        "conclusion": conclude_usage(found),
+        **told,
+    }
+
+
+def percent(share: float) -> str:
+    """A share for a sentence.
+
+    >>> percent(0.5768), percent(0.0004)
+    ('58 %', '0.04 %')
+    """
+    return f"{100 * share:.2g} %"
+
+
+def conclude_usage(found: Usage) -> str:
+    """Which pairs do the work, which never turn, who stands out, and what that rests on."""
+    sentences = [about_rotation(found, one, len(found.rotations) > 1) for one in found.rotations]
+    sentences += [f"{told}." for one in found.rotations if (told := about_heads(one))][:1]
+    if found.pairing.source == "weights":
+        sentences.append(
+            f"Which rows are pairs is guessed from the weights ({found.pairing.name}), so that all "
+            "of this holds probably."
+        )
+    return " ".join(sentences)
+
+
+def about_rotation(found: Usage, one: RotationUse, several: bool) -> str:
+    """Of one rotation: the share of what never turns, of what turns often, and how many count."""
+    where = f"In {one.name} layers " if several and one.name else ""
+    total, never = len(one.pairs), one.never_turn
+    first = (
+        f"{never.pairs} of {total} pairs never finish a turn within {found.length} positions and "
+        f"hold {percent(never.product)} of what queries and keys put into scores (even use would "
+        f"be {percent(never.uniform)})"
+        if never.pairs
+        else f"all {total} pairs turn within {found.length} positions"
+    )
+    often = (
+        f"{percent(one.often.product)} lies in the {one.often.pairs} that turn more than {OFTEN} "
+        f"times (even: {percent(one.often.uniform)})"
+        if one.often.pairs
+        else f"none turns more than {OFTEN} times"
+    )
+    worth = f"a head's use is as wide as that of {one.effective_pairs:.3g} pairs used evenly"
+    new = ""
+    if one.unseen is not None:
+        new = (
+            f" Against the {found.trained} of training {one.unseen.pairs} pairs meet new angles, "
+            f"with {percent(one.unseen.product)} of the product."
+        )
+    told = f"{where}{first}; {often}; {worth}.{new}"
+    return told[0].upper() + told[1:]
+
+
+def about_heads(one: RotationUse) -> str:
+    """The heads that stand out, by what."""
+    kinds = {"never_turn": "in pairs that never turn", "often": "in the fastest pairs"}
+    parts = []
+    for key, where in kinds.items():
+        own = [s for s in one.standouts if s.of == key][:3]
+        if own:
+            named = join(f"{s.layer}.{s.head} ({percent(s.share)})" for s in own)
+            head = agreeing(len(own), "head", "heads")
+            usual = percent(own[0].median)
+            parts.append(f"{head} {named} {where}, where the median head has {usual}")
+    return f"By layer and head, what stands out: {'; '.join(parts)}" if parts else ""
+
+
+def usage_text(found: Usage) -> str:
+    """Bands of pairs from fast to slow, what classes of pairs hold, and what to know."""
+    parts = [layers_text(found)]
+    for one in found.rotations:
+        parts += [bands_text(one), classes_text(found, one), advice_text(one)]
+    parts += [f"{paragraph(f'{f.severity}: {f.message} [{f.code}]', '  ')}" for f in found.findings]
+    return "\n".join(filter(None, parts))
+
+
+def layers_text(found: Usage) -> str:
+    """Which layers have which heads."""
+    rows = [["layers", "positions", "rotation", "heads", "key heads"]]
+    for run in found.layers:
+        name = "–" if run.rotation is None else found.rotations[run.rotation].name or "all layers"
+        kind = run.kind if run.kind != "none" else "no positions"
+        rows.append([ranges(run.index), kind, name, number(run.heads), number(run.kv_heads)])
+    return aligned(rows)
+
+
+def bands_text(one: RotationUse) -> str:
+    """The pairs in eight bands of equal size, fast ones first."""
+    head = ["pairs", "wavelengths", "turns", "even", "queries", "keys", "product"]
+    rows = [[f"{one.name}: {head[0]}" if one.name else head[0], *head[1:]]]
+    order = sorted(one.pairs, key=lambda pair: pair.wavelength or 0.0)
+    size = -(-len(order) // min(BANDS, len(order)))
+    for start in range(0, len(order), size):
+        band = order[start : start + size]
+        waves = [band[0].wavelength, band[-1].wavelength]
+        turns = [band[-1].turns, band[0].turns]
+        sums = [sum(getattr(p, key) for p in band) for key in ("share_q", "share_k", "share")]
+        rows.append(
+            [
+                ranges(sorted(p.index for p in band)),
+                "…".join(number(w, 3) for w in waves),
+                "…".join(number(t, 3) for t in turns),
+                *(f"{value:.3f}" for value in (len(band) / len(order), *sums)),
+            ]
+        )
+    return aligned(rows)
+
+
+def classes_text(found: Usage, one: RotationUse) -> str:
+    """What pairs of a kind hold."""
+    rows = [["kind of pairs", "pairs", "even", "queries", "keys", "product"]]
+    kinds = {
+        f"never turn within {found.length}": one.never_turn,
+        f"turn more than {OFTEN} times": one.often,
+        "meet angles new to training": one.unseen,
+        "slowest quarter": one.slowest_quarter,
+        "rows that do not turn": one.still,
+    }
+    for name, part in kinds.items():
+        if part is not None:
+            values = (part.uniform, part.q, part.k, part.product)
+            cells = ["–" if value is None else f"{value:.3f}" for value in values]
+            rows.append([name, str(part.pairs), *cells])
+    return aligned(rows)
+
+
+def advice_text(one: RotationUse) -> str:
+    """What a cut would take away, and which rows a quantiser should spare."""
+    cut = percent(one.slowest_quarter.product)
+    text = (
+        f"Cutting the slowest quarter of pairs (p-RoPE) would take {cut} of the product from the "
+        f"scores. Half of it lies in {len(one.half)} pairs ({ranges(one.half)}): rows that a "
+        "quantiser of W_q and W_k, or of cached keys, should spare."
+    )
+    if one.bias is not None:
+        q, k = map(percent, one.bias)
+        text += f" Biases are {q} of the energy of queries and {k} of that of keys, the same for "
+        text += "every token."
+    return paragraph(text)
+
+
+def usage_rows(found: Usage) -> Iterable[Sequence[Any]]:
+    """A row for each pair, those of heads behind them where heads were asked for."""
+    yield "model", "rotation", "layer", "head", *FIELDS
+    for one in found.rotations:
+        for pair in one.pairs:
+            yield found.model, one.name, None, None, *(getattr(pair, name) for name in FIELDS)
+    own = {one.layer: found.rotations[one.rotation] for one in found.shares}
+    for head in found.heads:
+        rotation = own[head.layer]
+        for pair, share in zip(rotation.pairs, head.share, strict=True):
+            known = (pair.index, pair.wavelength, pair.turns, None, None)
+            yield found.model, rotation.name, head.layer, head.head, *known, share

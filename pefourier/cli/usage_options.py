@@ -1,0 +1,61 @@
+"""What `pefourier usage` is asked, and the call that answers it."""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from pefourier.cli.request import Drawing, Form, Quiet, count
+from pefourier.cli.streams import percentages
+from pefourier.errors import shown
+
+
+def layer_range(text: str) -> range:
+    """Layers from one to another, both included: 0-7, or a single one."""
+    found = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", text)
+    if found is None or int(found[2] or found[1]) < int(found[1]):
+        raise typer.BadParameter(f"{shown(text)} is no run of layers such as 0-7, or one layer")
+    return range(int(found[1]), int(found[2] or found[1]) + 1)
+
+
+@dataclass(frozen=True)
+class UsageOptions:
+    """The options of `pefourier usage`."""
+
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", help="A model's folder, its .safetensors file, or a .gguf file."
+        ),
+    ] = ...
+    length: Annotated[
+        int | None,
+        typer.Option(
+            "--length",
+            "-S",
+            parser=count,
+            metavar="N",
+            help="Positions asked for, such as 128k; default those of training.",
+        ),
+    ] = None
+    layers: Annotated[
+        range | None,
+        typer.Option(parser=layer_range, metavar="A-B", help="Layers to look at; default all."),
+    ] = None
+    every_head: Annotated[
+        bool, typer.Option("--all", help="Tell the shares of each head in JSON and CSV, too.")
+    ] = False
+    quiet: Quiet = False
+
+
+def tell_usage(given: UsageOptions, form: Form, drawing: Drawing) -> None:
+    """Answer `pefourier usage`."""
+    from pefourier.answers.report import Answer
+    from pefourier.answers.usage_page import usage_page
+    from pefourier.usage import use_of_weights
+
+    begin = percentages(given.model, given.quiet)
+    found = use_of_weights(given.model, given.length, given.layers, given.every_head, begin)
+    drawing.draw("usage_plot.usage", [Answer(found.about[0], found)])
+    form.deliver(usage_page(found))

@@ -1,0 +1,163 @@
+"""Which tensors do a model's weights hold? Headers are read; rows of a tensor when they are asked.
+
+Weights are a folder of .safetensors files, one such file, or a .gguf file, whose quantised types
+the package gguf decodes. A tensor is never in memory as a whole: `Tensor.rows` reads some rows.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from pefourier.encodings.sources.formats import DECODERS, SAFETENSORS, bfloat16
+from pefourier.encodings.sources.gguf_header import BLOCKS, read_header
+from pefourier.encodings.sources.tables import open_arrays
+from pefourier.encodings.sources.weights import all_tensors
+from pefourier.errors import PefourierError, shown
+from pefourier.files import missing, os_errors, status_of, suffix_among
+
+SUFFIXES = (".safetensors", ".gguf")
+PLAIN = {kind: raw for kind, raw in SAFETENSORS.values() if kind not in DECODERS}
+GGUF_PLAIN = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Where the rows of a tensor lie in a file, and how their bytes become numbers."""
+
+    path: str
+    name: str
+    shape: tuple[int, ...]
+    kind: str  # of the stored numbers
+    start: int  # byte of the file
+    row_bytes: int
+    decode: Callable[[np.ndarray], np.ndarray] | None  # of bytes (rows, row_bytes); None: unknown
+
+    def bytes(self, first: int, last: int) -> np.ndarray:
+        """The bytes of some rows (last - first, row_bytes)."""
+        count = (last - first) * self.row_bytes
+        with os_errors("read", self.path):
+            found = np.fromfile(
+                self.path, np.uint8, count, offset=self.start + first * self.row_bytes
+            )
+        if len(found) < count:
+            raise PefourierError(
+                f"{shown(self.path)} became shorter while it was read; write it again"
+            )
+        return found.reshape(last - first, self.row_bytes)
+
+    def numbers(self, stored: np.ndarray) -> np.ndarray:
+        """The numbers of the bytes of some rows (rows, columns)."""
+        if self.decode is None:
+            raise PefourierError(
+                f"{self.name} of {shown(self.path)} is of type {self.kind}, whose numbers are not "
+                "read here; give the model in bfloat16, float16, float32 or float8"
+            )
+        return self.decode(stored)
+
+    def rows(self, first: int, last: int) -> np.ndarray:
+        """Some rows (last - first, columns)."""
+        return self.numbers(self.bytes(first, last))
+
+    def vector(self) -> np.ndarray:
+        """All numbers in a row, float64 (n,): of a bias, of the gains of a norm."""
+        return self.rows(0, row_count(self.shape)).astype(float).reshape(-1)
+
+
+def row_count(shape: tuple[int, ...]) -> int:
+    """Rows of a tensor; a vector is one row."""
+    return shape[0] if len(shape) > 1 else 1
+
+
+def list_tensors(path: str) -> dict[str, Tensor]:
+    """The tensors of a model's folder, of a .safetensors file or of a .gguf file, by name.
+
+    Raises
+    ------
+    PefourierError
+        For a file that is missing or damaged, a shard that is not there, a folder without weights.
+    """
+    status = status_of(path)
+    if status is None:
+        raise missing(path)
+    if not os.path.isdir(path):
+        gguf = suffix_among(path, SUFFIXES) == ".gguf"
+        return dict(gguf_tensors(path) if gguf else safetensors_of(path))
+    placed: dict[str, list[str]] = {}
+    for name, file in all_tensors(path):
+        placed.setdefault(file, []).append(name)
+    if not placed:
+        raise PefourierError(
+            f"{shown(path)} holds no weights that are read here: model.safetensors, or files that "
+            "model.safetensors.index.json names; name a .gguf file itself"
+        )
+    found = {}
+    for file, names in placed.items():
+        held = dict(safetensors_of(file))
+        for name in names:
+            if name not in held:
+                raise PefourierError(
+                    f"{shown(file)} has no {shown(name)}, which the index of {shown(path)} says it "
+                    "has; fetch it again"
+                )
+        found |= {name: held[name] for name in names}
+    return found
+
+
+def safetensors_of(path: str) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a .safetensors file."""
+    with open_arrays(path, regular=True) as file:
+        arrays = file.arrays
+    for name, stored in arrays.items():
+        extent = stored.extent
+        rows = row_count(extent.shape)
+        width = extent.nbytes // rows if rows else 0
+        decode = DECODERS.get(stored.kind)
+        known = decode or stored.kind in PLAIN
+        own = partial(as_numbers, extent.dtype, decode) if known else None
+        yield name, Tensor(path, name, extent.shape, stored.kind, extent.offset, width, own)
+
+
+def as_numbers(
+    dtype: np.dtype, decode: Callable[[np.ndarray], np.ndarray] | None, stored: np.ndarray
+) -> np.ndarray:
+    """The numbers of rows of bytes."""
+    bits = stored.view(dtype)
+    return decode(bits) if decode else bits
+
+
+def gguf_tensors(path: str) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a .gguf file."""
+    for name, place in read_header(path)[1].items():
+        rows = row_count(place.shape)
+        block, size = BLOCKS.get(place.type, (1, 0))
+        width = prod(place.shape) // max(rows, 1) // block * size
+        decode = gguf_decoder(place.type)
+        yield name, Tensor(path, name, place.shape, place.type, place.start, width, decode)
+
+
+def gguf_decoder(kind: str) -> Callable[[np.ndarray], np.ndarray] | None:
+    """What makes numbers of the bytes of rows of a type; None for an unknown one."""
+    if kind in GGUF_PLAIN:
+        return partial(as_numbers, np.dtype(GGUF_PLAIN[kind]), None)
+    if kind == "BF16":
+        return partial(as_numbers, np.dtype("<u2"), bfloat16)
+    return partial(dequantised, kind) if kind in BLOCKS else None
+
+
+def dequantised(kind: str, stored: np.ndarray) -> np.ndarray:
+    """The numbers of rows of quantised blocks, by the package gguf."""
+    try:
+        from gguf import GGMLQuantizationType, quants
+    except ImportError as error:
+        raise PefourierError(
+            f"tensors of type {kind} are decoded by the package gguf, which is not installed; pip "
+            "install gguf"
+        ) from error
+    with suppress(NotImplementedError, AttributeError):
+        return quants.dequantize(stored, getattr(GGMLQuantizationType, kind))
+    raise PefourierError(f"tensors of type {kind} are not decoded by this version of gguf")
