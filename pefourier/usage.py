@@ -44,6 +44,7 @@ from pefourier.encodings.sources.heads import (
 )
 from pefourier.encodings.sources.layers import LayerRun, open_model
 from pefourier.encodings.sources.models import rotary
+from pefourier.encodings.sources.rope_config import pairing_of
 from pefourier.encodings.sources.tensors import Tensor, list_tensors
 from pefourier.errors import PefourierError, shown
 from pefourier.explained import Explained
@@ -65,7 +66,7 @@ OUTSTANDING = 5  # heads that are named
 
 
 @dataclass(frozen=True)
-class Pairing(Explained):
+class PairLayout(Explained):
     """Which rows of a head are turned together."""
 
     name: str  # halves or neighbours
@@ -184,7 +185,7 @@ class Usage(Result):
     model: str
     length: int
     trained: int
-    pairing: Pairing
+    pairing: PairLayout
     layers: tuple[UsedLayers, ...]
     rotations: tuple[RotationUse, ...]
     heads: tuple[HeadUse, ...]
@@ -220,7 +221,7 @@ def use_of_weights(
         Of the name of a phase; gives what is told how many layers of all are done.
     """
     model = open_model_weights(spec)
-    own, runs, trained = rotations_of(model.spec)
+    own, runs, trained = rotations_of_model(model.spec)
     sites = find_sites(model, own, runs, layers)
     show = begin("layers") if begin else None
     energies: list[LayerEnergies] = []
@@ -230,7 +231,7 @@ def use_of_weights(
             show(done, len(sites))
     pairs = [len(enc.measure.frequencies) for enc in own]
     rows = [(part, pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
-    pairing = choose_pairing(model, own, layout_likeness(rows))
+    pairing = choose_pairing(model, layout_likeness(rows))
     shares = [shares_of(e, own[e.rotation], pairing.name) for e in energies]
     asked = length or trained
     return Usage(
@@ -250,7 +251,7 @@ def use_of_weights(
             if every_head
         ),
         gains="applied" if all(e.gains for e in energies) else "none",
-        findings=tuple(remarks(own, runs, pairing, energies)),
+        findings=tuple(notes_on_usage(own, runs, pairing, energies)),
         shares=tuple(shares),
         about=(replace(own[0], spec=spec),),
     )
@@ -299,7 +300,7 @@ def open_model_weights(spec: str) -> ModelWeights:
     return ModelWeights(shown(path), told, tensors, part, False, kind, plus_one)
 
 
-def rotations_of(spec: str) -> tuple[list[Encoding], list[LayerRun], int]:
+def rotations_of_model(spec: str) -> tuple[list[Encoding], list[LayerRun], int]:
     """The rotations of a model, runs of its layers, and its trained length.
 
     Raises
@@ -535,19 +536,13 @@ def layout_likeness(rows: Sequence[tuple[np.ndarray, int]]) -> dict[str, float |
 
 def choose_pairing(
     model: ModelWeights,
-    own: Sequence[Encoding],
     likeness: Mapping[str, float | None],
-) -> Pairing:
+) -> PairLayout:
     """The layout that a config tells, or else the one that the weights look like."""
-    told = {LAYOUTS[enc.params["layout"]] for enc in own if enc.params["layout"] in LAYOUTS}
-    codes = {finding.code for enc in own for finding in enc.findings}
-    if len(told) == 1 and not codes & UNSAID:
-        return Pairing(told.pop(), "config", **likeness)
-    return Pairing(guess_layout(likeness, model.label), "weights", **likeness)
-
-
-LAYOUTS = {"halves": "halves", "interleaved": "neighbours"}
-UNSAID = {"model-type-unknown", "gguf-unsaid"}  # findings that say that a layout is assumed
+    told = None if model.gguf else pairing_of(open_model(model.spec))
+    if told is not None:
+        return PairLayout(told, "config", **likeness)
+    return PairLayout(guess_layout(likeness, model.label), "weights", **likeness)
 
 
 def guess_layout(likeness: Mapping[str, float | None], label: str) -> str:
@@ -745,10 +740,10 @@ def used_layers(
         yield UsedLayers(kept, run.kind, rotation, heads, first.kv_heads if first else None)
 
 
-def remarks(
+def notes_on_usage(
     own: Sequence[Encoding],
     runs: Sequence[LayerRun],
-    pairing: Pairing,
+    pairing: PairLayout,
     energies: Sequence[LayerEnergies],
 ) -> Iterator[Finding]:
     """What to know of an answer."""
@@ -792,7 +787,7 @@ def remarks(
     yield Finding("usage-weights-only", "note", message)
 
 
-def doubtful(pairing: Pairing) -> bool:
+def doubtful(pairing: PairLayout) -> bool:
     """Whether weights look like another layout than the one that is told."""
     own, other = pairing.halves, pairing.neighbours
     if pairing.name == "neighbours":

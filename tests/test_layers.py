@@ -39,6 +39,7 @@ SAME_NAMES = {  # defined in several modules on purpose
     "resize",
     "spectrum",
     "train",
+    "usage",
     "none",  # a builder and a scaling, as users spell them
 }
 

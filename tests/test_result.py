@@ -12,9 +12,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import mkdtemp
 
 import numpy as np
 import pytest
+from tiny_models import write_model
 
 import pefourier
 from pefourier.answers.telling import WAYS
@@ -44,6 +46,7 @@ RESULTS = {
     "design": lambda: pefourier.design(40, 16),
     "check an array on a grid": lambda: pefourier.check(np.eye(13), grid=(3, 4), prefix=1),
     "relations on a grid": lambda: pefourier.relations("axial-rope", grid=(3, 4), d=16),
+    "usage": lambda: pefourier.usage(write_model(Path(mkdtemp()))),
     "resize": lambda: pefourier.resize("axial", (5, 6), grid=(3, 4), d=16),
 }
 

@@ -1,4 +1,4 @@
-"""Which frequencies do weights use? Held to the definition, to score tensors and to what transformers computes."""
+"""Which frequencies do weights use? Held to the definition, score tensors and transformers."""
 
 import json
 import os
@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_models import CONFIG, random_tensors, write_model
+from tiny_models import random_tensors, write_model
 
 import pefourier
-from pefourier.encodings.sources.heads import known_names
 from pefourier.errors import PefourierError
-from pefourier.usage import Usage, layout_likeness, use_of_weights
+from pefourier.usage import layout_likeness, use_of_weights
 
 Q, K = (f"model.layers.0.self_attn.{name}_proj.weight" for name in "qk")
 NORM = "model.layers.0.input_layernorm.weight"
@@ -368,7 +367,7 @@ def test_rows_are_those_that_transformers_turns(tmp_path, family, monkeypatch):
     attentions = [
         (n, m) for n, m in model.named_modules() if re.search(r"\.\d+\.(self_)?att(entio)?n$", n)
     ]
-    for name, module in attentions:
+    for _, module in attentions:
         for part in ("q_norm", "k_norm", "q_layernorm", "k_layernorm"):
             norm = getattr(module, part, None)
             if isinstance(norm, torch.nn.Module) and kind != "deepseek_v3":

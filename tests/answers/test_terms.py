@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from tiny_models import write_model
 
 from pefourier.answers import designing, reach, report
 from pefourier.answers.catalogue import read_catalogue
@@ -36,6 +37,16 @@ from pefourier.relations import Diagonals, GridRelations, Relations
 from pefourier.reproduce import SPOKEN, Claim
 from pefourier.resize import Method, Picture, Unseen
 from pefourier.spectrum import DensitySummary, GridSpectrum, Spectrum
+from pefourier.usage import (
+    HeadUse,
+    PairLayout,
+    PairUse,
+    Portion,
+    RotationUse,
+    Standout,
+    Usage,
+    UsedLayers,
+)
 
 PACKAGE = Path(report.__file__).parents[1]
 TERMS = read_terms()
@@ -70,6 +81,7 @@ def tables(tmp_path, monkeypatch):
     np.save("grid.npy", grid)
     np.save("odd.npy", np.roll(np.where(np.arange(40)[:, None] > 0, 3 * codes, 0), 5, axis=1))
     np.save("half.npy", np.tile(np.cos(angle), (1, 2)))
+    write_model(Path("model"))
     config = {"model_type": "llama", "num_hidden_layers": 2, "max_position_embeddings": 256}
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "fator": 3}
     config |= {"hidden_size": 64, "num_attention_heads": 4, "rope_scaling": yarn}
@@ -102,6 +114,7 @@ def tables(tmp_path, monkeypatch):
         ["reproduce", "--out", "paper"],
         ["cite"],
         ["relations", "dft", "alibi", "learned"],
+        ["usage", "model", "--all", "--length", "1k"],
         ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1", "-q"],
     ],
     ids=" ".join,
@@ -113,6 +126,7 @@ def test_every_field_of_json_has_a_term(run, arguments):
     own |= {"spectrum"} if arguments[0] == "reconstruct" else set()
     own |= {"reconstruct"} if arguments[0] == "check-faithful" else set()  # inverse_error
     own |= {"check-faithful"} if arguments[0] in ("compare", "relations") else set()
+    own |= {"check-faithful"} if arguments[0] == "usage" else set()  # its findings
     if arguments[0] in ("context", "design"):  # whose precision, rank and findings are the same
         own |= {"check-faithful", "context"}
     known = names_of(*own) | {name.removeprefix("--").replace("-", "_") for name in names_of(*own)}
@@ -153,6 +167,7 @@ def test_every_field_of_json_has_a_term(run, arguments):
         Extensions,
         Claim,
         DecadeDensity,
+        *(Usage, PairLayout, PairUse, Portion, Standout, RotationUse, UsedLayers, HeadUse),
         WaveGroup,
     ],
 )
@@ -245,7 +260,7 @@ def test_terms_are_sentences_told_once():
         ("batch-axis", [("batch-axis", "findings")]),
         ("dft", [("dft", "encodings")]),
         ("--require-dtype", [("--require-dtype", "options")]),
-        ("-S", [("--length", "options")] * 3),
+        ("-S", [("--length", "options")] * 4),
         ("clip", [("clip", "parameters")]),
         ("dinov3", [("dinov3", "conventions")]),
         ("gap,", [("gap", "check-faithful")]),

@@ -101,7 +101,7 @@ def modules_of(tensors: Tensors) -> Iterator[tuple[int, str, list[str]]]:
             fits = name.endswith(end) and name[: -len(end)][-1:] in ("", ".") and numbers
             if not fits or module in seen or any(one in module for one in names["apart"]):
                 continue
-            if all(joined(module, leaf, "weight") in tensors for leaf in leaves):
+            if all(dotted(module, leaf, "weight") in tensors for leaf in leaves):
                 seen.add(module)
                 yield int(numbers[1]), module, leaves
 
@@ -134,7 +134,7 @@ def what_is(tensors: Tensors) -> str:
     return f"its layers have {named or 'no numbers'}{', …' if len(some) > 6 else ''}"
 
 
-def joined(*words: str) -> str:
+def dotted(*words: str) -> str:
     """A name of its parts."""
     return ".".join(filter(None, words))
 
@@ -144,7 +144,7 @@ def attention_at(
 ) -> Attention:
     """The queries and keys of a module."""
     names = known_names()
-    weights = [joined(module, leaf, "weight") for leaf in leaves]
+    weights = [dotted(module, leaf, "weight") for leaf in leaves]
     for name in weights:
         if len(tensors[name].shape) != 2:
             raise PefourierError(
@@ -174,7 +174,7 @@ def attention_at(
         Projection(
             tensor=weight,
             index=own,
-            bias=name if (name := joined(module, leaf, "bias")) in tensors else None,
+            bias=name if (name := dotted(module, leaf, "bias")) in tensors else None,
             norm=norm,
             gains=gains_of(tensors, module, names[which]),
         )
@@ -245,7 +245,7 @@ def fused_rows(rows: int, sizes: HeadSizes, name: str, label: str) -> tuple[np.n
 def first_of(tensors: Tensors, module: str, names: list[str]) -> str | None:
     """The first of some norms that is in a module or beside it, its tensor of gains."""
     beside = module.rpartition(".")[0]
-    places = [joined(*filter(None, (at, name))) for name in names for at in (beside, module)]
+    places = [dotted(*filter(None, (at, name))) for name in names for at in (beside, module)]
     ends = ("weight", "norm.weight")
     return next((n for at in places for end in ends if (n := f"{at}.{end}") in tensors), None)
 
@@ -253,11 +253,11 @@ def first_of(tensors: Tensors, module: str, names: list[str]) -> str | None:
 def gains_of(tensors: Tensors, module: str, names: list[str]) -> tuple[str, ...]:
     """The gains of a norm of queries or of keys: one tensor, or one for each head."""
     for name in names:
-        own = joined(module, name, "weight")
+        own = dotted(module, name, "weight")
         if own in tensors:
             return (own,)
         each = []
-        while (own := joined(module, name, "norms", str(len(each)), "weight")) in tensors:
+        while (own := dotted(module, name, "norms", str(len(each)), "weight")) in tensors:
             each.append(own)
         if each:
             return tuple(each)
