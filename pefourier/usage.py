@@ -621,7 +621,7 @@ def summarise(
         np.concatenate([getattr(one, part) for one in shares]) for part in ("q", "k", "product")
     )
     means = [np.nanmean(part, axis=0) for part in (q, k, product)]
-    biases = [mean_of([getattr(one, part) for one in shares]) for part in ("bias_q", "bias_k")]
+    biases = [head_mean([getattr(one, part) for one in shares]) for part in ("bias_q", "bias_k")]
     turns = own * length / (2 * pi)
 
     def portion(members: np.ndarray) -> Portion:
@@ -660,7 +660,7 @@ def summarise(
     )
 
 
-def mean_of(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
+def head_mean(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
     """The mean over heads of what some layers have; None where none has it, or it is zero."""
     there = [part for part in parts if part is not None and not np.isnan(part).all()]
     return np.nanmean(np.concatenate(there), axis=0) if there else None

@@ -25,7 +25,7 @@ def usage(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
     ((found,),) = ([answer.result for answer in answers],)
     count = len(found.rotations)
     own = [[one for one in found.shares if one.rotation == i] for i in range(count)]
-    drawn = [spread(layers) for layers in own]
+    drawn = [spread_layers(layers) for layers in own]
     small = max(-(-len(layers) // ACROSS) for layers in drawn)
     heights = [0.8 + 0.09 * min(max(map(len, own)), 40)] + [1.3] * small
     figure, panels = make_panels(
@@ -49,7 +49,7 @@ def usage(answers: Sequence[Answer], look: Look = USUAL) -> "Figure":
     return figure
 
 
-def spread(layers: Sequence["LayerShares"]) -> list["LayerShares"]:
+def spread_layers(layers: Sequence["LayerShares"]) -> list["LayerShares"]:
     """Some layers, evenly spread from the first to the last."""
     picked = np.unique(np.linspace(0, len(layers) - 1, min(SMALL, len(layers))).astype(int))
     return [layers[i] for i in picked]
@@ -88,7 +88,8 @@ def draw_layers(
     axes.set(xscale="log", xlim=(min(ends[0], *shown, ends[0]), max(ends[1], *shown, ends[1])))
     ticks = np.unique(np.linspace(0, len(layers) - 1, min(len(layers), 7)).astype(int))
     axes.set_yticks(ticks, [str(layers[i].layer) for i in ticks])
-    axes.set(ylabel="layer", xlabel="wavelength (positions)", ylim=(len(layers) - 0.5, -0.5 - 0.05 * len(layers)))
+    axes.set(ylabel="layer", xlabel="wavelength (positions)")
+    axes.set_ylim(len(layers) - 0.5, -0.5 - 0.05 * len(layers))  # room for a name above
     bar = axes.figure.colorbar(image, ax=axes, pad=0.01, extend="max")
     bar.set_label("share of the product,\ntimes even use", fontsize=7)
     name = ", ".join(filter(None, (brief(found.about[0].spec, 50), literal(rotation.name))))
