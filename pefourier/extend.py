@@ -115,7 +115,7 @@ def extend(
     trained : int, optional
         Positions that the rotation as it is stands for; default what the config allows.
     d : int, optional
-        Size of a head of a named rotation.
+        Head size; named rotations only.
     criteria : sequence of str
         ``turns``, ``bound`` or ``wavelength=K``: each asks for a base, which is tried without a
         scaling.

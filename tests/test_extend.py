@@ -271,7 +271,8 @@ def test_layers_with_a_window_need_no_scaling(tmp_path):
     found = extend(gemma(tmp_path, model_type="mistral"), 131072)
     assert (found.window, found.windows, ways(found)["unchanged"].unseen) == (4096, (), 0)
     assert conclude_extension(found) == (
-        "Taken from 8192 to 131072 positions unchanged, every pair stays within phases it met, as "
+        "Taken from 8192 to 131072 positions unchanged, every pair stays within the "
+        "angles of training, as "
         "a query sees 4096 positions: no scaling is needed. How well a model works at that length, "
         "only a test on long texts says."
     )
@@ -293,7 +294,8 @@ def test_of_layers_that_differ_those_are_named_that_need_a_scaling(tmp_path):
     found = extend(gemma(tmp_path), 131072)
     assert (found.window, found.windows) == (None, (4096,))
     assert (
-        "28 of 128 pairs meet phases they never met in layers without a window; those that see "
+        "28 of 128 pairs reach angles unseen in training "
+        "in layers without a window; those that see "
         "4096 positions need no scaling, but share the rotation."
     ) in conclude_extension(found)
     found = extend(write("gemma", PUBLISHED["google/gemma-3-1b-it"], tmp_path), 131072)

@@ -242,7 +242,7 @@ def regressions(answer: Answer, stored: Record) -> list[Reason]:
     if worse and params and not model:
         worse[0] += f", with {params}"
     if changes and model:
-        words = f"has not the positions that trained weights expect: {'; '.join(changes)}"
+        words = f"no longer has the positions its weights were trained with: {'; '.join(changes)}"
         found.append(Reason(enc.label, "changed", words))
     return [*found, *(Reason(enc.label, "worse", words) for words in worse)]
 
@@ -359,14 +359,14 @@ def fewer_codes(now: Record, stored: Record, where: str = "") -> Iterator[str]:
 
 
 def more_phases(now: Record, stored: Record) -> Iterator[str]:
-    """Pairs of rotations that meet phases which training never met, or end no turn."""
+    """Pairs of rotations that reach angles unseen in training, or end no turn."""
     before = {one["name"]: one for one in stored["rotations"]}
     for one in now["rotations"]:
         old = before.get(one["name"])
         if old is None:
             continue
         where = f" in {printable(one['name'])} layers" if one["name"] else ""
-        ways = (("unseen", "meet phases training never met"), ("idle", "never end a turn"))
+        ways = (("unseen", "reach angles unseen in training"), ("idle", "never end a turn"))
         for key, what in ways:
             if one[key] > old[key]:
                 yield f"has {one[key]} pairs that {what}{where}, {old[key]} in the baseline"

@@ -49,7 +49,7 @@ def choose(answers: Sequence[Answer]) -> str:
     found = [who_is_left(apart, merged), *what_speaks_for(settled)]
     if drawn:
         are = "is where its training starts" if len(drawn) == 1 else "are where training starts"
-        found.append(f"{names(drawn)} {are}: that its codes differ says nothing of them trained.")
+        found.append(f"{names(drawn)} {are}: that codes differ says nothing about trained tables.")
     if aside:
         stand = agreeing(len(aside), "stands", "stand")
         found.append(f"{names(aside)}, whose codes are not of positions, {stand} apart.")

@@ -83,7 +83,7 @@ def conclude_design(design: Design) -> str:
 
     >>> from pefourier.design import design_base
     >>> print(conclude_design(design_base(80, 64, criteria=("turns", "distance"))))
-    For 80 positions and d 64 the criteria contradict one another, so that the use decides. Every
+    For 80 positions and d 64 the criteria contradict one another: choose by use. Every
     pair finishes a turn with bases up to 13.82141. By codes alone the best of the 15 bases
     tried is 1.5 by distance (smallest distance 4.453).
     """
@@ -115,7 +115,7 @@ def conclude_design(design: Design) -> str:
         facts.append(f"By codes alone the best of {tried} {verb} {join(asked)}.")
     lead = "Among bases" if told else f"For {size}"
     if len(set(design.best.values())) > 1:
-        told.append(f"{lead} the criteria contradict one another, so that the use decides.")
+        told.append(f"{lead} the criteria contradict one another: choose by use.")
     elif facts:
         facts[0] = f"{lead} {facts[0][0].lower()}{facts[0][1:]}"
     return " ".join([*told, *facts])

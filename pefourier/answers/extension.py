@@ -64,10 +64,10 @@ def conclude_extension(found: Extensions) -> str:
 
     >>> from pefourier.extend import extend
     >>> print(conclude_extension(extend("rope:rho=1e6", 131072, trained=32768, d=128)))
-    Taken from 32768 to 131072 positions unchanged, 24 of 64 pairs meet phases they never met. Of
-    the ways that leave no pair there, llama3 changes the trained rotation least: the cosine between
-    the codes falls below .99 first at position 2451. How well a model works with it, only a test on
-    long texts says.
+    Taken from 32768 to 131072 positions unchanged, 24 of 64 pairs reach angles unseen in
+    training. Of the ways that leave no pair there, llama3 changes the trained rotation least: the
+    cosine between the codes falls below .99 first at position 2451. How well a model works with it,
+    only a test on long texts says.
     """
     unchanged, *ways = found.candidates
     taken = f"Taken from {found.trained} to {found.length} positions unchanged"
@@ -75,11 +75,11 @@ def conclude_extension(found: Extensions) -> str:
         window = window_within(found.window, found.length)
         seen = f", as a query sees {window} positions" if window else ""
         return (
-            f"{taken}, every pair stays within phases it met{seen}: no scaling is needed. How well "
-            "a model works at that length, only a test on long texts says."
+            f"{taken}, every pair stays within the angles of training{seen}: no scaling is needed. "
+            "How well a model works at that length, only a test on long texts says."
         )
     pairs = sum(band.pairs for band in unchanged.bands)
-    meet = agreeing(unchanged.unseen, "meets phases it", "meet phases they")
+    reach = agreeing(unchanged.unseen, "reaches", "reach")
     fewest = min(way.unseen for way in ways)
     best = max((way for way in ways if way.unseen == fewest), key=nearness)
     left = "no pair" if not fewest else f"the fewest pairs ({fewest})"
@@ -90,7 +90,8 @@ def conclude_extension(found: Extensions) -> str:
         else f"falls below .99 first at position {position}"
     )
     told = [
-        f"{taken}, {unchanged.unseen} of {pairs} pairs {meet} never met{where_needed(found)}.",
+        f"{taken}, {unchanged.unseen} of {pairs} pairs {reach} angles unseen in training"
+        f"{where_needed(found)}.",
         f"Of the ways that leave {left} there, {way_name(best)} changes the trained rotation "
         f"least: the cosine between the codes {falls}.",
         last_words(found),
@@ -99,7 +100,7 @@ def conclude_extension(found: Extensions) -> str:
 
 
 def where_needed(found: Extensions) -> str:
-    """Which layers alone meet such phases, where others have windows."""
+    """Which layers alone reach such angles, where others have windows."""
     if not found.windows:
         return ""
     windows = " or ".join(map(str, found.windows))

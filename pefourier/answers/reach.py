@@ -84,9 +84,9 @@ def conclude_context(enc: Encoding, found: Context) -> str:
     >>> from pefourier.context import describe_context
     >>> (enc,), found = describe_context("rope:rho=5e5", 131072, trained=8192, d=128)
     >>> print(conclude_context(enc, found))
-    Trained at 8192 positions and asked for 131072 without a scaling: 29 of 64 pairs meet phases
-    they never met. The sum of cosines turns negative first at lag 18438, which is a fact about the
-    base and usual in models that work.
+    Trained at 8192 positions and asked for 131072 without a scaling: 29 of 64 pairs reach
+    angles unseen in training. The sum of cosines turns negative first at lag 18438, which is a fact
+    about the base and usual in models that work.
     """
     if not found.rotations:
         return conclude_table(enc, found)
@@ -129,7 +129,7 @@ def about_phases(found: Context) -> str:
         by = "" if plain else f" {by_scaling(found.rotations[0])},"
         later = "" if several else if_scaled_later(found.rotations[0], found.trained)
         return (
-            f"At {found.length} positions, {within},{by} every phase was met; "
+            f"At {found.length} positions, {within},{by} no angle is new; "
             f"{join(never_turning(r, found) for r in found.rotations)}{later}."
         )
     asked = f"Trained at {found.trained} positions and asked for {found.length}"
@@ -154,7 +154,7 @@ def about_training(found: Context) -> list[str]:
         return []
     return [
         f"If training went on at {found.length} positions with the scaling (--trained "
-        f"{found.length}), every phase was met."
+        f"{found.length}), no angle is new."
     ]
 
 
@@ -174,7 +174,7 @@ def if_scaled_later(r: Rotation, trained: int) -> str:
     >>> from pefourier.context import describe_context
     >>> _, found = describe_context("rope:rho=5e5,scaling=linear,factor=3.5", 8192, d=128)
     >>> if_scaled_later(found.rotations[0], found.trained)
-    '; if the scaling was set after that training (--trained 8192), phases are met up to 28672'
+    '; if the scaling was set after that training (--trained 8192), no angle is new up to 28672'
     """
     if r.scaling == "none" or r.familiar_length is None:
         return ""
@@ -182,7 +182,8 @@ def if_scaled_later(r: Rotation, trained: int) -> str:
     if later is None or later == r.familiar_length:
         return ""
     return (
-        f"; if the scaling was set after that training (--trained {trained}), phases are met up to "
+        f"; if the scaling was set after that training (--trained {trained}), no angle is new up "
+        "to "
         f"{later}"
     )
 
@@ -199,16 +200,16 @@ def never_turning(r: Rotation, found: Context) -> str:
 
 
 def new_phases(r: Rotation, pairs: str, length: int) -> str:
-    """How many pairs of a rotation meet phases that training never met."""
+    """How many pairs of a rotation reach angles unseen in training."""
     if r.unseen:
-        meet = agreeing(r.unseen, "meets phases it", "meet phases they")
+        reach = agreeing(r.unseen, "reaches", "reach")
         known = r.familiar_length
         new = known is not None and r.scaling != "none"
         beyond = f", the first beyond {known} positions" if new else ""
-        return f"{r.unseen} of {pairs} {meet} never met{beyond}"
+        return f"{r.unseen} of {pairs} {reach} angles unseen in training{beyond}"
     window = window_within(r.window, length)
     seen = f", as a query sees {window} positions" if window else ""
-    return f"every pair stays within phases it met{seen}"
+    return f"every pair stays within the angles of training{seen}"
 
 
 def about_bounds(found: Context) -> str:
@@ -327,7 +328,7 @@ def about_reading(reading: Reading, rotations: Sequence[Rotation]) -> str:
     below = [(level, p) for level, p in reading.below.items() if p is not None]
     where = f" (in {reading.rotation} layers)" if reading.rotation else ""
     if reading.other == "scaling-ignored" and all(r.scaling == "none" for r in rotations):
-        return "It has no scaling that could be ignored."
+        return "There is no scaling to ignore."
     lead = LEADS.get(reading.other, f"Read as {reading.other}")
     falls = ", ".join(f"{level} at position {p}" for level, p in below)
     factor = about_factor(reading, rotations)
@@ -366,7 +367,7 @@ def conclude_table(enc: Encoding, found: Context) -> str:
         )
     if enc.name == "t5":
         far = one_bucket_from(enc)
-        return f"T5's buckets hold all distances from {far} on in one: none beyond is told apart."
+        return f"T5's last bucket begins at {far}: larger distances are indistinguishable."
     if enc.origin == "weights" or enc.name == "learned":
         lost = found.length - len(enc)
         beyond = (

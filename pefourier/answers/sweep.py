@@ -110,17 +110,19 @@ def conclude_reach(name: str, answers: Sequence[Answer]) -> str:
     if any(a.result.trained != trained for a in answers):
         return (
             f"{name}: no length of training is known, so each length was taken for it; give it by "
-            "--trained to learn which pairs meet phases they never met."
+            "--trained to learn which pairs reach unseen angles."
         )
     new = [(length, count) for length, count in unseen if count]
     if not new:
         return (
-            f"{name}: trained at {trained}; every pair stays within phases it met at all lengths."
+            f"{name}: trained at {trained}; every pair stays within the angles of training at all "
+            "lengths."
         )
     length, count = new[0]
     last = unseen[-1][1]
     more = f", {last} at {unseen[-1][0]}" if last != count else ""
-    met = agreeing(count, "pair meets phases it", "pairs meet phases they")
+    reach = agreeing(count, "pair reaches", "pairs reach")
     return (
-        f"{name}: trained at {trained}; from {length} positions on {count} {met} never met{more}."
+        f"{name}: trained at {trained}; from {length} positions on {count} {reach} angles unseen "
+        f"in training{more}."
     )

@@ -260,7 +260,7 @@ class Demands:
 def check_faithful(question: Question, form: Form, drawing: Drawing, demands: Demands) -> None:
     """Are codes distinct, can they be inverted?
 
-    Says also what a table or your code is, and what is wrong with it. Verdicts: collides <
+    Also identifies tables and your code, and names what is wrong with them. Verdicts: collides <
     injective < separable (on grids) < invertible < isometric. Default: sinusoidal and dft, 80
     positions, d 256.
 

@@ -44,7 +44,7 @@ class ContextOptions:
         int | None,
         typer.Option(parser=count, metavar="N", help="Positions of training, where you know them."),
     ] = None
-    d: Annotated[int | None, typer.Option("--d", help="Size of a head of a named rotation.")] = None
+    d: Annotated[int | None, typer.Option("--d", help="Head size; named rotations only.")] = None
     against: Annotated[
         str | None,
         typer.Option(

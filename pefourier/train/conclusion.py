@@ -56,11 +56,11 @@ def sum_up_differences(one: "DatasetSummary") -> str:
     (first, *others) = dict.fromkeys(d.reference for d in judged.values())
     every = "its own reference" if others else first
     if not told:
-        return f"No encoding is told from {every}: differences may be chance."
+        return f"No encoding differs significantly from {every}."
     better = ", ".join(name for name, d in told.items() if d.mean > 0)
     worse = ", ".join(name for name, d in told.items() if d.mean <= 0)
     rest = ", ".join(name for name in judged if name not in told)
-    parts = {"better": better, "worse": worse, "not told from it": rest}
+    parts = {"better": better, "worse": worse, "no significant difference": rest}
     said = "; ".join(f"{what}: {names}" for what, names in parts.items() if names)
     doubt = " On other windows that may differ." if any(d.in_doubt for d in told.values()) else ""
     return f"Compared with {every}, {said}.{doubt}"
@@ -78,7 +78,8 @@ def sum_up_order(one: "DatasetSummary") -> str:
         numbers = f"F1 {d.mean:+.3f}, Holm p {number(float(d.p_holm), 2)}"
         where = " on these windows" if d.in_doubt else ""
         if not d.supported:
-            return f"That order matters is not shown: {blind} not told from {d.reference}."
+            worse = f"not significantly worse than {d.reference}"
+            return f"No evidence that order matters: {blind} {worse}."
         if d.mean < 0:
             return f"Order matters{where}: {blind} worse than {d.reference} ({numbers})."
         return f"Positions do not help{where}: {blind} better than {d.reference} ({numbers})."
@@ -93,13 +94,13 @@ def sum_up_order(one: "DatasetSummary") -> str:
         )
     if own:
         return (
-            f"That order matters is not shown: no encoding is told to be better than {NONE}, the "
+            f"No evidence that order matters: no encoding is significantly better than {NONE}, the "
             "same model without positions."
         )
     if any(d.reference == NONE for d in judged.values()):
-        return f"Whether order matters says an encoding with positions beside {NONE}."
+        return f"Add an encoding with positions beside {NONE} to see whether order matters."
     if ORDER_FREE in judged:
-        return f"Whether order matters says -e {NONE}, the same model without positions."
+        return f"Add -e {NONE}, the same model without positions, to see whether order matters."
     return ""
 
 
@@ -144,7 +145,8 @@ def leaders_in_words(one: "DatasetSummary", found: "Mapping[str, Mean]") -> str:
     alike = [name for name in order if found[name].high >= lead.low] or order[:1]  # of one run none
     others = [name for name in order if name not in alike]
     if lead.low <= commonest_share(one):
-        return f"no encoding is told from chance, the best, {order[0]}, has {lead.mean:.3f}"
+        best = f"the best, {order[0]}, has {lead.mean:.3f}"
+        return f"no encoding differs significantly from chance; {best}"
     if not others:
         return "no encoding is clearly most accurate, as all their intervals overlap"
     if len(alike) > 1:

@@ -80,7 +80,7 @@ def load_injection(
     if count_places(enc.act, length) * k > NUMBERS:
         raise PefourierError(
             f"{spec} has a code for each of {count_places(enc.act, length)} places of {length} "
-            f"tokens, {k} numbers each; at most {NUMBERS} numbers are made: choose a larger --patch"
+            f"tokens, {k} numbers each; the limit is {NUMBERS} numbers: choose a larger --patch"
         )
     enc = load_for_heads(spec, enc, length, d, heads, {"seed": seed, **on})
     table = codes_of_places(enc, length, heads, k)

@@ -43,7 +43,7 @@ class Options:
         flags=("--encoding", "-e"),
     )
     seeds: int = option(8, "Runs with each encoding.")
-    folds: int | None = option(None, "Parts that are tested once each, default all: 5 or 1.")
+    folds: int | None = option(None, "Cross-validation folds to run, default all: 5 or 1.")
     resamples: int | None = option(
         None, "Splits of a set that has a test part: its own, then others drawn with its sizes."
     )

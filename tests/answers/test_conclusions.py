@@ -688,8 +688,8 @@ def test_every_kind_of_result_has_rules():
 @pytest.mark.parametrize(
     ("trained", "said"),
     [
-        (5, "2 of 2 pairs meet phases they never met"),
-        (50, "1 of 2 pairs meets phases it never met"),
+        (5, "2 of 2 pairs reach angles unseen in training"),
+        (50, "1 of 2 pairs reaches angles unseen in training"),
     ],
 )
 def test_numbers_agree_with_their_verbs(run, trained, said):

@@ -115,9 +115,9 @@ def test_a_conclusion_has_three_sentences_at_most(tmp_path, name):
 def test_a_model_may_have_been_trained_further(tmp_path):
     """Once Llama 3.1 was said to meet new phases, and no more."""
     config, asked = PUBLISHED["meta-llama/Llama-3.1-8B"], (131072, 131072)
-    further = "If training went on at 131072 positions with the scaling (--trained 131072), every"
-    assert f"positions. {further} phase was met." in concluded(tmp_path, config)
-    assert "every phase was met" in concluded(tmp_path, config, *asked)
+    further = "If training went on at 131072 positions with the scaling (--trained 131072), no"
+    assert f"positions. {further} angle is new." in concluded(tmp_path, config)
+    assert "no angle is new" in concluded(tmp_path, config, *asked)
     assert "If training" not in concluded(tmp_path, config, *asked)
     assert "If training" not in concluded(tmp_path, config, 2**20)  # the config allows no more
     assert "If training" not in concluded(tmp_path, {**config, "rope_scaling": None}, 2**20)
@@ -125,4 +125,4 @@ def test_a_model_may_have_been_trained_further(tmp_path):
 
 def test_a_scaling_that_is_not_there_cannot_be_ignored(run, tmp_path):
     said = run("context", "rope:rho=5e5,d=128", "--length", "8k", "--against", "scaling-ignored")
-    assert "It has no scaling that could be ignored." in " ".join(said.out.split())
+    assert "There is no scaling to ignore." in " ".join(said.out.split())

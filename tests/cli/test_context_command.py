@@ -63,8 +63,8 @@ def test_context_of_a_config(run):
     assert result["against"]["cosine"][0][0] == 1
     assert result["conclusion"].startswith(
         "Trained at 8192 positions and asked for 131072 with scaling llama3, which keeps 29, "
-        "blends 6 and stretches 29 of 64 pairs: 29 of 64 pairs meet phases they never met, the "
-        "first beyond 65536 positions."
+        "blends 6 and stretches 29 of 64 pairs: 29 of 64 pairs reach angles unseen in training, "
+        "the first beyond 65536 positions."
     )
 
 
@@ -75,7 +75,7 @@ def test_what_a_scaling_does_is_said_within_the_length_of_training_too(run):
     assert bands == {"kept": 26, "blended": 24, "stretched": 14}
     assert result["conclusion"].startswith(
         "At 80 positions, within the 8192 of training, with scaling yarn, which keeps 26, blends "
-        "24 and stretches 14 of 64 pairs, every phase was met; "
+        "24 and stretches 14 of 64 pairs, no angle is new; "
     )
 
 
@@ -103,8 +103,8 @@ def test_the_length_asked_for_is_not_that_of_training(run):
     assert (result["trained"], result["length"]) == (8192, 131072)
     assert result["rotations"][0]["unseen"] == 29
     assert result["conclusion"].startswith(
-        "Trained at 8192 positions and asked for 131072 without a scaling: 29 of 64 pairs meet "
-        "phases they never met"
+        "Trained at 8192 positions and asked for 131072 without a scaling: 29 of 64 pairs reach "
+        "angles unseen in training"
     )
 
 
@@ -334,7 +334,8 @@ def test_a_sweep_of_contexts_has_a_result_for_each_length(run):
     assert [one["rotations"][0]["unseen"] for one in results] == [0, 0, 0, 29]
     out = " ".join(run(*asked, "--plot", "sweep.png").out.split())
     assert out.startswith(
-        "llama.json: trained at 8192; from 131072 positions on 29 pairs meet phases they never met."
+        "llama.json: trained at 8192; from 131072 positions on 29 pairs reach angles unseen in "
+        "training."
     )
     assert Path("sweep.png").exists()
     assert len(run(*asked, "--csv").out.splitlines()) == 1 + 4 * 3
@@ -343,7 +344,8 @@ def test_a_sweep_of_contexts_has_a_result_for_each_length(run):
 def test_a_sweep_without_a_length_of_training_does_not_make_one_up(run):
     out = " ".join(run("context", "rope", "--length", "4k:16k:2x").out.split())
     assert out.startswith("rope: no length of training is known")
-    assert "never met" in run("context", "rope", "--length", "4k:16k:2x", "--trained", "4k").out
+    out = run("context", "rope", "--length", "4k:16k:2x", "--trained", "4k").out
+    assert "unseen in training" in " ".join(out.split())
 
 
 def test_a_sweep_of_lengths_says_which_are_safe(run):
@@ -480,7 +482,9 @@ def test_a_scaling_that_came_after_training_is_told_beside_one_that_came_before(
     config = {"model_type": "llama", "head_dim": 128, "rope_theta": 5e5, "rope_scaling": scaling}
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config | {"max_position_embeddings": 8192}))
-    said = "if the scaling was set after that training (--trained 8192), phases are met up to 28672"
+    said = (
+        "if the scaling was set after that training (--trained 8192), no angle is new up to 28672"
+    )
     for length in (8192, 29696):
         (result,) = run("context", path, "--length", length, "--json").results
         assert said in result["conclusion"]

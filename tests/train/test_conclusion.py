@@ -132,14 +132,15 @@ CHANCE = replace(APART, p_holm=0.3)
     ("differences", "told"),
     [
         ({}, ""),
-        ({"dft": CHANCE}, "No encoding is told from sinusoidal: differences may be chance."),
+        ({"dft": CHANCE}, "No encoding differs significantly from sinusoidal."),
         (
             {"dft": CHANCE, "dft@rms=1": replace(CHANCE, reference="sinusoidal@rms=1")},
-            "No encoding is told from its own reference: differences may be chance.",
+            "No encoding differs significantly from its own reference.",
         ),
         (
             {"dft": APART, "rope": APART, "none": replace(APART, mean=-0.1), "t5": CHANCE},
-            "Compared with sinusoidal, better: dft, rope; worse: none; not told from it: t5.",
+            "Compared with sinusoidal, better: dft, rope; worse: none; "
+            "no significant difference: t5.",
         ),
         ({"dft": APART, "cut": APART}, "Compared with sinusoidal, better: dft."),
         (
@@ -160,7 +161,7 @@ WITHOUT = "none, the same model without positions, is"
     [
         ({"mean": -0.1}, f"Order matters: {WITHOUT} worse than sinusoidal"),
         ({"mean": 0.1}, f"Positions do not help: {WITHOUT} better than sinusoidal"),
-        ({"p_holm": 0.2}, f"That order matters is not shown: {WITHOUT} not told from sinusoidal"),
+        ({"p_holm": 0.2}, f"No evidence that order matters: {WITHOUT} not significantly worse"),
         ({"mean": -0.1, "folds_low": -0.2, "folds_high": 0.1}, "Order matters on these windows: "),
     ],
 )
@@ -176,18 +177,19 @@ def test_whether_order_matters_is_said_where_all_are_compared_with_none():
     found = replace(ONE, differences={"dft": own, "order-free": own})
     assert sum_up_order(found).startswith("Order matters: dft is better than none, the same model")
     found = replace(ONE, differences={"dft": replace(own, p_holm=0.3), "order-free": own})
-    assert sum_up_order(found).startswith("That order matters is not shown: no encoding is told")
+    assert sum_up_order(found).startswith("No evidence that order matters: no encoding")
 
 
 def test_a_model_of_another_kind_does_not_say_whether_order_matters():
     worse = {"dft": CHANCE, "order-free": replace(APART, mean=-0.3)}
-    said = "Whether order matters says -e none, the same model without positions."
+    said = "Add -e none, the same model without positions, to see whether order matters."
     assert sum_up_order(replace(ONE, differences=worse)) == said
     beside = {"order-free": replace(APART, reference="none")}
-    said = "Whether order matters says an encoding with positions beside none."
+    said = "Add an encoding with positions beside none to see whether order matters."
     assert sum_up_order(replace(ONE, differences=beside)) == said
     alike = worse | {"none": CHANCE}
-    assert sum_up_order(replace(ONE, differences=alike)).startswith("That order matters is not")
+    said = sum_up_order(replace(ONE, differences=alike))
+    assert said.startswith("No evidence that order matters")
 
 
 def test_how_many_runs_the_wanted_difference_takes_is_said():
@@ -276,7 +278,7 @@ def test_chance_is_said_of_lengths():
     chance = "always naming the commonest class has 0.500."
     assert sum_up_lengths(found).endswith(f"none has 0.500; {chance}")
     found = replace(lengths(none=NONE, dft=(0.52, 0.49, 0.6)), confusion=known)
-    told = "no encoding is told from chance, the best, dft, has 0.520; "
+    told = "no encoding differs significantly from chance; the best, dft, has 0.520; "
     assert sum_up_lengths(found).endswith(f"{told}{chance}")
 
 

@@ -96,7 +96,7 @@ def test_the_page_says_it_all(page):
 
 def test_a_dataset_is_summed_up_before_its_encodings(page):
     said = page(FIGURES / "nested" / "window-100").text["p"]
-    alike = "No encoding is told from sinusoidal: differences may be chance."
+    alike = "No encoding differs significantly from sinusoidal."
     assert sum(paragraph.startswith(alike) for paragraph in said) == 2
 
 
