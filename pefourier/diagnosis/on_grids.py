@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.diagnosis.identify import identification, identify
+from pefourier.diagnosis.rules import SEARCHED
 from pefourier.diagnosis.whose import matching_conventions, spec_of_axes
 from pefourier.encodings.axis_parts import axis_columns
 from pefourier.encodings.conventions import fact_of_convention
@@ -27,7 +28,6 @@ from pefourier.geometry.products import toeplitz_residual_of_rows
 
 WORDS = {"t": "frame", "y": "row", "x": "column"}
 CERTAIN = 4.0  # times less than the residual as given is that of the right order
-SEARCHED = 2**21  # numbers of a table up to which other orders of rows are tried
 SHIFTS = (1, -1, 2, -2, 3, -3, 4, -4, 5, -5)
 SHORT = 4  # points of an axis whose side may be near 1 by chance
 SAME = 1e-9  # of the largest number: codes that differ by less are one, computed twice

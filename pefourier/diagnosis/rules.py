@@ -15,12 +15,14 @@ from typing import get_args
 import numpy as np
 
 from pefourier.diagnosis.identify import (
+    KNOWN,
     OneWave,
     check_formula,
     coarse_grid,
     float_blocks,
     frequency_slack,
     guess_formula,
+    identify,
     read_one_wave,
     resolutions,
 )
@@ -36,6 +38,10 @@ SEVERITIES = ("error", "warning", "note")  # worst first
 SAMPLE = 2**9  # rows whose columns are looked at one by one
 SHORT_EPS = 2.0**-10  # resolution of float16; bfloat16's is coarser
 CYCLIC = 0.05  # share of a wave that rounding to two decimals may take
+SEARCHED = 2**21  # numbers of a table up to which other orders of its numbers are tried
+OPEN = 0.5  # radians of a circle that a wave leaves out which orders rows
+TRIED = 3  # waves by which rows are sorted
+WAVES = ("sinusoidal", "rope", "dft")
 STILL = 1e-3  # radians over a table below which a pair does not turn
 
 
@@ -127,6 +133,14 @@ MEANINGS = {  # of the findings: what each says, and what to do; `pefourier expl
     "free-frequencies": (
         "Columns turn in pairs at frequencies that follow no geometric grid.",
         "",
+    ),
+    "shuffled-rows": (
+        "Rows are those of a formula in another order.",
+        "Sort them by position; look for a shuffled index, or a table saved with shuffled data.",
+    ),
+    "transposed": (
+        "The table has a column for each position and a row for each dimension.",
+        "Give it as table.T.",
     ),
     "stray-rows": (
         "Most rows follow a formula, some do not.",
@@ -259,7 +273,16 @@ class Case:
 
     @cached_property
     def turning(self) -> Turning | None:
-        """Pairs of columns that turn, with rounding as in float32 allowed for."""
+        """Pairs of columns that turn by equal steps, with rounding as in float32 allowed for."""
+        found = self.circles
+        if found is None:
+            return None
+        _, rest = recurrence(self.sample[:, np.append(found.sines, found.cosines)], 1)
+        return found if rest < 1e-3 + 4 * self.eps else None
+
+    @cached_property
+    def circles(self) -> Turning | None:
+        """Pairs of columns of constant length, whatever their steps."""
         rows = self.sample if len(self.sample) > 2 else self.sample[:, :0]
         return turning_pairs(rows, resolutions(self.eps)[-1]) if rows.shape[1] > 3 else None
 
@@ -310,7 +333,7 @@ def repeating_codes(case: Case) -> Iterator[Finding]:
             f"make the table as long as the positions, {n}"
         )
         yield Finding("clipped-index", "error", message)
-    elif period is not None and not case.of_lags:
+    elif period is not None and not case.of_lags and (len(again) > 1 or is_design(case)):
         message = f"codes repeat with period {period}: positions s and s + {period} collide"
         if case.identified is not None:
             message += f"; {case.identified['encoding']} serves lengths up to {period}"
@@ -318,8 +341,7 @@ def repeating_codes(case: Case) -> Iterator[Finding]:
             message += ", as features of the time of day or week do by design"
         if case.closest.distinct < period:
             message += f"; within a period, {case.closest.distinct} codes are distinct"
-        by_design = case.identified is not None or case.is_calendar
-        yield Finding("repeating-codes", "note" if by_design else "warning", message)
+        yield Finding("repeating-codes", "note" if is_design(case) else "warning", message)
     elif case.of_lags:
         half = n // 2
         message = (
@@ -343,6 +365,11 @@ def repeating_codes(case: Case) -> Iterator[Finding]:
             yield Finding("duplicate-rows", "note", message)
         else:
             yield Finding("duplicate-rows", "error", message)
+
+
+def is_design(case: Case) -> bool:
+    """Whether rows that repeat with a period do so on purpose."""
+    return case.identified is not None or case.is_calendar
 
 
 def format_of_positions(case: Case) -> str | None:
@@ -611,16 +638,19 @@ def almost_a_formula(case: Case) -> Iterator[Finding]:
     """A formula that most rows follow and some do not, or that no row follows closely."""
     if case.identified is not None or any(useless_frequencies(case)) or case.closest.distinct == 1:
         return
+    if row_period(case.first[:-1]) is not None:  # positions start anew, if more than once
+        return
     n, level = len(case.table), resolutions(case.eps)[-1]
     distinct, early = case.first == np.arange(n), np.arange(n) < n // 2
     runs_of_rows = (distinct, distinct & early, distinct & ~early)
     guesses = (guess_formula(case.table, level, rows) for rows in runs_of_rows)
     guess = next((g for g in guesses if g is not None), None)
     if guess is None:
-        yield from coarse_frequencies(case) or free_frequencies(case)
+        rules = (rows_for_columns, rows_in_disorder, coarse_frequencies, free_frequencies)
+        yield from next(filter(None, (rule(case) for rule in rules)), [])
         return
     worst, astray = check_formula(guess, case.table, level)
-    words = f"{guess.encoding} ({', '.join(f'{k}={v}' for k, v in guess.params.items())})"
+    words = in_brackets(guess.encoding, guess.params)
     if len(astray) <= n / 2:
         known = len(case.first) != len(np.unique(case.first))  # a finding of `repeating_codes`
         message = f"but for {in_words(astray)} this is {words}; they differ by up to {worst:.2g}"
@@ -658,16 +688,82 @@ def coarse_frequencies(case: Case) -> list[Finding]:
     return [Finding("coarse-frequencies", "warning", message)]
 
 
-def free_frequencies(case: Case) -> list[Finding]:
-    """Waves at frequencies that follow no grid."""
-    rest = "at frequencies that follow no geometric grid (scaled rotary or free frequencies)"
-    if case.turning is not None:
-        return [Finding("free-frequencies", "note", f"columns turn in pairs, {rest}")]
-    if case.one_wave is None:
+def rows_for_columns(case: Case) -> list[Finding]:
+    """A table (d, length), which is a formula's once it is transposed."""
+    found = identify(case.table.T, case.eps) if case.table.size <= SEARCHED else None
+    if found is None or found["encoding"] not in WAVES:
         return []
-    times = f"twice ({case.one_wave.layout})" if case.one_wave.layout else "once"
-    wave = {"cos": "cosines", "sin": "sines"}[case.one_wave.part]
-    return [Finding("free-frequencies", "note", f"columns are {wave} alone, each {times}, {rest}")]
+    d, n = case.table.shape
+    message = (
+        f"the table is transposed: read with a column a position it is "
+        f"{in_brackets(found['encoding'], found['params'])}, "
+        f"{n} positions of {d} dimensions; give it as table.T"
+    )
+    return [Finding("transposed", "error", message)]
+
+
+def rows_in_disorder(case: Case) -> list[Finding]:
+    """Rows of a formula in another order, which a wave that turns less than once tells."""
+    n, circles = len(case.table), case.circles
+    if circles is None or case.table.size > SEARCHED or case.closest.distinct < n:
+        return []
+    table = np.asarray(case.table, dtype=float)
+    angles = np.arctan2(table[:, circles.sines], table[:, circles.cosines])
+    around = np.sort(angles, axis=0)
+    gaps = np.diff(np.vstack([around, around[:1] + 2 * np.pi]), axis=0)
+    ends, open_ends = around[gaps.argmax(axis=0)[None], np.arange(len(gaps.T))][0], gaps.max(axis=0)
+    for j in [j for j in np.argsort(open_ends) if open_ends[j] > OPEN][:TRIED]:
+        order = np.argsort((angles[:, j] - ends[j] - 1e-9) % (2 * np.pi), kind="stable")
+        found = identify(table[order], case.eps)
+        if found is None or found["encoding"] not in WAVES:
+            continue
+        if "backwards" in found["params"]:
+            order = order[::-1]
+            found = identify(table[order], case.eps) or found
+        moved = np.count_nonzero(order != np.arange(n))
+        message = (
+            "rows are out of order: sorted by a slow wave they are "
+            f"{in_brackets(found['encoding'], found['params'])}, and {moved} of {n} stand "
+            "elsewhere; sort them by position, or look for a shuffled index"
+        )
+        return [Finding("shuffled-rows", "error", message)]
+    return []
+
+
+def free_frequencies(case: Case) -> list[Finding]:
+    """Waves at frequencies that follow no grid, as far as rows tell."""
+    waves, n = case.turning or case.one_wave, len(case.sample)
+    if waves is None or n < 5 or case.is_calendar:
+        return []
+    if isinstance(waves, Turning):
+        slack, what = frequency_slack(waves.omega, resolutions(case.eps)[-1], n), "turn in pairs"
+    else:
+        times = f"twice ({waves.layout})" if waves.layout else "once"
+        wave = {"cos": "cosines", "sin": "sines"}[waves.part]
+        slack, what = waves.slack, f"are {wave} alone, each {times}"
+    if follow_grid(waves.omega, slack):
+        return []
+    message = (
+        f"columns {what}, at frequencies that follow no geometric grid (scaled rotary or free "
+        "frequencies)"
+    )
+    return [Finding("free-frequencies", "note", message)]
+
+
+def follow_grid(omega: np.ndarray, slack: np.ndarray) -> bool:
+    """Whether frequencies may be a geometric grid: where fewer than three are known, any are.
+
+    >>> follow_grid(np.array([1.0, 0.5, 0.25]), np.full(3, 1e-3))
+    True
+    """
+    order = np.argsort(-omega)
+    omega, slack = omega[order], slack[order]
+    known = omega > KNOWN * slack
+    if known.sum() < 3:
+        return True
+    i, weight = np.flatnonzero(known), (omega / slack)[known]
+    line = np.polynomial.Polynomial.fit(i, np.log(omega[known]), 1, w=weight)
+    return bool((np.abs(np.exp(line(i)) - omega[known]) <= 4 * slack[known]).all())
 
 
 def stored_wider(case: Case) -> Iterator[Finding]:
@@ -688,7 +784,10 @@ def dead_columns(case: Case) -> Iterator[Finding]:
         return
     top = np.abs(rows).max()
     still = (np.ptp(rows, axis=0) == 0) & (np.abs(rows[0]) < top)  # a slow cosine stays at the top
-    if still.sum() in (0, len(still)) or case.closest.distinct == 1 or case.turning is not None:
+    if case.turning is not None:
+        still &= rows[0] == 0
+        still[np.append(case.turning.sines, case.turning.cosines)] = False
+    if still.sum() in (0, len(still)) or case.closest.distinct == 1:
         return
     _, rest = recurrence(rows[:, ~still], 1)
     of_waves = rest < 1e-3 + 4 * case.eps and still.sum() <= max(1, rows.shape[1] // 8)
@@ -698,6 +797,11 @@ def dead_columns(case: Case) -> Iterator[Finding]:
         "; all others are waves: was it ever filled?" if of_waves else ""
     )
     yield Finding("dead-columns", "error" if of_waves else "note", message)
+
+
+def in_brackets(encoding: str, params: dict) -> str:
+    """A formula by its name, with its parameters."""
+    return f"{encoding} ({', '.join(f'{k}={v}' for k, v in params.items())})"
 
 
 def in_words(rows: np.ndarray) -> str:

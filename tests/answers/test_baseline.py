@@ -61,7 +61,7 @@ def with_a_twin(table):
                     f"has 19 codes distinct when rounded to {form}, 20 in the baseline"
                     for form in ("float32", "float16", "bfloat16", "float8_e4m3")
                 ),
-                "has a new error: codes repeat with period 19",
+                "has a new error: 1 of 20 rows repeat an earlier one: 19 = 0",
             ],
         ),
         (
@@ -101,10 +101,10 @@ def test_codes_told_apart_in_fewer_formats_got_worse(key, how):
 def test_a_finding_that_grew_more_severe_got_worse():
     enc = from_table(with_a_twin(sines()))
     before = stored(enc)
-    (finding,) = (one for one in before["findings"] if one["code"] == "repeating-codes")
+    (finding,) = (one for one in before["findings"] if one["code"] == "duplicate-rows")
     finding["severity"] = "warning"
     (said,) = regressions(answer(enc), before)
-    assert said.startswith("has a new error: codes repeat with period 19")
+    assert said.startswith("has a new error: 1 of 20 rows repeat an earlier one: 19 = 0")
 
 
 def test_an_answer_where_there_was_an_error_is_no_regression():
@@ -296,7 +296,9 @@ def test_the_command_annotates_for_github(run, tmp_path, monkeypatch):
     assert lines[0].endswith(
         "title=pefourier check-faithful::2 of 3 answered, 1 refused; no other reason to fail"
     )
-    assert lines[2].startswith(f"::error file=a%2Cb.npy,{title}::codes repeat with period 19")
+    assert lines[2].startswith(
+        f"::error file=a%2Cb.npy,{title}::1 of 20 rows repeat an earlier one"
+    )
     assert lines[5].startswith("::error title=pefourier check-faithful nix::unknown encoding 'nix'")
     (tmp_path / "base.json").write_text(run("check-faithful", "dft", "--json").out)
     asked = ["check-faithful", "dft", "--rho", "10", "--require", "invertible"]

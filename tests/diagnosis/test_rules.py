@@ -102,6 +102,11 @@ def test_dead_pairs_in_float32():
     assert codes_found(enc) == ["dead-pairs error"]
 
 
+def pairs(phases):
+    return np.hstack([np.sin(phases), np.cos(phases)])
+
+
+MIXED = np.random.default_rng(5).permutation(128)
 PERIOD = np.tile(NORMAL[:32], (4, 1))
 OTHER = {
     "periodic": (PERIOD, ["repeating-codes warning"]),
@@ -120,6 +125,19 @@ OTHER = {
     "base": (waves(500.0 ** (-2 * I / DIM)), ["base note"]),
     "cosines first": (np.hstack([np.cos(S * GRID), np.sin(S * GRID)]), ["cosines-first note"]),
     "free": (waves(np.linspace(0.1, 3, 32)), ["free-frequencies note"]),
+    "free in float16": (
+        waves(np.linspace(0.1, 3, 32)).astype(np.float16),
+        ["free-frequencies note"],
+    ),
+    "random angles": (pairs(9 * NORMAL[:, :32]), []),
+    "a grid read as a line": (np.hstack([pairs(S // 16 * GRID), pairs(S % 16 * GRID)]), []),
+    "three rows": (waves(GRID)[5:8], []),
+    "a base beyond float16": (waves(1e30 ** (-2 * I / DIM)).astype(np.float16), []),
+    "zero columns": (np.insert(waves(GRID), [20, 20, 20, 20], 0.0, axis=1), ["dead-columns error"]),
+    "shuffled": (waves(GRID)[MIXED], ["shuffled-rows error"]),
+    "shuffled in float16": (pairs(S * GRID).astype(np.float16)[MIXED], ["shuffled-rows error"]),
+    "transposed": (waves(GRID).T, ["transposed error"]),
+    "transposed halves": (pairs(S * GRID).T, ["transposed error"]),
     "jittering positions": (waves(GRID, offset=1e-3 * NORMAL[:, :1]), ["near-formula warning"]),
     "backwards": (waves(GRID)[::-1], ["reversed-positions warning"]),
     "below zero": (waves(GRID, offset=-127)[::-1], ["negative-positions note"]),
