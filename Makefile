@@ -48,10 +48,10 @@ GRID_ARMS = none sinusoidal learned axial axial-rope rope mixed-rope swin
 
 results: $(BIN)/pefourier  ## SMD and MSL under DATA=… trained into OUT=runs: an hour on two cores
 	$(TRAIN) --stride 50 --epochs 20 --patience 5 $(ARMS:%=-e %) --seeds 4 --out $(OUT)/window-100
-	$(TRAIN) --stride 10 --epochs 10 --split random --seeds 1 -e none -e sinusoidal -e dft \
+	$(TRAIN) --stride 10 --epochs 10 --patience 10 --split random --seeds 1 -e none -e sinusoidal -e dft \
 		-e order-free --out $(OUT)/leaky-100
-	$(BIN)/pefourier train --dataset grid $(GRID_ARMS:%=-e %) --seeds 6 --epochs 60 --out $(OUT)/axes/grid
-	$(BIN)/pefourier train --dataset digits $(GRID_ARMS:%=-e %) -e order-free --folds 1 --seeds 10 --epochs 60 --out $(OUT)/axes/digits
+	$(BIN)/pefourier train --dataset grid $(GRID_ARMS:%=-e %) --seeds 6 --epochs 60 --patience 10 --out $(OUT)/axes/grid
+	$(BIN)/pefourier train --dataset digits $(GRID_ARMS:%=-e %) -e order-free --folds 1 --seeds 10 --epochs 60 --patience 10 --out $(OUT)/axes/digits
 
 NESTED = $(BIN)/pefourier train --dataset smd --dataset msl --data $(DATA) --window 100 --patch 4 \
 	--epochs 20 --patience 5 --search rate=1e-3,3e-3 dropout=0,.2 pool=mean,mean+max --resume
@@ -72,7 +72,7 @@ LENGTHS_ARMS = none sinusoidal rope xpos alibi kerple t5 tape dft learned
 
 lengths: $(BIN)/pefourier  ## trained on 24 rows, tested on 48 and 96: twenty minutes
 	$(BIN)/pefourier train --dataset order:length=24 --dataset lags:length=24 $(LENGTHS_ARMS:%=-e %) \
-		--seeds 10 --test-length 48,96 --epochs 60 --resume --out $(OUT)/lengths
+		--seeds 10 --test-length 48,96 --epochs 60 --patience 10 --resume --out $(OUT)/lengths
 
 # one thread each: numbers of BLAS and torch are shared out among processes, not among threads
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal

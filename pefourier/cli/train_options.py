@@ -18,6 +18,9 @@ HELP = (
 Setting = Annotated[str | None, typer.Option("--setting", metavar="NAME", help=HELP)]
 
 
+IN_STEPS = {"epochs": "steps", "patience": "patience_steps"}  # the same in another unit
+
+
 def fill_options(given: Any, setting: str | None, context: typer.Context) -> Options:
     """The options of the command line, with what a published setting says of the others."""
     return Options(**vars(given) | preset(setting, context))
@@ -32,11 +35,12 @@ def preset(setting: str | None, context: typer.Context) -> dict[str, Any]:
     name = unicodedata.normalize("NFC", setting).lower()
     if name not in SETTINGS:
         raise unknown("setting", setting, SETTINGS)
-    sources = {key: context.get_parameter_source(key) for key in SETTINGS[name]}
+    sources = {key: context.get_parameter_source(key) for key in context.params}
+    typed = {key for key, source in sources.items() if source and source.name == "COMMANDLINE"}
     return {
         key: value
         for key, value in SETTINGS[name].items()
-        if sources[key] is None or sources[key].name != "COMMANDLINE"
+        if not any(map(typed.__contains__, (key, IN_STEPS.get(key))))
     }
 
 

@@ -180,7 +180,7 @@ def count_words(runs: int) -> str:
 def unreliable(one: "DatasetSummary", encoding: str) -> str:
     """What makes the scores other than they look."""
     if encoding in one.cut_short:
-        return "Its training was cut short, so that there is no verdict on it; give more --epochs."
+        return "Its training was cut short, so that there is no verdict on it; give more --steps."
     if one.leaky:
         return "Windows were shuffled, which leaks: the scores do not carry over to new data."
     diverged = one.diverged.get(encoding, 0)

@@ -74,7 +74,6 @@ def foretell_time(
     stacks: Sequence[Stack],
     candidates: Sequence[Choice],
     options: Options,
-    schedule: Schedule,
     ranks: int,
 ) -> list[str]:
     """How long the stacks of each dataset take so many ranks, a line each."""
@@ -82,6 +81,7 @@ def foretell_time(
     for task in dict.fromkeys(stack.task for stack in stacks):
         own = [stack for stack in stacks if stack.task is task]
         held, seconds = loop.put_on_device(task, torch.device("cpu")), 0.0
+        schedule = own[0].resolved.schedule
         for kind in (OrderFree, Transformer):
             some = [stack for stack in own if isinstance(stack.model, kind)]
             if not some:
@@ -95,7 +95,7 @@ def foretell_time(
                 ]
                 epoch = seconds_of_epoch(held, model, members, schedule)
                 runs = sum(len(stack.runs) for stack in some) / len(some[0].runs)
-                seconds += epoch * runs * options.epochs / ranks
+                seconds += epoch * runs * schedule.epochs / ranks
         runs = sum(len(stack.runs) for stack in own)
-        found.append(time_line(task.name, runs, len(candidates), options.epochs, seconds))
+        found.append(time_line(task.name, runs, len(candidates), schedule.epochs, seconds))
     return found

@@ -21,13 +21,22 @@ from pefourier.train import loop
 from pefourier.train.attention import most_windows
 from pefourier.train.data.split import Task
 from pefourier.train.injection import Injection, load_injection, varies
+from pefourier.train.loop import Schedule
 from pefourier.train.model import OrderFree, Transformer
-from pefourier.train.options import ORDER_FREE, Options
+from pefourier.train.options import (
+    EPOCHS,
+    ORDER_FREE,
+    PATIENCE,
+    PATIENCE_STEPS,
+    STEPS,
+    Options,
+)
 from pefourier.train.schema import MOST_STACKED, Row
 from pefourier.train.store import Key
 
 AT_RMS = "@rms="
 FEW = 10  # examples of a class
+MOST_STEPS = 10**9
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 MOST_BYTES = 2**42  # of memory, where the system does not say
 STACK_MOST = {"cpu": 16, "cuda": MOST_STACKED}
@@ -64,6 +73,7 @@ class ResolvedTask:
     model: Transformer
     arms: tuple[Arm, ...]
     injections: Mapping[str, Injection]  # of each SPEC, for seed 0
+    schedule: Schedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +138,8 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
         pool=options.pool,
         grid=task.grid,
     )
-    check_memory(model, loop.batch_and_steps(task, options.batch_size)[0], device)
+    batch, steps = loop.batch_and_steps(task, options.batch_size)
+    check_memory(model, batch, device)
     injections: dict[str, Injection] = {}
     arms = []
     for arm in list_arms(options.encoding, options.match_rms):
@@ -136,7 +147,37 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
             injections[arm.spec] = load_for(model, arm.spec, 0, options.learn)
         if arm.rms is None or has_size(arm, injections[arm.spec]):
             arms.append(arm)
-    return ResolvedTask(task, model, tuple(arms), injections)
+    return ResolvedTask(task, model, tuple(arms), injections, schedule_of(options, steps))
+
+
+def schedule_of(options: Options, steps: int) -> Schedule:
+    """How long and how fast to train on data of so many steps an epoch.
+
+    >>> found = schedule_of(Options(steps=90, patience=3), 20)
+    >>> found.epochs, found.patience
+    (5, 3)
+    >>> found = schedule_of(Options(), 2)
+    >>> found.epochs, found.patience
+    (500, 125)
+    """
+    given = {
+        "--steps": (options.steps, options.epochs, "--epochs", STEPS, EPOCHS, 1),
+        "--patience-steps": (
+            *(options.patience_steps, options.patience, "--patience", PATIENCE_STEPS, PATIENCE, 0),
+        ),
+    }
+    found = []
+    for flag, (in_steps, in_epochs, other, least, fewest, bound) in given.items():
+        if in_steps is not None and in_epochs is not None:
+            raise PefourierError(f"{flag} and {other} say the same; give one of them")
+        if in_steps is not None and not bound <= in_steps <= MOST_STEPS:
+            raise PefourierError(f"{flag} must be from {bound} to {MOST_STEPS}; got {in_steps}")
+        by_default = max(fewest, -(-least // steps))
+        asked = in_epochs if in_steps is None else -(-in_steps // steps)
+        found.append(by_default if asked is None else asked)
+    names = ("batch_size", "rate", "dropout", "weight_decay", "warmup")
+    given = {name: getattr(options, name) for name in names}
+    return Schedule(epochs=found[0], patience=found[1], **given)
 
 
 def sizes_of_tokens(length: int, options: Options) -> dict[str, int | None]:
@@ -269,7 +310,6 @@ def check_runs(
     rows: Sequence[Row],
     resolved: Sequence[ResolvedTask],
     stages: Sequence[Mapping[str, Any]],
-    epochs: int,
     lengths: Sequence[int] = (),
 ) -> None:
     """Refuse runs that no stage asked for, and those that these tasks could not have had."""
@@ -281,15 +321,15 @@ def check_runs(
         }
         for stage in stages
     ]
-    tasks = {one.task.name: one.task for one in resolved}
+    known = {one.task.name: one for one in resolved}
     later = {key for row in rows for key in row.keys() & Row.__optional_keys__}
     for row in rows:
-        if not any(all(row[key] in known for key, known in one.items()) for one in asked):
+        if not any(all(row[key] in values for key, values in one.items()) for one in asked):
             what = "of which config.json does not know"
         else:
-            what = row["dataset"] in tasks and (
-                find_misfit(row, tasks[row["dataset"]], epochs)
-                or find_lack(row, tasks[row["dataset"]], lengths)
+            own = known.get(row["dataset"])
+            what = own and (
+                find_misfit(row, own.task, own.schedule.epochs) or find_lack(row, own.task, lengths)
             )
         if not what and later - row.keys():
             what = f"that lacks {min(later - row.keys())}, which others have"

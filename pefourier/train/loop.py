@@ -477,6 +477,23 @@ def train_together(
     return collect_outcomes(whole, kept.tolist(), np.stack(curve, axis=1), seconds)
 
 
+def still_falls(curve: np.ndarray, kept: int, epochs: int) -> bool:
+    """Whether patience ended a run (epochs, 3) though its losses still fell on both parts.
+
+    Of the epochs after the one that was kept the second half is compared with the first.
+
+    >>> falls = np.column_stack([np.linspace(1, 0, 10), np.zeros(10), np.linspace(1, 0.5, 10)])
+    >>> still_falls(falls, 2, 20), still_falls(falls, 2, 10), still_falls(falls[::-1], 2, 20)
+    (True, False, False)
+    """
+    waited = curve[kept:, [0, 2]]
+    half = len(waited) // 2
+    if half == 0 or len(curve) >= epochs:
+        return False
+    gained = waited[:half].mean(axis=0) - waited[-half:].mean(axis=0)
+    return bool((gained > LEAST_GAIN).all())
+
+
 def curve_of_epoch(n: int, there: np.ndarray, loss: Tensor, found: np.ndarray) -> np.ndarray:
     """Training loss, score and loss on validation (n, 3) of an epoch; nan of those who are done."""
     point = np.full((n, 3), np.nan)

@@ -10,6 +10,9 @@ from pefourier.train.data import PUBLISHED, SYNTHETIC
 
 ORDER_FREE = "order-free"
 MOST_SEEDS = 10_000
+# Small sets have a step or two an epoch, in a hundred of which nothing is learned
+STEPS, EPOCHS = 1000, 100
+PATIENCE_STEPS, PATIENCE = 250, 10
 LEVEL = 0.05  # of Holm-adjusted p, below which encodings are told apart
 Split = Literal["blocks", "chronological", "random"]
 Pool = Literal["mean", "max", "mean+max", "first"]
@@ -64,10 +67,18 @@ class Options:
     stride: int | None = option(
         None, "Rows from one training window to the next, default those of a window."
     )
-    epochs: int = option(100, "Passes over the training windows, at most: see --patience.")
-    patience: int = option(
-        10, "End a run after so many epochs without a better one on validation; 0: never."
+    steps: int | None = option(
+        None,
+        f"Updates of the weights, at most, as many whole epochs as hold them; default {STEPS}, or "
+        f"those of {EPOCHS} epochs where they are more: see --patience.",
     )
+    epochs: int | None = option(None, "Passes over the training windows, in place of --steps.")
+    patience_steps: int | None = option(
+        None,
+        "End a run after so many steps, in whole epochs, without a better epoch on validation; 0: "
+        f"never; default {PATIENCE_STEPS}, or those of {PATIENCE} epochs where they are more.",
+    )
+    patience: int | None = option(None, "The same in epochs, in place of --patience-steps.")
     batch_size: int = option(32, "Windows in a step.")
     rate: float = option(3e-3, "Learning rate of Adam.")
     warmup: int = option(0, "Epochs over which the rate rises from 0.")

@@ -60,7 +60,7 @@ def tokens_seen(resolved: ResolvedTask, options: Options) -> int:
     """Tokens of training windows in all epochs of all runs and candidates of a task."""
     runs = grid.plan_runs(resolved, options.seeds)
     windows = sum(len(resolved.task.folds[run.fold].train) for run in runs)
-    passes = options.epochs * len(search.list_candidates(options))
+    passes = resolved.schedule.epochs * len(search.list_candidates(options))
     return windows * passes * resolved.model.tokens
 
 

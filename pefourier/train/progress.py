@@ -16,8 +16,9 @@ Note = Callable[[str], None]  # shows a person a line while training goes on
 class Reporter:
     """Counts member-epochs of a grid and says how far it is."""
 
-    def __init__(self, total: int, windows: int, epochs: int, ranks: int, show) -> None:
-        self.total, self.windows, self.epochs, self.show = total, windows, epochs, show
+    def __init__(self, total: int, windows: int, ranks: int, show) -> None:
+        self.total, self.windows, self.show = total, windows, show
+        self.epochs = 0  # at most, of the stack in training
         self.ranks = ranks  # at work, all of them as fast as this one
         self.after_epoch: Callable[[], None] = lambda: None  # what else an epoch is an occasion for
         self.done, self.began, self.trained = 0, time.perf_counter(), 0
@@ -53,9 +54,9 @@ def clock(seconds: float) -> str:
 
 
 @contextmanager
-def report_progress(members: int, epochs: int, windows: int, ranks: int, note: Note | None):
+def report_progress(member_epochs: int, windows: int, ranks: int, note: Note | None):
     """A `Reporter` for members that see `windows` training windows in each of their epochs."""
-    sizes = members * epochs, windows, epochs, ranks
+    sizes = member_epochs, windows, ranks
     if note is None:
         yield Reporter(*sizes, lambda *_: None)
     elif sys.stderr is not None and sys.stderr.isatty():

@@ -34,7 +34,7 @@ from pefourier.train.data.load import load_task, name_positives, reads_data_fold
 from pefourier.train.data.split import Task
 from pefourier.train.grid import ResolvedTask, Stack
 from pefourier.train.injection import Injection
-from pefourier.train.loop import Outcome, Resident, Schedule
+from pefourier.train.loop import Outcome, Resident
 from pefourier.train.metrics import count_confusions, decide, score
 from pefourier.train.models import save_model
 from pefourier.train.options import MOST_SEEDS, ORDER_FREE, Options
@@ -209,7 +209,7 @@ def plan_stages(
         asked = {key: config[key] for key in ASKED}
         config["stages"].append({**asked, "stack": min(most, -(-len(new) // ranks))})
     lengths = extrapolation.parse_lengths(options.test_length)
-    grid.check_runs(store.rows(), resolved, config["stages"], options.epochs, lengths)
+    grid.check_runs(store.rows(), resolved, config["stages"], lengths)
     store.write_configuration(config, options.resume)
     store.drop_torn_line()
     return config
@@ -244,7 +244,8 @@ def stack_size(resolved: ResolvedTask, options: Options, device: torch.device) -
 
 def settings_in_common(options: Options) -> dict[str, Any]:
     """What all models of a comparison have in common."""
-    names = ("epochs", "patience", "batch_size", "rate", "warmup", "weight_decay", "dropout")
+    names = ("steps", "epochs", "patience_steps", "patience", "batch_size", "rate", "warmup")
+    names += ("weight_decay", "dropout")
     names += (
         "search",
         "d",
@@ -282,7 +283,7 @@ def list_remarks(options: Options, resolved: Sequence[ResolvedTask]) -> list[str
 
 def check_options(options: Options) -> None:
     """Refuse numbers that no run could have, and what is named twice."""
-    schedule_of(options)
+    grid.schedule_of(options, loop.MOST_EPOCHS)
     search.list_candidates(options)
     for name in options.dataset if options.test_length is not None else ():
         extrapolation.draw_longer(name, extrapolation.parse_lengths(options.test_length))
@@ -326,12 +327,6 @@ def check_folder(option: str, folder: str) -> None:
         raise PefourierError(
             f"{option} {shown(folder)}: {reason(error)}; name another folder"
         ) from error
-
-
-def schedule_of(options: Options) -> Schedule:
-    """How long and how fast to train."""
-    names = ("epochs", "batch_size", "rate", "patience", "dropout", "weight_decay", "warmup")
-    return Schedule(**{name: getattr(options, name) for name in names})
 
 
 def read_rank() -> tuple[int, int]:
@@ -436,14 +431,13 @@ def train_stacks(
     windows = max((len(s.task.folds[0].train) for s in stacks), default=0)
     if note is not None and device.type == "cpu":
         missing = [stack for stack in share if not work.done.issuperset(stack.keys)]
-        schedule = schedule_of(options)
-        timed = foresight.foretell_time(missing, work.candidates, options, schedule, ranks)
+        timed = foresight.foretell_time(missing, work.candidates, options, ranks)
         for line in timed:
             note(line)
-    members = sum(len(stack.runs) for stack in share) * len(work.candidates)
-    with report_progress(members, options.epochs, windows, ranks, note) as reporter:
+    member_epochs = sum(map(work.member_epochs, share))
+    with report_progress(member_epochs, windows, ranks, note) as reporter:
         for number in work.turns(reporter):
-            own, before = len(stacks[number].runs) * work.member_epochs, reporter.trained
+            own, before = work.member_epochs(stacks[number]), reporter.trained
             work.train(number, reporter)
             reporter.skip(own - (reporter.trained - before))
     missed = sum(len(stack.runs) for stack in share) - len(work.rows)
@@ -464,12 +458,15 @@ class Work:
 
     def __post_init__(self) -> None:
         self.candidates = search.list_candidates(self.options)
-        self.member_epochs = len(self.candidates) * self.options.epochs  # of a run
         self.longer = extrapolation.draw_longer_tasks(self.options)
         self.rows: list[Row] = []
         self.looked = time.monotonic()  # when others' finished stacks were last asked for
         self.held: Resident | None = None
         self.injections: dict[tuple[str, int], Injection] = {}
+
+    def member_epochs(self, stack: Stack) -> int:
+        """Epochs of a stack's runs, with all of their candidates."""
+        return len(stack.runs) * len(self.candidates) * stack.resolved.schedule.epochs
 
     def share(self) -> Sequence[Stack]:
         """The stacks that are this rank's, as far as that is known."""
@@ -498,7 +495,7 @@ class Work:
     def take_over(self, group: Group, reporter: Reporter) -> None:
         """Store what other ranks have handed over, on rank 0."""
         for number, rows, traces in group.arrived(len(self.stacks)) if group.rank == 0 else ():
-            reporter.skip(len(self.stacks[number].runs) * self.member_epochs)
+            reporter.skip(self.member_epochs(self.stacks[number]))
             if self.store.path is not None:
                 for row, trace in zip(rows, traces, strict=True):
                     write_trace(self.store.path, key_of(row), trace)
@@ -514,7 +511,8 @@ class Work:
             if self.held is None or self.held.task is not stack.task:
                 self.held, self.injections = loop.put_on_device(stack.task, self.device), {}
             self.injections = grid.stack_injections(stack, self.options.learn, self.injections)
-            schedule = schedule_of(self.options)
+            schedule = stack.resolved.schedule
+            reporter.epochs = schedule.epochs
             chosen = search.train_candidates(
                 self.held, stack, self.candidates, self.injections, schedule, reporter
             )
@@ -529,7 +527,7 @@ class Work:
     ) -> tuple[list[Row], list[bytes]]:
         """Score and store what a stack came to, and save what is asked of it."""
         finite = [one for one in chosen if one[0].finite]
-        rows = [row_of(stack.task, *one, self.held) for one in finite]
+        rows = [row_of(stack.resolved, *one, self.held) for one in finite]
         longer, options = self.longer.get(stack.task.name), self.options
         for row, (outcome, settings) in zip(rows, finite, strict=True) if longer else ():
             model = search.shape_for(stack.model, settings)
@@ -586,9 +584,12 @@ def note_on_interrupt(store: Store, note: Note | None) -> Iterator[None]:
         raise
 
 
-def row_of(task: Task, outcome: Outcome, settings: Mapping[str, Any], held: Resident) -> Row:
+def row_of(
+    resolved: ResolvedTask, outcome: Outcome, settings: Mapping[str, Any], held: Resident
+) -> Row:
     """A line of results.jsonl; `settings` are those that were chosen on validation."""
-    member = outcome.member
+    member, task, schedule = outcome.member, resolved.task, resolved.schedule
+    steps = loop.batch_and_steps(task, schedule.batch_size)[1]
     fold = task.folds[member.fold]
     labels = task.labels[fold.test]
     parts = outcome.valid, task.labels[fold.valid], outcome.test
@@ -609,6 +610,8 @@ def row_of(task: Task, outcome: Outcome, settings: Mapping[str, Any], held: Resi
         "trained": len(fold.train),
         "confusion": confusion.tolist(),
         "positive": task.positive,
+        "budget": {"epochs": schedule.epochs, "patience": schedule.patience, "steps": steps},
+        "falling": loop.still_falls(outcome.curve, outcome.epoch, schedule.epochs),
         "device": str(held.device),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         **({"chosen": dict(settings)} if settings else {}),

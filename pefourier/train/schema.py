@@ -66,6 +66,14 @@ class Tested(TypedDict):
     reason: str
 
 
+class Budget(TypedDict):
+    """How long a run may last, and steps of an epoch."""
+
+    epochs: FromOne
+    patience: FromZero  # epochs; 0: without end
+    steps: FromOne  # of an epoch
+
+
 class Row(TypedDict):
     """A line of results.jsonl: one run."""
 
@@ -88,6 +96,8 @@ class Row(TypedDict):
     accuracy: NotRequired[Share]  # earlier versions had none
     trained: NotRequired[FromOne]  # windows
     confusion: NotRequired[list[list[FromZero]]]  # windows of each class, said to be of each
+    budget: NotRequired[Budget]
+    falling: NotRequired[bool]  # patience ended it while its losses still fell
     positive: NotRequired[str | None]  # class; of more than two there is none
     tested: NotRequired[list[Tested]]  # at other lengths
     chosen: NotRequired[dict[str, float | str]]  # settings, on validation

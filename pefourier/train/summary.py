@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.answers.page import Page, flattened
-from pefourier.answers.text import aligned, markdown_table, paragraph
+from pefourier.answers.text import agreeing, aligned, markdown_table, paragraph
 from pefourier.errors import printable
 from pefourier.explained import Explained
 from pefourier.train import power, statistics
@@ -64,6 +64,8 @@ class DatasetSummary(Explained):
     lengths: dict[str, tuple[LengthScores, ...]] = field(default_factory=dict)  # tested too
     confusion: dict[str, list[list[int]]] = field(default_factory=dict)  # summed over runs
     per_class: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # of these sums
+    falling: dict[str, int] = field(default_factory=dict)  # runs that lost patience too soon
+    budget: Mapping[str, int] | None = None  # epochs, patience in epochs, steps of an epoch
     positive: str | None = None  # class whose scores are told; of more than two there is none
 
     @property
@@ -168,8 +170,8 @@ def summarize_dataset(
     claim = power.claim_for(rows[0]["dataset"], find)
     could = power.judge_power(f1, others, of_run, claim, ratio)
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
-    every, diverged, last = count_runs(rows, epochs)
-    cut = tuple(e for e in scores if last.get(e, 0) * CUT_SHORT > every[e])
+    every, diverged, last, falling = count_runs(rows, epochs)
+    cut = tuple(e for e in scores if (last.get(e, 0) + falling.get(e, 0)) * CUT_SHORT > every[e])
     setting = f"{runs_of(seeds, folds)}, {name_with_leak(rows[0])}"
     return DatasetSummary(
         **{key: rows[0][key] for key in ("dataset", "split", "leaky", "length")},
@@ -185,6 +187,8 @@ def summarize_dataset(
         params=params,
         verdicts=list_verdicts(setting, apart, ranking, cut, could),
         power=could,
+        falling=falling,
+        budget=rows[0].get("budget"),
         positive=rows[0].get("positive"),
         **summarize_more(rows, set(runs), classes),
     )
@@ -217,12 +221,19 @@ def name_with_leak(row: Mapping[str, Any]) -> str:
 
 
 def count_runs(rows: Sequence[Mapping[str, Any]], epochs: int | None) -> tuple[dict[str, int], ...]:
-    """How many runs each encoding has, and of them those that kept no epoch, and the last one."""
-    kept = [(row["encoding"], row.get("epoch")) for row in rows]
+    """How many runs each encoding has, and of them those that kept no epoch, the last one there
+
+    could be, and one before patience ended them too soon.
+    """
+    kept = [
+        (row["encoding"], row.get("epoch"), row.get("budget", {"epochs": epochs})["epochs"])
+        for row in rows
+    ]
     return (
-        dict(Counter(e for e, _ in kept)),
-        dict(Counter(e for e, epoch in kept if epoch == 0)),
-        dict(Counter(e for e, epoch in kept if epochs and epoch == epochs)),
+        dict(Counter(e for e, _, _ in kept)),
+        dict(Counter(e for e, epoch, _ in kept if epoch == 0)),
+        dict(Counter(e for e, epoch, most in kept if most and epoch == most)),
+        dict(Counter(row["encoding"] for row in rows if row.get("falling"))),
     )
 
 
@@ -372,7 +383,7 @@ def verdict_sentence(setting: str, encoding: str, d: Difference, compared: int) 
 def no_verdict(setting: str, encoding: str, cut_short: Container[str]) -> str:
     """What is said of an encoding where its training, or that of its reference, was cut short."""
     whose = "its training" if encoding in cut_short else "the training of what it is compared to"
-    return f"{setting}: no verdict on {encoding}: {whose} was cut short; give more --epochs"
+    return f"{setting}: no verdict on {encoding}: {whose} was cut short; give more --steps"
 
 
 def power_clause(could: Power) -> str:
@@ -611,18 +622,28 @@ def as_markdown(summary: Summary) -> str:
 
 def said_first(summary: Summary) -> list[str]:
     """Where training was cut short, which comes before any answer."""
-    found = [
-        f"{e} on {one.dataset} ({one.last_kept[e]} of {one.runs[e]} runs)"
-        for one in summary.datasets
-        for e in one.cut_short
-    ]
-    if not found:
-        return []
-    epochs = summary.training["epochs"]
-    return [
-        f"Training was cut short: {', '.join(found)} kept the last epoch ({epochs}), where it may "
-        "not have been over; no verdict is given on them; give more --epochs"
-    ]
+    found = []
+    for one in summary.datasets:
+        last = [e for e in one.cut_short if one.last_kept.get(e, 0) >= one.falling.get(e, 0)]
+        rest = [e for e in one.cut_short if e not in last]
+        for encodings, counts, what, way_out in (
+            (last, one.last_kept, f"kept the last epoch ({longest(summary, one)})", "--steps"),
+            (rest, one.falling, "ended while their losses still fell", "--patience-steps"),
+        ):
+            runs = [f"{e} ({counts[e]} of {one.runs[e]} runs)" for e in encodings]
+            if runs:
+                found.append(
+                    f"Training on {one.dataset} was cut short: {', '.join(runs)} {what}, so that "
+                    f"it may not have been over; no verdict is given on them; give more {way_out}"
+                )
+    return found
+
+
+def longest(summary: Summary, one: DatasetSummary) -> str:
+    """How long a run of a dataset may last."""
+    if one.budget is None:
+        return str(summary.training.get("epochs"))
+    return f"{one.budget['epochs']}, {one.budget['epochs'] * one.budget['steps']} steps"
 
 
 def sentences(summary: Summary) -> list[str]:
@@ -729,7 +750,12 @@ def remarks_on_folds(summary: Summary) -> list[str]:
 
 def remarks_on_rules(summary: Summary) -> list[str]:
     """Which epoch was kept, and what sizes are of."""
-    found = []
+    found = [
+        f"{one.dataset}: a run has at most so many epochs: {longest(summary, one)}"
+        + ended_by_patience(one.budget)
+        for one in summary.datasets
+        if one.budget is not None
+    ]
     if summary.training.get("search"):
         found.append(
             f"settings were chosen for each run anew by its validation windows, among "
@@ -740,6 +766,21 @@ def remarks_on_rules(summary: Summary) -> list[str]:
     if "size" in summary.training and any("@rms=" in row["encoding"] for row in summary.runs):
         found.append(f"size {summary.training['size']}")
     return found
+
+
+def ended_by_patience(budget: Mapping[str, int]) -> str:
+    """After how long without a better epoch a run ends.
+
+    >>> ended_by_patience({"epochs": 9, "patience": 2, "steps": 5})
+    ', and ends after 2 epochs, 10 steps, without a better one'
+    """
+    patience = budget["patience"]
+    return (
+        f", and ends after {patience} {agreeing(patience, 'epoch', 'epochs')}, "
+        f"{patience * budget['steps']} steps, without a better one"
+        if patience
+        else ", and none ends before"
+    )
 
 
 def cliques_sentence(summary: Summary) -> str:
@@ -784,6 +825,8 @@ def json_records(summary: Summary) -> list[dict[str, Any]]:
             ],
             "diverged": one.diverged.get(name, 0),
             "last_kept": one.last_kept.get(name, 0),
+            "falling": one.falling.get(name, 0),
+            "budget": one.budget,
             "cut_short": name in one.cut_short,
             "verdict": dict(zip(one.differences, one.verdicts, strict=True)).get(name),
             "average_rank": summary.ranks.get(name),

@@ -77,7 +77,7 @@ DFT = "It reaches F1 0.550 (95 % 0.500 … 0.600) over 40 runs."
         ),
         (
             {"cut_short": ("dft",)},
-            "Its training was cut short, so that there is no verdict on it; give more --epochs. "
+            "Its training was cut short, so that there is no verdict on it; give more --steps. "
             f"{DFT}",
         ),
         (

@@ -189,7 +189,7 @@ def test_windows_of_another_length_are_scaled_and_judged_as_those_of_training(mo
     member = loop.Member("sinusoidal", injection("sinusoidal", sizes=SIZES), 0, 0)
     held = loop.put_on_device(task, torch.device("cpu"))
     (found,) = loop.fit(held, SIZES, [member], loop.Schedule(1, 8, 1e-2))
-    resolved = ResolvedTask(task, SIZES, (), {})
+    resolved = ResolvedTask(task, SIZES, (), {}, None)
     stack = Stack(resolved, SIZES, [Run(parse_arm("sinusoidal"), 0, 0)])
     given, score = [], extrapolation.score
     monkeypatch.setattr(extrapolation, "score", lambda *a: [given.append(a), score(*a)][1])

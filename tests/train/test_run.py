@@ -57,7 +57,7 @@ def test_a_folder_gets_the_whole_answer(tmp_path):
     assert summary.as_markdown(barred).count(r"a\|b") == 2
     text = (out / "summary.md").read_text()
     first, rest = text.split("\n\n", 2)[1:]
-    assert first.startswith("Training was cut short: ")  # of 2 epochs
+    assert " was cut short: " in first  # of 2 epochs
     assert rest.startswith("| P / R / F1 | none | sinusoidal | t5 |")
     saved = json.loads((out / "summary.json").read_text())
     assert (
@@ -644,3 +644,17 @@ def test_names_of_classes_change_no_score(tmp_path, rng):
         Options(**{**given, "dataset": (str(tmp_path / "even.npz"),)}, positive=("0",))
     )
     assert found.datasets[0].positive == "0"
+
+
+def test_budget_and_patience_are_counted_in_steps_too(tmp_path):
+    given = {**SMALL, "encoding": ("none",), "seeds": 1, "epochs": None}  # 4 steps an epoch
+    run_comparison(Options(**given, steps=10, patience_steps=7, out=str(tmp_path)))
+    (row,) = lines(tmp_path)
+    assert row["budget"] == {"epochs": 3, "patience": 2, "steps": 4}
+    for wrong, message in (
+        ({"epochs": 3, "steps": 2}, "--steps and --epochs say the same; give one of them"),
+        ({"steps": 0}, "--steps must be from 1 to 1000000000; got 0"),
+        ({"patience": 1, "patience_steps": 2}, "--patience-steps and --patience say the same"),
+    ):
+        with pytest.raises(PefourierError, match=message):
+            run_comparison(Options(**{**given, **wrong}))

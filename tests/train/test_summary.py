@@ -76,15 +76,15 @@ def kept(epochs, **last):
 def test_where_training_was_cut_short_that_comes_first_and_there_is_no_verdict(tmp_path):
     found = summary.summarize_runs(kept(9, dft=3, rope=2), training={"epochs": 9})
     said = (
-        "Training was cut short: dft on one (3 of 10 runs) kept the last epoch (9), where it may "
-        "not have been over; no verdict is given on them; give more --epochs\n"
+        "Training on one was cut short: dft (3 of 10 runs) kept the last epoch (9), so that it may "
+        "not have been over; no verdict is given on them; give more --steps\n"
     )
     told = " ".join(summary.conclude_all(found).split())
     assert told.startswith(" ".join(said.split()))
     assert "one, dft: Its training was cut short, so that there is no verdict on it" in told
     text = in_lines(found)
     assert summary.as_markdown(found).startswith(f"# Encodings compared\n\n{said}\n|")
-    none = "one: no verdict on dft: its training was cut short; give more --epochs"
+    none = "one: no verdict on dft: its training was cut short; give more --steps"
     assert f"2 seeds × 5 folds, {none}\n" in text
     assert "dft is better" not in text
     assert "one: rope is better than sinusoidal: F1 difference +0.200" in text
@@ -98,12 +98,27 @@ def test_where_training_was_cut_short_that_comes_first_and_there_is_no_verdict(t
     assert saved["runs"] == {"sinusoidal": 10, "dft": 10, "rope": 10}
     found = summary.summarize_runs(kept(9, sinusoidal=3), training={"epochs": 9})
     for words in found.datasets[0].verdicts:
-        assert words.endswith(
-            "training of what it is compared to was cut short; give more --epochs"
-        )
+        assert words.endswith("training of what it is compared to was cut short; give more --steps")
     for training in ({}, {"epochs": 12}):
         found = summary.summarize_runs(kept(9, dft=10), training=training)
         assert "cut short" not in summary.conclude_all(found) + in_lines(found)
+
+
+def test_an_arm_that_lost_patience_while_it_still_learned_was_cut_short_too():
+    budget = {"epochs": 40, "patience": 5, "steps": 3}
+    rows = [{**row, "budget": budget, "falling": False} for row in kept(9)]
+    for row in rows:
+        row["falling"] = row["encoding"] == "rope" and row["seed"] == 0
+    found = summary.summarize_runs(rows)
+    assert found.datasets[0].cut_short == ("rope",)
+    assert summary.said_first(found) == [
+        "Training on one was cut short: rope (5 of 10 runs) ended while their losses still fell, "
+        "so that it may not have been over; no verdict is given on them; give more --patience-steps"
+    ]
+    text = in_lines(found)
+    assert "at most so many epochs: 40, 120 steps, and ends after 5 epochs, 15 steps," in text
+    (record,) = [r for r in summary.json_records(found) if r["spec"] == "rope"]
+    assert (record["falling"], record["budget"], record["cut_short"]) == (5, budget, True)
 
 
 def test_arms_that_were_cut_short_are_in_no_clique():
@@ -229,7 +244,7 @@ def test_records_hold_each_encodings_scores_and_its_difference():
     assert found[4]["params"] == {}
     assert found[0]["training"] == {
         "epochs": 2,
-        "patience": 10,
+        **dict.fromkeys(("steps", "patience_steps", "patience", "resamples")),
         "batch_size": 8,
         "rate": 3e-3,
         "warmup": 0,
@@ -261,7 +276,7 @@ def test_records_hold_each_encodings_scores_and_its_difference():
     assert could["foretold"] == pytest.approx(power.detectable_difference(0.064, 2))
     for record in found[2:]:  # of two epochs
         assert ("no verdict on " in record["verdict"]) >= record["cut_short"]
-        assert record["cut_short"] == (record["last_kept"] * 5 > 2)
+        assert record["cut_short"] == ((record["last_kept"] + record["falling"]) * 5 > 2)
     assert found[2]["difference"]["mean"] == pytest.approx(
         found[2]["f1"]["mean"] - found[1]["f1"]["mean"]
     )
