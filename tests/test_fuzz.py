@@ -1,4 +1,4 @@
-"""A thousand inputs of every target of `fuzz`, and an eye on what no file may cause."""
+"""Inputs by the hundred of every target of `fuzz`, and an eye on what no file may cause."""
 
 import re
 import subprocess
@@ -11,9 +11,12 @@ import pytest
 TARGETS = fuzz.load_targets()
 
 
-@pytest.mark.parametrize("seed", range(10))
+SEEDS = [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 10))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", TARGETS)
-def test_a_thousand_inputs_end_in_an_answer_or_in_one_line(name, seed):
+def test_a_hundred_inputs_end_in_an_answer_or_in_one_line(name, seed):
     for count in range(100):
         assert fuzz.draw(name, f"{seed} {count}") is None
 

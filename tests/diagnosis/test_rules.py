@@ -354,13 +354,13 @@ def test_dft_beyond_its_period_says_so():
 SATURATES = {"recurrent"}  # its states repeat once they have arrived
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", sorted(set(BUILDERS) - SATURATES))
-@pytest.mark.parametrize("size", [(80, 256), (128, 64), (17, 8), (8, 32), (3, 4)], ids=str)
-def test_their_tables_have_notes_at_most(name, size, dtype):
-    table = build(name, length=size[0], d=size[1]).table().astype(dtype)
-    found = assess(from_table(table, eps=float(np.finfo(dtype).eps))).findings
-    assert [f for f in found if f.severity != "note"] == []
+def test_their_tables_have_notes_at_most(name):
+    for size in [(80, 256), (128, 64), (17, 8), (8, 32), (3, 4)]:
+        for dtype in (np.float64, np.float32):
+            table = build(name, length=size[0], d=size[1]).table().astype(dtype)
+            found = assess(from_table(table, eps=float(np.finfo(dtype).eps))).findings
+            assert [f for f in found if f.severity != "note"] == [], (size, dtype)
 
 
 @pytest.mark.parametrize("spec", ["alibi", "kerple", "t5", "shaw", "shaw:clip=3"])

@@ -177,8 +177,16 @@ def count(configs, path, tolerance=1e-6):
     return counts, different
 
 
-def defaults():
-    for kind in TYPES:
+def some_and_all(kinds, least):
+    """One kind of sixteen, and in `make test-all` each; how many are to be found of all."""
+    some = kinds[5::16]
+    whole = pytest.param(kinds, least, id="all", marks=pytest.mark.long)
+    part = pytest.param(some, least * len(some) // (2 * len(kinds)), id="some")
+    return pytest.mark.parametrize(("kinds", "least"), [part, whole])
+
+
+def defaults(kinds):
+    for kind in kinds:
         yield f"{kind}, nothing", {"model_type": kind}
         try:
             whole, changed = saved(kind)
@@ -196,14 +204,15 @@ def test_rows_are_of_the_installed_transformers():
     assert {kind for kind in TYPES if type_row(kind) is None} == set()
 
 
-def test_every_model_type_is_answered_as_transformers_computes_or_refused(tmp_path):
-    counts, different = count(defaults(), tmp_path / "config.json")
+@some_and_all(TYPES, 1000)
+def test_every_model_type_is_answered_as_transformers_computes_or_refused(kinds, least, tmp_path):
+    counts, different = count(defaults(kinds), tmp_path / "config.json")
     assert different == []
-    assert counts["agrees"] > 1000
+    assert counts["agrees"] > least
 
 
-def variants():
-    for kind in TYPES:
+def variants(kinds):
+    for kind in kinds:
         row = type_row(kind)
         if row["kind"] != "rotary":
             continue
@@ -215,10 +224,11 @@ def variants():
             yield f"{kind}, {name}", {**bare, **change}
 
 
-def test_changed_keys_count_as_in_transformers(tmp_path):
-    counts, different = count(variants(), tmp_path / "config.json", tolerance=5e-6)
+@some_and_all(TYPES, 1000)
+def test_changed_keys_count_as_in_transformers(kinds, least, tmp_path):
+    counts, different = count(variants(kinds), tmp_path / "config.json", tolerance=5e-6)
     assert different == []
-    assert counts["agrees"] > 1000
+    assert counts["agrees"] > least
 
 
 def test_every_rotation_has_a_known_layout():
@@ -358,10 +368,11 @@ def told(spec):
 PARTS = [kind for kind in TYPES if type_row(kind)["kind"] == "parts"]
 
 
-def test_a_part_of_a_config_is_what_its_own_type_is(tmp_path):
+@some_and_all(PARTS, 150)
+def test_a_part_of_a_config_is_what_its_own_type_is(kinds, least, tmp_path):
     """``config.json#vision_config`` and its kind, of each composite type's default config."""
     path, alone, seen, different = tmp_path / "config.json", tmp_path / "part.json", Counter(), []
-    for kind in PARTS:
+    for kind in kinds:
         try:
             whole, _ = saved(kind)
         except Exception:
@@ -378,4 +389,4 @@ def test_a_part_of_a_config_is_what_its_own_type_is(tmp_path):
                 different.append(f"{kind}#{part}: {one} for {other}")
     print(json.dumps(seen, indent=1))
     assert different == []
-    assert seen.total() > 150
+    assert seen.total() > least
