@@ -270,6 +270,13 @@ class ModelWeights:
     plus_one: bool
 
 
+def config_beside(path: str) -> str | None:
+    """The config in a model's folder, or beside a file of weights; None where there is none."""
+    folder = path if os.path.isdir(path) else os.path.dirname(path) or "."
+    file = os.path.join(folder, "config.json")
+    return file if os.path.isfile(file) else None
+
+
 @dataclass(frozen=True)
 class Site:
     """The heads of a layer, and the number of their rotation."""
@@ -287,9 +294,8 @@ def open_model_weights(spec: str) -> ModelWeights:
 
         kind = str(open_gguf(path).metadata.get("general.architecture"))
         return ModelWeights(shown(path), path, tensors, "", True, kind, False)
-    folder = path if os.path.isdir(path) else os.path.dirname(path) or "."
-    file = os.path.join(folder, "config.json")
-    if not os.path.isfile(file):
+    file = config_beside(path)
+    if file is None:
         raise PefourierError(
             f"{shown(path)} has no config.json beside it, which says how its heads are turned; put "
             "it there"

@@ -48,7 +48,7 @@ from pefourier.cli.request import (
 )
 from pefourier.cli.streams import note, percentages
 from pefourier.cli.train_options import Setting, TrainOptions, fill_options
-from pefourier.cli.usage_options import UsageOptions, tell_usage
+from pefourier.cli.usage_options import UsageOptions, tell_usage, two_counts
 from pefourier.errors import PefourierError
 
 app = typer.Typer(
@@ -374,6 +374,48 @@ def context(given: ContextOptions, form: Form, drawing: Drawing) -> None:
     Example: pefourier context config.json --length 128k --against scaling-ignored
     """
     tell_reach(given, form, drawing)
+
+
+@app.command()
+@asking
+def convert(
+    form: Form,
+    spec: Annotated[
+        str, typer.Argument(metavar="WEIGHTS", help="A .safetensors file, or a model's folder.")
+    ],
+    source: Annotated[
+        Literal["halves", "neighbours"],
+        typer.Option("--from", help="Which rows are pairs in the code that they are made for."),
+    ] = ...,
+    target: Annotated[
+        Literal["halves", "neighbours"],
+        typer.Option("--to", help="Which are in the code that they are to work with."),
+    ] = ...,
+    out: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="File to write; of weights in several files a folder."),
+    ] = ...,
+    heads: Annotated[
+        tuple | None,
+        typer.Option(
+            parser=two_counts,
+            metavar="Q,K",
+            help="Heads of queries and of keys, where no config.json lies beside the weights.",
+        ),
+    ] = None,
+) -> None:
+    """Write weights for code that pairs other rows.
+
+    Reorders the rows of W_q and W_k within each head, their biases and the gains of norms of
+    queries and keys; all else is copied. Converting back gives the same bytes.
+
+    \b
+    Example: pefourier convert model.safetensors --from halves --to neighbours --out new.safetensors
+    """
+    from pefourier.answers.converting import convert_page
+    from pefourier.convert import convert_weights
+
+    form.deliver(convert_page(convert_weights(spec, source, target, out, heads)))
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""What `pefourier usage` is asked, and the call that answers it."""
+"""What `pefourier usage` and `pefourier convert` are asked."""
 
 import re
 from dataclasses import dataclass
@@ -17,6 +17,14 @@ def layer_range(text: str) -> range:
     if found is None or int(found[2] or found[1]) < int(found[1]):
         raise typer.BadParameter(f"{shown(text)} is no run of layers such as 0-7, or one layer")
     return range(int(found[1]), int(found[2] or found[1]) + 1)
+
+
+def two_counts(text: str) -> tuple[int, ...]:
+    """Heads of queries and of keys: 32,8, or one number for both."""
+    parts = text.split(",")
+    if len(parts) > 2 or not all(re.fullmatch(r"[1-9]\d{0,5}", part) for part in parts):
+        raise typer.BadParameter(f"{shown(text)} is no number of heads such as 32,8, or 12")
+    return (int(parts[0]), int(parts[-1]))
 
 
 @dataclass(frozen=True)

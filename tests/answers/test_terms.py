@@ -114,6 +114,7 @@ def tables(tmp_path, monkeypatch):
         ["reproduce", "--out", "paper"],
         ["cite"],
         ["relations", "dft", "alibi", "learned"],
+        ["convert", "model", "--from", "halves", "--to", "neighbours", "--out", "n.safetensors"],
         ["usage", "model", "--all", "--length", "1k"],
         ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1", "-q"],
     ],

@@ -1,0 +1,63 @@
+"""How is it told which rows of weights were reordered? The answer of `pefourier convert`."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from pefourier.answers.conclusions import join
+from pefourier.answers.page import Page
+from pefourier.answers.text import agreeing, paragraph
+from pefourier.convert import Conversion
+from pefourier.errors import shown
+
+
+def convert_page(found: Conversion) -> Page:
+    """The answer of `pefourier convert`."""
+    return Page(
+        "convert",
+        words=lambda: "".join(f"{name}\n" for name in found.tensors),
+        records=lambda: [convert_record(found)],
+        rows=partial(convert_rows, found),
+        conclusion=lambda: paragraph(conclude_conversion(found), "  "),
+    )
+
+
+def conclude_conversion(found: Conversion) -> str:
+    """What was written, for which code it is, and what to set."""
+    files = join(shown(file)[1:-1] for file in found.files)
+    have = agreeing(len(found.files), "has", "have")
+    text = (
+        f"{files} {have} the rows of queries and keys of {found.heads} heads in {found.layers} "
+        f"layers in the order of {found.target}; {found.copied} other tensors are as they were. "
+        f"Scores are the same where code turns {found.target}, and wrong where it still turns "
+        f"{found.source}."
+    )
+    if found.told == found.target:
+        text += (
+            f" The config tells of {found.told}: its weights should have had that order before, so "
+            "look whether they needed this."
+        )
+    return text
+
+
+def convert_record(found: Conversion) -> dict[str, Any]:
+    """The JSON object of a conversion."""
+    return {
+        "encoding": "weights",
+        "spec": found.spec,
+        "params": {"from": found.source, "to": found.target},
+        "conclusion": conclude_conversion(found),
+        "files": found.files,
+        "layers": found.layers,
+        "heads": found.heads,
+        "tensors": found.tensors,
+        "copied": found.copied,
+        "told": found.told,
+    }
+
+
+def convert_rows(found: Conversion) -> Iterable[Sequence[Any]]:
+    """A row for each tensor whose rows were reordered."""
+    yield "spec", "from", "to", "tensor"
+    for name in found.tensors:
+        yield found.spec, found.source, found.target, name

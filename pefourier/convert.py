@@ -1,0 +1,306 @@
+"""How do weights made for one pairing of rows work with another? Their rows in another order.
+
+A rotation that pairs row i of a head with row i + r/2 (halves) is one that pairs 2i with 2i + 1
+(neighbours) after the rows of W_q and W_k are reordered within each head, with their biases and the
+gains of norms of queries and keys; values and outputs stay. Of r rows that turn, rows behind them
+keep their place. A file is written tensor by tensor; all other bytes are copied.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import BinaryIO, Literal
+
+import numpy as np
+
+from pefourier.encodings.sources.heads import (
+    Attention,
+    HeadSizes,
+    Projection,
+    find_heads,
+    known_names,
+    modules_of,
+)
+from pefourier.encodings.sources.layers import open_model
+from pefourier.encodings.sources.rope_config import pairing_of
+from pefourier.encodings.sources.tensors import Tensor, list_tensors, row_count
+from pefourier.errors import PefourierError, shown
+from pefourier.files import check_place, os_errors, suffix_of, write_whole
+from pefourier.usage import (
+    block_size,
+    config_beside,
+    find_sites,
+    open_model_weights,
+    pair_rows,
+    rotations_of_model,
+)
+
+Layout = Literal["halves", "neighbours"]
+COPIED = 2**22  # bytes that are copied at a time
+UNTOUCHED = tuple(known_names()["untouched"])  # beginnings of names within attention
+SCALES = tuple(known_names()["scales"])
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What was reordered, and where it was written."""
+
+    spec: str
+    source: Layout
+    target: Layout
+    files: tuple[str, ...]
+    layers: int
+    heads: int  # of queries, in all layers
+    tensors: tuple[str, ...]  # whose rows have another order
+    copied: int  # tensors that are as they were
+    told: str | None  # the pairing that the config tells of, None where nothing does
+
+
+def reordering(count: int, d: int, source: Layout, target: Layout) -> np.ndarray:
+    """Which row of a head (d,) goes where, of `count` pairs that turn.
+
+    >>> reordering(2, 6, "halves", "neighbours").tolist()
+    [0, 2, 1, 3, 4, 5]
+    >>> reordering(3, 6, "halves", "neighbours")[reordering(3, 6, "neighbours", "halves")].tolist()
+    [0, 1, 2, 3, 4, 5]
+    """
+    order = np.arange(d)
+    order[pair_rows(count, target)] = pair_rows(count, source)
+    return order
+
+
+def convert_weights(
+    spec: str, source: Layout, target: Layout, out: str, heads: tuple[int, int] | None = None
+) -> Conversion:
+    """Write weights whose rows have the order of another pairing.
+
+    Parameters
+    ----------
+    spec : str
+        A .safetensors file or a model's folder; the config beside it tells its heads.
+    source, target : str
+        The pairing that the weights are made for, and the one that they are to work with.
+    out : str
+        The file to write; of weights in several files a folder, which gets their index too.
+    heads : tuple of int, optional
+        Heads of queries and of keys, where there is no config; all rows of a head then turn.
+
+    Raises
+    ------
+    PefourierError
+        For weights of which it is not known what else hangs on the order of their rows.
+    """
+    if source == target:
+        raise PefourierError(f"--from and --to are both {source}; there is nothing to reorder")
+    path = spec.partition("#")[0]
+    if suffix_of(path) == ".gguf":
+        raise PefourierError(
+            f"{shown(path)} is a .gguf file; convert the .safetensors that it was made from"
+        )
+    tensors = list_tensors(path)
+    sites, told = sites_of(spec, tensors, heads)
+    moves: dict[str, np.ndarray] = {}
+    for one, count in sites:
+        check_module(tensors, one)
+        for part in (one.q, one.k):
+            add_moves(moves, tensors, part, reordering(count, part.index.shape[1], source, target))
+    files = write_files(path, tensors, moves, out)
+    return Conversion(
+        spec,
+        source,
+        target,
+        tuple(files),
+        len({one.layer for one, _ in sites}),
+        sum(len(one.q.index) for one, _ in sites),
+        tuple(sorted(moves)),
+        len(tensors) - len(moves),
+        told,
+    )
+
+
+def sites_of(
+    spec: str, tensors: Mapping[str, Tensor], heads: tuple[int, int] | None
+) -> tuple[list[tuple[Attention, int]], str | None]:
+    """The heads of all layers that turn, with how many pairs do, and the pairing that is told."""
+    if heads is None:
+        model = open_model_weights(spec)
+        own, runs, _ = rotations_of_model(model.spec)
+        sites = find_sites(model, own, runs, None)
+        pairs = [len(enc.measure.frequencies) for enc in own]
+        config = open_model(model.spec)
+        return [(s.attention, pairs[s.rotation]) for s in sites], pairing_of(config)
+    if config_beside(spec.partition("#")[0]) is not None:
+        raise PefourierError("the config beside the weights tells their heads; leave out --heads")
+    q, kv = heads
+    firsts = [(module, leaves) for _, module, leaves in modules_of(tensors)]
+    if not firsts or any(leaves[1:] not in (["k_proj"], ["wk"], ["key"]) for _, leaves in firsts):
+        raise PefourierError(
+            f"{shown(spec)} has no queries and keys in tensors of their own that are known; put "
+            "its config.json beside it"
+        )
+    rows = tensors[f"{firsts[0][0]}.{firsts[0][1][0]}.weight"].shape[0]
+    if rows % (2 * q):
+        raise PefourierError(f"{shown(spec)} has {rows} rows of queries, no {q} heads of pairs")
+    sizes = HeadSizes("", rows // q, 0, q, kv)
+    return [(s, rows // q // 2) for s in find_heads(tensors, lambda i: sizes, shown(spec))], None
+
+
+def check_module(tensors: Mapping[str, Tensor], one: Attention) -> None:
+    """Refuse a module with a tensor of which it is not known whether it has the rows of a head."""
+    known = {name for p in (one.q, one.k) for name in (p.tensor, p.bias, *p.gains) if name}
+    known |= {name.removesuffix("weight") + "bias" for name in known}
+    known |= {p.tensor.removesuffix("weight") + end for p in (one.q, one.k) for end in SCALES}
+    start = f"{one.module}."
+    for name in tensors:
+        if not name.startswith(start) or name in known:
+            continue
+        inner = name.removeprefix(start)
+        if not inner.startswith(UNTOUCHED):
+            raise PefourierError(
+                f"{shown(name)} is not known to be as it was when rows of queries and keys are "
+                "reordered; merge adapters into the weights first, or convert with the tool that "
+                "made them"
+            )
+
+
+def add_moves(
+    moves: dict[str, np.ndarray],
+    tensors: Mapping[str, Tensor],
+    part: Projection,
+    order: np.ndarray,
+) -> None:
+    """Note which row of each tensor of a projection is to stand where."""
+
+    def note(name: str, index: np.ndarray) -> None:
+        count = tensors[name].shape[0] if tensors[name].shape else 1
+        moved = moves.setdefault(name, np.arange(count))
+        moved[index] = index[:, order]
+
+    note(part.tensor, part.index)
+    if part.bias:
+        note(part.bias, part.index)
+    heads, d = part.index.shape
+    for name in part.gains:
+        for own in (name, name.removesuffix("weight") + "bias"):
+            if own in tensors:
+                note_gains(moves, tensors[own], heads, d, order)
+    for end in SCALES:
+        own = part.tensor.removesuffix("weight") + end
+        if own in tensors:
+            note_scale(moves, tensors[part.tensor], tensors[own], part.index, order)
+
+
+def note_gains(
+    moves: dict[str, np.ndarray], tensor: Tensor, heads: int, d: int, order: np.ndarray
+) -> None:
+    """Note the order of the gains of a norm: of one head, or of all; (heads, d) by numbers."""
+    count = int(np.prod(tensor.shape))
+    if count == d:
+        moves[tensor.name] = order
+    elif count == heads * d:
+        index = np.arange(count).reshape(heads, d)
+        moves[tensor.name] = index[:, order].ravel()
+    else:
+        raise PefourierError(
+            f"{shown(tensor.name)} has {count} gains for {heads} heads of {d} rows"
+        )
+
+
+def note_scale(
+    moves: dict[str, np.ndarray],
+    tensor: Tensor,
+    scale: Tensor,
+    index: np.ndarray,
+    order: np.ndarray,
+) -> None:
+    """Note the order of scales of rows; those of blocks must hold for all rows of a head's move."""
+    rows = tensor.shape[0]
+    held = scale.shape[0] if scale.shape else 1
+    if int(np.prod(scale.shape)) == 1:
+        return
+    if held == rows:
+        moved = moves.setdefault(scale.name, np.arange(rows))
+        moved[index] = index[:, order]
+        return
+    tall = block_size(rows, held)
+    if tall is None or (index // tall != index[:, order] // tall).any():
+        raise PefourierError(
+            f"{shown(scale.name)} scales blocks of rows that are to be torn apart; convert the "
+            "weights in bfloat16"
+        )
+
+
+def write_files(
+    path: str, tensors: Mapping[str, Tensor], moves: Mapping[str, np.ndarray], out: str
+) -> list[str]:
+    """Write each file of the weights with its rows moved; of several also their index."""
+    sources = sorted({tensor.path for tensor in tensors.values()})
+    if len(sources) == 1 and not os.path.isdir(out):
+        if suffix_of(out) != ".safetensors":
+            raise PefourierError(f"--out {shown(out)} must end in .safetensors")
+        pairs = [(sources[0], out)]
+    else:
+        if not os.path.isdir(out):
+            raise PefourierError(
+                f"the weights lie in {len(sources)} files; --out must be a folder that is there, "
+                f"got {shown(out)}"
+            )
+        pairs = [(source, os.path.join(out, os.path.basename(source))) for source in sources]
+    for source, target in pairs:
+        if os.path.exists(target) and os.path.samefile(source, target):
+            raise PefourierError(
+                f"--out {shown(target)} is the file that is read; name another, so that nothing is "
+                "reordered twice"
+            )
+        check_place(target)
+    for source, target in pairs:
+        own = [tensor for tensor in tensors.values() if tensor.path == source]
+        write_whole(target, partial(write_moved, source, own, moves))
+    written = [target for _, target in pairs]
+    index = os.path.join(path, "model.safetensors.index.json")
+    if len(pairs) > 1 and os.path.isfile(index):
+        target = os.path.join(out, os.path.basename(index))
+        write_whole(target, partial(copy_span, index, 0, os.path.getsize(index)))
+        written.append(target)
+    return written
+
+
+def write_moved(
+    source: str, own: Sequence[Tensor], moves: Mapping[str, np.ndarray], stream: BinaryIO
+) -> None:
+    """A file with the rows of some tensors in another order, and all other bytes as they are."""
+    at = 0
+    for tensor in sorted(own, key=lambda one: one.start):
+        if tensor.name not in moves:
+            continue
+        copy_span(source, at, tensor.start, stream)
+        for block in moved_blocks(tensor, moves[tensor.name]):
+            stream.write(block.data)
+        at = tensor.start + row_count(tensor.shape) * tensor.row_bytes
+    copy_span(source, at, os.path.getsize(source), stream)
+
+
+def copy_span(source: str, first: int, last: int, stream: BinaryIO) -> None:
+    """Copy bytes of a file."""
+    with os_errors("read", source), open(source, "rb") as file:
+        file.seek(first)
+        while first < last:
+            part = file.read(min(COPIED, last - first))
+            if not part:
+                raise PefourierError(f"{shown(source)} became shorter while it was read")
+            stream.write(part)
+            first += len(part)
+
+
+def moved_blocks(tensor: Tensor, rows: np.ndarray) -> Iterator[np.ndarray]:
+    """The bytes of a tensor with its rows, or the numbers of a vector, in another order."""
+    if len(rows) != tensor.shape[0] or len(tensor.shape) < 2:  # a vector, or gains of heads
+        numbers = tensor.bytes(0, row_count(tensor.shape)).reshape(len(rows), -1)
+        yield np.ascontiguousarray(numbers[rows])
+        return
+    step = max(COPIED // tensor.row_bytes, 1)
+    for start in range(0, len(rows), step):
+        wanted = rows[start : start + step]
+        first, last = int(wanted.min()), int(wanted.max()) + 1
+        yield np.ascontiguousarray(tensor.bytes(first, last)[wanted - first])
