@@ -32,6 +32,7 @@ FLOOR |= dict.fromkeys(QUESTIONS, FLOOR[QUESTION])
 SAME_NAMES = {  # defined in several modules on purpose
     "compare",  # functions, commands and figures, named after their question
     "context",
+    "convert",  # beside the values of a SPEC
     "design",
     "encode",
     "reconstruct",
