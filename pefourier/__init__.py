@@ -3,7 +3,8 @@
 Questions are functions: ``pefourier.spectrum("rope:rho=5e5", d=128)`` takes a SPEC, an array
 (n, d), a tensor, a torch module or a function, and gives a frozen dataclass with a `conclusion`,
 `to_dict()` and `plot()`; so do `reconstruct`, `check`, `compare`, `relations`, `context`, `design`.
-`encode` gives codes, `encodings.load` an encoding, `nn.PositionalEncoding` is a torch module.
+`encode` gives codes, `encodings.load` an encoding; `nn.PositionalEncoding`, `nn.Rotary` and
+`nn.Bias` are torch modules.
 
 Files are named after questions too, and say how they are answered: `spectrum.density`,
 `faithful.assess`. A room is imported when it is first used, so that ``import pefourier`` costs

@@ -42,6 +42,7 @@ SAME_NAMES = {  # defined in several modules on purpose
     "train",
     "usage",
     "none",  # a builder and a scaling, as users spell them
+    "Rotary",  # a module that users build, and what a row says of one
 }
 
 

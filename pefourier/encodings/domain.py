@@ -260,3 +260,19 @@ def steps_ahead(sides: Sequence[int]) -> np.ndarray:
     """
     both = lattice_points([np.arange(1 - n, n) for n in sides])
     return both[len(both) // 2 + 1 :]
+
+
+def displacement_of_each_pair(domain: Domain, length: int, spec: str) -> np.ndarray:
+    """The row of displacements on a grid that belongs to each query and key, (length^2,).
+
+    >>> displacement_of_each_pair(lags_on((1, 2)), 2, "swin")
+    array([1, 2, 0, 1])
+    """
+    sides = tuple((side + 1) // 2 for side in domain.grid)
+    if math.prod(sides) != length:
+        raise PefourierError(
+            f"{spec} has displacements of {math.prod(sides)} points, and there are {length} tokens"
+        )
+    places = np.stack(np.unravel_index(np.arange(length), sides), axis=-1)
+    lag = places - places[:, None] + np.array(sides) - 1  # key - query, from 0
+    return domain.prefix + np.ravel_multi_index(tuple(np.moveaxis(lag, -1, 0)), domain.grid).ravel()

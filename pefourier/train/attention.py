@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pefourier.nn import turn
 from pefourier.train.injection import ACTS, Injection
 
 FEW_TOKENS = 32  # up to which attention is written out on a processor
@@ -144,15 +145,9 @@ def attend_by_rotation(
     cosine, sine = table.chunk(2, dim=2)  # (m, T, pairs)
     square = cosine**2 + sine**2
     inverse = square[:, :1] / square
+    cosine, sine, inverse = (x[:, None, :, None] for x in (cosine, sine, inverse))
     q, k = turn(q, cosine, sine), turn(k, cosine * inverse, sine * inverse)
     return attend(q, k, v, table, hidden)
-
-
-def turn(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Turn pairs (i, i + c / 2) of the dimensions of a head."""
-    a, b = x.chunk(2, dim=-1)  # (m, B, T, H, c / 2)
-    cosine, sine = cosine[:, None, :, None], sine[:, None, :, None]
-    return torch.cat([a * cosine - b * sine, b * cosine + a * sine], dim=-1).to(x.dtype)
 
 
 def attend_with_bias(

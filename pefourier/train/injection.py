@@ -16,6 +16,7 @@ import numpy as np
 from pefourier.encodings import load
 from pefourier.encodings.checks import NUMBERS
 from pefourier.encodings.columns import split_pairs
+from pefourier.encodings.domain import displacement_of_each_pair
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.specs import source_of
@@ -130,7 +131,7 @@ def codes_of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarra
     """The code of each place, shape (places, k)."""
     table = np.asarray(enc.table(), dtype=float)
     if enc.domain.kind == "lag" and enc.domain.grid:
-        return table[displacement_of_each_pair(enc, length)]
+        return table[displacement_of_each_pair(enc.domain, length, enc.spec)]
     if enc.domain.kind == "lag":
         if len(table) != 2 * length - 1:
             way_out = "; leave out causal=true" if source_of(enc.spec) == "name" else ""
@@ -145,19 +146,6 @@ def codes_of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarra
     if enc.act == "rotate":
         return in_halves(enc, table, k)
     return table
-
-
-def displacement_of_each_pair(enc: Encoding, length: int) -> np.ndarray:
-    """The row of a table of displacements that belongs to each query and key, (length^2,)."""
-    sides = tuple((side + 1) // 2 for side in enc.domain.grid)
-    if prod(sides) != length:
-        raise PefourierError(
-            f"{enc.spec} has displacements of {prod(sides)} points, and there are {length} tokens"
-        )
-    places = np.stack(np.unravel_index(np.arange(length), sides), axis=-1)
-    lag = places - places[:, None] + np.array(sides) - 1  # key - query, from 0
-    rows = np.ravel_multi_index(tuple(np.moveaxis(lag, -1, 0)), enc.domain.grid)
-    return enc.domain.prefix + rows.ravel()
 
 
 def place_of_each_displacement(sides: tuple[int, ...]) -> np.ndarray:

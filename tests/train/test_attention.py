@@ -69,6 +69,7 @@ def test_rotated_logits_depend_on_the_lag_alone(rng, spec):
     square = cosine**2 + sine**2
     inverse = square[:, :1] / square
     q, k = (torch.as_tensor(x).expand(7, 8)[None, None, :, None] for x in rng.normal(size=(2, 8)))
+    cosine, sine, inverse = (x[:, None, :, None] for x in (cosine, sine, inverse))
     turned = attention.turn(q, cosine, sine), attention.turn(k, cosine * inverse, sine * inverse)
     logits = np.einsum("ic,jc->ij", *(x[0, 0, :, 0].numpy() for x in turned))
     for lag in range(-6, 7):
