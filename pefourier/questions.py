@@ -246,6 +246,8 @@ def usage(
     *,
     length: int | None = None,
     layers: Sequence[int] | None = None,
+    against: str | os.PathLike[str] | None = None,
+    stats: str | os.PathLike[str] | None = None,
 ) -> Usage:
     """Which rotary frequencies do a model's weights use? What ``pefourier usage --all`` says.
 
@@ -257,10 +259,15 @@ def usage(
         Positions asked for, by default those of training.
     layers : sequence of int, optional
         Layers that are looked at, by default all.
+    against : str or path, optional
+        Another checkpoint of the model; with `stats` another file of means.
+    stats : str or path, optional
+        Means of activations in place of weights; `model` may then be a config.json.
     """
-    from pefourier.usage import use_of_weights
+    from pefourier.usage import use_of_model
 
-    return use_of_weights(os.fspath(model), length, layers, every_head=True)
+    files = [None if one is None else os.fspath(one) for one in (against, stats)]
+    return use_of_model(os.fspath(model), length, layers, True, *files)
 
 
 def design(

@@ -32,8 +32,11 @@ from pefourier.context import (
     load_layers,
     positions_of,
     still_dimensions,
+    window_of_rotation,
+    window_within,
 )
 from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.sources.activations import HeadMeans, read_activations
 from pefourier.encodings.sources.config import HEADS
 from pefourier.encodings.sources.heads import (
     Attention,
@@ -46,6 +49,7 @@ from pefourier.encodings.sources.layers import LayerRun, open_model
 from pefourier.encodings.sources.models import rotary
 from pefourier.encodings.sources.rope_config import pairing_of
 from pefourier.encodings.sources.tensors import Tensor, list_tensors
+from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.explained import Explained
 from pefourier.files import suffix_of
@@ -83,10 +87,12 @@ class PairUse(Explained):
     wavelength: float | None  # positions; None for a pair that does not turn
     turns: float  # within the length
     share_q: float
-    share_k: float
-    share: float  # of the product
+    share_k: float | None  # None where only queries were measured
+    share: float | None  # of the product
     bias_q: float | None  # share of the energy of biases; None where there are none
     bias_k: float | None
+    concentration_q: float | None  # of activations: length of the mean over mean of the length
+    concentration_k: float | None
 
 
 @dataclass(frozen=True)
@@ -96,8 +102,8 @@ class Portion(Explained):
     pairs: int
     uniform: float  # their share of all pairs
     q: float  # mean share of the energy of queries
-    k: float
-    product: float
+    k: float | None
+    product: float | None
 
 
 @dataclass(frozen=True)
@@ -175,7 +181,43 @@ class LayerShares:
     bias_q: np.ndarray | None
     bias_k: np.ndarray | None
     constant: tuple[float, float] | None  # share of biases in the energy of queries and of keys
-    still: tuple[float, float]  # share of rows that do not turn
+    still: tuple[float, float] | None  # share of rows that do not turn
+    concentration_q: np.ndarray | None = None  # of activations
+    concentration_k: np.ndarray | None = None
+
+    @property
+    def used(self) -> np.ndarray:
+        """The shares of the product, or of queries where nothing is known of keys."""
+        return self.q if np.isnan(self.product).all() else self.product
+
+
+@dataclass(frozen=True)
+class MovedHead(Explained):
+    """A head whose shares differ between two checkpoints."""
+
+    layer: int
+    head: int
+    moved: float  # half the sum of differences, 0 … 1
+
+
+@dataclass(frozen=True)
+class MovedRotation(Explained):
+    """How much more is used than in the other checkpoint."""
+
+    name: str
+    never_turn: float
+    often: float
+    pairs: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Moved(Explained):
+    """What of the use of pairs differs between two checkpoints."""
+
+    other: str
+    moved: float  # mean over heads
+    heads: tuple[MovedHead, ...]  # that differ most
+    rotations: tuple[MovedRotation, ...]
 
 
 @dataclass(frozen=True, repr=False)
@@ -191,6 +233,7 @@ class Usage(Result):
     heads: tuple[HeadUse, ...]
     gains: str  # applied or none
     findings: tuple[Finding, ...]
+    against: Moved | None = None  # another checkpoint, where one was asked for
     shares: tuple[LayerShares, ...] = field(default=(), compare=False, metadata={"told": False})
 
 
@@ -233,27 +276,201 @@ def use_of_weights(
     rows = [(part, pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
     pairing = choose_pairing(model, layout_likeness(rows))
     shares = [shares_of(e, own[e.rotation], pairing.name) for e in energies]
-    asked = length or trained
-    return Usage(
-        model=spec,
-        length=asked,
-        trained=trained,
-        pairing=pairing,
-        layers=tuple(used_layers(runs, shares, layers)),
-        rotations=tuple(
-            summarise(enc, name, asked, trained, [one for one in shares if one.rotation == number])
-            for number, (enc, name) in enumerate(zip(own, parts_of(runs), strict=True))
+    gains = "applied" if all(e.gains for e in energies) else "none"
+    notes = tuple(notes_on_usage(own, runs, pairing, energies))
+    found = Found(spec, own, runs, trained, tuple(shares), pairing, gains, notes)
+    return found.usage(length, layers, every_head)
+
+
+def use_of_model(
+    spec: str,
+    length: int | None = None,
+    layers: range | None = None,
+    every_head: bool = False,
+    against: str | None = None,
+    stats: str | None = None,
+    begin: Progress | None = None,
+) -> Usage:
+    """What weights use, or with `stats` activations, and what moved against another checkpoint."""
+
+    def find(weights: str, means: str | None) -> Usage:
+        if means is not None:
+            return use_of_activations(weights, means, length, layers, every_head)
+        return use_of_weights(weights, length, layers, every_head, begin)
+
+    found = find(spec, stats)
+    if against is None:
+        return found
+    other = find(spec, against) if stats is not None else find(against, None)
+    named = replace(other, model=against)
+    return replace(found, against=moved_since(found, named))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was read of a model, which an answer is put together from."""
+
+    spec: str
+    own: list[Encoding]
+    runs: list[LayerRun]
+    trained: int
+    shares: tuple[LayerShares, ...]
+    pairing: PairLayout
+    gains: str
+    findings: tuple[Finding, ...]
+
+    def usage(self, length: int | None, layers: range | None, every_head: bool) -> Usage:
+        """The answer at a length."""
+        asked, parts = length or self.trained, parts_of(self.runs)
+        told = sorted({one.rotation for one in self.shares})  # all, but where layers were chosen
+        shares = tuple(replace(one, rotation=told.index(one.rotation)) for one in self.shares)
+        names = [parts[n] for n in told]
+        return Usage(
+            model=self.spec,
+            length=asked,
+            trained=self.trained,
+            pairing=self.pairing,
+            layers=tuple(used_layers(self.runs, names, shares, layers)),
+            rotations=tuple(
+                summarise(
+                    self.own[n],
+                    parts[n],
+                    asked,
+                    self.trained,
+                    [one for one in self.shares if one.rotation == n],
+                    window_of_rotation(self.runs, parts[n]),
+                )
+                for n in told
+            ),
+            heads=tuple(
+                HeadUse(one.layer, head, row)
+                for one in shares
+                for head, row in enumerate(one.used)
+                if every_head
+            ),
+            gains=self.gains,
+            findings=self.findings,
+            shares=shares,
+            about=(replace(self.own[0], spec=self.spec),),
+        )
+
+
+def moved_since(found: Usage, other: Usage) -> Moved:
+    """What of the use of pairs differs between two checkpoints of one model.
+
+    Raises
+    ------
+    PefourierError
+        For models whose layers, heads or pairs differ.
+    """
+    two = {(one.layer, one.rotation, one.used.shape): one.used for one in other.shares}
+    apart = []
+    for one in found.shares:
+        own = two.get((one.layer, one.rotation, one.used.shape))
+        if own is None:
+            heads, pairs = one.used.shape
+            raise PefourierError(
+                f"{shown(other.model)} has no {heads} heads of {pairs} pairs in layer {one.layer}, "
+                f"as {shown(found.model)} has; --against compares checkpoints of one model"
+            )
+        apart += [
+            (float(share), one.layer, head)
+            for head, share in enumerate(np.abs(one.used - own).sum(axis=1) / 2)
+            if np.isfinite(share)
+        ]
+    if not apart:
+        raise PefourierError("no head of both has a share that is not zero")
+    far = sorted(apart, key=lambda one: (-one[0], one[1:]))[:OUTSTANDING]
+    return Moved(
+        other.model,
+        float(np.mean([share for share, _, _ in apart])),
+        tuple(MovedHead(layer, head, share) for share, layer, head in far),
+        tuple(
+            MovedRotation(
+                a.name,
+                used_part(a.never_turn) - used_part(b.never_turn),
+                used_part(a.often) - used_part(b.often),
+                tuple(used_part(p) - used_part(q) for p, q in zip(a.pairs, b.pairs, strict=True)),
+            )
+            for a, b in zip(found.rotations, other.rotations, strict=True)
         ),
-        heads=tuple(
-            HeadUse(one.layer, head, row)
-            for one in shares
-            for head, row in enumerate(one.product)
-            if every_head
-        ),
-        gains="applied" if all(e.gains for e in energies) else "none",
-        findings=tuple(notes_on_usage(own, runs, pairing, energies)),
-        shares=tuple(shares),
-        about=(replace(own[0], spec=spec),),
+    )
+
+
+def used_part(one: Portion | PairUse) -> float:
+    """The share of the product, or of queries where nothing is known of keys."""
+    if isinstance(one, Portion):
+        return one.q if one.product is None else one.product
+    return one.share_q if one.share is None else one.share
+
+
+def use_of_activations(
+    spec: str,
+    stats: str,
+    length: int | None = None,
+    layers: range | None = None,
+    every_head: bool = False,
+) -> Usage:
+    """The same of means of activations (`pefourier.encodings.sources.activations`).
+
+    Shares are of the squares of mean lengths. `spec` is the model's config, or its folder, which
+    says how fast pairs turn.
+    """
+    own, runs, trained = rotations_of_model(spec)
+    if len(own) > 1:
+        raise PefourierError(
+            f"{shown(spec)} turns {len(own)} types of layers in different ways; name one behind #"
+        )
+    turning = own[0].measure.frequencies != 0
+    means = read_activations(stats, len(turning))
+    shares = []
+    for layer in dict.fromkeys(layer for layer, _ in means):
+        heads = [head for at, head in means if at == layer]
+        if heads != list(range(len(heads))):
+            raise PefourierError(f"{shown(stats)} has heads {heads} of layer {layer}, not all")
+        if layers is None or layer in layers:
+            shares.append(shares_of_means([means[layer, h] for h in heads], layer, turning))
+    if not shares:
+        raise PefourierError(f"{shown(stats)} has none of the layers that were asked for")
+    config = open_model(spec) if source_of(spec) == "config" else None
+    told = (pairing_of(config) if config else None) or "halves"
+    message = "means of activations on the tokens that were run; others may use other pairs"
+    notes = (Finding("usage-activations", "note", message),)
+    pairing = PairLayout(told, "stats", None, None)
+    return Found(spec, own, runs, trained, tuple(shares), pairing, "none", notes).usage(
+        length, layers, every_head
+    )
+
+
+def shares_of_means(
+    heads: Sequence[Mapping[str, HeadMeans]], layer: int, turning: np.ndarray
+) -> LayerShares:
+    """The shares of the squares of mean lengths in each head of a layer."""
+    sizes, known = {}, {}
+    for which in "qk":
+        rows = [one[which] for one in heads if which in one]
+        nothing = np.full((len(heads), int(turning.sum())), np.nan)
+        if len(rows) < len(heads):
+            sizes[which], known[which] = nothing, None
+            continue
+        size = np.array([row.size for row in rows])[:, turning]
+        mean = np.abs([row.direction for row in rows])[:, turning]
+        sizes[which] = normalised(size**2)
+        known[which] = np.divide(mean, size, out=nothing, where=size > 0)
+    product = normalised(sizes["q"] * sizes["k"])
+    return LayerShares(
+        layer,
+        0,
+        len(heads),
+        sizes["q"],
+        sizes["k"],
+        product,
+        None,
+        None,
+        None,
+        None,
+        known["q"],
+        known["k"],
     )
 
 
@@ -618,29 +835,38 @@ def still_share(energies: np.ndarray, rows: np.ndarray) -> float:
 
 
 def summarise(
-    enc: Encoding, name: str, length: int, trained: int, shares: Sequence[LayerShares]
+    enc: Encoding,
+    name: str,
+    length: int,
+    trained: int,
+    shares: Sequence[LayerShares],
+    window: int | None = None,
 ) -> RotationUse:
     """What the heads of the layers of one rotation use."""
     turning = enc.measure.frequencies != 0
     own, before = enc.measure.frequencies[turning], frequencies_before_scaling(enc)[turning]
-    q, k, product = (
-        np.concatenate([getattr(one, part) for one in shares]) for part in ("q", "k", "product")
-    )
-    means = [np.nanmean(part, axis=0) for part in (q, k, product)]
-    biases = [head_mean([getattr(one, part) for one in shares]) for part in ("bias_q", "bias_k")]
+    means = [head_mean([getattr(one, part) for one in shares]) for part in ("q", "k", "product")]
+    beside = ("bias_q", "bias_k", "concentration_q", "concentration_k")
+    others = [head_mean([getattr(one, part) for one in shares]) for part in beside]
+    used = np.concatenate([one.used for one in shares])
+    used = used[~np.isnan(used).any(axis=1)]
+    if not len(used):
+        raise PefourierError("all queries, or all keys, are zero; there is nothing to share out")
     turns = own * length / (2 * pi)
 
     def portion(members: np.ndarray) -> Portion:
         count = int(members.sum())
-        return Portion(count, count / len(own), *(float(m[members].sum()) for m in means))
+        return Portion(
+            count, count / len(own), *(m if m is None else float(m[members].sum()) for m in means)
+        )
 
     classes = {"never_turn": turns < 1, "often": turns > OFTEN}
     slow = np.zeros(len(own), dtype=bool)
     slow[np.argsort(own, kind="stable")[: len(own) // 4]] = True
-    beyond = own * length > before * trained * (1 + 1e-9)
+    far = window_within(window, length) or length
+    beyond = own * far > before * trained * (1 + 1e-9)
     unseen = beyond & (before * trained < 2 * pi)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        entropy = -np.where(product > 0, product * np.log(product), 0.0).sum(axis=1)
+    entropy = -(used * np.log(np.where(used > 0, used, 1.0))).sum(axis=1)
     return RotationUse(
         name=name,
         pairs=tuple(
@@ -648,16 +874,15 @@ def summarise(
                 int(index),
                 float(2 * pi / own[i]),
                 float(turns[i]),
-                *(float(m[i]) for m in means),
-                *(None if m is None else float(m[i]) for m in biases),
+                *(None if m is None else float(m[i]) for m in (*means, *others)),
             )
             for i, index in enumerate(np.flatnonzero(turning))
         ),
         **{key: portion(members) for key, members in classes.items()},
         unseen=portion(unseen) if length > trained else None,
         slowest_quarter=portion(slow),
-        effective_pairs=float(np.nanmedian(np.exp(entropy))),
-        half=tuple(np.flatnonzero(turning)[fewest_holding(means[2], 0.5)].tolist()),
+        effective_pairs=float(np.median(np.exp(entropy))),
+        half=tuple(np.flatnonzero(turning)[fewest_holding(used.mean(axis=0), 0.5)].tolist()),
         still=still_part(enc, len(own), shares),
         bias=mean_constant(shares),
         standouts=tuple(
@@ -684,7 +909,10 @@ def still_part(enc: Encoding, pairs: int, shares: Sequence[LayerShares]) -> Port
     rows = int(enc.params["d"]) - 2 * pairs
     if not rows:
         return None
-    q, k = np.mean([one.still for one in shares], axis=0)
+    told = [one.still for one in shares if one.still is not None]
+    if not told:
+        return None
+    q, k = np.mean(told, axis=0)
     return Portion(rows // 2, rows / enc.params["d"], float(q), float(k), None)
 
 
@@ -706,7 +934,7 @@ def find_standouts(
     each = [
         (float(row[members].sum()), one.layer, head)
         for one in shares
-        for head, row in enumerate(one.product)
+        for head, row in enumerate(one.used)
         if not np.isnan(row).any()
     ]
     if len(each) < 3 or not members.any():
@@ -728,12 +956,15 @@ SIZEABLE = 0.25  # of a head's product, which it must have there
 
 
 def used_layers(
-    runs: Sequence[LayerRun], shares: Sequence[LayerShares], layers: range | None
+    runs: Sequence[LayerRun],
+    parts: Sequence[str],
+    shares: Sequence[LayerShares],
+    layers: range | None,
 ) -> Iterator[UsedLayers]:
     """Runs of layers with their heads; of those that do not turn only which they are."""
-    parts = parts_of(runs)
     for run in runs:
-        rotation = parts.index(run.part) if run.kind == "rotary" else None
+        turns = run.kind == "rotary" and run.part in parts
+        rotation = parts.index(run.part) if turns else None
         index = run.index or tuple(
             dict.fromkeys(one.layer for one in shares if run.kind == "rotary")
         )

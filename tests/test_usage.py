@@ -276,6 +276,69 @@ def test_the_command_tells_what_the_function_finds(tmp_path, run, monkeypatch):
     assert Path("u.png").stat().st_size > 10_000
 
 
+def test_two_checkpoints_are_told_apart_by_what_moved(tmp_path, run, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tensors = random_tensors()
+
+    def plant(q, k):
+        q, k = np.ones_like(q), np.ones_like(k)
+        q[2] = 0
+        q[2, [3, 7]] = 1.0
+        return q, k
+
+    even = changed(tensors, lambda q, k: (np.ones_like(q), np.ones_like(k)))
+    for name, own in (("a", changed(tensors, plant)), ("b", even)):
+        own[NORM] = np.ones(24, np.float32)
+        write_model(tmp_path / name, own)
+    found = run("usage", "a", "--against", "b", "--json").results[0]["against"]
+    assert found["heads"][0] == {"layer": 0, "head": 2, "moved": pytest.approx(0.75)}
+    assert found["moved"] == pytest.approx(0.75 / 8)  # one head of two layers
+    (rotation,) = found["rotations"]
+    assert rotation["pairs"] == pytest.approx([-0.25 / 8] * 3 + [0.75 / 8])
+    assert "most of all head 0.2 (75 %)" in " ".join(
+        run("usage", "a", "--against", "b").out.split()
+    )
+    same = run("usage", "a", "--against", "a", "--json").results[0]["against"]
+    assert same["moved"] == 0
+    write_model(tmp_path / "c", num_hidden_layers=1)
+    done = run("usage", "a", "--against", "c")
+    assert (done.status, "compares checkpoints of one model" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("keys", [True, False])
+def test_means_of_activations_are_told_like_weights(tmp_path, run, monkeypatch, keys, rng):
+    monkeypatch.chdir(tmp_path)
+    path = write_model(tmp_path / "m", num_attention_heads=2, num_key_value_heads=2)
+    tokens = rng.normal(size=(2, 2, 9, 4, 2)) * [[1.0], [2.0], [3.0], [9.0]] + [5.0, 0.0]
+    pairs = tokens[..., 0] + 1j * tokens[..., 1]  # (q or k, heads, tokens, pairs)
+    held = {}
+    for which, own in zip("qk" if keys else "q", pairs, strict=False):
+        for head, one in enumerate(own):
+            at = f"stats.layer00_head0{head}.{which}"
+            held[f"{at}_abs_mean"] = np.abs(one).mean(axis=0)
+            held[f"{at}_mean_real"] = one.mean(axis=0).real
+            held[f"{at}_mean_imag"] = one.mean(axis=0).imag
+    np.savez("means.npz", **held)
+    (record,) = run("usage", "m/config.json", "--stats", "means.npz", "--json").results
+    squares = np.abs(pairs).mean(axis=2) ** 2  # (q or k, heads, pairs)
+    shares = squares / squares.sum(axis=-1, keepdims=True)
+    product = squares[0] * squares[1]
+    product /= product.sum(axis=-1, keepdims=True)
+    told = record["rotations"][0]["pairs"]
+    assert [p["share_q"] for p in told] == pytest.approx(shares[0].mean(axis=0))
+    concentration = np.abs(pairs.mean(axis=2)) / np.abs(pairs).mean(axis=2)
+    assert [p["concentration_q"] for p in told] == pytest.approx(concentration[0].mean(axis=0))
+    expected = product.mean(axis=0) if keys else [None] * 4
+    assert [p["share"] for p in told] == pytest.approx(expected)
+    words = run("usage", path, "--stats", "means.npz").out
+    assert ("the energy of queries" in " ".join(words.split())) is not keys
+    assert run("usage", path, "--stats", "means.npz", "--plot", "u.png", "-q").status == 0
+    assert run("usage", path, "--stats", "means.npz", "--against", "means.npz").status == 0
+    held["stats.layer00_head00.q_mean_real"] *= 9
+    np.savez("means.npz", **held)
+    assert "which no tokens can have" in run("usage", path, "--stats", "means.npz").err
+
+
 FAMILIES = {  # tiny models of transformers; what differs from the sizes below
     "llama": {},
     "qwen2": {},

@@ -9,7 +9,8 @@ from pefourier.answers.page import Page, fields_of
 from pefourier.answers.reach import ranges
 from pefourier.answers.report import identity_of
 from pefourier.answers.text import agreeing, aligned, number, paragraph
-from pefourier.usage import OFTEN, RotationUse, Usage
+from pefourier.errors import shown
+from pefourier.usage import OFTEN, RotationUse, Usage, used_part
 
 BANDS = 8  # rows of the table of pairs
 FIELDS = ("index", "wavelength", "turns", "share_q", "share_k", "share")
@@ -30,8 +31,9 @@ def usage_page(found: Usage) -> Page:
 def usage_record(found: Usage) -> dict[str, Any]:
     """The JSON object of an answer; heads are told where they were asked for."""
     told = fields_of(found)
-    if not found.heads:
-        del told["heads"]
+    for name in ("heads", "against"):
+        if not told[name]:
+            del told[name]
     return {
         **identity_of(found.about[0]),
         "conclusion": conclude_usage(found),
@@ -52,6 +54,8 @@ def conclude_usage(found: Usage) -> str:
     """Which pairs do the work, which never turn, who stands out, and what that rests on."""
     sentences = [about_rotation(found, one, len(found.rotations) > 1) for one in found.rotations]
     sentences += [f"{told}." for one in found.rotations if (told := about_heads(one))][:1]
+    if found.against is not None:
+        sentences.append(about_moved(found))
     if found.pairing.source == "weights":
         sentences.append(
             f"Which rows are pairs is guessed from the weights ({found.pairing.name}), so that all "
@@ -60,20 +64,36 @@ def conclude_usage(found: Usage) -> str:
     return " ".join(sentences)
 
 
+def about_moved(found: Usage) -> str:
+    """What differs from another checkpoint."""
+    moved = found.against
+    most = moved.heads[0]
+    never = "; ".join(
+        f"{f'in {one.name} layers ' if len(moved.rotations) > 1 else ''}pairs that never turn hold "
+        f"{100 * one.never_turn:+.2g} points of it, the fastest {100 * one.often:+.2g}"
+        for one in moved.rotations
+    )
+    return (
+        f"Against {shown(moved.other)[1:-1]} a head has {percent(moved.moved)} of its use "
+        f"elsewhere on average, most of all head {most.layer}.{most.head} ({percent(most.moved)}); {never}."
+    )
+
+
 def about_rotation(found: Usage, one: RotationUse, several: bool) -> str:
     """Of one rotation: the share of what never turns, of what turns often, and how many count."""
     where = f"In {one.name} layers " if several and one.name else ""
     total, never = len(one.pairs), one.never_turn
+    both = never.product is not None
+    what = "what queries and keys put into scores" if both else "the energy of queries"
     first = (
         f"{never.pairs} of {total} pairs never finish a turn within {found.length} positions and "
-        f"hold {percent(never.product)} of what queries and keys put into scores (even use would "
-        f"be {percent(never.uniform)})"
+        f"hold {percent(used_part(never))} of {what} (even use would be {percent(never.uniform)})"
         if never.pairs
         else f"all {total} pairs turn within {found.length} positions"
     )
     often = (
-        f"{percent(one.often.product)} lies in the {one.often.pairs} that turn more than {OFTEN} "
-        f"times (even: {percent(one.often.uniform)})"
+        f"{percent(used_part(one.often))} lies in the {one.often.pairs} that turn more than "
+        f"{OFTEN} times (even: {percent(one.often.uniform)})"
         if one.often.pairs
         else f"none turns more than {OFTEN} times"
     )
@@ -82,7 +102,7 @@ def about_rotation(found: Usage, one: RotationUse, several: bool) -> str:
     if one.unseen is not None:
         new = (
             f" Against the {found.trained} of training {one.unseen.pairs} pairs meet new angles, "
-            f"with {percent(one.unseen.product)} of the product."
+            f"with {percent(used_part(one.unseen))} of that."
         )
     told = f"{where}{first}; {often}; {worth}.{new}"
     return told[0].upper() + told[1:]
@@ -131,13 +151,14 @@ def pair_bands_text(one: RotationUse) -> str:
         band = order[start : start + size]
         waves = [band[0].wavelength, band[-1].wavelength]
         turns = [band[-1].turns, band[0].turns]
-        sums = [sum(getattr(p, key) for p in band) for key in ("share_q", "share_k", "share")]
+        parts = [[getattr(p, key) for p in band] for key in ("share_q", "share_k", "share")]
+        sums = [None if None in part else sum(part) for part in parts]
         rows.append(
             [
                 ranges(sorted(p.index for p in band)),
                 "…".join(number(w, 3) for w in waves),
                 "…".join(number(t, 3) for t in turns),
-                *(f"{value:.3f}" for value in (len(band) / len(order), *sums)),
+                *(as_cell(value) for value in (len(band) / len(order), *sums)),
             ]
         )
     return aligned(rows)
@@ -156,16 +177,21 @@ def classes_text(found: Usage, one: RotationUse) -> str:
     for name, part in kinds.items():
         if part is not None:
             values = (part.uniform, part.q, part.k, part.product)
-            cells = ["–" if value is None else f"{value:.3f}" for value in values]
-            rows.append([name, str(part.pairs), *cells])
+            rows.append([name, str(part.pairs), *map(as_cell, values)])
     return aligned(rows)
+
+
+def as_cell(share: float | None) -> str:
+    """A share in a table."""
+    return "–" if share is None else f"{share:.3f}"
 
 
 def advice_text(one: RotationUse) -> str:
     """What a cut would take away, and which rows a quantiser should spare."""
-    cut = percent(one.slowest_quarter.product)
+    cut = percent(used_part(one.slowest_quarter))
+    of = "the product" if one.slowest_quarter.product is not None else "the energy of queries"
     text = (
-        f"Cutting the slowest quarter of pairs (p-RoPE) would take {cut} of the product from the "
+        f"Cutting the slowest quarter of pairs (p-RoPE) would take {cut} of {of} from the "
         f"scores. Half of it lies in {len(one.half)} pairs ({ranges(one.half)}): rows that a "
         "quantiser of W_q and W_k, or of cached keys, should spare."
     )
@@ -173,6 +199,13 @@ def advice_text(one: RotationUse) -> str:
         q, k = map(percent, one.bias)
         text += f" Biases are {q} of the energy of queries and {k} of that of keys, the same for "
         text += "every token."
+    each = [pair.concentration_q for pair in one.pairs if pair.concentration_q is not None]
+    if each:
+        text += (
+            f" Queries keep a direction of {min(each):.2f} to {max(each):.2f} of their length in "
+            f"the mean (concentration; 1: always the same), most in pair "
+            f"{max(one.pairs, key=lambda p: p.concentration_q).index}."
+        )
     return paragraph(text)
 
 

@@ -76,7 +76,7 @@ def draw_layers(
 ) -> None:
     """The mean over heads of each layer, a row a layer."""
     order, waves = in_order(rotation)
-    times = np.array([np.nanmean(one.product, axis=0) for one in layers])[:, order] * len(order)
+    times = np.array([np.nanmean(one.used, axis=0) for one in layers])[:, order] * len(order)
     rows = np.arange(len(layers) + 1) - 0.5
     image = axes.pcolormesh(
         edges_of(waves), rows, times, cmap="cividis", vmin=0.0, vmax=MOST_TIMES, rasterized=True
@@ -99,7 +99,7 @@ def draw_layers(
 def draw_heads(axes: "Axes", rotation: "RotationUse", layer: "LayerShares", length: int) -> None:
     """A line for each head of a layer."""
     order, waves = in_order(rotation)
-    axes.plot(waves, layer.product[:, order].T * len(order), linewidth=0.7, alpha=0.8)
+    axes.plot(waves, layer.used[:, order].T * len(order), linewidth=0.7, alpha=0.8)
     axes.axvline(length, color="0.6", linewidth=0.7, linestyle="--")
     axes.set(xscale="log", ylim=(0.0, None))
     axes.tick_params(labelsize=6)

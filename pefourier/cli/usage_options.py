@@ -54,6 +54,22 @@ class UsageOptions:
     every_head: Annotated[
         bool, typer.Option("--all", help="Tell the shares of each head in JSON and CSV, too.")
     ] = False
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OTHER",
+            help="Another checkpoint of the model, as before fine-tuning or an extension: what "
+            "moved; with --stats another file of means.",
+        ),
+    ] = None
+    stats: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Means of activations, layer00_head00.q_abs_mean and so on, in place of weights: "
+            ".pt, .npz, .safetensors. MODEL may be a config.json then.",
+        ),
+    ] = None
     quiet: Quiet = False
 
 
@@ -61,9 +77,17 @@ def tell_usage(given: UsageOptions, form: Form, drawing: Drawing) -> None:
     """Answer `pefourier usage`."""
     from pefourier.answers.report import Answer
     from pefourier.answers.usage_page import usage_page
-    from pefourier.usage import use_of_weights
+    from pefourier.usage import use_of_model
 
     begin = percentages(given.model, given.quiet)
-    found = use_of_weights(given.model, given.length, given.layers, given.every_head, begin)
+    found = use_of_model(
+        given.model,
+        given.length,
+        given.layers,
+        given.every_head,
+        given.against,
+        given.stats,
+        begin,
+    )
     drawing.draw("usage_plot.usage", [Answer(found.about[0], found)])
     form.deliver(usage_page(found))

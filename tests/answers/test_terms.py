@@ -39,6 +39,9 @@ from pefourier.resize import Method, Picture, Unseen
 from pefourier.spectrum import DensitySummary, GridSpectrum, Spectrum
 from pefourier.usage import (
     HeadUse,
+    Moved,
+    MovedHead,
+    MovedRotation,
     PairLayout,
     PairUse,
     Portion,
@@ -115,7 +118,7 @@ def tables(tmp_path, monkeypatch):
         ["cite"],
         ["relations", "dft", "alibi", "learned"],
         ["convert", "model", "--from", "halves", "--to", "neighbours", "--out", "n.safetensors"],
-        ["usage", "model", "--all", "--length", "1k"],
+        ["usage", "model", "--all", "--length", "1k", "--against", "model"],
         ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1", "-q"],
     ],
     ids=" ".join,
@@ -169,6 +172,7 @@ def test_every_field_of_json_has_a_term(run, arguments):
         Claim,
         DecadeDensity,
         *(Usage, PairLayout, PairUse, Portion, Standout, RotationUse, UsedLayers, HeadUse),
+        *(Moved, MovedHead, MovedRotation),
         WaveGroup,
     ],
 )
