@@ -185,7 +185,13 @@ def table_of_neighbours(cosines, sines):
 ANGLES = {"neighbours": table_of_neighbours}
 
 
-@pytest.mark.parametrize("kind", MODELS)
+SHORT = {"llama", "gpt_neox", "glm", "deepseek_v3"}  # of these `make test`
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [name if name in SHORT else pytest.param(name, marks=pytest.mark.long) for name in MODELS],
+)
 def test_logits_are_the_same_with_the_other_pairing(tmp_path, kind, monkeypatch):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     source, own = MODELS[kind]

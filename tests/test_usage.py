@@ -391,7 +391,13 @@ def gain_of(norm, width):
     return (odd[0] / (x / (x**2).mean().sqrt())).numpy()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+SHORT = {"llama", "gpt_neox", "falcon", "gemma3_text", "deepseek_v3"}  # of these `make test`
+
+
+@pytest.mark.parametrize(
+    "family",
+    [name if name in SHORT else pytest.param(name, marks=pytest.mark.long) for name in FAMILIES],
+)
 def test_rows_are_those_that_transformers_turns(tmp_path, family, monkeypatch):
     """Queries and keys as the model turns them, regressed on what its attention is given."""
     torch = pytest.importorskip("torch")

@@ -75,7 +75,8 @@ def about_moved(found: Usage) -> str:
     )
     return (
         f"Against {shown(moved.other)[1:-1]} a head has {percent(moved.moved)} of its use "
-        f"elsewhere on average, most of all head {most.layer}.{most.head} ({percent(most.moved)}); {never}."
+        f"elsewhere on average, most of all head {most.layer}.{most.head} "
+        f"({percent(most.moved)}); {never}."
     )
 
 
