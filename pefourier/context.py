@@ -240,15 +240,18 @@ def table_of_config(spec: str) -> Encoding | None:
     if source_of(spec) != "config":
         return None
     model = open_model(spec)
-    row, rows = model.row, model.longest()
+    row, longest = model.row, model.longest()
     way = model.config.values.get("position_embedding_type", "absolute")
     learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
-    if not learned or way != "absolute" or model.part or not rows or tensors_beside(model, TENSOR):
+    if not learned or way != "absolute" or model.part or not longest:
         return None
-    if row.get("first") == "padding":  # rows before the one of position 0 are among those
-        rows = max(rows - first_row(model), 1)
-    params = {"length": rows, "model_type": model.kind, "path": model.file}
-    return replace(build("learned", length=rows, d=1), spec=spec, params=params)
+    if tensors_beside(model, TENSOR):
+        return None
+    first = first_row(model)  # rows before the one of position 0, which a number stands for
+    among = row.get("first") == "padding"
+    length, rows = (max(longest - first, 1), longest) if among else (longest, longest + first)
+    params = {"length": length, "rows": rows, "model_type": model.kind, "path": model.file}
+    return replace(build("learned", length=length, d=1), spec=spec, params=params)
 
 
 def lost_in_format(found: Context, dtype: str) -> list[str]:

@@ -366,8 +366,11 @@ def conclude_table(enc: Encoding, found: Context) -> str:
             f"{number(slope * found.length)} from a logit at {found.length} positions."
         )
     if enc.name == "t5":
-        far = one_bucket_from(enc)
-        return f"T5's last bucket begins at {far}: larger distances are indistinguishable."
+        far, later = (one_bucket_from(enc, causal) for causal in (enc.params["causal"], True))
+        decoder = f" (in the decoder at {later})" if "path" in enc.params and far != later else ""
+        return (
+            f"T5's last bucket begins at {far}{decoder}: larger distances are indistinguishable."
+        )
     if enc.origin == "weights" or enc.name == "learned":
         lost = found.length - len(enc)
         beyond = (
@@ -375,7 +378,9 @@ def conclude_table(enc: Encoding, found: Context) -> str:
             if lost > 0
             else ""
         )
-        return f"Learned positions end with their table: {len(enc)} rows{beyond}."
+        rows = enc.params.get("rows", len(enc))
+        held = f"{len(enc)} positions in {rows} rows" if rows > len(enc) else f"{rows} rows"
+        return f"Learned positions end with their table: {held}{beyond}."
     if enc.measure is not None and len(enc.domain.sides) > 1:
         from pefourier.answers.grid_reach import reach_on_grid
 
@@ -391,21 +396,23 @@ def conclude_table(enc: Encoding, found: Context) -> str:
     return f"The model has {enc.name} positions, which do not turn queries and keys."
 
 
-def one_bucket_from(enc: Encoding) -> int:
-    """The first distance from which on all biases are those of the last bucket.
+def one_bucket_from(enc: Encoding, causal: bool) -> int:
+    """The first distance from which on all before a token are in the last bucket.
 
     >>> from pefourier.encodings import load
-    >>> one_bucket_from(load("t5", 300, 4))
-    91
+    >>> [one_bucket_from(load("t5", 300, 4), causal) for causal in (False, True)]
+    [91, 113]
     """
-    biases = enc.codes(-np.arange(enc.params["max_distance"] + 1))
-    return int(np.flatnonzero((biases != biases[-1]).any(axis=1))[-1]) + 1
+    most = enc.params["max_distance"]
+    own = t5_buckets(-np.arange(most + 1), enc.params["buckets"], most, causal)
+    return int(np.flatnonzero(own != own[-1])[-1]) + 1
 
 
 def context_text(enc: Encoding, found: Context) -> str:
     """Layers in runs, what is known of each rotation, its bands, and what a misreading leaves."""
     rows = [["layers", "positions", "rotation", "window"]]
-    none = "by axes" if enc.act == "rotate" else "–"  # rotations are told of one axis
+    on_axes = enc.act == "rotate" and not found.rotations  # those are told of one axis
+    none = "by axes" if on_axes else "–"
     rows += [
         [
             ranges(run.index) or ("some" if len(found.layers) > 1 else "all"),

@@ -5,7 +5,11 @@ and ``no_rope_layer_interval``, ``sliding_window``, ``use_sliding_window``, ``ma
 and ``attention_chunk_size``. A row of `pefourier.encodings.sources.models` may say otherwise:
 ``windows`` [keys, share of the number there that a query sees], ``window`` and ``chunk`` where no
 key is set, ``slides``, which layers do where ``use_sliding_window`` says so, ``rotation_of``, by
-which rotation types of layers turn that have none under their own name.
+which rotation types of layers turn that have none under their own name, ``indexed`` [key, type of
+the layers whose numbers stand there, type of the others, numbers where the key is not set: null for
+all], ``every`` [keys of how often a layer of type full_attention comes], ``from_end``, where a
+pattern is laid from the last layer on, ``dense_turn``, where dense layers at the start turn whatever
+their type.
 """
 
 import os
@@ -16,13 +20,19 @@ from typing import Any
 
 from pefourier.encodings.sources.config import ModelConfig, Section, choose_part, read_object
 from pefourier.encodings.sources.models import type_row
-from pefourier.encodings.sources.rope_config import layer_sections, rotates
+from pefourier.encodings.sources.rope_config import (
+    layer_sections,
+    layers_without_positions,
+    rotates,
+    turns_by_type,
+)
 from pefourier.errors import shown
 
 COUNTS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers")
-RECURRENT = ("linear_attention", "mamba", "conv", "recurrent", "kda")
+TYPES = ("layer_types", "layers_block_type", "attention_layers")
 LOCAL = ("sliding", "local")  # types of layers with a window have one of these in their names
 SLIDING, FULL = "sliding_attention", "full_attention"
+EVERY = ("sliding_window_pattern", "global_attn_every_n_layers")
 
 
 @dataclass(frozen=True)
@@ -71,12 +81,12 @@ def read_layers(spec: str, usual: str) -> list[LayerRun]:
     kinds, laid = layer_types(model, number)
     if own and not kinds:
         kinds, laid = list(sections), False
-    still = layers_without_positions(model, number)
+    still, dense = layers_without_positions(model, number), dense_layers(model)
     runs: dict[LayerRun, list[int]] = {}
     for i, kind in enumerate(kinds or [""] * max(number, 1)):
         part = called.get(kind, kind) if own else ""
         known = part in sections or not model.row  # others of a known type have no positions
-        turns = rotary and known and i not in still and turning(model.row, kind)
+        turns = rotary and known and i not in still and (i < dense or turns_by_type(model, kind))
         what = "rotary" if turns else "none" if rotary else usual
         run = LayerRun((), what, part if turns else "", window_of(model, kind, i))
         runs.setdefault(run, []).append(i)
@@ -112,20 +122,46 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
         return pattern.removeprefix("irregular: ").split(", "), False
     steps = [part.split() for part in pattern.split(",") if part]
     once = [name for name, count in steps for _ in range(int(count))]
-    every = model.config.count("sliding_window_pattern", "global_attn_every_n_layers")
-    if every and {SLIDING, FULL} == set(once):
-        few = [SLIDING] * (every - 1)
+    every = model.config.count(*model.row.get("every", EVERY))
+    if every and FULL in once and len(set(once)) == 2:
+        few = [next(name for name in once if name != FULL)] * (every - 1)
         once = [FULL, *few] if once[0] == FULL else [*few, FULL]
     if "slides" in model.row:
         once = sliding_or_not(model, number) if number else []
+    if "indexed" in model.row:
+        once = by_index(model, number)
     if not number:
         return list(dict.fromkeys(once)), False
-    return (list(islice(cycle(once), number)) if once else []), True
+    if model.row.get("from_end"):
+        return list(islice(cycle(once[::-1]), number))[::-1], True
+    first = [FULL] * min(dense_layers(model), number)
+    return ([*first, *islice(cycle(once), number - len(first))] if once else []), True
+
+
+def by_index(model: ModelConfig, number: int) -> list[str]:
+    """The type of each layer where a config lists the numbers of those of one type."""
+    key, listed, others, usual = model.row["indexed"]
+    told = model.config.values.get(key)
+    if told is not None and not (isinstance(told, list) and all(type(i) is int for i in told)):
+        raise model.config.wrong(key, told, "a list of numbers of layers")
+    numbers = usual if told is None else told
+    return [listed if numbers is None or i in numbers else others for i in range(number)]
+
+
+def dense_layers(model: ModelConfig) -> int:
+    """How many dense layers at the start turn whatever their type, as Cohere's do."""
+    keys = ("first_k_dense_replace", "prefix_dense_sliding_window_pattern")
+    if "dense_turn" not in model.row or model.config.values.get(keys[1], 1) != 1:
+        return 0
+    kinds = model.config.values.get("mlp_layer_types")
+    if isinstance(kinds, list):
+        return next((i for i, kind in enumerate(kinds) if kind != "dense"), len(kinds))
+    return model.config.count(keys[0], least=0) or 0
 
 
 def told_types(values: Mapping[str, Any]) -> list[str]:
     """The type of each layer as a config tells it; GPT-Neo's types with how often they repeat."""
-    for key in ("layer_types", "attention_layers"):
+    for key in TYPES:
         told = values.get(key)
         if isinstance(told, list) and told and all(isinstance(one, str) for one in told):
             return told
@@ -153,23 +189,6 @@ def sliding_or_not(model: ModelConfig, number: int) -> list[str]:
         "still": lambda i: i in still,
     }[which]
     return [SLIDING if slides(i) else FULL for i in range(number)]
-
-
-def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
-    """Layers without positions in a model whose others rotate."""
-    told = model.config.values.get("no_rope_layers")
-    if isinstance(told, list) and told:  # 1 where a layer rotates
-        return {i for i, turns in enumerate(told) if not turns}
-    known = model.row.get("unrotated", [])
-    step = model.config.count("no_rope_layer_interval")
-    if len(known) > 1:
-        step = step or known[1] - known[0]
-    return set(range(step - 1, number, step)) if known and step else set(known)
-
-
-def turning(row: Mapping[str, Any], kind: str) -> bool:
-    """Whether layers of a type rotate."""
-    return kind not in RECURRENT and kind in row.get("turning", [kind])
 
 
 def window_of(model: ModelConfig, kind: str, layer: int = 0) -> int | None:

@@ -40,6 +40,7 @@ REQUIRED = {
     "longrope": ("short_factor", "long_factor"),
     "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
 }
+RECURRENT = ("linear_attention", "mamba", "conv", "recurrent", "kda")  # types without positions
 COMMON = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
 MERGE = 2  # patches a side that become one token
 IGNORED = {"mrope_section", "mrope_interleaved"}
@@ -186,20 +187,49 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
             "layout of its columns is taken to be halves"
         )
         found.append(Finding("model-type-unknown", "note", message))
-    unrotated = row.get("unrotated")
-    if isinstance(values.get("no_rope_layers"), list):
-        unrotated = [i for i, turns in enumerate(values["no_rope_layers"]) if not turns]
+    number = model.config.count("num_hidden_layers") or 0
+    unrotated = sorted(layers_without_positions(model, number))
     if unrotated:
         some = ", ".join(map(str, unrotated[:4])) + ", …" * (len(unrotated) > 4)
         message = f"layers {some} have no positions; this is the rotation of the others"
         found.append(Finding("rope-some-layers", "note", message))
-    if "turning" in row and len(row.get("layer_types", "").split(",")) > 1:
-        message = f"only layers of type {first_names(row['turning'])} are rotated"
+    kinds = [part.split()[0] for part in row.get("layer_types", "").split(",") if part]
+    turning = [kind for kind in dict.fromkeys(kinds) if turns_by_type(model, kind)]
+    if "turning" in row and len(turning) < len(set(kinds)):
+        message = f"only layers of type {first_names(turning)} are rotated"
         found.append(Finding("rope-some-layers", "note", message))
     if turns_on_axes(model):
         message = "for tokens of text; those of images and videos have places on three axes"
         found.append(Finding("rope-axes", "note", message))
     return found
+
+
+def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
+    """Layers without positions in a model whose others rotate."""
+    values = model.config.values
+    told = values.get("no_rope_layers") or values.get("layer_rope_theta")
+    if isinstance(told, list) and told:  # 1, or a base, where a layer rotates
+        return {i for i, turns in enumerate(told) if not turns}
+    known = model.row.get("unrotated", [])
+    step = model.config.count("no_rope_layer_interval")
+    if len(known) > 1:
+        step = step or known[1] - known[0]
+    return set(range(step - 1, number, step)) if known and step else set(known)
+
+
+def turns_by_type(model: ModelConfig, kind: str) -> bool:
+    """Whether layers of a type rotate.
+
+    Those of some model types look at the window: without one all of EXAONE's do, none of Cohere's.
+    """
+    row = model.row
+    if any(name in kind for name in RECURRENT):
+        return False
+    if isinstance(model.config.values.get("layer_rope_theta"), list):
+        return True  # which says it for each layer
+    if "without_window" in row and model.config.values.get("sliding_window", ...) is None:
+        return row["without_window"] == "all"
+    return kind in row.get("turning", [kind])
 
 
 def turns_on_axes(model: ModelConfig) -> bool:
