@@ -81,7 +81,7 @@ class Rotation(Explained):
     attention_factor: float  # multiplies cosines and sines
     softmax_factor: float  # multiplies the logits beyond that
     bands: tuple[Band, ...]
-    bound: int | None  # first lag m with B(m) < 0; None: not below 2^20
+    bound: int | None  # first lag m with B(m) < 0 over rotated pairs; None: not below 2^20
     critical_dimension: int | None  # None without a base
     decay: tuple[tuple[int, float], ...]  # lag, RoFormer's bound on the score, of pairs that turn
     cache: CacheLoss | None  # None where frequencies are the same at all lengths
@@ -266,20 +266,19 @@ def lost_in_format(found: Context, dtype: str) -> list[str]:
     ]
 
 
-def base_bound(frequencies: np.ndarray, still: int = 0, most: int = FARTHEST) -> int | None:
-    r"""The first lag m with :math:`B(m) = \sum_i \cos m\omega_i + f < 0`, f pairs that are still.
+def base_bound(frequencies: np.ndarray, most: int = FARTHEST) -> int | None:
+    r"""The first lag m with :math:`B(m) = \sum_i \cos m\omega_i < 0`, over the pairs that turn.
 
     Up to there a token like the query's is, on average over random heads, preferred to a random one
-    (Men et al., 2024, arXiv 2405.14591). Models are often used, and work, far beyond: it is a fact
-    about a base, not a failure. None where B stays positive below `most`; with at least half of the
-    pairs still it always does.
+    (Men et al., 2024, arXiv 2405.14591), by what turns: dimensions that stand still add the same at
+    every lag. Models are often used, and work, far beyond: it is a fact about a base, not a
+    failure. None where B stays positive below `most`, and where nothing turns.
 
     >>> base_bound(10000.0 ** (-np.arange(64) / 64))
     1707
     """
     turning = frequencies[frequencies != 0]
-    still += len(frequencies) - len(turning)
-    return None if still >= len(turning) else first_below(turning, -float(still), most)
+    return first_below(turning, 0.0, most) if len(turning) else None
 
 
 def critical_dimension(d: int, base: float, length: int) -> int:
@@ -372,8 +371,8 @@ def describe_rotation(
         scaling=params["scaling"],
         attention_factor=params["attention_factor"],
         softmax_factor=params.get("softmax_factor", 1.0),
-        bands=tuple(bands(own, plain, trained, length, met)),
-        bound=base_bound(own, head // 2 - len(own)),
+        bands=tuple(bands(own, plain, trained, length, met, params["scaling"] == "longrope")),
+        bound=base_bound(own),
         critical_dimension=None
         if params["rho"] is None
         else critical_dimension(2 * len(plain), params["rho"], trained),
@@ -427,16 +426,22 @@ def frequencies_before_scaling(enc: Encoding) -> np.ndarray:
 
 
 def bands(
-    own: np.ndarray, plain: np.ndarray, trained: int, length: int, met: np.ndarray | None = None
+    own: np.ndarray,
+    plain: np.ndarray,
+    trained: int,
+    length: int,
+    met: np.ndarray | None = None,
+    by_pair: bool = False,
 ) -> Iterator[Band]:
     """Runs of rotated pairs, fast ones first, by what a scaling does to their frequencies.
 
-    `met` are the frequencies of training, by default those without the scaling.
+    `met` are the frequencies of training, by default those without the scaling; `by_pair` where
+    each pair has a factor of its own, so that none lies between two treatments.
     """
     turning = own != 0
     met = (plain if met is None else met)[turning]
     own, plain = own[turning], plain[turning]
-    for treatment, members in treatments(own, plain).items():
+    for treatment, members in treatments(own, plain, by_pair).items():
         if members.any():
             slowest = np.flatnonzero(members)[own[members].argmin()]
             yield Band(
@@ -448,7 +453,7 @@ def bands(
             )
 
 
-def treatments(own: np.ndarray, plain: np.ndarray) -> dict[str, np.ndarray]:
+def treatments(own: np.ndarray, plain: np.ndarray, by_pair: bool = False) -> dict[str, np.ndarray]:
     """Which pairs a scaling treats alike, of frequencies that are not 0.
 
     >>> treatments(np.array([1.0, 0.02]), np.array([1.0, 0.08]))["stretched"]
@@ -458,6 +463,8 @@ def treatments(own: np.ndarray, plain: np.ndarray) -> dict[str, np.ndarray]:
     kept = np.abs(ratio - 1) <= RATIO_SLACK
     if kept.all():
         return {"same": kept}
+    if by_pair:
+        return {"kept": kept, "stretched": ~kept}
     far = ratio.max() if ratio.max() > 1 else ratio.min()
     stretched = ~kept & (np.abs(ratio - far) <= RATIO_SLACK * far)
     return {"kept": kept, "blended": ~kept & ~stretched, "stretched": stretched}

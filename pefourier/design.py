@@ -292,7 +292,7 @@ def candidate(enc: Encoding, form: Format | None) -> Candidate:
         stable_rank=factors.stable_rank,
         condition_number=factors.condition_number,
         idle=int(((frequencies != 0) & (frequencies * len(enc) < 2 * pi)).sum()),
-        bound=base_bound(frequencies, params["d"] // 2 - len(frequencies)),
+        bound=base_bound(frequencies),
     )
 
 

@@ -74,7 +74,9 @@ def letters(kind, cls, config, options, failed):
     except Exception:
         return None
     count = config.num_hidden_layers
-    layers = next((m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == count), ())
+    layers = next(
+        (m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == count), ()
+    )
     now, seen = [], {}
     for i, layer in enumerate(layers):
         watch(layer, i, now, seen, failed)

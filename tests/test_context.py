@@ -66,18 +66,46 @@ def test_base_bound_is_the_published_one(spec, d, bound):
 
 
 @pytest.mark.parametrize(
-    ("rotated", "bound"), [(112, 3433), (96, 18607), (64, None)], ids=lambda v: f"{v}"
+    ("config", "bound"),
+    [
+        ({"model_type": "gpt_neox", "hidden_size": 4096, "num_attention_heads": 32}, 725),
+        (
+            {
+                **{"model_type": "deepseek_v3", "qk_rope_head_dim": 64, "rope_theta": 1e4},
+                **{"max_position_embeddings": 163840, "qk_nope_head_dim": 128},
+                "rope_scaling": {"type": "yarn", "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0}
+                | {"original_max_position_embeddings": 4096, "beta_fast": 32, "beta_slow": 1},
+            },
+            4119,
+        ),
+    ],
+    ids=["Pythia", "DeepSeek V3"],
 )
-def test_pairs_that_are_still_count(rotated, bound):
-    assert (
-        base_bound(1e4 ** (-np.arange(rotated // 2) * 2 / rotated), (128 - rotated) // 2) == bound
-    )
+def test_the_bound_is_that_of_what_turns(config, bound, tmp_path):
+    """Once pairs that stand still counted, and the bound was none up to 2^20."""
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    _, found = describe_context(str(tmp_path / "config.json"))
+    (rotation,) = found.rotations
+    assert rotation.rotated < rotation.pairs
+    assert rotation.bound == bound == base_bound(rotation.frequencies)
 
 
-def test_pairs_of_frequency_zero_are_still():
+def test_longrope_blends_nothing(tmp_path):
+    """Each pair is divided by a factor of its own; once all but two were blended."""
+    lists = {"short_factor": [1.0] * 48, "long_factor": [1.0, *np.linspace(1.1, 60, 47)]}
+    sizes = {"hidden_size": 3072, "num_attention_heads": 32, "max_position_embeddings": 131072}
+    config = {"model_type": "phi3", **sizes, "original_max_position_embeddings": 4096}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**config, "rope_scaling": {"type": "longrope", **lists}}))
+    _, found = describe_context(str(path))
+    told = [(band.treatment, band.pairs) for band in found.rotations[0].bands]
+    assert told == [("kept", 1), ("stretched", 47)]
+
+
+def test_pairs_of_frequency_zero_do_not_count():
     own = frequencies("rope:scaling=proportional,partial=.75")
     assert (own == 0).sum() == 16
-    assert base_bound(own) == 30376
+    assert base_bound(own) == base_bound(own[own != 0])
 
 
 def test_lag_sums_are_those_of_the_formula():

@@ -246,7 +246,7 @@ def test_the_base_that_is_told_serves_when_it_is_typed_back(length, d):
     found = design_base(length, d, bases=(), criteria=("bound",))
     (typed,) = re.findall(r"asks for ([\d.e+]+), the smallest base", conclude_design(found))
     rope = build("rope", length=length, d=d, rho=float(typed))
-    assert base_bound(rope.measure.frequencies, 0) >= length
+    assert base_bound(rope.measure.frequencies) >= length
     assert found.candidates[0].spec == f"rope:rho={typed},d={d}"
     assert design_text("", found).splitlines()[1].startswith(typed)
 

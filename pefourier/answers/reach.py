@@ -23,6 +23,7 @@ from pefourier.context import (
     window_within,
 )
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.families.relative import t5_buckets
 
 NOTICED = 5e-4  # relative, from which on logits are said to be others
 
@@ -215,6 +216,7 @@ def new_phases(r: Rotation, pairs: str, length: int) -> str:
 def about_bounds(found: Context) -> str:
     """Where the sum of cosines turns negative, of lags that a query sees."""
     lags, windows = [], []
+    whose = " of the rotated pairs" if any(r.rotated < r.pairs for r in found.rotations) else ""
     for r in found.rotations:
         name = f" ({r.name})" if r.name else ""
         window = window_within(r.window, found.length)
@@ -223,11 +225,11 @@ def about_bounds(found: Context) -> str:
         elif window:
             windows.append(f"{window}{name}")
     if not lags and not windows:
-        return "The sum of cosines stays positive at every lag up to 2^20."
+        return f"The sum of cosines{whose} stays positive at every lag up to 2^20."
     stays = f"stays positive within the window of {join(windows)}" if windows else ""
     turns = f"turns negative first at lag {join(lags)}" if lags else ""
     usual = ", which is a fact about the base and usual in models that work" if lags else ""
-    return f"The sum of cosines {' and '.join(filter(None, (stays, turns)))}{usual}."
+    return f"The sum of cosines{whose} {' and '.join(filter(None, (stays, turns)))}{usual}."
 
 
 def about_layers(found: Context) -> list[str]:
@@ -424,7 +426,7 @@ def context_text(enc: Encoding, found: Context) -> str:
     ]
     parts = [aligned(rows)]
     if found.rotations:
-        parts += [rotations_text(found.rotations), bands_text(found)]
+        parts += [rotations_text(found), bands_text(found)]
         parts += [decay_text(found.rotations), *map(cache_text, found.rotations)]
     if (reading := found.against) is not None:
         shown = np.searchsorted(reading.positions, [1, 8, 64, 512, 4096, 32768, 262144, 2**20])
@@ -445,7 +447,6 @@ ROTATION_FACTS = {
     "factor of the softmax": lambda r: r.softmax_factor,
     "first lag below the bound": lambda r: r.bound,
     "critical dimension": lambda r: r.critical_dimension,
-    "pairs that never turn": lambda r: r.idle,
     "pairs in phases not trained": lambda r: r.unseen,
     "codes apart, cast to bfloat16": lambda r: r.precision["bfloat16"].distinct_cast,
     "codes apart, phases in bfloat16": lambda r: r.precision["bfloat16"].distinct_phase,
@@ -454,13 +455,19 @@ ROTATION_FACTS = {
 }
 
 
-def rotations_text(rotations: Sequence[Rotation]) -> str:
+def rotations_text(found: Context) -> str:
     """A row per fact, a column per rotation."""
-    rows = [["", *(r.name or "all layers" for r in rotations)]]
+    own = found.rotations
+    rows = [["", *(r.name or "all layers" for r in own)]]
     missing = {"first lag below the bound": "none up to 2^20"}
     for label, fact in ROTATION_FACTS.items():
-        rows.append([label, *(number(fact(r), missing=missing.get(label, "–")) for r in rotations)])
-    return aligned(rows)
+        rows.append([label, *(number(fact(r), missing=missing.get(label, "–")) for r in own)])
+    never = ["pairs that never turn in the length", *(number(r.idle) for r in own)]
+    windows = [window_within(r.window, found.length) for r in own]
+    if any(windows):
+        seen = (w and count_idle(r.frequencies, w) for r, w in zip(own, windows, strict=True))
+        rows.append(["pairs that never turn in the window", *(number(i, "–") for i in seen)])
+    return aligned([*rows[:9], never, *rows[9:]])
 
 
 def bands_text(found: Context) -> str:

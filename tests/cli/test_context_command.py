@@ -124,11 +124,15 @@ def test_a_name_tells_no_length_of_training(run):
 
 
 def test_dimensions_kept_apart_do_not_turn(run):
-    """DeepSeek-V3 turns 64 of 192 dimensions: its sum of cosines stays positive."""
+    """DeepSeek-V3 turns 64 of 192 dimensions; the bound is that of these."""
     Path("v3.json").write_text(json.dumps(PUBLISHED["deepseek-ai/DeepSeek-V3"]))
     (result,) = run("context", "v3.json", "--json").results
     (r,) = result["rotations"]
-    assert (r["pairs"], r["rotated"], r["bound"]) == (96, 32, None)
+    assert (r["pairs"], r["rotated"], r["bound"]) == (96, 32, 4119)
+    assert (
+        "sum of cosines of the rotated pairs turns negative first at lag 4119"
+        in result["conclusion"]
+    )
     assert (r["attention_factor"], round(r["softmax_factor"], 3)) == (1.0, 1.874)
 
 
@@ -399,20 +403,23 @@ def test_a_config_that_has_probably_lost_its_scaling_is_told_first(run, folder):
 
 
 @pytest.mark.parametrize(
-    ("config", "rows"),
+    ("config", "rows", "held"),
     [
-        ({"model_type": "gpt2", "n_positions": 1024}, 1024),
-        ({"model_type": "opt", "max_position_embeddings": 2048}, 2048),
-        ({"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
+        ({"model_type": "gpt2", "n_positions": 1024}, 1024, "1024"),
+        ({"model_type": "opt", "max_position_embeddings": 2048}, 2048, "2048 positions in 2050"),
+        (
+            {"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1},
+            *(512, "512 positions in 514"),
+        ),
     ],
 )
-def test_a_table_of_a_config_without_weights_has_its_length(run, config, rows):
-    """Once refused: the table is in the weights."""
+def test_a_table_of_a_config_without_weights_has_its_length(run, config, rows, held):
+    """Once refused: the table is in the weights. Once OPT had two rows less."""
     Path("learned.json").write_text(json.dumps(config))
     (result,) = run("context", "learned.json", "--length", 4096, "--json").results
     assert [run["kind"] for run in result["layers"]] == ["learned"]
     assert result["conclusion"] == (
-        f"Learned positions end with their table: {rows} rows; of 4096 asked for, {4096 - rows} "
+        f"Learned positions end with their table: {held} rows; of 4096 asked for, {4096 - rows} "
         "have none."
     )
     assert run("check-faithful", "learned.json").status == 2

@@ -6,10 +6,10 @@ and ``attention_chunk_size``. A row of `pefourier.encodings.sources.models` may 
 ``windows`` [keys, share of the number there that a query sees], ``window`` and ``chunk`` where no
 key is set, ``slides``, which layers do where ``use_sliding_window`` says so, ``rotation_of``, by
 which rotation types of layers turn that have none under their own name, ``indexed`` [key, type of
-the layers whose numbers stand there, type of the others, numbers where the key is not set: null for
-all], ``every`` [keys of how often a layer of type full_attention comes], ``from_end``, where a
-pattern is laid from the last layer on, ``dense_turn``, where dense layers at the start turn whatever
-their type.
+the layers whose numbers stand there, type of the others, numbers where the key is not set: null
+for all], ``every`` [keys of how often a layer of type full_attention comes], ``from_end``, where a
+pattern is laid from the last layer on, every so many of which have no positions, ``dense_turn``,
+where dense layers at the start turn whatever their type.
 """
 
 import os

@@ -180,7 +180,7 @@ def softmax_factor(
 
 def layer_notes(model: ModelConfig) -> list[Finding]:
     """What to know of layers and tokens that the answer does not hold for."""
-    row, values, found = model.row, model.config.values, []
+    row, found = model.row, []
     if not row:
         message = (
             f"model_type {shown(model.kind)} of {model.config.label} is not known here; the "
@@ -210,6 +210,8 @@ def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
     told = values.get("no_rope_layers") or values.get("layer_rope_theta")
     if isinstance(told, list) and told:  # 1, or a base, where a layer rotates
         return {i for i, turns in enumerate(told) if not turns}
+    if "from_end" in model.row:
+        return set(range(number - 1, -1, -model.row["from_end"]))
     known = model.row.get("unrotated", [])
     step = model.config.count("no_rope_layer_interval")
     if len(known) > 1:
@@ -225,8 +227,6 @@ def turns_by_type(model: ModelConfig, kind: str) -> bool:
     row = model.row
     if any(name in kind for name in RECURRENT):
         return False
-    if isinstance(model.config.values.get("layer_rope_theta"), list):
-        return True  # which says it for each layer
     if "without_window" in row and model.config.values.get("sliding_window", ...) is None:
         return row["without_window"] == "all"
     return kind in row.get("turning", [kind])

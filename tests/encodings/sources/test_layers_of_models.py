@@ -1,12 +1,16 @@
 """Which layers of a config have which positions, in published shapes of models."""
 
 import json
+from collections import Counter
 
 import pytest
+import record_layers
 from rotary_modules import TYPES, config_class, quiet
+from survey_transformers import SWITCHED, changed
 
 from pefourier.encodings.sources.layers import LayerRun, layer_spec, read_layers
 from pefourier.encodings.sources.models import type_row
+from pefourier.errors import PefourierError
 
 FOUR = tuple(range(3, 36, 4))
 
@@ -222,3 +226,68 @@ def test_types_of_layers_turn_by_rotations_of_other_names_or_not_at_all(tmp_path
     )
     assert (main.part, main.window) == ("main", 128)
     assert (compress.part, compress.window, compress.index) == ("compress", None, (1, 2))
+
+
+RECORDED = json.loads(record_layers.FILE.read_text())
+TRIED = {kind: rows for kind, rows in RECORDED.items() if "R" in (rows[0][1] or "")}
+UNTRIED = 50  # of 197: those with inputs that are no tokens, and those that no default makes
+
+
+def told_letters(path, config):
+    """A letter for each layer of a config, as the record has them; none where none is told."""
+    path.write_text(json.dumps(config, default=str))
+    runs = read_layers(str(path), "")
+    letters = {i: "R" if run.kind == "rotary" else "." for run in runs for i in run.index}
+    return "".join(letters[i] for i in range(len(letters)))
+
+
+def test_the_layers_that_turn_are_those_of_the_modules(tmp_path):
+    """Once seven types were told to turn in all layers, four more by keys that were not read.
+
+    Of each type in the form of a file with little but the type, and of those whose layers differ
+    also of the whole config that transformers makes.
+    """
+    different, seen, several = [], Counter(), set()
+    for kind, rows in TRIED.items():
+        for settings, letters in rows:
+            few = {"model_type": kind, "num_hidden_layers": len(letters)}
+            forms = [few | SWITCHED.get(kind, {}) | settings]
+            if len(rows) > 1:
+                with quiet():
+                    forms.append(changed(kind, **settings).to_dict())
+            several |= {kind} if "." in letters else set()
+            for form in forms:
+                told = told_letters(tmp_path / "config.json", form)
+                seen["told" if told else "without an order"] += 1
+                pairs = zip(told, letters, strict=True) if told else ()
+                if any(own != theirs for own, theirs in pairs if theirs != "?"):
+                    different.append((kind, letters, told))
+    print(seen, len(TRIED), sorted(several), sorted(RECORDED.keys() - TRIED.keys()))
+    assert different == []
+    assert len(RECORDED) - len(TRIED) <= UNTRIED
+    assert seen["without an order"] <= 16
+    assert len(several) >= 26
+
+
+def test_the_record_is_what_the_modules_do():
+    """Of one type; `python tests/record_layers.py` takes minutes for all."""
+    assert list(
+        record_layers.record("lfm2", {"full_attn_idxs": [2, 5], "num_hidden_layers": 6})
+    ) == [
+        {"full_attn_idxs": [2, 5], "num_hidden_layers": 6},
+        "..R..R",
+    ]
+
+
+def test_layers_that_numbers_name(tmp_path):
+    """Numbers that are none are refused; EXAONE turns all layers where it has no window."""
+    whole = {"layer_types": ["full_attention"] * 4, "sliding_window": None}
+    (run,) = runs(tmp_path, model_type="exaone4", num_hidden_layers=4, **whole)
+    assert (run.kind, run.index) == ("rotary", (0, 1, 2, 3))
+    (run,) = runs(tmp_path, model_type="cohere2", num_hidden_layers=4, **whole)
+    assert (run.kind, run.index) == ("none", (0, 1, 2, 3))
+    with pytest.raises(PefourierError, match=r"attn_layer_indices of .* must be a list of numbers"):
+        runs(tmp_path, model_type="bamba", num_hidden_layers=4, attn_layer_indices="2")
+    dense = {"first_k_dense_replace": 1, "num_hidden_layers": 9}
+    first, _, none = runs(tmp_path, model_type="cohere2_moe", **dense)
+    assert (first.index, first.window, none.index) == ((0,), None, (4, 8))
