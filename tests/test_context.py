@@ -68,7 +68,7 @@ def test_base_bound_is_the_published_one(spec, d, bound):
 @pytest.mark.parametrize(
     ("config", "bound"),
     [
-        ({"model_type": "gpt_neox", "hidden_size": 4096, "num_attention_heads": 32}, 725),
+        ({"model_type": "gpt_neox", "hidden_size": 2048, "num_attention_heads": 8}, 725),
         (
             {
                 **{"model_type": "deepseek_v3", "qk_rope_head_dim": 64, "rope_theta": 1e4},
@@ -79,7 +79,7 @@ def test_base_bound_is_the_published_one(spec, d, bound):
             4119,
         ),
     ],
-    ids=["Pythia", "DeepSeek V3"],
+    ids=["Pythia 1B", "DeepSeek V3"],
 )
 def test_the_bound_is_that_of_what_turns(config, bound, tmp_path):
     """Once pairs that stand still counted, and the bound was none up to 2^20."""

@@ -370,9 +370,7 @@ def conclude_table(enc: Encoding, found: Context) -> str:
     if enc.name == "t5":
         far, later = (one_bucket_from(enc, causal) for causal in (enc.params["causal"], True))
         decoder = f" (in the decoder at {later})" if "path" in enc.params and far != later else ""
-        return (
-            f"T5's last bucket begins at {far}{decoder}: larger distances are indistinguishable."
-        )
+        return f"T5's last bucket begins at {far}{decoder}: larger distances are indistinguishable."
     if enc.origin == "weights" or enc.name == "learned":
         lost = found.length - len(enc)
         beyond = (
