@@ -1,6 +1,7 @@
 """Imports point downwards, and a command loads only what it uses."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -11,20 +12,13 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "pefourier"
 FILES = sorted(PACKAGE.rglob("*.py"))
-QUESTION = "a file at the top that is not named here"
-FLOORS = [  # a module imports only from floors below its own; one floor's rooms are strangers
-    {"__init__", "errors"},
-    {"explained", "files", "answers.page", "answers.terminal_chart", "answers.text"},
-    {"answers.catalogue", "encodings"},
-    {"geometry", "result"},
-    {"diagnosis"},
-    {QUESTION},  # questions may rest on one another, but not in a circle
-    {"questions"},  # all of them as functions
-    {"answers"},
-    {"train"},
-    {"reproduce"},
-    {"cli"},
-    {"__main__"},
+PLAN = (PACKAGE.parent / ".github/CONTRIBUTING.md").read_text(encoding="utf-8")
+QUESTION = "every other file of `pefourier/`"
+FLOORS = [  # the lowest first
+    {QUESTION} if rooms == QUESTION else set(re.findall(r"`([^`]+)`", rooms))
+    for _, rooms in sorted(
+        (int(floor), rooms) for floor, rooms in re.findall(r"^\| (\d+) \| (.+?) \|", PLAN, re.M)
+    )
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 QUESTIONS = {p.stem for p in PACKAGE.glob("*.py")} - set(FLOOR)
@@ -173,3 +167,11 @@ def test_help_and_list_start_without_numpy(arguments):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1] == "False"
+
+
+def test_every_room_of_the_plan_is_there():
+    assert len(FLOORS) == 12
+    named = set().union(*FLOORS) - {QUESTION}
+    paths = [PACKAGE.joinpath(*room.split(".")) for room in named]
+    assert all(p.is_dir() or p.with_suffix(".py").is_file() for p in paths)
+    assert {p.name for p in PACKAGE.iterdir() if (p / "__init__.py").is_file()} <= named
