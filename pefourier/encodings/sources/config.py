@@ -25,6 +25,9 @@ USUAL_LENGTH = 80
 NESTED = ("thinker_config", "text_config", "llm_config", "language_config", "decoder")
 WIDTH = ("d_model", "hidden_size", "n_embd", "emb_dim", "dim")
 HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads")
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers")
+MOST_LAYERS = 2**14
+LARGEST = dict.fromkeys((*LAYERS, *HEADS), MOST_LAYERS)  # counts; others: below 2^53
 LONGEST = (
     "max_position_embeddings",
     "n_positions",
@@ -64,8 +67,10 @@ class Section:
         key, value = self.first(*keys)
         if value is None:
             return None
-        if type(value) not in (int, float) or not least <= value < 2**53 or value != int(value):
-            raise self.wrong(key, value, f"a whole number from {least} on")
+        most = LARGEST.get(key, 2**53 - 1)
+        if type(value) not in (int, float) or not least <= value <= most or value != int(value):
+            up = f"to {most}" if key in LARGEST else "on"
+            raise self.wrong(key, value, f"a whole number from {least} {up}")
         return int(value)
 
     def parameter(self, key: str, kind: Any) -> Any:

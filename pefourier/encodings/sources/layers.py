@@ -18,7 +18,14 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any
 
-from pefourier.encodings.sources.config import ModelConfig, Section, choose_part, read_object
+from pefourier.encodings.sources.config import (
+    LAYERS,
+    MOST_LAYERS,
+    ModelConfig,
+    Section,
+    choose_part,
+    read_object,
+)
 from pefourier.encodings.sources.models import type_row
 from pefourier.encodings.sources.rope_config import (
     layer_sections,
@@ -28,7 +35,6 @@ from pefourier.encodings.sources.rope_config import (
 )
 from pefourier.errors import shown
 
-COUNTS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers")
 TYPES = ("layer_types", "layers_block_type", "attention_layers")
 LOCAL = ("sliding", "local")  # types of layers with a window have one of these in their names
 SLIDING, FULL = "sliding_attention", "full_attention"
@@ -74,7 +80,7 @@ def read_layers(spec: str, usual: str) -> list[LayerRun]:
     type of layer only those of that type are told.
     """
     model = open_model(spec)
-    number = model.config.count(*COUNTS) or 0
+    number = model.config.count(*LAYERS) or 0
     rotary = rotates(model)
     sections = layer_sections(model) if rotary else {"": None}
     own, called = "" not in sections, model.row.get("rotation_of", {})
@@ -144,7 +150,7 @@ def by_index(model: ModelConfig, number: int) -> list[str]:
     told = model.config.values.get(key)
     if told is not None and not (isinstance(told, list) and all(type(i) is int for i in told)):
         raise model.config.wrong(key, told, "a list of numbers of layers")
-    numbers = usual if told is None else told
+    numbers = usual if told is None else set(told)
     return [listed if numbers is None or i in numbers else others for i in range(number)]
 
 
@@ -169,7 +175,8 @@ def told_types(values: Mapping[str, Any]) -> list[str]:
     for item in values.get("attention_types") or ():
         match item:
             case [[*kinds], int(times)] if all(isinstance(kind, str) for kind in kinds):
-                found += kinds * min(times, 2**10)
+                room = MOST_LAYERS - len(found)
+                found += islice(cycle(kinds), max(0, min(len(kinds) * times, room)))
     return found
 
 

@@ -18,6 +18,7 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.sources.config import (
     HEADS,
+    LAYERS,
     LONGEST,
     WIDTH,
     ModelConfig,
@@ -187,7 +188,7 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
             "layout of its columns is taken to be halves"
         )
         found.append(Finding("model-type-unknown", "note", message))
-    number = model.config.count("num_hidden_layers") or 0
+    number = model.config.count(*LAYERS) or 0
     unrotated = sorted(layers_without_positions(model, number))
     if unrotated:
         some = ", ".join(map(str, unrotated[:4])) + ", …" * (len(unrotated) > 4)

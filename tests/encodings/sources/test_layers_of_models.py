@@ -291,3 +291,23 @@ def test_layers_that_numbers_name(tmp_path):
     dense = {"first_k_dense_replace": 1, "num_hidden_layers": 9}
     first, _, none = runs(tmp_path, model_type="cohere2_moe", **dense)
     assert (first.index, first.window, none.index) == ((0,), None, (4, 8))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "llama", "num_hidden_layers": 10**9},
+        {"model_type": "bloom", "n_layer": 10**9},
+        {"model_type": "nobody", "rope_theta": 1e4, "head_dim": 64, "num_layers": 16385},
+    ],
+)
+def test_more_layers_than_any_model_has_are_refused(tmp_path, config):
+    """Once a config of 150 bytes took 8 GiB."""
+    with pytest.raises(PefourierError, match="must be a whole number from 1 to 16384; got"):
+        runs(tmp_path, **config)
+
+
+def test_types_that_repeat_end_at_the_most_layers(tmp_path):
+    types = [[["global", "local"] * 9999, 10**12]] * 99
+    both = runs(tmp_path, model_type="gpt_neo", attention_types=types)
+    assert [run.window for run in both] == [None, 256]
