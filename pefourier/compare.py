@@ -31,6 +31,7 @@ from pefourier.encodings.encoding import (
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 from pefourier.geometry.waves import turning_pairs
 from pefourier.likeness import Likeness, measure_likeness
+from pefourier.operators import OperatorComparison, compare_rotations, has_operator
 from pefourier.result import Result
 
 if TYPE_CHECKING:  # imported where two encodings differ: pages of other answers name this type
@@ -59,6 +60,7 @@ class Comparison(Result):
     largest_difference: tuple[int, int] | None
     cause: Cause | None = None  # what explains a difference, where something known does
     likeness: Likeness | None = None  # of tables that differ
+    operator: OperatorComparison | None = None  # of two rotations, one of them maybe a table
     findings: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)  # a's, b's alone
 
     @property
@@ -66,12 +68,12 @@ class Comparison(Result):
         """Whether a model with trained weights finds in one what it finds in the other.
 
         Another order of columns, a sign or a scale is made up for by a training that starts anew,
-        not by weights that are there. Rotations tell lags alone, which an offset leaves.
+        not by weights that are there. Of two rotations the operators count; where one is a table
+        nobody knows which dimensions it is used for.
         """
-        harmless = {"part", "times"}
-        if all(enc.act == "rotate" for enc in self.about):
-            harmless.add("offset")
-        return self.verdict != "different" and self.by.keys() <= harmless
+        if self.operator and any(map(has_operator, self.about)):
+            return self.operator.relation == "same"
+        return self.verdict == "equal"
 
 
 def compare(a: Encoding | np.ndarray, b: Encoding | np.ndarray) -> Comparison:
@@ -105,7 +107,10 @@ def compare(a: Encoding | np.ndarray, b: Encoding | np.ndarray) -> Comparison:
         found = replace(found, likeness=measure_likeness(one, two))
         if one.dim == two.dim and (cause is None or cause.of == "both"):
             found = replace(found, findings=findings_apart(one, two))
-    return replace(found, cause=cause)
+    operator = compare_rotations(one, two)
+    if operator and operator.relation == "different":
+        found = replace(found, verdict="different")
+    return replace(found, cause=cause, operator=operator)
 
 
 def findings_apart(one: Encoding, two: Encoding) -> dict[str, tuple[Finding, ...]]:
@@ -247,7 +252,7 @@ def rounding_tolerance(table: np.ndarray, enc: Encoding, eps: float) -> np.ndarr
     Numbers are rounded to `eps` of the largest, and phases of columns that turn as `phase_rounding`
     says.
     """
-    size = largest_number(table)
+    size = largest_number(table) + 0.0
     n, d = table.shape
     turning = turning_pairs(table[:READ], max(eps, FLOAT32_EPS)) if n > 2 and d > 1 else None
     omega = np.zeros(d)

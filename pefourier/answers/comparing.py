@@ -108,10 +108,10 @@ def other_conventions(enc: Encoding) -> dict[str, str]:
 def conclude_comparison(a: Encoding, b: Encoding, r: Comparison) -> str:
     """The conclusion of a comparison."""
     rules = {
-        "equal": (equal_numbers, conventions_apart, common_part),
+        "equal": (equal_numbers, operators_in_words, conventions_apart, common_part),
         "equivalent": (
             written_differently,
-            projections_permuted,
+            operators_in_words,
             exchanged_points,
             exchanged_axes,
             cause_in_words,
@@ -124,10 +124,13 @@ def conclude_comparison(a: Encoding, b: Encoding, r: Comparison) -> str:
             faults_in_words,
             cost_in_words,
             alike_in_words,
+            operators_in_words,
             place_of_difference,
             common_part,
         ),
     }
+    if r.operator and r.operator.relation == "permuted":
+        return first_sentences(rule(r) for rule in (rows_permuted, cost_of_rows, common_part))
     return first_sentences(rule(r) for rule in rules[r.verdict])
 
 
@@ -164,22 +167,46 @@ def written_differently(r: Comparison) -> str:
     )
 
 
-PARTNERS = ("halves to interleaved", "interleaved to halves")
-
-
-def projections_permuted(r: Comparison) -> str:
-    """What is to be done where the partners of a rotation stand elsewhere.
-
-    Of a table in which each wave stands once the order of columns may be that of the table alone.
-    """
-    rotations = [enc.act == "rotate" and len(enc.domain.sides) < 2 for enc in r.about]
-    if r.by.get("layout") not in PARTNERS or not any(rotations):
-        return ""
-    certain = all(rotations) or "times" in r.by
+def rows_permuted(r: Comparison) -> str:
+    """What is to be done with weights where a rotation takes its rows in another order."""
+    name = r.operator.name
+    told = {
+        None: "in that order",
+        "reversed": "the two rows of each pair exchanged",
+        "partial": "in that order, which moves the part that turns",
+        "axes-exchanged": "in that order, which exchanges the axes",
+    }.get(name, str(name).replace("-", " "))
     return (
-        f"{'It' if certain else 'If partners stand so in its model too, it'} is the same rotation "
-        "if rows of the query and key projections are permuted along; loaded unpermuted, a model "
-        "fails from position 1 on."
+        "The two are the same rotation with rows in another order: weights made for the first work "
+        "in the second after the rows of W_q and W_k, their biases and gains of q/k norms are "
+        f"permuted in each head, {told} (--permutation FILE writes the order); W_v and W_o stay."
+    )
+
+
+def cost_of_rows(r: Comparison) -> str:
+    """What weights lose that are loaded as they are."""
+    return (
+        f"Loaded unpermuted, scores of random unit queries and keys differ from position "
+        f"{r.operator.first_position} on, by up to {number(r.operator.max_score_difference, 2)}."
+    )
+
+
+def operators_in_words(r: Comparison) -> str:
+    """Whether two rotations do the same to queries and keys."""
+    found = r.operator
+    if found is None:
+        return ""
+    if found.relation == "unknown":
+        way_out = "compare the code that turns queries and keys, py:module:name"
+        return f"Whether a model is the same is not known: {found.reason}; {way_out}."
+    if found.relation == "same":
+        same = "As rotations they are the same: scores of queries and keys agree at all positions"
+        return "" if r.verdict == "equal" else f"{same} that were tried."
+    if found.first_position is None:
+        return ""
+    return (
+        f"Scores of random unit queries and keys differ by up to "
+        f"{number(found.max_score_difference, 2)}, first at position {found.first_position}."
     )
 
 
@@ -320,7 +347,9 @@ def logits_in_words(cause: Cause) -> str:
 
 
 def apart(r: Comparison) -> str:
-    """Tables that differ in size or in numbers."""
+    """Tables that differ in size or in numbers, or rotations in what they do."""
+    if r.max_difference is not None and r.max_difference <= r.tolerance:
+        return "The two have the same codes, and turn queries and keys in other ways."
     if r.dimensions[0] != r.dimensions[1]:
         sizes = "{} and {}".format(*r.dimensions)
         way_out = "" if r.cause else "; compare them at one --d"
@@ -416,6 +445,9 @@ def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
             f"first at position {first[0]}, column {first[1]}; "
             f"largest at position {largest[0]}, column {largest[1]}"
         )
+    if result.operator:
+        name = f" ({result.operator.name})" if result.operator.name else ""
+        lines.append(f"rotations: {result.operator.relation}{name}")
     if result.cause:
         whose = "" if result.cause.of == "both" else f" (settings of {result.cause.of}, misread)"
         lines.append(f"cause: {', '.join(result.cause.misreadings)}{whose}")

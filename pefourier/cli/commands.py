@@ -317,7 +317,19 @@ def unmet(asked: Asked, demands: Demands) -> list[Any]:
 
 @app.command()
 @asking
-def compare(question: Question, form: Form, drawing: Drawing) -> None:
+def compare(
+    question: Question,
+    form: Form,
+    drawing: Drawing,
+    permutation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the order of the rows of a head that leads from the first rotation to the "
+            "second (.npy or .json).",
+        ),
+    ] = None,
+) -> None:
     """Are two implementations the same encoding?
 
     Equal; equal up to column order, signs, layout, scale or an offset in positions, which is said;
@@ -328,6 +340,10 @@ def compare(question: Question, form: Form, drawing: Drawing) -> None:
     \b
     Example: pefourier compare sinusoidal:layout=halves py:model:PositionalEncoding --d 512
     """
+    if permutation is not None:
+        from pefourier.files import check_suffix
+
+        check_suffix(permutation, (".npy", ".json"))
     a, b = load_pair(question)
     from pefourier.answers.comparing import compare_page
     from pefourier.answers.report import Answer
@@ -337,8 +353,29 @@ def compare(question: Question, form: Form, drawing: Drawing) -> None:
     drawing.draw("compare", [Answer(a, result), Answer(b, result)])
     form.deliver(compare_page(a, b, result))
     question.note_unused([a, b])
+    if permutation is not None:
+        write_permutation(permutation, result.operator)
     if not result.same:
         raise typer.Exit(1)
+
+
+def write_permutation(path: str, found: Any) -> None:
+    """Write the order of rows that leads from one rotation to another."""
+    if found is None or found.permutation is None:
+        relation = "two of which one is no rotation" if found is None else found.relation
+        raise PefourierError(
+            f"--permutation {path} was not written: no order of rows leads from the first to the "
+            f"second ({relation})"
+        )
+    import numpy as np
+
+    from pefourier.files import suffix_of, write_whole
+
+    order = list(found.permutation)
+    if suffix_of(path) == ".json":
+        write_text(path, f"{order}\n")
+    else:
+        write_whole(path, lambda stream: np.save(stream, np.array(order)))
 
 
 @app.command()

@@ -23,6 +23,9 @@ FLOAT64_EPS = float(np.finfo(np.float64).eps)
 BLOCK = 2**22  # numbers of a table that are read at a time: 32 MiB
 
 
+Operator = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]  # R(p) of queries, of keys
+
+
 @dataclass(frozen=True, eq=False)
 class Measure:
     r"""The spectral measure an encoding declares.
@@ -110,6 +113,7 @@ class Encoding:
     findings: tuple[Finding, ...] = ()  # what was noticed while the codes were obtained
     origin: Literal["formula", "weights", "file", "code"] = "formula"
     untrained: bool = False  # its table is only where training starts
+    operator: Operator | None = None  # of user code that turns what it is given
     lattice: int | None = None  # points of its frequency axis where its length was set; None: d
 
     def __len__(self) -> int:

@@ -4,14 +4,19 @@ A module knows them: its own attribute, or the last axis of its tables. What kno
 computes its codes, is asked for 256.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.sources.signatures import DIM_NAMES
-from pefourier.encodings.sources.user_code import obtain_table, seeding
+from pefourier.encodings.sources.user_code import (
+    NOTHING,
+    in_its_own_mode,
+    obtain_table,
+    operator_of,
+    seeding,
+    turns,
+)
 from pefourier.errors import PefourierError, shown
 
 LENGTH, DIM = 80, 256  # where nothing says another
@@ -49,19 +54,9 @@ def tabulate_at(name: str, found: Any, length: int, d: int, seed: int | None) ->
         ) from error
     enc = from_table(table, name, eps=eps, findings=tuple(findings))
     params = {"length": length, "d": table.shape[1], "object": name}
-    return replace(enc, params=params | ({} if seed is None else {"seed": seed}), spec=name)
-
-
-@contextmanager
-def in_its_own_mode(found: Any) -> Iterator[None]:
-    """Put a module back into training where it was: it is run in evaluation mode."""
-    modules = list(found.modules()) if hasattr(found, "modules") and not is_class(found) else []
-    before = [module.training for module in modules]
-    try:
-        yield
-    finally:
-        for module, training in zip(modules, before, strict=True):
-            module.training = training
+    params |= {} if seed is None else {"seed": seed}
+    operator = operator_of(name, found, NOTHING, length, d, seed) if turns(findings) else None
+    return replace(enc, params=params, spec=name, operator=operator)
 
 
 def is_class(found: Any) -> bool:

@@ -28,6 +28,8 @@ DIM_NAMES = frozenset(
 )
 POSITION_NAMES = frozenset("position_ids positions position pos pos_ids indices idx".split())
 TIME_NAMES = frozenset("t timesteps timestep time times coords coordinates".split())
+QUERY_NAMES = frozenset("q k x xq xk query key queries keys tensor hidden_states".split())
+WAVE_NAMES = frozenset("cos sin freqs_cis".split())
 TOKEN_NAMES = frozenset("input_ids tokens token_ids".split())
 SHIFTS = frozenset("offset start_pos past_length cache_position past_key_values_length".split())
 DROPOUT_NAMES = frozenset("dropout dropout_p dropout_rate p_dropout drop drop_rate".split())
@@ -94,7 +96,7 @@ def ways_to_call(
     except ValueError:  # built in C: no signature to read
         yield lambda: function(*(given.by_order or sizes.values()), **given.by_name)
         return
-    if not parameters:
+    if not parameters or (inspect.isclass(function) and not given and takes_anything(parameters)):
         yield function
         return
     left = [p for p in parameters[len(given.by_order) :] if p.name not in given.by_name]
@@ -126,6 +128,11 @@ def ways_to_call(
         yield partial(function, *list(sizes.values())[: max(len(in_place), 1)])
     for named in after:
         yield partial(function, *given.by_order, **given.by_name, **named)
+
+
+def takes_anything(parameters: list[inspect.Parameter]) -> bool:
+    """Whether a signature is that of a class which has no constructor of its own."""
+    return all(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
 
 
 def is_needed(p: inspect.Parameter) -> bool:

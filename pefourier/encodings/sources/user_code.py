@@ -15,13 +15,20 @@ import inspect
 import os
 import random
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, Finding, from_table
+from pefourier.encodings.encoding import Encoding, Finding, Operator, from_table
+from pefourier.encodings.sources.rotations import (
+    Function,
+    as_rotation,
+    names_to_give,
+    probe,
+    turns_vectors,
+)
 from pefourier.encodings.sources.signatures import (
     A_PADDING,
     Given,
@@ -64,7 +71,54 @@ def tabulate(
     params = {"length": length, "d": d, "object": spec.removeprefix("py:")}
     params |= {} if seed is None else {"seed": seed}
     untrained = any(f.code == "untrained" for f in findings)
-    return replace(enc, params=params, spec=spec, untrained=untrained)
+    operator = operator_of(spec, found, given, length, d, seed) if turns(findings) else None
+    return replace(enc, params=params, spec=spec, untrained=untrained, operator=operator)
+
+
+def turns(findings: Sequence[Finding]) -> bool:
+    """Whether a table was made by turning vectors."""
+    return any(finding.code == "turns-its-input" for finding in findings)
+
+
+def operator_of(
+    spec: str, found: Any, given: Given, length: int, d: int, seed: int | None = None
+) -> Operator:
+    """R(p) of code that turns vectors, for when it is asked for."""
+
+    def at(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        torch = sys.modules["torch"]
+        try:
+            with seeding(seed or 0), contextlib.redirect_stdout(sys.stderr):
+                module = found
+                if inspect.isclass(found):
+                    module, _ = build_module(found, {"d": d, "length": length}, given)
+                elif not isinstance(found, torch.nn.Module):
+                    module = Function(found)
+                with in_its_own_mode(module):
+                    return probe(spec, torch, module, length, d, positions)
+        except PefourierError:
+            raise
+        except Exception as error:  # their code may raise anything
+            raise PefourierError(
+                f"{shown(spec)} raised {type(error).__name__}: {shown(str(error))} when vectors of "
+                f"{d} dimensions were turned; --debug shows where"
+            ) from error
+
+    return at
+
+
+@contextlib.contextmanager
+def in_its_own_mode(found: Any) -> Iterator[None]:
+    """Put a module back into training where it was: it is run in evaluation mode."""
+    modules = [] if isinstance(found, type) or not hasattr(found, "modules") else found.modules()
+    before = [(module, module.training) for module in modules]
+    for module, _ in before:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module, training in before:
+            module.training = training
 
 
 def way_out(error: BaseException, given: Given) -> str:
@@ -148,6 +202,15 @@ def obtain_table(
         return module_table(spec, torch, found.eval(), length, d, grid)
     if not callable(found):
         return two_axes(spec, as_codes(found, {}), length, d), []
+    if torch is not None and not given and turns_vectors(found):
+        turned = as_rotation(torch, Function(found), length, d)
+        if turned is not None:
+            return turned
+        raise PefourierError(
+            f"{shown(spec)} takes {', '.join(names_to_give(Function(found)))} and does not turn "
+            f"pairs of {d} columns by the position: unit vectors do not stay orthogonal, or it "
+            "gives another shape; give the size of a head as --d, or the table of its factors"
+        )
     calls = ways_to_call(found, {"length": length, "d": d}, given)
     return first_that_works(lambda call: two_axes(spec, as_codes(call(), {}), length, d), calls), []
 

@@ -15,26 +15,30 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pefourier.encodings.encoding import Finding, numbers
+from pefourier.encodings.sources.rotations import (
+    FAULTS,
+    PROBED,
+    as_rotation,
+    example_of,
+    images,
+    names_to_give,
+)
 from pefourier.encodings.sources.signatures import (
     LENGTH_NAMES,
     POSITION_NAMES,
+    QUERY_NAMES,
     SHIFTS,
     TIME_NAMES,
     TOKEN_NAMES,
-    is_needed,
 )
 from pefourier.errors import PefourierError, shown
 
 A_TOKEN = 2  # which is neither the usual start nor the usual padding
 PAIR_NAMES = frozenset("i j q_len k_len qlen klen query_length key_length".split())
 SHAPE_NAMES = frozenset("input_ids_shape input_shape shape".split())
-FAULTS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
-PROBED = 8  # positions at which a rotation is looked at
 ROOMY = 2**16  # numbers of an input from which on it is tried on a few rows first
 COPIED = 2**24  # numbers that a module may hold to be copied
 SWOLLEN = 8  # times as many numbers as given: more than any codes of them
-AXES = {"b": "batch", "s": "sequence", "h": "head", "d": "dimension"}
-ORDERS = ("bsd", "sbd", "bshd", "bhsd", "sbhd")  # of batch, sequence, head and dimension
 
 T, R = TypeVar("T"), TypeVar("R")
 Codes = tuple[np.ndarray, float]  # an array of numbers with its resolution
@@ -71,7 +75,8 @@ def module_table(
         if other is None:
             raise
         return other
-    if found[0].any() or takes_positions(module):
+    turning = QUERY_NAMES.intersection(names_to_give(module))
+    if found[0].any() or (takes_positions(module) and not turning):
         return found, findings
     rotation = as_rotation(torch, module, length, d)
     if rotation is None and multiplies(torch, module, length, d):
@@ -210,11 +215,6 @@ def first_rows(x: Any, rows: int) -> Any:
     return x[(*[slice(None)] * axis, slice(rows))]
 
 
-def names_to_give(module: Any) -> list[str]:
-    """Names of what forward must be given."""
-    return [p.name for p in inspect.signature(module.forward).parameters.values() if is_needed(p)]
-
-
 def takes_positions(module: Any) -> bool:
     """Whether forward is given places, or nothing that has a batch."""
     names = set(names_to_give(module))
@@ -248,12 +248,6 @@ def inputs_of(
     for form in forms if set(names) & (POSITION_NAMES | TIME_NAMES) else forms[:1]:
         places = dict.fromkeys(POSITION_NAMES | TIME_NAMES, form)
         yield {name: (known | places).get(name, given) for name in names}
-
-
-def example_of(torch: Any, module: Any) -> Any:
-    """A tensor of a module's own type and place."""
-    held = [*module.parameters(), *module.buffers()]
-    return next((x for x in held if x.is_floating_point()), torch.zeros(()))
 
 
 def in_other_ways(
@@ -341,63 +335,6 @@ def keeps_shape(torch: Any, module: Any, way: dict[str, Any], x: Any) -> bool:
     except FAULTS:
         return False
     return codes.shape[-x.ndim + 1 :] == tuple(x.shape[1:])
-
-
-def as_rotation(torch: Any, module: Any, length: int, d: int) -> tuple[Codes, list[Finding]] | None:
-    """Codes of a module that turns pairs of columns of what it is given."""
-    probed = min(PROBED, length, 2**26 // d**2)
-    if probed < 2:
-        return None
-    units = np.broadcast_to(np.eye(d)[:, None], (d, probed, d))
-    for order in ORDERS:
-        found = images(torch, module, order, units)
-        pairs = None if found is None else find_pairs(np.moveaxis(found[0], 1, 0))
-        if pairs is None:
-            continue
-        vector = np.zeros((1, length, d))
-        vector[..., pairs] = 1
-        codes, eps = images(torch, module, order, vector) or (vector, 0.0)
-        axes = ", ".join(AXES[axis] for axis in order)
-        message = (
-            f"it turns pairs of columns of what it is given, ({axes}): its codes are the image of "
-            "a vector that is 1 at the first column of each pair"
-        )
-        return (codes[0], eps), [Finding("turns-its-input", "note", message)]
-    return None
-
-
-def images(torch: Any, module: Any, order: str, x: np.ndarray) -> Codes | None:
-    """What a module makes of vectors (batch, length, d), its axes in an order; None: nothing."""
-    heads = order.find("h")
-    axes = ["bsd".index(axis) for axis in order.replace("h", "")]
-    like = example_of(torch, module)
-    given = torch.as_tensor(np.transpose(x, axes).copy(), dtype=like.dtype, device=like.device)
-    given = given if heads < 0 else given.unsqueeze(heads)
-    try:
-        with torch.no_grad():
-            (way,) = list(inputs_of(torch, module, x.shape, given))[:1]
-            answer = module(**way)
-    except FAULTS:
-        return None
-    first = answer[0] if isinstance(answer, tuple | list) and answer else answer
-    if not isinstance(first, torch.Tensor) or first.shape != given.shape:
-        return None
-    codes, eps = numbers(first if heads < 0 else first.squeeze(heads))
-    return np.transpose(codes, np.argsort(axes)), eps
-
-
-def find_pairs(operators: np.ndarray) -> np.ndarray | None:
-    """First columns of the pairs that operators (n, d, d) turn; None where they are no rotation."""
-    d = operators.shape[1]
-    products = operators @ operators.swapaxes(1, 2)
-    if not (np.abs(products - np.eye(d)) < 0.02).all():  # bfloat16 has eight bits
-        return None
-    beside = np.abs(operators * (1 - np.eye(d))).max(axis=0)
-    partner, turns = beside.argmax(axis=1), beside.max(axis=1) > 0
-    mutual = (partner[partner] == np.arange(d)) | ~turns
-    firsts = np.flatnonzero(turns & (np.arange(d) < partner))
-    moves = (operators != operators[0]).any()
-    return firsts if moves and mutual.all() and len(firsts) else None
 
 
 def multiplies(torch: Any, module: Any, length: int, d: int) -> bool:

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from pefourier.encodings import load
-from pefourier.encodings.sources.user_modules import check_swelling, find_pairs
+from pefourier.encodings.sources.rotations import find_pairs
+from pefourier.encodings.sources.user_modules import check_swelling
 from pefourier.errors import PefourierError
 
 CODE = """
@@ -180,7 +181,8 @@ def test_only_rotations_have_pairs_that_turn():
     turned[:, [0, 1], [0, 1]] = turned[:, [2, 3], [2, 3]] = np.cos(angle)
     turned[:, [0, 1], [2, 3]], turned[:, [2, 3], [0, 1]] = np.sin(angle), -np.sin(angle)
     assert find_pairs(turned).tolist() == [0, 1]
-    assert find_pairs(1.1 * turned) is None
+    assert find_pairs(1.1 * turned).tolist() == [0, 1]  # as with YaRN's factor
+    assert find_pairs(turned * (1 + np.arange(4) / 10)[:, None, None]) is None
     assert find_pairs(np.broadcast_to(np.eye(4), (3, 4, 4))) is None
 
 

@@ -1,0 +1,283 @@
+"""What user code that turns queries and keys does to any vector: its operator, probed.
+
+Conventions
+-----------
+R(p) is a matrix (d, d): column j is the image of unit vector j at position p. A module that takes
+q and k has two. Near positions are probed by unit vectors, which shows the pairs; farther on R(p)
+is filled in from the images of two vectors, and holds if that of a random one is what it says: so
+what is not linear is found out, and what depends on the other members of a batch. Of code that
+takes cosines and sines those of ``rope`` with base 10000 are given.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from pefourier.encodings.encoding import Finding, numbers
+from pefourier.encodings.sources.signatures import (
+    LENGTH_NAMES,
+    POSITION_NAMES,
+    QUERY_NAMES,
+    SHIFTS,
+    TIME_NAMES,
+    WAVE_NAMES,
+    is_needed,
+)
+from pefourier.errors import PefourierError, shown
+
+FAULTS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
+PROBED = 8  # positions at which a rotation is looked at by unit vectors
+AXES = {"b": "batch", "s": "sequence", "h": "head", "d": "dimension"}
+ORDERS = ("bsd", "sbd", "bshd", "bhsd", "sbhd")  # of batch, sequence, head and dimension
+NEARLY = 0.02  # bfloat16 has eight bits
+BASE = 1e4
+Images = tuple[np.ndarray, np.ndarray, float]  # of queries and of keys, with their resolution
+Operators = tuple[np.ndarray, np.ndarray]  # of queries and of keys, (n, d, d)
+
+
+class Function:
+    """A function in place of a module: it holds no tensors."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.forward = function
+
+    def __call__(self, **given: Any) -> Any:
+        return self.forward(**given)
+
+    def parameters(self) -> Iterator[Any]:
+        """None."""
+        return iter(())
+
+    buffers = parameters
+
+
+def turns_vectors(function: Callable[..., Any]) -> bool:
+    """Whether a function asks for queries or keys, beside nothing but what is known here."""
+    try:
+        needed = set(names_to_give(Function(function)))
+    except ValueError:  # built in C
+        return False
+    own = needed & QUERY_NAMES
+    known = QUERY_NAMES | POSITION_NAMES | WAVE_NAMES | SHIFTS
+    return bool(own) and needed <= known and needed != {"x"}
+
+
+def names_to_give(module: Any) -> list[str]:
+    """Names of what forward must be given."""
+    return [p.name for p in inspect.signature(module.forward).parameters.values() if is_needed(p)]
+
+
+def example_of(torch: Any, module: Any) -> Any:
+    """A tensor of a module's own type and place."""
+    held = [*module.parameters(), *module.buffers()]
+    return next((x for x in held if x.is_floating_point()), torch.zeros(()))
+
+
+def as_rotation(torch: Any, module: Any, length: int, d: int) -> tuple[Any, list[Finding]] | None:
+    """Codes of code that turns pairs of columns of what it is given, with their resolution."""
+    found = find_order(torch, module, length, d)
+    if found is None:
+        return None
+    order, pairs, start = found
+    vector = np.zeros((1, length, d))
+    vector[..., pairs] = 1
+    answer = images(torch, module, order, vector)
+    if answer is None:
+        return None
+    codes, _, eps = answer
+    axes = ", ".join(AXES[axis] for axis in order)
+    waves = WAVE_NAMES.intersection(names_to_give(module))
+    given = f", with the cosines and sines of rope at base {BASE:g}" if waves else ""
+    message = (
+        f"it turns pairs of columns of what it is given, ({axes}){given}: its codes are the image "
+        "of a vector that is 1 at the first column of each pair"
+    )
+    return (np.linalg.solve(start, codes[0].T).T, eps), [
+        Finding("turns-its-input", "note", message)
+    ]
+
+
+def find_order(
+    torch: Any, module: Any, length: int, d: int
+) -> tuple[str, np.ndarray, np.ndarray] | None:
+    """The order of axes in which code turns pairs, their first columns, and what it does at 0.
+
+    Some put what they turn into another order of columns at every position: that is undone.
+    """
+    probed = min(PROBED, length, 2**26 // d**2)
+    if probed < 2:
+        return None
+    units = np.broadcast_to(np.eye(d)[:, None], (d, probed, d))
+    for order in ORDERS:
+        found = images(torch, module, order, units)
+        if found is None:
+            continue
+        operators = np.moveaxis(found[0], 0, 2)  # (probed, d, d), images are columns
+        pairs = find_pairs(np.swapaxes(operators, 1, 2))
+        if pairs is not None:
+            return order, pairs, np.eye(d)
+        size = np.abs(operators[0]).max()
+        start = operators[0] / size if np.isfinite(operators).all() and size else np.zeros((d, d))
+        if np.abs(start.T @ start - np.eye(d)).max() < NEARLY:
+            pairs = find_pairs(np.swapaxes(np.linalg.solve(start[None], operators), 1, 2))
+            if pairs is not None:
+                return order, pairs, start
+    return None
+
+
+def images(
+    torch: Any, module: Any, order: str, x: np.ndarray, places: np.ndarray | None = None
+) -> Images | None:
+    """What code makes of vectors (batch, n, d), its axes in an order; None: nothing of that shape.
+
+    `places` are the positions of the rows, for code that takes them; else 0 … n - 1.
+    """
+    heads = order.find("h")
+    axes = ["bsd".index(axis) for axis in order.replace("h", "")]
+    like = example_of(torch, module)
+    given = torch.as_tensor(np.transpose(x, axes).copy(), dtype=like.dtype, device=like.device)
+    given = given if heads < 0 else given.unsqueeze(heads)
+    places = np.arange(x.shape[1]) if places is None else places
+    for way in ways_to_turn(torch, module, given, x.shape, places):
+        try:
+            with torch.no_grad():
+                answer = module(**way)
+        except FAULTS:
+            continue
+        several = list(answer) if isinstance(answer, tuple | list) else [answer]
+        same = [x for x in several if isinstance(x, torch.Tensor) and x.shape == given.shape]
+        if several and same and same[0] is several[0]:
+            parts = [numbers(part if heads < 0 else part.squeeze(heads)) for part in same[:2]]
+            back = np.argsort(axes)
+            query, key = (np.transpose(part, back) for part, _ in (parts[0], parts[-1]))
+            return query, key, parts[0][1]
+    return None
+
+
+def ways_to_turn(
+    torch: Any, module: Any, given: Any, shape: tuple[int, ...], places: np.ndarray
+) -> Iterator[dict[str, Any]]:
+    """Ways to call code that turns: vectors for what has no name that is known."""
+    names = names_to_give(module)
+    at = torch.as_tensor(np.ascontiguousarray(places), device=given.device)
+    known = dict.fromkeys(LENGTH_NAMES, shape[1]) | dict.fromkeys(SHIFTS, 0)
+    forms = [at.expand(shape[0], len(at)), at] if takes_places(names) else [at]
+    for form in forms:
+        own = known | dict.fromkeys(POSITION_NAMES | TIME_NAMES, form)
+        takes_waves = WAVE_NAMES.intersection(names)
+        for waves in waves_in_forms(torch, places, shape[2], given) if takes_waves else [{}]:
+            yield {name: (own | waves).get(name, given) for name in names}
+
+
+def takes_places(names: list[str]) -> bool:
+    """Whether code is told the positions of what it turns, by their numbers or by their waves."""
+    return bool((POSITION_NAMES | TIME_NAMES | WAVE_NAMES).intersection(names))
+
+
+def waves_in_forms(torch: Any, places: np.ndarray, d: int, like: Any) -> Iterator[dict[str, Any]]:
+    """Cosines and sines of rope in the forms that public code takes them."""
+    angles = np.multiply.outer(places.astype(float), BASE ** -(np.arange(0, d, 2) / d))
+    angle = torch.as_tensor(angles, device=like.device)
+    turns = torch.polar(torch.ones_like(angle), angle).to(torch.complex64)
+    for width in (torch.cat([angle, angle], -1), angle.repeat_interleave(2, -1), angle):
+        cos, sin = width.cos().to(like.dtype), width.sin().to(like.dtype)
+        for lead in (lambda x: x[None], lambda x: x, lambda x: x[None, None], lambda x: x[:, None]):
+            yield {"cos": lead(cos), "sin": lead(sin), "freqs_cis": lead(turns)}
+
+
+def find_pairs(operators: np.ndarray) -> np.ndarray | None:
+    """First columns of the pairs that operators (n, d, d) turn; None where they are no rotation.
+
+    Each may be multiplied with a factor that is the same at all positions, as YaRN has it.
+    """
+    d = operators.shape[1]
+    products = operators @ operators.swapaxes(1, 2)
+    lengths = np.diagonal(products[0])
+    if (
+        not (np.abs(products - np.diag(lengths)) < NEARLY * lengths.max()).all()
+        or not lengths.all()
+    ):
+        return None
+    beside = np.abs(operators * (1 - np.eye(d))).max(axis=0)
+    partner, turns = beside.argmax(axis=1), beside.max(axis=1) > 0
+    mutual = (partner[partner] == np.arange(d)) | ~turns
+    firsts = np.flatnonzero(turns & (np.arange(d) < partner))
+    moves = (operators != operators[0]).any()
+    return firsts if moves and mutual.all() and len(firsts) else None
+
+
+def probe(
+    spec: str, torch: Any, module: Any, length: int, d: int, positions: np.ndarray
+) -> Operators:
+    """R(p) of queries and of keys at some positions, each (n, d, d).
+
+    Raises
+    ------
+    PefourierError
+        Where the images of vectors are not those of a linear map for each position.
+    """
+    found = find_order(torch, module, length, d)
+    if found is None:
+        raise not_a_rotation(spec, "unit vectors at the first positions do not stay orthogonal")
+    order, firsts, _ = found
+    near = np.arange(min(PROBED, length))
+    units = np.broadcast_to(np.eye(d)[:, None], (d, len(near), d))
+    starts = [
+        np.moveaxis(image, 0, 2) for image in images_at(spec, torch, module, order, units, near)[:2]
+    ]
+    blocks = [np.linalg.solve(some[:1], some) for some in starts]
+    beside = np.abs(blocks[0] * (1 - np.eye(d))).max(axis=0)
+    seconds = beside.argmax(axis=0)[firsts]
+    one, two = np.zeros(d), np.zeros(d)
+    one[firsts] = 1
+    one[np.setdiff1d(np.arange(d), [*firsts, *seconds])] = 1
+    two[seconds] = 1
+    random = np.random.default_rng(0).standard_normal(d)
+    vectors = np.broadcast_to(np.stack([one, two, random])[:, None], (3, len(positions), d))
+    seen = images_at(spec, torch, module, order, vectors, positions)
+    alone = images_at(spec, torch, module, order, 3 * vectors[2:], positions)
+    answers = []
+    for start, image, thrice in zip(starts, seen[:2], alone[:2], strict=True):
+        turned = np.linalg.solve(start[0], np.moveaxis(image, 0, 2))  # (n, d, 3)
+        matrices = np.zeros((len(positions), d, d))
+        kept = np.flatnonzero(one)
+        matrices[:, kept, kept] = turned[:, kept, 0]
+        matrices[:, seconds, firsts] = turned[:, seconds, 0]
+        matrices[:, firsts, seconds] = turned[:, firsts, 1]
+        matrices[:, seconds, seconds] = turned[:, seconds, 1]
+        missed = np.abs(matrices @ random - turned[..., 2]).max(axis=1)
+        missed = np.maximum(missed, np.abs(image[2] - thrice[0] / 3).max(axis=1))
+        if (missed > 16 * seen[2] * np.abs(random).max()).any():
+            at = int(positions[missed.argmax()])
+            raise not_a_rotation(
+                spec,
+                f"a random vector at position {at}, in a batch with others, does not have the "
+                "image that its parts have: it is not linear, or mixes members of a batch",
+            )
+        answers.append(start[0] @ matrices)
+    return answers[0], answers[1]
+
+
+def images_at(
+    spec: str, torch: Any, module: Any, order: str, x: np.ndarray, positions: np.ndarray
+) -> Images:
+    """Images of vectors (batch, n, d) that stand at some positions."""
+    if takes_places(names_to_give(module)):
+        found = images(torch, module, order, x, positions)
+    else:
+        whole = np.zeros((len(x), int(positions.max()) + 1, x.shape[2]), np.float32)
+        whole[:, positions] = x
+        found = images(torch, module, order, whole)
+        found = found and (found[0][:, positions], found[1][:, positions], found[2])
+    if found is None:
+        raise not_a_rotation(spec, f"it gives nothing of the shape {x.shape} that it is given")
+    if not (np.isfinite(found[0]).all() and np.isfinite(found[1]).all()):
+        raise not_a_rotation(spec, "it gives numbers that are not finite")
+    return found
+
+
+def not_a_rotation(spec: str, tried: str) -> PefourierError:
+    """Why user code has no R(p)."""
+    return PefourierError(f"{shown(spec)} is no rotation of its input: {tried}")

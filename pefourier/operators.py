@@ -1,0 +1,322 @@
+r"""What does a rotation do to queries and keys? R(p) of any source, and whether two are the same.
+
+Conventions
+-----------
+R(p) is a matrix (d, d) that acts on a query or a key at position p, d the size of a head; what does
+not turn stays. Scores see :math:`S(p, s) = R_q(p)^\top R_k(s)` alone, so that it is what is
+compared: at all of the first positions and at some farther ones, up to the last. Where
+:math:`S_B = P S_A P^\top` for one permutation P, row j of what B turns is row ``permutation[j]`` of
+what A turns: weights of A work in B with the rows of W_q and W_k in that order, in each head.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from pefourier.encodings.encoding import Encoding, without_prefix
+from pefourier.errors import PefourierError, shown
+from pefourier.explained import Explained
+from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
+from pefourier.geometry.waves import turning_pairs
+
+FIRST = 32  # positions that are all looked at
+ENTRIES = 2**20  # of the matrices of one operator
+BETWEEN = 16  # positions looked at on the way to the first that differs
+READ = 2**9  # rows of a table that are looked at
+VECTORS = 16  # random queries and keys
+Matrices = tuple[np.ndarray, np.ndarray]  # of queries and of keys, (n, d, d)
+
+
+@dataclass(frozen=True)
+class OperatorComparison(Explained):
+    """Whether two rotations do the same to queries and keys."""
+
+    relation: Literal["same", "permuted", "different", "unknown"]
+    permutation: tuple[int, ...] | None = None  # row j of the second is this row of the first
+    name: str | None = None  # of the permutation, or of the part that it moves
+    first_position: int | None = None  # where scores differ, of the positions tried
+    max_score_difference: float | None = None  # of random unit queries and keys
+    reason: str | None = None  # why it is unknown
+
+
+def compare_rotations(one: Encoding, two: Encoding) -> OperatorComparison | None:
+    """The same of any two encodings; None where neither is a rotation.
+
+    A table has the cosines and sines of a rotation, and not the pairs that it turns.
+    """
+    known = [has_operator(enc) for enc in (one, two)]
+    if all(known):
+        return compare_operators(without_prefix(one), without_prefix(two))
+    tables = [enc for enc, own in zip((one, two), known, strict=True) if not own]
+    if not all(enc.origin != "formula" and is_wave_table(enc) for enc in tables):
+        return None
+    return OperatorComparison("unknown", reason=UNSAID)
+
+
+UNSAID = (
+    "a table of cosines and sines does not hold which dimensions of a head are paired, nor with "
+    "which sign"
+)
+
+
+def is_wave_table(enc: Encoding) -> bool:
+    """Whether a table holds what a rotation multiplies with."""
+    from pefourier.diagnosis import identify
+
+    if enc.domain.kind != "position" or len(enc.domain.sides) > 1:
+        return False
+    rows = np.asarray(enc.codes(enc.domain.x[:READ]))
+    found = identify(rows, enc.eps)
+    if found is not None:
+        return found["encoding"] == "rope"
+    return turning_pairs(rows, max(enc.eps, FLOAT32_EPS)) is not None
+
+
+def has_operator(enc: Encoding) -> bool:
+    """Whether it is known what an encoding does to a vector: by a formula, or as code does it."""
+    by_formula = enc.act == "rotate" and enc.measure is not None
+    return enc.operator is not None or (by_formula and enc.params.get("layout") != "mismatched")
+
+
+def head_size(enc: Encoding) -> int:
+    """The size of the vectors that a rotation acts on."""
+    if enc.operator is not None or len(enc.domain.sides) > 1:
+        return enc.dim
+    return max(int(enc.params.get("d") or enc.dim), enc.dim)
+
+
+def operator_at(enc: Encoding, positions: np.ndarray) -> Matrices:
+    """R(p) of queries and of keys at some positions, each (n, d, d).
+
+    Raises
+    ------
+    PefourierError
+        Where it rotates by no formula and is not code that turns vectors.
+
+    Examples
+    --------
+    >>> from pefourier.encodings import load
+    >>> query, _ = operator_at(load("rope", 8, 4), np.array([1]))
+    >>> query[0].round(2)
+    array([[ 0.54,  0.  , -0.84,  0.  ],
+           [ 0.  ,  1.  ,  0.  , -0.01],
+           [ 0.84,  0.  ,  0.54,  0.  ],
+           [ 0.  ,  0.01,  0.  ,  1.  ]])
+    """
+    positions = np.asarray(positions)
+    if enc.operator is not None:
+        return enc.operator(positions)
+    if not has_operator(enc):
+        raise PefourierError(
+            f"{shown(enc.spec)} has no R(p): it is a table or is added; name a rotation, a config, "
+            "or code that turns queries and keys"
+        )
+    phases = enc.measure.phases(enc.domain.places(enc.domain.x[positions]))
+    pairs = pairs_of(enc)
+    factor = float(enc.params.get("attention_factor", 1.0))
+    grown = growth(enc, positions)
+    d = head_size(enc)
+    return tuple(turn_matrices(phases, pairs, d, factor * amount) for amount in (grown, 1 / grown))
+
+
+def growth(enc: Encoding, positions: np.ndarray) -> np.ndarray:
+    """What queries of each pair are multiplied with, (n, m), keys with its inverse: of xpos."""
+    if enc.name != "xpos":
+        return np.ones((len(positions), len(enc.measure.frequencies)))
+    rows = np.asarray(enc.codes(enc.domain.x[positions]), dtype=float)
+    first, second = pairs_of(enc)
+    return np.hypot(rows[:, first], rows[:, second])
+
+
+def turn_matrices(
+    phases: np.ndarray, pairs: tuple[np.ndarray, np.ndarray], d: int, factors: np.ndarray
+) -> np.ndarray:
+    """Matrices (n, d, d) that turn pairs of columns by phases (n, m) and multiply them."""
+    first, second = pairs
+    matrices = np.broadcast_to(np.eye(d), (len(phases), d, d)).copy()
+    cos, sin = factors * np.cos(phases), factors * np.sin(phases)
+    matrices[:, first, first] = matrices[:, second, second] = cos
+    matrices[:, second, first], matrices[:, first, second] = sin, -sin
+    return matrices
+
+
+def pairs_of(enc: Encoding) -> tuple[np.ndarray, np.ndarray]:
+    """First and second columns of the pairs of a rotation, in the order of its phases."""
+    m = len(enc.measure.frequencies)
+    each = np.arange(m)
+    layout = enc.params.get("layout", "halves")
+    if layout == "interleaved":
+        return 2 * each, 2 * each + 1
+    if layout == "axis-halves" and enc.measure.frequencies.ndim > 1:
+        axis = np.argmax(enc.measure.frequencies != 0, axis=1)
+        sizes = np.diff(np.flatnonzero(np.diff(axis, prepend=-1, append=-1)))
+        begin = np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return begin + each, begin + each + np.repeat(sizes, sizes)
+    return each, m + each
+
+
+def compare_operators(one: Encoding, two: Encoding) -> OperatorComparison:
+    """Whether two rotations are the same for the scores of queries and keys.
+
+    Examples
+    --------
+    >>> from pefourier.encodings import load
+    >>> halves, beside = load("rope", 80, 8), load("rope:layout=interleaved", 80, 8)
+    >>> found = compare_operators(halves, beside)
+    >>> found.relation, found.name, found.permutation
+    ('permuted', 'halves-to-neighbours', (0, 4, 1, 5, 2, 6, 3, 7))
+    """
+    if head_size(one) != head_size(two):
+        return OperatorComparison("different")
+    last = min(len(one), len(two)) - 1
+    d = head_size(one)
+    at = sampled_positions(last, max(ENTRIES // d**2, FIRST))
+    eps = max(one.eps, two.eps)
+    a, b = (scores(enc, at) for enc in (one, two))
+    allowed = tolerances(one, two, at, eps)
+    if (np.abs(a - b).max(axis=(2, 3)) <= allowed).all():
+        return OperatorComparison("same", max_score_difference=score_difference(a, b))
+    for name, order in permutations(one, two, a, b, allowed):
+        if (np.abs(a[:, :, order][..., order] - b).max(axis=(2, 3)) <= allowed).all():
+            told = tuple(int(i) for i in order)
+            first = first_apart(one, two, at, a, b, allowed)
+            return OperatorComparison("permuted", told, name, first, score_difference(a, b))
+    first = first_apart(one, two, at, a, b, allowed)
+    return OperatorComparison("different", None, None, first, score_difference(a, b))
+
+
+def sampled_positions(last: int, most: int) -> np.ndarray:
+    """All of the first positions and ever fewer of those up to the last one.
+
+    >>> sampled_positions(100, 36)
+    array([  0,   1,   2,   3,   4,   5,   6,   7,   8,   9,  10,  11,  12,
+            13,  14,  15,  16,  17,  18,  19,  20,  21,  22,  23,  24,  25,
+            26,  27,  28,  29,  30,  31,  63,  64,  99, 100])
+    """
+    near = np.arange(min(FIRST, last + 1))
+    powers = 2 ** np.arange(5, 40)
+    far = np.concatenate([powers - 1, powers, [last - 1, last]])
+    far = np.unique(far[(far >= len(near)) & (far <= last)])
+    room = max(most - len(near), 2)
+    return np.concatenate([near, far[len(far) - min(room, len(far)) :]])
+
+
+def scores(enc: Encoding, at: np.ndarray) -> np.ndarray:
+    """S(p, 0), S(0, p) and S(p, p') of a query and an earlier key, shape (3, n, d, d)."""
+    query, key = operator_at(enc, at)
+    turned = np.swapaxes(query, 1, 2)
+    return np.stack([turned @ key[0], turned[0] @ key, turned @ key[np.arange(len(at)) // 2]])
+
+
+def tolerances(one: Encoding, two: Encoding, at: np.ndarray, eps: float) -> np.ndarray:
+    """Differences of the entries of scores that rounding explains, (3, n)."""
+    fastest = [enc.measure.frequencies for enc in (one, two) if enc.measure is not None]
+    omega = max((float(np.abs(w).max()) for w in fastest), default=1.0)
+    own = 16 * eps + 2 * phase_errors(at, np.array([omega]), eps)[:, 0]
+    return np.broadcast_to(own, (3, len(at)))
+
+
+def score_difference(a: np.ndarray, b: np.ndarray) -> float:
+    """The largest difference of scores of random unit queries and keys."""
+    d = a.shape[-1]
+    vectors = np.random.default_rng(0).standard_normal((2, VECTORS, d))
+    vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
+    apart = np.einsum("vd,wnde,ve->wnv", vectors[0], a - b, vectors[1], optimize=True)
+    return float(np.abs(apart).max())
+
+
+def first_apart(
+    one: Encoding,
+    two: Encoding,
+    at: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    allowed: np.ndarray,
+) -> int:
+    """The first position whose scores differ: between those tried it is looked for again."""
+    beyond = (np.abs(a - b).max(axis=(2, 3)) > allowed).any(axis=0)
+    k = int(beyond.argmax())
+    good, bad = int(at[k - 1]) if k else -1, int(at[k])
+    eps = max(one.eps, two.eps)
+    while bad - good > 1:
+        between = np.unique(np.linspace(good + 1, bad, BETWEEN).astype(int))
+        tried = np.concatenate([[0], between])
+        a, b = (scores(enc, tried)[:2] for enc in (one, two))
+        rounding = tolerances(one, two, tried, eps)[:2]
+        beyond = (np.abs(a - b).max(axis=(2, 3)) > rounding).any(axis=0)[1:]
+        k = int(beyond.argmax()) if beyond.any() else len(between) - 1
+        good, bad = int(between[k - 1]) if k else good, int(between[k])
+    return bad
+
+
+def permutations(
+    one: Encoding, two: Encoding, a: np.ndarray, b: np.ndarray, allowed: np.ndarray
+) -> Iterator[tuple[str | None, np.ndarray]]:
+    """Orders of rows that may lead from one operator to another, those that have a name first."""
+    d = a.shape[-1]
+    turned = [rows_that_turn(some, allowed) for some in (a, b)]
+    if len(turned[0]) != len(turned[1]) or not len(turned[0]):
+        return
+    whole = len(turned[0]) == d
+    partner = partners(a)
+    if d % 2 == 0:
+        neighbours = np.arange(d).reshape(2, -1).T.ravel()
+        yield "halves-to-neighbours", neighbours
+        yield "neighbours-to-halves", np.argsort(neighbours)
+        yield "reversed", partner
+    found = match_pairs(a, b, partner, allowed)
+    if found is not None:
+        on_axes = len(one.domain.sides) > 1 or len(two.domain.sides) > 1
+        yield "axes-exchanged" if on_axes else None if whole else "partial", found
+
+
+def rows_that_turn(s: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    """Rows that are not the same at every position."""
+    moved = np.abs(s - s[:, :1]).max(axis=3) > allowed[..., None]
+    return np.flatnonzero(moved.any(axis=(0, 1)))
+
+
+def partners(s: np.ndarray) -> np.ndarray:
+    """The row that each one turns with; itself where there is none."""
+    d = s.shape[-1]
+    beside = np.abs(s * (1 - np.eye(d))).max(axis=(0, 1))
+    return np.where(beside.max(axis=1) > 0, beside.argmax(axis=1), np.arange(d))
+
+
+def match_pairs(
+    a: np.ndarray, b: np.ndarray, partner: np.ndarray, allowed: np.ndarray
+) -> np.ndarray | None:
+    """The order of rows in which each pair of one operator is a pair of the other's; None: none."""
+    from scipy.optimize import linear_sum_assignment
+
+    d, other = a.shape[-1], partners(b)
+    each = np.arange(d)
+    if (partner[partner] != each).any() or (other[other] != each).any():
+        return None
+    firsts, theirs = (np.flatnonzero(each < p) for p in (partner, other))
+    alone, left = (np.flatnonzero(each == p) for p in (partner, other))
+    if len(firsts) != len(theirs):
+        return None
+    own = block_of(a, firsts, partner[firsts])
+    order = np.empty(d, dtype=int)
+    order[left] = alone
+    ways = [block_of(b, x, y) for x, y in ((theirs, other[theirs]), (other[theirs], theirs))]
+    apart = np.stack(  # (way, theirs, own)
+        [
+            [np.abs(own - way[..., j, None]).max(axis=(0, 1)) for j in range(len(theirs))]
+            for way in ways
+        ]
+    )
+    rows, columns = linear_sum_assignment(apart.min(axis=0))
+    for j, i in zip(rows, columns, strict=True):
+        swapped = apart[1, j, i] < apart[0, j, i]
+        ends = (theirs[j], other[theirs[j]])
+        order[list(ends[::-1] if swapped else ends)] = firsts[i], partner[firsts[i]]
+    return order
+
+
+def block_of(s: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """What pairs do as complex numbers, (3, n, m): the diagonal entry and the one beside it."""
+    return s[:, :, first, first] + 1j * s[:, :, first, second]

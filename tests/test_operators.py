@@ -1,0 +1,233 @@
+"""R(p) beside explicit blocks and public functions, and whether two rotations are the same.
+
+The slow twin writes each 2 x 2 block into a matrix, with pairs and frequencies given one by one.
+"""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import pefourier
+from pefourier.compare import compare
+from pefourier.encodings import load
+from pefourier.errors import PefourierError
+from pefourier.operators import compare_operators, operator_at
+from pefourier.questions import encoding_of
+
+N, D = 40, 16
+
+
+def blocks(pairs, omega, p, d, factor=1.0):
+    """R(p), block by block."""
+    matrix = np.eye(d)
+    for (i, j), w in zip(pairs, omega, strict=True):
+        matrix[i, i] = matrix[j, j] = factor * np.cos(w * p)
+        matrix[j, i], matrix[i, j] = factor * np.sin(w * p), -factor * np.sin(w * p)
+    return matrix
+
+
+def grid(d, rho=1e4):
+    return [rho ** (-2 * i / d) for i in range(d // 2)]
+
+
+HALVES = [(i, i + D // 2) for i in range(D // 2)]
+NEIGHBOURS = [(2 * i, 2 * i + 1) for i in range(D // 2)]
+BY_NAME = {
+    "rope": (HALVES, grid(D)),
+    "rope:rho=500,layout=interleaved": (NEIGHBOURS, grid(D, 500.0)),
+    "rope:partial=0.5": ([(i, i + 4) for i in range(4)], grid(8)),
+    "rope:scaling=linear,factor=4": (HALVES, [w / 4 for w in grid(D)]),
+}
+
+
+@pytest.mark.parametrize("spec", BY_NAME)
+def test_an_operator_by_name_is_its_blocks(spec):
+    query, key = operator_at(load(spec, N, D), np.arange(0, N, 7))
+    for p, q, k in zip(range(0, N, 7), query, key, strict=True):
+        np.testing.assert_allclose(q, blocks(*BY_NAME[spec], p, D), atol=1e-12)
+        np.testing.assert_array_equal(q, k)
+
+
+def test_the_factor_of_a_scaling_is_in_its_blocks():
+    enc = load("rope:scaling=yarn,factor=4,original=32", N, D)
+    wanted = blocks(HALVES, enc.measure.frequencies, 5, D, 0.1 * np.log(4) + 1)
+    np.testing.assert_allclose(operator_at(enc, np.array([5]))[0][0], wanted, atol=1e-12)
+
+
+def turned(x, gap, sign=1.0):
+    """Pairs (i, i + gap) in blocks of 2 gap columns, at the frequencies of rope."""
+    n, d = x.shape[-2:]
+    angle = torch.outer(torch.arange(n).double(), torch.tensor(grid(d)).double()).to(x.dtype)
+    first = [i for i in range(d) if (i // gap) % 2 == 0]
+    second = [i + gap for i in first]
+    cos, sin = angle.cos(), sign * angle.sin()
+    y = x.clone()
+    y[..., first] = x[..., first] * cos - x[..., second] * sin
+    y[..., second] = x[..., second] * cos + x[..., first] * sin
+    return y
+
+
+class Turning(torch.nn.Module):
+    def __init__(self, gap=8, signs=(1.0, 1.0)):
+        super().__init__()
+        self.gap, self.signs = gap, signs
+
+    def forward(self, q, k):
+        return tuple(turned(x, self.gap, s) for x, s in zip((q, k), self.signs, strict=True))
+
+
+def test_the_operator_of_a_module_is_its_blocks():
+    at = np.array([0, 3, N - 1])
+    pairs = [(i, i + 4) for i in range(D) if (i // 4) % 2 == 0]
+    query, _ = operator_at(encoding_of(Turning(4), N, D, {}), at)
+    for p, q in zip(at, query, strict=True):
+        np.testing.assert_allclose(q, blocks(pairs, grid(D), p, D), atol=1e-5)
+
+
+def test_equal_frequencies_of_other_pairs_are_another_model():
+    """Two modules that pair (i, i + 16) and (i, i + 8) were one encoding, written differently."""
+    found = compare(*(encoding_of(Turning(gap), 64, 32, {}) for gap in (16, 8)))
+    assert (found.operator.relation, found.same) == ("permuted", False)
+    order = np.array(found.operator.permutation)
+    one, two = (operator_at(enc, np.arange(64))[0] for enc in found.about)
+    np.testing.assert_allclose(one[:, order][:, :, order], two, atol=2e-5)
+    assert found.operator.first_position == 1
+    assert "the same rotation with rows in another order" in found.conclusion
+
+
+RELATIONS = [  # what leads from the first to the second
+    ("rope", "rope", "same", None),
+    ("rope", "rope:layout=interleaved", "permuted", "halves-to-neighbours"),
+    ("rope:layout=interleaved", "rope", "permuted", "neighbours-to-halves"),
+    ("rope:partial=0.5", "rope:partial=0.5,layout=interleaved", "permuted", "partial"),
+    ("rope", "rope:rho=500", "different", None),
+    ("rope", "rope:partial=0.5", "different", None),
+    ("rope", "rope:scaling=yarn,factor=4,original=32", "different", None),
+    ("xpos", "xpos:layout=interleaved", "permuted", "halves-to-neighbours"),
+    ("xpos", "rope", "different", None),
+]
+
+
+@pytest.mark.parametrize(("one", "two", "relation", "name"), RELATIONS)
+def test_relations_have_names(one, two, relation, name):
+    a, b = load(one, N, D), load(two, N, D)
+    found = compare_operators(a, b)
+    assert (found.relation, found.name) == (relation, name)
+    own, other = (operator_at(enc, np.arange(N))[0] for enc in (a, b))
+    if relation == "permuted":
+        order = np.array(found.permutation)
+        np.testing.assert_allclose(own[:, order][:, :, order], other, atol=1e-12)
+    if relation == "different":
+        assert found.first_position == ("yarn" not in two)  # whose factor counts at 0, too
+        assert found.max_score_difference > 0.01
+
+
+def test_both_signs_turned_back_are_reversed_and_one_alone_is_another_operator():
+    backwards, queries_alone = Turning(8, (-1.0, -1.0)), Turning(8, (-1.0, 1.0))
+    back, other = (
+        pefourier.compare(Turning(8), module, length=N, d=D).operator
+        for module in (backwards, queries_alone)
+    )
+    assert (back.relation, back.name) == ("permuted", "reversed")
+    assert list(back.permutation) == [*range(8, 16), *range(8)]
+    assert other.relation == "different"
+
+
+class Clipped(torch.nn.Module):
+    def forward(self, x, position_ids):
+        angle = position_ids.clamp(max=700)[..., None] * torch.tensor(grid(x.shape[-1]))
+        cos, sin = (wave(torch.cat([angle, angle], -1)).float() for wave in (torch.cos, torch.sin))
+        one, two = x.chunk(2, -1)
+        return x * cos + torch.cat([-two, one], -1) * sin
+
+
+def test_what_differs_from_some_position_on_is_said_there():
+    found = pefourier.compare(Clipped(), "rope", length=2000, d=D).operator
+    assert (found.relation, found.first_position) == ("different", 701)
+
+
+def test_exchanged_axes_are_named():
+    yx, xy = (load(f"axial-rope:order={o}", None, D, grid=(5, 5)) for o in ("yx", "xy"))
+    found = compare_operators(yx, xy)
+    assert (found.relation, found.name) == ("permuted", "axes-exchanged")
+
+
+def test_public_functions_are_the_rotations_by_name():
+    from transformers.models.gptj import modeling_gptj
+    from transformers.models.llama import modeling_llama
+
+    halves = modeling_llama.apply_rotary_pos_emb
+    beside = modeling_gptj.apply_rotary_pos_emb
+    for function, layout in ((halves, "halves"), (beside, "interleaved")):
+        found = pefourier.compare(function, f"rope:layout={layout}", length=N, d=D)
+        assert (found.operator.relation, found.same) == ("same", True)
+    found = pefourier.compare(halves, beside, length=N, d=D)
+    assert found.operator.name == "halves-to-neighbours"
+
+
+def test_columns_put_into_another_order_at_every_position_are_the_same_for_scores():
+    """DeepSeek's function turns neighbours and writes halves."""
+    from transformers.models.deepseek_v3 import modeling_deepseek_v3
+
+    function = modeling_deepseek_v3.apply_rotary_pos_emb_interleave
+    found = pefourier.compare(function, "rope:layout=interleaved", length=N, d=D)
+    assert (found.operator.relation, found.same) == ("same", True)
+
+
+def test_a_table_does_not_hold_the_pairs():
+    one = load("rope", N, D)
+    for table in (one.table(), np.tile(np.cos(np.outer(np.arange(N), grid(D))), 2)):
+        found = compare(one, table)
+        assert (found.operator.relation, found.same) == ("unknown", False)
+        assert "does not hold which dimensions of a head are paired" in found.conclusion
+    assert compare(load("sinusoidal", N, D), load("sinusoidal", N, D).table()).operator is None
+
+
+class Mixed(Turning):
+    def forward(self, q, k):
+        q, k = super().forward(q, k)
+        return q + 0.01 * q.mean(0, keepdim=True), k
+
+
+class Bent(Turning):
+    def forward(self, q, k):
+        return tuple(x * (1 + 0.02 * torch.tanh(x.mean())) for x in super().forward(q, k))
+
+
+class Missing(Turning):
+    def forward(self, q, k):
+        return tuple(x.masked_fill(x == x, torch.nan) for x in super().forward(q, k))
+
+
+class Skewed(Turning):
+    def forward(self, q, k):
+        return tuple(x + 0.5 * x.roll(1, -1) for x in super().forward(q, k))
+
+
+BAD = {
+    Mixed: "is no rotation of its input: .* mixes members of a batch",
+    Bent: "is no rotation of its input: .* it is not linear",
+    Missing: "holds nan",
+    Skewed: "does not turn pairs of columns",
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_what_is_no_rotation_is_refused(kind):
+    with pytest.raises(PefourierError, match=BAD[kind]):
+        pefourier.compare(kind(), "rope", length=N, d=D)
+
+
+def test_the_order_of_rows_is_written(run, tmp_path):
+    for suffix, read in ((".npy", np.load), (".json", lambda p: json.loads(p.read_text()))):
+        path = tmp_path / f"rows{suffix}"
+        done = run("compare", "rope:d=8", "rope:d=8,layout=interleaved", "--permutation", path)
+        assert done.status == 1
+        told = " ".join(done.out.split())
+        assert "halves to neighbours (--permutation FILE writes the order)" in told
+        assert list(read(path)) == [0, 4, 1, 5, 2, 6, 3, 7]
+    done = run("compare", "rope:d=8", "rope:d=8", "--permutation", tmp_path / "no.npy")
+    assert (done.status, (tmp_path / "no.npy").exists()) == (2, False)
+    assert "no order of rows leads from the first to the second (same)" in done.err
