@@ -114,7 +114,7 @@ def operator_at(enc: Encoding, positions: np.ndarray) -> Matrices:
             "or code that turns queries and keys"
         )
     phases = enc.measure.phases(enc.domain.places(enc.domain.x[positions]))
-    pairs = pairs_of(enc)
+    pairs = columns_that_turn(enc)
     factor = float(enc.params.get("attention_factor", 1.0))
     grown = growth(enc, positions)
     d = head_size(enc)
@@ -126,7 +126,7 @@ def growth(enc: Encoding, positions: np.ndarray) -> np.ndarray:
     if enc.name != "xpos":
         return np.ones((len(positions), len(enc.measure.frequencies)))
     rows = np.asarray(enc.codes(enc.domain.x[positions]), dtype=float)
-    first, second = pairs_of(enc)
+    first, second = columns_that_turn(enc)
     return np.hypot(rows[:, first], rows[:, second])
 
 
@@ -142,7 +142,7 @@ def turn_matrices(
     return matrices
 
 
-def pairs_of(enc: Encoding) -> tuple[np.ndarray, np.ndarray]:
+def columns_that_turn(enc: Encoding) -> tuple[np.ndarray, np.ndarray]:
     """First and second columns of the pairs of a rotation, in the order of its phases."""
     m = len(enc.measure.frequencies)
     each = np.arange(m)
@@ -299,10 +299,10 @@ def match_pairs(
     alone, left = (np.flatnonzero(each == p) for p in (partner, other))
     if len(firsts) != len(theirs):
         return None
-    own = block_of(a, firsts, partner[firsts])
+    own = pair_numbers(a, firsts, partner[firsts])
     order = np.empty(d, dtype=int)
     order[left] = alone
-    ways = [block_of(b, x, y) for x, y in ((theirs, other[theirs]), (other[theirs], theirs))]
+    ways = [pair_numbers(b, x, y) for x, y in ((theirs, other[theirs]), (other[theirs], theirs))]
     apart = np.stack(  # (way, theirs, own)
         [
             [np.abs(own - way[..., j, None]).max(axis=(0, 1)) for j in range(len(theirs))]
@@ -317,6 +317,6 @@ def match_pairs(
     return order
 
 
-def block_of(s: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def pair_numbers(s: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """What pairs do as complex numbers, (3, n, m): the diagonal entry and the one beside it."""
     return s[:, :, first, first] + 1j * s[:, :, first, second]

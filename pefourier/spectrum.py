@@ -123,8 +123,9 @@ def density(
 
     Notes
     -----
-    A table of zeros has no spectrum: its density is NaN. Up to 2^25 frequency-lattice pairs the sum
-    is complete; beyond, terms under 1e-22 of a peak's are left out.
+    Each wave has one weight: at odd d the sinusoidal encoding's lone last sine has half of a pair's
+    (the paper has even d alone). A table of zeros has no spectrum: its density is NaN. Up to 2^25
+    frequency-lattice pairs the sum is complete; beyond, terms under 1e-22 of a peak's are left out.
 
     References
     ----------

@@ -256,3 +256,9 @@ def test_demean_as_typed(run, rng, tmp_path, monkeypatch):
         for option in ((), ("--demean",))
     )
     assert other[0]["error"] < one[0]["error"]
+
+
+def test_the_lone_last_sine_of_an_odd_d_weighs_half():
+    """Decided: each wave of d has one weight, a pair two."""
+    weights = load("sinusoidal", 16, 7).measure.weights
+    np.testing.assert_allclose(weights, [2 / 7, 2 / 7, 2 / 7, 1 / 7])

@@ -54,12 +54,24 @@ def choose(answers: Sequence[Answer]) -> str:
         stand = agreeing(len(aside), "stands", "stand")
         found.append(f"{names(aside)}, whose codes are not of positions, {stand} apart.")
     if len(apart) > 1 and all(in_series(a.encoding) for a in apart):
-        arms = " ".join(f"-e {quote(a.encoding.spec)}" for a in apart[:ARMS])
+        specs = dict.fromkeys(without_size(a.encoding.spec) for a in apart)
+        arms = " ".join(f"-e {quote(spec)}" for spec in list(specs)[:ARMS])
         found.append(
             "Only training on your data says with which of them a model learns best: pefourier "
             f"train --dataset data.npz {arms} {BLIND}"
         )
     return " ".join(found)
+
+
+def without_size(spec: str) -> str:
+    """A SPEC as training takes it, where d is the model's and the length that of its windows.
+
+    >>> without_size("rope:d=32,rho=500"), without_size("dft:d=8"), without_size("dft")
+    ('rope:rho=500', 'dft', 'dft')
+    """
+    name, _, given = spec.partition(":")
+    kept = [one for one in given.split(",") if one.partition("=")[0] not in ("d", "length", "")]
+    return f"{name}:{','.join(kept)}" if kept else name
 
 
 def in_series(enc: Encoding) -> bool:

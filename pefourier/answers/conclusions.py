@@ -88,6 +88,18 @@ def place(x: float) -> str:
     return f"{x:g}" if isinstance(x, float) else str(x)
 
 
+def two_places(a: float, b: float) -> tuple[str, str]:
+    """Two points in as many digits as it takes to tell them apart.
+
+    >>> two_places(71056.71, 71056.74), two_places(3, 4)
+    (('71056.71', '71056.74'), ('3', '4'))
+    """
+    if place(a) != place(b) or a == b:
+        return place(a), place(b)
+    digits = next(n for n in range(7, 18) if f"{a:.{n}g}" != f"{b:.{n}g}")
+    return f"{a:.{digits}g}", f"{b:.{digits}g}"
+
+
 # Can codes be told apart and inverted?
 
 
@@ -137,7 +149,7 @@ def told_apart(enc: Encoding, r: Faithfulness) -> str:
         return (
             f"Only {r.distinct} of {r.length} {points} have different codes: {collision(enc, r)}."
         )
-    a, b = map(place, r.closest_pair)
+    a, b = two_places(*r.closest_pair)
     merged = ", so close that rounding may make them one" if r.gap <= MERGED else ""
     return (
         f"All {r.length} {points} have different codes; the closest two, {a} and {b}, are "
@@ -203,7 +215,7 @@ def inversion(enc: Encoding, r: Faithfulness) -> str:
     if not why and enc.domain.kind == "position" and enc.act == "add":
         why = "; the dft encoding of this size spans all"
     return (
-        f"A linear map of the codes can't be 1 at one {point} and 0 at all others: they span "
+        f"Linear maps of the codes can't pick out every {point} (1 there, 0 at others): they span "
         f"{r.rank} of {r.length} directions{why}."
     )
 
@@ -260,7 +272,7 @@ def only_computed_wider(r: Faithfulness, phase: Mapping[str, int]) -> str:
     why = f" (whole numbers above {join(rounds)} are rounded there)" if rounds else ""
     return (
         f"In {join(phase)} codes stay different if they are computed in a wider format and then "
-        f"rounded, as most implementations do; computed there throughout, "
+        f"rounded, as transformers does; computed there throughout, "
         f"{left(phase, r.distinct)}{why}."
     )
 

@@ -17,6 +17,7 @@ GROUPS = {  # of terms, by the room of a dataclass: the first that has its field
     "compare": ("compare", "check-faithful"),
     "causes": ("compare", "check-faithful"),
     "likeness": ("compare",),
+    "operators": ("compare",),
     "context": ("context", "check-faithful"),
     "temperature": ("context",),
     "design": ("design", "context", "check-faithful"),

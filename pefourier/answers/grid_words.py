@@ -185,7 +185,7 @@ def inversion_on_grid(enc: Encoding, r: GridFaithfulness) -> str:
     dimensions = f"; {r.dimension} dimensions allow at most {r.dimension}"
     why = why or (dimensions if r.length > r.dimension else "")
     return (
-        "A linear map of the codes can't be 1 at one point and 0 at all others: they span "
+        "Linear maps of the codes can't pick out every point (1 there, 0 at others): they span "
         f"{r.rank} of {r.length} directions{lost_to_rounding(r)}{why}."
     )
 

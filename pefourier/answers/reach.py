@@ -87,7 +87,7 @@ def conclude_context(enc: Encoding, found: Context) -> str:
     >>> print(conclude_context(enc, found))
     Trained at 8192 positions and asked for 131072 without a scaling: 29 of 64 pairs reach
     angles unseen in training. The sum of cosines turns negative first at lag 18438, which is a fact
-    about the base and usual in models that work.
+    about the base and no fault by itself.
     """
     if not found.rotations:
         return conclude_table(enc, found)
@@ -228,7 +228,7 @@ def about_bounds(found: Context) -> str:
         return f"The sum of cosines{whose} stays positive at every lag up to 2^20."
     stays = f"stays positive within the window of {join(windows)}" if windows else ""
     turns = f"turns negative first at lag {join(lags)}" if lags else ""
-    usual = ", which is a fact about the base and usual in models that work" if lags else ""
+    usual = ", which is a fact about the base and no fault by itself" if lags else ""
     return f"The sum of cosines{whose} {' and '.join(filter(None, (stays, turns)))}{usual}."
 
 

@@ -1,6 +1,7 @@
 """What is said of several encodings at once, situation by situation."""
 
 import json
+import shlex
 
 import pytest
 
@@ -84,3 +85,11 @@ def test_the_answer_has_it_in_words_and_json(run):
     assert found["together"].startswith("Both give all 80 positions")
     for other in (["check-faithful", "dft"], [*asked, "-S", "8:16:2x"]):
         assert "together" not in json.loads(run(*other, "--json").out)
+
+
+def test_the_command_that_is_proposed_has_no_sizes_of_its_own():
+    """rope:d=32 is of codes here, and training has heads of another size: it was refused."""
+    told = choose(answers("rope:d=32,rho=500 sinusoidal:d=32", length=40))
+    command = shlex.split(told[told.index("pefourier train") :])
+    arms = [command[i + 1] for i, word in enumerate(command) if word == "-e"]
+    assert arms[:2] == ["rope:rho=500", "sinusoidal"]

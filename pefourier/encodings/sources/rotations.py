@@ -220,7 +220,7 @@ def probe(
     """
     found = find_order(torch, module, length, d)
     if found is None:
-        raise not_a_rotation(spec, "unit vectors at the first positions do not stay orthogonal")
+        raise no_operator(spec, "unit vectors at the first positions do not stay orthogonal")
     order, firsts, _ = found
     near = np.arange(min(PROBED, length))
     units = np.broadcast_to(np.eye(d)[:, None], (d, len(near), d))
@@ -251,7 +251,7 @@ def probe(
         missed = np.maximum(missed, np.abs(image[2] - thrice[0] / 3).max(axis=1))
         if (missed > 16 * seen[2] * np.abs(random).max()).any():
             at = int(positions[missed.argmax()])
-            raise not_a_rotation(
+            raise no_operator(
                 spec,
                 f"a random vector at position {at}, in a batch with others, does not have the "
                 "image that its parts have: it is not linear, or mixes members of a batch",
@@ -272,12 +272,12 @@ def images_at(
         found = images(torch, module, order, whole)
         found = found and (found[0][:, positions], found[1][:, positions], found[2])
     if found is None:
-        raise not_a_rotation(spec, f"it gives nothing of the shape {x.shape} that it is given")
+        raise no_operator(spec, f"it gives nothing of the shape {x.shape} that it is given")
     if not (np.isfinite(found[0]).all() and np.isfinite(found[1]).all()):
-        raise not_a_rotation(spec, "it gives numbers that are not finite")
+        raise no_operator(spec, "it gives numbers that are not finite")
     return found
 
 
-def not_a_rotation(spec: str, tried: str) -> PefourierError:
+def no_operator(spec: str, tried: str) -> PefourierError:
     """Why user code has no R(p)."""
     return PefourierError(f"{shown(spec)} is no rotation of its input: {tried}")
