@@ -659,7 +659,7 @@ def row_energies(
         numbers = tensor.numbers(held).astype(np.float32, copy=False)
         if scale is not None:
             numbers = numbers * scale(a, b)
-        return np.square(numbers) @ squared
+        return np.multiply(numbers, numbers, out=numbers) @ squared  # they are a copy
 
     energies = np.concatenate(list(map_ahead(energy, stored))).astype(float)
     if not np.isfinite(energies).all():

@@ -401,7 +401,9 @@ def bfloat16(bits: np.ndarray) -> np.ndarray:
     >>> bfloat16(np.array([0x3F80, 0xC040], dtype=np.uint16))
     array([ 1., -3.], dtype=float32)
     """
-    return np.left_shift(bits, 16, dtype=np.uint32).view(np.float32)
+    wide = bits.astype(np.uint32)
+    wide <<= 16  # in place: with a cast it takes longer
+    return wide.view(np.float32)
 
 
 def float8_e5m2(bits: np.ndarray) -> np.ndarray:
