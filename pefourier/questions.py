@@ -169,7 +169,16 @@ def check(
     """
     from pefourier.faithful import assess
 
-    return assess(encoding_of(encoding, length, d, params))
+    return assess(beside_weights(encoding_of(encoding, length, d, params)))
+
+
+def beside_weights(enc: Encoding) -> Encoding:
+    """A rotation of a config, with what weights beside it say of its pairs."""
+    if enc.act != "rotate" or "path" not in enc.params:
+        return enc
+    from pefourier.usage import with_pairing
+
+    return with_pairing(enc)
 
 
 def compare(

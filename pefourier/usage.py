@@ -66,6 +66,7 @@ KV_HEADS = (
     "n_head_kv",
     "multi_query_group_num",
 )
+SAMPLED = 8  # layers from which check-faithful guesses a pairing
 OUTSTANDING = 5  # heads that are named
 
 
@@ -768,6 +769,53 @@ def choose_pairing(
     return PairLayout(guess_layout(likeness, model.label), "weights", **likeness)
 
 
+def with_pairing(enc: Encoding) -> Encoding:
+    """A rotation of a config, with a finding of the pairing that weights beside it look like.
+
+    Of some layers, evenly spread. As it was where there are no weights, or none that are known.
+    """
+    path = enc.params.get("path") if enc.act == "rotate" else None
+    if path is None or source_of(enc.spec) != "config" or len(enc.domain.sides) > 1:
+        return enc
+    try:
+        likeness, told = likeness_beside(enc.spec, os.path.dirname(str(path)) or ".")
+    except PefourierError:  # which `usage` says where it is asked
+        return enc
+    name, best = max(likeness.items(), key=lambda item: -2.0 if item[1] is None else item[1])
+    if best is None or best < LEAST_LIKENESS:
+        return enc
+    both = ", ".join(f"{n} {v:+.2f}" for n, v in likeness.items() if v is not None)
+    if told in (None, name):
+        message = f"the weights probably pair rows as {name} (correlation of norms: {both})"
+        found = Finding("weights-pairing", "note", message)
+    else:
+        found = pairing_doubt(told, name, both)
+    return replace(enc, findings=(*enc.findings, found))
+
+
+def likeness_beside(spec: str, folder: str) -> tuple[dict[str, float | None], str | None]:
+    """How alike the rows are that each layout pairs in weights beside a config, and what it tells."""
+    part = spec.partition("#")[2]
+    model = open_model_weights(f"{folder}#{part}" if part else folder)
+    own, runs, _ = rotations_of_model(model.spec)
+    sites = find_sites(model, own, runs, None)
+    picked = np.unique(np.linspace(0, len(sites) - 1, min(SAMPLED, len(sites))).astype(int))
+    energies = [energies_at(model, sites[i]) for i in picked]
+    pairs = [len(enc.measure.frequencies) for enc in own]
+    rows = [(part, pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
+    return layout_likeness(rows), pairing_of(open_model(model.spec))
+
+
+def pairing_doubt(told: str, other: str, correlations: str) -> Finding:
+    """The finding that weights look like another layout than the one that is told."""
+    message = (
+        f"the rows are turned as {told}, and the weights probably look like {other} (correlation "
+        f"of norms: {correlations}); if they were made for {other}, 'pefourier convert' reorders "
+        "them"
+    )
+    return Finding("usage-pairing-doubt", "warning", message)
+
+
 def guess_layout(likeness: Mapping[str, float | None], label: str) -> str:
     """The layout that weights look like.
 
@@ -994,12 +1042,7 @@ def notes_on_usage(
         yield Finding("usage-pairing-guessed", "warning", message)
     elif doubtful(pairing):
         other = "neighbours" if pairing.name == "halves" else "halves"
-        message = (
-            f"the rows are turned as {pairing.name}, and the weights probably look like {other} "
-            f"(correlation of norms: {told}); if they were made for {other}, 'pefourier convert' "
-            "reorders them"
-        )
-        yield Finding("usage-pairing-doubt", "warning", message)
+        yield pairing_doubt(pairing.name, other, told)
     still = [i for run in runs if run.kind != "rotary" for i in run.index]
     if still:
         some = ", ".join(map(str, still[:6])) + ", …" * (len(still) > 6)

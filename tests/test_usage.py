@@ -2,12 +2,13 @@
 
 import json
 import re
+import tracemalloc
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_models import NO_SMOLLM2, SMOLLM2, random_tensors, write_model
+from tiny_models import CONFIG, NO_SMOLLM2, SMOLLM2, random_tensors, write_model
 
 import pefourier
 from pefourier.errors import PefourierError
@@ -166,6 +167,39 @@ def test_weights_in_another_order_than_the_config_tells_are_doubted(tmp_path, to
     tensors = changed(random_tensors(), lambda q, k: (loud(q), loud(k)))
     found = use_of_weights(write_model(tmp_path, tensors, model_type=told), layers=range(1))
     assert "usage-pairing-doubt" in {one.code for one in found.findings}
+
+
+@pytest.mark.parametrize("kind", ["llama", "cohere"])
+@pytest.mark.parametrize("layout", ["halves", "neighbours", None])
+def test_check_faithful_says_which_pairing_the_weights_look_like(tmp_path, run, kind, layout):
+    def loud(heads):
+        gain = np.exp(np.arange(4.0) % 3)[[0, 2, 1, 3]]
+        rows = {"halves": np.r_[gain, gain], "neighbours": np.repeat(gain, 2), None: np.ones(8)}
+        return heads / np.linalg.norm(heads, axis=2, keepdims=True) * rows[layout][:, None]
+
+    tensors = random_tensors()
+    tensors[NORM][:] = 1
+    tensors = changed(tensors, lambda q, k: (loud(q), loud(k)))
+    path = write_model(tmp_path, tensors, model_type=kind, num_hidden_layers=1)
+    told = {"llama": "halves", "cohere": "neighbours"}[kind]
+    expected = "weights-pairing" if layout == told else "usage-pairing-doubt" if layout else None
+    (record,) = run("check-faithful", path, "--json").results
+    assert record["findings"] == pefourier.check(path).to_dict()["findings"]
+    codes = {one["code"] for one in record["findings"]}
+    assert codes & {"weights-pairing", "usage-pairing-doubt"} == {expected} - {None}
+    assert run("check-faithful", path, "--strict").status == (layout not in (told, None))
+
+
+def test_a_tensor_is_never_in_memory_as_a_whole(tmp_path, monkeypatch):
+    tensors = random_tensors({**CONFIG, "hidden_size": 4096})
+    path = write_model(tmp_path, tensors, hidden_size=4096)
+    use_of_weights(path)  # rooms are opened
+    monkeypatch.setattr("pefourier.usage.AT_ONCE", 2**12)
+    tracemalloc.start()
+    use_of_weights(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < tensors[Q].nbytes
 
 
 @pytest.mark.parametrize("kind", ["BF16", "F16", "F64", "F8_E4M3", "F8_E5M2"])

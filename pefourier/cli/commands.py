@@ -275,13 +275,14 @@ def check_faithful(question: Question, form: Form, drawing: Drawing, demands: De
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from pefourier.answers.report import faithful_page
     from pefourier.faithful import assess
+    from pefourier.questions import beside_weights
 
     stored, several = answers_of(demands.baseline, "check-faithful"), len(question.lengths) > 1
     if several and demands.baseline is not None:
         raise PefourierError("--baseline compares one length; give one, or leave --baseline out")
     asked = ask_lengths(
         question,
-        lambda enc: assess(enc, percentages(enc.label, question.quiet)),
+        lambda enc: assess(beside_weights(enc), percentages(enc.label, question.quiet)),
         skip=demands.skip_unknown,
     )
     drawing.draw("sweep_plot.faithful_sweep" if several else "faithful", asked.answers)
