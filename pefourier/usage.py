@@ -794,7 +794,7 @@ def with_pairing(enc: Encoding) -> Encoding:
 
 
 def likeness_beside(spec: str, folder: str) -> tuple[dict[str, float | None], str | None]:
-    """How alike the rows are that each layout pairs in weights beside a config, and what it tells."""
+    """How alike rows are that each layout pairs in weights beside a config, and what it tells."""
     part = spec.partition("#")[2]
     model = open_model_weights(f"{folder}#{part}" if part else folder)
     own, runs, _ = rotations_of_model(model.spec)
