@@ -6,9 +6,12 @@ and ``rope_factors_long.weight`` with ``rope_factors_short.weight`` divide the f
 are read without the package gguf (`pefourier.encodings.sources.gguf_header`).
 """
 
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from math import log, prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,9 +34,14 @@ class GgufFile:
     metadata: Mapping[str, Any]
     factors: Mapping[str, tuple[float, ...]]
 
+    @property
+    def architecture(self) -> str:
+        """What the file calls its model."""
+        return str(self.metadata.get("general.architecture"))
+
     def value(self, key: str, default: Any = None) -> Any:
         """A value under a key of the file's architecture; of a list, one a layer, the first."""
-        own = self.metadata.get(f"{self.metadata.get('general.architecture')}.{key}", default)
+        own = self.metadata.get(f"{self.architecture}.{key}", default)
         return own[0] if isinstance(own, list) and own else own
 
     def number(self, key: str) -> float | None:
@@ -70,18 +78,25 @@ def tensor_numbers(path: str, name: str, tensor: TensorPlace) -> tuple[float, ..
 def read_gguf(path: str, length: int | None = None, d: int | None = None) -> Encoding:
     """The rotation of a GGUF file, by default over the context that it tells.
 
-    Its columns are taken to lie in halves: whether partners stand side by side depends on the
-    architecture, and inner products do not.
+    Whether partners stand side by side is llama.cpp's choice for the architecture (`pairing_in`);
+    of one that is not known, halves are taken.
     """
     file = open_gguf(path)
+    pairing = pairing_in(file.architecture)
+    if pairing == "none":
+        raise PefourierError(
+            f"{shown(path)} sets no rotation: llama.cpp turns nothing in architecture "
+            f"{shown(file.architecture)}"
+        )
     turned = file.number("rope.dimension_count")
-    head = file.number("attention.key_length") or head_width(file) or turned or d
+    keys = ("attention.key_length_mla", "attention.key_length")
+    head = next(filter(None, map(file.number, keys)), None) or head_width(file) or turned or d
     if head is None:
         raise PefourierError(
             f"{shown(path)} sets no rotation: it has neither rope.dimension_count nor the size of "
             "a head; name an encoding or a config.json"
         )
-    turned, found = turned or head, [Finding("gguf-unsaid", "note", left_open(file))]
+    turned, found = turned or head, list(left_open(file, pairing))
     rows = length or file.number("context_length")
     try:
         enc = build(
@@ -89,6 +104,7 @@ def read_gguf(path: str, length: int | None = None, d: int | None = None) -> Enc
             length=int(rows or 80),
             d=int(head),
             rho=float(file.number("rope.freq_base") or 1e4),
+            layout="interleaved" if pairing == "interleaved" else "halves",
             partial=1.0 if turned >= head else float(np.nextafter(turned / head, 2.0)),
             **scaling_of_file(file),
         )
@@ -106,7 +122,7 @@ def head_width(file: GgufFile) -> float | None:
 
 def scaling_of_file(file: GgufFile) -> dict[str, Any]:
     """The scaling that a file sets, as parameters of `rope`."""
-    kind, factors = file.value("rope.scaling.type", "none"), file.factors
+    kind, factors = file.value("rope.scaling.type", "linear"), file.factors
     factor = file.number("rope.scaling.factor") or file.number("rope.scale_linear") or 1.0
     original = file.number("rope.scaling.original_context_length") or file.number("context_length")
     if LONG in factors and SHORT in factors and original:
@@ -114,7 +130,7 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
         attention = file.number("rope.scaling.attn_factor") or 1.0
         own |= {"factor": float(factor), "original": int(original), "attention_factor": attention}
         return {"scaling": "longrope", **own}
-    if FREQS in factors and kind in ("none", "llama3"):
+    if FREQS in factors and (kind in ("none", "llama3") or (kind == "linear" and factor == 1)):
         return {"scaling": "factors", "factors": factors[FREQS]}
     if kind in ("none", "linear") and FREQS not in factors:
         return {"scaling": "linear", "factor": float(factor)} if factor != 1 else {}
@@ -128,9 +144,37 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
     )
 
 
-def left_open(file: GgufFile) -> str:
-    """What a file leaves to the code of its architecture."""
-    who = f"{shown(file.path)} (architecture {shown(file.metadata.get('general.architecture'))})"
-    window = file.value("attention.sliding_window")
-    other = " and by which base layers with a window turn" if window else ""
-    return f"{who} does not say how columns are paired{other}; halves and one base are taken"
+@cache
+def known_architectures() -> dict[str, str]:
+    """How llama.cpp pairs the rows of a head, by architecture."""
+    own = tomllib.loads(Path(__file__).with_name("gguf_architectures.toml").read_text("utf-8"))
+    del own["source"]
+    return {name: pairing for pairing, names in own.items() for name in names.split()}
+
+
+def pairing_in(architecture: str) -> str | None:
+    """How llama.cpp pairs the rows of a head: interleaved, halves, axes (halves too), or none.
+
+    None for an architecture that is not known. The converter has put q and k rows of a model whose
+    pairs lie otherwise into that order.
+
+    >>> pairing_in("llama"), pairing_in("qwen3"), pairing_in("nobody")
+    ('interleaved', 'halves', None)
+    """
+    return known_architectures().get(architecture)
+
+
+def left_open(file: GgufFile, pairing: str | None) -> Iterator[Finding]:
+    """What a file leaves to the code of its architecture, and what is taken."""
+    who = f"{shown(file.path)} (architecture {shown(file.architecture)})"
+    if pairing is None:
+        message = f"{who} does not say how columns are paired; halves are taken"
+        yield Finding("gguf-unsaid", "note", message)
+    if pairing == "axes":
+        message = "for tokens of text; those of images and videos have places on three axes"
+        yield Finding("rope-axes", "note", message)
+    if file.value("attention.sliding_window"):
+        local = file.number("rope.freq_base_swa")
+        base = f"{local:g} (rope.freq_base_swa)" if local else "a base that it does not say"
+        message = f"{who} turns layers with a window by {base}; this is the rotation of the others"
+        yield Finding("gguf-unsaid", "note", message)

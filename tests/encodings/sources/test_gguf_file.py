@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import load
+from pefourier.encodings.sources.gguf_file import known_architectures
 from pefourier.encodings.sources.gguf_header import (
     BLOCKS,
     TYPES,
@@ -58,7 +59,7 @@ def test_factors_are_those_of_the_scaling_they_were_made_from(write):
     assert (len(enc), enc.params["d"], enc.params["scaling"]) == (131072, 128, "factors")
     scaled = load("rope:rho=5e5,scaling=llama3,factor=8,original=8192", 8, 128).measure.frequencies
     np.testing.assert_allclose(enc.measure.frequencies, scaled, rtol=1e-6)
-    assert [f.code for f in enc.findings] == ["gguf-unsaid"]
+    assert (enc.findings, enc.params["layout"]) == ((), "interleaved")
 
 
 @pytest.mark.parametrize(
@@ -108,9 +109,43 @@ def test_context_takes_a_gguf_file(write, run):
     assert (result["length"], rotation["bound"], result["spec"]) == (131072, 85133, path)
 
 
+@pytest.mark.parametrize(
+    ("arch", "layout", "codes"),
+    [
+        ("llama", "interleaved", []),
+        ("smollm3", "interleaved", []),
+        ("qwen3", "halves", []),
+        ("qwen3vl", "halves", ["rope-axes"]),
+        ("nobody", "halves", ["gguf-unsaid"]),
+    ],
+)
+def test_rows_are_paired_as_llama_cpp_pairs_them(write, arch, layout, codes):
+    """Once halves were taken of all; with weights trained for the other, perplexity is 4419."""
+    enc = load(write(arch=arch, **SIZES))
+    assert (enc.params["layout"], [f.code for f in enc.findings]) == (layout, codes)
+
+
+def test_architectures_are_those_of_the_package_gguf():
+    gguf = pytest.importorskip("gguf")
+    assert known_architectures().keys() <= set(gguf.MODEL_ARCH_NAMES.values())
+    assert sorted(set(gguf.MODEL_ARCH_NAMES.values()) - known_architectures().keys()) == [
+        *("kimi-linear", "nemotron_h_moe")
+    ]
+
+
+def test_layers_with_a_window_and_their_base_are_told(write):
+    local = {"attention__sliding_window": 512, "rope__freq_base_swa": 1e4}
+    (note,) = load(write(arch="gemma3", **SIZES, **local)).findings
+    assert "turns layers with a window by 10000 (rope.freq_base_swa)" in note.message
+    (note,) = load(write(arch="gemma3", **SIZES, attention__sliding_window=512)).findings
+    assert "turns layers with a window by a base that it does not say" in note.message
+
+
 def test_what_a_file_does_not_set_is_refused(write):
     with pytest.raises(PefourierError, match="sets no rotation: it has neither "):
         load(write(arch="bert", context_length=512))
+    with pytest.raises(PefourierError, match=r"llama\.cpp turns nothing in architecture 'bloom'"):
+        load(write(arch="bloom", **SIZES))
     with pytest.raises(PefourierError, match="a scaling of type 'yarn' with rope_freqs"):
         load(
             write(
