@@ -762,10 +762,16 @@ def choose_pairing(
     model: ModelWeights,
     likeness: Mapping[str, float | None],
 ) -> PairLayout:
-    """The layout that a config tells, or else the one that the weights look like."""
-    told = None if model.gguf else pairing_of(open_model(model.spec))
+    """The layout that a config or an architecture tells, or the one that the weights look like."""
+    if model.gguf:
+        from pefourier.encodings.sources.gguf_file import pairing_in
+
+        of_llama_cpp = {"interleaved": "neighbours", "halves": "halves", "axes": "halves"}
+        told, source = of_llama_cpp.get(pairing_in(model.kind)), "architecture"
+    else:
+        told, source = pairing_of(open_model(model.spec)), "config"
     if told is not None:
-        return PairLayout(told, "config", **likeness)
+        return PairLayout(told, source, **likeness)
     return PairLayout(guess_layout(likeness, model.label), "weights", **likeness)
 
 
