@@ -96,7 +96,7 @@ def assess(
     >>> assess(load("dft", length=80, d=64)).closest_pair
     (0, 64)
     """
-    from pefourier.diagnosis import diagnose
+    from pefourier.diagnosis import diagnose, without_rounding
     from pefourier.geometry.closest import closest_pair
     from pefourier.geometry.precision import precision
     from pefourier.geometry.singular_values import check_products, decompose
@@ -109,6 +109,7 @@ def assess(
     factors = decompose(enc, progress and progress("singular values"))
     rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
     identified, findings = diagnose(whole, closest, factors.rank)
+    factors, noted = without_rounding(factors, identified)
     sequence = enc.domain.kind in ("position", "time")
     pair = closest.pair and tuple(enc.domain.x[i].item() for i in closest.pair)
     on_grid = describe_grid(whole, closest, factors) if whole.domain.grid else {}
@@ -132,7 +133,7 @@ def assess(
         first_rising_lag=first_rising_lag(enc),
         identified=identified,
         precision=precision(enc, closest.distinct),
-        findings=findings,
+        findings=findings + noted,
         **on_grid,
         about=(whole,),
     )

@@ -17,10 +17,13 @@ from pefourier.diagnosis.rules import (
     constant_codes,
     near_codes,
     unusual_lengths,
+    without_rounding,
 )
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.precision import coarse_eps
+
+__all__ = ["diagnose", "without_rounding"]
 
 
 def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | None, list[Finding]]:

@@ -8,8 +8,9 @@ Severity: error, surely a mistake; warning, probably; note, a convention worth k
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from math import log10
 from typing import get_args
 
 import numpy as np
@@ -32,6 +33,7 @@ from pefourier.encodings.readings import positions_below
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.equal_rows import row_period
 from pefourier.geometry.precision import FORMATS, rounded
+from pefourier.geometry.singular_values import Factors
 from pefourier.geometry.waves import Turning, recurrence, turning_pairs
 
 SEVERITIES = ("error", "warning", "note")  # worst first
@@ -117,8 +119,14 @@ MEANINGS = {  # of the findings: what each says, and what to do; `pefourier expl
         "Positions are multiplied by a factor: tape, or interpolated positions.",
         "",
     ),
+    "rank-of-rounding": (
+        "Rounding of phases has singular values of its own, above those that rounding of the "
+        "stored numbers has: the rank is counted without them.",
+        "Compute the table in float64 and cast it.",
+    ),
     "base": (
-        "The base of the frequencies is not 10000; beside a power of ten it may be a slip.",
+        "The base of the frequencies is not 10000; a power of ten, or a base that mixing log, "
+        "log2 and log10 makes of 10000, may be a slip.",
         "Compare with the model's config.",
     ),
     "cosines-first": (
@@ -595,14 +603,39 @@ def other_directions(case: Case) -> Iterator[Finding]:
     yield Finding("negative-positions", "note", message)
 
 
+LOST_LOGARITHMS = (  # bases that 10000 becomes where exponential and logarithm don't fit
+    (np.e, ": exp(-2i / d) lacks the logarithm of 10000, exp(-2i / d * log(10000)) was meant"),
+    *(
+        (
+            10.0 ** (log10(power) * float(of_base(1e4))),
+            f": {written} of {name}(10000), where {name} of 10000 has another base than the power; "
+            f"{right} was meant",
+        )
+        for power, written, right in (
+            (np.e, "exp", "exp of log(10000)"),
+            (2.0, "a power of 2", "a power of 2 with log2(10000)"),
+            (10.0, "a power of 10", "a power of 10 with log10(10000)"),
+        )
+        for base, name, of_base in (
+            (np.e, "log", np.log),
+            (2, "log2", np.log2),
+            (10, "log10", np.log10),
+        )
+        if base != power and (power, base) != (2, 10)  # 2 ** 4 is 16, which may be meant
+    ),
+)
+
+
 def unusual_base(case: Case) -> Iterator[Finding]:
     """A base other than 10000; a power of ten next to it may be a slip."""
-    if case.identified is None or case.identified["encoding"] != "sinusoidal":
+    if case.identified is None or case.identified["encoding"] not in ("sinusoidal", "rope"):
         return
     rho = case.params["rho"]
-    if rho == 1e4 or any(useless_frequencies(case)):
+    lost = next((why for base, why in LOST_LOGARITHMS if abs(rho / base - 1) < 1e-3), None)
+    slips_alone = case.identified["encoding"] == "rope"  # whose bases are many
+    if rho == 1e4 or (slips_alone and not lost) or any(useless_frequencies(case)):
         return
-    slip = {
+    slip = lost or {
         1e2: ": the exponent counts half, as i / d does with i = 0, 1, 2 …",
         1e3: "; a zero too few?",
         1e5: "; a zero too many?",
@@ -620,6 +653,25 @@ def cosines_first(case: Case) -> Iterator[Finding]:
             "(flip_sin_to_cos in diffusers); the numbers are the same"
         )
         yield Finding("cosines-first", "note", message)
+
+
+def without_rounding(factors: Factors, identified: dict | None) -> tuple[Factors, list[Finding]]:
+    """Singular values counted above those of a table's differences from its formula, and a note.
+
+    The largest difference is taken as three times their rms.
+    """
+    n, d = factors.n, factors.d
+    rms = identified["max_difference"] / 3 if identified else 0.0
+    counted = replace(factors, tolerance=max(factors.tolerance, rms * (n**0.5 + d**0.5)))
+    if counted.rank == factors.rank:
+        return factors, []
+    message = (
+        f"{factors.rank - counted.rank} of {factors.rank} singular values are larger than rounding "
+        "of the stored numbers makes them, but no larger than differences from the formula do (up "
+        f"to {identified['max_difference']:.2g}, phases in low precision): the rank is "
+        f"{counted.rank} without them"
+    )
+    return counted, [Finding("rank-of-rounding", "note", message)]
 
 
 def rounded_phases(case: Case) -> Iterator[Finding]:

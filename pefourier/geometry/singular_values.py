@@ -23,9 +23,11 @@ from pefourier.errors import shown
 from pefourier.geometry import Progress
 from pefourier.geometry.matrices import Part, factor
 from pefourier.geometry.on_axes import factor_on_axes, separable_basis, separable_rank
+from pefourier.geometry.precision import stored_resolution
 from pefourier.geometry.wave_parts import Bounds, wave_parts
 
 AT_ONCE = 2**20  # numbers of left singular vectors: 8 MiB
+SAMPLE = 2**9  # rows from which the digits of a table are read
 UNSEEN = 1e-7  # a sine that a cosine in float64 cannot tell from 0
 ENOUGH = 1e-10  # a leverage that could be lower by less is not looked for
 
@@ -132,9 +134,10 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     r"""Singular values of the table, with the tolerance of its rank.
 
     The tolerance is sigma_1 max(n, d) eps with the eps of float64; where the codes were stored more
-    coarsely, their rounding, of rms size r eps with r the rms entry, has a spectral norm of about
-    r eps (sqrt n + sqrt d), which is then the tolerance if larger. `progress`, if given, is called
-    as progress(done, total) on each walk through a long table.
+    coarsely, or have the digits of a coarser format, their rounding, of rms size r eps with r the
+    rms entry, has a spectral norm of about r eps (sqrt n + sqrt d), which is then the tolerance if
+    larger. `progress`, if given, is called as progress(done, total) on each walk through a long
+    table.
 
     Examples
     --------
@@ -142,7 +145,7 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     >>> decompose(load("dft", length=8, d=8)).condition_number.__round__(12)
     1.0
     """
-    n, d = len(enc), enc.dim
+    n, d, eps = len(enc), enc.dim, enc.eps
     bounds = None
     on_axes = axis_parts(enc)
     if on_axes is not None:
@@ -151,13 +154,14 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
         parts, bounds = wave_parts(enc.measure, n, progress)
     else:
         table = enc.table()
+        eps, _ = stored_resolution(np.asarray(table[:SAMPLE], dtype=float), eps)
         parts = (factor(lambda rows, columns: table[rows, columns].astype(float), n, d, progress),)
     sigma = np.sort(np.concatenate([part.sigma for part in parts]))[::-1][: min(n, d)]
     sigma = np.pad(sigma, (0, max(0, min(n, d) - len(sigma))))  # parts of axes have a lower rank
     tolerance = sigma[0] * max(n, d) * FLOAT64_EPS
-    if enc.eps > FLOAT64_EPS:
+    if eps > FLOAT64_EPS:
         rms = np.sqrt((sigma**2).sum() / (n * d))
-        tolerance = max(tolerance, rms * enc.eps * (np.sqrt(n) + np.sqrt(d)))
+        tolerance = max(tolerance, rms * eps * (np.sqrt(n) + np.sqrt(d)))
     return Factors(n, d, sigma, float(tolerance), parts, bounds)
 
 

@@ -17,6 +17,7 @@ from pefourier.encodings.encoding import Encoding, Finding, as_encoding, from_ta
 from pefourier.encodings.registry import BUILDERS, build
 from pefourier.faithful import assess
 from pefourier.geometry.precision import FORMATS, rounded
+from pefourier.geometry.singular_values import decompose
 from pefourier.relations import shift_residual
 
 
@@ -106,6 +107,12 @@ def pairs(phases):
     return np.hstack([np.sin(phases), np.cos(phases)])
 
 
+def whisper(length, d):
+    """Sinusoids as they are stored in Whisper's checkpoints: all in float32."""
+    omega = np.exp(np.float32(-np.log(1e4) / (d // 2 - 1)) * np.arange(d // 2, dtype=np.float32))
+    return pairs(np.arange(length, dtype=np.float32)[:, None] * omega)
+
+
 MIXED = np.random.default_rng(5).permutation(128)
 PERIOD = np.tile(NORMAL[:32], (4, 1))
 OTHER = {
@@ -142,7 +149,20 @@ OTHER = {
     "backwards": (waves(GRID)[::-1], ["reversed-positions warning"]),
     "below zero": (waves(GRID, offset=-127)[::-1], ["negative-positions note"]),
     "base 100": (waves(1e2 ** (-2 * I / DIM)), ["base warning"]),
-    "base e": (waves(np.exp(-2 * I / DIM)), ["base note"]),
+    "base e": (waves(np.exp(-2 * I / DIM)), ["base warning"]),
+    "exp of log10": (waves(np.exp(-4 * 2 * I / DIM)), ["base warning"]),
+    "exp of log2": (waves(np.exp(-np.log2(1e4) * 2 * I / DIM)), ["base warning"]),
+    "a power of 2 with log": (waves(2 ** (-np.log(1e4) * 2 * I / DIM)), ["base warning"]),
+    "a power of 10 with log": (waves(10 ** (-np.log(1e4) * 2 * I / DIM)), ["base warning"]),
+    "base 16": (waves(16.0 ** (-2 * I / DIM)), ["base note"]),
+    "cosines first, exp of log10": (
+        np.hstack([np.cos(S * np.exp(-8 * I / DIM)), np.sin(S * np.exp(-8 * I / DIM))]),
+        ["base warning", "cosines-first note"],
+    ),
+    "whisper's, phases in float32": (
+        whisper(512, 320),
+        ["divisor note", "rank-of-rounding note"],
+    ),
     "base 40889.8": (waves(40889.8 ** (-2 * I / DIM)), ["base note"]),
     "dead column": (np.where(np.arange(64) == 40, 0.0, waves(GRID)), ["dead-columns error"]),
     "dead column of noise": (np.where(np.arange(64) == 7, 0.5, NORMAL), ["dead-columns note"]),
@@ -162,6 +182,25 @@ OTHER = {
 def test_other_findings(name):
     table, findings = OTHER[name]
     assert codes_found(as_encoding(table)) == findings
+
+
+def test_the_rank_counts_no_rounding():
+    table = whisper(512, 320)
+    omega = 1e4 ** (-np.arange(160) / 159)
+    formula = np.linalg.svd(pairs(np.arange(512.0)[:, None] * omega), compute_uv=False)
+    exact = int((formula > 1e-12 * formula[0]).sum())
+    assert np.linalg.matrix_rank(table.astype(float), tol=3e-6) > exact + 20
+    assert exact - 20 < assess(table).rank <= exact
+
+
+def test_the_rank_of_numbers_of_16_bits_in_wider_formats_is_the_same():
+    near = rounded(waves(GRID), FORMATS["bfloat16"])
+    ranks = {decompose(from_table(near.astype(t), eps=eps)).rank for t, eps in STORED}
+    assert len(ranks) == 1
+    assert ranks.pop() < 40
+
+
+STORED = ((float, 2.0**-52), (np.float32, 2.0**-23), (float, 2.0**-7))
 
 
 @pytest.mark.parametrize("d", [4, 6, 7, 8, 10, 12])
