@@ -1,12 +1,10 @@
 """What does a word of an answer mean? One registry of terms, read without numpy.
 
-terms.toml has the fields of JSON with the names of rows and columns in text, verdicts, what readers
-find and words of the field; findings of rules stand with the rules, encodings and their parameters
-in the catalogue. A test holds that no
-field, finding or column is without a term.
+terms.toml has the fields of JSON with the names of rows and columns in text, verdicts and words of
+the field; findings stand in encodings/findings.toml, encodings and their parameters in the
+catalogue. A test holds that no field, finding or column is without a term.
 """
 
-import ast
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -22,8 +20,7 @@ from pefourier.answers.text import paragraph
 from pefourier.errors import PefourierError, unknown
 
 REGISTRY = Path(__file__).with_suffix(".toml")
-PACKAGE = Path(__file__).parents[1]
-RULES = ("diagnosis/rules.py", "encodings/sources/lint.py")  # which say what their findings mean
+FINDINGS = Path(__file__).parents[1] / "encodings/findings.toml"
 
 
 @dataclass(frozen=True)
@@ -43,29 +40,17 @@ class Term:
 
 def read_terms() -> list[Term]:
     """All terms: those of the registry, findings, parameters, encodings and conventions."""
-    groups = tomllib.loads(REGISTRY.read_text(encoding="utf-8"))
+    groups, findings = (
+        tomllib.loads(path.read_text(encoding="utf-8")) for path in (REGISTRY, FINDINGS)
+    )
     own = [
         Term(term, group, **facts)
-        for group, terms in groups.items()
+        for group, terms in {**groups, "findings": findings}.items()
         for term, facts in terms.items()
     ]
-    own.sort(key=lambda term: term.group == "findings")
     records = read_catalogue()
-    own += [*finding_terms(), *parameter_terms(records), *map(encoding_term, records)]
+    own += [*parameter_terms(records), *map(encoding_term, records)]
     return [*own, *convention_terms(records)]
-
-
-def finding_terms() -> Iterable[Term]:
-    """The findings of rules, as the rules' own modules say them: read, not imported."""
-    for module in RULES:
-        tree = ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
-        (said,) = (
-            node.value
-            for node in tree.body
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "MEANINGS"
-        )
-        for code, (meaning, good) in ast.literal_eval(said).items():
-            yield Term(code, "findings", meaning, good=good)
 
 
 def encoding_term(record: dict[str, Any]) -> Term:

@@ -1,9 +1,9 @@
 """What is wrong with this table? Mistakes known from public code, each with a way out.
 
-A rule is a function that yields its findings about a `Case`; `RULES` lists all, `MEANINGS` says
-what each finding means. Tables of files
-and of user code are looked at: by their rows (repeated, zero, of unusual length), by the
-frequencies of their columns, and by what is known of the formula they follow (`identify`).
+A rule is a function that yields its findings about a `Case`; `RULES` lists all,
+encodings/findings.toml says what each finding means. Tables of files and of user code are looked
+at: by their rows (repeated, zero, of unusual length), by the frequencies of their columns, and by
+what is known of the formula they follow (`identify`).
 Severity: error, surely a mistake; warning, probably; note, a convention worth knowing.
 """
 
@@ -45,154 +45,6 @@ OPEN = 0.5  # radians of a circle that a wave leaves out which orders rows
 TRIED = 3  # waves by which rows are sorted
 WAVES = ("sinusoidal", "rope", "dft")
 STILL = 1e-3  # radians over a table below which a pair does not turn
-
-
-MEANINGS = {  # of the findings: what each says, and what to do; `pefourier explain` reads them here
-    "zero-codes": (
-        "All codes are zero: no encoding, or a buffer that was never filled.",
-        "Fill the table before it is used; a buffer made by torch.zeros stays zero.",
-    ),
-    "constant-codes": (
-        "All positions have one code: the table is indexed by the batch, or by one row for all.",
-        "Take rows pe[:n], or pe[:, :n] of a table (1, length, d).",
-    ),
-    "clipped-index": (
-        "All rows from some row on are equal: the index is clipped at the end of a shorter table.",
-        "Make the table as long as the positions.",
-    ),
-    "repeating-codes": (
-        "Codes repeat with a period, as features of the time of day or week do by design.",
-        "As codes of positions, stay within the period, or take more dimensions.",
-    ),
-    "rows-of-lags": (
-        "Rows repeat around the middle, as biases of lags do; as codes of positions they collide.",
-        "Nothing, if the rows are lags.",
-    ),
-    "duplicate-rows": (
-        "Single rows repeat earlier ones.",
-        "Look at how these rows are filled; where positions were rounded to 16 bits, compute them "
-        "and the angles in float32.",
-    ),
-    "unused-tail": (
-        "Rows at the end are zero or much shorter than all before: never filled or never trained.",
-        "Use only the positions before.",
-    ),
-    "padding-row": (
-        "A row of zeros for a padding index, which no position may use.",
-        "Let positions start after it.",
-    ),
-    "norm-outliers": (
-        "A few rows of quite another length, as trained models keep for special tokens.",
-        "Nothing, if they belong to special tokens.",
-    ),
-    "alternating-rows": (
-        "Sine in even rows and cosine in odd ones: the alternation runs over positions and not "
-        "over columns.",
-        "Fill columns 2i and 2i + 1 of every row.",
-    ),
-    "mismatched-pairs": (
-        "Sine and cosine of a pair turn at different frequencies: the exponent runs with the "
-        "column.",
-        "Use 2 * (column // 2) / d for both.",
-    ),
-    "dead-pairs": (
-        "Most pairs hardly turn over the positions: a slip in the exponent.",
-        "-log(1e4) / d // 2 is -1; write -log(1e4) / (d // 2).",
-    ),
-    "single-frequency": (
-        "Most pairs turn at one frequency: all exponents are alike.",
-        "Look for an integer division, or x ** 1e-4 for 1e-4 ** x.",
-    ),
-    "offset": (
-        "Row s is the code of position s + offset.",
-        "Index the table accordingly.",
-    ),
-    "divisor": (
-        "Exponents are those of tensor2tensor and fairseq, i / (d/2 − 1), not 2i/d.",
-        "Nothing, if the model was trained so.",
-    ),
-    "scale": (
-        "All codes are multiplied by one factor.",
-        "",
-    ),
-    "step": (
-        "Positions are multiplied by a factor: tape, or interpolated positions.",
-        "",
-    ),
-    "rank-of-rounding": (
-        "Rounding of phases has singular values of its own, above those that rounding of the "
-        "stored numbers has: the rank is counted without them.",
-        "Compute the table in float64 and cast it.",
-    ),
-    "base": (
-        "The base of the frequencies is not 10000; a power of ten, or a base that mixing log, "
-        "log2 and log10 makes of 10000, may be a slip.",
-        "Compare with the model's config.",
-    ),
-    "cosines-first": (
-        "Cosines stand before sines: a rotary table, or flip_sin_to_cos of diffusers; the "
-        "numbers are the same.",
-        "",
-    ),
-    "rounded-phases": (
-        "Codes follow a formula only as far as phases in float32 let them.",
-        "Compute the table in float64 and cast it.",
-    ),
-    "free-frequencies": (
-        "Columns turn in pairs at frequencies that follow no geometric grid.",
-        "",
-    ),
-    "shuffled-rows": (
-        "Rows are those of a formula in another order.",
-        "Sort them by position; look for a shuffled index, or a table saved with shuffled data.",
-    ),
-    "transposed": (
-        "The table has a column for each position and a row for each dimension.",
-        "Give it as table.T.",
-    ),
-    "stray-rows": (
-        "Most rows follow a formula, some do not.",
-        "Look at the rows named.",
-    ),
-    "near-formula": (
-        "Close to a formula, but by more than rounding of the stored numbers explains.",
-        "Look for positions or phases in low precision.",
-    ),
-    "near-duplicates": (
-        "Two codes are as close as rounding or noise.",
-        "Take them as one.",
-    ),
-    "low-rank": (
-        "Many columns hold few directions: most columns repeat the others.",
-        "",
-    ),
-    "coarse-frequencies": (
-        "Frequencies were rounded to bfloat16 or float16 before they met the positions, as happens "
-        "where a whole model is cast.",
-        "Keep inv_freq in float32; positions beyond those named turn out of step.",
-    ),
-    "stored-wider": (
-        "All numbers have the digits of a format of 16 bits, though they are stored wider.",
-        "Nothing, if the model runs in that format; else make the table again in float32.",
-    ),
-    "dead-columns": (
-        "Columns that are the same in all rows say nothing of positions.",
-        "Where all others are waves, look at the index of the columns that are filled.",
-    ),
-    "phases": (
-        "The table holds phases, position times frequency, and not their sines and cosines.",
-        "Take cosine and sine of it, or give its frequencies as rope:inv_freq=FILE.",
-    ),
-    "reversed-positions": (
-        "Rows run from the last position to the first.",
-        "Turn the table around, table[::-1], unless the model counts down on purpose "
-        "(Transformer-XL, XLNet).",
-    ),
-    "negative-positions": (
-        "Row s is the code of position -s: sines have the other sign.",
-        "A convention; a rotation by it turns the other way.",
-    ),
-}
 
 
 @dataclass(frozen=True, eq=False)

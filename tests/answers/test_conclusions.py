@@ -170,8 +170,7 @@ def clipped():
         ),
         (
             np.tile(np.random.default_rng(0).normal(size=(4, 6)), (2, 1)),
-            "Surely a bug: codes repeat with period 4: positions s and s + 4 collide. Only 4 of 8 "
-            "positions have different codes: they repeat every 4, so 0 and 4 share one. "
+            "Only 4 of 8 positions have different codes: they repeat every 4, so 0 and 4 share one. "
             f"{STAY.replace('codes', 'the different codes')}.",
         ),
         (

@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-A rule yields its findings about a `ConfigCase`; `RULES` lists all, `MEANINGS` says what each
+A rule yields its findings about a `ConfigCase`; `RULES` lists all, findings.toml says what each
 finding means. A warning is a mistake, or two statements that cannot both be meant; a note is what
 readers other than transformers 5 may take otherwise. Each says what it costs, the first positions
 at which the cosine between the codes as read and as probably meant falls below .99 and .9, and what
@@ -38,78 +38,6 @@ TURNED = ("rotary_dim", "rotary_ndims", "rope_dim")
 LEVELS = (0.99, 0.9)  # of the cosine, from which on it matters
 USUAL_HEADS = {32, 48, 64, 80, 96, 100, 112, 120, 128, 192, 256, 512}
 LONG = 4  # times the length of training from which a context needs a scaling
-
-MEANINGS = {
-    "rope-new-keys": (
-        "Base or scaling stand in rope_parameters alone, where readers older than transformers 5 "
-        "do not look: they take the default base, and no scaling.",
-        "Write rope_theta and rope_scaling beside it, for such readers.",
-    ),
-    "rope-theta-default": (
-        "A config sets no rope_theta; the one of its model type is taken, which other readers may "
-        "not know.",
-        "Write rope_theta, so that every reader takes the same.",
-    ),
-    "rope-scaling-lost": (
-        "The context is far longer than training, and no scaling is set, where the published "
-        "models of this type and base have one.",
-        "Write the scaling again; saving a model may have dropped it.",
-    ),
-    "rope-two-types": (
-        "type and rope_type name different scalings; readers take one or the other.",
-        "Keep one, or write the same in both.",
-    ),
-    "rope-no-type": (
-        "Numbers of a scaling without its type: transformers applies none.",
-        "Add rope_type.",
-    ),
-    "rope-lengths": (
-        "max_position_embeddings over the original length is neither the factor nor 1.",
-        "Correct one of the three.",
-    ),
-    "rope-original-missing": (
-        "A scaling without the length of training takes max_position_embeddings for it, the length "
-        "after scaling in most configs.",
-        "Write original_max_position_embeddings.",
-    ),
-    "rope-original-unusual": (
-        "The original length is not the one that models of this type and base were trained with.",
-        "Write the length of training; Qwen3's 40960 is 32768 with room for the answer.",
-    ),
-    "rope-share-unread": (
-        "The share of a head that turns stands under a name that this model type does not read.",
-        "Write it under the name that is read.",
-    ),
-    "rope-share-default": (
-        "A config does not say which share of a head turns; that of its model type is taken, where "
-        "other readers turn the whole head.",
-        "Write partial_rotary_factor.",
-    ),
-    "rope-head-guessed": (
-        "The size of a head is hidden size over heads, and not one that models have.",
-        "Write head_dim.",
-    ),
-    "rope-mscale": (
-        "mscale and mscale_all_dim work as a pair; one alone is not used before cosines and sines.",
-        "Write both, as DeepSeek's configs do, or attention_factor.",
-    ),
-    "rope-mscale-unread": (
-        "Factors before cosines and sines stand under keys that this model type does not read.",
-        "Write attention_factor.",
-    ),
-    "rope-one-for-all": (
-        "One rotation is given for all types of layers, where this model type has several.",
-        "Write a section for each type of layer.",
-    ),
-    "rope-no-section": (
-        "Rotations are given by type of layer, and a type that the model has is not among them.",
-        "Write a section for it; null where its layers have no positions.",
-    ),
-    "rope-sections": (
-        "mrope_section does not fit the pairs that turn, is not there, or its order is not said.",
-        "Sections sum to half the rotated width; write them with mrope_interleaved.",
-    ),
-}
 
 
 @dataclass(frozen=True, eq=False)
