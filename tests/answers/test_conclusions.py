@@ -170,8 +170,8 @@ def clipped():
         ),
         (
             np.tile(np.random.default_rng(0).normal(size=(4, 6)), (2, 1)),
-            "Only 4 of 8 positions have different codes: they repeat every 4, so 0 and 4 share one. "
-            f"{STAY.replace('codes', 'the different codes')}.",
+            "Only 4 of 8 positions have different codes: they repeat every 4, so 0 and 4 share one"
+            f". {STAY.replace('codes', 'the different codes')}.",
         ),
         (
             np.array([[1.0, 0.0], [1.0, 1e-9], [0.0, 1.0]]),
