@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from pefourier.questions import context as context
     from pefourier.questions import design as design
     from pefourier.questions import encode as encode
+    from pefourier.questions import extend as extend
     from pefourier.questions import reconstruct as reconstruct
     from pefourier.questions import relations as relations
     from pefourier.questions import resize as resize
@@ -61,6 +62,7 @@ NAMESAKES = {  # of rooms
     "compare",
     "context",
     "design",
+    "extend",
     "reconstruct",
     "relations",
     "resize",

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 import numpy as np
 
 from pefourier.encodings.checks import check_whole
-from pefourier.encodings.encoding import Encoding, as_encoding
+from pefourier.encodings.encoding import Encoding, as_encoding, without_mean
 from pefourier.encodings.grids import check_sides, on_grid
 from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.specs import load, source_of
@@ -33,7 +33,10 @@ if TYPE_CHECKING:  # each is imported when it is asked
     from pefourier.compare import Comparison
     from pefourier.context import Context
     from pefourier.design import Design
+    from pefourier.encodings.domain import Domain
+    from pefourier.extend import Extensions
     from pefourier.faithful import Faithfulness, GridFaithfulness
+    from pefourier.geometry import Progress
     from pefourier.reconstruct import GridReconstructions, Reconstructions
     from pefourier.relations import Relations
     from pefourier.resize import Resizing
@@ -46,7 +49,7 @@ Source: TypeAlias = (
 )
 
 
-PLACES = {"grid", "prefix"}  # keywords of all encodings: where their rows stand
+PLACES = {"grid", "prefix", "spans"}  # keywords of all encodings: where their rows stand
 
 
 def spectrum(
@@ -57,6 +60,7 @@ def spectrum(
     lattice: int | None = None,
     sigma: float | None = None,
     method: str = "auto",
+    demean: bool = False,
     **params: Any,
 ) -> Spectrum | GridSpectrum:
     """Which frequencies does it have? The density of the paper's Eq. 15 over a lattice.
@@ -72,6 +76,8 @@ def spectrum(
         Bandwidth in lattice steps, default 4; 0 does not smooth.
     method : str
         "declared", "periodogram" or "auto".
+    demean : bool
+        Leave out what is the same in all rows of the table.
     length, d, **params
         As the module's docstring says.
 
@@ -85,34 +91,19 @@ def spectrum(
     from pefourier.spectrum import density
 
     check_whole_numbers(lattice=lattice)
-    return density(encoding_of(encoding, length, d, params), lattice, sigma, method)
+    enc = encoding_of(encoding, length, d, params, demean=demean)
+    return density(enc, lattice, sigma, method)
 
 
 @overload
 def reconstruct(
-    encoding: Source,
-    positions: Sequence[int] | None = None,
-    *,
-    length: int | None = None,
-    d: int | None = None,
-    lattice: int | None = None,
-    sigma: float | None = None,
-    method: str = "auto",
-    **params: Any,
+    encoding: Source, positions: Sequence[int] | None = None, **asked: Any
 ) -> Reconstructions: ...
 
 
 @overload
 def reconstruct(
-    encoding: Source,
-    positions: Sequence[Sequence[int]],
-    *,
-    length: int | None = None,
-    d: int | None = None,
-    lattice: int | None = None,
-    sigma: float | None = None,
-    method: str = "auto",
-    **params: Any,
+    encoding: Source, positions: Sequence[Sequence[int]], **asked: Any
 ) -> GridReconstructions: ...
 
 
@@ -125,13 +116,14 @@ def reconstruct(
     lattice: int | None = None,
     sigma: float | None = None,
     method: str = "auto",
+    demean: bool = False,
     **params: Any,
 ) -> Reconstructions | GridReconstructions:
     """What is left of a position? Deltas rebuilt from the frequencies, and from the codes.
 
     Parameters
     ----------
-    encoding, length, d, lattice, sigma, method, **params
+    encoding, length, d, lattice, sigma, method, demean, **params
         As in `spectrum`.
     positions : sequence of int, or of points, optional
         Where to put deltas, by default 5, 40 and 75, or as far along a shorter lattice; on a grid
@@ -144,15 +136,22 @@ def reconstruct(
     """
     from pefourier.reconstruct import position_functions
 
-    asked = () if positions is None else positions
-    least = int(max([79, *np.ravel(asked)])) + 1
-    along_rows = len(asked) > 0 and np.ndim(asked) == 1
-    enc = encoding_of(encoding, length, d, params, least, as_rows=along_rows)
-    return position_functions(enc, positions, lattice, sigma, method)
+    check_whole_numbers(lattice=lattice)
+    points = as_points(positions)
+    flat = [x for point in points for x in point]
+    least, along_rows = max([79, *flat]) + 1, any(len(point) != 2 for point in points)
+    enc = encoding_of(encoding, length, d, params, least, as_rows=along_rows, demean=demean)
+    wanted = points if len(enc.domain.sides) > 1 else flat
+    return position_functions(enc, wanted or None, lattice, sigma, method)
 
 
 def check(
-    encoding: Source, *, length: int | None = None, d: int | None = None, **params: Any
+    encoding: Source,
+    *,
+    length: int | None = None,
+    d: int | None = None,
+    progress: Callable[[str], Progress] | None = None,
+    **params: Any,
 ) -> Faithfulness | GridFaithfulness:
     """Are codes distinct, can they be inverted? What ``pefourier check-faithful`` says.
 
@@ -160,6 +159,8 @@ def check(
     ----------
     encoding, length, d, **params
         As in `spectrum`.
+    progress : callable, optional
+        Called with the name of each phase of the work; what it gives, with parts done and all.
 
     Examples
     --------
@@ -169,7 +170,7 @@ def check(
     """
     from pefourier.faithful import assess
 
-    return assess(beside_weights(encoding_of(encoding, length, d, params)))
+    return assess(beside_weights(encoding_of(encoding, length, d, params)), progress)
 
 
 def beside_weights(enc: Encoding) -> Encoding:
@@ -279,25 +280,96 @@ def usage(
     return use_of_model(os.fspath(model), length, layers, True, *files)
 
 
+@overload
 def design(
     length: int,
     d: int,
     *,
-    criteria: Sequence[str] | None = None,
-    bases: Sequence[float] | None = None,
+    criteria: Sequence[str] = (),
+    bases: Sequence[float] = (),
     dtype: str | None = None,
-) -> Design:
+) -> Design: ...
+
+
+@overload
+def design(
+    length: Sequence[int],
+    d: int,
+    *,
+    criteria: Sequence[str] = (),
+    bases: Sequence[float] = (),
+    dtype: str | None = None,
+) -> tuple[Design, ...]: ...
+
+
+def design(
+    length: int | Sequence[int],
+    d: int,
+    *,
+    criteria: Sequence[str] = (),
+    bases: Sequence[float] = (),
+    dtype: str | None = None,
+) -> Design | tuple[Design, ...]:
     """Which base for my length? Candidates, and the best of them by each criterion.
+
+    For sides of a grid in place of a length: a design for each axis.
 
     Examples
     --------
     >>> design(80, 256, criteria=["turns"]).best["turns"]  # doctest: +ELLIPSIS
     12.99...
+    >>> [one.axis for one in design((30, 52), 64, criteria=["turns"])]
+    ['y', 'x']
     """
-    from pefourier.design import BASES, CRITERIA, design_base
+    from pefourier.design import BASES, CRITERIA, design_base, design_grid
 
+    own: dict[str, Any] = {
+        "bases": bases or BASES,
+        "criteria": criteria or CRITERIA,
+        "dtype": dtype,
+    }
+    if isinstance(length, Sequence) and not isinstance(length, str):
+        return design_grid(length, d, **own)
     check_whole_numbers(length=length, d=d)
-    return design_base(length, d, tuple(bases or BASES), tuple(criteria or CRITERIA), dtype)
+    return design_base(length, d, **own)
+
+
+def extend(
+    spec: str | os.PathLike[str],
+    to: int | Sequence[int],
+    *,
+    trained: int | None = None,
+    d: int | None = None,
+    criteria: Sequence[str] = (),
+    bases: Sequence[float] = (),
+    dtype: str | None = None,
+) -> tuple[Extensions, ...]:
+    """Which scaling takes a model to a length? For sides of a grid: one answer for each axis.
+
+    Parameters
+    ----------
+    spec : str or path
+        A model's config.json or folder, or a rotation such as "rope:rho=5e5".
+    to : int, or sequence of int
+        Positions to extend to, or the sides of a grid.
+    trained, d : int, optional
+        Positions of training, and the size of a head, of a rotation that says none; no grid's.
+    criteria, bases
+        Bases alone that are tried: those of turns, bound or wavelength=K, and others.
+
+    Examples
+    --------
+    >>> [len(one.candidates) for one in extend("rope", 256, trained=64, d=16)]
+    [4]
+    """
+    from pefourier.extend import extend as extend_rotation
+    from pefourier.extend import extend_on_grid
+
+    own: dict[str, Any] = {"criteria": criteria, "bases": bases, "dtype": dtype}
+    if isinstance(to, Sequence) and not isinstance(to, str):
+        return extend_on_grid(os.fspath(spec), to, **own)
+    check_whole_numbers(to=to, trained=trained, d=d)
+    return (extend_rotation(os.fspath(spec), to, trained=trained, d=d, **own),)
 
 
 def resize(
@@ -328,31 +400,86 @@ def resize(
     """
     from pefourier.resize import has_formula, on_own_grid, resize_table
 
-    enc = on_own_grid(encoding_of(encoding, None, d, params))
+    prefix = params.pop("prefix", 0)
+    placing = {"prefix": prefix} if params.get("grid") else {}
+    enc = encoding_of(encoding, None, d, {**params, **placing}, as_rows=True)
+    enc = enc if placing else on_own_grid(enc, prefix)
     formula = None
     if has_formula(enc, encoding, to):
-        formula = encoding_of(encoding, None, d, {**params, "grid": tuple(to)})
+        anew = {**params, "grid": tuple(to), "prefix": prefix}
+        formula = encoding_of(encoding, None, d, anew)
     return resize_table(enc, to, method, formula)
 
 
 def encode(
     encoding: Source,
-    positions: Sequence[int] | None = None,
+    positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
     *,
     length: int | None = None,
     d: int | None = None,
     **params: Any,
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """The codes of all positions, or of some: float64 (n, d).
+    """The codes of all positions, or of some, on a grid also points: float64 (n, d).
 
     Examples
     --------
     >>> encode("dft", [0, 131071], d=64).shape
     (2, 64)
     """
-    enc = encoding_of(encoding, length, d, params, as_rows=True)
-    x = None if positions is None else np.asarray(positions, dtype=np.int64)
-    return np.asarray(enc.table(x), dtype=float)
+    return codes_at(encoding, positions, length, d, params)[2]
+
+
+def codes_at(
+    encoding: Source | WithDefaults,
+    positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
+    length: int | None = None,
+    d: int | None = None,
+    params: Mapping[str, Any] | None = None,
+) -> tuple[Encoding, np.ndarray, np.ndarray[Any, np.dtype[np.float64]]]:
+    """An encoding, the points (n,) that are asked for, and their codes (n, d)."""
+    points = as_points(positions)
+    along_rows = not points or any(len(point) != 2 for point in points)
+    enc = encoding_of(encoding, length, d, params, as_rows=along_rows)
+    x = np.array(rows_of_points(enc.domain, points), dtype=np.int64) if points else enc.domain.x
+    return enc, x, np.asarray(enc.table(x), dtype=float)
+
+
+def as_points(
+    positions: Sequence[int] | Sequence[Sequence[int]] | None,
+) -> list[tuple[int, ...]]:
+    """Points of one number or several; a position is a point of one.
+
+    >>> as_points([(3, 4), 5])
+    [(3, 4), (5,)]
+    """
+    given = () if positions is None else positions
+    points = [np.atleast_1d(one).tolist() for one in (given if np.iterable(given) else [given])]
+    for x in (x for point in points for x in point):
+        check_whole("a position", x)
+    return [tuple(map(int, point)) for point in points]
+
+
+def rows_of_points(domain: Domain, points: Sequence[tuple[int, ...]]) -> list[int]:
+    """Rows of the table that are meant: on a grid 3,4 is a point, else each number is a position.
+
+    A number alone is a row, on a grid, too: those before it have no place.
+
+    >>> from pefourier.encodings.domain import lattice, positions
+    >>> rows_of_points(lattice((14, 14), prefix=1), [(3, 4), (0,)])
+    [47, 0]
+    >>> rows_of_points(positions(9), [(3, 4), (0,)])
+    [3, 4, 0]
+    """
+    if len(domain.sides) == 1 or domain.kind != "position":
+        return [row for point in points for row in point]
+    from pefourier.reconstruct import check_point
+
+    def row_of(point: tuple[int, ...]) -> int:
+        return domain.prefix + int(
+            np.ravel_multi_index(check_point(point, domain.sides), domain.sides)
+        )
+
+    return [row_of(point) if len(point) > 1 else point[0] for point in points]
 
 
 @dataclass(frozen=True)
@@ -361,6 +488,7 @@ class WithDefaults:
 
     spec: str
     params: Mapping[str, Any]
+    when_placed: Callable[[Encoding], object]  # is told of a table whose grid was looked for
 
 
 def encoding_of(
@@ -371,10 +499,11 @@ def encoding_of(
     least: int = 1,
     *,
     as_rows: bool = False,
+    demean: bool = False,
 ) -> Encoding:
     """The encoding that a SPEC names, or that an array, a module or a function gives.
 
-    A table is on the grid that it turns out to have, but `as_rows`.
+    A table is on the grid that it turns out to have, but `as_rows`; `demean` takes its mean away.
 
     Raises
     ------
@@ -383,17 +512,23 @@ def encoding_of(
     """
     given = dict(params or {})
     check_whole_numbers(length=length, d=d)
+    if isinstance(given.get("times"), str | os.PathLike):
+        from pefourier.encodings.sources.tables import read_numbers
+
+        given["times"] = read_numbers(os.fspath(given["times"]))
     if isinstance(source, WithDefaults):
         enc = load(source.spec, length, d, least=least, **{**source.params, **given})
     elif isinstance(source, str | os.PathLike):
         enc = load_spec(os.fspath(source), length, d, given, least)
     else:
         enc = encoding_of_object(source, length, d, given)
-    if as_rows or enc.origin == "formula":
-        return enc
-    from pefourier.geometry.found_grids import on_found_grid
+    if not (as_rows or enc.origin == "formula" or enc.domain.grid):
+        from pefourier.geometry.found_grids import on_found_grid
 
-    return on_found_grid(enc)
+        enc = on_found_grid(enc)
+        if isinstance(source, WithDefaults):
+            source.when_placed(enc)
+    return without_mean(enc) if demean else enc
 
 
 def encoding_of_object(

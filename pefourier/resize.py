@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings import load
 from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points
 from pefourier.encodings.encoding import Encoding, from_table
@@ -170,17 +169,6 @@ def against(
         similarities(table, after.grid),
         float(np.abs(table - chosen).max()),
     )
-
-
-def load_both_sizes(
-    spec: str, old: Sequence[int] | None, new: Sequence[int], prefix: int, d: int | None
-) -> tuple[Encoding, Encoding | None]:
-    """The table that is to be resized, and of a formula its codes at the new size, else None."""
-    placing = {"grid": old, "prefix": prefix} if old else {}
-    enc = load(spec, None, d, **placing)
-    enc = enc if old else on_own_grid(enc, prefix)
-    anew = load(spec, None, d, grid=new, prefix=prefix) if has_formula(enc, spec, new) else None
-    return enc, anew
 
 
 def has_formula(enc: Encoding, source: Any, new: Sequence[int]) -> bool:

@@ -29,6 +29,7 @@ SAME_NAMES = {  # defined in several modules on purpose
     "convert",  # beside the values of a SPEC
     "design",
     "encode",
+    "extend",
     "reconstruct",
     "relations",
     "resize",

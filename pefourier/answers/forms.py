@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from pefourier import __version__
-from pefourier.answers.page import Page, as_csv, as_github, as_json, as_words, plain
+from pefourier.answers.page import Page, as_csv, as_github, as_json, as_words, findings_of, plain
 from pefourier.answers.terms import read_terms
 from pefourier.answers.text import markdown_table, tables_in
 from pefourier.errors import printable
@@ -71,7 +71,7 @@ def in_sarif(page: Page) -> str:
     results = []
     for record in plain(list(page.records())):
         spec = str(record.get("spec") or "")
-        found = [(f["code"], f["severity"], f["message"]) for f in record.get("findings", ())]
+        found = [(f["code"], f["severity"], f["message"]) for f in findings_of(record)]
         if "error" in record:
             found.append(("refused", "error", record["error"]))
         results += [sarif_result(spec, *one) for one in found]

@@ -116,13 +116,23 @@ def as_github(page: Page) -> str:
         spec = str(record.get("spec") or "")
         said = [("notice", record["conclusion"])] if record.get("conclusion") else []
         said += [("error", record["error"])] if "error" in record else []
-        for finding in record.get("findings", ()):
+        for finding in findings_of(record):
             level = finding["severity"].replace("note", "notice")
             said.append((level, f"{finding['message']} [{finding['code']}]"))
         lines += [workflow_command(level, page.command, spec, text) for level, text in said]
     more = [("warning", one) for one in page.remarks] + [("error", one) for one in page.reasons]
     lines += [workflow_command(level, page.command, one.spec, one.text) for level, one in more]
     return "".join(lines)
+
+
+def findings_of(record: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The findings of a JSON object; of two encodings those of both.
+
+    >>> findings_of({"findings": {"a": [], "b": [{"code": "dead-pairs"}]}})
+    [{'code': 'dead-pairs'}]
+    """
+    found = record.get("findings", ())
+    return [one for part in found.values() for one in part] if hasattr(found, "values") else found
 
 
 def count_answers(page: Page, records: Sequence[Mapping[str, Any]]) -> str:

@@ -6,6 +6,7 @@ A command imports what it needs when it runs, so that help and the list start wi
 import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isnan
 from typing import Annotated, Any, Literal
 
@@ -35,21 +36,20 @@ from pefourier.cli.request import (
     ask_lengths,
     asking,
     attempt_each,
+    check_number,
     count,
     keep_answers,
-    load_exactly,
-    load_pair,
     note_grids,
     parse_points,
-    rows_of_points,
     sides,
     since,
+    spare_threads,
     spec_names,
 )
 from pefourier.cli.streams import note, percentages
 from pefourier.cli.train_options import Setting, TrainOptions, fill_options
 from pefourier.cli.usage_options import UsageOptions, tell_usage, two_counts
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, printable
 
 app = typer.Typer(
     add_completion=False,
@@ -128,10 +128,11 @@ def spectrum(
     \b
     Example: pefourier spectrum sinusoidal rope:rho=5e5 --d 128
     """
+    from pefourier import questions
     from pefourier.answers.report import by_decade, spectrum_page
-    from pefourier.spectrum import density
 
-    asked = ask_each(question, lambda enc: density(enc, lattice, sigma, method), demean=demean)
+    own = {"lattice": lattice, "sigma": sigma, "method": method, "demean": demean}
+    asked = ask_each(question, partial(questions.spectrum, **own))
     answers = asked.answers
     for a in answers:
         if isnan(a.result.summary.lowest_bin_share):
@@ -168,22 +169,16 @@ def reconstruct(
     \b
     Example: pefourier reconstruct --pos 5 40 75 --plot fig2.pdf
     """
-    # Its matrix products are long and thin: BLAS threads would only wait for one another.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    spare_threads()
     points = parse_points(pos)
-    positions = [x for point in points for x in point] or None
+    from pefourier import questions
     from pefourier.answers.report import reconstruct_page
-    from pefourier.reconstruct import position_functions
 
-    def rebuild(enc: Any) -> Any:
-        wanted = points if len(enc.domain.sides) > 1 else positions
-        return position_functions(enc, wanted or None, lattice, sigma, method)
-
-    least = max([79, *(positions or ())]) + 1
-    along_rows = any(len(point) != 2 for point in points)  # as rows and columns are not given
-    asked = ask_each(question, rebuild, least, demean=demean, as_rows=along_rows)
-    note_positions(asked, positions, question.quiet)
-    if positions and along_rows:
+    own = {"lattice": lattice, "sigma": sigma, "method": method, "demean": demean}
+    asked = ask_each(question, partial(questions.reconstruct, positions=points, **own))
+    if not points:
+        note_positions(asked, question.quiet)
+    elif any(len(point) != 2 for point in points):
         note_points(asked, question.quiet)
     drawing.draw("reconstruct", asked.answers)
     form.deliver(reconstruct_page(asked.each))
@@ -191,11 +186,11 @@ def reconstruct(
     asked.finish([], question.quiet)
 
 
-def note_positions(asked: Asked, given: list[int] | None, quiet: bool) -> None:
+def note_positions(asked: Asked, quiet: bool) -> None:
     """Say which positions were taken where the usual ones lie outside a lattice."""
     from pefourier.reconstruct import USUAL
 
-    for a in asked.answers if given is None else ():
+    for a in asked.answers:
         taken = [r.position for r in a.result.reconstructions]
         if taken != list(USUAL) and isinstance(a.result.lattice, int):  # on a grid: its middle
             where = f"{a.encoding.label} has a lattice of {a.result.lattice} points"
@@ -267,24 +262,19 @@ def check_faithful(question: Question, form: Form, drawing: Drawing, demands: De
     \b
     Example: pefourier check-faithful wpe.npy --require injective
     """
-    from pefourier.answers.catalogue import read_catalogue
-
-    declared = {one["encoding"] for one in read_catalogue() if one["measure"] == "declared"}
-    if all(spec.partition(":")[0] in declared for spec in question.wanted):
-        # Their two parts are decomposed at a time: BLAS threads would only wait for one another.
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    spare_threads(question.wanted)
+    from pefourier import questions
     from pefourier.answers.report import faithful_page
-    from pefourier.faithful import assess
-    from pefourier.questions import beside_weights
 
     stored, several = answers_of(demands.baseline, "check-faithful"), len(question.lengths) > 1
     if several and demands.baseline is not None:
         raise PefourierError("--baseline compares one length; give one, or leave --baseline out")
-    asked = ask_lengths(
-        question,
-        lambda enc: assess(beside_weights(enc), percentages(enc.label, question.quiet)),
-        skip=demands.skip_unknown,
-    )
+
+    def check(source: Any, **sizes: Any) -> Any:
+        show = percentages(printable(source.spec), question.quiet)
+        return questions.check(source, progress=show, **sizes)
+
+    asked = ask_lengths(question, check, skip=demands.skip_unknown)
     drawing.draw("sweep_plot.faithful_sweep" if several else "faithful", asked.answers)
     worse, remarks = since(stored, asked)
     reasons = [*unmet(asked, demands), *worse]
@@ -345,12 +335,14 @@ def compare(
         from pefourier.files import check_suffix
 
         check_suffix(permutation, (".npy", ".json"))
-    a, b = load_pair(question)
+    check_number(question, 2, "compare takes two encodings")
+    from pefourier import questions
     from pefourier.answers.comparing import compare_page
     from pefourier.answers.report import Answer
-    from pefourier.compare import compare as compare_encodings
 
-    result = compare_encodings(a, b)
+    sources = question.sources(whole=True)
+    result = questions.compare(*sources, length=question.length, d=question.d)
+    a, b = (note_grids(enc, question.quiet) for enc in result.about)
     drawing.draw("compare", [Answer(a, result), Answer(b, result)])
     form.deliver(compare_page(a, b, result))
     question.note_unused([a, b])
@@ -390,10 +382,10 @@ def relations(question: Question, form: Form, drawing: Drawing) -> None:
     \b
     Example: pefourier relations sinusoidal learned -S 512 --d 64 --plot kernel.pdf
     """
+    from pefourier import questions
     from pefourier.answers.relations_page import relations_page
-    from pefourier.relations import relate
 
-    asked = ask_each(question, relate)
+    asked = ask_each(question, questions.relations)
     drawing.draw("question_plots.relations", asked.answers)
     form.deliver(relations_page(asked.each))
     question.note_unused([a.encoding for a in asked.answers])
@@ -485,8 +477,7 @@ def design(given: DesignOptions, form: Form, drawing: Drawing) -> None:
     Example: pefourier design --length 64k --d 128 --for bound
     Example: pefourier design --extend-from config.json --to 128k
     """
-    # Its matrix products are long and thin: BLAS threads would only wait for one another.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    spare_threads()
     tell_design(given, form, drawing)
 
 
@@ -520,13 +511,13 @@ def resize(
 
     if out is not None:
         check_suffix(out, WRITERS)
+    from pefourier import questions
     from pefourier.answers.report import Answer
     from pefourier.answers.resizing import resize_page
-    from pefourier.resize import load_both_sizes, resize_table
 
-    enc, formula = load_both_sizes(spec, old, new, prefix or 0, d)
-    found = resize_table(enc, new, method, formula)
-    note_grids(enc, quiet)
+    placing = {"grid": old or (), "prefix": prefix or 0}
+    found = questions.resize(spec, new, method=method, d=d, **placing)
+    enc = note_grids(found.about[0], quiet)
     drawing.draw("question_plots.resizing", [Answer(enc, found)])
     if out is not None:
         write_table(out, found.table)
@@ -549,8 +540,6 @@ def encode(
     \b
     Example: pefourier encode dft --d 64 --positions 0,5,131071 --out codes.npy
     """
-    import numpy as np
-
     from pefourier.encodings.sources.formats import WRITERS
     from pefourier.encodings.sources.tables import write_table
     from pefourier.files import check_suffix
@@ -559,13 +548,12 @@ def encode(
         raise PefourierError("encode writes its table to --out; for CSV, end that name in .csv")
     check_suffix(out, WRITERS)
     points = parse_points(pos)
-    along_rows = not points or any(len(point) != 2 for point in points)
-    rule = "encode writes one encoding"
-    (enc,) = load_exactly(question, 1, rule, as_rows=along_rows)
-    x = np.array(rows_of_points(enc.domain, points), dtype=np.int64) if points else enc.domain.x
-    table = np.asarray(enc.table(x), dtype=float)
+    check_number(question, 1, "encode writes one encoding")
+    from pefourier import questions
     from pefourier.answers.report import Answer, encode_page
 
+    (source,) = question.sources(whole=True)
+    enc, x, table = questions.codes_at(source, points, question.length, question.d)
     drawing.draw("heatmap", [Answer(enc, table)])
     write_table(out, table)
     form.deliver(encode_page(enc, table, x, out))
@@ -607,8 +595,10 @@ def write_report(
         return
     from pefourier.answers.html_report import Inquiry, encodings_document
     from pefourier.answers.report import Refusal, report_page
+    from pefourier.questions import encoding_of
 
-    loaded = attempt_each(question.rotations, question.loader())
+    sizes = {"length": question.length, "d": question.d}
+    loaded = attempt_each(question.sources(), partial(encoding_of, **sizes))
     encodings = [one for one in loaded if not isinstance(one, Refusal)]
     inquiry = Inquiry(options, lattice, sigma)
     asked = keep_answers(

@@ -125,9 +125,10 @@ class DesignOptions:
     quiet: Quiet = False
 
     @property
-    def rounding(self) -> str | None:
-        """The format that codes are rounded to."""
-        return SHORT_NAMES.get(self.dtype, self.dtype)
+    def asked(self) -> dict[str, Any]:
+        """Criteria, bases that are tried, and the format that codes are rounded to."""
+        dtype = SHORT_NAMES.get(self.dtype, self.dtype)
+        return {"criteria": self.wanted or (), "bases": self.base or (), "dtype": dtype}
 
 
 def tell_reach(given: ContextOptions, form: Form, drawing: Drawing) -> None:
@@ -138,18 +139,19 @@ def tell_reach(given: ContextOptions, form: Form, drawing: Drawing) -> None:
         )
     from pefourier.answers.page import Reason
     from pefourier.answers.reach import context_page
-    from pefourier.answers.report import Answer
-    from pefourier.context import describe_context, lost_in_format, read_against
+    from pefourier.answers.report import answer_of
+    from pefourier.context import lost_in_format
+    from pefourier.questions import context
 
     lengths = given.length if isinstance(given.length, tuple) else (given.length,)
     stored = answers_of(given.baseline, "context")
     if len(lengths) > 1 and stored is not None:
         raise PefourierError("--baseline compares one length; give one, or leave --baseline out")
 
-    def answer(asked: AtLength) -> Answer:
-        own, known = describe_context(asked.spec, asked.length, given.trained, given.d)
-        against = given.against and read_against(own, given.against, known.length, given.d)
-        return Answer(replace(own[0], spec=asked.spec), replace(known, against=against or None))
+    own = {"trained": given.trained, "d": given.d, "against": given.against}
+
+    def answer(asked: AtLength) -> Any:
+        return answer_of(context(asked.spec, length=asked.length, **own))
 
     pairs = [AtLength(spec, one) for spec in given.specs for one in lengths]
     asked, page = keep_answers(attempt_each(pairs, answer)), context_page
@@ -202,14 +204,10 @@ def tell_design(given: DesignOptions, form: Form, drawing: Drawing) -> None:
             "design needs --d and either --length or --grid, or --extend-from CONFIG and --to"
         )
     from pefourier.answers.designing import design_page
-    from pefourier.design import BASES, CRITERIA, design_base, design_grid
+    from pefourier.questions import design
 
-    own = {"bases": given.base or BASES, "criteria": given.wanted or CRITERIA}
-    own["dtype"] = given.rounding
-    if given.grid:
-        found = design_grid(given.grid, given.d, **own)
-    else:
-        found = (design_base(given.length, given.d, **own),)
+    found = design(given.grid or given.length, given.d, **given.asked)
+    found = found if given.grid else (found,)
     drawing.draw("reach_plot.criteria", found)
     form.deliver(design_page(found))
 
@@ -217,15 +215,12 @@ def tell_design(given: DesignOptions, form: Form, drawing: Drawing) -> None:
 def tell_extension(given: DesignOptions, form: Form, drawing: Drawing) -> None:
     """Answer `pefourier design --extend-from`."""
     from pefourier.answers.extension import extension_page
-    from pefourier.extend import extend, extend_on_grid, grid_specs
+    from pefourier.extend import grid_specs
+    from pefourier.questions import extend
 
-    own = {"criteria": given.wanted or (), "bases": given.base or (), "dtype": given.rounding}
-    specs = None
-    if given.grid is None:
-        ways = (extend(given.extend_from, given.to, trained=given.length, d=given.d, **own),)
-    else:
-        ways = extend_on_grid(given.extend_from, given.grid, **own)
-        specs = grid_specs(given.extend_from, given.grid, ways)
+    config, to = given.extend_from, given.grid or given.to
+    ways = extend(config, to, trained=given.length, d=given.d, **given.asked)
+    specs = grid_specs(config, to, ways) if given.grid else None
     drawing.draw("reach_plot.extension", ways)
-    params = {"to": given.to, "grid": given.grid, "dtype": given.rounding}
+    params = {"to": given.to, "grid": given.grid, "dtype": given.asked["dtype"]}
     form.deliver(extension_page(ways, params, specs))

@@ -4,12 +4,13 @@ A command under `asking` takes dataclasses whose fields are options, such as `Qu
 and options of its own.
 """
 
-import functools
 import inspect
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial, wraps
 from importlib import import_module
 from typing import Annotated, Any, Literal
 
@@ -234,32 +235,13 @@ class Question:
             options["spans"] = self.spans
         return options
 
-    def loader(self, least: int = 1, *, as_rows: bool = False) -> Callable[[str], Any]:
-        """What turns a SPEC into its encoding; options that suit none are refused here.
+    def sources(self, *, whole: bool = False) -> list[Any]:
+        """The SPECs with what is said for all: each rotation of a config, or the `whole`."""
+        from pefourier.questions import WithDefaults
 
-        A table is on the grid that it turns out to have, but `as_rows`.
-        """
-        from pefourier.encodings import load
-
-        options = self.options()
-
-        def load_spec(spec: str) -> Any:
-            enc = load(spec, self.length, self.d, least=least, **options)
-            return enc if as_rows else self.on_its_grid(enc)
-
-        return load_spec
-
-    def encodings(self, *, as_rows: bool = False) -> list[Any]:
-        """The encodings of all SPECs."""
-        return list(map(self.loader(as_rows=as_rows), self.wanted))
-
-    def on_its_grid(self, enc: Any) -> Any:
-        """A table on the grid that it turns out to have, which is said."""
-        if enc.origin == "formula" or enc.domain.grid:
-            return enc
-        from pefourier.geometry.found_grids import on_found_grid
-
-        return note_grids(on_found_grid(enc), self.quiet)
+        options, placed = self.options(), partial(note_grids, quiet=self.quiet)
+        specs = self.wanted if whole else self.rotations
+        return [WithDefaults(spec, options, placed) for spec in specs]
 
     def note_one_side(self) -> None:
         """Say what a single side is where an encoding has a grid of its own."""
@@ -371,6 +353,23 @@ class Drawing:
         plot.save(self.plot, getattr(own, name), answers, **look)
 
 
+def spare_threads(specs: Sequence[str] = ()) -> None:
+    """Give BLAS one thread where it would wait for others, if numpy is not loaded yet.
+
+    Matrix products are long and thin in reconstruct and design; in check-faithful where all SPECs
+    have declared frequencies, whose two parts are decomposed at a time.
+    """
+    from pefourier.answers.catalogue import read_catalogue
+
+    known = {
+        one["encoding"]
+        for one in (read_catalogue() if specs else ())
+        if one["measure"] == "declared"
+    }
+    if all(spec.partition(":")[0] in known for spec in specs):
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 @dataclass(frozen=True)
 class Asked:
     """What was found for each SPEC, in the order given: an answer, or why there is none."""
@@ -392,25 +391,14 @@ class Asked:
             raise typer.Exit(2)
 
 
-def ask_each(
-    question: Question,
-    analyse: Callable[[Any], Any],
-    least: int = 1,
-    *,
-    demean: bool = False,
-    as_rows: bool = False,
-    skip: bool = False,
-) -> Asked:
-    """Load each SPEC, then analyse each that could be loaded, maybe without its mean."""
+def ask_each(question: Question, ask: Callable[..., Any], *, skip: bool = False) -> Asked:
+    """Ask a question of `pefourier.questions` about each SPEC."""
     from pefourier.answers.report import answer_of
 
-    load = question.loader(least, as_rows=as_rows)
-    loaded = attempt_each(question.rotations, load, skip=skip)
-    if demean:
-        from pefourier.encodings.encoding import without_mean
+    def answer(source: Any) -> Any:
+        return answer_of(ask(source, length=question.length, d=question.d))
 
-        loaded = attempt_each(loaded, without_mean)
-    return keep_answers(attempt_each(loaded, lambda enc: answer_of(analyse(enc))))
+    return keep_answers(attempt_each(question.sources(), answer, skip=skip))
 
 
 @dataclass(frozen=True)
@@ -421,14 +409,14 @@ class AtLength:
     length: int | None
 
 
-def ask_lengths(question: Question, analyse: Callable[[Any], Any], *, skip: bool = False) -> Asked:
+def ask_lengths(question: Question, ask: Callable[..., Any], *, skip: bool = False) -> Asked:
     """Each SPEC at each length, those of a SPEC together."""
     if len(question.lengths) == 1:
-        return ask_each(question, analyse, skip=skip)
+        return ask_each(question, ask, skip=skip)
     asked = [
         one
         for length in question.lengths
-        for one in ask_each(replace(question, length=length), analyse, skip=skip).each
+        for one in ask_each(replace(question, length=length), ask, skip=skip).each
     ]
     return Asked(sorted(asked, key=lambda one: question.rotations.index(spec_of_answer(one))))
 
@@ -505,29 +493,11 @@ def keep_answers(each: list[Any]) -> Asked:
     return asked
 
 
-def load_pair(question: Question) -> list[Any]:
-    """Two encodings that are to be compared."""
-    a, b = check_number(question, 2, "compare takes two encodings")
-    from pefourier.questions import WithDefaults, pair_of
-
-    options = question.options()
-    pair = (WithDefaults(spec, options) for spec in (a, b))
-    found = pair_of(*pair, question.length, question.d)
-    return [note_grids(enc, question.quiet) for enc in found]
-
-
-def check_number(question: Question, count: int, rule: str) -> Sequence[str]:
-    """The SPECs of a command that takes so many."""
+def check_number(question: Question, count: int, rule: str) -> None:
+    """Refuse another number of SPECs than a command takes."""
     given = question.specs or []
     if len(given) != count:
         raise PefourierError(f"{rule}; got {len(given)}: {' '.join(map(shown, given)) or 'none'}")
-    return given
-
-
-def load_exactly(question: Question, count: int, rule: str, *, as_rows: bool = False) -> list[Any]:
-    """The encodings of a command that takes so many."""
-    check_number(question, count, rule)
-    return question.encodings(as_rows=as_rows)
 
 
 def parse_whole_numbers(texts: list[str]) -> list[int]:
@@ -552,30 +522,6 @@ def parse_points(texts: list[str] | None) -> list[tuple[int, ...]]:
     [(3, 4), (10, 2)]
     """
     return [tuple(parse_whole_numbers([text])) for text in texts or []]
-
-
-def rows_of_points(domain: Any, points: Sequence[tuple[int, ...]]) -> list[int]:
-    """Rows of the table that are meant: on a grid 3,4 is a point, else each number is a position.
-
-    A number alone is a row, on a grid, too: those before it have no place.
-
-    >>> from pefourier.encodings.domain import lattice, positions
-    >>> rows_of_points(lattice((14, 14), prefix=1), [(3, 4), (0,)])
-    [47, 0]
-    >>> rows_of_points(positions(9), [(3, 4), (0,)])
-    [3, 4, 0]
-    """
-    if len(domain.sides) == 1 or domain.kind != "position":
-        return [row for point in points for row in point]
-    from pefourier.reconstruct import check_point
-
-    def row_of(point: tuple[int, ...]) -> int:
-        row = 0
-        for k, side in zip(check_point(point, domain.sides), domain.sides, strict=True):
-            row = row * side + k
-        return domain.prefix + row
-
-    return [row_of(point) if len(point) > 1 else point[0] for point in points]
 
 
 @dataclass(frozen=True)
@@ -651,7 +597,7 @@ def asking(command: Callable[..., None]) -> Callable[..., None]:
         for f in fields(group)
     ]
 
-    @functools.wraps(command)
+    @wraps(command)
     def typed(**values: Any) -> None:
         try:
             fill(values)

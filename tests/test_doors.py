@@ -1,0 +1,241 @@
+"""One law: the shell and Python give one answer, in every form, and refuse the same for a reason.
+
+Each command is asked in words, JSON, CSV and with a figure, its question in Python; records are
+equal, numbers of CSV are numbers of the record, and a refusal has one sentence.
+"""
+
+import csv
+import io
+import json
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+import pefourier
+from pefourier.encodings import load
+from pefourier.errors import PefourierError
+
+SIZES = {"length": 20, "d": 8}
+MODEL = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8}
+LLAMA = MODEL | {"max_position_embeddings": 64, "rope_theta": 500.0}
+CODE = """import numpy as np
+def codes(n, d):
+    return np.cos(np.outer(np.arange(n), 1 / np.arange(1, d + 1)))
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A SPEC, with keywords of Python that are options of the shell, too."""
+
+    spec: str
+    keywords: dict = field(default_factory=dict)
+
+    @property
+    def options(self):
+        for key, value in self.keywords.items():
+            text = "x".join(map(str, value)) if key == "grid" else str(value)
+            yield from ([f"--{key}"] if value is True else [f"--{key}", text])
+
+
+ANY = [
+    Case("rope", SIZES),
+    Case("sinusoidal:rho=100", SIZES),
+    Case("learned", SIZES | {"seed": 3}),
+    Case("alibi", {"length": 9, "d": 4}),
+    Case("axial", {"grid": (3, 4), "d": 8}),
+    Case("mtan-fixed", {"times": "times.npy", "d": 8}),
+    Case("c.json#rotary", SIZES),  # which it has not
+    Case("c.json"),
+    Case("m.json", {"spans": "text:3 image:4x6 text:2"}),
+    Case("t.npy"),
+    Case("g.npy"),
+    Case("g.npy", {"grid": (127,)}),
+    Case("f.npy", {"length": 9}),
+    Case("py:door_codes:codes", SIZES),
+    Case("z.npy"),
+    Case("missing.npy"),
+    Case("dtf"),
+    Case("rope", {"length": 0}),
+    Case("rope", {"d": 7}),
+    Case("rope", {"rho": -1.0}),
+    Case("t.npy", {"length": 99}),
+    Case("t.npy", {"grid": (3, 5)}),
+]
+FEW = ANY[:1] + ANY[9:11]
+QUESTIONS = {  # of one encoding: the command, the function, and cases of its own
+    "spectrum": (
+        pefourier.spectrum,
+        [
+            Case(c.spec, c.keywords | own)
+            for c in FEW
+            for own in ({"demean": True}, {"sigma": -1.0})
+        ],
+    ),
+    "reconstruct": (
+        pefourier.reconstruct,
+        [Case(c.spec, c.keywords | {"demean": True, "lattice": 24}) for c in FEW[:2]],
+    ),
+    "check-faithful": (pefourier.check, []),
+    "relations": (pefourier.relations, []),
+}
+ONE = [(name, case) for name, (_, own) in QUESTIONS.items() for case in ANY + own]
+FIGURES = {"rope", "g.npy", "dtf"}  # SPECs that are also drawn
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folder(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("doors"))
+        patch.syspath_prepend(".")
+        np.save("t.npy", np.random.default_rng(3).normal(size=(20, 8)))
+        np.save("g.npy", load("axial", d=32, grid=(9, 14), prefix=1).table())
+        np.save("f.npy", load("sinusoidal", 24, 8).table().astype(np.float32))
+        np.save("z.npy", np.zeros((6, 4)))
+        np.save("times.npy", np.array([0, 0.5, 3, 3.5, 9]))
+        axes = {"rope_scaling": {"type": "mrope", "mrope_section": [1, 1, 2]}}
+        for name, config in [("c", LLAMA), ("m", LLAMA | {"model_type": "qwen2_vl"} | axes)]:
+            with open(f"{name}.json", "w") as file:
+                json.dump(config, file)
+        with open("door_codes.py", "w") as file:
+            file.write(CODE)
+        yield
+
+
+def asked_in_python(ask, *given, **keywords):
+    """The record, or the sentence of a refusal."""
+    try:
+        return json.loads(json.dumps(ask(*given, **keywords).to_dict()))
+    except PefourierError as error:
+        return str(error)
+
+
+def asked_in_the_shell(run, *line):
+    """The record of JSON, or the sentence; words, CSV and JSON agree on whether there is one."""
+    told = run(*line, "--json")
+    words, rows = run(*line), run(*line, "--csv")
+    assert told.status == words.status == rows.status
+    if told.status == 2:
+        assert told.out == words.out == rows.out == ""
+        assert told.err == words.err == rows.err
+        return told.err.splitlines()[-1].removeprefix("pefourier: ")
+    (record,) = told.results
+    said = " ".join(words.out.split())
+    assert " ".join(record["conclusion"].split()) in said
+    numbers = {x for x in numbers_in(record)}
+    for row in csv.reader(io.StringIO(rows.out)):
+        for cell in filter(is_fraction, row):
+            assert float(cell) in numbers, f"{cell} of the CSV is no number of the record"
+    return record
+
+
+def numbers_in(record):
+    if isinstance(record, dict):
+        record = list(record.values())
+    if isinstance(record, list):
+        for one in record:
+            yield from numbers_in(one)
+    elif isinstance(record, float):
+        yield record
+
+
+def is_fraction(cell):
+    return cell.count(".") == 1 and cell.strip("-").replace(".", "").isdigit()
+
+
+@pytest.mark.parametrize(
+    ("name", "case"), ONE, ids=[f"{n} {c.spec} {' '.join(c.options)}" for n, c in ONE]
+)
+def test_a_command_and_its_question_answer_and_refuse_alike(run, name, case):
+    ask, _ = QUESTIONS[name]
+    told = asked_in_python(ask, case.spec, **case.keywords)
+    assert asked_in_the_shell(run, name, case.spec, *case.options) == told
+    if case.spec in FIGURES:
+        drawn = run(name, case.spec, *case.options, "--plot", "f.svg", "--json")
+        assert drawn.status == (2 if isinstance(told, str) else 0)
+        assert drawn.status == 2 or drawn.results == [told]
+
+
+PAIRS = ["rope c.json", "c.json rope", "f.npy sinusoidal", "axial g.npy", "g.npy t.npy"]
+PAIRS += ["py:door_codes:codes t.npy", "rope missing.npy", "t.npy z.npy", "alibi alibi"]
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_pairs_are_compared_alike(run, pair):
+    told = asked_in_python(pefourier.compare, *pair.split())
+    assert asked_in_the_shell(run, "compare", *pair.split()) == told
+
+
+OF_MODELS = [
+    Case("c.json", {"length": 128, "against": "base=10000"}),
+    Case("rope", {"length": 128, "trained": 32, "d": 16}),
+    Case("alibi"),
+    Case("t.npy"),
+    Case("missing.json"),
+    Case("c.json", {"against": "nonsense"}),
+]
+
+
+@pytest.mark.parametrize("case", OF_MODELS, ids=lambda c: f"{c.spec} {c.keywords}")
+def test_models_are_told_of_alike(run, case):
+    told = asked_in_python(pefourier.context, case.spec, **case.keywords)
+    assert asked_in_the_shell(run, "context", case.spec, *case.options) == told
+
+
+RESIZED = [
+    ("axial", (6, 7), {"grid": (3, 4), "d": 8}),
+    ("g.npy", (4, 5), {}),
+    ("t.npy", (4, 5), {}),
+]
+RESIZED += [("t.npy", (6, 6), {"grid": (4, 5), "method": "timm"}), ("rope", (4, 4), {"d": 8})]
+RESIZED += [("g.npy", (4, 5), {"prefix": 2}), ("missing.npy", (4, 5), {})]
+
+
+@pytest.mark.parametrize(("spec", "to", "keywords"), RESIZED)
+def test_tables_are_resized_alike(run, spec, to, keywords):
+    told = asked_in_python(pefourier.resize, spec, to, **keywords)
+    options = [word.replace("--grid", "--from") for word in Case(spec, keywords).options]
+    line = ["resize", spec, "--to", "x".join(map(str, to)), *options]
+    assert asked_in_the_shell(run, *line) == told
+
+
+ENCODED = [("rope", [3, 9], SIZES), ("g.npy", [(3, 4), (0, 0)], {}), ("g.npy", [5], {})]
+ENCODED += [
+    ("axial", [(2, 3), 7], {"grid": (3, 4), "d": 8}),
+    ("t.npy", [20], {}),
+    ("t.npy", None, {}),
+]
+
+
+@pytest.mark.parametrize(("spec", "positions", "keywords"), ENCODED)
+def test_codes_are_given_alike(run, spec, positions, keywords):
+    pos = [",".join(map(str, np.atleast_1d(one))) for one in positions or ()]
+    line = ["encode", spec, *Case(spec, keywords).options, *(["--pos", *pos] if pos else [])]
+    found = run(*line, "--out", "codes.npy")
+    if found.status == 2:
+        with pytest.raises(PefourierError) as told:
+            pefourier.encode(spec, positions, **keywords)
+        assert found.err == f"pefourier: {told.value}\n"
+    else:
+        codes = pefourier.encode(spec, positions, **keywords)
+        assert np.array_equal(codes, np.load("codes.npy"))
+
+
+def test_bases_and_scalings_are_designed_alike(run):
+    bases = {"criteria": ["turns", "rank"], "bases": [3.0, 10.0]}
+    words = ["--for", "turns", "--for", "rank", "--rho", 3, "--rho", 10, "--json"]
+    for length, options in [(64, ["-S", 64]), ((4, 6), ["--grid", "4x6"])]:
+        told = pefourier.design(length, 16, **bases)
+        found = [told.to_dict()] if length == 64 else [one.to_dict() for one in told]
+        assert run("design", *options, "--d", 16, *words).results == found
+    ways = pefourier.extend("c.json", 256, dtype="bfloat16")
+    (record,) = run(
+        "design", "--extend-from", "c.json", "--to", 256, "--dtype", "bf16", "--json"
+    ).results
+    assert [one["spec"] for one in record["candidates"]] == [c.spec for c in ways[0].candidates]
+    for to in (0, 20):
+        refused = run("design", "--extend-from", "missing.json", "--to", to)
+        with pytest.raises(PefourierError) as told:
+            pefourier.extend("missing.json", to)
+        assert (refused.status, refused.err) == (2, f"pefourier: {told.value}\n")
