@@ -200,6 +200,76 @@ def ruler_numpy(n):
     return lambda: np.linalg.eigvalsh(made + made.T)
 
 
+def heads(n):
+    """Queries and keys of a layer of 32 heads of 128, float32."""
+    import torch
+
+    torch.manual_seed(0)
+    return torch.randn(2, 1, 32, n, 128)
+
+
+def ten_times(rotate, q, k):
+    """Ten layers, the first call before: what is made once is not counted."""
+    import torch
+
+    with torch.no_grad():
+        rotate(q, k)
+
+    def work():
+        with torch.no_grad():
+            for _ in range(10):
+                turned, _ = rotate(q, k)
+            return turned.numpy()
+
+    return work
+
+
+def halves_pefourier(n):
+    from pefourier.nn import Rotary
+
+    return ten_times(Rotary("rope", 128, max_length=n).rotate, *heads(n))
+
+
+def halves_transformers(n):
+    import torch
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+
+    q, k = heads(n)
+    made = LlamaRotaryEmbedding(LlamaConfig(hidden_size=4096, num_attention_heads=32))
+    waves = made(q, torch.arange(n)[None])  # once for all layers
+    return ten_times(lambda q, k: apply_rotary_pos_emb(q, k, *waves), q, k)
+
+
+def neighbours_pefourier(n):
+    from pefourier.nn import Rotary
+
+    return ten_times(Rotary("rope:layout=interleaved", 128, max_length=n).rotate, *heads(n))
+
+
+def neighbours_written(n):
+    """As Llama's first code and torchtune have it: pairs as an axis of two, and stacked."""
+    import torch
+
+    phases = torch.outer(torch.arange(n), torch.tensor(frequencies(128), dtype=torch.float32))
+    cosine, sine = phases.cos(), phases.sin()
+
+    def one(x):
+        a, b = x.float().unflatten(-1, (-1, 2)).unbind(-1)
+        pair = torch.stack([a * cosine - b * sine, b * cosine + a * sine], -1)
+        return pair.flatten(-2).type_as(x)
+
+    return ten_times(lambda q, k: (one(q), one(k)), *heads(n))
+
+
+def neighbours_library(n):
+    """rotary-embedding-torch."""
+    from rotary_embedding_torch import RotaryEmbedding
+
+    one = RotaryEmbedding(128).rotate_queries_or_keys
+    return ten_times(lambda q, k: (one(q), one(k)), *heads(n))
+
+
 CASES = [  # question, size, contenders with ours first
     (
         "density of Eq. 15, d",
@@ -214,6 +284,12 @@ CASES = [  # question, size, contenders with ours first
     ("Algorithm 1, d", 8192, [rebuilt_pefourier, rebuilt_numpy]),
     ("condition number, n x 128 rotary, n", 131072, [singular_pefourier, singular_numpy]),
     *(("check-faithful of a grid", name, [grid_pefourier, grid_numpy]) for name in GRIDS),
+    ("rotate halves, 10 layers, n", 1024, [halves_pefourier, halves_transformers]),
+    (
+        "rotate neighbours, 10 layers, n",
+        1024,
+        [neighbours_pefourier, neighbours_written, neighbours_library],
+    ),
     ("eigvalsh beside grids, n x n, n", 4096, [ruler_numpy]),
 ]
 GROWTH = [

@@ -9,7 +9,7 @@ from rotary_modules import config_class, modeling, quiet
 
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
-from pefourier.nn import Bias, PositionalEncoding, Rotary
+from pefourier.nn import Bias, PositionalEncoding, Rotary, turn
 from pefourier.train.injection import load_injection
 
 torch.manual_seed(0)
@@ -81,10 +81,6 @@ def test_one_rotation_of_several_is_named(written):
         Rotary(path)
 
 
-def operators(rotary, q, n, **given):
-    return rotary.rotate(q, q[:, :1] if rotary.heads is None else q, **given)
-
-
 @pytest.mark.parametrize("layout", ["halves", "interleaved"])
 @pytest.mark.parametrize("max_length", [None, 40])
 def test_pairs_turn_by_the_formula(layout, max_length):
@@ -101,6 +97,19 @@ def test_pairs_turn_by_the_formula(layout, max_length):
     shuffled = torch.tensor([34, 30, 31, 30, 33])
     again, _ = rotary.rotate(q, k, positions=shuffled)
     torch.testing.assert_close(again[..., 1, :], rotary.rotate(q, k, offset=29)[0][..., 1, :])
+
+
+@pytest.mark.parametrize("layout", ["halves", "interleaved"])
+@pytest.mark.parametrize("shape", [(2, 5, 3, 8), (2, 5, 3, 9), (2, 5, 3, 4)])
+def test_what_is_fast_is_what_is_differentiated(layout, shape):
+    """Heads not first in memory, dimensions left over, an odd head; and gradients turn back."""
+    x = torch.randn(*shape).transpose(1, 2)
+    cosine, sine = torch.randn(2, 5, 2)
+    followed = x.clone().requires_grad_()
+    slow = turn(followed, cosine, sine, layout)
+    torch.testing.assert_close(turn(x, cosine, sine, layout), slow.detach())
+    (slow * x).sum().backward()
+    torch.testing.assert_close(followed.grad, turn(x, cosine, -sine, layout))
 
 
 @pytest.mark.parametrize(

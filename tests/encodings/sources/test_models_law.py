@@ -19,6 +19,7 @@ from rotary_modules import TYPES, config_class, modeling, quiet, rotations, torc
 from pefourier.encodings import load
 from pefourier.encodings.sources.models import type_row, version
 from pefourier.errors import PefourierError
+from pefourier.nn import Rotary
 
 KEYS = (
     *("rope_parameters", "rope_scaling", "rope_theta", "partial_rotary_factor", "rotary_pct"),
@@ -177,6 +178,45 @@ def count(configs, path, tolerance=1e-6):
     return counts, different
 
 
+def turned_by_its_model(module, config, layer, q, k, layout):
+    """Queries and keys as a model's own code turns them, None where it is called otherwise."""
+    code = modeling(type(config).__module__)
+    beside = getattr(code, "apply_rotary_pos_emb_interleave", None)
+    turn = beside if beside and layout == "interleaved" else code.apply_rotary_pos_emb
+    positions = torch.arange(q.shape[2]).expand(len(q), -1)
+    with quiet():
+        made = module(config)
+        return turn(q, k, *(made(q, positions, layer) if layer else made(q, positions)))
+
+
+def turned_alike(kind, path):
+    """same, differs, or why not: for each type of layer, logits of `nn.Rotary` and of the model.
+
+    Logits, since some models leave the rows of neighbours in halves.
+    """
+    values, _ = saved(kind)
+    path.write_text(json.dumps(values))
+    with quiet():
+        config = config_class(kind).from_dict(config_class(kind)._dict_from_json_file(str(path)))
+    if modeling(type(config).__module__) is None:  # its code needs a package that is not here
+        return
+    module = module_of(kind, config)
+    for layer in rotations(module, config):
+        try:
+            rotary = Rotary(str(path), layer_type=layer or None)
+        except PefourierError:
+            yield "refused"
+            continue
+        q, k = torch.randn(2, 1, 2, 9, rotary.d, generator=torch.Generator().manual_seed(0))
+        try:
+            own = turned_by_its_model(module, config, layer, q, k, rotary.layout)
+        except (AttributeError, TypeError, RuntimeError, ValueError):
+            yield "called otherwise"
+            continue
+        one, other = (a @ b.mT for a, b in (own, rotary.rotate(q, k)))
+        yield "same" if torch.allclose(one, other, rtol=1e-4, atol=1e-4) else "differs"
+
+
 def some_and_all(kinds, least):
     """One kind of sixteen, and in `make test-all` each; how many are to be found of all."""
     some = kinds[5::16]
@@ -229,6 +269,17 @@ def test_changed_keys_count_as_in_transformers(kinds, least, tmp_path):
     counts, different = count(variants(kinds), tmp_path / "config.json", tolerance=5e-6)
     assert different == []
     assert counts["agrees"] > least
+
+
+ROTARY = [k for k in TYPES if type_row(k)["kind"] == "rotary" and "module" in type_row(k)]
+
+
+@some_and_all(ROTARY, 150)
+def test_the_module_turns_as_the_model_does(kinds, least, tmp_path):
+    found = {kind: list(turned_alike(kind, tmp_path / "config.json")) for kind in kinds}
+    print(json.dumps(found, indent=1))
+    assert [kind for kind, ways in found.items() if "differs" in ways] == []
+    assert sum(ways.count("same") for ways in found.values()) >= least
 
 
 def test_every_rotation_has_a_known_layout():
