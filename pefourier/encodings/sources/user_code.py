@@ -14,7 +14,10 @@ import importlib
 import inspect
 import os
 import random
+import signal
 import sys
+import threading
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -45,6 +48,8 @@ from pefourier.encodings.sources.user_modules import (
 from pefourier.errors import PefourierError, shown
 
 NOTHING = Given()
+CODE_SECONDS = "PEFOURIER_CODE_SECONDS"
+MOST_WARNINGS = 3
 ANOTHER_SEED = 20240917  # with which what is drawn comes out otherwise
 
 
@@ -52,20 +57,21 @@ def tabulate(
     spec: str, length: int, d: int, seed: int | None = None, grid: tuple[int, ...] = ()
 ) -> Encoding:
     """The table that a user's function or module gives for `length` positions of `d` dimensions."""
-    with contextlib.redirect_stdout(sys.stderr):  # what their code prints is not part of the answer
-        name, given = split_arguments(spec)
+    name, given = split_arguments(spec)
+    with held(spec) as said:
         with seeding(seed or 0):
             found = import_object(name)
         try:
             with seeding(seed or 0):  # torch may be there only now
                 answer, findings = obtain_table(spec, found, length, d, given, grid)
-        except PefourierError:
+        except (PefourierError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:  # their code may raise anything
+        except BaseException as error:  # their code may raise anything
             raise PefourierError(
-                f"{shown(spec)} raised {type(error).__name__}: {shown(str(error))} when called for "
-                f"length {length}, d {d}{way_out(error, given)}; --debug shows where"
+                f"{shown(spec)} raised {words_of(error)} when called for length {length}, "
+                f"d {d}{way_out(error, given)}; --debug shows where"
             ) from error
+    findings = [*findings, *said]
     table, eps = answer
     enc = from_table(table, spec, eps=eps, findings=tuple(findings))
     params = {"length": length, "d": d, "object": spec.removeprefix("py:")}
@@ -88,7 +94,7 @@ def operator_of(
     def at(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         torch = sys.modules["torch"]
         try:
-            with seeding(seed or 0), contextlib.redirect_stdout(sys.stderr):
+            with held(spec), seeding(seed or 0):
                 module = found
                 if inspect.isclass(found):
                     module, _ = build_module(found, {"d": d, "length": length}, given)
@@ -121,9 +127,111 @@ def in_its_own_mode(found: Any) -> Iterator[None]:
             module.training = training
 
 
+@contextlib.contextmanager
+def held(spec: str) -> Iterator[list[Finding]]:
+    """Keep what a user's code does to the process from what is answered; its warnings are findings.
+
+    What it prints goes to stderr, by the descriptor as by `sys.stdout`; the working directory and
+    stdout are then what they were; a process that it forks ends here, and `os._exit` is an error.
+    It may run for as many seconds as the variable of the environment CODE_SECONDS says. Not held:
+    what ends or stops the process from compiled code, threads that go on, handlers of `atexit`,
+    and objects of other modules that it replaces.
+    """
+    own, leave, found = os.getpid(), os._exit, []
+    folder = os.open(".", os.O_RDONLY)
+
+    def refuse(status: int = 0) -> None:
+        if os.getpid() != own:
+            leave(status)
+        raise PefourierError(f"{shown(spec)} ends the process by os._exit({status}); take that out")
+
+    os._exit = refuse
+    try:
+        with stdout_apart(), limited(spec), warnings.catch_warnings(record=True) as warned:
+            yield found
+    finally:
+        os._exit = leave
+        if os.getpid() != own:
+            leave(0)
+        os.chdir(folder)
+        os.close(folder)
+    for one in warned[:MOST_WARNINGS]:
+        message = f"the code warns: {one.category.__name__}: {shown(str(one.message))}"
+        found.append(Finding("code-warns", "note", message))
+
+
+@contextlib.contextmanager
+def stdout_apart() -> Iterator[None]:
+    """Send what is written to stdout to stderr; a stdout that is closed meanwhile is opened again.
+
+    Where the process has none, none is made.
+    """
+    out = sys.stdout
+    try:
+        out.flush()
+        kept = os.dup(1)
+    except (AttributeError, OSError):  # there is none, or it is full: which is told by who answers
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+        return
+    try:
+        with contextlib.suppress(OSError):
+            os.dup2(2, 1)
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        if out.closed:
+            sys.stdout = open(1, "w", encoding=out.encoding, closefd=False)
+
+
+@contextlib.contextmanager
+def limited(spec: str) -> Iterator[None]:
+    """Stop code that runs for longer than is allowed, as soon as it comes back to Python."""
+    text = os.environ.get(CODE_SECONDS, "")
+    if not text or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e8:
+        raise PefourierError(f"{CODE_SECONDS} must be a number of seconds; got {shown(text)}")
+
+    expired = PefourierError(
+        f"{shown(spec)} ran for more than {seconds:g} s, the limit of {CODE_SECONDS}"
+    )
+    over = []
+
+    def stop(number: int, frame: Any) -> None:
+        over.append(number)
+        raise expired
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)  # again, where they catch it
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        if over:
+            raise expired
+
+
+def words_of(error: BaseException) -> str:
+    """The type of an exception of theirs and what it says, as far as it can say anything."""
+    try:
+        text = shown(str(error))
+    except Exception:  # its own __str__ fails
+        text = "that cannot be shown"
+    return f"{type(error).__name__}: {text}"
+
+
 def way_out(error: BaseException, given: Given) -> str:
     """How arguments are given, where one was missing."""
-    missing = isinstance(error, TypeError) and "required" in str(error)
+    missing = isinstance(error, TypeError) and "required" in words_of(error)
     return "; give it in the SPEC: 'py:module:Class(name=value)'" if missing else ""
 
 
@@ -164,10 +272,11 @@ def import_object(spec: str) -> Any:
         sys.path.insert(0, "")
     try:
         module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:  # and may be a script that ends by sys.exit
+    except (PefourierError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # and may be a script that ends by sys.exit
         raise PefourierError(
-            f"cannot import {shown(module_name)} from the working directory: "
-            f"{type(error).__name__}: {shown(str(error))}"
+            f"cannot import {shown(module_name)} from the working directory: {words_of(error)}"
         ) from error
     found = module
     for part in name.split("."):

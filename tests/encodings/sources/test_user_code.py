@@ -1,6 +1,12 @@
 """Users' functions and modules: what is right passes, the commonest bugs are named."""
 
+import json
+import os
 import random
+import subprocess
+import sys
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +16,7 @@ from pefourier.compare import compare
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
 
+PACKAGE = str(Path(__file__).parents[3])
 CODE = """
 import math
 import numpy as np
@@ -369,3 +376,114 @@ def test_dropout_left_on_is_no_batch_axis(run, folder):
     codes = [f["code"] for f in findings]
     assert "changes-between-calls" in codes
     assert "batch-axis" not in codes
+
+
+HOSTILE = """
+import ctypes, os, sys, warnings
+import numpy as np
+
+class Silent(Exception):
+    def __str__(self):
+        raise ValueError
+
+def sines(n, d):
+    return np.sin(np.outer(np.arange(n), 2.0 ** -np.arange(d)))
+
+def exits(n, d):
+    os._exit(0)
+
+def raises(n, d):
+    raise BaseException("no")
+
+def silent(n, d):
+    raise Silent
+
+def loops(n, d):
+    while True:
+        try:
+            while True:
+                pass
+        except Exception:
+            return 3
+
+def abrupt(n, d):
+    raise GeneratorExit
+
+def writes(n, d):
+    os.write(1, b"not JSON")
+    return sines(n, d)
+
+def closes(n, d):
+    os.close(1)
+    return sines(n, d)
+
+def shuts(n, d):
+    sys.__stdout__.close()
+    return sines(n, d)
+
+def moves(n, d):
+    os.chdir("elsewhere")
+    return sines(n, d)
+
+def forks(n, d):
+    os.fork()
+    return sines(n, d)
+
+def warns(n, d):
+    warnings.warn("an old way")
+    return sines(n, d)
+"""
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """ask(names, *more) -> the command, run about the functions of those names."""
+    (tmp_path / "hostile.py").write_text(HOSTILE)
+    (tmp_path / "elsewhere").mkdir()
+
+    def ask(names, *more):
+        specs = [f"py:hostile:{name}" for name in names]
+        return subprocess.run(
+            [sys.executable, "-m", "pefourier", "check-faithful", *specs, *more],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": PACKAGE, "PEFOURIER_CODE_SECONDS": "0.5"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    return ask
+
+
+def test_hostile_code_ends_in_one_line(hostile):
+    said = {
+        "exits": "ends the process by os._exit(0)",
+        "raises": "raised BaseException: 'no'",
+        "silent": "raised Silent: that cannot be shown",
+        "loops": "ran for more than 0.5 s, the limit of PEFOURIER_CODE_SECONDS",
+        "abrupt": "raised GeneratorExit: ''",
+    }
+    done = hostile(said, "-S", "9", "--d", "4")
+    assert (done.returncode, done.stdout) == (2, "")
+    lines = done.stderr.splitlines()
+    assert [words in line for words, line in zip(said.values(), lines, strict=True)] == [True] * 5
+
+
+def test_hostile_code_leaves_the_answer_alone(hostile, tmp_path):
+    names = ["writes", "closes", "shuts", "moves", "forks"]
+    done = hostile(names, "-S", "9", "--d", "4", "--json", "--plot", "t.png")
+    assert done.returncode == 0
+    assert [one["verdict"] for one in json.loads(done.stdout)["results"]] == ["injective"] * 5
+    assert done.stderr == "not JSON"
+    assert (tmp_path / "t.png").stat().st_size > 9
+
+
+def test_warnings_of_code_are_findings(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "warning_code.py").write_text(HOSTILE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        done = run("check-faithful", "py:warning_code:warns", "-S", 9, "--d", 4, "--json")
+    found = {one["code"]: one["message"] for one in done.results[0]["findings"]}
+    assert found["code-warns"] == "the code warns: UserWarning: 'an old way'"
+    assert done.err == ""
