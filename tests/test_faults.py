@@ -10,6 +10,8 @@ import errno
 import io
 import json
 import os
+import resource
+import subprocess
 import sys
 from itertools import count
 from pathlib import Path
@@ -251,3 +253,42 @@ def test_a_table_is_not_half_written_by_a_short_write(run, monkeypatch):
     monkeypatch.setattr(files, "open", opened, raising=False)
     assert run("encode", "learned", "--d", 8, "--out", "x.npy").status == 0
     assert np.load("x.npy").shape == (80, 8)
+
+
+def in_a_process(*arguments, before=None, **environment):
+    """A command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "pefourier", *arguments],
+        env=os.environ | environment,
+        preexec_fn=before,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("megabytes", [200, 600])
+def test_a_small_address_space_is_enough_or_named(megabytes):
+    """Once a trial of six threads took what the libraries then lacked."""
+    most = megabytes * 2**20
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+    done = in_a_process("check-faithful", "rope", "-S", "9", before=limit)
+    assert done.returncode in (0, 2), done.stderr
+    assert done.returncode == 0 or "not enough" in done.stderr
+
+
+def test_without_docstrings_answers_are_the_same():
+    done = in_a_process("encode", "axial:grid=3x3", "--d", "8", "--out", "/dev/null", "-q")
+    bare = ("encode", "axial:grid=3x3", "--d", "8", "--out", "/dev/null", "-q")
+    assert in_a_process(*bare, PYTHONOPTIMIZE="2").stdout == done.stdout
+
+
+@pytest.mark.parametrize("alibi", ["x", 1, []])
+def test_a_switch_is_true_or_false(alibi, tmp_path, run):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bloom", "alibi": alibi}))
+    done = run("check-faithful", tmp_path)
+    assert (done.status, done.out) == (2, "")
+    assert "must be true or false; got" in done.err

@@ -22,6 +22,7 @@ NUMBER = re.compile(r"-*[.\d]*\d(e\d+)?[kM]?")  # as --pos takes it
 SETTING = re.compile(r"[a-z_][a-z_-]*=")  # as --search takes it
 COMPLETION = "_PEFOURIER_COMPLETE"  # set by the shell when it wants completions
 OPTIONAL = {"torch", "matplotlib"}  # that most commands do without
+NO_ROOM = ("failed to map", "cannot allocate memory", "can't allocate memory", "bad_alloc")
 NO_THREAD = "can't start new thread"  # Python's words
 
 
@@ -95,7 +96,13 @@ def report_error(error: BaseException, arguments: list[str]) -> int:
             return 0
     note(error_line(error, arguments))
     expected = isinstance(error, PefourierError | typer.TyperException | OSError | MemoryError)
-    return 2 if expected or is_missing(error) or str(error) == NO_THREAD else 3
+    expected = expected or is_missing(error) or has_no_room(error)
+    return 2 if expected or str(error) == NO_THREAD else 3
+
+
+def has_no_room(error: BaseException) -> bool:
+    """Whether a library could not be loaded, or not work, within a limited address space."""
+    return any(words in str(error).lower() for words in NO_ROOM)
 
 
 def is_missing(error: BaseException) -> bool:
@@ -162,6 +169,9 @@ def error_line(error: BaseException, arguments: list[str]) -> str:
     elif isinstance(error, MemoryError):
         what = str(error) or "the system has no more"
         text = f"not enough memory ({what}); try a smaller --length, --d or --lattice"
+    elif has_no_room(error):
+        text = "not enough address space to load what this needs; end other programs or raise "
+        text += "ulimit -v"
     elif is_missing(error):
         text = f"this needs {error.name}, which is not installed; pip install {error.name}"
     elif str(error) == NO_THREAD:

@@ -38,7 +38,7 @@ class Listener:
         sys.unraisablehook = self.end_where_lost
         if os.name == "posix":
             os.register_at_fork(after_in_child=self.stop)
-            if not self.start_watching() or not can_start_threads(most_threads()):
+            if is_cramped() or not self.start_watching() or not can_start_threads(most_threads()):
                 os.environ.update(dict.fromkeys(POOLS, "1"))
 
     def start_watching(self) -> bool:
@@ -87,6 +87,16 @@ class Listener:
 
 
 LISTENER = Listener()
+
+
+def is_cramped() -> bool:
+    """Whether the address space is limited, of which threads take more than they use.
+
+    Libraries that start one for each core then fail, or wait for ever.
+    """
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 def most_threads() -> int:

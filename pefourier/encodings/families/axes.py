@@ -446,7 +446,7 @@ def taking_axes(**defaults: Any) -> Callable[[Callable[..., Encoding]], Callable
             return function(*sizes, **{**defaults, **given})
 
         built.__signature__ = signature.replace(parameters=[*own, *shared])
-        built.__doc__ = inspect.getdoc(function).replace("<axes>", meanings.strip())
+        built.__doc__ = (inspect.getdoc(function) or "").replace("<axes>", meanings.strip())
         return built
 
     return extend

@@ -44,6 +44,7 @@ REASONS = {  # why a config of a model type is not answered, by the kind of its 
     "none": "no table, rotation or bias of positions is known in its model",
     "sinusoidal": "its code computes sinusoids whose order of columns is not known here; "
     "give a file of codes",
+    "alibi": "its config turns its biases off, and no other positions of its type are known",
     "unbuilt": "what it does with positions is not known here: its model cannot be made of the "
     "config class alone; give a file of codes",
 }
@@ -131,7 +132,9 @@ def read_biases(model: ModelConfig) -> Encoding | None:
     attention = config.section(row["inside"]) if "inside" in row else config
     switched = row.get("otherwise", row.get("kind")) == "alibi" or not row
     alibi = attention.values.get("alibi", row.get("kind") == "alibi")
-    if switched and alibi is True:
+    if not isinstance(alibi, bool):
+        raise attention.wrong("alibi", alibi, "true or false")
+    if switched and alibi:
         steepest = attention.number("alibi_bias_max")
         if steepest not in (None, 8.0):
             raise attention.wrong("alibi_bias_max", steepest, "8, the slopes of ALiBi")
