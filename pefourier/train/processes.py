@@ -7,14 +7,14 @@ read what was asked from standard input, and leave when it ends: when this proce
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from datetime import timedelta
+from tempfile import TemporaryDirectory
 
 import torch
 import torch.distributed as dist
@@ -28,7 +28,6 @@ from pefourier.train.options import Options
 from pefourier.train.progress import Note
 from pefourier.train.ranks import Group, at_work
 
-HERE = "127.0.0.1"
 MOST = 8  # started without being asked: each holds the data
 WORTH = 2 * 10**6  # tokens of training windows: less is trained sooner than another process starts
 CODE = "from pefourier.train.run import take_part; take_part()"
@@ -67,17 +66,28 @@ def tokens_seen(resolved: ResolvedTask, options: Options) -> int:
 @contextmanager
 def start_processes(options: Options, count: int, note: Note | None) -> Iterator[Group | None]:
     """This process as rank 0 of `count`; the others end with it. None: they can't meet here."""
-    try:
-        store = open_store(timedelta(seconds=options.rank_timeout))
-    except (dist.DistError, OSError) as error:
-        if note is not None:
-            note(f"processes can't meet at {HERE} ({shown(str(error))}): one trains alone")
-        yield None
-        return
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(TemporaryDirectory(prefix="pefourier-"))
+            store = open_store(folder, count, options.rank_timeout)
+        except (RuntimeError, OSError) as error:
+            if note is not None:
+                note(f"processes can't meet in a folder ({shown(str(error))}): one trains alone")
+            yield None
+            return
+        with share_work(options, count, folder, store, note) as group:
+            yield group
+
+
+@contextmanager
+def share_work(
+    options: Options, count: int, folder: str, store: dist.Store, note: Note | None
+) -> Iterator[Group]:
+    """This process as rank 0 of those that meet in a folder; the others end with it."""
     before = torch.get_num_threads()
     threads = before // count
     given = asdict(replace(options, processes=None))
-    asked = {"port": store.port, "ranks": count, "threads": threads, "options": given}
+    asked = {"folder": folder, "ranks": count, "threads": threads, "options": given}
     started: list[subprocess.Popen] = []
     group = Group(0, count, options.rank_timeout, store, lambda r: is_over(started[r - 1]))
     torch.set_num_threads(threads)
@@ -101,14 +111,11 @@ def start_processes(options: Options, count: int, note: Note | None) -> Iterator
             process.communicate()
 
 
-def open_store(wait: timedelta) -> dist.TCPStore:
-    """A store that this machine alone can reach: left to itself it listens to all others, too."""
-    with socket.create_server((HERE, 0)) as door:
-        port = door.getsockname()[1]
-        own = os.dup(door.fileno())  # the store closes it
-    return dist.TCPStore(
-        HERE, port, is_master=True, timeout=wait, wait_for_workers=False, master_listen_fd=own
-    )
+def open_store(folder: str, ranks: int, wait: float) -> dist.Store:
+    """The store of all in a folder that this user alone can enter: a port is open to all users."""
+    store = dist.FileStore(os.path.join(folder, "store"), ranks)
+    store.set_timeout(timedelta(seconds=wait))
+    return store
 
 
 def start_process(asked: dict, threads: int) -> subprocess.Popen:
@@ -151,8 +158,7 @@ def join_from_input() -> Iterator[tuple[Options, Group]]:
     threading.Thread(target=leave_with, args=(sys.stdin.read,), daemon=True).start()
     torch.set_num_threads(asked["threads"])
     options = read_options(asked["options"])
-    wait = timedelta(seconds=options.rank_timeout)
-    store = dist.TCPStore(HERE, asked["port"], is_master=False, timeout=wait)
+    store = open_store(asked["folder"], asked["ranks"], options.rank_timeout)
     try:
         with at_work(Group(asked["rank"], asked["ranks"], options.rank_timeout, store)) as group:
             yield options, group

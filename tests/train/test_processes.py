@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -157,7 +156,10 @@ def test_no_process_outlives_the_one_that_started_it(number, tmp_path):
 
 @two_cores
 def test_processes_that_cannot_meet_leave_the_work_to_one(monkeypatch):
-    monkeypatch.setattr(processes, "HERE", "192.0.2.1")  # an address of nobody
+    def full(prefix):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(processes, "TemporaryDirectory", full)
     said = []
     found = run_comparison(Options(**SMALL, processes=2, rank_timeout=1), note=said.append)
     assert len(found.runs) == 8
@@ -173,13 +175,28 @@ def test_where_no_process_starts_one_does_the_work(monkeypatch):
 
 
 @proc
-def test_other_machines_cannot_reach_the_store():
-    store = processes.open_store(timedelta(seconds=5))
-    listening = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
-    at = [row[1] for row in listening if row[1].endswith(f":{store.port:04X}") and row[3] == "0A"]
-    assert at == [f"0100007F:{store.port:04X}"]
-    everywhere = Path("/proc/self/net/tcp6").read_text()
-    assert f":{store.port:04X} 00000000" not in everywhere
+@two_cores
+def test_other_users_cannot_reach_what_processes_tell_each_other(monkeypatch):
+    """Once any of them could write rows through a port."""
+
+    def listening():
+        lines = Path("/proc/self/net/tcp").read_text().splitlines()[1:]
+        return {line.split()[1] for line in lines if line.split()[3] == "0A"}
+
+    opened, open_store = [], processes.open_store
+
+    def noted(folder, *rest):
+        opened.append((folder, os.stat(folder).st_mode & 0o777))
+        return open_store(folder, *rest)
+
+    monkeypatch.setattr(processes, "open_store", noted)
+    before = listening()
+    with processes.start_processes(Options(**SMALL), 2, None) as group:
+        group.publish({})
+        assert listening() <= before
+    ((folder, mode),) = opened
+    assert mode == 0o700
+    assert not os.path.exists(folder)
 
 
 def test_short_work_is_done_by_one(monkeypatch):
