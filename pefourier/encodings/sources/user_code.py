@@ -58,7 +58,7 @@ def tabulate(
 ) -> Encoding:
     """The table that a user's function or module gives for `length` positions of `d` dimensions."""
     name, given = split_arguments(spec)
-    with held(spec) as said:
+    with held_apart(spec) as said:
         with seeding(seed or 0):
             found = import_object(name)
         try:
@@ -128,7 +128,7 @@ def in_its_own_mode(found: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def held(spec: str) -> Iterator[list[Finding]]:
+def held_apart(spec: str) -> Iterator[list[Finding]]:
     """Keep what a user's code does to the process from what is answered; its warnings are findings.
 
     What it prints goes to stderr, by the descriptor as by `sys.stdout`; the working directory and
