@@ -94,7 +94,7 @@ def operator_of(
     def at(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         torch = sys.modules["torch"]
         try:
-            with held(spec), seeding(seed or 0):
+            with held_apart(spec), seeding(seed or 0):
                 module = found
                 if inspect.isclass(found):
                     module, _ = build_module(found, {"d": d, "length": length}, given)
