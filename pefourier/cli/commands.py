@@ -709,6 +709,12 @@ def train(
     \b
     Example: pefourier train --dataset smd --data data -e none -e sinusoidal -e dft --out runs
     """
+    options, told = fill_options(given, setting, context), None if quiet else note
+    if options.causal:
+        from pefourier.train.causal import causal_page, run_causal
+
+        Form(as_json, as_csv).deliver(causal_page(run_causal(options, told)))
+        return
     from pefourier.train.run import run_comparison
     from pefourier.train.summary import Summary, summary_page
 
@@ -716,7 +722,7 @@ def train(
         with suppress(typer.Exit):  # nobody reads the answer, but files are to be written
             Form(as_json, as_csv).deliver(summary_page(found))
 
-    run_comparison(fill_options(given, setting, context), deliver, None if quiet else note)
+    run_comparison(options, deliver, told)
 
 
 @app.command()

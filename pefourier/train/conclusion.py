@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from pefourier.answers.conclusions import first_sentences, join
 from pefourier.answers.text import agreeing, number, paragraph
 from pefourier.errors import printable
-from pefourier.train.options import LEVEL, ORDER_FREE
+from pefourier.train.options import LEVEL, ORDER_FREE, WITHOUT_CODES
 
 NONE = "none"  # the arm without positions
 
@@ -83,7 +83,7 @@ def sum_up_order(one: "DatasetSummary") -> str:
         if d.mean < 0:
             return f"Order matters{where}: {blind} worse than {d.reference} ({numbers})."
         return f"Positions do not help{where}: {blind} better than {d.reference} ({numbers})."
-    own = {n: d for n, d in judged.items() if d.reference == NONE and n != ORDER_FREE}
+    own = {n: d for n, d in judged.items() if d.reference == NONE and n not in WITHOUT_CODES}
     better = [name for name, d in own.items() if d.supported and d.mean > 0]
     if better:
         where = " on these windows" if all(own[name].in_doubt for name in better) else ""

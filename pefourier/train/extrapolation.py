@@ -17,6 +17,7 @@ import numpy as np
 from pefourier.answers.text import agreeing
 from pefourier.errors import PefourierError, shown
 from pefourier.train.apply import apply_classifier
+from pefourier.train.beside import OtherMethod
 from pefourier.train.data import SYNTHETIC
 from pefourier.train.data.load import load_task
 from pefourier.train.data.split import MOST_ROWS, Task
@@ -26,7 +27,7 @@ from pefourier.train.injection import Injection, scale_to_rms
 from pefourier.train.loop import Outcome
 from pefourier.train.metrics import Scores, score
 from pefourier.train.model import OrderFree, Transformer
-from pefourier.train.options import ORDER_FREE, Options
+from pefourier.train.options import WITHOUT_CODES, Options
 from pefourier.train.schema import Tested
 
 
@@ -70,13 +71,17 @@ class Longer:
     def __post_init__(self) -> None:
         self.loaded: dict[tuple[str, int, int], Injection | str] = {}
 
-    def test(self, stack: Stack, outcome: Outcome, model: Transformer | OrderFree) -> list[Tested]:
+    def test(
+        self, stack: Stack, outcome: Outcome, model: Transformer | OrderFree | OtherMethod
+    ) -> list[Tested]:
         """Scores of a trained run at each length, or why there are none."""
         run = stack.runs[outcome.member.number]
         fold = stack.task.folds[run.fold]
         found: list[Tested] = []
         for task in self.tasks:
             try:
+                if isinstance(model, OtherMethod):
+                    raise PefourierError("it takes windows as long as those that it has learned")
                 longer = replace(model, length=task.length)
                 injection = self.injected(stack, run, outcome, longer)
             except PefourierError as error:
@@ -95,7 +100,7 @@ class Longer:
         self, stack: Stack, run: Run, outcome: Outcome, model: Transformer | OrderFree
     ) -> Injection | None:
         """What a run injects at another length; refused where it has not got that."""
-        if run.arm.spec == ORDER_FREE:
+        if run.arm.spec in WITHOUT_CODES:
             return None
         longer = self.load(model, run)
         if run.arm.rms is not None:
@@ -150,7 +155,7 @@ def remarks_on_fixed_codes(resolved: ResolvedTask, tasks: Sequence[Task], learn:
     """Which fixed codes of the first positions are others at another length."""
     found = []
     for arm, task in product(resolved.arms, tasks):
-        if not arm.named or arm.spec == ORDER_FREE:
+        if not arm.named or arm.spec in WITHOUT_CODES:
             continue
         own = resolved.injections[arm.spec]
         try:

@@ -17,18 +17,21 @@ import torch
 
 from pefourier.encodings.registry import convert
 from pefourier.errors import PefourierError, shown
-from pefourier.train import loop
+from pefourier.train import beside, loop
 from pefourier.train.attention import most_windows
+from pefourier.train.beside import OtherMethod
 from pefourier.train.data.split import Task
 from pefourier.train.injection import Injection, load_injection, varies
 from pefourier.train.loop import Schedule
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import (
+    BESIDE,
     EPOCHS,
     ORDER_FREE,
     PATIENCE,
     PATIENCE_STEPS,
     STEPS,
+    WITHOUT_CODES,
     Options,
 )
 from pefourier.train.schema import MOST_STACKED, Row
@@ -81,7 +84,7 @@ class Stack:
     """Runs of one dataset that are trained together."""
 
     resolved: ResolvedTask
-    model: Transformer | OrderFree
+    model: Transformer | OrderFree | OtherMethod
     runs: Sequence[Run]
 
     @property
@@ -100,7 +103,7 @@ def list_arms(encodings: Sequence[str], match_rms: Sequence[float]) -> list[Arm]
         replace(parse_arm(f"{spec}{AT_RMS}{rms!r}"), named=False)
         for rms in match_rms
         for spec in encodings
-        if spec not in ("none", ORDER_FREE) and AT_RMS not in spec
+        if spec not in ("none", *WITHOUT_CODES) and AT_RMS not in spec
     ]
     names = [arm.name for arm in named]
     return named + [arm for arm in scaled if arm.name not in names]
@@ -118,7 +121,7 @@ def parse_arm(name: str) -> Arm:
     rms = convert("rms", size, float)
     if rms <= 0:
         raise PefourierError(f"{shown(name)}: rms must be above 0; got {size}")
-    if spec in ("none", ORDER_FREE):
+    if spec in ("none", *WITHOUT_CODES):
         raise PefourierError(f"{shown(name)}: {spec} adds nothing, so that it has no size to match")
     short = f"{rms:g}"
     return Arm(f"{spec}{AT_RMS}{short if float(short) == rms else rms}", spec, rms)
@@ -143,7 +146,9 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
     injections: dict[str, Injection] = {}
     arms = []
     for arm in list_arms(options.encoding, options.match_rms):
-        if arm.spec != ORDER_FREE and arm.spec not in injections:
+        if arm.spec in BESIDE:
+            beside.check_method(arm.spec, task)
+        elif arm.spec != ORDER_FREE and arm.spec not in injections:
             injections[arm.spec] = load_for(model, arm.spec, 0, options.learn)
         if arm.rms is None or has_size(arm, injections[arm.spec]):
             arms.append(arm)
@@ -227,7 +232,7 @@ def stack_injections(
     found: dict[tuple[str, int], Injection] = {}
     for run in stack.runs:
         spec, seed = run.arm.spec, run.seed
-        if spec == ORDER_FREE or (spec, seed) in found:
+        if spec in WITHOUT_CODES or (spec, seed) in found:
             continue
         first = stack.resolved.injections[spec]
         if seed == 0 or not first.seeded:
@@ -279,7 +284,7 @@ def plan_runs(resolved: ResolvedTask, seeds: int) -> list[Run]:
     """The runs of a dataset, order-free ones last: a seed and fold has all its encodings near."""
     places = product(range(seeds), range(len(resolved.task.folds)))
     found = [Run(arm, seed, fold) for seed, fold in places for arm in resolved.arms]
-    return sorted(found, key=lambda run: run.arm.spec == ORDER_FREE)
+    return sorted(found, key=lambda run: run.arm.spec in WITHOUT_CODES)
 
 
 def plan_stacks(
@@ -385,8 +390,9 @@ def cut_into_stacks(resolved: ResolvedTask, runs: Sequence[Run], size: int) -> l
     model = resolved.model
     plain = OrderFree(model.length, model.channels, model.classes, model.d)
     found = []
-    for own, order_free in ((model, False), (plain, True)):
-        some = [run for run in runs if (run.arm.spec == ORDER_FREE) == order_free]
+    kinds = {ORDER_FREE: plain} | {name: OtherMethod(name) for name in BESIDE}
+    for own in (model, *kinds.values()):
+        some = [run for run in runs if kinds.get(run.arm.spec, model) == own]
         even = -(-len(some) // max(1, -(-len(some) // size)))  # no small one at the end
         starts = range(0, len(some), max(even, 1))
         found += [Stack(resolved, own, some[i : i + even]) for i in starts]
@@ -398,7 +404,7 @@ def parameters(resolved: ResolvedTask) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for arm in resolved.arms:
         found[arm.name] = {} if arm.rms is None else {"rms": arm.rms}
-        if arm.spec != ORDER_FREE:
+        if arm.spec not in WITHOUT_CODES:
             found[arm.name] |= resolved.injections[arm.spec].params
     return found
 
@@ -431,7 +437,7 @@ def remarks_on_codes(resolved: ResolvedTask, learn: bool) -> list[str]:
     tokens, d = resolved.model.tokens, resolved.model.d
     found = []
     for arm in resolved.arms:
-        if arm.spec in ("none", ORDER_FREE) or not arm.named:
+        if arm.spec in ("none", *WITHOUT_CODES) or not arm.named:
             continue
         one = resolved.injections[arm.spec]
         if learn and one.act == "rotate":

@@ -37,7 +37,13 @@ from pefourier.train.attention import MemberCodes, codes_by_act
 from pefourier.train.data.split import Fold, Task
 from pefourier.train.dropout import Dropout
 from pefourier.train.injection import ACTS, Injection
-from pefourier.train.metrics import cross_entropy, validation_score
+from pefourier.train.metrics import (
+    UNASKED,
+    cross_entropy,
+    share_exact,
+    token_entropy,
+    validation_score,
+)
 from pefourier.train.model import OrderFree, Parameters, Transformer, draw_parameters
 from pefourier.train.pace import Pace, Tuning
 
@@ -258,8 +264,11 @@ class Program:
         with self.precision():
             drop = self.drop and self.drop.begin()
             logits, y = self.logits(index, drop), self.data.labels[index]
-        each = F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none")
-        return each.view_as(y) * self.weights.gather(1, y)
+        kept = {"ignore_index": UNASKED, "reduction": "none"}
+        each = F.cross_entropy(logits.flatten(0, -2), y.flatten(), **kept).view_as(y)
+        if y.dim() == 3:  # (M, n, T): of the tokens that are asked for
+            return each.sum(dim=2) / (y != UNASKED).sum(dim=2)
+        return each * self.weights.gather(1, y)
 
     def logits(self, index: Tensor, drop: Dropout | None = None) -> Tensor:
         """Logits (M, n, K) of each member's windows (M, n); `drop` is given in training."""
@@ -311,7 +320,9 @@ class Program:
         for member, logits in zip(self.members, self.evaluate("valid"), strict=True):
             fold = task.folds[member.fold]
             labels = task.labels[fold.valid]
-            if np.isfinite(logits).all():
+            if np.isfinite(logits).all() and labels.ndim == 2:
+                found.append((share_exact(logits, labels), token_entropy(logits, labels)))
+            elif np.isfinite(logits).all():
                 loss = cross_entropy(logits, labels, class_weights(task, fold))
                 found.append((validation_score(logits, labels), loss))
             else:
@@ -362,6 +373,8 @@ def padded_indices(indices: Sequence[np.ndarray]) -> Tensor:
 
 def class_weights(task: Task, fold: Fold) -> np.ndarray:
     """Weights n / (K n_k), under which every class counts the same in training."""
+    if task.labels.ndim == 2:  # of tokens
+        return np.ones(len(task.classes))
     counts = np.bincount(task.labels[fold.train], minlength=len(task.classes))
     return len(fold.train) / (len(counts) * counts)
 

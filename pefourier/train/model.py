@@ -41,6 +41,7 @@ class Transformer:
     ffn: int | None = None  # twice d
     pool: Pool = Options.pool
     grid: tuple[int, ...] = ()  # sides, where rows are points in raster order
+    causal: bool = False  # tokens see those before them, and each has logits
 
     def __post_init__(self) -> None:
         for key in ("d", "heads", "layers", "patch", "stride", "ffn"):
@@ -141,11 +142,16 @@ class Transformer:
         h = drop(h)
         padding = None if lengths is None else self.find_padding(lengths)  # (M, B, T)
         hidden = None if padding is None else padding[:, :, None, None]  # (M, B, H, T, T)
+        if self.causal:
+            every = torch.ones(self.tokens, self.tokens, dtype=torch.bool, device=x.device)
+            hidden = every.triu(1)[None, None, None]
         for i in range(self.layers):
             h = layer_norm(p, f"{i}.norm1", h + drop(self.attention(p, i, h, tables, hidden)))
             wide = drop(affine(p, f"{i}.wide", h.flatten(1, 2)).relu())
             narrow = drop(affine(p, f"{i}.narrow", wide))
             h = layer_norm(p, f"{i}.norm2", h + narrow.view_as(h))
+        if self.causal:
+            return affine(p, "head", h.flatten(1, 2)).unflatten(1, (batch, self.tokens))
         return affine(p, "head", POOLS[self.pool](h, padding))
 
     def find_padding(self, lengths: Tensor) -> Tensor:
@@ -171,7 +177,8 @@ class Transformer:
         size = (*h.shape[1:3], self.heads, self.d // self.heads)
         members = [len(table) for table in tables.values()]
         weights = p[f"{i}.qkv.w"].split(members)
-        unseen = [None] * len(members) if hidden is None else hidden.split(members)
+        whole = hidden is None or self.causal  # the same for all members
+        unseen = [hidden] * len(members) if whole else hidden.split(members)
         parts = []
         for act, own, w, out in zip(tables, h.split(members), weights, unseen, strict=True):
             # one product each: the gradient of one that is cut in three is put together by a copy

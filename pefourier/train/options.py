@@ -9,6 +9,8 @@ from typing import Any, Literal
 from pefourier.train.data import PUBLISHED, SYNTHETIC
 
 ORDER_FREE = "order-free"
+BESIDE = ("trees", "minirocket")  # other methods
+WITHOUT_CODES = (ORDER_FREE, *BESIDE)  # rows of the answer that no encoding makes
 MOST_SEEDS = 10_000
 # Small sets have a step or two an epoch, in a hundred of which nothing is learned
 STEPS, EPOCHS = 1000, 100
@@ -45,6 +47,12 @@ class Options:
         metavar="SPEC",
         flags=("--encoding", "-e"),
     )
+    beside: tuple[str, ...] = option(
+        (),
+        "Other methods on the same parts: trees (boosted ones on means, deviations, least and "
+        "greatest; scikit-learn) or minirocket (aeon); repeatable.",
+        "METHOD",
+    )
     seeds: int = option(8, "Runs with each encoding.")
     folds: int | None = option(None, "Cross-validation folds to run, default all: 5 or 1.")
     resamples: int | None = option(
@@ -62,6 +70,12 @@ class Options:
         "of recordings the anomaly, of built-in tasks the second; repeatable, a name for a dataset "
         "each.",
         "NAME",
+    )
+    causal: bool = option(
+        False,
+        "Next tokens under a causal mask: --dataset copy, reverse, addition, parity or recall "
+        "(copy:length=8 sets the size of problems), trained on short problems and tested on "
+        "--test-length; -e none is NoPE.",
     )
     window: int | None = option(None, "Rows of a window of a recording, default 100.")
     stride: int | None = option(

@@ -30,6 +30,7 @@ from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.files import reason, write_whole
 from pefourier.train import extrapolation, foresight, grid, loop, power, processes, search, summary
+from pefourier.train.beside import OtherMethod, check_methods
 from pefourier.train.data.load import load_task, name_positives, reads_data_folder
 from pefourier.train.data.split import Task
 from pefourier.train.grid import ResolvedTask, Stack
@@ -37,7 +38,7 @@ from pefourier.train.injection import Injection
 from pefourier.train.loop import Outcome, Resident
 from pefourier.train.metrics import count_confusions, decide, score
 from pefourier.train.models import save_model
-from pefourier.train.options import MOST_SEEDS, ORDER_FREE, Options
+from pefourier.train.options import BESIDE, MOST_SEEDS, WITHOUT_CODES, Options
 from pefourier.train.progress import Note, Reporter, report_progress
 from pefourier.train.ranks import Group, join_group, meets_in_group, was_restarted
 from pefourier.train.schema import NOT_NUMBERS, Row
@@ -77,6 +78,7 @@ def run_comparison(
     `note` is given what to know meanwhile, a line at a time; without it nothing is shown.
     """
     check_options(options)
+    options = replace(options, encoding=(*options.encoding, *options.beside), beside=())
     rank, ranks = read_rank()
     if not meets_in_group(ranks):
         return compare_as(options, Place(rank, ranks), deliver, note)
@@ -285,13 +287,14 @@ def check_options(options: Options) -> None:
     """Refuse numbers that no run could have, and what is named twice."""
     grid.schedule_of(options, loop.MOST_EPOCHS)
     search.list_candidates(options)
+    check_methods((*options.beside, *(e for e in options.encoding if e in BESIDE)))
     for name in options.dataset if options.test_length is not None else ():
         extrapolation.draw_longer(name, extrapolation.parse_lengths(options.test_length))
     if not 1 <= options.seeds <= MOST_SEEDS:
         raise PefourierError(f"--seeds must be from 1 to {MOST_SEEDS}; got {options.seeds}")
     given = {
         "dataset": [str(Path(name)) for name in options.dataset],
-        "encoding": [grid.parse_arm(spec).name for spec in options.encoding],
+        "encoding": [grid.parse_arm(s).name for s in (*options.encoding, *options.beside)],
         "match-rms": [f"{rms:g}" for rms in options.match_rms],
     }
     for key, names in given.items():
@@ -513,9 +516,12 @@ class Work:
             self.injections = grid.stack_injections(stack, self.options.learn, self.injections)
             schedule = stack.resolved.schedule
             reporter.epochs = schedule.epochs
-            chosen = search.train_candidates(
-                self.held, stack, self.candidates, self.injections, schedule, reporter
-            )
+            if isinstance(stack.model, OtherMethod):
+                chosen = search.fit_beside(stack)
+            else:
+                chosen = search.train_candidates(
+                    self.held, stack, self.candidates, self.injections, schedule, reporter
+                )
             rows, traces = self.keep(stack, chosen)
             self.rows += rows
             refuse_non_finite([outcome for outcome, _ in chosen])
@@ -540,7 +546,8 @@ class Work:
         self.store.append(row for row in rows if key_of(row) not in self.done)
         if options.save_tables is not None:
             save_codes(options.save_tables, stack.task, [outcome for outcome, _ in chosen])
-        for outcome, settings in finite if options.save_models is not None else ():
+        saves = options.save_models is not None and not isinstance(stack.model, OtherMethod)
+        for outcome, settings in finite if saves else ():
             model = search.shape_for(stack.model, settings)
             save_model(options.save_models, stack.task, outcome, model)
         return rows, traces
@@ -622,7 +629,7 @@ def save_codes(folder: str, task: Task, outcomes: Sequence[Outcome]) -> None:
     """Write trained codes as tables that the other commands read."""
     for outcome in outcomes:
         member = outcome.member
-        if outcome.codes is None or member.encoding == ORDER_FREE:
+        if outcome.codes is None or member.encoding in WITHOUT_CODES:
             continue
         table = member.injection.as_rows(outcome.codes)
         path = Path(folder) / name_of_table(task.name, member.encoding, member.seed, member.fold)

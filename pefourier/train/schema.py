@@ -32,7 +32,7 @@ LONGEST = 2**24  # characters of a configuration, or of a line of results
 NOT_NUMBERS = frozenset(
     {
         *("data", "out", "resume", "processes", "rank_timeout", "save_tables", "save_models"),
-        *("spread", "find"),
+        *("spread", "find", "beside", "causal"),  # methods stand among encodings
     }
 )
 

@@ -20,6 +20,7 @@ import numpy as np
 from pefourier.encodings.registry import convert
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train import loop
+from pefourier.train.beside import fit_method
 from pefourier.train.data.split import Task
 from pefourier.train.grid import Run, Stack
 from pefourier.train.injection import ACTS, Injection, scale_to_rms
@@ -34,6 +35,7 @@ KINDS = {"rate": float, "dropout": float, "weight_decay": float, "ffn": int, "la
 TUNED = tuple(f.name for f in fields(Tuning))
 SEARCHED = (*KINDS, "pool")
 MOST = 64  # candidates
+NOTHING = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def read_value(key: str, text: str) -> Any:
 def shape_for(model: Transformer | OrderFree, values: Mapping[str, Any]) -> Transformer | OrderFree:
     """The classifier under chosen settings; the order-free one has no shape to choose."""
     shape = {key: value for key, value in values.items() if key not in TUNED}
-    return model if isinstance(model, OrderFree) else replace(model, **shape)
+    return replace(model, **shape) if isinstance(model, Transformer) else model
 
 
 def list_shapes(
@@ -165,11 +167,21 @@ def train_candidates(
     return best
 
 
+def fit_beside(stack: Stack) -> list[tuple[Outcome, Mapping[str, Any]]]:
+    """What another method comes to in each run of a stack; it has no settings to choose."""
+    found = []
+    for number, run in enumerate(stack.runs):
+        valid, test, seconds = fit_method(stack.model.name, stack.task, run.fold, run.seed)
+        member = Member(run.arm.name, NOTHING, run.seed, run.fold, number=number)
+        curve = np.zeros((0, 3))
+        found.append((Outcome(member, valid, test, 1, seconds, curve=curve), {}))
+    return found
+
+
 def member_of(
     run: Run, injections: Mapping[tuple[str, int], Injection], tuning: Tuning, number: int
 ) -> Member:
     """The member that a run trains; the order-free baseline has no codes."""
-    nothing = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
-    one = injections.get((run.arm.spec, run.seed), nothing)
+    one = injections.get((run.arm.spec, run.seed), NOTHING)
     one = one if run.arm.rms is None else scale_to_rms(one, run.arm.rms)
     return Member(run.arm.name, one, run.seed, run.fold, tuning, number)

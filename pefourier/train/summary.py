@@ -14,7 +14,7 @@ from pefourier.explained import Explained
 from pefourier.train import power, statistics
 from pefourier.train.conclusion import conclude_training, conclusions_of, sum_up
 from pefourier.train.data.load import sides_of_data
-from pefourier.train.options import LEVEL
+from pefourier.train.options import BESIDE, LEVEL
 from pefourier.train.power import Power
 from pefourier.train.statistics import Difference, Mean
 
@@ -232,7 +232,7 @@ def count_runs(rows: Sequence[Mapping[str, Any]], epochs: int | None) -> tuple[d
     return (
         dict(Counter(e for e, _, _ in kept)),
         dict(Counter(e for e, epoch, _ in kept if epoch == 0)),
-        dict(Counter(e for e, epoch, most in kept if most and epoch == most)),
+        dict(Counter(e for e, at, most in kept if most and at == most and e not in BESIDE)),
         dict(Counter(row["encoding"] for row in rows if row.get("falling"))),
     )
 

@@ -1,0 +1,114 @@
+"""Other methods beside the encodings, on the same parts: how strong are the models at all?
+
+Conventions
+-----------
+A method learns from the training windows of a fold, its threshold is chosen on the validation
+windows, and it is tested as encodings are. ``trees`` are gradient-boosted trees (scikit-learn's
+histograms) on what the order-free arm sees: mean, deviation, least and greatest of each channel.
+``minirocket`` is MiniRocket (Dempster, Schmidt and Webb, 2021) of the package aeon with a ridge
+classifier. Classes weigh alike, as in training. Trees draw nothing: all seeds give the same.
+"""
+
+import time
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import numpy as np
+
+from pefourier.errors import PefourierError, unknown
+from pefourier.train.data.split import Task
+from pefourier.train.options import BESIDE
+
+PACKAGES = {"trees": ("sklearn", "digits"), "minirocket": ("aeon", "data")}  # and pip's extra
+LEAST_ROWS = 9  # of MiniRocket's kernels
+
+
+@dataclass(frozen=True)
+class OtherMethod:
+    """A method that is no transformer."""
+
+    name: str
+
+
+def check_methods(names: tuple[str, ...]) -> None:
+    """Refuse methods that there are not, or whose package is missing."""
+    for name in names:
+        if name not in BESIDE:
+            raise unknown("method of --beside", name, BESIDE)
+        package, extra = PACKAGES[name]
+        if find_spec(package) is None:
+            raise PefourierError(
+                f"--beside {name} needs the package {package}; install it with pip install "
+                f"'pefourier[{extra}]'"
+            )
+
+
+def check_method(name: str, task: Task) -> None:
+    """Refuse data that a method does not take."""
+    if name == "minirocket" and (task.lengths is not None or task.length < LEAST_ROWS):
+        what = "of different length" if task.lengths is not None else f"of {task.length} rows"
+        raise PefourierError(
+            f"{task.name}: minirocket takes series of one length, {LEAST_ROWS} rows or more, and "
+            f"these are {what}; leave out --beside minirocket"
+        )
+
+
+def fit_method(name: str, task: Task, fold: int, seed: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """Logits (n, K) of validation and test windows of a fold, and the seconds they took."""
+    began = time.perf_counter()
+    parts = task.folds[fold]
+    windows = task.rows[task.starts[:, None] + np.arange(task.length)]  # (W, L, C)
+    made = windows_summed_up(windows, task.lengths) if name == "trees" else windows
+    train, labels = made[parts.train], task.labels[parts.train]
+    found = METHODS[name](train, labels, seed, [made[parts.valid], made[parts.test]])
+    valid, test = (as_logits(one) for one in found)
+    return valid, test, time.perf_counter() - began
+
+
+def windows_summed_up(windows: np.ndarray, lengths: np.ndarray | None) -> np.ndarray:
+    """Mean, deviation, least and greatest (W, 4 C) of windows (W, L, C) without their padding."""
+    if lengths is not None:
+        padding = np.arange(windows.shape[1]) >= lengths[:, None]
+        windows = np.where(padding[..., None], np.nan, windows)
+    rules = (np.nanmean, np.nanstd, np.nanmin, np.nanmax)
+    return np.concatenate([rule(windows, axis=1) for rule in rules], axis=1)
+
+
+def as_logits(scores: np.ndarray) -> np.ndarray:
+    """Decisions (n,) of two classes, or (n, K) of more, as logits.
+
+    >>> as_logits(np.array([-1.0, 2.0])).tolist()
+    [[0.0, -1.0], [0.0, 2.0]]
+    """
+    return scores if scores.ndim == 2 else np.column_stack([np.zeros(len(scores)), scores])
+
+
+def boosted_trees(
+    train: np.ndarray, labels: np.ndarray, seed: int, others: list[np.ndarray]
+) -> list[np.ndarray]:
+    """Decisions of boosted trees on other windows."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    found = HistGradientBoostingClassifier(class_weight="balanced", random_state=seed)
+    found.fit(train, labels)
+    return [found.decision_function(one) for one in others]
+
+
+def mini_rocket(
+    train: np.ndarray, labels: np.ndarray, seed: int, others: list[np.ndarray]
+) -> list[np.ndarray]:
+    """Decisions of a ridge classifier on MiniRocket's features of other windows."""
+    from aeon.transformations.collection.convolution_based import MiniRocket
+    from sklearn.linear_model import RidgeClassifierCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    turned = [np.ascontiguousarray(one.transpose(0, 2, 1)) for one in (train, *others)]
+    rocket = MiniRocket(random_state=seed)
+    features = [np.asarray(rocket.fit_transform(turned[0])), *map(rocket.transform, turned[1:])]
+    ridge = RidgeClassifierCV(alphas=np.logspace(-3, 3, 10), class_weight="balanced")
+    found = make_pipeline(StandardScaler(with_mean=False), ridge).fit(features[0], labels)
+    return [found.decision_function(np.asarray(one)) for one in features[1:]]
+
+
+METHODS = {"trees": boosted_trees, "minirocket": mini_rocket}

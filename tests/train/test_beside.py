@@ -1,0 +1,67 @@
+"""Other methods beside the encodings, on the same parts."""
+
+import re
+
+import numpy as np
+import pytest
+from training import SMALL, lines, numbers
+
+from pefourier.errors import PefourierError
+from pefourier.train import beside
+from pefourier.train.data import load
+from pefourier.train.options import Options
+from pefourier.train.run import run_comparison
+
+
+def test_trees_stand_beside_the_encodings_on_the_same_parts(tmp_path, rng):
+    x, y = rng.normal(size=(150, 6, 2)), np.arange(150) % 3 == 0
+    x[y, 2, 0] += 6  # one high value, which its channel's greatest shows
+    np.savez(tmp_path / "x.npz", X=x, y=y.astype(int))
+    given = {**SMALL, "dataset": (str(tmp_path / "x.npz"),), "encoding": ("none", "order-free")}
+    out, models = tmp_path / "out", tmp_path / "models"
+    asked = {**given, "folds": 2, "seeds": 1, "out": str(out), "save_models": str(models)}
+    found = run_comparison(Options(**asked, beside=("trees",)))
+    (one,) = found.datasets
+    assert list(one.scores) == ["none", "order-free", "trees"]
+    assert one.scores["trees"]["f1"].mean > 0.9
+    assert one.cut_short == ("none", "order-free") or "trees" not in one.cut_short
+    rows = {(row["encoding"], row["fold"]): row for row in lines(out)}
+    for fold in (0, 1):
+        same = [rows[name, fold][k] for name in ("none", "trees") for k in ("windows", "trained")]
+        assert same[:2] == same[2:]
+    assert len(list(models.glob("*x.npz-trees-*"))) == 0
+    again = run_comparison(Options(**asked, beside=("trees",), resume=True))
+    assert numbers(again.runs) == numbers(found.runs)
+
+
+def test_what_trees_see_is_no_padding(rng):
+    windows, lengths = rng.normal(size=(4, 5, 2)), np.array([5, 3, 1, 2])
+    made = beside.windows_summed_up(windows, lengths)
+    for row, window, n in zip(made, windows, lengths, strict=True):
+        own = window[:n]
+        expected = [own.mean(0), own.std(0), own.min(0), own.max(0)]
+        np.testing.assert_allclose(row, np.concatenate(expected))
+
+
+@pytest.mark.filterwarnings("default")  # of aeon and what it imports
+def test_minirocket_sees_where_things_are(rng):
+    pytest.importorskip("aeon", reason="needs the package aeon")
+    task = load.load_task("order:count=200,length=12")
+    valid, test, _ = beside.fit_method("minirocket", task, 0, 0)
+    fold = task.folds[0]
+    assert (valid.shape, test.shape) == ((len(fold.valid), 2), (len(fold.test), 2))
+    assert (test.argmax(axis=1) == task.labels[fold.test]).mean() > 0.8
+
+
+def test_methods_that_cannot_be_asked_are_refused(monkeypatch):
+    for given, message in (
+        ({"beside": ("tree",)}, "unknown method of --beside 'tree'. Did you mean 'trees'?"),
+        ({"beside": ("minirocket",)}, "minirocket takes series of one length, 9 rows or more, and"),
+        ({"beside": ("trees", "trees")}, "--encoding 'trees' is given twice; name it once"),
+        ({"encoding": ("trees@rms=0.5",)}, "trees adds nothing, so that it has no size to match"),
+    ):
+        with pytest.raises(PefourierError, match=re.escape(message)):
+            run_comparison(Options(**{**SMALL, **given}))
+    monkeypatch.setattr(beside, "find_spec", lambda name: None)
+    with pytest.raises(PefourierError, match="needs the package sklearn; install it with pip ins"):
+        run_comparison(Options(**SMALL, beside=("trees",)))

@@ -1,0 +1,113 @@
+"""Next tokens under a causal mask, trained short and tested long."""
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from training import SIZES, injection
+
+from pefourier.errors import PefourierError
+from pefourier.train import attention, causal, model
+from pefourier.train.data import sequences
+from pefourier.train.options import Options
+
+CPU = torch.device("cpu")
+TINY = Options(
+    dataset=("copy:length=3,count=40",),
+    encoding=("none", "rope", "learned"),
+    seeds=2,
+    steps=4,
+    d=8,
+    heads=2,
+    causal=True,
+    test_length="6",
+)
+
+
+def solve(name, prompt):
+    """The answer, worked out in another way."""
+    if name == "addition":
+        n = len(prompt) // 2
+        a, b = (int("".join(map(str, part))) for part in (prompt[:n], prompt[n + 1 :]))
+        return [int(digit) for digit in str(a + b).zfill(n + 1)]
+    if name == "recall":
+        pairs = dict(zip(prompt[:-1:2], prompt[1:-1:2], strict=True))
+        return [pairs[prompt[-1]]]
+    return {"copy": prompt, "reverse": prompt[::-1], "parity": [prompt.count(1) % 2]}[name]
+
+
+@pytest.mark.parametrize("name", sequences.TASKS)
+def test_answers_are_those_of_the_prompts(name):
+    sizes = np.array([1, 2, 5, 7])
+    x, y = sequences.draw_problems(name, sizes, 7, 3)
+    assert x.shape[1] == sequences.tokens_of(name, 7)
+    for tokens, targets in zip(x, y, strict=True):
+        seen = tokens.argmax(axis=1)[: int(tokens.sum())].tolist()
+        mark = seen.index(sequences.MARK)
+        answer = targets[targets != sequences.UNASKED].tolist()
+        assert answer == solve(name, seen[:mark])
+        assert seen[mark + 1 :] == answer[:-1]  # the last is told to nobody
+        assert np.flatnonzero(targets != sequences.UNASKED).tolist() == list(range(mark, len(seen)))
+
+
+@pytest.mark.parametrize("few", [32, 0])  # tokens up to which attention is written out
+def test_no_token_sees_a_later_one(rng, monkeypatch, few):
+    monkeypatch.setattr(attention, "FEW_TOKENS", few)
+    sizes = replace(SIZES, causal=True, layers=2)
+    p = {k: v[None] for k, v in model.draw_parameters(sizes.shapes(), 0).items()}
+    x = torch.as_tensor(rng.normal(size=(1, 3, 8, 2)))
+    later = x.clone()
+    later[:, :, 5:] += 1
+    for name in ("none", "sinusoidal", "rope", "t5", "shaw"):
+        codes = attention.codes_by_act([injection(name)], CPU, torch.float64)
+        apart = (sizes.logits(p, codes, x) - sizes.logits(p, codes, later)).abs()
+        assert apart.shape == (1, 3, 8, 2)
+        assert apart[:, :, :5].max() < 1e-12, name
+        assert apart[:, :, 5:].min() > 1e-9, name
+
+
+def test_without_positions_a_causal_model_sees_order(rng):
+    """NoPE: the last token sees a set, but what that set holds came in an order."""
+    sizes = replace(SIZES, causal=True, layers=2)
+    p = {k: v[None] for k, v in model.draw_parameters(sizes.shapes(), 0).items()}
+    x = torch.as_tensor(rng.normal(size=(1, 1, 8, 2)))
+    codes = attention.codes_by_act([injection("none")], CPU, torch.float64)
+    turned = torch.cat([x[:, :, :7].flip(2), x[:, :, 7:]], dim=2)
+    assert (sizes.logits(p, codes, x) - sizes.logits(p, codes, turned))[0, 0, -1].abs().max() > 1e-3
+
+
+def test_a_folder_has_the_answer(tmp_path):
+    found = causal.run_causal(replace(TINY, out=str(tmp_path / "a")))
+    (one,) = found.datasets
+    assert (one.length, one.seeds, list(one.lengths)) == (3, 2, ["none", "rope", "learned"])
+    assert one.lengths["learned"][0].reason.endswith("were never trained")
+    assert set(one.differences) == {"rope"}
+    names = {path.name for path in (tmp_path / "a").iterdir()}
+    assert names == {"results.json", "summary.json", "summary.md", "lengths.png"}
+    rows = json.loads((tmp_path / "a" / "results.json").read_text())["runs"]
+    assert len(rows) == 3 * 2 * 2
+    assert causal.run_causal(TINY).runs == found.runs
+    with pytest.raises(PefourierError, match="holds results already; choose another --out"):
+        causal.run_causal(replace(TINY, out=str(tmp_path / "a")))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"dataset": ("copi",)}, "unknown task of --causal 'copi'. Did you mean 'copy'?"),
+        ({"dataset": ("copy:size=3",)}, "unknown parameter of copy 'size'"),
+        ({"dataset": ("copy:length=1",)}, "length must be from 2 to 64, count from 20 to 1000000"),
+        (
+            {"dataset": ("recall",), "test_length": "65"},
+            "recall has 64 keys, so that",
+        ),
+        ({"window": 3}, "--causal goes without --window; leave it out"),
+        ({"encoding": ("order-free",)}, "--causal has no 'order-free'"),
+    ],
+)
+def test_what_has_no_part_in_it_is_refused(given, message):
+    with pytest.raises(PefourierError, match=re.escape(message)):
+        causal.run_causal(replace(TINY, **given))
