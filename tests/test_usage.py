@@ -242,6 +242,50 @@ def test_scales_of_stored_numbers_are_applied(tmp_path, shape):
     np.testing.assert_allclose(first_layer(two).q, first_layer(one).q, rtol=1e-5)
 
 
+WIDE = {**CONFIG, "hidden_size": 64, "num_hidden_layers": 1}  # whole blocks of quantised numbers
+
+
+def loud_tensors(layout):
+    """Queries and keys whose pairs are told by their norms."""
+    gain = np.exp(np.arange(4.0) % 3)[[0, 2, 1, 3]]
+    rows = np.r_[gain, gain] if layout == "halves" else np.repeat(gain, 2)
+    found = random_tensors(WIDE)
+    for name in (Q, K):
+        found[name] = found[name] * np.tile(rows, len(found[name]) // 8)[:, None].astype("f4")
+    return found
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0"])
+@pytest.mark.parametrize("layout", ["halves", "neighbours"])
+def test_a_gguf_file_is_read_like_the_weights_it_was_made_from(tmp_path, kind, layout):
+    gguf = pytest.importorskip("gguf")
+    tensors, path = loud_tensors(layout), str(tmp_path / "m.gguf")
+    writer = gguf.GGUFWriter(path, "nobody-knows")
+    counts = {"context_length": 64, "embedding_length": 64, "attention.head_count": 4}
+    counts |= {"attention.head_count_kv": 2, "attention.key_length": 8, "block_count": 1}
+    for key, value in {**counts, "rope.dimension_count": 8}.items():
+        writer.add_uint32(f"nobody-knows.{key}", value)
+    writer.add_float32("nobody-knows.rope.freq_base", 100.0)
+    writer.add_tensor("blk.0.attn_norm.weight", tensors[NORM])
+    type_of = gguf.GGMLQuantizationType[kind]
+    stored = {}
+    for name, key in (("attn_q", Q), ("attn_k", K)):
+        packed = gguf.quants.quantize(tensors[key], type_of)
+        stored[key] = gguf.quants.dequantize(packed, type_of).reshape(tensors[key].shape)
+        writer.add_tensor(f"blk.0.{name}.weight", packed, raw_dtype=type_of)
+    for step in ("header", "kv_data", "tensors"):
+        getattr(writer, f"write_{step}_to_file")()
+    writer.close()
+    found = use_of_weights(path)
+    assert (found.pairing.name, found.pairing.source) == (layout, "weights")
+    assert "probably" in found.conclusion
+    pairs = [(i, i + 4) if layout == "halves" else (2 * i, 2 * i + 1) for i in range(4)]
+    expected = by_definition(stored[Q], stored[K], tensors[NORM], pairs)
+    np.testing.assert_allclose(first_layer(found).product, expected, rtol=2e-5)
+    unknown = write_model(tmp_path / "m", tensors, **{**WIDE, "model_type": "nobody-knows"})
+    assert use_of_weights(unknown).pairing.name == layout
+
+
 def test_shards_are_read_as_one_file(tmp_path):
     from safetensors.numpy import save_file
 
