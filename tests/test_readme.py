@@ -136,9 +136,12 @@ def test_links_and_pictures_are_there():
 
 
 def test_python_of_the_readme_runs():
+    import torch
+
     (block,) = re.findall(r"^    import pefourier\n(?:    .*\n|\n)+", TEXT, re.MULTILINE)
     code = "\n".join(line[4:] for line in block.splitlines())
-    names = {"my_table": np.eye(4)}
+    names = {"my_table": np.eye(4), "logits": torch.zeros(8, 80, 80)}
+    names |= {which: torch.ones(1, 2, 8, 128) for which in "qk"}
     exec(compile(code, "README.md", "exec"), names)
     assert names["layer"].codes.shape == (80, 256)
     assert names["found"].verdict == "isometric"
