@@ -256,13 +256,13 @@ def table_of_config(spec: str) -> Encoding | None:
 
 def lost_in_format(found: Context, dtype: str) -> list[str]:
     """Rotations whose codes are not all distinct in a format at the length, and what is safe."""
-    if dtype not in FORMATS_OF_PHASES:
+    if dtype.partition(":")[0] not in FORMATS_OF_PHASES:
         known = ", ".join(FORMATS_OF_PHASES)
         raise PefourierError(f"context tells {known}; ask check-faithful for {dtype}")
     return [
         f"{f'(in {r.name} layers) ' if r.name else ''}{words}"
         for r in found.rotations
-        for words in lost_codes(r.precision[dtype], found.length, dtype)
+        for words in lost_codes(r.precision, found.length, dtype)
     ]
 
 

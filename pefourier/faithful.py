@@ -12,7 +12,7 @@ H + W - 1. Rows before the grid have no place and are left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -173,21 +173,28 @@ def verdict(closest: ClosestPair, factors: Factors, separable_error: float = 1.0
     return "isometric" if spread <= 2 * factors.tolerance else "invertible"
 
 
-def lost_codes(loss: FormatLoss, length: int, dtype: str) -> list[str]:
-    """What a format takes away, and which length is safe; nothing where all codes stay distinct."""
-    kept = min(loss.distinct_cast, loss.distinct_phase or loss.distinct_cast)
-    lost = kept < length
-    return [f"has {kept} of {length} codes distinct in {dtype}{safe_length(loss)}"] if lost else []
+def lost_codes(precision: Mapping[str, FormatLoss], length: int, asked: str) -> list[str]:
+    """What a format takes away, and which length is safe; nothing where all codes stay distinct.
+
+    Codes are computed in float64 and rounded to the format; where ``format:computed`` is asked for,
+    they are also computed in it throughout.
+    """
+    dtype, _, computed = asked.partition(":")
+    loss = precision[dtype]
+    kept = min(loss.distinct_cast, (computed and loss.distinct_phase) or loss.distinct_cast)
+    how = "computed in" if computed else "rounded to"
+    said = f"has {kept} of {length} codes distinct {how} {dtype}{safe_length(loss, bool(computed))}"
+    return [said] if kept < length else []
 
 
-def safe_length(loss: FormatLoss) -> str:
+def safe_length(loss: FormatLoss, computed: bool = True) -> str:
     """Up to how many positions all codes differ in a format; nothing where points are no such.
 
     >>> from pefourier.encodings import load
     >>> safe_length(assess(load("rope", 512)).precision["bfloat16"])
     '; 257 positions are safe'
     """
-    safe = [n for n in (loss.safe_cast, loss.safe_phase) if n is not None]
+    safe = [n for n in (loss.safe_cast, computed and loss.safe_phase) if n not in (None, False)]
     if not safe:
         return ""
     return f"; {min(safe)} position{' is' if min(safe) == 1 else 's are'} safe"
@@ -209,7 +216,7 @@ def shortfalls(
     if rung and LADDER.index(result.verdict) < LADDER.index(rung):
         lacking.append(f"is {result.verdict}, not {rung}")
     if dtype:
-        lacking += lost_codes(result.precision[dtype], result.length, dtype)
+        lacking += lost_codes(result.precision, result.length, dtype)
     if strict:
         lacking += [f"has {f.code}" for f in result.findings if f.severity != "note"]
     return lacking

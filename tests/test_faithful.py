@@ -93,8 +93,9 @@ def test_shortfalls_name_what_is_lacking():
         ["is injective, not isometric"],
     ]
     assert shortfalls(r, dtype="float32") == []
-    assert shortfalls(r, dtype="bfloat16") == [
-        "has 385 of 512 codes distinct in bfloat16; 257 positions are safe"
+    assert shortfalls(r, dtype="bfloat16") == []
+    assert shortfalls(r, dtype="bfloat16:computed") == [
+        "has 385 of 512 codes distinct computed in bfloat16; 257 positions are safe"
     ]
     constant = assess(np.ones((8, 4)))
     assert shortfalls(constant, strict=True) == ["has constant-codes"]

@@ -83,7 +83,7 @@ CHOICES = {
     "--method": ["auto", "declared", "periodogram"],
     "--format": ["text", "json", "csv", "github", "sarif", "md", "latex"],
     "--require": ["collides", "injective", "invertible", "isometric"],
-    "--require-dtype": ["float32", "float16", "bfloat16", "float8_e4m3"],
+    "--require-dtype": ["float32", "float16:computed", "bf16", "float8_e4m3"],
 }
 CODE = [
     "math:pi",

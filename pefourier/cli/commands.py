@@ -19,7 +19,6 @@ from pefourier.cli.reach_options import (
     tell_reach,
 )
 from pefourier.cli.request import (
-    SHORT_NAMES,
     Asked,
     Csv,
     Dim,
@@ -298,11 +297,10 @@ def unmet(asked: Asked, demands: Demands) -> list[Any]:
     from pefourier.answers.page import Reason
     from pefourier.faithful import shortfalls
 
-    dtype = SHORT_NAMES.get(demands.require_dtype, demands.require_dtype)
     return [
         Reason(a.encoding.label, "unmet", words)
         for a in asked.answers
-        for words in shortfalls(a.result, demands.require, dtype, demands.strict)
+        for words in shortfalls(a.result, demands.require, demands.require_dtype, demands.strict)
     ]
 
 

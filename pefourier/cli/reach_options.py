@@ -162,7 +162,7 @@ def tell_reach(given: ContextOptions, form: Form, drawing: Drawing) -> None:
             note_image(a.encoding, given.quiet)
     several = "sweep_plot.context_sweep"
     drawing.draw(several if len(lengths) > 1 else "reach_plot.wavelengths", asked.answers)
-    dtype = SHORT_NAMES.get(given.require_dtype, given.require_dtype)
+    dtype = given.require_dtype
     worse, remarks = since(stored, asked)
     for one in remarks:
         note(one.text, given.quiet)

@@ -167,13 +167,33 @@ Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Answer in CSV.")]
 
 
+SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
+
+
+def format_asked(text: str) -> str:
+    """A format by its full name, ``bf16:computed`` as ``bfloat16:computed``, for an option."""
+    name, colon, how = text.partition(":")
+    full = SHORT_NAMES.get(name, name)
+    if full not in SHORT_NAMES.values() or (colon and how != "computed"):
+        known = ", ".join([*SHORT_NAMES.values(), *SHORT_NAMES])
+        raise typer.BadParameter(
+            f"{shown(text)} is not one of {known}, or one of these with :computed"
+        )
+    return full + colon + how
+
+
 RequireDtype = Annotated[
-    Literal["float32", "float16", "bfloat16", "float8_e4m3", "fp32", "fp16", "bf16", "fp8"] | None,
-    typer.Option(help="Exit with status 1 when codes are not distinct in this format too."),
+    str | None,
+    typer.Option(
+        parser=format_asked,
+        metavar="DTYPE[:computed]",
+        help="Exit with status 1 when codes are not distinct rounded to this format (float32, "
+        "float16, bfloat16, float8_e4m3; fp32, fp16, bf16, fp8), too; with :computed, as "
+        "bf16:computed, when they are not distinct computed in it.",
+    ),
 ]
 
 ANNOTATIONS = {"github", "sarif"}  # forms that other programs show beside a file
-SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 
 
 @dataclass(frozen=True)

@@ -158,11 +158,15 @@ def test_require_exits_1_below_the_rung(run, rung, status):
 
 def test_require_dtype_wants_distinct_codes_there(run):
     fine = run("check-faithful", "sinusoidal", "--require-dtype", "bfloat16")
-    lost = run("check-faithful", "sinusoidal", "-S", 512, "--require-dtype", "bfloat16")
-    assert (fine.status, lost.status) == (0, 1)
+    cast = run("check-faithful", "sinusoidal", "-S", 512, "--require-dtype", "bfloat16")
+    lost = run("check-faithful", "sinusoidal", "-S", 512, "--require-dtype", "bf16:computed")
+    assert (fine.status, cast.status, lost.status) == (0, 0, 1)
     assert lost.err == (
-        "pefourier: sinusoidal has 385 of 512 codes distinct in bfloat16; 257 positions are safe\n"
+        "pefourier: sinusoidal has 385 of 512 codes distinct computed in bfloat16; 257 positions "
+        "are safe\n"
     )
+    done = run("check-faithful", "sinusoidal", "--require-dtype", "bf16:cast")
+    assert (done.status, done.err.count("\n")) == (2, 1)
 
 
 def test_strict_exits_1_on_a_finding(run, tmp_path):

@@ -364,9 +364,10 @@ def test_a_sweep_of_lengths_says_which_are_safe(run):
         "257 positions, codes stay different; beyond, some are lost."
     ) in out
     assert "dft: isometric at 64 positions, collides from 256 on." in out
-    done = run(*asked, "--require-dtype", "bf16")
+    done = run(*asked, "--require-dtype", "bf16:computed")
     assert done.status == 1
-    assert "rope has 513 of 1024 codes distinct in bfloat16; 257 positions are safe" in done.err
+    said = "rope has 513 of 1024 codes distinct computed in bfloat16; 257 positions are safe"
+    assert said in done.err
 
 
 @pytest.mark.parametrize(
@@ -434,18 +435,19 @@ def test_a_length_that_is_given_is_not_said_to_be_missing(run):
 
 
 def test_context_says_which_length_is_safe_in_a_format(run):
-    done = run("context", "llama.json", "--require-dtype", "bf16", "--length", "4k")
+    done = run("context", "llama.json", "--require-dtype", "bf16:computed", "--length", "4k")
     assert done.status == 1
-    assert (
-        "llama.json has 769 of 4096 codes distinct in bfloat16; 257 positions are safe" in done.err
-    )
+    said = "llama.json has 769 of 4096 codes distinct computed in bfloat16; 257 positions are safe"
+    assert said in done.err
     lines = [line.split("  ") for line in done.out.splitlines() if "bfloat16" in line]
     assert {line[0]: line[-1].strip() for line in lines if len(line) > 1} == {
         "codes apart, cast to bfloat16": "4096",
         "codes apart, phases in bfloat16": "769",
         "safe length, phases in bfloat16": "257",
     }
-    assert run("context", "llama.json", "--require-dtype", "bf16", "--length", 257).status == 0
+    for asked, length in (("bf16:computed", 257), ("bf16", 4096)):
+        done = run("context", "llama.json", "--require-dtype", asked, "--length", length)
+        assert done.status == 0
     assert run("context", "llama.json", "--require-dtype", "fp32", "--length", "4k").status == 0
     done = run("context", "llama.json", "--require-dtype", "fp8", "--length", "4k")
     assert done.status == 2
