@@ -84,6 +84,23 @@ def base_of_turns(d: int, length: int, lengths: float = 1.0) -> float:
     return float((lengths * length / (2 * pi)) ** (d / (d - 2)))
 
 
+def base_of_phase(length: int, similarity: float, layers: int = 1) -> float:
+    r"""The least base by the bound on phases: :math:`L / \arccos e^{1/N}` (arXiv 2602.10959).
+
+    With it the cosine of a wave of frequency 1/base stays at least e over the length, after N
+    layers, which multiply it, as well. e = 0 asks that it never turns negative.
+
+    >>> [round(base_of_phase(131072, e, n)) for e, n in ((0.0, 1), (0.9, 1), (0.9, 32))]
+    [83443, 290608, 1616104]
+    """
+    if not (0 <= similarity < 1 and layers >= 1):
+        raise PefourierError(
+            "phase=E or phase=E:N takes a cosine E from 0 to below 1 and N layers, 1 or more; got "
+            f"{similarity:g} and {layers}"
+        )
+    return float(length / np.arccos(similarity ** (1 / layers)))
+
+
 def smallest_bounded_base(d: int, length: int) -> float | None:
     r"""The smallest base with :math:`B(m) \ge 0` for all lags m below a length, to five digits.
 
@@ -171,7 +188,8 @@ def design_base(
     bases : sequence of float
         Tried beside those that the criteria themselves give.
     criteria : sequence of str
-        Of `CRITERIA`, or ``wavelength=K``: the slowest pair needs K lengths for a turn.
+        Of `CRITERIA`, or ``wavelength=K``: the slowest pair needs K lengths for a turn; or
+        ``phase=E`` and ``phase=E:N``, see `base_of_phase`.
     dtype : str, optional
         A format of `pefourier.geometry.precision.FORMATS` to which codes are rounded.
 
@@ -271,11 +289,15 @@ def exact_base(criterion: str, length: int, d: int) -> float | None:
     if name == "turns":
         return base_of_turns(d, length)
     try:
+        if name == "phase":
+            similarity, _, layers = lengths.partition(":")
+            return base_of_phase(length, float(similarity), int(layers or 1))
         return base_of_turns(d, length, float(lengths))
     except ValueError as error:
         known = ", ".join(CRITERIA)
         raise PefourierError(
-            f"unknown criterion {shown(criterion)}: {known}, or wavelength=K with K a number"
+            f"unknown criterion {shown(criterion)}: {known}, wavelength=K with K a number, or "
+            "phase=E:N with a cosine E and N layers"
         ) from error
 
 

@@ -52,6 +52,23 @@ def test_smallest_base_with_a_bound_is_that_of_the_published_search(length, base
     assert smallest_bounded_base(128, length) == pytest.approx(base, rel=2e-3)
 
 
+@pytest.mark.parametrize(("asked", "base"), [("0", 83443), ("0.9", 290609), ("0.9:32", 1616104)])
+def test_the_bound_on_phases_is_the_published_one(asked, base):
+    """arXiv 2602.10959, at 131072 positions; the cosine is that of the slowest wave at the end."""
+    found = design_base(131072, 128, (), (f"phase={asked}",))
+    rho = found.best[f"phase={asked}"]
+    assert rho == pytest.approx(base, rel=4e-6)  # printed as whole numbers, one of them one up
+    cosine, _, layers = asked.partition(":")
+    assert np.cos(131072 / rho) ** int(layers or 1) == pytest.approx(float(cosine), abs=1e-9)
+    assert f"stays at {cosine} or more over the length" in conclude_design(found)
+
+
+@pytest.mark.parametrize("asked", ["1", "-0.1", "0.5:0", "x"])
+def test_a_bound_on_phases_takes_a_cosine(asked):
+    with pytest.raises(PefourierError, match="phase=E"):
+        design_base(80, 16, (), (f"phase={asked}",))
+
+
 RHO = (1.5, 3, 5, 10, 30, 100, 1000, 1e4)
 SCAN = {  # length, d: smallest distance / rank / stable rank / pairs that never turn / first lag
     (80, 256): (

@@ -128,6 +128,13 @@ def fact(criterion: str, rho: float | None, design: Design, bases: dict[float, C
         return f"Every pair finishes a turn with bases up to {base_words(rho)}."
     if name == "wavelength":
         return f"The slowest pair needs {lengths} lengths for a turn with base {base_words(rho)}."
+    if name == "phase":
+        similarity, _, layers = lengths.partition(":")
+        through = f" after {layers} layers" if layers else ""
+        return (
+            f"A slowest wave whose cosine stays at {similarity} or more over the length{through} "
+            f"asks for {base_words(rho)} or more (arXiv 2602.10959)."
+        )
     if rho is None:
         return "No base up to 1000 times the length keeps the sum of cosines positive below it."
     idle = bases[rho].idle if rho in bases else 0

@@ -89,9 +89,10 @@ class DesignOptions:
         typer.Option(
             "--for",
             metavar="CRITERION",
-            help="turns, distance, rank, stable_rank, condition, bound, or wavelength=K: the "
-            "slowest pair needs K lengths for a turn; default: all but the last. For language "
-            "models bound is in use, for short series turns. Repeatable.",
+            help="turns, distance, rank, stable_rank, condition, bound, wavelength=K (the slowest "
+            "pair needs K lengths for a turn) or phase=E:N (its cosine stays at E after N layers); "
+            "default: all but the last two. For language models bound is in use, for short series "
+            "turns. Repeatable.",
         ),
     ] = None
     base: Annotated[

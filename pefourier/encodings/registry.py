@@ -23,6 +23,7 @@ from pefourier.encodings.checks import (
 from pefourier.encodings.conventions import with_convention
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import check_sides, count_points
+from pefourier.encodings.refused import refuse_known
 from pefourier.errors import PefourierError, shown, unknown
 
 ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length"}
@@ -82,6 +83,7 @@ def build(
            [ 0.141, -0.99 ]])
     """
     if name not in BUILDERS:
+        refuse_known(name)
         raise unknown("encoding", name, BUILDERS, "'pefourier list' shows all.")
     builder = BUILDERS[name]
     defaults = {key: parameter.default for key, parameter in builder.parameters.items()}

@@ -18,6 +18,7 @@ from pefourier.encodings.conventions import list_conventions, specs_of_conventio
 from pefourier.encodings.descriptions import describe
 from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.grids import check_sides, count_points, on_grid
+from pefourier.encodings.refused import refuse_known
 from pefourier.encodings.registry import BUILDERS, build, parse_parameters
 from pefourier.errors import PefourierError, shown, unknown
 
@@ -140,6 +141,7 @@ def source_of(spec: str) -> Literal["name", "code", "table", "config", "gguf"]:
         raise PefourierError(
             f"unknown encoding {shown(name)}. Did you mean {own}? py: imports and runs your code."
         )
+    refuse_known(name)
     if meant := specs_of_convention(name.lower()):
         raise PefourierError(
             f"unknown encoding {shown(name)}. Did you mean {' or '.join(meant)} (with --grid HxW)?"

@@ -5,10 +5,11 @@ import pytest
 from reference import ROWS
 from refusal import refused
 
-from pefourier.encodings import load, specs
+from pefourier.encodings import build, load, specs
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.registry import BUILDERS, encoding
+from pefourier.errors import PefourierError
 
 
 @pytest.fixture
@@ -59,3 +60,25 @@ def test_one_function_is_listed_loaded_and_assessed(sawtooth, run):
 
 def test_an_encoding_without_a_reference_row_is_seen(sawtooth):
     assert BUILDERS.keys() ^ ROWS.keys() == {"sawtooth"}  # what the first of the laws looks at
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("path", "depends on tokens and has no table of codes: PaTH"),
+        ("selective-rope", "depends on tokens"),
+        ("CARoPE", "depends on tokens"),
+        ("cope", "depends on tokens"),
+        ("dape", "depends on tokens"),
+        ("FoX", "depends on tokens"),
+        ("hope", "name of several encodings, which.*2410.21216.*2505.20444 and 2509.05218"),
+        ("TAPE", "name of several encodings, which.*2501.00712"),
+        ("drope", "name none for what is left"),
+        ("swan", "name none and rope"),
+    ],
+)
+def test_names_that_are_known_and_have_no_codes_are_refused_with_the_reason(name, said):
+    for call in (lambda: load(name, 8, 8), lambda: build(name, length=8, d=8)):
+        with pytest.raises(PefourierError, match=said):
+            call()
+    assert load("tape", 8, 8).name == "tape"
