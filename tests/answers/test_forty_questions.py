@@ -28,9 +28,12 @@ class Rotary(torch.nn.Module):
         super().__init__()
         self.inv_freq = base ** (-torch.arange(0, d, 2).double() / d)
 
-    def forward(self, positions):
+    def forward(self, q, k, positions):
         angle = positions.double()[..., None] * self.inv_freq
-        return angle.cos(), angle.sin()
+        cos, sin = (wave(torch.cat([angle, angle], -1)).to(q) for wave in (torch.cos, torch.sin))
+        halves = [x.chunk(2, -1) for x in (q, k)]
+        aside = [torch.cat([-two, one], -1) for one, two in halves]
+        return q * cos + aside[0] * sin, k * cos + aside[1] * sin
 """
 
 
