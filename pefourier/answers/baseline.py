@@ -99,7 +99,8 @@ def fits(value: Any, shape: Any) -> bool:
     if isinstance(shape, Each):
         return isinstance(value, dict) and all(fits(x, shape["each"]) for x in value.values())
     if isinstance(shape, dict):
-        return isinstance(value, dict) and all(fits(value.get(k), one) for k, one in shape.items())
+        has = isinstance(value, dict) and shape.keys() <= value.keys()
+        return has and all(fits(value[key], one) for key, one in shape.items())
     return bool(shape(value))
 
 
