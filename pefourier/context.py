@@ -31,6 +31,7 @@ from pefourier.encodings.readings import (
 )
 from pefourier.encodings.sources.layers import LayerRun, layer_spec, open_model, read_layers
 from pefourier.encodings.sources.rope_config import rotates
+from pefourier.encodings.sources.schedule import lint_layers
 from pefourier.encodings.sources.temperature import Temperature, read_temperature
 from pefourier.encodings.sources.weights import TENSOR, first_row, tensors_beside
 from pefourier.encodings.specs import source_of
@@ -170,7 +171,8 @@ def describe_context(
     layers = tuple(describe_layers(run, parts) for run in runs)
     if source_of(spec) != "config":
         return own, Context(layers, rotations, int(met), longest, None, None, found)
-    tuned = read_temperature(open_model(spec), longest)
+    model = open_model(spec)
+    tuned, found = read_temperature(model, longest), (*found, *lint_layers(model, runs, int(met)))
     return own, Context(layers, rotations, int(met), longest, allowed, tuned, found)
 
 

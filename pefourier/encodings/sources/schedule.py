@@ -1,0 +1,111 @@
+"""Which mistakes does a schedule of layers give away? Rules about the layers of one config.
+
+A rule yields its findings about a model, its runs of layers and the positions of training; `RULES`
+lists all. Nothing is said of a schedule that the published models of a type have.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from pefourier.encodings.encoding import Finding
+from pefourier.encodings.sources.config import LAYERS, ModelConfig
+from pefourier.encodings.sources.layers import FULL, LayerRun, told_types
+from pefourier.errors import shown
+
+PAIRED = {"halves": "halves", "interleaved": "neighbours"}
+
+
+def inverted(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
+    """Layers without positions that are more than those with, where a model type has few."""
+    told, row = model.config.values.get("no_rope_layers"), model.row
+    number = model.config.count(*LAYERS)
+    step = row.get("unrotated", ())
+    if not isinstance(told, list) or not number or len(step) < 2:
+        return
+    still, usual = sum(not turns for turns in told), number // (step[1] - step[0])
+    if 2 * still <= number or still <= usual:
+        return
+    yield Finding(
+        "layers-inverted",
+        "warning",
+        f"no_rope_layers of {model.config.label} leaves {still} of {number} layers without "
+        f"positions, where model_type {shown(model.kind)} has {usual}; read so, weights trained "
+        f"the other way lose positions in up to {still} layers and get them in up to {usual}; 1 "
+        "stands for a layer that rotates: exchange 0 and 1",
+    )
+
+
+def without_global(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
+    """Windows in all layers of a model type that has layers which see all."""
+    if FULL not in model.row.get("layer_types", "") or not told_types(model.config.values):
+        return
+    windows = [run.window for run in runs for _ in run.index]
+    if not windows or any(window is None or window >= trained for window in windows):
+        return
+    reach = sum(window - 1 for window in windows)
+    lost = (
+        f"tokens more than {reach} positions apart never meet"
+        if reach < trained
+        else f"tokens more than {max(windows) - 1} positions apart meet through others alone"
+    )
+    yield Finding(
+        "layers-no-global",
+        "warning",
+        f"all {len(windows)} layers of {model.config.label} see at most {max(windows)} positions, "
+        f"where model_type {shown(model.kind)} has layers that see all; {lost}, of {trained}",
+    )
+
+
+def beyond_training(
+    model: ModelConfig, runs: Sequence[LayerRun], trained: int
+) -> Iterator[Finding]:
+    """A window that is longer than training."""
+    widest = max((run.window or 0 for run in runs), default=0)
+    if widest > trained:
+        yield Finding(
+            "window-above-trained",
+            "note",
+            f"a window of {widest} is longer than the {trained} positions of training: it cuts "
+            f"nothing up to there, and from {trained} on queries see more keys than they met",
+        )
+
+
+def needless(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
+    """A section of rope_parameters for a type whose layers do not rotate."""
+    given = model.config.values.get("rope_parameters")
+    kinds = set(told_types(model.config.values))
+    if not isinstance(given, dict) or not kinds or model.part:
+        return
+    used = {run.part for run in runs if run.kind == "rotary"}
+    for name in sorted(kinds & given.keys()):
+        if isinstance(given[name], dict) and used and name not in used:
+            yield Finding(
+                "layers-needless",
+                "note",
+                f"{name} of rope_parameters of {model.config.label} sets a rotation for layers "
+                "that have no positions; it is not used, leave it out",
+            )
+
+
+def indexer(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
+    """The rotation of an indexer beside that of attention."""
+    row = model.row
+    if "indexer" not in row:
+        return
+    own, other = PAIRED[row["indexer"]], PAIRED[row.get("layout", "halves")]
+    how = f"{other} as in attention" if own == other else f"{own}, where attention pairs {other}"
+    heads, width = (model.config.count(f"index_{key}") for key in ("n_heads", "head_dim"))
+    sizes = f" ({heads} heads of {width})" if heads and width else ""
+    yield Finding(
+        "rope-indexer",
+        "note",
+        f"the indexer that chooses keys{sizes} has a second rotation: the same frequencies, "
+        f"pairing {how}",
+    )
+
+
+RULES = (inverted, without_global, beyond_training, needless, indexer)
+
+
+def lint_layers(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> tuple[Finding, ...]:
+    """What each rule finds in the layers of a config, in the order of `RULES`."""
+    return tuple(finding for rule in RULES for finding in rule(model, runs, trained))
