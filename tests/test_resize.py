@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from grids import table_on
 
+import pefourier
 from pefourier.encodings import load
 from pefourier.encodings.domain import lags_on
 from pefourier.encodings.encoding import from_table
@@ -208,3 +209,24 @@ def test_the_command_answers_and_writes(run, tmp_path, monkeypatch):
     assert "phases never seen" in " ".join(text.split())
     assert "cosine of neighbours" in text
     assert run("resize", "t.npy", *sides, "--csv").out.startswith("method,norm_ratio,neighbours_0")
+
+
+def test_a_single_row_of_points_is_resized_by_the_command_too(run, tmp_path):
+    np.save(tmp_path / "row.npy", load("axial", None, 16, grid=(1, 14)).table())
+    done = run("resize", tmp_path / "row.npy", "--from", "1x14", "--to", "2x20", "--json")
+    assert (done.status, done.err.count("Traceback")) == (0, 0), done.err
+    made = resize_table(table_on((1, 14), np.load(tmp_path / "row.npy")), (2, 20))
+    assert (made.old, made.new, made.table.shape) == ((1, 14), (2, 20), (40, 16))
+    assert made.conclusion.startswith("From 1x14 to 2x20")
+
+
+def test_the_function_compares_with_the_formula_on_the_new_grid():
+    found = pefourier.resize("axial", (6, 5), grid=(4, 3), d=16)
+    expected = both("axial", (4, 3), (6, 5), d=16)
+    assert found.anew is not None
+    assert (found.anew.nearest, found.anew.cycles) == (expected.anew.nearest, expected.anew.cycles)
+    assert found.unseen == expected.unseen
+    assert (
+        pefourier.resize(load("axial", None, 16, grid=(4, 3)).table(), (6, 5), grid=(4, 3)).anew
+        is None
+    )

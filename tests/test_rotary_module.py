@@ -29,6 +29,7 @@ CONFIGS = {
     "longrope": LLAMA | {"model_type": "phi3", "rope_scaling": LONG, "pad_token_id": 0},
     "gpt_neox": LLAMA | {"model_type": "gpt_neox", "rotary_pct": 0.25, "intermediate_size": 64},
     "glm": LLAMA | {"model_type": "glm", "partial_rotary_factor": 0.5},
+    "nanochat": LLAMA | {"model_type": "nanochat"},  # turns the other way
     "cohere": LLAMA | {"model_type": "cohere"},
 }
 

@@ -720,3 +720,10 @@ def test_a_smeared_mean_on_a_grid_says_so():
     enc = load("axial", None, 64, grid=(14, 14))
     assert "rad a point, smeared by sigma 1." in conclude(enc, density(enc))
     assert "smeared" not in conclude(enc, density(enc, sigma=0))
+
+
+@pytest.mark.parametrize(("condition", "hides"), [(2.0**20, True), (2.0**20 - 1, False)])
+def test_float32_hides_from_a_condition_number_of_its_own_on(condition, hides):
+    enc = table(np.diag([1.0, 0.5]))
+    said = conclude(enc, replace(assess(enc), condition_number=condition))
+    assert ("so that rounding in float32 can hide one" in said) is hides

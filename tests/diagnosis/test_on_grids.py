@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from grids import table_on, waves_on
 
+from pefourier.diagnosis.on_grids import GridCase
 from pefourier.encodings import load
 from pefourier.encodings.conventions import read_conventions
 from pefourier.errors import PefourierError
@@ -169,3 +170,15 @@ def test_a_formula_without_a_spec_is_told_by_its_parameters():
     found = assess(table_on(SIDES, table))
     assert "spec" not in found.identified
     assert "The table is axial with order=xy" in found.conclusion
+
+
+def test_places_are_those_of_raster_order():
+    case = GridCase(np.zeros((6, 2)), np.zeros((0, 2)), (2, 3), 1e-16, None)
+    assert case.places.tolist() == [list(place) for place in np.ndindex(2, 3)]
+
+
+def test_points_that_repeat_are_named_on_the_grid():
+    table = axial("axial")
+    table[5 * 11 + 4] = table[2 * 11 + 3]
+    said = " ".join(f.message for f in assess(table_on(SIDES, table)).findings)
+    assert "(2,3)" in said.replace(" ", "") or "(5,4)" in said.replace(" ", "")

@@ -6,12 +6,13 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from pages import Page
 
-from pefourier.train.html_page import read_train_folder
+from pefourier.train.html_page import epochs_table, read_train_folder, value_cell
 from pefourier.train.options import Options
 from pefourier.train.traces import KEYS, file_of_run
 
@@ -209,3 +210,14 @@ def test_every_setting_is_told_with_its_meaning(page):
     assert "data" not in told
     for name in set(options) & set(config) - {"dataset", "encoding", "data"}:
         assert told[name].startswith(options[name])
+
+
+def test_seconds_are_those_of_one_run():
+    summary = read_train_folder(str(FIGURES / "window-100")).summary
+    cells = str(epochs_table(summary, Mock(term=lambda name, _: name)))
+    for one in summary.datasets:
+        for name in one.scores:
+            asked = (one.dataset, name)
+            took = [r["seconds"] for r in summary.runs if (r["dataset"], r["encoding"]) == asked]
+            assert len(took) > 1
+            assert str(value_cell(sum(took) / len(took))) in cells

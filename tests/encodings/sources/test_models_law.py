@@ -198,9 +198,10 @@ def turned_alike(kind, path):
     path.write_text(json.dumps(values))
     with quiet():
         config = config_class(kind).from_dict(config_class(kind)._dict_from_json_file(str(path)))
-    if modeling(type(config).__module__) is None:  # its code needs a package that is not here
+    try:
+        module = module_of(kind, config)
+    except AttributeError:  # its code needs a package that is not here
         return
-    module = module_of(kind, config)
     for layer in rotations(module, config):
         try:
             rotary = Rotary(str(path), layer_type=layer or None)
