@@ -462,6 +462,11 @@ FAMILIES = {  # tiny models of transformers; what differs from the sizes below
         "num_key_value_heads": 4,
     },
 }
+FAMILIES["minicpm3"] = {k: v for k, v in FAMILIES["deepseek_v3"].items() if "dense" not in k}
+FAMILIES["apertus"] = {}
+FAMILIES["lfm2"] = {"layer_types": ["full_attention", "full_attention"]}
+FAMILIES["qwen3_next"] = {"head_dim": 8, "mlp_only_layers": [0, 1]} | FAMILIES["lfm2"]
+BEFORE = ("input_layernorm", "ln_attn", "attn_norm", "attention_layernorm", "operator_norm")
 SIZES = {
     **{"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2},
     **{"num_hidden_layers": 2, "intermediate_size": 16, "vocab_size": 200},
@@ -539,7 +544,7 @@ def test_rows_are_those_that_transformers_turns(tmp_path, family, monkeypatch):
         x = inputs[one.layer][0].numpy()
         name = attentions[one.layer][0]
         gain = norm_before(model, name, x.shape[1])
-        if kind == "deepseek_v3":
+        if getattr(attentions[one.layer][1], "q_a_proj", None) is not None:
             latent = attentions[one.layer][1]
             inner = latent.q_a_proj(torch.from_numpy(x))
             x_q = latent.q_a_layernorm(inner).numpy()
@@ -569,7 +574,7 @@ def test_rows_are_those_that_transformers_turns(tmp_path, family, monkeypatch):
 def norm_before(model, attention, width):
     """The gains of what attention is given, by the module of that name beside it."""
     beside = model.get_submodule(attention.rpartition(".")[0])
-    norms = [getattr(beside, n, None) for n in ("input_layernorm", "ln_attn", "attn_norm")]
+    norms = [getattr(beside, n, None) for n in BEFORE]
     norm = next(
         (n for n in norms if n is not None and getattr(n, "weight", None) is not None), None
     )
