@@ -228,7 +228,7 @@ class Rotary(Tabled):
         self.heads = enc.params["heads"] if "head" in enc.params else None
         self.factor = float(enc.params.get("attention_factor", 1.0))
         self.softmax_factor = float(enc.params.get("softmax_factor", 1.0))
-        self.kept, self.rows = tables_of(enc, self.heads), None
+        self.kept, self.rows = rotation_tables(enc, self.heads), None
         if enc.params.get("model_type") in REVERSED:
             self.kept["frequencies"] = -self.kept["frequencies"]
         if "cosine" in self.kept:
@@ -485,7 +485,7 @@ def by_length(enc: Encoding) -> bool:
     return enc.name == "rope" and enc.params.get("scaling") in ("dynamic", "longrope")
 
 
-def tables_of(enc: Encoding, heads: int | None) -> dict[str, np.ndarray]:
+def rotation_tables(enc: Encoding, heads: int | None) -> dict[str, np.ndarray]:
     """What a rotation is computed from, float32: frequencies, or cosines and sines of each row.
 
     Where the length of codes varies (xpos), keys have the inverse of what queries have.
