@@ -8,7 +8,7 @@ TORCH ?= torch==2.13.0
 SMOLLM2 ?= SmolLM2-135M-Instruct.Q4_1.gguf
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all coverage lint check fuzz bench figures results nested bundled lengths catalogue readme models clean
+.PHONY: help run test test-all coverage lint check fuzz bench figures results nested bundled lengths causal catalogue readme models clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -73,6 +73,14 @@ LENGTHS_ARMS = none sinusoidal rope xpos alibi kerple t5 tape dft learned
 lengths: $(BIN)/pefourier  ## trained on 24 rows, tested on 48 and 96: twenty minutes
 	$(BIN)/pefourier train --dataset order:length=24 --dataset lags:length=24 $(LENGTHS_ARMS:%=-e %) \
 		--seeds 10 --test-length 48,96 --epochs 60 --patience 10 --resume --out $(OUT)/lengths
+
+comma = ,
+CAUSAL_ARMS = none sinusoidal rope alibi t5:buckets=16$(comma)max_distance=8
+
+causal: $(BIN)/pefourier  ## next tokens, trained on 4 symbols and tested on 16: three minutes
+	$(BIN)/pefourier train --causal --dataset copy:length=4$(comma)count=2000 $(CAUSAL_ARMS:%=-e %) \
+		--seeds 3 --steps 600 --patience-steps 0 --rate 0.005 --layers 2 --test-length 6,8,16 \
+		--out $(OUT)/causal/copy
 
 # one thread each: numbers of BLAS and torch are shared out among processes, not among threads
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.answers.page import Page, flattened
-from pefourier.answers.text import agreeing, aligned, paragraph
+from pefourier.answers.text import agreeing, aligned, markdown_table, paragraph
 from pefourier.encodings.registry import convert
 from pefourier.errors import PefourierError, printable, shown, unknown
 from pefourier.explained import Explained
@@ -283,6 +283,14 @@ def causal_records(found: CausalSummary) -> list[dict[str, Any]]:
     ]
 
 
+def causal_markdown(found: CausalSummary) -> str:
+    """The answer as summary.md."""
+    parts = ["# Encodings in a causal model", ""]
+    for one, (title, rows) in zip(found.datasets, tables_of(found), strict=True):
+        parts += [conclude_causal(one), "", f"## {title}", "", markdown_table(rows), ""]
+    return "\n".join(parts)
+
+
 def write_causal(out: Path, found: CausalSummary, options: Options) -> None:
     """Write results.json, summary.json, summary.md and a figure."""
     from pefourier.answers import plot
@@ -292,11 +300,6 @@ def write_causal(out: Path, found: CausalSummary, options: Options) -> None:
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / "results.json", {"training": plain(found.training), "runs": list(found.runs)})
     write_json(out / "summary.json", plain({"results": causal_records(found)}))
-    parts = ["# Encodings in a causal model", ""]
-    for one, (title, rows) in zip(found.datasets, tables_of(found), strict=True):
-        parts += [conclude_causal(one), "", f"## {title}", ""]
-        bars = ["| " + " | ".join(row) + " |" for row in rows]
-        parts += [bars[0], "|" + "---|" * len(rows[0]), *bars[1:], ""]
-    text = "\n".join(parts).encode()
+    text = causal_markdown(found).encode()
     write_whole(str(out / "summary.md"), lambda stream: stream.write(text))
     plot.save(str(out / "lengths.png"), figures.score_by_length, found)

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -111,3 +112,11 @@ def test_a_folder_has_the_answer(tmp_path):
 def test_what_has_no_part_in_it_is_refused(given, message):
     with pytest.raises(PefourierError, match=re.escape(message)):
         causal.run_causal(replace(TINY, **given))
+
+
+def test_the_committed_summary_follows_from_its_runs():
+    folder = Path(__file__).parents[2] / "figures" / "causal" / "copy"
+    saved = json.loads((folder / "results.json").read_text())
+    given = {k: tuple(v) if isinstance(v, list) else v for k, v in saved["training"].items()}
+    found = causal.summarize_causal(saved["runs"], Options(**given))
+    assert (folder / "summary.md").read_text() == causal.causal_markdown(found)
