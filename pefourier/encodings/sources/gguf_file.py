@@ -24,6 +24,7 @@ from pefourier.files import os_errors
 
 FREQS, LONG, SHORT = (f"rope_{name}.weight" for name in ("freqs", "factors_long", "factors_short"))
 NUMPY = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}
+TOO_WIDE = 2**53  # of a head: what is refused, in place of an infinity
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def read_gguf(path: str, length: int | None = None, d: int | None = None) -> Enc
 def head_width(file: GgufFile) -> float | None:
     """The width of the model over its heads."""
     width, heads = file.number("embedding_length"), file.number("attention.head_count")
-    return width // heads if width and heads else None
+    return min(width // heads, TOO_WIDE) if width and heads else None
 
 
 def scaling_of_file(file: GgufFile) -> dict[str, Any]:
