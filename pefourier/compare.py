@@ -31,7 +31,7 @@ from pefourier.encodings.encoding import (
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 from pefourier.geometry.waves import turning_pairs
 from pefourier.likeness import Likeness, measure_likeness
-from pefourier.operators import OperatorComparison, compare_rotations, has_operator
+from pefourier.operators import OperatorComparison, compare_rotations
 from pefourier.result import Result
 
 if TYPE_CHECKING:  # imported where two encodings differ: pages of other answers name this type
@@ -69,9 +69,9 @@ class Comparison(Result):
 
         Another order of columns, a sign or a scale is made up for by a training that starts anew,
         not by weights that are there. Of two rotations the operators count; where one is a table
-        nobody knows which dimensions it is used for.
+        its numbers do, as it is they that are asked about: a program's dump can only be equal.
         """
-        if self.operator and any(map(has_operator, self.about)):
+        if self.operator and self.operator.relation != "unknown":
             return self.operator.relation == "same"
         return self.verdict == "equal"
 
