@@ -116,7 +116,8 @@ def read_summaries(folder: Path) -> list[Mapping[str, Any]]:
     found = []
     for path in sorted(folder.glob("*/**/summary.json")):
         try:
-            datasets = json.loads(path.read_text(encoding="utf-8"))["datasets"]
+            content = json.loads(path.read_text(encoding="utf-8"))
+            datasets = [] if "results" in content else content["datasets"]  # the first: causal
             found += [
                 {key: one[key] for key in NEEDED}
                 | {"scores": dict(one["scores"]), "cut_short": list(one.get("cut_short", ()))}

@@ -228,7 +228,15 @@ def rewrite():
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"COLUMNS": str(WIDTH), "PYTHONPATH": str(ROOT)}
         make_files(Path(folder), command)
-        text = ANSWERED.sub(lambda m: f"    pefourier {m[1]}\n\n{beginning(command(m[1]))}", TEXT)
+
+        def anew(block):
+            if SMOLLM2.name in block[1]:
+                if not SMOLLM2.exists():  # its answer stays as it is
+                    return block[0]
+                Path(folder, SMOLLM2.name).symlink_to(SMOLLM2)
+            return f"    pefourier {block[1]}\n\n{beginning(command(block[1]))}"
+
+        text = ANSWERED.sub(anew, TEXT)
     README.write_text(text, encoding="utf-8")
 
 

@@ -232,15 +232,18 @@ def conclude_causal(one: CausalTask) -> str:
         scores = ", ".join(f"{e} {known[e].mean:.3f}" for e in order)
         best = known[order[0]].mean
         parts.append(
-            f"{order[0]} goes on best ({scores})." if best >= 0.1 else f"none goes on ({scores})."
+            f"{order[0]} does best ({scores})."
+            if best >= 0.1
+            else f"no encoding solves them ({scores})."
         )
     for name, at in longest.items():
         if at.reason:
             parts.append(f"{name} cannot be tested there: {at.reason}.")
     apart = [e for e, d in one.differences.items() if d.supported]
     if known and one.differences:
-        told = f"Told from {NOPE} (NoPE): {', '.join(apart)}." if apart else ""
-        parts.append(told or f"None is told from {NOPE} (NoPE).")
+        which = ", ".join(apart) if apart else "No encoding"
+        differ = agreeing(max(len(apart), 1), "differs", "differ")
+        parts.append(f"{which} {differ} significantly from {NOPE} (NoPE).")
     floors = [d.p_floor * len(one.differences) for d in one.differences.values()]
     if max(floors, default=0.0) > LEVEL:
         parts.append("With so few seeds .05 is out of reach.")
