@@ -150,7 +150,8 @@ def codes_of(known):
 
 
 def findings_of(result):
-    return [f["code"] for f in result["findings"]]
+    """What is said of a module; that sinusoids in float32 have a rank of rounding is true of all."""
+    return [f["code"] for f in result["findings"] if f["code"] != "rank-of-rounding"]
 
 
 @pytest.mark.parametrize(("module", "known", "findings"), KNOWN, ids=[row[0] for row in KNOWN])
