@@ -150,7 +150,7 @@ def codes_of(known):
 
 
 def findings_of(result):
-    """What is said of a module; that sinusoids in float32 have a rank of rounding is true of all."""
+    """What is said of a module; that its rank is one of rounding is no news."""
     return [f["code"] for f in result["findings"] if f["code"] != "rank-of-rounding"]
 
 
