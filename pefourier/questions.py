@@ -360,7 +360,7 @@ def extend(
     Examples
     --------
     >>> [len(one.candidates) for one in extend("rope", 256, trained=64, d=16)]
-    [4]
+    [5]
     """
     from pefourier.extend import extend as extend_rotation
     from pefourier.extend import extend_on_grid

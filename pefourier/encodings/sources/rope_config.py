@@ -188,7 +188,7 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
             "layout of its columns is taken to be halves"
         )
         found.append(Finding("model-type-unknown", "note", message))
-    number = model.config.count(*LAYERS) or 0
+    number = model.config.count(*LAYERS) or max(row.get("unrotated", [-1])) + 1  # of its class
     unrotated = sorted(layers_without_positions(model, number))
     if unrotated:
         some = ", ".join(map(str, unrotated[:4])) + ", …" * (len(unrotated) > 4)

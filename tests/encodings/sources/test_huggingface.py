@@ -9,7 +9,7 @@ from stored import safetensors
 
 from pefourier.encodings import load
 from pefourier.encodings.sources.models import model_types
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, shown
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_one_of_several_learned_tables_is_named(config, tmp_path, codes):
     safetensors(tmp_path / "model-2.safetensors", {names[1]: -codes})
     path = config({"model_type": "bart", "d_model": 4})
     message = (
-        f"{str(tmp_path)!r} holds several tables of positions, {names[0]}, {names[1]}; "
-        f"name one, {path + '#' + names[0]!r}"
+        f"{shown(str(tmp_path))} holds several tables of positions, {names[0]}, {names[1]}; "
+        f"name one, {shown(path + '#' + names[0])}"
     )
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
         load(path)
