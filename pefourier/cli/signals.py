@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from _thread import allocate_lock, start_new_thread
+from os import _exit  # `os._exit` is refused while a user's code runs
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -125,7 +126,7 @@ def wait_for(gate: Any) -> None:
 def end_at_once(number: int) -> NoReturn:
     """End the process by a signal, with nothing left of what it was writing."""
     remove_drafts()
-    os._exit(128 + number)
+    _exit(128 + number)
 
 
 def tell_of_interrupt(number: int) -> int:
@@ -147,4 +148,4 @@ def leave(status: int) -> NoReturn:
     except OSError as error:
         note(f"standard output: {reason(error)}")
         status = status or 2
-    os._exit(status)
+    _exit(status)
