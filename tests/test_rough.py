@@ -328,7 +328,12 @@ def one_line_each(err, most):
 
 
 def partly_answered(arguments, out):
-    """Some SPECs were answered beside others that were refused."""
+    """Some SPECs were answered beside others that were refused; forms for programs tell of all."""
+    named = [b for a, b in pairwise(arguments) if a == "--format"]
+    if named == ["github"]:
+        return any(line.startswith("::error ") for line in out.splitlines())
+    if named == ["sarif"]:
+        return "error" in [one["level"] for one in json.loads(out)["runs"][0]["results"]]
     if "--json" not in arguments:
         return len(words_of(arguments)) > 1
     refused = [set(result) == {"spec", "error"} for result in json.loads(out)["results"]]

@@ -9,7 +9,7 @@ import atexit
 import os
 import signal
 import sys
-from _thread import allocate_lock, start_new_thread
+from _thread import allocate_lock, get_ident, start_new_thread
 from os import _exit  # `os._exit` is refused while a user's code runs
 from types import FrameType
 from typing import Any, NoReturn
@@ -30,6 +30,7 @@ class Listener:
     def __init__(self) -> None:
         self.came: list[int] = []
         self.leaving = False
+        self.masks: dict[int, set[int]] = {}  # of each thread that forks
 
     def start(self) -> None:
         """Handle signals from here on, those that are ignored (as under nohup) excepted."""
@@ -38,7 +39,9 @@ class Listener:
                 signal.signal(number, self.handle)
         sys.unraisablehook = self.end_where_lost
         if os.name == "posix":
-            os.register_at_fork(after_in_child=self.stop)
+            os.register_at_fork(
+                before=self.hold, after_in_parent=self.let_go, after_in_child=self.stop
+            )
             if is_cramped() or not self.start_watching() or not can_start_threads(most_threads()):
                 os.environ.update(dict.fromkeys(POOLS, "1"))
 
@@ -53,6 +56,14 @@ class Listener:
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         return True
 
+    def hold(self) -> None:
+        """Let signals wait: one that comes to a new process is not for this one's handlers."""
+        self.masks[get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+
+    def let_go(self) -> None:
+        """Take signals again as before the fork, with those that wait."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.masks.pop(get_ident()))
+
     def stop(self) -> None:
         """Leave signals to Python, in a process that a user's code forks: it has no drafts."""
         signal.set_wakeup_fd(-1)
@@ -61,6 +72,7 @@ class Listener:
             if signal.getsignal(number) == self.handle:
                 ends = number == signal.SIGTERM
                 signal.signal(number, signal.SIG_DFL if ends else signal.default_int_handler)
+        self.let_go()
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Interrupt the command at the first signal; end the process at any other."""

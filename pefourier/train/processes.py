@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from datetime import timedelta
+from os import _exit  # `os._exit` is refused while a user's code runs
 from tempfile import TemporaryDirectory
 
 import torch
@@ -163,13 +164,13 @@ def join_from_input() -> Iterator[tuple[Options, Group]]:
         with at_work(Group(asked["rank"], asked["ranks"], options.rank_timeout, store)) as group:
             yield options, group
     except PefourierError:
-        os._exit(2)
+        _exit(2)
 
 
 def leave_with(read: Callable[[], str]) -> None:
     """End this process when nothing more can be read."""
     read()
-    os._exit(0)
+    _exit(0)
 
 
 def read_options(given: dict) -> Options:

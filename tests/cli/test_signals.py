@@ -150,6 +150,29 @@ def table(length, d):
     assert ended(code, PYTHONWARNINGS="ignore") == (0, "")
 
 
+AT_ONCE = """
+import os, signal
+
+os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGTERM))
+from pefourier.__main__ import run_command
+run_command()
+"""
+
+
+def test_a_process_may_be_ended_before_it_has_begun():
+    """Its own end, not that of the command, whose handlers it is born with."""
+    with open("user.py", "w") as stream:
+        stream.write(
+            "import os, time\nimport numpy as np\n\n\ndef table(length, d):\n"
+            "    child = os.fork()\n    if not child:\n        time.sleep(50)\n"
+            "    assert os.waitpid(child, 0)[1] == 15\n    return np.eye(length, d)\n"
+        )
+    command = [sys.executable, "-c", AT_ONCE, "spectrum", "py:user:table"]
+    env = os.environ | {"PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_what_is_registered_for_the_end_is_done():
     assert ended(TABLE + "\natexit.register(open, 'done', 'w')\n") == (0, "")
     assert "done" in os.listdir()
