@@ -194,6 +194,7 @@ def build_by_name(
     if "length" not in given and (length or not given.get("grid")):
         given["length"] = length or least
     enc = build(name, spec=spec, **given)
+    asked = len(enc) if "times" in given else asked  # times set the length
     return replace(enc, lattice=max(asked, enc.dim) if asked else None)
 
 
