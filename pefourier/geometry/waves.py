@@ -33,8 +33,11 @@ def turning_pairs(rows: np.ndarray, eps: float) -> Turning | None:
     """Columns of consecutive codes (n, d) as sines and cosines; at most two may be left over.
 
     A pairing fits when squares of both columns of each pair sum to a constant within rounding to
-    `eps`. Tried are neighbours, halves, the real DFT's order, and columns matched by their values.
+    `eps`; of one row any would. Tried are neighbours, halves, the real DFT's order, and columns
+    matched by their values.
     """
+    if len(rows) < 2:
+        return None
     unit = unit_of(rows)
     rows = rows * unit
     for first, second in pairings(rows):
