@@ -18,7 +18,7 @@ import numpy as np
 
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import Encoding, Measure, row_blocks
+from pefourier.encodings.encoding import Encoding, Measure, row_blocks, unit_of
 from pefourier.explained import Explained
 from pefourier.geometry.row_search import first_equal
 from pefourier.geometry.threads import map_ahead
@@ -27,6 +27,7 @@ FLOAT32_EPS = 2.0**-23
 WHOLE = 2**24  # numbers of a table up to which it is made and cast whole
 AT_ONCE = 2**17  # numbers of a part of the codes that is looked at
 MOST_PLACES = 10  # decimals of so many places are not rounded
+NEAR_TOP = 15  # binary places above 1 up to which float16 goes: its smallest numbers still fit
 CACHED = 2**15  # numbers that are rounded together: arrays that stay in the cache
 Columns = Callable[[np.ndarray, slice], np.ndarray]  # (rows, columns) -> numbers of a table
 
@@ -91,20 +92,22 @@ def rounded(x: np.ndarray, form: Format) -> np.ndarray:
 def coarse_format(numbers: np.ndarray) -> str | None:
     """The format of 16 bits, the coarser first, that all of some numbers have; None: neither.
 
-    Few digits that happen to be enough (0, 1, a half) say nothing: a tenth must need them all.
-    Nor do whole numbers, such as positions.
+    Few digits that happen to be enough say nothing (`has_format`), nor do whole numbers, such as
+    positions.
 
     >>> coarse_format(rounded(np.sin(np.arange(50.0)), FORMATS["bfloat16"]))
     'bfloat16'
     """
     if (numbers == np.rint(numbers)).all():
         return None
-    for name in ("bfloat16", "float16"):
-        form = FORMATS[name]
-        if (rounded(numbers, form) == numbers).all():
-            shorter = replace(form, digits=form.digits - 1)
-            return name if (rounded(numbers, shorter) != numbers).mean() > 0.1 else None
-    return None
+    return next((k for k in ("bfloat16", "float16") if has_format(numbers, FORMATS[k])), None)
+
+
+def has_format(numbers: np.ndarray, form: Format) -> bool:
+    """Whether all of some numbers fit a format, and a tenth need all of its digits (0, 1 don't)."""
+    if (rounded(numbers, form) != numbers).any():
+        return False
+    return bool((rounded(numbers, replace(form, digits=form.digits - 1)) != numbers).mean() > 0.1)
 
 
 def coarse_eps(numbers: np.ndarray) -> float:
@@ -116,18 +119,21 @@ def coarse_eps(numbers: np.ndarray) -> float:
 def stored_resolution(numbers: np.ndarray, eps: float) -> tuple[float, float]:
     """Resolution of some numbers, relative and absolute, that were rounded before they were stored.
 
-    In a wider format lie numbers of float32 or of 16 bits, and decimals of few places.
+    In a wider format lie numbers of float32 or of 16 bits, whatever their unit, and decimals of few
+    places. Numbers that are as fine at zero as at the largest, such as positions, have no format.
 
     >>> stored_resolution(np.array([0.1, 0.25, 0.333]), 2.0**-52)[1]
     0.001
     """
-    if (numbers == np.rint(numbers)).all():
-        return eps, 0.0
-    with np.errstate(over="ignore"):
-        single = (numbers.astype(np.float32) == numbers).all()
-    eps = max(eps, coarse_eps(numbers), FLOAT32_EPS if single else 0.0)
-    steps = (10.0**-k for k in range(1, MOST_PLACES) if (np.round(numbers, k) == numbers).all())
-    return eps, next(steps, 0.0)
+    near_one = unit_of(numbers) * numbers
+    for form in (FORMATS[name] for name in ("bfloat16", "float16", "float32")):
+        steps = np.ldexp(near_one, form.digits)
+        if (steps != np.rint(steps)).any() and has_format(np.ldexp(near_one, NEAR_TOP), form):
+            eps = max(eps, 2.0 ** (1 - form.digits))
+            break
+    places = (k for k in range(MOST_PLACES) if (np.round(numbers, k) == numbers).all())
+    found = next(places, 0)
+    return eps, 10.0**-found if found else 0.0
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,13 @@ import torch
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import from_table
 from pefourier.faithful import assess
-from pefourier.geometry.precision import FORMATS, count_distinct, precision, rounded
+from pefourier.geometry.precision import (
+    FORMATS,
+    count_distinct,
+    precision,
+    rounded,
+    stored_resolution,
+)
 
 TORCH = {
     "float32": torch.float32,
@@ -151,3 +157,13 @@ def test_no_format_tells_more_apart_than_there_is():
     assert found.distinct == 24
     for loss in found.precision.values():
         assert max(loss.distinct_cast, loss.distinct_phase) <= 24
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("factor", [1.0, 2.0**-100, 2.0**100])
+def test_the_format_of_numbers_does_not_depend_on_their_unit(name, factor, rng):
+    stored = rounded(rng.normal(size=(40, 16)), FORMATS[name])
+    eps = 2.0 ** (1 - FORMATS[name].digits)
+    assert stored_resolution(factor * stored, 2.0**-52) == (eps, 0.0)
+    for counted in (np.eye(40), np.arange(300.0), np.arange(-128.0, 128.0)):
+        assert stored_resolution(factor * counted, 2.0**-52)[0] == 2.0**-52
