@@ -510,10 +510,12 @@ def cosines_first(case: Case) -> Iterator[Finding]:
 def without_rounding(factors: Factors, identified: dict | None) -> tuple[Factors, list[Finding]]:
     """Singular values counted above those of a table's differences from its formula, and a note.
 
-    The largest difference is taken as three times their rms.
+    The largest difference is taken as three times their rms. A formula of which a number was read
+    from the table differs from it by errors of reading, too, which say nothing of its rank; those
+    of the scale are no more than a factor.
     """
     n, d = factors.n, factors.d
-    rms = identified["max_difference"] / 3 if identified else 0.0
+    rms = identified["max_difference"] / 3 if identified and not numbers_read(identified) else 0.0
     counted = replace(factors, tolerance=max(factors.tolerance, rms * (n**0.5 + d**0.5)))
     if counted.rank == factors.rank:
         return factors, []
@@ -524,6 +526,20 @@ def without_rounding(factors: Factors, identified: dict | None) -> tuple[Factors
         f"{counted.rank} without them"
     )
     return counted, [Finding("rank-of-rounding", "note", message)]
+
+
+def numbers_read(identified: dict) -> list[str]:
+    """Parameters but the scale that nobody chooses: they have more than two digits.
+
+    >>> numbers_read({"params": {"rho": 40889.8, "step": [0.5, 1.0], "scale": 0.123}})
+    ['rho']
+    """
+    return [
+        name
+        for name, value in identified["params"].items()
+        if name != "scale"
+        and any(isinstance(x, float) and float(f"{x:.1e}") != x for x in np.ravel(value).tolist())
+    ]
 
 
 def rounded_phases(case: Case) -> Iterator[Finding]:
