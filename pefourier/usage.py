@@ -170,7 +170,7 @@ class LayerEnergies:
 
 
 @dataclass(frozen=True)
-class LayerShares:
+class LayerShares(Explained):
     """Shares of the pairs that turn, in each query head of a layer; NaN in a head of zeros."""
 
     layer: int
@@ -181,7 +181,7 @@ class LayerShares:
     product: np.ndarray
     bias_q: np.ndarray | None
     bias_k: np.ndarray | None
-    constant: tuple[float, float] | None  # share of biases in the energy of queries and of keys
+    bias: tuple[float, float] | None  # their share in the energy of queries and of keys
     still: tuple[float, float] | None  # share of rows that do not turn
     concentration_q: np.ndarray | None = None  # of activations
     concentration_k: np.ndarray | None = None
@@ -953,7 +953,7 @@ def head_mean(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
 
 def mean_constant(shares: Sequence[LayerShares]) -> tuple[float, float] | None:
     """The mean share of biases in queries and keys over layers; None where there are none."""
-    there = [one.constant or (0.0, 0.0) for one in shares]
+    there = [one.bias or (0.0, 0.0) for one in shares]
     mean = np.mean(there, axis=0)
     return (float(mean[0]), float(mean[1])) if mean.any() else None
 

@@ -151,6 +151,7 @@ PACKAGE = Path(pefourier.__file__).parent
 ANSWERS = {  # what else is found by asking: of design --extend-from, train, reproduce
     "Extensions",
     "Summary",
+    "CausalSummary",
     "Claim",
 }
 

@@ -27,6 +27,7 @@ GROUPS = {  # of terms, by the room of a dataclass: the first that has its field
     "summary": ("train",),
     "statistics": ("train",),
     "power": ("train",),
+    "causal": ("train",),
 }
 WIDTH = 92
 

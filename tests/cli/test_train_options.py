@@ -15,9 +15,10 @@ TASK = ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--see
 def test_the_help_has_every_option_with_its_help_and_default(run, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     said = " ".join(run("train", "--help").out.split())
+    joined = said.replace("- ", "-")  # lines end at hyphens, too
     for field in fields(Options):
         assert f"--{field.name.replace('_', '-')} " in said
-        assert field.metadata["help"] in said
+        assert field.metadata["help"].replace("- ", "-") in joined
         if field.default not in (None, False, ()):
             several = isinstance(field.default, tuple)
             default = ", ".join(field.default) if several else field.default

@@ -353,7 +353,8 @@ def test_two_ranks_without_a_folder_are_refused(monkeypatch):
         ({"dataset": ("order:seed=-1",)}, "from a seed of 0 or more; got 'seed=-1'"),
         (
             {"dataset": ("order:count=20,length=100000",), "encoding": ("alibi",), "batch_size": 1},
-            "alibi has a code for each of 10000000000 places of 100000 tokens, 2 numbers each; at",
+            "alibi has a code for each of 10000000000 places of 100000 tokens, 2 numbers each; the "
+            "limit is 1073741824 numbers: choose a larger --patch",
         ),
         ({"seeds": 10**30}, "--seeds must be from 1 to 10000; got 1000"),
         ({"encoding": ("-",)}, "-e -: standard input can be read once, and training may"),

@@ -81,7 +81,7 @@ def finished(tmp_path_factory):
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        ({"epochs": "2"}, "epochs must be a whole number; got '2'"),
+        ({"epochs": "2"}, "epochs must be a whole number or null; got '2'"),
         ({"folds": 1.0}, "folds must be a whole number or null; got 1.0"),
         ({"encoding": "none"}, "encoding must be a list; got 'none'"),
         ({"splits": []}, "splits must be an object; got []"),
