@@ -80,3 +80,4 @@ def test_findings_and_refusals_as_code_scanning_reads_them(run, tmp_path, monkey
     assert all(rule["shortDescription"]["text"] and rule["help"]["text"] for rule in rules.values())
     (refused,) = (r for r in one["results"] if r["ruleId"] == "refused")
     assert "nothing.npy" in refused["message"]["text"]
+    assert refused["level"] == "error"
