@@ -216,14 +216,16 @@ class Rotary(Tabled):
         enc = (
             named if isinstance(named, Encoding) else load(named, max_length, d, **asked, **params)
         )
-        if enc.act != "rotate":
-            raise PefourierError(f"{enc.spec} is no rotation: attention takes it as {enc.act!r}")
+        if enc.act != "rotate" or enc.name == "pope":
+            how = "softplus(q), softplus(k) of twice the size" if enc.act == "rotate" else enc.act
+            raise PefourierError(f"{enc.spec} is no rotation: attention takes it as {how!r}")
         self.layout = enc.params.get("layout", "halves")
         if self.layout not in ("halves", "interleaved"):
             raise PefourierError(
                 f"{enc.spec} has layout={self.layout}; Rotary turns halves and interleaved pairs"
             )
         self.encoding, self.scaling = enc.spec, dict(enc.params) if by_length(enc) else None
+        self.sines = enc.name == "rope++"
         self.d = enc.params.get("head", enc.params.get("d", enc.dim))
         self.heads = enc.params["heads"] if "head" in enc.params else None
         self.factor = float(enc.params.get("attention_factor", 1.0))
@@ -273,7 +275,8 @@ class Rotary(Tabled):
             raise PefourierError(f"{n} queries and {k.shape[2]} keys; turn each with its positions")
         check_not_meta(next(self.buffers()), q)
         cosine, sine, *inverse = self.cosines_and_sines(q, positions, offset)
-        turned = turn(q, cosine, sine, self.layout)
+        ahead = (sine, -cosine) if self.sines else (cosine, sine)
+        turned = turn(q, *ahead, self.layout)
         if inverse:
             cosine, sine = cosine * inverse[0], sine * inverse[0]
         return turned, turn(k, cosine, sine, self.layout)
@@ -490,17 +493,19 @@ def rotation_tables(enc: Encoding, heads: int | None) -> dict[str, np.ndarray]:
 
     Where the length of codes varies (xpos), keys have the inverse of what queries have.
     """
-    if enc.name == "rope":
+    if enc.name in ("rope", "rope++", "grape"):
         return {name: one.astype(np.float32) for name, one in frequencies_of(enc).items()}
-    layout = enc.params.get("layout", "halves")
-    cosine, sine = split_pairs(np.asarray(enc.table(), dtype=float), layout)
+    table = np.asarray(enc.table(), dtype=float).reshape(len(enc), heads or 1, -1)
+    cosine, sine = split_pairs(np.moveaxis(table, 2, 1), enc.params.get("layout", "halves"))
     square = cosine**2 + sine**2
     found = {"cosine": cosine, "sine": sine}
     if np.ptp(square) > 1e-9:
         found["inverse"] = square[:1] / square
-    if heads is not None:  # (n, heads m) as (heads, n, m)
-        found = {k: one.reshape(len(one), heads, -1).swapaxes(0, 1) for k, one in found.items()}
-    return {name: np.ascontiguousarray(one, dtype=np.float32) for name, one in found.items()}
+    tables = {name: np.moveaxis(one, 2, 0) for name, one in found.items()}  # (heads, n, m)
+    return {
+        name: np.ascontiguousarray(one if heads else one[0], dtype=np.float32)
+        for name, one in tables.items()
+    }
 
 
 def frequencies_of(enc: Encoding) -> dict[str, np.ndarray]:

@@ -76,7 +76,7 @@ def is_wave_table(enc: Encoding) -> bool:
 
 def has_operator(enc: Encoding) -> bool:
     """Whether it is known what an encoding does to a vector: by a formula, or as code does it."""
-    by_formula = enc.act == "rotate" and enc.measure is not None
+    by_formula = enc.act == "rotate" and enc.measure is not None and enc.name != "pope"
     return enc.operator is not None or (by_formula and enc.params.get("layout") != "mismatched")
 
 
@@ -117,8 +117,9 @@ def operator_at(enc: Encoding, positions: np.ndarray) -> Matrices:
     pairs = columns_that_turn(enc)
     factor = float(enc.params.get("attention_factor", 1.0))
     grown = growth(enc, positions)
-    d = head_size(enc)
-    return tuple(turn_matrices(phases, pairs, d, factor * amount) for amount in (grown, 1 / grown))
+    d, behind = head_size(enc), np.pi / 2 if enc.name == "rope++" else 0.0
+    queries = turn_matrices(phases - behind, pairs, d, factor * grown)
+    return queries, turn_matrices(phases, pairs, d, factor / grown)
 
 
 def growth(enc: Encoding, positions: np.ndarray) -> np.ndarray:
@@ -147,6 +148,9 @@ def columns_that_turn(enc: Encoding) -> tuple[np.ndarray, np.ndarray]:
     m = len(enc.measure.frequencies)
     each = np.arange(m)
     layout = enc.params.get("layout", "halves")
+    if layout == "halves" and "head" in enc.params:  # of each head
+        heads = np.arange(2 * m).reshape(-1, 2, enc.params["head"] // 2)
+        return heads[:, 0].ravel(), heads[:, 1].ravel()
     if layout == "interleaved":
         return 2 * each, 2 * each + 1
     if layout == "axis-halves" and enc.measure.frequencies.ndim > 1:

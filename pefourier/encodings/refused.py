@@ -9,6 +9,8 @@ REFUSED = {  # name in small letters, without signs between: whose it is, and wh
     "carope": "CARoPE makes the frequencies of each head from the tokens",
     "cope": "CoPE (2405.18719) counts positions by gates that depend on the tokens",
     "dape": "DAPE (2405.14722) changes its bias by the logits of the tokens",
+    "kairos": "Kairos makes the frequencies from the spectrum of each series",
+    "dywpe": "DyWPE (2509.14640) makes its codes from wavelets of the signal",
     "fox": "FoX (2503.02130) adds up forget gates that are made from the tokens",
 }
 SHARED = {  # names of several papers: what each is here
@@ -22,8 +24,11 @@ SHARED = {  # names of several papers: what each is here
     ),
 }
 WITHOUT = {  # that leave out the rotation, after training or in some layers
-    "drope": "DroPE removes the rotation after training: name none for what is left",
-    "swan": "SWAN has layers without positions between layers that rotate: name none and rope",
+    "drope": "DroPE removes the rotation of all layers after training: name none for what is left",
+    "swan": (
+        "SWAN-GPT (2504.08719) has none in global layers, between layers with a window, which "
+        "rotate: name none for the first and rope for the others, or give its config to context"
+    ),
 }
 
 
@@ -34,7 +39,7 @@ def refuse_known(name: str) -> None:
     Traceback (most recent call last):
     ...
     pefourier.errors.PefourierError: 'DroPE' has no codes of its own: DroPE removes the rotation \
-after training: name none for what is left
+of all layers after training: name none for what is left
     """
     plain = "".join(filter(str.isalnum, name.lower()))
     if plain in REFUSED:

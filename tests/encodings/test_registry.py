@@ -74,7 +74,8 @@ def test_an_encoding_without_a_reference_row_is_seen(sawtooth):
         ("hope", "name of several encodings, which.*2410.21216.*2505.20444 and 2509.05218"),
         ("TAPE", "name of several encodings, which.*2501.00712"),
         ("drope", "name none for what is left"),
-        ("swan", "name none and rope"),
+        ("SWAN", "none in global layers, between layers with a window"),
+        ("Kairos", "depends on tokens"),
     ],
 )
 def test_names_that_are_known_and_have_no_codes_are_refused_with_the_reason(name, said):

@@ -50,7 +50,8 @@ class Axes:
         axes: the pairs of an axis, then those of the next; alternate: axes take turns.
     frequencies : str
         own: each axis has a geometric grid of its own; dealt and sections: one grid for all, dealt
-        out in turns (Pixtral) or cut into consecutive parts (M-RoPE).
+        out in turns (Pixtral) or cut into consecutive parts (M-RoPE); dealt-but-last: the last axis
+        of `order` has the slowest part, the others are dealt the rest (VideoRoPE).
     rho : float
         Base of the frequencies rho^(-i/n), i = 0 … n - 1, n the pairs of the grid; below 1 they
         ascend.
@@ -70,13 +71,16 @@ class Axes:
         Factor of all frequencies.
     coordinates : str
         index: i; unit: i/N; 2pi: 2 pi i/(N + 1e-6) (DETR); centred: 2i/N - 1; closed: N points from
-        -1 to 1; signed: i - ceil(N/2) on y and x, i on t (Qwen-Image). N is the side.
+        -1 to 1; signed: i - ceil(N/2) on y and x, i on t (Qwen-Image); diagonal: i on t, and on y
+        and x that of t plus i - floor((N - 1)/2) (VideoRoPE). N is the side.
     offset : float
         Added to i: 0, 0.5 (the centre of a patch) or 1.
     normalise : str
         N of the coordinates: own side of the axis, or max or min of those of y and x (DINOv3).
     reference : tuple of float
         N' for each axis of `order`: an index becomes i N'/N, other coordinates have N' for N.
+    pace : float
+        diagonal: what the coordinate of t gains with each frame.
     rows : str
         raster; transposed: rows of the table run down a column first (RT-DETR's mistake); blocks:
         2 x 2 points at a time, as tokens of models that merge them stand (Qwen2-VL).
@@ -87,7 +91,7 @@ class Axes:
     rest: Literal["refuse", "slowest", "front", "back"] = "refuse"
     layout: AxesLayout = "axis-halves"
     arrange: Literal["axes", "alternate"] = "axes"
-    frequencies: Literal["own", "dealt", "sections"] = "own"
+    frequencies: Literal["own", "dealt", "sections", "dealt-but-last"] = "own"
     rho: float = 10000.0
     divisor: Literal["n", "n-1"] = "n"
     stretch: tuple[float, ...] = ()
@@ -96,10 +100,13 @@ class Axes:
     beta_fast: float = 32.0
     beta_slow: float = 1.0
     scale: float = 1.0
-    coordinates: Literal["index", "unit", "2pi", "centred", "closed", "signed"] = "index"
+    coordinates: Literal["index", "unit", "2pi", "centred", "closed", "signed", "diagonal"] = (
+        "index"
+    )
     offset: float = 0.0
     normalise: Literal["own", "max", "min"] = "own"
     reference: tuple[float, ...] = ()
+    pace: float = 1.0
     rows: Literal["raster", "transposed", "blocks"] = "raster"
 
     def resolved(self, sides: tuple[int, ...]) -> "Axes":
@@ -121,7 +128,7 @@ class Axes:
                     f"got {';'.join(f'{v:g}' for v in values)}"
                 )
         check_above("rho", self.rho)
-        for key in ("scale", "beta_fast", "beta_slow"):
+        for key in ("scale", "beta_fast", "beta_slow", "pace"):
             check_above(key, getattr(self, key))
         self.check_together()
         return replace(self, order=order)
@@ -136,8 +143,12 @@ class Axes:
             "or layout=halves": self.arrange == "alternate" and self.layout == "axis-halves",
             f"normalise={self.normalise} has no effect on coordinates={self.coordinates}; leave it "
             "out or choose unit, 2pi, centred or closed": self.normalise != "own" and not sided,
-            "reference has no effect on coordinates=signed; leave it out": bool(self.reference)
-            and self.coordinates == "signed",
+            f"reference has no effect on coordinates={self.coordinates}; leave it out": (
+                bool(self.reference) and self.coordinates in ("signed", "diagonal")
+            ),
+            "pace belongs to coordinates=diagonal; leave it out": (
+                self.pace != 1 and self.coordinates != "diagonal"
+            ),
             f"stretch belongs to frequencies=own, a grid for each axis; got frequencies="
             f"{self.frequencies}": bool(self.stretch) and self.frequencies != "own",
             f"stretch_by={self.stretch_by} needs a factor for each axis; write stretch=…": (
@@ -237,6 +248,8 @@ def pairs_of_axes(name: str, axes: Axes, d: int) -> Pairs:
     counts, left = split_dimensions(name, axes, d)
     blocks = np.repeat(np.arange(len(counts)), counts)
     turns = take_turns(counts)
+    if axes.frequencies == "dealt-but-last":
+        turns = np.append(take_turns(counts[:-1]), np.full(counts[-1], len(counts) - 1))
     omega = np.empty(len(blocks))  # by axis
     if axes.frequencies == "own":
         stretch = axes.stretch or [1.0] * len(counts)
@@ -245,7 +258,7 @@ def pairs_of_axes(name: str, axes: Axes, d: int) -> Pairs:
             [geometric(axes, *own) for own in zip(counts, stretch, trained, strict=True)]
         )
     else:
-        given = turns if axes.frequencies == "dealt" else blocks
+        given = blocks if axes.frequencies == "sections" else turns
         omega[:] = geometric(axes, len(blocks))[np.argsort(given, kind="stable")]
     if axes.arrange == "alternate":
         omega, blocks = omega[np.argsort(np.argsort(turns, kind="stable"))], turns
@@ -272,6 +285,10 @@ def coordinate(axes: Axes, place: int, side: int, across: list[int]) -> Line:
             slope, start = 2 / max(own - 1, 1), -1.0
         case "signed":
             slope, start = 1.0, 0.0 if axes.order[place] == "t" else float(side // 2 - side)
+        case "diagonal" if axes.order[place] == "t":
+            slope, start = axes.pace, 0.0
+        case "diagonal":
+            slope, start = 1.0, -float((side - 1) // 2)
     return slope, start + slope * axes.offset
 
 
@@ -287,6 +304,8 @@ def phase_measure(axes: Axes, pairs: Pairs, domain: Domain, squared_length: floa
         own = pairs.axis == place
         if letter in side:
             frequencies[own, letters.index(letter)] = slope * pairs.omega[own]
+            if axes.coordinates == "diagonal" and letter != "t" and "t" in letters:
+                frequencies[own, letters.index("t")] = axes.pace * pairs.omega[own]
             offset[letters.index(letter)] = start / slope
         elif start and own.any():
             raise PefourierError(

@@ -2,15 +2,20 @@
 
 axial (sines and cosines added to the input), axial-rope (the same for rotation) with the parameters
 of `Axes`, which span the conventions of published models; `convention` sets them all by name.
-mixed-rope turns each pair by a frequency that is a vector (Heo et al., 2024).
+mixed-rope turns each pair by a frequency that is a vector (Heo et al., 2024), mhrope each head by
+an axis.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pefourier.encodings.checks import check_above, check_count
+from pefourier.encodings.columns import Layout, pair_columns
+from pefourier.encodings.domain import Domain
 from pefourier.encodings.encoding import Encoding, Measure
+from pefourier.encodings.families.absolute import geometric_frequencies
 from pefourier.encodings.families.axes import (
     Axes,
     encoding_on_axes,
@@ -147,23 +152,85 @@ def mixed_rope(
             f"mixed-rope has frequencies on two axes; got a grid of {sides_text(domain.sides)}; "
             "write --grid HxW"
         )
-    if d % 2:
-        fits = " or ".join(f"d={fit}" for fit in (d - 1, d + 1) if fit)
-        raise PefourierError(f"mixed-rope turns pairs and needs an even d; got d={d}; write {fits}")
+    check_even("mixed-rope", d)
     across = (
         read_frequencies(frequencies, heads, d)
         if frequencies
         else random_frequencies(heads, d, rho, seed)
     )
     own = across[::-1].T[:, -len(domain.sides) :]  # the slowest axis first
-    m = len(own)
-    measure = Measure(own if len(domain.sides) > 1 else own[:, 0], np.full(m, 1 / m), float(m))
-    noted = {"length": len(domain), "d": 2 * m, "head": d, "layout": "interleaved"}
-    codes = wave_codes("mixed-rope", domain, measure)
     origin = "weights" if frequencies else "formula"
-    return Encoding(
-        "mixed-rope", domain, 2 * m, codes, measure, act="rotate", params=noted, origin=origin
-    )
+    return replace(turn_heads("mixed-rope", domain, own, d, "interleaved"), origin=origin)
+
+
+@encoding("mhrope", "Huang et al., 2025, arXiv 2510.23095", declared=True)
+def mhrope(
+    length: int,
+    d: int,
+    *,
+    grid: tuple[int, ...] = (),
+    prefix: int = 0,
+    share: tuple[int, ...] = (),
+    rho: float = 10000.0,
+    layout: Layout = "halves",
+) -> Encoding:
+    r"""Axes by head (multi-head RoPE): all pairs of a head are turned by one axis of the grid.
+
+    A head of axis a has the columns of `rope`, :math:`\cos(\omega_i u_a), \sin(\omega_i u_a)`, with
+    the index u of a point on that axis, so that each axis has all frequencies. A code has the
+    columns of all heads; d is the size of one.
+
+    Parameters
+    ----------
+    grid : tuple of int
+        Sides, the slowest axis first: 14x14, or 8x30x52 for frames; one axis by default.
+    prefix : int
+        Rows before the grid that are not turned (class and register tokens).
+    share : tuple of int
+        Heads of keys that each axis has, 2;3;3 for frames in the authors' code; by default one.
+    rho : float
+        Base of the frequencies: the larger, the slower the slowest wave.
+    layout : str
+        halves or interleaved: where the sine of a pair stands within a head.
+
+    Examples
+    --------
+    >>> mhrope(6, 2, grid=(2, 3)).table()[5].round(3)  # row 1, column 2
+    array([ 0.54 ,  0.841, -0.416,  0.909])
+    """
+    domain = grid_of(length, grid, prefix)
+    axes = len(domain.sides)
+    share = tuple(map(int, share)) or (1,) * axes
+    if len(share) != axes or min(share) < 1:
+        raise PefourierError(
+            f"share needs a number of heads, 1 or more, for each of {axes} axes; got "
+            f"{';'.join(map(str, share))}"
+        )
+    check_even("mhrope", d)
+    own = np.zeros((sum(share), d // 2, axes))
+    own[np.arange(len(own)), :, np.repeat(np.arange(axes), share)] = geometric_frequencies(d, rho)
+    return turn_heads("mhrope", domain, own.reshape(-1, axes), d, layout)
+
+
+def check_even(name: str, d: int) -> None:
+    """Refuse heads that pairs don't fill."""
+    if d % 2:
+        fits = " or ".join(f"d={fit}" for fit in (d - 1, d + 1) if fit)
+        raise PefourierError(f"{name} turns pairs and needs an even d; got d={d}; write {fits}")
+
+
+def turn_heads(
+    name: str, domain: Domain, frequencies: np.ndarray, d: int, layout: Layout
+) -> Encoding:
+    """A rotation whose heads of d dimensions differ, by frequencies (heads d / 2, axes)."""
+    m = len(frequencies)
+    heads = np.arange(2 * m).reshape(-1, d)
+    columns = tuple(heads[:, own].ravel() for own in pair_columns(layout, d // 2))
+    own = frequencies if len(domain.sides) > 1 else frequencies[:, 0]
+    measure = Measure(own, np.full(m, 1 / m), float(m))
+    noted = {"length": len(domain), "d": 2 * m, "head": d, "heads": len(heads), "layout": layout}
+    codes = wave_codes(name, domain, measure, columns=columns)
+    return Encoding(name, domain, 2 * m, codes, measure, act="rotate", params=noted)
 
 
 def random_frequencies(heads: int, d: int, rho: float, seed: int) -> np.ndarray:

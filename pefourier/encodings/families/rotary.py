@@ -11,7 +11,7 @@ the published code (Hugging Face transformers, ``modeling_rope_utils.py``), in f
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor, log, pi, sqrt
 from typing import Any, Literal
 
@@ -525,3 +525,100 @@ def xpos(
         return table
 
     return Encoding("xpos", positions(length), d, codes, measure, act="rotate")
+
+
+@encoding("rope++", "Liu et al., 2025, arXiv 2512.07525", declared=True)
+def rope_imaginary(
+    length: int, d: int, *, rho: float = 10000.0, layout: Layout = "halves", partial: float = 1.0
+) -> Encoding:
+    r"""The heads that RoPE++ adds to those of rope: their scores have the sine of the lag.
+
+    Queries are turned a quarter less than keys, so that pair i has
+    :math:`\sin \omega_i (s - t)` where rope has the cosine. Codes are those of queries, of phases
+    :math:`\omega_i s - \pi/2`; inner products of two of them are rope's.
+
+    Parameters
+    ----------
+    rho : float
+        Base of the frequencies: the larger, the slower the slowest wave.
+    layout : str
+        halves or interleaved: where the sine of a pair stands.
+    partial : float
+        Share of d that is rotated, as rope has it.
+
+    Examples
+    --------
+    >>> rope_imaginary(2, 4).table().round(3)
+    array([[ 0.   ,  0.   , -1.   , -1.   ],
+           [ 0.841,  0.01 , -0.54 , -1.   ]])
+    """
+    plain = rope(length, d, rho=rho, layout=layout, partial=partial)
+
+    def codes(x: np.ndarray) -> np.ndarray:
+        return waves(plain.measure.phases(x) - pi / 2, layout, first="cos")
+
+    return replace(plain, name="rope++", codes=codes)
+
+
+@encoding(
+    "grape", "Zhang et al., 2025, arXiv 2512.07805 (before training)", declared=True, untrained=True
+)
+def grape(
+    length: int, d: int, *, rho: float = 10000.0, inv_freq: np.ndarray | None = None
+) -> Encoding:
+    r"""GRAPE where its planes commute: rope with learned frequencies, turned the other way.
+
+    The authors' code keeps rope's planes (halves), learns a frequency for each from rope's on, and
+    turns the other way: codes are :math:`\cos \omega_i s, -\sin \omega_i s`. The additive part of
+    GRAPE is `alibi`; with planes made from tokens it has no table.
+
+    Parameters
+    ----------
+    rho : float
+        Base of the frequencies that training starts from.
+    inv_freq : array
+        Learned frequencies, the exponentials of log_freq: FILE[#ARRAY], a vector; sets d.
+
+    Examples
+    --------
+    >>> grape(2, 4).table().round(3)
+    array([[ 1.   ,  1.   , -0.   , -0.   ],
+           [ 0.54 ,  1.   , -0.841, -0.01 ]])
+    """
+    plain = rope(length, d, rho=rho, inv_freq=inv_freq)
+    measure = replace(plain.measure, frequencies=-plain.measure.frequencies)
+
+    def codes(x: np.ndarray) -> np.ndarray:
+        return waves(measure.phases(x), "halves", first="cos")
+
+    return replace(plain, name="grape", measure=measure, codes=codes, findings=())
+
+
+@encoding("pope", "Gopalakrishnan et al., 2025, arXiv 2509.10534", declared=True)
+def pope(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
+    r"""Polar positions (PoPE): each dimension of a head has a frequency and gives two numbers.
+
+    Scores are sums over dimensions c = 0 … d - 1 of :math:`\mathrm{softplus}(q_c)
+    \mathrm{softplus}(k_c) \cos \omega_c (t - s)` with :math:`\omega_c = \rho^{-c/d}`: what a query
+    says and where it stands don't mix. Codes are :math:`\cos \omega_c s, \sin \omega_c s`, 2d
+    numbers. A learned phase for each c turns keys; it starts at 0 and is left out.
+
+    Parameters
+    ----------
+    rho : float
+        Base of the frequencies: the larger, the slower the slowest wave.
+
+    Examples
+    --------
+    >>> pope(2, 2).table().round(3)
+    array([[1.   , 1.   , 0.   , 0.   ],
+           [0.54 , 1.   , 0.841, 0.01 ]])
+    """
+    frequencies = geometric_frequencies(2 * d, rho)
+    measure = Measure(frequencies, np.full(d, 1 / d), float(d))
+
+    def codes(x: np.ndarray) -> np.ndarray:
+        return waves(measure.phases(x), "halves", first="cos")
+
+    noted = {"d": 2 * d, "head": d}
+    return Encoding("pope", positions(length), 2 * d, codes, measure, act="rotate", params=noted)

@@ -82,7 +82,7 @@ def test_every_convention_is_compared_with_its_source(public):
     """Run, or recorded from a named version; a new one without either is found here."""
     named = [f"axial {name}" for name in public.TABLES]
     named += [f"axial-rope {name}" for name in public.ROTATIONS]
-    named += [*RECORDED, "axial-rope vjepa2"]  # which has a test of its own
+    named += [*RECORDED, "axial-rope vjepa2", "axial-rope videorope"]  # with tests of their own
     compared = {name.partition(",")[0] for name in named}
     known = {f"{family} {name}" for family, rows in read_conventions().items() for name in rows}
     assert known - compared == set()
@@ -289,3 +289,39 @@ def test_an_axis_that_is_interpolated_has_all_frequencies_over_the_factor():
     plain = on("axial-rope", (6, 4), 16).measure.frequencies
     own = on("axial-rope:stretch=3;1,stretch_by=linear", (6, 4), 16).measure.frequencies
     np.testing.assert_allclose(own * [3, 1], plain)
+
+
+def test_videorope_gives_time_the_slowest_pairs_and_lets_the_others_go_along():
+    """The loops of its authors' code: h and w in turns over the first 48 pairs, t over the last."""
+    sides, pairs = (3, 4, 5), 64
+    enc = on("axial-rope:convention=videorope", sides, 2 * pairs)
+    grid = 1e6 ** -(np.arange(pairs) / pairs)
+    for row, (t, h, w) in enumerate(np.ndindex(sides)):
+        time = 2.0 * t
+        ids = [time, h - (sides[1] - 1) // 2 + time, w - (sides[2] - 1) // 2 + time]
+        axis = [1 if j % 2 == 0 else 2 for j in range(48)] + [0] * 16
+        phase = np.array([ids[a] for a in axis]) * grid
+        expected = np.concatenate([np.cos(phase), np.sin(phase)])
+        np.testing.assert_allclose(enc.table()[row], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("layout", ["halves", "interleaved"])
+def test_axes_by_head_are_rope_of_one_axis_in_each_head(layout):
+    torch = pytest.importorskip("torch")
+    from pefourier.nn import Rotary
+    from pefourier.operators import operator_at
+
+    sides, d, share = (2, 3, 4), 6, (2, 3, 3)
+    own = f"share=2;3;3,layout={layout}"
+    query, _ = operator_at(on(f"mhrope:{own}", sides, d), np.arange(24))
+    rope, _ = operator_at(load(f"rope:layout={layout}", 4, d), np.arange(4))
+    x = np.random.default_rng(0).standard_normal((1, 8, 24, d))
+    module, _ = Rotary(f"mhrope:{own}", d, grid=sides).rotate(*[torch.tensor(x)] * 2)
+    for row, place in enumerate(np.ndindex(sides)):
+        for head, axis in enumerate(np.repeat(range(3), share)):
+            rows = slice(head * d, (head + 1) * d)
+            np.testing.assert_allclose(query[row, rows, rows], rope[place[axis]], atol=1e-12)
+            turned = rope[place[axis]] @ x[0, head, row]
+            np.testing.assert_allclose(module[0, head, row].numpy(), turned, atol=1e-6)
+    with pytest.raises(PefourierError, match="share needs a number of heads, 1 or more, for each"):
+        on("mhrope:share=2;3", sides, d)

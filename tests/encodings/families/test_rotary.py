@@ -518,3 +518,58 @@ def test_a_base_whose_phases_no_number_holds_is_refused():
     with pytest.raises(PefourierError, match="whose phases no number holds; a base is 1 or more"):
         load("rope:rho=1e-300", 80, 64)
     assert len(load("rope:rho=0.5", 80, 64)) == 80
+
+
+def test_polar_positions_are_those_of_x_transformers():
+    torch = pytest.importorskip("torch")
+    theirs = pytest.importorskip("x_transformers.x_transformers")
+    n, d = 12, 8
+    q, k = torch.randn(2, 1, 1, n, d, generator=torch.Generator().manual_seed(0))
+    freqs, bias = theirs.PolarEmbedding(d, 1)(torch.arange(n))
+    turned = [theirs.apply_polar_pos_emb(x, (freqs + bias[0, 0]).detach())[0, 0] for x in (q, k)]
+    codes = load("pope", n, d).table().reshape(n, 2, d)
+    own = [
+        (np.logaddexp(0, x[0, 0].double().numpy())[:, None] * codes).reshape(n, -1) for x in (q, k)
+    ]
+    for one, other in zip(own, turned, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_scores_of_imaginary_heads_have_the_sine_of_the_lag():
+    """-Im of the sum whose real part rope has, by complex numbers and by the torch module."""
+    torch = pytest.importorskip("torch")
+    from pefourier.nn import Rotary
+    from pefourier.operators import operator_at
+
+    n, d = 9, 6
+    rng = np.random.default_rng(0)
+    q, k = rng.standard_normal((2, n, d))
+    number = [x[:, : d // 2] + 1j * x[:, d // 2 :] for x in (q, k)]
+    s = np.arange(n)[:, None, None]
+    lag = np.exp(-1j * (s.transpose(1, 0, 2) - s) * 10000.0 ** (-2 * np.arange(d // 2) / d))
+    # query s, key t: e^(iw(s - t)) = e^(-iw(t - s)), and Re(-i z) = Im z
+    expected = np.einsum("sm,tm,stm->st", number[0], number[1].conj(), lag).imag
+    query, key = operator_at(load("rope++", n, d), np.arange(n))
+    ours = np.einsum("sij,sj->si", query, q) @ np.einsum("sij,sj->si", key, k).T
+    np.testing.assert_allclose(ours, expected, atol=1e-12)
+    one, other = Rotary("rope++", d).rotate(*(torch.tensor(x)[None, None] for x in (q, k)))
+    np.testing.assert_allclose((one[0, 0] @ other[0, 0].T).numpy(), expected, atol=1e-5)
+    kernel = np.einsum("sij,tij->st", query[:, :, :3], key[:, :, :3])  # of q = k = 1 in each plane
+    np.testing.assert_allclose(kernel, np.sin(np.angle(lag)).sum(axis=2), atol=1e-12)
+
+
+def test_commuting_planes_turn_as_the_code_of_grape_has_them(tmp_path):
+    """y1 = x1 cos + x2 sin, y2 = x2 cos - x1 sin, by frequencies exp(log_freq) in a file."""
+    from pefourier.operators import compare_operators, operator_at
+
+    frequencies = np.exp(np.random.default_rng(0).normal(-2, 1, 4))
+    np.save(tmp_path / "freq.npy", frequencies)
+    enc = load(f"grape:inv_freq={tmp_path / 'freq.npy'}", 12)
+    x = np.random.default_rng(1).standard_normal(8)
+    angle = 11 * frequencies
+    wanted = [x[:4] * np.cos(angle) + x[4:] * np.sin(angle)]
+    wanted += [x[4:] * np.cos(angle) - x[:4] * np.sin(angle)]
+    query, _ = operator_at(enc, np.array([11]))
+    np.testing.assert_allclose(query[0] @ x, np.concatenate(wanted), atol=1e-12)
+    found = compare_operators(load("rope", 80, 8), load("grape", 80, 8))
+    assert (found.relation, found.name) == ("permuted", "reversed")
