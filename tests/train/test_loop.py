@@ -12,7 +12,7 @@ from pefourier.errors import PefourierError
 from pefourier.train import loop, metrics
 from pefourier.train.data.examples import from_examples
 from pefourier.train.data.load import load_task
-from pefourier.train.injection import ACTS
+from pefourier.train.injection import ACTS, OTHERWISE
 
 SCHEDULE = loop.Schedule(epochs=1, batch_size=4, rate=1e-3)
 CPU = torch.device("cpu")
@@ -73,7 +73,13 @@ def test_float32_stacks_agree_with_the_member_alone(task, name):
     assert (alone - together).abs().max() < 1e-5
 
 
-@pytest.mark.parametrize("name", sorted(BUILDERS))
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_rotations_that_treat_queries_and_keys_otherwise_are_refused(name):
+    with pytest.raises(PefourierError, match="this classifier turns both alike"):
+        member(name)
+
+
+@pytest.mark.parametrize("name", sorted(BUILDERS.keys() - OTHERWISE))
 def test_every_encoding_trains(task, name):
     before = steps(task, [member(name)], number=0)[name, 0][0]
     after = steps(task, [member(name)])[name, 0][0]
