@@ -11,6 +11,7 @@ import pytest
 from tiny_models import CONFIG, NO_SMOLLM2, SMOLLM2, random_tensors, write_model
 
 import pefourier
+from pefourier.encodings.sources.tensors import list_tensors
 from pefourier.errors import PefourierError
 from pefourier.usage import (
     energies_at,
@@ -204,7 +205,8 @@ def test_a_tensor_is_never_in_memory_as_a_whole(tmp_path, monkeypatch):
     own, runs, _ = rotations_of_model(model.spec)
     site = find_sites(model, own, runs, None)[0]
     energies_at(model, site)  # rooms are opened
-    monkeypatch.setattr("pefourier.usage.AT_ONCE", 2**15)
+    monkeypatch.setitem(energies_at.__globals__, "AT_ONCE", 2**15)
+    monkeypatch.setitem(energies_at.__globals__, "IN_TURN", 2)
     tracemalloc.start()
     energies_at(model, site)
     peak = tracemalloc.get_traced_memory()[1]
@@ -226,7 +228,25 @@ def test_every_type_of_numbers_is_read(tmp_path, kind):
     save_file(own, Path(path, "model.safetensors"))
     q, k, gain = (own[name].double().numpy() for name in (Q, K, NORM))
     expected = by_definition(q, k, gain, [(i, i + 4) for i in range(4)])
-    np.testing.assert_allclose(first_layer(use_of_weights(path)).product, expected, rtol=2e-5)
+    np.testing.assert_allclose(first_layer(use_of_weights(path)).product, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"])
+def test_every_number_of_a_small_type_has_its_size(tmp_path, kind):
+    """All bit patterns, against torch; what is no number refuses its block."""
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file
+
+    bits = torch.arange(2**16, dtype=torch.int32).to(torch.uint16).view(getattr(torch, kind))
+    numbers = bits.double().abs().numpy().reshape(-1, 64)
+    finite = np.isfinite(numbers).all(axis=1)
+    save_file({"a": bits.reshape(-1, 64)}, tmp_path / "a.safetensors")
+    tensor = list_tensors(str(tmp_path / "a.safetensors"))["a"]
+    found = np.zeros(numbers.shape, np.float32)
+    for a, b, some, sizes in tensor.sizes(0, len(numbers), 1):
+        found[a:b, some] = np.abs(sizes)
+    assert (found[finite] == numbers[finite]).all()
+    assert not np.isfinite(found[~finite]).all(axis=1).any()
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (32, 1), (4, 3)])
@@ -321,7 +341,7 @@ REFUSED = {
     "has no queries and keys of layers 1; fetch all of its files": lambda path: write_model(
         Path(path), {k: v for k, v in random_tensors().items() if "layers.1" not in k}
     ),
-    "holds NaN or infinities": lambda path: write_model(
+    "holds NaN, infinities or numbers beyond 1e19": lambda path: write_model(
         Path(path), random_tensors() | {Q: np.full((32, 24), np.nan, np.float32)}
     ),
     "does not turn queries and keys along one axis; its positions are learned": (
