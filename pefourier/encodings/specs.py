@@ -200,9 +200,13 @@ def build_by_name(
 
 def load_file(spec: str, length: int | None) -> Encoding:
     """The first `length` rows (default all) of the table in a file."""
+    from pefourier.encodings.sources.classifier import read_classifier
     from pefourier.encodings.sources.tables import read_table, split_spec
 
     path, key = split_spec(spec)
+    trained = read_classifier(path, length) if key is None else None
+    if trained is not None:
+        return replace(trained, spec=spec, params={**trained.params, "path": path})
     table, eps = read_table(path, key)
     if length is not None and length > len(table):
         raise PefourierError(f"{shown(spec)} has {len(table)} rows, fewer than --length {length}")

@@ -27,11 +27,21 @@ class MemberCodes:
     members: slice  # of those of the stack
     codes: Tensor  # (m, U, k)
     index: Tensor  # (m, places)
-    learn: Tensor  # (m, 1, 1) bool
+    trained: bool  # some of them
+    learn: Tensor  # which are, to be broadcast to `start`, bool
+    start: Tensor  # of training: the codes, or (m, axes, k / 2) frequencies of rotations
+    places: Tensor | None = None  # (m, U, axes) of rotations
 
     def table(self, trained: Tensor | None) -> Tensor:
-        """Codes of all places, those under training from `trained` (m, U, k)."""
-        codes = self.codes if trained is None else torch.where(self.learn, trained, self.codes)
+        """Codes of all places, those under training from `trained`, which began as `start`."""
+        codes = self.codes
+        if trained is not None and self.places is not None:
+            change = torch.where(self.learn, trained - self.start, 0.0)
+            # no matrix product: on a GPU its angles would be of bfloat16
+            angle = (self.places[..., None] * change[:, None]).sum(dim=2)  # (m, U, k / 2)
+            codes = turn(codes, angle.cos(), angle.sin())
+        elif trained is not None:
+            codes = torch.where(self.learn, trained, codes)
         at = self.index[:, :, None].expand(-1, -1, codes.shape[2])
         return codes.gather(1, at)  # (m, places, k)
 
@@ -45,15 +55,37 @@ def codes_by_act(
     found = {}
     for act in dict.fromkeys(acts):
         own = [one for one in injections if one.act == act]
-        most = max(len(one.codes) for one in own)
-        codes = np.stack([np.pad(one.codes, ((0, most - len(one.codes)), (0, 0))) for one in own])
+        codes = start = as_tensor([one.codes for one in own], device, dtype)
+        learn, places = [np.full((1, 1), one.learn) for one in own], None
+        if any(one.places is not None for one in own):
+            none = np.zeros((0, 0))  # of a rotation that says no frequencies
+            waves = [none if one.frequencies is None else one.frequencies for one in own]
+            learn = [one.learn & (wave != 0) for one, wave in zip(own, waves, strict=True)]
+            start = as_tensor(waves, device, dtype)
+            places = as_tensor(
+                [none if one.places is None else one.places for one in own], device, dtype
+            )
         found[act] = MemberCodes(
             members=slice(acts.index(act), acts.index(act) + len(own)),
-            codes=torch.tensor(codes, dtype=dtype, device=device),
-            index=torch.tensor(np.stack([one.index for one in own]), device=device),
-            learn=torch.tensor([one.learn for one in own], device=device)[:, None, None],
+            codes=codes,
+            index=torch.as_tensor(np.stack([one.index for one in own])).to(device),
+            trained=any(one.learn for one in own),
+            learn=as_tensor(learn, device, torch.bool),
+            start=start,
+            places=places,
         )
     return found
+
+
+def padded(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Arrays of several sizes as one, filled up with zeros at their ends."""
+    most = np.max([one.shape for one in arrays], axis=0)
+    return np.stack([np.pad(one, [(0, n) for n in most - one.shape]) for one in arrays])
+
+
+def as_tensor(arrays: Sequence[np.ndarray], device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Arrays of all members as one tensor, filled up with zeros."""
+    return torch.as_tensor(padded(arrays)).to(device=device, dtype=dtype)
 
 
 def most_windows(heads: int, tokens: int, size: int) -> int:

@@ -140,6 +140,8 @@ def lengthen(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
         )
     if not own.learn:
         return longer
+    if own.frequencies is not None:
+        return longer.turned(outcome.frequencies - own.frequencies)
     place = dict(zip(own.index.tolist(), range(len(own.index)), strict=True))
     trained = {own.codes[u].tobytes(): outcome.codes[at] for u, at in place.items()}
     lacking = sum(code.tobytes() not in trained for code in longer.codes)

@@ -440,8 +440,10 @@ def remarks_on_codes(resolved: ResolvedTask, learn: bool) -> list[str]:
         if arm.spec in ("none", *WITHOUT_CODES) or not arm.named:
             continue
         one = resolved.injections[arm.spec]
-        if learn and one.act == "rotate":
-            found.append(f"--learn has no effect on {arm.name}: rotations keep their angles")
+        if learn and one.act == "rotate" and not one.learn:
+            found.append(
+                f"--learn has no effect on {arm.name}, of whose rotation no frequencies are known"
+            )
         if one.act == "add" and len(one.codes) < tokens:
             few = f"{resolved.task.name}: {arm.name} has {len(one.codes)} codes for {tokens} tokens"
             way_out = "; a larger --d or --patch would tell them apart"

@@ -1,9 +1,13 @@
-"""What is injected: an encoding's distinct codes, and which of them each place has.
+r"""What is injected: an encoding's distinct codes, and which of them each place has.
 
 Conventions
 -----------
 Codes are (U, k). Places are positions (acts add and rotate), pairs query · key (bias), or lags
-(key). Training moves the codes, so that places that share one go on sharing it.
+(key). Training moves the codes, so that places that share one go on sharing it. Of a rotation it
+moves the frequencies: the code of a position p, cosines and sines, is turned on by
+:math:`p \cdot (\omega - \omega_0)`, so that training begins at the formula and keeps lengths of
+codes (xpos, attention factors). A frequency that is 0 stays 0: pairs that are not turned are not,
+and a pair of one axis of a grid keeps to it.
 """
 
 from collections.abc import Mapping
@@ -40,6 +44,8 @@ class Injection:
     domain: str = "position"
     grid: tuple[int, ...] = ()  # sides that tokens lie on, where lags are displacements
     params: Mapping[str, Any] = field(default_factory=dict)  # of the encoding, defaults too
+    places: np.ndarray | None = None  # (U, axes) of the codes of a rotation
+    frequencies: np.ndarray | None = None  # (axes, k / 2) radians a step, where they are known
 
     @property
     def seeded(self) -> bool:
@@ -61,6 +67,13 @@ class Injection:
         """The code of every place, shape (places, k)."""
         return self.codes[self.index]
 
+    def turned(self, change: np.ndarray) -> "Injection":
+        """The rotation with other frequencies, by a change (axes, k / 2) of them."""
+        cosine, sine = np.split(self.codes, 2, axis=1)
+        turn = np.exp(1j * (self.places @ change)) * (cosine + 1j * sine)
+        codes = np.hstack([turn.real, turn.imag])
+        return replace(self, codes=codes, frequencies=self.frequencies + change)
+
 
 def load_injection(
     spec: str,
@@ -75,8 +88,8 @@ def load_injection(
 
     Tokens are points of a grid where there is one, for encodings that know of grids.
 
-    Codes are trained with `learn`, and always where they are only the start of training; rotations
-    keep their angles.
+    Codes, of rotations their frequencies, are trained with `learn`, and always where they are only
+    the start of training; a rotation of a file or of user code, which says none, keeps its angles.
     """
     given = source_of(spec) in ("name", "code")  # files have the d they have
     on = sides_for(spec, length, grid)
@@ -94,10 +107,31 @@ def load_injection(
             f"{spec} has codes of {table.shape[1]} dimensions for {len(enc)} points; act "
             f"{enc.act!r} with d={d} and {heads} heads needs {k} dimensions for {length} tokens"
         )
+    trained = (learn or enc.untrained) and enc.name != "none"
+    if enc.act == "rotate":
+        waves = waves_of_rotation(enc, table)
+        whole = np.arange(length)
+        return Injection(
+            "rotate", table, whole, trained and bool(waves), params=enc.params, **waves
+        )
     codes, index = np.unique(table, axis=0, return_inverse=True)
-    trained = (learn or enc.untrained) and enc.act != "rotate" and enc.name != "none"
     sides = on.get("grid", ()) if enc.domain.kind == "lag" else ()
     return Injection(enc.act, codes, index.reshape(-1), trained, enc.domain.kind, sides, enc.params)
+
+
+def waves_of_rotation(enc: Encoding, table: np.ndarray) -> dict[str, np.ndarray]:
+    """Places (n, axes) and frequencies (axes, pairs) of a rotation, if they give its table."""
+    if enc.measure is None:
+        return {}
+    places = enc.domain.places(enc.domain.x).reshape(len(enc), -1).astype(float)
+    own = enc.measure.frequencies.reshape(-1, places.shape[1]).T
+    cosine, sine = np.split(table, 2, axis=1)
+    frequencies = np.pad(own, ((0, 0), (0, cosine.shape[1] - own.shape[1])))
+    apart = cosine + 1j * sine
+    turn = np.exp(1j * ((places + enc.measure.offset) @ frequencies))
+    if not np.allclose(turn * np.abs(apart), apart, atol=1e-6):
+        return {}
+    return {"places": places, "frequencies": frequencies}
 
 
 def sides_for(spec: str, length: int, grid: tuple[int, ...]) -> dict[str, tuple[int, ...]]:

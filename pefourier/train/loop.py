@@ -33,7 +33,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pefourier.errors import PefourierError, shown
-from pefourier.train.attention import MemberCodes, codes_by_act
+from pefourier.train.attention import MemberCodes, as_tensor, codes_by_act
 from pefourier.train.data.split import Fold, Task
 from pefourier.train.dropout import Dropout
 from pefourier.train.injection import ACTS, Injection
@@ -134,6 +134,7 @@ class Outcome:
     epoch: int  # 0 where training diverged at once: the weights it began with
     seconds: float  # of its stack, over its members
     codes: np.ndarray | None = None  # trained codes of all places
+    frequencies: np.ndarray | None = None  # (axes, pairs) of a rotation, where they are known
     parameters: dict[str, np.ndarray] = field(default_factory=dict)  # all but codes
     curve: np.ndarray | None = None  # (epochs, 3): training loss, score and loss on validation
 
@@ -359,11 +360,6 @@ def like(p: Tensor, value: Tensor) -> Tensor:
     return value[:, : p.shape[1]]
 
 
-def as_tensor(arrays: Sequence[np.ndarray], device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Arrays of all members as one tensor."""
-    return torch.as_tensor(np.stack(arrays)).to(device=device, dtype=dtype)
-
-
 def padded_indices(indices: Sequence[np.ndarray]) -> Tensor:
     """Indices of all members (M, n), filled up with their first."""
     most = max(map(len, indices))
@@ -390,7 +386,7 @@ def initial_parameters(
     shapes = model.shapes()
     alone = [draw_parameters(shapes, m.key) for m in members]
     begun = {name: torch.stack([one[name] for one in alone]) for name in shapes}
-    begun |= {f"codes.{act}": one.codes for act, one in injected.items() if one.learn.any()}
+    begun |= {f"codes.{act}": one.start for act, one in injected.items() if one.trained}
     return {
         name: value.to(device=device, dtype=dtype).clone().requires_grad_()
         for name, value in begun.items()
@@ -540,10 +536,15 @@ def collect_outcomes(
 ) -> list[Outcome]:
     """What each member came to, with its curve (epochs, 3)."""
     codes: list[np.ndarray | None] = [None] * len(program.members)
+    waves: list[np.ndarray | None] = [m.injection.frequencies for m in program.members]
     with torch.no_grad():
         for act, one in program.injected.items():
-            trained_codes = program.parameters.get(f"codes.{act}")
-            codes[one.members] = list(one.table(trained_codes).cpu().double().numpy())
+            trained = program.parameters.get(f"codes.{act}")
+            codes[one.members] = list(one.table(trained).cpu().double().numpy())
+            if one.places is not None and trained is not None:
+                moved = torch.where(one.learn, trained, one.start).cpu().double().numpy()
+                cut = zip(waves[one.members], moved, strict=True)
+                waves[one.members] = [w if w is None else m[: len(w)] for w, m in cut]
     shared = {k: p for k, p in program.parameters.items() if not k.startswith("codes.")}
     every = {name: p.detach().cpu().numpy().copy() for name, p in shared.items()}
     valid, test = program.evaluate("valid"), program.evaluate("test")
@@ -555,6 +556,7 @@ def collect_outcomes(
             epoch=kept[i],
             seconds=seconds,
             codes=codes[i],
+            frequencies=waves[i],
             parameters={name: p[i] for name, p in every.items()},
             curve=curves[i][~np.isnan(curves[i][:, 0])],
         )

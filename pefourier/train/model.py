@@ -133,7 +133,8 @@ class Transformer:
         """
         m, batch = x.shape[:2]
         drop = drop or kept
-        h = affine(p, "project", self.cut(x).flatten(1, 2))
+        # of one type whoever stands beside: added codes would make all of a stack float32
+        h = affine(p, "project", self.cut(x).flatten(1, 2)).to(x.dtype)
         h = h.unflatten(1, (batch, self.tokens))  # (M, B, T, d)
         tables = {act: one.table(p.get(f"codes.{act}")) for act, one in injected.items()}
         if "add" in tables:

@@ -3,8 +3,9 @@
 >>> from pefourier.train.models import load_classifier            # doctest: +SKIP
 >>> load_classifier("models/smd-dft-seed0-fold0.safetensors").predict(x)   # doctest: +SKIP
 
-A file has the numbers of the classifier by their names, `codes` and `index` of what it injects,
-`mean` and `scale` of the channels, and `settings`, bytes of JSON: sizes, classes, threshold.
+A file has the numbers of the classifier by their names, `codes` of what it injects, of rotations
+their frequencies, `mean` and `scale` of the channels, and `settings`, bytes of JSON: sizes,
+classes, threshold. Other commands take it as a SPEC and say what its codes became.
 """
 
 import json
@@ -78,7 +79,8 @@ def classifier_of(
     injection, two = None, len(task.classes) == 2
     if isinstance(model, Transformer):
         places = np.arange(len(outcome.codes))
-        injection = Injection(member.injection.act, outcome.codes, places, False)
+        act, waves = member.injection.act, outcome.frequencies
+        injection = Injection(act, outcome.codes, places, False, frequencies=waves)
     margin = outcome.valid[:, 1] - outcome.valid[:, 0]
     limit = best_threshold(margin, task.labels[fold.valid] == 1) if two else None
     return TrainedClassifier(
@@ -113,6 +115,8 @@ def save_classifier(path: str, one: TrainedClassifier) -> None:
     tensors = {f"model.{name}": value for name, value in one.parameters.items()}
     if one.injection is not None:
         tensors["codes"] = one.injection.table().astype(np.float32)
+        if one.injection.frequencies is not None:
+            tensors["frequencies"] = one.injection.frequencies[::-1].astype(np.float32)
     tensors |= {"mean": one.mean, "scale": one.scale}
     tensors["settings"] = np.frombuffer(json.dumps(settings).encode(), np.uint8)
     write_whole(path, lambda stream: write_tensors(stream, tensors))

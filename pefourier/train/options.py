@@ -130,7 +130,9 @@ class Options:
         "Of long windows at most so many tokens, in place of --patch: each dataset gets its own.",
     )
     learn: bool = option(
-        False, "Train fixed codes too, from where they start; learned tables always are."
+        False,
+        "Train fixed codes too, of rotations their frequencies, from where they start; learned "
+        "tables always are.",
     )
     match_rms: tuple[float, ...] = option(
         (), "Train all added codes at this rms size about their mean too; repeatable."

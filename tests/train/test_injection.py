@@ -31,7 +31,8 @@ def test_what_is_before_training_is_trained():
     said = {n for n, b in BUILDERS.items() if "before training" in b.paper or "initial" in b.paper}
     assert said == {n for n, b in BUILDERS.items() if b.untrained}
     assert injection("learned").learn
-    assert not injection("rope", learn=True).learn
+    assert injection("rope", learn=True).learn
+    assert not injection("rope").learn
     assert not injection("sinusoidal").learn
 
 

@@ -353,6 +353,17 @@ def test_products_in_bfloat16_train_as_those_in_float32_do(task, monkeypatch, na
     assert running.logits(running.index).dtype == torch.float32
 
 
+def test_in_bfloat16_too_company_changes_nothing(task, monkeypatch):
+    cast = torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False)
+    found = []
+    for company in ([], [member("dft")]):
+        running = program(task, [*company, member("rope")], dtype=torch.float32)
+        index = torch.as_tensor(task.folds[0].train[:4]).expand(len(company) + 1, 4)
+        with cast:
+            found.append(running.logits(index)[-1])
+    assert (found[0] - found[1]).abs().max() < 1e-6
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize("name", ["dft", "learned", "rope", "alibi", "t5", "shaw"])
 def test_a_gpu_trains_as_a_cpu_does(task, name):

@@ -1,0 +1,67 @@
+"""What a trained classifier of `pefourier train --save-models` injects, from its file.
+
+Conventions
+-----------
+Its `codes` are those of its tokens. A rotation has `frequencies` (axes, pairs) in radians a token,
+the fastest axis first, as RoPE-ViT has them; where codes change in length too (xpos), those are
+only part of it.
+"""
+
+import json
+import os
+from dataclasses import replace
+
+import numpy as np
+
+from pefourier.encodings.encoding import Encoding, from_table
+from pefourier.encodings.registry import build
+from pefourier.errors import PefourierError, shown
+
+OWN = {"codes", "mean", "scale", "settings"}
+ROUNDED = 1e-4  # of cosines: what float32 costs the angle of a position
+
+
+def read_classifier(path: str, length: int | None) -> Encoding | None:
+    """The codes that a classifier adds, or its rotation; None where a file is of something else."""
+    from pefourier.encodings.sources.tables import open_arrays
+
+    if not path.lower().endswith(".safetensors") or not os.path.isfile(path):
+        return None
+    with open_arrays(path) as file:
+        if not file.arrays.keys() >= OWN:
+            return None
+        try:
+            settings = json.loads(file.load("settings").tobytes())
+            act, grid = settings["act"], tuple(settings["sizes"].get("grid", ()))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+        turns = act == "rotate" and "frequencies" in file.arrays
+        names = ["codes", "frequencies"] if turns else ["codes"]
+        codes, *waves = (np.atleast_2d(file.load(name, "float64")) for name in names)
+    if act == "add":
+        if length is not None and length > len(codes):
+            raise PefourierError(
+                f"{shown(path)} has codes of {len(codes)} tokens, fewer than --length {length}"
+            )
+        eps = float(np.finfo(np.float32).eps)
+        return from_table(codes[:length], "learned", eps=eps, origin="weights")
+    return rotation_of_codes(path, codes, waves[0], grid, length) if waves else None
+
+
+def rotation_of_codes(
+    path: str, codes: np.ndarray, waves: np.ndarray, grid: tuple[int, ...], length: int | None
+) -> Encoding:
+    """The rotation by some frequencies (axes, pairs), if it gives the codes (tokens, 2 pairs)."""
+    d = 2 * waves.shape[1]
+    if len(waves) == 1:
+        own = build("rope", inv_freq=waves[0], length=length or len(codes), d=d)
+    else:
+        own = build("mixed-rope", frequencies=f"{path}#frequencies", d=d, grid=grid, length=length)
+    few = min(len(codes), len(own))
+    turns = np.cos(own.measure.phases(own.domain.places(own.domain.x[:few])))
+    if codes.shape[1] != d or not np.allclose(turns, codes[:few, : d // 2], atol=ROUNDED):
+        raise PefourierError(
+            f"{shown(path)} turns and scales: its codes are no rotation by its frequencies alone; "
+            "name one of them, #codes or #frequencies"
+        )
+    return replace(own, origin="weights")

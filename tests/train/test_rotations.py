@@ -1,0 +1,163 @@
+"""Frequencies of rotations under training: the step's gradients, and what is told of them later."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from training import SIZES
+
+import pefourier
+from pefourier.encodings import load
+from pefourier.errors import PefourierError
+from pefourier.train import loop, models
+from pefourier.train.data.load import load_task
+from pefourier.train.extrapolation import lengthen
+from pefourier.train.injection import load_injection, waves_of_rotation
+
+CPU = torch.device("cpu")
+GRID = (2, 4)
+SPECS = {
+    "rope": (),
+    "rope:partial=0.5,layout=interleaved": (),
+    "xpos": (),
+    "axial-rope": GRID,
+    "axial-rope:convention=rope-vit": GRID,
+    "mixed-rope": GRID,
+}
+
+
+@pytest.fixture(scope="module")
+def held():
+    return loop.put_on_device(load_task("order:count=40,length=8"), CPU, torch.float64)
+
+
+def rotation(spec, learn=True, length=8):
+    return load_injection(spec, length, 16, 2, 0, learn, SPECS.get(spec, ()))
+
+
+def members(specs):
+    return [loop.Member(spec, rotation(spec), 0, 0) for spec in specs]
+
+
+def eager_logits(p, i, one, frequencies, x):
+    """The classifier of one member written out, its heads turned as complex numbers."""
+    own = {name: value[i] for name, value in p.items() if not name.startswith("codes")}
+    h = x[i] @ own["project.w"] + own["project.b"]
+    q, k, v = (h @ own["0.qkv.w"]).unflatten(2, (3, 2, 8)).unbind(2)  # (B, T, H, c)
+    length = torch.as_tensor(np.hypot(*np.split(one.codes, 2, axis=1)))  # of codes: xpos, yarn
+    angle = torch.as_tensor(one.places) @ frequencies
+    for_query = torch.polar(length, angle)[:, None]
+    for_key = torch.polar(length[:1] ** 2 / length, angle)[:, None]
+    q, k = (torch.complex(*z.chunk(2, dim=3)) for z in (q, k))
+    scores = torch.einsum("bqhc,bkhc->bhqk", q * for_query, (k * for_key).conj()).real / 8**0.5
+    mixed = torch.einsum("bhqk,bkhc->bqhc", scores.softmax(3), v).flatten(2)
+    for n, made in ((1, mixed @ own["0.out.w"] + own["0.out.b"]), (2, None)):
+        if made is None:
+            wide = (h @ own["0.wide.w"] + own["0.wide.b"]).relu()
+            made = wide @ own["0.narrow.w"] + own["0.narrow.b"]
+        norm = own[f"0.norm{n}.gain"].flatten(), own[f"0.norm{n}.shift"].flatten()
+        h = F.layer_norm(h + made, (16,), *norm)
+    return h.mean(1) @ own["head.w"] + own["head.b"]
+
+
+def test_gradients_of_frequencies_are_those_of_an_eager_twin(held):
+    every = members(SPECS)
+    running = loop.Program(held, SIZES, every, loop.Schedule(1, 4, 1e-3))
+    p, trained = running.parameters, running.parameters["codes.rotate"]
+    for step in range(3):  # of which the first is at the formula
+        index = torch.as_tensor(held.task.folds[0].train[4 * step :][:4]).expand(len(every), 4)
+        running.index.copy_(index)
+        before = trained.detach().clone()
+        x = held.windows(index, running.mean, running.scale)
+        weights = held.labels[index]
+        for i, member in enumerate(every):
+            axes, pairs = member.injection.frequencies.shape
+            own = before[i, :axes, :pairs].clone().requires_grad_()
+            logits = eager_logits(p, i, member.injection, own, x)
+            loss = F.cross_entropy(logits, weights[i], running.weights[i], reduction="none").mean()
+            (expected,) = torch.autograd.grad(loss, own)
+            expected = expected * torch.as_tensor(member.injection.frequencies != 0)
+            trained.grad = None
+            running.loss(index).mean(1).sum().backward()
+            assert (trained.grad[i, :axes, :pairs] - expected).abs().max() < 1e-12, member.encoding
+            assert expected.abs().max() > 1e-6, member.encoding
+        running.step()
+    moved = (trained != torch.as_tensor(running.injected["rotate"].start)).flatten(1).any(dim=1)
+    assert moved.all()
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_training_begins_at_the_formula_and_leaves_alone_what_does_not_turn(held, spec):
+    one = rotation(spec)
+    np.testing.assert_allclose(one.turned(np.zeros_like(one.frequencies)).codes, one.codes)
+    (found,) = loop.fit(held, SIZES, members([spec]), loop.Schedule(2, 4, 0.01))
+    still = one.frequencies == 0
+    np.testing.assert_array_equal(found.frequencies[still], 0)
+    assert (np.abs(found.frequencies - one.frequencies)[~still] > 1e-4).all()
+    again = one.turned(found.frequencies - one.frequencies)
+    np.testing.assert_allclose(again.codes, found.codes, atol=1e-12)
+
+
+def test_only_rotations_that_say_their_frequencies_are_trained():
+    assert rotation("mixed-rope", learn=False).learn  # the registry: it stands before training
+    assert not rotation("rope", learn=False).learn
+    own = replace(load("rope", 8, 8), measure=None)
+    assert waves_of_rotation(own, own.table()) == {}
+    wrong = replace(own, measure=load("rope", 8, 8, rho=500.0).measure)
+    assert waves_of_rotation(wrong, own.table()) == {}
+
+
+def test_stacks_with_frozen_and_learned_rotations_are_those_alone(held):
+    specs = ["rope", "mixed-rope", "axial-rope"]
+    every = [loop.Member(s, rotation(s, learn=s != "rope"), 0, 0) for s in specs]
+    together = loop.fit(held, SIZES, every, loop.Schedule(3, 4, 0.01, patience=1))
+    for member, one in zip(every, together, strict=True):
+        (alone,) = loop.fit(held, SIZES, [member], loop.Schedule(3, 4, 0.01, patience=1))
+        np.testing.assert_allclose(one.test, alone.test, atol=1e-9)
+        np.testing.assert_allclose(one.frequencies, alone.frequencies, atol=1e-12)
+        if member.encoding == "rope":
+            np.testing.assert_array_equal(one.frequencies, member.injection.frequencies)
+
+
+@pytest.mark.parametrize("spec", ["rope", "axial-rope", "mixed-rope"])
+def test_other_commands_tell_what_became_of_them(held, spec, tmp_path):
+    sizes = replace(SIZES, grid=SPECS[spec])
+    (found,) = loop.fit(held, sizes, members([spec]), loop.Schedule(3, 4, 0.02))
+    path = str(tmp_path / "model.safetensors")
+    models.save_classifier(path, models.classifier_of(held.task, found, sizes))
+    told = pefourier.spectrum(path, sigma=0).frequencies
+    turned = found.frequencies.T.reshape(np.shape(told))
+    np.testing.assert_allclose(told, turned, rtol=1e-6)
+    own = {"grid": GRID} if SPECS[spec] else {"length": 8}
+    start = pefourier.spectrum(spec, d=8, sigma=0, **own).frequencies
+    assert np.abs(np.asarray(start) - told).max() > 1e-3
+    if spec == "rope":
+        assert pefourier.compare("rope:d=8", path, length=8).operator.relation == "different"
+        assert pefourier.compare(path, path).operator.relation == "same"
+    longer = lengthen(found, rotation("rope", length=20), 20) if spec == "rope" else None
+    if longer is not None:
+        angle = np.arange(20)[:, None] * found.frequencies
+        np.testing.assert_allclose(longer.codes, np.hstack([np.cos(angle), np.sin(angle)]))
+
+
+def test_a_rotation_that_scales_is_not_told_by_its_frequencies_alone(held, tmp_path):
+    path = str(tmp_path / "model.safetensors")
+    (found,) = loop.fit(held, SIZES, members(["xpos"]), loop.Schedule(1, 4, 0.02))
+    models.save_classifier(path, models.classifier_of(held.task, found, SIZES))
+    with pytest.raises(PefourierError, match="turns and scales"):
+        pefourier.spectrum(path)
+    told = load(f"rope:inv_freq={path}#frequencies", 8).measure.frequencies
+    np.testing.assert_allclose(told, found.frequencies[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["learned", "dft"])
+def test_added_codes_are_told_too(held, name, tmp_path):
+    path = str(tmp_path / "model.safetensors")
+    codes = load_injection(name, 8, 16, 2, 0, True)
+    (found,) = loop.fit(held, SIZES, [loop.Member(name, codes, 0, 0)], loop.Schedule(1, 4, 0.02))
+    models.save_classifier(path, models.classifier_of(held.task, found, SIZES))
+    np.testing.assert_allclose(load(path).table(), found.codes, atol=1e-6)
+    with pytest.raises(PefourierError, match="has codes of 8 tokens, fewer than --length 9"):
+        pefourier.spectrum(path, length=9)
