@@ -1,6 +1,8 @@
 """Other methods beside the encodings, on the same parts."""
 
 import re
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -43,6 +45,32 @@ def test_what_trees_see_is_no_padding(rng):
         np.testing.assert_allclose(row, np.concatenate(expected))
 
 
+def test_what_minirocket_is_given(monkeypatch, rng):
+    """Of aeon's class the calls alone: what it compiles takes half a minute."""
+    asked = []
+
+    class MiniRocket:
+        def __init__(self, random_state):
+            asked.append(random_state)
+
+        def fit_transform(self, series):
+            return self.transform(series)
+
+        def transform(self, series):
+            asked.append(series.shape[1:])
+            return 1e3 * (series.reshape(len(series), -1) > 0)
+
+    name = "aeon.transformations.collection.convolution_based"
+    monkeypatch.setitem(sys.modules, name, SimpleNamespace(MiniRocket=MiniRocket))
+    train, labels = rng.normal(size=(300, 9, 2)), np.arange(300) % 2
+    train[:, 4, 1] = 2 * labels - 1  # one of 18 features tells the classes apart
+    (found, others) = beside.METHODS["minirocket"](train, labels, 5, [train, train[:7]])
+    assert asked == [5, (2, 9), (2, 9), (2, 9)]
+    assert ((found > 0) == labels).all()
+    np.testing.assert_allclose(others, found[:7], atol=1e-12)
+
+
+@pytest.mark.long
 @pytest.mark.filterwarnings("default")  # of aeon and what it imports
 def test_minirocket_sees_where_things_are(rng):
     pytest.importorskip("aeon", reason="needs the package aeon")

@@ -34,6 +34,7 @@ def test_only_position_solves_the_task():
     assert f1["order-free"] < 0.75
 
 
+@pytest.mark.drawn
 def test_a_folder_gets_the_whole_answer(tmp_path):
     out = tmp_path / "a" / "b"
     tables = tmp_path / "tables"

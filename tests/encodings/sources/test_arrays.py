@@ -99,7 +99,7 @@ def test_an_archive_that_holds_more_than_it_says_is_not_unpacked():
     with zipfile.ZipFile("x.npz", "w", zipfile.ZIP_LZMA) as archive:
         with archive.open("a.npy", "w") as member:
             member.write(npy_bytes(HEADER.replace(b"(5, 3)", b"(1000,)")))
-            for _ in range(50):
+            for _ in range(20):
                 member.write(bytes(8 * 10**6))
         size = archive.getinfo("a.npy").file_size
     with open("x.npz", "rb") as stream:
@@ -112,7 +112,7 @@ def test_an_archive_that_holds_more_than_it_says_is_not_unpacked():
         read_numbers("x.npz")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 10**8
+    assert peak < 8 * 10**7
 
 
 def test_a_row_of_numbers_is_no_longer_than_positions_may_be():
