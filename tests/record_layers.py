@@ -13,7 +13,9 @@ import json
 import re
 import sys
 from pathlib import Path
+from unittest import mock
 
+import numpy as np
 from rotary_modules import TYPES, models_of, quiet, torch
 from survey_transformers import changed
 from torch import nn
@@ -25,10 +27,14 @@ TURNS = re.compile(r"rot(ary|ate)|rope|multimodal")
 MAKES = re.compile(r"compute|get_|build|init|permut|validat|standardi")
 MIXES = re.compile(r"^(?!.*norm).*(attn|attention|mixer|conv|mamba|temporal|ssm|rec)")
 MOST = 12
+HALF = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
 OWN = {  # settings without which a class cannot be made or run of its defaults
     "hunyuan_v1_dense": {"head_dim": 64},
     "hunyuan_v1_moe": {"head_dim": 64},
-    "hunyuan_vl_text": {"head_dim": 64},
+    "hunyuan_vl_text": {
+        "head_dim": 64,
+        "rope_parameters": {"rope_theta": 1e4, "rope_type": "default", "mrope_section": [8] * 4},
+    },
     "ministral": {"head_dim": 128},
     "esm": {"vocab_size": 33, "pad_token_id": 1},
     "nemotron": {"num_key_value_heads": 8},
@@ -36,16 +42,105 @@ OWN = {  # settings without which a class cannot be made or run of its defaults
     "step3p5": {"sliding_window": 512},
     "bamba": {"attn_layer_indices": [2, 5]},
     "granitemoehybrid": {"layer_types": ["mamba", "attention"] * 3, "num_hidden_layers": 6},
+    "chameleon": {"vocabulary_map": {"<image>": 4}},
+    "deepseek_ocr2_text": {"mlp_layer_types": ["dense"] * 6, "num_hidden_layers": 6},
+    "diffusion_gemma_text": {"num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 64},
+    "dots1": {"n_routed_experts": 8, "n_shared_experts": 1},
+    "glm4v_moe_text": {"head_dim": 128, "rope_parameters": HALF},
+    "glm4v_text": {"head_dim": 128, "rope_parameters": HALF},
+    "glm_image_text": {"head_dim": 128, "rope_parameters": HALF},
+    "moonshine_streaming": {"num_key_value_heads": 8},
+    "qwen4_exp_text": {
+        **{"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 256},
+        **{"indexer_budget": 64, "indexer_compress_ratio": 4},
+    },
+    "t5gemma2_text": {"dropout_rate": 0.0},
 }
-GIVEN = {  # inputs beside ids of tokens
+POCKET = ("pocket_tts_audio_tokenizer", "pocket_tts_audio_tokenizer_encoder")
+SMALL = {  # sizes of those that go by numbers, as experts do, which are run on the processor
+    "jetmoe": {"hidden_size": 64, "kv_channels": 16, "num_key_value_heads": 2, "vocab_size": 50}
+    | {"num_local_experts": 2, "intermediate_size": 32, "num_hidden_layers": 3},
+    "longcat_flash": {"hidden_size": 64, "ffn_hidden_size": 64, "expert_ffn_hidden_size": 32}
+    | {"num_layers": 3, "vocab_size": 50, "n_routed_experts": 4, "moe_topk": 2}
+    | {"num_attention_heads": 4, "kv_lora_rank": 16, "q_lora_rank": 16, "zero_expert_num": 2},
+    "dbrx": {"d_model": 64, "n_heads": 4, "n_layers": 3, "vocab_size": 50, "max_seq_len": 64}
+    | {"attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2, "clip_qkv": 8.0}}
+    | {
+        "ffn_config": {
+            "hidden_size": 64,
+            "ffn_hidden_size": 32,
+            "moe_num_experts": 2,
+            "moe_top_k": 1,
+        }
+    },
+    "higgs_audio_v2": {"hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 4}
+    | {
+        "num_hidden_layers": 3,
+        "vocab_size": 50,
+        "head_dim": 16,
+        "num_key_value_heads": 2,
+        "pad_token_id": 1,
+    },
+    **{kind: {"num_hidden_layers": 3} for kind in ("mimi", "mimi_encoder", *POCKET)},
+}
+COUNT = {"longcat_flash": "num_layers", "hrm_text": "num_layers_per_stack"}  # run more than once
+ONLY = {"moonshine_streaming": "MoonshineStreamingDecoder"}  # whose encoder stands before
+GIVEN = {  # inputs beside the first
     "mllama_text_model": lambda own: {"cross_attention_states": torch.zeros(1, 4, own.hidden_size)},
+    "blt_local_decoder": lambda own: {"patch_embeds": torch.zeros(1, 5, own.hidden_size_global)},
+    "deepseek_ocr2_encoder": lambda own: {"num_patches": 2},
+    "dia_decoder": lambda own: {
+        "input_ids": torch.zeros(1, 5, own.num_channels, dtype=torch.long),
+        "encoder_hidden_states": torch.zeros(1, 4, own.cross_hidden_size),
+    },
+    "dots3_note_audio_encoder": lambda own: {
+        "input_features": torch.zeros(1, own.feature_size, 3000),
+        "chunk_sample_lengths": torch.zeros(1, dtype=torch.long),
+    },
+    "qwen2_5_omni_dit": lambda own: {
+        "hidden_states": torch.zeros(1, 8, own.mel_dim),
+        "condition_vector": torch.zeros(1, 8, own.mel_dim),
+        "speaker_embedding": torch.zeros(1, 8, own.enc_emb_dim),
+        "quantized_code": torch.zeros(1, 4, dtype=torch.long),
+        "time_step": torch.zeros(1),
+    },
+    "lasr_encoder": lambda own: {"input_features": torch.zeros(1, 99, own.num_mel_bins)},
+    "muse_glimmer_assistant": lambda own: {
+        "noise_embeds": torch.zeros(1, 5, own.hidden_size),
+        "context_hidden_states": torch.zeros(1, 5, 33280),
+    },
+    "idefics": lambda own: {
+        "image_encoder_embeddings": torch.zeros(1, 1, 4, own.vision_config.embed_dim),
+        "image_attention_mask": torch.zeros(1, 5, 1),
+    },
+    "moonshine_streaming": lambda own: {
+        "encoder_hidden_states": torch.zeros(1, 4, own.hidden_size)
+    },
+    "neucodec": lambda own: {"input_features": torch.zeros(1, 99, 160)},
+    "xcodec2": lambda own: {"input_features": torch.zeros(1, 50, 160)},
+    "kyutai_speech_to_text": lambda own: {
+        "input_ids": torch.zeros(1, 5, own.num_codebooks + 1, dtype=torch.long)
+    },
+}
+FIRST = {  # the input that each model is tried with, in this order, by the name of its argument
+    "input_ids": lambda own: torch.zeros(1, 5, dtype=torch.long),
+    "inputs_embeds": lambda own: torch.zeros(1, 5, own.hidden_size),
+    "input_features": lambda own: torch.zeros(1, own.num_mel_bins, 3000),
+    "input_values": lambda own: torch.zeros(1, 1, 16000),
+    "past_values": lambda own: torch.zeros(1, 512),
+    "latents": lambda own: torch.zeros(1, 5, own.hidden_size),
+}
+NOUGHT = {  # what is read off a tensor, where one on the meta device has nothing to read
+    "__bool__": lambda x: False,
+    "item": lambda x: 0,
+    "tolist": lambda x: np.zeros(x.shape, int).tolist(),
 }
 
 
 def record(kind, edits):
     """A letter for each layer of a model type with some settings; None where it is not built."""
-    own = OWN.get(kind, {}) | edits
-    fixed = {"num_hidden_layers", "layer_types"} & own.keys()
+    own = OWN.get(kind, {}) | SMALL.get(kind, {}) | edits
+    fixed = {"num_hidden_layers", "num_layers", "n_layers", "layer_types"} & own.keys()
     best, settings = None, {}
     for settings in [own] if fixed else [own | {"num_hidden_layers": MOST}, own]:
         try:
@@ -53,7 +148,9 @@ def record(kind, edits):
             config._attn_implementation = "eager"
         except Exception:
             continue
-        for cls in models_of(type(config))[:6]:
+        for cls in [c for c in models_of(type(config)) if c.__name__ == ONLY.get(kind, c.__name__)][
+            :6
+        ]:
             for cached in ({}, {"use_cache": False}):
                 for failed in (lambda x: x, lambda x: (x, None)):
                     told = letters(kind, cls, config, cached, failed)
@@ -68,24 +165,30 @@ def record(kind, edits):
 
 def letters(kind, cls, config, options, failed):
     """What `record` says, of one model class; `failed` makes a layer's output of its input."""
+    device = "cpu" if kind in SMALL else "meta"
     try:
-        with quiet(), torch.device("meta"):
+        with quiet(), torch.device(device):
             model = cls(config).eval()
     except Exception:
         return None
-    count = config.num_hidden_layers
+    count = getattr(config, COUNT.get(kind, "num_hidden_layers"))
     layers = next(
         (m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == count), ()
     )
     now, seen = [], {}
     for i, layer in enumerate(layers):
         watch(layer, i, now, seen, failed)
-    with contextlib.ExitStack() as undo, quiet(), torch.device("meta"), torch.no_grad():
-        for name in {type(m).__module__ for m in model.modules()}:
-            spy(sys.modules[name], now, seen, undo)
-        given = GIVEN[kind](config) if kind in GIVEN else {}
-        with contextlib.suppress(Exception):
-            model(input_ids=torch.zeros(1, 5, dtype=torch.long), **given, **options)
+    with contextlib.ExitStack() as undo, quiet(), torch.device(device), torch.no_grad():
+        for name, nought in NOUGHT.items() if device == "meta" else ():
+            undo.enter_context(mock.patch.object(torch.Tensor, name, nought))
+        for kept in {type(m) for m in model.modules()}:
+            spy(sys.modules[kept.__module__], now, seen, undo)
+            spy(kept, now, seen, undo)
+        taken = inspect.signature(model.forward).parameters
+        more = GIVEN[kind](config) if kind in GIVEN else {}
+        for first in [n for n in FIRST if n in taken and n not in more] or [""]:
+            with contextlib.suppress(Exception):
+                model(**({first: FIRST[first](config)} if first else {}), **more, **options)
     return "".join(seen.get(i, "?") for i in range(len(layers)))
 
 
@@ -110,17 +213,18 @@ def watch(layer, i, now, seen, failed):
             part.register_forward_hook(lambda *_: seen.update({i: seen.get(i, ".")}))
 
 
-def spy(module, now, seen, undo):
+def spy(place, now, seen, undo):
     """Put functions in the place of those that turn, which note the layer that calls them."""
-    for name, function in list(vars(module).items()):
+    for name, kept in list(vars(place).items()):
+        function = getattr(place, name) if isinstance(kept, staticmethod) else kept
         if inspect.isfunction(function) and TURNS.search(name) and not MAKES.search(name):
 
             def noted(*args, function=function, **kwargs):
                 seen.update(dict.fromkeys(now, "R"))
                 return function(*args, **kwargs)
 
-            setattr(module, name, noted)
-            undo.callback(setattr, module, name, function)
+            setattr(place, name, type(kept)(noted) if function is not kept else noted)
+            undo.callback(setattr, place, name, kept)
 
 
 def records(kind):

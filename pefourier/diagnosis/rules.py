@@ -31,7 +31,7 @@ from pefourier.encodings.columns import Layout, pair_columns
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.readings import positions_below
 from pefourier.geometry.closest import ClosestPair
-from pefourier.geometry.equal_rows import row_period
+from pefourier.geometry.equal_rows import between_zeros, row_period
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.geometry.singular_values import Factors
 from pefourier.geometry.waves import Turning, recurrence, turning_pairs
@@ -98,11 +98,22 @@ class Case:
         return bool(in_runs and grows)
 
     @cached_property
+    def inner(self) -> slice:
+        """Rows between those of zeros at both ends."""
+        return between_zeros(self.table)
+
+    @cached_property
+    def period(self) -> int | None:
+        """The period with which rows repeat, but for rows of zeros before and behind them."""
+        return row_period(self.first[self.inner] - self.inner.start)
+
+    @cached_property
     def is_calendar(self) -> bool:
         """Whether rows repeat with a period, each column a wave or a mark that is 0 or 1."""
-        if row_period(self.first) is None:
+        if self.period is None:
             return False
-        rows = self.sample[:, ~np.isin(self.sample, (0.0, 1.0)).all(axis=0)]
+        rows = np.asarray(self.table[self.inner][:SAMPLE], dtype=float)
+        rows = rows[:, ~np.isin(rows, (0.0, 1.0)).all(axis=0)]
         return rows.shape[1] == 0 or recurrence(rows, 1)[1] < CYCLIC
 
     @cached_property
@@ -186,7 +197,7 @@ def repeating_codes(case: Case) -> Iterator[Finding]:
     again = np.flatnonzero((first != np.arange(n)) & (case.norms > 0))
     if len(again) == 0 or case.closest.distinct == 1:
         return
-    start, period = int(first[-1]), row_period(first)
+    start, period = int(first[-1]), case.period
     if n - start > 2 and (first[start:] == start).all() and len(again) == n - 1 - start:
         message = (
             f"all rows from {start} on are equal: the index is clipped at {start}; "
@@ -199,8 +210,11 @@ def repeating_codes(case: Case) -> Iterator[Finding]:
             message += f"; {case.identified['encoding']} serves lengths up to {period}"
         elif case.is_calendar:
             message += ", as features of the time of day or week do by design"
-        if case.closest.distinct < period:
-            message += f"; within a period, {case.closest.distinct} codes are distinct"
+        if case.inner != slice(0, n):
+            message += ", but for rows of zeros at the ends"
+        distinct = len(np.unique(first[case.inner]))
+        if distinct < period:
+            message += f"; within a period, {distinct} codes are distinct"
         yield Finding("repeating-codes", "note" if is_design(case) else "warning", message)
     elif case.of_lags:
         half = n // 2
@@ -290,8 +304,9 @@ def zero_rows(case: Case) -> Iterator[Finding]:
     n = len(case.table)
     zero = np.array(case.params.get("zero_rows", np.flatnonzero(case.norms == 0)), dtype=int)
     explained = case.identified is not None and "zero_rows" not in case.params
-    waves = case.of_lags or case.of_phases or case.is_calendar
-    strange = waves or any(alternating_rows(case))
+    if case.is_calendar:  # whose marks may all be 0
+        zero = zero[(zero < case.inner.start) | (zero >= case.inner.stop)]
+    strange = case.of_lags or case.of_phases or any(alternating_rows(case))
     if len(zero) in (0, n) or explained or strange:
         return
     if len(zero) > 1 and zero[0] == n - len(zero):
@@ -313,7 +328,7 @@ def unused_tail(case: Case) -> Iterator[Finding]:
     shortest = np.minimum.accumulate(np.where(norms > 0, norms, np.inf))[:-1]
     longest = np.maximum.accumulate(norms[::-1])[::-1][1:]
     drop = np.flatnonzero(longest < shortest / 2) + 1
-    drop = drop[(drop > 1) & (drop < len(norms) - 1)]
+    drop = drop[(drop > 1) & (drop < len(norms) - 1) & np.isfinite(shortest[drop - 1])]
     if len(drop):
         message = (
             f"rows {drop[0]} … {len(norms) - 1} are less than half as long as all rows before: "

@@ -24,6 +24,8 @@ APART = 10.0  # times further than those of a group are rows of two groups
 CHANCE = 1e-2  # expected periods by chance from which on a period is none
 TRIED = 4  # candidates for a period
 DIRECTIONS = 4  # along which rows are sorted
+STRIDES = 8  # columns from one to that of twice its frequency: two of each axis, up to four axes
+DOUBLED = 1e-2  # to which the squares of columns agree that do
 FIRST_COLUMNS = 8  # by which most rows are told apart
 
 
@@ -56,10 +58,12 @@ def first_alike(table: np.ndarray, eps: float, in_order: bool = True) -> np.ndar
         return np.zeros(n, dtype=first.dtype)
     size = float(spread(sample).max())
     near = 4 * eps * size + step
-    if in_order and row_period(first) is None:
-        found = first_of_period(table, eps, near, size)
+    inner = between_zeros(table)
+    if in_order and row_period(first[inner] - inner.start) is None:
+        found = first_of_period(table[inner], eps, near, size)
         if found is not None:
-            return found
+            first[inner] = first[inner][found]
+            return first
     own = table if len(leaders) == n else table[leaders]
     return leaders[groups_within(own, near / 2)][np.searchsorted(leaders, first)]
 
@@ -77,6 +81,18 @@ def row_period(first: np.ndarray) -> int | None:
     tried = np.flatnonzero(first[1:] == first[0])[:SAMPLE] + 1
     tried = (int(p) for p in tried if p > 1 and (first == first[at % p]).all())
     return next((p for p in tried if len(at) >= 2 * p or (first[:p] == at[:p]).all()), None)
+
+
+def between_zeros(table: np.ndarray) -> slice:
+    """The rows from the first to the last that is not zero: zeros before and behind are padding.
+
+    >>> between_zeros(np.array([[0.0], [1.0], [0.0], [2.0], [0.0]]))
+    slice(1, 4, None)
+    """
+    n = len(table)
+    start = next((s for s in range(n) if table[s].any()), n)
+    stop = next((s for s in range(n, start, -1) if table[s - 1].any()), start)
+    return slice(start, stop)
 
 
 def spread(rows: np.ndarray) -> np.ndarray:
@@ -98,7 +114,7 @@ def first_of_period(table: np.ndarray, eps: float, near: float, size: float) -> 
     `CHANCE` would bring about, as among many rows of two coarse columns, is none.
     """
     n, sample = len(table), np.asarray(table[:SAMPLE], dtype=float)
-    omega, far = np.arccos(recurrence(sample, 1)[0]), np.maximum(spread(sample), 1e-300)
+    omega, far = angular_steps(sample), np.maximum(spread(sample), 1e-300)
     for of_phases in dict.fromkeys((FLOAT64_EPS, eps)):
         slack = Slack(near, size, omega, of_phases)
         later = np.arange(2, n)
@@ -111,6 +127,32 @@ def first_of_period(table: np.ndarray, eps: float, near: float, size: float) -> 
                 if stand_apart(table, first):
                     return first
     return None
+
+
+def angular_steps(rows: np.ndarray) -> np.ndarray:
+    r"""Radians a row by which each column turns, shape (d,).
+
+    More than :math:`\pi` a row looks like less, and can't be read from one column. Of columns that
+    double from one to the next, as NeRF's :math:`\sin 2^k\pi x`, it is the doubled step:
+    :math:`\cos^2 2\theta = (2\cos^2\theta - 1)^2` and
+    :math:`\sin^2 2\theta = 1 - (1 - 2\sin^2\theta)^2`.
+
+    >>> x = np.linspace(-1, 1, 9)[:, None] * np.pi * 2.0 ** np.arange(5)
+    >>> (angular_steps(np.hstack([np.sin(x), np.cos(x)])) / np.pi).round(6)
+    array([0.25, 0.5 , 1.  , 2.  , 4.  , 0.25, 0.5 , 1.  , 2.  , 4.  ])
+    """
+    omega, square = np.arccos(recurrence(rows, 1)[0]), rows**2
+    twice = (2 * square - 1) ** 2
+    for stride in range(1, min(STRIDES, rows.shape[1] - 1) + 1):
+        near, later = twice[:, :-stride], square[:, stride:]
+        apart = np.minimum(*(np.abs(q - later).max(axis=0) for q in (near, 1 - near)))
+        depth = np.zeros(rows.shape[1])
+        for j in np.flatnonzero(apart < DOUBLED):
+            depth[stride + j] = depth[j] + 1
+        if np.count_nonzero(depth) >= len(depth) - 2 * stride:
+            root = np.arange(len(depth)) - (depth * stride).astype(int)
+            return omega[root] * 2.0**depth
+    return omega
 
 
 @dataclass(frozen=True, eq=False)

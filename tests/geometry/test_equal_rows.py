@@ -119,3 +119,27 @@ def test_a_period_is_told_and_no_mistake(name):
     assert f"period {count}: positions s and s + {count} collide" in found.message
     assert {loss.distinct_cast for loss in result.precision.values()} <= set(range(count + 1))
     assert result.precision["float32"].safe_cast == count
+
+
+@pytest.mark.parametrize("front", [0, 2])
+@pytest.mark.parametrize("dtype", [float, np.float32])
+def test_rows_of_zeros_hide_no_period(dtype, front):
+    """Once 8 rows of padding made a day's 24 codes 165, and a bug of four of them."""
+    hours = table_of([(k, 24) for k in range(1, 13)], 168, dtype)
+    result = assess(np.pad(hours, [(front, 8), (0, 0)]))
+    assert (result.distinct, result.gap) == (25, 0.0)
+    told = {f.code: f for f in result.findings if f.severity != "note" or "period" in f.message}
+    assert told.keys() <= {"repeating-codes", "unused-tail", "padding-row"}
+    repeated = told["repeating-codes"]
+    assert repeated.severity == "note"
+    assert "period 24" in repeated.message
+    assert "but for rows of zeros at the ends" in repeated.message
+
+
+@pytest.mark.parametrize("dtype", [float, np.float32])
+@pytest.mark.parametrize("n", [17, 100, 1001])
+def test_a_grid_whose_ends_are_one_point_of_the_circle_collides(n, dtype):
+    """sin 2^k pi x from -1 to 1; once "injective", with ends 5e-14 of a code's length apart."""
+    x = np.linspace(-1, 1, n, dtype=dtype)[:, None]
+    phases = x * dtype(np.pi) * 2 ** np.arange(12, dtype=dtype)
+    assert found_in(np.hstack([np.sin(phases), np.cos(phases)])).distinct == n - 1

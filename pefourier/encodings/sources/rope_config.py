@@ -199,6 +199,9 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
     if "turning" in row and len(turning) < len(set(kinds)):
         message = f"only layers of type {first_names(turning)} are rotated"
         found.append(Finding("rope-some-layers", "note", message))
+    if "heads_turned" in row:
+        message = f"only {row['heads_turned']} of the heads of each layer turns"
+        found.append(Finding("rope-some-layers", "note", message))
     if turns_on_axes(model):
         message = "for tokens of text; those of images and videos have places on three axes"
         found.append(Finding("rope-axes", "note", message))

@@ -230,7 +230,7 @@ def test_types_of_layers_turn_by_rotations_of_other_names_or_not_at_all(tmp_path
 
 RECORDED = json.loads(record_layers.FILE.read_text())
 TRIED = {kind: rows for kind, rows in RECORDED.items() if "R" in (rows[0][1] or "")}
-UNTRIED = 50  # of 197: those with inputs that are no tokens, and those that no default makes
+UNTRIED = {"pe_audio_video_encoder", "pe_video_encoder"}  # of 197; both are built by timm alone
 
 
 def told_letters(path, config):
@@ -264,7 +264,7 @@ def test_the_layers_that_turn_are_those_of_the_modules(tmp_path):
                     different.append((kind, letters, told))
     print(seen, len(TRIED), sorted(several), sorted(RECORDED.keys() - TRIED.keys()))
     assert different == []
-    assert len(RECORDED) - len(TRIED) <= UNTRIED
+    assert RECORDED.keys() - TRIED.keys() == UNTRIED
     assert seen["without an order"] <= 16
     assert len(several) >= 26
 
