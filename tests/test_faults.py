@@ -292,3 +292,31 @@ def test_a_switch_is_true_or_false(alibi, tmp_path, run):
     done = run("check-faithful", tmp_path)
     assert (done.status, done.out) == (2, "")
     assert "must be true or false; got" in done.err
+
+
+def test_a_deleted_working_directory_is_named(tmp_path, monkeypatch, run):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    done = run("encode", "dft", "--out", "x.npy")
+    assert (done.status, done.out) == (2, "")
+    assert done.err == "pefourier: the working directory was deleted; change to another\n"
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_home_that_is_not_writable_is_no_news():
+    bare = ("spectrum", "dft", "--d", "8", "--plot", "x.svg", "-q")
+    done = in_a_process(*bare, HOME="/proc/none", XDG_CACHE_HOME="", XDG_CONFIG_HOME="")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_lines_about_nested_configs_are_short(tmp_path, run):
+    """Once a part 300 configs inside was called by 6,000 characters."""
+    given = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4}
+    for _ in range(300):
+        given = {"text_config": given}
+    (tmp_path / "config.json").write_text(json.dumps(given))
+    done = run("check-faithful", tmp_path / "config.json", "-S", 9)
+    assert done.status == 0
+    assert "text_config of text_config" in done.out
+    assert max(map(len, done.out.splitlines())) < 500

@@ -93,6 +93,9 @@ INLINE_WIDE = replace(INLINE, width=8.0)
 def import_matplotlib() -> Any:
     """The library; a matplotlibrc that lies about and MPLBACKEND do not keep it from loading."""
     if "matplotlib" not in sys.modules:
+        import logging
+
+        logging.getLogger("matplotlib").setLevel(logging.ERROR)  # of a home that is not writable
         given = {name: os.environ.pop(name, None) for name in (SETTINGS, "MPLBACKEND")}
         os.environ[SETTINGS] = os.devnull
         try:

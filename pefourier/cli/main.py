@@ -38,6 +38,7 @@ def main(arguments: list[str]) -> int:
     try:
         if sys.stdout is None:
             raise PefourierError("standard output is closed; there is nowhere to answer")
+        check_working_directory()
         status = invoke(wanted)
         # A library may have made of a signal an error that was reported, or nothing
         return tell_of_interrupt(LISTENER.came[0]) if LISTENER.came else status
@@ -50,6 +51,14 @@ def main(arguments: list[str]) -> int:
             with suppress(OSError):
                 traceback.print_exception(error)
         return report_error(error, wanted)
+
+
+def check_working_directory() -> None:
+    """Refuse to work in a folder that is no more, of which libraries make errors of their own."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise PefourierError("the working directory was deleted; change to another") from None
 
 
 def invoke(arguments: list[str]) -> int:

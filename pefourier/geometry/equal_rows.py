@@ -77,10 +77,13 @@ def row_period(first: np.ndarray) -> int | None:
     >>> row_period(np.array([0, 1, 1, 0, 1, 1, 0])), row_period(np.array([0, 1, 0, 3]))
     (3, None)
     """
-    at = np.arange(len(first))
     tried = np.flatnonzero(first[1:] == first[0])[:SAMPLE] + 1
-    tried = (int(p) for p in tried if p > 1 and (first == first[at % p]).all())
-    return next((p for p in tried if len(at) >= 2 * p or (first[:p] == at[:p]).all()), None)
+    for p in tried[tried > 1].tolist():
+        later, earlier = first[p:], first[:-p]
+        again = (later[:SAMPLE] == earlier[:SAMPLE]).all() and (later == earlier).all()
+        if again and (len(first) >= 2 * p or (first[:p] == np.arange(p)).all()):
+            return p
+    return None
 
 
 def between_zeros(table: np.ndarray) -> slice:

@@ -65,6 +65,13 @@ def read_train_folder(path: str) -> TrainFolder:
     if not rows:
         raise PefourierError(f"{shown(path)} has no finished run; go on training with --resume")
     check_common_runs(path, rows)
+    for row in rows:
+        classes = len(config["windows"].get(row["dataset"], ()))
+        if len(row.get("confusion", range(classes))) != classes:
+            raise PefourierError(
+                f"{shown(path)}: the confusion of a run of {shown(row['dataset'])} is not of the "
+                f"{classes} classes of config.json; delete the line to have it trained again"
+            )
     return TrainFolder(path, config, summarize_runs(rows, training=common_settings(config)))
 
 

@@ -157,6 +157,9 @@ def parse_row(line: bytes) -> Row:
     kinds = get_type_hints(Row, include_extras=True)
     absent = {key for key in Row.__optional_keys__ if not has_key(row, key)}
     check_record(row, {key: kind for key, kind in kinds.items() if key not in absent}, "a line")
+    table = row.get("confusion", [[row["windows"]]])
+    if any(len(said) != len(table) for said in table) or sum(map(sum, table)) != row["windows"]:
+        raise ValueError(f"confusion must be a square table of {row['windows']} windows")
     return row
 
 

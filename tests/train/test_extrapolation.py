@@ -144,8 +144,9 @@ def test_lengths_that_cannot_be_are_refused(given, message, tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda row: row["confusion"][0].append(1), "whose confusion is not of 12 windows of 2 cl"),
-        (lambda row: row["confusion"].pop(), "whose confusion is not of 12 windows of 2 classes"),
+        (lambda row: row["confusion"][0].append(1), "confusion must be a square table of 12 wind"),
+        (lambda row: row["confusion"].pop(), "confusion must be a square table of 12 windows"),
+        (lambda row: row.update(confusion=[[12]]), "whose confusion is of 1 classes where"),
         (lambda row: row["tested"].pop(), "that was tested at other lengths"),
         (lambda row: row.pop("accuracy"), "that was tested at other lengths"),
         (lambda row: row.update(trained=7), "whose trained is 7 where the data have 36"),

@@ -16,7 +16,7 @@ from typing import Any
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.models import Sized, type_row
-from pefourier.errors import PefourierError, UnknownPositions, shown
+from pefourier.errors import PefourierError, UnknownPositions, shorten, shown
 from pefourier.files import missing, os_errors, status_of
 
 LARGEST_CONFIG = 2**26  # bytes
@@ -93,7 +93,7 @@ class Section:
         value = self.values.get(key)
         if not isinstance(value, dict | None):
             raise self.wrong(key, value, "an object {…}")
-        return Section(f"{shown(key)[1:-1]} of {self.label}", value or {}, key)
+        return Section(shorten(f"{shown(key)[1:-1]} of {self.label}"), value or {}, key)
 
     def wrong(self, key: str, value: Any, rule: str) -> PefourierError:
         """The error for a value that breaks a rule."""
