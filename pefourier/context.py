@@ -30,7 +30,7 @@ from pefourier.encodings.readings import (
     readings_apart,
 )
 from pefourier.encodings.sources.layers import LayerRun, layer_spec, open_model, read_layers
-from pefourier.encodings.sources.rope_config import rotates
+from pefourier.encodings.sources.rope_config import INDEXER, PAIRED, rotates
 from pefourier.encodings.sources.schedule import lint_layers
 from pefourier.encodings.sources.temperature import Temperature, read_temperature
 from pefourier.encodings.sources.weights import TENSOR, first_row, tensors_beside
@@ -79,6 +79,7 @@ class Rotation(Explained):
     rotated: int  # pairs that turn
     base: float | None  # None where frequencies are given that lie on no geometric grid
     scaling: str
+    pairing: str | None  # of rows of a head: halves, neighbours; None: by axes
     attention_factor: float  # multiplies cosines and sines
     softmax_factor: float  # multiplies the logits beyond that
     bands: tuple[Band, ...]
@@ -129,6 +130,7 @@ class Context(Result):
     temperature: Temperature | None  # how queries grow with their position; None: they do not
     findings: tuple[Finding, ...]
     against: Reading | None = None  # another reading of the rotation, where one was asked for
+    indexer: Rotation | None = None  # of what chooses keys, beside those of layers
 
 
 def describe_context(
@@ -173,7 +175,13 @@ def describe_context(
         return own, Context(layers, rotations, int(met), longest, None, None, found)
     model = open_model(spec)
     tuned, found = read_temperature(model, longest), (*found, *lint_layers(model, runs, int(met)))
-    return own, Context(layers, rotations, int(met), longest, allowed, tuned, found)
+    chooses = None
+    if "indexer" in model.row and rotations and not model.part:
+        enc = load(layer_spec(spec, INDEXER), longest, d)
+        chooses = describe_rotation(enc, met, longest, name=INDEXER)
+    return own, Context(
+        layers, rotations, int(met), longest, allowed, tuned, found, indexer=chooses
+    )
 
 
 def positions_of(enc: Encoding) -> int:
@@ -371,6 +379,7 @@ def describe_rotation(
         rotated=int(turning.sum()),
         base=params["rho"],
         scaling=params["scaling"],
+        pairing=PAIRED.get(params.get("layout")),
         attention_factor=params["attention_factor"],
         softmax_factor=params.get("softmax_factor", 1.0),
         bands=tuple(bands(own, plain, trained, length, met, params["scaling"] == "longrope")),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from published_configs import PUBLISHED
 
+from pefourier.answers.reach import context_record
 from pefourier.context import (
     base_bound,
     cache_phase_errors,
@@ -21,6 +22,7 @@ from pefourier.context import (
 from pefourier.encodings import load
 from pefourier.encodings.readings import lag_sums, positions_below, reading_cosine
 from pefourier.errors import PefourierError
+from pefourier.operators import compare_operators
 
 
 def frequencies(spec, length=8192, d=128):
@@ -388,3 +390,26 @@ def test_a_reading_of_deepseek_without_its_softmax_factor(tmp_path):
 def test_a_context_of_lags_has_the_positions_between_them(spec):
     """Once ALiBi's 159 lags of 80 positions were 159 positions."""
     assert describe_context(spec)[1].length == 80
+
+
+@pytest.mark.parametrize(
+    ("kind", "pairings"),
+    [
+        ("deepseek_v32", ["neighbours", "halves"]),
+        ("glm_moe_dsa", ["neighbours", "neighbours"]),
+    ],
+)
+def test_an_indexer_is_a_rotation_of_its_own(kind, pairings, tmp_path):
+    """Which its engines took for that of attention: sgl-project/sglang#13530."""
+    own = {"model_type": kind, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128}
+    own |= {"index_head_dim": 128, "rope_theta": 1e4, "max_position_embeddings": 4096}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(own))
+    enc, found = describe_context(str(path))
+    record = context_record(enc[0], found)
+    assert [one["name"] for one in record["rotations"]] == ["", "indexer"]
+    assert [one["pairing"] for one in record["rotations"]] == pairings
+    assert (found.indexer.pairs, found.indexer.rotated, len(found.layers)) == (64, 32, 1)
+    layout = {"halves": "halves", "neighbours": "interleaved"}[pairings[1]]
+    by_name = load(f"rope:partial=.5,layout={layout}", 80, 128)
+    assert compare_operators(load(f"{path}#indexer", 80), by_name).relation == "same"

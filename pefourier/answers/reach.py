@@ -56,8 +56,9 @@ def context_record(enc: Encoding, found: Context) -> dict[str, Any]:
         "conclusion": conclude_context(enc, found),
         **fields_of(found),
     }
-    del record["against"]  # it is told below, where one was asked for
-    record["rotations"] = [rotation_record(rotation) for rotation in found.rotations]
+    del record["against"], record["indexer"]  # which are told below, where there is one
+    every = (*found.rotations, found.indexer) if found.indexer else found.rotations
+    record["rotations"] = [rotation_record(rotation) for rotation in every]
     if (reading := found.against) is not None:
         pairs = zip(reading.positions.tolist(), reading.cosine.tolist(), strict=True)
         record["against"] = {

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import scaling_parameters
+from pefourier.encodings.registry import build
 from pefourier.encodings.sources.config import (
     HEADS,
     LAYERS,
@@ -41,6 +42,7 @@ REQUIRED = {
     "longrope": ("short_factor", "long_factor"),
     "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
 }
+INDEXER = "indexer"  # the part of a model that chooses keys, with a rotation of its own
 RECURRENT = ("linear_attention", "mamba", "conv", "recurrent", "kda")  # types without positions
 COMMON = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
 MERGE = 2  # patches a side that become one token
@@ -61,6 +63,7 @@ SEEN = 300  # keys that are compared with known ones
 NAMED = 5  # of them at most are findings
 Layer = tuple[Section, Rotary]
 Pairing = Literal["halves", "neighbours"]
+PAIRED: dict[str, Pairing] = {"halves": "halves", "interleaved": "neighbours"}  # by layout
 
 
 def read_rotation(model: ModelConfig) -> Encoding | None:
@@ -74,6 +77,8 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
         )
     if len(model.grid) > 1 and turns_on_axes(model):
         raise not_on_a_grid(model)
+    if model.part == INDEXER and "indexer" in model.row:
+        return rotation_of_indexer(model)
     layer, section, turns = choose_layer(model, layer_sections(model))
     d, found = find_head(model, turns)
     scaling, scaled, warned = read_scaling(model, section, turns, bool(layer))
@@ -90,6 +95,25 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     enc = replace(enc, params={**enc.params, **softmax_factor(model, section, scaling, scaled)})
     seen = lint(ConfigCase(model, layer, section, turns, enc))
     return replace(enc, findings=(*enc.findings, *seen))
+
+
+def rotation_of_indexer(model: ModelConfig) -> Encoding:
+    """How the indexer that chooses keys turns: by the frequencies of attention, in its own pairs.
+
+    Where the config does not say how wide its heads are, what is known of them is what turns.
+    """
+    enc = read_rotation(replace(model, part=""))
+    given = {key: enc.params[key] for key in ("rho", "scaling", "length")}
+    given |= {key: enc.params[key] for key in scaling_parameters(enc.params["scaling"])}
+    turned, width = enc.params["rotated"], model.config.count("index_head_dim") or 0
+    width = max(width, turned)
+    share = (
+        turned / width if int(turned / width * width) == turned else nextafter(turned / width, 2)
+    )
+    own = {"d": width, "partial": share, "layout": model.row["indexer"]}
+    built = build("rope", spec=enc.spec, **given, **own)
+    kept = {key: value for key, value in enc.params.items() if key not in built.params}
+    return replace(built, params={**kept, **built.params, "softmax_factor": 1.0})
 
 
 def rotates(model: ModelConfig) -> bool:
@@ -120,7 +144,7 @@ def pairing_of(model: ModelConfig) -> Pairing | None:
     """
     if not model.row or not rotates(model):
         return None
-    return {"halves": "halves", "interleaved": "neighbours"}.get(layout_of(model))
+    return PAIRED.get(layout_of(model))
 
 
 def find_head(model: ModelConfig, turns: Rotary) -> tuple[int, list[Finding]]:

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.sources.config import LAYERS, ModelConfig
 from pefourier.encodings.sources.layers import FULL, LayerRun, told_types
+from pefourier.encodings.sources.rope_config import PAIRED
 from pefourier.errors import shown
-
-PAIRED = {"halves": "halves", "interleaved": "neighbours"}
 
 
 def inverted(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
