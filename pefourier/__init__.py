@@ -67,9 +67,8 @@ NAMESAKES = {  # of rooms
     "relations",
     "resize",
     "spectrum",
-    "usage",
 }
-QUESTIONS = {*NAMESAKES, "check", "encode"}
+QUESTIONS = {*NAMESAKES, "check", "encode", "usage"}
 
 
 class Package(type(sys)):

@@ -41,7 +41,7 @@ if TYPE_CHECKING:  # each is imported when it is asked
     from pefourier.relations import Relations
     from pefourier.resize import Resizing
     from pefourier.spectrum import GridSpectrum, Spectrum
-    from pefourier.usage import Usage
+    from pefourier.weights.usage import Usage
 
 Source: TypeAlias = (
     "str | os.PathLike[str] | Encoding | np.ndarray[Any, Any] | Sequence[Sequence[float]] "
@@ -177,7 +177,7 @@ def beside_weights(enc: Encoding) -> Encoding:
     """A rotation of a config, with what weights beside it say of its pairs."""
     if enc.act != "rotate" or "path" not in enc.params:
         return enc
-    from pefourier.usage import with_pairing
+    from pefourier.weights.layout import with_pairing
 
     return with_pairing(enc)
 
@@ -274,7 +274,7 @@ def usage(
     stats : str or path, optional
         Means of activations in place of weights; `model` may then be a config.json.
     """
-    from pefourier.usage import use_of_model
+    from pefourier.weights.usage import use_of_model
 
     files = [None if one is None else os.fspath(one) for one in (against, stats)]
     return use_of_model(os.fspath(model), length, layers, True, *files)

@@ -10,9 +10,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from tiny_models import CONFIG, random_tensors, write_model
 
-from pefourier.convert import convert_weights
 from pefourier.errors import PefourierError
-from pefourier.usage import use_of_weights
+from pefourier.weights.convert import convert_weights
+from pefourier.weights.usage import use_of_weights
 
 WAYS = [("halves", "neighbours"), ("neighbours", "halves")]
 

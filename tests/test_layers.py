@@ -171,7 +171,7 @@ def test_help_and_list_start_without_numpy(arguments):
 
 
 def test_every_room_of_the_plan_is_there():
-    assert len(FLOORS) == 12
+    assert len(FLOORS) == 13
     named = set().union(*FLOORS) - {QUESTION}
     paths = [PACKAGE.joinpath(*room.split(".")) for room in named]
     assert all(p.is_dir() or p.with_suffix(".py").is_file() for p in paths)

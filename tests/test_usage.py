@@ -11,16 +11,12 @@ import pytest
 from tiny_models import CONFIG, NO_SMOLLM2, SMOLLM2, random_tensors, write_model
 
 import pefourier
-from pefourier.encodings.sources.tensors import list_tensors
 from pefourier.errors import PefourierError
-from pefourier.usage import (
-    energies_at,
-    find_sites,
-    layout_likeness,
-    open_model_weights,
-    rotations_of_model,
-    use_of_weights,
-)
+from pefourier.weights.energies import energies_at
+from pefourier.weights.layout import layout_likeness
+from pefourier.weights.model import find_sites, open_model_weights, rotations_of_model
+from pefourier.weights.tensors import list_tensors
+from pefourier.weights.usage import use_of_weights
 
 Q, K = (f"model.layers.0.self_attn.{name}_proj.weight" for name in "qk")
 NORM = "model.layers.0.input_layernorm.weight"

@@ -7,8 +7,8 @@ from typing import Any
 from pefourier.answers.conclusions import join
 from pefourier.answers.page import Page
 from pefourier.answers.text import agreeing, paragraph
-from pefourier.convert import Conversion
 from pefourier.errors import shown
+from pefourier.weights.convert import Conversion
 
 
 def convert_page(found: Conversion) -> Page:

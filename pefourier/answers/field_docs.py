@@ -23,7 +23,7 @@ GROUPS = {  # of terms, by the room of a dataclass: the first that has its field
     "design": ("design", "context", "check-faithful"),
     "extend": ("design", "context", "check-faithful"),
     "resize": ("resize", "words"),
-    "usage": ("usage", "check-faithful"),
+    "weights": ("usage", "check-faithful"),
     "summary": ("train",),
     "statistics": ("train",),
     "power": ("train",),
@@ -59,7 +59,8 @@ def with_fields(kind: type, own: str) -> str:
 
 def term_of_field(kind: type, name: str) -> Term | None:
     """The term of a field among those of its room, or of every answer."""
-    room = kind.__module__.rpartition(".")[2]
+    rooms = kind.__module__.split(".")
+    room = next((name for name in rooms if name in GROUPS), rooms[-1])
     groups = [*GROUPS.get(room, (room,)), "every answer"]
     known = terms_of_fields()
     return next((known[group, name] for group in groups if (group, name) in known), None)

@@ -27,7 +27,7 @@ from pefourier.relations import GridRelations, Relations
 from pefourier.resize import Resizing
 from pefourier.result import Result
 from pefourier.spectrum import GridSpectrum, Spectrum
-from pefourier.usage import Usage
+from pefourier.weights.usage import Usage
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

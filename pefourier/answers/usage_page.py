@@ -10,7 +10,8 @@ from pefourier.answers.reach import ranges
 from pefourier.answers.report import identity_of
 from pefourier.answers.text import agreeing, aligned, number, paragraph
 from pefourier.errors import shown
-from pefourier.usage import OFTEN, RotationUse, Usage, used_part
+from pefourier.weights.summary import OFTEN, RotationUse, used_part
+from pefourier.weights.usage import Usage
 
 BANDS = 8  # rows of the table of pairs
 FIELDS = ("index", "wavelength", "turns", "share_q", "share_k", "share")

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from pefourier.usage import LayerShares, RotationUse, Usage
+    from pefourier.weights.shares import LayerShares
+    from pefourier.weights.summary import RotationUse
+    from pefourier.weights.usage import Usage
 
 ACROSS = 4  # small panels side by side
 SMALL = 8  # layers whose heads are drawn

@@ -441,7 +441,7 @@ def convert(
     Example: pefourier convert model.safetensors --from halves --to neighbours --out new.safetensors
     """
     from pefourier.answers.converting import convert_page
-    from pefourier.convert import convert_weights
+    from pefourier.weights.convert import convert_weights
 
     form.deliver(convert_page(convert_weights(spec, source, target, out, heads)))
 

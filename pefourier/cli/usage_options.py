@@ -77,7 +77,7 @@ def tell_usage(given: UsageOptions, form: Form, drawing: Drawing) -> None:
     """Answer `pefourier usage`."""
     from pefourier.answers.report import Answer
     from pefourier.answers.usage_page import usage_page
-    from pefourier.usage import use_of_model
+    from pefourier.weights.usage import use_of_model
 
     begin = percentages(given.model, given.quiet)
     found = use_of_model(

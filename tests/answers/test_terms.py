@@ -37,19 +37,10 @@ from pefourier.relations import Diagonals, GridRelations, Relations
 from pefourier.reproduce import SPOKEN, Claim
 from pefourier.resize import Method, Picture, Unseen
 from pefourier.spectrum import DensitySummary, GridSpectrum, Spectrum
-from pefourier.usage import (
-    HeadUse,
-    Moved,
-    MovedHead,
-    MovedRotation,
-    PairLayout,
-    PairUse,
-    Portion,
-    RotationUse,
-    Standout,
-    Usage,
-    UsedLayers,
-)
+from pefourier.weights.layout import PairLayout
+from pefourier.weights.moved import Moved, MovedHead, MovedRotation
+from pefourier.weights.summary import PairUse, Portion, RotationUse, Standout
+from pefourier.weights.usage import HeadUse, Usage, UsedLayers
 
 PACKAGE = Path(report.__file__).parents[1]
 TERMS = read_terms()

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.sources.tensors import Tensor
 from pefourier.errors import PefourierError, shown
+from pefourier.weights.tensors import Tensor
 
 LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
 Tensors = Mapping[str, Tensor]

@@ -14,7 +14,12 @@ from typing import BinaryIO, Literal
 
 import numpy as np
 
-from pefourier.encodings.sources.heads import (
+from pefourier.encodings.sources.layers import open_model
+from pefourier.encodings.sources.rope_config import pairing_of
+from pefourier.errors import PefourierError, shown
+from pefourier.files import check_place, os_errors, suffix_of, write_whole
+from pefourier.weights.energies import block_size
+from pefourier.weights.heads import (
     Attention,
     HeadSizes,
     Projection,
@@ -22,19 +27,14 @@ from pefourier.encodings.sources.heads import (
     known_names,
     modules_of,
 )
-from pefourier.encodings.sources.layers import open_model
-from pefourier.encodings.sources.rope_config import pairing_of
-from pefourier.encodings.sources.tensors import Tensor, list_tensors, row_count
-from pefourier.errors import PefourierError, shown
-from pefourier.files import check_place, os_errors, suffix_of, write_whole
-from pefourier.usage import (
-    block_size,
+from pefourier.weights.layout import pair_rows
+from pefourier.weights.model import (
     config_beside,
     find_sites,
     open_model_weights,
-    pair_rows,
     rotations_of_model,
 )
+from pefourier.weights.tensors import Tensor, list_tensors, row_count
 
 Layout = Literal["halves", "neighbours"]
 COPIED = 2**22  # bytes that are copied at a time

@@ -1,0 +1,137 @@
+"""How long are the rows of queries and keys? Read once, with gains multiplied in."""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pefourier.errors import PefourierError, shown
+from pefourier.geometry.threads import map_ahead
+from pefourier.weights.heads import Projection, known_names
+from pefourier.weights.model import ModelWeights, Site
+from pefourier.weights.tensors import Tensor
+
+AT_ONCE = 2**18  # numbers of a tensor in memory at a time
+
+
+IN_TURN = 16  # times as many that one thread reads
+
+
+@dataclass(frozen=True)
+class LayerEnergies:
+    """Energies of the rows of a layer's heads, gains multiplied in."""
+
+    layer: int
+    rotation: int
+    q: np.ndarray  # (heads, d)
+    k: np.ndarray  # (kv_heads, d)
+    bias_q: np.ndarray | None
+    bias_k: np.ndarray | None
+    gains: bool  # whether those of the norm before are there
+    normed: bool  # whether queries or keys are normalised again
+
+
+def energies_at(model: ModelWeights, site: Site) -> LayerEnergies:
+    """The energies of the rows of a layer's heads, a tensor at a time."""
+    one = site.attention
+    (q, bias_q), (k, bias_k) = (
+        row_energies(model.tensors, part, model.plus_one) for part in (one.q, one.k)
+    )
+    gains, normed = one.k.norm is not None, bool(one.q.gains or one.k.gains)
+    return LayerEnergies(one.layer, site.rotation, q, k, bias_q, bias_k, gains, normed)
+
+
+def row_energies(
+    tensors: Mapping[str, Tensor], part: Projection, plus_one: bool
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Energies (heads, d) of the rows of a projection with its gains, and those of its bias."""
+    tensor = tensors[part.tensor]
+    columns = tensor.shape[1]
+    gain = np.ones(columns)
+    if part.norm is not None:
+        gain = tensors[part.norm].vector() + plus_one
+        if len(gain) != columns:
+            raise PefourierError(
+                f"{shown(part.norm)} has {len(gain)} gains, {shown(part.tensor)} {columns} columns"
+            )
+    first, last = int(part.index.min()), int(part.index.max()) + 1
+    scale = scale_of(tensors, tensor)
+    squared = (gain**2).astype(np.float32)
+    step = max(AT_ONCE // max(columns, 1), 1)
+    energies = np.zeros(last)
+
+    def add_energies(a: int) -> None:
+        for top, end, some, sizes in tensor.sizes(a, min(a + IN_TURN * step, last), step):
+            gains = squared if scale is None else squared * scale(top, end) ** 2
+            with np.errstate(invalid="ignore", over="ignore"):  # told below
+                np.multiply(sizes, sizes, out=sizes)
+                energies[top:end] += weighted_sums(sizes, np.ascontiguousarray(gains[..., some]))
+
+    deque(map_ahead(add_energies, range(first, last, IN_TURN * step)), maxlen=0)
+    if not np.isfinite(energies).all():
+        raise PefourierError(
+            f"{shown(part.tensor)} of {shown(tensor.path)} holds NaN, infinities or numbers beyond "
+            "1e19"
+        )
+    found = energies[part.index]
+    bias = tensors[part.bias].vector()[part.index] ** 2 if part.bias else None
+    rows = head_gains(tensors, part, plus_one)
+    return found * rows**2, None if bias is None else bias * rows**2
+
+
+def weighted_sums(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Sums over columns of float32 times weights; sums of up to 512 are added as float64.
+
+    >>> weighted_sums(np.float32([[9, 16], [0, 4]]), np.float32([1, 0.5]))
+    array([17.,  2.])
+    """
+    columns = rows.shape[-1]
+    run = next(n for n in range(min(columns, 512), 0, -1) if columns % n == 0)
+    runs, weights = (one.reshape(*one.shape[:-1], -1, run) for one in (rows, weights))
+    return np.vecdot(runs, weights).sum(axis=-1, dtype=float)
+
+
+def scale_of(
+    tensors: Mapping[str, Tensor], tensor: Tensor
+) -> Callable[[int, int], np.ndarray] | None:
+    """What the stored numbers of some rows are multiplied by; None where they are plain."""
+    stem = tensor.name.removesuffix("weight")
+    name = next((stem + end for end in known_names()["scales"] if stem + end in tensors), None)
+    if name is None:
+        return None
+    own = tensors[name]
+    scale = own.vector().reshape(own.shape or (1,)).astype(np.float32)
+    rows, columns = tensor.shape
+    if scale.size == 1:
+        return lambda a, b: scale.reshape(1, 1)
+    if scale.shape in ((rows,), (rows, 1)):
+        return lambda a, b: scale.reshape(-1, 1)[a:b]
+    if scale.ndim == 2:
+        blocks = [block_size(n, m) for n, m in zip(tensor.shape, scale.shape, strict=True)]
+        if all(blocks):
+            tall, wide = blocks
+            return lambda a, b: np.repeat(scale[np.arange(a, b) // tall], wide, axis=1)[:, :columns]
+    raise PefourierError(
+        f"{shown(name)} has the shape {own.shape}, which scales {tensor.shape} in no known way"
+    )
+
+
+def block_size(whole: int, parts: int) -> int | None:
+    """The power of two that cuts a side into so many blocks, the last one maybe shorter."""
+    return next((2**n for n in range(30) if -(-whole // 2**n) == parts), None)
+
+
+def head_gains(tensors: Mapping[str, Tensor], part: Projection, plus_one: bool) -> np.ndarray:
+    """The gains of the norm of queries or keys for each row (heads, d); ones without it."""
+    if not part.gains:
+        return np.ones(part.index.shape)
+    heads, d = part.index.shape
+    own = np.concatenate([tensors[name].vector() for name in part.gains]) + plus_one
+    if len(own) == heads * d:
+        return own.reshape(heads, d)
+    if len(own) == d:
+        return np.broadcast_to(own, (heads, d))
+    raise PefourierError(
+        f"{shown(part.gains[0])} has {len(own)} gains for {heads} heads of {d} rows"
+    )

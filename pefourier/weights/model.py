@@ -1,0 +1,173 @@
+"""What is known of a model whose weights are read: its config, rotations, layers and heads."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pefourier.context import layer_runs, load_layers, positions_of, still_dimensions
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.sources.config import HEADS
+from pefourier.encodings.sources.layers import LayerRun, open_model
+from pefourier.encodings.sources.models import rotary
+from pefourier.errors import PefourierError, shown
+from pefourier.files import suffix_of
+from pefourier.weights.heads import Attention, HeadSizes, find_heads, known_names
+from pefourier.weights.tensors import Tensor, list_tensors
+
+KV_HEADS = (
+    "num_key_value_heads",
+    "num_kv_heads",
+    "n_kv_heads",
+    "n_head_kv",
+    "multi_query_group_num",
+)
+
+
+@dataclass(frozen=True)
+class ModelWeights:
+    """The tensors of a model, and where its positions are told."""
+
+    label: str
+    spec: str  # of its config, or the .gguf file
+    tensors: Mapping[str, Tensor]
+    part: str
+    gguf: bool
+    kind: str
+    plus_one: bool
+
+
+def config_beside(path: str) -> str | None:
+    """The config in a model's folder, or beside a file of weights; None where there is none."""
+    folder = path if os.path.isdir(path) else os.path.dirname(path) or "."
+    file = os.path.join(folder, "config.json")
+    return file if os.path.isfile(file) else None
+
+
+@dataclass(frozen=True)
+class Site:
+    """The heads of a layer, and the number of their rotation."""
+
+    attention: Attention
+    rotation: int
+
+
+def open_model_weights(spec: str) -> ModelWeights:
+    """The weights that a SPEC names, and the config beside them."""
+    path, _, part = spec.partition("#")
+    tensors = list_tensors(path)
+    if suffix_of(path) == ".gguf":
+        from pefourier.encodings.sources.gguf_file import open_gguf
+
+        kind = str(open_gguf(path).metadata.get("general.architecture"))
+        return ModelWeights(shown(path), path, tensors, "", True, kind, False)
+    file = config_beside(path)
+    if file is None:
+        raise PefourierError(
+            f"{shown(path)} has no config.json beside it, which says how its heads are turned; put "
+            "it there"
+        )
+    told = f"{file}#{part}" if part else file
+    kind = open_model(told).kind
+    plus_one = kind in known_names()["plus_one"]
+    return ModelWeights(shown(path), told, tensors, part, False, kind, plus_one)
+
+
+def rotations_of_model(spec: str) -> tuple[list[Encoding], list[LayerRun], int]:
+    """The rotations of a model, runs of its layers, and its trained length.
+
+    Raises
+    ------
+    PefourierError
+        For a model that does not turn queries and keys along one axis.
+    """
+    runs = layer_runs(spec, None)
+    parts = parts_of(runs)
+    if not parts:
+        raise PefourierError(
+            f"{shown(spec)} does not turn queries and keys along one axis; its positions are "
+            f"{runs[0].kind}"
+        )
+    own = [load_layers(spec, part, None, None) for part in parts]
+    trained = min(enc.params.get("original") or positions_of(enc) for enc in own)
+    return own, runs, int(trained)
+
+
+def parts_of(runs: Sequence[LayerRun]) -> list[str]:
+    """The types of layers that have a rotation of their own, the empty one where all have one."""
+    return list(dict.fromkeys(run.part for run in runs if run.kind == "rotary"))
+
+
+def find_sites(
+    model: ModelWeights,
+    own: Sequence[Encoding],
+    runs: Sequence[LayerRun],
+    layers: range | None,
+) -> list[Site]:
+    """The heads of all layers that turn, in their order."""
+    parts = parts_of(runs)
+    of_layer = {i: run for run in runs for i in run.index}
+    only = runs[0] if len(runs) == 1 and not runs[0].index else None
+    if len(runs) > 1 and not of_layer:
+        raise PefourierError(
+            f"{model.label} does not say which of its layers turn in which way; its config needs "
+            "the number of its layers"
+        )
+    sizes = [sizes_of(model, enc) for enc in own]
+
+    def rotation_at(layer: int) -> int | None:
+        run = only or of_layer.get(layer)
+        return parts.index(run.part) if run is not None and run.kind == "rotary" else None
+
+    def sizes_at(layer: int) -> HeadSizes | None:
+        rotation = rotation_at(layer)
+        asked = layers is None or layer in layers
+        return sizes[rotation] if rotation is not None and asked else None
+
+    found = find_heads(model.tensors, sizes_at, model.label, model.part)
+    wanted = {i for i, run in of_layer.items() if sizes_at(i) is not None}
+    absent = sorted(wanted - {one.layer for one in found})
+    if absent or not found:
+        some = ", ".join(map(str, absent[:6])) + ", …" * (len(absent) > 6)
+        which = f"layers {some}" if absent else "the layers that were asked for"
+        raise PefourierError(
+            f"{model.label} has no queries and keys of {which}; fetch all of its files, or choose "
+            "among its layers by --layers"
+        )
+    return [Site(one, rotation_at(one.layer)) for one in found]
+
+
+def sizes_of(model: ModelWeights, enc: Encoding) -> HeadSizes:
+    """The sizes of heads that are turned by a rotation."""
+    d, kind = int(enc.params["d"]), model.kind
+    if model.gguf:
+        return gguf_sizes(model, d, 2 * len(enc.measure.frequencies))
+    config = open_model(model.spec)
+    values, row = config.config.values, config.row
+    many = "layers" in row  # types of layers may have key heads of their own
+    keys, usual = (
+        rotary(row, next(iter(row.get("layers", {"": {}})))).heads if row else (HEADS, None)
+    )
+    heads = config.config.count(*keys, *HEADS) or usual
+    kv = None if many else config.config.count(*KV_HEADS)
+    grouped = kind in known_names()["grouped"]
+    if kind == "falcon":
+        new, single = (values.get(k) for k in ("new_decoder_architecture", "multi_query"))
+        grouped = new is True or single is False
+        kv = kv if new is True else 1 if single is not False else heads
+    elif grouped:
+        kv = heads
+    return HeadSizes(kind, d, still_dimensions(model.spec), heads, kv, grouped)
+
+
+def gguf_sizes(model: ModelWeights, d: int, turned: int) -> HeadSizes:
+    """The sizes of heads that the metadata of a .gguf file tell."""
+    from pefourier.encodings.sources.gguf_file import open_gguf
+
+    file = open_gguf(model.spec)
+    counts = [file.number(f"attention.head_count{end}") for end in ("", "_kv")]
+    heads, kv = (int(count) if count else None for count in counts)
+    if any(name.endswith("attn_kv_a_mqa.weight") for name in model.tensors):  # MLA
+        wide = int(file.number("attention.key_length_mla") or d)
+        return HeadSizes(model.kind, turned, wide - turned, heads, None)
+    several = isinstance(file.metadata.get(f"{model.kind}.attention.head_count"), list)
+    return HeadSizes(model.kind, d, 0, None if several else heads, None if several else kv)

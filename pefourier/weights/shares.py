@@ -1,0 +1,117 @@
+"""Which share of a head has each of its pairs? By energies of rows, or by means of activations."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pefourier.encodings.encoding import Encoding
+from pefourier.explained import Explained
+from pefourier.weights.activations import HeadMeans
+from pefourier.weights.energies import LayerEnergies
+from pefourier.weights.layout import pair_rows
+
+
+@dataclass(frozen=True)
+class LayerShares(Explained):
+    """Shares of the pairs that turn, in each query head of a layer; NaN in a head of zeros."""
+
+    layer: int
+    rotation: int
+    kv_heads: int
+    q: np.ndarray  # (heads, pairs)
+    k: np.ndarray  # of the keys of the head's group
+    product: np.ndarray
+    bias_q: np.ndarray | None
+    bias_k: np.ndarray | None
+    bias: tuple[float, float] | None  # their share in the energy of queries and of keys
+    still: tuple[float, float] | None  # share of rows that do not turn
+    concentration_q: np.ndarray | None = None  # of activations
+    concentration_k: np.ndarray | None = None
+
+    @property
+    def used(self) -> np.ndarray:
+        """The shares of the product, or of queries where nothing is known of keys."""
+        return self.q if np.isnan(self.product).all() else self.product
+
+
+def shares_of(one: LayerEnergies, enc: Encoding, layout: str) -> LayerShares:
+    """The shares of the pairs that turn in each query head of a layer."""
+    frequencies = enc.measure.frequencies
+    rows = pair_rows(len(frequencies), layout)[:, frequencies != 0]
+    groups = len(one.q) // len(one.k)
+    own, keys = (pair_energies(e, rows) for e in (one.q, one.k))
+    keys = np.repeat(keys, groups, axis=0)
+    biases = [e if e is None else pair_energies(e, rows) for e in (one.bias_q, one.bias_k)]
+    bias_q, bias_k = biases
+    return LayerShares(
+        one.layer,
+        one.rotation,
+        len(one.k),
+        normalised(own),
+        normalised(keys),
+        normalised(normalised(own) * normalised(keys)),  # no overflow
+        bias_q if bias_q is None else normalised(bias_q),
+        bias_k if bias_k is None else normalised(np.repeat(bias_k, groups, axis=0)),
+        None
+        if bias_q is None and bias_k is None
+        else (constant_share(one.q, one.bias_q), constant_share(one.k, one.bias_k)),
+        (still_share(one.q, rows), still_share(one.k, rows)),
+    )
+
+
+def pair_energies(energies: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Energies (heads, pairs) of the two rows (2, pairs) of each pair."""
+    return energies[:, rows].sum(axis=1)
+
+
+def normalised(energies: np.ndarray) -> np.ndarray:
+    """Shares of each head (heads, pairs); NaN for a head of zeros."""
+    whole = energies.sum(axis=1, keepdims=True)
+    return np.divide(energies, whole, out=np.full(energies.shape, np.nan), where=whole > 0)
+
+
+def constant_share(energies: np.ndarray, bias: np.ndarray | None) -> float:
+    """Mean share of a bias in the energy of a head, of inputs whose numbers have variance 1."""
+    if bias is None:
+        return 0.0
+    whole = energies.sum(axis=1) + bias.sum(axis=1)
+    return float(np.mean(bias.sum(axis=1)[whole > 0] / whole[whole > 0])) if whole.any() else 0.0
+
+
+def still_share(energies: np.ndarray, rows: np.ndarray) -> float:
+    """Mean share of the rows of a head that do not turn."""
+    whole, turning = energies.sum(axis=1), energies[:, rows.ravel()].sum(axis=1)
+    return float(np.mean(1 - turning[whole > 0] / whole[whole > 0])) if whole.any() else 0.0
+
+
+def shares_of_means(
+    heads: Sequence[Mapping[str, HeadMeans]], layer: int, turning: np.ndarray
+) -> LayerShares:
+    """The shares of the squares of mean lengths in each head of a layer."""
+    sizes, known = {}, {}
+    for which in "qk":
+        rows = [one[which] for one in heads if which in one]
+        nothing = np.full((len(heads), int(turning.sum())), np.nan)
+        if len(rows) < len(heads):
+            sizes[which], known[which] = nothing, None
+            continue
+        size = np.array([row.size for row in rows])[:, turning]
+        mean = np.abs([row.direction for row in rows])[:, turning]
+        sizes[which] = normalised(size**2)
+        known[which] = np.divide(mean, size, out=nothing, where=size > 0)
+    product = normalised(sizes["q"] * sizes["k"])
+    return LayerShares(
+        layer,
+        0,
+        len(heads),
+        sizes["q"],
+        sizes["k"],
+        product,
+        None,
+        None,
+        None,
+        None,
+        known["q"],
+        known["k"],
+    )

@@ -1,0 +1,301 @@
+r"""Which rotary frequencies do the weights of a model use?
+
+Conventions
+-----------
+Pair i of a head turns rows a and b of its query and key projections by :math:`p\,\omega_i` at
+position p. Its energy is :math:`E_i^q = |q_a|^2 + |q_b|^2` for queries, with the gains of the norm
+before multiplied into columns and those of a norm of queries into rows, :math:`E_i^k` for keys
+likewise. The part of a score that pair i makes at lag D is :math:`x^\top (C_i \cos\omega_i D + S_i
+\sin\omega_i D) y` with :math:`(|C_i|^2 + |S_i|^2)/2 = E_i^q E_i^k / 2`, so that the share
+
+.. math:: E_i^q E_i^k \,/\, \sum_j E_j^q E_j^k
+
+of a head depends neither on the angle in which a pair is written nor on scaling queries up and keys
+down. Shares are those of a head, and means over layers and query heads; the keys of a query head
+are those of its group. A turn is 2 pi. Weights alone say nothing of the means of activations.
+
+`layout_likeness` guesses from the norms of rows which of them are pairs.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from pefourier.context import window_of_rotation
+from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.sources.layers import LayerRun, open_model
+from pefourier.encodings.sources.rope_config import pairing_of
+from pefourier.encodings.specs import source_of
+from pefourier.errors import PefourierError, shown
+from pefourier.explained import Explained
+from pefourier.result import Result
+from pefourier.weights.activations import read_activations
+from pefourier.weights.energies import LayerEnergies, energies_at
+from pefourier.weights.layout import (
+    PairLayout,
+    choose_pairing,
+    doubtful,
+    layout_likeness,
+    pairing_doubt,
+)
+from pefourier.weights.model import find_sites, open_model_weights, parts_of, rotations_of_model
+from pefourier.weights.moved import Moved, moved_since
+from pefourier.weights.shares import LayerShares, shares_of, shares_of_means
+from pefourier.weights.summary import RotationUse, summarise
+
+Progress = Callable[[str], Callable[[int, int], None]]
+
+
+@dataclass(frozen=True)
+class HeadUse(Explained):
+    """The shares of the product in one head."""
+
+    layer: int
+    head: int
+    share: np.ndarray  # (pairs,)
+
+
+@dataclass(frozen=True)
+class UsedLayers(Explained):
+    """Layers of a model that are alike."""
+
+    index: tuple[int, ...]
+    kind: str
+    rotation: int | None
+    heads: int | None
+    kv_heads: int | None
+
+
+@dataclass(frozen=True, repr=False)
+class Usage(Result):
+    """Which rotary frequencies the weights of a model use."""
+
+    model: str
+    length: int
+    trained: int
+    pairing: PairLayout
+    layers: tuple[UsedLayers, ...]
+    rotations: tuple[RotationUse, ...]
+    heads: tuple[HeadUse, ...]
+    gains: str  # applied or none
+    findings: tuple[Finding, ...]
+    against: Moved | None = None  # another checkpoint, where one was asked for
+    shares: tuple[LayerShares, ...] = field(default=(), compare=False, metadata={"told": False})
+
+
+def use_of_weights(
+    spec: str,
+    length: int | None = None,
+    layers: range | None = None,
+    every_head: bool = False,
+    begin: Progress | None = None,
+) -> Usage:
+    """Which rotary frequencies the weights in a folder or file use, at a length.
+
+    Parameters
+    ----------
+    spec : str
+        A model's folder, a .safetensors file with a config.json beside it, or a .gguf file; behind
+        ``#`` perhaps a part of it, as vision_config.
+    length : int, optional
+        Default: the positions of training.
+    layers : range, optional
+        Layers that are looked at, by default all.
+    every_head : bool
+        Whether the answer tells the shares of each head.
+    begin : function, optional
+        Of the name of a phase; gives what is told how many layers of all are done.
+    """
+    model = open_model_weights(spec)
+    own, runs, trained = rotations_of_model(model.spec)
+    sites = find_sites(model, own, runs, layers)
+    show = begin("layers") if begin else None
+    energies: list[LayerEnergies] = []
+    for done, site in enumerate(sites, 1):
+        energies.append(energies_at(model, site))
+        if show:
+            show(done, len(sites))
+    pairs = [len(enc.measure.frequencies) for enc in own]
+    rows = [(part, pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
+    pairing = choose_pairing(model, layout_likeness(rows))
+    shares = [shares_of(e, own[e.rotation], pairing.name) for e in energies]
+    gains = "applied" if all(e.gains for e in energies) else "none"
+    notes = tuple(notes_on_usage(own, runs, pairing, energies))
+    found = Found(spec, own, runs, trained, tuple(shares), pairing, gains, notes)
+    return found.usage(length, layers, every_head)
+
+
+def use_of_model(
+    spec: str,
+    length: int | None = None,
+    layers: range | None = None,
+    every_head: bool = False,
+    against: str | None = None,
+    stats: str | None = None,
+    begin: Progress | None = None,
+) -> Usage:
+    """What weights use, or with `stats` activations, and what moved against another checkpoint."""
+
+    def find(weights: str, means: str | None) -> Usage:
+        if means is not None:
+            return use_of_activations(weights, means, length, layers, every_head)
+        return use_of_weights(weights, length, layers, every_head, begin)
+
+    found = find(spec, stats)
+    if against is None:
+        return found
+    other = find(spec, against) if stats is not None else find(against, None)
+    named = replace(other, model=against)
+    return replace(found, against=moved_since(found, named))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was read of a model, which an answer is put together from."""
+
+    spec: str
+    own: list[Encoding]
+    runs: list[LayerRun]
+    trained: int
+    shares: tuple[LayerShares, ...]
+    pairing: PairLayout
+    gains: str
+    findings: tuple[Finding, ...]
+
+    def usage(self, length: int | None, layers: range | None, every_head: bool) -> Usage:
+        """The answer at a length."""
+        asked, parts = length or self.trained, parts_of(self.runs)
+        told = sorted({one.rotation for one in self.shares})  # all, but where layers were chosen
+        shares = tuple(replace(one, rotation=told.index(one.rotation)) for one in self.shares)
+        names = [parts[n] for n in told]
+        return Usage(
+            model=self.spec,
+            length=asked,
+            trained=self.trained,
+            pairing=self.pairing,
+            layers=tuple(used_layers(self.runs, names, shares, layers)),
+            rotations=tuple(
+                summarise(
+                    self.own[n],
+                    parts[n],
+                    asked,
+                    self.trained,
+                    [one for one in self.shares if one.rotation == n],
+                    window_of_rotation(self.runs, parts[n]),
+                )
+                for n in told
+            ),
+            heads=tuple(
+                HeadUse(one.layer, head, row)
+                for one in shares
+                for head, row in enumerate(one.used)
+                if every_head
+            ),
+            gains=self.gains,
+            findings=self.findings,
+            shares=shares,
+            about=(replace(self.own[0], spec=self.spec),),
+        )
+
+
+def use_of_activations(
+    spec: str,
+    stats: str,
+    length: int | None = None,
+    layers: range | None = None,
+    every_head: bool = False,
+) -> Usage:
+    """The same of means of activations (`pefourier.encodings.sources.activations`).
+
+    Shares are of the squares of mean lengths. `spec` is the model's config, or its folder, which
+    says how fast pairs turn.
+    """
+    own, runs, trained = rotations_of_model(spec)
+    if len(own) > 1:
+        raise PefourierError(
+            f"{shown(spec)} turns {len(own)} types of layers in different ways; name one behind #"
+        )
+    turning = own[0].measure.frequencies != 0
+    means = read_activations(stats, len(turning))
+    shares = []
+    for layer in dict.fromkeys(layer for layer, _ in means):
+        heads = [head for at, head in means if at == layer]
+        if heads != list(range(len(heads))):
+            raise PefourierError(f"{shown(stats)} has heads {heads} of layer {layer}, not all")
+        if layers is None or layer in layers:
+            shares.append(shares_of_means([means[layer, h] for h in heads], layer, turning))
+    if not shares:
+        raise PefourierError(f"{shown(stats)} has none of the layers that were asked for")
+    config = open_model(spec) if source_of(spec) == "config" else None
+    told = (pairing_of(config) if config else None) or "halves"
+    message = "means of activations on the tokens that were run; others may use other pairs"
+    notes = (Finding("usage-activations", "note", message),)
+    pairing = PairLayout(told, "stats", None, None)
+    return Found(spec, own, runs, trained, tuple(shares), pairing, "none", notes).usage(
+        length, layers, every_head
+    )
+
+
+def used_layers(
+    runs: Sequence[LayerRun],
+    parts: Sequence[str],
+    shares: Sequence[LayerShares],
+    layers: range | None,
+) -> Iterator[UsedLayers]:
+    """Runs of layers with their heads; of those that do not turn only which they are."""
+    for run in runs:
+        turns = run.kind == "rotary" and run.part in parts
+        rotation = parts.index(run.part) if turns else None
+        index = run.index or tuple(
+            dict.fromkeys(one.layer for one in shares if run.kind == "rotary")
+        )
+        kept = tuple(i for i in index if layers is None or i in layers)
+        own = [one for one in shares if one.rotation == rotation]
+        if not kept:
+            continue
+        first = own[0] if rotation is not None else None
+        heads = len(first.q) if first else None
+        yield UsedLayers(kept, run.kind, rotation, heads, first.kv_heads if first else None)
+
+
+def notes_on_usage(
+    own: Sequence[Encoding],
+    runs: Sequence[LayerRun],
+    pairing: PairLayout,
+    energies: Sequence[LayerEnergies],
+) -> Iterator[Finding]:
+    """What to know of an answer."""
+    likeness = {"halves": pairing.halves, "neighbours": pairing.neighbours}
+    told = ", ".join(f"{n} {v:+.2f}" for n, v in likeness.items() if v is not None)
+    if pairing.source == "weights":
+        message = (
+            f"which rows are turned together is not said; the weights look like {pairing.name} "
+            f"(correlation of norms: {told}), so that all of this holds probably"
+        )
+        yield Finding("usage-pairing-guessed", "warning", message)
+    elif doubtful(pairing):
+        other = "neighbours" if pairing.name == "halves" else "halves"
+        yield pairing_doubt(pairing.name, other, told)
+    still = [i for run in runs if run.kind != "rotary" for i in run.index]
+    if still:
+        some = ", ".join(map(str, still[:6])) + ", …" * (len(still) > 6)
+        message = f"layers {some} do not turn queries and keys and are left out"
+        yield Finding("usage-layers-left-out", "note", message)
+    if any(e.normed for e in energies):
+        message = (
+            "queries and keys are normalised after their projection; gains are multiplied in, and "
+            "how large a head is depends on the data"
+        )
+        yield Finding("usage-normed", "note", message)
+    if not all(e.gains for e in energies):
+        message = "the norm before queries and keys has no gains of its own in the weights"
+        yield Finding("usage-no-gains", "note", message)
+    if any(finding.code == "rope-axes" for enc in own for finding in enc.findings):
+        message = "pairs turn as for text, whose tokens have one place on all axes"
+        yield Finding("usage-axes", "note", message)
+    message = (
+        "weights alone: shares are those for inputs without a direction; means of activations, "
+        "which can be massive, are not in them"
+    )
+    yield Finding("usage-weights-only", "note", message)
