@@ -48,7 +48,7 @@ class Faithfulness(Result):
     condition_number: float | None  # None where the rank is deficient
     inverse_error: float  # largest |E E+ - I|
     stable_rank: float
-    toeplitz_residual: float  # 0: inner products depend on the lag only
+    toeplitz_residual: float | None  # 0: inner products depend on the lag only
     shift_residual: float | None  # of the best T with PE(t + 1) = T PE(t); None: any would do
     first_rising_lag: int | None  # inner products fall up to here; None: they never rise
     identified: dict | None

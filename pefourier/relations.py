@@ -54,7 +54,7 @@ class Relations(Result):
     length: int
     dimension: int
     shift_residual: float | None  # of the best T(1), over the norm of the codes it should give
-    toeplitz_residual: float  # 0: inner products depend on the lag only
+    toeplitz_residual: float | None  # 0: inner products depend on the lag only
     kernel: np.ndarray | None  # (n,) inner product at each lag over that at lag 0
     first_rise: int | None  # first lag whose kernel exceeds the one before
     asymmetry: float | None  # 0: what a lag gives, its opposite gives too
@@ -103,7 +103,7 @@ def relate(
     -----
     Biases of lags are compared themselves: their kernel is the mean of exp(bias) over heads at keys
     before the query, the one answer that depends on their unit, as the softmax does. Vectors of
-    lags and nodes of a tree have no kernel here.
+    lags, nodes of a tree and scattered points have no kernel here.
 
     Examples
     --------
@@ -135,7 +135,9 @@ def relate(
         kernel=k,
         first_rise=rising_lags(k, enc.domain.sides, enc.eps),
         asymmetry=asymmetry(enc),
-        distance_preservation=distance_preservation(enc) if sequence else None,
+        distance_preservation=(
+            distance_preservation(enc) if sequence or enc.domain.kind == "point" else None
+        ),
         **on_grid,
         about=(whole,),
     )
@@ -288,7 +290,7 @@ def kernel(enc: Encoding) -> np.ndarray | None:
     :math:`k(r)/k(0)` with :math:`k(r) = \frac{1}{n - r}\sum_t \mathrm{PE}(t)\cdot
     \mathrm{PE}(t + r)`, or :math:`\sum_j w_j \cos\omega_j r` as declared.
     """
-    if enc.domain.kind == "tree" or enc.act == "key":
+    if not enc.domain.has_lags or enc.act == "key":
         return None
     if enc.domain.kind == "lag" and len(enc.domain.sides) > 1:
         return None  # displacements have no order

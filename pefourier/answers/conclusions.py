@@ -50,7 +50,9 @@ SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
 WIDE = 4.0  # positions: the width of a peak from which on its reason is told
 EXACT = 1e-6  # error of a linear inverse that is rounding
 
-POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes"}
+POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes"} | {
+    "point": "points"
+}
 STEPS = {"position": "positions", "lag": "lags", "time": "mean time steps", "tree": "edges"}
 
 
@@ -98,6 +100,22 @@ def two_places(a: float, b: float) -> tuple[str, str]:
         return place(a), place(b)
     digits = next(n for n in range(7, 18) if f"{a:.{n}g}" != f"{b:.{n}g}")
     return f"{a:.{digits}g}", f"{b:.{digits}g}"
+
+
+def two_ends(enc: Encoding, r: Faithfulness) -> tuple[str, ...]:
+    """The closest two: scattered points by row and coordinates, others by their one.
+
+    >>> from pefourier.encodings import load
+    >>> from pefourier.faithful import assess
+    >>> enc = load("fourier-features", d=4, times=[[48.1, 11.6], [52.5, 13.4]])
+    >>> two_ends(enc, assess(enc))
+    ('row 0 (48.1, 11.6)', 'row 1 (52.5, 13.4)')
+    """
+    if enc.domain.at is None:
+        return two_places(*r.closest_pair)
+    return tuple(
+        f"row {row} ({', '.join(f'{v:.7g}' for v in enc.domain.at[row])})" for row in r.closest_pair
+    )
 
 
 # Can codes be told apart and inverted?
@@ -149,7 +167,7 @@ def told_apart(enc: Encoding, r: Faithfulness) -> str:
         return (
             f"Only {r.distinct} of {r.length} {points} have different codes: {collision(enc, r)}."
         )
-    a, b = two_places(*r.closest_pair)
+    a, b = two_ends(enc, r)
     merged = ", so close that rounding may make them one" if r.gap <= MERGED else ""
     return (
         f"All {r.length} {points} have different codes; the closest two, {a} and {b}, are "
@@ -172,7 +190,7 @@ def collision(enc: Encoding, r: Faithfulness) -> str:
         return f"all from {a} on share one"
     if enc.domain.kind == "lag":
         return collision_of_lags(enc, r)
-    first = f"{place(a)} and {place(b)} are the first two that share one"
+    first = f"{join(two_ends(enc, r))} are the first two that share one"
     return f"{first}; take at most {r.distinct} positions" if enc.stationary else first
 
 
@@ -498,15 +516,16 @@ def near_is_near(enc: Encoding, r: Relations) -> str:
     if r.distance_preservation is None:
         return ""
     return (
-        "Distances of codes and of positions correlate by "
-        f"{number(r.distance_preservation, 2)} (1: near codes are near positions)."
+        f"Distances of codes and of {POINTS[enc.domain.kind]} correlate by "
+        f"{number(r.distance_preservation, 2)} (1: near codes are near {POINTS[enc.domain.kind]})."
     )
 
 
 def without_products(enc: Encoding, r: Relations) -> str:
     """Codes of zeros, and points that have no lags."""
-    if enc.domain.kind == "tree":
-        return "Nodes of a tree have no lags; 'pefourier check-faithful' says what their codes do."
+    if not enc.domain.has_lags:
+        what = "Nodes of a tree" if enc.domain.kind == "tree" else "Scattered points"
+        return f"{what} have no lags; 'pefourier check-faithful' says what their codes do."
     zero = enc.domain.kind != "lag" and r.kernel is None
     return "All codes are zero: they say nothing about positions." if zero else ""
 

@@ -15,6 +15,7 @@ from pefourier.answers.report import (
     of_axes,
     page_of,
     side_by_side,
+    why_no_lags,
     why_no_shift,
 )
 from pefourier.answers.text import number
@@ -80,7 +81,7 @@ def why_no_diagonal(answer: Answer) -> str:
 RELATIONS_FACTS = [
     Fact("positions", lambda r: r.length),
     Fact("dimensions", lambda r: r.dimension),
-    Fact("Toeplitz residual", lambda r: r.toeplitz_residual),
+    Fact("Toeplitz residual", lambda r: r.toeplitz_residual, why_no_lags),
     Fact("inner products rise first at lag", lambda r: of_axes(r.first_rise), why_no_lag),
     Fact("residual of T(1) (Denk)", lambda r: of_axes(r.shift_residual), why_no_shift),
     Fact("asymmetry of lags", lambda r: r.asymmetry, why_no_asymmetry),

@@ -462,10 +462,15 @@ def why_no_shift(answer: Answer) -> str:
     return "any T fits: codes are independent"
 
 
+def why_no_lags(answer: Answer) -> str:
+    """Why inner products were not compared with those of a lag."""
+    return "no lags"
+
+
 def why_no_rise(answer: Answer) -> str:
     """Why there is no lag from which inner products rise."""
     enc = answer.encoding
-    if enc.domain.kind == "tree" or enc.act == "key":
+    if not enc.domain.has_lags or enc.act == "key":
         return "no inner products by lag"
     zero = isnan(answer.result.stable_rank)
     return why_zero(answer) if zero else "they never rise"
@@ -488,7 +493,7 @@ FAITHFUL_FACTS = [
     Fact("condition number", lambda r: r.condition_number, why_singular),
     Fact("error of the linear inverse", lambda r: r.inverse_error),
     Fact("stable rank", lambda r: r.stable_rank, why_zero),
-    Fact("Toeplitz residual", lambda r: r.toeplitz_residual),
+    Fact("Toeplitz residual", lambda r: r.toeplitz_residual, why_no_lags),
     Fact("residual of T(1) (Denk)", lambda r: of_axes(r.shift_residual), why_no_shift),
     Fact("inner products fall up to lag", lambda r: of_axes(r.first_rising_lag), why_no_rise),
 ]

@@ -44,7 +44,10 @@ SPEC_HELP = (
     "standard input, a Hugging Face config.json or model folder, model.gguf, or py:module:function "
     "(runs your code). 'pefourier list' shows the names."
 )
-TIMES_HELP = "Irregular times for mtan, mtan-fixed and time2vec: a column of numbers (.csv, .npy)."
+TIMES_HELP = (
+    "Irregular times (.csv, .npy): a column of numbers, for mtan, mtan-fixed and time2vec; for "
+    "fourier-features a column for each axis, such as latitude and longitude."
+)
 Specs = Annotated[
     list[str] | None, typer.Argument(metavar="SPEC", autocompletion=spec_names, help=SPEC_HELP)
 ]
@@ -242,7 +245,7 @@ class Question:
         if self.times is not None:
             from pefourier.encodings.sources.tables import read_numbers
 
-            options["times"] = read_numbers(self.times)
+            options["times"] = read_numbers(self.times, columns=True)
         if self.wanted.count("-") > 1:
             raise PefourierError("standard input ('-') can be read once; name it once")
         options |= {"grid": self.grid or (), "prefix": self.prefix or 0}

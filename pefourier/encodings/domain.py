@@ -26,12 +26,13 @@ COLUMNS_AT_ONCE = 64  # columns transformed together: bounds the memory of a lon
 class Domain:
     """n points; `basis` (n, n) and its `omega` (n,) only where the FFT does not apply."""
 
-    kind: Literal["position", "lag", "time", "tree"]
+    kind: Literal["position", "lag", "time", "tree", "point"]
     x: np.ndarray  # (n,) coordinate of each point
     omega: np.ndarray | None = None  # (n,) radians per unit of x, one per basis column
     basis: np.ndarray | None = None  # (n, n) orthonormal columns
     grid: tuple[int, ...] = ()  # points along each axis, the slowest first; () for a single axis
     prefix: int = 0  # rows before the lattice that have no place on it
+    at: np.ndarray | None = None  # (n, axes) coordinates of scattered points, whose x is their row
 
     def __len__(self) -> int:
         return len(self.x)
@@ -40,6 +41,11 @@ class Domain:
     def sides(self) -> tuple[int, ...]:
         """Points along each axis of the lattice, the slowest first; their product is n - prefix."""
         return self.grid or (len(self),)
+
+    @property
+    def has_lags(self) -> bool:
+        """Whether points have an order or a grid, so that some are as far apart as others."""
+        return self.kind not in ("tree", "point")
 
     def coordinates(self, x: np.ndarray) -> np.ndarray:
         """Place of each point x on the axes of the lattice, shape (len(x), axes), in points.
@@ -71,6 +77,8 @@ class Domain:
         >>> positions(9).places(np.array([7]))
         array([7])
         """
+        if self.at is not None:
+            return self.at[x]
         if len(self.sides) > 1:
             return self.coordinates(x)
         return self.coordinates(x)[:, 0] if self.grid else np.asarray(x)
@@ -129,10 +137,40 @@ def instants(t: Sequence[float]) -> Domain:
     return Domain("time", x, 2 * np.pi * k / n, np.linalg.qr(waves)[0])
 
 
+def scattered(at: np.ndarray) -> Domain:
+    """Points (n, axes) in any order, such as latitudes and longitudes.
+
+    They have no spectrum here: sums of waves at right angles belong to grids and to single axes.
+
+    >>> scattered(np.array([[48.1, 11.6], [52.5, 13.4]])).places(np.array([1]))
+    array([[52.5, 13.4]])
+    """
+    at = np.asarray(at, dtype=float)
+    if at.ndim != 2 or 0 in at.shape:
+        raise PefourierError(
+            f"points are a table, one row each and a column for each axis; got shape {at.shape}"
+        )
+    if not np.isfinite(at).all():
+        row, axis = np.argwhere(~np.isfinite(at))[0]
+        raise PefourierError(
+            f"coordinates must be finite; row {row + 1}, column {axis + 1} is {at[row, axis]}"
+        )
+    _, first, which = np.unique(at, axis=0, return_index=True, return_inverse=True)
+    again = np.flatnonzero(first[which.ravel()] != np.arange(len(at)))
+    if len(again):
+        row = int(again[0])
+        raise PefourierError(
+            f"points must differ; rows {first[which.ravel()[row]] + 1} and {row + 1} are both "
+            f"{', '.join(f'{v:.10g}' for v in at[row])}: keep one"
+        )
+    return Domain("point", np.arange(len(at)), at=at)
+
+
 def check_times(x: np.ndarray) -> None:
     """Refuse what is no column of increasing times, and name the first that does not increase."""
     if x.ndim != 1 or len(x) == 0:
-        raise PefourierError(f"times must be one column of numbers; got shape {x.shape}")
+        several = "; fourier-features takes points of several coordinates" if x.ndim == 2 else ""
+        raise PefourierError(f"times must be one column of numbers; got shape {x.shape}{several}")
     if not np.isfinite(x).all():
         at = int(np.flatnonzero(~np.isfinite(x))[0])
         raise PefourierError(f"times must be finite; number {at + 1} is {x[at]}")
@@ -212,6 +250,12 @@ def periodogram(domain: Domain, table: np.ndarray) -> tuple[np.ndarray, np.ndarr
     array([1., 2., 1.])
     """
     n = len(domain)
+    if domain.at is not None:
+        raise PefourierError(
+            "scattered points have no spectrum: waves are at right angles to one another only over "
+            "a grid or along one axis; 'pefourier check-faithful' and 'relations' compare codes "
+            "there, and --grid puts points on a grid"
+        )
     if domain.basis is not None:
         energy = ((domain.basis.T @ np.asarray(table, dtype=float)) ** 2).sum(axis=1)
         omega, column = np.unique(domain.omega, return_inverse=True)

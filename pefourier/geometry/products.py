@@ -18,15 +18,17 @@ from pefourier.encodings.encoding import BLOCK, Encoding, row_blocks, unit_of
 DIRECT = 2**31  # n^2 d up to which inner products are walked for the Toeplitz residual
 
 
-def toeplitz_residual(enc: Encoding) -> float:
+def toeplitz_residual(enc: Encoding) -> float | None:
     r"""Relative distance of the inner products to a function of the lag.
 
     :math:`\lVert G - \mathrm{Toep}(G)\rVert_F / \lVert G\rVert_F` with :math:`G = E E^T` and Toep
     the mean along diagonals (Wang et al., 2021). 0 where the encoding declares such inner products.
     Long tables use :math:`\lVert G\rVert^2 - \lVert\mathrm{Toep}(G)\rVert^2`, which resolves 1e-8.
-    On a grid the lag is the displacement.
+    On a grid the lag is the displacement; nodes of a tree and scattered points have none.
     """
     n, d = len(enc), enc.dim
+    if not enc.domain.has_lags:
+        return None
     if enc.stationary:
         return 0.0
     if len(enc.domain.sides) > 1:

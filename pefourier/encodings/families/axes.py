@@ -391,7 +391,8 @@ def wave_codes(
     def codes(x: np.ndarray) -> np.ndarray:
         x = np.asarray(x)
         check_points(name, domain, x)
-        table, inside = np.tile(blank, (len(x), 1)), x >= domain.prefix
+        table = np.tile(blank, (len(x), 1))
+        inside = x >= domain.prefix if domain.prefix else np.ones(len(x), dtype=bool)
         phases = measure.phases(places(domain, x[inside]))
         for where, function in zip((one, two), functions, strict=True):
             table[np.ix_(inside, where)] = function(phases)

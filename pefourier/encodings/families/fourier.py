@@ -12,7 +12,7 @@ import numpy as np
 
 from pefourier.encodings.checks import check_above
 from pefourier.encodings.columns import Layout, pair_columns, waves
-from pefourier.encodings.domain import Domain, positions
+from pefourier.encodings.domain import Domain, instants, positions, scattered
 from pefourier.encodings.encoding import Encoding, Measure
 from pefourier.encodings.families.absolute import geometric_frequencies
 from pefourier.encodings.families.axes import (
@@ -119,6 +119,7 @@ def fourier_features(
     scale: float = SCALE,
     coordinates: Coordinates = "own",
     seed: int = 0,
+    times: np.ndarray | None = None,
 ) -> Encoding:
     r"""Fourier features (Tancik et al., 2020): waves of coordinates at given frequency vectors.
 
@@ -143,6 +144,10 @@ def fourier_features(
         NeRF have the same code.
     seed : int
         Seed of the random numbers; the same one gives the same codes on every machine.
+    times : array
+        Irregular times, or points with a column for each axis, from --times FILE. On an axis i
+        then is (x - min)/(max - min) times N - 1, N the different values there; itself with
+        coordinates=position.
 
     Examples
     --------
@@ -152,22 +157,48 @@ def fourier_features(
            [ 0.738, -0.675],
            [-0.443,  0.897]])
     """
-    domain = grid_of(length, grid, prefix)
+    if times is not None and (grid or prefix):
+        raise PefourierError("points are given by --times or by --grid and --prefix; leave one out")
+    domain = grid_of(length, grid, prefix) if times is None else points_at(times)
+    columns = [] if times is None else np.asarray(times, dtype=float).reshape(len(domain), -1).T
+    sides = tuple(len(np.unique(x)) for x in columns) or domain.sides
     kind = USUAL[mapping] if coordinates == "own" else coordinates
     check_above("scale", scale)
     if mapping in ("nerf", "perceiver") and scale != SCALE:
         raise PefourierError(f"mapping={mapping} draws nothing; leave out scale={scale:g}")
-    frequencies = FREQUENCIES[mapping](domain.sides, d, scale, seed)
-    lines = [line_of(kind, side) for side in domain.sides]
+    frequencies = FREQUENCIES[mapping](sides, d, scale, seed)
+    lines = [line_of(kind, side) for side in sides]
+    if times is not None and kind != "position":
+        lines = [line_through(x, *line) for x, line in zip(columns, lines, strict=True)]
     steps, starts = np.array(lines).T
     signs = np.where(frequencies[:, 0] < 0, -1.0, 1.0)  # a spectrum knows no sign of a frequency
     turns, offset = frequencies * steps * signs[:, None], starts / steps
-    if len(domain.sides) == 1:
+    if len(sides) == 1 and domain.at is None:
         turns, offset = turns[:, 0], float(offset[0])
     measure = replace(equal_pairs(turns), offset=offset)
     noted = {"length": len(domain), "coordinates": kind}
     codes = signed_waves(domain, measure, signs, mapping)
+    if times is not None:  # lags are no multiples of a step, so no squared length is declared
+        noted["times"] = tuple(np.asarray(times, dtype=float).tolist())
+        per_spacing = turns * (np.ptp(domain.x) / max(len(domain) - 1, 1) or 1.0)
+        measure = Measure(per_spacing, measure.weights) if domain.at is None else None
     return Encoding("fourier-features", domain, d, codes, measure, params=noted)
+
+
+def points_at(times: np.ndarray) -> Domain:
+    """Points of several coordinates, or times."""
+    return scattered(times) if np.ndim(times) > 1 else instants(times)
+
+
+def line_through(x: np.ndarray, step: float, start: float) -> tuple[float, float]:
+    """A line over 0 … N - 1 as one over the N different values of x, as if evenly spaced.
+
+    >>> line_through(np.array([10.0, 30.0, 20.0]), 1.0, 0.0)
+    (0.1, -1.0)
+    """
+    per_unit = step * (len(np.unique(x)) - 1) / (float(np.ptp(x)) or 1.0)
+    per_unit = per_unit or step  # all have the same coordinate, and its code is that of a first
+    return per_unit, start - float(x.min()) * per_unit
 
 
 def signed_waves(

@@ -125,8 +125,11 @@ def read_table(path: str, key: str | None = None) -> tuple[np.ndarray, float]:
         return load_floats(file, choose_array(file.arrays, key, file.label))
 
 
-def read_numbers(spec: str) -> np.ndarray:
-    """A row of numbers (n,) in FILE[#ARRAY]: one axis, or a table with a single column or row."""
+def read_numbers(spec: str, columns: bool = False) -> np.ndarray:
+    """A row of numbers (n,) in FILE[#ARRAY]: one axis, or a table with a single column or row.
+
+    Where several `columns` are allowed, those of a table (n, columns).
+    """
     path, key = split_spec(spec)
     if path.lower().endswith(".gguf"):
         raise PefourierError(
@@ -138,13 +141,14 @@ def read_numbers(spec: str) -> np.ndarray:
         if key is not None:
             names = [find_array(file.arrays, key, file.label)]
         shape = file.arrays[names[0]].shape if len(names) == 1 else ()
-        if math.prod(shape) != max(shape, default=0):
+        table = columns and len(shape) == 2 and min(shape) > 1
+        if math.prod(shape) != max(shape, default=0) and not table:
             held = names_and_shapes({name: file.arrays[name] for name in names})
             way_out = "; name one as PATH#NAME" if len(names) > 1 else ""
             raise PefourierError(
                 f"{file.label} holds {held}; a list of numbers has one column{way_out}"
             )
-        return file.load(names[0], "float64", most=LIST).reshape(-1)
+        return file.load(names[0], "float64", most=LIST).reshape(shape if table else -1)
 
 
 @contextmanager

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from refusal import refused
 
+import pefourier
 from pefourier.encodings import load
+from pefourier.encodings.domain import lattice_points
 from pefourier.encodings.registry import BUILDERS
 from pefourier.faithful import assess
 from pefourier.spectrum import density
@@ -75,3 +77,55 @@ def test_a_line_and_sines(name, drawn, unit):
 
 def test_times_in_a_spec_are_a_file():
     refused("unknown file '3.npy'. There is no such file in '.'.", "mtan:times=3.npy")
+
+
+@pytest.mark.parametrize("coordinates", ["unit", "position", "centred", "closed"])
+@pytest.mark.parametrize("mapping", ["gaussian", "sam", "nerf", "perceiver"])
+def test_points_that_fill_a_grid_have_the_codes_of_the_grid(mapping, coordinates):
+    spec, sides = f"fourier-features:mapping={mapping},coordinates={coordinates}", (3, 4, 5)
+    points = lattice_points([np.arange(n) for n in sides])
+    shuffled = np.random.default_rng(0).permutation(len(points))
+    given = load(spec, d=12, times=points[shuffled]).table()
+    assert np.abs(given - load(spec, d=12, grid=sides).table()[shuffled]).max() < 1e-12
+    if coordinates != "position":
+        moved = load(spec, d=12, times=7 * points[shuffled] - 40).table()
+        assert np.abs(given - moved).max() < 1e-11
+
+
+def test_scattered_points_are_read_from_a_file_and_compared_by_their_codes(tmp_path):
+    path = tmp_path / "latlon.csv"
+    path.write_text("lat,lon\n48.5,11.5\n52.5,-3\n-33,150\n40,-74\n")
+    at = np.array([[48.5, 11.5], [52.5, -3], [-33, 150], [40, -74]])
+    table = pefourier.encode("fourier-features:seed=3", d=6, times=path)
+    b = np.random.RandomState(3).normal(0.0, 10.0, (3, 2))
+    turns = 2 * np.pi * ((at - at.min(0)) / np.ptp(at, axis=0) * 3 / 4) @ b.T
+    assert np.abs(table - np.hstack([np.cos(turns), np.sin(turns)])).max() < 1e-12
+    found = pefourier.check("fourier-features:seed=3", d=6, times=path)
+    apart = np.linalg.norm(table[:, None] - table, axis=2) + 9 * np.eye(4)
+    assert found.min_distance == pytest.approx(apart.min(), rel=1e-12)
+    a, b = found.closest_pair
+    assert f"row {a} ({at[a][0]:g}, {at[a][1]:g})" in found.conclusion
+    assert found.toeplitz_residual is None
+    related = pefourier.relations("fourier-features:seed=3", d=6, times=path)
+    i, j = np.triu_indices(4, 1)
+    between = np.linalg.norm(at[i] - at[j], axis=1)
+    expected = np.corrcoef(apart[i, j], between)[0, 1]
+    assert related.kernel is None
+    assert related.distance_preservation == pytest.approx(expected, abs=1e-9)
+    for question in (pefourier.spectrum, pefourier.reconstruct):
+        with pytest.raises(pefourier.PefourierError, match="scattered points have no spectrum"):
+            question("fourier-features:seed=3", d=6, times=path)
+
+
+@pytest.mark.parametrize(
+    ("spec", "given", "why"),
+    [
+        ("mtan", {"times": [[0, 1], [2, 3]]}, "fourier-features takes points of several"),
+        ("fourier-features", {"times": [[0, 1], [2, 3], [0, 1]]}, "rows 1 and 3 are both 0, 1"),
+        ("fourier-features", {"times": [[0, 1], [2, np.nan]]}, "row 2, column 2 is nan"),
+        ("fourier-features", {"times": [[0, 1]], "grid": (1, 1)}, "leave one out"),
+    ],
+)
+def test_points_that_are_none_are_refused(spec, given, why):
+    with pytest.raises(pefourier.PefourierError, match=why):
+        load(spec, d=4, **given)
