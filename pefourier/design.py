@@ -12,16 +12,17 @@ four a base is the best of the candidates, and one between them may be better. b
 the smallest base with B(m) >= 0 at every lag below the length (`pefourier.context.base_bound`).
 """
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import pi
+from dataclasses import dataclass, field, replace
+from math import ceil, isfinite, pi
 from typing import Any
 
 import numpy as np
 
 from pefourier.context import base_bound
 from pefourier.encodings import build
-from pefourier.encodings.checks import check_count
+from pefourier.encodings.checks import LARGEST, check_count
 from pefourier.encodings.encoding import BLOCK, Encoding, Measure, row_blocks
 from pefourier.encodings.readings import STEP, lag_sums
 from pefourier.errors import PefourierError, shown
@@ -38,6 +39,7 @@ FIRST_BASE = 1000  # lengths: where the search for the smallest base with a boun
 DIGITS = 5  # of that base
 BASES_AT_ONCE = 2**9
 AXES = "tyx"  # frames, rows, columns
+SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 NEARBY = 2**12  # lags that are looked at in one pass over the codes
 
 
@@ -69,6 +71,68 @@ class Design(Result):
     dft_serves: bool  # length <= d, no grid: the lattice of the DFT is better than any base
     dtype: str | None = None  # the format to which codes were rounded
     axis: str = ""  # of a grid: t, y or x
+    steps: "Steps | None" = field(default=None, metadata={"told": False})
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A span and the resolution that divides it into positions, both in a unit or both without.
+
+    >>> Steps("1h", "250ms").length, Steps("100", "0.5").length
+    (14400, 200)
+    """
+
+    span: str
+    resolution: str
+
+    @property
+    def length(self) -> int:
+        """How many steps of the resolution cover the span."""
+        (span, unit), (step, other) = (
+            measured("span", self.span),
+            measured("resolution", self.resolution),
+        )
+        if bool(unit) != bool(other):
+            raise PefourierError(
+                f"a span and a resolution both have a unit or neither; got span {self.span} and "
+                f"resolution {self.resolution}"
+            )
+        count = span * SECONDS.get(unit, 1.0) / (step * SECONDS.get(other, 1.0))
+        if not 2 <= count <= LARGEST:
+            raise PefourierError(
+                f"a span has from 2 to {LARGEST} steps of its resolution; {self.span} has "
+                f"{count:.4g} of {self.resolution}"
+            )
+        return ceil(count * (1 - 1e-12))
+
+    def lasting(self, positions: float, text: str) -> tuple[float, str]:
+        """How long so many positions last in the unit of a text, and that unit.
+
+        >>> steps = Steps("1h", "500ms")
+        >>> steps.lasting(14400, steps.span), steps.lasting(3.0, steps.resolution)
+        ((2.0, 'h'), (1500.0, 'ms'))
+        """
+        (step, own), (_, unit) = measured("resolution", self.resolution), measured("span", text)
+        return positions * step * SECONDS.get(own, 1.0) / SECONDS.get(unit, 1.0), unit
+
+
+def measured(name: str, text: str) -> tuple[float, str]:
+    """The number and the unit of a text such as 1h or 0.5.
+
+    >>> measured("span", "90min")
+    (90.0, 'min')
+    """
+    found = re.fullmatch(rf"\s*([0-9.eE+-]+?)\s*({'|'.join(SECONDS)}|)\s*", text)
+    try:
+        value = float(found[1]) if found else 0.0
+    except ValueError:
+        value = 0.0
+    if not (isfinite(value) and value > 0):
+        raise PefourierError(
+            f"{name} must be a number above 0, alone or with one of {', '.join(SECONDS)}, such as "
+            f"1h; got {shown(text)}"
+        )
+    return value, found[2]
 
 
 def base_of_turns(d: int, length: int, lengths: float = 1.0) -> float:

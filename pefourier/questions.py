@@ -282,12 +282,14 @@ def usage(
 
 @overload
 def design(
-    length: int,
-    d: int,
+    length: int | None = None,
+    d: int | None = None,
     *,
     criteria: Sequence[str] = (),
     bases: Sequence[float] = (),
     dtype: str | None = None,
+    span: str | float | None = None,
+    resolution: str | float | None = None,
 ) -> Design: ...
 
 
@@ -303,16 +305,19 @@ def design(
 
 
 def design(
-    length: int | Sequence[int],
-    d: int,
+    length: int | Sequence[int] | None = None,
+    d: int | None = None,
     *,
     criteria: Sequence[str] = (),
     bases: Sequence[float] = (),
     dtype: str | None = None,
+    span: str | float | None = None,
+    resolution: str | float | None = None,
 ) -> Design | tuple[Design, ...]:
     """Which base for my length? Candidates, and the best of them by each criterion.
 
-    For sides of a grid in place of a length: a design for each axis.
+    For sides of a grid in place of a length: a design for each axis. In place of a length, too, a
+    span and a resolution: numbers, or texts with a unit such as "1h" and "250ms".
 
     Examples
     --------
@@ -320,8 +325,18 @@ def design(
     12.99...
     >>> [one.axis for one in design((30, 52), 64, criteria=["turns"])]
     ['y', 'x']
+    >>> design(d=64, span="1h", resolution="1s", criteria=["turns"]).length
+    3600
     """
-    from pefourier.design import BASES, CRITERIA, design_base, design_grid
+    from pefourier.design import BASES, CRITERIA, Steps, design_base, design_grid
+
+    steps = None
+    if span is not None and resolution is not None and length is None:
+        steps = Steps(str(span), str(resolution))
+    if d is None or (length is None and steps is None) or (span is None) != (resolution is None):
+        raise PefourierError("design needs d, and a length or both a span and a resolution")
+    if steps is None and span is not None:
+        raise PefourierError("design takes a length, or a span and a resolution; leave one out")
 
     own: dict[str, Any] = {
         "bases": bases or BASES,
@@ -331,7 +346,7 @@ def design(
     if isinstance(length, Sequence) and not isinstance(length, str):
         return design_grid(length, d, **own)
     check_whole_numbers(length=length, d=d)
-    return design_base(length, d, **own)
+    return replace(design_base(steps.length if steps else length, d, **own), steps=steps)
 
 
 def extend(

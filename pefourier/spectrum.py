@@ -11,7 +11,7 @@ A lattice of several axes is a torus (`geometry.torus`) with half of its frequen
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import log, pi
+from math import log, pi, prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -53,6 +53,8 @@ class DensitySummary(Explained):
     cutoff95: float  # smallest frequency holding 95 % of the density below or at it
     flatness: float  # exp(entropy) / K, 1 = flat
     mean_share: float | None = None  # of a table's energy what is the same in all rows
+    effective: float | None = None  # exp(entropy) of the density, smeared if it is
+    effective_unsmeared: float | None = None  # exp(entropy) of the weights of single frequencies
 
 
 @dataclass(frozen=True, repr=False)
@@ -161,8 +163,32 @@ def density(
     omega = 2 * pi * np.arange(n // 2 + 1) / n
     declared = frequencies if used == "declared" else None
     summary = summarize_density(enc, omega, g, declared)
-    summary = replace(summary, mean_share=mean_share(enc, used, frequencies, weights))
+    summary = replace(
+        summary,
+        mean_share=mean_share(enc, used, frequencies, weights),
+        **counts(summary, len(g), folded(frequencies), weights),
+    )
     return Spectrum(n, sigma, used, omega, g, declared, summary, about=(enc,))
+
+
+def counts(
+    summary: DensitySummary, points: int, frequencies: np.ndarray, weights: np.ndarray
+) -> dict[str, float | None]:
+    """How many frequencies the energy is spread over: on the lattice, and by themselves.
+
+    >>> from pefourier.encodings import load
+    >>> found = density(load("sinusoidal", d=256)).summary
+    >>> round(found.effective, 1), round(found.effective_unsmeared, 1)
+    (22.1, 128.0)
+    """
+    if np.isnan(weights).any():
+        return {}
+    order = np.round(frequencies.reshape(len(weights), -1), 12)
+    _, which = np.unique(order, axis=0, return_inverse=True)
+    shares = np.bincount(which.ravel(), weights=weights)
+    shares = shares[shares > 0]
+    alone = float(np.exp(-(shares * np.log(shares)).sum()))
+    return {"effective": summary.flatness * points, "effective_unsmeared": alone}
 
 
 def mean_share(
@@ -208,6 +234,7 @@ def density_on_grid(
     g = each * multiplicity(sides)
     along = directions_of(g, sides)
     declared = frequencies if method == "declared" else None
+    summary = summarize_torus(each, sides, declared)
     return GridSpectrum(
         lattice=tuple(sides),
         sigma=sigma,
@@ -223,8 +250,9 @@ def density_on_grid(
         largest_step=None if declared is None else float(np.abs(declared).max()),
         frequencies=declared,
         summary=replace(
-            summarize_torus(each, sides, declared),
+            summary,
             mean_share=mean_share(enc, method, frequencies, weights),
+            **counts(summary, prod(sides), inside, weights),
         ),
         about=(enc,),
     )

@@ -8,6 +8,7 @@ import pytest
 from pefourier.answers.designing import conclude_design, design_text
 from pefourier.context import base_bound
 from pefourier.design import (
+    Steps,
     base_of_turns,
     cast_distance,
     codes_between,
@@ -18,6 +19,7 @@ from pefourier.design import (
 from pefourier.encodings import build, load
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FORMATS, rounded
+from pefourier.questions import design
 
 
 @pytest.mark.parametrize(
@@ -273,3 +275,49 @@ def test_a_base_above_the_smallest_may_fail_and_is_not_advised():
     assert found.candidates[1].bound < 65536
     assert "or more" not in conclude_design(found)
     assert "larger ones may fail again" in conclude_design(found)
+
+
+@pytest.mark.parametrize(
+    ("span", "resolution", "length"),
+    [
+        ("1h", "1s", 3600),
+        ("2d", "15min", 192),
+        ("1", "0.01", 100),
+        ("0.3", "0.1", 3),
+    ],
+)
+def test_a_span_in_steps_is_a_length_whose_slowest_wave_lasts_the_span(span, resolution, length):
+    found = design(d=16, span=span, resolution=resolution, criteria=["turns"], bases=[2.0])
+    assert (found.length, found.candidates) == (
+        length,
+        design(length, 16, criteria=["turns"], bases=[2.0]).candidates,
+    )
+    lasts, _ = found.steps.lasting(2 * np.pi * found.best["turns"] ** (14 / 16), span)
+    assert lasts == pytest.approx(float(span.rstrip("hds")), rel=1e-12)
+    assert Steps("7s", "2s").length == 4  # what is begun is covered
+
+
+def test_waves_are_told_in_the_units_of_span_and_resolution(run):
+    sizes = ("--span", "1h", "--resolution", "500ms", "--d", "16", "--for", "turns", "--base", "2")
+    lines = run("design", *sizes).out.splitlines()
+    assert "7200 positions (1h in steps of 500ms)" in lines[0]
+    assert "position = time / 500ms; the fastest wave lasts 3142 ms" in lines
+    (row,) = (line for line in lines if line.endswith("turns"))
+    assert "  1 h  " in row
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"span": "1h", "resolution": "1"}, "both have a unit or neither"),
+        ({"span": "1h"}, "both a span and a resolution"),
+        ({"span": "1s", "resolution": "1h"}, "has 0.0002778 of 1h"),
+        ({"span": "1 fortnight", "resolution": "1h"}, "span must be a number above 0"),
+        ({"span": "nan", "resolution": "1"}, "span must be a number above 0"),
+        ({"span": "9", "resolution": "-1"}, "resolution must be a number above 0"),
+        ({"span": "1h", "resolution": "1s", "length": 9}, "leave one out"),
+    ],
+)
+def test_a_span_that_is_none_is_refused(given, why):
+    with pytest.raises(PefourierError, match=why):
+        design(d=16, **given)

@@ -262,3 +262,17 @@ def test_the_lone_last_sine_of_an_odd_d_weighs_half():
     """Decided: each wave of d has one weight, a pair two."""
     weights = load("sinusoidal", 16, 7).measure.weights
     np.testing.assert_allclose(weights, [2 / 7, 2 / 7, 2 / 7, 1 / 7])
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("sinusoidal", 128), ("learnable-sinusoidal", 128), ("dft", 128 * 2 ** (1 / 128))],
+)
+def test_frequencies_of_equal_weight_count_one_each_whatever_the_lattice_smears(name, count):
+    for lattice in (64, 1024):
+        r = density(load(name, d=256), lattice)
+        assert r.summary.effective_unsmeared == pytest.approx(count, rel=1e-9)
+        g = r.density[r.density > 0]
+        assert r.summary.effective == pytest.approx(np.prod(g**-g), rel=1e-9)
+    wave = np.cos(2 * np.pi * np.outer(np.arange(128), [1]) / 128)
+    assert density(from_table(wave)).summary.effective_unsmeared == pytest.approx(1, rel=1e-9)

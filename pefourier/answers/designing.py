@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from itertools import starmap
+from math import pi
 from typing import Any
 
 from pefourier.answers.conclusions import join
@@ -73,7 +74,7 @@ def design_record(design: Design) -> dict[str, Any]:
     """The JSON object of a design."""
     asked = {"length": design.length, "d": design.d, "for": design.criteria}
     asked |= {"axis": design.axis} if design.axis else {}
-    params = asked | {"dtype": design.dtype}
+    params = asked | {"dtype": design.dtype} | (vars(design.steps) if design.steps else {})
     identity = {"encoding": "rope", "spec": "rope", "params": params}
     return identity | {"conclusion": conclude_design(design)} | fields_of(design)
 
@@ -88,7 +89,8 @@ def conclude_design(design: Design) -> str:
     tried is 1.5 by distance (smallest distance 4.453).
     """
     bases = {c.rho: c for c in design.candidates}
-    size = f"{design.length} positions and d {design.d}"
+    steps = design.steps and f" ({design.steps.span} in steps of {design.steps.resolution})"
+    size = f"{design.length} positions{steps or ''} and d {design.d}"
     told = []
     if design.dft_serves:
         told.append(
@@ -193,13 +195,31 @@ def columns_of(design: Design) -> list[str]:
 def design_text(axes: str, design: Design) -> str:
     """The candidates, the best by a criterion marked with its name; of a grid, on which axes."""
     columns = columns_of(design)
-    rows = [[*(HEADS[key] for key in columns), "best by"]]
+    rows = [[*(HEADS[key] for key in columns), *slowest_wave(design, None), "best by"]]
     lead = f"{axes}{design.length} positions, d {design.d}\n" if axes else ""
+    if design.steps:
+        fastest = lasting(design, 2 * pi, design.steps.resolution)
+        lead = f"position = time / {design.steps.resolution}; the fastest wave lasts {fastest}\n"
     for c in design.candidates:
         names = [name for name in design.best if c.rho in best_bases(design, name)]
         values = (number(getattr(c, key)) for key in columns if key != "rho")
-        rows.append([base_words(c.rho), *values, ", ".join(names)])
+        rows.append([base_words(c.rho), *values, *slowest_wave(design, c), ", ".join(names)])
     return lead + aligned(rows)
+
+
+def slowest_wave(design: Design, c: Candidate | None) -> list[str]:
+    """A cell of how long the slowest wave of a candidate lasts, in time; without one the head."""
+    if design.steps is None:
+        return []
+    if c is None:
+        return ["slowest wave"]
+    return [lasting(design, 2 * pi * c.rho ** (1 - 2 / design.d), design.steps.span)]
+
+
+def lasting(design: Design, positions: float, text: str) -> str:
+    """How long so many positions last, in the unit of a text."""
+    value, unit = design.steps.lasting(positions, text)
+    return f"{number(value)} {unit}".rstrip()
 
 
 def design_rows(designs: Sequence[Design]) -> Iterable[Sequence[Any]]:

@@ -232,6 +232,15 @@ def share_below(spectrum: Spectrum) -> str | None:
     return None if below is None else f"{below} ({100 * below / total:.0f} %)"
 
 
+def both_counts(spectrum: Spectrum) -> str | None:
+    """How many frequencies the energy is spread over, and how many they look where smeared."""
+    s = spectrum.summary
+    if s.effective is None:
+        return None
+    smeared = f"; {number(s.effective, 3)} points once smeared" if spectrum.sigma else ""
+    return f"{number(s.effective_unsmeared, 4)}{smeared}"
+
+
 def why_undeclared(answer: Answer) -> str:
     """Why frequencies are not counted."""
     return "not declared"
@@ -259,6 +268,7 @@ SPECTRUM_FACTS = [
     Fact("frequencies are", lambda r: "declared" if r.method == "declared" else "estimated"),
     Fact("how many", lambda r: r.summary.frequencies_total, why_undeclared),
     Fact("of them below the first bin 2π/N", share_below, why_undeclared),
+    Fact("effective number, exp(entropy)", both_counts, why_no_spectrum),
     Fact("Eq. 16: index l that enters 2π/d", lambda r: r.summary.lowest_bin_index, why_no_root),
     Fact("share at frequency 0", lambda r: r.summary.lowest_bin_share, why_no_spectrum),
     Fact("mean frequency, rad", lambda r: r.summary.centroid, why_no_spectrum),

@@ -84,6 +84,17 @@ class DesignOptions:
         int | None,
         typer.Option("--d", parser=count, metavar="N", help="Dimension of a code or a head."),
     ] = None
+    span: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="What positions cover, with --resolution in place of --length: 1h, 90min, 250ms, "
+            "or a number without a unit.",
+        ),
+    ] = None
+    resolution: Annotated[
+        str | None, typer.Option(metavar="TIME", help="The step from one position to the next.")
+    ] = None
     wanted: Annotated[
         list[str] | None,
         typer.Option(
@@ -200,14 +211,18 @@ def tell_design(given: DesignOptions, form: Form, drawing: Drawing) -> None:
     if extends:
         tell_extension(given, form, drawing)
         return
-    if (given.length is None) == (given.grid is None) or given.d is None:
+    sizes = [given.length, given.grid, given.span]
+    spanned = (given.span is None) == (given.resolution is None)
+    if sum(size is not None for size in sizes) != 1 or given.d is None or not spanned:
         raise PefourierError(
-            "design needs --d and either --length or --grid, or --extend-from CONFIG and --to"
+            "design needs --d and one of --length, --grid, or --span with --resolution; or "
+            "--extend-from CONFIG and --to"
         )
     from pefourier.answers.designing import design_page
     from pefourier.questions import design
 
-    found = design(given.grid or given.length, given.d, **given.asked)
+    steps = {"span": given.span, "resolution": given.resolution}
+    found = design(given.grid or given.length, given.d, **steps, **given.asked)
     found = found if given.grid else (found,)
     drawing.draw("reach_plot.criteria", found)
     form.deliver(design_page(found))

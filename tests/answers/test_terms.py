@@ -292,7 +292,7 @@ def test_explain_tells_one_term(run):
         done.out
         == """\
 toeplitz_residual (check-faithful): How far inner products of codes are from depending on the
-  lag alone.
+  lag alone; null for nodes of a tree and scattered points, which have none.
   formula  ‖G − Toep(G)‖ / ‖G‖, G = E Eᵀ
   range    0 … 1
   good     0: the same lag looks the same everywhere.
