@@ -5,10 +5,14 @@ Conventions
 Whether a number stays is a hash of its member's seed and fold, of the step, of how many layers of
 dropout it has passed and of its place: so a member in a stack is the member alone, encodings of one
 seed and fold drop alike, and a CUDA graph drops anew in each replay, since the step is counted on
-the device. The hash mixes 32 bits by two multiplications (Wellons, 2018, “lowbias32”).
+the device. The hash mixes 32 bits by two multiplications (Wellons, 2018, “lowbias32”): some ten
+passes over memory, on a GPU compiled into one kernel where there is Triton, which makes the same of
+whole numbers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor
@@ -29,6 +33,21 @@ def mix(x: Tensor) -> Tensor:
     x *= SECOND
     x ^= (x >> 16) & 0xFFFF
     return x
+
+
+def drop_by_hash(x: Tensor, start: Tensor, least: Tensor, scale: Tensor) -> Tensor:
+    """x (M, n) times its member's scale where the hash of a place, begun at `start`, is enough."""
+    place = torch.arange(x.shape[1], dtype=torch.int32, device=x.device)
+    stays = mix(place ^ start) >= least
+    return x * (stays * scale.to(x.dtype))
+
+
+@cache
+def kernel_for(device: str) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+    """`drop_by_hash` as a device runs it."""
+    if device != "cuda" or find_spec("triton") is None:
+        return drop_by_hash
+    return torch.compile(drop_by_hash, dynamic=True)
 
 
 class Dropout:
@@ -54,6 +73,5 @@ class Dropout:
         """Drop from x (M, …)."""
         self.site += 1
         start = mix(self.keys ^ (self.count * STEP + self.site * SITE % 2**31))  # (M, 1)
-        place = torch.arange(x[0].numel(), dtype=torch.int32, device=x.device)
-        stays = mix(place ^ start) >= self.least  # (M, n)
-        return x * (stays * self.scale.to(x.dtype)).view_as(x)
+        kernel = kernel_for(x.device.type)
+        return kernel(x.flatten(1), start, self.least, self.scale).view_as(x)

@@ -207,7 +207,7 @@ class Program:
     schedule: Schedule
     parameters: Parameters = field(init=False)
     injected: dict[str, MemberCodes] = field(init=False)
-    step: Callable[[], None] = field(init=False)
+    replay: Callable[[], None] | None = field(init=False, default=None)  # of a step, on a GPU
     drop: Dropout | None = field(init=False)  # where some member drops
     pace: Pace | None = field(init=False)  # where members do not all go as Adam does
 
@@ -228,12 +228,13 @@ class Program:
         size = (len(self.members), batch)
         self.index = torch.zeros(size, dtype=torch.long, device=device)
         self.total = torch.zeros(len(self.members), device=device)
-        on_gpu = device.type == "cuda"
+        on_gpu = device.type != "cpu"
         self.tune(self.schedule.warmup * steps)
         self.optimizer = torch.optim.Adam(
             list(self.parameters.values()), lr=self.fastest, fused=True, capturable=on_gpu
         )
-        self.step = capture_cuda_graph(self) if on_gpu else self.eager_step
+        if on_gpu:
+            self.replay = capture_cuda_graph(self)
 
     def tune(self, warm_up: int) -> None:
         """Prepare what members drop, and how far they go; `warm_up` is in steps."""
@@ -253,7 +254,7 @@ class Program:
     @contextmanager
     def precision(self) -> Iterator[None]:
         """bfloat16 matrix products on a GPU, in training alone."""
-        if self.data.device.type != "cuda":
+        if self.data.device.type == "cpu":
             yield
             return
         cast = torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False)
@@ -277,6 +278,13 @@ class Program:
         there = None if self.data.lengths is None else self.data.lengths[index]
         found = self.model.logits(self.parameters, self.injected, x, drop, there)
         return found.to(self.weights.dtype)
+
+    def step(self) -> None:
+        """One step, on a GPU that which was captured."""
+        if self.replay is None:
+            self.eager_step()
+        else:
+            self.replay()
 
     def eager_step(self) -> None:
         """One step of Adam for every member on the windows in `index`."""
@@ -332,7 +340,7 @@ class Program:
 
     def with_members(self, own: Sequence[int]) -> "Program":
         """A program of some of the members, at the same point of their training."""
-        self.step = self.eager_step  # a GPU's memory has room for one graph
+        self.replay = None  # a GPU's memory has room for one graph
         fewer = Program(self.data, self.model, [self.members[i] for i in own], self.schedule)
         fewer.count.copy_(self.count)
         at = torch.as_tensor(own, device=self.data.device)
@@ -410,9 +418,16 @@ def capture_cuda_graph(program: Program) -> Callable[[], None]:
                 state.zero_()
     program.count.zero_()
     program.optimizer.zero_grad(set_to_none=True)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=side):  # whose workspaces are there already
-        program.eager_step()
+    graph, own = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+    try:
+        with torch.cuda.graph(graph, stream=side):  # whose workspaces are there already
+            program.eager_step()
+    except RuntimeError as error:
+        # ending a capture that has failed fails too, hides why, and stays on its stream
+        torch.cuda.set_stream(own)
+        if isinstance(error.__context__, torch.OutOfMemoryError):
+            raise error.__context__ from None
+        raise
     return graph.replay
 
 

@@ -1,8 +1,10 @@
 """Dropout of a stack: the share, who drops what, and its hash."""
 
 import numpy as np
+import pytest
 import torch
 
+from pefourier.train import dropout
 from pefourier.train.dropout import Dropout, mix
 
 
@@ -50,3 +52,18 @@ def test_what_is_dropped_depends_on_member_step_layer_and_place_alone():
         assert abs(both - 0.5) < 0.06  # as strangers agree
     drop.begin()
     assert torch.equal(drop(x), first)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.long)])
+def test_one_compiled_kernel_drops_the_same_and_has_the_same_gradient(monkeypatch, backend):
+    made = torch.compile(dropout.drop_by_hash, dynamic=True, backend=backend)
+    found = []
+    for kernel in (dropout.drop_by_hash, made):
+        monkeypatch.setattr(dropout, "kernel_for", lambda device, kernel=kernel: kernel)
+        drop = Dropout([0.1, 0.5, 0.9], [7, 7, 8], count(3))
+        for shape in ((3, 40, 7), (3, 11, 5, 2)):
+            x = torch.arange(np.prod(shape)).float().view(shape).requires_grad_()
+            y = drop(x)
+            found.append((y.detach(), torch.autograd.grad(y.square().sum(), x)[0]))
+    for one, other in zip(found[:2], found[2:], strict=True):
+        assert all(torch.equal(*pair) for pair in zip(one, other, strict=True))

@@ -1,6 +1,11 @@
 """The stacked classifier: its slow twin, what acts do, a member alone and in company."""
 
+import gc
+import sys
+import weakref
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -336,6 +341,59 @@ def test_the_stack_halves_where_memory_ends(task, monkeypatch):
     )
     with pytest.raises(PefourierError, match="does not hold one member"):
         loop.fit(loop.put_on_device(task, CPU), SIZES, members, SCHEDULE)
+
+
+def test_out_of_memory_while_a_step_is_captured_halves_too_and_leaves_the_stream(task, monkeypatch):
+    """A capture that has failed fails again as it ends: the error of that hides the first one."""
+    streams = ["own"]
+
+    @contextmanager
+    def broken(graph, stream):
+        streams.append(stream)
+        try:
+            yield
+        finally:
+            if sys.exc_info()[0] is not None:
+                raise RuntimeError("CUDA error: operation failed due to a previous error")
+        streams.pop()
+
+    fakes = {
+        "Stream": lambda: SimpleNamespace(wait_stream=lambda other: None),
+        "current_stream": lambda: SimpleNamespace(wait_stream=lambda other: None, name=streams[-1]),
+        "set_stream": lambda one: streams.append(one.name),
+        "stream": lambda one: nullcontext(),
+        "CUDAGraph": lambda: SimpleNamespace(replay=lambda: None),
+        "graph": broken,
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(torch.cuda, name, fake)
+    running = program(task, [member("dft"), member("rope")])
+    for error in (torch.OutOfMemoryError("CUDA out of memory"), ValueError("other")):
+        calls = iter([None] * loop.WARM_UP + [error])
+
+        def step(calls=calls):
+            loop.Program.eager_step(running)
+            if (failure := next(calls)) is not None:
+                raise failure
+
+        running.eager_step = step
+        wanted = type(error) if isinstance(error, RuntimeError) else RuntimeError
+        with pytest.raises(wanted, match="memory" if wanted is type(error) else "previous"):
+            loop.capture_cuda_graph(running)
+        assert streams[-1] == "own"
+
+
+def test_a_program_that_is_left_frees_its_memory_at_once(task):
+    """Without waiting for the collector: a GPU's memory has room for one."""
+    running = program(task, [member("dft", learn=True), member("rope")])
+    running.train_epoch(0)
+    held = [weakref.ref(running), weakref.ref(running.parameters["codes.add"])]
+    gc.disable()
+    try:
+        running = running.with_members([1])
+        assert [one() for one in held] == [None, None]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("name", ["dft", "rope", "xpos", "alibi", "t5", "shaw"])
