@@ -105,7 +105,8 @@ class Case:
     @cached_property
     def period(self) -> int | None:
         """The period with which rows repeat, but for rows of zeros before and behind them."""
-        return row_period(self.first[self.inner] - self.inner.start)
+        inner = self.first[self.inner] - self.inner.start
+        return row_period(inner) if len(inner) else None
 
     @cached_property
     def is_calendar(self) -> bool:
