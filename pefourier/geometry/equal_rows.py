@@ -144,7 +144,7 @@ def angular_steps(rows: np.ndarray) -> np.ndarray:
     >>> (angular_steps(np.hstack([np.sin(x), np.cos(x)])) / np.pi).round(6)
     array([0.25, 0.5 , 1.  , 2.  , 4.  , 0.25, 0.5 , 1.  , 2.  , 4.  ])
     """
-    omega, square = np.arccos(recurrence(rows, 1)[0]), rows**2
+    omega, square = np.arccos(recurrence(rows, 1)[0]), np.minimum(rows**2, 2.0)  # of waves: 1
     twice = (2 * square - 1) ** 2
     for stride in range(1, min(STRIDES, rows.shape[1] - 1) + 1):
         near, later = twice[:, :-stride], square[:, stride:]

@@ -15,6 +15,7 @@ from pefourier.geometry import Progress
 from pefourier.geometry.threads import map_ahead
 
 BLOCK = 2**20  # numbers of a block: 8 MiB
+SETTLED = 1e-10  # how far balanced columns may be from orthonormal for their lengths to be values
 KEPT = 2**25  # numbers of a matrix up to which its blocks are made once and kept
 Entries = Callable[[slice, slice], np.ndarray]  # (rows, columns) -> float64 block of a matrix
 Eigen = tuple[np.ndarray, np.ndarray]  # eigenvalues, ascending, and eigenvectors, in columns
@@ -86,7 +87,12 @@ def long_svd(
     lengths = balanced_lengths(eigenvalues, eigenvalues[-1])
     if not lengths[-1] > 0:
         return np.zeros(m), vectors
-    small = triangular_root(total(vectors / lengths)) @ (lengths[:, None] * vectors.T)
+    balanced = total(vectors / lengths)
+    if np.linalg.norm(balanced - np.eye(m)) <= SETTLED:  # a third decomposition would change less
+        sigma = lengths * np.sqrt(balanced.diagonal())
+        order = np.argsort(-sigma, kind="stable")
+        return sigma[order], vectors[:, order]
+    small = triangular_root(balanced) @ (lengths[:, None] * vectors.T)
     _, sigma, right = np.linalg.svd(small)
     return sigma, right.T
 

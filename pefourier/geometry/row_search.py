@@ -10,6 +10,7 @@ one part in 10^9 count as tied, and of tied pairs the first in lexicographic ord
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations_with_replacement
 
 import numpy as np
 
@@ -24,6 +25,12 @@ STRIP_ROWS = 2**8  # of a block of products, where pairs are listed
 MANY_PAIRS = 2**14  # computing more from differences costs as much as a product in float64
 CACHE_BYTES = 2**28
 SAMPLE_ROWS = 2**10
+FEW_ROWS = 2**13  # up to which all pairs are looked at
+MOST_AXES = 3  # columns for which rows are put into cells
+FINEST_CELL = 2.0**-40  # of the range of a column: its places are told to 2^-13 of a cell
+SHARED = 4  # pairs in a cell for each row, at most
+PAIRS_AT_ONCE = 2**20
+GROUP = 64  # rows whose pairs are products
 NARROW = 1e-4  # share of squared distances from a centre below which float32 can't tell rows apart
 
 
@@ -35,6 +42,8 @@ def closest_rows(table: np.ndarray, report: Progress) -> tuple[float, tuple[int,
     for block in row_blocks(n - 1, NUMBERS_AT_ONCE, table.shape[1]):
         i = np.arange(block.start, block.stop)
         best.consider(i, i + 1)
+    if n > FEW_ROWS and (search_cells(rows, best) or search_steps(rows, best)):
+        return best.distance(), best.pair
     blocks = list(compact_blocks(rows, np.arange(n)))
     search_blocks(rows, blocks, best, report)
     if best.unsettled:
@@ -384,3 +393,136 @@ def worthwhile_pairs(
     earlier = (i < best.pair[0]) | ((i == best.pair[0]) & (j < best.pair[1]))
     keep = earlier | (lower[a, b] < best.smallest * (1 - FINE))
     return i[keep], j[keep]
+
+
+def search_cells(rows: Rows, best: BestPair) -> bool:
+    """The closest rows of up to three columns, by cells as wide as the distance; True: found.
+
+    Rows at that distance lie in cells side by side. Cells are first made so small that few rows
+    share one, and so large that some do, which bounds the distance. Cells are known by a mark: two
+    that have the same by chance add pairs to look at, no more.
+    """
+    n, d = rows.table.shape
+    if d > MOST_AXES:
+        return False
+    every = np.arange(n)
+    places, side = rows.about(rows.centre(every), every), n ** (-1 / d)
+    while (shared := pairs_alike(marks_of_cells(places, side))) > SHARED * n and side > FINEST_CELL:
+        side /= 2
+    while not shared and side * side < best.smallest:
+        side *= 2
+        shared = pairs_alike(marks_of_cells(places, side))
+    look_at(pairs_in(marks_of_cells(places, side)), best)
+    side = 1.001 * float(np.sqrt(best.limit))  # places are told to 2^-13 of a cell
+    if side < FINEST_CELL:
+        return False
+    marks = marks_of_cells(places, side)
+    for _ in range(2):
+        for step in marks_of_cells(lattice_steps(d), 1.0):
+            look_at(pairs_in(marks, step), best)
+        if not best.unsettled:
+            break
+    return True
+
+
+def marks_of_cells(places: np.ndarray, side: float) -> np.ndarray:
+    """A mark for the cell of each row, (n,): the sum of its indices times odd numbers."""
+    cells = np.floor(places / side).astype(np.int64)
+    return cells @ odd_numbers(places.shape[1]).astype(np.int64)
+
+
+def pairs_alike(marks: np.ndarray) -> int:
+    """How many pairs share a mark."""
+    counts = np.unique(marks, return_counts=True)[1]
+    return int((counts * (counts - 1)).sum()) // 2
+
+
+def lattice_steps(d: int) -> np.ndarray:
+    """To a cell itself and to half of those around it, one of each opposite two.
+
+    >>> lattice_steps(2).tolist()
+    [[0, 0], [0, 1], [1, -1], [1, 0], [1, 1]]
+    """
+    every = np.stack(np.meshgrid(*[[-1, 0, 1]] * d, indexing="ij"), axis=-1).reshape(-1, d)
+    return every[len(every) // 2 :]
+
+
+def pairs_in(marks: np.ndarray, step: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Pairs of rows whose marks are a step apart, some at a time; of step 0 each pair once."""
+    order = np.argsort(marks, kind="stable")
+    ranked = marks[order]
+    sought = ranked + step
+    first = np.searchsorted(ranked, sought) if step else np.arange(1, len(ranked) + 1)
+    count = np.searchsorted(ranked, sought, "right") - first
+    ends = np.cumsum(count)
+    start = 0
+    while start < len(ranked):
+        done = ends[start] - count[start]
+        stop = max(start + 1, int(np.searchsorted(ends, done + PAIRS_AT_ONCE)))
+        own = count[start:stop]
+        i = np.repeat(np.arange(start, stop), own)
+        j = first[i] + np.arange(len(i)) - (ends[i] - count[i] - done)
+        yield order[i], order[j]
+        start = stop
+
+
+def look_at(pairs: Iterator[tuple[np.ndarray, np.ndarray]], best: BestPair) -> None:
+    """Consider pairs of rows in any order."""
+    for i, j in pairs:
+        if len(i):
+            best.consider(np.minimum(i, j), np.maximum(i, j))
+
+
+def search_steps(rows: Rows, best: BestPair) -> bool:
+    """The closest rows of a table of whole steps, such as codes of bits; False: not found so.
+
+    Rows whose squared distance is L squared steps differ in L columns at most: of any L + 1 parts
+    of the columns they share one (multi-index hashing, Norouzi et al., 2012).
+    """
+    (n, d), step = rows.table.shape, step_of(rows.table)
+    parts, needed = max(1, d // n.bit_length()), d
+    while step and needed:
+        for columns in np.array_split(np.arange(d), parts):
+            marks = row_hashes(rows.table[:, columns])
+            if pairs_alike(marks) * parts > n * n / 4:
+                return False
+            look_at_groups(rows, marks, best)
+        needed = int(best.limit / (step * rows.scale) ** 2 + 0.5) + 1
+        if needed > d:
+            return False
+        parts, needed = max(parts, needed), needed > parts or best.unsettled
+        best.unsettled = False
+    return bool(step)
+
+
+def look_at_groups(rows: Rows, marks: np.ndarray, best: BestPair) -> None:
+    """Consider all pairs of rows that share a mark: of many such rows by products."""
+    order = np.argsort(marks, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(marks[order])) + 1)
+    few = np.concatenate([group for group in groups if len(group) < GROUP] or [order[:0]])
+    look_at(((few[i], few[j]) for i, j in pairs_in(marks[few])), best)
+    for group in groups:
+        if len(group) < GROUP:
+            continue
+        centre = rows.centre(group)
+        parts = (group[part] for part in row_blocks(len(group), BLOCK_ROWS))
+        blocks = [make_block(part, rows.about(centre, part), np.float32) for part in parts]
+        for one, two in combinations_with_replacement(blocks, 2):
+            if not compare_in_float32(one, two, 0 * centre, best):
+                compare_in_float64(rows, centre, one, two, best)
+
+
+def step_of(table: np.ndarray) -> float:
+    """The step of which all numbers of a table are multiples, from the first row on; 0: none is.
+
+    >>> step_of(np.array([[-1, 3], [3, 1]])), step_of(np.array([[0, 0.3], [0.1, 0]]))
+    (2.0, 0.0)
+    """
+    start = np.asarray(table[0], dtype=float)
+    sizes = np.abs(np.asarray(table[:SAMPLE_ROWS], dtype=float) - start)
+    step = float(sizes.min(initial=np.inf, where=sizes > 0))
+    for rows in row_blocks(len(table), NUMBERS_AT_ONCE, len(start)):
+        steps = (np.asarray(table[rows], dtype=float) - start) / step
+        if not (steps == np.rint(steps)).all():
+            return 0.0
+    return step if np.isfinite(step) else 0.0

@@ -235,3 +235,43 @@ def test_order_of_rows_changes_no_distance(name, blocks):
     after = closest_pair(from_table(RANDOM.permutation(TABLES[name])))
     assert after.distance == pytest.approx(before.distance, rel=1e-9, abs=0)
     assert after.distinct == before.distinct
+
+
+def lattice(n, d, rng):
+    sides = [np.arange(int(n ** (1 / d)) + 2)] * d
+    return 0.3 * rng.permutation(np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, d))
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda rng, d: rng.standard_normal((300, d)),
+        lambda rng, d: np.exp(4 * rng.standard_normal((300, d))),
+        lambda rng, d: lattice(200, d, rng),
+        lambda rng, d: 2.5 * rng.integers(0, 2, (300, 20 * d)) - 1,
+        lambda rng, d: rng.integers(-9, 9, (300, 5 * d)).astype(float),
+    ],
+)
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_cells_and_parts_of_columns_find_what_all_pairs_hold(draw, d, monkeypatch):
+    """The first in order of all tied pairs, whichever way rows are searched."""
+    monkeypatch.setattr(row_search, "FEW_ROWS", 50)
+    rng = np.random.default_rng(d)
+    table = rng.permutation(np.unique(draw(rng, d), axis=0))
+    squared = ((table[:, None] - table) ** 2).sum(axis=-1) + np.diag(np.full(len(table), np.inf))
+    distance, pair = row_search.closest_rows(table, lambda done, total: None)
+    assert distance == pytest.approx(squared.min() ** 0.5, rel=1e-12)
+    first = np.argwhere(squared <= squared.min() * (1 + row_search.TIE))[0]
+    assert pair == tuple(first)
+
+
+def test_rows_of_few_columns_are_not_compared_pair_by_pair():
+    """Once 10 MB of two columns took half a minute: work grows as the rows do."""
+    table = np.random.default_rng(0).standard_normal((100_000, 2))
+    rows = row_search.scale_rows(table)
+    best = row_search.BestPair(rows)
+    seen = []
+    best.consider = lambda i, j, own=best.consider: (seen.append(len(i)), own(i, j))
+    best.consider(np.array([0]), np.array([1]))
+    assert row_search.search_cells(rows, best)
+    assert sum(seen) < 20 * len(table)
