@@ -77,7 +77,7 @@ def row_period(first: np.ndarray) -> int | None:
     >>> row_period(np.array([0, 1, 1, 0, 1, 1, 0])), row_period(np.array([0, 1, 0, 3]))
     (3, None)
     """
-    tried = np.flatnonzero(first[1:] == first[0])[:SAMPLE] + 1
+    tried = np.flatnonzero(first[1:] == first[:1])[:SAMPLE] + 1
     for p in tried[tried > 1].tolist():
         later, earlier = first[p:], first[:-p]
         again = (later[:SAMPLE] == earlier[:SAMPLE]).all() and (later == earlier).all()
