@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import pefourier
+from pefourier.answers import plot
 from pefourier.cli.main import main
 
 for name in ("COLUMNS", "LINES"):  # readline sets them for the processes that pytest starts
@@ -49,6 +50,16 @@ def run(capsys):
         return Run(status, *capsys.readouterr())
 
     return command
+
+
+@pytest.fixture
+def sketched(request, monkeypatch):
+    """Each file of a figure holds the name of what would be drawn there; not where a test is
+    marked `drawn`."""
+    if "drawn" not in request.keywords:
+        monkeypatch.setattr(
+            plot, "save", lambda path, draw, *_: Path(path).write_text(draw.__name__)
+        )
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -19,6 +19,8 @@ from pefourier.train.run import write_summary
 from pefourier.train.store import Store
 from pefourier.train.summary import summarize_runs
 
+pytestmark = pytest.mark.usefixtures("sketched")
+
 
 @pytest.fixture(scope="module")
 def claims():
@@ -121,6 +123,7 @@ def test_theorem_1_holds_to_rounding(claims):
     assert find(claims, "Theorem 1").computed == "largest error below 1e-14, verdict isometric"
 
 
+@pytest.mark.drawn
 def test_files_are_written_whole_into_a_new_folder(tmp_path, run):
     out = tmp_path / "deep" / "figures"
     done = run("reproduce", "--out", out)

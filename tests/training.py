@@ -1,11 +1,18 @@
 """What tests of training share: a small request, rows of results, a classifier, recordings."""
 
 import json
+import time
+import warnings
 
 import numpy as np
 
+from pefourier.answers import plot
+from pefourier.errors import PefourierError
+from pefourier.train import loop
 from pefourier.train.injection import load_injection
 from pefourier.train.model import Transformer
+from pefourier.train.options import Options
+from pefourier.train.run import run_comparison
 from pefourier.train.summary import MEASURES, terminal_text
 
 SMALL = {
@@ -17,6 +24,24 @@ SMALL = {
     "heads": 2,
     "batch_size": 8,
 }
+
+
+def train_aside(folder, resume=False, timeout=60, epochs=SMALL["epochs"], stop=False):
+    """What a process that a test starts does: the small request, its figures left out."""
+    plot.save = lambda *_: None
+    if stop:  # in its first stack, until it is killed
+        loop.fit = lambda *_: [print("begun", flush=True), time.sleep(600)]
+    warnings.simplefilter("error")
+    own = {"out": str(folder), "resume": resume, "rank_timeout": float(timeout), "epochs": epochs}
+    try:
+        found = run_comparison(Options(**{**SMALL, **own}))
+    except PefourierError as error:
+        print(error)
+        return 2
+    print(found and len(found.runs))
+    return 0
+
+
 SIZES = Transformer(length=8, channels=2, classes=2, d=16, heads=2)
 
 

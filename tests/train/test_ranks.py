@@ -1,48 +1,20 @@
 """Ranks that meet in a process group: two folders, a rank that is killed, one that never comes."""
 
-import os
 import re
-import signal
 import socket
-import subprocess
-import sys
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 import torch.distributed as dist
-from training import SMALL, lines, numbers
+from forked import Forked
+from training import SMALL, lines, numbers, train_aside
 
 from pefourier.errors import PefourierError
 from pefourier.train import ranks
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
-
-CODE = """
-import sys
-from pefourier.train.options import Options
-from pefourier.train.run import run_comparison
-from pefourier.errors import PefourierError
-from pefourier.train import loop
-
-folder, seconds, *more = sys.argv[1:]
-own = dict(item.split("=", 1) for item in more)
-if "stop" in own:  # in its first stack, until it is killed
-    def stop(*a):
-        print("begun", flush=True)
-        import time
-        time.sleep(600)
-    loop.fit = stop
-try:
-    found = run_comparison(Options(
-        dataset=("order:count=60,length=6",), encoding=("none", "sinusoidal", "t5", "order-free"),
-        seeds=2, epochs=int(own.get("epochs", 2)), d=8, heads=2, batch_size=8,
-        out=folder, rank_timeout=float(seconds)))
-except PefourierError as error:
-    print(error)
-    sys.exit(2)
-print(found and len(found.runs))
-"""
 
 
 def free_port():
@@ -51,28 +23,17 @@ def free_port():
         return one.getsockname()[1]
 
 
-def started(port, rank, folder, seconds=60, *own):
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-c", CODE, str(folder), str(seconds), *own],
-        env=os.environ | meeting | {"RANK": str(rank), "WORLD_SIZE": "2"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def finished(process, status=0):
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == status, out + err
-    return out.strip()
+def started(port, rank, folder, timeout=60, **own):
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    settings = meeting | {"RANK": str(rank), "WORLD_SIZE": "2"}
+    return Forked(partial(train_aside, folder, timeout=timeout, **own), **settings)
 
 
 def test_two_nodes_with_folders_of_their_own_give_one_answer(tmp_path):
     alone = run_comparison(Options(**SMALL))
     port = free_port()
     both = [started(port, rank, tmp_path / str(rank)) for rank in (0, 1)]
-    assert [finished(one) for one in both] == ["8", "None"]
+    assert [one.finished() for one in both] == ["8", "None"]
     assert not (tmp_path / "1").exists()
     found = lines(tmp_path / "0")
     assert [n[:4] for n in numbers(found)] == [n[:4] for n in numbers(alone.runs)]
@@ -84,31 +45,26 @@ def test_two_nodes_with_folders_of_their_own_give_one_answer(tmp_path):
 
 def test_what_a_killed_rank_had_taken_is_taken_by_the_other(tmp_path):
     port = free_port()
-    second = None
     first = started(port, 0, tmp_path / "0", 3)
-    try:
-        second = started(port, 1, tmp_path / "1", 3, "stop=yes")
-        if second.stdout.readline() == "begun\n":  # or the first was quicker with all of it
-            second.send_signal(signal.SIGKILL)
-        assert finished(first) == "8"
-    finally:
-        second.kill()
-        second.communicate()
+    second = started(port, 1, tmp_path / "1", 3, stop=True)
+    second.wait_for("begun")  # or the first was quicker with all of it
+    second.kill()
+    assert first.finished() == "8"
     assert len(lines(tmp_path / "0")) == 8
 
 
 def test_a_rank_that_was_asked_otherwise_says_so_and_the_other_goes_on(tmp_path):
     port = free_port()
     first = started(port, 0, tmp_path / "0", 3)
-    second = started(port, 1, tmp_path / "1", 3, "epochs=3")
-    assert finished(second, 2) == "rank 1 was asked epochs 3, rank 0 2; ask all ranks the same"
-    assert finished(first) == "8"
+    second = started(port, 1, tmp_path / "1", 3, epochs=3)
+    assert second.finished(2) == "rank 1 was asked epochs 3, rank 0 2; ask all ranks the same"
+    assert first.finished() == "8"
 
 
 def test_a_rank_that_meets_nobody_gives_up_in_a_line(tmp_path):
     port = free_port()
     began = time.monotonic()
-    said = finished(started(port, 1, tmp_path, 2), 2)
+    said = started(port, 1, tmp_path, 2).finished(2)
     assert re.fullmatch(
         rf"rank 1 of 2 has not met the others at 127\.0\.0\.1:{port} within 2 s; start every rank "
         r"\(torchrun does\), .* or give a longer --rank-timeout",

@@ -3,14 +3,14 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
 
 import numpy as np
 import pytest
-from training import SMALL, lines, numbers, of_datasets
+from forked import Forked
+from training import SMALL, lines, numbers, of_datasets, train_aside
 
 from pefourier.cli.main import main
 from pefourier.errors import PefourierError
@@ -101,37 +101,18 @@ def test_a_run_goes_on_where_data_have_moved_but_not_with_others(tmp_path, rng):
         run_comparison(Options(**given, data=str(tmp_path / "other"), resume=True))
 
 
-CODE = (
-    "import sys; from pefourier.train.options import Options; "
-    "from pefourier.train.run import run_comparison; "
-    "run_comparison(Options(dataset=('order:count=60,length=6',), "
-    "encoding=('none', 'sinusoidal', 't5', 'order-free'), seeds=2, epochs=2, d=8, heads=2, "
-    "batch_size=8, out=sys.argv[1], resume=len(sys.argv) > 2))"
-)
-
-
-def started(folder, *resume, **environment):
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", CODE, str(folder), *resume],
-        env=os.environ | environment,
-        stderr=subprocess.PIPE,
-    )
-
-
-def finished(process):
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err.decode()
+def started(folder, resume=False, **environment):
+    return Forked(train_aside, folder, resume, **environment)
 
 
 def test_a_killed_run_is_resumed_with_the_same_numbers(tmp_path):
     whole = run_comparison(Options(**SMALL, out=str(tmp_path / "whole")))
     first = started(tmp_path / "killed")
-    while not (tmp_path / "killed" / "config.json").exists() and first.poll() is None:
+    while not (tmp_path / "killed" / "config.json").exists() and first.is_alive:
         time.sleep(0.02)
     time.sleep(np.random.default_rng().uniform(0.0, 0.6))
-    first.send_signal(signal.SIGKILL)
-    first.communicate()
-    finished(started(tmp_path / "killed", "--resume"))
+    first.kill()
+    started(tmp_path / "killed", resume=True).finished()
     assert numbers(lines(tmp_path / "killed")) == numbers(whole.runs)
 
 
@@ -255,7 +236,7 @@ def test_two_ranks_share_the_grid(tmp_path):
     alone = run_comparison(Options(**SMALL, out=str(tmp_path / "alone")))
     ranks = [started(tmp_path / "two", RANK=str(r), WORLD_SIZE="2") for r in (0, 1)]
     for process in ranks:
-        finished(process)
+        process.finished()
     assert not list((tmp_path / "two").glob("results.rank*"))
     (stage,) = json.loads((tmp_path / "two" / "config.json").read_text())["stages"]
     assert stage["stack"] == 4  # of 8 runs
@@ -304,13 +285,13 @@ def test_ranks_of_a_job_array_come_in_any_order(tmp_path, monkeypatch):
 def test_a_rank_that_begins_late_is_waited_for(tmp_path):
     first = started(tmp_path, RANK="0", WORLD_SIZE="2")
     while len(lines(tmp_path) if (tmp_path / "results.jsonl").exists() else ()) < 4:
-        assert first.poll() is None
+        assert first.is_alive
         time.sleep(0.02)
     time.sleep(0.5)
-    assert first.poll() is None
+    assert first.is_alive
     second = started(tmp_path, RANK="1", WORLD_SIZE="2")
     for process in (second, first):
-        finished(process)
+        process.finished()
     assert len(lines(tmp_path)) == 8
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
