@@ -13,14 +13,20 @@ SMOLLM2 ?= SmolLM2-135M-Instruct.Q4_1.gguf
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
+# what analysis needs: all dependencies but torch, which is larger than the others together
 $(BIN)/pefourier: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet $(TORCH)
-	$(BIN)/python -m pip install --quiet --editable .
+	sed -n '/^dependencies/,/^]/s/^ *"\(.*\)",$$/\1/p' $< | grep -v ^torch >$(VENV)/needed.txt
+	$(BIN)/python -m pip install --quiet --requirement $(VENV)/needed.txt
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	$(BIN)/python -m compileall -q pefourier  # at install, as for wheels; some never write bytecode
 	@touch $@
 
-$(BIN)/pytest: $(BIN)/pefourier  # what tests and style need besides
+$(BIN)/torchrun: $(BIN)/pefourier  # what training needs besides
+	$(BIN)/python -m pip install --quiet $(TORCH)
+	@touch $@
+
+$(BIN)/pytest: $(BIN)/torchrun  # what tests and style need besides
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
@@ -46,7 +52,7 @@ TRAIN = $(BIN)/pefourier train --dataset smd --dataset msl --data $(DATA) --wind
 
 GRID_ARMS = none sinusoidal learned axial axial-rope rope mixed-rope swin
 
-results: $(BIN)/pefourier  ## SMD and MSL under DATA=… trained into OUT=runs: an hour on two cores
+results: $(BIN)/torchrun  ## SMD and MSL under DATA=… trained into OUT=runs: an hour on two cores
 	$(TRAIN) --stride 50 --epochs 20 --patience 5 $(ARMS:%=-e %) --seeds 4 --out $(OUT)/window-100
 	$(TRAIN) --stride 10 --epochs 10 --patience 10 --split random --seeds 1 -e none -e sinusoidal -e dft \
 		-e order-free --out $(OUT)/leaky-100
@@ -56,28 +62,28 @@ results: $(BIN)/pefourier  ## SMD and MSL under DATA=… trained into OUT=runs: 
 NESTED = $(BIN)/pefourier train --dataset smd --dataset msl --data $(DATA) --window 100 --patch 4 \
 	--epochs 20 --patience 5 --search rate=1e-3,3e-3 dropout=0,.2 pool=mean,mean+max --resume
 
-nested: $(BIN)/pefourier  ## the same with settings chosen for each run on validation: 80 minutes
+nested: $(BIN)/torchrun  ## the same with settings chosen for each run on validation: 80 minutes
 	$(NESTED) $(foreach arm,none sinusoidal dft order-free,-e $(arm)) --seeds 4 --out $(OUT)/nested/window-100
 
 SETS = ACSF1 ArrowHead BasicMotions GunPoint ItalyPowerDemand JapaneseVowels OSULeaf \
 	PickupGestureWiimoteZ
 SETS_ARMS = none sinusoidal dft learned rope t5 tape order-free
 
-bundled: $(BIN)/pefourier  ## the same on sets that the package aeon ships, ten splits each: an hour
+bundled: $(BIN)/torchrun  ## the same on sets that the package aeon ships, ten splits each: an hour
 	$(BIN)/pefourier train $(SETS:%=--dataset uea:%) $(SETS_ARMS:%=-e %) --resamples 10 --seeds 1 \
 		--tokens 32 --epochs 100 --patience 20 --resume --out $(OUT)/nested/bundled \
 		--search rate=1e-3,3e-3 dropout=0,.2 pool=mean,mean+max
 
 LENGTHS_ARMS = none sinusoidal rope xpos alibi kerple t5 tape dft learned
 
-lengths: $(BIN)/pefourier  ## trained on 24 rows, tested on 48 and 96: twenty minutes
+lengths: $(BIN)/torchrun  ## trained on 24 rows, tested on 48 and 96: twenty minutes
 	$(BIN)/pefourier train --dataset order:length=24 --dataset lags:length=24 $(LENGTHS_ARMS:%=-e %) \
 		--seeds 10 --test-length 48,96 --epochs 60 --patience 10 --resume --out $(OUT)/lengths
 
 comma = ,
 CAUSAL_ARMS = none sinusoidal rope alibi t5:buckets=16$(comma)max_distance=8
 
-causal: $(BIN)/pefourier  ## next tokens, trained on 4 symbols and tested on 16: three minutes
+causal: $(BIN)/torchrun  ## next tokens, trained on 4 symbols and tested on 16: three minutes
 	$(BIN)/pefourier train --causal --dataset copy:length=4$(comma)count=2000 $(CAUSAL_ARMS:%=-e %) \
 		--seeds 3 --steps 600 --patience-steps 0 --rate 0.005 --layers 2 --test-length 6,8,16 \
 		--out $(OUT)/causal/copy
@@ -116,7 +122,7 @@ SECONDS ?= 3600
 fuzz: $(BIN)/pytest  ## damaged and malicious files for SECONDS=3600, until one is not refused in a line
 	$(BIN)/python -W error tests/fuzz.py --seconds $(SECONDS)
 
-bench: $(BIN)/pefourier  ## time and memory against what one would call today; ONLY=grid: of grids
+bench: $(BIN)/torchrun  ## time and memory against what one would call today; ONLY=grid: of grids
 	$(BIN)/python -m pip install --quiet '.[bench]'
 	$(BIN)/python tests/bench.py $(ONLY)
 	$(BIN)/python -m pefourier.train.bench
