@@ -149,6 +149,85 @@ def test_planted_pairs_are_found_and_told(tmp_path, run):
     assert (one.layer, one.head, one.of, one.share) == (0, 1, "often", pytest.approx(1.0))
 
 
+def test_a_layer_stands_out_by_the_mean_of_its_heads(tmp_path):
+    own = {**CONFIG, "num_hidden_layers": 5}
+    tensors = random_tensors(own)
+    third = "model.layers.3.self_attn.q_proj.weight"
+    rows = np.tile([1, 1e-3, 1e-3, 1e-3], 2)  # the fastest pair
+    tensors[third] *= np.tile(rows, 4)[:, None].astype("f4")
+    for name in tensors:
+        if "proj" in name and "layers.3" not in name:
+            tensors[name][:] = 1
+    path = write_model(tmp_path, tensors, num_hidden_layers=5, max_position_embeddings=256)
+    found = use_of_weights(path).rotations[0]
+    assert [(s.of, s.layer) for s in found.standouts if s.head is None] == [("often", 3)]
+    (told,) = [s for s in found.standouts if s.head is None]
+    assert (told.share, told.median) == (pytest.approx(1, abs=1e-3), pytest.approx(0.25))
+    assert "layer 3 (100 %) in the fastest pairs (median 25 %)" in use_of_weights(path).conclusion
+
+
+def test_what_a_layer_norm_adds_is_a_bias_after_the_weights(tmp_path, rng):
+    tensors = random_tensors()
+    beta, bias = rng.normal(size=24).astype("f4"), rng.normal(size=32).astype("f4")
+    shift = {NORM.replace("weight", "bias"): beta, Q.replace("weight", "bias"): bias}
+    (one, _) = use_of_weights(write_model(tmp_path, tensors | shift)).shares
+    energies = [
+        (m.astype(float) @ beta + add).reshape(-1, 2, 4) ** 2
+        for m, add in ((tensors[Q], bias), (tensors[K], 0))
+    ]
+    q, k = (e.sum(axis=1) / e.sum(axis=(1, 2))[:, None] for e in energies)
+    np.testing.assert_allclose(one.bias_q, q, rtol=1e-6)
+    np.testing.assert_allclose(one.bias_k, np.repeat(k, 2, axis=0), rtol=1e-6)
+    assert 0 < one.bias[1] < 1
+
+
+def test_sections_are_told_by_axis(tmp_path):
+    sections = {"type": "mrope", "mrope_section": [2, 1, 1]}
+    path = write_model(tmp_path, model_type="qwen2_vl", rope_scaling=sections)
+    found = use_of_weights(path)
+    (rotation,) = found.rotations
+    shares = [pair.share for pair in rotation.pairs]
+    assert [pair.axis for pair in rotation.pairs] == ["t", "t", "y", "x"]
+    told = {a.axis: (a.pairs, a.uniform, a.product) for a in rotation.axes}
+    assert told == {
+        "t": (2, 0.5, pytest.approx(sum(shares[:2]))),
+        "y": (1, 0.25, pytest.approx(shares[2])),
+        "x": (1, 0.25, pytest.approx(shares[3])),
+    }
+    assert "By axis: t " in found.conclusion
+
+
+DINO = {"model_type": "dinov3_vit", "image_size": 64, "patch_size": 16, "num_attention_heads": 4}
+TOWER = {"model_type": "qwen2_vl", "embed_dim": 32, "num_heads": 4, "depth": 1}
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_vision_tower_is_told_by_axis(tmp_path, fused):
+    """DINOv3's projections, and the one tensor of Qwen2-VL's tower beside a text model."""
+    tensors = random_tensors({**CONFIG, "hidden_size": 32, "num_key_value_heads": 4})
+    q, k, gain = tensors[Q], tensors[K], tensors[NORM]
+    if fused:
+        at = "visual.blocks.0"
+        qkv = {f"{at}.attn.qkv.weight": np.concatenate([q, k, k]), f"{at}.norm1.weight": gain}
+        config = {"model_type": "qwen2_vl", "hidden_size": 32, "vision_config": TOWER}
+        spec = write_model(tmp_path, tensors | qkv, **config) + "#vision_config"
+    else:
+        names = ("layer.0.attention.q_proj", "layer.0.attention.k_proj", "layer.0.norm1")
+        own = {f"{n}.weight": m for n, m in zip(names, (q, k, gain), strict=True)}
+        spec = write_model(tmp_path, own, **DINO, hidden_size=32, num_hidden_layers=1)
+    found = use_of_weights(spec)
+    (rotation,), (one,) = found.rotations, found.shares
+    expected = by_definition(q, k, gain, [(i, i + 4) for i in range(4)], kv=4)
+    np.testing.assert_allclose(one.product, expected, rtol=1e-5)
+    assert [pair.axis for pair in rotation.pairs] == ["y", "y", "x", "x"]
+    assert [axis.product for axis in rotation.axes] == pytest.approx(
+        expected.mean(axis=0).reshape(2, 2).sum(axis=1)
+    )
+    enc = pefourier.encodings.load(found.about[0].spec if fused else f"{spec}/config.json")
+    slowest = np.abs(enc.measure.frequencies).max(axis=1)[1] * found.length / (2 * np.pi)
+    assert rotation.pairs[1].turns == pytest.approx(slowest)
+
+
 def test_the_layout_is_guessed_from_norms_and_refused_where_they_say_nothing(tmp_path):
     rng = np.random.default_rng(1)
     loud = np.exp(rng.normal(size=(6, 16))) * (1 + 0.05 * rng.normal(size=(6, 16)))
@@ -198,8 +277,7 @@ def test_a_tensor_is_never_in_memory_as_a_whole(tmp_path, monkeypatch):
     tensors = random_tensors({**CONFIG, "hidden_size": 2**15})
     path = write_model(tmp_path, tensors, hidden_size=2**15)
     model = open_model_weights(path)
-    own, runs, _ = rotations_of_model(model.spec)
-    site = find_sites(model, own, runs, None)[0]
+    site = find_sites(model, rotations_of_model(model.spec))[0]
     energies_at(model, site)  # rooms are opened
     monkeypatch.setitem(energies_at.__globals__, "AT_ONCE", 2**15)
     monkeypatch.setitem(energies_at.__globals__, "IN_TURN", 2)
@@ -340,7 +418,7 @@ REFUSED = {
     "holds NaN, infinities or numbers beyond 1e19": lambda path: write_model(
         Path(path), random_tensors() | {Q: np.full((32, 24), np.nan, np.float32)}
     ),
-    "does not turn queries and keys along one axis; its positions are learned": (
+    "does not turn queries and keys; its positions are learned": (
         lambda path: write_model(Path(path), model_type="gpt2", n_positions=64)
     ),
     "has 5 gains, ": lambda path: write_model(
@@ -371,7 +449,10 @@ def test_the_command_tells_what_the_function_finds(tmp_path, run, monkeypatch):
     assert "heads" not in run("usage", "m", "--json").results[0]
     assert run("usage", "m", "--layers", "1", "--json").results[0]["layers"][0]["index"] == [1]
     lines = run("usage", "m", "--csv", "--all").out.splitlines()
-    assert lines[0] == "model,rotation,layer,head,index,wavelength,turns,share_q,share_k,share"
+    assert (
+        lines[0]
+        == "model,rotation,layer,head,index,wavelength,turns,uniform,axis,share_q,share_k,share"
+    )
     assert len(lines) == 1 + 4 + 8 * 4
     text = run("usage", "m", "--length", "1k").out
     assert text.startswith("m: 1 of 4 pairs") or "pairs" in text

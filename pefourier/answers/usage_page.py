@@ -14,7 +14,7 @@ from pefourier.weights.summary import OFTEN, RotationUse, used_part
 from pefourier.weights.usage import Usage
 
 BANDS = 8  # rows of the table of pairs
-FIELDS = ("index", "wavelength", "turns", "share_q", "share_k", "share")
+FIELDS = ("index", "wavelength", "turns", "uniform", "axis", "share_q", "share_k", "share")
 
 
 def usage_page(found: Usage) -> Page:
@@ -45,10 +45,10 @@ def usage_record(found: Usage) -> dict[str, Any]:
 def percent(share: float) -> str:
     """A share for a sentence.
 
-    >>> percent(0.5768), percent(0.0004)
-    ('58 %', '0.04 %')
+    >>> percent(0.5768), percent(0.0004), percent(0.9999)
+    ('58 %', '0.04 %', '100 %')
     """
-    return f"{100 * share:.2g} %"
+    return f"{100 * share:.{2 if share < 0.995 else 3}g} %"
 
 
 def conclude_usage(found: Usage) -> str:
@@ -106,7 +106,10 @@ def about_rotation(found: Usage, one: RotationUse, several: bool) -> str:
             f" Against the {found.trained} of training {one.unseen.pairs} pairs meet new angles, "
             f"with {percent(used_part(one.unseen))} of that."
         )
-    told = f"{where}{first}; {often}; {worth}.{new}"
+    axes = "; ".join(
+        f"{a.axis} {percent(used_part(a))} (even {percent(a.uniform)})" for a in one.axes
+    )
+    told = f"{where}{first}; {often}; {worth}.{new}{f' By axis: {axes}.' if axes else ''}"
     return told[0].upper() + told[1:]
 
 
@@ -115,12 +118,17 @@ def about_heads(one: RotationUse) -> str:
     kinds = {"never_turn": "in pairs that never turn", "often": "in the fastest pairs"}
     parts = []
     for key, where in kinds.items():
-        own = [s for s in one.standouts if s.of == key][:3]
+        own = [s for s in one.standouts if s.of == key and s.head is not None][:3]
         if own:
             named = join(f"{s.layer}.{s.head} ({percent(s.share)})" for s in own)
             head = agreeing(len(own), "head", "heads")
             usual = percent(own[0].median)
             parts.append(f"{head} {named} {where}, where the median head has {usual}")
+        whole = [s for s in one.standouts if s.of == key and s.head is None][:3]
+        if whole:
+            named = join(f"{s.layer} ({percent(s.share)})" for s in whole)
+            layer = agreeing(len(whole), "layer", "layers")
+            parts.append(f"{layer} {named} {where} (median {percent(whole[0].median)})")
     return f"By layer and head, what stands out: {'; '.join(parts)}" if parts else ""
 
 
@@ -175,6 +183,7 @@ def classes_text(found: Usage, one: RotationUse) -> str:
         "meet angles new to training": one.unseen,
         "slowest quarter": one.slowest_quarter,
         "rows that do not turn": one.still,
+        **{f"axis {a.axis}": a for a in one.axes},
     }
     for name, part in kinds.items():
         if part is not None:
@@ -221,5 +230,5 @@ def usage_rows(found: Usage) -> Iterable[Sequence[Any]]:
     for head in found.heads:
         rotation = own[head.layer]
         for pair, share in zip(rotation.pairs, head.share, strict=True):
-            known = (pair.index, pair.wavelength, pair.turns, None, None)
+            known = (*(getattr(pair, name) for name in FIELDS[:5]), None, None)
             yield found.model, rotation.name, head.layer, head.head, *known, share

@@ -14,8 +14,6 @@ from typing import BinaryIO, Literal
 
 import numpy as np
 
-from pefourier.encodings.sources.layers import open_model
-from pefourier.encodings.sources.rope_config import pairing_of
 from pefourier.errors import PefourierError, shown
 from pefourier.files import check_place, os_errors, suffix_of, write_whole
 from pefourier.weights.energies import block_size
@@ -27,7 +25,7 @@ from pefourier.weights.heads import (
     known_names,
     modules_of,
 )
-from pefourier.weights.layout import pair_rows
+from pefourier.weights.layout import pair_rows, pairing_told
 from pefourier.weights.model import (
     config_beside,
     find_sites,
@@ -125,11 +123,9 @@ def sites_of(
     """The heads of all layers that turn, with how many pairs do, and the pairing that is told."""
     if heads is None:
         model = open_model_weights(spec)
-        own, runs, _ = rotations_of_model(model.spec)
-        sites = find_sites(model, own, runs, None)
-        pairs = [len(enc.measure.frequencies) for enc in own]
-        config = open_model(model.spec)
-        return [(s.attention, pairs[s.rotation]) for s in sites], pairing_of(config)
+        turned = rotations_of_model(model.spec)
+        sites = [(s.attention, turned.pairs[s.rotation]) for s in find_sites(model, turned)]
+        return sites, pairing_told(model.spec, turned.own[0])
     if config_beside(spec.partition("#")[0]) is not None:
         raise PefourierError("the config beside the weights tells their heads; leave out --heads")
     q, kv = heads

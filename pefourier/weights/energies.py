@@ -18,6 +18,9 @@ AT_ONCE = 2**18  # numbers of a tensor in memory at a time
 IN_TURN = 16  # times as many that one thread reads
 
 
+Scale = Callable[[int, int], np.ndarray]  # of rows from one to another
+
+
 @dataclass(frozen=True)
 class LayerEnergies:
     """Energies of the rows of a layer's heads, gains multiplied in."""
@@ -75,9 +78,29 @@ def row_energies(
             "1e19"
         )
     found = energies[part.index]
-    bias = tensors[part.bias].vector()[part.index] ** 2 if part.bias else None
+    bias = constant_rows(tensors, part, last, scale)
     rows = head_gains(tensors, part, plus_one)
-    return found * rows**2, None if bias is None else bias * rows**2
+    return found * rows**2, None if bias is None else (bias[part.index] * rows) ** 2
+
+
+def constant_rows(
+    tensors: Mapping[str, Tensor], part: Projection, rows: int, scale: Scale | None
+) -> np.ndarray | None:
+    """What each row adds whatever the input: its bias, and what it makes of the norm's before.
+
+    None where there is neither.
+    """
+    tensor, shift = tensors[part.tensor], (part.norm or "").removesuffix("weight") + "bias"
+    found = tensors[part.bias].vector() if part.bias else None
+    if part.norm is None or shift not in tensors:
+        return found
+    beta, made = tensors[shift].vector(), np.zeros(max(rows, len(found) if part.bias else 0))
+    step = max(AT_ONCE // max(tensor.shape[1], 1), 1)
+    for a in range(0, rows, step):
+        b = min(a + step, rows)
+        own = tensor.rows(a, b) if scale is None else tensor.rows(a, b) * scale(a, b)
+        made[a:b] = own @ beta
+    return made if found is None else made + found
 
 
 def weighted_sums(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -92,9 +115,7 @@ def weighted_sums(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.vecdot(runs, weights).sum(axis=-1, dtype=float)
 
 
-def scale_of(
-    tensors: Mapping[str, Tensor], tensor: Tensor
-) -> Callable[[int, int], np.ndarray] | None:
+def scale_of(tensors: Mapping[str, Tensor], tensor: Tensor) -> Scale | None:
     """What the stored numbers of some rows are multiplied by; None where they are plain."""
     stem = tensor.name.removesuffix("weight")
     name = next((stem + end for end in known_names()["scales"] if stem + end in tensors), None)

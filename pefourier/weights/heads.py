@@ -110,7 +110,7 @@ def choose_tower(towers: Mapping[str, list], part: str, label: str) -> list:
     """The modules of the one tower that is meant."""
     beside = known_names()["towers"]
     if part:
-        stem = part.removesuffix("_config")
+        stem = part.removesuffix("_config").removesuffix("ion")  # vision: visual, too
         left = [t for t in towers if any(word.startswith(stem) for word in t.split("."))]
     else:
         left = [t for t in towers if not any(word in t for word in beside)]

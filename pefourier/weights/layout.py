@@ -10,7 +10,7 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.sources.layers import open_model
 from pefourier.encodings.sources.rope_config import pairing_of
 from pefourier.encodings.specs import source_of
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, shown
 from pefourier.explained import Explained
 from pefourier.weights.energies import energies_at
 from pefourier.weights.model import ModelWeights, find_sites, open_model_weights, rotations_of_model
@@ -18,6 +18,7 @@ from pefourier.weights.model import ModelWeights, find_sites, open_model_weights
 LEAST_LIKENESS = 0.1  # correlation below which rows do not tell their pairs
 
 
+ON_AXES = {"interleaved": "neighbours", "halves": "halves"}
 SAMPLED = 8  # layers from which check-faithful guesses a pairing
 
 
@@ -72,8 +73,7 @@ def layout_likeness(rows: Sequence[tuple[np.ndarray, int]]) -> dict[str, float |
 
 
 def choose_pairing(
-    model: ModelWeights,
-    likeness: Mapping[str, float | None],
+    model: ModelWeights, enc: Encoding, likeness: Mapping[str, float | None]
 ) -> PairLayout:
     """The layout that a config or an architecture tells, or the one that the weights look like."""
     if model.gguf:
@@ -82,10 +82,22 @@ def choose_pairing(
         of_llama_cpp = {"interleaved": "neighbours", "halves": "halves", "axes": "halves"}
         told, source = of_llama_cpp.get(pairing_in(model.kind)), "architecture"
     else:
-        told, source = pairing_of(open_model(model.spec)), "config"
+        told, source = pairing_told(model.spec, enc), "config"
     if told is not None:
         return PairLayout(told, source, **likeness)
     return PairLayout(guess_layout(likeness, model.label), "weights", **likeness)
+
+
+def pairing_told(spec: str, enc: Encoding) -> str | None:
+    """The layout of a config's type of model; None where it is not known."""
+    model, own = open_model(spec), enc.params.get("layout")
+    if "axial" not in model.row:
+        return pairing_of(model)
+    if own not in ON_AXES:
+        raise PefourierError(
+            f"{shown(spec)} turns rows in the layout {own}, whose pairs are not told by axis here"
+        )
+    return ON_AXES[own]
 
 
 def with_pairing(enc: Encoding) -> Encoding:
@@ -116,12 +128,11 @@ def likeness_beside(spec: str, folder: str) -> tuple[dict[str, float | None], st
     """How alike rows are that each layout pairs in weights beside a config, and what it tells."""
     part = spec.partition("#")[2]
     model = open_model_weights(f"{folder}#{part}" if part else folder)
-    own, runs, _ = rotations_of_model(model.spec)
-    sites = find_sites(model, own, runs, None)
+    turned = rotations_of_model(model.spec)
+    sites = find_sites(model, turned)
     picked = np.unique(np.linspace(0, len(sites) - 1, min(SAMPLED, len(sites))).astype(int))
     energies = [energies_at(model, sites[i]) for i in picked]
-    pairs = [len(enc.measure.frequencies) for enc in own]
-    rows = [(part, pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
+    rows = [(part, turned.pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
     return layout_likeness(rows), pairing_of(open_model(model.spec))
 
 

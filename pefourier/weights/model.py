@@ -2,13 +2,20 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from pefourier.context import layer_runs, load_layers, positions_of, still_dimensions
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.sources.config import HEADS
 from pefourier.encodings.sources.layers import LayerRun, open_model
 from pefourier.encodings.sources.models import rotary
+from pefourier.encodings.sources.mrope import sections_of
+from pefourier.encodings.spans import AXES, axes_of_sections
+from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.files import suffix_of
 from pefourier.weights.heads import Attention, HeadSizes, find_heads, known_names
@@ -72,24 +79,69 @@ def open_model_weights(spec: str) -> ModelWeights:
     return ModelWeights(shown(path), told, tensors, part, False, kind, plus_one)
 
 
-def rotations_of_model(spec: str) -> tuple[list[Encoding], list[LayerRun], int]:
-    """The rotations of a model, runs of its layers, and its trained length.
+@dataclass(frozen=True)
+class Rotations:
+    """How a model turns queries and keys: an encoding for each type of layer that turns."""
+
+    own: list[Encoding]  # of several axes with frequencies along the axis of each pair
+    runs: list[LayerRun]
+    trained: int  # positions; of several axes along the longest
+    axes: list[tuple[str, ...]]  # of each pair; empty where there is one
+    met: list[np.ndarray]  # positions of training along the axis of each pair
+
+    @property
+    def parts(self) -> list[str]:
+        """The types of layers that have a rotation of their own."""
+        return parts_of(self.runs)
+
+    @property
+    def pairs(self) -> list[int]:
+        """Pairs of a head by rotation."""
+        return [len(enc.measure.frequencies) for enc in self.own]
+
+
+def rotations_of_model(spec: str) -> Rotations:
+    """The rotations of a model.
 
     Raises
     ------
     PefourierError
-        For a model that does not turn queries and keys along one axis.
+        For a model that does not turn queries and keys.
     """
     runs = layer_runs(spec, None)
     parts = parts_of(runs)
-    if not parts:
+    if parts:
+        own = [load_layers(spec, part, None, None) for part in parts]
+        trained = int(min(enc.params.get("original") or positions_of(enc) for enc in own))
+        met = [np.full(len(enc.measure.frequencies), trained) for enc in own]
+        return Rotations(own, runs, trained, [axes_of_text(spec, enc) for enc in own], met)
+    enc = load_layers(spec, "", None, None)
+    if enc.act != "rotate" or enc.measure is None or np.ndim(enc.measure.frequencies) != 2:
         raise PefourierError(
-            f"{shown(spec)} does not turn queries and keys along one axis; its positions are "
-            f"{runs[0].kind}"
+            f"{shown(spec)} does not turn queries and keys; its positions are {runs[0].kind}"
         )
-    own = [load_layers(spec, part, None, None) for part in parts]
-    trained = min(enc.params.get("original") or positions_of(enc) for enc in own)
-    return own, runs, int(trained)
+    vectors, sides = enc.measure.frequencies, enc.domain.sides
+    axis = np.abs(vectors).argmax(axis=1)
+    along = replace(enc.measure, frequencies=np.abs(vectors).max(axis=1), offset=0)
+    return Rotations(
+        [replace(enc, measure=along)],
+        [LayerRun((), "rotary", "", None)],
+        max(sides),
+        [tuple(axis_letters(len(sides))[i] for i in axis)],
+        [np.array(sides)[axis]],
+    )
+
+
+def axes_of_text(spec: str, enc: Encoding) -> tuple[str, ...]:
+    """The axis of each pair of a rotation with sections; empty where there are none, or unknown."""
+    if source_of(spec) != "config" or all(f.code != "rope-axes" for f in enc.findings):
+        return ()
+    with suppress(PefourierError):  # of other sections, of which `context` tells
+        return tuple(
+            AXES[i]
+            for i in axes_of_sections(*sections_of(open_model(spec)), len(enc.measure.frequencies))
+        )
+    return ()
 
 
 def parts_of(runs: Sequence[LayerRun]) -> list[str]:
@@ -97,14 +149,9 @@ def parts_of(runs: Sequence[LayerRun]) -> list[str]:
     return list(dict.fromkeys(run.part for run in runs if run.kind == "rotary"))
 
 
-def find_sites(
-    model: ModelWeights,
-    own: Sequence[Encoding],
-    runs: Sequence[LayerRun],
-    layers: range | None,
-) -> list[Site]:
+def find_sites(model: ModelWeights, turned: Rotations, layers: range | None = None) -> list[Site]:
     """The heads of all layers that turn, in their order."""
-    parts = parts_of(runs)
+    parts, runs = turned.parts, turned.runs
     of_layer = {i: run for run in runs for i in run.index}
     only = runs[0] if len(runs) == 1 and not runs[0].index else None
     if len(runs) > 1 and not of_layer:
@@ -112,7 +159,7 @@ def find_sites(
             f"{model.label} does not say which of its layers turn in which way; its config needs "
             "the number of its layers"
         )
-    sizes = [sizes_of(model, enc) for enc in own]
+    sizes = [sizes_of(model, enc) for enc in turned.own]
 
     def rotation_at(layer: int) -> int | None:
         run = only or of_layer.get(layer)
@@ -143,6 +190,8 @@ def sizes_of(model: ModelWeights, enc: Encoding) -> HeadSizes:
         return gguf_sizes(model, d, 2 * len(enc.measure.frequencies))
     config = open_model(model.spec)
     values, row = config.config.values, config.row
+    if "axial" in row:
+        return HeadSizes(kind, d, 0, config.config.count(*HEADS))
     many = "layers" in row  # types of layers may have key heads of their own
     keys, usual = (
         rotary(row, next(iter(row.get("layers", {"": {}})))).heads if row else (HEADS, None)

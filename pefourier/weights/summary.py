@@ -6,21 +6,15 @@ from math import pi
 
 import numpy as np
 
-from pefourier.context import frequencies_before_scaling, window_within
-from pefourier.encodings.encoding import Encoding
+from pefourier.context import frequencies_before_scaling, window_of_rotation
 from pefourier.errors import PefourierError
 from pefourier.explained import Explained
+from pefourier.weights.model import Rotations
 from pefourier.weights.shares import LayerShares
 
 OFTEN = 32  # turns within the length, from which on a pair counts as fast
-
-
 OUTSTANDING = 5  # heads that are named
-
-
 FAR = 4.0  # spreads above the median, from which on a head stands out
-
-
 SIZEABLE = 0.25  # of a head's product, which it must have there
 
 
@@ -31,6 +25,8 @@ class PairUse(Explained):
     index: int
     wavelength: float | None  # positions; None for a pair that does not turn
     turns: float  # within the length
+    uniform: float  # what each pair would have were all used alike
+    axis: str | None  # by whose positions it turns; None where there is one axis
     share_q: float
     share_k: float | None  # None where only queries were measured
     share: float | None  # of the product
@@ -52,14 +48,62 @@ class Portion(Explained):
 
 
 @dataclass(frozen=True)
+class AxisUse(Portion):
+    """What the pairs have that one axis turns."""
+
+    axis: str
+
+
+@dataclass(frozen=True)
 class Standout(Explained):
-    """A head that uses some pairs far more than most heads do."""
+    """A head, or a layer, that uses some pairs far more than most do."""
 
     layer: int
-    head: int
+    head: int | None  # None: the mean of the layer's heads
     of: str  # never_turn or often
     share: float
-    median: float  # over all heads
+    median: float  # over all heads, or all layers
+
+
+@dataclass(frozen=True)
+class TurningPairs:
+    """The pairs of a head that turn, in its order."""
+
+    index: np.ndarray  # numbers in the head
+    frequencies: np.ndarray  # radians per position along the axis of each
+    before: np.ndarray  # the same without a scaling
+    reached: np.ndarray  # positions asked for along its axis
+    met: np.ndarray  # those of training
+    axis: tuple[str, ...]  # empty where there is one
+    still: int  # rows of a head that do not turn
+    longer: bool  # whether more was asked for than training met
+    window: int | None  # positions that a query sees
+
+    @property
+    def unseen(self) -> np.ndarray:
+        """Which of them meet angles that training never met."""
+        far = self.reached if self.window is None else np.minimum(self.reached, self.window)
+        beyond = self.frequencies * far > self.before * self.met * (1 + 1e-9)
+        return beyond & (self.before * self.met < 2 * pi)
+
+
+def pairs_of(turned: Rotations, number: int, length: int | None) -> TurningPairs:
+    """The pairs of one of a model's rotations, at a length or at that of training."""
+    enc, axis, met = turned.own[number], turned.axes[number], turned.met[number]
+    own = enc.measure.frequencies
+    turning = own != 0
+    before = frequencies_before_scaling(enc) if "scaling" in enc.params else own
+    return TurningPairs(
+        np.flatnonzero(turning),
+        own[turning],
+        before[turning],
+        (met if length is None else np.full(len(met), length))[turning],
+        met[turning],
+        tuple(name for name, one in zip(axis, turning, strict=bool(axis)) if one),
+        int(enc.params["d"]) - 2 * int(turning.sum()),
+        (length or 0) > turned.trained,
+        window_of_rotation(turned.runs, turned.parts[number]),
+    )
 
 
 @dataclass(frozen=True)
@@ -72,6 +116,7 @@ class RotationUse(Explained):
     often: Portion
     unseen: Portion | None  # pairs that meet angles at the length which training never met
     slowest_quarter: Portion  # what a cut of the slowest quarter takes away
+    axes: tuple[AxisUse, ...]  # empty where there is one
     effective_pairs: float  # median over heads of exp(entropy of the shares)
     half: tuple[int, ...]  # the fewest pairs that hold half of the product
     still: Portion | None  # rows of a head that do not turn, in pairs of rows; None: there are none
@@ -79,61 +124,61 @@ class RotationUse(Explained):
     standouts: tuple[Standout, ...]
 
 
-def summarise(
-    enc: Encoding,
-    name: str,
-    length: int,
-    trained: int,
-    shares: Sequence[LayerShares],
-    window: int | None = None,
-) -> RotationUse:
+def summarise(name: str, pairs: TurningPairs, shares: Sequence[LayerShares]) -> RotationUse:
     """What the heads of the layers of one rotation use."""
-    turning = enc.measure.frequencies != 0
-    own, before = enc.measure.frequencies[turning], frequencies_before_scaling(enc)[turning]
-    means = [head_mean([getattr(one, part) for one in shares]) for part in ("q", "k", "product")]
-    beside = ("bias_q", "bias_k", "concentration_q", "concentration_k")
-    others = [head_mean([getattr(one, part) for one in shares]) for part in beside]
     used = np.concatenate([one.used for one in shares])
     used = used[~np.isnan(used).any(axis=1)]
     if not len(used):
         raise PefourierError("all queries, or all keys, are zero; there is nothing to share out")
-    turns = own * length / (2 * pi)
+    means = [head_mean([getattr(one, part) for one in shares]) for part in ("q", "k", "product")]
+    count, turns = len(pairs.index), pairs.frequencies * pairs.reached / (2 * pi)
 
-    def portion(members: np.ndarray) -> Portion:
-        count = int(members.sum())
-        return Portion(
-            count, count / len(own), *(m if m is None else float(m[members].sum()) for m in means)
-        )
+    def portion(members: np.ndarray, kind: type = Portion, **more: str) -> Portion:
+        held = (m if m is None else float(m[members].sum()) for m in means)
+        return kind(int(members.sum()), members.sum() / count, *held, **more)
 
     classes = {"never_turn": turns < 1, "often": turns > OFTEN}
-    slow = np.zeros(len(own), dtype=bool)
-    slow[np.argsort(own, kind="stable")[: len(own) // 4]] = True
-    far = window_within(window, length) or length
-    beyond = own * far > before * trained * (1 + 1e-9)
-    unseen = beyond & (before * trained < 2 * pi)
+    slow = np.zeros(count, dtype=bool)
+    slow[np.argsort(pairs.frequencies, kind="stable")[: count // 4]] = True
     entropy = -(used * np.log(np.where(used > 0, used, 1.0))).sum(axis=1)
     return RotationUse(
         name=name,
-        pairs=tuple(
-            PairUse(
-                int(index),
-                float(2 * pi / own[i]),
-                float(turns[i]),
-                *(None if m is None else float(m[i]) for m in (*means, *others)),
-            )
-            for i, index in enumerate(np.flatnonzero(turning))
-        ),
+        pairs=tuple(use_of_pairs(pairs, turns, means, shares)),
         **{key: portion(members) for key, members in classes.items()},
-        unseen=portion(unseen) if length > trained else None,
+        unseen=portion(pairs.unseen) if pairs.longer else None,
         slowest_quarter=portion(slow),
+        axes=tuple(
+            portion(np.array(pairs.axis) == axis, AxisUse, axis=axis)
+            for axis in dict.fromkeys(pairs.axis)
+        ),
         effective_pairs=float(np.median(np.exp(entropy))),
-        half=tuple(np.flatnonzero(turning)[fewest_holding(used.mean(axis=0), 0.5)].tolist()),
-        still=still_part(enc, len(own), shares),
+        half=tuple(pairs.index[fewest_holding(used.mean(axis=0), 0.5)].tolist()),
+        still=still_part(pairs, shares),
         bias=mean_constant(shares),
         standouts=tuple(
             one for key, members in classes.items() for one in find_standouts(key, members, shares)
         ),
     )
+
+
+def use_of_pairs(
+    pairs: TurningPairs,
+    turns: np.ndarray,
+    means: Sequence[np.ndarray | None],
+    shares: Sequence[LayerShares],
+) -> Iterator[PairUse]:
+    """Each pair with the means of its shares, and of those of biases and activations."""
+    beside = ("bias_q", "bias_k", "concentration_q", "concentration_k")
+    means = [*means, *(head_mean([getattr(one, part) for one in shares]) for part in beside)]
+    for i, index in enumerate(pairs.index):
+        yield PairUse(
+            int(index),
+            float(2 * pi / pairs.frequencies[i]),
+            float(turns[i]),
+            1 / len(pairs.index),
+            pairs.axis[i] if pairs.axis else None,
+            *(None if m is None else float(m[i]) for m in means),
+        )
 
 
 def used_part(one: Portion | PairUse) -> float:
@@ -156,16 +201,14 @@ def mean_constant(shares: Sequence[LayerShares]) -> tuple[float, float] | None:
     return (float(mean[0]), float(mean[1])) if mean.any() else None
 
 
-def still_part(enc: Encoding, pairs: int, shares: Sequence[LayerShares]) -> Portion | None:
+def still_part(pairs: TurningPairs, shares: Sequence[LayerShares]) -> Portion | None:
     """What the rows of a head that do not turn have of its energy; None where all turn."""
-    rows = int(enc.params["d"]) - 2 * pairs
-    if not rows:
-        return None
     told = [one.still for one in shares if one.still is not None]
-    if not told:
+    if not pairs.still or not told:
         return None
     q, k = np.mean(told, axis=0)
-    return Portion(rows // 2, rows / enc.params["d"], float(q), float(k), None)
+    rows = pairs.still + 2 * len(pairs.index)
+    return Portion(pairs.still // 2, pairs.still / rows, float(q), float(k), None)
 
 
 def fewest_holding(shares: np.ndarray, part: float) -> np.ndarray:
@@ -182,22 +225,28 @@ def fewest_holding(shares: np.ndarray, part: float) -> np.ndarray:
 def find_standouts(
     key: str, members: np.ndarray, shares: Sequence[LayerShares]
 ) -> Iterator[Standout]:
-    """Heads that have far more of their product in some pairs than heads usually have."""
-    each = [
+    """Heads, and layers, that have far more of their product in some pairs than is usual."""
+    heads = [
         (float(row[members].sum()), one.layer, head)
         for one in shares
         for head, row in enumerate(one.used)
         if not np.isnan(row).any()
     ]
-    if len(each) < 3 or not members.any():
-        return
+    layers: dict[int, list[float]] = {}
+    for share, layer, _ in heads:
+        layers.setdefault(layer, []).append(share)
+    yield from standing_out(key, heads)
+    yield from standing_out(key, [(float(np.mean(own)), i, None) for i, own in layers.items()])
+
+
+def standing_out(key: str, each: Sequence[tuple[float, int, int | None]]) -> Iterator[Standout]:
+    """Those of some shares that are sizeable and many spreads above the median, largest first."""
     held = np.array([share for share, _, _ in each])
+    if len(held) < 3 or not held.any():
+        return
     median = float(np.median(held))
     spread = 1.4826 * float(np.median(np.abs(held - median)))
-    far = median + FAR * max(spread, 1e-6)
-    above = sorted(
-        (one for one in each if one[0] > max(far, SIZEABLE)),
-        key=lambda one: (-one[0], one[1:]),
-    )
+    least = max(median + FAR * max(spread, 1e-6), SIZEABLE)
+    above = sorted((one for one in each if one[0] > least), key=lambda one: -one[0])
     for share, layer, head in above[:OUTSTANDING]:
         yield Standout(layer, head, key, share, median)

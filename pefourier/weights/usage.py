@@ -22,10 +22,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pefourier.context import window_of_rotation
-from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.sources.layers import LayerRun, open_model
-from pefourier.encodings.sources.rope_config import pairing_of
+from pefourier.encodings.encoding import Finding
+from pefourier.encodings.sources.layers import LayerRun
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.explained import Explained
@@ -38,11 +36,12 @@ from pefourier.weights.layout import (
     doubtful,
     layout_likeness,
     pairing_doubt,
+    pairing_told,
 )
-from pefourier.weights.model import find_sites, open_model_weights, parts_of, rotations_of_model
+from pefourier.weights.model import Rotations, find_sites, open_model_weights, rotations_of_model
 from pefourier.weights.moved import Moved, moved_since
 from pefourier.weights.shares import LayerShares, shares_of, shares_of_means
-from pefourier.weights.summary import RotationUse, summarise
+from pefourier.weights.summary import RotationUse, pairs_of, summarise
 
 Progress = Callable[[str], Callable[[int, int], None]]
 
@@ -108,22 +107,22 @@ def use_of_weights(
         Of the name of a phase; gives what is told how many layers of all are done.
     """
     model = open_model_weights(spec)
-    own, runs, trained = rotations_of_model(model.spec)
-    sites = find_sites(model, own, runs, layers)
+    turned = rotations_of_model(model.spec)
+    sites = find_sites(model, turned, layers)
     show = begin("layers") if begin else None
     energies: list[LayerEnergies] = []
     for done, site in enumerate(sites, 1):
         energies.append(energies_at(model, site))
         if show:
             show(done, len(sites))
-    pairs = [len(enc.measure.frequencies) for enc in own]
-    rows = [(part, pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
-    pairing = choose_pairing(model, layout_likeness(rows))
-    shares = [shares_of(e, own[e.rotation], pairing.name) for e in energies]
+    rows = [(part, turned.pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
+    pairing = choose_pairing(model, turned.own[0], layout_likeness(rows))
+    shares = [shares_of(e, turned.own[e.rotation], pairing.name) for e in energies]
     gains = "applied" if all(e.gains for e in energies) else "none"
-    notes = tuple(notes_on_usage(own, runs, pairing, energies))
-    found = Found(spec, own, runs, trained, tuple(shares), pairing, gains, notes)
-    return found.usage(length, layers, every_head)
+    notes = tuple(notes_on_usage(turned, pairing, energies))
+    return Found(spec, turned, tuple(shares), pairing, gains, notes).usage(
+        length, layers, every_head
+    )
 
 
 def use_of_model(
@@ -155,9 +154,7 @@ class Found:
     """What was read of a model, which an answer is put together from."""
 
     spec: str
-    own: list[Encoding]
-    runs: list[LayerRun]
-    trained: int
+    turned: Rotations
     shares: tuple[LayerShares, ...]
     pairing: PairLayout
     gains: str
@@ -165,24 +162,22 @@ class Found:
 
     def usage(self, length: int | None, layers: range | None, every_head: bool) -> Usage:
         """The answer at a length."""
-        asked, parts = length or self.trained, parts_of(self.runs)
+        turned, parts = self.turned, self.turned.parts
+        asked = length or turned.trained
         told = sorted({one.rotation for one in self.shares})  # all, but where layers were chosen
         shares = tuple(replace(one, rotation=told.index(one.rotation)) for one in self.shares)
         names = [parts[n] for n in told]
         return Usage(
             model=self.spec,
             length=asked,
-            trained=self.trained,
+            trained=turned.trained,
             pairing=self.pairing,
-            layers=tuple(used_layers(self.runs, names, shares, layers)),
+            layers=tuple(used_layers(turned.runs, names, shares, layers)),
             rotations=tuple(
                 summarise(
-                    self.own[n],
                     parts[n],
-                    asked,
-                    self.trained,
+                    pairs_of(turned, n, length),
                     [one for one in self.shares if one.rotation == n],
-                    window_of_rotation(self.runs, parts[n]),
                 )
                 for n in told
             ),
@@ -195,7 +190,7 @@ class Found:
             gains=self.gains,
             findings=self.findings,
             shares=shares,
-            about=(replace(self.own[0], spec=self.spec),),
+            about=(replace(turned.own[0], spec=self.spec),),
         )
 
 
@@ -211,12 +206,13 @@ def use_of_activations(
     Shares are of the squares of mean lengths. `spec` is the model's config, or its folder, which
     says how fast pairs turn.
     """
-    own, runs, trained = rotations_of_model(spec)
-    if len(own) > 1:
+    turned = rotations_of_model(spec)
+    if len(turned.own) > 1:
         raise PefourierError(
-            f"{shown(spec)} turns {len(own)} types of layers in different ways; name one behind #"
+            f"{shown(spec)} turns {len(turned.own)} types of layers in different ways; name one "
+            "behind #"
         )
-    turning = own[0].measure.frequencies != 0
+    turning = turned.own[0].measure.frequencies != 0
     means = read_activations(stats, len(turning))
     shares = []
     for layer in dict.fromkeys(layer for layer, _ in means):
@@ -227,12 +223,12 @@ def use_of_activations(
             shares.append(shares_of_means([means[layer, h] for h in heads], layer, turning))
     if not shares:
         raise PefourierError(f"{shown(stats)} has none of the layers that were asked for")
-    config = open_model(spec) if source_of(spec) == "config" else None
-    told = (pairing_of(config) if config else None) or "halves"
+    config = source_of(spec) == "config"
+    told = (pairing_told(spec, turned.own[0]) if config else None) or "halves"
     message = "means of activations on the tokens that were run; others may use other pairs"
     notes = (Finding("usage-activations", "note", message),)
     pairing = PairLayout(told, "stats", None, None)
-    return Found(spec, own, runs, trained, tuple(shares), pairing, "none", notes).usage(
+    return Found(spec, turned, tuple(shares), pairing, "none", notes).usage(
         length, layers, every_head
     )
 
@@ -260,8 +256,7 @@ def used_layers(
 
 
 def notes_on_usage(
-    own: Sequence[Encoding],
-    runs: Sequence[LayerRun],
+    turned: Rotations,
     pairing: PairLayout,
     energies: Sequence[LayerEnergies],
 ) -> Iterator[Finding]:
@@ -277,7 +272,7 @@ def notes_on_usage(
     elif doubtful(pairing):
         other = "neighbours" if pairing.name == "halves" else "halves"
         yield pairing_doubt(pairing.name, other, told)
-    still = [i for run in runs if run.kind != "rotary" for i in run.index]
+    still = [i for run in turned.runs if run.kind != "rotary" for i in run.index]
     if still:
         some = ", ".join(map(str, still[:6])) + ", …" * (len(still) > 6)
         message = f"layers {some} do not turn queries and keys and are left out"
@@ -291,7 +286,7 @@ def notes_on_usage(
     if not all(e.gains for e in energies):
         message = "the norm before queries and keys has no gains of its own in the weights"
         yield Finding("usage-no-gains", "note", message)
-    if any(finding.code == "rope-axes" for enc in own for finding in enc.findings):
+    if any(f.code == "rope-axes" for enc in turned.own for f in enc.findings):
         message = "pairs turn as for text, whose tokens have one place on all axes"
         yield Finding("usage-axes", "note", message)
     message = (

@@ -230,7 +230,8 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
             continue
         config = config.section(name)
         config = replace(config, values=row.get("inner", {})) if text else config
-        kind = model_type(config, usual)
+        own = model_type(config, usual)
+        kind = usual if usual and own == kind else own  # as towers of Qwen2.5-VL are called
 
 
 def text_of(config: Section, row: Mapping[str, Any]) -> str:
