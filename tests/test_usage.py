@@ -223,6 +223,15 @@ def test_a_vision_tower_is_told_by_axis(tmp_path, fused):
     assert [axis.product for axis in rotation.axes] == pytest.approx(
         expected.mean(axis=0).reshape(2, 2).sum(axis=1)
     )
+    figure = found.plot()
+    (mesh,) = [
+        mesh
+        for axes in figure.axes
+        if "pairs" in axes.get_title("left")
+        for mesh in axes.collections
+    ]
+    mean = expected.mean(axis=0) * 4  # y and x have the same wavelengths
+    np.testing.assert_allclose(mesh.get_array(), [(mean[:2] + mean[2:]) / 2], rtol=1e-5)
     enc = pefourier.encodings.load(found.about[0].spec if fused else f"{spec}/config.json")
     slowest = np.abs(enc.measure.frequencies).max(axis=1)[1] * found.length / (2 * np.pi)
     assert rotation.pairs[1].turns == pytest.approx(slowest)
@@ -459,6 +468,39 @@ def test_the_command_tells_what_the_function_finds(tmp_path, run, monkeypatch):
     assert "Against the 64 of training" in " ".join(text.split())
     assert run("usage", "m", "--plot", "u.png", "-q").status == 0
     assert Path("u.png").stat().st_size > 10_000
+
+
+def test_a_report_has_what_the_weights_use(tmp_path, run, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_model(tmp_path / "m")
+    assert run("report", "m", "--length", 100, "--out", "r.html").status == 0
+    page = Path("r.html").read_text()
+    told = use_of_weights("m", 100)
+    part = page[page.rindex("Which frequencies do its weights use?") :]
+    assert f'data value="{told.rotations[0].never_turn.product!r}"' in page
+    assert "pefourier usage m --length 100" in re.sub("<[^>]*>", "", part)
+    Path("m/model.safetensors").unlink()
+    run("report", "m", "--out", "r.html")
+    assert "Which frequencies do its weights use?" not in Path("r.html").read_text()
+
+
+def test_the_picture_has_layers_by_pairs_with_both_lengths_marked(tmp_path):
+    from pefourier.answers.report import Answer
+    from pefourier.answers.usage_plot import usage
+
+    found = use_of_weights(write_model(tmp_path), 500)
+    figure = usage([Answer(found.about[0], found)])
+    *small, heat = [axes for axes in figure.axes if axes.get_title("left")]
+    (mesh,) = heat.collections
+    by_layer = [one.product.mean(axis=0) * 4 for one in found.shares]  # fast pairs come first
+    np.testing.assert_allclose(mesh.get_array(), by_layer)
+    marked = {float(x) for line in heat.lines for x in line.get_xdata()}
+    assert {64.0, 500.0} <= marked
+    assert [axes.get_title("left") for axes in small] == ["layer 0", "layer 1"]
+    for axes, one in zip(small, found.shares, strict=True):
+        drawn = [line.get_ydata() for line in axes.lines if len(line.get_xdata()) == 4]
+        np.testing.assert_allclose(drawn, one.product * 4)
+        assert drawn[0].shape == (4,)
 
 
 def test_two_checkpoints_are_told_apart_by_what_moved(tmp_path, run, monkeypatch):

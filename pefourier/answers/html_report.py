@@ -27,6 +27,7 @@ from pefourier.answers.document import (
     value_cell,
 )
 from pefourier.answers.html_reach import reach_part
+from pefourier.answers.html_usage import usage_part
 from pefourier.answers.relations_page import relations_facts
 from pefourier.answers.report import (
     FAITHFUL_FACTS,
@@ -64,6 +65,7 @@ SMOOTHED = ("spectrum", "reconstruct", "report")  # commands that take --lattice
 
 
 REACH = "How far do rotations reach?"
+USED = "Which frequencies do its weights use?"
 PRECISION = "What does low precision cost?"
 
 
@@ -167,6 +169,7 @@ def encoding_sections(
             "precision", "What does low precision cost?", precision_part(studies, inquiry, words)
         ),
         Chapter("reach", REACH, reach_part(own, inquiry.options, words)),
+        Chapter("usage", USED, usage_part(own, inquiry.options, words)),
         Chapter("made", "How these numbers were made", made_part(studies, inquiry, words)),
     ]
     return [part for part in parts if part.inside]

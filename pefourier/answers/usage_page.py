@@ -10,7 +10,7 @@ from pefourier.answers.reach import ranges
 from pefourier.answers.report import identity_of
 from pefourier.answers.text import agreeing, aligned, number, paragraph
 from pefourier.errors import shown
-from pefourier.weights.summary import OFTEN, RotationUse, used_part
+from pefourier.weights.summary import OFTEN, Portion, RotationUse, used_part
 from pefourier.weights.usage import Usage
 
 BANDS = 8  # rows of the table of pairs
@@ -174,9 +174,8 @@ def pair_bands_text(one: RotationUse) -> str:
     return aligned(rows)
 
 
-def classes_text(found: Usage, one: RotationUse) -> str:
-    """What pairs of a kind hold."""
-    rows = [["kind of pairs", "pairs", "even", "queries", "keys", "product"]]
+def kinds_of_pairs(found: Usage, one: RotationUse) -> dict[str, Portion]:
+    """What pairs of a kind hold, those that there are, by name."""
     kinds = {
         f"never turn within {found.length}": one.never_turn,
         f"turn more than {OFTEN} times": one.often,
@@ -185,10 +184,15 @@ def classes_text(found: Usage, one: RotationUse) -> str:
         "rows that do not turn": one.still,
         **{f"axis {a.axis}": a for a in one.axes},
     }
-    for name, part in kinds.items():
-        if part is not None:
-            values = (part.uniform, part.q, part.k, part.product)
-            rows.append([name, str(part.pairs), *map(as_cell, values)])
+    return {name: part for name, part in kinds.items() if part is not None}
+
+
+def classes_text(found: Usage, one: RotationUse) -> str:
+    """What pairs of a kind hold."""
+    rows = [["kind of pairs", "pairs", "even", "queries", "keys", "product"]]
+    for name, part in kinds_of_pairs(found, one).items():
+        values = (part.uniform, part.q, part.k, part.product)
+        rows.append([name, str(part.pairs), *map(as_cell, values)])
     return aligned(rows)
 
 

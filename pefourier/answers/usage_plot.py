@@ -57,11 +57,13 @@ def spread_layers(layers: Sequence["LayerShares"]) -> list["LayerShares"]:
     return [layers[i] for i in picked]
 
 
-def in_order(rotation: "RotationUse") -> tuple[np.ndarray, np.ndarray]:
-    """Pairs from fast to slow, and their wavelengths."""
-    waves = np.array([pair.wavelength for pair in rotation.pairs])
-    order = np.argsort(waves, kind="stable")
-    return order, waves[order]
+def over_waves(rotation: "RotationUse", shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Wavelengths, and shares (n, pairs) as times even use; the mean of pairs of one wavelength."""
+    waves, place = np.unique(
+        np.float32([p.wavelength for p in rotation.pairs]), return_inverse=True
+    )
+    alike = place == np.arange(len(waves))[:, None]
+    return waves.astype(float), shares @ alike.T / alike.sum(axis=1) * len(place)
 
 
 def edges_of(waves: np.ndarray) -> np.ndarray:
@@ -77,8 +79,8 @@ def draw_layers(
     axes: "Axes", found: "Usage", rotation: "RotationUse", layers: Sequence["LayerShares"]
 ) -> None:
     """The mean over heads of each layer, a row a layer."""
-    order, waves = in_order(rotation)
-    times = np.array([np.nanmean(one.used, axis=0) for one in layers])[:, order] * len(order)
+    means = np.array([np.nanmean(one.used, axis=0) for one in layers])
+    waves, times = over_waves(rotation, means)
     rows = np.arange(len(layers) + 1) - 0.5
     image = axes.pcolormesh(
         edges_of(waves), rows, times, cmap="cividis", vmin=0.0, vmax=MOST_TIMES, rasterized=True
@@ -95,13 +97,13 @@ def draw_layers(
     bar = axes.figure.colorbar(image, ax=axes, pad=0.01, extend="max")
     bar.set_label("share of the product,\ntimes even use", fontsize=7)
     name = ", ".join(filter(None, (brief(found.about[0].spec, 50), literal(rotation.name))))
-    axes.set_title(f"{name}: {len(order)} pairs", loc="left", fontsize=9)
+    axes.set_title(f"{name}: {len(rotation.pairs)} pairs", loc="left", fontsize=9)
 
 
 def draw_heads(axes: "Axes", rotation: "RotationUse", layer: "LayerShares", length: int) -> None:
     """A line for each head of a layer."""
-    order, waves = in_order(rotation)
-    axes.plot(waves, layer.used[:, order].T * len(order), linewidth=0.7, alpha=0.8)
+    waves, times = over_waves(rotation, layer.used)
+    axes.plot(waves, times.T, linewidth=0.7, alpha=0.8)
     axes.axvline(length, color="0.6", linewidth=0.7, linestyle="--")
     axes.set(xscale="log", ylim=(0.0, None))
     axes.tick_params(labelsize=6)

@@ -1,0 +1,70 @@
+"""Which frequencies do weights beside a config use? The part of a report that `usage` answers."""
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pefourier.answers import plot, usage_plot
+from pefourier.answers.document import Markup, Words, command, element, figure, table, value_cell
+from pefourier.answers.report import Answer
+from pefourier.answers.usage_page import conclude_usage, kinds_of_pairs
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.sources.weights import all_tensors
+from pefourier.encodings.specs import source_of
+from pefourier.errors import PefourierError
+from pefourier.weights.usage import Usage, use_of_weights
+
+PICTURE = "How much of the scores each layer makes in which pairs, over their wavelengths."
+
+
+def weights_of(enc: Encoding) -> str | None:
+    """What `usage` is asked for a rotation's weights; None where there are none."""
+    path = str(enc.params.get("path", ""))
+    if enc.act == "rotate" and path.endswith(".gguf"):
+        return path
+    if enc.act != "rotate" or not path or source_of(enc.spec) != "config":
+        return None
+    folder, part = os.path.dirname(path) or ".", enc.spec.partition("#")[2]
+    if next(all_tensors(folder), None) is None:
+        return None
+    return f"{folder}#{part}" if part else folder
+
+
+def usage_part(
+    encodings: Sequence[Encoding], options: Mapping[str, Any], words: Words
+) -> list[Any]:
+    """What the weights of each model use, why that is not known of others; nothing without any."""
+    told: list[Any] = []
+    for spec in dict.fromkeys(filter(None, map(weights_of, encodings))):
+        try:
+            told += one_model(use_of_weights(spec, options.get("length")), words)
+        except PefourierError as error:
+            said = element("strong", "Not answered:"), " ", str(error)
+            told.append(element("p", said, class_="error"))
+            continue
+        length = options.get("length")
+        more = [] if length is None else ["--length", str(length)]
+        told.append(command(shlex.join(["pefourier", "usage", spec, *more])))
+    return told
+
+
+def one_model(found: Usage, words: Words) -> list[Markup]:
+    """What the weights of a model use: in words, as a picture, and by kinds of pairs."""
+    group, label = ["usage"], found.about[0].label
+    draw, here = usage_plot.usage, f"usage-of-{label}"
+    answers = [Answer(found.about[0], found)]
+    picture = plot.draw_inline(here, f"{PICTURE} Of {label}.", draw, answers, plot.USUAL)
+    names = ("even", "queries", "keys", "product")
+    rows = [
+        [one.name or "all layers", name, part.pairs]
+        + [value_cell(value) for value in (part.uniform, part.q, part.k, part.product)]
+        for one in found.rotations
+        for name, part in kinds_of_pairs(found, one).items()
+    ]
+    head = [words.term("rotation", group), "kind of pairs", words.term("pairs", group)]
+    return [
+        element("p", element("strong", label), " ", conclude_usage(found)),
+        figure(picture, PICTURE, wide=True),
+        table("What kinds of pairs hold", [*head, *(words.term(n, group) for n in names)], rows),
+    ]
