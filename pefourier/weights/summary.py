@@ -87,7 +87,7 @@ class TurningPairs:
         return beyond & (self.before * self.met < 2 * pi)
 
 
-def pairs_of(turned: Rotations, number: int, length: int | None) -> TurningPairs:
+def pairs_that_turn(turned: Rotations, number: int, length: int | None) -> TurningPairs:
     """The pairs of one of a model's rotations, at a length or at that of training."""
     enc, axis, met = turned.own[number], turned.axes[number], turned.met[number]
     own = enc.measure.frequencies
