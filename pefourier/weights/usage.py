@@ -41,7 +41,7 @@ from pefourier.weights.layout import (
 from pefourier.weights.model import Rotations, find_sites, open_model_weights, rotations_of_model
 from pefourier.weights.moved import Moved, moved_since
 from pefourier.weights.shares import LayerShares, shares_of, shares_of_means
-from pefourier.weights.summary import RotationUse, summarise, pairs_that_turn
+from pefourier.weights.summary import RotationUse, pairs_that_turn, summarise
 
 Progress = Callable[[str], Callable[[int, int], None]]
 
