@@ -81,16 +81,19 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+DRAWN = {}
+
+
 @pytest.fixture(autouse=True)
 def figures_drawn_once(monkeypatch):
     """What is on a figure does not depend on the disk, and drawing takes most of the time."""
-    drawn, render = {}, plot.render
+    render = plot.render
 
     def render_once(kind, draw, answers, look=None):
         key = (kind, draw, look)
-        if key not in drawn:
-            drawn[key] = render(kind, draw, answers, look)
-        return drawn[key]
+        if key not in DRAWN:
+            DRAWN[key] = render(kind, draw, answers, look)
+        return DRAWN[key]
 
     monkeypatch.setattr(plot, "render", render_once)
 
