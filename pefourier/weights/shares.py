@@ -88,30 +88,31 @@ def still_share(energies: np.ndarray, rows: np.ndarray) -> float:
 def shares_of_means(
     heads: Sequence[Mapping[str, HeadMeans]], layer: int, turning: np.ndarray
 ) -> LayerShares:
-    """The shares of the squares of mean lengths in each head of a layer."""
+    """The shares of the squares of mean lengths in each head of a layer.
+
+    Keys may be those of groups of heads, under the first numbers.
+    """
     sizes, known = {}, {}
-    for which in "qk":
-        rows = [one[which] for one in heads if which in one]
+    keys = sum("k" in one for one in heads)
+    shared = keys > 0 and len(heads) % keys == 0 and all("k" in one for one in heads[:keys])
+    for which, count in (("q", len(heads)), ("k", keys if shared else 0)):
         nothing = np.full((len(heads), int(turning.sum())), np.nan)
-        if len(rows) < len(heads):
+        if not count:
             sizes[which], known[which] = nothing, None
             continue
+        rows = np.repeat([one[which] for one in heads[:count]], len(heads) // count)
         size = np.array([row.size for row in rows])[:, turning]
         mean = np.abs([row.direction for row in rows])[:, turning]
         sizes[which] = normalised(size**2)
         known[which] = np.divide(mean, size, out=nothing, where=size > 0)
-    product = normalised(sizes["q"] * sizes["k"])
     return LayerShares(
         layer,
         0,
-        len(heads),
+        keys if shared else len(heads),
         sizes["q"],
         sizes["k"],
-        product,
-        None,
-        None,
-        None,
-        None,
+        normalised(sizes["q"] * sizes["k"]),
+        *(None, None, None, None),
         known["q"],
         known["k"],
     )
