@@ -38,7 +38,7 @@ from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.explained import Explained
 from pefourier.faithful import lost_codes
-from pefourier.geometry.precision import FORMATS, FormatLoss, format_loss
+from pefourier.geometry.precision import FORMATS, FormatLoss, check_formats, format_loss
 from pefourier.geometry.threads import map_ahead
 from pefourier.result import Result
 
@@ -156,6 +156,8 @@ def describe_context(
     longest = length or allowed
     if parts and longest != max(map(len, own)):
         own = [load_layers(spec, part, longest, d) for part in parts]
+    for enc in own:
+        check_formats(enc)
     rotations = tuple(
         describe_rotation(
             enc,

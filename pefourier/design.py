@@ -22,7 +22,7 @@ import numpy as np
 
 from pefourier.context import base_bound
 from pefourier.encodings import build
-from pefourier.encodings.checks import LARGEST, check_count
+from pefourier.encodings.checks import LARGEST, check_cost, check_count
 from pefourier.encodings.encoding import BLOCK, Encoding, Measure, row_blocks
 from pefourier.encodings.readings import STEP, lag_sums
 from pefourier.errors import PefourierError, shown
@@ -267,6 +267,8 @@ def design_base(
     if d % 2:
         raise PefourierError(f"a base is chosen for pairs of dimensions: an even d; got d={d}")
     form = FORMATS[dtype] if dtype else None
+    cosines = (len(bases) + len(criteria)) * length * d // 2
+    check_cost(f"a design for length {length}, d {d}", "cosines of candidates", cosines)
     exact = {name: exact_base(name, length, d) for name in criteria if name not in TABLE_CRITERIA}
     every = {*bases, *(rho for rho in exact.values() if rho is not None and rho > 1)}
     own = (

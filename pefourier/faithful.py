@@ -98,13 +98,14 @@ def assess(
     """
     from pefourier.diagnosis import diagnose, without_rounding
     from pefourier.geometry.closest import closest_pair
-    from pefourier.geometry.precision import precision
+    from pefourier.geometry.precision import check_formats, precision
     from pefourier.geometry.singular_values import check_products, decompose
     from pefourier.relations import first_rising_lag, shift_residual, toeplitz_residual
 
     whole = as_encoding(encoding)
     enc = without_prefix(whole)
     check_products(enc)
+    check_formats(enc)
     closest = closest_pair(enc, progress and progress("closest pair"))
     factors = decompose(enc, progress and progress("singular values"))
     rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from itertools import count
 from pathlib import Path
+from time import process_time
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from training import lines
 from pefourier import files, reproduce
 from pefourier.answers import plot
 from pefourier.cli.main import main
+from pefourier.encodings.checks import COSTS
 from pefourier.train import store
 
 FULL = os.strerror(errno.ENOSPC)
@@ -323,3 +325,23 @@ def test_lines_about_nested_configs_are_short(tmp_path, run):
     assert done.status == 0
     assert "text_config of text_config" in done.out
     assert max(map(len, done.out.splitlines())) < 500
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "design --length 300 --d 1M",
+        "design --length 64M --d 128 --for distance",
+        "context rope --length 20k --against base=1e6",
+        "check-faithful rope --length 20k",
+        "check-faithful tupe:length=10000",
+    ],
+)
+def test_minutes_of_work_are_refused_before_they_begin(run, monkeypatch, command):
+    """Positions are fewer here: 64M of them take a second to number."""
+    monkeypatch.setitem(COSTS, "positions in narrow formats", (1e-6, 1e4))
+    begun = process_time()
+    done = run(*command.split())
+    assert (done.status, done.out) == (2, "")
+    assert "the limit is" in done.err
+    assert process_time() - begun < 2

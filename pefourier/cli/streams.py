@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 import typer
@@ -16,6 +17,7 @@ UNWRITABLE = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT}
 VERDICT = re.compile(r"^(\S.*?: )([a-z]+)\.", re.MULTILINE)
 COLOURS = dict.fromkeys(["collides", "different"], "1;31")
 COLOURS |= dict.fromkeys(["invertible", "isometric", "same"], "1;32")
+LONG = 5  # seconds of a phase, from which on the rest is foretold
 LONG_WORD = re.compile(rf"\S{{{LONGEST + 1},}}")
 
 
@@ -82,14 +84,17 @@ def percentages(label: str, quiet: bool) -> Callable[[str], Callable[[int, int],
         return None
 
     def begin(phase: str) -> Callable[[int, int], None]:
-        passes, last = 1, 0
+        passes, last, begun = 1, 0, monotonic()
 
         def show(done: int, total: int) -> None:
-            nonlocal passes, last
-            passes += done <= last  # the codes are walked through again
-            last = done
+            nonlocal passes, last, begun
+            if done <= last:  # the codes are walked through again
+                passes, begun = passes + 1, monotonic()
+            last, spent = done, monotonic() - begun
             again = f", pass {passes}" if passes > 1 else ""
             text = f"{label}: {phase}{again}, {100 * done // max(total, 1)} %"
+            if spent > LONG:
+                text += f", about {spent * (total - done) / done:.0f} s left"
             print(f"\r\x1b[K{text if done < total else ''}", end="", file=sys.stderr, flush=True)
 
         return show

@@ -10,6 +10,11 @@ LARGEST = 2**26  # positions or lattice points: half a GiB of numbers
 WIDEST = 2**21  # dimensions of a code: more would take minutes
 NUMBERS = 2**30  # numbers of a table that is made: 8 GiB
 LEAST_SIDE = 4  # of an array that may be of an image
+COSTS = {  # of what takes long: seconds of two cores for each, and the most that are begun with
+    "products of a decomposition": (7e-10, 2**39),
+    "cosines of candidates": (8e-9, 2e9),
+    "positions in narrow formats": (1e-6, 12e6),  # 180 bytes each
+}
 MAGNITUDES = (1e-100, 1e100)  # of the largest number of a table, which is squared
 
 
@@ -70,6 +75,23 @@ def check_size(what: str, *shape: int) -> None:
         raise PefourierError(
             f"{what} would hold {sizes} numbers, the limit is {NUMBERS}; "
             "choose a smaller length or d, or fewer positions"
+        )
+
+
+def check_cost(what: str, kind: str, count: float) -> None:
+    """Refuse, before it is begun, work that takes minutes, or more memory than machines have.
+
+    >>> check_cost("a design", "cosines of candidates", 1e9)
+    >>> check_cost("it", "cosines of candidates", 1e12)
+    Traceback (most recent call last):
+    pefourier.errors.PefourierError: it takes 1e+12 cosines of candidates, some 8000 s; the limit \
+is 2e+09: choose a smaller length or d
+    """
+    seconds, most = COSTS[kind]
+    if count > most:
+        raise PefourierError(
+            f"{what} takes {count:.2g} {kind}, some {count * seconds:.0f} s; the limit is "
+            f"{most:.2g}: choose a smaller length or d"
         )
 
 

@@ -17,8 +17,10 @@ from math import prod
 import numpy as np
 
 from pefourier.encodings.axis_parts import axis_parts
+from pefourier.encodings.checks import check_cost
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Measure, row_blocks, unit_of
+from pefourier.errors import shown
 from pefourier.explained import Explained
 from pefourier.geometry.row_search import first_equal
 from pefourier.geometry.threads import map_ahead
@@ -158,6 +160,13 @@ def precision(enc: Encoding, distinct: int | None = None) -> dict[str, FormatLos
         take = map if len(enc) * enc.dim < WHOLE else map_ahead
         found = dict(zip(FORMATS, take(partial(format_loss, enc), FORMATS.values()), strict=True))
     return found if distinct is None else {k: one.within(distinct) for k, one in found.items()}
+
+
+def check_formats(enc: Encoding) -> None:
+    """Refuse more positions than can be told apart in each format within memory."""
+    if axis_parts(enc) is None and enc.measure is not None:
+        points = min(len(enc), enc.measure.period or len(enc))
+        check_cost(shown(enc.spec), "positions in narrow formats", points)
 
 
 def losses_on_axes(parts: Sequence[Encoding]) -> dict[str, FormatLoss]:
