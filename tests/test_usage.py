@@ -2,8 +2,10 @@
 
 import json
 import re
+import sys
 import tracemalloc
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from pefourier.errors import PefourierError
 from pefourier.weights.energies import energies_at
 from pefourier.weights.layout import layout_likeness
 from pefourier.weights.model import find_sites, open_model_weights, rotations_of_model
-from pefourier.weights.tensors import list_tensors
+from pefourier.weights.tensors import Tensor, dequantised, list_tensors
 from pefourier.weights.usage import use_of_weights
 
 Q, K = (f"model.layers.0.self_attn.{name}_proj.weight" for name in "qk")
@@ -332,6 +334,18 @@ def test_every_number_of_a_small_type_has_its_size(tmp_path, kind):
     assert not np.isfinite(found[~finite]).all(axis=1).any()
 
 
+def test_types_that_are_not_decoded_are_refused(monkeypatch):
+    with pytest.raises(PefourierError, match="is of type TQ9, whose numbers are not read here"):
+        Tensor("m.gguf", "a", (1, 32), "TQ9", 0, 0, None).numbers(np.zeros(4, np.uint8))
+    nothing = np.zeros((1, 18), np.uint8)
+    if find_spec("gguf"):
+        with pytest.raises(PefourierError, match="type TQ9 are not decoded by this version"):
+            dequantised("TQ9", nothing)
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(PefourierError, match="which is not installed; pip install gguf"):
+        dequantised("Q4_0", nothing)
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (32, 1), (4, 3)])
 def test_scales_of_stored_numbers_are_applied(tmp_path, shape):
     tensors = random_tensors()
@@ -429,6 +443,17 @@ REFUSED = {
     ),
     "does not turn queries and keys; its positions are learned": (
         lambda path: write_model(Path(path), model_type="gpt2", n_positions=64)
+    ),
+    "does not turn queries and keys; its positions are alibi": lambda path: write_model(
+        Path(path), model_type="mpt", attn_config={"alibi": True}
+    ),
+    "is of type int8, whose numbers mean nothing without a scale": lambda path: write_model(
+        Path(path), random_tensors() | {Q: np.ones((32, 24), np.int8), Q + "_SCB": np.ones(32)}
+    ),
+    "has 96 rows, which are not 2 + 2 × 2 heads of 12": lambda path: write_model(
+        Path(path),
+        {"model.layers.0.self_attn.qkv_proj.weight": np.ones((96, 24), np.float32)},
+        **{"model_type": "phi3", "num_attention_heads": 2, "head_dim": None},
     ),
     "has 5 gains, ": lambda path: write_model(
         Path(path), random_tensors() | {NORM: np.ones(5, np.float32)}

@@ -146,6 +146,7 @@ def attention_at(
     names = known_names()
     weights = [dotted(module, leaf, "weight") for leaf in leaves]
     for name in weights:
+        check_numbers(tensors, name, label)
         if len(tensors[name].shape) != 2:
             raise PefourierError(
                 f"{shown(name)} of {label} has the shape {tensors[name].shape}; a projection has "
@@ -188,6 +189,18 @@ def attention_at(
         )
     ]
     return Attention(layer, module, *both)
+
+
+def check_numbers(tensors: Tensors, name: str, label: str) -> None:
+    """Refuse whole numbers that stand for others in a way that is not known."""
+    stem, kind = name.removesuffix("weight"), tensors[name].kind
+    scaled = any(stem + end in tensors for end in known_names()["scales"])
+    moved = f"{name}_zero_point" in tensors
+    if kind.startswith(("int", "uint", "bool")) and (moved or not scaled):
+        raise PefourierError(
+            f"{shown(name)} of {label} is of type {kind}, whose numbers mean nothing without a "
+            "scale that is read here; give the plain weights"
+        )
 
 
 def head_rows(
