@@ -1,5 +1,6 @@
 """Forty questions of users are answered, in words, by commands that a reader of the help tries."""
 
+import contextlib
 import json
 import shlex
 import tomllib
@@ -71,11 +72,22 @@ CONFIGS = {
 }
 
 
-@pytest.fixture
-def desk(run, tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
     """A folder with the files that the questions speak of."""
-    monkeypatch.chdir(tmp_path)
+    folder = tmp_path_factory.mktemp("desk")
+    with contextlib.chdir(folder):
+        put_files()
+    return folder
+
+
+@pytest.fixture
+def desk(files, monkeypatch):
+    monkeypatch.chdir(files)
     monkeypatch.setenv("COLUMNS", "200")
+
+
+def put_files():
     for name, config in CONFIGS.items():
         Path(f"{name}.json").write_text(json.dumps(config))
     Path("rotary.py").write_text(ROTARY)

@@ -176,7 +176,11 @@ def long_names():
     }
 
 
-@pytest.mark.parametrize("look", [plot.Look(3.0), plot.Look(3.4), plot.INLINE, plot.Look(7.0)])
+LOOKS = [plot.Look(3.0), plot.INLINE]
+LOOKS += [pytest.param(plot.Look(wide), marks=pytest.mark.long) for wide in (3.4, 7.0)]
+
+
+@pytest.mark.parametrize("look", LOOKS)
 def test_all_text_is_within_the_figure(long_names, look):
     for draw, answers in long_names.items():
         with plot.figure_style(look):
@@ -318,30 +322,35 @@ def drawn(folder, **environment):
     return done.returncode, done.stderr, path.read_bytes() if path.exists() else b""
 
 
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    return drawn(tmp_path_factory.mktemp("usual"))
+
+
 @pytest.mark.parametrize(
     "settings", [b"text.usetex: True\nfont.size: 30\n", b"nonsense\n", b"\xff\xfe: True\n"]
 )
-def test_settings_that_lie_about_change_nothing(tmp_path, settings):
-    usual = drawn(tmp_path)
+def test_settings_that_lie_about_change_nothing(tmp_path, usual, settings):
     assert usual[:2] == (0, "")
     os.makedirs(tmp_path / "home" / "matplotlib")
     for place in (tmp_path, tmp_path / "home" / "matplotlib"):
         (place / "matplotlibrc").write_bytes(settings)
-    assert drawn(tmp_path, XDG_CONFIG_HOME=str(tmp_path / "home")) == usual
-    assert drawn(tmp_path, MPLBACKEND="nonsense") == usual
+    home = str(tmp_path / "home")
+    assert drawn(tmp_path, XDG_CONFIG_HOME=home, MPLBACKEND="nonsense") == usual
+
+
+def test_a_file_of_settings_that_is_not_there_changes_nothing(tmp_path, usual):
     assert drawn(tmp_path, MPLBACKEND="tkagg", MATPLOTLIBRC=str(tmp_path / "none")) == usual
 
 
 @pytest.mark.parametrize("name", ["own", "."])
-def test_settings_that_are_asked_for_count(tmp_path, name):
-    _, _, usual = drawn(tmp_path)
+def test_settings_that_are_asked_for_count(tmp_path, usual, name):
     for path in (tmp_path / "own", tmp_path / "matplotlibrc"):
         path.write_text("font.size: 30\nlines.linewidth: 9\naxes.labelsize: 30\n")
     status, err, larger = drawn(tmp_path, MATPLOTLIBRC=name)
     assert (status, err) == (0, "")
-    assert larger != usual
     assert b"font-size: 30px" in larger
-    assert b"font-size: 30px" not in usual
+    assert b"font-size: 30px" not in usual[2]
 
 
 @pytest.mark.parametrize(
@@ -360,7 +369,7 @@ def test_settings_that_are_asked_for_and_fail_are_named_in_one_line(tmp_path, se
     assert "Traceback" not in err
 
 
-def test_the_settings_and_the_backend_of_a_program_are_left_alone(tmp_path):
+def test_the_settings_and_the_backend_of_a_program_are_left_alone(tmp_path, usual):
     code = """
 import os
 os.environ["MPLBACKEND"] = "svg"
@@ -379,6 +388,5 @@ assert os.environ["MPLBACKEND"] == "svg"
 import sys
 assert "matplotlib.pyplot" not in sys.modules
 """
-    _, _, usual = drawn(tmp_path)
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
-    assert (tmp_path / "x.svg").read_bytes() == usual
+    assert (tmp_path / "x.svg").read_bytes() == usual[2]
