@@ -228,6 +228,10 @@ def still_dimensions(spec: str) -> int:
 
 def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
     """Runs of layers of a config; of any other encoding one run without an index."""
+    if source_of(spec) == "gguf":
+        from pefourier.encodings.sources.gguf_file import layers_in
+
+        return layers_in(spec)
     if source_of(spec) != "config":
         enc = load(spec, None, d)
         on_a_line = enc.act == "rotate" and len(enc.domain.sides) == 1

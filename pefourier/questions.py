@@ -640,8 +640,13 @@ def pair_of(
             domain = on_found_grid(other).domain
             size |= {"grid": domain.grid, "prefix": domain.prefix}
         pair[k] = rows_of(k, **size)
-    elif kinds.count("code") == 1 and d is None and pair[0].dim != pair[1].dim:
+    elif kinds.count("code") == 1 and d is None:
+        from pefourier.operators import head_size
+
         k = kinds.index("code")
-        with suppress(PefourierError):  # code of one size only, which is compared as it is
-            pair[k] = rows_of(k, d=pair[1 - k].dim)
+        own, other = pair[k], pair[1 - k]
+        wanted = other.dim if own.operator is None else head_size(other)  # what turns has all of it
+        if own.dim != wanted:
+            with suppress(PefourierError):  # code of one size only, which is compared as it is
+                pair[k] = rows_of(k, d=wanted)
     return on_common_grid(*pair)

@@ -1,9 +1,10 @@
 """Which rotation does a GGUF file of llama.cpp set? Its metadata, and its factors of frequencies.
 
 Keys are those of llama.cpp's converters: ``ARCH.rope.freq_base``, ``rope.dimension_count``,
-``rope.scaling.*``, ``attention.key_length``, ``context_length``; the tensors ``rope_freqs.weight``
-and ``rope_factors_long.weight`` with ``rope_factors_short.weight`` divide the frequencies. Files
-are read without the package gguf (`pefourier.encodings.sources.gguf_header`).
+``rope.freq_base_swa``, ``attention.sliding_window_pattern``, ``rope.scaling.*``,
+``attention.key_length``, ``context_length``; the tensors ``rope_freqs.weight`` and
+``rope_factors_long.weight`` with ``rope_factors_short.weight`` divide the frequencies. Files are
+read without the package gguf (`pefourier.encodings.sources.gguf_header`).
 """
 
 import tomllib
@@ -19,11 +20,15 @@ import numpy as np
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.gguf_header import LONGEST_LIST, TensorPlace, read_header
-from pefourier.errors import PefourierError, shown
+from pefourier.encodings.sources.layers import LayerRun
+from pefourier.errors import PefourierError, shown, unknown
 from pefourier.files import os_errors
 
 FREQS, LONG, SHORT = (f"rope_{name}.weight" for name in ("freqs", "factors_long", "factors_short"))
 NUMPY = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}
+PARTS = ("full_attention", "sliding_attention")  # types of layers with bases of their own
+BETAS = ("beta_fast", "beta_slow")
+MOST_LAYERS = 2**12
 TOO_WIDE = 2**53  # of a head: what is refused, in place of an infinity
 
 
@@ -76,13 +81,18 @@ def tensor_numbers(path: str, name: str, tensor: TensorPlace) -> tuple[float, ..
     return tuple(own.astype(float).tolist())
 
 
-def read_gguf(path: str, length: int | None = None, d: int | None = None) -> Encoding:
+def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Encoding:
     """The rotation of a GGUF file, by default over the context that it tells.
 
     Whether partners stand side by side is llama.cpp's choice for the architecture (`pairing_in`);
-    of one that is not known, halves are taken.
+    of one that is not known, halves are taken. Behind ``#`` stands sliding_attention for layers
+    with a window, where these turn by another base.
     """
+    path, _, part = spec.partition("#")
     file = open_gguf(path)
+    unscaled = file.architecture in decided()["windows"]["unscaled"].split()
+    if part not in ("", *PARTS):
+        raise unknown(f"type of layer of {shown(path)}", part, PARTS)
     pairing = pairing_in(file.architecture)
     if pairing == "none":
         raise PefourierError(
@@ -104,15 +114,58 @@ def read_gguf(path: str, length: int | None = None, d: int | None = None) -> Enc
             "rope",
             length=int(rows or 80),
             d=int(head),
-            rho=float(file.number("rope.freq_base") or 1e4),
+            rho=window_base(file) if part == PARTS[1] else base_in(file),
             layout="interleaved" if pairing == "interleaved" else "halves",
             partial=1.0 if turned >= head else float(np.nextafter(turned / head, 2.0)),
-            **scaling_of_file(file),
+            **({} if part == PARTS[1] and unscaled else scaling_of_file(file)),
         )
     except PefourierError as error:
         raise PefourierError(f"{shown(path)}: {error}") from error
-    params = {**enc.params, "path": path}
-    return replace(enc, spec=path, params=params, findings=(*found, *enc.findings))
+    params = {**enc.params, "path": path, **softmax_factor_in(file, enc.params)}
+    return replace(enc, spec=spec, params=params, findings=(*found, *enc.findings))
+
+
+def base_in(file: GgufFile) -> float:
+    """The base of layers that see all, 10000 where no key tells."""
+    return float(file.number("rope.freq_base") or 1e4)
+
+
+def window_base(file: GgufFile) -> float:
+    """The base of layers with a window: by its key, else as llama.cpp has it."""
+    own = file.architecture in decided()["windows"]["own_base"].split()
+    return float(file.number("rope.freq_base_swa") or (1e4 if own else base_in(file)))
+
+
+def layers_in(path: str) -> list[LayerRun]:
+    """Layers of a GGUF file by what they do with positions; one run where no more is known."""
+    file = open_gguf(path.partition("#")[0])
+    count, window = file.number("block_count"), file.number("attention.sliding_window")
+    sliding = sliding_layers(file, int(count or 0)) if window else [False] * int(count or 0)
+    if not count or count > MOST_LAYERS or sliding is None:
+        return [LayerRun((), "rotary", "", None)]
+    still = decided()["unrotated"].get(file.architecture)
+    named = any(sliding) and window_base(file) != base_in(file)
+    runs: dict[tuple[Any, ...], list[int]] = {}
+    for i, local in enumerate(sliding):
+        none = (still == "every fourth" and i % 4 == 3) or (
+            still == "full" and window and not local
+        )
+        part = PARTS[local] if named and not none else ""
+        key = ("none" if none else "rotary", part, int(window) if local else None)
+        runs.setdefault(key, []).append(i)
+    return [LayerRun(tuple(own), *key) for key, own in runs.items()]
+
+
+def sliding_layers(file: GgufFile, count: int) -> list[bool] | None:
+    """Which layers see a window alone: by the key, else by llama.cpp's pattern; None: unknown."""
+    own = file.metadata.get(f"{file.architecture}.attention.sliding_window_pattern")
+    if isinstance(own, list):
+        return [bool(x) for x in own[:count]] if len(own) >= count else None
+    every = own or decided()["full"].get(file.architecture)
+    if not isinstance(every, int) or isinstance(every, bool) or not every:
+        return None
+    full = 0 if every < 0 else abs(every) - 1
+    return [i % abs(every) != full for i in range(count)]
 
 
 def head_width(file: GgufFile) -> float | None:
@@ -133,23 +186,65 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
         return {"scaling": "longrope", **own}
     if FREQS in factors and (kind in ("none", "llama3") or (kind == "linear" and factor == 1)):
         return {"scaling": "factors", "factors": factors[FREQS]}
-    if kind in ("none", "linear") and FREQS not in factors:
+    alpha = read_key(file, "rope.scaling.alpha")
+    if kind in ("none", "linear") and FREQS not in factors and (factor == 1 or not alpha):
+        if alpha:  # its base times alpha^(d / (d - 2))
+            return {"scaling": "ntk", "factor": float(alpha)}
         return {"scaling": "linear", "factor": float(factor)} if factor != 1 else {}
     if kind == "yarn" and original and not factors:
-        attention = (file.number("rope.scaling.attn_factor") or 1.0) * (1 + 0.1 * log(factor))
+        attention = (file.number("rope.scaling.attn_factor") or 1.0) * yarn_attention(file, factor)
         own = {"factor": float(factor), "original": int(original), "attention_factor": attention}
-        return {"scaling": "yarn", **own}
+        turns = {key: read_key(file, f"rope.scaling.yarn_{key}") for key in BETAS}
+        return {"scaling": "yarn", **own, **{key: x for key, x in turns.items() if x is not None}}
     named = ", ".join(factors) or "no factors"
     raise PefourierError(
         f"a scaling of type {shown(kind)} with {named} is not known; give rope:inv_freq=FILE"
     )
 
 
+def read_key(file: GgufFile, key: str) -> float | None:
+    """A number that llama.cpp reads for some architectures alone; None for the others."""
+    return file.number(key) if file.architecture in decided()["reads"][key].split() else None
+
+
+def yarn_attention(file: GgufFile, factor: float) -> float:
+    """The factor before cosines and sines: 0.1 ln s + 1, or a quotient by yarn_log_multiplier.
+
+    deepseek2 and deepseek32 keep a tenth of the multiplier; the first takes it for both numbers
+    unless it is 1.
+    """
+    scale, times = 1 + 0.1 * log(factor), log_multiplier(file)
+    if times is None:
+        return scale
+    if file.architecture == "deepseek2" and abs(times - 1) > 1e-6:
+        return 1.0
+    return scale / (1 + 0.1 * times * log(factor))
+
+
+def log_multiplier(file: GgufFile) -> float | None:
+    """What a config calls mscale_all_dim; None where llama.cpp reads none."""
+    held = read_key(file, "rope.scaling.yarn_log_multiplier")
+    return held if held is None or file.architecture == "mistral3" else 10 * held
+
+
+def softmax_factor_in(file: GgufFile, own: Mapping[str, Any]) -> dict[str, float]:
+    """What DeepSeek's layers multiply their logits with: (0.1 m ln s + 1)^2."""
+    times = log_multiplier(file)
+    if times is None or own["scaling"] != "yarn" or file.architecture == "mistral3":
+        return {}
+    return {"softmax_factor": (1 + 0.1 * times * log(own["factor"])) ** 2}
+
+
+@cache
+def decided() -> dict[str, Any]:
+    """What llama.cpp decides by architecture."""
+    return tomllib.loads(Path(__file__).with_name("gguf_architectures.toml").read_text("utf-8"))
+
+
 @cache
 def known_architectures() -> dict[str, str]:
     """How llama.cpp pairs the rows of a head, by architecture."""
-    own = tomllib.loads(Path(__file__).with_name("gguf_architectures.toml").read_text("utf-8"))
-    del own["source"]
+    own = decided()["pairing"]
     return {name: pairing for pairing, names in own.items() for name in names.split()}
 
 
@@ -174,8 +269,22 @@ def left_open(file: GgufFile, pairing: str | None) -> Iterator[Finding]:
     if pairing == "axes":
         message = "for tokens of text; those of images and videos have places on three axes"
         yield Finding("rope-axes", "note", message)
+    still = decided()["unrotated"].get(file.architecture)
+    if still and (still != "full" or file.value("attention.sliding_window")):
+        which = "every fourth layer" if still != "full" else "layers that see all"
+        message = f"{who} has no positions in {which}, as llama.cpp's code has it: no key tells"
+        yield Finding("gguf-unsaid", "note", message)
     if file.value("attention.sliding_window"):
-        local = file.number("rope.freq_base_swa")
-        base = f"{local:g} (rope.freq_base_swa)" if local else "a base that it does not say"
+        told, known = file.number("rope.freq_base_swa"), decided()
+        silent = (
+            file.architecture not in known["full"].keys() | known["windows"]["own_base"].split()
+        )
+        why = "rope.freq_base_swa" if told else "llama.cpp's, no key tells"
+        base = f"base {window_base(file):g} ({why})"
+        base = "a base that it does not say" if silent and not told else base
         message = f"{who} turns layers with a window by {base}; this is the rotation of the others"
+        yield Finding("gguf-unsaid", "note", message)
+    unread = [key for key in decided()["reads"] if file.value(key) is not None]
+    for key in (key for key in unread if read_key(file, key) is None):
+        message = f"llama.cpp does not read {key} for this architecture; it is not used"
         yield Finding("gguf-unsaid", "note", message)

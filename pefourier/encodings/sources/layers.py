@@ -68,7 +68,7 @@ def layer_spec(spec: str, layer: str) -> str:
     path, _, part = spec.partition("#")
     if not layer:
         return spec
-    rest = open_model(spec).part if part else ""
+    rest = part if path.lower().endswith(".gguf") else open_model(spec).part if part else ""
     inner = part.removesuffix(rest).removesuffix(".")
     return f"{path}#{'.'.join(filter(None, (inner, layer)))}"
 

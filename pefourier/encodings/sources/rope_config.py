@@ -102,7 +102,7 @@ def rotation_of_indexer(model: ModelConfig) -> Encoding:
 
     Where the config does not say how wide its heads are, what is known of them is what turns.
     """
-    enc = read_rotation(replace(model, part=""))
+    enc = read_rotation(replace(model, part="", d=None))
     given = {key: enc.params[key] for key in ("rho", "scaling", "length")}
     given |= {key: enc.params[key] for key in scaling_parameters(enc.params["scaling"])}
     turned, width = enc.params["rotated"], model.config.count("index_head_dim") or 0

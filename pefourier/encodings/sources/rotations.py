@@ -221,34 +221,31 @@ def probe(
     found = find_order(torch, module, length, d)
     if found is None:
         raise no_operator(spec, "unit vectors at the first positions do not stay orthogonal")
-    order, firsts, _ = found
+    order = found[0]
     near = np.arange(min(PROBED, length))
     units = np.broadcast_to(np.eye(d)[:, None], (d, len(near), d))
     starts = [
         np.moveaxis(image, 0, 2) for image in images_at(spec, torch, module, order, units, near)[:2]
     ]
-    blocks = [np.linalg.solve(some[:1], some) for some in starts]
-    beside = np.abs(blocks[0] * (1 - np.eye(d))).max(axis=0)
-    seconds = beside.argmax(axis=0)[firsts]
-    one, two = np.zeros(d), np.zeros(d)
-    one[firsts] = 1
-    one[np.setdiff1d(np.arange(d), [*firsts, *seconds])] = 1
-    two[seconds] = 1
+    pairs = [ends_turned(spec, np.linalg.solve(some[:1], some)) for some in starts]
     random = np.random.default_rng(0).standard_normal(d)
-    vectors = np.broadcast_to(np.stack([one, two, random])[:, None], (3, len(positions), d))
+    given = [vector for own in pairs for vector in ends_of_pairs(own, d)]  # of queries, of keys
+    vectors = np.broadcast_to(np.stack([*given, random])[:, None], (5, len(positions), d))
     seen = images_at(spec, torch, module, order, vectors, positions)
-    alone = images_at(spec, torch, module, order, 3 * vectors[2:], positions)
+    alone = images_at(spec, torch, module, order, 3 * vectors[4:], positions)
     answers = []
-    for start, image, thrice in zip(starts, seen[:2], alone[:2], strict=True):
-        turned = np.linalg.solve(start[0], np.moveaxis(image, 0, 2))  # (n, d, 3)
+    for k, (start, image, thrice) in enumerate(zip(starts, seen[:2], alone[:2], strict=True)):
+        firsts, seconds = pairs[k]
+        turned = np.linalg.solve(start[0], np.moveaxis(image, 0, 2))  # (n, d, 5)
+        one, two = turned[..., 2 * k], turned[..., 2 * k + 1]
         matrices = np.zeros((len(positions), d, d))
-        kept = np.flatnonzero(one)
-        matrices[:, kept, kept] = turned[:, kept, 0]
-        matrices[:, seconds, firsts] = turned[:, seconds, 0]
-        matrices[:, firsts, seconds] = turned[:, firsts, 1]
-        matrices[:, seconds, seconds] = turned[:, seconds, 1]
-        missed = np.abs(matrices @ random - turned[..., 2]).max(axis=1)
-        missed = np.maximum(missed, np.abs(image[2] - thrice[0] / 3).max(axis=1))
+        kept = np.setdiff1d(np.arange(d), seconds)
+        matrices[:, kept, kept] = one[:, kept]
+        matrices[:, seconds, firsts] = one[:, seconds]
+        matrices[:, firsts, seconds] = two[:, firsts]
+        matrices[:, seconds, seconds] = two[:, seconds]
+        missed = np.abs(matrices @ random - turned[..., 4]).max(axis=1)
+        missed = np.maximum(missed, np.abs(image[4] - thrice[0] / 3).max(axis=1))
         if (missed > 16 * seen[2] * np.abs(random).max()).any():
             at = int(positions[missed.argmax()])
             raise no_operator(
@@ -258,6 +255,23 @@ def probe(
             )
         answers.append(start[0] @ matrices)
     return answers[0], answers[1]
+
+
+def ends_turned(spec: str, blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """First and second columns of the pairs that matrices (n, d, d) turn; none where none moves."""
+    still = (blocks == blocks[0]).all()
+    firsts = np.arange(0) if still else find_pairs(blocks)
+    if firsts is None:
+        raise no_operator(spec, "keys are not turned in pairs, as queries are")
+    beside = np.abs(blocks * (1 - np.eye(blocks.shape[1]))).max(axis=0)
+    return firsts, beside.argmax(axis=0)[firsts]
+
+
+def ends_of_pairs(pairs: tuple[np.ndarray, np.ndarray], d: int) -> tuple[np.ndarray, np.ndarray]:
+    """A vector that is 1 at the first columns of pairs and at those alone, one at the second."""
+    one, two = np.ones(d), np.zeros(d)
+    one[pairs[1]], two[pairs[1]] = 0, 1
+    return one, two
 
 
 def images_at(

@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 
+from pefourier.context import describe_context
 from pefourier.encodings import load
 from pefourier.encodings.sources.gguf_file import known_architectures
 from pefourier.encodings.sources.gguf_header import (
@@ -113,7 +114,7 @@ def test_context_takes_a_gguf_file(write, run):
     ("arch", "layout", "codes"),
     [
         ("llama", "interleaved", []),
-        ("smollm3", "interleaved", []),
+        ("smollm3", "interleaved", ["gguf-unsaid"]),  # of layers without positions
         ("qwen3", "halves", []),
         ("qwen3vl", "halves", ["rope-axes"]),
         ("nobody", "halves", ["gguf-unsaid"]),
@@ -136,8 +137,10 @@ def test_architectures_are_those_of_the_package_gguf():
 def test_layers_with_a_window_and_their_base_are_told(write):
     local = {"attention__sliding_window": 512, "rope__freq_base_swa": 1e4}
     (note,) = load(write(arch="gemma3", **SIZES, **local)).findings
-    assert "turns layers with a window by 10000 (rope.freq_base_swa)" in note.message
+    assert "turns layers with a window by base 10000 (rope.freq_base_swa)" in note.message
     (note,) = load(write(arch="gemma3", **SIZES, attention__sliding_window=512)).findings
+    assert "by base 10000 (llama.cpp's, no key tells)" in note.message
+    (note,) = load(write(arch="llama", **SIZES, attention__sliding_window=512)).findings
     assert "turns layers with a window by a base that it does not say" in note.message
 
 
@@ -250,3 +253,85 @@ def test_a_vocabulary_is_stepped_over(tmp_path):
     keys, _ = read_header(str(tmp_path / "m.gguf"))
     assert time.perf_counter() - start < 2
     assert keys == {"k": LongList(2**18), "s": LongList(2**18)}
+
+
+GEMMA = {"context_length": 32768, "embedding_length": 1152, "attention__head_count": 4}
+GEMMA |= {"attention__key_length": 256, "rope__freq_base": 1e6, "block_count": 12}
+GEMMA |= {"attention__sliding_window": 512}
+
+
+@pytest.mark.parametrize(
+    ("arch", "values", "base", "full"),
+    [
+        ("gemma3", {}, 10000.0, (5, 11)),  # llama.cpp's own base and pattern
+        ("gemma3", {"rope__freq_base_swa": 20000.0}, 20000.0, (5, 11)),
+        ("gemma3", {"attention__sliding_window_pattern": 3}, 10000.0, (2, 5, 8, 11)),
+        ("modern-bert", {}, 10000.0, (0, 3, 6, 9)),
+        ("gemma2", {}, None, (1, 3, 5, 7, 9, 11)),  # whose windows turn by the base of the others
+    ],
+)
+def test_layers_with_a_window_are_told(write, arch, values, base, full):
+    path = write(arch=arch, **GEMMA | values)
+    _, found = describe_context(path)
+    local = tuple(i for i in range(12) if i not in full)
+    told = {layer.index: (layer.kind, layer.window) for layer in found.layers}
+    assert told == {local: ("rotary", 512), full: ("rotary", None)}
+    bases = {rotation.name: rotation.base for rotation in found.rotations}
+    names = {"sliding_attention": base, "full_attention": 1e6} if base else {"": 1e6}
+    assert bases == names
+    assert load(path, 8).params["rho"] == 1e6
+    if base:
+        assert load(f"{path}#sliding_attention", 8).params["rho"] == base
+
+
+def test_layers_without_positions_have_no_key_and_are_told(write):
+    path = write(arch="smollm3", **SIZES, block_count=8)
+    _, found = describe_context(path)
+    assert [(layer.kind, layer.index) for layer in found.layers] == [
+        ("rotary", (0, 1, 2, 4, 5, 6)),
+        ("none", (3, 7)),
+    ]
+    assert "no positions in every fourth layer" in load(path, 8).findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("arch", "values", "spec"),
+    [
+        (
+            "mistral3",
+            {"rope__scaling__yarn_beta_fast": 16.0, "rope__scaling__yarn_log_multiplier": 1.0},
+            "beta_fast=16,attention_factor=1",
+        ),
+        ("llama", {"rope__scaling__yarn_beta_fast": 16.0}, ""),  # which does not read it
+        ("deepseek2", {"rope__scaling__yarn_log_multiplier": 0.0707}, "attention_factor=1"),
+        ("deepseek2", {"rope__scaling__yarn_log_multiplier": 0.1}, "attention_factor=1"),
+    ],
+)
+def test_what_yarn_takes_is_what_the_architecture_reads(write, arch, values, spec):
+    yarn = {"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0}
+    yarn["rope__scaling__original_context_length"] = 32768
+    enc = load(write(arch=arch, **SIZES | yarn | values), 8)
+    wanted = load(f"rope:rho=5e5,scaling=yarn,factor=4,original=32768,{spec}", 8, 128)
+    np.testing.assert_allclose(enc.measure.frequencies, wanted.measure.frequencies, rtol=1e-6)
+    factors = [one.params["attention_factor"] for one in (enc, wanted)]
+    assert factors[0] == pytest.approx(factors[1], rel=1e-6)
+    unread = [f.message for f in enc.findings if "does not read" in f.message]
+    assert len(unread) == (arch == "llama")
+
+
+def test_the_logits_of_deepseek_are_multiplied_as_its_config_has_it(write):
+    """V3: factor 40, mscale_all_dim 1, kept as .1 by the converter."""
+    yarn = {"rope__scaling__type": "yarn", "rope__scaling__factor": 40.0}
+    yarn |= {"rope__scaling__original_context_length": 4096}
+    path = write(arch="deepseek2", **SIZES | yarn, rope__scaling__yarn_log_multiplier=0.1)
+    assert load(path, 8).params["softmax_factor"] == pytest.approx(1.8738542, rel=1e-6)
+
+
+def test_alpha_stretches_the_base_where_it_is_read(write):
+    """base alpha^(d / (d - 2)), of Hunyuan: src/models/hunyuan-vl.cpp."""
+    path = write(arch="hunyuan-dense", **SIZES, rope__scaling__alpha=1000.0)
+    first, last = load(path, 8).measure.frequencies[[0, -1]]
+    base = 5e5 * 1000 ** (128 / 126)
+    np.testing.assert_allclose([first, last], [1.0, base ** (-126 / 128)], rtol=1e-6)
+    plain = load(write(arch="llama", **SIZES, rope__scaling__alpha=1000.0), 8)
+    assert plain.params["rho"] == 5e5

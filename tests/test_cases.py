@@ -1,0 +1,107 @@
+"""A bench of position bugs: public threads as cases, and what the program answers to each.
+
+A case (tests/cases/NAME.toml) holds its `source`, what was wrong (`fault`, `what`), what it cost as
+the thread tells it, what is given (files under `given`, headers under `gguf`, and `make`, Python
+that writes the rest into the working directory), and `asks`: a command line, its status, and what
+its answer holds (`answer`: values under paths into the JSON result, `findings`: all codes, `says`).
+Other tools can be given the same files.
+"""
+
+import json
+import struct
+import tomllib
+from pathlib import Path
+
+import pytest
+
+CASES = sorted((Path(__file__).parent / "cases").glob("*.toml"))
+FAULTS = {"pairing", "schedule", "length", "precision", "buffers", "config", "axes"}
+
+
+def gguf_bytes(values):
+    """The header of a GGUF file without tensors, by the format's own words."""
+
+    def string(text):
+        return struct.pack("<Q", len(text)) + text.encode()
+
+    def value(one):
+        if isinstance(one, str):
+            return struct.pack("<I", 8) + string(one)
+        if isinstance(one, list):
+            kind = "<f" if isinstance(one[0], float) else "<I"
+            head = struct.pack("<IIQ", 9, 6 if kind == "<f" else 4, len(one))
+            return head + b"".join(struct.pack(kind, x) for x in one)
+        if isinstance(one, bool):
+            return struct.pack("<I?", 7, one)
+        return struct.pack("<If", 6, one) if isinstance(one, float) else struct.pack("<II", 4, one)
+
+    held = b"".join(string(key) + value(one) for key, one in values.items())
+    return b"GGUF" + struct.pack("<IQQ", 3, 0, len(values)) + held
+
+
+def write_case(case, folder):
+    for name, file in case.get("given", {}).items():
+        (folder / name).write_text(file["text"])
+    for name, values in case.get("gguf", {}).items():
+        (folder / name).write_bytes(gguf_bytes(values))
+    exec(case.get("make", ""), {})  # a test's own code
+
+
+def held_under(record, path):
+    for key in path.split("/"):
+        record = record[int(key)] if isinstance(record, list) else record[key]
+    return record
+
+
+def faults_of(ask, done):
+    """What an answer does not have of what is asked."""
+    found = [f"status {done.status}"] if done.status != ask["status"] else []
+    if ask.get("says", "") not in " ".join((done.out + done.err).split()):
+        found.append(f"does not say {ask['says']!r}: {done.out}{done.err}")
+    if done.status == 2 or not done.out.startswith("{"):
+        return found
+    (record,) = done.results
+    for path, wanted in ask.get("answer", {}).items():
+        got = held_under(record, path)
+        if got != (pytest.approx(wanted, rel=1e-3) if isinstance(wanted, float) else wanted):
+            found.append(f"{path} is {got}, not {wanted}")
+    if "findings" in ask:
+        codes = {one["code"] for one in record["findings"] if one["severity"] != "none"}
+        found += [f"no finding {code}" for code in set(ask["findings"]) - codes]
+        found += [f"finds {codes}"] if not ask["findings"] and codes & WRONG else []
+    return found
+
+
+WRONG = {"layers-inverted", "layers-no-global", "layers-needless"}  # that no published config has
+
+
+def test_every_case_is_answered(run, tmp_path, monkeypatch, capsys):
+    """The score of the bench; what fails is named with what it should have been."""
+    missed = {}
+    for path in CASES:
+        case = tomllib.loads(path.read_text())
+        folder = tmp_path / path.stem
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        write_case(case, folder)
+        for ask in case["asks"]:
+            form = [] if ask["run"].startswith("convert") else ["--json"]
+            faults = faults_of(ask, run(*ask["run"].split(), *form))
+            if faults:
+                missed.setdefault(path.stem, []).append([ask["run"], *faults])
+    with capsys.disabled():
+        print(f"\n{len(CASES) - len(missed)} of {len(CASES)} cases")
+    assert missed == {}, json.dumps(missed, indent=1)
+
+
+def test_cases_are_told_with_their_source():
+    held = {path.stem: tomllib.loads(path.read_text()) for path in CASES}
+    assert len(held) >= 30
+    assert len({case["source"] for case in held.values()}) == len(held)
+    for name, case in held.items():
+        assert case["source"].startswith("https://github.com/"), name
+        assert case["fault"] in FAULTS, name
+        assert case["what"], name
+        assert case["cost"], name
+        assert case["asks"], name
+    assert sum(case["fault"] == "pairing" for case in held.values()) == 23
