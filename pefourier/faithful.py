@@ -110,7 +110,7 @@ def assess(
     factors = decompose(enc, progress and progress("singular values"))
     rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
     identified, findings = diagnose(whole, closest, factors.rank)
-    factors, noted = without_rounding(factors, identified)
+    factors, noted = without_rounding(factors, identified, enc.eps)
     sequence = enc.domain.kind in ("position", "time")
     pair = closest.pair and tuple(enc.domain.x[i].item() for i in closest.pair)
     on_grid = describe_grid(whole, closest, factors) if whole.domain.grid else {}

@@ -29,8 +29,6 @@ from pefourier.encodings.registry import build, parse_parameters
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError
 
-REVERSED = ("nanochat",)  # model types that turn position p by -p
-
 
 class Tabled(torch.nn.Module):
     """A module whose tables are made from an encoding, again where they got new memory."""
@@ -231,7 +229,7 @@ class Rotary(Tabled):
         self.factor = float(enc.params.get("attention_factor", 1.0))
         self.softmax_factor = float(enc.params.get("softmax_factor", 1.0))
         self.kept, self.rows = rotation_tables(enc, self.heads), None
-        if enc.params.get("model_type") in REVERSED:
+        if enc.params.get("backwards"):
             self.kept["frequencies"] = -self.kept["frequencies"]
         if "cosine" in self.kept:
             self.rows = len(enc)

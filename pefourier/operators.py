@@ -114,6 +114,7 @@ def operator_at(enc: Encoding, positions: np.ndarray) -> Matrices:
             "or code that turns queries and keys"
         )
     phases = enc.measure.phases(enc.domain.places(enc.domain.x[positions]))
+    phases = -phases if enc.params.get("backwards") else phases
     pairs = columns_that_turn(enc)
     factor = float(enc.params.get("attention_factor", 1.0))
     grown = growth(enc, positions)

@@ -231,3 +231,18 @@ def test_the_order_of_rows_is_written(run, tmp_path):
     done = run("compare", "rope:d=8", "rope:d=8", "--permutation", tmp_path / "no.npy")
     assert (done.status, (tmp_path / "no.npy").exists()) == (2, False)
     assert "no order of rows leads from the first to the second (same)" in done.err
+
+
+def test_nanochat_turns_the_other_way(tmp_path):
+    """By -p at position p: its config and Llama's have one table, and were told to be the same."""
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "max_position_embeddings": 80}
+    for kind in ("nanochat", "llama"):
+        (tmp_path / f"{kind}.json").write_text(json.dumps(sizes | {"model_type": kind}))
+    one, two = (load(str(tmp_path / f"{kind}.json")) for kind in ("nanochat", "llama"))
+    at = np.arange(5)
+    back, ahead = operator_at(one, at)[0], operator_at(two, at)[0]
+    assert np.array_equal(back, np.swapaxes(ahead, 1, 2))
+    found = compare(one, two)
+    assert (found.verdict, found.same) == ("equal", False)
+    assert (found.operator.relation, found.operator.name) == ("permuted", "reversed")
+    assert list(found.operator.permutation) == [*range(8, 16), *range(8)]

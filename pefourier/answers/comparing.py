@@ -176,8 +176,10 @@ def rows_permuted(r: Comparison) -> str:
         "partial": "in that order, which moves the part that turns",
         "axes-exchanged": "in that order, which exchanges the axes",
     }.get(name, str(name).replace("-", " "))
+    same = "the same rotation with rows in another order"
+    opposite = "one rotation turned opposite ways, by p and by -p at position p"
     return (
-        "The two are the same rotation with rows in another order: weights made for the first work "
+        f"The two are {opposite if name == 'reversed' else same}: weights made for the first work "
         "in the second after the rows of W_q and W_k, their biases and gains of q/k norms are "
         f"permuted in each head, {told} (--permutation FILE writes the order); W_v and W_o stay."
     )

@@ -134,7 +134,8 @@ def about_phases(found: Context) -> str:
             f"At {found.length} positions, {within},{by} no angle is new; "
             f"{join(never_turning(r, found) for r in found.rotations)}{later}."
         )
-    asked = f"Trained at {found.trained} positions and asked for {found.length}"
+    told = "Presumably trained" if is_taken(found) else "Trained"
+    asked = f"{told} at {found.trained} positions and asked for {found.length}"
     if not several:
         (r,) = found.rotations
         later = if_scaled_later(r, found.trained)
@@ -147,6 +148,11 @@ def about_phases(found: Context) -> str:
         for r in found.rotations
     ]
     return f"{asked}: {'; '.join(parts)}."
+
+
+def is_taken(found: Context) -> bool:
+    """Whether the length of training is what a config allows, without a scaling of another one."""
+    return found.trained == found.allowed and all(r.scaling == "none" for r in found.rotations)
 
 
 def about_training(found: Context) -> list[str]:

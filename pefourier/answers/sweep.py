@@ -6,7 +6,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from pefourier.answers.page import Page
-from pefourier.answers.reach import context_page
+from pefourier.answers.reach import context_page, is_taken
 from pefourier.answers.report import Answer, Refusal
 from pefourier.answers.text import agreeing, aligned, number, paragraph
 
@@ -112,10 +112,11 @@ def conclude_reach(name: str, answers: Sequence[Answer]) -> str:
             f"{name}: no length of training is known, so each length was taken for it; give it by "
             "--trained to learn which pairs reach unseen angles."
         )
+    told = "presumably trained" if is_taken(answers[0].result) else "trained"
     new = [(length, count) for length, count in unseen if count]
     if not new:
         return (
-            f"{name}: trained at {trained}; every pair stays within the angles of training at all "
+            f"{name}: {told} at {trained}; every pair stays within the angles of training at all "
             "lengths."
         )
     length, count = new[0]
@@ -123,6 +124,6 @@ def conclude_reach(name: str, answers: Sequence[Answer]) -> str:
     more = f", {last} at {unseen[-1][0]}" if last != count else ""
     reach = agreeing(count, "pair reaches", "pairs reach")
     return (
-        f"{name}: trained at {trained}; from {length} positions on {count} {reach} angles unseen "
+        f"{name}: {told} at {trained}; from {length} positions on {count} {reach} angles unseen "
         f"in training{more}."
     )

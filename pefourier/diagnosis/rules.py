@@ -26,13 +26,14 @@ from pefourier.diagnosis.identify import (
     identify,
     read_one_wave,
     resolutions,
+    to_digits,
 )
 from pefourier.encodings.columns import Layout, pair_columns
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.readings import positions_below
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.equal_rows import between_zeros, row_period
-from pefourier.geometry.precision import FORMATS, rounded
+from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, rounded
 from pefourier.geometry.singular_values import Factors
 from pefourier.geometry.waves import Turning, recurrence, turning_pairs
 
@@ -44,6 +45,7 @@ SEARCHED = 2**21  # numbers of a table up to which other orders of its numbers a
 OPEN = 0.5  # radians of a circle that a wave leaves out which orders rows
 TRIED = 3  # waves by which rows are sorted
 WAVES = ("sinusoidal", "rope", "dft")
+CHANCE = 0.05  # of a number that fits a table and was not chosen
 STILL = 1e-3  # radians over a table below which a pair does not turn
 
 
@@ -523,7 +525,9 @@ def cosines_first(case: Case) -> Iterator[Finding]:
         yield Finding("cosines-first", "note", message)
 
 
-def without_rounding(factors: Factors, identified: dict | None) -> tuple[Factors, list[Finding]]:
+def without_rounding(
+    factors: Factors, identified: dict | None, eps: float = FLOAT32_EPS
+) -> tuple[Factors, list[Finding]]:
     """Singular values counted above those of a table's differences from its formula, and a note.
 
     The largest difference is taken as three times their rms. A formula of which a number was read
@@ -531,7 +535,11 @@ def without_rounding(factors: Factors, identified: dict | None) -> tuple[Factors
     of the scale are no more than a factor.
     """
     n, d = factors.n, factors.d
-    rms = identified["max_difference"] / 3 if identified and not numbers_read(identified) else 0.0
+    rms = (
+        identified["max_difference"] / 3
+        if identified and not numbers_read(identified, eps)
+        else 0.0
+    )
     counted = replace(factors, tolerance=max(factors.tolerance, rms * (n**0.5 + d**0.5)))
     if counted.rank == factors.rank:
         return factors, []
@@ -544,17 +552,24 @@ def without_rounding(factors: Factors, identified: dict | None) -> tuple[Factors
     return counted, [Finding("rank-of-rounding", "note", message)]
 
 
-def numbers_read(identified: dict) -> list[str]:
-    """Parameters but the scale that nobody chooses: they have more than two digits.
+def numbers_read(identified: dict, eps: float = FLOAT32_EPS) -> list[str]:
+    r"""Parameters but the scale whose digits may be errors of reading.
 
-    >>> numbers_read({"params": {"rho": 40889.8, "step": [0.5, 1.0], "scale": 0.123}})
+    A number of k digits fits a table by chance once in :math:`10^{-k} / \epsilon`, the resolution
+    of its numbers, of phases in float32 at best: those for which that is rare were chosen, and so
+    were those of two digits.
+
+    >>> numbers_read({"params": {"rho": 40889.8, "step": [0.5, 12345.0], "scale": 0.123}})
     ['rho']
     """
+    digits = max(2, int(log10(CHANCE / max(eps, FLOAT32_EPS))))
     return [
         name
         for name, value in identified["params"].items()
         if name != "scale"
-        and any(isinstance(x, float) and float(f"{x:.1e}") != x for x in np.ravel(value).tolist())
+        and any(
+            isinstance(x, float) and to_digits(x, digits) != x for x in np.ravel(value).tolist()
+        )
     ]
 
 

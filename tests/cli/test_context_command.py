@@ -103,8 +103,8 @@ def test_the_length_asked_for_is_not_that_of_training(run):
     assert (result["trained"], result["length"]) == (8192, 131072)
     assert result["rotations"][0]["unseen"] == 29
     assert result["conclusion"].startswith(
-        "Trained at 8192 positions and asked for 131072 without a scaling: 29 of 64 pairs reach "
-        "angles unseen in training"
+        "Presumably trained at 8192 positions and asked for 131072 without a scaling: 29 of 64 "
+        "pairs reach angles unseen in training"
     )
 
 

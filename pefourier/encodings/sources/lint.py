@@ -471,7 +471,10 @@ def sections(case: ConfigCase) -> Iterator[Finding]:
     """Sections of M-RoPE that do not fit the pairs that turn."""
     values, known = case.section.values, case.model.row.get("sections")
     own, pairs = values.get("mrope_section"), len(case.enc.measure.frequencies)
-    numbers = own if isinstance(own, list) and all(type(n) is int for n in own) else None
+    read = case.section.parameter("mrope_section", tuple[float, ...])  # refuses what is no number
+    if read is not None and not all(n is not None and n == int(n) for n in read):
+        raise case.section.wrong("mrope_section", own, "a list of whole numbers")
+    numbers = None if read is None else [int(n) for n in read]
     if numbers is None and not known:
         return
     if numbers is not None and sum(numbers) != pairs:

@@ -92,7 +92,9 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     own = {"rho": theta, "partial": partial, "layout": layout_of(model)}
     found += [*warned, *layer_notes(model)]
     enc = model.build("rope", d, *found, scaling=scaling, **own, **scaled)
-    enc = replace(enc, params={**enc.params, **softmax_factor(model, section, scaling, scaled)})
+    told = {"backwards": True} if model.row.get("backwards") else {}  # turns by -p at position p
+    told |= softmax_factor(model, section, scaling, scaled)
+    enc = replace(enc, params={**enc.params, **told})
     seen = lint(ConfigCase(model, layer, section, turns, enc))
     return replace(enc, findings=(*enc.findings, *seen))
 

@@ -272,8 +272,14 @@ def test_a_config_as_transformers_saves_it_has_no_key_that_is_not_read(kind, fin
         assert not codes & {"rope-unread", "rope-unknown-key", "rope-no-section"}
 
 
-def test_sections_that_are_not_all_whole_numbers_are_as_none(tmp_path):
+def test_sections_that_are_not_all_whole_numbers_are_refused(tmp_path):
+    """Once told as none."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps(within(QWEN_VL, mrope_section=[16, "24", 24])))
-    said = {f.code: f.message for f in load(str(path), 8).findings}
-    assert "has no mrope_section: transformers takes [16, 24, 24]" in said["rope-sections"]
+    with pytest.raises(PefourierError, match=r"mrope_section of .* finite number; got '24'"):
+        load(str(path), 8)
+    path.write_text(json.dumps(within(QWEN_VL, mrope_section=[16, 24.5, 23.5])))
+    with pytest.raises(
+        PefourierError, match=r"mrope_section of .* must be a list of whole numbers"
+    ):
+        load(str(path), 8)
