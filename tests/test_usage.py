@@ -239,6 +239,47 @@ def test_a_vision_tower_is_told_by_axis(tmp_path, fused):
     assert rotation.pairs[1].turns == pytest.approx(slowest)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("kind", "vision", "first"),
+    [
+        ("dinov3_vit", {"image_size": 64}, "y"),
+        ("pixtral", {"image_size": 64}, "y"),
+        ("qwen2_vl", {"embed_dim": 32, "num_heads": 4, "depth": 2, "mlp_ratio": 1}, "y"),
+        ("qwen2_5_vl", {"num_heads": 4, "depth": 2, "out_hidden_size": 32}, "y"),
+        ("llama4_vision_model", {"image_size": 56, "intermediate_size": 128}, "x"),
+    ],
+)
+def test_towers_of_transformers_are_found(tmp_path, kind, vision, first):
+    """Names and heads of saved models, a text model with sections beside them."""
+    pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    own = {**SIZES, **vision}
+    del own["num_key_value_heads"]
+    if kind.endswith("_vl"):
+        rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}
+        text, own = {**SIZES, "rope_parameters": rope}, {"hidden_size": 32, **vision}
+        config = transformers.CONFIG_MAPPING[kind](text_config=text, vision_config=own)
+        transformers.AutoModel.from_config(config).save_pretrained(tmp_path)
+        beside = use_of_weights(str(tmp_path)).rotations[0]
+        assert [(a.axis, a.pairs) for a in beside.axes] == [("t", 2), ("y", 1), ("x", 1)]
+        spec = f"{tmp_path}#vision_config"
+    elif kind == "llama4_vision_model":
+        from transformers.models.llama4 import modeling_llama4 as room
+
+        sizes = dict.fromkeys(("projector_input_dim", "projector_output_dim"), 32)
+        config = room.Llama4VisionConfig(**own, **sizes, patch_size=14, vision_output_dim=32)
+        room.Llama4VisionModel(config).save_pretrained(spec := str(tmp_path))
+    else:
+        config = transformers.CONFIG_MAPPING[kind](**own)
+        transformers.AutoModel.from_config(config).save_pretrained(spec := str(tmp_path))
+    found = use_of_weights(spec)
+    other = {"y": "x", "x": "y"}[first]
+    assert [(a.axis, a.pairs) for a in found.rotations[0].axes] == [(first, 2), (other, 2)]
+    assert [one.product.shape for one in found.shares] == [(4, 4)] * 2
+    assert found.gains == "applied"
+
+
 def test_the_layout_is_guessed_from_norms_and_refused_where_they_say_nothing(tmp_path):
     rng = np.random.default_rng(1)
     loud = np.exp(rng.normal(size=(6, 16))) * (1 + 0.05 * rng.normal(size=(6, 16)))
