@@ -585,6 +585,13 @@ def write_report(
     options = {name: getattr(question, name) for name in OF_ENCODINGS}
     if folders:
         refuse_beside_folder(question, {**options, "lattice": lattice, "sigma": sigma})
+        if is_file_of(folders[0], CAUSAL):
+            from pefourier.train.causal_page import causal_folder_page
+
+            text, page = causal_folder_page(folders[0], out, title or "")
+            write_text(out, text)
+            form.deliver(page)
+            return
         from pefourier.train.html_page import folder_document, folder_page, read_train_folder
 
         folder = read_train_folder(folders[0])
@@ -612,11 +619,19 @@ def write_report(
 OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times")  # options of a Question
 
 
+CLASSIFIED, CAUSAL = "results.jsonl", "results.json"  # what training leaves in a folder
+
+
 def is_train_folder(path: str) -> bool:
     """Whether training has left its results in a folder."""
+    return path != "-" and any(is_file_of(path, name) for name in (CLASSIFIED, CAUSAL))
+
+
+def is_file_of(folder: str, name: str) -> bool:
+    """Whether a folder has a file of a name."""
     from pefourier.files import status_of
 
-    return path != "-" and status_of(os.path.join(path, "results.jsonl")) is not None
+    return status_of(os.path.join(folder, name)) is not None
 
 
 def refuse_beside_folder(question: Question, options: dict[str, Any]) -> None:

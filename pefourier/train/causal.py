@@ -5,7 +5,8 @@ Conventions
 The transformer of the comparison with a causal mask, its head at every token; `none` is then NoPE
 (Kazemnejad et al., 2023), which can count what it has seen. Loss and scores are of the answer's
 tokens alone. An answer is right where every token is the likeliest one given those before it, which
-is what greedy decoding gives. Weights and batches are those of a seed, for all encodings the same.
+is what greedy decoding gives. Weights and batches are those of a seed, for all encodings the same;
+the encodings of a seed are trained together, and results.json is written after each seed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.answers.page import Page, flattened
+from pefourier.answers.page import Page, flattened, plain
 from pefourier.answers.text import agreeing, aligned, markdown_table, paragraph
 from pefourier.encodings.registry import convert
 from pefourier.errors import PefourierError, printable, shown, unknown
 from pefourier.explained import Explained
-from pefourier.files import write_whole
-from pefourier.train import grid, loop, statistics
+from pefourier.files import reason, write_whole
+from pefourier.train import grid, loop, schema, statistics
 from pefourier.train.apply import apply_classifier
 from pefourier.train.data.sequences import KEYS, TASKS, draw_problems, draw_task, tokens_of
 from pefourier.train.extrapolation import lengthen, parse_lengths
@@ -36,10 +37,13 @@ from pefourier.train.summary import LengthScores, cell
 NOPE = "none"
 LENGTH, COUNT, TESTED = 8, 4000, 200  # of training, of problems, of those of a test
 ENCODINGS = (NOPE, "sinusoidal", "rope", "alibi", "t5:buckets=16,max_distance=12", "learned")
-USED = frozenset(
+KEPT = frozenset(  # in results.json
     "dataset encoding seeds steps epochs patience_steps patience batch_size rate warmup "
-    "weight_decay dropout d heads layers ffn learn device out test_length causal".split()
+    "weight_decay dropout d heads layers ffn learn device test_length causal".split()
 )
+USED = KEPT | {"out", "resume"}
+ANEW = {"dataset", "encoding", "seeds", "device"}  # may be others where a folder goes on
+RESULTS = "results.json"
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class CausalTask(Explained):
     scores: dict[str, dict[str, Mean]]  # encoding → accuracy → mean, at that length
     lengths: dict[str, tuple[LengthScores, ...]]
     differences: dict[str, Difference]  # from NoPE, at the longest length
+    minutes: float  # of training
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,11 @@ def check_causal(options: Options) -> None:
             raise PefourierError(f"--causal has no {shown(spec)}; name encodings as they are")
     if options.seeds < 1:
         raise PefourierError(f"--seeds must be 1 or more; got {options.seeds}")
+    names = [read_task(name)[0] for name in options.dataset]
+    for flag, given in (("--dataset", names), ("-e", options.encoding)):
+        if len(set(given)) < len(given):
+            twice = next(name for name in given if given.count(name) > 1)
+            raise PefourierError(f"{flag} {shown(twice)} is given twice; name it once")
 
 
 def run_causal(options: Options, note: Note | None = None) -> CausalSummary:
@@ -111,10 +121,8 @@ def run_causal(options: Options, note: Note | None = None) -> CausalSummary:
         if task == "recall" and max(own) > KEYS:
             raise PefourierError(f"recall has {KEYS} keys, so that --test-length ends there")
     out = Path(options.out) if options.out is not None else None
-    if out is not None and (out / "results.json").exists():
-        raise PefourierError(f"{out} holds results already; choose another --out")
+    every = rows_before(out, options)
     device = choose_device(options.device)
-    rows: list[dict[str, Any]] = []
     for (name, length, count), own in zip(tasks, lengths, strict=True):
         task = draw_task(name, length, count)
         sizes = {"d": options.d, "heads": options.heads, "layers": options.layers}
@@ -122,22 +130,101 @@ def run_causal(options: Options, note: Note | None = None) -> CausalSummary:
         model = Transformer(task.length, classes, classes, **sizes, ffn=options.ffn, causal=True)
         _, steps = loop.batch_and_steps(task, options.batch_size)
         schedule = grid.schedule_of(options, steps)
-        members = [
-            loop.Member(spec, grid.load_for(model, spec, seed, options.learn), seed, 0)
-            for spec in options.encoding
+        done = {(row["encoding"], row["seed"]) for row in every if row["dataset"] == name}
+        wanted = [
+            [spec for spec in options.encoding if (spec, seed) not in done]
             for seed in range(options.seeds)
         ]
         held = loop.put_on_device(task, device)
-        with report_progress(len(members) * schedule.epochs, count, 1, note) as reporter:
+        runs = sum(map(len, wanted))
+        with report_progress(runs * schedule.epochs, count, 1, note) as reporter:
             reporter.epochs = schedule.epochs
-            outcomes = loop.fit(held, model, members, schedule, reporter.count_epoch)
-        order = {id(member): place for place, member in enumerate(members)}
-        for outcome in sorted(outcomes, key=lambda one: order[id(one.member)]):
-            rows += measure_outcome(name, (length, *own), model, outcome, options)
-    found = summarize_causal(rows, options)
+            for seed, specs in enumerate(wanted):
+                if not specs:
+                    continue
+                injections = [grid.load_for(model, e, seed, options.learn) for e in specs]
+                members = [
+                    loop.Member(spec, one, seed, 0, number=number)
+                    for number, (spec, one) in enumerate(zip(specs, injections, strict=True))
+                ]
+                outcomes = loop.fit(held, model, members, schedule, reporter.count_epoch)
+                for outcome in sorted(outcomes, key=lambda one: one.member.number):
+                    every += measure_outcome(name, (length, *own), model, outcome, options)
+                if out is not None:
+                    write_results(out, every, options)
+    found = summarize_causal([row for row in every if was_asked(row, options)], options)
     if out is not None:
-        write_causal(out, found, options)
+        write_causal(out, found)
     return found
+
+
+def was_asked(row: Mapping[str, Any], options: Options) -> bool:
+    """Whether a run is one of those that are asked for now."""
+    names = {read_task(name)[0] for name in options.dataset}
+    return (
+        row["dataset"] in names
+        and row["encoding"] in options.encoding
+        and row["seed"] < options.seeds
+    )
+
+
+def rows_before(out: Path | None, options: Options) -> list[dict[str, Any]]:
+    """Runs of --out, which --resume goes on from; refused where they were trained otherwise."""
+    if out is None or not (out / RESULTS).exists():
+        return []
+    if not options.resume:
+        raise PefourierError(f"{out} holds results already; add --resume or choose another --out")
+    training, rows = read_results(out)
+    now = plain(kept_options(options))
+    for key in sorted(KEPT - ANEW):
+        if training[key] != now[key]:
+            raise PefourierError(
+                f"--resume: {out / RESULTS} has {key} {shown(training[key])}, now it is "
+                f"{shown(now[key])}; give the same or choose another --out"
+            )
+    sizes = {read_task(name)[0]: name for name in options.dataset}
+    for name in training["dataset"]:
+        if sizes.get(read_task(name)[0], name) != name:
+            raise PefourierError(
+                f"--resume: {out / RESULTS} has {shown(name)}; give the same or choose another "
+                "--out"
+            )
+    return rows
+
+
+def read_results(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What a causal comparison has left: how it trained, and its runs."""
+    path = folder / RESULTS
+    try:
+        content = schema.parse_json(path.read_bytes())
+        schema.check_causal(content, KEPT)
+    except OSError as error:
+        raise PefourierError(f"{shown(str(path))}: {reason(error)}") from error
+    except ValueError as error:
+        raise PefourierError(
+            f"{shown(str(path))} was not written by pefourier train --causal: {error}"
+        ) from error
+    return content["training"], content["runs"]
+
+
+def read_causal(folder: Path) -> CausalSummary:
+    """The answer of a folder, of its finished seeds."""
+    training, rows = read_results(folder)
+    given = {k: tuple(v) if isinstance(v, list) else v for k, v in training.items()}
+    options = Options(**given)
+    own = [row for row in rows if was_asked(row, options)]
+    seeds = min(
+        (1 + max(row["seed"] for row in own if (row["dataset"], row["encoding"]) == key))
+        for key in {(row["dataset"], row["encoding"]) for row in own}
+    )
+    return summarize_causal(
+        [row for row in own if row["seed"] < seeds], replace(options, seeds=seeds)
+    )
+
+
+def kept_options(options: Options) -> dict[str, Any]:
+    """What results.json says of training."""
+    return {key: value for key, value in asdict(options).items() if key in KEPT}
 
 
 def measure_outcome(
@@ -149,6 +236,7 @@ def measure_outcome(
         longer = replace(model, length=tokens_of(name, length))
         row = {"dataset": name, "encoding": member.encoding, "seed": member.seed}
         row |= {"trained": lengths[0], "length": length, "exact": None, "reason": ""}
+        row |= {"epoch": outcome.epoch, "seconds": round(outcome.seconds, 1)}
         try:
             injection = grid.load_for(longer, member.encoding, member.seed, options.learn)
             injection = lengthen(outcome, injection, longer.tokens)
@@ -186,10 +274,10 @@ def summarize_causal(rows: Sequence[dict[str, Any]], options: Options) -> Causal
                 scores={e: {"accuracy": one[0].accuracy} for e, one in at.items()},
                 lengths={e: one[1:] for e, one in at.items()},
                 differences=statistics.paired_differences(longest, others, seeds),
+                minutes=sum(row["seconds"] for row in own if row["length"] == lengths[0]) / 60,
             )
         )
-    training = {key: value for key, value in asdict(options).items() if key in USED}
-    return CausalSummary(tuple(tasks), tuple(rows), training)
+    return CausalSummary(tuple(tasks), tuple(rows), kept_options(options))
 
 
 def mean_at(length: int, rows: Sequence[Mapping[str, Any]]) -> LengthScores:
@@ -213,7 +301,10 @@ def tables_of(found: CausalSummary) -> list[tuple[str, list[list[str]]]]:
             cells = ["–" if at.accuracy is None else cell(at.accuracy) for at in every]
             body.append([name, cell(one.scores[name]["accuracy"]), *cells, *told])
         seeds = f"{one.seeds} {agreeing(one.seeds, 'seed', 'seeds')}"
-        title = f"{one.dataset}: share of answers that are right, mean [95 %] over {seeds}"
+        title = (
+            f"{one.dataset}: share of answers that are right (exact match), mean [95 %] over "
+            f"{seeds}; {max(1, round(one.minutes))} minutes of training"
+        )
         parts.append((title, [head, *body]))
     return parts
 
@@ -280,6 +371,7 @@ def causal_records(found: CausalSummary) -> list[dict[str, Any]]:
             "accuracy": asdict(one.scores[name]["accuracy"]),
             "lengths": [asdict(at) for at in every],
             "difference": asdict(one.differences[name]) if name in one.differences else None,
+            "minutes": one.minutes,
         }
         for one in found.datasets
         for name, every in one.lengths.items()
@@ -294,15 +386,18 @@ def causal_markdown(found: CausalSummary) -> str:
     return "\n".join(parts)
 
 
-def write_causal(out: Path, found: CausalSummary, options: Options) -> None:
-    """Write results.json, summary.json, summary.md and a figure."""
+def write_results(out: Path, rows: Sequence[dict[str, Any]], options: Options) -> None:
+    """Write results.json, whole or not at all."""
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / RESULTS, {"training": plain(kept_options(options)), "runs": list(rows)})
+
+
+def write_causal(out: Path, found: CausalSummary) -> None:
+    """Write summary.json, summary.md and a figure."""
     from pefourier.answers import plot
-    from pefourier.answers.page import plain
     from pefourier.train import figures
 
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(out / "results.json", {"training": plain(found.training), "runs": list(found.runs)})
     write_json(out / "summary.json", plain({"results": causal_records(found)}))
     text = causal_markdown(found).encode()
     write_whole(str(out / "summary.md"), lambda stream: stream.write(text))
-    plot.save(str(out / "lengths.png"), figures.score_by_length, found)
+    plot.save(str(out / "lengths.png"), figures.exact_by_length, found)

@@ -162,10 +162,14 @@ def leaders_in_words(one: "DatasetSummary", found: "Mapping[str, Mean]") -> str:
 
 def commonest_share(one: "DatasetSummary") -> float:
     """The accuracy of always naming the commonest class of the test windows; nan if not known."""
-    for table in one.confusion.values():
-        rows = [sum(row) for row in table]
-        return max(rows) / sum(rows)
-    return float("nan")
+    counts = class_counts(one)
+    return max(counts) / sum(counts) if counts else float("nan")
+
+
+def class_counts(one: "DatasetSummary") -> list[int]:
+    """Test windows of each class, over the runs of an encoding; empty if not known."""
+    table = next(iter(one.confusion.values()), [])
+    return [sum(row) for row in table]
 
 
 def count_words(runs: int) -> str:

@@ -10,6 +10,7 @@ from pefourier.answers.plot import MANY, USUAL, WIDTH, Look, brief, make_panels
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from pefourier.train.causal import CausalSummary
     from pefourier.train.summary import Summary
 
 CURVES = (
@@ -20,8 +21,14 @@ CURVES = (
 MARKERS = "o^sDv"  # one for every so many curves of all colours
 
 
-def score_by_length(summary: "Summary", look: Look = USUAL) -> "Figure":
-    """Accuracy against the length of test windows, a line with its 95 % interval an encoding."""
+ROWS = ("rows of a test window; line: those of training", "accuracy")
+EXACT = ("length of the problem; line: the longest of training", "exact match")
+
+
+def score_by_length(
+    summary: "Summary | CausalSummary", look: Look = USUAL, labels: tuple[str, str] = ROWS
+) -> "Figure":
+    """Accuracy against the length of what is tested, a line with its 95 % interval an encoding."""
     shown = [one for one in summary.datasets if one.lengths]
     figure, axes = make_panels(len(shown), 1, (WIDTH, 0.6 + 2.6 * len(shown)), look)
     for panel, one in zip(axes[:, 0], shown, strict=True):
@@ -39,10 +46,15 @@ def score_by_length(summary: "Summary", look: Look = USUAL) -> "Figure":
         panel.set_xscale("log", base=2)
         panel.set_xticks(lengths, [str(n) for n in lengths])
         panel.minorticks_off()
-        panel.set(xlabel="rows of a test window; line: those of training", ylabel="accuracy")
+        panel.set(xlabel=labels[0], ylabel=labels[1])
         panel.set_title(brief(one.dataset, 40), loc="right", fontsize=9)
         panel.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
+
+
+def exact_by_length(summary: "CausalSummary", look: Look = USUAL) -> "Figure":
+    """Exact matches of causal models against the length of problems."""
+    return score_by_length(summary, look, EXACT)
 
 
 def learning_curves(

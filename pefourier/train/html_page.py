@@ -243,7 +243,7 @@ def settings_part(folder: TrainFolder, words: Words) -> list[Any]:
     return [
         table("Settings that all runs have in common", ["setting", "value"], rows),
         element("p", "The runs were asked for by this command; where data lie is not recorded."),
-        command(train_line(folder), "Trained by"),
+        command(command_line(folder.config, folder.path), "Trained by"),
         command(shlex.join(["pefourier", "report", folder.path]), "This page comes from"),
         table("Versions that trained", ["program", "version"], trained),
         versions_table(),
@@ -264,17 +264,18 @@ def setting_in_words(value: Any) -> str:
     return (", ".join(map(str, value)) or "none") if isinstance(value, list) else str(value)
 
 
-def train_line(folder: TrainFolder) -> str:
-    """The options that folder was asked last, where they are not those that nobody gives."""
+def command_line(config: Mapping[str, Any], path: str) -> str:
+    """The options that a folder was asked last, where they are not those that nobody gives."""
     words = ["pefourier", "train"]
     for one in fields(Options):
-        value = folder.config.get(one.name, one.default)
-        if one.name in ELSEWHERE or value in (one.default, list_of(one.default)):
+        value = config.get(one.name, one.default)
+        value = list_of(value)
+        if one.name in ELSEWHERE or value == list_of(one.default):
             continue
         flag = (one.metadata["flags"] or (f"--{one.name.replace('_', '-')}",))[-1]
         values = value if isinstance(value, list) else [value]
         words += [flag] if value is True else [w for v in values for w in (flag, str(v))]
-    return shlex.join([*words, "--out", folder.path])
+    return shlex.join([*words, "--out", path])
 
 
 def list_of(value: Any) -> Any:

@@ -103,6 +103,20 @@ class Row(TypedDict):
     chosen: NotRequired[dict[str, float | str]]  # settings, on validation
 
 
+class CausalRow(TypedDict):
+    """A run of a causal comparison at one length."""
+
+    dataset: str
+    encoding: str
+    seed: Annotated[int, Range(0, MOST_SEEDS - 1)]
+    trained: FromOne  # length of training
+    length: FromOne
+    exact: Share | None
+    reason: str  # why there is no score
+    epoch: FromZero
+    seconds: Seconds
+
+
 class Stage(TypedDict):
     """What was asked of a folder at a time, and how many runs a stack then had."""
 
@@ -171,6 +185,15 @@ def check_configuration(config: Any) -> None:
     kinds = kinds_of_configuration()
     given = {key: kind for key, kind in kinds.items() if has_key(config, key)}
     check_record(config, given | get_type_hints(Known, include_extras=True), "it")
+
+
+def check_causal(content: Any, used: frozenset[str]) -> None:
+    """Raise a `ValueError` that says in what JSON is not what a causal comparison writes."""
+    options = {name: kind for name, kind in get_type_hints(Options).items() if name in used}
+    check_record(content, {"training": dict, "runs": list[CausalRow]}, "it")
+    check_record(content["training"], options, "training")
+    if not content["runs"]:
+        raise ValueError("it has no run")
 
 
 def has_key(value: Any, key: str) -> bool:

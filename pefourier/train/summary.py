@@ -12,7 +12,7 @@ from pefourier.answers.text import agreeing, aligned, markdown_table, paragraph
 from pefourier.errors import printable
 from pefourier.explained import Explained
 from pefourier.train import power, statistics
-from pefourier.train.conclusion import conclude_training, conclusions_of, sum_up
+from pefourier.train.conclusion import class_counts, conclude_training, conclusions_of, sum_up
 from pefourier.train.data.load import sides_of_data
 from pefourier.train.options import BESIDE, LEVEL
 from pefourier.train.power import Power
@@ -457,6 +457,11 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
         measures = list(next(iter(one.scores.values())))
         head = ["encoding", *(CAPTIONS.get(m, m) for m in measures)]
         body = [[e, *(cell(s[m]) for m in measures)] for e, s in one.scores.items()]
+        if chance := chance_scores(one):
+            always = one.positive or (
+                "positive" if len(class_counts(one)) == 2 else "the commonest"
+            )
+            body.append([f"(always {always})", *(three_decimals(chance[m]) for m in measures)])
         what = f"{title(one)}, {one.inputs}: mean [95 %] over " + runs_of(one.seeds, one.folds)
         what += f"; positive: {one.positive}" if one.positive is not None else ""
         found.append((what, [head, *body]))
@@ -475,6 +480,22 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
         what = f"average ranks by F1 {summary.over}"
         found.append((what, [["encoding", "average rank"], *body]))
     return found
+
+
+def chance_scores(one: DatasetSummary) -> dict[str, float]:
+    """Scores of always naming one class of the test windows together; empty if not known.
+
+    Of two classes it is the positive one, of which a share p has F1 2p / (1 + p); of K it is the
+    commonest, and its scores are means over classes.
+    """
+    counts = class_counts(one)
+    if not counts:
+        return {}
+    two = len(counts) == 2
+    share, k = (counts[1] if two else max(counts)) / sum(counts), 1 if two else len(counts)
+    f1 = 2 * share / (1 + share) / k
+    known = {"precision": share / k, "recall": 1 / k, "f1": f1, "accuracy": share}
+    return known | {"auprc": share if two else 1 / k}
 
 
 def more_tables(one: DatasetSummary) -> list[tuple[str, list[list[str]]]]:
@@ -809,6 +830,7 @@ def json_records(summary: Summary) -> list[dict[str, Any]]:
             "folds": one.folds,
             "length": one.length,
             "positive": one.positive,
+            "chance": chance_scores(one) or None,
             **{measure: asdict(mean) for measure, mean in scores.items()},
             "difference": asdict(one.differences[name]) if name in one.differences else None,
             "auprc_difference": (

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pages import Page
 from training import SIZES, injection
 
 from pefourier.errors import PefourierError
-from pefourier.train import attention, causal, model
+from pefourier.train import attention, causal, loop, model
 from pefourier.train.data import sequences
 from pefourier.train.options import Options
 
@@ -90,9 +91,67 @@ def test_a_folder_has_the_answer(tmp_path):
     assert names == {"results.json", "summary.json", "summary.md", "lengths.png"}
     rows = json.loads((tmp_path / "a" / "results.json").read_text())["runs"]
     assert len(rows) == 3 * 2 * 2
-    assert causal.run_causal(TINY).runs == found.runs
-    with pytest.raises(PefourierError, match="holds results already; choose another --out"):
+    assert exact(causal.run_causal(TINY)) == exact(found)
+    read = causal.read_causal(tmp_path / "a")
+    assert (read.runs, causal.causal_markdown(read)) == (found.runs, causal.causal_markdown(found))
+    with pytest.raises(PefourierError, match="holds results already; add --resume or choose"):
         causal.run_causal(replace(TINY, out=str(tmp_path / "a")))
+
+
+def exact(found):
+    """The scores of all runs, without how long they took."""
+    names = ("dataset", "encoding", "seed", "length", "exact")
+    return [tuple(row[name] for name in names) for row in found.runs]
+
+
+def test_what_a_crash_left_is_gone_on_from(tmp_path, monkeypatch):
+    out, whole, seen = str(tmp_path / "a"), loop.fit, []
+
+    def crash(data, model, members, *others):
+        if len(seen) == 1:
+            raise MemoryError
+        seen.append([member.encoding for member in members])
+        return whole(data, model, members, *others)
+
+    monkeypatch.setattr(loop, "fit", crash)
+    with pytest.raises(MemoryError):
+        causal.run_causal(replace(TINY, out=out))
+    assert causal.read_causal(tmp_path / "a").datasets[0].seeds == 1
+    monkeypatch.undo()
+    more = replace(TINY, out=out, resume=True, encoding=(*TINY.encoding, "alibi"))
+    again = causal.run_causal(more)
+    fresh = causal.run_causal(replace(more, out=None))
+    assert sorted(exact(again)) == sorted(exact(fresh))
+    path = tmp_path / "a" / "results.json"
+    for change, message in (
+        (lambda found: found["runs"][0].update(exact=1.5), "exact must be 0 … 1; got 1.5"),
+        (lambda found: found["runs"][0].pop("seed"), "a line lacks|lacks 'seed'"),
+        (lambda found: found["training"].update(d="8"), "d must be a whole number; got '8'"),
+        (lambda found: found.update(runs=[]), "it has no run"),
+    ):
+        content = json.loads(path.read_text())
+        change(content)
+        (tmp_path / "b").mkdir(exist_ok=True)
+        (tmp_path / "b" / "results.json").write_text(json.dumps(content))
+        with pytest.raises(PefourierError, match=message):
+            causal.run_causal(replace(more, out=str(tmp_path / "b")))
+    for own, key in (({"steps": 5}, "steps 4, now it is 5"), ({"test_length": "8"}, "test_length")):
+        with pytest.raises(PefourierError, match=f"--resume: .*{key}"):
+            causal.run_causal(replace(more, **own))
+    longer = replace(more, dataset=("copy:length=4,count=40",))
+    with pytest.raises(PefourierError, match="has 'copy:length=3,count=40'; give the same"):
+        causal.run_causal(longer)
+
+
+def test_a_report_tells_of_a_folder(run, tmp_path):
+    folder = Path(__file__).parents[2] / "figures" / "causal" / "copy"
+    done = run("report", folder, "--out", tmp_path / "page.html")
+    assert done.status == 0, done.err
+    page = Page(tmp_path / "page.html")
+    assert page.faults == []
+    (said,) = [line for line in page.text["p"] if line.startswith("copy, trained on")]
+    assert said in (folder / "summary.md").read_text()
+    assert any(line.startswith("pefourier train") for line in page.text["code"])
 
 
 @pytest.mark.parametrize(
@@ -105,6 +164,7 @@ def test_a_folder_has_the_answer(tmp_path):
             {"dataset": ("recall",), "test_length": "65"},
             "recall has 64 keys, so that",
         ),
+        ({"dataset": ("copy", "copy:length=4")}, "--dataset 'copy' is given twice"),
         ({"window": 3}, "--causal goes without --window; leave it out"),
         ({"encoding": ("order-free",)}, "--causal has no 'order-free'"),
     ],
@@ -116,7 +176,5 @@ def test_what_has_no_part_in_it_is_refused(given, message):
 
 def test_the_committed_summary_follows_from_its_runs():
     folder = Path(__file__).parents[2] / "figures" / "causal" / "copy"
-    saved = json.loads((folder / "results.json").read_text())
-    given = {k: tuple(v) if isinstance(v, list) else v for k, v in saved["training"].items()}
-    found = causal.summarize_causal(saved["runs"], Options(**given))
+    found = causal.read_causal(folder)
     assert (folder / "summary.md").read_text() == causal.causal_markdown(found)

@@ -4,12 +4,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from training import SMALL, in_lines, of_datasets, result
 
 from pefourier.answers import plot
 from pefourier.answers.page import as_json
-from pefourier.train import power, summary
+from pefourier.train import metrics, power, summary
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison, write_summary
 from pefourier.train.schema import NOT_NUMBERS
@@ -310,3 +311,23 @@ def test_what_is_classified_has_its_name():
     assert one.inputs == "windows of 9 rows"
     assert replace(one, dataset="digits").inputs == "pictures of 8x8 points"
     assert replace(one, dataset="grid:width=9").inputs == "pictures of 5x9 points"
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_chance_is_what_naming_one_class_always_scores(rng, classes):
+    labels = np.append(rng.choice(classes, 60, p=rng.dirichlet(np.ones(classes))), range(classes))
+    named = 1 if classes == 2 else np.bincount(labels).argmax()
+    constant = np.eye(classes)[np.full(len(labels), named)]
+    table = metrics.count_confusions(constant.argmax(axis=1), labels, classes)
+    answer = summary.summarize_runs([result("none", 0.5, confusion=table.tolist())])
+    found = summary.chance_scores(answer.datasets[0])
+    each = [(named == c, labels == c) for c in range(classes)][1 if classes == 2 else 0 :]
+    by_class = [metrics.precision_recall_f1(np.full(len(labels), said), own) for said, own in each]
+    for name, value in zip(("precision", "recall", "f1"), np.mean(by_class, axis=0), strict=True):
+        assert found[name] == pytest.approx(value)
+    assert found["accuracy"] == pytest.approx((labels == named).mean())
+    areas = [metrics.average_precision(np.zeros(len(labels)), own) for _, own in each]
+    assert found["auprc"] == pytest.approx(np.mean(areas))
+    assert summary.tables(answer)[1][1][-1][0] == (
+        "(always positive)" if classes == 2 else "(always the commonest)"
+    )

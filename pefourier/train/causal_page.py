@@ -1,0 +1,70 @@
+"""What did a causal comparison show? One page of HTML about what `train --causal --out` left."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pefourier.answers import plot
+from pefourier.answers.document import Chapter, Words, command, document, element, figure, table
+from pefourier.answers.html_report import versions_table
+from pefourier.answers.page import Page, flattened
+from pefourier.answers.terms import read_terms
+from pefourier.answers.text import paragraph
+from pefourier.errors import printable
+from pefourier.train.causal import (
+    CausalSummary,
+    causal_records,
+    conclude_causal,
+    read_causal,
+    tables_of,
+)
+from pefourier.train.figures import exact_by_length
+from pefourier.train.html_page import command_line, setting_in_words
+
+
+def causal_document(found: CausalSummary, path: str, title: str = "") -> str:
+    """The page about a folder."""
+    words, tasks = Words(read_terms()), ", ".join(one.dataset for one in found.datasets)
+    told = "Exact matches by the length of the problem, with 95 % intervals over seeds."
+    drawn = plot.draw_inline("lengths", told, exact_by_length, found, plot.INLINE_WIDE)
+    scores: list[Any] = [figure(drawn, told, wide=True)]
+    for name, (head, *rows) in tables_of(found):
+        scores.append(table(name, [words.term(one, ["train"]) for one in head], rows))
+    settings = [
+        [words.term(name, ["options", "train"]), setting_in_words(value)]
+        for name, value in found.training.items()
+    ]
+    made = [
+        table("Settings that all runs have in common", ["setting", "value"], settings),
+        command(command_line(found.training, path), "Trained by"),
+        command(f"pefourier report {path}", "This page comes from"),
+        versions_table(),
+    ]
+    parts = [
+        Chapter("conclusions", "Conclusions", paragraphs(found)),
+        Chapter("scores", "Exact matches", scores),
+        Chapter("made", "How these numbers were made", made),
+    ]
+    lead = f"Causal models trained on short problems and tested on long ones, in {printable(path)}."
+    title = title or f"Which encoding goes on where training ended: {tasks}"
+    return document(title, element("p", lead, class_="quiet"), parts, words)
+
+
+def paragraphs(found: CausalSummary) -> Sequence[Any]:
+    """What the runs of each task say."""
+    return [element("p", conclude_causal(one)) for one in found.datasets]
+
+
+def causal_folder_page(path: str, out: str, title: str) -> tuple[str, Page]:
+    """The page about a folder, and the answer of `pefourier report DIR`."""
+    found = read_causal(Path(path))
+    told = f"The page is in {printable(out)}; it needs no other file: open it, or send it."
+    records = [record | {"out": out} for record in causal_records(found)]
+    page = Page(
+        "report",
+        words=lambda: "".join(paragraph(conclude_causal(one)) for one in found.datasets),
+        records=lambda: records,
+        rows=lambda: flattened(records),
+        conclusion=lambda: paragraph(told),
+    )
+    return causal_document(found, path, title), page
