@@ -38,7 +38,7 @@ NOPE = "none"
 LENGTH, COUNT, TESTED = 8, 4000, 200  # of training, of problems, of those of a test
 ENCODINGS = (NOPE, "sinusoidal", "rope", "alibi", "t5:buckets=16,max_distance=12", "learned")
 KEPT = frozenset(  # in results.json
-    "dataset encoding seeds steps epochs patience_steps patience batch_size rate warmup "
+    "dataset encoding seeds steps epochs patience_steps patience batch_size rate code_rate warmup "
     "weight_decay dropout d heads layers ffn learn device test_length causal".split()
 )
 USED = KEPT | {"out", "resume"}
@@ -152,13 +152,13 @@ def run_causal(options: Options, note: Note | None = None) -> CausalSummary:
                     every += measure_outcome(name, (length, *own), model, outcome, options)
                 if out is not None:
                     write_results(out, every, options)
-    found = summarize_causal([row for row in every if was_asked(row, options)], options)
+    found = summarize_causal([row for row in every if is_asked(row, options)], options)
     if out is not None:
         write_causal(out, found)
     return found
 
 
-def was_asked(row: Mapping[str, Any], options: Options) -> bool:
+def is_asked(row: Mapping[str, Any], options: Options) -> bool:
     """Whether a run is one of those that are asked for now."""
     names = {read_task(name)[0] for name in options.dataset}
     return (
@@ -175,11 +175,12 @@ def rows_before(out: Path | None, options: Options) -> list[dict[str, Any]]:
     if not options.resume:
         raise PefourierError(f"{out} holds results already; add --resume or choose another --out")
     training, rows = read_results(out)
-    now = plain(kept_options(options))
+    now, by_default = (plain(kept_options(one)) for one in (options, Options()))
     for key in sorted(KEPT - ANEW):
-        if training[key] != now[key]:
+        was = training.get(key, by_default[key])
+        if was != now[key]:
             raise PefourierError(
-                f"--resume: {out / RESULTS} has {key} {shown(training[key])}, now it is "
+                f"--resume: {out / RESULTS} has {key} {shown(was)}, now it is "
                 f"{shown(now[key])}; give the same or choose another --out"
             )
     sizes = {read_task(name)[0]: name for name in options.dataset}
@@ -212,7 +213,7 @@ def read_causal(folder: Path) -> CausalSummary:
     training, rows = read_results(folder)
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in training.items()}
     options = Options(**given)
-    own = [row for row in rows if was_asked(row, options)]
+    own = [row for row in rows if is_asked(row, options)]
     seeds = min(
         (1 + max(row["seed"] for row in own if (row["dataset"], row["encoding"]) == key))
         for key in {(row["dataset"], row["encoding"]) for row in own}

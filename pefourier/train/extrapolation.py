@@ -69,7 +69,7 @@ class Longer:
     learn: bool
 
     def __post_init__(self) -> None:
-        self.loaded: dict[tuple[str, int, int], Injection | str] = {}
+        self.loaded: dict[tuple[str, int, Transformer], Injection | str] = {}
 
     def test(
         self, stack: Stack, outcome: Outcome, model: Transformer | OrderFree | OtherMethod
@@ -104,13 +104,14 @@ class Longer:
             return None
         longer = self.load(model, run)
         if run.arm.rms is not None:
-            unscaled = load_for(stack.resolved.model, run.arm.spec, run.seed, self.learn)
+            trained = replace(model, length=stack.task.length)
+            unscaled = load_for(trained, run.arm.spec, run.seed, self.learn)
             longer = scale_to_rms(longer, run.arm.rms, by=unscaled)
         return lengthen(outcome, longer, model.tokens)
 
     def load(self, model: Transformer, run: Run) -> Injection:
         """What a SPEC injects for a seed at another length, loaded once."""
-        key = run.arm.spec, run.seed, model.tokens
+        key = run.arm.spec, run.seed, model
         if key not in self.loaded:
             try:
                 self.loaded[key] = load_for(model, run.arm.spec, run.seed, self.learn)

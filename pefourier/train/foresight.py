@@ -88,10 +88,9 @@ def foretell_time(
                 continue
             injections = grid.stack_injections(some[0], options.learn, {})
             for model, tried in search.list_shapes(some[0].model, candidates):
+                injected = search.injections_for(model, some[0], injections, options.learn)
                 members = [
-                    search.member_of(r, injections, c.tuning, 0)
-                    for r in some[0].runs
-                    for c in tried
+                    search.member_of(r, injected, c.tuning, 0) for r in some[0].runs for c in tried
                 ]
                 epoch = seconds_of_epoch(held, model, members, schedule)
                 runs = sum(len(stack.runs) for stack in some) / len(some[0].runs)

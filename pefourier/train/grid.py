@@ -180,7 +180,7 @@ def schedule_of(options: Options, steps: int) -> Schedule:
         by_default = max(fewest, -(-least // steps))
         asked = in_epochs if in_steps is None else -(-in_steps // steps)
         found.append(by_default if asked is None else asked)
-    names = ("batch_size", "rate", "dropout", "weight_decay", "warmup")
+    names = ("batch_size", "rate", "code_rate", "dropout", "weight_decay", "warmup")
     given = {name: getattr(options, name) for name in names}
     return Schedule(epochs=found[0], patience=found[1], **given)
 
@@ -198,6 +198,11 @@ def sizes_of_tokens(length: int, options: Options) -> dict[str, int | None]:
         raise PefourierError(
             f"--tokens must be 2 or more and stands in place of --patch; got {most}"
         )
+    return tokens_at_most(length, most)
+
+
+def tokens_at_most(length: int, most: int) -> dict[str, int]:
+    """Rows of a token and from one to the next, so that there are at most so many tokens."""
     for patch in range(-(-length // most), length):
         for stride in range(patch, 0, -1):
             if (length - patch) % stride == 0 and (length - patch) // stride < most:

@@ -45,7 +45,7 @@ from pefourier.train.metrics import (
     validation_score,
 )
 from pefourier.train.model import OrderFree, Parameters, Transformer, draw_parameters
-from pefourier.train.pace import Pace, Tuning
+from pefourier.train.pace import Pace, Tuning, is_code
 
 AT_ONCE = 64  # windows a member in evaluation
 MOST_EPOCHS = 1_000_000
@@ -70,6 +70,7 @@ class Schedule:
     dropout: float = 0.0
     weight_decay: float = 0.0
     warmup: int = 0  # epochs
+    code_rate: float | None = None  # of codes under training; None: that of the rest
 
     def __post_init__(self) -> None:
         for option, value in (("--epochs", self.epochs), ("--batch-size", self.batch_size)):
@@ -90,7 +91,7 @@ class Schedule:
     @property
     def tuning(self) -> Tuning:
         """What members have that have nothing of their own."""
-        return Tuning(self.rate, self.dropout, self.weight_decay)
+        return Tuning(self.rate, self.dropout, self.weight_decay, self.code_rate)
 
     def has_patience(self, waited: np.ndarray) -> np.ndarray:
         """Whether members go on that have waited so many epochs for a better one."""
@@ -99,8 +100,9 @@ class Schedule:
 
 def check_tuning(one: Tuning) -> None:
     """Refuse a rate, a share or a decay that nothing could be trained with."""
-    if not (np.isfinite(one.rate) and one.rate > 0):
-        raise PefourierError(f"--rate must be above 0; got {one.rate}")
+    for option, rate in (("--rate", one.rate), ("--code-rate", one.rate_of(True))):
+        if not (np.isfinite(rate) and rate > 0):
+            raise PefourierError(f"{option} must be above 0; got {rate}")
     if not 0 <= one.dropout <= MOST_DROPPED:
         raise PefourierError(f"--dropout must be from 0 to {MOST_DROPPED}; got {one.dropout}")
     if not (np.isfinite(one.weight_decay) and one.weight_decay >= 0):
@@ -230,9 +232,12 @@ class Program:
         self.total = torch.zeros(len(self.members), device=device)
         on_gpu = device.type != "cpu"
         self.tune(self.schedule.warmup * steps)
-        self.optimizer = torch.optim.Adam(
-            list(self.parameters.values()), lr=self.fastest, fused=True, capturable=on_gpu
-        )
+        groups = [
+            {"params": own, "lr": self.fastest[codes]}
+            for codes in (False, True)
+            if (own := [p for name, p in self.parameters.items() if is_code(name) == codes])
+        ]
+        self.optimizer = torch.optim.Adam(groups, fused=True, capturable=on_gpu)
         if on_gpu:
             self.replay = capture_cuda_graph(self)
 
@@ -240,7 +245,7 @@ class Program:
         """Prepare what members drop, and how far they go; `warm_up` is in steps."""
         tunings = [m.tuning or self.schedule.tuning for m in self.members]
         self.count = torch.zeros((), dtype=torch.int32, device=self.data.device)  # of steps
-        self.fastest = max(one.rate for one in tunings)
+        self.fastest = {c: max(one.rate_of(c) for one in tunings) for c in (False, True)}
         shares, keys = [one.dropout for one in tunings], [m.key for m in self.members]
         self.drop = Dropout(shares, keys, self.count) if any(shares) else None
         needed = Pace.needed(tunings, warm_up)
@@ -560,7 +565,7 @@ def collect_outcomes(
                 moved = torch.where(one.learn, trained, one.start).cpu().double().numpy()
                 cut = zip(waves[one.members], moved, strict=True)
                 waves[one.members] = [w if w is None else m[: len(w)] for w, m in cut]
-    shared = {k: p for k, p in program.parameters.items() if not k.startswith("codes.")}
+    shared = {k: p for k, p in program.parameters.items() if not is_code(k)}
     every = {name: p.detach().cpu().numpy().copy() for name, p in shared.items()}
     valid, test = program.evaluate("valid"), program.evaluate("test")
     return [

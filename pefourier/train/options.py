@@ -95,6 +95,9 @@ class Options:
     patience: int | None = option(None, "The same in epochs, in place of --patience-steps.")
     batch_size: int = option(32, "Windows in a step.")
     rate: float = option(3e-3, "Learning rate of Adam.")
+    code_rate: float | None = option(
+        None, "Learning rate of codes under training, default that of the rest."
+    )
     warmup: int = option(0, "Epochs over which the rate rises from 0.")
     weight_decay: float = option(0.0, "Decoupled decay of weights, as AdamW has it.")
     dropout: float = option(
@@ -103,7 +106,7 @@ class Options:
     search: tuple[str, ...] = option(
         (),
         "Settings to choose among by validation, for each run anew: rate=3e-4,1e-3,3e-3 "
-        "dropout=0,.2; also weight-decay, pool, ffn and layers.",
+        "dropout=0,.2; also code-rate, weight-decay, pool, ffn, layers, d, heads and tokens.",
         metavar="KEY=A,B…",
     )
     spread: float = option(

@@ -4,6 +4,8 @@ Conventions
 -----------
 One Adam steps all members at the largest of their rates; then each is taken back to its own share
 of the way, which is what Adam would have done at its rate: the step of Adam is proportional to it.
+Codes under training may have a rate of their own: tables start small and hardly move at that of
+weights. The optimizer has them as a group, with the largest of theirs.
 Decay is decoupled (Loshchilov and Hutter, 2019): :math:`w \leftarrow w - \eta \lambda w` beside the
 step of Adam, of weights alone, not of biases, gains or codes. While it warms up, a rate rises
 linearly from step to step.
@@ -23,6 +25,16 @@ class Tuning:
     rate: float  # of Adam
     dropout: float = 0.0
     weight_decay: float = 0.0
+    code_rate: float | None = None  # of codes; that of the rest
+
+    def rate_of(self, codes: bool) -> float:
+        """The rate of Adam, of codes or of the rest."""
+        return self.code_rate if codes and self.code_rate is not None else self.rate
+
+
+def is_code(name: str) -> bool:
+    """Whether a parameter is one of codes."""
+    return name.startswith("codes.")
 
 
 class Pace:
@@ -30,9 +42,10 @@ class Pace:
 
     def __init__(self, tunings: Sequence[Tuning], warm_up: int, count: Tensor) -> None:
         device = count.device
-        base = max(one.rate for one in tunings)
-        shares = [one.rate / base for one in tunings]
-        self.share = torch.tensor(shares, dtype=torch.float64, device=device)
+        self.share = {}
+        for codes in (False, True):
+            rates = torch.tensor([one.rate_of(codes) for one in tunings], dtype=torch.float64)
+            self.share[codes] = (rates / rates.max()).to(device)
         decays = [one.rate * one.weight_decay for one in tunings]
         self.decay = torch.tensor(decays, dtype=torch.float64, device=device)
         self.warm_up, self.count = warm_up, count  # in steps; steps taken
@@ -40,7 +53,7 @@ class Pace:
     @staticmethod
     def needed(tunings: Sequence[Tuning], warm_up: int) -> bool:
         """Whether members go otherwise than Adam at one rate."""
-        alike = len({one.rate for one in tunings}) == 1
+        alike = len({(one.rate, one.rate_of(True)) for one in tunings}) == 1
         return bool(warm_up) or not alike or any(one.weight_decay for one in tunings)
 
     @torch.no_grad()
@@ -55,8 +68,9 @@ class Pace:
         with torch.enable_grad():
             step()
         warm = ((self.count + 1) / max(self.warm_up, 1)).clamp(max=1.0)
-        share, decay = self.share * warm, self.decay * warm
+        decay = self.decay * warm
         for name, p in parameters.items():
+            share = self.share[is_code(name)] * warm
             own, shape = members(name), (-1,) + (1,) * (p.dim() - 1)
             p.copy_(torch.lerp(before[name], p, share[own].view(shape).to(p.dtype)))
             if name.endswith(".w"):

@@ -241,13 +241,15 @@ def stack_size(resolved: ResolvedTask, options: Options, device: torch.device) -
     """How many runs of a task, each with all of its candidates, can be trained together."""
     batch, _ = loop.batch_and_steps(resolved.task, options.batch_size)
     shapes = search.list_shapes(resolved.model, search.list_candidates(options))
+    for model, _ in shapes:
+        grid.check_memory(model, batch, device)
     return min(max(1, grid.most_members(m, batch, device) // len(own)) for m, own in shapes)
 
 
 def settings_in_common(options: Options) -> dict[str, Any]:
     """What all models of a comparison have in common."""
-    names = ("steps", "epochs", "patience_steps", "patience", "batch_size", "rate", "warmup")
-    names += ("weight_decay", "dropout")
+    names = ("steps", "epochs", "patience_steps", "patience", "batch_size", "rate", "code_rate")
+    names += ("warmup", "weight_decay", "dropout")
     names += (
         "search",
         "d",
@@ -520,7 +522,7 @@ class Work:
                 chosen = search.fit_beside(stack)
             else:
                 chosen = search.train_candidates(
-                    self.held, stack, self.candidates, self.injections, schedule, reporter
+                    self.held, stack, self.candidates, self.injections, self.options, reporter
                 )
             rows, traces = self.keep(stack, chosen)
             self.rows += rows

@@ -188,10 +188,14 @@ def check_configuration(config: Any) -> None:
 
 
 def check_causal(content: Any, used: frozenset[str]) -> None:
-    """Raise a `ValueError` that says in what JSON is not what a causal comparison writes."""
-    options = {name: kind for name, kind in get_type_hints(Options).items() if name in used}
+    """Raise a `ValueError` that says in what JSON is not what a causal comparison writes.
+
+    An option may be missing: an earlier version had no such thing.
+    """
     check_record(content, {"training": dict, "runs": list[CausalRow]}, "it")
-    check_record(content["training"], options, "training")
+    asked = content["training"]
+    kinds = {n: k for n, k in get_type_hints(Options).items() if n in used and has_key(asked, n)}
+    check_record(asked, kinds, "training")
     if not content["runs"]:
         raise ValueError("it has no run")
 

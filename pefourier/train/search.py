@@ -22,16 +22,17 @@ from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train import loop
 from pefourier.train.beside import fit_method
 from pefourier.train.data.split import Task
-from pefourier.train.grid import Run, Stack
+from pefourier.train.grid import Run, Stack, load_for, tokens_at_most
 from pefourier.train.injection import ACTS, Injection, scale_to_rms
-from pefourier.train.loop import Member, Outcome, Resident, Schedule
+from pefourier.train.loop import Member, Outcome, Resident
 from pefourier.train.metrics import cross_entropy, validation_score
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import Options, Pool
 from pefourier.train.pace import Tuning
 from pefourier.train.progress import Reporter
 
-KINDS = {"rate": float, "dropout": float, "weight_decay": float, "ffn": int, "layers": int}
+KINDS = {"rate": float, "code_rate": float, "dropout": float, "weight_decay": float}
+KINDS |= dict.fromkeys(("ffn", "layers", "d", "heads", "tokens"), int)
 TUNED = tuple(f.name for f in fields(Tuning))
 SEARCHED = (*KINDS, "pool")
 MOST = 64  # candidates
@@ -52,7 +53,7 @@ def list_candidates(options: Options) -> list[Choice]:
     count = int(np.prod([len(values) for values in given.values()], dtype=object))
     if count > MOST:
         raise PefourierError(f"--search has {count} combinations; at most {MOST} are trained")
-    plain = Tuning(options.rate, options.dropout, options.weight_decay)
+    plain = Tuning(options.rate, options.dropout, options.weight_decay, options.code_rate)
     found = []
     for chosen in product(*given.values()):
         values = dict(zip(given, chosen, strict=True))
@@ -92,13 +93,37 @@ def read_value(key: str, text: str) -> Any:
             allowed = ", ".join(get_args(Pool))
             raise PefourierError(f"--search: pool must be one of {allowed}; got {shown(text)}")
         return text
+    if key == "tokens" and text.isdecimal() and int(text) < 2:
+        raise PefourierError(f"--search: tokens must be 2 or more; got {text}")
     return convert(f"--search {key.replace('_', '-')}", text, KINDS[key])
 
 
 def shape_for(model: Transformer | OrderFree, values: Mapping[str, Any]) -> Transformer | OrderFree:
     """The classifier under chosen settings; the order-free one has no shape to choose."""
     shape = {key: value for key, value in values.items() if key not in TUNED}
-    return replace(model, **shape) if isinstance(model, Transformer) else model
+    if not isinstance(model, Transformer):
+        return model
+    if "tokens" in shape:
+        shape |= tokens_at_most(model.length, shape.pop("tokens"))
+    return replace(model, **shape)
+
+
+def injections_for(
+    model: Transformer | OrderFree,
+    stack: Stack,
+    injections: Mapping[tuple[str, int], Injection],
+    learn: bool,
+) -> Mapping[tuple[str, int], Injection]:
+    """What each SPEC injects for each seed into a classifier of another size than the stack's."""
+    own = stack.model
+    if not isinstance(own, Transformer) or model_sizes(model) == model_sizes(own):
+        return injections
+    return {(spec, seed): load_for(model, spec, seed, learn) for spec, seed in injections}
+
+
+def model_sizes(model: Transformer) -> tuple[int, int, int]:
+    """The sizes that codes go by."""
+    return model.tokens, model.d, model.heads
 
 
 def list_shapes(
@@ -145,14 +170,16 @@ def train_candidates(
     stack: Stack,
     candidates: Sequence[Choice],
     injections: Mapping[tuple[str, int], Injection],
-    schedule: Schedule,
+    options: Options,
     reporter: Reporter,
 ) -> list[tuple[Outcome, Mapping[str, Any]]]:
     """What each run of a stack came to, with the settings that its validation windows chose."""
     tried: list[list[tuple[Outcome, Mapping[str, Any]]]] = [[] for _ in stack.runs]
+    schedule = stack.resolved.schedule
     for model, own in list_shapes(stack.model, candidates):
+        injected = injections_for(model, stack, injections, options.learn)
         members = [
-            member_of(run, injections, one.tuning, number)
+            member_of(run, injected, one.tuning, number)
             for number, run in enumerate(stack.runs)
             for one in own
         ]

@@ -1,6 +1,6 @@
 """Rates, warm-up and decay of members beside torch's own optimizers."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -33,12 +33,11 @@ def trained(held, members, schedule=PLAIN, epochs=2):
 
 
 @pytest.mark.parametrize(
-    "own", [Tuning(1e-2), Tuning(1e-3, 0.3), Tuning(3e-4, 0.1, 0.5), Tuning(3e-3, 0.0, 0.1)]
+    "own", [Tuning(1e-2), Tuning(1e-3, 0.3), Tuning(3e-4, 0.1, 0.5, 1e-2), Tuning(3e-3, 0.0, 0.1)]
 )
 @pytest.mark.parametrize("name", ["dft", "learned", "t5"])
 def test_a_member_in_a_stack_of_other_settings_is_the_member_alone(held, own, name):
-    given = {"rate": own.rate, "dropout": own.dropout, "weight_decay": own.weight_decay}
-    alone = trained(held, [member(name)], replace(PLAIN, **given))
+    alone = trained(held, [member(name)], replace(PLAIN, **asdict(own)))
     company = [member("sinusoidal", Tuning(3e-3, 0.2)), member("learned", Tuning(1e-4), seed=5)]
     last = [member("t5", Tuning(1e-3, 0.0, 0.2), seed=4)]
     together = trained(held, [*company, member(name, own), *last])
@@ -69,6 +68,21 @@ def test_decay_and_warm_up_are_those_of_adamw(held):
         assert (value - found.parameters[key]).abs().max() < 1e-9, key
 
 
+@pytest.mark.parametrize("warmup", [0, 1])  # without a pace, and with one
+def test_codes_may_have_a_rate_of_their_own(held, warmup):
+    own = replace(PLAIN, code_rate=0.02, warmup=warmup)
+    found = trained(held, [member("learned")], own, 1)
+    assert (found.pace is None) == (warmup == 0)
+    twin = loop.Program(held, SIZES, [member("learned")], replace(PLAIN, warmup=warmup))
+    codes = [twin.parameters["codes.add"]]
+    others = [p for name, p in twin.parameters.items() if name != "codes.add"]
+    groups = [{"params": codes, "lr": 0.02}, {"params": others, "lr": 1e-3}]
+    twin.optimizer = torch.optim.Adam(groups)
+    twin.train_epoch(0)
+    for key, value in twin.parameters.items():
+        assert (value - found.parameters[key]).abs().max() < 1e-9, key
+
+
 def test_patience_goes_on_with_the_steps_that_were_taken(held):
     """Members that stay, when others are done, drop and warm up as if those were still there."""
     members = [member(n, Tuning(r, 0.2)) for n, r in (("dft", 1e-3), ("rope", 1e-2))]
@@ -83,7 +97,7 @@ def test_patience_goes_on_with_the_steps_that_were_taken(held):
 
 def test_where_nobody_differs_training_is_as_it_was(held):
     running = loop.Program(held, SIZES, [member("dft", Tuning(1e-3)), member("rope")], PLAIN)
-    assert (running.pace, running.drop, running.fastest) == (None, None, 1e-3)
+    assert (running.pace, running.drop, running.fastest) == (None, None, {False: 1e-3, True: 1e-3})
 
 
 @pytest.mark.parametrize(
@@ -93,6 +107,7 @@ def test_where_nobody_differs_training_is_as_it_was(held):
         ({"dropout": -0.1}, "--dropout must be from 0 to 0.95; got -0.1"),
         ({"weight_decay": -1.0}, "--weight-decay must be 0 or more; got -1.0"),
         ({"weight_decay": float("nan")}, "--weight-decay must be 0 or more; got nan"),
+        ({"code_rate": 0.0}, "--code-rate must be above 0; got 0.0"),
         ({"warmup": -1}, "--warmup must be 0 to 1000000 epochs; got -1"),
     ],
 )

@@ -44,6 +44,17 @@ def test_a_run_is_the_one_of_the_settings_it_chose():
     assert len({tuple(row["chosen"].items()) for row in found.runs}) > 1
 
 
+def test_width_and_tokens_are_searched_with_the_codes_of_each():
+    sizes = ("d=8,16 tokens=3,6 code-rate=1e-3,1e-2",)
+    asked = {**ASKED, "encoding": ("learned", "t5", "dft@rms=0.5"), "seeds": 1, "search": sizes}
+    found = run.run_comparison(Options(**asked))
+    for row in found.runs:
+        alone = run.run_comparison(Options(**{**asked, "search": (), **row["chosen"]})).runs
+        (same,) = [one for one in alone if one["encoding"] == row["encoding"]]
+        np.testing.assert_allclose(numbers([row])[0][4:], numbers([same])[0][4:], atol=1e-3)
+    assert len(found.datasets[0].chosen["learned"]) == 3
+
+
 def test_what_is_tested_has_no_say(monkeypatch):
     """With labels of test windows permuted, every choice and every epoch stays."""
     task = load_task("order:count=100,length=6")
@@ -111,6 +122,8 @@ def test_choices_are_told_and_resumed(tmp_path):
         ("rate=1,1.0", "has a value twice"),
         ("rate=0", "--rate must be above 0; got 0.0"),
         ("pool=min", "--search: pool must be one of mean, max, mean+max, first; got 'min'"),
+        ("tokens=1", "--search: tokens must be 2 or more; got 1"),
+        ("d=9", "--d must be an even multiple of --heads 2"),
         ("ffn=0", "--ffn must be 1 or more; got 0"),
         ("rate=" + ",".join(map(str, range(1, 66))), "--search has 65 combinations; at most 64"),
     ],
