@@ -198,7 +198,7 @@ def read_results(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     path = folder / RESULTS
     try:
         content = schema.parse_json(path.read_bytes())
-        schema.check_causal(content, KEPT)
+        schema.check_causal_results(content, KEPT)
     except OSError as error:
         raise PefourierError(f"{shown(str(path))}: {reason(error)}") from error
     except ValueError as error:
@@ -275,7 +275,7 @@ def summarize_causal(rows: Sequence[dict[str, Any]], options: Options) -> Causal
                 scores={e: {"accuracy": one[0].accuracy} for e, one in at.items()},
                 lengths={e: one[1:] for e, one in at.items()},
                 differences=statistics.paired_differences(longest, others, seeds),
-                minutes=sum(row["seconds"] for row in own if row["length"] == lengths[0]) / 60,
+                minutes=sum(r.get("seconds", 0) for r in own if r["length"] == lengths[0]) / 60,
             )
         )
     return CausalSummary(tuple(tasks), tuple(rows), kept_options(options))
@@ -304,8 +304,11 @@ def tables_of(found: CausalSummary) -> list[tuple[str, list[list[str]]]]:
         seeds = f"{one.seeds} {agreeing(one.seeds, 'seed', 'seeds')}"
         title = (
             f"{one.dataset}: share of answers that are right (exact match), mean [95 %] over "
-            f"{seeds}; {max(1, round(one.minutes))} minutes of training"
+            f"{seeds}"
         )
+        if one.minutes:
+            minutes = max(1, round(one.minutes))
+            title += f"; {minutes} {agreeing(minutes, 'minute', 'minutes')} of training"
         parts.append((title, [head, *body]))
     return parts
 

@@ -113,8 +113,8 @@ class CausalRow(TypedDict):
     length: FromOne
     exact: Share | None
     reason: str  # why there is no score
-    epoch: FromZero
-    seconds: Seconds
+    epoch: NotRequired[FromZero]  # earlier versions had none
+    seconds: NotRequired[Seconds]
 
 
 class Stage(TypedDict):
@@ -168,9 +168,7 @@ def without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def parse_row(line: bytes) -> Row:
     """A line of results.jsonl; a `ValueError` says what is wrong with it."""
     row = parse_json(line)
-    kinds = get_type_hints(Row, include_extras=True)
-    absent = {key for key in Row.__optional_keys__ if not has_key(row, key)}
-    check_record(row, {key: kind for key, kind in kinds.items() if key not in absent}, "a line")
+    check_record(row, kinds_there(Row, row), "a line")
     table = row.get("confusion", [[row["windows"]]])
     if any(len(said) != len(table) for said in table) or sum(map(sum, table)) != row["windows"]:
         raise ValueError(f"confusion must be a square table of {row['windows']} windows")
@@ -187,7 +185,7 @@ def check_configuration(config: Any) -> None:
     check_record(config, given | get_type_hints(Known, include_extras=True), "it")
 
 
-def check_causal(content: Any, used: frozenset[str]) -> None:
+def check_causal_results(content: Any, used: frozenset[str]) -> None:
     """Raise a `ValueError` that says in what JSON is not what a causal comparison writes.
 
     An option may be missing: an earlier version had no such thing.
@@ -198,6 +196,13 @@ def check_causal(content: Any, used: frozenset[str]) -> None:
     check_record(asked, kinds, "training")
     if not content["runs"]:
         raise ValueError("it has no run")
+
+
+def kinds_there(record: Any, value: Any) -> dict[str, Any]:
+    """The types of a record's keys, without those that may be missing and are."""
+    absent = {key for key in record.__optional_keys__ if not has_key(value, key)}
+    kinds = get_type_hints(record, include_extras=True)
+    return {key: kind for key, kind in kinds.items() if key not in absent}
 
 
 def has_key(value: Any, key: str) -> bool:
@@ -236,7 +241,7 @@ def check_value(value: Any, kind: Any, where: str) -> None:
         for item in value.values():
             check_value(item, inner[1], where)
     elif is_typeddict(kind):
-        check_record(value, get_type_hints(kind, include_extras=True), where)
+        check_record(value, kinds_there(kind, value), where)
     elif not is_of(value, kind):
         raise ValueError(f"{where} must be {name_of(kind)}; got {shown(value)}")
 

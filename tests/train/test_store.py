@@ -119,7 +119,10 @@ def stage_with(config, **own):
         ({"fold": 5}, "fold 5) where the data have 1 folds"),
         ({"length": 7}, "whose length is 7 where the data have 6"),
         ({"leaky": True}, "whose leaky is True where the data have False"),
-        ({"windows": 13}, "whose windows is 13 where the data have 12"),
+        (
+            {"windows": 13, "confusion": [[13, 0], [0, 0]]},
+            "whose windows is 13 where the data have 12",
+        ),
         ({"epoch": 3}, "that kept epoch 3 of 2"),
         ({"precision": 0.9, "recall": 0.3, "f1": 0.6}, "whose F1 0.6 is not that of its precision"),
     ],
