@@ -48,6 +48,7 @@ from pefourier.train.store import (
     KNOWN,
     Key,
     Store,
+    check_handed_over,
     equal_up_to_rounding,
     key_of,
     write_json,
@@ -500,6 +501,7 @@ class Work:
     def take_over(self, group: Group, reporter: Reporter) -> None:
         """Store what other ranks have handed over, on rank 0."""
         for number, rows, traces in group.arrived(len(self.stacks)) if group.rank == 0 else ():
+            check_handed_over(rows, self.stacks[number].keys)
             reporter.skip(self.member_epochs(self.stacks[number]))
             if self.store.path is not None:
                 for row, trace in zip(rows, traces, strict=True):

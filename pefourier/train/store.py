@@ -186,6 +186,25 @@ class Store:
         return merged
 
 
+def check_handed_over(rows: Sequence[Any], keys: Iterable[Key]) -> None:
+    """Refuse what another process hands over for a stack but runs of it, each once.
+
+    >>> check_handed_over([{"f1": 2}], [])
+    Traceback (most recent call last):
+    pefourier.errors.PefourierError: another process handed over no run that it was given: a line \
+lacks 'auprc'; nothing of it is kept, --resume goes on
+    """
+    try:
+        found = [key_of(parse_row(json.dumps(row).encode())) for row in rows]
+        if len({*found}) < len(found) or not {*found} <= {*keys}:
+            raise ValueError(f"it was not asked for {shown(found)}")
+    except ValueError as error:
+        raise PefourierError(
+            f"another process handed over no run that it was given: {error}; nothing of it is "
+            "kept, --resume goes on"
+        ) from error
+
+
 @contextmanager
 def results_errors(file: Path) -> Iterator[None]:
     """Name the file in an error of the file system, and say that results are kept."""

@@ -1,5 +1,10 @@
 """Singular values and projections against numpy's decomposition of the whole table."""
 
+import json
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -87,3 +92,25 @@ def test_progress_is_reported_on_every_walk(monkeypatch):
     calls = []
     decompose(build("learned", length=50, d=5), lambda done, total: calls.append((done, total)))
     assert calls == [(k, 8) for k in range(1, 9)] * 2
+
+
+THREADS = """
+import json, sys
+import numpy as np
+from pefourier.encodings.encoding import from_table
+from pefourier.geometry.singular_values import decompose
+found = decompose(from_table(np.random.default_rng(0).standard_normal((3000, 300))))
+print(json.dumps([found.condition_number, found.stable_rank, found.tolerance, found.rank]))
+"""
+
+
+def test_ten_digits_do_not_depend_on_threads():
+    """As `explain` says of these fields; the last ones may be others."""
+
+    def told(threads):
+        own = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), threads)
+        command = [sys.executable, "-c", THREADS]
+        return json.loads(subprocess.check_output(command, env=os.environ | own))
+
+    one, two = told("1"), told("2")
+    assert one == pytest.approx(two, rel=1e-11)

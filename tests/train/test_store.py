@@ -14,7 +14,7 @@ from pefourier.errors import PefourierError
 from pefourier.train import schema, store
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
-from pefourier.train.store import Store
+from pefourier.train.store import Store, check_handed_over, key_of
 
 
 def test_a_full_disk_is_said_and_what_is_finished_stays(tmp_path, monkeypatch):
@@ -203,3 +203,20 @@ def test_results_without_a_configuration_are_not_gone_on_with(tmp_path):
     (tmp_path / "results.jsonl").write_text("")
     with pytest.raises(PefourierError, match=r"holds results, but no config\.json"):
         run_comparison(Options(**SMALL, out=str(tmp_path), resume=True))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: [{**rows[0], "f1": 2}],
+        lambda rows: [{**rows[0], "seed": 7}],
+        lambda rows: rows * 2,
+        lambda rows: ["x"],
+    ],
+)
+def test_rows_of_other_processes_are_those_that_they_were_given(change):
+    """Once whoever found the port wrote what he liked into results."""
+    rows = [line()]
+    check_handed_over(rows, [key_of(rows[0])])
+    with pytest.raises(PefourierError, match="handed over no run that it was given"):
+        check_handed_over(change(rows), [key_of(rows[0])])
