@@ -275,11 +275,12 @@ def test_transposed_points_are_a_bug_where_the_grid_is_not_square():
     assert "Codes must stand in the order of the tokens" in blocks
 
 
-def test_a_transposed_square_is_exchanged_axes():
-    table = np.random.default_rng(0).normal(size=(36, 5))
-    square = replace(from_table(table), domain=lattice((6, 6)))
-    turned = table.reshape(6, 6, 5).swapaxes(0, 1).reshape(36, 5)
-    told = compare(square, replace(from_table(turned), domain=lattice((6, 6)))).conclusion
+@pytest.mark.parametrize("frames", [(), (2,)])
+def test_a_transposed_square_is_exchanged_axes(frames):
+    on = lattice((*frames, 6, 6))
+    table = np.random.default_rng(0).normal(size=(len(on), 5))
+    turned = table.reshape(*frames, 6, 6, 5).swapaxes(-3, -2).reshape(-1, 5)
+    told = compare(*(replace(from_table(one), domain=on) for one in (table, turned))).conclusion
     assert "For trained weights transpose the grid of one table" in told
 
 

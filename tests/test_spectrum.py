@@ -137,6 +137,11 @@ def test_the_lattice_is_the_length_where_that_is_set(spec, length, points, tmp_p
     assert position_functions(load(spec, length), [points - 1]).lattice == points
 
 
+@pytest.mark.parametrize(("count", "points"), [(12, 16), (30, 30)])
+def test_the_lattice_is_the_number_of_times_where_these_are_given(count, points):
+    assert density(load("mtan-fixed", None, 16, times=np.arange(count) / 3)).lattice == points
+
+
 def test_density_knows_no_scale_turn_of_columns_or_circular_shift(rng):
     table = rng.normal(size=(24, 6))
     turn = np.linalg.qr(rng.normal(size=(6, 6)))[0]

@@ -58,6 +58,12 @@ def test_decimals_of_few_places(digits):
     assert found_in(np.round(table + 5e-13 * RANDOM.random(table.shape), digits)).distinct == 24
 
 
+def test_decimals_rounded_apart_are_one_code():
+    table = 0.5 * table_of([(1, 24)], 168, float)
+    table += 4e-7 * np.random.default_rng(1).uniform(-1, 1, table.shape)
+    assert found_in(np.round(table, 6)).distinct == 24
+
+
 def test_one_wave_of_a_pair_has_the_same_code_on_both_sides():
     cosines = table_of([(1, 24), (2, 24)], 168, float, waves=[np.cos])
     assert found_in(cosines) == ClosestPair(0.0, (0, 24), 13)

@@ -323,5 +323,6 @@ def test_axes_by_head_are_rope_of_one_axis_in_each_head(layout):
             np.testing.assert_allclose(query[row, rows, rows], rope[place[axis]], atol=1e-12)
             turned = rope[place[axis]] @ x[0, head, row]
             np.testing.assert_allclose(module[0, head, row].numpy(), turned, atol=1e-6)
-    with pytest.raises(PefourierError, match="share needs a number of heads, 1 or more, for each"):
-        on("mhrope:share=2;3", sides, d)
+    for wrong in ("2;3", "2;0;3"):
+        with pytest.raises(PefourierError, match="share needs a number of heads, 1 or more, for e"):
+            on(f"mhrope:share={wrong}", sides, d)

@@ -251,6 +251,15 @@ def test_the_cost_is_that_of_a_walk(findings):
     assert f"below .99 from position {first[0]} on, below .9 from {first[1]}" in message
 
 
+def test_the_cost_of_the_usual_base_is_that_of_a_walk(findings):
+    config = MISTAKES["one rotation for types of a model that is not known"][0] | {"rope_theta": 11000.0}
+    apart = np.subtract(*(base ** (-np.arange(64) / 64) for base in (1e4, 11000.0)))
+    cosine = np.cos(np.outer(np.arange(4000), apart)).mean(axis=1)
+    first = tuple(int(np.argmax(cosine < level)) for level in (0.99, 0.9))
+    (message,) = (f.message for f in findings(config) if f.code == "rope-one-for-all")
+    assert f"below .99 from position {first[0]} on, below .9 from {first[1]}" in message
+
+
 def test_a_scaling_that_is_there_is_not_lost(findings):
     for config in (LLAMA31, moved(LLAMA31), QWEN25, GPT_OSS, DEEPSEEK, PHI3):
         assert "rope-scaling-lost" not in {f.code for f in findings(config)}

@@ -148,3 +148,8 @@ def test_borders_keep_away_from_events_of_what_was_recorded_with_it():
         for at in (0, 1200)
     )
     assert first == second != [0, *range(130, 1200, 120)]
+
+
+def test_rows_anomalous_in_a_longer_recording_alone_count():
+    labels = [np.array(one, dtype=bool) for one in ([1, 0, 0], [0, 0, 0, 1, 0], [0, 1])]
+    assert split.anomalous_in_any(labels).tolist() == [True, True, False, True, False]
