@@ -252,11 +252,12 @@ def test_the_cost_is_that_of_a_walk(findings):
 
 
 def test_the_cost_of_the_usual_base_is_that_of_a_walk(findings):
-    config = MISTAKES["one rotation for types of a model that is not known"][0] | {"rope_theta": 11000.0}
+    config, *_ = MISTAKES["one rotation for types of a model that is not known"]
     apart = np.subtract(*(base ** (-np.arange(64) / 64) for base in (1e4, 11000.0)))
     cosine = np.cos(np.outer(np.arange(4000), apart)).mean(axis=1)
     first = tuple(int(np.argmax(cosine < level)) for level in (0.99, 0.9))
-    (message,) = (f.message for f in findings(config) if f.code == "rope-one-for-all")
+    found = findings(config | {"rope_theta": 11000.0})
+    (message,) = (f.message for f in found if f.code == "rope-one-for-all")
     assert f"below .99 from position {first[0]} on, below .9 from {first[1]}" in message
 
 
