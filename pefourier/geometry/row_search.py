@@ -30,6 +30,7 @@ MOST_AXES = 3  # columns for which rows are put into cells
 FINEST_CELL = 2.0**-40  # of the range of a column: its places are told to 2^-13 of a cell
 SHARED = 4  # pairs in a cell for each row, at most
 PAIRS_AT_ONCE = 2**20
+BITS_AT_ONCE = 2**17  # words of pairs of rows
 GROUP = 64  # rows whose pairs are products
 NARROW = 1e-4  # share of squared distances from a centre below which float32 can't tell rows apart
 
@@ -481,13 +482,14 @@ def search_steps(rows: Rows, best: BestPair) -> bool:
     """
     (n, d), step = rows.table.shape, step_of(rows.table)
     parts, needed = max(1, d // n.bit_length()), d
+    words, unit = packed_bits(rows.table) if step else None, (step * rows.scale) ** 2
     while step and needed:
         for columns in np.array_split(np.arange(d), parts):
             marks = row_hashes(rows.table[:, columns])
             if pairs_alike(marks) * parts > n * n / 4:
                 return False
-            look_at_groups(rows, marks, best)
-        needed = int(best.limit / (step * rows.scale) ** 2 + 0.5) + 1
+            look_at_groups(rows, marks, best, words, unit)
+        needed = int(best.limit / unit + 0.5) + 1
         if needed > d:
             return False
         parts, needed = max(parts, needed), needed > parts or best.unsettled
@@ -495,8 +497,10 @@ def search_steps(rows: Rows, best: BestPair) -> bool:
     return bool(step)
 
 
-def look_at_groups(rows: Rows, marks: np.ndarray, best: BestPair) -> None:
-    """Consider all pairs of rows that share a mark: of many such rows by products."""
+def look_at_groups(
+    rows: Rows, marks: np.ndarray, best: BestPair, words: np.ndarray | None, unit: float
+) -> None:
+    """Consider all pairs of rows that share a mark: of many by their bits, or by products."""
     order = np.argsort(marks, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(marks[order])) + 1)
     few = np.concatenate([group for group in groups if len(group) < GROUP] or [order[:0]])
@@ -504,12 +508,46 @@ def look_at_groups(rows: Rows, marks: np.ndarray, best: BestPair) -> None:
     for group in groups:
         if len(group) < GROUP:
             continue
+        if words is not None:
+            look_at(pairs_by_bits(group, words, unit, best), best)
+            continue
         centre = rows.centre(group)
         parts = (group[part] for part in row_blocks(len(group), BLOCK_ROWS))
         blocks = [make_block(part, rows.about(centre, part), np.float32) for part in parts]
         for one, two in combinations_with_replacement(blocks, 2):
             if not compare_in_float32(one, two, 0 * centre, best):
                 compare_in_float64(rows, centre, one, two, best)
+
+
+def packed_bits(table: np.ndarray) -> np.ndarray | None:
+    """Codes of two numbers, the same in each column, as words of 64 bits, (n, words); else None.
+
+    >>> packed_bits(np.array([[-1, 1, 1], [1, -1, 1]])).shape, packed_bits(np.eye(3) * [1, 2, 3])
+    ((2, 1), None)
+    """
+    high, low = table.max(), table.min()
+    words = np.zeros((len(table), -(-table.shape[1] // 64) * 8), dtype=np.uint8)
+    for rows in row_blocks(len(table), NUMBERS_AT_ONCE, table.shape[1]):
+        ones = table[rows] == high
+        if not (ones | (table[rows] == low)).all():
+            return None
+        words[rows, : -(-table.shape[1] // 8)] = np.packbits(ones, axis=1)
+    return words.view(np.uint64)
+
+
+def pairs_by_bits(
+    group: np.ndarray, words: np.ndarray, unit: float, best: BestPair
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Pairs of some rows that differ in as few bits, each `unit` squared, as the closest so far."""
+    own = words[group]
+    for strip in row_blocks(len(group), BITS_AT_ONCE, len(group)):
+        later = own[strip.start :]
+        apart = np.zeros((strip.stop - strip.start, len(later)), dtype=np.uint16)
+        for one, two in zip(own[strip].T, later.T, strict=True):
+            apart += np.bitwise_count(one[:, None] ^ two)
+        i, j = np.nonzero(apart <= best.limit / unit + 0.5)
+        i, j = i[i < j] + strip.start, j[i < j] + strip.start
+        yield group[i], group[j]
 
 
 def step_of(table: np.ndarray) -> float:

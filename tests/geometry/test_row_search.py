@@ -256,6 +256,7 @@ def lattice(n, d, rng):
 def test_cells_and_parts_of_columns_find_what_all_pairs_hold(draw, d, monkeypatch):
     """The first in order of all tied pairs, whichever way rows are searched."""
     monkeypatch.setattr(row_search, "FEW_ROWS", 50)
+    monkeypatch.setattr(row_search, "GROUP", 4)
     rng = np.random.default_rng(d)
     table = rng.permutation(np.unique(draw(rng, d), axis=0))
     squared = ((table[:, None] - table) ** 2).sum(axis=-1) + np.diag(np.full(len(table), np.inf))
