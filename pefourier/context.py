@@ -13,7 +13,7 @@ asked for. A turn is 2 pi. Everything here is a closed form or a scan of whole p
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil, log, pi
 from typing import Any, Literal
 
@@ -50,7 +50,9 @@ FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
 class Band(Explained):
     """Pairs that a scaling treats alike."""
 
-    treatment: Literal["kept", "blended", "stretched", "same"]  # same: there is no scaling
+    treatment: Literal["kept", "blended", "stretched", "same"] = field(
+        metadata={"told": "class"}  # same: there is no scaling
+    )
     pairs: int
     longest_wavelength: float | None  # positions; None where a pair does not turn
     turns_trained: float  # of the slowest pair over the positions of training, as trained

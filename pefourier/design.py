@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, isfinite, pi
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -62,6 +62,7 @@ class Candidate(Explained):
 class Design(Result):
     """Candidates, and the best base by each criterion."""
 
+    of_none: ClassVar[bool] = True
     length: int
     d: int
     criteria: tuple[str, ...]

@@ -6,7 +6,7 @@ The registry of terms stands floors above, in `FIELDS`, which is opened when a d
 from importlib import import_module
 from typing import Any
 
-FIELDS = "pefourier.answers.field_docs"
+FIELDS = "pefourier.answers.terms"
 
 
 class FieldsTold:

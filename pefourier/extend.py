@@ -9,8 +9,8 @@ there. `cosine` is that between the codes of a position in both rotations (1: as
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.explained import Explained
 from pefourier.geometry.precision import FORMATS, Format
+from pefourier.result import Result
 
 SHOWN = (128, 1024, 4096, 32768, 131072, 2**20)  # positions at which cosines are told
 
@@ -63,10 +64,11 @@ class Extension(Explained):
     config: dict[str, Any] | None  # keys to set in config.json; None where it cannot state this
 
 
-@dataclass(frozen=True)
-class Extensions(Explained):
+@dataclass(frozen=True, repr=False)
+class Extensions(Result):
     """The ways to a length, from what was trained."""
 
+    of_none: ClassVar[bool] = True
     spec: str
     name: str  # the type of layer that is extended, or the axis of a grid; empty: the whole
     trained: int
@@ -80,6 +82,7 @@ class Extensions(Explained):
     criteria: tuple[str, ...]
     candidates: tuple[Extension, ...]
     best: dict[str, float | None]  # the base that a criterion asks for
+    params: dict[str, Any] = field(default_factory=dict, metadata={"told": ""})  # what was asked
 
 
 Ways = dict[str, Callable[[float, int], dict[str, Any]]]

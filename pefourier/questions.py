@@ -382,9 +382,12 @@ def extend(
 
     own: dict[str, Any] = {"criteria": criteria, "bases": bases, "dtype": dtype}
     if isinstance(to, Sequence) and not isinstance(to, str):
-        return extend_on_grid(os.fspath(spec), to, **own)
+        params = {"to": None, "grid": tuple(to), "dtype": dtype}
+        found = extend_on_grid(os.fspath(spec), to, **own)
+        return tuple(replace(one, params=params) for one in found)
     check_whole_numbers(to=to, trained=trained, d=d)
-    return (extend_rotation(os.fspath(spec), to, trained=trained, d=d, **own),)
+    found = extend_rotation(os.fspath(spec), to, trained=trained, d=d, **own)
+    return (replace(found, params={"to": to, "grid": None, "dtype": dtype}),)
 
 
 def resize(

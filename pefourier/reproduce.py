@@ -15,10 +15,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.answers.conclusions import join
 from pefourier.answers.page import Page, as_json, fields_of, flattened
-from pefourier.answers.report import Answer
-from pefourier.answers.text import agreeing, markdown_table, paragraph
+from pefourier.answers.telling import Answer
+from pefourier.answers.text import agreeing, join, markdown_table, paragraph
 from pefourier.encodings.families import absolute  # noqa: F401 (registers the paper's encodings)
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
@@ -72,13 +71,15 @@ def recompute_paper(folder: str) -> tuple[list[Claim], list[str]]:
     where it left nothing there, from the results that come with this version.
     """
     from pefourier.answers import plot
+    from pefourier.answers.reconstruct import reconstruct
+    from pefourier.answers.spectrum import spectrum
 
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
     pair = [build("sinusoidal", length=LENGTH), build("dft", length=LENGTH)]
     figures = {
-        "figure1": (plot.spectrum, [Answer(e, density(e)) for e in pair]),
-        "figure2": (plot.reconstruct, [Answer(e, position_functions(e, POSITIONS)) for e in pair]),
+        "figure1": (spectrum, [Answer(e, density(e)) for e in pair]),
+        "figure2": (reconstruct, [Answer(e, position_functions(e, POSITIONS)) for e in pair]),
     }
     written = []
     for name, (draw, answers) in figures.items():

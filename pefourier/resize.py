@@ -10,7 +10,7 @@ Densities are those of `spectrum` without smoothing, over the lattice of the tab
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -78,11 +78,11 @@ class Unseen(Explained):
 class Resizing(Result):
     """A table on another lattice, and what each method makes of it."""
 
-    old: tuple[int, ...]
-    new: tuple[int, ...]
+    old: tuple[int, ...] = field(metadata={"told": "from"})
+    new: tuple[int, ...] = field(metadata={"told": "to"})
     prefix: int
     method: str
-    table: np.ndarray  # (prefix + n, d)
+    table: np.ndarray = field(metadata={"told": ""})  # (prefix + n, d)
     before: Picture
     after: Picture
     methods: list[Method]

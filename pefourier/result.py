@@ -35,6 +35,7 @@ class Result(Explained):
     """
 
     on_grid: ClassVar[bool] = False  # whether it is about a lattice of several axes
+    of_none: ClassVar[bool] = False  # whether it is about no encoding, as bases are
     about: tuple[Encoding, ...] = field(default=(), compare=False, metadata={"told": False})
 
     @property

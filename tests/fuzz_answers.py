@@ -11,9 +11,10 @@ from fuzz import ended, mutated, target
 from stored import put
 
 from pefourier.answers.baseline import judge, read_baseline
+from pefourier.answers.context import TOLD
+from pefourier.answers.faithful import faithful_page
 from pefourier.answers.page import as_json
-from pefourier.answers.reach import context_page
-from pefourier.answers.report import Answer, faithful_page
+from pefourier.answers.telling import Answer
 from pefourier.context import describe_context
 from pefourier.encodings import load
 from pefourier.encodings.sources.gguf_file import read_gguf
@@ -50,7 +51,7 @@ def answered(command: str) -> tuple[Answer, bytes]:
     if command == "context":
         own, found = describe_context("rope:scaling=yarn,factor=2,original=32", 64, None, 16)
         answer = Answer(own[0], found)
-        return answer, as_json(context_page([answer])).encode()
+        return answer, as_json(TOLD.page([answer])).encode()
     enc = load("rope:d=8", 20)
     answer = Answer(enc, assess(enc))
     return answer, as_json(faithful_page([answer])).encode()

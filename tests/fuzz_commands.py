@@ -15,9 +15,9 @@ from stored import put
 from test_rough import NUMBERS, PLAIN, TEXTS, WHOLE
 from tiny_models import write_model
 
-from pefourier.answers.document import Words
 from pefourier.cli.main import app, main
-from pefourier.train.html_page import read_train_folder, settings_part, training_conclusions
+from pefourier.pages.document import Words
+from pefourier.pages.training import read_train_folder, settings_part, training_conclusions
 from pefourier.train.summary import sentences, tables
 
 COMMANDS = ["context", "convert", "design", "relations", "resize", "usage", "compare", "report"]

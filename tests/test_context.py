@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from published_configs import PUBLISHED
 
-from pefourier.answers.reach import context_record
+from pefourier.answers.context import context_record
+from pefourier.answers.page import plain
+from pefourier.answers.telling import Answer
 from pefourier.context import (
     base_bound,
     cache_phase_errors,
@@ -406,7 +408,7 @@ def test_an_indexer_is_a_rotation_of_its_own(kind, pairings, tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(own))
     enc, found = describe_context(str(path))
-    record = context_record(enc[0], found)
+    record = plain(context_record(Answer(enc[0], found)))
     assert [one["name"] for one in record["rotations"]] == ["", "indexer"]
     assert [one["pairing"] for one in record["rotations"]] == pairings
     assert (found.indexer.pairs, found.indexer.rotated, len(found.layers)) == (64, 32, 1)

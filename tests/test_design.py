@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from pefourier.answers.designing import conclude_design, design_text
+from pefourier.answers.design import conclude_design, design_text
 from pefourier.context import base_bound
 from pefourier.design import (
     Steps,

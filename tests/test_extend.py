@@ -8,7 +8,7 @@ import pytest
 from published_configs import PUBLISHED
 from rotary_modules import config_class, quiet, rotary_classes, rotations
 
-from pefourier.answers.extension import conclude_extension
+from pefourier.answers.extend import conclude_extension
 from pefourier.context import describe_context
 from pefourier.encodings import load
 from pefourier.encodings.sources.rewrite import lines_for

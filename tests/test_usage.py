@@ -575,8 +575,8 @@ def test_a_report_has_what_the_weights_use(tmp_path, run, monkeypatch):
 
 
 def test_the_picture_has_layers_by_pairs_with_both_lengths_marked(tmp_path):
-    from pefourier.answers.report import Answer
-    from pefourier.answers.usage_plot import usage
+    from pefourier.answers.telling import Answer
+    from pefourier.answers.usage import usage
 
     found = use_of_weights(write_model(tmp_path), 500)
     figure = usage([Answer(found.about[0], found)])

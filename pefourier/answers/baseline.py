@@ -16,9 +16,9 @@ from math import isfinite
 from os.path import basename, dirname, normpath
 from typing import Any
 
+from pefourier.answers.context import ranges
 from pefourier.answers.page import SCHEMA, Reason, plain
-from pefourier.answers.reach import context_record, ranges
-from pefourier.answers.report import Answer, Refusal, record_of
+from pefourier.answers.telling import Answer, Refusal, telling_of
 from pefourier.answers.text import number
 from pefourier.context import Context
 from pefourier.encodings.encoding import Encoding
@@ -221,7 +221,7 @@ def regressions(answer: Answer, stored: Record) -> list[Reason]:
     if "error" in stored:
         return []
     enc, in_context = answer.encoding, isinstance(answer.result, Context)
-    now = plain(context_record(enc, answer.result) if in_context else record_of(answer))
+    now = plain(telling_of(answer.result).record(answer))
     sizes = SIZES["context" if in_context else "check-faithful"]
     told, then = ([record[key] for key in sizes] for record in (now, stored))
     other, model = told != then, in_context or of_model(enc)

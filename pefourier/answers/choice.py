@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from pefourier.answers.conclusions import LONG, join
-from pefourier.answers.text import agreeing, number
+from pefourier.answers.telling import LONG
+from pefourier.answers.text import agreeing, join, number
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.specs import load, source_of
 from pefourier.faithful import LADDER
 
 if TYPE_CHECKING:  # it asks this room
-    from pefourier.answers.report import Answer
+    from pefourier.answers.telling import Answer
 
 AS_FAR = 0.99  # of the largest gap: as good as that
 ARMS = 8  # that a command of training names
@@ -29,7 +29,7 @@ BLIND = "-e none -e order-free"  # what encodings have to beat
 def choose(answers: Sequence[Answer]) -> str:
     """Up to three sentences about two encodings or more, "" where they are of other positions.
 
-    >>> from pefourier.answers.report import Answer
+    >>> from pefourier.answers.telling import Answer
     >>> from pefourier.encodings import load
     >>> from pefourier.faithful import assess
     >>> encs = [load(name, length=10, d=8) for name in ("sinusoidal", "dft", "ramp")]

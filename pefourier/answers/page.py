@@ -255,11 +255,15 @@ def plain(value: Any) -> Any:
 
 def fields_of(result: Any) -> dict[str, Any]:
     """The fields of a dataclass by name, in their order, but for those that are not told."""
-    return {
-        field.name: getattr(result, field.name)
-        for field in dataclasses.fields(result)
-        if field.metadata.get("told", True)
+    return {told: getattr(result, name) for name, told in fields_told(type(result)).items()}
+
+
+def fields_told(kind: type) -> dict[str, str]:
+    """Fields of a dataclass with the names that they are told by, "class" for one."""
+    told = {
+        field.name: field.metadata.get("told", field.name) for field in dataclasses.fields(kind)
     }
+    return {name: other for name, other in told.items() if other}
 
 
 def flattened(records: Iterable[Mapping[str, Any]]) -> Iterable[list[Any]]:

@@ -1,94 +1,218 @@
-"""How is a result told in Python? As the record of its JSON, in a line, as HTML, as a figure.
+"""How is an answer told? What all questions share: answers, facts, rules, records, pages.
 
-One row of `WAYS` a kind of result says which function makes its record and which its figure; all
-else follows from the record.
+An `Answer` is an encoding with a result, a frozen dataclass, and a `Refusal` a SPEC that could not
+be answered among others that could. How the answers to one question are told stands in the room of
+`answers` that has the question's name, all of it in its `TOLD`, and is opened when it is needed.
+A rule of a conclusion looks at an encoding and its result and gives a sentence with the number that
+bears it, or nothing where its situation is not there; the first three that speak are the
+conclusion. No rule says more than the numbers of its result do.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from html import escape
+from importlib import import_module
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
-from pefourier.answers.comparing import compare_record
-from pefourier.answers.designing import design_record
-from pefourier.answers.page import plain, single_values
-from pefourier.answers.reach import context_record
-from pefourier.answers.report import Answer, answer_of, record_of
-from pefourier.answers.resizing import resize_record
-from pefourier.answers.text import number
-from pefourier.answers.usage_page import usage_record
-from pefourier.compare import Comparison
-from pefourier.context import Context
-from pefourier.design import Design
+from pefourier.answers.page import Page, fields_of, plain, single_values
+from pefourier.answers.places import by_axis
+from pefourier.answers.text import aligned, number, paragraph
+from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError, printable, shorten
-from pefourier.faithful import Faithfulness, GridFaithfulness
-from pefourier.reconstruct import GridReconstructions, Reconstructions
-from pefourier.relations import GridRelations, Relations
-from pefourier.resize import Resizing
-from pefourier.result import Result
-from pefourier.spectrum import GridSpectrum, Spectrum
-from pefourier.weights.usage import Usage
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from pefourier.answers.plot import Look
+    from pefourier.result import Result
+
+EXACT = 1e-6  # error of a linear inverse that is rounding
+LONG = 4  # numbers or names of a list that are told one by one
+MOST = 3  # sentences of a conclusion
 SENTENCE = 160  # characters of a conclusion that a line shows
 IDENTITY = ("encoding", "spec", "params", "conclusion")
+COLUMNS_ACROSS = 4  # encodings side by side in a text table
 
 
 @dataclass(frozen=True)
-class Way:
-    """How one kind of result is told."""
+class Answer:
+    """What a command found for one SPEC; of a result about none the encoding is None."""
 
-    record: Callable[[Any], dict[str, Any]]
-    figure: str  # the function of `pefourier.answers.plot` or `question_plots` that draws it
-
-
-def record_of_one(result: Result) -> dict[str, Any]:
-    """The record of a result about one encoding."""
-    return record_of(answer_of(result))
+    encoding: Encoding
+    result: Any
 
 
-WAYS: dict[type, Way] = {
-    Spectrum: Way(record_of_one, "plot.spectrum"),
-    Reconstructions: Way(record_of_one, "plot.reconstruct"),
-    Faithfulness: Way(record_of_one, "plot.faithful"),
-    GridSpectrum: Way(record_of_one, "plot.spectrum"),
-    GridReconstructions: Way(record_of_one, "plot.reconstruct"),
-    GridFaithfulness: Way(record_of_one, "plot.faithful"),
-    Relations: Way(record_of_one, "question_plots.relations"),
-    GridRelations: Way(record_of_one, "question_plots.relations"),
-    Comparison: Way(lambda r: compare_record(*r.about, r), "plot.compare"),
-    Context: Way(lambda r: context_record(r.about[0], r), "reach_plot.wavelengths"),
-    Usage: Way(usage_record, "usage_plot.usage"),
-    Design: Way(design_record, "reach_plot.criteria"),
-    Resizing: Way(lambda r: resize_record(r.about[0], r), "question_plots.resizing"),
-}
+@dataclass(frozen=True)
+class Refusal:
+    """A SPEC that could not be answered, among others that could."""
+
+    spec: str
+    error: str
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A row of a text table: its name, its value in a result, and why there may be none."""
+
+    label: str
+    value: Callable[[Any], Any]
+    missing: Callable[[Answer], str] = lambda answer: "–"
+
+    def cell(self, answer: Answer) -> str:
+        """The value for a person, or the reason that there is none."""
+        return number(self.value(answer.result), missing=self.missing(answer))
+
+
+def answer_of(result: Any) -> Answer:
+    """A result with the encoding it is about: rows of a table may turn out to be a grid's."""
+    return Answer(result.about[0] if result.about else None, result)
+
+
+def record_of_fields(answer: Answer) -> dict[str, Any]:
+    """One SPEC's JSON object: what was analysed, the conclusion, the fields of the result."""
+    conclusion = {"conclusion": conclude(answer.encoding, answer.result)}
+    return identity_of(answer.encoding) | conclusion | fields_of(answer.result)
+
+
+def label_of(answer: Answer) -> str:
+    """What the conclusion about one encoding begins with."""
+    return f"{answer.encoding.label}: "
+
+
+@dataclass(frozen=True)
+class Telling:
+    """How the answers to one question are told, in each way by a function of them."""
+
+    command: str
+    conclude: Callable[[Encoding, Any], str]
+    words: Callable[[Sequence[Answer]], str]
+    rows: Callable[[Sequence[Answer]], Iterable[Sequence[Any]]]
+    figure: Callable[[Sequence[Answer], Look], Figure] | None = None
+    record: Callable[[Answer], dict[str, Any]] = record_of_fields
+    chart: Callable[[Sequence[Answer], bool], str] | None = None
+    lead: Callable[[Answer], str] | None = label_of  # before a conclusion; None: nothing
+
+    def conclusion(self, answer: Answer) -> str:
+        """The paragraph about one answer."""
+        said = self.conclude(answer.encoding, answer.result)
+        return paragraph(self.lead(answer) + said, "  ") if self.lead else paragraph(said)
+
+    def records(self, asked: Iterable[Answer | Refusal]) -> Iterable[dict[str, Any]]:
+        """The objects of JSON."""
+        return (self.record(a) if isinstance(a, Answer) else fields_of(a) for a in asked)
+
+    def page(self, asked: Sequence[Answer | Refusal], **own: Any) -> Page:
+        """A page about some SPECs; one that was refused is a record of JSON and nothing else."""
+        told = replace(self, **own)
+        answers = [one for one in asked if isinstance(one, Answer)]
+        return Page(
+            told.command,
+            words=partial(told.words, answers),
+            records=partial(told.records, asked),
+            rows=partial(told.rows, answers),
+            chart=told.chart and partial(told.chart, answers),
+            conclusion=lambda: "".join(map(told.conclusion, answers)),
+        )
+
+
+def telling_of(result: Any) -> Telling:
+    """How a result is told: as the room of answers says that has the name of the result's own."""
+    room = type(result).__module__.rpartition(".")[2]
+    told: Telling = import_module(f"pefourier.answers.{room}").TOLD
+    return told
+
+
+def by_rules(*rules: Callable[[Encoding, Any], str]) -> Callable[[Encoding, Any], str]:
+    """What concludes by the first rules that speak."""
+    return lambda enc, result: first_sentences(rule(enc, result) for rule in rules)
+
+
+def identity_of(enc: Encoding) -> dict[str, Any]:
+    """What was analysed: name, SPEC as typed, all parameters used."""
+    return {"encoding": enc.name, "spec": enc.spec, "params": enc.params}
+
+
+def side_by_side(facts: Sequence[Fact], answers: Sequence[Answer]) -> str:
+    """A table with a row for each fact and a column for each encoding."""
+    tables = []
+    for start in range(0, len(answers), COLUMNS_ACROSS):
+        part = answers[start : start + COLUMNS_ACROSS]
+        rows = [["", *(answer.encoding.label for answer in part)]]
+        rows += [[fact.label, *map(fact.cell, part)] for fact in facts]
+        tables.append(aligned(rows))
+    return "\n".join(tables)
+
+
+def any_grid(answers: Sequence[Answer]) -> bool:
+    """Whether some answer is about several axes."""
+    return any(a.result.on_grid for a in answers)
+
+
+def of_axes(value: Any) -> Any:
+    """A value, or one for each axis by name."""
+    return by_axis(value) if isinstance(value, list) else value
+
+
+def in_one_cell(value: Any) -> Any:
+    """A value as CSV has it: numbers of several axes, or by name, with spaces between.
+
+    >>> in_one_cell((14, 14)), in_one_cell({"A2": 0.0, "A4": 1.0}), in_one_cell(0.5)
+    ('14 14', '0.0 1.0', 0.5)
+    """
+    several = list(value.values()) if isinstance(value, Mapping) else value
+    return " ".join(map(str, several)) if isinstance(several, list | tuple) else value
+
+
+def conclude(enc: Encoding, result: Any) -> str:
+    """The conclusion of a result.
+
+    >>> from pefourier.encodings import load
+    >>> from pefourier.faithful import assess
+    >>> dft = load("dft", length=8, d=4)
+    >>> print(conclude(dft, assess(dft)))
+    Only 4 of 8 positions have different codes: they repeat every 4, so 0 and 4 share one; take at
+    most 4 positions, or --d 8 or more. In float32, float16 and bfloat16 the different codes stay
+    different, rounded to the format or computed in it.
+    """
+    return telling_of(result).conclude(enc, result)
+
+
+def first_sentences(found: Iterable[str]) -> str:
+    """The first sentences of some that are not empty."""
+    return " ".join(islice(filter(None, found), MOST))
+
+
+def by_spec(answers: Sequence[Answer]) -> list[tuple[str, list[Answer]]]:
+    """The answers of each SPEC, in the order asked."""
+    return [(name, list(some)) for name, some in groupby(answers, key=lambda a: a.encoding.label)]
+
+
+def sweep_table(name: str, heads: Any, rows: Sequence[Sequence[Any]]) -> str:
+    """A name and a table of numbers."""
+    return f"{name}\n{aligned([list(heads), *([number(v) for v in row] for row in rows)])}"
 
 
 def record_of_result(result: Result) -> dict[str, Any]:
     """The JSON object of a result."""
-    if not result.about and type(result) is not Design:  # which is about bases, not encodings
+    if not result.about and not result.of_none:
         raise PefourierError(
             f"this {type(result).__name__} was put together by hand: it is about no encoding; "
             "give about=(encoding,)"
         )
-    return WAYS[type(result)].record(result)
+    return telling_of(result).record(answer_of(result))
 
 
-def figure_of(result: Result, width: float | None, title: str, dark: bool) -> "Figure":
+def figure_of(result: Result, width: float | None, title: str, dark: bool) -> Figure:
     """The figure of a result, in the style of the command's."""
-    from importlib import import_module
-
     from pefourier.answers.plot import DARK, USUAL, figure_style
 
     look = replace(DARK if dark else USUAL, width=width, title=title)
-
-    room, _, name = WAYS[type(result)].figure.partition(".")
-    draw = getattr(import_module(f"pefourier.answers.{room}"), name)
     with figure_style(look):
-        figure: Figure = draw([Answer(enc, result) for enc in result.about] or [result], look)
-    return figure
+        return telling_of(result).figure([answer_of(result)], look)
 
 
 def in_a_line(result: Result) -> str:
@@ -100,7 +224,7 @@ def in_a_line(result: Result) -> str:
 of a code's length apart.>
     """
     name = type(result).__name__
-    if not result.about and type(result) is not Design:
+    if not result.about and not result.of_none:
         return f"<{name} about no encoding>"
     of = " and ".join(shorten(printable(enc.label), SENTENCE // 2) for enc in result.about)
     sentence = result.conclusion.partition(". ")[0].removesuffix(".") + "."

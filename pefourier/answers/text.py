@@ -6,7 +6,7 @@ and on 40 columns it cuts words letter by letter where columns can follow in a s
 least widths that keep words whole, it crops the last column without a word.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from itertools import zip_longest
 from math import isfinite
@@ -19,8 +19,10 @@ WIDEST = 96  # letters of a line that is read with ease
 ANY_WIDTH = 10**6  # letters of a line where nobody looks at a terminal
 GAP = 2  # spaces between columns
 KEY_SHARE = 0.5  # of a narrow terminal, for the columns that say what a row is about
-SET_ASIDE: ContextVar[list[Sequence[Sequence[str]]] | None] = ContextVar("tables", default=None)
 UNITS = {"k": 2**10, "M": 2**20}  # as context lengths are told: 128k is 131072
+
+
+SET_ASIDE: ContextVar[list[Sequence[Sequence[str]]] | None] = ContextVar("tables", default=None)
 
 
 def aligned(rows: Sequence[Sequence[str]], keys: int = 1) -> str:
@@ -188,3 +190,13 @@ def whole_number(text: str) -> int | None:
         return None
     exact = isinstance(value, int) or (isfinite(value) and abs(value) <= 2**53)
     return int(value * unit) if exact and value * unit % 1 == 0 else None
+
+
+def join(items: Iterable[str], word: str = "and") -> str:
+    """Items as a sentence has them.
+
+    >>> join(["float32", "float16", "bfloat16"])
+    'float32, float16 and bfloat16'
+    """
+    *head, last = items
+    return f"{', '.join(head)} {word} {last}" if head else last

@@ -128,7 +128,7 @@ def spectrum(
     Example: pefourier spectrum sinusoidal rope:rho=5e5 --d 128
     """
     from pefourier import questions
-    from pefourier.answers.report import by_decade, spectrum_page
+    from pefourier.answers.spectrum import TOLD, by_decade, spectrum_chart
 
     own = {"lattice": lattice, "sigma": sigma, "method": method, "demean": demean}
     asked = ask_each(question, partial(questions.spectrum, **own))
@@ -140,9 +140,10 @@ def spectrum(
     if len(lattices) > 1:
         different = " and ".join(map(str, lattices))
         note(f"lattices of {different} points differ; compare with --lattice", question.quiet)
-    page = spectrum_page(asked.each, axis)
+    page = TOLD.page(asked.each, chart=partial(spectrum_chart, axis=axis))
     if drawing.plot is not None:
-        drawing.draw("spectrum_by_decade" if by_decade(answers, axis) else "spectrum", answers)
+        which = ".spectrum_by_decade" if by_decade(answers, axis) else ""
+        drawing.draw(f"spectrum{which}", answers)
     form.deliver(page)
     question.note_unused([a.encoding for a in answers])
     asked.finish([], question.quiet)
@@ -171,7 +172,7 @@ def reconstruct(
     spare_threads()
     points = parse_points(pos)
     from pefourier import questions
-    from pefourier.answers.report import reconstruct_page
+    from pefourier.answers.reconstruct import TOLD
 
     own = {"lattice": lattice, "sigma": sigma, "method": method, "demean": demean}
     asked = ask_each(question, partial(questions.reconstruct, positions=points, **own))
@@ -180,7 +181,7 @@ def reconstruct(
     elif any(len(point) != 2 for point in points):
         note_points(asked, question.quiet)
     drawing.draw("reconstruct", asked.answers)
-    form.deliver(reconstruct_page(asked.each))
+    form.deliver(TOLD.page(asked.each))
     question.note_unused([a.encoding for a in asked.answers])
     asked.finish([], question.quiet)
 
@@ -263,7 +264,7 @@ def check_faithful(question: Question, form: Form, drawing: Drawing, demands: De
     """
     spare_threads(question.wanted)
     from pefourier import questions
-    from pefourier.answers.report import faithful_page
+    from pefourier.answers.faithful import faithful_page
 
     stored, several = answers_of(demands.baseline, "check-faithful"), len(question.lengths) > 1
     if several and demands.baseline is not None:
@@ -274,7 +275,7 @@ def check_faithful(question: Question, form: Form, drawing: Drawing, demands: De
         return questions.check(source, progress=show, **sizes)
 
     asked = ask_lengths(question, check, skip=demands.skip_unknown)
-    drawing.draw("sweep_plot.faithful_sweep" if several else "faithful", asked.answers)
+    drawing.draw("faithful.faithful_sweep" if several else "faithful", asked.answers)
     worse, remarks = since(stored, asked)
     reasons = [*unmet(asked, demands), *worse]
     if demands.strict:
@@ -283,7 +284,7 @@ def check_faithful(question: Question, form: Form, drawing: Drawing, demands: De
         note(one.text, question.quiet)
     page = replace(faithful_page(asked.each), reasons=reasons, remarks=remarks)
     if several:
-        from pefourier.answers.sweep import faithful_over_lengths
+        from pefourier.answers.faithful import faithful_over_lengths
 
         page = faithful_over_lengths(page, asked.answers)
     else:
@@ -335,15 +336,16 @@ def compare(
         check_suffix(permutation, (".npy", ".json"))
     check_number(question, 2, "compare takes two encodings")
     from pefourier import questions
-    from pefourier.answers.comparing import compare_page
-    from pefourier.answers.report import Answer
+    from pefourier.answers.compare import TOLD
+    from pefourier.answers.telling import answer_of
 
     sources = question.sources(whole=True)
     result = questions.compare(*sources, length=question.length, d=question.d)
-    a, b = (note_grids(enc, question.quiet) for enc in result.about)
-    drawing.draw("compare", [Answer(a, result), Answer(b, result)])
-    form.deliver(compare_page(a, b, result))
-    question.note_unused([a, b])
+    for enc in result.about:
+        note_grids(enc, question.quiet)
+    drawing.draw("compare", [answer_of(result)])
+    form.deliver(TOLD.page([answer_of(result)]))
+    question.note_unused(list(result.about))
     if permutation is not None:
         write_permutation(permutation, result.operator)
     if not result.same:
@@ -381,11 +383,11 @@ def relations(question: Question, form: Form, drawing: Drawing) -> None:
     Example: pefourier relations sinusoidal learned -S 512 --d 64 --plot kernel.pdf
     """
     from pefourier import questions
-    from pefourier.answers.relations_page import relations_page
+    from pefourier.answers.relations import TOLD
 
     asked = ask_each(question, questions.relations)
-    drawing.draw("question_plots.relations", asked.answers)
-    form.deliver(relations_page(asked.each))
+    drawing.draw("relations", asked.answers)
+    form.deliver(TOLD.page(asked.each))
     question.note_unused([a.encoding for a in asked.answers])
     asked.finish([], question.quiet)
 
@@ -440,7 +442,7 @@ def convert(
     \b
     Example: pefourier convert model.safetensors --from halves --to neighbours --out new.safetensors
     """
-    from pefourier.answers.converting import convert_page
+    from pefourier.answers.convert import convert_page
     from pefourier.weights.convert import convert_weights
 
     form.deliver(convert_page(convert_weights(spec, source, target, out, heads)))
@@ -510,16 +512,17 @@ def resize(
     if out is not None:
         check_suffix(out, WRITERS)
     from pefourier import questions
-    from pefourier.answers.report import Answer
-    from pefourier.answers.resizing import resize_page
+    from pefourier.answers.resize import TOLD, resize_record, resize_text
+    from pefourier.answers.telling import answer_of
 
     placing = {"grid": old or (), "prefix": prefix or 0}
     found = questions.resize(spec, new, method=method, d=d, **placing)
-    enc = note_grids(found.about[0], quiet)
-    drawing.draw("question_plots.resizing", [Answer(enc, found)])
+    note_grids(found.about[0], quiet)
+    drawing.draw("resize", [answer_of(found)])
     if out is not None:
         write_table(out, found.table)
-    form.deliver(resize_page(enc, found, out))
+    written = {"words": partial(resize_text, out=out), "record": partial(resize_record, out=out)}
+    form.deliver(TOLD.page([answer_of(found)], **written))
 
 
 @app.command()
@@ -548,11 +551,12 @@ def encode(
     points = parse_points(pos)
     check_number(question, 1, "encode writes one encoding")
     from pefourier import questions
-    from pefourier.answers.report import Answer, encode_page
+    from pefourier.answers.encode import encode_page
+    from pefourier.answers.telling import Answer
 
     (source,) = question.sources(whole=True)
     enc, x, table = questions.codes_at(source, points, question.length, question.d)
-    drawing.draw("heatmap", [Answer(enc, table)])
+    drawing.draw("encode.heatmap", [Answer(enc, table)])
     write_table(out, table)
     form.deliver(encode_page(enc, table, x, out))
     question.note_unused([enc])
@@ -586,20 +590,20 @@ def write_report(
     if folders:
         refuse_beside_folder(question, {**options, "lattice": lattice, "sigma": sigma})
         if is_file_of(folders[0], CAUSAL):
-            from pefourier.train.causal_page import causal_folder_page
+            from pefourier.pages.causal import causal_folder_page
 
             text, page = causal_folder_page(folders[0], out, title or "")
             write_text(out, text)
             form.deliver(page)
             return
-        from pefourier.train.html_page import folder_document, folder_page, read_train_folder
+        from pefourier.pages.training import folder_document, folder_page, read_train_folder
 
         folder = read_train_folder(folders[0])
         write_text(out, folder_document(folder, title or ""))
         form.deliver(folder_page(folder, out))
         return
-    from pefourier.answers.html_report import Inquiry, encodings_document
-    from pefourier.answers.report import Refusal, report_page
+    from pefourier.answers.telling import Refusal
+    from pefourier.pages.encodings import Inquiry, encodings_document, report_page
     from pefourier.questions import encoding_of
 
     sizes = {"length": question.length, "d": question.d}
@@ -774,6 +778,6 @@ def cite(form: Form) -> None:
     \b
     Example: pefourier cite --json
     """
-    from pefourier.answers.citation import citation_page
+    from pefourier.answers.cite import citation_page
 
     form.deliver(citation_page())

@@ -1,6 +1,7 @@
 """What `pefourier context` and `pefourier design` are asked, and the calls that answer them."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import typer
@@ -149,9 +150,9 @@ def tell_reach(given: ContextOptions, form: Form, drawing: Drawing) -> None:
         raise PefourierError(
             "context takes a model's config.json or folder, or a rotation; got none"
         )
+    from pefourier.answers.context import TOLD, context_over_lengths
     from pefourier.answers.page import Reason
-    from pefourier.answers.reach import context_page
-    from pefourier.answers.report import answer_of
+    from pefourier.answers.telling import answer_of
     from pefourier.context import lost_in_format
     from pefourier.questions import context
 
@@ -166,14 +167,12 @@ def tell_reach(given: ContextOptions, form: Form, drawing: Drawing) -> None:
         return answer_of(context(asked.spec, length=asked.length, **own))
 
     pairs = [AtLength(spec, one) for spec in given.specs for one in lengths]
-    asked, page = keep_answers(attempt_each(pairs, answer)), context_page
-    if len(lengths) > 1:
-        from pefourier.answers.sweep import context_over_lengths as page
+    asked = keep_answers(attempt_each(pairs, answer))
+    page = context_over_lengths if len(lengths) > 1 else TOLD.page
     for a in asked.answers:
         if given.length is not None and a.encoding.measure and len(a.encoding.domain.sides) > 1:
             note_image(a.encoding, given.quiet)
-    several = "sweep_plot.context_sweep"
-    drawing.draw(several if len(lengths) > 1 else "reach_plot.wavelengths", asked.answers)
+    drawing.draw("context.context_sweep" if len(lengths) > 1 else "context", asked.answers)
     dtype = given.require_dtype
     worse, remarks = since(stored, asked)
     for one in remarks:
@@ -218,25 +217,27 @@ def tell_design(given: DesignOptions, form: Form, drawing: Drawing) -> None:
             "design needs --d and one of --length, --grid, or --span with --resolution; or "
             "--extend-from CONFIG and --to"
         )
-    from pefourier.answers.designing import design_page
+    from pefourier.answers.design import design_page
+    from pefourier.answers.telling import answer_of
     from pefourier.questions import design
 
     steps = {"span": given.span, "resolution": given.resolution}
     found = design(given.grid or given.length, given.d, **steps, **given.asked)
-    found = found if given.grid else (found,)
-    drawing.draw("reach_plot.criteria", found)
-    form.deliver(design_page(found))
+    answers = list(map(answer_of, found if given.grid else (found,)))
+    drawing.draw("design", answers)
+    form.deliver(design_page(answers))
 
 
 def tell_extension(given: DesignOptions, form: Form, drawing: Drawing) -> None:
     """Answer `pefourier design --extend-from`."""
-    from pefourier.answers.extension import extension_page
+    from pefourier.answers.extend import TOLD, extensions_text
+    from pefourier.answers.telling import answer_of
     from pefourier.extend import grid_specs
     from pefourier.questions import extend
 
     config, to = given.extend_from, given.grid or given.to
     ways = extend(config, to, trained=given.length, d=given.d, **given.asked)
     specs = grid_specs(config, to, ways) if given.grid else None
-    drawing.draw("reach_plot.extension", ways)
-    params = {"to": given.to, "grid": given.grid, "dtype": given.asked["dtype"]}
-    form.deliver(extension_page(ways, params, specs))
+    answers = list(map(answer_of, ways))
+    drawing.draw("extend", answers)
+    form.deliver(TOLD.page(answers, words=partial(extensions_text, specs=specs)))

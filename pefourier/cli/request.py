@@ -359,21 +359,22 @@ class Drawing:
     def draw(self, figure: str, answers: list[Any]) -> None:
         """Write a figure if one was asked for; matplotlib is imported only then.
 
-        Figures are functions of `answers.plot`, or of the room that is named before them.
+        The figure is that of a room of `answers`, or the function that is named behind it.
         """
         if self.plot is None:
             return
 
         from pefourier.answers import plot
 
-        room, _, name = figure.rpartition(".")
+        room, _, name = figure.partition(".")
         look = {}
         if self.looks:
             theme = plot.DARK if self.dark else plot.USUAL
             dpi, title = self.dpi or theme.dpi, self.title or ""
             look["look"] = replace(theme, width=self.inches(), dpi=dpi, title=title)
-        own = import_module(f"pefourier.answers.{room or 'plot'}")
-        plot.save(self.plot, getattr(own, name), answers, **look)
+        own = import_module(f"pefourier.answers.{room}")
+        draw = getattr(own, name) if name else own.TOLD.figure
+        plot.save(self.plot, draw, answers, **look)
 
 
 def spare_threads(specs: Sequence[str] = ()) -> None:
@@ -416,7 +417,7 @@ class Asked:
 
 def ask_each(question: Question, ask: Callable[..., Any], *, skip: bool = False) -> Asked:
     """Ask a question of `pefourier.questions` about each SPEC."""
-    from pefourier.answers.report import answer_of
+    from pefourier.answers.telling import answer_of
 
     def answer(source: Any) -> Any:
         return answer_of(ask(source, length=question.length, d=question.d))
@@ -474,7 +475,7 @@ def attempt_each(
 
     With `skip` configs that set no positions which could be answered for are passed over.
     """
-    from pefourier.answers.report import Refusal
+    from pefourier.answers.telling import Refusal
 
     found = []
     for item in items:
@@ -599,7 +600,7 @@ def page_of_refusals(
 ) -> Any:
     """What other programs show where nothing could be answered."""
     from pefourier.answers.page import Page
-    from pefourier.answers.report import Refusal
+    from pefourier.answers.telling import Refusal
 
     given = values.get("specs") or ()
     refused = [Refusal(given[0] if len(given) == 1 else "", str(error))]

@@ -75,8 +75,8 @@ class UsageOptions:
 
 def tell_usage(given: UsageOptions, form: Form, drawing: Drawing) -> None:
     """Answer `pefourier usage`."""
-    from pefourier.answers.report import Answer
-    from pefourier.answers.usage_page import usage_page
+    from pefourier.answers.telling import answer_of
+    from pefourier.answers.usage import TOLD
     from pefourier.weights.usage import use_of_model
 
     begin = percentages(given.model, given.quiet)
@@ -89,5 +89,5 @@ def tell_usage(given: UsageOptions, form: Form, drawing: Drawing) -> None:
         given.stats,
         begin,
     )
-    drawing.draw("usage_plot.usage", [Answer(found.about[0], found)])
-    form.deliver(usage_page(found))
+    drawing.draw("usage", [answer_of(found)])
+    form.deliver(TOLD.page([answer_of(found)]))

@@ -399,7 +399,7 @@ def write_results(out: Path, rows: Sequence[dict[str, Any]], options: Options) -
 def write_causal(out: Path, found: CausalSummary) -> None:
     """Write summary.json, summary.md and a figure."""
     from pefourier.answers import plot
-    from pefourier.train import figures
+    from pefourier.answers import training_figures as figures
 
     write_json(out / "summary.json", plain({"results": causal_records(found)}))
     text = causal_markdown(found).encode()

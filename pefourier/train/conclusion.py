@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pefourier.answers.conclusions import first_sentences, join
-from pefourier.answers.text import agreeing, number, paragraph
+from pefourier.answers.telling import first_sentences
+from pefourier.answers.text import agreeing, join, number, paragraph
 from pefourier.errors import printable
 from pefourier.train.options import LEVEL, ORDER_FREE, WITHOUT_CODES
 

@@ -689,18 +689,18 @@ def write_summary(store: Store, found: Summary) -> None:
     if store.path is None:
         return
     from pefourier.answers import plot
+    from pefourier.answers import training_figures as figures
     from pefourier.answers.page import plain
-    from pefourier.train import figures
 
     content = plain({k: v for k, v in asdict(found).items() if k != "runs"})
     write_json(store.path / "summary.json", content)
     text = summary.as_markdown(found).encode()
     write_whole(str(store.path / "summary.md"), lambda stream: stream.write(text))
-    plot.save(str(store.path / "comparison.png"), plot.comparison, found)
+    plot.save(str(store.path / "comparison.png"), figures.comparison, found)
     ranks = store.path / "critical-difference.png"
     ranks.unlink(missing_ok=True)  # it may be of what was asked before
     if found.ranked:
-        plot.save(str(ranks), plot.critical_difference, found)
+        plot.save(str(ranks), figures.critical_difference, found)
     lengths = store.path / "lengths.png"
     lengths.unlink(missing_ok=True)
     if any(one.lengths for one in found.datasets):
@@ -711,7 +711,7 @@ def write_summary(store: Store, found: Summary) -> None:
 def write_curves(folder: Path, found: Summary) -> None:
     """Draw how runs learned, those of which it was kept."""
     from pefourier.answers import plot
-    from pefourier.train import figures
+    from pefourier.answers import training_figures as figures
 
     path = folder / "curves.png"
     path.unlink(missing_ok=True)

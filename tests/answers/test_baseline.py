@@ -11,8 +11,9 @@ from published_configs import PUBLISHED
 
 from pefourier.answers import baseline
 from pefourier.answers.baseline import read_baseline
+from pefourier.answers.faithful import faithful_page
 from pefourier.answers.page import as_json
-from pefourier.answers.report import Answer, faithful_page
+from pefourier.answers.telling import Answer
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
 from pefourier.errors import PefourierError

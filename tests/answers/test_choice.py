@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from pefourier.answers.choice import choose
-from pefourier.answers.report import Answer
+from pefourier.answers.telling import Answer
 from pefourier.encodings import load
 from pefourier.faithful import assess
 

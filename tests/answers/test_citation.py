@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pefourier
 from pefourier import __version__
-from pefourier.answers.citation import PAPER, PROGRAM
+from pefourier.answers.cite import PAPER, PROGRAM
 
 CFF = (Path(pefourier.__file__).parent / "CITATION.cff").read_text(encoding="utf-8")
 

@@ -5,8 +5,11 @@ import pytest
 from grids import mixed_frequencies, waves_on
 
 from pefourier.answers import plot
-from pefourier.answers.grid_plot import kernel_lines, whole_plane
-from pefourier.answers.report import Answer
+from pefourier.answers.faithful import faithful
+from pefourier.answers.places import kernel_lines
+from pefourier.answers.reconstruct import reconstruct
+from pefourier.answers.spectrum import spectrum, whole_plane
+from pefourier.answers.telling import Answer
 from pefourier.answers.terminal_chart import shades
 from pefourier.encodings import load
 from pefourier.faithful import assess
@@ -43,9 +46,9 @@ def answers():
 @pytest.mark.parametrize(
     ("draw", "find", "panels"),
     [
-        (plot.spectrum, density, 4 * 3),
-        (plot.reconstruct, lambda enc: position_functions(enc, None), 4 * 3),
-        (plot.faithful, assess, 2),
+        (spectrum, density, 4 * 3),
+        (reconstruct, lambda enc: position_functions(enc, None), 4 * 3),
+        (faithful, assess, 2),
     ],
 )
 def test_grids_and_sequences_are_drawn_in_one_figure(answers, draw, find, panels):

@@ -14,17 +14,14 @@ import numpy as np
 import pytest
 from pages import Page
 
-from pefourier.answers.document import STYLE_SHEET, Markup, Words, element, table
-from pefourier.answers.inline_svg import CURVES, GREYS, INK, inline_svg
-from pefourier.answers.relations_page import RELATIONS_FACTS
-from pefourier.answers.report import (
-    FAITHFUL_FACTS,
-    PRECISION_FACTS,
-    RECONSTRUCT_FACTS,
-    SPECTRUM_FACTS,
-)
+from pefourier.answers.faithful import FAITHFUL_FACTS, PRECISION_FACTS
+from pefourier.answers.reconstruct import RECONSTRUCT_FACTS
+from pefourier.answers.relations import RELATIONS_FACTS
+from pefourier.answers.spectrum import SPECTRUM_FACTS
 from pefourier.answers.terms import read_terms
 from pefourier.cli.main import main
+from pefourier.pages.document import STYLE_SHEET, Markup, Words, element, table
+from pefourier.pages.inline_svg import CURVES, GREYS, INK, inline_svg
 
 HOSTILE = '</title></style><script>alert(1)</script><img src=x onerror="alert(2)"> & $x_1$ \u202e'
 

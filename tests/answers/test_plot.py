@@ -11,10 +11,17 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from training import result
 
 from pefourier.answers import plot
-from pefourier.answers.report import Answer
+from pefourier.answers.compare import compare
+from pefourier.answers.encode import heatmap
+from pefourier.answers.faithful import STRETCHES, envelope, faithful, kernel_by_lag, singular_values
+from pefourier.answers.reconstruct import reconstruct
+from pefourier.answers.spectrum import spectrum, spectrum_by_decade
+from pefourier.answers.telling import Answer
+from pefourier.answers.training_figures import comparison, critical_difference
 from pefourier.bands import density_by_decade
 from pefourier.encodings import load
 from pefourier.faithful import assess
+from pefourier.pages.inline_svg import INLINE
 from pefourier.reconstruct import position_functions
 from pefourier.spectrum import density
 
@@ -26,7 +33,7 @@ def pair():
 
 def test_spectrum_draws_the_densities(pair):
     answers = [Answer(e, density(e)) for e in pair]
-    (axes,) = plot.spectrum(answers).axes
+    (axes,) = spectrum(answers).axes
     for line, a in zip(axes.lines, answers, strict=True):
         np.testing.assert_array_equal(line.get_ydata(), a.result.density)
         assert line.get_label() == a.encoding.spec
@@ -36,7 +43,7 @@ def test_spectrum_draws_the_densities(pair):
 
 def test_reconstruct_draws_a_panel_an_encoding(pair):
     answers = [Answer(e, position_functions(e, [2, 9])) for e in pair]
-    panels = plot.reconstruct(answers).axes
+    panels = reconstruct(answers).axes
     assert [axes.get_title(loc="left") for axes in panels] == ["sinusoidal", "dft"]
     np.testing.assert_array_equal(
         panels[1].lines[1].get_ydata(), answers[1].result.reconstructions[1].values
@@ -45,7 +52,7 @@ def test_reconstruct_draws_a_panel_an_encoding(pair):
 
 def test_faithful_draws_singular_values_and_the_kernel(pair):
     answers = [Answer(e, assess(e)) for e in pair]
-    left, right = plot.faithful(answers).axes
+    left, right = faithful(answers).axes
     table = pair[0].table()
     sigma = np.linalg.svd(table, compute_uv=False)
     np.testing.assert_allclose(left.lines[0].get_ydata(), sigma / sigma[0], atol=1e-14)
@@ -55,7 +62,7 @@ def test_faithful_draws_singular_values_and_the_kernel(pair):
 
 def test_heatmap_draws_the_table(pair):
     table = pair[1].table()
-    axes = plot.heatmap([Answer(pair[1], table)]).axes[0]
+    axes = heatmap([Answer(pair[1], table)]).axes[0]
     np.testing.assert_array_equal(axes.images[0].get_array(), table)
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("dimension", "position")
 
@@ -65,14 +72,14 @@ def test_the_same_bytes_on_every_run(tmp_path, pair, suffix):
     digests = set()
     for name in ("one", "two"):
         path = tmp_path / f"{name}.{suffix}"
-        plot.save(str(path), plot.spectrum, [Answer(e, density(e)) for e in pair])
+        plot.save(str(path), spectrum, [Answer(e, density(e)) for e in pair])
         digests.add(hashlib.sha256(path.read_bytes()).hexdigest())
     assert len(digests) == 1
 
 
 def test_text_stays_text(tmp_path, pair):
     path = tmp_path / "figure.svg"
-    plot.save(str(path), plot.spectrum, [Answer(e, density(e)) for e in pair])
+    plot.save(str(path), spectrum, [Answer(e, density(e)) for e in pair])
     assert "angular frequency ω (radians per position)</text>" in path.read_text()
 
 
@@ -90,13 +97,13 @@ def test_every_command_draws(run, tmp_path, command, suffix):
 
 def test_panels_of_a_figure_have_one_axis(pair):
     answers = [Answer(e, position_functions(e, [2, 9])) for e in pair]
-    first, second = plot.reconstruct(answers).axes
+    first, second = reconstruct(answers).axes
     assert first.get_ylim() == second.get_ylim()
 
 
 def test_slow_waves_have_room_on_a_logarithmic_axis():
     enc = load("rope:rho=5e5", 4096, 128)
-    axes, above = plot.spectrum_by_decade([Answer(enc, density(enc))]).axes
+    axes, above = spectrum_by_decade([Answer(enc, density(enc))]).axes
     found = density_by_decade(enc)
     np.testing.assert_array_equal(axes.lines[0].get_xdata(), found.omega)
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), found.density)
@@ -111,25 +118,25 @@ def test_slow_waves_have_room_on_a_logarithmic_axis():
 
 def test_energy_that_a_logarithm_leaves_out_is_told():
     enc = load("dft", 8, 8)
-    (line, _) = plot.spectrum_by_decade([Answer(enc, density(enc))]).axes[0].lines
+    (line, _) = spectrum_by_decade([Answer(enc, density(enc))]).axes[0].lines
     assert line.get_label() == "dft (12.5 % at 0)"
 
 
-@pytest.mark.parametrize("draw", [plot.spectrum, plot.spectrum_by_decade])
+@pytest.mark.parametrize("draw", [spectrum, spectrum_by_decade])
 def test_many_spectra_have_panels(draw):
     answers = [Answer(e, density(e)) for e in (load(f"rope:rho={n}", 8, 8) for n in range(2, 11))]
     figure = draw(answers)
     shown = [axes for axes in figure.axes if axes.axison]
     assert len(shown) == 9
-    scale = "log" if draw == plot.spectrum_by_decade else "linear"
+    scale = "log" if draw == spectrum_by_decade else "linear"
     assert {axes.get_xscale() for axes in shown} == {scale}
 
 
 def test_a_long_curve_looks_the_same_from_few_points():
     x, y = np.arange(100_000.0), np.random.default_rng(3).normal(size=100_000)
     for logarithmic in (False, True):
-        few, values = plot.envelope(x, y, logarithmic)
-        assert len(few) <= 2 * plot.STRETCHES + 2
+        few, values = envelope(x, y, logarithmic)
+        assert len(few) <= 2 * STRETCHES + 2
         assert {y.min(), y.max()} <= {*values}
         np.testing.assert_array_equal(values, y[few.astype(int)])
         assert (few[0], few[-1]) == (0, 99_999)
@@ -166,17 +173,17 @@ def long_names():
     both = [load(name, 40, 128) for name in names]
     spectra = [Answer(e, density(e)) for e in both]
     return {
-        plot.spectrum: spectra,
-        plot.spectrum_by_decade: spectra,
-        plot.reconstruct: [Answer(e, position_functions(e, [2, 9, 30])) for e in both],
-        plot.faithful: spectra,
-        plot.singular_values: spectra,
-        plot.kernel_by_lag: spectra,
-        plot.heatmap: [Answer(e, e.table()) for e in both],
+        spectrum: spectra,
+        spectrum_by_decade: spectra,
+        reconstruct: [Answer(e, position_functions(e, [2, 9, 30])) for e in both],
+        faithful: spectra,
+        singular_values: spectra,
+        kernel_by_lag: spectra,
+        heatmap: [Answer(e, e.table()) for e in both],
     }
 
 
-LOOKS = [plot.Look(3.0), plot.INLINE]
+LOOKS = [plot.Look(3.0), INLINE]
 LOOKS += [pytest.param(plot.Look(wide), marks=pytest.mark.long) for wide in (3.4, 7.0)]
 
 
@@ -199,9 +206,9 @@ def test_all_text_is_within_the_figure(long_names, look):
 
 def test_names_below_the_axes_take_no_room_from_them(long_names):
     heights = []
-    for answers in (long_names[plot.spectrum][:1], long_names[plot.spectrum]):
-        with plot.figure_style(plot.INLINE):
-            heights.append(plot.spectrum(answers, plot.INLINE).get_figheight())
+    for answers in (long_names[spectrum][:1], long_names[spectrum]):
+        with plot.figure_style(INLINE):
+            heights.append(spectrum(answers, INLINE).get_figheight())
     assert heights[1] == pytest.approx(heights[0] + plot.LINE)
 
 
@@ -256,10 +263,10 @@ def test_a_look_that_cannot_be_had_is_refused(run, tmp_path, monkeypatch, option
 @pytest.mark.parametrize(
     ("arguments", "drawn_by"),
     [
-        (["rope"], plot.spectrum_by_decade),
-        (["rope", "dft"], plot.spectrum),
-        (["rope", "--axis", "linear"], plot.spectrum),
-        (["dft", "--axis", "log"], plot.spectrum_by_decade),
+        (["rope"], spectrum_by_decade),
+        (["rope", "dft"], spectrum),
+        (["rope", "--axis", "linear"], spectrum),
+        (["dft", "--axis", "log"], spectrum_by_decade),
     ],
 )
 def test_the_axis_is_that_on_which_there_is_something_to_see(run, monkeypatch, arguments, drawn_by):
@@ -278,7 +285,7 @@ def test_long_names_are_cut_and_every_run_is_beside_the_interval():
         for v, e in enumerate(("rope:scaling=yarn,factor=4,rho=500000", "dft", "a/codes/mine.npy"))
     ]
     found = summary.summarize_runs(rows)
-    for draw in (plot.comparison, plot.critical_difference):
+    for draw in (comparison, critical_difference):
         with plot.figure_style():
             figure = draw(found)
             FigureCanvasAgg(figure).draw()  # a layout that finds no room warns
@@ -288,7 +295,7 @@ def test_long_names_are_cut_and_every_run_is_beside_the_interval():
         for text in (*shown, *titles):
             box = text.get_window_extent()
             assert -1 <= box.x0 <= box.x1 <= figure.bbox.width + 1, text.get_text()
-    figure = plot.comparison(found)
+    figure = comparison(found)
     for line in figure.axes[0].lines:  # points below their row's middle, means above
         assert (line.get_ydata()[0] % 1 > 0.5) == (line.get_marker() != "o")
 
@@ -300,7 +307,7 @@ def test_compare_draws_both_tables_and_their_difference(run, monkeypatch, other,
     done = run("compare", "onehot", other, "--d", 8, "-S", 8, "--plot", "a.png", "--quiet")
     assert done.status == 1
     draw, *answers = drawn
-    assert draw == plot.compare
+    assert draw == compare
     axes = [each for each in draw(answers).axes if each.get_xlabel() == "dimension"]
     images = [each.images[0].get_array() for each in axes]
     assert len(axes) == panels
@@ -377,11 +384,12 @@ import matplotlib
 matplotlib.rcParams["font.size"] = 30
 before = dict(matplotlib.rcParams)
 from pefourier.answers import plot
-from pefourier.answers.report import Answer
+from pefourier.answers.spectrum import spectrum
+from pefourier.answers.telling import Answer
 from pefourier.encodings import load
 from pefourier.spectrum import density
 enc = load("dft", 8, 8)
-plot.save("x.svg", plot.spectrum, [Answer(enc, density(enc))])
+plot.save("x.svg", spectrum, [Answer(enc, density(enc))])
 assert dict(matplotlib.rcParams) == before, "settings"
 assert matplotlib.get_backend() == "svg"
 assert os.environ["MPLBACKEND"] == "svg"

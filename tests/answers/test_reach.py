@@ -5,7 +5,7 @@ import json
 import pytest
 from published_configs import PUBLISHED
 
-from pefourier.answers.reach import conclude_context
+from pefourier.answers.context import conclude_context
 from pefourier.context import describe_context
 
 GEMMA2 = {

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from published_configs import PUBLISHED
 
-from pefourier.answers import plot, reach_plot
-from pefourier.answers.report import Answer
+from pefourier.answers import context, design, plot
+from pefourier.answers.extend import extension
+from pefourier.answers.telling import Answer, answer_of
 from pefourier.context import describe_context, read_against
 from pefourier.design import design_base
 from pefourier.extend import extend
@@ -34,7 +35,7 @@ def ticks(axes):
 def test_wavelengths_of_each_band_stand_where_they_are(llama):
     a = answer(llama, "scaling-ignored")
     with plot.figure_style():
-        figure = reach_plot.wavelengths([a])
+        figure = context.wavelengths([a])
     top, low = figure.axes
     plain, *bands = ticks(top)
     (r,) = a.result.rotations
@@ -52,14 +53,14 @@ def test_wavelengths_of_each_band_stand_where_they_are(llama):
 def test_rotations_and_readings_have_panels_of_their_own():
     answers = [answer("rope:rho=5e5", "base=10000", length=4096, d=d) for d in (64, 128)]
     with plot.figure_style():
-        *tops, low = reach_plot.wavelengths(answers).axes
+        *tops, low = context.wavelengths(answers).axes
     assert [len(ticks(axes)[0]) for axes in tops] == [32, 64]
     assert len(low.get_legend().get_texts()) == 2
 
 
 def test_positions_that_do_not_turn_have_an_empty_figure():
     with plot.figure_style():
-        figure = reach_plot.wavelengths([answer("alibi", length=100)])
+        figure = context.wavelengths([answer("alibi", length=100)])
     (axes,) = figure.axes
     assert axes.texts[0].get_text() == "nothing here turns queries and keys"
 
@@ -67,7 +68,7 @@ def test_positions_that_do_not_turn_have_an_empty_figure():
 def test_each_criterion_has_its_optimum_marked():
     found = design_base(100, 32, bases=(3.0, 5.0, 100.0, 1e4))
     with plot.figure_style():
-        panels = reach_plot.criteria([found]).axes
+        panels = design.criteria([answer_of(found)]).axes
     assert len(panels) == 6
     labels = [axes.get_title(loc="right") for axes in panels]
     assert labels[1] == "rank: 3"
@@ -83,7 +84,7 @@ def test_each_criterion_has_its_optimum_marked():
 def test_an_extension_shows_wavelengths_and_cosines():
     found = extend("rope:rho=1e6", 131072, trained=32768, d=128)
     with plot.figure_style():
-        top, low = reach_plot.extension([found]).axes
+        top, low = extension([answer_of(found)]).axes
     assert [len(row) for row in ticks(top)] == [64] * 5
     linear = ticks(top)[1]
     np.testing.assert_allclose(linear, 4 * ticks(top)[0])

@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from pefourier.answers.relations_page import RELATIONS_FACTS
+from pefourier.answers.relations import RELATIONS_FACTS
 from pefourier.answers.terms import read_terms
 from pefourier.encodings import load
 from pefourier.relations import kernel

@@ -13,7 +13,7 @@ import pytest
 import typer
 from tiny_models import write_model
 
-from pefourier.answers import designing, reach, report
+from pefourier.answers import context, design, faithful, reconstruct, spectrum, telling
 from pefourier.answers.catalogue import read_catalogue
 from pefourier.answers.terms import explanation, find_terms, read_terms
 from pefourier.bands import DecadeDensity, WaveGroup
@@ -42,7 +42,7 @@ from pefourier.weights.moved import Moved, MovedHead, MovedRotation
 from pefourier.weights.summary import PairUse, Portion, RotationUse, Standout
 from pefourier.weights.usage import HeadUse, Usage, UsedLayers
 
-PACKAGE = Path(report.__file__).parents[1]
+PACKAGE = Path(telling.__file__).parents[1]
 TERMS = read_terms()
 EVERY = [*TERMS, *command_terms(app), *option_terms(app)]
 GROUPS = {term.group for term in TERMS}
@@ -144,7 +144,7 @@ def test_every_field_of_json_has_a_term(run, arguments):
         Method,
         Unseen,
         FormatLoss,
-        report.Refusal,
+        telling.Refusal,
         Comparison,
         Relations,
         GridRelations,
@@ -193,19 +193,19 @@ def test_every_verdict_and_format_has_a_term():
 
 def test_every_row_and_column_of_text_has_a_term():
     facts = {
-        "spectrum": [*report.SPECTRUM_FACTS, *report.TABLE_SPECTRUM_FACTS],
-        "reconstruct": report.RECONSTRUCT_FACTS,
-        "check-faithful": [*report.FAITHFUL_FACTS, *report.PRECISION_FACTS],
+        "spectrum": [*spectrum.SPECTRUM_FACTS, *spectrum.TABLE_SPECTRUM_FACTS],
+        "reconstruct": reconstruct.RECONSTRUCT_FACTS,
+        "check-faithful": [*faithful.FAITHFUL_FACTS, *faithful.PRECISION_FACTS],
     }
-    facts["spectrum"] = [*facts["spectrum"], *report.GRID_SPECTRUM_FACTS]
-    facts["reconstruct"] = [*facts["reconstruct"], *report.GRID_RECONSTRUCT_FACTS]
-    facts["check-faithful"] += report.GRID_FAITHFUL_FACTS
+    facts["spectrum"] = [*facts["spectrum"], *spectrum.GRID_SPECTRUM_FACTS]
+    facts["reconstruct"] = [*facts["reconstruct"], *reconstruct.GRID_RECONSTRUCT_FACTS]
+    facts["check-faithful"] += faithful.GRID_FAITHFUL_FACTS
     for command, rows in facts.items():
         known = names_of(command, "reconstruct")
         assert [fact.label for fact in rows if fact.label not in known] == []
-    assert set(report.WAVES) <= names_of("spectrum", "every answer")
-    assert set(reach.ROTATION_FACTS) <= names_of("context")
-    assert set(designing.HEADS.values()) <= names_of("design", "context", "check-faithful")
+    assert set(spectrum.WAVES) <= names_of("spectrum", "every answer")
+    assert set(context.ROTATION_FACTS) <= names_of("context")
+    assert set(design.HEADS.values()) <= names_of("design", "context", "check-faithful")
     columns = ["encoding", "family", "domain", "measure", "source"]
     assert set(columns) <= names_of("list", "every answer")
     claims = ["where", "the paper says", "printed", "computed", "verdict", "why"]

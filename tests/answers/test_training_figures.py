@@ -3,7 +3,7 @@
 import numpy as np
 from training import SMALL, of_datasets
 
-from pefourier.answers import plot
+from pefourier.answers.training_figures import comparison, critical_difference
 from pefourier.train import summary
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
@@ -11,7 +11,7 @@ from pefourier.train.run import run_comparison
 
 def test_every_run_is_a_point_in_the_figure():
     found = run_comparison(Options(**SMALL))
-    figure = plot.comparison(found)
+    figure = comparison(found)
     points = [line.get_xdata() for line in figure.axes[0].lines if line.get_marker() == "o"]
     np.testing.assert_array_equal(
         np.concatenate(points),
@@ -28,7 +28,7 @@ def two_datasets(ranks, cliques):
 def test_bars_of_the_diagram_join_the_cliques():
     ranks = {"none": 4.0, "dft": 1.25, "rope": 1.75, "sinusoidal": 3.0}
     cliques = (("dft", "rope"), ("rope", "sinusoidal"))
-    figure = plot.critical_difference(two_datasets(ranks, cliques))
+    figure = critical_difference(two_datasets(ranks, cliques))
     (axes,) = figure.axes
     bars = [line.get_xdata() for line in axes.lines if line.get_linewidth() == 3]
     np.testing.assert_allclose(bars, [[1.19, 1.81], [1.69, 3.06]])

@@ -8,8 +8,9 @@ import pytest
 import torch
 from training import SMALL, in_lines, injection, lines
 
+from pefourier.answers.training_figures import score_by_length
 from pefourier.errors import PefourierError
-from pefourier.train import apply, extrapolation, figures, loop, model, summary
+from pefourier.train import apply, extrapolation, loop, model, summary
 from pefourier.train.data.load import load_task
 from pefourier.train.data.synthetic import with_length
 from pefourier.train.grid import ResolvedTask, Run, Stack, parse_arm
@@ -101,7 +102,7 @@ def test_every_run_has_its_scores_at_each_length(tmp_path):
         "tape: in windows of 24 rows its codes of the first 8 tokens are others than training met"
     ) in said
     assert not any(line.startswith("dft") for line in said)
-    panel = figures.score_by_length(found).axes[0]
+    panel = score_by_length(found).axes[0]
     shown = {line.get_label(): list(line.get_xdata()) for line in panel.lines}
     assert shown["none"] == [8, 16, 24]
     assert shown["dft"] == [8, 16]

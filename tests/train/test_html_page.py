@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from pages import Page
 
-from pefourier.train.html_page import epochs_table, read_train_folder, value_cell
+from pefourier.pages.document import value_cell
+from pefourier.pages.training import epochs_table, read_train_folder
 from pefourier.train.options import Options
 from pefourier.train.traces import KEYS, file_of_run
 

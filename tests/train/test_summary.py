@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from training import SMALL, in_lines, of_datasets, result
 
-from pefourier.answers import plot
 from pefourier.answers.page import as_json
+from pefourier.answers.training_figures import critical_difference
 from pefourier.train import metrics, power, summary
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison, write_summary
@@ -212,7 +212,7 @@ def test_average_ranks_over_datasets_and_who_is_not_told_apart():
     assert "one, leaky split" in text
     assert "average ranks by F1 over 2 datasets, leaky split" in text
     assert "over 2 datasets, leaky split, by Wilcoxon's test" in text
-    figure = plot.critical_difference(found)
+    figure = critical_difference(found)
     title = figure.axes[0].get_title()
     assert title.startswith("average rank by F1 over 2 datasets, leaky split\n")
     assert "(with so few runs .05 is out of reach)" in text

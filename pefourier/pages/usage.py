@@ -5,14 +5,15 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pefourier.answers import plot, usage_plot
-from pefourier.answers.document import Markup, Words, command, element, figure, table, value_cell
-from pefourier.answers.report import Answer
-from pefourier.answers.usage_page import conclude_usage, kinds_of_pairs
+from pefourier.answers import plot
+from pefourier.answers.telling import answer_of
+from pefourier.answers.usage import conclude_usage, kinds_of_pairs, usage
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.sources.weights import all_tensors
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError
+from pefourier.pages.document import Markup, Words, command, element, figure, table, value_cell
+from pefourier.pages.inline_svg import draw_inline
 from pefourier.weights.usage import Usage, use_of_weights
 
 PICTURE = "How much of the scores each layer makes in which pairs, over their wavelengths."
@@ -52,9 +53,8 @@ def usage_part(
 def one_model(found: Usage, words: Words) -> list[Markup]:
     """What the weights of a model use: in words, as a picture, and by kinds of pairs."""
     group, label = ["usage"], found.about[0].label
-    draw, here = usage_plot.usage, f"usage-of-{label}"
-    answers = [Answer(found.about[0], found)]
-    picture = plot.draw_inline(here, f"{PICTURE} Of {label}.", draw, answers, plot.USUAL)
+    here, asked = f"usage-of-{label}", [answer_of(found)]
+    picture = draw_inline(here, f"{PICTURE} Of {label}.", usage, asked, plot.USUAL)
     names = ("even", "queries", "keys", "product")
     rows = [
         [one.name or "all layers", name, part.pairs]

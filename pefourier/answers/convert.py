@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from pefourier.answers.conclusions import join
 from pefourier.answers.page import Page
-from pefourier.answers.text import agreeing, paragraph
+from pefourier.answers.text import agreeing, join, paragraph
 from pefourier.errors import shown
 from pefourier.weights.convert import Conversion
 

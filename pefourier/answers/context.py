@@ -1,17 +1,27 @@
-"""How is it told how far a rotation reaches?"""
+"""How is it told how far a model's positions reach? The answer of `pefourier context`."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from math import isclose, log, pi
 from shutil import get_terminal_size
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.answers.conclusions import join
-from pefourier.answers.page import Page, fields_of
-from pefourier.answers.report import Answer, Refusal
-from pefourier.answers.text import agreeing, aligned, number, paragraph
+from pefourier.answers.page import Page, fields_told
+from pefourier.answers.places import WORDS, axis_names, further_in_words, size_of
+from pefourier.answers.plot import USUAL, WIDTH, Look, brief, lines_within, literal, make_panels
+from pefourier.answers.telling import (
+    Answer,
+    Refusal,
+    Telling,
+    by_spec,
+    record_of_fields,
+    sweep_table,
+)
+from pefourier.answers.text import agreeing, aligned, join, number, paragraph
 from pefourier.context import (
     Band,
     Context,
@@ -24,42 +34,35 @@ from pefourier.context import (
 )
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.relative import t5_buckets
+from pefourier.encodings.readings import LEVELS
+from pefourier.geometry.grown_grids import frequencies_on_axes, turn_limits
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 NOTICED = 5e-4  # relative, from which on logits are said to be others
+SENTENCES = 3  # of a conclusion
+LEADS = {  # of misreadings that have a name and no setting
+    "scaling-ignored": "Without its scaling",
+    "partial-ignored": "With all of the head rotated",
+    "layout": "With partners in the other layout",
+}
+MARKS = {"same": ("█", "34"), "kept": ("█", "34"), "blended": ("▒", "33"), "stretched": ("░", "31")}
+ACROSS = 64  # letters of the picture
+TURN = 2 * np.pi
+COLOURS = {"same": "#0072B2", "kept": "#0072B2", "blended": "#E69F00", "stretched": "#D55E00"}
+GREY = "0.6"
+NARROW = 4.5  # inches
 
 
-def context_page(asked: Sequence[Answer | Refusal]) -> Page:
-    """The answer of `pefourier context`; results are contexts."""
-    answers = [one for one in asked if isinstance(one, Answer)]
-    return Page(
-        "context",
-        words=lambda: "\n".join(context_text(a.encoding, a.result) for a in answers),
-        records=lambda: [
-            context_record(one.encoding, one.result) if isinstance(one, Answer) else fields_of(one)
-            for one in asked
-        ],
-        rows=lambda: context_rows(answers),
-        chart=lambda colour: "".join(bands_chart(a.result, colour) for a in answers),
-        conclusion=lambda: "".join(
-            paragraph(f"{a.encoding.label}: {conclude_context(a.encoding, a.result)}", "  ")
-            for a in answers
-        ),
-    )
-
-
-def context_record(enc: Encoding, found: Context) -> dict[str, Any]:
+def context_record(answer: Answer) -> dict[str, Any]:
     """The JSON object of a model's positions."""
-    record = {
-        "encoding": enc.name,
-        "spec": enc.spec,
-        "params": enc.params,
-        "conclusion": conclude_context(enc, found),
-        **fields_of(found),
-    }
+    record = record_of_fields(answer)
     del record["against"], record["indexer"]  # which are told below, where there is one
-    every = (*found.rotations, found.indexer) if found.indexer else found.rotations
-    record["rotations"] = [rotation_record(rotation) for rotation in every]
-    if (reading := found.against) is not None:
+    if answer.result.indexer:
+        record["rotations"] = [*answer.result.rotations, answer.result.indexer]
+    if (reading := answer.result.against) is not None:
         pairs = zip(reading.positions.tolist(), reading.cosine.tolist(), strict=True)
         record["against"] = {
             "other": reading.other,
@@ -69,15 +72,6 @@ def context_record(enc: Encoding, found: Context) -> dict[str, Any]:
             "logits": reading.logits,
         }
     return record
-
-
-def rotation_record(rotation: Rotation) -> dict[str, Any]:
-    """The JSON object of a rotation; a band's treatment is called its class there."""
-    bands = [
-        {"class": band.treatment} | {k: v for k, v in fields_of(band).items() if k != "treatment"}
-        for band in rotation.bands
-    ]
-    return fields_of(rotation) | {"bands": bands}
 
 
 def conclude_context(enc: Encoding, found: Context) -> str:
@@ -314,14 +308,6 @@ def about_temperature(found: Context) -> str:
     )
 
 
-SENTENCES = 3  # of a conclusion
-LEADS = {  # of misreadings that have a name and no setting
-    "scaling-ignored": "Without its scaling",
-    "partial-ignored": "With all of the head rotated",
-    "layout": "With partners in the other layout",
-}
-
-
 def about_reading(reading: Reading, rotations: Sequence[Rotation]) -> str:
     """By how much a misreading changes logits, and from where on it turns otherwise.
 
@@ -389,8 +375,6 @@ def conclude_table(enc: Encoding, found: Context) -> str:
         held = f"{len(enc)} positions in {rows} rows" if rows > len(enc) else f"{rows} rows"
         return f"Learned positions end with their table: {held}{beyond}."
     if enc.measure is not None and len(enc.domain.sides) > 1:
-        from pefourier.answers.grid_reach import reach_on_grid
-
         return reach_on_grid(enc)
     if enc.measure is not None:
         own = enc.measure.frequencies
@@ -415,7 +399,12 @@ def one_bucket_from(enc: Encoding, causal: bool) -> int:
     return int(np.flatnonzero(own != own[-1])[-1]) + 1
 
 
-def context_text(enc: Encoding, found: Context) -> str:
+def context_text(answers: Sequence[Answer]) -> str:
+    """All that is known of each model."""
+    return "\n".join(text_of_model(a.encoding, a.result) for a in answers)
+
+
+def text_of_model(enc: Encoding, found: Context) -> str:
     """Layers in runs, what is known of each rotation, its bands, and what a misreading leaves."""
     rows = [["layers", "positions", "rotation", "window"]]
     on_axes = enc.act == "rotate" and not found.rotations  # those are told of one axis
@@ -505,10 +494,6 @@ def cache_text(rotation: Rotation) -> str:
     return aligned(rows)
 
 
-MARKS = {"same": ("█", "34"), "kept": ("█", "34"), "blended": ("▒", "33"), "stretched": ("░", "31")}
-ACROSS = 64  # letters of the picture
-
-
 def bands_chart(found: Context, colour: bool = False) -> str:
     """The bands of each rotation over the logarithm of the wavelength, with lengths as lines.
 
@@ -571,10 +556,10 @@ def ranges(index: Sequence[int], most: int = 6) -> str:
 
 def context_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
     """A row for each band of each rotation."""
-    names = [field.name for field in fields(Band)]
+    names = fields_told(Band)
     own = ("pairs", "rotated", "base", "scaling", "attention_factor", "bound", "idle", "unseen")
-    bands = [name if name != "treatment" else "class" for name in names]
-    yield ["spec", "rotation", "trained", "length", *own, *(f"band_{name}" for name in bands)]
+    heads = (f"band_{name}" for name in names.values())
+    yield ["spec", "rotation", "trained", "length", *own, *heads]
     for a in answers:
         found = a.result
         for r in found.rotations:
@@ -582,3 +567,276 @@ def context_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
             for b in r.bands:
                 values = [getattr(b, name) for name in names]
                 yield [a.encoding.spec, r.name, found.trained, found.length, *facts, *values]
+
+
+def reach_on_grid(enc: Encoding) -> str:
+    """Up to which size no two rows or columns meet the same phases, of declared frequencies.
+
+    >>> from pefourier.encodings import build
+    >>> print(reach_on_grid(build("axial-rope", d=16, grid=(14, 14), rho=100.0)))
+    Queries and keys turn by a formula of the point's coordinates, the same for any size. The
+    fastest wave along y meets a phase again after 6.28 rows, the slowest after 199: up to there no
+    two rows have all phases in common. Along x it is the same.
+    >>> print(reach_on_grid(build("axial-rope", d=16, grid=(14, 14), convention="dinov3")))
+    Queries and keys turn by a formula of the point's coordinates, which are divided by the sides:
+    however large the image, phases go beyond those of 14x14 by at most 7.69 %. The fastest wave
+    along y makes 1.86 turns across the 14 rows, the slowest 0.0587: no image is so large that two
+    rows have all phases in common, but neighbours come closer. Along x it is the same.
+    """
+    what = "Queries and keys turn by" if enc.act == "rotate" else "Codes are"
+    limits = turn_limits(enc)
+    scaled = bool(np.isfinite(limits).any())
+    first = f"{what} a formula of the point's coordinates, {room_to_grow(enc, limits)}."
+    told: dict[str, list[str]] = {}
+    for name, sentence in each_axis(enc, scaled):
+        told.setdefault(sentence, []).append(name)
+    parts = []
+    for sentence, (name, *same) in told.items():
+        parts.append(sentence.replace("AXIS", name).replace("ROWS", WORDS.get(name, "points")))
+        parts += [f"Along {' and '.join(same)} it is the same."] if same else []
+    return " ".join([first, *parts])
+
+
+def room_to_grow(enc: Encoding, limits: list[float]) -> str:
+    """How much further phases go in larger images than in one of the size that there is."""
+    if not np.isfinite(limits).any():
+        return "the same for any size"
+    more = further_in_words(limits)
+    if not more:
+        return "which are divided by the sides: phases span the same range in an image of any size"
+    return (
+        "which are divided by the sides: however large the image, phases go beyond those of "
+        f"{size_of(enc.domain.sides)} by at most {more}"
+    )
+
+
+def each_axis(enc: Encoding, scaled: bool) -> Iterator[tuple[str, str]]:
+    """A sentence about each axis of more than one point, without its name."""
+    sides = enc.domain.sides
+    omega = np.abs(frequencies_on_axes(enc.measure))
+    for name, side, own in zip(axis_names(len(sides)), sides, omega.T, strict=True):
+        turning = own[own > 0]
+        if side == 1 or not len(turning):
+            continue
+        fast, slow = float(turning.max()), float(turning.min())
+        yield name, across_image(fast, slow, side) if scaled else in_points(fast, slow)
+
+
+def across_image(fast: float, slow: float, side: int) -> str:
+    """What waves do along an axis whose coordinates are shares of its side."""
+    first, last = (number(w * (side - 1) / TURN, 3) for w in (fast, slow))
+    end = "phases repeat within every image"
+    if slow * side <= TURN:  # what side - 1 steps come to at last
+        end = (
+            "no image is so large that two ROWS have all phases in common, but neighbours come "
+            "closer"
+        )
+    return (
+        f"The fastest wave along AXIS makes {first} turns across the {side} ROWS, the slowest "
+        f"{last}: {end}."
+    )
+
+
+def in_points(fast: float, slow: float) -> str:
+    """What waves do along an axis whose coordinates count points."""
+    return (
+        f"The fastest wave along AXIS meets a phase again after {number(TURN / fast, 3)} ROWS, the "
+        f"slowest after {number(TURN / slow, 3)}: up to there no two ROWS have all phases in "
+        "common."
+    )
+
+
+def wavelengths(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+    """Each pair at its wavelength, as trained and as scaled; cosines to another reading below."""
+    rows = [(a, rotation) for a in answers for rotation in a.result.rotations if rotation.rotated]
+    readings = [a for a in answers if a.result.against is not None]
+    heights = [0.55 + 0.42 * len(strips(r)) for _, r in rows] + [2.4] * bool(readings)
+    if not rows:
+        return empty_figure("nothing here turns queries and keys", look)
+    figure, panels = make_panels(len(heights), 1, (WIDTH, 0.5 + sum(heights)), look)
+    panels[0, 0].get_gridspec().set_height_ratios(heights)
+    for axes, (a, rotation) in zip(panels[:, 0], rows, strict=False):
+        draw_strips(axes, a, rotation)
+    panels[len(rows) - 1, 0].set_xlabel("wavelength (positions)")
+    if readings:
+        draw_readings(panels[-1, 0], [(file_name(a), a.result.against) for a in readings])
+    return figure
+
+
+def empty_figure(words: str, look: Look) -> Figure:
+    """A figure that says why there is nothing to see."""
+    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 1.0), look)
+    axes.text(0.5, 0.5, words, ha="center", va="center")
+    axes.set_axis_off()
+    return figure
+
+
+def strips(r: Rotation) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
+    """Rows of ticks: frequencies with the pairs of each treatment; scaled ones below trained."""
+    told = treatments(r.frequencies, r.trained_frequencies)
+    if "same" in told:
+        return {"": (r.frequencies, told)}
+    plain = {"same": np.ones(len(r.frequencies), dtype=bool)}
+    return {"unscaled": (r.trained_frequencies, plain), r.scaling: (r.frequencies, told)}
+
+
+def draw_strips(axes: Axes, answer: Answer, r: Rotation) -> None:
+    """A tick for each pair, and the trained and the asked length as lines."""
+    found = answer.result
+    rows = strips(r)
+    for level, (own, members) in enumerate(rows.values()):
+        for treatment, those in members.items():
+            if not those.any():
+                continue
+            waves = 2 * pi / own[those]
+            colour = GREY if level == 0 and len(rows) > 1 else COLOURS[treatment]
+            label = None if treatment == "same" else f"{treatment}: {those.sum()} pairs"
+            axes.vlines(waves, -level - 0.4, -level + 0.4, color=colour, label=label, linewidth=1)
+    mark_lengths(axes, found.trained, found.length)
+    axes.set(xscale="log", ylim=(-len(rows) + 0.4, 0.9))
+    named = {-level: literal(name) for level, name in enumerate(rows) if name}
+    axes.set_yticks(list(named), list(named.values()))
+    name = ", ".join(filter(None, (file_name(answer), literal(r.name))))
+    base = "" if r.base is None else f", base {r.base:g}"
+    title = lines_within(f"{name}: {r.rotated} pairs{base}", axes.figure)
+    axes.set_title(title, loc="left", fontsize=9)
+    if len(rows) > 1:
+        narrow = axes.figure.get_figwidth() < NARROW
+        across = {"loc": "upper left", "bbox_to_anchor": (-0.1, -0.85), "ncols": 2}
+        beside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+        axes.legend(fontsize=8, **(across if narrow else beside))
+
+
+def file_name(answer: Answer) -> str:
+    """The SPEC, as a title shows it."""
+    return brief(answer.encoding.spec, 40)
+
+
+def mark_lengths(axes: Axes, trained: int, length: int) -> None:
+    """Lines at the trained length and at the one asked for, named at their upper ends."""
+    marks = {trained: "trained"} | {length: "asked" if length != trained else "trained, asked"}
+    for at, name in marks.items():
+        axes.axvline(
+            at,
+            color=axes.xaxis.label.get_color(),
+            linestyle="-" if name == "asked" else "--",
+            linewidth=0.9,
+        )
+        side = "right" if name == "trained" and length > trained else "left"
+        axes.annotate(
+            f" {name} {at} ",
+            (at, 1.0),
+            xycoords=("data", "axes fraction"),
+            ha=side,
+            va="top",
+            fontsize=7,
+        )
+
+
+def draw_readings(axes: Axes, readings: Sequence[tuple[str, Reading]]) -> None:
+    """Cosines to other readings over the position, and where they first fall below each level."""
+    for name, reading in readings:
+        words = (name, reading.rotation, f"read as {literal(reading.other)}")
+        label = lines_within(", ".join(filter(None, words)), axes.figure)
+        (line,) = axes.plot(reading.positions, reading.cosine, label=label)
+        for at in reading.below.values():
+            shown = np.flatnonzero(reading.positions == at)
+            if len(shown):
+                spot = (at, reading.cosine[shown[0]])
+                axes.plot(*spot, "o", color=line.get_color(), markersize=4, linestyle="none")
+                if len(readings) == 1:
+                    axes.annotate(f"{at}", spot, xytext=(4, 2), textcoords="offset points")
+    for level in LEVELS:
+        axes.axhline(level, color=GREY, linewidth=0.6, linestyle=":")
+    axes.set(xscale="log", xlabel="position", ylabel="cosine between the codes", ylim=(None, 1.08))
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), fontsize=8)
+
+
+REACH = {
+    "pairs in phases not trained": lambda r: r.unseen,
+    "pairs that never turn": lambda r: r.idle,
+    "safe length, computed in bfloat16": lambda r: r.precision["bfloat16"].safe_phase,
+    "phase error in float32, rad": lambda r: r.precision["float32"].max_phase_error,
+}
+
+
+def context_over_lengths(asked: Sequence[Answer | Refusal]) -> Page:
+    """The page of `pefourier context` for several lengths."""
+    answers = [one for one in asked if isinstance(one, Answer)]
+    told = by_spec(answers)
+    rows = {
+        name: [
+            [a.result.length, r.name or "all layers", *(tell(r) for tell in REACH.values())]
+            for a in some
+            for r in a.result.rotations
+        ]
+        for name, some in told
+    }
+    heads = ["length", "rotation", *REACH]
+    return replace(
+        TOLD.page(asked),
+        words=lambda: "\n".join(sweep_table(name, heads, rows[name]) for name in rows),
+        conclusion=lambda: "".join(paragraph(conclude_reach(*one), "  ") for one in told),
+        chart=None,
+    )
+
+
+def conclude_reach(name: str, answers: Sequence[Answer]) -> str:
+    """Up to which length every pair stays within phases of training."""
+    unseen = [(a.result.length, sum(r.unseen for r in a.result.rotations)) for a in answers]
+    if not any(a.result.rotations for a in answers):
+        return f"{name}: nothing turns queries and keys, so that no length changes a rotation."
+    trained = answers[0].result.trained
+    if any(a.result.trained != trained for a in answers):
+        return (
+            f"{name}: no length of training is known, so each length was taken for it; give it by "
+            "--trained to learn which pairs reach unseen angles."
+        )
+    told = "presumably trained" if is_taken(answers[0].result) else "trained"
+    new = [(length, count) for length, count in unseen if count]
+    if not new:
+        return (
+            f"{name}: {told} at {trained}; every pair stays within the angles of training at all "
+            "lengths."
+        )
+    length, count = new[0]
+    last = unseen[-1][1]
+    more = f", {last} at {unseen[-1][0]}" if last != count else ""
+    reach = agreeing(count, "pair reaches", "pairs reach")
+    return (
+        f"{name}: {told} at {trained}; from {length} positions on {count} {reach} angles unseen "
+        f"in training{more}."
+    )
+
+
+def context_sweep(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+    """Pairs in phases that training never met, and pairs that never turn, over the length."""
+    figure, panels = make_panels(2, 1, (WIDTH, 4.6), look, sharex=True)
+    for axes, field, label in zip(
+        panels[:, 0],
+        ("unseen", "idle"),
+        ("pairs in phases\nnot trained", "pairs that\nnever turn"),
+        strict=True,
+    ):
+        for name, some in by_spec(answers):
+            lengths = [a.result.length for a in some]
+            for i, rotation in enumerate(some[0].result.rotations):
+                counts = [getattr(a.result.rotations[i], field) for a in some]
+                words = ", ".join(filter(None, (brief(name, 40), literal(rotation.name))))
+                axes.plot(lengths, counts, marker="o", label=words)
+        axes.set(xscale="log", ylabel=label, ylim=(-0.5, None))
+    if panels[0, 0].lines:
+        panels[0, 0].legend(loc="lower left", bbox_to_anchor=(0, 1))
+    panels[1, 0].set_xlabel("length (positions)")
+    return figure
+
+
+TOLD = Telling(
+    "context",
+    conclude=conclude_context,
+    words=context_text,
+    rows=context_rows,
+    record=context_record,
+    chart=lambda answers, colour: "".join(bands_chart(a.result, colour) for a in answers),
+    figure=wavelengths,
+)

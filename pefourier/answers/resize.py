@@ -1,38 +1,32 @@
-"""How is it told what resizing does to a table?"""
+"""How is it told what becomes of a table on another grid? The answer of `pefourier resize`."""
+
+from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.answers.grid_words import by_axis, further_in_words, point_of, size_of
-from pefourier.answers.page import Page, fields_of
-from pefourier.answers.report import identity_of
-from pefourier.answers.text import aligned, number, paragraph
+from pefourier.answers.places import axis_names, by_axis, further_in_words, point_of, size_of
+from pefourier.answers.plot import USUAL, WIDTH, Look, caption, make_panels
+from pefourier.answers.spectrum import whole_plane
+from pefourier.answers.telling import Answer, Telling, record_of_fields
+from pefourier.answers.text import aligned, number
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import printable
-from pefourier.resize import Picture, Resizing
+from pefourier.resize import Picture, Resizing, by_cycles
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FAINT = 1e-6  # share of energy below which nothing is drawn
 
 
-def resize_page(enc: Encoding, r: Resizing, out: str | None) -> Page:
-    """The answer of `pefourier resize`."""
-    return Page(
-        "resize",
-        words=lambda: resize_text(r, out),
-        records=lambda: [resize_record(enc, r, out)],
-        rows=lambda: resize_rows(r),
-        conclusion=lambda: paragraph(conclude_resizing(enc, r)),
-    )
-
-
-def resize_record(enc: Encoding, r: Resizing, out: str | None = None) -> dict[str, Any]:
+def resize_record(answer: Answer, out: str | None = None) -> dict[str, Any]:
     """The JSON object: all but the table itself, which --out writes."""
-    told = {key: value for key, value in fields_of(r).items() if key not in ("table", "old", "new")}
-    sides = {"from": r.old, "to": r.new}
-    return (
-        identity_of(enc) | {"conclusion": conclude_resizing(enc, r)} | sides | told | {"out": out}
-    )
+    return record_of_fields(answer) | {"out": out}
 
 
 def conclude_resizing(enc: Encoding, r: Resizing) -> str:
@@ -136,8 +130,9 @@ def runs_in_words(numbers: Sequence[int]) -> str:
     return ", ".join(" to ".join(map(str, run)) for run in runs)
 
 
-def resize_text(r: Resizing, out: str | None) -> str:
+def resize_text(answers: Sequence[Answer], out: str | None = None) -> str:
     """A line a method, then the table before and after."""
+    r: Resizing = answers[0].result
     rows = [["method", "length of codes, new / old", "cosine of neighbours", "difference"]]
     for one in r.methods:
         chosen = "  (asked for)" if one.method == r.method else ""
@@ -174,8 +169,68 @@ PICTURE_FACTS = [
 ]
 
 
-def resize_rows(r: Resizing) -> Iterable[Sequence[Any]]:
+def resize_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
     """A row a method."""
+    r: Resizing = answers[0].result
     yield "method", "norm_ratio", *(f"neighbours_{k}" for k in range(len(r.old))), "difference"
     for one in r.methods:
         yield one.method, one.norm_ratio, *one.neighbours, one.largest_difference
+
+
+def resizing(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+    """Densities before and after, over the plane of rows and columns and along each axis."""
+    (a,) = answers
+    r: Resizing = a.result
+    pictures, names = (r.before, r.after), [f"{size_of(r.old)} before", f"{size_of(r.new)} after"]
+    axes = len(r.old)
+    planes = 2 if axes > 1 else 0
+    rows = (planes + axes + 1) // 2
+    figure, grid = make_panels(rows, 2, (WIDTH, 0.5 + 2.4 * rows), look)
+    panels = list(grid.flat)
+    if planes:
+        draw_planes(figure, panels[:2], pictures, names)
+    for axis, (panel, letter) in enumerate(zip(panels[planes:], axis_names(axes), strict=False)):
+        others = tuple(b for b in range(axes) if b != axis)
+        for one, name, style in zip(pictures, names, ("o-", "x--"), strict=True):
+            share = by_cycles(one).sum(axis=others)
+            panel.semilogy(share, style, markersize=3, linewidth=1, label=name)
+        panel.set(xlabel=f"cycles an image along {letter}", ylabel="share of energy")
+        panel.set_ylim(bottom=FAINT)
+    for panel in panels[planes + axes :]:
+        panel.set_axis_off()
+    panels[planes].legend(fontsize=7)
+    if not look.title:
+        figure.suptitle(f"{caption(a)}, {r.method}", fontsize=9)
+    return figure
+
+
+def draw_planes(
+    figure: Figure, panels: Sequence[Axes], pictures: Sequence[Picture], names: Sequence[str]
+) -> None:
+    """Densities over the last two axes, in cycles an image and in shades of one scale."""
+    planes = [np.log10(np.maximum(whole_plane(p.density, p.grid), FAINT)) for p in pictures]
+    widest = [max(p.grid[axis] for p in pictures) / 2 + 0.5 for axis in (-2, -1)]
+    for panel, picture, plane, name in zip(panels, pictures, planes, names, strict=True):
+        (left, right), (low, high) = (
+            (-(n // 2) - 0.5, (n - 1) // 2 + 0.5) for n in reversed(picture.grid[-2:])
+        )
+        extent = (left, right, high, low)
+        limits = {"vmin": np.log10(FAINT), "vmax": 0.0}
+        image = panel.imshow(
+            plane, cmap="cividis", extent=extent, interpolation="nearest", **limits
+        )
+        panel.set(xlabel="cycles along x", ylabel="cycles along y")
+        panel.set(xlim=(-widest[1], widest[1]), ylim=(widest[0], -widest[0]))
+        panel.set_title(name, fontsize=9, loc="left")
+    figure.colorbar(image, ax=panels, label="log10 of the share of energy", shrink=0.8)
+
+
+TOLD = Telling(
+    "resize",
+    conclude=conclude_resizing,
+    words=resize_text,
+    rows=resize_rows,
+    record=resize_record,
+    figure=resizing,
+    lead=None,
+)

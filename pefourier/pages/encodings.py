@@ -14,8 +14,41 @@ from typing import Any
 from pefourier import __version__
 from pefourier.answers import plot
 from pefourier.answers.choice import choose
-from pefourier.answers.conclusions import conclude
-from pefourier.answers.document import (
+from pefourier.answers.faithful import (
+    FAITHFUL_FACTS,
+    GRID_FAITHFUL_FACTS,
+    PRECISION_FACTS,
+    formula_in_words,
+    grid_facts,
+    kernel_by_lag,
+    singular_values,
+)
+from pefourier.answers.page import Page, fields_of, flattened
+from pefourier.answers.reconstruct import GRID_RECONSTRUCT_FACTS, RECONSTRUCT_FACTS, reconstruct
+from pefourier.answers.relations import relations_facts
+from pefourier.answers.spectrum import (
+    GRID_SPECTRUM_FACTS,
+    SPECTRUM_FACTS,
+    spectrum,
+    spectrum_by_decade,
+    wave_cells,
+)
+from pefourier.answers.telling import (
+    Answer,
+    Fact,
+    Refusal,
+    any_grid,
+    conclude,
+    identity_of,
+    telling_of,
+)
+from pefourier.answers.terms import read_terms
+from pefourier.answers.text import number, paragraph
+from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.errors import printable
+from pefourier.faithful import Faithfulness, assess
+from pefourier.geometry import Progress
+from pefourier.pages.document import (
     Chapter,
     Markup,
     Words,
@@ -26,30 +59,9 @@ from pefourier.answers.document import (
     table,
     value_cell,
 )
-from pefourier.answers.html_reach import reach_part
-from pefourier.answers.html_usage import usage_part
-from pefourier.answers.relations_page import relations_facts
-from pefourier.answers.report import (
-    FAITHFUL_FACTS,
-    GRID_FAITHFUL_FACTS,
-    GRID_RECONSTRUCT_FACTS,
-    GRID_SPECTRUM_FACTS,
-    PRECISION_FACTS,
-    RECONSTRUCT_FACTS,
-    SPECTRUM_FACTS,
-    Answer,
-    Fact,
-    Refusal,
-    any_grid,
-    formula_in_words,
-    grid_facts,
-    wave_cells,
-)
-from pefourier.answers.terms import read_terms
-from pefourier.answers.text import number
-from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.faithful import Faithfulness, assess
-from pefourier.geometry import Progress
+from pefourier.pages.inline_svg import INLINE, INLINE_WIDE, draw_inline
+from pefourier.pages.reach import reach_part
+from pefourier.pages.usage import usage_part
 from pefourier.reconstruct import Reconstructions, position_functions
 from pefourier.relations import Relations, relate
 from pefourier.spectrum import Spectrum, density
@@ -62,8 +74,6 @@ QUESTIONS = {  # of which a conclusion speaks
     "related": "How do positions relate to one another?",
 }
 SMOOTHED = ("spectrum", "reconstruct", "report")  # commands that take --lattice and --sigma
-
-
 REACH = "How far do rotations reach?"
 USED = "Which frequencies do its weights use?"
 PRECISION = "What does low precision cost?"
@@ -242,7 +252,7 @@ def drawn(
     name: str,
     draw: Callable[..., Any],
     told: str,
-    look: plot.Look = plot.INLINE,
+    look: plot.Look = INLINE,
     most: int = plot.MANY,
 ) -> list[Markup]:
     """A picture of some encodings at a time, as many as can be told apart in one."""
@@ -251,8 +261,8 @@ def drawn(
         part = [study.answer(name) for study in studies[start : start + most]]
         labels = ", ".join(a.encoding.label for a in part)
         here = f"{draw.__name__.replace('_', '-')}-of-{most}-{start}"
-        picture = plot.draw_inline(here, f"{told} Of {labels}.", draw, part, look)
-        found.append(figure(picture, told, wide=look is not plot.INLINE))
+        picture = draw_inline(here, f"{told} Of {labels}.", draw, part, look)
+        found.append(figure(picture, told, wide=look is not INLINE))
     return found
 
 
@@ -277,10 +287,10 @@ def spectrum_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> l
     facts = [*SPECTRUM_FACTS, *(GRID_SPECTRUM_FACTS if grids else ())]
     return [
         figures(
-            drawn(flat, "spectrum", plot.spectrum, linear),
-            drawn(flat, "spectrum", plot.spectrum_by_decade, decades),
+            drawn(flat, "spectrum", spectrum, linear),
+            drawn(flat, "spectrum", spectrum_by_decade, decades),
         ),
-        drawn(grids, "spectrum", plot.spectrum, plane, plot.INLINE_WIDE, most=1),
+        drawn(grids, "spectrum", spectrum, plane, INLINE_WIDE, most=1),
         facts_table("The spectrum in numbers", facts, answers, words, "spectrum"),
         waves_table(answers, words),
         command(inquiry.line("spectrum", studies)),
@@ -303,8 +313,8 @@ def rebuilt_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> li
     told = "A 1 at each of some positions, rebuilt from the frequencies alone (Algorithm 1)."
     return [
         figures(
-            drawn(flat, "rebuilt", plot.reconstruct, told),
-            drawn(grids, "rebuilt", plot.reconstruct, told, most=1),
+            drawn(flat, "rebuilt", reconstruct, told),
+            drawn(grids, "rebuilt", reconstruct, told, most=1),
         ),
         rebuilt_table(flat, RECONSTRUCT_FACTS, words),
         rebuilt_table(grids, GRID_RECONSTRUCT_FACTS, words),
@@ -335,8 +345,8 @@ def faithful_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> l
     axes = facts_table("Axes in numbers", GRID_FAITHFUL_FACTS, on_axes, words, group)
     return [
         figures(
-            drawn(studies, "faithful", plot.kernel_by_lag, kernel),
-            drawn(studies, "faithful", plot.singular_values, sigma),
+            drawn(studies, "faithful", kernel_by_lag, kernel),
+            drawn(studies, "faithful", singular_values, sigma),
         ),
         facts_table(caption, FAITHFUL_FACTS, answers, words, group),
         axes if on_axes else None,
@@ -404,3 +414,30 @@ def versions_table() -> Markup:
     found = {"pefourier": __version__, "Python": platform.python_version()}
     found |= {name: version(name) for name in LIBRARIES}
     return table("Versions", ["program", "version"], found.items())
+
+
+def report_page(asked: Sequence[Any], out: str) -> Page:
+    """The answer of `pefourier report`: for each SPEC what the page says first, and where it is."""
+    records = [
+        fields_of(one) if isinstance(one, Refusal) else study_record(one, out) for one in asked
+    ]
+    told = (
+        f"The page is in {printable(out)}; open it in a browser, or send it: it needs nothing else."
+    )
+    return Page(
+        "report",
+        words=lambda: "".join(
+            telling_of(one.faithful).conclusion(one.answer("faithful"))
+            for one in asked
+            if not isinstance(one, Refusal)
+        ),
+        records=lambda: records,
+        rows=lambda: flattened(records),
+        conclusion=lambda: paragraph(told),
+    )
+
+
+def study_record(study: Any, out: str) -> dict[str, Any]:
+    """The JSON object of a SPEC on a page."""
+    conclusion = {"conclusion": conclude(study.encoding, study.faithful)}
+    return identity_of(study.encoding) | conclusion | {"out": out}

@@ -1,4 +1,4 @@
-"""How are the program and the paper cited? CITATION.cff has the same facts for machines."""
+"""How is it told how to cite the program and the paper? The answer of `pefourier cite`."""
 
 from typing import Any
 

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pefourier.answers import plot
-from pefourier.answers.document import Chapter, Words, command, document, element, figure, table
-from pefourier.answers.html_report import versions_table
 from pefourier.answers.page import Page, flattened
 from pefourier.answers.terms import read_terms
 from pefourier.answers.text import paragraph
+from pefourier.answers.training_figures import exact_by_length
 from pefourier.errors import printable
+from pefourier.pages.document import Chapter, Words, command, document, element, figure, table
+from pefourier.pages.encodings import versions_table
+from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
+from pefourier.pages.training import command_line, setting_in_words
 from pefourier.train.causal import (
     CausalSummary,
     causal_records,
@@ -18,15 +20,13 @@ from pefourier.train.causal import (
     read_causal,
     tables_of,
 )
-from pefourier.train.figures import exact_by_length
-from pefourier.train.html_page import command_line, setting_in_words
 
 
 def causal_document(found: CausalSummary, path: str, title: str = "") -> str:
     """The page about a folder."""
     words, tasks = Words(read_terms()), ", ".join(one.dataset for one in found.datasets)
     told = "Exact matches by the length of the problem, with 95 % intervals over seeds."
-    drawn = plot.draw_inline("lengths", told, exact_by_length, found, plot.INLINE_WIDE)
+    drawn = draw_inline("lengths", told, exact_by_length, found, INLINE_WIDE)
     scores: list[Any] = [figure(drawn, told, wide=True)]
     for name, (head, *rows) in tables_of(found):
         scores.append(table(name, [words.term(one, ["train"]) for one in head], rows))

@@ -1,14 +1,28 @@
 """How is it told which scaling takes a rotation to a longer context?"""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from math import pi
+from typing import TYPE_CHECKING, Any
 
-from pefourier.answers.page import Page, fields_of
-from pefourier.answers.text import agreeing, aligned, number, paragraph
+import numpy as np
+
+from pefourier.answers.context import GREY, mark_lengths
+from pefourier.answers.page import fields_of
+from pefourier.answers.plot import USUAL, WIDTH, Look, brief, make_panels
+from pefourier.answers.telling import Answer, Telling
+from pefourier.answers.text import agreeing, aligned, number
 from pefourier.context import window_within
 from pefourier.design import AXES
+from pefourier.encodings.readings import LEVELS, reading_cosine
 from pefourier.extend import Extension, Extensions
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 
 COLUMNS = {
     "way": lambda e: e.way,
@@ -23,40 +37,16 @@ COLUMNS = {
 }
 
 
-def extension_page(
-    founds: Sequence[Extensions], params: dict[str, Any], specs: Mapping[str, str] | None = None
-) -> Page:
-    """The answer of `pefourier design --extend-from`; of a grid one for each axis, and `specs`."""
-    rows = [[f"all axes by {way}", spec] for way, spec in (specs or {}).items()]
-    return Page(
-        "design",
-        words=lambda: "\n".join([*map(extension_text, founds), *([aligned(rows)] if rows else [])]),
-        records=lambda: [extension_record(found, params) for found in founds],
-        rows=lambda: extension_rows(founds),
-        conclusion=lambda: "".join(
-            paragraph(f"{on_axis(found)}{conclude_extension(found)}") for found in founds
-        ),
-    )
-
-
 def on_axis(found: Extensions) -> str:
     """The axis of a grid, as its conclusion begins; nothing where there is one."""
     return f"axis {found.name}: " if found.name and found.name in AXES else ""
 
 
-def extension_record(found: Extensions, params: dict[str, Any]) -> dict[str, Any]:
-    """The JSON object of an extension; a band's treatment is called its class there."""
-    record = {"encoding": "rope", "params": params, "conclusion": conclude_extension(found)}
-    candidates = [
-        fields_of(e) | {"bands": list(map(band_record, e.bands))} for e in found.candidates
-    ]
-    return record | fields_of(found) | {"candidates": candidates}
-
-
-def band_record(band: Any) -> dict[str, Any]:
-    """The JSON object of a band; its treatment is called its class there."""
-    fields = fields_of(band)
-    return {"class": fields.pop("treatment")} | fields
+def extension_record(answer: Answer) -> dict[str, Any]:
+    """The JSON object of an extension."""
+    found: Extensions = answer.result
+    identity = {"encoding": "rope", "spec": found.spec, "params": found.params}
+    return identity | {"conclusion": conclude_extension(found)} | fields_of(found)
 
 
 def conclude_extension(found: Extensions) -> str:
@@ -140,6 +130,13 @@ def band_counts(way: Extension) -> str:
     return f"{kept} / {count.get('blended', 0)} / {count.get('stretched', 0)}"
 
 
+def extensions_text(answers: Sequence[Answer], specs: Mapping[str, str] | None = None) -> str:
+    """The ways to a length, of a grid on each axis, then `specs` of all axes."""
+    rows = [[f"all axes by {way}", spec] for way, spec in (specs or {}).items()]
+    parts = [extension_text(a.result) for a in answers]
+    return "\n".join([*parts, *([aligned(rows)] if rows else [])])
+
+
 def extension_text(found: Extensions) -> str:
     """The ways, cosines to the trained rotation, and of each its SPEC and lines for a config."""
     rows = [list(COLUMNS)]
@@ -162,8 +159,9 @@ def lines_text(way: Extension) -> str:
     )
 
 
-def extension_rows(founds: Sequence[Extensions]) -> Iterable[Sequence[Any]]:
+def extension_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
     """A row for each way, its keys for config.json in JSON; of a grid with its axis."""
+    founds: list[Extensions] = [a.result for a in answers]
     single = [
         key
         for key, value in fields_of(founds[0].candidates[0]).items()
@@ -180,3 +178,51 @@ def extension_rows(founds: Sequence[Extensions]) -> Iterable[Sequence[Any]]:
             config = None if e.config is None else json.dumps(e.config)
             cosines = [dict(e.cosine).get(p) for p in shown]
             yield [*values, band_counts(e), *cosines, *e.below.values(), config]
+
+
+def extension(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+    """Wavelengths of each way's pairs, and cosines to the trained rotation; a column an axis."""
+    founds: list[Extensions] = [a.result for a in answers]
+    heights = [0.7 + 0.3 * max(len(found.candidates) for found in founds), 2.8]
+    wide = WIDTH * max(1.0, 0.7 * len(founds))
+    figure, panels = make_panels(2, len(founds), (wide, 0.4 + sum(heights)), look)
+    panels[0, 0].get_gridspec().set_height_ratios(heights)
+    for column, found in zip(panels.T, founds, strict=True):
+        draw_ways(*column, found)
+    return figure
+
+
+def draw_ways(top: Axes, low: Axes, found: Extensions) -> None:
+    """Ticks at the wavelengths of each way, and below its cosines over the position."""
+    ways = found.candidates
+    for level, way in enumerate(ways):
+        waves = 2 * pi / way.frequencies[way.frequencies != 0]
+        colour = GREY if way.way == "unchanged" else "#0072B2"
+        top.vlines(waves, -level - 0.35, -level + 0.35, color=colour, linewidth=1)
+    mark_lengths(top, found.trained, found.length)
+    names = [f"base {way.rho:.4g}" if way.way == "base" else way.way for way in ways]
+    top.set_yticks([-level for level in range(len(ways))], names)
+    top.set(xscale="log", xlabel="wavelength (positions)", ylim=(0.4 - len(ways), 1.1))
+    name = f"axis {found.name}: " if found.name in AXES and found.name else ""
+    top.set_title(f"{name}{brief(found.spec, 60)}, d {found.d}", loc="left", fontsize=9)
+    points = np.unique(np.geomspace(1, found.trained, 200).astype(np.int64))
+    for name, way in zip(names[1:], ways[1:], strict=True):
+        cosines = reading_cosine(found.trained_frequencies, way.frequencies, points)
+        low.plot(points, cosines, label=name, linewidth=1.2)
+    for level in LEVELS:
+        low.axhline(level, color=GREY, linewidth=0.6, linestyle=":")
+    low.set(
+        xscale="log", xlabel="position", ylabel="cosine to the trained codes", ylim=(None, 1.05)
+    )
+    low.legend(loc="lower left", ncols=2, fontsize=8)
+
+
+TOLD = Telling(
+    "design",
+    conclude=lambda _, found: f"{on_axis(found)}{conclude_extension(found)}",
+    words=extensions_text,
+    rows=extension_rows,
+    record=extension_record,
+    figure=extension,
+    lead=None,
+)

@@ -1,27 +1,37 @@
-"""Are two encodings the same, and what does it mean for a model? Rules in words."""
+"""How is it told whether two implementations agree? The answer of `pefourier compare`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pefourier.answers.conclusions import first_sentences, join
-from pefourier.answers.grid_words import WORDS, by_axis, size_of
-from pefourier.answers.page import Page, fields_of
-from pefourier.answers.report import identity_of
-from pefourier.answers.text import agreeing, number, paragraph
+from pefourier.answers.encode import heatmap
+from pefourier.answers.page import fields_of
+from pefourier.answers.places import WORDS, by_axis, size_of
+from pefourier.answers.plot import USUAL, Look
+from pefourier.answers.telling import Answer, Telling, first_sentences, identity_of
+from pefourier.answers.text import agreeing, join, number
 from pefourier.encodings.conventions import conventions_of_papers
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.registry import BUILDERS
 
-if TYPE_CHECKING:  # one question starts without the rooms of the others
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from pefourier.compare import Comparison
     from pefourier.diagnosis.causes import Cause
     from pefourier.likeness import Likeness
 
 LONG = 4  # numbers of a setting that are told one by one
 ALIKE = 0.02  # of the energy at other frequencies: less, and two spectra are nearly the same
+WAVES = {"cos": "cosines", "sin": "sines"}
+ROWS_IN_WORDS = {
+    "transposed": "rows run down the columns (the grid is transposed)",
+    "blocks": "rows come in blocks of 2 x 2 points",
+    "out of blocks": "rows come in raster order, not in blocks of 2 x 2 points",
+    "reversed": "rows in reverse order",
+}
 
 
 def exchanged_axes(r: Comparison) -> str:
@@ -234,15 +244,6 @@ def change_in_words(by: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, (words[key](value) for key, value in by.items())))
 
 
-WAVES = {"cos": "cosines", "sin": "sines"}
-ROWS_IN_WORDS = {
-    "transposed": "rows run down the columns (the grid is transposed)",
-    "blocks": "rows come in blocks of 2 x 2 points",
-    "out of blocks": "rows come in raster order, not in blocks of 2 x 2 points",
-    "reversed": "rows in reverse order",
-}
-
-
 def cause_in_words(r: Comparison) -> str:
     """What explains a difference."""
     if r.cause is None:
@@ -412,25 +413,17 @@ def common_part(r: Comparison) -> str:
     return f"Only {r.length} {compared} compared; the lengths are {lengths}."
 
 
-def compare_page(a: Encoding, b: Encoding, result: Comparison) -> Page:
-    """The answer of `pefourier compare`."""
-    return Page(
-        "compare",
-        words=partial(compare_text, a, b, result),
-        records=lambda: [compare_record(a, b, result)],
-        rows=partial(compare_rows, a, b, result),
-        conclusion=lambda: paragraph(conclude_comparison(a, b, result)),
-    )
-
-
-def compare_record(a: Encoding, b: Encoding, result: Comparison) -> dict[str, Any]:
+def compare_record(answer: Answer) -> dict[str, Any]:
     """The JSON object of a comparison: both encodings, the conclusion, the fields of the result."""
-    told = {"other": identity_of(b), "conclusion": conclude_comparison(a, b, result)}
-    return identity_of(a) | told | fields_of(result)
+    a, b = answer.result.about
+    told = {"other": identity_of(b), "conclusion": conclude_comparison(a, b, answer.result)}
+    return identity_of(a) | told | fields_of(answer.result)
 
 
-def compare_text(a: Encoding, b: Encoding, result: Comparison) -> str:
+def compare_text(answers: Sequence[Answer]) -> str:
     """A comparison in a sentence or three."""
+    result: Comparison = answers[0].result
+    a, b = result.about
     lines = [f"{a.label} and {b.label} are {result.verdict}"]
     if result.verdict == "equal":
         lines[0] += " to the bit" if result.bitwise else " within rounding"
@@ -477,10 +470,34 @@ def likeness_lines(found: Likeness) -> Iterator[str]:
         )
 
 
-def compare_rows(a: Encoding, b: Encoding, result: Comparison) -> Iterable[Sequence[Any]]:
+def compare_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
     """A header and one row of single numbers."""
+    result: Comparison = answers[0].result
+    a, b = result.about
     names = ["verdict", "bitwise", "length", "tolerance", "max_difference"]
     yield ["a", "b", *names, "by", "cause"]
     values = [getattr(result, name) for name in names]
     cause = " ".join(result.cause.misreadings) if result.cause else ""
     yield [a.spec, b.spec, *values, change_in_words(result.by), cause]
+
+
+def compare(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+    """Both tables and, where they have one shape, their difference."""
+    panels = [Answer(enc, enc.table()) for enc in answers[0].result.about]
+    first, second = panels
+    if first.result.shape == second.result.shape:
+        spec = f"{first.encoding.spec} − {second.encoding.spec}"
+        difference = first.result - second.result
+        panels.append(Answer(replace(first.encoding, spec=spec), difference))
+    return heatmap(panels, look)
+
+
+TOLD = Telling(
+    "compare",
+    conclude=lambda a, found: conclude_comparison(*found.about, found),
+    words=compare_text,
+    rows=compare_rows,
+    record=compare_record,
+    figure=compare,
+    lead=None,
+)

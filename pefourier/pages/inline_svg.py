@@ -5,10 +5,16 @@ has; here they become variables of the page's style sheet, so that one picture i
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from pefourier.answers.document import Markup
+from pefourier.answers.plot import Look, render
+from pefourier.pages.document import Markup
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 INK = "#010203"  # of text and axes
 CURVES = tuple(f"#07080{i}" for i in range(7))
@@ -21,6 +27,8 @@ COLOUR = re.compile("|".join(VARIABLES))
 REFERENCE = re.compile(r"url\(#([^)]*)\)")
 FONT = re.compile(r"font: ([\d.]+)px [^;]*")
 FAMILY = re.compile(r"font-family: [^;]*; ?")
+INLINE = Look(width=3.8, ink=INK, curves=CURVES, below=True)  # of a page, which has the colours
+INLINE_WIDE = replace(INLINE, width=8.0)
 
 
 def inline_svg(drawn: bytes, name: str, told: str) -> Markup:
@@ -55,3 +63,10 @@ def rewritten(attributes: Mapping[str, str], name: str) -> dict[str, str]:
         value = COLOUR.sub(lambda match: f"var({VARIABLES[match[0]]})", value)
         found[key] = FAMILY.sub("", FONT.sub(r"font-size: \1px", value))
     return found
+
+
+def draw_inline(
+    name: str, told: str, draw: Callable[..., "Figure"], answers: Any, look: Look = INLINE
+) -> Markup:
+    """A figure of answers as a part of a page; `name` is of this figure alone."""
+    return inline_svg(render("svg", draw, answers, look), name, told)

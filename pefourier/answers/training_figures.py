@@ -1,11 +1,13 @@
-"""Figures of training itself: scores on longer windows, and how runs learned."""
+"""Figures of training: scores, ranks, longer windows, and how runs learned."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.answers.plot import MANY, USUAL, WIDTH, Look, brief, make_panels
+from pefourier.answers.plot import MANY, USUAL, WIDTH, Look, brief, lines_within, make_panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,8 +28,8 @@ EXACT = ("length of the problem; line: the longest of training", "exact match")
 
 
 def score_by_length(
-    summary: "Summary | CausalSummary", look: Look = USUAL, labels: tuple[str, str] = ROWS
-) -> "Figure":
+    summary: Summary | CausalSummary, look: Look = USUAL, labels: tuple[str, str] = ROWS
+) -> Figure:
     """Accuracy against the length of what is tested, a line with its 95 % interval an encoding."""
     shown = [one for one in summary.datasets if one.lengths]
     figure, axes = make_panels(len(shown), 1, (WIDTH, 0.6 + 2.6 * len(shown)), look)
@@ -52,14 +54,14 @@ def score_by_length(
     return figure
 
 
-def exact_by_length(summary: "CausalSummary", look: Look = USUAL) -> "Figure":
+def exact_by_length(summary: CausalSummary, look: Look = USUAL) -> Figure:
     """Exact matches of causal models against the length of problems."""
     return score_by_length(summary, look, EXACT)
 
 
 def learning_curves(
     runs: Sequence[tuple[Mapping[str, Any], np.ndarray]], look: Look = USUAL
-) -> "Figure":
+) -> Figure:
     """Means over runs of training loss, and of score and loss on validation, epoch by epoch.
 
     A run that is done keeps its last values. `runs` are rows, each with its curve (epochs, 3).
@@ -90,3 +92,64 @@ def to_length(curve: np.ndarray, epochs: int) -> np.ndarray:
     array([1. , 0.5, 0.5])
     """
     return curve[np.minimum(np.arange(epochs), len(curve) - 1)]
+
+
+def comparison(summary, look: Look = USUAL) -> Figure:
+    """Every run's F1 as a point, means with their 95 % intervals, one panel per dataset."""
+    panels = len(summary.datasets)
+    most = max(len(one.scores) for one in summary.datasets)
+    size = (WIDTH, 0.8 + panels * (0.5 + 0.28 * most))
+    figure, axes = make_panels(panels, 1, size, look)
+    for panel, one in zip(axes[:, 0], summary.datasets, strict=True):
+        for row, (encoding, scores) in enumerate(one.scores.items()):
+            f1 = [
+                run["f1"]
+                for run in summary.runs
+                if (run["dataset"], run["encoding"]) == (one.dataset, encoding)
+            ]
+            spread = np.linspace(-0.1, 0.35, len(f1)) if len(f1) > 1 else np.zeros(1)
+            panel.plot(f1, row + spread, "o", color="0.6", markersize=2.5, linestyle="none")
+            mean, above = scores["f1"], row - 0.3  # where it hides no point
+            panel.plot([mean.low, mean.high], [above, above], color="C0", linestyle="-")
+            panel.plot(mean.mean, above, "D", color="C0", markersize=4)
+        panel.set_yticks(range(len(one.scores)), [brief(name, 28) for name in one.scores])
+        panel.set_ylim(len(one.scores) - 0.4, -0.6)
+        leaky = ", leaky split" if one.leaky else ""
+        title = f"{brief(one.dataset, 40)}, {one.inputs}{leaky}"
+        panel.set_title(title, loc="right", fontsize=9)  # a long one has room at its left
+        panel.set_xlabel(
+            lines_within("F1 of each (seed, fold); diamond: mean with 95 % interval", figure)
+        )
+    return figure
+
+
+def critical_difference(summary, look: Look = USUAL) -> Figure:
+    """Average ranks over datasets, the best at the left; bars join those not told apart."""
+    names = sorted(summary.ranks, key=lambda name: summary.ranks[name])
+    at = [summary.ranks[name] for name in names]
+    half, bars = (len(names) + 1) // 2, len(summary.cliques)
+    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 0.7 + 0.12 * bars + 0.22 * half), look)
+    span = max(len(names) - 1, 1)
+    axes.set(xlim=(1 - 0.45 * span, len(names) + 0.45 * span), ylim=(-0.5 * bars - half - 0.5, 0))
+    for i, name in enumerate(names):
+        left = i < half
+        level = -0.5 * bars - 1 - (i if left else len(names) - 1 - i)
+        edge = 1 - 0.05 * span if left else len(names) + 0.05 * span
+        axes.plot(
+            [at[i], at[i], edge], [0, level, level], color="0.4", linewidth=0.8, linestyle="-"
+        )
+        short = brief(name, 20)
+        label = f"{short}  {at[i]:.2f}" if left else f"{at[i]:.2f}  {short}"
+        axes.text(edge, level, f" {label} ", ha="right" if left else "left", va="center")
+    for i, group in enumerate(summary.cliques):
+        ends = [summary.ranks[group[0]] - 0.02 * span, summary.ranks[group[-1]] + 0.02 * span]
+        axes.plot(ends, [-0.4 - 0.5 * i] * 2, "-", color="C0", linewidth=3)
+    axes.spines[["left", "bottom"]].set_visible(False)
+    axes.spines["top"].set(visible=True, bounds=(1, len(names)))
+    axes.xaxis.tick_top()
+    crowd = int(len(names) * WIDTH / figure.get_figwidth())
+    axes.set_xticks(range(1, len(names) + 1, 1 + crowd // 12))
+    axes.set_yticks([])
+    reach = f"\n{lines_within(summary.out_of_reach, figure)}" if summary.out_of_reach else ""
+    axes.set_title(f"average rank by F1 {summary.over}{reach}", fontsize=9)
+    return figure

@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pefourier.answers.document import Markup, Words, command, element, table, value_cell
-from pefourier.answers.reach import ROTATION_FACTS, conclude_context, ranges
+from pefourier.answers.context import ROTATION_FACTS, conclude_context, ranges
 from pefourier.context import Context, describe_context
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError
+from pefourier.pages.document import Markup, Words, command, element, table, value_cell
 
 GROUPS = ["context", "check-faithful"]
+TAKEN = ("d", "length")  # options that `context` has, too
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,6 @@ def find_reach(
             continue
         found.append(Reach(replace(own[0], spec=enc.spec), known))
     return [reach for reach in found if reach.found.rotations], refused
-
-
-TAKEN = ("d", "length")  # options that `context` has, too
 
 
 def reach_part(

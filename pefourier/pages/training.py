@@ -10,8 +10,17 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from pefourier.answers import plot
-from pefourier.answers.document import (
+from pefourier.answers.page import Page, flattened
+from pefourier.answers.terms import Term, read_terms
+from pefourier.answers.text import agreeing, paragraph
+from pefourier.answers.training_figures import (
+    comparison,
+    critical_difference,
+    learning_curves,
+    score_by_length,
+)
+from pefourier.errors import PefourierError, printable, shown
+from pefourier.pages.document import (
     Chapter,
     Markup,
     Words,
@@ -22,17 +31,9 @@ from pefourier.answers.document import (
     table,
     value_cell,
 )
-from pefourier.answers.html_report import versions_table
-from pefourier.answers.page import Page, flattened
-from pefourier.answers.terms import Term, read_terms
-from pefourier.answers.text import agreeing, paragraph
-from pefourier.errors import PefourierError, printable, shown
-from pefourier.train.conclusion import (
-    conclude_training,
-    conclusions_of,
-    sum_up,
-)
-from pefourier.train.figures import learning_curves, score_by_length
+from pefourier.pages.encodings import versions_table
+from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
+from pefourier.train.conclusion import conclude_training, conclusions_of, sum_up
 from pefourier.train.options import Options
 from pefourier.train.store import Row, Store, read_configuration
 from pefourier.train.summary import (
@@ -157,15 +158,15 @@ def training_conclusions(summary: Summary) -> list[Any]:
 def scores_part(summary: Summary, words: Words) -> list[Any]:
     """Every run's F1, tables of means and differences, and what to keep in mind."""
     told = "F1 of every run (dots), and each encoding's mean with its 95 % interval (diamonds)."
-    pictures = [figure(plot.draw_inline("comparison", told, plot.comparison, summary), told)]
+    pictures = [figure(draw_inline("comparison", told, comparison, summary), told)]
     if summary.ranked:
         told = "Average rank of each encoding over datasets; bars join those not told apart."
-        drawn = plot.draw_inline("ranks", told, plot.critical_difference, summary)
+        drawn = draw_inline("ranks", told, critical_difference, summary)
         pictures.append(figure(drawn, told))
     found: list[Any] = [element("div", pictures, class_="figures")]
     if any(one.lengths for one in summary.datasets):
         told = "Accuracy on test windows of other lengths, with 95 % intervals."
-        drawn = plot.draw_inline("lengths", told, score_by_length, summary, plot.INLINE_WIDE)
+        drawn = draw_inline("lengths", told, score_by_length, summary, INLINE_WIDE)
         found.append(figure(drawn, told, wide=True))
     for what, (head, *rows) in tables(summary):
         heads = [words.term(name, ["train"]) for name in head]
@@ -182,8 +183,8 @@ def curves_part(folder: TrainFolder, words: Words) -> list[Any]:
         said = "Losses of single epochs are not in the folder; the epoch each run kept is."
         return [element("p", said), epochs_table(folder.summary, words)]
     told = "Means over runs, epoch by epoch: training loss, score and loss on validation."
-    look = plot.INLINE_WIDE
-    drawn = plot.draw_inline("curves-drawn", told, learning_curves, kept, look)
+    look = INLINE_WIDE
+    drawn = draw_inline("curves-drawn", told, learning_curves, kept, look)
     lacking = len(known) - len(kept)
     said = (
         f"{lacking} of {len(known)} runs {agreeing(lacking, 'has', 'have')} no stored curve."

@@ -1,15 +1,24 @@
-"""How is it told which base a length wants?"""
+"""How is it told which base suits a length? The answer of `pefourier design`."""
+
+from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import replace
 from itertools import starmap
 from math import pi
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pefourier.answers.conclusions import join
-from pefourier.answers.page import Page, fields_of
-from pefourier.answers.text import aligned, number, paragraph
+import numpy as np
+
+from pefourier.answers.page import Page, fields_of, fields_told
+from pefourier.answers.plot import USUAL, WIDTH, Look, literal, make_panels
+from pefourier.answers.telling import Answer, Telling
+from pefourier.answers.text import aligned, join, number, paragraph
 from pefourier.design import Candidate, Design, grid_spec
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 HEADS = {
     "rho": "base",
@@ -21,21 +30,14 @@ HEADS = {
     "idle": "pairs that never turn",
     "bound": "first lag below the bound",
 }
-
-
-def design_page(designs: Sequence[Design]) -> Page:
-    """The answer of `pefourier design`: one design, or one for each axis of a grid."""
-    return Page(
-        "design",
-        words=lambda: "\n".join(
-            [*starmap(design_text, by_axes(designs)), *grid_specs_text(designs)]
-        ),
-        records=lambda: list(map(design_record, designs)),
-        rows=lambda: design_rows(designs),
-        conclusion=lambda: "".join(
-            paragraph(f"{axes}{conclude_design(one)}") for axes, one in by_axes(designs)
-        ),
-    )
+CURVES = {  # of a design: field of a candidate, the axis, its scale, the criteria it answers
+    "min_distance": ("smallest distance", "linear", ("distance",)),
+    "rank": ("rank", "linear", ("rank",)),
+    "stable_rank": ("stable rank", "linear", ("stable_rank",)),
+    "condition_number": ("condition number", "log", ("condition",)),
+    "idle": ("pairs never turning", "linear", ("turns", "wavelength")),
+    "bound": ("first lag with B < 0", "log", ("bound",)),
+}
 
 
 def by_axes(designs: Sequence[Design]) -> list[tuple[str, Design]]:
@@ -70,8 +72,15 @@ def grid_specs_text(designs: Sequence[Design]) -> list[str]:
     return [aligned(rows)] if rows else []
 
 
-def design_record(design: Design) -> dict[str, Any]:
+def designs_text(answers: Sequence[Answer]) -> str:
+    """The candidates of one design, or of one for each axis of a grid."""
+    designs = [a.result for a in answers]
+    return "\n".join([*starmap(design_text, by_axes(designs)), *grid_specs_text(designs)])
+
+
+def design_record(answer: Answer) -> dict[str, Any]:
     """The JSON object of a design."""
+    design: Design = answer.result
     asked = {"length": design.length, "d": design.d, "for": design.criteria}
     asked |= {"axis": design.axis} if design.axis else {}
     params = asked | {"dtype": design.dtype} | (vars(design.steps) if design.steps else {})
@@ -222,12 +231,72 @@ def lasting(design: Design, positions: float, text: str) -> str:
     return f"{number(value)} {unit}".rstrip()
 
 
-def design_rows(designs: Sequence[Design]) -> Iterable[Sequence[Any]]:
+def design_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
     """A row for each candidate, of a grid with its axis."""
-    names = [field.name for field in fields(Candidate)]
+    designs: list[Design] = [a.result for a in answers]
+    names = list(fields_told(Candidate))
     axes = ["axis"] if len(designs) > 1 else []
     yield [*axes, *names, "best_by"]
     for design in designs:
         for c in design.candidates:
             best = " ".join(name for name in design.best if c.rho in best_bases(design, name))
             yield [*([design.axis] if axes else []), *(getattr(c, n) for n in names), best]
+
+
+def criteria(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+    """Each criterion over the base, with its best base marked; one column for each axis."""
+    designs: list[Design] = [a.result for a in answers]
+    figure, panels = make_panels(
+        len(CURVES), len(designs), (WIDTH * max(1.0, 0.55 * len(designs)), 8.4), look, sharex="col"
+    )
+    for column, design in zip(panels.T, designs, strict=True):
+        for axes, (field, (label, scale, names)) in zip(column, CURVES.items(), strict=True):
+            draw_criterion(axes, design, field, names)
+            axes.set(xscale="log", yscale=scale)
+            axes.set_ylabel(label, fontsize=8)
+        axis = f"axis {design.axis}: " if design.axis else ""
+        title = f"{axis}{design.length} positions, d {design.d}"
+        column[0].set_title(title, loc="left", fontsize=9)
+        column[-1].set_xlabel("base ρ")
+    return figure
+
+
+def draw_criterion(axes: Axes, design: Design, field: str, names: Sequence[str]) -> None:
+    """A number of all candidates over their bases, the best by its criteria marked."""
+    shown = [(c.rho, getattr(c, field)) for c in design.candidates]
+    known = np.array([(rho, value) for rho, value in shown if value is not None], dtype=float)
+    axes.grid(axis="x", color="0.9", linewidth=0.6)
+    if not len(known):
+        return
+    axes.plot(*known.T, color="#0072B2", marker="o", markersize=2.5, linewidth=1.2)
+    told = []
+    for name, rho in design.best.items():
+        values = known[known[:, 0] == rho, 1]
+        if name.partition("=")[0] not in names or not len(values):
+            continue
+        axes.axvline(rho, color="#D55E00", linestyle="--", linewidth=0.9)
+        axes.plot(rho, values[0], "D", color="#D55E00", markersize=5, linestyle="none")
+        told.append(f"{literal(name)}: {rho:.4g}")
+    axes.set_title(", ".join(told), loc="right", fontsize=8, color="#D55E00", pad=2)
+
+
+TOLD = Telling(
+    "design",
+    conclude=lambda _, found: conclude_design(found),
+    words=designs_text,
+    rows=design_rows,
+    record=design_record,
+    figure=criteria,
+    lead=None,
+)
+
+
+def design_page(answers: Sequence[Answer]) -> Page:
+    """The answer of `pefourier design`; axes of a grid that are alike have one conclusion."""
+    return replace(
+        TOLD.page(answers),
+        conclusion=lambda: "".join(
+            paragraph(f"{axes}{conclude_design(one)}")
+            for axes, one in by_axes([a.result for a in answers])
+        ),
+    )

@@ -1,0 +1,48 @@
+"""How is it told where codes were written? The answer of `pefourier encode`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pefourier.answers.page import Page
+from pefourier.answers.plot import USUAL, WIDTH, Look, caption, make_panels, room_for_names
+from pefourier.answers.telling import Answer, identity_of
+from pefourier.answers.text import agreeing, paragraph
+from pefourier.encodings.encoding import Encoding
+from pefourier.errors import printable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def encode_page(enc: Encoding, table: np.ndarray, positions: np.ndarray, out: str) -> Page:
+    """The answer of `pefourier encode`."""
+    size = f"{table.shape[0]} positions × {table.shape[1]}"
+    written = {"out": out, "shape": list(table.shape), "positions": positions}
+    conclusion = (
+        f"The codes of {table.shape[0]} {agreeing(table.shape[0], 'position', 'positions')}, "
+        f"{table.shape[1]} {agreeing(table.shape[1], 'number', 'numbers')} each, are in "
+        f"{printable(out)} as float64, one row a position."
+    )
+    return Page(
+        "encode",
+        words=lambda: f"{printable(out)}: codes of {enc.label}, {size}\n",
+        records=lambda: [identity_of(enc) | {"conclusion": conclusion} | written],
+        conclusion=lambda: paragraph(conclusion),
+    )
+
+
+def heatmap(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+    """The table itself: positions down, dimensions across."""
+    figure, panels = make_panels(len(answers), 1, (WIDTH, 1.2 + 2.2 * len(answers)), look)
+    for axes, a in zip(panels[:, 0], answers, strict=True):
+        limit = float(np.abs(a.result).max()) or 1.0
+        image = axes.imshow(
+            a.result, aspect="auto", cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest"
+        )
+        axes.set(xlabel="dimension", ylabel="position", title=caption(a, room_for_names(figure)))
+        figure.colorbar(image, ax=axes, label="value of the code")
+    return figure

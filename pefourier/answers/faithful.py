@@ -1,0 +1,773 @@
+"""How is it told whether codes are distinct and can be inverted? `pefourier check-faithful`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from math import isnan
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pefourier.answers.page import Page, fields_of
+from pefourier.answers.places import (
+    POINTS,
+    axis_names,
+    by_axis,
+    kernel_lines,
+    point_of,
+    points_in_words,
+    size_of,
+    step_in_words,
+)
+from pefourier.answers.plot import (
+    LETTER,
+    LINES,
+    USUAL,
+    WIDTH,
+    Look,
+    add_legend,
+    add_legend_below,
+    brief,
+    caption,
+    make_panels,
+    room_for_names,
+)
+from pefourier.answers.telling import (
+    LONG,
+    Answer,
+    Fact,
+    Refusal,
+    Telling,
+    any_grid,
+    by_rules,
+    by_spec,
+    in_one_cell,
+    of_axes,
+    record_of_fields,
+    side_by_side,
+    sweep_table,
+)
+from pefourier.answers.text import agreeing, aligned, join, number, paragraph
+from pefourier.encodings.encoding import Encoding, without_prefix
+from pefourier.encodings.specs import source_of
+from pefourier.geometry.singular_values import decompose
+from pefourier.relations import kernel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from pefourier.faithful import Faithfulness, GridFaithfulness
+
+GRID_FIELDS = "grid prefix displacement axial separable_error isotropy idle aliased".split()
+TOLD_FORMATS = ("float32", "float16", "bfloat16")  # formats that a conclusion speaks of
+MERGED = 1e-6  # of a code's length: closer codes are as good as one in float32
+FLOAT32_LIMIT = 2**20  # condition number from which rounding in float32 can hide a position
+
+SHARED_BY = ("clip", "buckets", "max_distance")  # parameters by which far lags share a code
+STRETCHES = 500  # of a long curve
+SHORT = 50  # lags that need no logarithm
+
+
+def faithful_page(asked: Sequence[Answer | Refusal]) -> Page:
+    """The answer of `pefourier check-faithful`; of several SPECs also what speaks for which."""
+    page = TOLD.page(asked)
+    answers = [one for one in asked if isinstance(one, Answer)]
+    if len(answers) < 2:  # the room of choices stays closed
+        return page
+    from pefourier.answers.choice import choose
+
+    def conclude_all() -> str:
+        chosen = choose(answers)
+        return page.conclusion() + (paragraph(chosen, "  ") if chosen else "")
+
+    return replace(page, conclusion=conclude_all, together=partial(choose, answers))
+
+
+def why_no_pair(answer: Answer) -> str:
+    """Why there are no closest two."""
+    return "only one position"
+
+
+def why_singular(answer: Answer) -> str:
+    """Why the condition number is infinite."""
+    r = answer.result
+    return f"infinite: rank {r.rank} of {min(r.length, r.dimension)}"
+
+
+def why_zero(answer: Answer) -> str:
+    """Why a table has no stable rank."""
+    return "none: codes are zero"
+
+
+def why_no_shift(answer: Answer) -> str:
+    """Why no matrix that moves codes by a position was looked for, or any would do."""
+    if answer.encoding.domain.kind not in ("position", "time"):
+        return f"not for {answer.encoding.domain.kind}s"
+    if answer.result.length == 1:
+        return "only one position"
+    from pefourier.relations import LARGEST_SHIFT
+
+    if answer.result.dimension > LARGEST_SHIFT:
+        return f"not fitted for d over {LARGEST_SHIFT}"
+    return "any T fits: codes are independent"
+
+
+def why_no_lags(answer: Answer) -> str:
+    """Why inner products were not compared with those of a lag."""
+    return "no lags"
+
+
+def why_no_rise(answer: Answer) -> str:
+    """Why there is no lag from which inner products rise."""
+    enc = answer.encoding
+    if not enc.domain.has_lags or enc.act == "key":
+        return "no inner products by lag"
+    zero = isnan(answer.result.stable_rank)
+    return why_zero(answer) if zero else "they never rise"
+
+
+FAITHFUL_FACTS = [
+    Fact("verdict", lambda r: r.verdict),
+    Fact("positions", lambda r: r.length),
+    Fact("dimensions", lambda r: r.dimension),
+    Fact("distinct codes", lambda r: r.distinct),
+    Fact("smallest distance", lambda r: r.min_distance, why_no_pair),
+    Fact(
+        "  between positions",
+        lambda r: r.closest_pair and "{} and {}".format(*r.closest_pair),
+        why_no_pair,
+    ),
+    Fact("  over rms code length (gap)", lambda r: r.gap, why_no_pair),
+    Fact("rank", lambda r: r.rank),
+    Fact("  singular values above", lambda r: r.rank_tolerance),
+    Fact("condition number", lambda r: r.condition_number, why_singular),
+    Fact("error of the linear inverse", lambda r: r.inverse_error),
+    Fact("stable rank", lambda r: r.stable_rank, why_zero),
+    Fact("Toeplitz residual", lambda r: r.toeplitz_residual, why_no_lags),
+    Fact("residual of T(1) (Denk)", lambda r: of_axes(r.shift_residual), why_no_shift),
+    Fact("inner products fall up to lag", lambda r: of_axes(r.first_rising_lag), why_no_rise),
+]
+
+
+def why_no_grid(answer: Answer) -> str:
+    """Why there is nothing to say about axes."""
+    on_grid = answer.result.grid is not None
+    return "no frequencies declared" if on_grid else "one axis"
+
+
+GRID_FAITHFUL_FACTS = [
+    Fact("grid", lambda r: r.grid if r.grid is None else size_of(r.grid), why_no_grid),
+    Fact("rows before the grid", lambda r: r.prefix, why_no_grid),
+    Fact("closest points, displacement", lambda r: r.displacement, why_no_grid),
+    Fact("error of a(y) + b(x)", lambda r: r.separable_error, why_no_grid),
+    Fact("A2 (1 = bound to one axis)", lambda r: (r.isotropy or {}).get("A2"), why_no_grid),
+    Fact("A4 (1 = bound to two axes)", lambda r: (r.isotropy or {}).get("A4"), why_no_grid),
+    Fact("idle share", lambda r: by_axis(r.idle), why_no_grid),
+    Fact("aliased share", lambda r: by_axis(r.aliased), why_no_grid),
+]
+
+
+def grid_facts(answer: Answer) -> Answer:
+    """An answer whose result has the fields of a grid: None where there is none."""
+    r = answer.result
+    facts = {name: getattr(r, name, None) for name in GRID_FIELDS}
+    if r.on_grid and r.displacement is not None:
+        facts["displacement"] = (
+            " to ".join(ends_of(answer.encoding, r)) + f", {point_of(r.displacement)}"
+        )
+    return Answer(answer.encoding, SimpleNamespace(**facts))
+
+
+def why_no_phases(answer: Answer) -> str:
+    """Why no phases were rounded."""
+    if answer.encoding.measure is not None and answer.encoding.domain.kind == "time":
+        return "irregular times"
+    return "no frequencies declared"
+
+
+def why_no_phase_error(answer: Answer) -> str:
+    """Why there is no largest error of a phase."""
+    computed = answer.result.distinct_phase is not None
+    return "beyond its range" if computed else why_no_phases(answer)
+
+
+PRECISION_FACTS = [
+    Fact("different when rounded to it", lambda r: r.distinct_cast),
+    Fact("when computed in it", lambda r: r.distinct_phase, why_no_phases),
+    Fact("phase error there, rad", lambda r: r.max_phase_error, why_no_phase_error),
+]
+
+
+def faithful_text(answers: Sequence[Answer]) -> str:
+    """The facts of each encoding, what low precision costs it, and the findings in full."""
+    text = side_by_side(FAITHFUL_FACTS, answers)
+    if any_grid(answers):
+        text += "\n" + side_by_side(GRID_FAITHFUL_FACTS, list(map(grid_facts, answers)))
+    text += f"\n{precision_text(answers)}"
+    for a in answers:
+        if a.result.identified:
+            text += f"\n{a.encoding.label} is {formula_in_words(a.result.identified)}\n"
+        for finding in a.result.findings:
+            message = f"{a.encoding.label}: {finding.message} [{finding.code}]"
+            text += f"\n{finding.severity}: {message}\n"
+    return text
+
+
+def precision_text(answers: Sequence[Answer]) -> str:
+    """What each format leaves of each encoding; a line says what the two ways are."""
+    rows = [["", *(fact.label for fact in PRECISION_FACTS)]]
+    for a in answers:
+        for form, loss in a.result.precision.items():
+            one = Answer(a.encoding, loss)
+            rows.append([f"{a.encoding.label} in {form}", *(f.cell(one) for f in PRECISION_FACTS)])
+    return aligned(rows) + paragraph(
+        "rounded to it: codes are computed in float64 and only then rounded; computed in it: "
+        "positions, frequencies, their products, sines and cosines are all rounded"
+    )
+
+
+def formula_in_words(identified: Mapping[str, Any]) -> str:
+    """What a table turned out to be, in words."""
+    params = ", ".join(f"{k}={number(v, 7)}" for k, v in identified["params"].items())
+    names = identified.get("conventions", ())
+    whose = f" (the convention of {', '.join(names)})" if names else ""
+    what = identified.get("spec") or f"{identified['encoding']} with {params or 'no parameters'}"
+    return f"{what}{whose}; largest difference {number(identified['max_difference'], 2)}"
+
+
+def faithful_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+    """A row for each encoding: the single numbers, then distinct codes in each format."""
+    several = ("identified", "precision", "findings", "closest_pair")
+    names = dict.fromkeys(name for a in answers for name in fields_of(a.result))
+    single = [name for name in names if name not in several]
+    forms = list(answers[0].result.precision)
+    yield (
+        ["encoding", "spec", *single, "closest_a", "closest_b"]
+        + [f"distinct_{kind}_{form}" for form in forms for kind in ("cast", "phase")]
+        + ["findings"]
+    )
+    for a in answers:
+        r = a.result
+        counts = [
+            c for f in forms for c in (r.precision[f].distinct_cast, r.precision[f].distinct_phase)
+        ]
+        values = [in_one_cell(getattr(r, name, None)) for name in single]
+        found = " ".join(finding.code for finding in r.findings)
+        pair = r.closest_pair or (None, None)
+        yield [a.encoding.name, a.encoding.spec, *values, *pair, *counts, found]
+
+
+def place(x: float) -> str:
+    """The coordinate of a point: positions, lags and nodes are whole, times need not be."""
+    return f"{x:g}" if isinstance(x, float) else str(x)
+
+
+def two_places(a: float, b: float) -> tuple[str, str]:
+    """Two points in as many digits as it takes to tell them apart.
+
+    >>> two_places(71056.71, 71056.74), two_places(3, 4)
+    (('71056.71', '71056.74'), ('3', '4'))
+    """
+    if place(a) != place(b) or a == b:
+        return place(a), place(b)
+    digits = next(n for n in range(7, 18) if f"{a:.{n}g}" != f"{b:.{n}g}")
+    return f"{a:.{digits}g}", f"{b:.{digits}g}"
+
+
+def two_ends(enc: Encoding, r: Faithfulness) -> tuple[str, ...]:
+    """The closest two: scattered points by row and coordinates, others by their one.
+
+    >>> from pefourier.encodings import load
+    >>> from pefourier.faithful import assess
+    >>> enc = load("fourier-features", d=4, times=[[48.1, 11.6], [52.5, 13.4]])
+    >>> two_ends(enc, assess(enc))
+    ('row 0 (48.1, 11.6)', 'row 1 (52.5, 13.4)')
+    """
+    if enc.domain.at is None:
+        return two_places(*r.closest_pair)
+    return tuple(
+        f"row {row} ({', '.join(f'{v:.7g}' for v in enc.domain.at[row])})" for row in r.closest_pair
+    )
+
+
+def surely_wrong(enc: Encoding, r: Faithfulness) -> str:
+    """Findings that are surely a bug."""
+    errors = [finding.message for finding in r.findings if finding.severity == "error"]
+    if not errors:
+        return ""
+    more = f" ({len(errors) - 1} more below)" if len(errors) > 1 else ""
+    return f"Surely a bug: {errors[0]}{more}."
+
+
+def known_formula(enc: Encoding, r: Faithfulness) -> str:
+    """What a table turned out to be."""
+    if not r.identified:
+        return ""
+    difference = r.identified["max_difference"]
+    how = f"to within {number(difference, 2)}" if difference else "exactly"
+    parts = [f"{k}={in_brief(v)}" for k, v in r.identified["params"].items()]
+    given = f" with {', '.join(parts)}" if parts else ""
+    names = r.identified.get("conventions")
+    whose = f": the convention of {join(names, 'or')}" if names else ""
+    what = r.identified.get("spec") or f"{r.identified['encoding']}{given}"
+    return f"The table is {what}, {how}{whose}."
+
+
+def in_brief(value: Any) -> str:
+    """A parameter of a formula; a long list by its length.
+
+    >>> in_brief(1e4), in_brief([0, 2, 1, 3, 4])
+    ('10000', '(5 numbers)')
+    """
+    long = isinstance(value, list) and len(value) > LONG
+    return f"({len(value)} numbers)" if long else number(value, 7)
+
+
+def told_apart(enc: Encoding, r: Faithfulness) -> str:
+    """Whether points have codes of their own, and which two are closest."""
+    points = POINTS[enc.domain.kind]
+    if r.length == 1:
+        return f"With one of the {points} there is nothing to tell apart; ask for more."
+    if isnan(r.stable_rank):
+        return f"All {r.length} codes are zero: they say nothing about {points}."
+    if r.distinct == 1:
+        return f"All {r.length} {points} share one code: none can be told from another."
+    if r.distinct < r.length:
+        return (
+            f"Only {r.distinct} of {r.length} {points} have different codes: {collision(enc, r)}."
+        )
+    a, b = two_ends(enc, r)
+    merged = ", so close that rounding may make them one" if r.gap <= MERGED else ""
+    return (
+        f"All {r.length} {points} have different codes; the closest two, {a} and {b}, are "
+        f"{number(r.gap, 3)} of a code's length apart{merged}."
+    )
+
+
+def collision(enc: Encoding, r: Faithfulness) -> str:
+    """Which points share a code, why where that is known, and what to do."""
+    a, b = r.closest_pair
+    codes = {finding.code for finding in r.findings}
+    period = enc.measure.period if enc.measure is not None else None
+    if period is not None and period < r.length:
+        wider = f", or --d {r.length} or more" if enc.name == "dft" else ""
+        repeat = f"they repeat every {period}, so {a} and {b} share one"
+        return f"{repeat}; take at most {period} positions{wider}"
+    if "repeating-codes" in codes and r.distinct == b - a:
+        return f"they repeat every {b - a}, so {a} and {b} share one"
+    if "clipped-index" in codes:
+        return f"all from {a} on share one"
+    if enc.domain.kind == "lag":
+        return collision_of_lags(enc, r)
+    first = f"{join(two_ends(enc, r))} are the first two that share one"
+    return f"{first}; take at most {r.distinct} positions" if enc.stationary else first
+
+
+def collision_of_lags(enc: Encoding, r: Faithfulness) -> str:
+    """Which lags share a code, most often on purpose."""
+    a, b = r.closest_pair
+    if a == -b and r.distinct == r.length // 2 + 1:
+        return (
+            f"a lag and its opposite, such as {a} and {b}, share one, which tells the distance and "
+            "not the direction; a decoder sees one direction, as causal=true has it"
+        )
+    sizes = ", ".join(f"{k}={enc.params[k]}" for k in SHARED_BY if k in enc.params)
+    if sizes:
+        return f"far lags share one by design ({sizes}), {a} and {b} first"
+    return f"{a} and {b} are the first two that share one"
+
+
+def inversion(enc: Encoding, r: Faithfulness) -> str:
+    """Whether a linear map recovers position functions, and at what price."""
+    point = POINTS[enc.domain.kind].removesuffix("s")
+    if r.length == 1 or r.verdict == "collides":
+        return ""
+    if r.verdict == "isometric":
+        return (
+            f"A linear map recovers every {point} and amplifies no noise: codes are equally long "
+            "and at right angles (condition number 1)."
+        )
+    if r.verdict == "invertible":
+        amplified = f"up to {number(r.condition_number, 3)} times (the condition number)"
+        limit = ", so that rounding in float32 can hide one"
+        tail = limit if r.condition_number >= FLOAT32_LIMIT else ""
+        return f"A linear map recovers every {point}, amplifying noise {amplified}{tail}."
+    if enc.domain.kind == "lag":
+        return ""  # a bias is used as it is: nothing has to be recovered from it
+    most = "no more" if r.rank == r.dimension else f"at most {r.dimension}"
+    why = f"; {r.dimension} dimensions allow {most}" if r.length > r.dimension else ""
+    if not why and enc.domain.kind == "position" and enc.act == "add":
+        why = "; the dft encoding of this size spans all"
+    return (
+        f"Linear maps of the codes can't pick out every {point} (1 there, 0 at others): they span "
+        f"{r.rank} of {r.length} directions{why}."
+    )
+
+
+def in_low_precision(enc: Encoding, r: Faithfulness) -> str:
+    """What float32, float16 and bfloat16 leave of the different codes."""
+    if r.distinct == 1:
+        return ""
+    losses = {form: r.precision[form] for form in TOLD_FORMATS}
+    cast = {f: x.distinct_cast for f, x in losses.items() if x.distinct_cast < r.distinct}
+    phase = {
+        f: x.distinct_phase
+        for f, x in losses.items()
+        if x.distinct_phase is not None and x.distinct_phase < r.distinct
+    }
+    if not cast and phase:
+        return only_computed_wider(r, phase)
+    codes = "the different codes" if r.distinct < r.length else "codes"
+    both = all(x.distinct_phase is not None for x in losses.values())
+    if not cast:
+        ways = ", rounded to the format or computed in it" if both else ""
+        return f"In {join(TOLD_FORMATS)} {codes} stay different{ways}{times_held(enc)}."
+    kept = [form for form in TOLD_FORMATS if form not in cast]
+    fine = f"; {join(kept)} keep{'s' if len(kept) == 1 else ''} all" if kept else ""
+    worse = f"; computed in the format, {left(phase, r.distinct)}" if phase else ""
+    return f"Rounded to the format, {left(cast, r.distinct)}{fine}{worse}{times_held(enc)}."
+
+
+def times_held(enc: Encoding) -> str:
+    """How many irregular times a format tells apart before any code is made of them.
+
+    >>> from pefourier.encodings import load
+    >>> times_held(load("mtan-fixed", d=4, times=[0.0, 1.0, 500.0, 500.5]))
+    '; times held in the format are only 3 (bfloat16) of 4'
+    """
+    if enc.domain.kind != "time" or "times" not in enc.params:
+        return ""
+    from pefourier.geometry.precision import FORMATS, rounded
+
+    x = enc.domain.x
+    held = {form: len(np.unique(rounded(x, FORMATS[form]))) for form in TOLD_FORMATS}
+    fewer = {form: count for form, count in held.items() if count < len(x)}
+    if not fewer:
+        return ""
+    told = join(f"{count} ({form})" for form, count in fewer.items())
+    return f"; times held in the format are only {told} of {len(x)}"
+
+
+def only_computed_wider(r: Faithfulness, phase: Mapping[str, int]) -> str:
+    """Codes that stay different where only the finished numbers are rounded."""
+    from pefourier.geometry.precision import FORMATS
+
+    rounds = [f"{2 ** FORMATS[f].digits}" for f in phase if r.length > 2 ** FORMATS[f].digits]
+    why = f" (whole numbers above {join(rounds)} are rounded there)" if rounds else ""
+    return (
+        f"In {join(phase)} codes stay different if they are computed in a wider format and then "
+        f"rounded, as transformers does; computed there throughout, "
+        f"{left(phase, r.distinct)}{why}."
+    )
+
+
+def left(counts: Mapping[str, int], total: int) -> str:
+    """How many codes are left in each format.
+
+    >>> left({"float16": 700, "bfloat16": 385}, 1024)
+    'only 700 (float16) and 385 (bfloat16) of 1024 codes differ'
+    """
+    return f"only {join(f'{n} ({form})' for form, n in counts.items())} of {total} codes differ"
+
+
+def ends_of(enc: Encoding, r: GridFaithfulness) -> list[str] | None:
+    """The points of the closest pair."""
+    if r.closest_pair is None:
+        return None
+    start = [int(x) for x in enc.domain.coordinates([r.closest_pair[0]])[0]]
+    moved = [x + step for x, step in zip(start, r.displacement, strict=True)]
+    return [point_of(start), point_of(moved)]
+
+
+def told_apart_on_grid(enc: Encoding, r: GridFaithfulness) -> str:
+    """Whether points have codes of their own, which two are closest, and what has no place."""
+    points, grid = f"{r.length} {points_in_words(enc)}", f"of the {size_of(r.grid)} grid"
+    rest = f"; {in_front(r.prefix, r.prefix_zeros)}" if r.prefix else ""
+    if r.length == 1:
+        return f"A grid of one point has nothing to tell apart{rest}."
+    if isnan(r.stable_rank):
+        return f"All codes {grid} are zero: they say nothing about its {points}{rest}."
+    a, b = ends_of(enc, r)
+    step = step_in_words(r.displacement)
+    if r.distinct < r.length:
+        return (
+            f"Only {r.distinct} of {points} {grid} differ: {a} and {b}, {step}, share a code{rest}."
+        )
+    return (
+        f"All {points} {grid} have different codes; the closest two, {a} and {b}, "
+        f"{step}, are {number(r.gap, 3)} of a code's length apart{rest}."
+    )
+
+
+def in_front(prefix: int, zeros: int = 0) -> str:
+    """What is said of rows without a place, some of which are zeros.
+
+    >>> in_front(1)
+    'row 0, before the grid, has no place and is left out'
+    >>> in_front(5, 1).rpartition(": ")[2]
+    '1 of them is all zeros, as class tokens of sine tables are'
+    """
+    one = prefix == 1
+    which = "it" if one else "they" if zeros == prefix else f"{zeros} of them"
+    what = agreeing(zeros, "is", "are")
+    told = f": {which} {what} all zeros, as class tokens of sine tables are" if zeros else ""
+    if one:
+        return f"row 0, before the grid, has no place and is left out{told}"
+    return f"rows 0 … {prefix - 1}, before the grid, have no place and are left out{told}"
+
+
+def inversion_on_grid(enc: Encoding, r: GridFaithfulness) -> str:
+    """Whether a linear map recovers functions of points, or only sums of one an axis."""
+    if r.length == 1 or r.verdict == "collides" or enc.domain.kind == "lag":
+        return ""  # a bias is used as it is: nothing has to be recovered from it
+    if r.verdict == "isometric":
+        return (
+            "A linear map recovers every point and amplifies no noise: codes are equally long and "
+            "at right angles (condition number 1)."
+        )
+    if r.verdict == "invertible":
+        price = f"up to {number(r.condition_number, 3)} times (the condition number)"
+        return f"A linear map recovers every point, amplifying noise {price}."
+    from pefourier.geometry.on_axes import separable_rank
+
+    names = axis_names(len(r.grid))
+    sums = " + ".join(f"{letter}({name})" for letter, name in zip("abcdefgh", names, strict=False))
+    most = f"{separable_rank(r.grid)} of {r.length}"
+    only = "as every column depends on one axis, codes of this kind can by algebra have no more"
+    if r.verdict == "separable":
+        why = f" ({only})" if r.axial else ""
+        return (
+            f"A linear map recovers every function {sums}, but not single points: the codes span "
+            f"{r.rank} of {r.length} directions{why}."
+        )
+    why = f"; {only} than {most}, the functions {sums}" if r.axial else ""
+    dimensions = f"; {r.dimension} dimensions allow at most {r.dimension}"
+    why = why or (dimensions if r.length > r.dimension else "")
+    return (
+        "Linear maps of the codes can't pick out every point (1 there, 0 at others): they span "
+        f"{r.rank} of {r.length} directions{lost_to_rounding(r)}{why}."
+    )
+
+
+def lost_to_rounding(r: GridFaithfulness) -> str:
+    """How many directions a stored table lacks that the formula which it holds has.
+
+    >>> from pefourier.encodings import build
+    >>> from pefourier.encodings.encoding import from_table
+    >>> from pefourier.encodings.grids import on_grid
+    >>> from pefourier.faithful import assess
+    >>> table = build("axial", d=768, grid=(14, 14), convention="mae").table()
+    >>> stored = from_table(table.astype("float32"), eps=2**-23)
+    >>> lost_to_rounding(assess(on_grid(stored, (14, 14), 0)))
+    ', 2 fewer than its formula in float64, by which it is separable'
+    """
+    spec = (r.identified or {}).get("spec")
+    if not spec:
+        return ""
+    from pefourier.encodings.specs import load
+    from pefourier.geometry.on_axes import separable_rank
+    from pefourier.geometry.singular_values import decompose
+
+    sides = "x".join(map(str, r.grid))
+    own = load(f"{spec}{',' if ':' in spec else ':'}grid={sides}", d=r.dimension)
+    rank = decompose(own).rank
+    better = rank >= separable_rank(r.grid)
+    which = ", by which it is separable" if better else ""
+    return f", {rank - r.rank} fewer than its formula in float64{which}" if rank > r.rank else ""
+
+
+def envelope(x: np.ndarray, y: np.ndarray, logarithmic: bool = False) -> tuple[np.ndarray, ...]:
+    """A curve of few points that looks the same: the least and the largest of each stretch.
+
+    >>> x, y = envelope(np.arange(1e5), np.sin(np.arange(1e5)))
+    >>> len(x) <= 2 * STRETCHES + 2, bool(y.max() > 0.99999)
+    (True, True)
+    """
+    if len(x) <= 2 * STRETCHES:
+        return x, y
+    spaced = np.geomspace if logarithmic else np.linspace
+    edges = np.unique(spaced(1, len(x) + 1, STRETCHES + 1).astype(int) - 1)
+    kept = [
+        start + np.unique([np.argmin(part), np.argmax(part)])
+        for start, part in ((a, y[a:b]) for a, b in pairwise(edges))
+    ]
+    chosen = np.unique(np.concatenate([*kept, [0, len(x) - 1]]))
+    return x[chosen], y[chosen]
+
+
+def faithful(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+    """Singular values, for rank and conditioning, and inner products by lag."""
+    figure, ((left, right),) = make_panels(1, 2, (WIDTH, 3.0), look)
+    draw_singular_values(left, answers, room_for_names(figure))
+    add_legend_below(figure, left)
+    label = "lag (positions)"
+    for i, a in enumerate(answers):
+        curve = kernel(without_prefix(a.encoding))
+        if curve is not None and curve.ndim > 1:
+            lines = kernel_lines(curve)
+            for (_, line), style in zip(lines, LINES, strict=False):
+                right.plot(np.arange(len(line)), line, color=f"C{i}", linestyle=style)
+            label = f"lag (points along {', '.join(name for name, _ in lines)}: — – – ·)"
+        elif curve is not None:
+            right.plot(np.arange(len(curve)), curve)
+    right.set(xlabel=label, ylabel="inner product (1 at lag 0)")
+    return figure
+
+
+def singular_values(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+    """Singular values alone."""
+    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.4), look)
+    draw_singular_values(axes, answers, room_for_names(figure))
+    add_legend(figure, axes, look)
+    return figure
+
+
+def draw_singular_values(axes: Axes, answers: Sequence[Answer], room: float) -> None:
+    """Singular values over the largest, and what is no more than rounding."""
+    for a in answers:
+        sigma = decompose(without_prefix(a.encoding)).sigma
+        if sigma[0] > 0:
+            shares = np.maximum(sigma / sigma[0], np.finfo(float).tiny)
+            index, shares = envelope(np.arange(1, len(sigma) + 1), shares)
+            axes.plot(index, shares, label=caption(a, room))
+    eps = np.finfo(float).eps
+    axes.axhline(eps, color="0.6", linewidth=0.8, linestyle=":")
+    axes.annotate("rounding", (1, eps), (0, 2), textcoords="offset points", fontsize=7)
+    axes.set(xlabel="index", ylabel="singular value / largest", yscale="log", ylim=(1e-18, 3))
+
+
+def kernel_by_lag(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+    """Inner products of codes by lag, from lag 1 on; on grids along each axis."""
+    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.4), look)
+    if max(map(len, (a.encoding for a in answers))) > SHORT:
+        axes.set_xscale("log")
+    axes.axhline(0, color="0.6", linewidth=0.8, linestyle=":")
+    for i, a in enumerate(answers):
+        label = caption(a, room_for_names(figure) - LETTER * len(" along z"))
+        for (name, curve), style in zip(lines_of_kernel(a), LINES, strict=False):
+            lags, products = envelope(np.arange(1, len(curve)), curve[1:], logarithmic=True)
+            own = {"color": f"C{i}", "linestyle": style} if name else {}
+            axes.plot(lags, products, label=label + name, linewidth=1.2, **own)
+    axes.set(xlabel="lag (positions)", ylabel="inner product (1 at lag 0)")
+    add_legend(figure, axes, look)
+    return figure
+
+
+def lines_of_kernel(answer: Answer) -> list[tuple[str, np.ndarray]]:
+    """The kernel with what it is along: nothing for one axis, none where there is no lag."""
+    found = kernel(without_prefix(answer.encoding))
+    if found is None or found.size < 2:
+        return []
+    if found.ndim == 1:
+        return [("", found)]
+    return [(f" along {name}", line) for name, line in kernel_lines(found) if len(line) > 1]
+
+
+FAITHFUL = {
+    "length": lambda r: r.length,
+    "verdict": lambda r: r.verdict,
+    "smallest distance": lambda r: r.min_distance,
+    "rank": lambda r: r.rank,
+    "condition number": lambda r: r.condition_number,
+    "different in bfloat16": lambda r: r.precision["bfloat16"].distinct_cast,
+    "computed in it": lambda r: r.precision["bfloat16"].distinct_phase,
+}
+
+
+def faithful_over_lengths(page: Page, answers: Sequence[Answer]) -> Page:
+    """The page of `pefourier check-faithful` for several lengths: a table in place of pages."""
+    told = by_spec(answers)
+    rows = {
+        name: [[tell(a.result) for tell in FAITHFUL.values()] for a in some] for name, some in told
+    }
+    return replace(
+        page,
+        words=lambda: "\n".join(sweep_table(name, FAITHFUL, rows[name]) for name in rows),
+        conclusion=lambda: "".join(paragraph(conclude_faithful(*one), "  ") for one in told),
+        chart=None,
+    )
+
+
+def conclude_faithful(name: str, answers: Sequence[Answer]) -> str:
+    """From which length on a verdict changes, and up to which length formats are safe."""
+    results = [a.result for a in answers]
+    changes = [(r.length, r.verdict) for r in results[:1]]
+    changes += [
+        (r.length, r.verdict) for before, r in pairwise(results) if r.verdict != before.verdict
+    ]
+    first = f"{name}: {changes[0][1]} at {changes[0][0]} positions"
+    later = [f"{verdict} from {length} on" for length, verdict in changes[1:]]
+    whole = (
+        f"{', '.join([first, *later])}{'' if later else f' and at all up to {results[-1].length}'}."
+    )
+    safe = safe_words(results[-1])
+    return f"{whole} {safe}" if safe else whole
+
+
+def safe_words(result: Any) -> str:
+    """Up to which length codes that are computed in 16 bits stay different."""
+    lost = {
+        form: result.precision[form].safe_phase
+        for form in ("bfloat16", "float16")
+        if (result.precision[form].safe_phase or result.length) < result.length
+    }
+    if not lost:
+        return ""
+    named = " and ".join(f"{form} to {length}" for form, length in lost.items())
+    return f"Computed throughout in {named} positions, codes stay different; beyond, some are lost."
+
+
+def faithful_sweep(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+    """Smallest distance, and the share of codes that differ in bfloat16, over the length."""
+    figure, panels = make_panels(2, 1, (WIDTH, 4.6), look, sharex=True)
+    top, low = panels[:, 0]
+    for name, some in by_spec(answers):
+        lengths = [a.result.length for a in some]
+        top.plot(lengths, [a.result.min_distance for a in some], marker="o", label=brief(name, 40))
+        losses = [a.result.precision["bfloat16"] for a in some]
+        shares = [
+            np.nan if loss.distinct_phase is None else loss.distinct_phase / length
+            for loss, length in zip(losses, lengths, strict=True)
+        ]
+        low.plot(lengths, shares, marker="o")
+    top.set(xscale="log", ylabel="smallest distance", ylim=(0, None))
+    low.set(
+        xlabel="length (positions)", ylabel="share different,\ncomputed in bfloat16", yscale="log"
+    )
+    top.legend(loc="lower left", bbox_to_anchor=(0, 1))
+    return figure
+
+
+def faithful_record(answer: Answer) -> dict[str, Any]:
+    """The JSON object of an answer, of a config with what of its model acts beside the codes."""
+    return record_of_fields(answer) | model_of(answer.encoding)
+
+
+def model_of(enc: Encoding) -> dict[str, Any]:
+    """What of a model's config acts beside the codes: its layers, what multiplies logits."""
+    if "model_type" not in enc.params or source_of(enc.spec) != "config":
+        return {}
+    from pefourier.encodings.sources.layers import tell_layers
+
+    factor = enc.params.get("softmax_factor", 1.0)
+    return {"layers": tell_layers(enc.spec), "softmax_factor": factor}
+
+
+LINE = by_rules(surely_wrong, known_formula, told_apart, inversion, in_low_precision)
+GRID = by_rules(
+    surely_wrong, known_formula, told_apart_on_grid, inversion_on_grid, in_low_precision
+)
+TOLD = Telling(
+    "check-faithful",
+    conclude=lambda enc, r: (GRID if r.on_grid else LINE)(enc, r),
+    words=faithful_text,
+    rows=faithful_rows,
+    record=faithful_record,
+    figure=faithful,
+    lead=lambda a: f"{a.encoding.label}: {a.result.verdict}. ",
+)

@@ -1,0 +1,113 @@
+"""Places and axes as answers name them: points, sides, displacements, numbers by axis."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pefourier.answers.text import number
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.families.axes import axis_letters
+from pefourier.geometry.grown_grids import SAME
+
+POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes"} | {
+    "point": "points"
+}
+STEPS = {"position": "positions", "lag": "lags", "time": "mean time steps", "tree": "edges"}
+WORDS = {"t": "frames", "y": "rows", "x": "columns"}
+
+
+def axis_names(count: int) -> list[str]:
+    """Names of axes, the slowest first.
+
+    >>> axis_names(2), axis_names(4)
+    (['y', 'x'], ['a', 'b', 'c', 'd'])
+    """
+    return list(axis_letters(count))
+
+
+def size_of(sides: Sequence[int]) -> str:
+    """A grid as it is typed.
+
+    >>> size_of((14, 14))
+    '14x14'
+    """
+    return "x".join(map(str, sides))
+
+
+def point_of(place: Iterable[int]) -> str:
+    """A point as it is typed after --pos, in brackets.
+
+    >>> point_of((3, 4))
+    '(3,4)'
+    """
+    return f"({','.join(str(int(x)) for x in place)})"
+
+
+def by_axis(values: Sequence[Any] | None, digits: int = 3) -> str | None:
+    """A number for each axis, by name.
+
+    >>> by_axis([0.911, None])
+    'y 0.911, x –'
+    """
+    return None if values is None else by_name(axis_names(len(values)), values, digits)
+
+
+def by_name(names: Sequence[str], values: Sequence[Any], digits: int = 3) -> str:
+    """A number for each of some axes.
+
+    >>> by_name("yx", [0.911, 0.25])
+    'y 0.911, x 0.25'
+    """
+    return ", ".join(f"{k} {number(v, digits)}" for k, v in zip(names, values, strict=True))
+
+
+def further_in_words(ratios: Sequence[float]) -> str:
+    """By how much ratios are above 1, in percent: once where all axes have the same, or none.
+
+    >>> further_in_words([1.25, 1.25]), further_in_words([1.25, 1.0]), further_in_words([0.5, 1.0])
+    ('25 %', '25 % along y and 0 % along x', '')
+    """
+    names = axis_names(len(ratios))
+    known = [(name, max(r - 1, 0.0)) for name, r in zip(names, ratios, strict=True) if r == r]
+    percents = [number(100 * more if more > SAME else 0, 3) + " %" for _, more in known]
+    if all(more <= SAME for _, more in known):
+        return ""
+    if len(set(percents)) == 1:
+        return percents[0]
+    return " and ".join(
+        f"{percent} along {name}" for percent, (name, _) in zip(percents, known, strict=True)
+    )
+
+
+def points_in_words(enc: Encoding) -> str:
+    """What the rows of a grid stand for."""
+    return "displacements" if enc.domain.kind == "lag" else "points"
+
+
+def step_in_words(displacement: Sequence[int]) -> str:
+    """A displacement in words.
+
+    >>> step_in_words((1, 0)), step_in_words((0, 5)), step_in_words((2, -1))
+    ('one row apart', '5 columns apart', 'apart by (2,-1)')
+    """
+    moved = [(n, abs(s)) for n, s in zip(axis_names(len(displacement)), displacement, strict=True)]
+    moved = [(name, steps) for name, steps in moved if steps]
+    if len(moved) != 1 or moved[0][0] not in WORDS:
+        return f"apart by {point_of(displacement)}"
+    name, steps = moved[0]
+    return f"one {WORDS[name][:-1]} apart" if steps == 1 else f"{steps} {WORDS[name]} apart"
+
+
+def kernel_lines(kernel: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    """The kernel of a grid along each of its axes, by name.
+
+    >>> [line.tolist() for _, line in kernel_lines(np.array([[0, 1, 2], [3, 4, 5], [6, 7, 8]]))]
+    [[4, 7], [4, 5]]
+    """
+    middle = [n // 2 for n in kernel.shape]
+    names = axis_names(kernel.ndim)
+    return [
+        (name, kernel[tuple(slice(m, None) if a == b else m for b, m in enumerate(middle))])
+        for a, name in enumerate(names)
+    ]

@@ -1,0 +1,325 @@
+"""How is it told what is left of a position? The answer of `pefourier reconstruct`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from math import isnan, pi, prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pefourier.answers.places import POINTS, axis_names, point_of, size_of
+from pefourier.answers.plot import (
+    USUAL,
+    WIDTH,
+    Look,
+    caption,
+    make_figure,
+    make_panels,
+    room_for_names,
+)
+from pefourier.answers.spectrum import MOST_WAVES, why_no_spectrum
+from pefourier.answers.telling import (
+    EXACT,
+    Answer,
+    Fact,
+    Telling,
+    any_grid,
+    by_rules,
+)
+from pefourier.answers.terminal_chart import chart, limits_of, shades
+from pefourier.answers.text import aligned, join, number
+from pefourier.encodings.encoding import Encoding
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pefourier.reconstruct import GridReconstructions, Reconstructions
+
+SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
+WIDE = 4.0  # positions: the width of a peak from which on its reason is told
+PLATEAU = 0.5  # of all points at or above half the peak
+CROSS = 0.1  # share of a picture's energy that may be left of a sum of one function an axis
+TITLE = {"fontsize": 8, "loc": "left"}
+
+
+def reconstruct_chart(answers: Sequence[Answer], colour: bool) -> str:
+    """The curves of Fig. 2, one chart per encoding, all with one vertical axis."""
+    flat = [r.values for a in answers for r in a.result.reconstructions if r.values.ndim == 1]
+    limits = limits_of(np.concatenate([*flat, [0.0]]))
+    parts = []
+    for a in answers:
+        if a.result.on_grid:
+            parts += map(partial(picture_of, a.encoding), a.result.reconstructions)
+            continue
+        curves = [
+            (f"{a.encoding.label}, s = {r.position}", np.arange(a.result.lattice), r.values)
+            for r in a.result.reconstructions
+        ]
+        label = f"position function rebuilt from {a.encoding.label}"
+        drawn = chart(curves, "position", label, height=8, colour=colour, ylimits=limits)
+        parts.append(drawn + "\n")
+    return "".join(parts)
+
+
+def picture_of(enc: Encoding, r: Any) -> str:
+    """A rebuilt point as a picture; of several frames the one that it lies in."""
+    values = r.values[r.position[:-2]]
+    label = f"{enc.label}: {point_of(r.position)} rebuilt, rows down, columns across"
+    return shades(values, label) + "\n"
+
+
+def why_no_code(answer: Answer) -> str:
+    """Why a position has no linear inverse."""
+    return f"no code: length {len(answer.encoding)}"
+
+
+RECONSTRUCT_FACTS = [
+    Fact("position", lambda r: r.position),
+    Fact("peak", lambda r: r.peak, why_no_spectrum),
+    Fact("width", lambda r: r.width, why_no_spectrum),
+    Fact("samples ≥ half", lambda r: r.half_max_count),
+    Fact("side lobe", lambda r: r.side_lobe, why_no_spectrum),
+    Fact("error", lambda r: r.error, why_no_spectrum),
+    Fact("error of linear inverse", lambda r: r.inverse_error, why_no_code),
+]
+
+
+GRID_RECONSTRUCT_FACTS = [
+    Fact("position", lambda r: point_of(r.position)),
+    Fact("peak", lambda r: r.peak, why_no_spectrum),
+    Fact("points ≥ half", lambda r: r.half_max_area),
+    Fact("cross", lambda r: r.cross, why_no_spectrum),
+    Fact("outside 3×3", lambda r: r.side_lobe, why_no_spectrum),
+    Fact("error", lambda r: r.error, why_no_spectrum),
+    Fact("error of linear inverse", lambda r: r.inverse_error, why_no_code),
+]
+
+
+def reconstruct_text(answers: Sequence[Answer]) -> str:
+    """A line for each encoding and rebuilt position; grids have a table of their own."""
+    on_grid = [a.result.on_grid for a in answers]
+    flat = [a for a, grid in zip(answers, on_grid, strict=True) if not grid]
+    grids = [a for a, grid in zip(answers, on_grid, strict=True) if grid]
+    parts = [(RECONSTRUCT_FACTS, flat), (GRID_RECONSTRUCT_FACTS, grids)]
+    return "\n".join(lines_of(facts, some) for facts, some in parts if some)
+
+
+def lines_of(facts: Sequence[Fact], answers: Sequence[Answer]) -> str:
+    """A line for each encoding and rebuilt position."""
+    rows = [["encoding", *(fact.label for fact in facts)]]
+    for a in answers:
+        for r in a.result.reconstructions:
+            one = Answer(a.encoding, r)
+            rows.append([a.encoding.label, *(fact.cell(one) for fact in facts)])
+    return aligned(rows, keys=2)
+
+
+def reconstruct_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+    """A row for each encoding, rebuilt position and lattice point."""
+    if any_grid(answers):
+        yield from grid_reconstruct_rows(answers)
+        return
+    yield "encoding", "spec", "position", "t", "value"
+    for a in answers:
+        for r in a.result.reconstructions:
+            for t, value in enumerate(r.values):
+                yield a.encoding.name, a.encoding.spec, r.position, t, value
+
+
+def grid_reconstruct_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+    """The same where some have several axes; what has one stands along the last."""
+    axes = max(r.values.ndim for a in answers for r in a.result.reconstructions)
+    names = axis_names(axes)
+    yield "encoding", "spec", *(f"position_{n}" for n in names), *names, "value"
+    for a in answers:
+        for r in a.result.reconstructions:
+            none = [None] * (axes - r.values.ndim)
+            centre = np.atleast_1d(r.position).tolist()
+            for place, value in np.ndenumerate(r.values):
+                yield a.encoding.name, a.encoding.spec, *none, *centre, *none, *place, value
+
+
+def from_frequencies(enc: Encoding, r: Reconstructions) -> str:
+    """How sharp a position comes back from the frequencies alone."""
+    one = r.reconstructions[0]
+    if isnan(one.peak):
+        return "All codes are zero, so there is nothing to rebuild a position from."
+    peak, error = number(one.peak, 3), number(one.error, 3)
+    if one.width >= r.lattice:
+        return (
+            f"{from_its_frequencies(r)} nothing of a position is left: the rebuilt curve nowhere "
+            f"falls to half of its peak of {peak}."
+        )
+    width = f"{number(one.width, 3)} position{'' if one.width == 1 else 's'}"
+    how = f"{width} wide and {peak} of 1 high (error {error}; 0 is exact)"
+    if one.width <= SHARP:
+        return f"{from_its_frequencies(r)} a position comes back as a sharp peak, {how}."
+    how += why_wide(enc, r) if one.width >= WIDE else ""
+    return f"{from_its_frequencies(r)} a position comes back blurred, as a peak {how}."
+
+
+def from_codes(enc: Encoding, r: Reconstructions) -> str:
+    """Whether a linear map recovers positions from the codes."""
+    error, positions = number(r.inverse_error, 2), f"{len(enc)} {POINTS[enc.domain.kind]}"
+    if r.inverse_error <= EXACT:
+        return f"A linear map on the codes recovers all {positions} (largest error {error})."
+    return (
+        f"A linear map on the codes does not recover all {positions}: the worst comes back wrong "
+        f"by {error}, where a position is 1 high; check-faithful says why."
+    )
+
+
+def without_code(enc: Encoding, r: Reconstructions) -> str:
+    """Positions beyond the encoding's length."""
+    beyond = [one.position for one in r.reconstructions if one.inverse_error is None]
+    if not beyond:
+        return ""
+    which = f"Position{'s' if len(beyond) > 1 else ''} {join(map(str, beyond))}"
+    return f"{which} {'have' if len(beyond) > 1 else 'has'} no code at a length of {len(enc)}."
+
+
+def from_its_frequencies(r: Reconstructions | GridReconstructions) -> str:
+    """What something is rebuilt from."""
+    smeared = f", smeared by sigma {number(r.sigma)}," if r.sigma else ""
+    return f"From its frequencies alone{smeared}"
+
+
+def why_wide(enc: Encoding, r: Reconstructions | GridReconstructions) -> str:
+    """What makes a rebuilt peak wide, where waves are declared: the end of a sentence.
+
+    Waves longer than the lattice, or than all positions where these are fewer, are nearly the same
+    at neighbours, whatever their number.
+    """
+    slow, span = r.below_first_bin, "the lattice"
+    if slow is not None and enc.measure is not None and isinstance(r.lattice, int):
+        length = min(r.lattice, len(enc))
+        slow = int((np.abs(enc.measure.frequencies) < 2 * pi / length).sum())
+        span = f"{length} positions"
+    if not slow or slow < MOST_WAVES * r.frequencies_total:
+        return ""
+    narrowed = " (smearing narrows it: --sigma 0 has all of its width)" if r.sigma else ""
+    return (
+        f", wide because {slow} of its {r.frequencies_total} waves are longer than {span} and "
+        f"hardly change from one to the next{narrowed}"
+    )
+
+
+def point_from_frequencies(enc: Encoding, r: GridReconstructions) -> str:
+    """How sharp a point comes back from the frequencies alone, and in which shape."""
+    one = r.reconstructions[0]
+    if isnan(one.peak):
+        return "All codes are zero, so there is nothing to rebuild a point from."
+    peak, error = number(one.peak, 3), number(one.error, 3)
+    how = f"{peak} of 1 high (error {error}; 0 is exact)"
+    if one.error <= EXACT:
+        return f"{from_its_frequencies(r)} a point comes back exactly, {how}."
+    area = f"{one.half_max_area} of {prod(r.lattice)} points at or above half of it"
+    if one.half_max_area > PLATEAU * prod(r.lattice):
+        least = f"no point is below {number(float(one.values.min()) / one.peak, 2)} of it"
+        shape = f"as hardly more than a plateau, {how}: {area}, and {least}"
+    elif is_cross(one.values) and one.half_max_area > 1:
+        share = (
+            f"{100 * one.cross:.0f} % of the energy is on points that share a coordinate with it"
+        )
+        shape = f"as a cross, {how}: {share}; {area}"
+    else:
+        shape = f"blurred, as a peak {how}, {area}"
+    return f"{from_its_frequencies(r)} a point comes back {shape}{why_wide(enc, r)}."
+
+
+def is_cross(values: np.ndarray) -> bool:
+    """Whether a picture is nearly a sum of one function an axis, as ridges that cross are.
+
+    >>> is_cross(np.array([[3, 1, 1], [2, 0, 0]])), is_cross(np.eye(3))
+    (True, False)
+    """
+    mean, axes = values.mean(), range(values.ndim)
+    others = [tuple(b for b in axes if b != a) for a in axes]
+    sums = sum(values.mean(axis=other, keepdims=True) - mean for other in others) + mean
+    return bool(((values - sums) ** 2).sum() <= CROSS * ((values - mean) ** 2).sum())
+
+
+def point_from_codes(enc: Encoding, r: GridReconstructions) -> str:
+    """Whether a linear map recovers points from the codes."""
+    error, points = number(r.inverse_error, 2), f"{prod(enc.domain.sides)} points"
+    if r.inverse_error <= EXACT:
+        return f"A linear map on the codes recovers all {points} (largest error {error})."
+    return (
+        f"A linear map on the codes does not recover all {points}: the worst comes back wrong by "
+        f"{error}, where a point is 1 high; check-faithful says why."
+    )
+
+
+def points_without_code(enc: Encoding, r: GridReconstructions) -> str:
+    """Points beyond the encoding's grid."""
+    beyond = [point_of(one.position) for one in r.reconstructions if one.inverse_error is None]
+    if not beyond:
+        return ""
+    have = "have" if len(beyond) > 1 else "has"
+    return f"{', '.join(beyond)} {have} no code on the {size_of(enc.domain.sides)} grid."
+
+
+def reconstruct(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+    """Rebuilt position functions, one panel per encoding, as Fig. 2 of the paper."""
+    if any_grid(answers):
+        most = max(len(a.result.reconstructions) for a in answers)
+        across, down = (len(answers), 1) if most == 1 else (most, len(answers))
+        figure = make_figure((max(3.0, 2.1 * across), 0.2 + 2.4 * down), look)
+        room = figure.get_figwidth() / across - 0.1
+        points_on_grids(figure, answers, [caption(a, room) for a in answers])
+        return figure
+    size = (WIDTH, 1.0 + 1.6 * len(answers))
+    same = len({a.result.lattice for a in answers}) == 1
+    figure, panels = make_panels(len(answers), 1, size, look, sharex=same, sharey=True)
+    for axes, a in zip(panels[:, 0], answers, strict=True):
+        for r in a.result.reconstructions:
+            axes.plot(r.values, label=f"s = {r.position}", linewidth=1.2)
+        axes.set_title(caption(a, room_for_names(figure)), loc="left", fontsize=9)
+        axes.set_ylabel("rebuilt value")
+    panels[-1, 0].set_xlabel("position")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper right", ncols=6)
+    return figure
+
+
+def points_on_grids(figure: Figure, answers: Sequence[Answer], titles: Sequence[str]) -> None:
+    """A row for each encoding: its rebuilt points as pictures, of several frames the peak's.
+
+    Where each has one point they stand side by side.
+    """
+    most = max(len(a.result.reconstructions) for a in answers)
+    if most == 1:
+        rows = figure.subplots(1, len(answers), squeeze=False).T
+    else:
+        rows = figure.subplots(len(answers), most, squeeze=False)
+    for panels, a, title in zip(rows, answers, titles, strict=True):
+        for axes in panels[len(a.result.reconstructions) :]:
+            axes.set_axis_off()
+        for axes, r in zip(panels, a.result.reconstructions, strict=False):
+            if r.values.ndim == 1:
+                axes.plot(r.values)
+                axes.set(xlabel="position", ylabel="rebuilt value")
+                axes.set_title(title, **TITLE)
+                continue
+            values = r.values[r.position[:-2]]
+            image = axes.imshow(values, cmap="cividis", interpolation="nearest")
+            axes.set(xlabel="column", ylabel="row" if axes is panels[0] else "")
+            axes.locator_params(nbins=5, integer=True)
+            axes.set_title(f"{title}\n{point_of(r.position)}, peak {r.peak:.3f}", **TITLE)
+            bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.9, aspect=12)
+            ends = [values.min(), values.max()]
+            bar.set_ticks(ends, labels=[f"{round(end, 9) + 0.0:.2g}" for end in ends])
+
+
+LINE = by_rules(from_frequencies, from_codes, without_code)
+GRID = by_rules(point_from_frequencies, point_from_codes, points_without_code)
+TOLD = Telling(
+    "reconstruct",
+    conclude=lambda enc, r: (GRID if r.on_grid else LINE)(enc, r),
+    words=reconstruct_text,
+    rows=reconstruct_rows,
+    chart=reconstruct_chart,
+    figure=reconstruct,
+)

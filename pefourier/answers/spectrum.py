@@ -1,0 +1,561 @@
+"""How is it told which frequencies there are? The answer of `pefourier spectrum`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import isnan, pi
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pefourier.answers.places import STEPS, axis_names, by_axis, size_of
+from pefourier.answers.plot import (
+    LETTER,
+    MANY,
+    USUAL,
+    WIDTH,
+    Look,
+    add_legend,
+    caption,
+    lines_within,
+    make_figure,
+    make_panels,
+    room_for_names,
+)
+from pefourier.answers.telling import (
+    Answer,
+    Fact,
+    Telling,
+    any_grid,
+    by_rules,
+    side_by_side,
+)
+from pefourier.answers.terminal_chart import chart, shades
+from pefourier.answers.text import agreeing, aligned, number
+from pefourier.bands import density_by_decade, group_waves, is_slow
+from pefourier.encodings.axis_parts import axis_parts
+from pefourier.encodings.encoding import Encoding
+from pefourier.errors import PefourierError
+from pefourier.geometry.torus import multiplicity
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from pefourier.spectrum import GridSpectrum, Spectrum
+
+LITTLE = 0.0005  # of the energy
+WAVES = ("encoding", "bands", "how many bands")
+WAVES += ("from wave", "to wave", "most turns", "fewest turns")
+FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
+SHARED = 0.05  # of a table's energy: what is the same in all rows is worth a sentence from here on
+BOUND, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which there is none
+MOST_WAVES = 0.5  # share of frequencies that is worth a sentence
+ACROSS = 4  # panels in a row
+FREQUENCY = "angular frequency ω (radians per position)"
+BLUE = "#0072B2"
+TICKS = ([-np.pi, 0, np.pi], ["-π", "0", "π"])
+
+
+def by_decade(answers: Sequence[Answer], axis: str = "auto") -> bool:
+    """Whether spectra are to be drawn over the logarithm of frequency; on grids they are not."""
+    if axis == "auto":
+        return not any_grid(answers) and all(is_slow(a.encoding, a.result.method) for a in answers)
+    for a in answers if axis == "log" else ():
+        if a.result.on_grid:
+            raise PefourierError(
+                f"--axis log draws frequencies of one axis; {a.encoding.label} has several, leave "
+                "it out or the option"
+            )
+    return axis == "log"
+
+
+def spectrum_text(answers: Sequence[Answer]) -> str:
+    """The facts of each encoding and its declared waves; on grids those of axes and directions."""
+    head, *rows = wave_cells(answers)
+    cells = [[label, which, *map(number, values)] for label, which, *values in rows]
+    waves = f"\n{aligned([head, *cells], keys=2)}" if rows else ""
+    facts = [*SPECTRUM_FACTS, *(GRID_SPECTRUM_FACTS if any_grid(answers) else ())]
+    if any(answer.result.summary.mean_share is not None for answer in answers):
+        facts += TABLE_SPECTRUM_FACTS
+    return side_by_side(facts, answers) + waves
+
+
+def wave_cells(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+    """A header, and a row for each decade of declared frequencies, where there are several."""
+    yield WAVES
+    for a in answers:
+        groups = [] if a.result.on_grid else group_waves(a.encoding)
+        for g in groups if len(groups) > 1 else ():
+            which = f"{g.first}…{g.last}" if g.last > g.first else str(g.first)
+            turns = g.most_turns, g.fewest_turns
+            yield a.encoding.label, which, g.bands, g.shortest, g.longest, *turns
+
+
+def spectrum_chart(answers: Sequence[Answer], colour: bool, axis: str = "linear") -> str:
+    """The curves of Fig. 1, or those by decade, and a picture of each density on a grid."""
+    flat = [a for a in answers if not a.result.on_grid]
+    draw = decades_chart if by_decade(flat, axis) else linear_chart
+    text = draw(flat, colour) + "\n" if flat else ""
+    for a in answers:
+        if a.result.on_grid:
+            density = a.result.density.sum(axis=tuple(range(a.result.density.ndim - 2)))
+            shifted = np.fft.fftshift(density, axes=0)
+            label = f"{a.encoding.label}: share of energy; ω_y from -π at the top, ω_x from 0"
+            text += shades(shifted, label) + "\n"
+    return text
+
+
+def linear_chart(answers: Sequence[Answer], colour: bool) -> str:
+    """Densities over the lattice."""
+    curves = [(a.encoding.label, a.result.omega, a.result.density) for a in answers]
+    ylabel = "share of energy at each lattice frequency"
+    return chart(curves, "ω, radians per position", ylabel, colour=colour)
+
+
+def decades_chart(answers: Sequence[Answer], colour: bool) -> str:
+    """Densities over the logarithm of frequency."""
+    found = [density_by_decade(a.encoding, a.result.method) for a in answers]
+    curves = [
+        (f"{a.encoding.label}{share_at_zero(one.at_zero)}", one.omega, one.density)
+        for a, one in zip(answers, found, strict=True)
+    ]
+    ylabel = "share of energy per factor ten of frequency"
+    xlabel = "ω, radians per position (log)"
+    return chart(curves, xlabel, ylabel, colour=colour, logarithmic=True)
+
+
+def share_at_zero(share: float) -> str:
+    """What a logarithmic axis leaves out, as a curve's name says it; nothing where it is little.
+
+    >>> share_at_zero(0.25), share_at_zero(0.0)
+    (' (25 % at 0)', '')
+    """
+    return f" ({100 * share:.3g} % at 0)" if share >= LITTLE else ""
+
+
+def share_below(spectrum: Spectrum) -> str | None:
+    """Declared frequencies below the first bin, with their share of all."""
+    below, total = spectrum.summary.below_first_bin, spectrum.summary.frequencies_total
+    return None if below is None else f"{below} ({100 * below / total:.0f} %)"
+
+
+def both_counts(spectrum: Spectrum) -> str | None:
+    """How many frequencies the energy is spread over, and how many they look where smeared."""
+    s = spectrum.summary
+    if s.effective is None:
+        return None
+    smeared = f"; {number(s.effective, 3)} points once smeared" if spectrum.sigma else ""
+    return f"{number(s.effective_unsmeared, 4)}{smeared}"
+
+
+def why_undeclared(answer: Answer) -> str:
+    """Why frequencies are not counted."""
+    return "not declared"
+
+
+def why_no_root(answer: Answer) -> str:
+    """Why Eq. 16 does not apply."""
+    declared = answer.result.frequencies is not None
+    return "no geometric grid" if declared else "not declared"
+
+
+def why_no_spectrum(answer: Answer) -> str:
+    """Why a number of the density is missing."""
+    return "none: codes are zero"
+
+
+def why_no_table(answer: Answer) -> str:
+    """Why no share of the mean was taken."""
+    return "of tables only" if answer.result.method == "declared" else "none"
+
+
+SPECTRUM_FACTS = [
+    Fact("lattice points N", lambda r: lattice_in_words(r.lattice)),
+    Fact("bandwidth, lattice steps", lambda r: r.sigma or "0 (not smoothed)"),
+    Fact("frequencies are", lambda r: "declared" if r.method == "declared" else "estimated"),
+    Fact("how many", lambda r: r.summary.frequencies_total, why_undeclared),
+    Fact("of them below the first bin 2π/N", share_below, why_undeclared),
+    Fact("effective number, exp(entropy)", both_counts, why_no_spectrum),
+    Fact("Eq. 16: index l that enters 2π/d", lambda r: r.summary.lowest_bin_index, why_no_root),
+    Fact("share at frequency 0", lambda r: r.summary.lowest_bin_share, why_no_spectrum),
+    Fact("mean frequency, rad", lambda r: r.summary.centroid, why_no_spectrum),
+    Fact("95 % lie at or below, rad", lambda r: r.summary.cutoff95, why_no_spectrum),
+    Fact("flatness (1 = flat)", lambda r: r.summary.flatness, why_no_spectrum),
+]
+
+
+TABLE_SPECTRUM_FACTS = [
+    Fact("share the same in all rows", lambda r: r.summary.mean_share, why_no_table),
+]
+
+
+GRID_SPECTRUM_FACTS = [
+    Fact("A2 (1 = bound to one axis)", lambda r: isotropy_of(r).get("A2"), why_undeclared),
+    Fact("A4 (1 = bound to two axes)", lambda r: isotropy_of(r).get("A4"), why_undeclared),
+    Fact("idle share", lambda r: by_axis(getattr(r, "idle", None)), why_undeclared),
+    Fact("aliased share", lambda r: by_axis(getattr(r, "aliased", None)), why_undeclared),
+    Fact("largest step, rad", lambda r: getattr(r, "largest_step", None), why_undeclared),
+]
+
+
+def isotropy_of(result: Any) -> Mapping[str, float]:
+    """A2 and A4 of an answer about a grid, nothing of another."""
+    return getattr(result, "isotropy", {})
+
+
+def lattice_in_words(lattice: int | Sequence[int]) -> int | str:
+    """Points of a lattice with one axis, or of each axis."""
+    return lattice if isinstance(lattice, int) else size_of(lattice)
+
+
+def spectrum_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+    """A row for each encoding and lattice frequency; on grids k and omega of each axis."""
+    if any_grid(answers):
+        yield from grid_spectrum_rows(answers)
+        return
+    yield "encoding", "spec", "k", "omega", "density"
+    for a in answers:
+        for k, (omega, share) in enumerate(zip(a.result.omega, a.result.density, strict=True)):
+            yield a.encoding.name, a.encoding.spec, k, omega, share
+
+
+def grid_spectrum_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+    """The same where some have several axes; what has one stands along the last."""
+    axes = max(np.ndim(a.result.density) for a in answers)
+    names = axis_names(axes)
+    yield "encoding", "spec", *(f"k_{n}" for n in names), *(f"omega_{n}" for n in names), "density"
+    for a in answers:
+        r, identity = a.result, (a.encoding.name, a.encoding.spec)
+        omega = r.omega if r.on_grid else [r.omega]
+        none = [None] * (axes - len(omega))
+        for k, share in np.ndenumerate(r.density):
+            at = [one[i] for one, i in zip(omega, k, strict=True)]
+            yield *identity, *none, *k, *none, *at, share
+
+
+def same_everywhere(enc: Encoding, r: Spectrum) -> str:
+    """How much of a table is no news of a position."""
+    if r.summary.mean_share is None or r.summary.mean_share < SHARED:
+        return ""
+    share = f"{100 * r.summary.mean_share:.3g} %"
+    return (
+        f"{share} of the table's energy is the same in all rows, which attention can absorb; "
+        "--demean leaves it out."
+    )
+
+
+def shape(enc: Encoding, r: Spectrum) -> str:
+    """Where the energy lies: nowhere, at zero, evenly, in slow waves, in fast ones."""
+    s, unit = r.summary, STEPS[enc.domain.kind]
+    if isnan(s.lowest_bin_share):
+        return "All codes are zero, so there is no spectrum."
+    if is_blurred(r):
+        return (
+            f"The bandwidth of {number(r.sigma)} steps blurs most of a lattice of "
+            f"{len(r.omega)} frequencies; take --sigma 0 or a longer --lattice to tell them apart."
+        )
+    if s.cutoff95 == 0:
+        share = f"{100 * s.lowest_bin_share:.0f} %"
+        return f"{share} of the energy is at frequency 0: nearly the same at all {unit}."
+    if s.flatness >= FLAT:
+        return (
+            f"Energy is spread evenly: all frequencies have about the same share (flatness "
+            f"{number(s.flatness, 3)} of 1)."
+        )
+    if s.cutoff95 <= SLOW:
+        return (
+            f"Slow waves dominate: 95 % of the energy is in waves of {wave(s.cutoff95)} {unit} or "
+            f"longer (flatness {number(s.flatness, 2)}, where 1 is even)."
+        )
+    fast = float(r.density[r.omega > pi / 2].sum())
+    if fast >= FAST:
+        return f"Fast waves dominate: {100 * fast:.0f} % of the energy is in waves below 4 {unit}."
+    middle = r.omega[np.searchsorted(np.cumsum(r.density), 0.5 - 1e-12)]
+    return (
+        f"Half of the energy is in waves of {wave(middle)} {unit} or longer, 95 % in waves of "
+        f"{wave(s.cutoff95)} or longer (flatness {number(s.flatness, 2)}, where 1 is even)."
+    )
+
+
+def is_blurred(r: Spectrum) -> bool:
+    """Whether a smoothed lattice is so short that everything looks flat."""
+    return 8 * r.sigma > len(r.omega)
+
+
+def wave(omega: float) -> str:
+    """The length of a wave of an angular frequency.
+
+    >>> wave(pi / 2), wave(0.0)
+    ('4', 'infinitely many')
+    >>> wave(1e-4)
+    '62800'
+    """
+    if not omega:
+        return "infinitely many"
+    short = number(float(2 * pi / omega), 3)
+    return f"{float(short):.0f}" if 1e3 < 2 * pi / omega < 1e15 else short
+
+
+def below_first_step(enc: Encoding, r: Spectrum) -> str:
+    """Frequencies that a lattice cannot tell from zero: waves longer than it."""
+    if r.frequencies is None:
+        return ""
+    which = np.flatnonzero((r.frequencies > 0) & (r.frequencies < 2 * pi / r.lattice))
+    slow = r.frequencies[which]
+    if len(slow) == 0:
+        return ""
+    run = which[-1] - which[0] == len(which) - 1 > 0
+    named = ""
+    if run:
+        columns = columns_of_waves(enc, which)
+        named = f", numbers {which[0]} to {which[-1]} counted from 0{columns},"
+    many = 2 * len(slow) >= len(r.frequencies)
+    advice = "; a --lattice as long as your context, with --sigma 0, shows more" if many else ""
+    finish = agreeing(len(slow), "finishes", "finish")
+    return (
+        f"{len(slow)} of {len(r.frequencies)} frequencies{named} never {finish} a turn within the "
+        f"{r.lattice} points of the lattice: waves of up to {wave(slow.min())}{advice}."
+    )
+
+
+def columns_of_waves(enc: Encoding, which: np.ndarray) -> str:
+    """The columns of a run of waves, of two each: the end of their numbers; empty if not known.
+
+    >>> from pefourier.encodings import load
+    >>> for layout in ("halves", "interleaved"):
+    ...     print(columns_of_waves(load(f"rope:layout={layout}", 8, 16), np.array([6, 7])))
+     (columns 6 to 7 and 14 to 15)
+     (columns 12 to 15)
+    """
+    half, first, last = enc.dim // 2, which[0], which[-1]
+    if enc.measure is None or len(enc.measure.frequencies) * 2 != enc.dim:
+        return ""
+    layout = enc.params.get("layout")
+    if layout == "halves":
+        return f" (columns {first} to {last} and {half + first} to {half + last})"
+    return f" (columns {2 * first} to {2 * last + 1})" if layout == "interleaved" else ""
+
+
+def aliasing(enc: Encoding, r: Spectrum) -> str:
+    """Frequencies that whole positions cannot tell from slower ones."""
+    above = 0 if r.frequencies is None else int((r.frequencies > pi).sum())
+    if not above:
+        return ""
+    they = "is above π and looks like a slower one" if above == 1 else "are above π and look slower"
+    return f"{above} of {len(r.frequencies)} frequencies {they} at whole positions (aliasing)."
+
+
+def before_training(enc: Encoding, r: Spectrum) -> str:
+    """Tables that training will change."""
+    if not enc.untrained:
+        return ""
+    return "This is the encoding before training; for a trained one give the file of its table."
+
+
+def shape_on_grid(enc: Encoding, r: GridSpectrum) -> str:
+    """Which directions the frequencies have."""
+    if isnan(r.summary.lowest_bin_share):
+        return "All codes are zero, so there is no spectrum."
+    a2, a4 = r.isotropy["A2"], r.isotropy["A4"]
+    if isnan(a4):
+        return "All energy is at frequency 0: the same code everywhere."
+    smeared = f", smeared by sigma {number(r.sigma)}" if r.sigma else ""
+    length = f"mean frequency {number(r.summary.centroid, 3)} rad a point{smeared}"
+    if axis_parts(enc) is not None:
+        which = "one axis" if a2 > BOUND else "the axes"
+        return f"All frequencies lie on {which} (A4 = {number(a4, 2)}), {length}."
+    if a4 >= BOUND:
+        return f"All frequencies lie in two crossing directions (A4 = {number(a4, 2)}), {length}."
+    if max(a2, a4) <= ROUND:
+        return (
+            f"No direction is preferred (A2 = {number(a2, 2)}, A4 = {number(a4, 2)}, 0 is round), "
+            f"{length}."
+        )
+    return (
+        f"Directions are uneven (A2 = {number(a2, 2)}, A4 = {number(a4, 2)}; 0 is round, 1 bound "
+        f"to an axis or to two crossing ones), {length}."
+    )
+
+
+def idle_on_grid(enc: Encoding, r: GridSpectrum) -> str:
+    """Frequencies whose waves are longer than the side."""
+    if r.idle is None or not max(share for share in [*r.idle, 0] if not isnan(share)) >= MOST_WAVES:
+        return ""
+    shares = [None if isnan(share) else f"{100 * share:.0f} %" for share in r.idle]
+    return f"Idle, with waves longer than the side: of the frequencies along {by_axis(shares)}."
+
+
+def aliasing_on_grid(enc: Encoding, r: GridSpectrum) -> str:
+    """Frequencies that whole points cannot tell from slower ones."""
+    if r.aliased is None or not max(share for share in [*r.aliased, 0] if not isnan(share)) > 0:
+        return ""
+    shares = [None if isnan(share) else f"{100 * share:.0f} %" for share in r.aliased]
+    return (
+        f"Aliased, above π and looking slower at whole points: of the frequencies along "
+        f"{by_axis(shares)} (largest step {number(r.largest_step, 3)} rad)."
+    )
+
+
+def spectrum(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+    """Densities over angular frequency, as Fig. 1 of the paper; in panels where there are many.
+
+    On grids they are pictures, with what they sum to along each axis.
+    """
+    if any_grid(answers):
+        figure = make_figure((1.5 * WIDTH, 0.4 + 2.3 * len(answers)), look)
+        spectrum_on_grids(figure, answers, list(map(caption, answers)))
+        return figure
+    if len(answers) > MANY:
+        return spectrum_panels(answers, look)
+    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.2), look)
+    for a in answers:
+        label = caption(a, room_for_names(figure))
+        axes.plot(a.result.omega, a.result.density, label=label, linewidth=1.4)
+    axes.set(xlabel=lines_within(FREQUENCY, figure), ylabel="share of energy $g_k$")
+    axes.set_ylim(bottom=0)
+    set_frequency_axis(axes)
+    add_legend(figure, axes, look)
+    return figure
+
+
+def spectrum_by_decade(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+    """Densities over the logarithm of frequency, with the lengths of the waves above."""
+    if len(answers) > MANY:
+        return spectrum_panels(answers, look, logarithmic=True)
+    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.4), look)
+    axes.set_xscale("log")
+    for a in answers:
+        found = density_by_decade(a.encoding, a.result.method)
+        zero = share_at_zero(found.at_zero)
+        label = caption(a, room_for_names(figure) - LETTER * len(zero)) + zero
+        axes.plot(found.omega, found.density, label=label, linewidth=1.4)
+    lengths = {len(a.encoding) for a in answers}
+    if len(lengths) == 1:
+        mark_one_turn(axes, lengths.pop())
+    axes.set(xlabel=lines_within(FREQUENCY, figure), ylabel="share of energy per decade")
+    axes.set_ylim(bottom=0)
+    limits = axes.get_xlim()
+    axes.set_xlim(limits)
+    add_legend(figure, axes, look)
+    above = axes.twiny()
+    above.set(xscale="log", xlabel="length of the wave (positions)")
+    above.set_xlim([2 * np.pi / omega for omega in limits])
+    return figure
+
+
+def mark_one_turn(axes: Axes, length: int) -> None:
+    """A labelled line at the wave that finishes one turn within so many positions."""
+    turn = 2 * np.pi / length
+    axes.axvline(turn, color="0.6", linewidth=0.8, linestyle=":")
+    place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "bottom"}
+    text = f"one turn in {length}"
+    axes.annotate(text, (turn, 0.02), (3, 0), rotation=90, fontsize=7, **place)
+
+
+def spectrum_panels(
+    answers: Sequence[Answer], look: Look = USUAL, logarithmic: bool = False
+) -> Figure:
+    """Densities side by side, each on its own scale: what differs is where the energy lies."""
+    rows = -(-len(answers) // ACROSS)
+    size = (WIDTH * 1.3, 0.5 + 1.05 * rows)
+    figure, panels = make_panels(rows, ACROSS, size, look, sharex=True)
+    for axes in panels.flat[len(answers) :]:
+        axes.set_axis_off()
+    for axes, a in zip(panels.flat, answers, strict=False):
+        found = density_by_decade(a.encoding, a.result.method) if logarithmic else a.result
+        peak = np.nanmax(found.density, initial=0) or 1.0
+        if np.isnan(found.density).any():
+            place = {"ha": "center", "va": "center", "transform": axes.transAxes}
+            axes.text(0.5, 0.5 / 1.05, "no spectrum", fontsize=8, **place)
+        axes.fill_between(found.omega, found.density / peak, color="C0", linewidth=0)
+        axes.set_title(caption(a), fontsize=8, loc="left", pad=2)
+        axes.set_ylim(0, 1.05)
+        axes.set_yticks([])
+        axes.tick_params(labelbottom=True, labelsize=7)
+        if logarithmic:
+            axes.set_xscale("log")
+        else:
+            set_frequency_axis(axes, 2)
+    figure.supxlabel(lines_within(FREQUENCY, figure), fontsize=9)
+    share = "per decade" if logarithmic else "$g_k$"
+    figure.supylabel(f"share of energy {share} / its largest", fontsize=9)
+    return figure
+
+
+def set_frequency_axis(axes: Axes, steps: int = 4) -> None:
+    """Let the axis go from 0 to pi with ticks in parts of pi."""
+    names = {0: "0", 1: "π/4", 2: "π/2", 3: "3π/4", 4: "π"}
+    axes.set_xlim(0, np.pi)
+    ticks = range(0, 5, 4 // steps)
+    axes.set_xticks([np.pi * k / 4 for k in ticks], [names[k] for k in ticks])
+
+
+def whole_plane(density: np.ndarray, sides: Sequence[int]) -> np.ndarray:
+    """The density over rows and columns of the whole torus, the constant in the middle.
+
+    Further axes are summed over.
+
+    >>> whole_plane(np.array([[0.5, 0.5]]), (1, 3)).tolist()
+    [[0.25, 0.5, 0.25]]
+    """
+    each = (density / multiplicity(sides)).reshape(-1, *density.shape[-2:])
+    last = sides[-1]
+    mirrored = each[:, (-np.arange(sides[-2])) % sides[-2], :][..., (last - 1) // 2 : 0 : -1]
+    return np.fft.fftshift(np.concatenate([each, mirrored], axis=-1).sum(axis=0))
+
+
+def plane_edges(side: int) -> tuple[float, float]:
+    """Where the outermost frequencies of an axis end, radians per point."""
+    step = 2 * np.pi / side
+    return (-(side // 2) - 0.5) * step, ((side - 1) // 2 + 0.5) * step
+
+
+def spectrum_on_grids(figure: Figure, answers: Sequence[Answer], titles: Sequence[str]) -> None:
+    """A row for each encoding: the density over both frequencies, and along each of them."""
+    ratios = {"width_ratios": [3, 2, 2]}
+    rows = figure.subplots(len(answers), 3, squeeze=False, gridspec_kw=ratios)
+    for panels, a, title in zip(rows, answers, titles, strict=True):
+        if np.ndim(a.result.density) == 1:
+            panels[0].plot(a.result.omega, a.result.density)
+            panels[0].set(xlabel="ω (radians per position)", ylabel="share of energy")
+            panels[1].set_axis_off()
+            panels[2].set_axis_off()
+        else:
+            draw_density(figure, panels, a.result)
+        panels[0].set_title(title, loc="left", fontsize=9)
+
+
+def draw_density(figure: Figure, panels: Sequence[Axes], result: Any) -> None:
+    """A density over the plane of rows and columns, and its two marginals."""
+    picture, down, along = panels
+    sides = result.lattice[-2:]
+    plane = whole_plane(result.density, result.lattice)
+    extent = (*plane_edges(sides[1]), *plane_edges(sides[0])[::-1])
+    image = picture.imshow(
+        plane, cmap="cividis", extent=extent, vmin=0, aspect="auto", interpolation="nearest"
+    )
+    picture.set(xlabel="ω along columns, x", ylabel="ω along rows, y")
+    for set_ticks in (picture.set_xticks, picture.set_yticks):
+        set_ticks(*TICKS)
+    picture.set(xlim=extent[:2], ylim=extent[2:])
+    figure.colorbar(image, ax=picture, label="share of energy", shrink=0.8)
+    for axes, name, axis in ((down, "y", 0), (along, "x", 1)):
+        marginal = plane.sum(axis=1 - axis)
+        omega = 2 * np.pi * (np.arange(sides[axis]) - sides[axis] // 2) / sides[axis]
+        axes.plot(omega, marginal, color=BLUE, marker=".", markersize=3)
+        axes.set(xlabel=f"ω along {name} (radians per point)", ylim=(0, None))
+        axes.set_xticks(*TICKS)
+    down.set_ylabel("share of energy")
+
+
+LINE = by_rules(shape, same_everywhere, below_first_step, aliasing, before_training)
+GRID = by_rules(shape_on_grid, idle_on_grid, aliasing_on_grid, before_training)
+TOLD = Telling(
+    "spectrum",
+    conclude=lambda enc, r: (GRID if r.on_grid else LINE)(enc, r),
+    words=spectrum_text,
+    rows=spectrum_rows,
+    chart=spectrum_chart,
+    figure=spectrum,
+)

@@ -1,0 +1,1 @@
+"""What is told on a page of HTML? Encodings side by side, and folders of training."""
