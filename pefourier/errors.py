@@ -32,8 +32,8 @@ def shown(value: object, limit: int = SHORT) -> str:
 def shorten(text: str, limit: int = LONGEST) -> str:
     """A text with its middle cut out where it is longer than the limit.
 
-    >>> shorten("abcdefgh", 4)
-    'ab…gh'
+    >>> shorten("abcd", 4), shorten("abcdefgh", 4)
+    ('abcd', 'ab…gh')
     """
     half = min(limit, SHORT) // 2
     return text if len(text) <= limit else f"{text[:half]}…{text[-half:]}"

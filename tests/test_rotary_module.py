@@ -86,6 +86,7 @@ def test_one_rotation_of_several_is_named(written):
 @pytest.mark.parametrize("max_length", [None, 40])
 def test_pairs_turn_by_the_formula(layout, max_length):
     rotary = Rotary(f"rope:layout={layout},partial=0.5", 16, max_length=max_length)
+    assert f"layout={layout}" in repr(rotary)
     q, k = heads(5)
     found, _ = rotary.rotate(q, k, offset=30)
     pairs = [(2 * i, 2 * i + 1) if layout == "interleaved" else (i, i + 4) for i in range(4)]

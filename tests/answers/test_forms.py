@@ -73,8 +73,9 @@ def test_findings_and_refusals_as_code_scanning_reads_them(run, tmp_path, monkey
     ]
     assert results
     for r in results:
-        uri = r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
-        assert uri == "once%20more.npy"
+        place = r["locations"][0]["physicalLocation"]
+        assert place["artifactLocation"]["uri"] == "once%20more.npy"
+        assert place["region"] == {"startLine": 1}  # lines of SARIF count from 1
     rules = {rule["id"]: rule for rule in one["tool"]["driver"]["rules"]}
     assert {r["ruleId"] for r in results} <= set(rules)
     assert all(rule["shortDescription"]["text"] and rule["help"]["text"] for rule in rules.values())

@@ -196,6 +196,9 @@ def test_extension_as_words_json_and_csv(run):
     assert '    "max_position_embeddings": 262144,' in out
     lines = run(*asked, "--csv").out.splitlines()
     assert len(lines) == 1 + 5
+    asked = ["design", "--extend-from", "rope:rho=1e30,d=32", "--length", 64, "--to", 128]
+    assert run(*asked, "--json").results[0]["candidates"][0]["bound"] is None
+    assert "none up to 2^20" in run(*asked).out
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,11 @@ from pefourier.errors import PefourierError
 from pefourier.train.data import examples, load, recordings
 
 
+def test_published_sets_are_read_from_a_folder_of_data():
+    names = ("smd", "uea:GunPoint", "order", "mine.npz")
+    assert [name for name in names if load.reads_data_folder(name)] == ["smd", "uea:GunPoint"]
+
+
 def test_npz_of_examples_with_three_classes_and_of_a_labelled_series(tmp_path, rng):
     np.savez(tmp_path / "x.npz", X=rng.normal(size=(45, 6, 2)), y=np.repeat(["a", "b", "c"], 15))
     task = load.load_task(str(tmp_path / "x.npz"))
