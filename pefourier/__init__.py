@@ -6,9 +6,9 @@ Questions are functions: ``pefourier.spectrum("rope:rho=5e5", d=128)`` takes a S
 `encode` gives codes, `encodings.load` an encoding; `nn.PositionalEncoding`, `nn.Rotary` and
 `nn.Bias` are torch modules.
 
-Files are named after questions too, and say how they are answered: `spectrum.density`,
-`faithful.assess`. A room is imported when it is first used, so that ``import pefourier`` costs
-nothing.
+Files of `analysis` are named after questions too, and say how they are answered:
+`spectrum.density`, `faithful.assess`. A room is imported when it is first used, so that
+``import pefourier`` costs nothing.
 
 Glossary
 
@@ -36,7 +36,6 @@ arm                    an encoding as it is compared in training, maybe scaled t
 run, stack             one training of an arm, with a seed and a fold; runs trained at once
 """
 
-import sys
 from importlib import import_module
 
 __version__ = "0.1.0"
@@ -71,23 +70,11 @@ NAMESAKES = {  # of rooms
 QUESTIONS = {*NAMESAKES, "check", "encode", "usage"}
 
 
-class Package(type(sys)):
-    """This module: a function that has the name of a room is not hidden when that is imported."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        """Set an attribute, but for a room that has the name of its question."""
-        if name not in NAMESAKES or not isinstance(value, type(sys)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = Package
-
-
 def find_question(name: str) -> object:
     """The function; what its room holds can be reached by it, as in `spectrum.density`."""
     question = getattr(import_module(f"{__name__}.questions"), name)
     if name in NAMESAKES:
-        room = vars(import_module(f"{__name__}.{name}"))
+        room = vars(import_module(f"{__name__}.analysis.{name}"))
         vars(question).update({key: one for key, one in room.items() if not key.startswith("_")})
     return question
 
@@ -105,11 +92,11 @@ if not TYPE_CHECKING:  # which would take every misspelt name for one that is th
             return globals()[name]
         if name == "PefourierError":
             return import_module(f"{__name__}.errors").PefourierError
-        room = f"{__name__}.{name}"
-        if not name.startswith("_"):
-            try:
-                return import_module(room)
-            except ModuleNotFoundError as error:
-                if error.name != room:
-                    raise
+        for room in (f"{__name__}.{name}", f"{__name__}.analysis.{name}"):
+            if not name.startswith("_"):
+                try:
+                    return import_module(room)
+                except ModuleNotFoundError as error:
+                    if error.name != room:
+                        raise
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

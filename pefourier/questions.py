@@ -30,17 +30,17 @@ from pefourier.errors import PefourierError, shown, unknown
 if TYPE_CHECKING:  # each is imported when it is asked
     import torch
 
-    from pefourier.compare import Comparison
-    from pefourier.context import Context
-    from pefourier.design import Design
+    from pefourier.analysis.compare import Comparison
+    from pefourier.analysis.context import Context
+    from pefourier.analysis.design import Design
+    from pefourier.analysis.extend import Extensions
+    from pefourier.analysis.faithful import Faithfulness, GridFaithfulness
+    from pefourier.analysis.reconstruct import GridReconstructions, Reconstructions
+    from pefourier.analysis.relations import Relations
+    from pefourier.analysis.resize import Resizing
+    from pefourier.analysis.spectrum import GridSpectrum, Spectrum
     from pefourier.encodings.domain import Domain
-    from pefourier.extend import Extensions
-    from pefourier.faithful import Faithfulness, GridFaithfulness
     from pefourier.geometry import Progress
-    from pefourier.reconstruct import GridReconstructions, Reconstructions
-    from pefourier.relations import Relations
-    from pefourier.resize import Resizing
-    from pefourier.spectrum import GridSpectrum, Spectrum
     from pefourier.weights.usage import Usage
 
 Source: TypeAlias = (
@@ -88,7 +88,7 @@ def spectrum(
     >>> spectrum(np.eye(8), sigma=0).method
     'periodogram'
     """
-    from pefourier.spectrum import density
+    from pefourier.analysis.spectrum import density
 
     check_whole_numbers(lattice=lattice)
     enc = encoding_of(encoding, length, d, params, demean=demean)
@@ -134,7 +134,7 @@ def reconstruct(
     >>> reconstruct("dft", [40]).inverse_error < 1e-12
     True
     """
-    from pefourier.reconstruct import position_functions
+    from pefourier.analysis.reconstruct import position_functions
 
     check_whole_numbers(lattice=lattice)
     points = as_points(positions)
@@ -168,7 +168,7 @@ def check(
     >>> check("dft", length=80, d=64).closest_pair
     (0, 64)
     """
-    from pefourier.faithful import assess
+    from pefourier.analysis.faithful import assess
 
     return assess(beside_weights(encoding_of(encoding, length, d, params)), progress)
 
@@ -194,7 +194,7 @@ def compare(
     >>> compare("sinusoidal", "sinusoidal:layout=halves").verdict
     'equivalent'
     """
-    from pefourier.compare import compare as compare_encodings
+    from pefourier.analysis.compare import compare as compare_encodings
 
     return compare_encodings(*pair_of(a, b, length, d, params))
 
@@ -209,7 +209,7 @@ def relations(
     >>> relations("sinusoidal", length=512, d=64).first_rise
     6
     """
-    from pefourier.relations import relate
+    from pefourier.analysis.relations import relate
 
     return relate(encoding_of(encoding, length, d, params))
 
@@ -238,7 +238,7 @@ def context(
     >>> context("rope:rho=5e5", length=131072, trained=8192, d=128).rotations[0].unseen
     29
     """
-    from pefourier.context import describe_context, read_against
+    from pefourier.analysis.context import describe_context, read_against
 
     if not isinstance(spec, str | os.PathLike):
         raise PefourierError(
@@ -328,7 +328,7 @@ def design(
     >>> design(d=64, span="1h", resolution="1s", criteria=["turns"]).length
     3600
     """
-    from pefourier.design import BASES, CRITERIA, Steps, design_base, design_grid
+    from pefourier.analysis.design import BASES, CRITERIA, Steps, design_base, design_grid
 
     steps = None
     if span is not None and resolution is not None and length is None:
@@ -377,8 +377,8 @@ def extend(
     >>> [len(one.candidates) for one in extend("rope", 256, trained=64, d=16)]
     [5]
     """
-    from pefourier.extend import extend as extend_rotation
-    from pefourier.extend import extend_on_grid
+    from pefourier.analysis.extend import extend as extend_rotation
+    from pefourier.analysis.extend import extend_on_grid
 
     own: dict[str, Any] = {"criteria": criteria, "bases": bases, "dtype": dtype}
     if isinstance(to, Sequence) and not isinstance(to, str):
@@ -416,7 +416,7 @@ def resize(
     >>> resize("axial", (20, 24), grid=(14, 14), d=16).table.shape
     (480, 16)
     """
-    from pefourier.resize import has_formula, on_own_grid, resize_table
+    from pefourier.analysis.resize import has_formula, on_own_grid, resize_table
 
     prefix = params.pop("prefix", 0)
     placing = {"prefix": prefix} if params.get("grid") else {}
@@ -490,7 +490,7 @@ def rows_of_points(domain: Domain, points: Sequence[tuple[int, ...]]) -> list[in
     """
     if len(domain.sides) == 1 or domain.kind != "position":
         return [row for point in points for row in point]
-    from pefourier.reconstruct import check_point
+    from pefourier.analysis.reconstruct import check_point
 
     def row_of(point: tuple[int, ...]) -> int:
         return domain.prefix + int(
@@ -644,7 +644,7 @@ def pair_of(
             size |= {"grid": domain.grid, "prefix": domain.prefix}
         pair[k] = rows_of(k, **size)
     elif kinds.count("code") == 1 and d is None:
-        from pefourier.operators import head_size
+        from pefourier.analysis.operators import head_size
 
         k = kinds.index("code")
         own, other = pair[k], pair[1 - k]

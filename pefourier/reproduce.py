@@ -15,6 +15,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from pefourier.analysis.faithful import assess
+from pefourier.analysis.reconstruct import position_functions
+from pefourier.analysis.spectrum import density
 from pefourier.answers.page import Page, as_json, fields_of, flattened
 from pefourier.answers.telling import Answer
 from pefourier.answers.text import agreeing, join, markdown_table, paragraph
@@ -22,10 +25,7 @@ from pefourier.encodings.families import absolute  # noqa: F401 (registers the p
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
 from pefourier.explained import Explained
-from pefourier.faithful import assess
 from pefourier.files import write_whole
-from pefourier.reconstruct import position_functions
-from pefourier.spectrum import density
 from pefourier.train.options import LEVEL
 
 HOLDS, SENSE, FAILS = "holds", "holds in another sense", "does not hold"

@@ -10,15 +10,15 @@ import numpy as np
 from fuzz import ended, mutated, target
 from stored import put
 
+from pefourier.analysis.context import describe_context
+from pefourier.analysis.faithful import assess
 from pefourier.answers.baseline import judge, read_baseline
 from pefourier.answers.context import TOLD
 from pefourier.answers.faithful import faithful_page
 from pefourier.answers.page import as_json
 from pefourier.answers.telling import Answer
-from pefourier.context import describe_context
 from pefourier.encodings import load
 from pefourier.encodings.sources.gguf_file import read_gguf
-from pefourier.faithful import assess
 from pefourier.train.data.load import load_task
 
 ODD = [None, True, 0, -1, 2**63, 10**400, 0.5, 1e308, -1e308, float("nan"), float("inf"), "", "x"]

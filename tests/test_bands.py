@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pefourier.bands import SMEAR, density_by_decade, group_waves, is_slow
+from pefourier.analysis.bands import SMEAR, density_by_decade, group_waves, is_slow
 from pefourier.encodings import load
 
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pefourier.compare import compare
+from pefourier.analysis.compare import compare
+from pefourier.analysis.faithful import assess
 from pefourier.encodings import load
 from pefourier.encodings.domain import lattice
 from pefourier.encodings.encoding import from_table
-from pefourier.faithful import assess
 
 SIZES = [(40, 16), (300, 64), (9, 32)]
 

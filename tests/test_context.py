@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 from published_configs import PUBLISHED
 
-from pefourier.answers.context import context_record
-from pefourier.answers.page import plain
-from pefourier.answers.telling import Answer
-from pefourier.context import (
+from pefourier.analysis.context import (
     base_bound,
     cache_phase_errors,
     count_unseen,
@@ -21,10 +18,13 @@ from pefourier.context import (
     longest_familiar,
     read_against,
 )
+from pefourier.analysis.operators import compare_operators
+from pefourier.answers.context import context_record
+from pefourier.answers.page import plain
+from pefourier.answers.telling import Answer
 from pefourier.encodings import load
 from pefourier.encodings.readings import lag_sums, positions_below, reading_cosine
 from pefourier.errors import PefourierError
-from pefourier.operators import compare_operators
 
 
 def frequencies(spec, length=8192, d=128):

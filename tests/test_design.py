@@ -5,9 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from pefourier.answers.design import conclude_design, design_text
-from pefourier.context import base_bound
-from pefourier.design import (
+from pefourier.analysis.context import base_bound
+from pefourier.analysis.design import (
     Steps,
     base_of_turns,
     cast_distance,
@@ -16,6 +15,7 @@ from pefourier.design import (
     design_grid,
     smallest_bounded_base,
 )
+from pefourier.answers.design import conclude_design, design_text
 from pefourier.encodings import build, load
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FORMATS, rounded

@@ -8,12 +8,8 @@ import pytest
 from published_configs import PUBLISHED
 from rotary_modules import config_class, quiet, rotary_classes, rotations
 
-from pefourier.answers.extend import conclude_extension
-from pefourier.context import describe_context
-from pefourier.encodings import load
-from pefourier.encodings.sources.rewrite import lines_for
-from pefourier.errors import PefourierError
-from pefourier.extend import (
+from pefourier.analysis.context import describe_context
+from pefourier.analysis.extend import (
     WAYS,
     extend,
     extend_on_grid,
@@ -21,6 +17,10 @@ from pefourier.extend import (
     length_before_scaling,
     rescale,
 )
+from pefourier.answers.extend import conclude_extension
+from pefourier.encodings import load
+from pefourier.encodings.sources.rewrite import lines_for
+from pefourier.errors import PefourierError
 
 
 def write(name, config, tmp_path):

@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 from grids import mean_products, mixed_frequencies, table_on, waves_on
 
+from pefourier.analysis.faithful import assess, shortfalls
+from pefourier.analysis.reconstruct import position_functions
+from pefourier.analysis.relations import relate, rotation_defect
+from pefourier.analysis.spectrum import density
 from pefourier.encodings import load
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.encoding import from_table, without_prefix
 from pefourier.errors import PefourierError
-from pefourier.faithful import assess, shortfalls
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import precision
 from pefourier.geometry.products import DIRECT, toeplitz_residual
 from pefourier.geometry.singular_values import decompose
-from pefourier.reconstruct import position_functions
-from pefourier.relations import relate, rotation_defect
-from pefourier.spectrum import density
 
 
 def named(spec, sides, d=64, prefix=0):

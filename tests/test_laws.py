@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from reference import DIM, LENGTH, ROWS
 
+from pefourier.analysis.faithful import assess
+from pefourier.analysis.reconstruct import position_functions
+from pefourier.analysis.relations import toeplitz_residual
+from pefourier.analysis.spectrum import density
 from pefourier.answers import catalogue
 from pefourier.encodings import build, load, specs
 from pefourier.encodings.encoding import as_encoding
 from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources.tables import write_table
-from pefourier.faithful import assess
 from pefourier.geometry.singular_values import decompose
-from pefourier.reconstruct import position_functions
-from pefourier.relations import toeplitz_residual
-from pefourier.spectrum import density
 
 SIZES = [(1, 2), (12, 32), (16, 16), (17, 8), (31, 6)]
 NAMES = sorted(BUILDERS)

@@ -13,7 +13,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "pefourier"
 FILES = sorted(PACKAGE.rglob("*.py"))
 PLAN = (PACKAGE.parent / ".github/CONTRIBUTING.md").read_text(encoding="utf-8")
-QUESTION = "every other file of `pefourier/`"
+QUESTION = "every file of `analysis`"
 FLOORS = [  # the lowest first
     {QUESTION} if rooms == QUESTION else set(re.findall(r"`([^`]+)`", rooms))
     for _, rooms in sorted(
@@ -21,7 +21,7 @@ FLOORS = [  # the lowest first
     )
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
-QUESTIONS = {p.stem for p in PACKAGE.glob("*.py")} - set(FLOOR)
+QUESTIONS = {f"analysis.{p.stem}" for p in PACKAGE.glob("analysis/*.py")}
 FLOOR |= dict.fromkeys(QUESTIONS, FLOOR[QUESTION])
 SAME_NAMES = {  # defined in several modules on purpose
     "compare",  # functions, commands and figures, named after their question
@@ -83,8 +83,9 @@ def test_imports_point_downwards():
 
 
 def test_questions_do_not_import_one_another_in_a_circle():
-    graph = {name: set(rooms_imported(PACKAGE / f"{name}.py")) for name in QUESTIONS}
-    assert {"spectrum", "reconstruct", "faithful"} <= set(graph)
+    files = {name: PACKAGE.joinpath(*name.split(".")).with_suffix(".py") for name in QUESTIONS}
+    graph = {name: set(rooms_imported(path)) for name, path in files.items()}
+    assert {"analysis.spectrum", "analysis.reconstruct", "analysis.faithful"} <= set(graph)
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 
@@ -175,4 +176,6 @@ def test_every_room_of_the_plan_is_there():
     named = set().union(*FLOORS) - {QUESTION}
     paths = [PACKAGE.joinpath(*room.split(".")) for room in named]
     assert all(p.is_dir() or p.with_suffix(".py").is_file() for p in paths)
-    assert {p.name for p in PACKAGE.iterdir() if (p / "__init__.py").is_file()} <= named
+    folders = {p.name for p in PACKAGE.iterdir() if (p / "__init__.py").is_file()}
+    assert folders - {"analysis"} <= named
+    assert len([p for p in PACKAGE.glob("*.py") if not p.stem.startswith("__")]) <= 14

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from pefourier.analysis.likeness import align_products, measure_likeness
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import from_table
-from pefourier.likeness import align_products, measure_likeness
 
 RNG = np.random.default_rng(5)
 FREE = RNG.normal(size=(40, 16))

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import pefourier
-from pefourier.compare import compare
+from pefourier.analysis.compare import compare
+from pefourier.analysis.operators import compare_operators, operator_at
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
-from pefourier.operators import compare_operators, operator_at
 from pefourier.questions import encoding_of
 
 N, D = 40, 16

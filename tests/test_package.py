@@ -26,7 +26,7 @@ def in_a_new_process(code):
 
 
 def test_dir_shows_each_question_once_and_no_machinery():
-    importlib.import_module("pefourier.spectrum")  # one that is loaded is not shown twice
+    importlib.import_module("pefourier.analysis.spectrum")  # which is not shown beside its question
     shown = ["PefourierError", "__version__", "encodings", "nn"]
     assert dir(pefourier) == sorted([*shown, *pefourier.QUESTIONS])
     assert len(set(map(id, (getattr(pefourier, name) for name in dir(pefourier))))) == len(
@@ -61,29 +61,9 @@ def test_a_room_is_imported_when_it_is_first_used():
     assert in_new_processes(codes) == [f"pefourier.{name}" for name in names]
 
 
-@pytest.mark.parametrize(
-    "before",
-    [
-        "import pefourier",
-        "import pefourier.{0}",
-        "import pefourier.{0} as room",
-        "from pefourier.{0} import *",
-        "pefourier.{0}; from pefourier import {0}; import pefourier.{0}",
-        "import importlib; importlib.import_module('pefourier.{0}')",
-    ],
-)
-def test_a_question_is_not_hidden_by_the_room_of_its_name(before):
-    """However the room was imported, and its own names stay where older code looks for them."""
-    codes = [
-        f"import pefourier; {before.format(name)}; print(type(pefourier.{name}).__name__)"
-        for name in pefourier.NAMESAKES
-    ]
-    assert in_new_processes(codes) == ["function"] * len(codes)
-
-
 def test_what_older_code_calls_is_still_there():
     code = (
-        "import pefourier.spectrum, pefourier.faithful, numpy as np; t = np.eye(4); "
+        "import pefourier, numpy as np; t = np.eye(4); "
         "print(pefourier.spectrum.density(t).lattice, pefourier.faithful.assess(t).verdict, "
         "pefourier.compare.compare(t, t).verdict, pefourier.design.design_base(8, 8).length)"
     )

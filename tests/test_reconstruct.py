@@ -5,10 +5,10 @@ import re
 import numpy as np
 import pytest
 
+from pefourier.analysis.reconstruct import describe_peak, position_functions
+from pefourier.analysis.spectrum import density
 from pefourier.encodings import build
 from pefourier.errors import PefourierError
-from pefourier.reconstruct import describe_peak, position_functions
-from pefourier.spectrum import density
 
 
 def algorithm_1(g, s, n):

@@ -7,13 +7,8 @@ import numpy as np
 import pytest
 
 import pefourier.encodings  # noqa: F401 (fills the registry)
-from pefourier.encodings.domain import lattice
-from pefourier.encodings.encoding import as_encoding
-from pefourier.encodings.registry import BUILDERS, build
-from pefourier.faithful import assess
-from pefourier.geometry import products as geometry
-from pefourier.geometry.products import autocorrelation
-from pefourier.relations import (
+from pefourier.analysis.faithful import assess
+from pefourier.analysis.relations import (
     compare_diagonals,
     first_rise,
     kernel,
@@ -23,8 +18,13 @@ from pefourier.relations import (
     shift_residual,
     toeplitz_residual,
 )
+from pefourier.encodings.domain import lattice
+from pefourier.encodings.encoding import as_encoding
+from pefourier.encodings.registry import BUILDERS, build
+from pefourier.geometry import products as geometry
+from pefourier.geometry.products import autocorrelation
 
-ROOM = sys.modules["pefourier.relations"]  # the package gives the question of that name
+ROOM = sys.modules["pefourier.analysis.relations"]  # the package gives the question of that name
 KERNELS = {  # k(lag)/k(0) at lags 1, 2, 10, 50, 100, 511, and the first lag at which it rises
     16: (None, 4),
     64: ((0.966151, 0.884496, 0.657863, 0.489806, 0.558583, 0.200753), 6),

@@ -16,16 +16,16 @@ from math import isfinite
 from os.path import basename, dirname, normpath
 from typing import Any
 
+from pefourier.analysis.context import Context
+from pefourier.analysis.faithful import LADDER
 from pefourier.answers.context import ranges
 from pefourier.answers.page import SCHEMA, Reason, plain
 from pefourier.answers.telling import Answer, Refusal, telling_of
 from pefourier.answers.text import number
-from pefourier.context import Context
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.sources.tables import await_writer
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, printable, shown
-from pefourier.faithful import LADDER
 from pefourier.files import missing, os_errors, status_of
 
 LARGEST = 2**26  # bytes

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from pefourier.analysis.faithful import LADDER
 from pefourier.answers.telling import LONG
 from pefourier.answers.text import agreeing, join, number
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.specs import load, source_of
-from pefourier.faithful import LADDER
 
 if TYPE_CHECKING:  # it asks this room
     from pefourier.answers.telling import Answer
@@ -31,7 +31,7 @@ def choose(answers: Sequence[Answer]) -> str:
 
     >>> from pefourier.answers.telling import Answer
     >>> from pefourier.encodings import load
-    >>> from pefourier.faithful import assess
+    >>> from pefourier.analysis.faithful import assess
     >>> encs = [load(name, length=10, d=8) for name in ("sinusoidal", "dft", "ramp")]
     >>> print(choose([Answer(enc, assess(enc)) for enc in encs]))  # doctest: +ELLIPSIS
     Of these 3, sinusoidal and ramp give all 10 positions different codes, dft doesn't. The closest

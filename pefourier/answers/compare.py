@@ -19,9 +19,9 @@ from pefourier.encodings.registry import BUILDERS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pefourier.compare import Comparison
+    from pefourier.analysis.compare import Comparison
+    from pefourier.analysis.likeness import Likeness
     from pefourier.diagnosis.causes import Cause
-    from pefourier.likeness import Likeness
 
 LONG = 4  # numbers of a setting that are told one by one
 ALIKE = 0.02  # of the energy at other frequencies: less, and two spectra are nearly the same

@@ -10,6 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pefourier.analysis.context import (
+    Band,
+    Context,
+    Reading,
+    Rotation,
+    count_idle,
+    longest_familiar,
+    treatments,
+    window_within,
+)
 from pefourier.answers.page import Page, fields_told
 from pefourier.answers.places import WORDS, axis_names, further_in_words, size_of
 from pefourier.answers.plot import USUAL, WIDTH, Look, brief, lines_within, literal, make_panels
@@ -22,16 +32,6 @@ from pefourier.answers.telling import (
     sweep_table,
 )
 from pefourier.answers.text import agreeing, aligned, join, number, paragraph
-from pefourier.context import (
-    Band,
-    Context,
-    Reading,
-    Rotation,
-    count_idle,
-    longest_familiar,
-    treatments,
-    window_within,
-)
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.relative import t5_buckets
 from pefourier.encodings.readings import LEVELS
@@ -77,7 +77,7 @@ def context_record(answer: Answer) -> dict[str, Any]:
 def conclude_context(enc: Encoding, found: Context) -> str:
     """How far positions were trained and are asked for, what is new there, what misreading costs.
 
-    >>> from pefourier.context import describe_context
+    >>> from pefourier.analysis.context import describe_context
     >>> (enc,), found = describe_context("rope:rho=5e5", 131072, trained=8192, d=128)
     >>> print(conclude_context(enc, found))
     Trained at 8192 positions and asked for 131072 without a scaling: 29 of 64 pairs reach
@@ -173,7 +173,7 @@ def by_scaling(r: Rotation) -> str:
 def if_scaled_later(r: Rotation, trained: int) -> str:
     """How far phases are known if training came before the scaling, which nothing says.
 
-    >>> from pefourier.context import describe_context
+    >>> from pefourier.analysis.context import describe_context
     >>> _, found = describe_context("rope:rho=5e5,scaling=linear,factor=3.5", 8192, d=128)
     >>> if_scaled_later(found.rotations[0], found.trained)
     '; if the scaling was set after that training (--trained 8192), no angle is new up to 28672'
@@ -311,7 +311,7 @@ def about_temperature(found: Context) -> str:
 def about_reading(reading: Reading, rotations: Sequence[Rotation]) -> str:
     """By how much a misreading changes logits, and from where on it turns otherwise.
 
-    >>> from pefourier.context import describe_context, read_against
+    >>> from pefourier.analysis.context import describe_context, read_against
     >>> own, found = describe_context("rope:scaling=yarn,factor=4,original=4096", 16384, d=128)
     >>> for other in ("attention_factor=1", "scaling-ignored"):
     ...     print(about_reading(read_against(own, other, 16384), found.rotations))
@@ -500,7 +500,7 @@ def bands_chart(found: Context, colour: bool = False) -> str:
     A letter stands for the wavelengths of at least one pair; │ for the trained length and ║ for the
     one asked for hide those beneath.
 
-    >>> from pefourier.context import describe_context
+    >>> from pefourier.analysis.context import describe_context
     >>> scaled = "rope:rho=5e5,scaling=llama3,factor=8,original=8192"
     >>> print(bands_chart(describe_context(scaled, 131072, d=64)[1]).splitlines()[0].rstrip())
     kept      ██ █ ██ █ █ ██ █ █ ██ █ █     │           ║

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pefourier.analysis.design import Candidate, Design, grid_spec
 from pefourier.answers.page import Page, fields_of, fields_told
 from pefourier.answers.plot import USUAL, WIDTH, Look, literal, make_panels
 from pefourier.answers.telling import Answer, Telling
 from pefourier.answers.text import aligned, join, number, paragraph
-from pefourier.design import Candidate, Design, grid_spec
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +43,7 @@ CURVES = {  # of a design: field of a candidate, the axis, its scale, the criter
 def by_axes(designs: Sequence[Design]) -> list[tuple[str, Design]]:
     """Each design behind its axis, as its words begin; axes that are alike have one.
 
-    >>> from pefourier.design import design_grid
+    >>> from pefourier.analysis.design import design_grid
     >>> found = design_grid((4, 8, 8), 12, bases=(2.0,), criteria=())
     >>> [axes for axes, _ in by_axes(found)], [axes for axes, _ in by_axes(found[1:])]
     (['axis t: ', 'axes y and x: '], ['both axes: '])
@@ -91,7 +91,7 @@ def design_record(answer: Answer) -> dict[str, Any]:
 def conclude_design(design: Design) -> str:
     """Whether a base is needed, what each use and criterion asks for, and that they contradict.
 
-    >>> from pefourier.design import design_base
+    >>> from pefourier.analysis.design import design_base
     >>> print(conclude_design(design_base(80, 64, criteria=("turns", "distance"))))
     For 80 positions and d 64 the criteria contradict one another: choose by use. Every
     pair finishes a turn with bases up to 13.82141. By codes alone the best of the 15 bases
@@ -160,7 +160,7 @@ def fact(criterion: str, rho: float | None, design: Design, bases: dict[float, C
 def tied_words(design: Design, criterion: str) -> str:
     """The base that is best by a criterion of the table of codes, or all that are as good.
 
-    >>> from pefourier.design import design_base
+    >>> from pefourier.analysis.design import design_base
     >>> tied_words(design_base(100, 32, (2.0, 3.0, 5.0, 1e4), ("rank",)), "rank")
     'all from 2 to 5'
     """

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pefourier.analysis.context import window_within
+from pefourier.analysis.design import AXES
+from pefourier.analysis.extend import Extension, Extensions
 from pefourier.answers.context import GREY, mark_lengths
 from pefourier.answers.page import fields_of
 from pefourier.answers.plot import USUAL, WIDTH, Look, brief, make_panels
 from pefourier.answers.telling import Answer, Telling
 from pefourier.answers.text import agreeing, aligned, number
-from pefourier.context import window_within
-from pefourier.design import AXES
 from pefourier.encodings.readings import LEVELS, reading_cosine
-from pefourier.extend import Extension, Extensions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +52,7 @@ def extension_record(answer: Answer) -> dict[str, Any]:
 def conclude_extension(found: Extensions) -> str:
     """What happens unchanged, which scaling avoids it at the least cost, and what is left open.
 
-    >>> from pefourier.extend import extend
+    >>> from pefourier.analysis.extend import extend
     >>> print(conclude_extension(extend("rope:rho=1e6", 131072, trained=32768, d=128)))
     Taken from 32768 to 131072 positions unchanged, 24 of 64 pairs reach angles unseen in
     training. Of the ways that leave no pair there, llama3 changes the trained rotation least: the

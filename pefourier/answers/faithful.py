@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pefourier.analysis.relations import kernel
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.places import (
     POINTS,
@@ -55,13 +56,12 @@ from pefourier.answers.text import agreeing, aligned, join, number, paragraph
 from pefourier.encodings.encoding import Encoding, without_prefix
 from pefourier.encodings.specs import source_of
 from pefourier.geometry.singular_values import decompose
-from pefourier.relations import kernel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from pefourier.faithful import Faithfulness, GridFaithfulness
+    from pefourier.analysis.faithful import Faithfulness, GridFaithfulness
 
 GRID_FIELDS = "grid prefix displacement axial separable_error isotropy idle aliased".split()
 TOLD_FORMATS = ("float32", "float16", "bfloat16")  # formats that a conclusion speaks of
@@ -110,7 +110,7 @@ def why_no_shift(answer: Answer) -> str:
         return f"not for {answer.encoding.domain.kind}s"
     if answer.result.length == 1:
         return "only one position"
-    from pefourier.relations import LARGEST_SHIFT
+    from pefourier.analysis.relations import LARGEST_SHIFT
 
     if answer.result.dimension > LARGEST_SHIFT:
         return f"not fitted for d over {LARGEST_SHIFT}"
@@ -283,7 +283,7 @@ def two_ends(enc: Encoding, r: Faithfulness) -> tuple[str, ...]:
     """The closest two: scattered points by row and coordinates, others by their one.
 
     >>> from pefourier.encodings import load
-    >>> from pefourier.faithful import assess
+    >>> from pefourier.analysis.faithful import assess
     >>> enc = load("fourier-features", d=4, times=[[48.1, 11.6], [52.5, 13.4]])
     >>> two_ends(enc, assess(enc))
     ('row 0 (48.1, 11.6)', 'row 1 (52.5, 13.4)')
@@ -560,7 +560,7 @@ def lost_to_rounding(r: GridFaithfulness) -> str:
     >>> from pefourier.encodings import build
     >>> from pefourier.encodings.encoding import from_table
     >>> from pefourier.encodings.grids import on_grid
-    >>> from pefourier.faithful import assess
+    >>> from pefourier.analysis.faithful import assess
     >>> table = build("axial", d=768, grid=(14, 14), convention="mae").table()
     >>> stored = from_table(table.astype("float32"), eps=2**-23)
     >>> lost_to_rounding(assess(on_grid(stored, (14, 14), 0)))

@@ -35,7 +35,7 @@ from pefourier.encodings.encoding import Encoding
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pefourier.reconstruct import GridReconstructions, Reconstructions
+    from pefourier.analysis.reconstruct import GridReconstructions, Reconstructions
 
 SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
 WIDE = 4.0  # positions: the width of a peak from which on its reason is told

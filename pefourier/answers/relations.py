@@ -26,7 +26,7 @@ from pefourier.encodings.encoding import Encoding
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pefourier.relations import GridRelations, Relations
+    from pefourier.analysis.relations import GridRelations, Relations
 
 LEFT = 0.05  # of the inner product at lag 0, below which nothing is said of directions
 

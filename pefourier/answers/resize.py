@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pefourier.analysis.resize import Picture, Resizing, by_cycles
 from pefourier.answers.places import axis_names, by_axis, further_in_words, point_of, size_of
 from pefourier.answers.plot import USUAL, WIDTH, Look, caption, make_panels
 from pefourier.answers.spectrum import whole_plane
@@ -15,7 +16,6 @@ from pefourier.answers.telling import Answer, Telling, record_of_fields
 from pefourier.answers.text import aligned, number
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import printable
-from pefourier.resize import Picture, Resizing, by_cycles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

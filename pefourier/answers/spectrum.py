@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pefourier.analysis.bands import density_by_decade, group_waves, is_slow
 from pefourier.answers.places import STEPS, axis_names, by_axis, size_of
 from pefourier.answers.plot import (
     LETTER,
@@ -32,7 +33,6 @@ from pefourier.answers.telling import (
 )
 from pefourier.answers.terminal_chart import chart, shades
 from pefourier.answers.text import agreeing, aligned, number
-from pefourier.bands import density_by_decade, group_waves, is_slow
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from pefourier.spectrum import GridSpectrum, Spectrum
+    from pefourier.analysis.spectrum import GridSpectrum, Spectrum
 
 LITTLE = 0.0005  # of the energy
 WAVES = ("encoding", "bands", "how many bands")

@@ -171,7 +171,7 @@ def conclude(enc: Encoding, result: Any) -> str:
     """The conclusion of a result.
 
     >>> from pefourier.encodings import load
-    >>> from pefourier.faithful import assess
+    >>> from pefourier.analysis.faithful import assess
     >>> dft = load("dft", length=8, d=4)
     >>> print(conclude(dft, assess(dft)))
     Only 4 of 8 positions have different codes: they repeat every 4, so 0 and 4 share one; take at

@@ -231,7 +231,7 @@ def terms_of_fields() -> dict[tuple[str, str], Term]:
 def with_fields(kind: type, own: str) -> str:
     """A docstring and what each field of its dataclass means.
 
-    >>> from pefourier.faithful import Faithfulness
+    >>> from pefourier.analysis.faithful import Faithfulness
     >>> "gap : float | None" in with_fields(Faithfulness, "Codes.").splitlines()
     True
     """

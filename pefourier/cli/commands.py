@@ -188,7 +188,7 @@ def reconstruct(
 
 def note_positions(asked: Asked, quiet: bool) -> None:
     """Say which positions were taken where the usual ones lie outside a lattice."""
-    from pefourier.reconstruct import USUAL
+    from pefourier.analysis.reconstruct import USUAL
 
     for a in asked.answers:
         taken = [r.position for r in a.result.reconstructions]
@@ -295,8 +295,8 @@ def check_faithful(question: Question, form: Form, drawing: Drawing, demands: De
 
 def unmet(asked: Asked, demands: Demands) -> list[Any]:
     """Which demands are not met, by which answer."""
+    from pefourier.analysis.faithful import shortfalls
     from pefourier.answers.page import Reason
-    from pefourier.faithful import shortfalls
 
     return [
         Reason(a.encoding.label, "unmet", words)

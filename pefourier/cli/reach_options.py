@@ -150,10 +150,10 @@ def tell_reach(given: ContextOptions, form: Form, drawing: Drawing) -> None:
         raise PefourierError(
             "context takes a model's config.json or folder, or a rotation; got none"
         )
+    from pefourier.analysis.context import lost_in_format
     from pefourier.answers.context import TOLD, context_over_lengths
     from pefourier.answers.page import Reason
     from pefourier.answers.telling import answer_of
-    from pefourier.context import lost_in_format
     from pefourier.questions import context
 
     lengths = given.length if isinstance(given.length, tuple) else (given.length,)
@@ -230,9 +230,9 @@ def tell_design(given: DesignOptions, form: Form, drawing: Drawing) -> None:
 
 def tell_extension(given: DesignOptions, form: Form, drawing: Drawing) -> None:
     """Answer `pefourier design --extend-from`."""
+    from pefourier.analysis.extend import grid_specs
     from pefourier.answers.extend import TOLD, extensions_text
     from pefourier.answers.telling import answer_of
-    from pefourier.extend import grid_specs
     from pefourier.questions import extend
 
     config, to = given.extend_from, given.grid or given.to

@@ -12,6 +12,10 @@ from importlib.metadata import version
 from typing import Any
 
 from pefourier import __version__
+from pefourier.analysis.faithful import Faithfulness, assess
+from pefourier.analysis.reconstruct import Reconstructions, position_functions
+from pefourier.analysis.relations import Relations, relate
+from pefourier.analysis.spectrum import Spectrum, density
 from pefourier.answers import plot
 from pefourier.answers.choice import choose
 from pefourier.answers.faithful import (
@@ -46,7 +50,6 @@ from pefourier.answers.terms import read_terms
 from pefourier.answers.text import number, paragraph
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.errors import printable
-from pefourier.faithful import Faithfulness, assess
 from pefourier.geometry import Progress
 from pefourier.pages.document import (
     Chapter,
@@ -62,9 +65,6 @@ from pefourier.pages.document import (
 from pefourier.pages.inline_svg import INLINE, INLINE_WIDE, draw_inline
 from pefourier.pages.reach import reach_part
 from pefourier.pages.usage import usage_part
-from pefourier.reconstruct import Reconstructions, position_functions
-from pefourier.relations import Relations, relate
-from pefourier.spectrum import Spectrum, density
 
 LIBRARIES = ("numpy", "scipy", "matplotlib")
 QUESTIONS = {  # of which a conclusion speaks

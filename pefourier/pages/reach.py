@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pefourier.analysis.context import Context, describe_context
 from pefourier.answers.context import ROTATION_FACTS, conclude_context, ranges
-from pefourier.context import Context, describe_context
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError
 from pefourier.pages.document import Markup, Words, command, element, table, value_cell

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pefourier.context import layer_runs, load_layers, positions_of, still_dimensions
+from pefourier.analysis.context import layer_runs, load_layers, positions_of, still_dimensions
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.sources.config import HEADS

@@ -6,7 +6,7 @@ from math import pi
 
 import numpy as np
 
-from pefourier.context import frequencies_before_scaling, window_of_rotation
+from pefourier.analysis.context import frequencies_before_scaling, window_of_rotation
 from pefourier.errors import PefourierError
 from pefourier.explained import Explained
 from pefourier.weights.model import Rotations

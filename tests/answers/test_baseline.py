@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from published_configs import PUBLISHED
 
+from pefourier.analysis.faithful import assess
 from pefourier.answers import baseline
 from pefourier.answers.baseline import read_baseline
 from pefourier.answers.faithful import faithful_page
@@ -17,7 +18,6 @@ from pefourier.answers.telling import Answer
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
 from pefourier.errors import PefourierError
-from pefourier.faithful import assess
 
 
 def answer(enc):

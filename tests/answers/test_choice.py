@@ -5,10 +5,10 @@ import shlex
 
 import pytest
 
+from pefourier.analysis.faithful import assess
 from pefourier.answers.choice import choose
 from pefourier.answers.telling import Answer
 from pefourier.encodings import load
-from pefourier.faithful import assess
 
 
 def answers(specs, **sizes):

@@ -6,18 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pefourier.analysis.compare import compare
+from pefourier.analysis.faithful import assess
+from pefourier.analysis.reconstruct import position_functions
+from pefourier.analysis.relations import relate
+from pefourier.analysis.spectrum import density
 from pefourier.answers.compare import conclude_comparison
 from pefourier.answers.telling import conclude
-from pefourier.compare import compare
 from pefourier.encodings import load
 from pefourier.encodings.domain import lattice, positions
 from pefourier.encodings.encoding import Encoding, Finding, Measure, from_table
 from pefourier.encodings.registry import BUILDERS
-from pefourier.faithful import assess
 from pefourier.geometry.precision import FormatLoss
-from pefourier.reconstruct import position_functions
-from pefourier.relations import relate
-from pefourier.spectrum import density
 
 STAY = "In float32, float16 and bfloat16 codes stay different"
 BOTH = f"{STAY}, rounded to the format or computed in it."

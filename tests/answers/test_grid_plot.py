@@ -4,6 +4,10 @@ import numpy as np
 import pytest
 from grids import mixed_frequencies, waves_on
 
+from pefourier.analysis.faithful import assess
+from pefourier.analysis.reconstruct import position_functions
+from pefourier.analysis.relations import relate
+from pefourier.analysis.spectrum import density
 from pefourier.answers import plot
 from pefourier.answers.faithful import faithful
 from pefourier.answers.places import kernel_lines
@@ -12,10 +16,6 @@ from pefourier.answers.spectrum import spectrum, whole_plane
 from pefourier.answers.telling import Answer
 from pefourier.answers.terminal_chart import shades
 from pefourier.encodings import load
-from pefourier.faithful import assess
-from pefourier.reconstruct import position_functions
-from pefourier.relations import relate
-from pefourier.spectrum import density
 
 
 @pytest.mark.parametrize("sides", [(5, 8), (4, 7), (3, 4, 6)], ids=str)

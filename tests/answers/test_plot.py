@@ -10,6 +10,10 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from training import result
 
+from pefourier.analysis.bands import density_by_decade
+from pefourier.analysis.faithful import assess
+from pefourier.analysis.reconstruct import position_functions
+from pefourier.analysis.spectrum import density
 from pefourier.answers import plot
 from pefourier.answers.compare import compare
 from pefourier.answers.encode import heatmap
@@ -18,12 +22,8 @@ from pefourier.answers.reconstruct import reconstruct
 from pefourier.answers.spectrum import spectrum, spectrum_by_decade
 from pefourier.answers.telling import Answer
 from pefourier.answers.training_figures import comparison, critical_difference
-from pefourier.bands import density_by_decade
 from pefourier.encodings import load
-from pefourier.faithful import assess
 from pefourier.pages.inline_svg import INLINE
-from pefourier.reconstruct import position_functions
-from pefourier.spectrum import density
 
 
 @pytest.fixture
@@ -387,7 +387,7 @@ from pefourier.answers import plot
 from pefourier.answers.spectrum import spectrum
 from pefourier.answers.telling import Answer
 from pefourier.encodings import load
-from pefourier.spectrum import density
+from pefourier.analysis.spectrum import density
 enc = load("dft", 8, 8)
 plot.save("x.svg", spectrum, [Answer(enc, density(enc))])
 assert dict(matplotlib.rcParams) == before, "settings"

@@ -5,8 +5,8 @@ import json
 import pytest
 from published_configs import PUBLISHED
 
+from pefourier.analysis.context import describe_context
 from pefourier.answers.context import conclude_context
-from pefourier.context import describe_context
 
 GEMMA2 = {
     **{"model_type": "gemma2", "head_dim": 256, "num_hidden_layers": 26, "rope_theta": 1e4},

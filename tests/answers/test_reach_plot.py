@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from published_configs import PUBLISHED
 
+from pefourier.analysis.context import describe_context, read_against
+from pefourier.analysis.design import design_base
+from pefourier.analysis.extend import extend
 from pefourier.answers import context, design, plot
 from pefourier.answers.extend import extension
 from pefourier.answers.telling import Answer, answer_of
-from pefourier.context import describe_context, read_against
-from pefourier.design import design_base
-from pefourier.extend import extend
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ import csv
 import numpy as np
 import pytest
 
+from pefourier.analysis.relations import kernel
 from pefourier.answers.relations import RELATIONS_FACTS
 from pefourier.answers.terms import read_terms
 from pefourier.encodings import load
-from pefourier.relations import kernel
 
 
 def test_every_row_has_a_term():

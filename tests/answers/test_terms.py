@@ -13,30 +13,30 @@ import pytest
 import typer
 from tiny_models import write_model
 
-from pefourier.answers import context, design, faithful, reconstruct, spectrum, telling
-from pefourier.answers.catalogue import read_catalogue
-from pefourier.answers.terms import explanation, find_terms, read_terms
-from pefourier.bands import DecadeDensity, WaveGroup
-from pefourier.cli.main import app
-from pefourier.cli.vocabulary import command_terms, option_terms, options_of
-from pefourier.compare import Comparison
-from pefourier.context import Band, CacheLoss, Context, Layers, Reading, Rotation
-from pefourier.design import Candidate, Design
-from pefourier.encodings.sources.temperature import Temperature
-from pefourier.errors import PefourierError
-from pefourier.extend import Extension, Extensions
-from pefourier.faithful import LADDER, Faithfulness, GridFaithfulness
-from pefourier.geometry.precision import FORMATS, FormatLoss
-from pefourier.reconstruct import (
+from pefourier.analysis.bands import DecadeDensity, WaveGroup
+from pefourier.analysis.compare import Comparison
+from pefourier.analysis.context import Band, CacheLoss, Context, Layers, Reading, Rotation
+from pefourier.analysis.design import Candidate, Design
+from pefourier.analysis.extend import Extension, Extensions
+from pefourier.analysis.faithful import LADDER, Faithfulness, GridFaithfulness
+from pefourier.analysis.reconstruct import (
     GridReconstruction,
     GridReconstructions,
     Reconstruction,
     Reconstructions,
 )
-from pefourier.relations import Diagonals, GridRelations, Relations
+from pefourier.analysis.relations import Diagonals, GridRelations, Relations
+from pefourier.analysis.resize import Method, Picture, Unseen
+from pefourier.analysis.spectrum import DensitySummary, GridSpectrum, Spectrum
+from pefourier.answers import context, design, faithful, reconstruct, spectrum, telling
+from pefourier.answers.catalogue import read_catalogue
+from pefourier.answers.terms import explanation, find_terms, read_terms
+from pefourier.cli.main import app
+from pefourier.cli.vocabulary import command_terms, option_terms, options_of
+from pefourier.encodings.sources.temperature import Temperature
+from pefourier.errors import PefourierError
+from pefourier.geometry.precision import FORMATS, FormatLoss
 from pefourier.reproduce import SPOKEN, Claim
-from pefourier.resize import Method, Picture, Unseen
-from pefourier.spectrum import DensitySummary, GridSpectrum, Spectrum
 from pefourier.weights.layout import PairLayout
 from pefourier.weights.moved import Moved, MovedHead, MovedRotation
 from pefourier.weights.summary import PairUse, Portion, RotationUse, Standout

@@ -14,7 +14,7 @@ from pefourier.cli.main import app, main
 COMMANDS = sorted(typer.main.get_command(app).commands)
 NO_COUNT = "is not a whole number such as 4096, 3e5 or 128k (131072)"
 PROGRAM = [sys.executable, "-m", "pefourier"]
-ROOM = import_module("pefourier.spectrum")  # the package gives the question of that name
+ROOM = import_module("pefourier.analysis.spectrum")  # the package gives the question of that name
 
 
 @pytest.mark.parametrize(

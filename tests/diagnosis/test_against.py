@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from pefourier.context import read_against
+from pefourier.analysis.context import read_against
 from pefourier.diagnosis.against import misread
 from pefourier.encodings import load
 from pefourier.errors import PefourierError

@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 
-from pefourier.compare import compare
+from pefourier.analysis.compare import compare
 from pefourier.diagnosis.misreadings import Hints, readings
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table

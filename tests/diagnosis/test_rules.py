@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from sinusoids import DIM, GRID, NORMAL, I, S, changed, waves
 
+from pefourier.analysis.faithful import assess
+from pefourier.analysis.relations import shift_residual
 from pefourier.diagnosis import rules
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, from_table
 from pefourier.encodings.registry import BUILDERS, build
-from pefourier.faithful import assess
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.geometry.singular_values import decompose
-from pefourier.relations import shift_residual
 
 
 def by_row():

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from pefourier.analysis.faithful import assess
 from pefourier.encodings import load
 from pefourier.encodings.spans import read_spans
 from pefourier.errors import PefourierError
-from pefourier.faithful import assess
 
 TEXT = "axial-rope:convention=qwen2-vl-text"
 VIDEO = "text:3 video:8x4x4 text:9"

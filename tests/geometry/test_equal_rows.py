@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from double_loop import assert_agree, by_definition
 
+from pefourier.analysis.faithful import assess, shortfalls
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
-from pefourier.faithful import assess, shortfalls
 from pefourier.geometry.closest import ClosestPair, closest_pair
 
 RANDOM = np.random.default_rng(20261122)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from pefourier.analysis.faithful import assess
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import from_table
-from pefourier.faithful import assess
 from pefourier.geometry.precision import (
     FORMATS,
     count_distinct,

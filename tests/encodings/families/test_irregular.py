@@ -7,11 +7,11 @@ import pytest
 from refusal import refused
 
 import pefourier
+from pefourier.analysis.faithful import assess
+from pefourier.analysis.spectrum import density
 from pefourier.encodings import load
 from pefourier.encodings.domain import lattice_points
 from pefourier.encodings.registry import BUILDERS
-from pefourier.faithful import assess
-from pefourier.spectrum import density
 
 TIMED = [name for name in sorted(BUILDERS) if "times" in BUILDERS[name].parameters]
 IRREGULAR = np.array([0.0, 0.4, 1.7, 2.0, 3.1, 5.9, 6.0, 8.2])

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from pefourier.context import describe_context
+from pefourier.analysis.context import describe_context
 from pefourier.encodings import load
 from pefourier.encodings.sources.gguf_file import known_architectures
 from pefourier.encodings.sources.gguf_header import (

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from pefourier.compare import compare
+from pefourier.analysis.compare import compare
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
 

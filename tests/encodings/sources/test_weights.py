@@ -9,7 +9,7 @@ import torch
 from rotary_modules import config_class, quiet
 from stored import safetensors
 
-from pefourier import faithful
+from pefourier.analysis import faithful
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
 

@@ -80,7 +80,7 @@ def spectra_apart(
     tables: list[np.ndarray], grid: tuple[int, ...]
 ) -> tuple[float | None, tuple[float, float] | None]:
     """Half the sum of differences of two densities over one lattice, and their mean frequencies."""
-    from pefourier.spectrum import density
+    from pefourier.analysis.spectrum import density
 
     encodings = [from_table(table) for table in tables]
     if grid:

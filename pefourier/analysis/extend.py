@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pefourier.answers.page import fields_of
-from pefourier.context import (
+from pefourier.analysis.context import (
     Band,
     bands,
     count_unseen,
@@ -24,7 +23,8 @@ from pefourier.context import (
     standing_length,
     window_within,
 )
-from pefourier.design import candidate, exact_base
+from pefourier.analysis.design import candidate, exact_base
+from pefourier.answers.page import fields_of
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.axes import axis_letters

@@ -8,8 +8,8 @@ of one base have the same distances, rank and kernel, so that one table serves b
 
 turns: every pair finishes a turn. wavelength: the slowest needs k lengths for one. distance: the
 smallest between two codes is largest. rank, stable_rank, condition: of the table of codes; by these
-four a base is the best of the candidates, and one between them may be better. bound:
-the smallest base with B(m) >= 0 at every lag below the length (`pefourier.context.base_bound`).
+four a base is the best of the candidates, and one between them may be better. bound: the smallest
+base with B(m) >= 0 at every lag below the length (`pefourier.analysis.context.base_bound`).
 """
 
 import re
@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pefourier.context import base_bound
+from pefourier.analysis.context import base_bound
 from pefourier.encodings import build
 from pefourier.encodings.checks import LARGEST, check_cost, check_count
 from pefourier.encodings.encoding import BLOCK, Encoding, Measure, row_blocks

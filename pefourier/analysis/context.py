@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from pefourier.analysis.faithful import lost_codes
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import rotation_of
@@ -37,7 +38,6 @@ from pefourier.encodings.sources.weights import TENSOR, first_row, tensors_besid
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.explained import Explained
-from pefourier.faithful import lost_codes
 from pefourier.geometry.precision import FORMATS, FormatLoss, check_formats, format_loss
 from pefourier.geometry.threads import map_ahead
 from pefourier.result import Result

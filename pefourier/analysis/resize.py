@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from pefourier.analysis.spectrum import axis_shares, density
 from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points
 from pefourier.encodings.encoding import Encoding, from_table
@@ -28,7 +29,6 @@ from pefourier.geometry.found_grids import on_found_grid
 from pefourier.geometry.grown_grids import frequencies_on_axes, turn_limits
 from pefourier.geometry.interpolation import METHODS, resize_lattice
 from pefourier.result import Result
-from pefourier.spectrum import axis_shares, density
 
 DEFAULT = "bicubic"
 IN_USE = dict.fromkeys(name for name in METHODS if name != "fourier")  # by libraries

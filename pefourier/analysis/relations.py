@@ -37,7 +37,7 @@ from pefourier.geometry.products import (
 from pefourier.result import Result
 
 if TYPE_CHECKING:  # which imports this room where it is used
-    from pefourier.faithful import Faithfulness
+    from pefourier.analysis.faithful import Faithfulness
 
 ALIKE = 0.1  # of the fall of inner products, within which two directions are treated alike
 LAGS_AT_ONCE = 2**12
@@ -97,7 +97,7 @@ def relate(
     encoding : Encoding or np.ndarray, shape (n, d)
         An encoding, or a table with one row a position.
     assessed : Faithfulness, optional
-        What `pefourier.faithful.assess` found of the same codes: T(1) is not fitted again.
+        What `pefourier.analysis.faithful.assess` found of the same codes: T(1) is not fitted again.
 
     Notes
     -----

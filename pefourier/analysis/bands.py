@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pefourier.analysis.spectrum import choose_method, folded, frequencies_and_weights
 from pefourier.encodings.encoding import BLOCK, Encoding, as_encoding, row_blocks, without_prefix
 from pefourier.explained import Explained
-from pefourier.spectrum import choose_method, folded, frequencies_and_weights
 
 SMEAR = 0.1  # decades: the width of the Gaussian around each frequency
 POINTS = 50  # of the density, in a decade

@@ -96,11 +96,11 @@ def assess(
     >>> assess(load("dft", length=80, d=64)).closest_pair
     (0, 64)
     """
+    from pefourier.analysis.relations import first_rising_lag, shift_residual, toeplitz_residual
     from pefourier.diagnosis import diagnose, without_rounding
     from pefourier.geometry.closest import closest_pair
     from pefourier.geometry.precision import check_formats, precision
     from pefourier.geometry.singular_values import check_products, decompose
-    from pefourier.relations import first_rising_lag, shift_residual, toeplitz_residual
 
     whole = as_encoding(encoding)
     enc = without_prefix(whole)
@@ -142,8 +142,8 @@ def assess(
 
 def describe_grid(enc: Encoding, closest: ClosestPair, factors: Factors) -> dict[str, Any]:
     """What only codes on a grid have."""
+    from pefourier.analysis.spectrum import axis_shares
     from pefourier.encodings.axis_parts import axis_parts
-    from pefourier.spectrum import axis_shares
 
     domain = enc.domain
     rows = None if closest.pair is None else np.array(closest.pair) + domain.prefix

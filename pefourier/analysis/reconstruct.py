@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from pefourier.analysis.spectrum import GridSpectrum, Spectrum, density
 from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import Encoding, as_encoding, without_prefix
 from pefourier.errors import PefourierError
 from pefourier.explained import Explained
 from pefourier.geometry.torus import multiplicity
 from pefourier.result import Result
-from pefourier.spectrum import GridSpectrum, Spectrum, density
 
 if TYPE_CHECKING:  # what is imported when it is used, not when a page names a result's type
     from pefourier.geometry.singular_values import Factors
@@ -110,7 +110,7 @@ def position_functions(
         Where to put deltas, 0 … N - 1; by default as `usual_positions` says. On a lattice with
         several axes points, such as (3, 4); by default the middle.
     lattice, sigma, method
-        As in `pefourier.spectrum.density`.
+        As in `pefourier.analysis.spectrum.density`.
 
     Examples
     --------

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pefourier.analysis.likeness import Likeness, measure_likeness
+from pefourier.analysis.operators import OperatorComparison, compare_rotations
 from pefourier.encodings.columns import changes_by_name
 from pefourier.encodings.encoding import (
     Encoding,
@@ -30,8 +32,6 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 from pefourier.geometry.waves import turning_pairs
-from pefourier.likeness import Likeness, measure_likeness
-from pefourier.operators import OperatorComparison, compare_rotations
 from pefourier.result import Result
 
 if TYPE_CHECKING:  # imported where two encodings differ: pages of other answers name this type

@@ -1,0 +1,1 @@
+"""One question each: how it is answered, by functions on arrays and frozen dataclasses."""
