@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from pages import Page
 
+from pefourier.answers import plot
 from pefourier.answers.faithful import FAITHFUL_FACTS, PRECISION_FACTS
 from pefourier.answers.reconstruct import RECONSTRUCT_FACTS
 from pefourier.answers.relations import RELATIONS_FACTS
@@ -37,6 +38,14 @@ def page(run, tmp_path):
         return Page(path)
 
     return make
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    monkeypatch.setattr(plot, "render", lambda *_: b"<svg xmlns='http://www.w3.org/2000/svg'/>")
+
+
+without_pictures = pytest.mark.usefixtures("undrawn")  # which take most of the time
 
 
 @pytest.fixture(scope="module")
@@ -235,6 +244,7 @@ def test_the_same_input_gives_the_same_bytes(tmp_path):
     assert pages[0].replace(b"--out 1.html", b"") == pages[1].replace(b"--out 2.html", b"")
 
 
+@without_pictures
 def test_the_answer_says_where_the_page_is(run, tmp_path):
     out = tmp_path / "a.html"
     done = run("report", "dft", "nothing-such", "--d", 8, "-S", 4, "--out", out, "--json")
@@ -345,6 +355,7 @@ def test_grids_and_sequences_stand_side_by_side(page, tmp_path, monkeypatch):
     assert "pefourier spectrum axial axial-rope --d 16 --grid 3x4" in found.text["code"]
 
 
+@without_pictures
 def test_relations_of_points_are_on_the_page(page, run):
     found = page("axial", "--grid", "6x6", "--d", 16)
     (line,) = [line for line in found.text["code"] if "relations" in line]
@@ -355,6 +366,7 @@ def test_relations_of_points_are_on_the_page(page, run):
     assert "as far on the diagonals" in found.text["button"]
 
 
+@without_pictures
 def test_options_are_part_of_the_commands(page):
     found = page("dft", "--d", 8, "--lattice", 32, "--sigma", 1, "--seed", 3)
     lines = [line for line in found.text["code"] if line.startswith("pefourier")]
@@ -365,6 +377,7 @@ def test_options_are_part_of_the_commands(page):
     assert set(lines) == {f"pefourier {command} {rest}" for command, rest in named.items()}
 
 
+@without_pictures
 def test_rotations_have_what_context_says(page, run):
     found = page("rope:scaling=yarn,factor=4,original=16", "dft", "rope", "--d", 16, "-S", 64)
     (line,) = [line for line in found.text["code"] if "context" in line]
@@ -377,10 +390,12 @@ def test_rotations_have_what_context_says(page, run):
     assert {band["turns"] for band in bands} | {results[0]["rotations"][0]["base"]} <= values
 
 
+@without_pictures
 def test_a_base_that_context_cannot_be_told_leaves_its_part_out(page):
     assert "How far do rotations reach?" not in page("rope", "--rho", 500, "--d", 8).text["h2"]
 
 
+@without_pictures
 def test_several_encodings_have_what_speaks_for_which(page):
     found = page("dft", "tape", "learned", "--d", 16, "-S", 16)
     at = found.text["h3"].index("Which of them?")

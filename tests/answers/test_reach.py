@@ -117,10 +117,11 @@ def test_a_model_may_have_been_trained_further(tmp_path):
     config, asked = PUBLISHED["meta-llama/Llama-3.1-8B"], (131072, 131072)
     further = "If training went on at 131072 positions with the scaling (--trained 131072), no"
     assert f"positions. {further} angle is new." in concluded(tmp_path, config)
-    assert "no angle is new" in concluded(tmp_path, config, *asked)
-    assert "If training" not in concluded(tmp_path, config, *asked)
-    assert "If training" not in concluded(tmp_path, config, 2**20)  # the config allows no more
-    assert "If training" not in concluded(tmp_path, {**config, "rope_scaling": None}, 2**20)
+    told = concluded(tmp_path, config, *asked)
+    assert "no angle is new" in told
+    assert "If training" not in told
+    assert "If training" not in concluded(tmp_path, config, 2**18)  # the config allows no more
+    assert "If training" not in concluded(tmp_path, {**config, "rope_scaling": None}, 2**18)
 
 
 def test_a_scaling_that_is_not_there_cannot_be_ignored(run, tmp_path):
