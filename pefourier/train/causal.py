@@ -36,6 +36,7 @@ from pefourier.train.summary import LengthScores, cell
 
 NOPE = "none"
 LENGTH, COUNT, TESTED = 8, 4000, 200  # of training, of problems, of those of a test
+LONGEST = 512  # of a test
 ENCODINGS = (NOPE, "sinusoidal", "rope", "alibi", "t5:buckets=16,max_distance=12", "learned")
 KEPT = frozenset(  # in results.json
     "dataset encoding seeds steps epochs patience_steps patience batch_size rate code_rate warmup "
@@ -120,6 +121,10 @@ def run_causal(options: Options, note: Note | None = None) -> CausalSummary:
     for (task, _, _), own in zip(tasks, lengths, strict=True):
         if task == "recall" and max(own) > KEYS:
             raise PefourierError(f"recall has {KEYS} keys, so that --test-length ends there")
+        if max(own) > LONGEST:  # scores of all pairs of tokens are held
+            raise PefourierError(
+                f"--causal tests problems of at most {LONGEST}; got --test-length {max(own)}"
+            )
     out = Path(options.out) if options.out is not None else None
     every = rows_before(out, options)
     device = choose_device(options.device)

@@ -165,6 +165,7 @@ def test_a_report_tells_of_a_folder(run, tmp_path):
             "recall has 64 keys, so that",
         ),
         ({"dataset": ("copy", "copy:length=4")}, "--dataset 'copy' is given twice"),
+        ({"test_length": "6,9999999"}, "tests problems of at most 512; got --test-length 9999999"),
         ({"window": 3}, "--causal goes without --window; leave it out"),
         ({"encoding": ("order-free",)}, "--causal has no 'order-free'"),
     ],
