@@ -29,6 +29,8 @@ from pefourier.encodings.registry import build, parse_parameters
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError
 
+BLOCK = 2**18  # numbers of float32 that are turned at a time: 1 MiB
+
 
 class Tabled(torch.nn.Module):
     """A module whose tables are made from an encoding, again where they got new memory."""
@@ -223,21 +225,25 @@ class Rotary(Tabled):
                 f"{enc.spec} has layout={self.layout}; Rotary turns halves and interleaved pairs"
             )
         self.encoding, self.scaling = enc.spec, dict(enc.params) if by_length(enc) else None
-        self.sines = enc.name == "rope++"
+        self.sines, self.trailing = enc.name == "rope++", bool(enc.params.get("trailing"))
         self.d = enc.params.get("head", enc.params.get("d", enc.dim))
         self.heads = enc.params["heads"] if "head" in enc.params else None
         self.factor = float(enc.params.get("attention_factor", 1.0))
         self.softmax_factor = float(enc.params.get("softmax_factor", 1.0))
         self.kept, self.rows = rotation_tables(enc, self.heads), None
+        axis = None if isinstance(spec, Encoding) else axis_of_each_pair(spec, enc)
+        self.on_axes = axis is not None
         if enc.params.get("backwards"):
             self.kept["frequencies"] = -self.kept["frequencies"]
         if "cosine" in self.kept:
             self.rows = len(enc)
             if max_length is None and not enc.domain.grid and enc.origin == "formula":
                 raise PefourierError(f"{enc.spec} has a table of rotations; give max_length")
-        elif max_length is not None and self.scaling is None:
+        elif max_length is not None and self.scaling is None and not self.on_axes:
             self.rows = max_length
             self.kept |= keep_waves(self.kept["frequencies"], self.factor, max_length)
+        if axis is not None:
+            self.kept["chosen"] = (axis == np.arange(3)[:, None]).astype(np.float32)
         for name, table in self.kept.items():
             self.register_buffer(name, torch.tensor(table), persistent=False)
 
@@ -258,7 +264,7 @@ class Rotary(Tabled):
         """Queries and keys (batch, heads, n, d), turned, each in its own type.
 
         Heads of keys may be fewer. Positions are offset … offset + n - 1, or those given, of shape
-        (n,) or (batch, n).
+        (n,) or (batch, n); of configs with mrope_section also (3, batch, n): frames, rows, columns.
         """
         for name, x in (("queries", q), ("keys", k)):
             if x.ndim != 4 or x.shape[-1] != self.d or not x.is_floating_point():
@@ -274,10 +280,17 @@ class Rotary(Tabled):
         check_not_meta(next(self.buffers()), q)
         cosine, sine, *inverse = self.cosines_and_sines(q, positions, offset)
         ahead = (sine, -cosine) if self.sines else (cosine, sine)
-        turned = turn(q, *ahead, self.layout)
+        turned = self.turn(q, *ahead)
         if inverse:
             cosine, sine = cosine * inverse[0], sine * inverse[0]
-        return turned, turn(k, cosine, sine, self.layout)
+        return turned, self.turn(k, cosine, sine)
+
+    def turn(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+        """The dimensions of a head that turn, mostly the first ones, turned."""
+        if not self.trailing:
+            return turn(x, cosine, sine, self.layout)
+        kept = x.shape[-1] - 2 * cosine.shape[-1]
+        return torch.cat([x[..., :kept], turn(x[..., kept:], cosine, sine, self.layout)], -1)
 
     def cosines_and_sines(
         self, q: Tensor, positions: Tensor | None, offset: int
@@ -287,6 +300,8 @@ class Rotary(Tabled):
         if positions is not None:
             if offset:
                 raise PefourierError("positions and offset exclude each other; give one")
+            if self.on_axes and positions.shape == (3, batch, n):
+                return self.waves(positions[:, :, None])
             check_places(positions, (batch, n), self.rows)
             if positions.ndim == 2:  # of each of a batch, alike for all heads
                 positions = positions[:, None]
@@ -312,6 +327,11 @@ class Rotary(Tabled):
         frequencies = self.frequencies
         if self.scaling is not None:
             frequencies = self.frequencies_up_to(positions.max() + 1)
+        if positions.ndim == 4:  # (3, batch, 1, n): each pair has that of its axis
+            chosen = self.chosen[:, None, None, None]
+            positions = (positions[..., None].float() * chosen).sum(0)
+            phases = positions * frequencies
+            return phases.cos() * self.factor, phases.sin() * self.factor
         return phase_waves(positions, frequencies, self.factor)
 
     def frequencies_up_to(self, length: Tensor) -> Tensor:
@@ -437,35 +457,68 @@ def turn(x: Tensor, cosine: Tensor, sine: Tensor, layout: str = "halves") -> Ten
     tensor([-2.,  1.,  3.])
     """
     m = cosine.shape[-1]
-    own = x[..., : 2 * m].to(torch.promote_types(x.dtype, cosine.dtype))
+    own = x[..., : 2 * m]
+    wide = torch.promote_types(x.dtype, cosine.dtype)
     if torch.compiler.is_compiling() or (torch.is_grad_enabled() and own.requires_grad):
-        parts = (
+        own = own.to(wide)
+        a, b = (
             (own[..., :m], own[..., m:]) if layout == "halves" else (own[..., ::2], own[..., 1::2])
         )
-        a, b = parts
         pair = a * cosine - b * sine, b * cosine + a * sine
         both = torch.cat(pair, -1) if layout == "halves" else torch.stack(pair, -1).flatten(-2)
+        both = both.to(x.dtype)
+    elif x.dtype != wide and x.device.type == "cpu" and alike_in_heads(x, cosine):
+        both = turn_in_blocks(own, cosine, sine, layout)
     else:
-        both = (turn_halves if layout == "halves" else turn_neighbours)(own, cosine, sine)
-    both = both.to(x.dtype)
+        both = turned_pairs(own.to(wide), cosine, sine, layout).to(x.dtype)
     return both if 2 * m == x.shape[-1] else torch.cat([both, x[..., 2 * m :]], dim=-1)
 
 
-def turn_halves(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Pairs i, i + m turned within one new tensor: two thirds of the time of joining two."""
-    m = cosine.shape[-1]
-    turned = (x.unflatten(-1, (2, m)) * cosine.unsqueeze(-2)).flatten(-2)
-    turned[..., :m].addcmul_(x[..., m:], sine, value=-1)
-    turned[..., m:].addcmul_(x[..., :m], sine)
-    return turned
+def alike_in_heads(x: Tensor, cosine: Tensor) -> bool:
+    """Whether x is (batch, heads, n, d), and its heads turn by the same angles."""
+    return x.ndim == 4 and (cosine.ndim == 2 or (cosine.ndim == 4 and cosine.shape[1] == 1))
 
 
-def turn_neighbours(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Pairs 2i, 2i + 1 turned as complex numbers, a quarter of the time of separate columns."""
+def turned_pairs(
+    x: Tensor, cosine: Tensor, sine: Tensor, layout: str, out: Tensor | None = None
+) -> Tensor:
+    """Pairs turned within one new tensor, or `out`, of the type of cosines.
+
+    Neighbours are turned as complex numbers, in a quarter of the time of separate columns; halves
+    within one tensor in two thirds of that of joining two.
+    """
+    if layout == "halves":
+        m = cosine.shape[-1]
+        turned = torch.mul(x, torch.cat([cosine, cosine], -1), out=out)
+        turned[..., :m].addcmul_(x[..., m:], sine, value=-1)
+        turned[..., m:].addcmul_(x[..., :m], sine)
+        return turned
     even = x.storage_offset() % 2 == 0 and not any(stride % 2 for stride in x.stride()[:-1])
     x = x if even and x.stride(-1) == 1 else x.contiguous()
     numbers = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
-    return torch.view_as_real(numbers * torch.complex(cosine, sine)).flatten(-2)
+    held = None if out is None else torch.view_as_complex(out.unflatten(-1, (-1, 2)))
+    return torch.view_as_real(torch.mul(numbers, torch.complex(cosine, sine), out=held)).flatten(-2)
+
+
+def turn_in_blocks(x: Tensor, cosine: Tensor, sine: Tensor, layout: str) -> Tensor:
+    """Pairs of (batch, heads, n, 2m) of a narrow type, in float32 by parts that caches hold."""
+    count, n, width = x.shape[1:]
+    rows = max(1, min(n, BLOCK // width))
+    heads = max(1, min(count, BLOCK // (rows * width)))
+    out = torch.empty_like(x)
+    held, turned = torch.empty(2, heads, rows, width, dtype=cosine.dtype)
+    for i, (part, place) in enumerate(zip(x, out, strict=True)):
+        waves = [w if w.ndim == 2 else w[i % len(w)] for w in (cosine, sine)]
+        for first in range(0, n, rows):
+            at = slice(first, first + rows)
+            both = [w[..., at, :] for w in waves]
+            for begin in range(0, count, heads):
+                own = (slice(begin, begin + heads), at)
+                source = part[own]
+                wide = held[: len(source), : source.shape[1]].copy_(source)
+                result = turned[: len(source), : source.shape[1]]
+                place[own] = turned_pairs(wide, *both, layout, result)
+    return out
 
 
 def phase_waves(positions: Tensor, frequencies: Tensor, factor: float) -> tuple[Tensor, Tensor]:
@@ -479,6 +532,15 @@ def keep_waves(frequencies: np.ndarray, factor: float, length: int) -> dict[str,
     with torch.device("cpu"):
         waves = phase_waves(torch.arange(length), torch.from_numpy(frequencies), factor)
     return dict(zip(("cosine", "sine"), (one.numpy() for one in waves), strict=True))
+
+
+def axis_of_each_pair(spec: str, enc: Encoding) -> np.ndarray | None:
+    """Which of frames, rows and columns turns each pair by a config; None: there are no such."""
+    if enc.name != "rope" or source_of(spec) != "config":
+        return None
+    from pefourier.encodings.sources.mrope import axis_in
+
+    return axis_in(spec, len(enc.measure.frequencies))
 
 
 def by_length(enc: Encoding) -> bool:

@@ -200,12 +200,12 @@ def ruler_numpy(n):
     return lambda: np.linalg.eigvalsh(made + made.T)
 
 
-def heads(n):
-    """Queries and keys of a layer of 32 heads of 128, float32."""
+def heads(n, dtype="float32"):
+    """Queries and keys of a layer of 32 heads of 128."""
     import torch
 
     torch.manual_seed(0)
-    return torch.randn(2, 1, 32, n, 128)
+    return torch.randn(2, 1, 32, n, 128).to(getattr(torch, dtype))
 
 
 def ten_times(rotate, q, k):
@@ -219,23 +219,32 @@ def ten_times(rotate, q, k):
         with torch.no_grad():
             for _ in range(10):
                 turned, _ = rotate(q, k)
-            return turned.numpy()
+            return turned.float().numpy()
 
     return work
 
 
-def halves_pefourier(n):
+def halves_pefourier(n, dtype="float32"):
     from pefourier.nn import Rotary
 
-    return ten_times(Rotary("rope", 128, max_length=n).rotate, *heads(n))
+    return ten_times(Rotary("rope", 128, max_length=n).rotate, *heads(n, dtype))
 
 
-def halves_transformers(n):
+def narrow_pefourier(n):
+    return halves_pefourier(n, "bfloat16")
+
+
+def narrow_transformers(n):
+    """Whose cosines and sines are rounded to the type, too."""
+    return halves_transformers(n, "bfloat16")
+
+
+def halves_transformers(n, dtype="float32"):
     import torch
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
-    q, k = heads(n)
+    q, k = heads(n, dtype)
     made = LlamaRotaryEmbedding(LlamaConfig(hidden_size=4096, num_attention_heads=32))
     waves = made(q, torch.arange(n)[None])  # once for all layers
     return ten_times(lambda q, k: apply_rotary_pos_emb(q, k, *waves), q, k)
@@ -285,6 +294,7 @@ CASES = [  # question, size, contenders with ours first
     ("condition number, n x 128 rotary, n", 131072, [singular_pefourier, singular_numpy]),
     *(("check-faithful of a grid", name, [grid_pefourier, grid_numpy]) for name in GRIDS),
     ("rotate halves, 10 layers, n", 1024, [halves_pefourier, halves_transformers]),
+    ("rotate halves of bfloat16, 10 layers, n", 1024, [narrow_pefourier, narrow_transformers]),
     (
         "rotate neighbours, 10 layers, n",
         1024,

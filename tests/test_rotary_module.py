@@ -257,3 +257,56 @@ def test_what_does_not_fit_is_refused_in_a_line(act, message):
     with pytest.raises(PefourierError, match=message) as error:
         act()
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["qwen2_vl", "qwen3_vl"])
+def test_three_axes_turn_as_the_model_of_a_config_turns_them(kind, written):
+    """Text has one id for all axes; patches of an image have three."""
+    sizes = {"hidden_size": 512, "num_attention_heads": 4, "head_dim": 128}
+    values = {"model_type": f"{kind}_text", "max_position_embeddings": 64, **sizes}
+    rope = {"rope_type": "default", "rope_theta": 1e6}
+    rope["mrope_section"] = [16, 24, 24] if kind == "qwen2_vl" else [24, 20, 20]
+    with quiet():
+        config = config_class(f"{kind}_text").from_dict(values | {"rope_parameters": rope})
+        module = modeling(type(config).__module__)
+        (cls,) = (
+            (v for n, v in vars(module).items() if n.endswith("TextRotaryEmbedding"))
+            if (kind == "qwen3_vl")
+            else (module.Qwen2VLRotaryEmbedding,)
+        )
+        turns = cls(config)
+    q, k = heads(7, d=128)
+    positions = torch.randint(0, 40, (3, 3, 7))
+    expected = module.apply_rotary_pos_emb(q, k, *turns(q, positions))
+    rotary = Rotary(written(values | {"rope_parameters": rope}))
+    for one, other in zip(rotary.rotate(q, k, positions=positions), expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=2e-5)
+    text = torch.arange(7).expand(3, 3, 7)
+    for one, other in zip(rotary.rotate(q, k, positions=text), rotary.rotate(q, k), strict=True):
+        torch.testing.assert_close(one, other)
+    found = torch.compile(rotary.rotate, fullgraph=True, backend="eager")(q, k, positions)
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("layout", ["halves", "interleaved"])
+def test_narrow_types_are_turned_in_parts_as_whole(layout, monkeypatch):
+    """By angles of all, and by those of each of a batch; heads not first in memory."""
+    import pefourier.nn
+
+    x = torch.randn(2, 9, 5, 20).transpose(1, 2).to(torch.bfloat16)
+    for shape in ((9, 8), (2, 1, 9, 8)):
+        cosine, sine = torch.randn(2, *shape)
+        whole = turn(x.float(), cosine, sine, layout).to(torch.bfloat16)
+        for block in (1, 100, 2**18):
+            monkeypatch.setattr(pefourier.nn, "BLOCK", block)
+            assert torch.equal(turn(x, cosine, sine, layout), whole)
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize(("spec", "grid"), [("alibi", ()), ("t5", ()), ("swin", (4, 4))])
+def test_flex_attention_adds_a_bias(spec, grid):
+    flex = pytest.importorskip("torch.nn.attention.flex_attention").flex_attention
+    bias = Bias(spec, 2, None if grid else 16, grid=grid, learn=False)
+    q, k, v = torch.randn(3, 1, 2, 16, 16)
+    weights = torch.softmax(q @ k.transpose(2, 3) / 4 + bias(16), -1)
+    torch.testing.assert_close(flex(q, k, v, score_mod=bias.score_mod), weights @ v)

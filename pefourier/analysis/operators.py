@@ -115,10 +115,12 @@ def operator_at(enc: Encoding, positions: np.ndarray) -> Matrices:
         )
     phases = enc.measure.phases(enc.domain.places(enc.domain.x[positions]))
     phases = -phases if enc.params.get("backwards") else phases
-    pairs = columns_that_turn(enc)
+    pairs, d = columns_that_turn(enc), head_size(enc)
+    if enc.params.get("trailing"):
+        pairs = tuple(own + d - enc.dim for own in pairs)
     factor = float(enc.params.get("attention_factor", 1.0))
     grown = growth(enc, positions)
-    d, behind = head_size(enc), np.pi / 2 if enc.name == "rope++" else 0.0
+    behind = np.pi / 2 if enc.name == "rope++" else 0.0
     queries = turn_matrices(phases - behind, pairs, d, factor * grown)
     return queries, turn_matrices(phases, pairs, d, factor / grown)
 

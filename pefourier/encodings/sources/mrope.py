@@ -71,6 +71,15 @@ def unsuitable(spec: str) -> PefourierError:
     )
 
 
+def axis_in(spec: str, pairs: int) -> np.ndarray | None:
+    """The axis of each pair that a config tells, or its model type has; None: text alone."""
+    model = open_model(spec)
+    told = [model.config.section(key) for key in ("rope_parameters", "rope_scaling")]
+    if "sections" not in model.row and not any("mrope_section" in one.values for one in told):
+        return None
+    return axes_of_sections(*sections_of(model), pairs)
+
+
 def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool]:
     """How many pairs each axis turns, and whether they take turns."""
     known = bool(model.row.get("interleaved"))

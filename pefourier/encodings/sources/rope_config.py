@@ -83,16 +83,17 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     d, found = find_head(model, turns)
     scaling, scaled, warned = read_scaling(model, section, turns, bool(layer))
     theta, doubts = reconcile(section, THETA, model.config, turns.bases)
-    partial, more = find_share(model, section, turns, d, scaling)
+    partial, unlike = find_share(model, section, turns, d, scaling)
     found += (
-        misspelt_keys(model.config) if layer else [*misspelt_keys(model.config), *doubts, *more]
+        misspelt_keys(model.config) if layer else [*misspelt_keys(model.config), *doubts, *unlike]
     )
     if theta is None:
         theta = turns.base
     own = {"rho": theta, "partial": partial, "layout": layout_of(model)}
     found += [*warned, *layer_notes(model)]
     enc = model.build("rope", d, *found, scaling=scaling, **own, **scaled)
-    told = {"backwards": True} if model.row.get("backwards") else {}  # turns by -p at position p
+    # by -p at position p; the last rows of a head, not the first
+    told = {key: True for key in ("backwards", "trailing") if model.row.get(key)}
     told |= softmax_factor(model, section, scaling, scaled)
     enc = replace(enc, params={**enc.params, **told})
     seen = lint(ConfigCase(model, layer, section, turns, enc))
