@@ -208,6 +208,8 @@ ON_GRIDS = [  # what leads from the first to the second
     ("detr", "deformable-detr", {"offset": [-0.5, -0.5]}),
     ("mae", "detr", {"coordinates": [2 * np.pi / 7, 2 * np.pi / 11], "offset": [1.0, 1.0]}),
     ("detr", "mae", {"coordinates": [7 / 2 / np.pi, 11 / 2 / np.pi], "offset": [-1.0, -1.0]}),
+    ("mae", "mae,coordinates=closed", {"coordinates": [2 / 6, 2 / 10], "offset": [-3.0, -5.0]}),
+    ("mae", "mae,coordinates=centred", {"coordinates": [2 / 7, 2 / 11], "offset": [-3.5, -5.5]}),
 ]
 
 
