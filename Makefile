@@ -8,7 +8,7 @@ TORCH ?= torch==2.13.0
 SMOLLM2 ?= SmolLM2-135M-Instruct.Q4_1.gguf
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all coverage lint check fuzz bench figures results nested bundled lengths causal catalogue readme models clean
+.PHONY: help run test test-all coverage lint check fuzz bench figures results nested bundled lengths causal catalogue schema readme models clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -111,6 +111,9 @@ check: lint test test-all  ## style, and what CI runs
 catalogue: $(BIN)/pefourier  ## what `pefourier list` reads, from the registry
 	$(BIN)/python -c 'import json; from pefourier.encodings.specs import records; print(json.dumps(records(), indent=1, ensure_ascii=False))' >catalogue.tmp
 	mv catalogue.tmp pefourier/answers/catalogue.json
+
+schema: $(BIN)/pytest  ## the JSON Schema of all answers, from the types of results
+	PYTHONPATH=.:tests $(BIN)/python tests/json_schema.py
 
 readme: $(BIN)/pytest  ## the outputs that README shows, from the program as it is
 	PYTHONPATH=. $(BIN)/python tests/test_readme.py

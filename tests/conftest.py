@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from json_schema import faults, published
 
 import pefourier
 from pefourier.answers import plot
@@ -47,7 +48,11 @@ def run(capsys):
     def command(*arguments):
         capsys.readouterr()
         status = main([str(argument) for argument in arguments])
-        return Run(status, *capsys.readouterr())
+        done = Run(status, *capsys.readouterr())
+        if "--json" in arguments and done.out:
+            answer = json.loads(done.out)
+            assert list(faults(answer, published(), published())) == []
+        return done
 
     return command
 

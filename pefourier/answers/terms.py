@@ -22,6 +22,7 @@ from pefourier.answers.text import paragraph
 from pefourier.errors import PefourierError, unknown
 
 REGISTRY = Path(__file__).with_suffix(".toml")
+SCHEMA = REGISTRY.with_name("answers.schema.json")
 FINDINGS = Path(__file__).parents[1] / "encodings/findings.toml"
 GROUPS = {  # of terms, by the room of a dataclass: the first that has its field explains it
     "bands": ("spectrum",),

@@ -688,6 +688,9 @@ def explain(
         list[str] | None,
         typer.Argument(help="A field, verdict, finding, option, parameter, encoding or command."),
     ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of all answers with --json.")
+    ] = False,
 ) -> None:
     """What does a word mean?
 
@@ -697,9 +700,12 @@ def explain(
     \b
     Example: pefourier explain condition number
     """
-    from pefourier.answers.terms import explain_page
+    from pefourier.answers.terms import SCHEMA, explain_page
     from pefourier.cli.vocabulary import command_terms, option_terms
 
+    if schema:
+        typer.echo(SCHEMA.read_text(encoding="utf-8"), nl=False)
+        return
     page = explain_page(term or (), [*command_terms(app), *option_terms(app)])
     form.deliver(page)
     for reason in page.reasons:

@@ -1,0 +1,41 @@
+"""The schema of answers: as results are, and able to find what is wrong."""
+
+import copy
+import json
+
+import pytest
+from json_schema import FILE, as_text, faults, published, schema
+
+
+def test_the_published_schema_is_that_of_the_results(run):
+    assert FILE.read_text() == as_text(schema()), "make schema"
+    assert json.loads(run("explain", "--schema").out) == published()
+
+
+def test_every_record_says_what_it_is_about_and_names_what_fields_mean():
+    branches = {one["if"]["properties"]["command"]["const"]: one for one in published()["allOf"]}
+    records = branches["check-faithful"]["then"]["properties"]["results"]["items"]["anyOf"]
+    assert {"verdict", "gap", "findings", "params"} <= set(records[0]["required"])
+    assert records[0]["properties"]["gap"]["description"].startswith("The smallest distance as a")
+    assert set(branches) == set(published()["properties"]["command"]["enum"])
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda one: one.update(schema=1), "answer: 1 is not 2"),
+        (lambda one: one["results"][0].update(rank="3"), "rank: 3 is no integer"),
+        (lambda one: one["results"][0].pop("gap"), "lacks gap"),
+        (lambda one: one["results"][0].update(more=1), "more is in no schema"),
+        (lambda one: one["results"][0]["precision"]["float32"].pop("safe_cast"), "lacks safe_cast"),
+        (lambda one: one.update(command="chek"), "'chek' is none of"),
+    ],
+)
+def test_what_is_no_answer_is_found(run, change, found):
+    """`run` holds every answer with --json to the schema; here that it can fail."""
+    answer = json.loads(run("check-faithful", "dft", "--d", "4", "-S", "4", "--json").out)
+    change(wrong := copy.deepcopy(answer))
+    assert any(
+        found in one.replace("answer.schema", "answer")
+        for one in faults(wrong, published(), published())
+    )

@@ -1,0 +1,282 @@
+"""The JSON Schema of all answers: made from the types of results, and held to answers.
+
+`PYTHONPATH=. python tests/json_schema.py` writes pefourier/answers/answers.schema.json.
+"""
+
+import json
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+
+from pefourier.answers import field_docs, report, terms
+from pefourier.answers.page import SCHEMA
+from pefourier.compare import Comparison
+from pefourier.context import Context
+from pefourier.design import Design
+from pefourier.diagnosis.causes import Cause
+from pefourier.extend import Extensions
+from pefourier.faithful import Faithfulness, GridFaithfulness
+from pefourier.geometry.precision import FormatLoss
+from pefourier.reconstruct import GridReconstructions, Reconstructions
+from pefourier.relations import GridRelations, Relations
+from pefourier.reproduce import Claim
+from pefourier.resize import Resizing
+from pefourier.spectrum import GridSpectrum, Spectrum
+from pefourier.weights.usage import Usage
+
+FILE = Path(report.__file__).with_name("answers.schema.json")
+PLAIN = {int: "integer", bool: "boolean", str: "string", type(None): "null"}
+TEXT, WHOLE, OBJECT = {"type": "string"}, {"type": "integer"}, {"type": "object"}
+NUMBER = {"type": ["number", "null"]}  # what is not finite is null
+IDENTITY = {"encoding": {"type": ["string", "null"]}, "spec": {"type": ["string", "null"]}}
+IDENTITY |= {"params": OBJECT, "conclusion": TEXT}
+LAYERS = {"layers": {"type": "array", "items": OBJECT}}
+KINDS = {  # of results, by command, with what a record has beside the fields of its dataclass
+    "spectrum": ((Spectrum, GridSpectrum), {}),
+    "reconstruct": ((Reconstructions, GridReconstructions), {}),
+    "check-faithful": ((Faithfulness, GridFaithfulness), {**LAYERS, "softmax_factor": NUMBER}),
+    "relations": ((Relations, GridRelations), {}),
+    "compare": ((Comparison,), {"other": OBJECT}),
+    "context": ((Context,), {}),
+    "usage": ((Usage,), {}),
+    "design": ((Design, Extensions), {}),
+    "resize": ((Resizing,), {"from": {"type": "array"}, "to": {"type": "array"}, "out": {}}),
+    "explain": ((terms.Term,), {}),
+    "reproduce": ((Claim,), {}),
+}
+PLAINLY = {  # records that no dataclass stands for
+    "encode": {"out": TEXT, "shape": {"type": "array", "items": WHOLE}, "positions": {}},
+    "report": {"out": TEXT},
+    "cite": {"key": TEXT, "bibtex": TEXT},
+    "list": {
+        "family": TEXT,
+        "domain": TEXT,
+        "paper": TEXT,
+        "measure": {},
+        "untrained": {"type": "boolean"},
+        "meaning": TEXT,
+        "formula": TEXT,
+        "meanings": OBJECT,
+        "example": TEXT,
+    },
+    "convert": {"files": {}, "layers": {}, "heads": {}, "tensors": {}, "copied": {}, "told": {}},
+    "train": {
+        "dataset": TEXT,
+        "training": OBJECT,
+        "seeds": WHOLE,
+        "length": WHOLE,
+        "accuracy": OBJECT,
+        "lengths": {"type": "array"},
+        "difference": {"type": ["object", "null"]},
+    },
+}
+AT_TIMES = {  # fields of such records that some lack
+    "list": "conventions",
+    "train": "split leaky folds positive precision recall f1 auprc auprc_difference power "
+    "confusion per_class chosen diverged last_kept falling budget cut_short verdict average_rank "
+    "loss balanced_accuracy",
+}
+LEFT_OUT = {  # fields that a record lacks, where nothing was asked about them, or always
+    Usage: {"heads", "against"},
+    Context: {"against", "indexer"},
+    Resizing: {"table", "old", "new"},
+}
+RENAMED = {"treatment": "class"}  # of bands
+
+
+def schema():
+    """The schema of 2020-12."""
+    defs = {"Reason": object_of({name: TEXT for name in ("spec", "kind", "message")})}
+    defs["Refusal"] = object_of({"spec": TEXT, "error": TEXT})
+    branches = []
+    for command in (*KINDS, *PLAINLY):
+        kinds, more = KINDS.get(command, ((), PLAINLY.get(command)))
+        about = IDENTITY | {name: {} for name in AT_TIMES.get(command, "").split()}
+        records = [
+            record_of(kind, more if kind is not Extensions else {}, defs, command != "explain")
+            for kind in kinds
+        ] or [described(command, object_of(more | about, {*more, *IDENTITY} - {"params"}))]
+        items = {"anyOf": [*records, {"$ref": "#/$defs/Refusal"}]}
+        then = {"properties": {"results": {"type": "array", "items": items}}}
+        branches.append({"if": {"properties": {"command": {"const": command}}}, "then": then})
+    reasons = {"type": "array", "items": {"$ref": "#/$defs/Reason"}}
+    top = {
+        "command": {"enum": [*KINDS, *PLAINLY]},
+        "version": TEXT,
+        "schema": {"const": SCHEMA},
+        "results": {"type": "array"},
+        "reasons": {"description": "Why the answer is no, status 1 or 2.", **reasons},
+        "remarks": {"description": "What is worth a warning and no reason.", **reasons},
+        "together": {"description": "What compares all SPECs.", **TEXT},
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Answers of pefourier with --json",
+        "description": "Fields may be added; `schema` grows when one changes its meaning or goes.",
+        **object_of(top, required={"command", "version", "schema", "results"}),
+        "allOf": branches,
+        "$defs": dict(sorted(defs.items())),
+    }
+
+
+def described(command, rule):
+    """An object whose fields say what the registry of terms says of them."""
+    known = field_docs.terms_of_fields()
+    for name, one in rule["properties"].items():
+        group = next((g for g in (command, "every answer") if (g, name) in known), None)
+        told = {"description": known[group, name].meaning} if group else {}
+        rule["properties"][name] = {**told, **one}
+    return rule
+
+
+def object_of(properties, required=None):
+    needed = sorted(properties if required is None else required)
+    return {"type": "object", "properties": properties, "required": needed}
+
+
+def record_of(kind, more, defs, about=True):
+    """A record: what it is about, and the fields of its dataclass."""
+    own = fields_schema(kind, defs)
+    properties = {**(IDENTITY if about else {"conclusion": TEXT}), **own["properties"], **more}
+    never = {"table", "old", "new"} if kind is Resizing else set()
+    properties = {name: one for name, one in properties.items() if name not in never}
+    if kind is Context:
+        names = ("other", "rotation", "cosine", "below", "logits")
+        properties["against"] = object_of({name: {} for name in names})
+    required = set(own["required"]) - LEFT_OUT.get(kind, set()) | {"conclusion"}
+    return object_of(properties, required | ({"params", "encoding"} if about else set()))
+
+
+def fields_schema(kind, defs):
+    """The fields of a dataclass that are told, each with its meaning."""
+    hints, properties = hints_of(kind), {}
+    for field in fields(kind):
+        if not field.metadata.get("told", True):
+            continue
+        term = field_docs.term_of_field(kind, field.name)
+        told = {"description": term.meaning} if term else {}
+        properties[RENAMED.get(field.name, field.name)] = {
+            **told,
+            **of_type(hints[field.name], defs),
+        }
+    return object_of(properties)
+
+
+@cache
+def hints_of(kind):
+    return typing.get_type_hints(kind, localns={"Cause": Cause, "FormatLoss": FormatLoss})
+
+
+def of_type(kind, defs):
+    """The schema of a type."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if kind in PLAIN:
+        return {"type": PLAIN[kind]}
+    if kind is float:
+        return dict(NUMBER)
+    if is_dataclass(kind):
+        if kind.__name__ not in defs:
+            defs[kind.__name__] = {}  # while it is made, for what holds itself
+            defs[kind.__name__] = fields_schema(kind, defs)
+        return {"$ref": f"#/$defs/{kind.__name__}"}
+    if origin in (typing.Union, types.UnionType):
+        return any_of([of_type(one, defs) for one in inner])
+    if origin is typing.Literal:
+        return {"enum": list(inner)}
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": of_type(inner[1], defs)}
+    if isinstance(origin, type) and issubclass(origin, Sequence) and inner:
+        every = [of_type(one, defs) for one in inner if one is not ...]
+        return {"type": "array", "items": any_of(every)}
+    if kind is np.ndarray or origin is np.ndarray:
+        return {"type": "array", "items": {"type": ["number", "null", "array"]}}
+    if kind in (list, tuple):
+        return {"type": "array"}
+    return {"type": "object"} if kind is dict else {}
+
+
+def any_of(several):
+    """What is one of several: types in a list, where nothing else is said of them."""
+    several = [one for i, one in enumerate(several) if one not in several[:i]]
+    if {} in several:
+        return {}
+    if all(set(one) == {"type"} for one in several):
+        names = [one["type"] for one in several]
+        names = [x for name in names for x in (name if isinstance(name, list) else [name])]
+        names = sorted(set(names))
+        return {"type": names if len(names) > 1 else names[0]}
+    return several[0] if len(several) == 1 else {"anyOf": several}
+
+
+def faults(value, rule, root, where="answer"):
+    """Where a value is not as a schema says; of open objects also fields it does not name."""
+    if "$ref" in rule:
+        rule = root["$defs"][rule["$ref"].rpartition("/")[2]]
+    if "const" in rule and value != rule["const"]:
+        yield f"{where}: {value!r} is not {rule['const']!r}"
+    if "enum" in rule and value not in rule["enum"]:
+        yield f"{where}: {value!r} is none of {rule['enum']}"
+    if "type" in rule and not is_a(value, rule["type"]):
+        yield f"{where}: {str(value)[:60]} is no {rule['type']}"
+        return
+    if "anyOf" in rule:
+        tried = [list(faults(value, one, root, where)) for one in rule["anyOf"]]
+        yield from min(tried, key=len)
+    for branch in rule.get("allOf", ()):
+        if not list(faults(value, {**branch["if"], "open": True}, root)):
+            yield from faults(value, {**branch["then"], "open": True}, root, where)
+    if isinstance(value, dict):
+        yield from (
+            f"{where}: lacks {name}" for name in rule.get("required", ()) if name not in value
+        )
+        known, other = rule.get("properties", {}), rule.get("additionalProperties", {})
+        for name, item in value.items():
+            yield from faults(item, known.get(name, other), root, f"{where}.{name}")
+            if known and name not in known and "open" not in rule:
+                yield f"{where}: {name} is in no schema"
+    if isinstance(value, list) and "items" in rule:
+        simple = set(rule["items"]) == {"type"}
+        for item in value:
+            if not simple or not is_a(item, rule["items"]["type"]):
+                yield from faults(item, rule["items"], root, f"{where}[]")
+
+
+NAMES = {"integer": int, "number": (int, float), "string": str, "null": type(None), "array": list}
+NAMES |= {"object": dict, "boolean": bool}
+
+
+def is_a(value, names):
+    """Whether a value of JSON has one of some types."""
+    names = names if isinstance(names, list) else [names]
+    if isinstance(value, bool):
+        return "boolean" in names
+    return any(isinstance(value, NAMES[name]) for name in names if name != "boolean")
+
+
+@cache
+def published():
+    """The schema in the package."""
+    return json.loads(FILE.read_text())
+
+
+def as_text(found):
+    """As JSON, a line for each command and each definition."""
+    line = partial(json.dumps, ensure_ascii=False)
+    parts = {**found, "allOf": None, "$defs": None}
+    branches = ",\n".join(map(line, found["allOf"]))
+    defs = ",\n".join(f"{line(name)}: {line(one)}" for name, one in found["$defs"].items())
+    text = {"allOf": f"[\n{branches}\n]", "$defs": f"{{\n{defs}\n}}"}
+    return (
+        "{\n"
+        + ",\n".join(f"{line(name)}: {text.get(name) or line(one)}" for name, one in parts.items())
+        + "\n}\n"
+    )
+
+
+if __name__ == "__main__":
+    FILE.write_text(as_text(schema()))
