@@ -86,6 +86,7 @@ LEFT_OUT = {  # fields that a record lacks, where nothing was asked about them, 
     Context: {"against", "indexer"},
     Resizing: {"table", "old", "new"},
 }
+OF_AXES = {"shift_residual", "first_rise", "first_rising_lag"}  # on a grid a number for each axis
 RENAMED = {"treatment": "class"}  # of bands
 
 
@@ -160,10 +161,10 @@ def fields_schema(kind, defs):
             continue
         term = field_docs.term_of_field(kind, field.name)
         told = {"description": term.meaning} if term else {}
-        properties[RENAMED.get(field.name, field.name)] = {
-            **told,
-            **of_type(hints[field.name], defs),
-        }
+        rule = of_type(hints[field.name], defs)
+        if field.name in OF_AXES and getattr(kind, "on_grid", False):
+            rule = {"type": [*rule["type"], "array"]}
+        properties[RENAMED.get(field.name, field.name)] = {**told, **rule}
     return object_of(properties)
 
 

@@ -49,12 +49,8 @@ class Faithfulness(Result):
     inverse_error: float  # largest |E E+ - I|
     stable_rank: float
     toeplitz_residual: float | None  # 0: inner products depend on the lag only
-    shift_residual: (
-        float | list[float] | None
-    )  # of the best T with PE(t + 1) = T PE(t); None: any would do
-    first_rising_lag: (
-        int | list[int | None] | None
-    )  # inner products fall up to here; None: they never rise
+    shift_residual: float | None  # of the best T with PE(t + 1) = T PE(t); None: any would do
+    first_rising_lag: int | None  # inner products fall up to here; None: they never rise
     identified: dict | None
     precision: dict[str, FormatLoss]
     findings: list[Finding]

@@ -53,12 +53,10 @@ class Relations(Result):
 
     length: int
     dimension: int
-    shift_residual: (
-        float | list[float] | None
-    )  # of the best T(1), over the norm of the codes it should give
+    shift_residual: float | None  # of the best T(1), over the norm of the codes it should give
     toeplitz_residual: float | None  # 0: inner products depend on the lag only
     kernel: np.ndarray | None  # (n,) inner product at each lag over that at lag 0
-    first_rise: int | list[int | None] | None  # first lag whose kernel exceeds the one before
+    first_rise: int | None  # first lag whose kernel exceeds the one before
     asymmetry: float | None  # 0: what a lag gives, its opposite gives too
     distance_preservation: float | None  # correlation of code distance with position distance
 
