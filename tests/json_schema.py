@@ -132,7 +132,7 @@ def described(command, rule):
         group = next((g for g in (command, "every answer") if (g, name) in known), None)
         told = {"description": known[group, name].meaning} if group else {}
         rule["properties"][name] = {**told, **one}
-    return rule
+    return {**rule, "additionalProperties": {}}
 
 
 def object_of(properties, required=None):
@@ -238,7 +238,8 @@ def faults(value, rule, root, where="answer"):
         known, other = rule.get("properties", {}), rule.get("additionalProperties", {})
         for name, item in value.items():
             yield from faults(item, known.get(name, other), root, f"{where}.{name}")
-            if known and name not in known and "open" not in rule:
+            closed = known and not {"open", "additionalProperties"} & rule.keys()
+            if closed and name not in known:
                 yield f"{where}: {name} is in no schema"
     if isinstance(value, list) and "items" in rule:
         simple = set(rule["items"]) == {"type"}
