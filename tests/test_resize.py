@@ -12,6 +12,7 @@ from pefourier.analysis.resize import by_cycles, resize_table, similarities
 from pefourier.encodings import load
 from pefourier.encodings.domain import lags_on
 from pefourier.encodings.encoding import from_table
+from pefourier.encodings.sources.tables import read_table
 from pefourier.errors import PefourierError
 
 
@@ -209,6 +210,36 @@ def test_the_command_answers_and_writes(run, tmp_path, monkeypatch):
     assert "phases never seen" in " ".join(text.split())
     assert "cosine of neighbours" in text
     assert run("resize", "t.npy", *sides, "--csv").out.startswith("method,norm_ratio,neighbours_0")
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "kind"),
+    [("t.npy", "", "float16"), ("t.npz", "#pe", "float32"), ("t.safetensors", "#pe", "bfloat16")],
+)
+def test_what_is_written_has_the_type_and_the_axes_of_what_was_read(
+    name, key, kind, run, tmp_path, monkeypatch
+):
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file
+
+    monkeypatch.chdir(tmp_path)
+    table = torch.randn(1, 13, 4, generator=torch.Generator().manual_seed(0))
+    table = table.to(getattr(torch, kind))
+    if kind == "bfloat16":
+        save_file({"pe": table}, name)
+    else:
+        array = table.numpy()
+        np.save(name, array) if name == "t.npy" else np.savez(name, pe=array)
+    sides = ["--from", "3x4", "--to", "6x5", "--prefix", "1"]
+    made = pefourier.resize(f"{name}{key}", (6, 5), grid=(3, 4), prefix=1).table
+    for out in ("o.npy", "o.safetensors", "o.csv"):
+        assert run("resize", f"{name}{key}", *sides, "--out", out).status == 0
+        read, _ = read_table(out)
+        wide = {"o.csv": "float64"}.get(out, kind).replace("bfloat16", "float32")
+        assert read.dtype == wide
+        own = made.astype(kind.replace("bfloat16", "float32"))
+        assert np.array_equal(read, own)
+    assert np.load("o.npy").shape == (1, 31, 4)
 
 
 def test_a_single_row_of_points_is_resized_by_the_command_too(run, tmp_path):

@@ -459,6 +459,9 @@ def only_computed_wider(r: Faithfulness, phase: Mapping[str, int]) -> str:
 
     rounds = [f"{2 ** FORMATS[f].digits}" for f in phase if r.length > 2 ** FORMATS[f].digits]
     why = f" (whole numbers above {join(rounds)} are rounded there)" if rounds else ""
+    largest = FORMATS["float16"].largest
+    if "float16" in phase and r.length - 1 > largest:
+        why = f"{why[:-1]}, and positions beyond {largest:.0f} overflow in float16)"
     return (
         f"In {join(phase)} codes stay different if they are computed in a wider format and then "
         f"rounded, as transformers does; computed there throughout, "

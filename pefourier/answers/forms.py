@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from pefourier import __version__
 from pefourier.answers.page import Page, as_csv, as_github, as_json, as_words, findings_of, plain
-from pefourier.answers.terms import read_terms
+from pefourier.answers.terms import Term, read_terms
 from pefourier.answers.text import markdown_table, tables_in
 from pefourier.errors import printable
 
@@ -66,7 +66,8 @@ def latex_table(rows: Sequence[Sequence[str]]) -> str:
 def in_sarif(page: Page) -> str:
     """Findings, refusals and reasons to fail as SARIF 2.1.0, which code scanning reads.
 
-    A rule is a finding's code with its meaning and way out; `pefourier explain CODE` says the same.
+    A rule is a finding's code with its meaning and way out, which stand in the file itself: the
+    package knows no address of its own, so that no rule has a helpUri.
     """
     results = []
     for record in plain(list(page.records())):
@@ -79,17 +80,19 @@ def in_sarif(page: Page) -> str:
     results += [sarif_result(one.spec, one.kind, level, one.text) for level, one in more]
     used = {one["ruleId"] for one in results}
     rules = [
-        {
-            "id": term.term,
-            "shortDescription": {"text": term.meaning},
-            "help": {"text": " ".join(filter(None, [term.good, term.source])) or term.meaning},
-        }
+        {"id": term.term, "shortDescription": {"text": term.meaning}, "help": help_of(term)}
         for term in read_terms()
         if term.term in used and term.group == "findings"
     ]
     driver = {"name": "pefourier", "version": __version__, "rules": rules}
     run = {"tool": {"driver": driver}, "results": results}
     return json.dumps({"$schema": SARIF, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
+
+
+def help_of(term: Term) -> dict[str, str]:
+    """What code scanning shows beside a finding."""
+    text = " ".join(filter(None, [term.meaning, term.good, term.source]))
+    return {"text": text, "markdown": f"{text}\n\n`pefourier explain {term.term}`"}
 
 
 def sarif_result(spec: str, code: str, severity: str, message: str) -> dict[str, Any]:

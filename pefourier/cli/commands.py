@@ -506,7 +506,8 @@ def resize(
     Example: pefourier resize pos_embed.npy --from 14x14 --to 24x24 --prefix 1 --out new.npy
     """
     from pefourier.encodings.sources.formats import WRITERS
-    from pefourier.encodings.sources.tables import write_table
+    from pefourier.encodings.sources.tables import in_form_of, write_table
+    from pefourier.encodings.specs import source_of
     from pefourier.files import check_suffix
 
     if out is not None:
@@ -520,7 +521,8 @@ def resize(
     note_grids(found.about[0], quiet)
     drawing.draw("resize", [answer_of(found)])
     if out is not None:
-        write_table(out, found.table)
+        stored = source_of(spec) == "table" and spec != "-"
+        write_table(out, *(in_form_of(spec, found.table, out) if stored else (found.table,)))
     written = {"words": partial(resize_text, out=out), "record": partial(resize_record, out=out)}
     form.deliver(TOLD.page([answer_of(found)], **written))
 

@@ -727,3 +727,9 @@ def test_float32_hides_from_a_condition_number_of_its_own_on(condition, hides):
     enc = table(np.diag([1.0, 0.5]))
     said = conclude(enc, replace(assess(enc), condition_number=condition))
     assert ("so that rounding in float32 can hide one" in said) is hides
+
+
+def test_positions_beyond_the_largest_number_of_float16_are_said_to_overflow():
+    for length, said in ((65505, False), (65506, True)):
+        found = assess(load("rope", length=length, d=4))
+        assert ("positions beyond 65504 overflow in float16" in found.conclusion) == said

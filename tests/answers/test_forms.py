@@ -78,7 +78,10 @@ def test_findings_and_refusals_as_code_scanning_reads_them(run, tmp_path, monkey
         assert place["region"] == {"startLine": 1}  # lines of SARIF count from 1
     rules = {rule["id"]: rule for rule in one["tool"]["driver"]["rules"]}
     assert {r["ruleId"] for r in results} <= set(rules)
-    assert all(rule["shortDescription"]["text"] and rule["help"]["text"] for rule in rules.values())
+    for code, rule in rules.items():
+        assert rule["help"]["text"].startswith(rule["shortDescription"]["text"])
+        assert rule["help"]["markdown"].endswith(f"`pefourier explain {code}`")
+        assert "helpUri" not in rule  # the package has no address that stays
     (refused,) = (r for r in one["results"] if r["ruleId"] == "refused")
     assert "nothing.npy" in refused["message"]["text"]
     assert refused["level"] == "error"

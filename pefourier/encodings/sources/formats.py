@@ -451,7 +451,11 @@ def write_npz(stream: BinaryIO, table: np.ndarray) -> None:
 
 def write_safetensors(stream: BinaryIO, table: np.ndarray) -> None:
     """The tensor ``codes``."""
-    entry = {"dtype": "F64", "shape": table.shape, "data_offsets": [0, table.nbytes]}
+    entry = {
+        "dtype": f"F{8 * table.itemsize}",
+        "shape": table.shape,
+        "data_offsets": [0, table.nbytes],
+    }
     header = json.dumps({"codes": entry}).encode()
     header += b" " * (-len(header) % 8)  # so that the numbers are aligned
     stream.write(len(header).to_bytes(8, "little") + header)

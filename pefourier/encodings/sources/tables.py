@@ -287,10 +287,28 @@ def names_and_shapes(arrays: Mapping[str, Stored], limit: int = 10) -> str:
 def load_floats(file: ArrayFile, name: str) -> tuple[np.ndarray, float]:
     """A table in a float type of numpy, and the resolution of its stored type."""
     stored = file.arrays[name]
-    wide = "float32" if stored.kind in EPS else "float64"
-    kind = stored.kind if stored.kind in ("float64", "float32", "float16") else wide
-    table = file.load(name, kind, mapping=True).reshape(stored.axes)
+    table = file.load(name, float_type(stored.kind), mapping=True).reshape(stored.axes)
     return table, EPS.get(stored.kind, EPS["float64"])
+
+
+def in_form_of(spec: str, table: np.ndarray, out: str) -> tuple[np.ndarray, str]:
+    """A table as the file of a SPEC holds its own, with an axis of 1 beside and in its type.
+
+    What numpy has no type for, such as bfloat16, is float32; .csv knows no third axis.
+    """
+    path, key = split_spec(spec)
+    with open_arrays(path, regular=True) as file:
+        stored = file.arrays[choose_array(file.arrays, key, file.label)]
+    kind = float_type(stored.kind)
+    if len(stored.shape) == 3 and suffix_of(out) != ".csv":
+        table = np.expand_dims(table, stored.shape[:2].index(1))
+    return table, np.dtype(kind).newbyteorder("<").str
+
+
+def float_type(kind: str) -> str:
+    """The type of numpy in which floats of a stored type are kept; integers become float64."""
+    wide = "float32" if kind in EPS else "float64"
+    return kind if kind in ("float64", "float32", "float16") else wide
 
 
 def array_names(path: str) -> list[str]:
