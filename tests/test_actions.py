@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from published_configs import PUBLISHED
 
 ROOT = Path(__file__).parents[1]
 ACTION = yaml.safe_load((ROOT / ".github/check/action.yml").read_text())
+(HOOK,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
 CONFIG = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4}
 CONFIG |= {"max_position_embeddings": 128, "num_hidden_layers": 2, "vocab_size": 10}
 
@@ -61,3 +63,37 @@ def test_the_workflow_runs_the_versions_that_the_package_names():
     classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
     named = {one.rpartition(" ")[2] for one in classifiers if re.search(r"3\.\d+$", one)}
     assert set(job["strategy"]["matrix"]["python"]) == named
+
+
+def test_the_hook_names_the_two_broken_configs_of_twenty_and_nothing_else(
+    run, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    plain = [(name, one) for name, one in PUBLISHED.items() if not one.get("rope_scaling")]
+    configs = {name: one | {"max_position_embeddings": 256} for name, one in plain[:18]}
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+    llama = CONFIG | {"max_position_embeddings": 256, "rope_theta": 1e4}
+    configs["broken/one"] = llama | {"rope_scaling": {"rope_type": "linear"}}
+    configs["broken/two"] = llama | {"rope_scaling": yarn | {"beta_fst": 32}}
+    configs["tools/compiler"] = {"compilerOptions": {"strict": True}}
+    assert len(configs) == 21
+    for name, config in configs.items():
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "config.json").write_text(json.dumps(config))
+    files = sorted(path for name in configs for path in [f"{name}/config.json"])
+    assert all(re.search(HOOK["files"], path) for path in files)
+    assert not re.search(HOOK["files"], "a/tokenizer_config.json")
+    program, *options = HOOK["entry"].split()
+    assert program == "pefourier"
+    done = run(*options, *files)
+    assert done.status == 2
+    (line,) = done.out.splitlines()
+    assert line.startswith("broken/two/config.json: warning: 'beta_fst'")
+    assert line.endswith("[rope-unknown-key]")
+    skipped, refused, reason = done.err.splitlines()
+    assert "skipped: 'tools/compiler/config.json' sets no positions" in skipped
+    assert "'broken/one/config.json' has no factor" in refused
+    assert reason == "pefourier: broken/two/config.json has rope-unknown-key"
+    sound = [path for path in files if not path.startswith("broken")]
+    done = run(*options, *sound)
+    assert (done.status, done.out, done.err) == (0, "", f"{skipped}\n")

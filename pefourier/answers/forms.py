@@ -63,6 +63,17 @@ def latex_table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
+def in_lines(page: Page) -> str:
+    """Errors and warnings alone, a line each, as linters print them; nothing where all is well."""
+    return "".join(
+        f"{record.get('spec') or page.command}: {one['severity']}: {one['message']} "
+        f"[{one['code']}]\n"
+        for record in plain(list(page.records()))
+        for one in findings_of(record)
+        if one["severity"] != "note"
+    )
+
+
 def in_sarif(page: Page) -> str:
     """Findings, refusals and reasons to fail as SARIF 2.1.0, which code scanning reads.
 
@@ -116,6 +127,7 @@ FORMS: dict[str, Callable[[Page], str]] = {
     "csv": as_csv,
     "github": as_github,
     "sarif": in_sarif,
+    "lint": in_lines,
     "md": in_markdown,
     "latex": in_latex,
 }

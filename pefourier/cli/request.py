@@ -555,11 +555,12 @@ class Form:
     as_json: Json = False
     as_csv: Csv = False
     form: Annotated[
-        Literal["text", "json", "csv", "github", "sarif", "md", "latex"] | None,
+        Literal["text", "json", "csv", "github", "sarif", "lint", "md", "latex"] | None,
         typer.Option(
             "--format",
             help="Form of the answer: github and sarif tell findings to GitHub's Actions and to "
-            "code scanning, md and latex are for documents.",
+            "code scanning, lint is a line for each error and warning, md and latex are for "
+            "documents.",
         ),
     ] = None
 
