@@ -64,14 +64,17 @@ def latex_table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def in_lines(page: Page) -> str:
-    """Errors and warnings alone, a line each, as linters print them; nothing where all is well."""
-    return "".join(
-        f"{record.get('spec') or page.command}: {one['severity']}: {one['message']} "
-        f"[{one['code']}]\n"
+    """Errors, warnings and reasons to fail, a line each as linters print them; else nothing."""
+    told = [
+        (record.get("spec") or page.command, one)
         for record in plain(list(page.records()))
         for one in findings_of(record)
         if one["severity"] != "note"
-    )
+    ]
+    lines = [f"{spec}: {one['severity']}: {one['message']} [{one['code']}]" for spec, one in told]
+    known = {f"has {one['code']}" for _, one in told}
+    lines += [f"{one.spec}: error: {one.words}" for one in page.reasons if one.words not in known]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def in_sarif(page: Page) -> str:
