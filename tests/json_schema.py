@@ -9,27 +9,26 @@ import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
-from pathlib import Path
 
 import numpy as np
 
-from pefourier.answers import field_docs, report, terms
+from pefourier.analysis.compare import Comparison
+from pefourier.analysis.context import Context
+from pefourier.analysis.design import Design
+from pefourier.analysis.extend import Extensions
+from pefourier.analysis.faithful import Faithfulness, GridFaithfulness
+from pefourier.analysis.reconstruct import GridReconstructions, Reconstructions
+from pefourier.analysis.relations import GridRelations, Relations
+from pefourier.analysis.resize import Resizing
+from pefourier.analysis.spectrum import GridSpectrum, Spectrum
+from pefourier.answers import terms
 from pefourier.answers.page import SCHEMA
-from pefourier.compare import Comparison
-from pefourier.context import Context
-from pefourier.design import Design
 from pefourier.diagnosis.causes import Cause
-from pefourier.extend import Extensions
-from pefourier.faithful import Faithfulness, GridFaithfulness
 from pefourier.geometry.precision import FormatLoss
-from pefourier.reconstruct import GridReconstructions, Reconstructions
-from pefourier.relations import GridRelations, Relations
 from pefourier.reproduce import Claim
-from pefourier.resize import Resizing
-from pefourier.spectrum import GridSpectrum, Spectrum
 from pefourier.weights.usage import Usage
 
-FILE = Path(report.__file__).with_name("answers.schema.json")
+FILE = terms.SCHEMA
 PLAIN = {int: "integer", bool: "boolean", str: "string", type(None): "null"}
 TEXT, WHOLE, OBJECT = {"type": "string"}, {"type": "integer"}, {"type": "object"}
 NUMBER = {"type": ["number", "null"]}  # what is not finite is null
@@ -127,7 +126,7 @@ def schema():
 
 def described(command, rule):
     """An object whose fields say what the registry of terms says of them."""
-    known = field_docs.terms_of_fields()
+    known = terms.terms_of_fields()
     for name, one in rule["properties"].items():
         group = next((g for g in (command, "every answer") if (g, name) in known), None)
         told = {"description": known[group, name].meaning} if group else {}
@@ -159,7 +158,7 @@ def fields_schema(kind, defs):
     for field in fields(kind):
         if not field.metadata.get("told", True):
             continue
-        term = field_docs.term_of_field(kind, field.name)
+        term = terms.term_of_field(kind, field.name)
         told = {"description": term.meaning} if term else {}
         rule = of_type(hints[field.name], defs)
         if field.name in OF_AXES and getattr(kind, "on_grid", False):
