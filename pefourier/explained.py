@@ -7,6 +7,8 @@ from importlib import import_module
 from typing import Any
 
 FIELDS = "pefourier.answers.terms"
+ON_LINES: Any = {"default": None, "kw_only": True, "metadata": {"of": "line"}}  # of one axis alone
+ON_GRIDS: Any = {"default": None, "kw_only": True, "metadata": {"of": "grid"}}  # of several axes
 
 
 class FieldsTold:

@@ -34,11 +34,11 @@ if TYPE_CHECKING:  # each is imported when it is asked
     from pefourier.analysis.context import Context
     from pefourier.analysis.design import Design
     from pefourier.analysis.extend import Extensions
-    from pefourier.analysis.faithful import Faithfulness, GridFaithfulness
-    from pefourier.analysis.reconstruct import GridReconstructions, Reconstructions
+    from pefourier.analysis.faithful import Faithfulness
+    from pefourier.analysis.reconstruct import Reconstructions
     from pefourier.analysis.relations import Relations
     from pefourier.analysis.resize import Resizing
-    from pefourier.analysis.spectrum import GridSpectrum, Spectrum
+    from pefourier.analysis.spectrum import Spectrum
     from pefourier.encodings.domain import Domain
     from pefourier.geometry import Progress
     from pefourier.weights.usage import Usage
@@ -62,7 +62,7 @@ def spectrum(
     method: str = "auto",
     demean: bool = False,
     **params: Any,
-) -> Spectrum | GridSpectrum:
+) -> Spectrum:
     """Which frequencies does it have? The density of the paper's Eq. 15 over a lattice.
 
     Parameters
@@ -95,18 +95,6 @@ def spectrum(
     return density(enc, lattice, sigma, method)
 
 
-@overload
-def reconstruct(
-    encoding: Source, positions: Sequence[int] | None = None, **asked: Any
-) -> Reconstructions: ...
-
-
-@overload
-def reconstruct(
-    encoding: Source, positions: Sequence[Sequence[int]], **asked: Any
-) -> GridReconstructions: ...
-
-
 def reconstruct(
     encoding: Source,
     positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
@@ -118,7 +106,7 @@ def reconstruct(
     method: str = "auto",
     demean: bool = False,
     **params: Any,
-) -> Reconstructions | GridReconstructions:
+) -> Reconstructions:
     """What is left of a position? Deltas rebuilt from the frequencies, and from the codes.
 
     Parameters
@@ -152,7 +140,7 @@ def check(
     d: int | None = None,
     progress: Callable[[str], Progress] | None = None,
     **params: Any,
-) -> Faithfulness | GridFaithfulness:
+) -> Faithfulness:
     """Are codes distinct, can they be inverted? What ``pefourier check-faithful`` says.
 
     Parameters

@@ -34,7 +34,6 @@ class Result(Explained):
         By `plot`, where the codes are needed and the result came from another process.
     """
 
-    on_grid: ClassVar[bool] = False  # whether it is about a lattice of several axes
     of_none: ClassVar[bool] = False  # whether it is about no encoding, as bases are
     about: tuple[Encoding, ...] = field(default=(), compare=False, metadata={"told": False})
 

@@ -13,12 +13,13 @@ H + W - 1. Rows before the grid have no place and are left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
+from pefourier.explained import ON_GRIDS
 from pefourier.result import Result
 
 if TYPE_CHECKING:  # pages of other answers name this one's types: they start without its geometry
@@ -33,7 +34,11 @@ RECOVERED = 1e-6  # sine of an angle that is rounding
 
 @dataclass(frozen=True, repr=False)
 class Faithfulness(Result):
-    """What codes say about positions; distances are l2, tolerances absolute."""
+    """What codes say about positions; distances are l2, tolerances absolute.
+
+    On a grid `length` counts points, pairs are rows of all, and `shift_residual` and
+    `first_rising_lag` are lists with a number for each axis.
+    """
 
     length: int
     dimension: int
@@ -49,35 +54,34 @@ class Faithfulness(Result):
     inverse_error: float  # largest |E E+ - I|
     stable_rank: float
     toeplitz_residual: float | None  # 0: inner products depend on the lag only
-    shift_residual: float | None  # of the best T with PE(t + 1) = T PE(t); None: any would do
-    first_rising_lag: int | None  # inner products fall up to here; None: they never rise
+    shift_residual: (
+        float | list[float | None] | None
+    )  # of the best T with PE(t + 1) = T PE(t); None: any would do
+    first_rising_lag: (
+        int | list[int | None] | None
+    )  # inner products fall up to here; None: they never rise
     identified: dict | None
     precision: dict[str, FormatLoss]
     findings: list[Finding]
+    grid: tuple[int, ...] | None = field(**ON_GRIDS)  # points along each axis, the slowest first
+    prefix: int | None = field(**ON_GRIDS)  # rows before the grid that have no place
+    prefix_zeros: int | None = field(**ON_GRIDS)  # of these, rows of zeros
+    displacement: tuple[int, ...] | None = field(**ON_GRIDS)  # of the closest pair, in points
+    axial: bool | None = field(**ON_GRIDS)  # every column depends on one axis
+    separable_error: float | None = field(**ON_GRIDS)  # of the worst a(y) + b(x): 0 recovered
+    isotropy: dict[str, float] | None = field(**ON_GRIDS)  # A2, A4
+    idle: list[float] | None = field(**ON_GRIDS)  # of each axis, what never ends a turn
+    aliased: list[float] | None = field(**ON_GRIDS)  # and what is beyond pi; None: not known
 
-
-@dataclass(frozen=True, repr=False)
-class GridFaithfulness(Faithfulness):
-    """What codes say about the points of a grid; `length` counts these, pairs are rows of all.
-
-    `shift_residual` and `first_rising_lag` are lists with a number for each axis.
-    """
-
-    on_grid: ClassVar[bool] = True
-    grid: tuple[int, ...]  # points along each axis, the slowest first
-    prefix: int  # rows before the grid that have no place
-    prefix_zeros: int  # of these, rows of zeros
-    displacement: tuple[int, ...] | None  # of the closest pair, in points along each axis
-    axial: bool  # every column depends on one axis
-    separable_error: float  # of the worst a(y) + b(x): 0 recovered, 1 lost
-    isotropy: dict[str, float]  # A2, A4
-    idle: list[float] | None  # of each axis' frequencies, the share that never ends a turn
-    aliased: list[float] | None  # and the share beyond pi; None where no frequencies are known
+    @property
+    def on_grid(self) -> bool:
+        """Whether the codes are those of points of a grid."""
+        return self.grid is not None
 
 
 def assess(
     encoding: Encoding | np.ndarray, progress: Callable[[str], Progress] | None = None
-) -> Faithfulness | GridFaithfulness:
+) -> Faithfulness:
     """Everything `pefourier check-faithful` reports.
 
     Parameters
@@ -114,8 +118,7 @@ def assess(
     sequence = enc.domain.kind in ("position", "time")
     pair = closest.pair and tuple(enc.domain.x[i].item() for i in closest.pair)
     on_grid = describe_grid(whole, closest, factors) if whole.domain.grid else {}
-    kind = GridFaithfulness if on_grid else Faithfulness
-    return kind(
+    return Faithfulness(
         length=factors.n,
         dimension=factors.d,
         verdict=verdict(closest, factors, on_grid.get("separable_error", 1.0)),

@@ -11,16 +11,16 @@ torus, every frequency is weighted by its own density, so that flat weights give
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pefourier.analysis.spectrum import GridSpectrum, Spectrum, density
+from pefourier.analysis.spectrum import Spectrum, density
 from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import Encoding, as_encoding, without_prefix
 from pefourier.errors import PefourierError
-from pefourier.explained import Explained
+from pefourier.explained import ON_GRIDS, ON_LINES, Explained
 from pefourier.geometry.torus import multiplicity
 from pefourier.result import Result
 
@@ -35,53 +35,38 @@ USUAL, USUAL_LENGTH = (5, 40, 75), 80  # positions of Fig. 2, of how many
 class Reconstruction(Explained):
     """One rebuilt position function."""
 
-    position: int
-    values: np.ndarray  # (N,)
+    position: int | tuple[int, ...]  # on a grid a point, the slowest axis first
+    values: np.ndarray  # (N,), on a grid (N_1, …)
     peak: float  # largest value
-    width: float  # full width at half height, positions, linear interpolation
-    half_max_count: int  # samples at or above half the peak
-    side_lobe: float  # largest |value| outside the peak's monotone flanks
+    width: float | None = field(**ON_LINES)  # full width at half height, linear interpolation
+    half_max_count: int | None = field(**ON_LINES)  # samples at or above half the peak
+    half_max_area: int | None = field(**ON_GRIDS)  # points at or above half the peak
+    cross: float | None = field(**ON_GRIDS)  # energy on points that share a coordinate with it
+    side_lobe: float  # largest |value| outside the peak's flanks, on a grid a step from it
     error: float  # l2 distance to delta
-    inverse_error: float | None  # by the linear inverse of the codes; None beyond their length
+    inverse_error: float | None  # by the linear inverse of the codes; None beyond their points
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether it is of a point."""
+        return isinstance(self.position, tuple)
 
 
 @dataclass(frozen=True, repr=False)
 class Reconstructions(Result):
-    """Position functions rebuilt on one lattice."""
+    """Position functions rebuilt on one lattice, which may have several axes."""
 
-    lattice: int
+    lattice: int | tuple[int, ...]
     sigma: float
     reconstructions: list[Reconstruction]
     inverse_error: float  # the largest over all positions of the encoding
     below_first_bin: int | None  # declared frequencies whose waves are longer than the lattice
     frequencies_total: int | None
 
-
-@dataclass(frozen=True)
-class GridReconstruction(Explained):
-    """One position function rebuilt on a lattice of several axes."""
-
-    position: tuple[int, ...]  # the point, the slowest axis first
-    values: np.ndarray  # (N_1, …)
-    peak: float  # largest value
-    half_max_area: int  # points at or above half the peak
-    cross: float  # share of the energy on points that share a coordinate with the peak
-    side_lobe: float  # largest |value| more than one step from the peak along an axis
-    error: float  # l2 distance to delta
-    inverse_error: float | None  # by the linear inverse of the codes; None beyond their lattice
-
-
-@dataclass(frozen=True, repr=False)
-class GridReconstructions(Result):
-    """Position functions rebuilt on one lattice of several axes."""
-
-    on_grid: ClassVar[bool] = True
-    lattice: tuple[int, ...]
-    sigma: float
-    reconstructions: list[GridReconstruction]
-    inverse_error: float  # the largest over all points of the encoding
-    below_first_bin: int | None  # declared frequencies whose waves are longer than the lattice
-    frequencies_total: int | None
+    @property
+    def on_grid(self) -> bool:
+        """Whether the lattice has several axes."""
+        return isinstance(self.lattice, tuple)
 
 
 def position_functions(
@@ -90,7 +75,7 @@ def position_functions(
     lattice: int | None = None,
     sigma: float | None = None,
     method: str = "auto",
-) -> Reconstructions | GridReconstructions:
+) -> Reconstructions:
     r"""Rebuild position functions by Algorithm 1, and by the codes' own linear inverse.
 
     With g the density of Eq. 15,
@@ -178,7 +163,7 @@ def functions_on_line(
     )
 
 
-def slow_waves(spectrum: Spectrum | GridSpectrum) -> dict[str, int | None]:
+def slow_waves(spectrum: Spectrum) -> dict[str, int | None]:
     """How many of the declared frequencies are below the first of the lattice, and of how many."""
     summary = spectrum.summary
     return {
@@ -202,7 +187,7 @@ def functions_on_grid(
     lattice: int | None,
     sigma: float | None,
     method: str,
-) -> GridReconstructions:
+) -> Reconstructions:
     """Algorithm 1 with the transform of several axes."""
     from pefourier.geometry.singular_values import check_products, decompose
 
@@ -219,7 +204,7 @@ def functions_on_grid(
     told = describe_grid_peak(h) | {"error": float(np.linalg.norm(h - delta))}
     factors = decompose(enc)
     rebuilt = [
-        GridReconstruction(
+        Reconstruction(
             position=point,
             values=np.roll(h, point, axes),
             inverse_error=inverse_error_on_grid(factors, point, enc.domain.sides),
@@ -228,7 +213,7 @@ def functions_on_grid(
         for point in points
     ]
     worst = max(0.0, factors.inverse_error())  # rounding may make a projection larger than it is
-    return GridReconstructions(
+    return Reconstructions(
         sides, spectrum.sigma, rebuilt, worst, **slow_waves(spectrum), about=(enc,)
     )
 

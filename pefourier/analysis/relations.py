@@ -12,8 +12,8 @@ On a grid lags are displacements (dy, dx), and there is a T for a step along eac
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from pefourier.encodings.encoding import (
     unit_of,
     without_prefix,
 )
-from pefourier.explained import Explained
+from pefourier.explained import ON_GRIDS, Explained
 from pefourier.geometry.products import (
     diagonal_means,
     diagonal_means_on_grid,
@@ -47,20 +47,6 @@ LARGEST_SHIFT = FITTED // 2  # dimensions up to which one is
 SAMPLE = 2**10  # positions, evenly spaced, among which distances are correlated
 
 
-@dataclass(frozen=True, repr=False)
-class Relations(Result):
-    """What codes say about the distance and the order of positions; None where undefined."""
-
-    length: int
-    dimension: int
-    shift_residual: float | None  # of the best T(1), over the norm of the codes it should give
-    toeplitz_residual: float | None  # 0: inner products depend on the lag only
-    kernel: np.ndarray | None  # (n,) inner product at each lag over that at lag 0
-    first_rise: int | None  # first lag whose kernel exceeds the one before
-    asymmetry: float | None  # 0: what a lag gives, its opposite gives too
-    distance_preservation: float | None  # correlation of code distance with position distance
-
-
 @dataclass(frozen=True)
 class Diagonals(Explained):
     """Inner products over that at lag 0, as far along the last two axes as on the diagonals."""
@@ -73,23 +59,35 @@ class Diagonals(Explained):
 
 
 @dataclass(frozen=True, repr=False)
-class GridRelations(Relations):
-    """The same of the points of a grid.
+class Relations(Result):
+    """What codes say about the distance and the order of positions; None where undefined.
 
-    `kernel` has the shape (2 N_1 - 1, …), lag 0 in the middle; `shift_residual` and `first_rise`
-    are lists with a number for each axis.
+    On a grid `kernel` has the shape (2 N_1 - 1, …), lag 0 in the middle; `shift_residual` and
+    `first_rise` are lists with a number for each axis.
     """
 
-    on_grid: ClassVar[bool] = True
-    grid: tuple[int, ...]  # points along each axis, the slowest first
-    prefix: int  # rows before the grid that have no place
-    rotation_residual: float | None  # of rotations, the largest |M' M - I|; 0: lengths are kept
-    diagonals: Diagonals | None  # None where there is no kernel, or a side is too short
+    length: int
+    dimension: int
+    shift_residual: (
+        float | list[float | None] | None
+    )  # of the best T(1), over the norm of the codes it should give
+    toeplitz_residual: float | None  # 0: inner products depend on the lag only
+    kernel: np.ndarray | None  # (n,) inner product at each lag over that at lag 0
+    first_rise: int | list[int | None] | None  # first lag whose kernel exceeds the one before
+    asymmetry: float | None  # 0: what a lag gives, its opposite gives too
+    distance_preservation: float | None  # correlation of code distance with position distance
+    grid: tuple[int, ...] | None = field(**ON_GRIDS)  # points along each axis, the slowest first
+    prefix: int | None = field(**ON_GRIDS)  # rows before the grid that have no place
+    rotation_residual: float | None = field(**ON_GRIDS)  # of rotations, the largest |M' M - I|
+    diagonals: Diagonals | None = field(**ON_GRIDS)  # None where a side is too short
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether the codes are those of points of several axes."""
+        return self.grid is not None
 
 
-def relate(
-    encoding: Encoding | np.ndarray, assessed: Faithfulness | None = None
-) -> Relations | GridRelations:
+def relate(encoding: Encoding | np.ndarray, assessed: Faithfulness | None = None) -> Relations:
     """How the codes of positions, or of lags, relate to one another.
 
     Parameters
@@ -117,9 +115,8 @@ def relate(
     enc = without_prefix(whole)
     k = kernel(enc)
     sequence = enc.domain.kind in ("position", "time")
-    kind, on_grid = Relations, {}
+    on_grid: dict[str, Any] = {}
     if len(enc.domain.sides) > 1:
-        kind = GridRelations
         on_grid = {"grid": enc.domain.sides, "prefix": enc.domain.prefix}
         on_grid["rotation_residual"] = rotation_residual(enc)
         on_grid["diagonals"] = None if k is None else compare_diagonals(k)
@@ -127,7 +124,7 @@ def relate(
         fitted = assessed.shift_residual
     else:
         fitted = shift_residual(enc) if sequence else None
-    return kind(
+    return Relations(
         length=len(enc),
         dimension=enc.dim,
         shift_residual=fitted,

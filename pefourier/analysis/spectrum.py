@@ -10,9 +10,9 @@ A lattice of several axes is a torus (`geometry.torus`) with half of its frequen
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import log, pi, prod
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from pefourier.encodings.checks import LARGEST, check_count, check_size
 from pefourier.encodings.domain import half_plane, lattice_points, periodogram
 from pefourier.encodings.encoding import Encoding, as_encoding, row_blocks, without_prefix
 from pefourier.errors import PefourierError, unknown
-from pefourier.explained import Explained
+from pefourier.explained import ON_GRIDS, Explained
 from pefourier.geometry.torus import (
     aliased_shares,
     directions_of,
@@ -59,36 +59,27 @@ class DensitySummary(Explained):
 
 @dataclass(frozen=True, repr=False)
 class Spectrum(Result):
-    """A density over the lattice."""
+    """A density over the lattice, which may have several axes, the slowest first."""
 
-    lattice: int
+    lattice: int | tuple[int, ...]
     sigma: float  # bandwidth in lattice steps, 0 = not smoothed
     method: str
-    omega: np.ndarray  # (K,) radians per position
-    density: np.ndarray  # (K,) sums to one
-    frequencies: np.ndarray | None  # declared, radians per position
+    omega: np.ndarray | list[np.ndarray]  # (K,) radians per position; on a grid of each axis
+    density: np.ndarray  # (K,) sums to one; on a grid (K_1, …) over numpy.rfftn's half plane
+    marginals: list[np.ndarray] | None = field(**ON_GRIDS)  # (K_a,): sums over the other axes
+    radial: dict[str, np.ndarray] | None = field(**ON_GRIDS)  # omega (R,) lengths, density (R,)
+    angular: dict[str, np.ndarray] | None = field(**ON_GRIDS)  # angle (12,) 0 … pi, density (12,)
+    isotropy: dict[str, float] | None = field(**ON_GRIDS)  # A2, A4
+    aliased: list[float] | None = field(**ON_GRIDS)  # of each axis' declared ones, those above pi
+    idle: list[float] | None = field(**ON_GRIDS)  # of each axis, waves longer than the side
+    largest_step: float | None = field(**ON_GRIDS)  # largest declared one, radians per point
+    frequencies: np.ndarray | None  # (m,) declared, radians per position; on a grid (m, axes)
     summary: DensitySummary
 
-
-@dataclass(frozen=True, repr=False)
-class GridSpectrum(Result):
-    """A density over a lattice of several axes, the slowest first."""
-
-    on_grid: ClassVar[bool] = True
-    lattice: tuple[int, ...]
-    sigma: float  # bandwidth in lattice steps, 0 = not smoothed
-    method: str
-    omega: list[np.ndarray]  # (K_a,) of each axis, radians per point, in numpy.rfftn's order
-    density: np.ndarray  # (K_1, …) over the half plane, sums to one
-    marginals: list[np.ndarray]  # (K_a,) of each axis: sums over the others
-    radial: dict[str, np.ndarray]  # omega (R,) length of frequencies, density (R,)
-    angular: dict[str, np.ndarray]  # angle (12,) 0 … pi, 0 along the last axis; density (12,)
-    isotropy: dict[str, float]  # A2, A4
-    aliased: list[float] | None  # of each axis' declared frequencies, the share above pi
-    idle: list[float] | None  # of each axis, the share whose waves are longer than the side
-    largest_step: float | None  # largest declared frequency, radians per point
-    frequencies: np.ndarray | None  # (m, axes) declared, radians per point
-    summary: DensitySummary
+    @property
+    def on_grid(self) -> bool:
+        """Whether the lattice has several axes."""
+        return isinstance(self.lattice, tuple)
 
 
 def density(
@@ -96,7 +87,7 @@ def density(
     lattice: int | None = None,
     sigma: float | None = None,
     method: str = "auto",
-) -> Spectrum | GridSpectrum:
+) -> Spectrum:
     r"""The kernel-density frequency distribution of Eq. 15.
 
     .. math:: g_k \propto \sum_j w_j \exp\left(-\frac{(k - N\omega_j/2\pi)^2}{2\sigma^2}\right),
@@ -118,8 +109,8 @@ def density(
 
     Returns
     -------
-    Spectrum or GridSpectrum
-        Of an encoding on a lattice with several axes the latter: there N defaults to the sides, a
+    Spectrum
+        Of an encoding with several axes on a lattice of as many: there N defaults to the sides, a
         given one is that of every axis, sigma defaults to 1, and rows before the lattice are left
         out. Its density is `torus_density` times the frequencies that each point stands for.
 
@@ -221,7 +212,7 @@ def check_sigma(sigma: float | None, least: float) -> None:
 
 def density_on_grid(
     enc: Encoding, sides: tuple[int, ...], sigma: float | None, method: str
-) -> GridSpectrum:
+) -> Spectrum:
     """Eq. 15 on a torus, and what it says of axes and directions."""
     check_size("a lattice", *sides)
     frequencies, weights = frequencies_and_weights(enc, method)
@@ -235,7 +226,7 @@ def density_on_grid(
     along = directions_of(g, sides)
     declared = frequencies if method == "declared" else None
     summary = summarize_torus(each, sides, declared)
-    return GridSpectrum(
+    return Spectrum(
         lattice=tuple(sides),
         sigma=sigma,
         method=method,

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from math import isnan
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,9 +60,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from pefourier.analysis.faithful import Faithfulness, GridFaithfulness
+    from pefourier.analysis.faithful import Faithfulness
 
-GRID_FIELDS = "grid prefix displacement axial separable_error isotropy idle aliased".split()
 TOLD_FORMATS = ("float32", "float16", "bfloat16")  # formats that a conclusion speaks of
 MERGED = 1e-6  # of a code's length: closer codes are as good as one in float32
 FLOAT32_LIMIT = 2**20  # condition number from which rounding in float32 can hide a position
@@ -154,6 +152,13 @@ FAITHFUL_FACTS = [
 ]
 
 
+def displacement_in_words(r: Faithfulness) -> str | None:
+    """The closest points of a grid, and how far they are apart."""
+    if r.displacement is None:
+        return None
+    return f"{' to '.join(ends_of(r.about[0], r))}, {point_of(r.displacement)}"
+
+
 def why_no_grid(answer: Answer) -> str:
     """Why there is nothing to say about axes."""
     on_grid = answer.result.grid is not None
@@ -163,24 +168,13 @@ def why_no_grid(answer: Answer) -> str:
 GRID_FAITHFUL_FACTS = [
     Fact("grid", lambda r: r.grid if r.grid is None else size_of(r.grid), why_no_grid),
     Fact("rows before the grid", lambda r: r.prefix, why_no_grid),
-    Fact("closest points, displacement", lambda r: r.displacement, why_no_grid),
+    Fact("closest points, displacement", lambda r: displacement_in_words(r), why_no_grid),
     Fact("error of a(y) + b(x)", lambda r: r.separable_error, why_no_grid),
     Fact("A2 (1 = bound to one axis)", lambda r: (r.isotropy or {}).get("A2"), why_no_grid),
     Fact("A4 (1 = bound to two axes)", lambda r: (r.isotropy or {}).get("A4"), why_no_grid),
     Fact("idle share", lambda r: by_axis(r.idle), why_no_grid),
     Fact("aliased share", lambda r: by_axis(r.aliased), why_no_grid),
 ]
-
-
-def grid_facts(answer: Answer) -> Answer:
-    """An answer whose result has the fields of a grid: None where there is none."""
-    r = answer.result
-    facts = {name: getattr(r, name, None) for name in GRID_FIELDS}
-    if r.on_grid and r.displacement is not None:
-        facts["displacement"] = (
-            " to ".join(ends_of(answer.encoding, r)) + f", {point_of(r.displacement)}"
-        )
-    return Answer(answer.encoding, SimpleNamespace(**facts))
 
 
 def why_no_phases(answer: Answer) -> str:
@@ -207,7 +201,7 @@ def faithful_text(answers: Sequence[Answer]) -> str:
     """The facts of each encoding, what low precision costs it, and the findings in full."""
     text = side_by_side(FAITHFUL_FACTS, answers)
     if any_grid(answers):
-        text += "\n" + side_by_side(GRID_FAITHFUL_FACTS, list(map(grid_facts, answers)))
+        text += "\n" + side_by_side(GRID_FAITHFUL_FACTS, answers)
     text += f"\n{precision_text(answers)}"
     for a in answers:
         if a.result.identified:
@@ -478,7 +472,7 @@ def left(counts: Mapping[str, int], total: int) -> str:
     return f"only {join(f'{n} ({form})' for form, n in counts.items())} of {total} codes differ"
 
 
-def ends_of(enc: Encoding, r: GridFaithfulness) -> list[str] | None:
+def ends_of(enc: Encoding, r: Faithfulness) -> list[str] | None:
     """The points of the closest pair."""
     if r.closest_pair is None:
         return None
@@ -487,7 +481,7 @@ def ends_of(enc: Encoding, r: GridFaithfulness) -> list[str] | None:
     return [point_of(start), point_of(moved)]
 
 
-def told_apart_on_grid(enc: Encoding, r: GridFaithfulness) -> str:
+def told_apart_on_grid(enc: Encoding, r: Faithfulness) -> str:
     """Whether points have codes of their own, which two are closest, and what has no place."""
     points, grid = f"{r.length} {points_in_words(enc)}", f"of the {size_of(r.grid)} grid"
     rest = f"; {in_front(r.prefix, r.prefix_zeros)}" if r.prefix else ""
@@ -524,7 +518,7 @@ def in_front(prefix: int, zeros: int = 0) -> str:
     return f"rows 0 … {prefix - 1}, before the grid, have no place and are left out{told}"
 
 
-def inversion_on_grid(enc: Encoding, r: GridFaithfulness) -> str:
+def inversion_on_grid(enc: Encoding, r: Faithfulness) -> str:
     """Whether a linear map recovers functions of points, or only sums of one an axis."""
     if r.length == 1 or r.verdict == "collides" or enc.domain.kind == "lag":
         return ""  # a bias is used as it is: nothing has to be recovered from it
@@ -557,7 +551,7 @@ def inversion_on_grid(enc: Encoding, r: GridFaithfulness) -> str:
     )
 
 
-def lost_to_rounding(r: GridFaithfulness) -> str:
+def lost_to_rounding(r: Faithfulness) -> str:
     """How many directions a stored table lacks that the formula which it holds has.
 
     >>> from pefourier.encodings import build

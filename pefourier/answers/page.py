@@ -255,13 +255,16 @@ def plain(value: Any) -> Any:
 
 def fields_of(result: Any) -> dict[str, Any]:
     """The fields of a dataclass by name, in their order, but for those that are not told."""
-    return {told: getattr(result, name) for name, told in fields_told(type(result)).items()}
+    kind = "grid" if getattr(result, "on_grid", False) else "line"
+    return {told: getattr(result, name) for name, told in fields_told(type(result), kind).items()}
 
 
-def fields_told(kind: type) -> dict[str, str]:
-    """Fields of a dataclass with the names that they are told by, "class" for one."""
+def fields_told(kind: type, of: str = "line") -> dict[str, str]:
+    """Fields of a dataclass, of a line or a grid, with the names that they are told by."""
     told = {
-        field.name: field.metadata.get("told", field.name) for field in dataclasses.fields(kind)
+        field.name: field.metadata.get("told", field.name)
+        for field in dataclasses.fields(kind)
+        if field.metadata.get("of", of) == of
     }
     return {name: other for name, other in told.items() if other}
 

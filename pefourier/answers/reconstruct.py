@@ -35,7 +35,7 @@ from pefourier.encodings.encoding import Encoding
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pefourier.analysis.reconstruct import GridReconstructions, Reconstructions
+    from pefourier.analysis.reconstruct import Reconstructions
 
 SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
 WIDE = 4.0  # positions: the width of a peak from which on its reason is told
@@ -180,13 +180,13 @@ def without_code(enc: Encoding, r: Reconstructions) -> str:
     return f"{which} {'have' if len(beyond) > 1 else 'has'} no code at a length of {len(enc)}."
 
 
-def from_its_frequencies(r: Reconstructions | GridReconstructions) -> str:
+def from_its_frequencies(r: Reconstructions) -> str:
     """What something is rebuilt from."""
     smeared = f", smeared by sigma {number(r.sigma)}," if r.sigma else ""
     return f"From its frequencies alone{smeared}"
 
 
-def why_wide(enc: Encoding, r: Reconstructions | GridReconstructions) -> str:
+def why_wide(enc: Encoding, r: Reconstructions) -> str:
     """What makes a rebuilt peak wide, where waves are declared: the end of a sentence.
 
     Waves longer than the lattice, or than all positions where these are fewer, are nearly the same
@@ -206,7 +206,7 @@ def why_wide(enc: Encoding, r: Reconstructions | GridReconstructions) -> str:
     )
 
 
-def point_from_frequencies(enc: Encoding, r: GridReconstructions) -> str:
+def point_from_frequencies(enc: Encoding, r: Reconstructions) -> str:
     """How sharp a point comes back from the frequencies alone, and in which shape."""
     one = r.reconstructions[0]
     if isnan(one.peak):
@@ -241,7 +241,7 @@ def is_cross(values: np.ndarray) -> bool:
     return bool(((values - sums) ** 2).sum() <= CROSS * ((values - mean) ** 2).sum())
 
 
-def point_from_codes(enc: Encoding, r: GridReconstructions) -> str:
+def point_from_codes(enc: Encoding, r: Reconstructions) -> str:
     """Whether a linear map recovers points from the codes."""
     error, points = number(r.inverse_error, 2), f"{prod(enc.domain.sides)} points"
     if r.inverse_error <= EXACT:
@@ -252,7 +252,7 @@ def point_from_codes(enc: Encoding, r: GridReconstructions) -> str:
     )
 
 
-def points_without_code(enc: Encoding, r: GridReconstructions) -> str:
+def points_without_code(enc: Encoding, r: Reconstructions) -> str:
     """Points beyond the encoding's grid."""
     beyond = [point_of(one.position) for one in r.reconstructions if one.inverse_error is None]
     if not beyond:

@@ -26,7 +26,7 @@ from pefourier.encodings.encoding import Encoding
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pefourier.analysis.relations import GridRelations, Relations
+    from pefourier.analysis.relations import Relations
 
 LEFT = 0.05  # of the inner product at lag 0, below which nothing is said of directions
 
@@ -64,7 +64,7 @@ def why_no_correlation(answer: Answer) -> str:
 
 def straight_of(r: Any) -> str | None:
     """Inner products some points along the last two axes."""
-    found = getattr(r, "diagonals", None)
+    found = r.diagonals
     if found is None:
         return None
     return f"{by_name(axis_names(len(r.grid))[-2:], found.on_axes)} after {found.straight} points"
@@ -72,7 +72,7 @@ def straight_of(r: Any) -> str | None:
 
 def diagonal_of(r: Any) -> str | None:
     """The inner product as far on the diagonals."""
-    found = getattr(r, "diagonals", None)
+    found = r.diagonals
     if found is None:
         return None
     return f"{number(found.on_diagonals, 3)} after ({found.diagonal},{found.diagonal})"
@@ -95,9 +95,9 @@ RELATIONS_FACTS = [
 
 
 GRID_FACTS = [
-    Fact("as far along the axes", lambda r: straight_of(r), why_no_diagonal),
-    Fact("as far on the diagonals", lambda r: diagonal_of(r), why_no_diagonal),
-    Fact("away from a rotation", lambda r: getattr(r, "rotation_residual", None), why_no_rotation),
+    Fact("as far along the axes", straight_of, why_no_diagonal),
+    Fact("as far on the diagonals", diagonal_of, why_no_diagonal),
+    Fact("away from a rotation", lambda r: r.rotation_residual, why_no_rotation),
 ]
 
 
@@ -173,7 +173,7 @@ def without_products(enc: Encoding, r: Relations) -> str:
     return "All codes are zero: they say nothing about positions." if zero else ""
 
 
-def not_a_rotation(enc: Encoding, r: GridRelations) -> str:
+def not_a_rotation(enc: Encoding, r: Relations) -> str:
     """What turns the numbers of a head and changes their lengths."""
     if r.rotation_residual is None or r.rotation_residual <= EXACT:
         return ""
@@ -183,7 +183,7 @@ def not_a_rotation(enc: Encoding, r: GridRelations) -> str:
     )
 
 
-def products_by_displacement(enc: Encoding, r: GridRelations) -> str:
+def products_by_displacement(enc: Encoding, r: Relations) -> str:
     """Whether inner products depend on the displacement alone."""
     if r.kernel is None:
         if enc.domain.kind == "lag":
@@ -203,12 +203,12 @@ def products_by_displacement(enc: Encoding, r: GridRelations) -> str:
     )
 
 
-def products_on_grid(enc: Encoding, r: GridRelations) -> str:
+def products_on_grid(enc: Encoding, r: Relations) -> str:
     """What inner products depend on, and whether diagonals are treated like rows and columns."""
     return " ".join(filter(None, [products_by_displacement(enc, r), products_on_diagonals(r)]))
 
 
-def products_on_diagonals(r: GridRelations) -> str:
+def products_on_diagonals(r: Relations) -> str:
     """Whether inner products fall along diagonals as along rows and columns."""
     found = r.diagonals
     if found is None or max(*found.on_axes, found.on_diagonals) < LEFT:
@@ -223,7 +223,7 @@ def products_on_diagonals(r: GridRelations) -> str:
     )
 
 
-def steps_along_axes(enc: Encoding, r: GridRelations) -> str:
+def steps_along_axes(enc: Encoding, r: Relations) -> str:
     """Whether one linear map leads from every code to the next along an axis."""
     known = [x for x in r.shift_residual or () if x is not None]
     if not known or r.kernel is None:

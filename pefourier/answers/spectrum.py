@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import isnan, pi
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from pefourier.analysis.spectrum import GridSpectrum, Spectrum
+    from pefourier.analysis.spectrum import Spectrum
 
 LITTLE = 0.0005  # of the energy
 WAVES = ("encoding", "bands", "how many bands")
@@ -191,17 +191,12 @@ TABLE_SPECTRUM_FACTS = [
 
 
 GRID_SPECTRUM_FACTS = [
-    Fact("A2 (1 = bound to one axis)", lambda r: isotropy_of(r).get("A2"), why_undeclared),
-    Fact("A4 (1 = bound to two axes)", lambda r: isotropy_of(r).get("A4"), why_undeclared),
-    Fact("idle share", lambda r: by_axis(getattr(r, "idle", None)), why_undeclared),
-    Fact("aliased share", lambda r: by_axis(getattr(r, "aliased", None)), why_undeclared),
-    Fact("largest step, rad", lambda r: getattr(r, "largest_step", None), why_undeclared),
+    Fact("A2 (1 = bound to one axis)", lambda r: (r.isotropy or {}).get("A2"), why_undeclared),
+    Fact("A4 (1 = bound to two axes)", lambda r: (r.isotropy or {}).get("A4"), why_undeclared),
+    Fact("idle share", lambda r: by_axis(r.idle), why_undeclared),
+    Fact("aliased share", lambda r: by_axis(r.aliased), why_undeclared),
+    Fact("largest step, rad", lambda r: r.largest_step, why_undeclared),
 ]
-
-
-def isotropy_of(result: Any) -> Mapping[str, float]:
-    """A2 and A4 of an answer about a grid, nothing of another."""
-    return getattr(result, "isotropy", {})
 
 
 def lattice_in_words(lattice: int | Sequence[int]) -> int | str:
@@ -353,7 +348,7 @@ def before_training(enc: Encoding, r: Spectrum) -> str:
     return "This is the encoding before training; for a trained one give the file of its table."
 
 
-def shape_on_grid(enc: Encoding, r: GridSpectrum) -> str:
+def shape_on_grid(enc: Encoding, r: Spectrum) -> str:
     """Which directions the frequencies have."""
     if isnan(r.summary.lowest_bin_share):
         return "All codes are zero, so there is no spectrum."
@@ -378,7 +373,7 @@ def shape_on_grid(enc: Encoding, r: GridSpectrum) -> str:
     )
 
 
-def idle_on_grid(enc: Encoding, r: GridSpectrum) -> str:
+def idle_on_grid(enc: Encoding, r: Spectrum) -> str:
     """Frequencies whose waves are longer than the side."""
     if r.idle is None or not max(share for share in [*r.idle, 0] if not isnan(share)) >= MOST_WAVES:
         return ""
@@ -386,7 +381,7 @@ def idle_on_grid(enc: Encoding, r: GridSpectrum) -> str:
     return f"Idle, with waves longer than the side: of the frequencies along {by_axis(shares)}."
 
 
-def aliasing_on_grid(enc: Encoding, r: GridSpectrum) -> str:
+def aliasing_on_grid(enc: Encoding, r: Spectrum) -> str:
     """Frequencies that whole points cannot tell from slower ones."""
     if r.aliased is None or not max(share for share in [*r.aliased, 0] if not isnan(share)) > 0:
         return ""

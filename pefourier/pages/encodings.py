@@ -23,7 +23,6 @@ from pefourier.answers.faithful import (
     GRID_FAITHFUL_FACTS,
     PRECISION_FACTS,
     formula_in_words,
-    grid_facts,
     kernel_by_lag,
     singular_values,
 )
@@ -268,7 +267,7 @@ def drawn(
 
 def divide_by_axes(studies: Sequence[Study]) -> tuple[list[Study], list[Study]]:
     """Encodings with one axis, then those on grids."""
-    flat = [study for study in studies if isinstance(study.spectrum, Spectrum)]
+    flat = [study for study in studies if not study.spectrum.on_grid]
     return flat, [study for study in studies if study not in flat]
 
 
@@ -341,15 +340,14 @@ def faithful_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> l
     kernel = "Mean inner product of two codes by the lag between them, as a share of that at lag 0."
     sigma = "Singular values of the codes; how many are above rounding is the rank."
     caption, group = "Distances and inverse in numbers", "check-faithful"
-    on_axes = list(map(grid_facts, answers)) if any_grid(answers) else []
-    axes = facts_table("Axes in numbers", GRID_FAITHFUL_FACTS, on_axes, words, group)
+    axes = facts_table("Axes in numbers", GRID_FAITHFUL_FACTS, answers, words, group)
     return [
         figures(
             drawn(studies, "faithful", kernel_by_lag, kernel),
             drawn(studies, "faithful", singular_values, sigma),
         ),
         facts_table(caption, FAITHFUL_FACTS, answers, words, group),
-        axes if on_axes else None,
+        axes if any_grid(answers) else None,
         command(inquiry.line("check-faithful", studies)),
     ]
 

@@ -18,16 +18,14 @@ from pefourier.analysis.compare import Comparison
 from pefourier.analysis.context import Band, CacheLoss, Context, Layers, Reading, Rotation
 from pefourier.analysis.design import Candidate, Design
 from pefourier.analysis.extend import Extension, Extensions
-from pefourier.analysis.faithful import LADDER, Faithfulness, GridFaithfulness
+from pefourier.analysis.faithful import LADDER, Faithfulness
 from pefourier.analysis.reconstruct import (
-    GridReconstruction,
-    GridReconstructions,
     Reconstruction,
     Reconstructions,
 )
-from pefourier.analysis.relations import Diagonals, GridRelations, Relations
+from pefourier.analysis.relations import Diagonals, Relations
 from pefourier.analysis.resize import Method, Picture, Unseen
-from pefourier.analysis.spectrum import DensitySummary, GridSpectrum, Spectrum
+from pefourier.analysis.spectrum import DensitySummary, Spectrum
 from pefourier.answers import context, design, faithful, reconstruct, spectrum, telling
 from pefourier.answers.catalogue import read_catalogue
 from pefourier.answers.terms import explanation, find_terms, read_terms
@@ -136,10 +134,6 @@ def test_every_field_of_json_has_a_term(run, arguments):
         Reconstruction,
         Reconstructions,
         Faithfulness,
-        GridSpectrum,
-        GridReconstruction,
-        GridReconstructions,
-        GridFaithfulness,
         Picture,
         Method,
         Unseen,
@@ -147,7 +141,6 @@ def test_every_field_of_json_has_a_term(run, arguments):
         telling.Refusal,
         Comparison,
         Relations,
-        GridRelations,
         Diagonals,
         Context,
         Layers,
