@@ -76,7 +76,7 @@ class Design(Result):
 
 
 @dataclass(frozen=True)
-class Steps:
+class Steps(Explained):
     """A span and the resolution that divides it into positions, both in a unit or both without.
 
     >>> Steps("1h", "250ms").length, Steps("100", "0.5").length
