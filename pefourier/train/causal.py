@@ -327,6 +327,7 @@ def conclude_causal(one: CausalTask) -> str:
     if not learned:
         return f"{where}: no encoding solves even those it was trained on; give more --steps."
     parts = [f"{where}, tested on {next(iter(longest.values())).length}:"]
+    unready = [e for e in one.scores if e not in learned]
     if known:
         order = sorted(known, key=lambda e: -known[e].mean)
         scores = ", ".join(f"{e} {known[e].mean:.3f}" for e in order)
@@ -335,6 +336,19 @@ def conclude_causal(one: CausalTask) -> str:
             f"{order[0]} does best ({scores})."
             if best >= 0.1
             else f"no encoding solves them ({scores})."
+        )
+    nearest = {e: every[0] for e, every in one.lengths.items() if every[0].accuracy}
+    on = sorted(
+        (e for e, at in nearest.items() if at.accuracy.low > 0), key=lambda e: -scored(nearest[e])
+    )
+    if nearest and len(next(iter(one.lengths.values()))) > 1:
+        some = ", ".join(f"{e} {scored(nearest[e]):.3f}" for e in on)
+        which = f"only {some} get any right" if on else "none gets any right"
+        parts.append(f"Of length {next(iter(nearest.values())).length} {which}.")
+    if unready:
+        parts.append(
+            f"{', '.join(unready)} had not learned the length of training (below .9); more --steps "
+            "may change that."
         )
     for name, at in longest.items():
         if at.reason:
@@ -348,6 +362,11 @@ def conclude_causal(one: CausalTask) -> str:
     if max(floors, default=0.0) > LEVEL:
         parts.append("With so few seeds .05 is out of reach.")
     return " ".join(parts)
+
+
+def scored(at: LengthScores) -> float:
+    """The mean share of answers that are right at a length."""
+    return at.accuracy.mean
 
 
 def causal_page(found: CausalSummary) -> Page:

@@ -31,6 +31,19 @@ def test_the_power_of_simulated_runs_is_as_foretold(rng):
     )
 
 
+def test_simulated_folds_that_share_training_windows_err_and_find_as_foretold(rng):
+    """Of five folds, correlated as Nadeau and Bengio assume, by the interval over folds."""
+    folds, ratio, spread, drawn = np.arange(5), statistics.TEST_TO_TRAIN, 0.05, 3000
+    least = power.shift_found(4) * spread * (1 / 5 + ratio) ** 0.5
+    shared = spread * ratio**0.5 * rng.normal(size=(drawn, 1))
+    means = shared + spread * rng.normal(size=(drawn, 5))
+    for true, share in ((0.0, 0.05), (least, 0.8)):
+        found = [statistics.interval_over_folds(one + true, folds) for one in means]
+        assert np.mean([low > 0 or high < 0 for low, high in found]) == pytest.approx(
+            share, abs=0.025
+        )
+
+
 def test_runs_needed_are_the_fewest_that_do():
     for spread, wanted in ((0.064, 0.01), (0.064, 0.5), (0.1, 0.03)):
         n = power.enough_runs(spread, wanted)
