@@ -16,13 +16,13 @@ from pefourier.analysis.compare import Comparison
 from pefourier.analysis.context import Context
 from pefourier.analysis.design import Design
 from pefourier.analysis.extend import Extensions
-from pefourier.analysis.faithful import Faithfulness, GridFaithfulness
-from pefourier.analysis.reconstruct import GridReconstructions, Reconstructions
-from pefourier.analysis.relations import GridRelations, Relations
+from pefourier.analysis.faithful import Faithfulness
+from pefourier.analysis.reconstruct import Reconstructions
+from pefourier.analysis.relations import Relations
 from pefourier.analysis.resize import Resizing
-from pefourier.analysis.spectrum import GridSpectrum, Spectrum
+from pefourier.analysis.spectrum import Spectrum
 from pefourier.answers import terms
-from pefourier.answers.page import SCHEMA
+from pefourier.answers.page import SCHEMA, fields_told
 from pefourier.diagnosis.causes import Cause
 from pefourier.geometry.precision import FormatLoss
 from pefourier.reproduce import Claim
@@ -36,15 +36,15 @@ IDENTITY = {"encoding": {"type": ["string", "null"]}, "spec": {"type": ["string"
 IDENTITY |= {"params": OBJECT, "conclusion": TEXT}
 LAYERS = {"layers": {"type": "array", "items": OBJECT}}
 KINDS = {  # of results, by command, with what a record has beside the fields of its dataclass
-    "spectrum": ((Spectrum, GridSpectrum), {}),
-    "reconstruct": ((Reconstructions, GridReconstructions), {}),
-    "check-faithful": ((Faithfulness, GridFaithfulness), {**LAYERS, "softmax_factor": NUMBER}),
-    "relations": ((Relations, GridRelations), {}),
+    "spectrum": ((Spectrum,), {}),
+    "reconstruct": ((Reconstructions,), {}),
+    "check-faithful": ((Faithfulness,), {**LAYERS, "softmax_factor": NUMBER}),
+    "relations": ((Relations,), {}),
     "compare": ((Comparison,), {"other": OBJECT}),
     "context": ((Context,), {}),
     "usage": ((Usage,), {}),
     "design": ((Design, Extensions), {}),
-    "resize": ((Resizing,), {"from": {"type": "array"}, "to": {"type": "array"}, "out": {}}),
+    "resize": ((Resizing,), {"out": {}}),
     "explain": ((terms.Term,), {}),
     "reproduce": ((Claim,), {}),
 }
@@ -83,10 +83,8 @@ AT_TIMES = {  # fields of such records that some lack
 LEFT_OUT = {  # fields that a record lacks, where nothing was asked about them, or always
     Usage: {"heads", "against"},
     Context: {"against", "indexer"},
-    Resizing: {"table", "old", "new"},
 }
-OF_AXES = {"shift_residual", "first_rise", "first_rising_lag"}  # on a grid a number for each axis
-RENAMED = {"treatment": "class"}  # of bands
+SEVERAL = (Spectrum, Reconstructions, Faithfulness, Relations)  # also told of grids
 
 
 def schema():
@@ -98,8 +96,9 @@ def schema():
         kinds, more = KINDS.get(command, ((), PLAINLY.get(command)))
         about = IDENTITY | {name: {} for name in AT_TIMES.get(command, "").split()}
         records = [
-            record_of(kind, more if kind is not Extensions else {}, defs, command != "explain")
+            record_of(kind, more if kind is not Extensions else {}, defs, command != "explain", of)
             for kind in kinds
+            for of in (("line", "grid") if kind in SEVERAL else ("line",))
         ] or [described(command, object_of(more | about, {*more, *IDENTITY} - {"params"}))]
         items = {"anyOf": [*records, {"$ref": "#/$defs/Refusal"}]}
         then = {"properties": {"results": {"type": "array", "items": items}}}
@@ -139,12 +138,10 @@ def object_of(properties, required=None):
     return {"type": "object", "properties": properties, "required": needed}
 
 
-def record_of(kind, more, defs, about=True):
+def record_of(kind, more, defs, about=True, of="line"):
     """A record: what it is about, and the fields of its dataclass."""
-    own = fields_schema(kind, defs)
+    own = fields_schema(kind, defs, of)
     properties = {**(IDENTITY if about else {"conclusion": TEXT}), **own["properties"], **more}
-    never = {"table", "old", "new"} if kind is Resizing else set()
-    properties = {name: one for name, one in properties.items() if name not in never}
     if kind is Context:
         names = ("other", "rotation", "cosine", "below", "logits")
         properties["against"] = object_of({name: {} for name in names})
@@ -152,18 +149,13 @@ def record_of(kind, more, defs, about=True):
     return object_of(properties, required | ({"params", "encoding"} if about else set()))
 
 
-def fields_schema(kind, defs):
-    """The fields of a dataclass that are told, each with its meaning."""
-    hints, properties = hints_of(kind), {}
-    for field in fields(kind):
-        if not field.metadata.get("told", True):
-            continue
-        term = terms.term_of_field(kind, field.name)
-        told = {"description": term.meaning} if term else {}
-        rule = of_type(hints[field.name], defs)
-        if field.name in OF_AXES and getattr(kind, "on_grid", False):
-            rule = {"type": [*rule["type"], "array"]}
-        properties[RENAMED.get(field.name, field.name)] = {**told, **rule}
+def fields_schema(kind, defs, of="line"):
+    """The fields of a dataclass that are told of a line or a grid, each with its meaning."""
+    hints, properties, told = hints_of(kind), {}, fields_told(kind, of)
+    for name, other in told.items():
+        term = terms.term_of_field(kind, name)
+        meaning = {"description": term.meaning} if term else {}
+        properties[other] = {**meaning, **of_type(hints[name], defs, of)}
     return object_of(properties)
 
 
@@ -172,7 +164,7 @@ def hints_of(kind):
     return typing.get_type_hints(kind, localns={"Cause": Cause, "FormatLoss": FormatLoss})
 
 
-def of_type(kind, defs):
+def of_type(kind, defs, of):
     """The schema of a type."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if kind in PLAIN:
@@ -180,18 +172,20 @@ def of_type(kind, defs):
     if kind is float:
         return dict(NUMBER)
     if is_dataclass(kind):
-        if kind.__name__ not in defs:
-            defs[kind.__name__] = {}  # while it is made, for what holds itself
-            defs[kind.__name__] = fields_schema(kind, defs)
-        return {"$ref": f"#/$defs/{kind.__name__}"}
+        of_both = any(field.metadata.get("of") for field in fields(kind))
+        name = f"{'Grid' if of_both and of == 'grid' else ''}{kind.__name__}"
+        if name not in defs:
+            defs[name] = {}  # while it is made, for what holds itself
+            defs[name] = fields_schema(kind, defs, of)
+        return {"$ref": f"#/$defs/{name}"}
     if origin in (typing.Union, types.UnionType):
-        return any_of([of_type(one, defs) for one in inner])
+        return any_of([of_type(one, defs, of) for one in inner])
     if origin is typing.Literal:
         return {"enum": list(inner)}
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return {"type": "object", "additionalProperties": of_type(inner[1], defs)}
+        return {"type": "object", "additionalProperties": of_type(inner[1], defs, of)}
     if isinstance(origin, type) and issubclass(origin, Sequence) and inner:
-        every = [of_type(one, defs) for one in inner if one is not ...]
+        every = [of_type(one, defs, of) for one in inner if one is not ...]
         return {"type": "array", "items": any_of(every)}
     if kind is np.ndarray or origin is np.ndarray:
         return {"type": "array", "items": {"type": ["number", "null", "array"]}}
