@@ -28,6 +28,14 @@ def test_the_action_installs_what_the_package_asks_for_but_what_it_can_do_withou
     ]
 
 
+def test_the_readme_installs_what_the_package_asks_for_but_torch():
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    lines = [line.strip() for line in (ROOT / "README.md").read_text().splitlines()]
+    (first,) = (at for at, line in enumerate(lines) if line.startswith('pip install "'))
+    assert re.findall(r'"([^"]+)"', lines[first]) == [x for x in asked if "torch" not in x]
+    assert lines[first + 1] == "pip install --no-deps ."
+
+
 @pytest.mark.parametrize(("options", "status"), [("", 0), ("--baseline base.json", 1)])
 def test_the_actions_last_step_annotates_and_fails_on_what_got_worse(tmp_path, options, status):
     for name, base in (("a", 1e4), ("b", 5e5)):

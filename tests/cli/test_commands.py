@@ -32,6 +32,7 @@ bandwidth, lattice steps          0 (not smoothed)
 frequencies are                   declared
 how many                          5
 of them below the first bin 2π/N  1 (20 %)
+effective number, exp(entropy)    4.757
 Eq. 16: index l that enters 2π/d  no geometric grid
 share at frequency 0              0.125
 mean frequency, rad               1.571
@@ -82,6 +83,8 @@ def test_spectrum_json_has_the_fields_of_the_contract(run):
         "cutoff95",
         "flatness",
         "mean_share",
+        "effective",
+        "effective_unsmeared",
     }
 
 

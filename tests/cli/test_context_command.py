@@ -211,7 +211,8 @@ def test_extension_as_words_json_and_csv(run):
         ),
         (
             ["--length", "80"],
-            "design needs --d and either --length or --grid, or --extend-from CONFIG and --to",
+            "design needs --d and one of --length, --grid, or --span with --resolution; or "
+            "--extend-from CONFIG and --to",
         ),
         (
             ["--extend-from", "llama.json", "--to", "128k"],

@@ -40,7 +40,7 @@ def test_times_come_from_a_file(run, tmp_path):
         ("0\n2\n1\n", "times must increase; numbers 2 and 3, 2 and 1, are not in order: sort"),
         ("0\n.5\n.5\n", "numbers 2 and 3, 0.5 and 0.5, are equal, and equal times have one code"),
         ("0\nnan\n1\n", "times must be finite; number 2 is nan"),
-        ("0,1\n2,3\n", "holds an array (2, 2); a list of numbers has one column"),
+        ("0,1\n2,3\n", "times must be one column of numbers; got shape (2, 2)"),
     ],
 )
 def test_times_that_are_none(run, tmp_path, text, message):
@@ -266,7 +266,7 @@ def test_encodings_that_take_no_times_are_named_with_those_that_do(run, tmp_path
     for specs in (["sinusoidal"], ["sinusoidal", "mtan"]):
         done = run("check-faithful", *specs, "--times", tmp_path / "t.csv")
         assert done.status == 0
-        said = "has no effect on sinusoidal: the answer is of positions; mtan, mtan-fixed, time2vec"
+        said = "has no effect on sinusoidal: the answer is of positions; fourier-features, mtan,"
         assert said in done.err
     assert run("check-faithful", "mtan", "--times", tmp_path / "t.csv").err == ""
 
