@@ -54,6 +54,9 @@ def reason(error: Exception) -> str:
     return text[:300] or type(error).__name__
 
 
+UNREAD = {".png", ".pdf", ".svg", ".jpg", ".jpeg", ".gif", ".html", ".py", ".md"}  # no data
+
+
 def missing(path: str) -> PefourierError:
     """The error for a file that is not there, with the nearest name in its folder."""
     folder, name = os.path.split(path)
@@ -61,6 +64,7 @@ def missing(path: str) -> PefourierError:
         return PefourierError(f"no file {shown(path)}: there is no folder {shown(folder)}")
     with os_errors("look into", folder or "."), os.scandir(folder or ".") as entries:
         names = [entry.name for entry in islice(entries, 10_000) if entry.name != name]
+    names = [one for one in names if os.path.splitext(one)[1].lower() not in UNREAD]
     return unknown("file", name, names, f"There is no such file in {shown(folder or '.')}.")
 
 

@@ -175,3 +175,12 @@ def test_what_is_being_written_goes_when_the_process_ends():
 
     with pytest.raises(PefourierError, match=r"^cannot write 'x.npy': No such file or directory$"):
         write_whole("x.npy", write)
+
+
+@pytest.mark.parametrize("there", ["codes.png", "codes.svg", "codes.html", "codes.PDF"])
+def test_a_picture_is_never_suggested_for_a_table(there, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / there).touch()
+    assert "Did you mean" not in run("check-faithful", "codes.npy").err
+    (tmp_path / "codes.npz").touch()
+    assert "Did you mean 'codes.npz'?" in run("check-faithful", "codes.npy").err

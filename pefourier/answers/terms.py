@@ -168,7 +168,9 @@ def terms_of_words(words: Sequence[str], terms: Sequence[Term]) -> tuple[list[Te
     Words that are no term are refused, all of them by an error, some beside others in a list.
     """
     together = spelling(" ".join(words))
-    if any(together in map(spelling, (t.term, *t.also)) for t in terms):
+    known = [spelling(name) for t in terms for name in (t.term, *t.also)]
+    begun = len(words) > 1 and any(name.startswith(f"{together},") for name in known)
+    if begun or together in known:
         return find_terms(" ".join(words), terms), []
     found: list[Term] = []
     refused: list[PefourierError] = []

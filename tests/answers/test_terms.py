@@ -295,6 +295,11 @@ toeplitz_residual (check-faithful): How far inner products of codes are from dep
     )
 
 
+def test_words_that_begin_a_term_are_taken_together(run):
+    told = run("explain", "safe", "length").out
+    assert re.findall(r"(?m)^(\S+) \(check", told) == ["safe_cast", "safe_phase"]
+
+
 def test_explain_answers_in_every_form(run):
     (record,) = run("explain", "gap", "--json").results
     assert list(record)[:8] == "term group meaning formula unit range good source".split()
