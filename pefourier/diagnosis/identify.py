@@ -11,7 +11,7 @@ rounding alone: of the stored numbers, and of phases computed in float32 or bett
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from math import exp, log
+from math import exp, log, log10
 from typing import get_args
 
 import numpy as np
@@ -40,6 +40,8 @@ FACTORS = (
 )  # of scalings, where the table is too short to tell
 SHORT = ("bfloat16", "float16")
 KNOWN = 8  # a frequency of so many times its slack is known; one of less may be rounding alone
+UNUSUAL = 1e9  # a base that nobody chooses, but is made by mistakes in exponents
+CHANCE = 0.05  # of a number that fits a table and was not chosen
 RISES = 128  # a line that rises by so many times its rounding is no constant
 
 
@@ -257,10 +259,49 @@ def guess_formula(
     columns = np.pad(found.columns, ((0, 0), (0, d - used)))
     top = float(np.abs(rows).max())
     formula = replace(found, encoding=encoding, params=params, columns=columns, top=top)
+    formula = refine_base(formula, np.pad(rows, ((0, 0), (0, d - used))), start)
     zero = np.flatnonzero(~live)
     difference, allowed = formula.differences(zero, np.zeros((len(zero), d)), eps)
     padding = zero[(difference > allowed).any(axis=1)].tolist()
     return replace(formula, params=params | {"zero_rows": padding}) if padding else formula
+
+
+def chosen_digits(eps: float) -> int:
+    r"""Digits of a number that fits a table, up to which it was chosen and is no error of reading.
+
+    A number of k digits fits by chance once in :math:`10^{-k} / \epsilon`, the resolution of the
+    table's numbers, of phases in float32 at best: where that is rare, or with two digits.
+
+    >>> [chosen_digits(2.0**-digits) for digits in (11, 24, 53)]
+    [2, 5, 5]
+    """
+    return max(2, int(log10(CHANCE / max(eps, FLOAT32_EPS))))
+
+
+def refine_base(formula: Formula, rows: np.ndarray, start: int) -> Formula:
+    r"""A formula whose base, unless few digits say that it was chosen, is of least squares.
+
+    One step of Gauss and Newton in :math:`\ln\rho`, by which :math:`\omega` changes as
+    :math:`\omega \ln(\omega / \mathrm{step}) / \ln\rho`; errors of a column go together.
+    """
+    rho, step = formula.params.get("rho", 1.0), formula.params.get("step", 1.0)
+    chosen = rho < UNUSUAL and to_digits(rho, chosen_digits(FLOAT32_EPS)) == rho
+    if chosen or "scaling" in formula.params:
+        return formula
+    amplitude, omega, quarter = formula.columns
+    turns = np.log(np.where(omega > 0, omega, step) / step) / log(rho)
+    s = start + np.arange(len(rows)) + formula.offset
+    phase = np.multiply.outer(s, omega)
+    slope = amplitude * np.cos(phase + quarter) * phase * turns
+    each = (slope * (rows - amplitude * np.sin(phase + quarter))).sum(axis=0)
+    size = (slope**2).sum()
+    change = each.sum() / size if size else 0.0
+    error = 3 * np.linalg.norm(each - change * (slope**2).sum(axis=0)) / max(size, 1e-300)
+    if abs(change) <= error + FLOAT64_EPS:
+        return formula
+    near = shortest(rho * exp(change), error)
+    columns = np.stack([amplitude, omega * (near / rho) ** turns, quarter])
+    return replace(formula, params=formula.params | {"rho": near}, columns=columns)
 
 
 def say_zero_columns(d: int, used: int) -> dict:

@@ -19,6 +19,7 @@ from pefourier.diagnosis.identify import (
     KNOWN,
     OneWave,
     check_formula,
+    chosen_digits,
     coarse_grid,
     float_blocks,
     frequency_slack,
@@ -45,7 +46,6 @@ SEARCHED = 2**21  # numbers of a table up to which other orders of its numbers a
 OPEN = 0.5  # radians of a circle that a wave leaves out which orders rows
 TRIED = 3  # waves by which rows are sorted
 WAVES = ("sinusoidal", "rope", "dft")
-CHANCE = 0.05  # of a number that fits a table and was not chosen
 STILL = 1e-3  # radians over a table below which a pair does not turn
 
 
@@ -373,7 +373,7 @@ def alternating_rows(case: Case) -> Iterator[Finding]:
 
 
 def mismatched_pairs(case: Case) -> Iterator[Finding]:
-    """A sine and the cosine beside it at different frequencies."""
+    """A sine and the cosine of its pair at different frequencies, whichever comes first."""
     rows = case.sample
     n, d = rows.shape
     if d < 4 or d % 2 or n < 8 or not rows[1:-1].any(axis=0).all():
@@ -381,21 +381,21 @@ def mismatched_pairs(case: Case) -> Iterator[Finding]:
     start = np.abs(rows[0]) > 0.5 * np.abs(rows).max()
     cosine, rest = recurrence(rows, 1)
     for layout in get_args(Layout):
-        sines, cosines = pair_columns(layout, d // 2)
-        sine_first = not start[sines].any() and start[cosines].all()
-        omega = np.arccos(np.stack([cosine[sines], cosine[cosines]], axis=1))
+        one, two = pair_columns(layout, d // 2)
+        kinds = {tuple(set(start[part])) for part in (one, two)}  # sines start at 0, cosines not
+        omega = np.arccos(np.stack([cosine[one], cosine[two]], axis=1))
         fast = omega[omega.min(axis=1) > 3 / n]
-        noise = (2 * case.eps / n**0.5 + case.eps**2) / np.sin(np.minimum(fast, 1.5)).min(axis=1)
+        noise = 2 * case.eps / n**0.5 + case.eps**2 + max(rest - 4 * case.eps, 0)  # of decay: xpos
+        noise = noise / np.sin(np.minimum(fast, 1.5)).min(axis=1)
         apart = np.abs(fast[:, 0] - fast[:, 1]) > 1e-3 * fast[:, 0] + noise
         enough = apart.sum() > len(fast) / 2 or apart.sum() > 2
-        if sine_first and rest < 1e-3 + 4 * case.eps and enough:
-            s, c = (place.start for place in (sines, cosines))
+        if kinds == {(True,), (False,)} and rest < 1e-3 + 4 * case.eps and enough:
             fall = fast[0, 1] / fast[0, 0]
             message = (
-                f"sine and cosine of a pair turn at different frequencies: columns {s} and {c} by "
-                f"{fast[0, 0]:.4g} and {fast[0, 1]:.4g} radians a position; the exponent runs with "
-                f"the column (a base of {fall**-d:.5g} over {d} columns) where it must be the same "
-                "for both: 2 * (column // 2) / d"
+                f"sine and cosine of a pair turn at different frequencies: columns {one.start} and "
+                f"{two.start} by {fast[0, 0]:.4g} and {fast[0, 1]:.4g} radians a position; the "
+                f"exponent runs with the column (a base of {fall**-d:.5g} over {d} columns) where "
+                "it must be the same for both: 2 * (column // 2) / d"
             )
             yield Finding("mismatched-pairs", "error", message)
             return
@@ -553,20 +553,16 @@ def without_rounding(
 
 
 def numbers_read(identified: dict, eps: float = FLOAT32_EPS) -> list[str]:
-    r"""Parameters but the scale whose digits may be errors of reading.
+    """Parameters but the scale whose digits may be errors of reading, which a base's are not.
 
-    A number of k digits fits a table by chance once in :math:`10^{-k} / \epsilon`, the resolution
-    of its numbers, of phases in float32 at best: those for which that is rare were chosen, and so
-    were those of two digits.
-
-    >>> numbers_read({"params": {"rho": 40889.8, "step": [0.5, 12345.0], "scale": 0.123}})
-    ['rho']
+    >>> numbers_read({"params": {"rho": 40889.8, "step": [0.5, 1.234567], "scale": 0.123}})
+    ['step']
     """
-    digits = max(2, int(log10(CHANCE / max(eps, FLOAT32_EPS))))
+    digits = chosen_digits(eps)
     return [
         name
         for name, value in identified["params"].items()
-        if name != "scale"
+        if name not in ("scale", "rho")
         and any(
             isinstance(x, float) and to_digits(x, digits) != x for x in np.ravel(value).tolist()
         )

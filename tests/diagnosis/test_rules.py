@@ -303,14 +303,16 @@ def test_reversed_rows_are_known_in_few_columns(d, length):
 
 @pytest.mark.parametrize(("d", "name"), [(64, "bfloat16"), (768, "bfloat16"), (768, "float16")])
 @pytest.mark.parametrize("twice", [1, 2])
-def test_mismatched_pairs_are_found_in_16_bits(d, name, twice):
+@pytest.mark.parametrize("first", ["sin", "cos"])
+def test_mismatched_pairs_are_found_in_16_bits(d, name, twice, first):
     """What separates them is small where columns are many; right tables have no such finding."""
+    even, odd = (np.sin, np.cos) if first == "sin" else (np.cos, np.sin)
     column = np.arange(d)
     wrong = np.outer(np.arange(128), 1e4 ** (-twice * column / d))
     right = np.outer(np.arange(128), 1e4 ** (-2 * (column // 2) / d))
     codes = []
     for phase in (wrong, right):
-        table = rounded(np.where(column % 2 == 0, np.sin(phase), np.cos(phase)), FORMATS[name])
+        table = rounded(np.where(column % 2 == 0, even(phase), odd(phase)), FORMATS[name])
         found = assess(from_table(table, eps=2.0 ** (1 - FORMATS[name].digits))).findings
         codes.append([f.code for f in found if f.severity != "note"])
     assert codes == [["mismatched-pairs"], []]
@@ -339,6 +341,25 @@ def test_positions_in_bfloat16():
     assert codes_found(as_encoding(table))[0] == "duplicate-rows error"
     half = np.vstack([table[:256], table[256::2] + 1e-3 * NORMAL])
     assert codes_found(as_encoding(half)) == ["stray-rows error"]
+
+
+@pytest.mark.parametrize("rho", [589902.4, 123456.7, 40889.8, 4088.98, 54.598])
+def test_the_rank_of_any_base_is_that_of_exact_phases(rho):
+    """To within what differs at the threshold; phases in float32 add a hundred to rank 50."""
+    omega = rho ** (-2 * np.arange(64) / 128)
+    found = []
+    for dtype in (np.float64, np.float32):
+        phase = np.arange(1024, dtype=dtype)[:, None] * omega.astype(dtype)
+        found.append(assess(from_table(waves_of(phase).astype(np.float32), eps=2.0**-23)))
+    exact, noisy = found
+    assert exact.identified["params"]["rho"] == rho
+    assert abs(exact.rank - noisy.rank) <= 4
+    assert "rank-of-rounding" in [f.code for f in noisy.findings]
+
+
+def waves_of(phase):
+    """Sines, then cosines."""
+    return np.hstack([np.sin(phase), np.cos(phase)])
 
 
 def test_phases_in_float32_are_a_note():
