@@ -86,20 +86,10 @@ def faithful_page(asked: Sequence[Answer | Refusal]) -> Page:
     return replace(page, conclusion=conclude_all, together=partial(choose, answers))
 
 
-def why_no_pair(answer: Answer) -> str:
-    """Why there are no closest two."""
-    return "only one position"
-
-
 def why_singular(answer: Answer) -> str:
     """Why the condition number is infinite."""
     r = answer.result
     return f"infinite: rank {r.rank} of {min(r.length, r.dimension)}"
-
-
-def why_zero(answer: Answer) -> str:
-    """Why a table has no stable rank."""
-    return "none: codes are zero"
 
 
 def why_no_shift(answer: Answer) -> str:
@@ -115,18 +105,13 @@ def why_no_shift(answer: Answer) -> str:
     return "any T fits: codes are independent"
 
 
-def why_no_lags(answer: Answer) -> str:
-    """Why inner products were not compared with those of a lag."""
-    return "no lags"
-
-
 def why_no_rise(answer: Answer) -> str:
     """Why there is no lag from which inner products rise."""
     enc = answer.encoding
     if not enc.domain.has_lags or enc.act == "key":
         return "no inner products by lag"
     zero = isnan(answer.result.stable_rank)
-    return why_zero(answer) if zero else "they never rise"
+    return "none: codes are zero" if zero else "they never rise"
 
 
 FAITHFUL_FACTS = [
@@ -134,19 +119,19 @@ FAITHFUL_FACTS = [
     Fact("positions", lambda r: r.length),
     Fact("dimensions", lambda r: r.dimension),
     Fact("distinct codes", lambda r: r.distinct),
-    Fact("smallest distance", lambda r: r.min_distance, why_no_pair),
+    Fact("smallest distance", lambda r: r.min_distance, "only one position"),
     Fact(
         "  between positions",
         lambda r: r.closest_pair and "{} and {}".format(*r.closest_pair),
-        why_no_pair,
+        "only one position",
     ),
-    Fact("  over rms code length (gap)", lambda r: r.gap, why_no_pair),
+    Fact("  over rms code length (gap)", lambda r: r.gap, "only one position"),
     Fact("rank", lambda r: r.rank),
     Fact("  singular values above", lambda r: r.rank_tolerance),
     Fact("condition number", lambda r: r.condition_number, why_singular),
     Fact("error of the linear inverse", lambda r: r.inverse_error),
-    Fact("stable rank", lambda r: r.stable_rank, why_zero),
-    Fact("Toeplitz residual", lambda r: r.toeplitz_residual, why_no_lags),
+    Fact("stable rank", lambda r: r.stable_rank, "none: codes are zero"),
+    Fact("Toeplitz residual", lambda r: r.toeplitz_residual, "no lags"),
     Fact("residual of T(1) (Denk)", lambda r: of_axes(r.shift_residual), why_no_shift),
     Fact("inner products fall up to lag", lambda r: of_axes(r.first_rising_lag), why_no_rise),
 ]

@@ -19,7 +19,7 @@ from pefourier.answers.plot import (
     make_panels,
     room_for_names,
 )
-from pefourier.answers.spectrum import MOST_WAVES, why_no_spectrum
+from pefourier.answers.spectrum import MOST_WAVES
 from pefourier.answers.telling import (
     EXACT,
     Answer,
@@ -77,22 +77,22 @@ def why_no_code(answer: Answer) -> str:
 
 RECONSTRUCT_FACTS = [
     Fact("position", lambda r: r.position),
-    Fact("peak", lambda r: r.peak, why_no_spectrum),
-    Fact("width", lambda r: r.width, why_no_spectrum),
+    Fact("peak", lambda r: r.peak, "none: codes are zero"),
+    Fact("width", lambda r: r.width, "none: codes are zero"),
     Fact("samples ≥ half", lambda r: r.half_max_count),
-    Fact("side lobe", lambda r: r.side_lobe, why_no_spectrum),
-    Fact("error", lambda r: r.error, why_no_spectrum),
+    Fact("side lobe", lambda r: r.side_lobe, "none: codes are zero"),
+    Fact("error", lambda r: r.error, "none: codes are zero"),
     Fact("error of linear inverse", lambda r: r.inverse_error, why_no_code),
 ]
 
 
 GRID_RECONSTRUCT_FACTS = [
     Fact("position", lambda r: point_of(r.position)),
-    Fact("peak", lambda r: r.peak, why_no_spectrum),
+    Fact("peak", lambda r: r.peak, "none: codes are zero"),
     Fact("points ≥ half", lambda r: r.half_max_area),
-    Fact("cross", lambda r: r.cross, why_no_spectrum),
-    Fact("outside 3×3", lambda r: r.side_lobe, why_no_spectrum),
-    Fact("error", lambda r: r.error, why_no_spectrum),
+    Fact("cross", lambda r: r.cross, "none: codes are zero"),
+    Fact("outside 3×3", lambda r: r.side_lobe, "none: codes are zero"),
+    Fact("error", lambda r: r.error, "none: codes are zero"),
     Fact("error of linear inverse", lambda r: r.inverse_error, why_no_code),
 ]
 
@@ -117,28 +117,20 @@ def lines_of(facts: Sequence[Fact], answers: Sequence[Answer]) -> str:
 
 
 def reconstruct_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
-    """A row for each encoding, rebuilt position and lattice point."""
-    if any_grid(answers):
-        yield from grid_reconstruct_rows(answers)
-        return
-    yield "encoding", "spec", "position", "t", "value"
-    for a in answers:
-        for r in a.result.reconstructions:
-            for t, value in enumerate(r.values):
-                yield a.encoding.name, a.encoding.spec, r.position, t, value
+    """A row for each encoding, rebuilt position and lattice point; of several axes, of each axis.
 
-
-def grid_reconstruct_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
-    """The same where some have several axes; what has one stands along the last."""
-    axes = max(r.values.ndim for a in answers for r in a.result.reconstructions)
-    names = axis_names(axes)
-    yield "encoding", "spec", *(f"position_{n}" for n in names), *names, "value"
-    for a in answers:
-        for r in a.result.reconstructions:
-            none = [None] * (axes - r.values.ndim)
-            centre = np.atleast_1d(r.position).tolist()
-            for place, value in np.ndenumerate(r.values):
-                yield a.encoding.name, a.encoding.spec, *none, *centre, *none, *place, value
+    What has one axis stands along the last then.
+    """
+    rebuilt = [(a.encoding, r) for a in answers for r in a.result.reconstructions]
+    axes = max((r.values.ndim for _, r in rebuilt), default=1)
+    names = axis_names(axes) if axes > 1 else ["t"]
+    heads = [f"position_{n}" for n in names] if axes > 1 else ["position"]
+    yield "encoding", "spec", *heads, *names, "value"
+    for enc, r in rebuilt:
+        none = [None] * (axes - r.values.ndim)
+        centre = np.atleast_1d(r.position).tolist()
+        for place, value in np.ndenumerate(r.values):
+            yield enc.name, enc.spec, *none, *centre, *none, *place, value
 
 
 def from_frequencies(enc: Encoding, r: Reconstructions) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.answers.faithful import why_no_lags, why_no_shift
+from pefourier.answers.faithful import why_no_shift
 from pefourier.answers.places import POINTS, axis_names, by_axis, by_name, kernel_lines, point_of
 from pefourier.answers.plot import USUAL, WIDTH, Look, caption, make_panels
 from pefourier.answers.telling import (
@@ -41,19 +41,9 @@ def relations_facts(answers: Sequence[Answer]) -> list[Fact]:
     return [*RELATIONS_FACTS, *(GRID_FACTS if any_grid(answers) else ())]
 
 
-def why_no_rotation(answer: Answer) -> str:
-    """Why nothing was held to a rotation."""
-    return "nothing is turned"
-
-
 def why_no_lag(answer: Answer) -> str:
     """Why there is no lag from which inner products rise."""
     return "no inner products by lag" if answer.result.kernel is None else "they never rise"
-
-
-def why_no_asymmetry(answer: Answer) -> str:
-    """Why opposite lags were not compared."""
-    return "no opposite lags"
 
 
 def why_no_correlation(answer: Answer) -> str:
@@ -86,10 +76,10 @@ def why_no_diagonal(answer: Answer) -> str:
 RELATIONS_FACTS = [
     Fact("positions", lambda r: r.length),
     Fact("dimensions", lambda r: r.dimension),
-    Fact("Toeplitz residual", lambda r: r.toeplitz_residual, why_no_lags),
+    Fact("Toeplitz residual", lambda r: r.toeplitz_residual, "no lags"),
     Fact("inner products rise first at lag", lambda r: of_axes(r.first_rise), why_no_lag),
     Fact("residual of T(1) (Denk)", lambda r: of_axes(r.shift_residual), why_no_shift),
-    Fact("asymmetry of lags", lambda r: r.asymmetry, why_no_asymmetry),
+    Fact("asymmetry of lags", lambda r: r.asymmetry, "no opposite lags"),
     Fact("distances correlate by", lambda r: r.distance_preservation, why_no_correlation),
 ]
 
@@ -97,7 +87,7 @@ RELATIONS_FACTS = [
 GRID_FACTS = [
     Fact("as far along the axes", straight_of, why_no_diagonal),
     Fact("as far on the diagonals", diagonal_of, why_no_diagonal),
-    Fact("away from a rotation", lambda r: r.rotation_residual, why_no_rotation),
+    Fact("away from a rotation", lambda r: r.rotation_residual, "nothing is turned"),
 ]
 
 

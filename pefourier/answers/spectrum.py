@@ -149,20 +149,10 @@ def both_counts(spectrum: Spectrum) -> str | None:
     return f"{number(s.effective_unsmeared, 4)}{smeared}"
 
 
-def why_undeclared(answer: Answer) -> str:
-    """Why frequencies are not counted."""
-    return "not declared"
-
-
 def why_no_root(answer: Answer) -> str:
     """Why Eq. 16 does not apply."""
     declared = answer.result.frequencies is not None
     return "no geometric grid" if declared else "not declared"
-
-
-def why_no_spectrum(answer: Answer) -> str:
-    """Why a number of the density is missing."""
-    return "none: codes are zero"
 
 
 def why_no_table(answer: Answer) -> str:
@@ -174,14 +164,14 @@ SPECTRUM_FACTS = [
     Fact("lattice points N", lambda r: lattice_in_words(r.lattice)),
     Fact("bandwidth, lattice steps", lambda r: r.sigma or "0 (not smoothed)"),
     Fact("frequencies are", lambda r: "declared" if r.method == "declared" else "estimated"),
-    Fact("how many", lambda r: r.summary.frequencies_total, why_undeclared),
-    Fact("of them below the first bin 2π/N", share_below, why_undeclared),
-    Fact("effective number, exp(entropy)", both_counts, why_no_spectrum),
+    Fact("how many", lambda r: r.summary.frequencies_total, "not declared"),
+    Fact("of them below the first bin 2π/N", share_below, "not declared"),
+    Fact("effective number, exp(entropy)", both_counts, "none: codes are zero"),
     Fact("Eq. 16: index l that enters 2π/d", lambda r: r.summary.lowest_bin_index, why_no_root),
-    Fact("share at frequency 0", lambda r: r.summary.lowest_bin_share, why_no_spectrum),
-    Fact("mean frequency, rad", lambda r: r.summary.centroid, why_no_spectrum),
-    Fact("95 % lie at or below, rad", lambda r: r.summary.cutoff95, why_no_spectrum),
-    Fact("flatness (1 = flat)", lambda r: r.summary.flatness, why_no_spectrum),
+    Fact("share at frequency 0", lambda r: r.summary.lowest_bin_share, "none: codes are zero"),
+    Fact("mean frequency, rad", lambda r: r.summary.centroid, "none: codes are zero"),
+    Fact("95 % lie at or below, rad", lambda r: r.summary.cutoff95, "none: codes are zero"),
+    Fact("flatness (1 = flat)", lambda r: r.summary.flatness, "none: codes are zero"),
 ]
 
 
@@ -191,11 +181,11 @@ TABLE_SPECTRUM_FACTS = [
 
 
 GRID_SPECTRUM_FACTS = [
-    Fact("A2 (1 = bound to one axis)", lambda r: (r.isotropy or {}).get("A2"), why_undeclared),
-    Fact("A4 (1 = bound to two axes)", lambda r: (r.isotropy or {}).get("A4"), why_undeclared),
-    Fact("idle share", lambda r: by_axis(r.idle), why_undeclared),
-    Fact("aliased share", lambda r: by_axis(r.aliased), why_undeclared),
-    Fact("largest step, rad", lambda r: r.largest_step, why_undeclared),
+    Fact("A2 (1 = bound to one axis)", lambda r: (r.isotropy or {}).get("A2"), "not declared"),
+    Fact("A4 (1 = bound to two axes)", lambda r: (r.isotropy or {}).get("A4"), "not declared"),
+    Fact("idle share", lambda r: by_axis(r.idle), "not declared"),
+    Fact("aliased share", lambda r: by_axis(r.aliased), "not declared"),
+    Fact("largest step, rad", lambda r: r.largest_step, "not declared"),
 ]
 
 
@@ -205,21 +195,13 @@ def lattice_in_words(lattice: int | Sequence[int]) -> int | str:
 
 
 def spectrum_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
-    """A row for each encoding and lattice frequency; on grids k and omega of each axis."""
-    if any_grid(answers):
-        yield from grid_spectrum_rows(answers)
-        return
-    yield "encoding", "spec", "k", "omega", "density"
-    for a in answers:
-        for k, (omega, share) in enumerate(zip(a.result.omega, a.result.density, strict=True)):
-            yield a.encoding.name, a.encoding.spec, k, omega, share
+    """A row for each encoding and lattice frequency; where some have several axes, of each axis.
 
-
-def grid_spectrum_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
-    """The same where some have several axes; what has one stands along the last."""
-    axes = max(np.ndim(a.result.density) for a in answers)
-    names = axis_names(axes)
-    yield "encoding", "spec", *(f"k_{n}" for n in names), *(f"omega_{n}" for n in names), "density"
+    What has one axis stands along the last then.
+    """
+    axes = max((np.ndim(a.result.density) for a in answers), default=1)
+    names = [f"_{name}" for name in axis_names(axes)] if axes > 1 else [""]
+    yield "encoding", "spec", *(f"k{n}" for n in names), *(f"omega{n}" for n in names), "density"
     for a in answers:
         r, identity = a.result, (a.encoding.name, a.encoding.spec)
         omega = r.omega if r.on_grid else [r.omega]

@@ -60,11 +60,15 @@ class Fact:
 
     label: str
     value: Callable[[Any], Any]
-    missing: Callable[[Answer], str] = lambda answer: "–"
+    missing: str | Callable[[Answer], str] = "–"
+
+    def why_none(self, answer: Answer) -> str:
+        """The reason that there is no value."""
+        return self.missing if isinstance(self.missing, str) else self.missing(answer)
 
     def cell(self, answer: Answer) -> str:
         """The value for a person, or the reason that there is none."""
-        return number(self.value(answer.result), missing=self.missing(answer))
+        return number(self.value(answer.result), missing=self.why_none(answer))
 
 
 def answer_of(result: Any) -> Answer:

@@ -243,7 +243,7 @@ def facts_table(
 
 def fact_cell(fact: Fact, answer: Answer) -> Any:
     """A fact of an answer with all of its digits, or why there is none."""
-    return value_cell(fact.value(answer.result), fact.missing(answer))
+    return value_cell(fact.value(answer.result), fact.why_none(answer))
 
 
 def drawn(
