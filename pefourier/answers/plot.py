@@ -195,21 +195,21 @@ def add_legend_below(figure: Figure, axes: Axes) -> None:
         figure.legend(handles, labels, loc="outside lower center", ncols=columns)
 
 
-def save(path: str, draw: Callable[..., Figure], answers: Any, look: Look | None = None) -> None:
+def save(path: str, draw: Callable[..., Figure], answers: Any, look: Look = USUAL) -> None:
     """Draw answers and write the figure whole, in the format that the suffix of the path names."""
     kind = path.rpartition(".")[2].lower()
     drawn = render(kind, draw, answers, look)
     write_whole(path, lambda stream: stream.write(drawn))
 
 
-def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look | None = None) -> bytes:
+def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = USUAL) -> bytes:
     """A figure of answers as a file of a format; in memory, where no disk fails half-way."""
     undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
     stream = io.BytesIO()
-    with figure_style(look or USUAL):
+    with figure_style(look):
         try:
-            figure = draw(answers, look) if look else draw(answers)
-            dpi = (look or USUAL).dpi
+            figure = draw(answers, look)
+            dpi = look.dpi
             check_pixels(kind, figure, dpi)
             figure.savefig(stream, format=kind, metadata=undated, dpi=dpi)
         except (RuntimeError, ValueError) as error:
