@@ -39,7 +39,7 @@ ENCODINGS = none onehot ramp learned sinusoidal tape fourier-features learnable-
 
 figures: $(BIN)/pefourier  ## every figure and table of figures/
 	$(BIN)/pefourier reproduce
-	$(BIN)/pefourier spectrum $(ENCODINGS) --d 256 --length 256 --lattice 256 --quiet --plot figures/densities.png >/dev/null
+	$(BIN)/pefourier spectrum $(ENCODINGS) --d 256 --length 256 --lattice 256 --axis log --quiet --plot figures/densities.png >/dev/null
 	$(BIN)/pefourier reconstruct axial-rope:rho=100 mixed-rope:heads=12 dft:d=196 --grid 14x14 --d 64 \
 		--pos 5,8 --sigma 0 --quiet --plot figures/cross.png --width 4.8 >/dev/null
 	! test -f $(SMOLLM2) || $(BIN)/pefourier usage $(SMOLLM2) --quiet --plot figures/usage.png >/dev/null

@@ -26,6 +26,17 @@ if TYPE_CHECKING:
 
     from pefourier.answers.telling import Answer
 
+DARK_ON_LIGHT = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+LIGHT_ON_DARK = ("#56B4E9", "#FF8C42", "#2ECC9A", "#E3A1CB", "#9AD1F5", "#F2B632", "#F2F2F2")
+LINES = ("-", "--", "-.", ":", "-", "--", "-.")
+LINES += ("--", "-.", ":", "-", "-.", ":", "--")  # when colours come again: fourteen are told apart
+
+
+def cycle_of(colours: Sequence[str]) -> str:
+    """Curves in turn, each of another colour or other dashes, as matplotlib's settings have it."""
+    return f"cycler(color={2 * list(colours)}) + cycler(linestyle={list(LINES)})"
+
+
 STYLE = {
     "pdf.fonttype": 42,
     "svg.fonttype": "none",
@@ -33,21 +44,17 @@ STYLE = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.prop_cycle": (
-        "cycler(color=['#0072B2', '#D55E00', '#009E73', '#CC79A7', '#56B4E9', '#E69F00', "
-        "'#000000']) + cycler(linestyle=['-', '--', '-.', ':', '-', '--', '-.'])"
-    ),
+    "axes.prop_cycle": cycle_of(DARK_ON_LIGHT),
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
 }
 WIDTH = 6.0  # inches: the text width of most papers
 MOST_PIXELS = 2e8  # of a PNG
-LIGHT_ON_DARK = ("#56B4E9", "#FF8C42", "#2ECC9A", "#E3A1CB", "#9AD1F5", "#F2B632", "#F2F2F2")
-LINES = ("-", "--", "-.", ":", "-", "--", "-.")
 MANY = 7  # curves that can be told apart on common axes
 LETTER = 0.075  # inches, of a line of text
 LOWEST = 2.6  # inches of a narrow figure
 LEGEND_SHARE = 0.45  # of a figure's width that names may cover
+FEW = 4  # names that may stand on the axes
 SETTINGS = "MATPLOTLIBRC"  # names a file of settings, or a folder that has a matplotlibrc
 
 
@@ -71,9 +78,12 @@ class Look:
         if self.ink is None:
             return {}
         inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-        cycle = f"cycler(color={list(self.curves)}) + cycler(linestyle={list(LINES)})"
         papers = {"figure.facecolor": self.paper, "axes.facecolor": self.paper}
-        return {**dict.fromkeys(inked, self.ink), **papers, "axes.prop_cycle": cycle}
+        return {
+            **dict.fromkeys(inked, self.ink),
+            **papers,
+            "axes.prop_cycle": cycle_of(self.curves),
+        }
 
 
 USUAL = Look()
@@ -178,7 +188,7 @@ def add_legend(figure: Figure, axes: Axes, look: Look) -> None:
     """Name the curves on the axes, or below them where names are long or a page has room."""
     _, labels = axes.get_legend_handles_labels()
     longest = max(map(len, labels), default=0) * LETTER
-    if not look.below and 0 < longest < LEGEND_SHARE * figure.get_figwidth():
+    if not look.below and len(labels) <= FEW and 0 < longest < LEGEND_SHARE * figure.get_figwidth():
         axes.legend()
     else:
         add_legend_below(figure, axes)

@@ -9,7 +9,7 @@ import numpy as np
 
 from pefourier.answers.faithful import why_no_shift
 from pefourier.answers.places import POINTS, axis_names, by_axis, by_name, kernel_lines, point_of
-from pefourier.answers.plot import USUAL, WIDTH, Look, caption, make_panels
+from pefourier.answers.plot import USUAL, WIDTH, Look, add_legend, caption, make_panels
 from pefourier.answers.telling import (
     EXACT,
     Answer,
@@ -237,9 +237,8 @@ def relations(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
         lines = kernel_lines(curve) if curve.ndim > 1 else [("", curve)]
         for name, line in lines:
             axes.plot(np.arange(len(line)), line, label=f"{caption(a)} {name}".rstrip())
-    axes.set(xlabel="lag (positions)", ylabel="inner product / its value at lag 0")
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend()
+    axes.set(xlabel="lag (positions)", ylabel="inner product (1 at lag 0)")
+    add_legend(figure, axes, look)
     return figure
 
 

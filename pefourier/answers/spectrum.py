@@ -434,9 +434,10 @@ def spectrum_panels(
     answers: Sequence[Answer], look: Look = USUAL, logarithmic: bool = False
 ) -> Figure:
     """Densities side by side, each on its own scale: what differs is where the energy lies."""
-    rows = -(-len(answers) // ACROSS)
-    size = (WIDTH * 1.3, 0.5 + 1.05 * rows)
-    figure, panels = make_panels(rows, ACROSS, size, look, sharex=True)
+    width = look.width or WIDTH * 1.3
+    across = max(2, min(ACROSS, int(width / 1.5)))
+    rows = -(-len(answers) // across)
+    figure, panels = make_panels(rows, across, (width, 0.5 + 1.05 * rows), look, sharex=True)
     for axes in panels.flat[len(answers) :]:
         axes.set_axis_off()
     for axes, a in zip(panels.flat, answers, strict=False):
@@ -446,7 +447,7 @@ def spectrum_panels(
             place = {"ha": "center", "va": "center", "transform": axes.transAxes}
             axes.text(0.5, 0.5 / 1.05, "no spectrum", fontsize=8, **place)
         axes.fill_between(found.omega, found.density / peak, color="C0", linewidth=0)
-        axes.set_title(caption(a), fontsize=8, loc="left", pad=2)
+        axes.set_title(caption(a, 1.25 * (width - 0.4) / across), fontsize=8, loc="left", pad=2)
         axes.set_ylim(0, 1.05)
         axes.set_yticks([])
         axes.tick_params(labelbottom=True, labelsize=7)

@@ -4,7 +4,9 @@ import hashlib
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
+import matplotlib
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -13,12 +15,14 @@ from training import result
 from pefourier.analysis.bands import density_by_decade
 from pefourier.analysis.faithful import assess
 from pefourier.analysis.reconstruct import position_functions
+from pefourier.analysis.relations import relate
 from pefourier.analysis.spectrum import density
 from pefourier.answers import plot
 from pefourier.answers.compare import compare
 from pefourier.answers.encode import heatmap
 from pefourier.answers.faithful import STRETCHES, envelope, faithful, kernel_by_lag, singular_values
 from pefourier.answers.reconstruct import reconstruct
+from pefourier.answers.relations import relations
 from pefourier.answers.spectrum import spectrum, spectrum_by_decade
 from pefourier.answers.telling import Answer
 from pefourier.answers.training_figures import comparison, critical_difference
@@ -398,3 +402,27 @@ assert "matplotlib.pyplot" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
     assert (tmp_path / "x.svg").read_bytes() == usual[2]
+
+
+def test_fourteen_curves_differ_in_colour_or_dashes():
+    for look in (plot.USUAL, plot.DARK):
+        with plot.figure_style(look):
+            cycle = matplotlib.rcParams["axes.prop_cycle"]
+        styles = [(one["color"], one["linestyle"]) for one in cycle]
+        assert len(styles) == len(set(styles)) == 14
+
+
+def test_names_of_many_curves_stand_below_the_axes_and_whole():
+    specs = ["sinusoidal", "rope", "dft", "tape", "rope:rho=5e5", "sinusoidal:rho=500"]
+    encodings = [load(spec, 20, 8) for spec in specs]
+    asked = [Answer(enc, relate(enc)) for enc in encodings]
+    with plot.figure_style(plot.USUAL):
+        figure = relations(asked, replace(plot.USUAL, width=3.4))
+        FigureCanvasAgg(figure).draw()
+    (axes,) = figure.axes
+    (legend,) = figure.legends
+    assert axes.get_legend() is None
+    assert [one.get_text() for one in legend.get_texts()] == specs
+    assert legend.get_window_extent().y1 <= axes.get_tightbbox().y0
+    assert figure.bbox.containsx(legend.get_window_extent().x1)
+    assert axes.yaxis.label.get_window_extent().y0 >= 0
