@@ -477,6 +477,13 @@ def sections(case: ConfigCase) -> Iterator[Finding]:
     numbers = None if read is None else [int(n) for n in read]
     if numbers is None and not known:
         return
+    if numbers is None and "mrope_section" in values:
+        message = (
+            f"mrope_section of {case.section.label} is null, on which transformers fails; write "
+            f"{known} or leave it out"
+        )
+        yield Finding("rope-sections", "warning", message)
+        return
     if numbers is not None and sum(numbers) != pairs:
         message = (
             f"mrope_section {numbers} of {case.section.label} sums to {sum(numbers)}; a head turns "

@@ -139,6 +139,10 @@ MISTAKES = {  # what was done: config, part, finding, severity, first positions 
         within(QWEN_VL, mrope_section=[16, 16, 16]),
         *("", "rope-sections warning", None),
     ),
+    "sections that are null": (
+        within(QWEN_VL, mrope_section=None),
+        *("", "rope-sections warning", None),
+    ),
     "order of sections not said": (QWEN3_VL, "", "rope-sections note", None),
     "order of sections wrong": (
         within(QWEN3_VL, mrope_interleaved=False),
