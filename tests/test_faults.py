@@ -13,6 +13,7 @@ import os
 import resource
 import subprocess
 import sys
+import tracemalloc
 from itertools import count
 from pathlib import Path
 from time import process_time
@@ -345,3 +346,13 @@ def test_minutes_of_work_are_refused_before_they_begin(run, monkeypatch, command
     assert (done.status, done.out) == (2, "")
     assert "the limit is" in done.err
     assert process_time() - begun < 2
+
+
+def test_positions_are_counted_before_they_are_numbered(run):
+    """Once 64M of them were numbered six times, 1.6 GB, and then refused."""
+    tracemalloc.start()
+    try:
+        assert "the limit is" in run(*"context rope --length 64M".split()).err
+        assert tracemalloc.get_traced_memory()[1] < 2**26
+    finally:
+        tracemalloc.stop()

@@ -21,6 +21,7 @@ import numpy as np
 
 from pefourier.analysis.faithful import lost_codes
 from pefourier.encodings import build, load
+from pefourier.encodings.checks import check_cost
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.readings import (
@@ -150,6 +151,8 @@ def describe_context(
     """
     runs = layer_runs(spec, d)
     parts = list(dict.fromkeys(run.part for run in runs if run.kind == "rotary"))
+    if parts and length:  # before positions are numbered
+        check_cost(shown(spec), "positions in narrow formats", length)
     own_length = length if source_of(spec) == "name" and parts else None  # which has none itself
     whole = [load_layers(spec, part, own_length, d) for part in parts or [""]]
     own = [load_layers(spec, p, length, d) for p in parts] if length and parts else whole

@@ -205,15 +205,19 @@ def groups_within(table: np.ndarray, tolerance: float) -> np.ndarray:
         [unit * np.asarray(table[rows], dtype=float) @ directions for rows in blocks]
     )
     reach = np.sqrt(d) * (tolerance * unit + d * FLOAT64_EPS)
-    label = np.zeros(n, dtype=int)
-    for place in places.T:
-        order = np.lexsort((place, label))
-        new = (np.diff(label[order]) > 0) | (np.diff(place[order]) > reach)
-        label[order] = np.append(0, np.cumsum(new))
-        if new.all():
+    left, label = alone, np.zeros(n, dtype=int)
+    for place in places.T[: DIRECTIONS if d > 1 else 1]:
+        own = place[left]
+        order = np.lexsort((own, label)) if label.any() else own.argsort()
+        ranked, left = label[order], left[order]
+        new = np.append(True, (np.diff(ranked) > 0) | (np.diff(own[order]) > reach))
+        shared = ~new | ~np.append(new[1:], True)  # with a row before or behind
+        left, label = left[shared], np.cumsum(new)[shared]
+        if not len(left):
             return alone
-    _, start, group = np.unique(label, return_index=True, return_inverse=True)
-    first = start[group]
+    starts = np.flatnonzero(np.diff(label, prepend=0))
+    first = alone.copy()
+    first[left] = np.repeat(np.minimum.reduceat(left, starts), np.diff(starts, append=len(left)))
     again = np.flatnonzero(first != alone)
     for part in row_blocks(len(again), NUMBERS_AT_ONCE, d):
         if np.abs(difference(table, again[part], first[again[part]])).max() > tolerance:

@@ -70,7 +70,7 @@ def test_a_table_is_assessed_on_the_grid_it_has():
     assert result.toeplitz_residual < 1e-6
     (note,) = (f for f in result.findings if f.code == "grid-found")
     assert "--grid 7x11 --prefix 1" in note.message
-    assert not hasattr(check(FREE), "grid")
+    assert check(FREE).grid is None
     assert check(np.vstack([np.zeros(D), MAE]), grid=(H * W + 1,)).grid == (H * W + 1,)
 
 
