@@ -422,7 +422,7 @@ def ask_each(question: Question, ask: Callable[..., Any], *, skip: bool = False)
     def answer(source: Any) -> Any:
         return answer_of(ask(source, length=question.length, d=question.d))
 
-    return keep_answers(attempt_each(question.sources(), answer, skip=skip))
+    return keep_answers(attempt_each(question.sources(), answer, skip, question.quiet))
 
 
 @dataclass(frozen=True)
@@ -469,11 +469,12 @@ def since(stored: Mapping[str, Any] | None, asked: Asked) -> tuple[list[Any], li
 
 
 def attempt_each(
-    items: Sequence[Any], find: Callable[[Any], Any], *, skip: bool = False
+    items: Sequence[Any], find: Callable[[Any], Any], skip: bool = False, quiet: bool = False
 ) -> list[Any]:
     """What is found for each SPEC or encoding, or its refusal; refusals stay as they are.
 
-    With `skip` configs that set no positions which could be answered for are passed over.
+    With `skip` configs that set no positions which could be answered for are passed over, with a
+    note unless `quiet`.
     """
     from pefourier.answers.telling import Refusal
 
@@ -483,13 +484,13 @@ def attempt_each(
             found.append(item if isinstance(item, Refusal) else find(item))
         except PefourierError as error:
             if skip and isinstance(error, UnknownPositions):
-                note(f"skipped: {error}")
+                note(f"skipped: {error}", quiet)
                 continue
             if len(items) == 1:
                 raise  # with where it happened, for --debug
             found.append(Refusal(getattr(item, "spec", item), str(error)))
     if not found:
-        note("all were skipped; nothing was checked")
+        note("all were skipped; nothing was checked", quiet)
         raise typer.Exit(0)
     return found
 
