@@ -179,13 +179,13 @@ def report(table: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> str:
     share: float = spectrum.summary.lowest_bin_share
     spectrum.plot().savefig("spectrum.pdf")
     record: dict[str, object] = found.to_dict()
-    widths: list[float] = [
+    widths: list[float | None] = [
         one.width for one in pefourier.reconstruct("dft", [5, 40]).reconstructions
     ]
     idle: int = pefourier.context("rope", length=512).rotations[0].idle
     turns: float | None = pefourier.design(64, 32).best["turns"]
     same: str = pefourier.compare("sinusoidal", table).verdict
-    first: int | None = pefourier.relations(table).first_rise
+    first: int | list[int | None] | None = pefourier.relations(table).first_rise
     codes = pefourier.encode("dft", d=64).sum()
     return f"{share} {record} {widths} {idle} {turns} {same} {first} {codes}"
 

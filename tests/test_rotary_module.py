@@ -259,13 +259,20 @@ def test_what_does_not_fit_is_refused_in_a_line(act, message):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("kind", ["qwen2_vl", "qwen3_vl"])
-def test_three_axes_turn_as_the_model_of_a_config_turns_them(kind, written):
+@pytest.mark.parametrize(
+    ("kind", "sections"),
+    [
+        ("qwen2_vl", [16, 24, 24]),
+        ("qwen3_vl", [24, 20, 20]),
+        ("qwen3_vl", [11, 11, 10]),  # by which Qwen 4 turns 128 pairs, most of them by time
+        ("qwen3_vl", [20, 22, 22]),
+    ],
+)
+def test_three_axes_turn_as_the_model_of_a_config_turns_them(kind, sections, written):
     """Text has one id for all axes; patches of an image have three."""
     sizes = {"hidden_size": 512, "num_attention_heads": 4, "head_dim": 128}
     values = {"model_type": f"{kind}_text", "max_position_embeddings": 64, **sizes}
-    rope = {"rope_type": "default", "rope_theta": 1e6}
-    rope["mrope_section"] = [16, 24, 24] if kind == "qwen2_vl" else [24, 20, 20]
+    rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": sections}
     with quiet():
         config = config_class(f"{kind}_text").from_dict(values | {"rope_parameters": rope})
         module = modeling(type(config).__module__)

@@ -18,7 +18,6 @@ from pefourier.encodings.checks import LARGEST, check_count
 from pefourier.encodings.columns import waves
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.families.axes import take_turns
 from pefourier.errors import PefourierError, shown
 
 SPAN = re.compile(r"text:(\d+)|image:(\d+)x(\d+)|video:(\d+)x(\d+)x(\d+)")
@@ -159,9 +158,13 @@ def axes_of_sections(sections: tuple[int, ...], interleaved: bool, pairs: int) -
     >>> axes_of_sections((2, 1, 1), interleaved=True, pairs=4)
     array([0, 1, 2, 0])
     """
-    if len(sections) != 3 or sum(sections) != pairs:
+    fits = sum(sections) <= pairs if interleaved else sum(sections) == pairs
+    if len(sections) != 3 or not fits:
         raise PefourierError(
             f"mrope_section {list(sections)} must be three numbers of pairs that sum to {pairs}, "
             "half of the dimensions that turn"
         )
-    return take_turns(list(sections)) if interleaved else np.repeat(np.arange(3), sections)
+    if not interleaved:
+        return np.repeat(np.arange(3), sections)
+    turns = np.arange(pairs) % 3  # pairs that are nobody's are those of t, as in transformers
+    return np.where(np.arange(pairs) < 3 * np.array(sections)[turns], turns, 0)
