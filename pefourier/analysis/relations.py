@@ -167,21 +167,6 @@ def compare_diagonals(k: np.ndarray) -> Diagonals | None:
     return Diagonals(straight, diagonal, on_axes, found[-1], bool(alike))
 
 
-def shift_map(table: np.ndarray, k: int = 1) -> np.ndarray:
-    r"""The matrix T (d, d) that best leads from each code to the one k positions on.
-
-    :math:`T = \arg\min \sum_t \lVert T\,\mathrm{PE}(t) - \mathrm{PE}(t + k) \rVert^2`, of
-    several the one of least norm.
-
-    >>> table = np.stack([np.sin(np.arange(9.0)), np.cos(np.arange(9.0))], axis=1)
-    >>> shift_map(table, k=2).round(4)
-    array([[-0.4161,  0.9093],
-           [-0.9093, -0.4161]])
-    """
-    table = np.asarray(table, dtype=float)
-    return np.linalg.lstsq(table[:-k], table[k:])[0].T
-
-
 def rotations(measure: Measure, k: int) -> np.ndarray:
     r"""Denk's blocks (m, 2, 2): what T(k) does to (sin, cos) at each declared frequency.
 

@@ -20,7 +20,7 @@ from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points
 from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.families.axes import axis_letters
-from pefourier.encodings.grids import check_fit, sides_text, usual_grid
+from pefourier.encodings.grids import check_fit, size_of, usual_grid
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.explained import Explained
@@ -194,7 +194,7 @@ def on_own_grid(enc: Encoding, prefix: int = 0) -> Encoding:
         )
     if prefix not in (0, whole.domain.prefix):
         raise PefourierError(
-            f"{shown(enc.label)} is on a grid of {sides_text(whole.domain.grid)} behind "
+            f"{shown(enc.label)} is on a grid of {size_of(whole.domain.grid)} behind "
             f"{whole.domain.prefix} rows, not {prefix}; give --from too, or leave out --prefix"
         )
     return whole
@@ -207,7 +207,7 @@ def squarest(rows: int, prefix: int = 0) -> str:
     ('--from 14x14 --prefix 1', '--from 7x11')
     """
     grid, behind = usual_grid(rows, prefix)
-    return f"--from {sides_text(grid)}" + (f" --prefix {behind}" if behind else "")
+    return f"--from {size_of(grid)}" + (f" --prefix {behind}" if behind else "")
 
 
 def check_new_sides(new: Sequence[int], old: Sequence[int]) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
 """What `pefourier list` says of the registered encodings, read without importing their builders.
 
 An encoding's meaning, formula, example and the meanings of its parameters are its docstring's.
-catalogue.json holds `encodings.specs.records()`; a test fails when the two differ, and ``make
-catalogue`` writes it again.
+catalogue.json holds `encodings.specs.records()`, which needs numpy and all builders: .24 s
+where the file takes .05. A test fails when the two differ, and ``make catalogue`` writes it again.
 """
 
 import json

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from pefourier.answers.encode import heatmap
 from pefourier.answers.page import fields_of
-from pefourier.answers.places import WORDS, by_axis, size_of
+from pefourier.answers.places import WORDS, by_axis
 from pefourier.answers.plot import USUAL, Look
 from pefourier.answers.telling import Answer, Telling, first_sentences, identity_of
 from pefourier.answers.text import agreeing, join, number
 from pefourier.encodings.conventions import conventions_of_papers
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.grids import size_of
 from pefourier.encodings.registry import BUILDERS
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from pefourier.analysis.context import (
     window_within,
 )
 from pefourier.answers.page import Page, fields_told
-from pefourier.answers.places import WORDS, axis_names, further_in_words, size_of
+from pefourier.answers.places import WORDS, axis_names, further_in_words
 from pefourier.answers.plot import USUAL, WIDTH, Look, brief, lines_within, literal, make_panels
 from pefourier.answers.telling import (
     Answer,
@@ -34,6 +34,7 @@ from pefourier.answers.telling import (
 from pefourier.answers.text import agreeing, aligned, join, number, paragraph
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.relative import t5_buckets
+from pefourier.encodings.grids import size_of
 from pefourier.encodings.readings import LEVELS
 from pefourier.geometry.grown_grids import frequencies_on_axes, turn_limits
 

@@ -20,7 +20,6 @@ from pefourier.answers.places import (
     kernel_lines,
     point_of,
     points_in_words,
-    size_of,
     step_in_words,
 )
 from pefourier.answers.plot import (
@@ -53,6 +52,7 @@ from pefourier.answers.telling import (
 )
 from pefourier.answers.text import agreeing, aligned, join, number, paragraph
 from pefourier.encodings.encoding import Encoding, without_prefix
+from pefourier.encodings.grids import size_of
 from pefourier.encodings.specs import source_of
 from pefourier.geometry.singular_values import decompose
 

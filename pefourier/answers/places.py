@@ -26,15 +26,6 @@ def axis_names(count: int) -> list[str]:
     return list(axis_letters(count))
 
 
-def size_of(sides: Sequence[int]) -> str:
-    """A grid as it is typed.
-
-    >>> size_of((14, 14))
-    '14x14'
-    """
-    return "x".join(map(str, sides))
-
-
 def point_of(place: Iterable[int]) -> str:
     """A point as it is typed after --pos, in brackets.
 

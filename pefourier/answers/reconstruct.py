@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.answers.places import POINTS, axis_names, point_of, size_of
+from pefourier.answers.places import POINTS, axis_names, point_of
 from pefourier.answers.plot import (
     USUAL,
     WIDTH,
@@ -31,6 +31,7 @@ from pefourier.answers.telling import (
 from pefourier.answers.terminal_chart import chart, limits_of, shades
 from pefourier.answers.text import aligned, join, number
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.grids import size_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.analysis.resize import Picture, Resizing, by_cycles
-from pefourier.answers.places import axis_names, by_axis, further_in_words, point_of, size_of
+from pefourier.answers.places import axis_names, by_axis, further_in_words, point_of
 from pefourier.answers.plot import USUAL, WIDTH, Look, caption, make_panels
 from pefourier.answers.spectrum import whole_plane
 from pefourier.answers.telling import Answer, Telling, record_of_fields
-from pefourier.answers.text import aligned, number
+from pefourier.answers.text import aligned, joined_runs, number
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.grids import size_of
 from pefourier.errors import printable
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def unseen_in_words(r: Resizing) -> str:
     if any(one.unseen for one in r.unseen):
         counts = ", ".join(
             f"{one.unseen} of {one.pairs} along {one.axis}"
-            + (f", numbers {runs_in_words(one.which)}" if one.which else "")
+            + (f", numbers {', '.join(joined_runs(one.which, ' to '))}" if one.which else "")
             for one in r.unseen
         )
         return f"Pairs of the formula meet phases never seen: {counts} (counted from 0)."
@@ -113,21 +114,6 @@ def unseen_in_words(r: Resizing) -> str:
         f"From the first point to the last, pairs turn further than on {size_of(r.old)} by "
         f"{further}{ending}: phases stay within a step of those of training; {steps}."
     )
-
-
-def runs_in_words(numbers: Sequence[int]) -> str:
-    """Ascending whole numbers, those that follow one another by the first and the last.
-
-    >>> runs_in_words([0, 3, 4, 5])
-    '0, 3 to 5'
-    """
-    runs: list[list[int]] = []
-    for one in numbers:
-        if runs and one == runs[-1][-1] + 1:
-            runs[-1][1:] = [one]
-        else:
-            runs.append([one])
-    return ", ".join(" to ".join(map(str, run)) for run in runs)
 
 
 def resize_text(answers: Sequence[Answer], out: str | None = None) -> str:

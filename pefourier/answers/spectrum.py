@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.analysis.bands import density_by_decade, group_waves, is_slow
-from pefourier.answers.places import STEPS, axis_names, by_axis, size_of
+from pefourier.answers.places import STEPS, axis_names, by_axis
 from pefourier.answers.plot import (
     LETTER,
     MANY,
@@ -35,6 +35,7 @@ from pefourier.answers.terminal_chart import chart, shades
 from pefourier.answers.text import agreeing, aligned, number
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.grids import size_of
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import multiplicity
 

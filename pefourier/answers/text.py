@@ -8,7 +8,7 @@ least widths that keep words whole, it crops the last column without a word.
 
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from math import isfinite
 from shutil import get_terminal_size
 from textwrap import wrap
@@ -174,6 +174,16 @@ def agreeing(count: int, one: str, several: str) -> str:
     ('claim fails', 'are')
     """
     return one if count == 1 else several
+
+
+def joined_runs(numbers: Iterable[int], joint: str) -> list[str]:
+    """Ascending whole numbers, those that follow one another by the first and the last.
+
+    >>> joined_runs([0, 3, 4, 5], " to ")
+    ['0', '3 to 5']
+    """
+    parts = ([n for _, n in own] for _, own in groupby(enumerate(numbers), lambda x: x[1] - x[0]))
+    return [joint.join(map(str, dict.fromkeys((part[0], part[-1])))) for part in parts]
 
 
 def whole_number(text: str) -> int | None:

@@ -200,7 +200,7 @@ def note_positions(asked: Asked, quiet: bool) -> None:
 
 def note_points(asked: Asked, quiet: bool) -> None:
     """Say where rows were taken as positions of one axis that show a grid otherwise."""
-    from pefourier.encodings.grids import sides_text
+    from pefourier.encodings.grids import size_of
     from pefourier.geometry.found_grids import on_found_grid
 
     for a in asked.answers:
@@ -210,7 +210,7 @@ def note_points(asked: Asked, quiet: bool) -> None:
             point = ",".join(str(side // 2) for side in grid)
             note(
                 f"{enc.label}: --pos of one number asks for a row of one axis; its rows show a "
-                f"grid of {sides_text(grid)}, of which a point is named as --pos {point}",
+                f"grid of {size_of(grid)}, of which a point is named as --pos {point}",
                 quiet,
             )
 

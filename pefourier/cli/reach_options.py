@@ -188,12 +188,12 @@ def tell_reach(given: ContextOptions, form: Form, drawing: Drawing) -> None:
 
 def note_image(enc: Any, quiet: bool) -> None:
     """Say that images have no length, and how their size is asked for."""
-    from pefourier.encodings.grids import sides_text
+    from pefourier.encodings.grids import size_of
 
     own, other = enc.domain.sides, [2 * side for side in enc.domain.sides]
     note(
         f"--length has no effect on {enc.label}, whose positions are points of a grid of "
-        f"{sides_text(own)}; 'pefourier resize {enc.label} --to {sides_text(other)}' tells of "
+        f"{size_of(own)}; 'pefourier resize {enc.label} --to {size_of(other)}' tells of "
         "another size",
         quiet,
     )

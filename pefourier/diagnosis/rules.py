@@ -15,6 +15,7 @@ from typing import get_args
 
 import numpy as np
 
+from pefourier.answers.text import joined_runs
 from pefourier.diagnosis.identify import (
     KNOWN,
     OneWave,
@@ -757,8 +758,7 @@ def in_words(rows: np.ndarray) -> str:
     >>> in_words(np.array([3, 5, 6, 7]))
     'rows 3, 5 … 7'
     """
-    parts = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
-    words = first_four([f"{p[0]} … {p[-1]}" if len(p) > 1 else f"{p[0]}" for p in parts])
+    words = first_four(joined_runs(rows.tolist(), " … "))
     return f"rows {words}" if len(rows) > 1 else f"row {words}"
 
 

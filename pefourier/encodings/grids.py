@@ -21,10 +21,10 @@ LONGEST_SIDE = 2  # times the shorter one, of a grid that is proposed
 LONGEST_PREFIX = 16  # rows before a grid that may have been forgotten
 
 
-def sides_text(sides: Sequence[int]) -> str:
+def size_of(sides: Sequence[int]) -> str:
     """Sides as they are typed.
 
-    >>> sides_text((8, 30, 52))
+    >>> size_of((8, 30, 52))
     '8x30x52'
     """
     return "x".join(map(str, sides))
@@ -65,7 +65,7 @@ def check_fit(what: str, rows: int, sides: Sequence[int], prefix: int, hint: str
     if sides and points != rows:
         behind = f" behind {prefix} rows" if prefix else ""
         raise PefourierError(
-            f"{what}: {rows} rows do not fit a grid of {sides_text(sides)}{behind}, {points} "
+            f"{what}: {rows} rows do not fit a grid of {size_of(sides)}{behind}, {points} "
             f"points; {hint or would_fit(rows, sides, prefix)}"
         )
 
@@ -80,10 +80,10 @@ def would_fit(rows: int, sides: Sequence[int], prefix: int) -> str:
     count = rows - prefix
     if len(sides) == 3 and count % sides[0] == 0:
         other = (sides[0], *most_square(count // sides[0]))
-        return f"--grid {sides_text(other)} would fit"
+        return f"--grid {size_of(other)} would fit"
     other, behind = usual_grid(rows, prefix)
     asked = f" --prefix {behind}" if behind and not prefix else ""
-    return f"--grid {sides_text(other)}{asked} would fit"
+    return f"--grid {size_of(other)}{asked} would fit"
 
 
 def usual_grid(rows: int, prefix: int = 0) -> tuple[Sides, int]:
@@ -150,7 +150,7 @@ def shown_instead(enc: Encoding, sides: Sides) -> str:
     if found.after:
         return f"they are {with_rows_behind(table, found.grid, found.prefix, found.after)}"
     prefix = f" --prefix {found.prefix}" if found.prefix else ""
-    return f"its rows show --grid {sides_text(found.grid)}{prefix}"
+    return f"its rows show --grid {size_of(found.grid)}{prefix}"
 
 
 def findings_on_start(enc: Encoding, sides: Sides, prefix: int) -> list[Finding]:
@@ -175,7 +175,7 @@ def findings_on_start(enc: Encoding, sides: Sides, prefix: int) -> list[Finding]
 def with_rows_behind(table: np.ndarray, sides: Sides, start: int, after: int) -> str:
     """What a table with rows behind its grid is made of, and what to do about them."""
     first = f"{start} rows before the grid, " if start > 1 else "1 row before the grid, "
-    points = f"{first if start else ''}{sides_text(sides)} points and {after} more behind them"
+    points = f"{first if start else ''}{size_of(sides)} points and {after} more behind them"
     return f"{points}; {rows_behind(table, after, sides[-1])}"
 
 
@@ -184,7 +184,7 @@ def check_own_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
     own = tuple(enc.params.get("grid") or enc.domain.grid)
     if sides not in ((), own) or prefix not in (0, enc.domain.prefix):
         raise PefourierError(
-            f"{shown(enc.label)} is on a grid of {sides_text(own)} with prefix "
+            f"{shown(enc.label)} is on a grid of {size_of(own)} with prefix "
             f"{enc.domain.prefix}; leave out --grid and --prefix"
         )
     return enc

@@ -14,7 +14,7 @@ from math import isqrt, prod
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding, unit_of
-from pefourier.encodings.grids import Sides, on_grid, sides_text, with_rows_behind
+from pefourier.encodings.grids import Sides, on_grid, size_of, with_rows_behind
 from pefourier.encodings.lines import (
     LEAST_POINTS,
     LEAST_SIDE,
@@ -183,7 +183,7 @@ def on_found_grid(enc: Encoding) -> Encoding:
         return replace(
             enc, findings=(*enc.findings, Finding("rows-behind-grid", "warning", message))
         )
-    asked = f"--grid {sides_text(found.grid)}"
+    asked = f"--grid {size_of(found.grid)}"
     asked += f" --prefix {found.prefix}" if found.prefix else ""
     message = (
         f"rows were taken as points of a grid, {asked}: {found.reason}; another can be given, and "

@@ -75,7 +75,6 @@ QUESTIONS = {  # of which a conclusion speaks
 SMOOTHED = ("spectrum", "reconstruct", "report")  # commands that take --lattice and --sigma
 REACH = "How far do rotations reach?"
 USED = "Which frequencies do its weights use?"
-PRECISION = "What does low precision cost?"
 
 
 @dataclass(frozen=True)

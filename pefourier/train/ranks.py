@@ -5,6 +5,11 @@ torch.distributed (gloo) and share nothing but its store; `train.processes` star
 plans; every rank takes the next stack from a counter, and hands finished rows and traces to rank 0,
 which alone writes the folder: no common file system is needed. A rank whose heart has not beaten
 for `--rank-timeout` seconds is gone: what it took and did not finish is taken by the others.
+
+Ranks that are told RANK and WORLD_SIZE alone, such as jobs of an array that start when there is
+room, share a folder: each has a fixed share of the stacks, and its own file of results and lock
+(`train.store`). A group is no way for them, which would have to start together and to know an
+address; nor is a folder the way of machines that share none. So there are these two.
 """
 
 import json

@@ -23,7 +23,7 @@ from pefourier.encodings.families.axes import (
     wave_codes,
 )
 from pefourier.encodings.families.seeds import stream
-from pefourier.encodings.grids import grid_of, sides_text
+from pefourier.encodings.grids import grid_of, size_of
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError, shown
 
@@ -149,7 +149,7 @@ def mixed_rope(
     domain = grid_of(length, grid, prefix)
     if len(domain.sides) > 2:
         raise PefourierError(
-            f"mixed-rope has frequencies on two axes; got a grid of {sides_text(domain.sides)}; "
+            f"mixed-rope has frequencies on two axes; got a grid of {size_of(domain.sides)}; "
             "write --grid HxW"
         )
     check_even("mixed-rope", d)

@@ -18,7 +18,7 @@ import numpy as np
 
 from pefourier.encodings.domain import lags_on, lattice
 from pefourier.encodings.encoding import Encoding, Finding, from_table
-from pefourier.encodings.grids import check_fit, count_points, sides_text
+from pefourier.encodings.grids import check_fit, count_points, size_of
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.config import ModelConfig
 from pefourier.encodings.sources.weights import (
@@ -120,7 +120,7 @@ def sides_of(model: ModelConfig, block: Block) -> tuple[tuple[int, ...], tuple[F
     if "sides" not in block:
         sides = tuple(block["usual"])
         message = (
-            f"{model.config.label} sets no size of an image; a grid of {sides_text(sides)} is "
+            f"{model.config.label} sets no size of an image; a grid of {size_of(sides)} is "
             "taken: give --grid"
         )
         return sides, (Finding("grid-default", "note", message),)
@@ -206,7 +206,7 @@ def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
 def rows_told(name: str, rows: int, sides: tuple[int, ...], prefix: int) -> str:
     """How many rows a table of a grid has, and should have."""
     before = f" and {prefix} before them" if prefix else ""
-    return f"{name} has {rows} rows where a grid of {sides_text(sides)} patches{before} is set"
+    return f"{name} has {rows} rows where a grid of {size_of(sides)} patches{before} is set"
 
 
 def spread_table(model: ModelConfig, name: str, path: str) -> Encoding:
