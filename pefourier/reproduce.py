@@ -7,7 +7,7 @@ sentence of reason. d = 256 and rho = 10^4, the paper's own, unless said otherwi
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -64,11 +64,14 @@ class Claim(Explained):
     reason: str
 
 
-def recompute_paper(folder: str) -> tuple[list[Claim], list[str]]:
+def recompute_paper(
+    folder: str, begin: Callable[[str], Callable[[int, int], None]] | None = None
+) -> tuple[list[Claim], list[str]]:
     """Compute all claims and write figures and tables into a folder, made if it is not there.
 
     Table 1 is filled from what `pefourier train` has left in the folder, ``*/summary.json``, or
-    where it left nothing there, from the results that come with this version.
+    where it left nothing there, from the results that come with this version. `begin` a phase of
+    the work, and call what it returns with how much is done, of how much.
     """
     from pefourier.answers import plot
     from pefourier.answers.reconstruct import reconstruct
@@ -81,13 +84,14 @@ def recompute_paper(folder: str) -> tuple[list[Claim], list[str]]:
         "figure1": (spectrum, [Answer(e, density(e)) for e in pair]),
         "figure2": (reconstruct, [Answer(e, position_functions(e, POSITIONS)) for e in pair]),
     }
-    written = []
-    for name, (draw, answers) in figures.items():
-        for suffix in ("pdf", "png"):
-            path = str(out / f"{name}.{suffix}")
-            plot.save(path, draw, answers)
-            written.append(path)
-    claims = all_claims(read_summaries(out if has_results(out) else results_folder()))
+    written = [str(out / f"{name}.{suffix}") for name in figures for suffix in ("pdf", "png")]
+    show = begin("figures") if begin else None
+    for number, path in enumerate(written, 1):
+        plot.save(path, *figures[Path(path).stem])
+        if show:
+            show(number, len(written))
+    trainings = read_summaries(out if has_results(out) else results_folder())
+    claims = all_claims(trainings, begin("claims") if begin else None)
     page = claims_page(claims)
     for suffix, text in (
         ("md", page.words()),
@@ -132,23 +136,32 @@ def read_summaries(folder: Path) -> list[Mapping[str, Any]]:
     return found
 
 
-def all_claims(trainings: Sequence[Mapping[str, Any]] = ()) -> list[Claim]:
+def all_claims(
+    trainings: Sequence[Mapping[str, Any]] = (), show: Callable[[int, int], None] | None = None
+) -> list[Claim]:
     """Every claim, in the paper's order; Table 1 from the datasets of summary.json."""
-    return [
-        equation_12(),
-        equation_15(),
-        *equation_16(),
-        equations_17_18(),
-        equation_19(),
-        equations_20_21(),
-        equation_22(),
-        theorem_1(),
-        figure_2_width(),
-        figure_2_exactness(),
-        figure_2_places(),
-        definition_1(),
-        *table_1(trainings),
+    parts: list[Callable[[], Claim | list[Claim]]] = [
+        equation_12,
+        equation_15,
+        equation_16,
+        equations_17_18,
+        equation_19,
+        equations_20_21,
+        equation_22,
+        theorem_1,
+        figure_2_width,
+        figure_2_exactness,
+        figure_2_places,
+        definition_1,
+        partial(table_1, trainings),
     ]
+    claims: list[Claim] = []
+    for number, part in enumerate(parts, 1):
+        found = part()
+        claims += [found] if isinstance(found, Claim) else found
+        if show:
+            show(number, len(parts))
+    return claims
 
 
 def equation_12() -> Claim:

@@ -153,7 +153,7 @@ def test_every_output_is_whole_or_as_it_was(run, monkeypatch, command, before, l
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "full"])
 def test_the_recomputed_paper_is_whole_or_not_there(run, monkeypatch, lasting):
     claims = reproduce.all_claims()
-    monkeypatch.setattr(reproduce, "all_claims", lambda found: claims)
+    monkeypatch.setattr(reproduce, "all_claims", lambda *_: claims)
     assert run("reproduce", "--out", "whole", "--quiet").status == 0
     whole = contents("whole")
     assert len(whole) == 6

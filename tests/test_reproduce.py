@@ -103,10 +103,12 @@ def test_table_1_is_filled_from_what_training_left(tmp_path, gains, verdict):
 )
 def test_one_fold_or_too_short_a_training_supports_no_claim(tmp_path, how, said):
     trained(tmp_path / "run", [0.1] * 8, **how)
-    claims, _ = recompute_paper(str(tmp_path))
+    shown = []
+    claims, _ = recompute_paper(str(tmp_path), lambda phase: lambda *at: shown.append((phase, *at)))
     claim = find(claims, "Table 1", "SMD")
     assert claim.verdict == "not supported by the data"
     assert said in claim.reason
+    assert [one for one in shown if one[1] == one[2]] == [("figures", 4, 4), ("claims", 13, 13)]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "\xff", '{"datasets": [{}]}'])

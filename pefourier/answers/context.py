@@ -50,7 +50,7 @@ LEADS = {  # of misreadings that have a name and no setting
     "layout": "With partners in the other layout",
 }
 MARKS = {"same": ("█", "34"), "kept": ("█", "34"), "blended": ("▒", "33"), "stretched": ("░", "31")}
-ACROSS = 64  # letters of the picture
+ACROSS = 64  # letters of the picture where nobody looks at a terminal
 TURN = 2 * np.pi
 COLOURS = {"same": "#0072B2", "kept": "#0072B2", "blended": "#E69F00", "stretched": "#D55E00"}
 GREY = "0.6"
@@ -506,7 +506,7 @@ def bands_chart(found: Context, colour: bool = False) -> str:
     >>> print(bands_chart(describe_context(scaled, 131072, d=64)[1]).splitlines()[0].rstrip())
     kept      ██ █ ██ █ █ ██ █ █ ██ █ █     │           ║
     """
-    across = min(ACROSS, max(get_terminal_size((ACROSS + 10, 24)).columns - 10, 24))
+    across = max(get_terminal_size((ACROSS + 10, 24)).columns - 10, 24)
     turning = [r for r in found.rotations if r.rotated]
     if not turning:
         return ""

@@ -96,8 +96,8 @@ def wave_cells(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
 def spectrum_chart(answers: Sequence[Answer], colour: bool, axis: str = "linear") -> str:
     """The curves of Fig. 1, or those by decade, and a picture of each density on a grid."""
     flat = [a for a in answers if not a.result.on_grid]
-    draw = decades_chart if by_decade(flat, axis) else linear_chart
-    text = draw(flat, colour) + "\n" if flat else ""
+    draw = decades_chart if by_decade(flat, axis) else lattice_chart
+    text = draw(flat, colour, axis) + "\n" if flat else ""
     for a in answers:
         if a.result.on_grid:
             density = a.result.density.sum(axis=tuple(range(a.result.density.ndim - 2)))
@@ -107,14 +107,22 @@ def spectrum_chart(answers: Sequence[Answer], colour: bool, axis: str = "linear"
     return text
 
 
-def linear_chart(answers: Sequence[Answer], colour: bool) -> str:
-    """Densities over the lattice."""
-    curves = [(a.encoding.label, a.result.omega, a.result.density) for a in answers]
+def lattice_chart(answers: Sequence[Answer], colour: bool, axis: str) -> str:
+    """Densities over the lattice; over its logarithm where one lies in the first frequencies."""
+    slow = axis == "auto" and any(is_slow(a.encoding, a.result.method) for a in answers)
+    curves = [
+        (f"{a.encoding.label}{share_at_zero(r.density[0])}", r.omega[1:], r.density[1:])
+        if slow
+        else (a.encoding.label, r.omega, r.density)
+        for a in answers
+        for r in [a.result]
+    ]
+    xlabel = f"ω, radians per position{' (log)' if slow else ''}"
     ylabel = "share of energy at each lattice frequency"
-    return chart(curves, "ω, radians per position", ylabel, colour=colour)
+    return chart(curves, xlabel, ylabel, colour=colour, logarithmic=slow)
 
 
-def decades_chart(answers: Sequence[Answer], colour: bool) -> str:
+def decades_chart(answers: Sequence[Answer], colour: bool, axis: str) -> str:
     """Densities over the logarithm of frequency."""
     found = [density_by_decade(a.encoding, a.result.method) for a in answers]
     curves = [

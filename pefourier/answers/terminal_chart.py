@@ -15,8 +15,7 @@ COLOURS = ("\x1b[34m", "\x1b[33m", "\x1b[32m", "\x1b[35m", "\x1b[36m", "\x1b[31m
 SHADES = " ░▒▓█"
 PLAIN = "\x1b[0m"
 SEVERAL = -1  # owner of what more than one curve has drawn
-WIDTH = 64  # letters, where there is room for them
-ROOM = 36  # letters beside them: limits and a label
+USUAL = 100  # letters of a line where nobody looks at a terminal
 LETTERS = re.compile(r"\x1b\[\d*m")  # what sets a colour, and no letter
 MARKS = "●▲■◆▼★"  # tell the curves apart in the legend where there are no colours
 
@@ -55,8 +54,8 @@ def chart(
         return f"{ylabel}: nothing to draw\n"
     left, right = x.min(), x.max()
     low, high = ylimits or limits_of(y)
-    columns = get_terminal_size((WIDTH + ROOM, 24)).columns
-    width = width or min(WIDTH, max(columns - margin_of(low, high) - 3, 8))
+    columns = get_terminal_size((USUAL, 24)).columns
+    width = width or max(columns - margin_of(low, high) - 3, 8)
     cells, owner = draw_curves(curves, (left, right), (low, high), width, height)
     rows = [paint_row(line, own, colour) for line, own in zip(cells, owner, strict=True)]
     if not colour and len(curves) > 1:
@@ -78,7 +77,7 @@ def shades(values: np.ndarray, label: str, most: int = 32) -> str:
     │  ▒▒│
     │░░██│
     """
-    columns = get_terminal_size((WIDTH + ROOM, 24)).columns
+    columns = get_terminal_size((USUAL, 24)).columns
     most = min(most, max((columns - 2) // 2, 1))
     for axis in (0, 1):
         starts = np.linspace(0, values.shape[axis], min(most, values.shape[axis]) + 1).astype(int)

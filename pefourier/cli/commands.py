@@ -769,7 +769,7 @@ def reproduce(
     from pefourier.reproduce import claims_page, has_results, recompute_paper
 
     form = Form(as_json, as_csv)
-    claims, files = recompute_paper(out)
+    claims, files = recompute_paper(out, percentages("reproduce", quiet))
     form.deliver(claims_page(claims))
     note(f"wrote {', '.join(files)}", quiet)
     if not has_results(out):

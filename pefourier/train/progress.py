@@ -22,6 +22,7 @@ class Reporter:
         self.ranks = ranks  # at work, all of them as fast as this one
         self.after_epoch: Callable[[], None] = lambda: None  # what else an epoch is an occasion for
         self.done, self.began, self.trained = 0, time.perf_counter(), 0
+        self.shown = 0.0  # share that was last shown
 
     def skip(self, member_epochs: int) -> None:
         """Count what an earlier run or another rank has finished, or what patience spares."""
@@ -37,6 +38,13 @@ class Reporter:
         left = (self.total - self.done) / rate
         now = f"{members} members · epoch {number}/{self.epochs} · loss {loss:.3f}"
         self.show(self, f"{now} · {rate * self.windows:,.0f} examples/s", left)
+        self.shown = self.share
+
+    def finish(self) -> None:
+        """All is done, though runs may have ended before their last epoch."""
+        if self.trained and self.shown < 1:
+            self.done = self.total
+            self.show(self, f"took {clock(time.perf_counter() - self.began)}", 0.0)
 
     @property
     def share(self) -> float:
@@ -65,9 +73,13 @@ def report_progress(member_epochs: int, windows: int, ranks: int, note: Note | N
             def show(reporter, now, left) -> None:
                 progress.update(task, completed=100 * reporter.share, now=now)
 
-            yield Reporter(*sizes, show)
+            reporter = Reporter(*sizes, show)
+            yield reporter
+            reporter.finish()
     else:
-        yield Reporter(*sizes, notes_of_progress(note))
+        reporter = Reporter(*sizes, notes_of_progress(note))
+        yield reporter
+        reporter.finish()
 
 
 @contextmanager
@@ -86,13 +98,13 @@ def bar():
 
 
 def notes_of_progress(note: Note):
-    """A note every ten seconds."""
-    last = time.perf_counter()
+    """A note every ten seconds, and of the end where there was one before."""
+    last, noted = time.perf_counter(), False
 
     def show(reporter, now, left) -> None:
-        nonlocal last
-        if time.perf_counter() - last >= LINE_EVERY:
-            last = time.perf_counter()
+        nonlocal last, noted
+        if time.perf_counter() - last >= LINE_EVERY or (noted and reporter.share >= 1):
+            last, noted = time.perf_counter(), True
             note(f"{100 * reporter.share:.0f} % · {now} · {clock(left)} left")
 
     return show

@@ -5,7 +5,11 @@ import re
 import numpy as np
 import pytest
 
+from pefourier.analysis.spectrum import density
+from pefourier.answers.spectrum import spectrum_chart
+from pefourier.answers.telling import Answer
 from pefourier.answers.terminal_chart import COLOURS, MARKS, PLAIN, chart
+from pefourier.encodings import load
 
 
 def rows_of(text):
@@ -51,7 +55,7 @@ def test_a_chart_fits_the_terminal(monkeypatch, columns, colour):
     assert max(map(len, lines)) <= columns
     rows = rows_of(re.sub(r"\x1b\[\d*m", "", text))
     assert len(rows) == 12
-    assert min(columns - 10, 60) <= len(rows[0]) <= 64
+    assert columns - 10 <= len(rows[0])
     assert "ω, radians per position" in text
 
 
@@ -79,3 +83,12 @@ def test_a_logarithmic_axis_has_equal_factors_side_by_side():
     straight = chart([("y", np.arange(61.0), np.arange(61.0))], "x", "y", width=60, height=6)
     assert rows_of(text) == rows_of(straight)
     assert re.search(r"^ +1e-06 +1  x$", text, re.MULTILINE)
+
+
+def test_a_density_in_the_first_frequencies_gets_a_logarithmic_axis():
+    answers = [Answer(enc, density(enc)) for enc in map(load, ("sinusoidal", "dft"))]
+    text = spectrum_chart(answers, False, "auto")
+    assert "(log)" in text
+    assert "sinusoidal (10.7 % at 0)" in text  # which such an axis leaves out
+    others = spectrum_chart(answers, False, "linear") + spectrum_chart(answers[1:], False, "auto")
+    assert "(log)" not in others

@@ -62,3 +62,17 @@ def test_the_time_is_told_before_training_and_not_of_what_is_finished(tmp_path):
 def test_a_probe_leaves_no_trace():
     plain, noted = (run_comparison(Options(**SMALL), note=note) for note in (None, print))
     assert numbers(plain.runs) == numbers(noted.runs)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_ends_at_a_hundred_where_runs_end_early(monkeypatch, terminal):
+    screen, said = io.StringIO(), []
+    at = {"file": screen, "force_terminal": True, "width": 80, "color_system": None}
+    monkeypatch.setattr(progress, "Console", lambda stderr: Console(**at))
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
+    with progress.report_progress(10, 5, 1, said.append) as reporter:
+        reporter.count_epoch(1, 2, 0.5)
+        reporter.skip(8)
+    assert re.search(r"100 % .*· took 0:0\d", screen.getvalue() if terminal else said[-1])
+    assert terminal or said[0].startswith("20 % ")
