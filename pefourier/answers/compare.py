@@ -269,10 +269,7 @@ def settings_apart(changes: Mapping[str, tuple[Any, Any]]) -> str:
     >>> settings_apart({"scaling": ("none", "linear"), "factor": (None, 4.0)})
     'scaling none in the first, linear (factor 4) in the second'
     """
-    said = {
-        key: ["" if value is None else value_of_setting(value) for value in pair]
-        for key, pair in changes.items()
-    }
+    said = {key: list(values_apart(pair)) for key, pair in changes.items()}
     if "scaling" in said:
         own = [key for key in said if None in changes[key]]
         for side in (0, 1):
@@ -285,6 +282,17 @@ def settings_apart(changes: Mapping[str, tuple[Any, Any]]) -> str:
         else f"{key} {one} in the first, {other} in the second"
         for key, (one, other) in said.items()
     )
+
+
+def values_apart(pair: Sequence[Any]) -> tuple[str, str]:
+    """Two values of a setting, in as many digits as tell them apart; "" for None.
+
+    >>> values_apart((0.5, 0.25)), values_apart((0.5, 0.49999999999999994))
+    (('0.5', '0.25'), ('0.5', '0.49999999999999994'))
+    """
+    one, other = ("" if value is None else value_of_setting(value) for value in pair)
+    numbers = all(isinstance(value, float) for value in pair)
+    return (str(pair[0]), str(pair[1])) if numbers and one == other else (one, other)
 
 
 def value_of_setting(value: Any) -> str:
@@ -314,7 +322,7 @@ def misread_and_meant(cause: Cause) -> tuple[str, str]:
 
 def change_of(key: str, pair: Sequence[Any]) -> str:
     """A setting as it is meant and as it was read."""
-    one, other = map(value_of_setting, pair)
+    one, other = values_apart(pair)
     if isinstance(pair[0], list | tuple) or isinstance(pair[1], list | tuple):
         return key
     if key == "attention_factor_is":
@@ -353,7 +361,11 @@ def logits_in_words(cause: Cause) -> str:
 def apart(r: Comparison) -> str:
     """Tables that differ in size or in numbers, or rotations in what they do."""
     if r.max_difference is not None and r.max_difference <= r.tolerance:
-        return "The two have the same codes, and turn queries and keys in other ways."
+        way = f", after this change: {change_in_words(r.by)}" if r.by else ""
+        return (
+            "The two turn queries and keys in different ways, though their cosines and sines "
+            f"agree{way}."
+        )
     if r.dimensions[0] != r.dimensions[1]:
         sizes = "{} and {}".format(*r.dimensions)
         way_out = "" if r.cause else "; compare them at one --d"
@@ -396,13 +408,18 @@ def alike_in_words(r: Comparison) -> str:
 
 def place_of_difference(r: Comparison) -> str:
     """Where to look first."""
-    if not r.first_difference or (r.cause and r.cause.of != "both"):
+    if not tables_part(r) or (r.cause and r.cause.of != "both"):
         return ""
     first, largest = r.first_difference, r.largest_difference
     return (
         f"They part first at position {first[0]}, column {first[1]}, and most at position "
         f"{largest[0]}, column {largest[1]}."
     )
+
+
+def tables_part(r: Comparison) -> bool:
+    """Whether there is a place from which tables differ by more than rounding."""
+    return bool(r.first_difference) and r.max_difference > r.tolerance
 
 
 def common_part(r: Comparison) -> str:
@@ -435,7 +452,7 @@ def compare_text(answers: Sequence[Answer]) -> str:
         lines.append(f"largest difference of products {difference} of the largest product")
     elif result.max_difference is not None:
         lines.append(f"largest difference {difference}, rounding explains {allowed}")
-    if result.verdict == "different" and result.first_difference:
+    if result.verdict == "different" and tables_part(result):
         first, largest = result.first_difference, result.largest_difference
         lines.append(
             f"first at position {first[0]}, column {first[1]}; "

@@ -82,12 +82,19 @@ def rounded(x: np.ndarray, form: Format) -> np.ndarray:
     x = np.asarray(x, dtype=float)
     result = np.empty(x.shape)
     given, written = x.reshape(-1), result.reshape(-1)
+    lost = np.uint64(53 - form.digits)  # bits of a float64: half of their last one, a tie to even
+    half, last = (np.uint64(1) << lost - np.uint64(1)) - np.uint64(1), np.uint64(1)
+    normal, coarse = 2.0**form.least, 1.5 * 2.0 ** (53 + form.least - form.digits)
     for part in row_blocks(x.size, CACHED):
-        _, exponent = np.frexp(given[part])
-        step = np.maximum(exponent - 1, form.least) - (form.digits - 1)
-        near = np.ldexp(np.rint(np.ldexp(given[part], -step)), step)
-        beyond = np.abs(near) > form.largest
-        written[part] = np.where(beyond, np.copysign(form.beyond, near), near)
+        own, near = given[part], written[part]
+        bits, size = own.view(np.uint64), np.abs(own)
+        near.view(np.uint64)[:] = (bits + (half + (bits >> lost & last))) >> lost << lost
+        if not size.min() >= normal:
+            few = np.flatnonzero(~(size >= normal))  # these all have one step; NaN stays NaN
+            near[few] = np.copysign(own[few] + coarse - coarse, own[few])
+        if not size.max() <= form.largest:
+            beyond = np.abs(near) > form.largest
+            near[beyond] = np.copysign(form.beyond, near[beyond])
     return result
 
 

@@ -167,3 +167,17 @@ def test_the_format_of_numbers_does_not_depend_on_their_unit(name, factor, rng):
     assert stored_resolution(factor * stored, 2.0**-52) == (eps, 0.0)
     for counted in (np.eye(40), np.arange(300.0), np.arange(-128.0, 128.0)):
         assert stored_resolution(factor * counted, 2.0**-52)[0] == 2.0**-52
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_numbers_of_any_size_are_rounded_as_by_scaling(name):
+    """By steps of a power of two, written out: normal and subnormal, ties, overflow, no numbers."""
+    form, rng = FORMATS[name], np.random.default_rng(0)
+    ties = rng.integers(-(2 ** (form.digits + 2)), 2 ** (form.digits + 2), 2000)
+    odd = [0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, 1e308, form.largest, 2.0**form.least]
+    x = np.concatenate([np.ldexp(ties, rng.integers(form.least - form.digits - 3, 16, 2000)), odd])
+    step = np.maximum(np.frexp(x)[1] - 1, form.least) - (form.digits - 1)
+    near = np.ldexp(np.rint(np.ldexp(x, -step)), step)
+    near = np.where(np.abs(near) > form.largest, np.copysign(form.beyond, near), near)
+    np.testing.assert_array_equal(rounded(x, form), near)
+    np.testing.assert_array_equal(np.signbit(rounded(x, form)), np.signbit(near))
