@@ -20,7 +20,7 @@ from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points
 from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.families.axes import axis_letters
-from pefourier.encodings.grids import check_fit, size_of, usual_grid
+from pefourier.encodings.grids import check_fit, grid_options, size_of, usual_grid
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.explained import Explained
@@ -206,8 +206,7 @@ def squarest(rows: int, prefix: int = 0) -> str:
     >>> squarest(197), squarest(77)
     ('--from 14x14 --prefix 1', '--from 7x11')
     """
-    grid, behind = usual_grid(rows, prefix)
-    return f"--from {size_of(grid)}" + (f" --prefix {behind}" if behind else "")
+    return grid_options(*usual_grid(rows, prefix), "--from")
 
 
 def check_new_sides(new: Sequence[int], old: Sequence[int]) -> tuple[int, ...]:

@@ -9,9 +9,9 @@ from pefourier.answers.text import number
 from pefourier.encodings.conventions import read_conventions
 from pefourier.encodings.registry import BUILDERS, build
 from pefourier.errors import PefourierError
+from pefourier.geometry.precision import FLOAT32_EPS
 
 LOOKED_AT = 128  # points of a table, spread over the grid
-FLOAT32 = 2.0**-23
 
 
 def matching_conventions(
@@ -44,7 +44,7 @@ def difference_from(
         return None  # not of this many axes or dimensions
     codes = np.asarray(enc.codes(enc.domain.x[rows]), dtype=float)
     difference = float(np.abs(codes - seen).max())
-    known = codes.any() and difference <= 8 * max(eps, FLOAT32) * np.abs(seen).max()
+    known = codes.any() and difference <= 8 * max(eps, FLOAT32_EPS) * np.abs(seen).max()
     return difference if known else None
 
 

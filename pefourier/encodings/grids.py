@@ -30,6 +30,15 @@ def size_of(sides: Sequence[int]) -> str:
     return "x".join(map(str, sides))
 
 
+def grid_options(sides: Sequence[int], prefix: int, option: str = "--grid") -> str:
+    """The options that place rows on a grid.
+
+    >>> grid_options((14, 14), 1)
+    '--grid 14x14 --prefix 1'
+    """
+    return f"{option} {size_of(sides)}" + (f" --prefix {prefix}" if prefix else "")
+
+
 def count_points(sides: Sequence[int], prefix: int = 0) -> int:
     """Rows of a table on a grid, 0 for no grid."""
     return prefix + math.prod(sides) if sides else 0
@@ -82,8 +91,7 @@ def would_fit(rows: int, sides: Sequence[int], prefix: int) -> str:
         other = (sides[0], *most_square(count // sides[0]))
         return f"--grid {size_of(other)} would fit"
     other, behind = usual_grid(rows, prefix)
-    asked = f" --prefix {behind}" if behind and not prefix else ""
-    return f"--grid {size_of(other)}{asked} would fit"
+    return f"{grid_options(other, 0 if prefix else behind)} would fit"
 
 
 def usual_grid(rows: int, prefix: int = 0) -> tuple[Sides, int]:
@@ -149,8 +157,7 @@ def shown_instead(enc: Encoding, sides: Sides) -> str:
         return ""
     if found.after:
         return f"they are {with_rows_behind(table, found.grid, found.prefix, found.after)}"
-    prefix = f" --prefix {found.prefix}" if found.prefix else ""
-    return f"its rows show --grid {size_of(found.grid)}{prefix}"
+    return f"its rows show {grid_options(found.grid, found.prefix)}"
 
 
 def findings_on_start(enc: Encoding, sides: Sides, prefix: int) -> list[Finding]:

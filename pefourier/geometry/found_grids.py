@@ -14,7 +14,7 @@ from math import isqrt, prod
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding, unit_of
-from pefourier.encodings.grids import Sides, on_grid, size_of, with_rows_behind
+from pefourier.encodings.grids import Sides, grid_options, on_grid, with_rows_behind
 from pefourier.encodings.lines import (
     LEAST_POINTS,
     LEAST_SIDE,
@@ -183,8 +183,7 @@ def on_found_grid(enc: Encoding) -> Encoding:
         return replace(
             enc, findings=(*enc.findings, Finding("rows-behind-grid", "warning", message))
         )
-    asked = f"--grid {size_of(found.grid)}"
-    asked += f" --prefix {found.prefix}" if found.prefix else ""
+    asked = grid_options(found.grid, found.prefix)
     message = (
         f"rows were taken as points of a grid, {asked}: {found.reason}; another can be given, and "
         f"--grid {len(enc)} takes them as one axis"
@@ -204,11 +203,10 @@ def doubts_on_axis(enc: Encoding) -> list[Finding]:
             return []
         if may_be_lines(table, side, others, of_images):
             behind = f" behind {others} more (class, register tokens)" if others else ""
-            prefix = f" --prefix {others}" if others else ""
             message = (
                 f"{len(enc)} rows were taken as one line of positions; they may be {side}x{side} "
-                f"points{behind}, which they do not show: say so by --grid {side}x{side}{prefix}, "
-                f"or --grid {len(enc)} for one line"
+                f"points{behind}, which they do not show: say so by "
+                f"{grid_options((side, side), others)}, or --grid {len(enc)} for one line"
             )
             return [Finding("grid-unknown", "note", message)]
     return []

@@ -17,7 +17,7 @@ import numpy as np
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.files import write_whole
 from pefourier.train.data.split import Task
-from pefourier.train.store import Key
+from pefourier.train.store import KEY, Key, key_of
 
 if TYPE_CHECKING:  # curves are read without torch
     from pefourier.train.loop import Outcome
@@ -64,7 +64,7 @@ def trace_of(task: Task, outcome: "Outcome", key: Key) -> bytes:
         "test_labels": task.labels[fold.test],
         "classes": np.array(task.classes, dtype=str),
         "curve": np.asarray(outcome.curve, np.float32),
-        **{name: np.array(value) for name, value in zip(KEYS, key, strict=True)},
+        **{name: np.array(value) for name, value in zip(KEY, key, strict=True)},
     }
     stream = io.BytesIO()
     np.savez_compressed(stream, **arrays)
@@ -78,12 +78,9 @@ def write_trace(folder: Path, key: Key, trace: bytes) -> None:
     write_whole(str(path), lambda out: out.write(trace))
 
 
-KEYS = ("dataset", "encoding", "seed", "fold")
-
-
 def read_curve(folder: Path, row: Mapping[str, Any]) -> np.ndarray | None:
     """How a run learned (epochs, 3); None where it was trained before curves were kept."""
-    path = file_of_run(folder, tuple(row[name] for name in KEYS))
+    path = file_of_run(folder, key_of(row))
     if not path.is_file():
         return None
     with open_arrays(str(path), ".npz", advice="delete it") as file:

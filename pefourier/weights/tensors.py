@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from pefourier.encodings.sources.formats import DECODERS, SAFETENSORS, bfloat16
-from pefourier.encodings.sources.gguf_header import BLOCKS, read_header
+from pefourier.encodings.sources.gguf_header import BLOCKS, NUMPY, read_header
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.encodings.sources.weights import all_tensors
 from pefourier.errors import PefourierError, shown
@@ -22,7 +22,6 @@ from pefourier.files import missing, os_errors, status_of, suffix_among
 
 SUFFIXES = (".safetensors", ".gguf")
 PLAIN = {kind: raw for kind, raw in SAFETENSORS.values() if kind not in DECODERS}
-GGUF_PLAIN = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}
 SMALL = {  # bits of a number and of its fraction, bias of its exponent, first bits of no number
     "bfloat16": (16, 7, 127, 0x7F80),
     "float16": (16, 10, 15, 0x7C00),
@@ -193,8 +192,8 @@ def gguf_tensors(path: str) -> Iterator[tuple[str, Tensor]]:
 
 def gguf_decoder(kind: str) -> Callable[[np.ndarray], np.ndarray] | None:
     """What makes numbers of the bytes of rows of a type; None for an unknown one."""
-    if kind in GGUF_PLAIN:
-        return partial(as_numbers, np.dtype(GGUF_PLAIN[kind]), None)
+    if kind in NUMPY:
+        return partial(as_numbers, np.dtype(NUMPY[kind]), None)
     if kind == "BF16":
         return partial(as_numbers, np.dtype("<u2"), bfloat16)
     return partial(dequantised, kind) if kind in BLOCKS else None

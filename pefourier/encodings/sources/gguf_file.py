@@ -19,13 +19,12 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.registry import build
-from pefourier.encodings.sources.gguf_header import LONGEST_LIST, TensorPlace, read_header
+from pefourier.encodings.sources.gguf_header import LONGEST_LIST, NUMPY, TensorPlace, read_header
 from pefourier.encodings.sources.layers import LayerRun
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.files import os_errors
 
 FREQS, LONG, SHORT = (f"rope_{name}.weight" for name in ("freqs", "factors_long", "factors_short"))
-NUMPY = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}
 PARTS = ("full_attention", "sliding_attention")  # types of layers with bases of their own
 BETAS = ("beta_fast", "beta_slow")
 MOST_LAYERS = 2**12

@@ -26,6 +26,7 @@ MOST_ITEMS = 2**24  # strings and lists of lists, which are walked one by one
 DEEPEST = 4  # lists in lists; llama.cpp reads none
 MOST_AXES = 8
 ALIGNMENT = 32  # bytes, where the file sets none
+NUMPY = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}  # types that it has, too
 BLOCKS = {  # GGML_QUANT_SIZES of gguf 0.19: numbers in a block and its bytes
     **{"F32": (1, 4), "F16": (1, 2), "BF16": (1, 2), "F64": (1, 8)},
     **{"I8": (1, 1), "I16": (1, 2), "I32": (1, 4), "I64": (1, 8)},

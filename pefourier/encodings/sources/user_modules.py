@@ -223,13 +223,8 @@ def takes_positions(module: Any) -> bool:
     ) or names <= LENGTH_NAMES | PAIR_NAMES | SHIFTS | {"device", "dtype"}
 
 
-def inputs_of(
-    torch: Any, module: Any, shape: tuple[int, int, int], given: Any = None
-) -> Iterator[dict[str, Any]]:
-    """Ways to call forward: positions in the forms that modules take them, all else zeros.
-
-    Or, for what has no name that is known, an array that is `given`.
-    """
+def inputs_of(torch: Any, module: Any, shape: tuple[int, int, int]) -> Iterator[dict[str, Any]]:
+    """Ways to call forward: positions in the forms that modules take them, all else zeros."""
     length = max(shape[:2]) if takes_positions(module) else shape[1]
     like = example_of(torch, module)
     whole = torch.arange(length, device=like.device)
@@ -241,13 +236,12 @@ def inputs_of(
     known |= dict.fromkeys(LENGTH_NAMES | PAIR_NAMES, length) | dict.fromkeys(SHIFTS, 0)
     known |= dict.fromkeys(TOKEN_NAMES, torch.full(shape[:2], A_TOKEN, device=like.device))
     known |= dict.fromkeys(SHAPE_NAMES, torch.Size(shape[:2]))
-    if given is None:
-        given = torch.zeros(shape, dtype=like.dtype, device=like.device)
+    zeros = torch.zeros(shape, dtype=like.dtype, device=like.device)
     if set(names) & TIME_NAMES:  # of diffusion: whole numbers would be theirs in all that follows
         forms = [forms[2], forms[1], *forms[3:], forms[0]]
     for form in forms if set(names) & (POSITION_NAMES | TIME_NAMES) else forms[:1]:
         places = dict.fromkeys(POSITION_NAMES | TIME_NAMES, form)
-        yield {name: (known | places).get(name, given) for name in names}
+        yield {name: (known | places).get(name, zeros) for name in names}
 
 
 def in_other_ways(

@@ -65,11 +65,6 @@ class Task:
         """The class of which scores are told; of more than two they are means over all."""
         return self.classes[1] if len(self.classes) == 2 else None
 
-    @property
-    def tested(self) -> np.ndarray:
-        """All windows that some fold tests."""
-        return np.unique(np.concatenate([fold.test for fold in self.folds]))
-
 
 @dataclass(frozen=True, eq=False)
 class Series:
