@@ -39,8 +39,7 @@ from pefourier.encodings.sources.weights import TENSOR, first_row, tensors_besid
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.explained import Explained
-from pefourier.geometry.precision import FORMATS, FormatLoss, check_formats, format_loss
-from pefourier.geometry.threads import map_ahead
+from pefourier.geometry.precision import FormatLoss, check_formats, format_losses
 from pefourier.result import Result
 
 RATIO_SLACK = 1e-9  # relative, within which two frequencies are one
@@ -406,17 +405,8 @@ def describe_rotation(
         window=window,
         frequencies=own[turning],
         trained_frequencies=plain[turning],
-        precision=loss_by_format(enc),
+        precision=format_losses(enc, FORMATS_OF_PHASES),
     )
-
-
-def loss_by_format(enc: Encoding) -> dict[str, FormatLoss]:
-    """What phases in each format cost."""
-
-    def loss(form: str) -> FormatLoss:
-        return format_loss(enc, FORMATS[form])
-
-    return dict(zip(FORMATS_OF_PHASES, map_ahead(loss, FORMATS_OF_PHASES), strict=True))
 
 
 def check_turning(enc: Encoding) -> None:

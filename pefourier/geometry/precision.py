@@ -9,7 +9,7 @@ infinite, its waves are NaN, and all NaN are one; float8_e4m3, which has no infi
 448 (as torch does).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -29,6 +29,7 @@ FLOAT32_EPS = 2.0**-23
 WHOLE = 2**24  # numbers of a table up to which it is made and cast whole
 AT_ONCE = 2**17  # numbers of a part of the codes that is looked at
 MOST_PLACES = 10  # decimals of so many places are not rounded
+FIRST_COLUMNS = 6  # of many codes, which tell most of them apart in each format
 NEAR_TOP = 15  # binary places above 1 up to which float16 goes: its smallest numbers still fit
 CACHED = 2**15  # numbers that are rounded together: arrays that stay in the cache
 Columns = Callable[[np.ndarray, slice], np.ndarray]  # (rows, columns) -> numbers of a table
@@ -164,8 +165,7 @@ def precision(enc: Encoding, distinct: int | None = None) -> dict[str, FormatLos
     if parts is not None:
         found = losses_on_axes(parts)
     else:
-        take = map if len(enc) * enc.dim < WHOLE else map_ahead
-        found = dict(zip(FORMATS, take(partial(format_loss, enc), FORMATS.values()), strict=True))
+        found = format_losses(enc, FORMATS)
     return found if distinct is None else {k: one.within(distinct) for k, one in found.items()}
 
 
@@ -212,14 +212,20 @@ def safe_on_axes(safe: Sequence[int | None], sides: Sequence[int]) -> int | None
     return total
 
 
-def format_loss(enc: Encoding, form: Format) -> FormatLoss:
-    """Distinct codes and phase error in one format.
+def format_losses(enc: Encoding, formats: Iterable[str]) -> dict[str, FormatLoss]:
+    """Distinct codes and phase error in some formats, by their names."""
+    enc, names = in_one_line(enc), list(formats)
+    take = map if len(enc) * enc.dim < WHOLE else map_ahead
+    loss = partial(format_loss, enc, *code_columns(enc))
+    return dict(zip(names, take(loss, (FORMATS[name] for name in names)), strict=True))
+
+
+def format_loss(enc: Encoding, columns: Columns, count: int, form: Format) -> FormatLoss:
+    """Distinct codes and phase error in one format, of codes by so many columns.
 
     Rounded phases tell codes apart that are one, those of s and of s plus a period: they are not
     counted beyond the period.
     """
-    enc = in_one_line(enc)
-    columns, count = code_columns(enc)
     period = enc.measure.period if enc.measure is not None else None
     points = min(len(enc), period or len(enc))  # beyond a period codes repeat, exactly
     cast = count_distinct(lambda rows, part: rounded(columns(rows, part), form), points, count)
@@ -259,11 +265,18 @@ def code_columns(enc: Encoding) -> tuple[Columns, int]:
         table = enc.table()
         return lambda rows, part: table[rows, part].astype(float), enc.dim
 
-    def columns(rows: np.ndarray, part: slice) -> np.ndarray:
+    def made(rows: np.ndarray | slice, part: slice) -> np.ndarray:
         phases = measure.phases(enc.domain.places(enc.domain.x[rows]), pairs_of(part))
         return np.repeat(measure.amplitudes[pairs_of(part)], 2) * cosines_and_sines(phases)
 
-    return columns, 2 * len(measure.frequencies)
+    count = 2 * len(measure.frequencies)
+    first = slice(0, min(count, FIRST_COLUMNS) if len(enc) * FIRST_COLUMNS <= WHOLE else 0)
+    begun = made(slice(None), first)
+
+    def columns(rows: np.ndarray, part: slice) -> np.ndarray:
+        return begun[rows, part] if part.stop <= first.stop else made(rows, part)
+
+    return columns, count
 
 
 def pairs_of(columns: slice) -> slice:
