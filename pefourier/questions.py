@@ -23,9 +23,9 @@ import numpy as np
 from pefourier.encodings.checks import check_whole
 from pefourier.encodings.encoding import Encoding, as_encoding, without_mean
 from pefourier.encodings.grids import check_sides, on_grid
-from pefourier.encodings.registry import BUILDERS
+from pefourier.encodings.registry import BUILDERS, unknown_parameter
 from pefourier.encodings.specs import load, source_of
-from pefourier.errors import PefourierError, shown, unknown
+from pefourier.errors import PefourierError, shown
 
 if TYPE_CHECKING:  # each is imported when it is asked
     import torch
@@ -572,7 +572,7 @@ def load_spec(
         written = {item.partition("=")[0] for item in text.split(",")}
         for key in params.keys() - PLACES:
             if key not in own:
-                raise unknown(f"parameter of {name}", key, {"length", "d", *own})
+                raise unknown_parameter(name, key)
             if key in written:
                 raise PefourierError(f"{shown(spec)} is given {key} twice; keep one")
     elif idle := params.keys() - PLACES - ({"seed"} if source_of(spec) == "code" else set()):

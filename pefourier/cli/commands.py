@@ -46,7 +46,7 @@ from pefourier.cli.request import (
     spec_names,
 )
 from pefourier.cli.streams import note, percentages
-from pefourier.cli.train_options import Setting, TrainOptions, fill_options
+from pefourier.cli.train_options import InGroups, Setting, TrainOptions, fill_options
 from pefourier.cli.usage_options import UsageOptions, tell_usage, two_counts
 from pefourier.errors import PefourierError, printable
 
@@ -716,7 +716,7 @@ def explain(
         raise typer.Exit(2)
 
 
-@app.command()
+@app.command(cls=InGroups)
 @asking
 def train(
     given: TrainOptions,

@@ -4,6 +4,7 @@ from dataclasses import Field, fields, make_dataclass
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
+from typer.core import TyperCommand
 
 from pefourier.cli.request import spec_names
 from pefourier.errors import unknown
@@ -15,7 +16,37 @@ HELP = (
     "feed-forward 2048, dropout .1, Adam at 1e-5, patience 40, at most 200 epochs of batches of "
     "16; what is given beside it wins."
 )
-Setting = Annotated[str | None, typer.Option("--setting", metavar="NAME", help=HELP)]
+Setting = Annotated[
+    str | None,
+    typer.Option("--setting", metavar="NAME", help=HELP, rich_help_panel="Training"),
+]
+
+GROUPS = {  # of the help, with the fields of `Options` in each; what is in none comes last
+    "Data": "dataset data window stride split positive causal test_length".split(),
+    "Comparison": "encoding beside seeds folds resamples learn match_rms spread find".split(),
+    "Training": (
+        "steps epochs patience_steps patience batch_size rate code_rate warmup weight_decay "
+        "dropout search"
+    ).split(),
+    "Model": "d heads layers ffn pool patch patch_stride tokens".split(),
+    "Running and files": (
+        "device processes rank_timeout out resume save_tables save_models".split()
+    ),
+}
+
+
+class InGroups(TyperCommand):
+    """A command whose help has its options under the headings of `GROUPS`."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each group."""
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in (*GROUPS, "Options")}
+        for one in self.get_params(ctx):
+            if record := one.get_help_record(ctx):
+                groups[getattr(one, "rich_help_panel", None) or "Options"].append(record)
+        for name, records in groups.items():
+            with formatter.section(name):
+                formatter.write_dl(records)
 
 
 IN_STEPS = {"epochs": "steps", "patience": "patience_steps"}  # the same in another unit
@@ -56,6 +87,7 @@ COMPLETIONS = {"encoding": spec_names, "dataset": dataset_names}
 def annotation(field: Field) -> Any:
     """A field's type and help, as typer reads them; flags stand without their opposite."""
     kind, facts = field.type, {**field.metadata, "autocompletion": COMPLETIONS.get(field.name)}
+    facts["rich_help_panel"] = next((g for g, names in GROUPS.items() if field.name in names), None)
     flags = facts.pop("flags") or ((f"--{field.name.replace('_', '-')}",) if kind is bool else ())
     if get_origin(kind) is tuple:  # tuple[str, ...]: an option that may be repeated
         kind = list[get_args(kind)[0]]

@@ -24,8 +24,9 @@ from pefourier.encodings.conventions import with_convention
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import check_sides, count_points
 from pefourier.encodings.refused import refuse_known
-from pefourier.errors import PefourierError, shown, unknown
+from pefourier.errors import PefourierError, nearest, shown, unknown
 
+SEVERAL = 8  # names that an error may list beside the one that is meant
 ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length"}
 
 
@@ -88,7 +89,7 @@ def build(
     builder = BUILDERS[name]
     defaults = {key: parameter.default for key, parameter in builder.parameters.items()}
     for key in given.keys() - defaults.keys():
-        raise unknown(f"parameter of {name}", key, {"length", "d", *defaults})
+        raise unknown_parameter(name, key)
     own = {**defaults, **with_convention(name, given)}
     if length is None:
         sides, prefix = own.get("grid", ()), own.get("prefix", 0)
@@ -109,6 +110,20 @@ def build(
         spec=spec or name,
         origin="weights" if learned else "formula",
         untrained=builder.untrained and not learned,
+    )
+
+
+def unknown_parameter(name: str, key: str) -> PefourierError:
+    """The error for a parameter that a builder lacks: the nearest, or else all of them.
+
+    >>> import pefourier.encodings
+    >>> print(unknown_parameter("rope", "lay"))
+    unknown parameter of rope 'lay'. Did you mean 'layout'? 'pefourier list rope' shows all.
+    """
+    known = {"length", "d", *BUILDERS[name].parameters}
+    many = len(known) > SEVERAL and nearest(key, known)
+    return unknown(
+        f"parameter of {name}", key, known, f"'pefourier list {name}' shows all." if many else ""
     )
 
 
@@ -156,7 +171,7 @@ def parse_parameters(name: str, text: str) -> dict[str, Any]:
                 f"write for example {name}:{next(iter(kinds))}=8"
             )
         if key not in kinds:
-            raise unknown(f"parameter of {name}", typed, kinds)
+            raise unknown_parameter(name, typed)
         if key in values:
             raise PefourierError(f"{name} is given {key} twice; keep one")
         values[key] = convert(f"{name}:{key}", value, kinds[key])

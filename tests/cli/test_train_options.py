@@ -1,11 +1,13 @@
 """The options of `pefourier train`: made of plain fields, answered and noted by the shell."""
 
+import re
 import subprocess
 import sys
 from dataclasses import fields
 
 import pytest
 
+from pefourier.cli.train_options import GROUPS
 from pefourier.train.data import PUBLISHED, SYNTHETIC
 from pefourier.train.options import IDE_2024, Options
 
@@ -22,11 +24,23 @@ def test_the_help_has_every_option_with_its_help_and_default(run, monkeypatch):
         if field.default not in (None, False, ()):
             several = isinstance(field.default, tuple)
             default = ", ".join(field.default) if several else field.default
-            assert f"[default: {default}]" in said
+            assert f"[default: {default}]" in joined
     assert "-e, --encoding SPEC" in said
     assert "--json Answer in JSON." in said
     assert "--quiet No progress" in said
     assert "--no-learn" not in said
+
+
+def test_the_help_has_each_option_under_the_heading_of_its_group(run):
+    grouped = [name for names in GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(f.name for f in fields(Options))
+    said = run("train", "--help").out
+    *_, training, _, running, others = re.split(r"\n\n(?=[A-Z][\w ]+:\n)", said)
+    assert training.startswith("Training:\n")
+    assert running.startswith("Running and files:\n")
+    assert "--setting" in training
+    assert "--resume" in running
+    assert "--json" in others
 
 
 def test_the_help_has_every_dataset_that_has_a_name(run):
