@@ -545,7 +545,7 @@ def pairs_by_bits(
         apart = np.zeros((strip.stop - strip.start, len(later)), dtype=np.uint16)
         for one, two in zip(own[strip].T, later.T, strict=True):
             apart += np.bitwise_count(one[:, None] ^ two)
-        i, j = np.nonzero(apart <= best.limit / unit + 0.5)
+        i, j = np.divmod(np.flatnonzero(apart <= best.limit / unit + 0.5), len(later))
         i, j = i[i < j] + strip.start, j[i < j] + strip.start
         yield group[i], group[j]
 
