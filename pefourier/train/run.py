@@ -37,10 +37,10 @@ from pefourier.train.grid import ResolvedTask, Stack
 from pefourier.train.injection import Injection
 from pefourier.train.loop import Outcome, Resident
 from pefourier.train.metrics import count_confusions, decide, score
-from pefourier.train.models import save_model
 from pefourier.train.options import BESIDE, MOST_SEEDS, WITHOUT_CODES, Options
 from pefourier.train.progress import Note, Reporter, report_progress
 from pefourier.train.ranks import Group, join_group, meets_in_group, was_restarted
+from pefourier.train.saved_models import save_model
 from pefourier.train.schema import NOT_NUMBERS, Row
 from pefourier.train.store import (
     ASKED,

@@ -12,9 +12,9 @@ from pefourier.errors import PefourierError
 from pefourier.train import attention, model
 from pefourier.train.data import load
 from pefourier.train.data.examples import check_lengths
-from pefourier.train.models import load_classifier
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
+from pefourier.train.saved_models import load_classifier
 
 CPU = torch.device("cpu")
 

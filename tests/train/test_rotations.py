@@ -11,7 +11,7 @@ from training import SIZES
 import pefourier
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
-from pefourier.train import loop, models
+from pefourier.train import loop, saved_models
 from pefourier.train.data.load import load_task
 from pefourier.train.extrapolation import lengthen
 from pefourier.train.injection import load_injection, waves_of_rotation
@@ -126,7 +126,7 @@ def test_other_commands_tell_what_became_of_them(held, spec, tmp_path):
     sizes = replace(SIZES, grid=SPECS[spec])
     (found,) = loop.fit(held, sizes, members([spec]), loop.Schedule(3, 4, 0.02))
     path = str(tmp_path / "model.safetensors")
-    models.save_classifier(path, models.classifier_of(held.task, found, sizes))
+    saved_models.save_classifier(path, saved_models.classifier_of(held.task, found, sizes))
     told = pefourier.spectrum(path, sigma=0).frequencies
     turned = found.frequencies.T.reshape(np.shape(told))
     np.testing.assert_allclose(told, turned, rtol=1e-6)
@@ -145,7 +145,7 @@ def test_other_commands_tell_what_became_of_them(held, spec, tmp_path):
 def test_a_rotation_that_scales_is_not_told_by_its_frequencies_alone(held, tmp_path):
     path = str(tmp_path / "model.safetensors")
     (found,) = loop.fit(held, SIZES, members(["xpos"]), loop.Schedule(1, 4, 0.02))
-    models.save_classifier(path, models.classifier_of(held.task, found, SIZES))
+    saved_models.save_classifier(path, saved_models.classifier_of(held.task, found, SIZES))
     with pytest.raises(PefourierError, match="turns and scales"):
         pefourier.spectrum(path)
     told = load(f"rope:inv_freq={path}#frequencies", 8).measure.frequencies
@@ -157,7 +157,7 @@ def test_added_codes_are_told_too(held, name, tmp_path):
     path = str(tmp_path / "model.safetensors")
     codes = load_injection(name, 8, 16, 2, 0, True)
     (found,) = loop.fit(held, SIZES, [loop.Member(name, codes, 0, 0)], loop.Schedule(1, 4, 0.02))
-    models.save_classifier(path, models.classifier_of(held.task, found, SIZES))
+    saved_models.save_classifier(path, saved_models.classifier_of(held.task, found, SIZES))
     np.testing.assert_allclose(load(path).table(), found.codes, atol=1e-6)
     with pytest.raises(PefourierError, match="has codes of 8 tokens, fewer than --length 9"):
         pefourier.spectrum(path, length=9)

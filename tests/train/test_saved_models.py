@@ -9,9 +9,9 @@ from training import SMALL, lines
 
 from pefourier.errors import PefourierError
 from pefourier.train.data.load import load_task
-from pefourier.train.models import load_classifier
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
+from pefourier.train.saved_models import load_classifier
 from pefourier.train.traces import file_of_run
 
 TASK = "order:count=80,length=6"

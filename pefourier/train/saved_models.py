@@ -1,6 +1,6 @@
 """Trained classifiers in files, and back: one .safetensors a run.
 
->>> from pefourier.train.models import load_classifier            # doctest: +SKIP
+>>> from pefourier.train.saved_models import load_classifier            # doctest: +SKIP
 >>> load_classifier("models/smd-dft-seed0-fold0.safetensors").predict(x)   # doctest: +SKIP
 
 A file has the numbers of the classifier by their names, `codes` of what it injects, of rotations
