@@ -62,7 +62,7 @@ def test_the_bound_on_phases_is_the_published_one(asked, base):
     assert rho == pytest.approx(base, rel=4e-6)  # printed as whole numbers, one of them one up
     cosine, _, layers = asked.partition(":")
     assert np.cos(131072 / rho) ** int(layers or 1) == pytest.approx(float(cosine), abs=1e-9)
-    assert f"stays at {cosine} or more over the length" in conclude_design(found)
+    assert f"stays at {cosine} or more over the length" in conclude_design(found).text
 
 
 @pytest.mark.parametrize("asked", ["1", "-0.1", "0.5:0", "x"])
@@ -144,7 +144,7 @@ def test_the_best_of_some_bases_is_not_told_as_the_best():
     found = design_base(200, 16)
     (better,) = design_base(200, 16, (1.561,), ()).candidates
     assert better.min_distance > max(c.min_distance for c in found.candidates) + 0.1
-    told = conclude_design(found)
+    told = conclude_design(found).text
     assert "the best of the 16 bases tried are 2 by distance (smallest distance 2.11)" in told
     assert "positive at all lags below the length" in told
 
@@ -154,7 +154,7 @@ def test_what_is_tied_has_no_winner():
     found = design_base(512, 128, criteria=("rank", "distance"))
     ranks = {c.rho: c.rank for c in found.candidates}
     assert found.tied == {"rank": tuple(rho for rho, rank in ranks.items() if rank == 128)}
-    assert "all from " in conclude_design(found) or "3 and 5 by rank (128)" in conclude_design(
+    assert "all from " in conclude_design(found).text or "3 and 5 by rank (128)" in conclude_design(
         found
     )
     marked = [line for line in design_text("", found).splitlines() if "rank" in line][1:]
@@ -263,7 +263,7 @@ def test_each_candidate_is_a_spec_that_gives_it_back():
 def test_the_base_that_is_told_serves_when_it_is_typed_back(length, d):
     """Rounded to the digits of words and SPEC; a base above it may fail, which the words say."""
     found = design_base(length, d, bases=(), criteria=("bound",))
-    (typed,) = re.findall(r"asks for ([\d.e+]+), the smallest base", conclude_design(found))
+    (typed,) = re.findall(r"asks for ([\d.e+]+), the smallest base", conclude_design(found).text)
     rope = build("rope", length=length, d=d, rho=float(typed))
     assert base_bound(rope.measure.frequencies) >= length
     assert found.candidates[0].spec == f"rope:rho={typed},d={d}"
@@ -273,8 +273,8 @@ def test_the_base_that_is_told_serves_when_it_is_typed_back(length, d):
 def test_a_base_above_the_smallest_may_fail_and_is_not_advised():
     found = design_base(65536, 128, bases=(3e6,), criteria=("bound",))
     assert found.candidates[1].bound < 65536
-    assert "or more" not in conclude_design(found)
-    assert "larger ones may fail again" in conclude_design(found)
+    assert "or more" not in conclude_design(found).text
+    assert "larger ones may fail again" in conclude_design(found).text
 
 
 @pytest.mark.parametrize(

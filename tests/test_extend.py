@@ -270,7 +270,7 @@ def test_layers_with_a_window_need_no_scaling(tmp_path):
     """Once Mistral was advised llama3's scaling, where context said that no phase is new."""
     found = extend(gemma(tmp_path, model_type="mistral"), 131072)
     assert (found.window, found.windows, ways(found)["unchanged"].unseen) == (4096, (), 0)
-    assert conclude_extension(found) == (
+    assert conclude_extension(found).text == (
         "Taken from 8192 to 131072 positions unchanged, every pair stays within the "
         "angles of training, as "
         "a query sees 4096 positions: no scaling is needed. How well a model works at that length, "
@@ -297,11 +297,11 @@ def test_of_layers_that_differ_those_are_named_that_need_a_scaling(tmp_path):
         "28 of 128 pairs reach angles unseen in training "
         "in layers without a window; those that see "
         "4096 positions need no scaling, but share the rotation."
-    ) in conclude_extension(found)
+    ) in conclude_extension(found).text
     found = extend(write("gemma", PUBLISHED["google/gemma-3-1b-it"], tmp_path), 131072)
     assert (found.window, found.windows) == (None, (512,))
     assert "in full_attention layers; the others see 512 positions and need no scaling." in (
-        conclude_extension(found)
+        conclude_extension(found).text
     )
 
 
@@ -315,7 +315,7 @@ def test_an_original_length_that_no_config_says_is_told(tmp_path):
     assert (
         "The lines take 16384, 131072 over the factor of its scaling, for the length of training, "
         "which the config does not say; how well"
-    ) in conclude_extension(found)
+    ) in conclude_extension(found).text
     assert not extend(write("own", PUBLISHED["meta-llama/Llama-3.1-8B"], tmp_path), 2**20).by_factor
     with pytest.raises(PefourierError, match="took it there from 16384, by its factor: for anoth"):
         extend(path, 131072)

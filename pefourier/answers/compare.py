@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pefourier.answers.encode import heatmap
 from pefourier.answers.page import fields_of
 from pefourier.answers.places import WORDS, by_axis
 from pefourier.answers.plot import USUAL, Look
-from pefourier.answers.telling import Answer, Telling, first_sentences, identity_of
+from pefourier.answers.telling import MOST, Answer, Said, Telling, identity_of
 from pefourier.answers.text import agreeing, join, number
 from pefourier.encodings.conventions import conventions_of_papers
 from pefourier.encodings.encoding import Encoding
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from pefourier.analysis.likeness import Likeness
     from pefourier.diagnosis.causes import Cause
 
+VERDICTS = frozenset(
+    (
+        "THE SAME|THE SAME, PERMUTED|THE SAME, REWRITTEN|THE SAME, REORDERED|DIFFERENT|"
+        "TURNED OPPOSITE WAYS"
+    ).split("|")
+)
 LONG = 4  # numbers of a setting that are told one by one
 ALIKE = 0.02  # of the energy at other frequencies: less, and two spectra are nearly the same
 WAVES = {"cos": "cosines", "sin": "sines"}
@@ -116,8 +123,10 @@ def other_conventions(enc: Encoding) -> dict[str, str]:
     }
 
 
-def conclude_comparison(a: Encoding, b: Encoding, r: Comparison) -> str:
-    """The conclusion of a comparison."""
+def conclude_comparison(r: Comparison) -> Said:
+    """Whether two are the same, how they differ, and what to do about it."""
+    if r.operator and r.operator.relation == "permuted":
+        return rows_permuted(r)
     rules = {
         "equal": (equal_numbers, operators_in_words, conventions_apart, common_part),
         "equivalent": (
@@ -140,28 +149,38 @@ def conclude_comparison(a: Encoding, b: Encoding, r: Comparison) -> str:
             common_part,
         ),
     }
-    if r.operator and r.operator.relation == "permuted":
-        return first_sentences(rule(r) for rule in (rows_permuted, cost_of_rows, common_part))
-    return first_sentences(rule(r) for rule in rules[r.verdict])
+    meaning, *more = islice(filter(None, (rule(r) for rule in rules[r.verdict])), MOST)
+    verdict = {"equal": "THE SAME", "different": "DIFFERENT"}.get(r.verdict)
+    verdict = verdict or ("THE SAME, REORDERED" if "rows" in r.by else "THE SAME, REWRITTEN")
+    return Said(verdict, meaning, "", (*more, repair(r)))
+
+
+def repair(r: Comparison) -> str:
+    """How to set right what was misread, where it is one number."""
+    changes = dict(r.cause.changes) if r.cause and r.cause.of != "both" else {}
+    (key, (meant, _)), *others = [*changes.items()] or [("", (None, None))]
+    if others or not isinstance(meant, int | float) or key == "attention_factor":
+        return ""
+    return f"Set {key} to {value_of_setting(meant)} in the {misread_and_meant(r.cause)[0]}."
 
 
 def equal_numbers(r: Comparison) -> str:
     """Tables that are the same, to the bit or within rounding."""
     what = f"{r.length} positions and {r.dimensions[0]} columns"
     if r.bitwise:
-        return f"The two are the same: every number of {what} agrees to the bit."
+        return f"Every number of {what} agrees to the bit."
     return (
-        f"The two are the same within rounding: over {what} they differ by at most "
-        f"{number(r.max_difference, 2)}, and rounding explains {number(r.tolerance, 2)}."
+        f"Over {what} they differ by at most {number(r.max_difference, 2)}, and rounding explains "
+        f"{number(r.tolerance, 2)}."
     )
 
 
 def written_differently(r: Comparison) -> str:
     """Tables that follow from one another."""
     on_grid = len(r.about[0].domain.sides) > 1
-    moved = f"hold the same codes in another order of {'points' if on_grid else 'positions'}"
-    what = moved if "rows" in r.by else "are one encoding, written differently"
-    how = f"The two {what}: {change_in_words(r.by)}"
+    moved = f"The same codes in another order of {'points' if on_grid else 'positions'}"
+    what = moved if "rows" in r.by else "One encoding, written differently"
+    how = f"{what}: {change_in_words(r.by)}"
     if "rotation" in r.by and "scale" in r.by:
         times = number(r.by["scale"] ** 2, 4)
         return (
@@ -178,7 +197,7 @@ def written_differently(r: Comparison) -> str:
     )
 
 
-def rows_permuted(r: Comparison) -> str:
+def rows_permuted(r: Comparison) -> Said:
     """What is to be done with weights where a rotation takes its rows in another order."""
     name = r.operator.name
     told = {
@@ -187,13 +206,16 @@ def rows_permuted(r: Comparison) -> str:
         "partial": "in that order, which moves the part that turns",
         "axes-exchanged": "in that order, which exchanges the axes",
     }.get(name, str(name).replace("-", " "))
-    same = "the same rotation with rows in another order"
-    opposite = "one rotation turned opposite ways, by p and by -p at position p"
-    return (
-        f"The two are {opposite if name == 'reversed' else same}: weights made for the first work "
-        "in the second after the rows of W_q and W_k, their biases and gains of q/k norms are "
-        f"permuted in each head, {told} (--permutation FILE writes the order); W_v and W_o stay."
+    action = (
+        "For weights made for the first, permute the rows of W_q and W_k, their biases and "
+        "q/k-norm gains (--permutation FILE writes the order); leave W_v and W_o."
     )
+    more = cost_of_rows(r), common_part(r)
+    if name == "reversed":
+        turned = f"One rotation turned by p and by -p at position p: alike with {told}."
+        return Said("TURNED OPPOSITE WAYS", turned, action, more)
+    same = f"The same rotation with the rows of each head in another order: {told}."
+    return Said("THE SAME, PERMUTED", same, action, more)
 
 
 def cost_of_rows(r: Comparison) -> str:
@@ -369,20 +391,20 @@ def apart(r: Comparison) -> str:
     if r.dimensions[0] != r.dimensions[1]:
         sizes = "{} and {}".format(*r.dimensions)
         way_out = "" if r.cause else "; compare them at one --d"
-        return f"The two differ: their codes have {sizes} dimensions{way_out}."
+        return f"Their codes have {sizes} dimensions{way_out}."
     if "offset" in r.by:
         sign, moved = "+-"[r.by["offset"] < 0], abs(r.by["offset"])
         rows = f"row s of the second is row s {sign} {moved} of the first"
         return (
-            f"The two differ by up to {number(r.max_difference, 3)}: {rows}, so that each point of "
+            f"They differ by up to {number(r.max_difference, 3)}: {rows}, so that each point of "
             "the grid has the code of another."
         )
     if r.cause:
-        return f"The two differ by up to {number(r.max_difference, 3)}."
+        return f"They differ by up to {number(r.max_difference, 3)}."
     return (
-        f"The two differ by up to {number(r.max_difference, 3)}, where rounding explains "
-        f"{number(r.tolerance, 2)}; no order of columns, signs, scale or offset was found that "
-        "makes them agree."
+        f"They differ by up to {number(r.max_difference, 3)} (rounding: "
+        f"{number(r.tolerance, 2)}), and no change of columns, signs, scale or offset was found "
+        "that makes them agree."
     )
 
 
@@ -434,7 +456,7 @@ def common_part(r: Comparison) -> str:
 def compare_record(answer: Answer) -> dict[str, Any]:
     """The JSON object of a comparison: both encodings, the conclusion, the fields of the result."""
     a, b = answer.result.about
-    told = {"other": identity_of(b), "conclusion": conclude_comparison(a, b, answer.result)}
+    told = {"other": identity_of(b), "conclusion": conclude_comparison(answer.result).text}
     return identity_of(a) | told | fields_of(answer.result)
 
 
@@ -512,7 +534,8 @@ def compare(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
 
 TOLD = Telling(
     "compare",
-    conclude=lambda a, found: conclude_comparison(*found.about, found),
+    verdicts=VERDICTS,
+    conclude=lambda _, found: conclude_comparison(found),
     words=compare_text,
     rows=compare_rows,
     record=compare_record,

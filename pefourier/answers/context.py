@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import isclose, log, pi
+from shlex import quote
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from pefourier.answers.plot import USUAL, WIDTH, Look, brief, lines_within, lite
 from pefourier.answers.telling import (
     Answer,
     Refusal,
+    Said,
     Telling,
     by_spec,
     record_of_fields,
@@ -75,23 +77,37 @@ def context_record(answer: Answer) -> dict[str, Any]:
     return record
 
 
-def conclude_context(enc: Encoding, found: Context) -> str:
+def conclude_context(enc: Encoding, found: Context) -> Said:
     """How far positions were trained and are asked for, what is new there, what misreading costs.
 
     >>> from pefourier.analysis.context import describe_context
     >>> (enc,), found = describe_context("rope:rho=5e5", 131072, trained=8192, d=128)
-    >>> print(conclude_context(enc, found))
-    Trained at 8192 positions and asked for 131072 without a scaling: 29 of 64 pairs reach
-    angles unseen in training. The sum of cosines turns negative first at lag 18438, which is a fact
-    about the base and no fault by itself.
+    >>> print(conclude_context(enc, found).text)
+    UNSEEN ANGLES. Trained at 8192 positions and asked for 131072 without a scaling: 29 of 64 pairs
+    reach angles unseen in training. 'pefourier design --extend-from rope:rho=5e5 --to 131072'
+    compares scalings. The sum of cosines first turns negative at lag 18438 (a property of the base,
+    not a fault).
     """
     if not found.rotations:
         return conclude_table(enc, found)
     doubts, more = about_mistakes(found), about_more(found)
-    first = [*doubts, about_phases(found)]
     layers = about_layers(found)
     aside = layers if doubts else [*about_training(found), *layers, about_bounds(found)]
-    return " ".join([*first, *aside[: SENTENCES - len(first) - len(more)], *more])
+    aside = [*aside[: SENTENCES - 1 - len(doubts) - len(more)], *more]
+    if doubts:
+        return Said("PROBABLY A MISTAKE", doubts[0], about_phases(found), tuple(aside))
+    unseen = any(r.unseen for r in found.rotations)
+    verdict = "UNSEEN ANGLES" if unseen else "NO NEW ANGLES"
+    return Said(verdict, about_phases(found), what_extends(enc, found), tuple(aside))
+
+
+def what_extends(enc: Encoding, found: Context) -> str:
+    """The command that compares scalings, where none was set and angles are new."""
+    plain = all(r.scaling == "none" for r in found.rotations)
+    if not plain or not any(r.unseen for r in found.rotations) or found.against is not None:
+        return ""
+    asked = f"pefourier design --extend-from {quote(enc.spec)} --to {found.length}"
+    return f"'{asked}' compares scalings."
 
 
 def about_more(found: Context) -> list[str]:
@@ -111,7 +127,8 @@ def about_mistakes(found: Context) -> list[str]:
     """What is probably wrong with the config, which all that follows depends on."""
     doubts = [f for f in found.findings if f.severity != "note"][:1]
     return [
-        f"Probably a mistake: {f.message.partition(';')[0]} ({f.code}, told below)." for f in doubts
+        f"{f.message[0].upper()}{f.message[1:].partition(';')[0]} ({f.code}, told below)."
+        for f in doubts
     ]
 
 
@@ -229,8 +246,8 @@ def about_bounds(found: Context) -> str:
     if not lags and not windows:
         return f"The sum of cosines{whose} stays positive at every lag up to 2^20."
     stays = f"stays positive within the window of {join(windows)}" if windows else ""
-    turns = f"turns negative first at lag {join(lags)}" if lags else ""
-    usual = ", which is a fact about the base and no fault by itself" if lags else ""
+    turns = f"first turns negative at lag {join(lags)}" if lags else ""
+    usual = " (a property of the base, not a fault)" if lags else ""
     return f"The sum of cosines{whose} {' and '.join(filter(None, (stays, turns)))}{usual}."
 
 
@@ -353,18 +370,22 @@ def about_factor(reading: Reading, rotations: Sequence[Rotation]) -> str:
     return f"{what} {number(times)} times too {size} from the first token on"
 
 
-def conclude_table(enc: Encoding, found: Context) -> str:
+def conclude_table(enc: Encoding, found: Context) -> Said:
     """What can be said of positions that do not turn."""
     if enc.name == "alibi":
         slope = float(np.abs(enc.codes(np.array([-1]))).min())
-        return (
+        return Said(
+            "ANY LENGTH",
             f"Biases of distance (ALiBi) have no length: the flattest of {enc.dim} heads takes "
-            f"{number(slope * found.length)} from a logit at {found.length} positions."
+            f"{number(slope * found.length)} from a logit at {found.length} positions.",
         )
     if enc.name == "t5":
         far, later = (one_bucket_from(enc, causal) for causal in (enc.params["causal"], True))
         decoder = f" (in the decoder at {later})" if "path" in enc.params and far != later else ""
-        return f"T5's last bucket begins at {far}{decoder}: larger distances are indistinguishable."
+        return Said(
+            "LIMITED DISTANCE",
+            f"T5's last bucket begins at {far}{decoder}: larger distances are indistinguishable.",
+        )
     if enc.origin == "weights" or enc.name == "learned":
         lost = found.length - len(enc)
         beyond = (
@@ -374,18 +395,22 @@ def conclude_table(enc: Encoding, found: Context) -> str:
         )
         rows = enc.params.get("rows", len(enc))
         held = f"{len(enc)} positions in {rows} rows" if rows > len(enc) else f"{rows} rows"
-        return f"Learned positions end with their table: {held}{beyond}."
+        verdict = "TOO FEW ROWS" if lost > 0 else "FIXED LENGTH"
+        return Said(verdict, f"Learned positions end with their table: {held}{beyond}.")
     if enc.measure is not None and len(enc.domain.sides) > 1:
-        return reach_on_grid(enc)
+        return Said("A GRID", reach_on_grid(enc))
     if enc.measure is not None:
         own = enc.measure.frequencies
         idle = int(((own != 0) & (own * found.length < 2 * pi)).sum())
-        return (
+        return Said(
+            "ANY LENGTH",
             f"The positions of {enc.name} are a formula for any length, added once: at "
             f"{found.length} positions {idle} of {len(own)} waves never "
-            f"{agreeing(idle, 'finishes', 'finish')} a turn."
+            f"{agreeing(idle, 'finishes', 'finish')} a turn.",
         )
-    return f"The model has {enc.name} positions, which do not turn queries and keys."
+    return Said(
+        "NO ROTATION", f"The model has {enc.name} positions, which do not turn queries and keys."
+    )
 
 
 def one_bucket_from(enc: Encoding, causal: bool) -> int:
@@ -834,6 +859,12 @@ def context_sweep(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
 
 TOLD = Telling(
     "context",
+    verdicts=frozenset(
+        (
+            "PROBABLY A MISTAKE|UNSEEN ANGLES|NO NEW ANGLES|ANY LENGTH|LIMITED DISTANCE|"
+            "TOO FEW ROWS|FIXED LENGTH|A GRID|NO ROTATION"
+        ).split("|")
+    ),
     conclude=conclude_context,
     words=context_text,
     rows=context_rows,

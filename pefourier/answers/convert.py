@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from pefourier.answers.page import Page
-from pefourier.answers.text import agreeing, join, paragraph
+from pefourier.answers.text import join, paragraph
 from pefourier.errors import shown
 from pefourier.weights.convert import Conversion
 
@@ -24,12 +24,11 @@ def convert_page(found: Conversion) -> Page:
 def conclude_conversion(found: Conversion) -> str:
     """What was written, for which code it is, and what to set."""
     files = join(shown(file)[1:-1] for file in found.files)
-    have = agreeing(len(found.files), "has", "have")
     text = (
-        f"{files} {have} the rows of queries and keys of {found.heads} heads in {found.layers} "
-        f"layers in the order of {found.target}; {found.copied} other tensors are as they were. "
-        f"Scores are the same where code turns {found.target}, and wrong where it still turns "
-        f"{found.source}."
+        f"CONVERTED. In {files} the rows of queries and keys of {found.heads} heads in "
+        f"{found.layers} layers stand as {found.target}; {found.copied} other tensors are as "
+        f"they were. Use code that turns {found.target}: scores are the same there, and wrong "
+        f"where code still turns {found.source}."
     )
     if found.told == found.target:
         text += (

@@ -13,13 +13,16 @@ import numpy as np
 from pefourier.analysis.design import Candidate, Design, grid_spec
 from pefourier.answers.page import Page, fields_of, fields_told
 from pefourier.answers.plot import USUAL, WIDTH, Look, literal, make_panels
-from pefourier.answers.telling import Answer, Telling
+from pefourier.answers.telling import Answer, Said, Telling
 from pefourier.answers.text import aligned, join, number, paragraph
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+VERDICTS = frozenset(
+    "NO BASE NEEDED|CRITERIA DISAGREE|NO BASE FOUND|BY ONE CRITERION|CRITERIA AGREE".split("|")
+)
 HEADS = {
     "rho": "base",
     "min_distance": "smallest distance",
@@ -85,27 +88,21 @@ def design_record(answer: Answer) -> dict[str, Any]:
     asked |= {"axis": design.axis} if design.axis else {}
     params = asked | {"dtype": design.dtype} | (vars(design.steps) if design.steps else {})
     identity = {"encoding": "rope", "spec": "rope", "params": params}
-    return identity | {"conclusion": conclude_design(design)} | fields_of(design)
+    return identity | {"conclusion": conclude_design(design).text} | fields_of(design)
 
 
-def conclude_design(design: Design) -> str:
+def conclude_design(design: Design) -> Said:
     """Whether a base is needed, what each use and criterion asks for, and that they contradict.
 
     >>> from pefourier.analysis.design import design_base
-    >>> print(conclude_design(design_base(80, 64, criteria=("turns", "distance"))))
-    For 80 positions and d 64 the criteria contradict one another: choose by use. Every
-    pair finishes a turn with bases up to 13.82141. By codes alone the best of the 15 bases
+    >>> print(conclude_design(design_base(80, 64, criteria=("turns", "distance"))).text)
+    CRITERIA DISAGREE. For 80 positions and d 64 no base is best by every criterion: choose by use.
+    Every pair finishes a turn with bases up to 13.82141. By codes alone the best of the 15 bases
     tried is 1.5 by distance (smallest distance 4.453).
     """
     bases = {c.rho: c for c in design.candidates}
     steps = design.steps and f" ({design.steps.span} in steps of {design.steps.resolution})"
     size = f"{design.length} positions{steps or ''} and d {design.d}"
-    told = []
-    if design.dft_serves:
-        told.append(
-            f"No base is needed: with {size} the DFT's lattice (dft) keeps all codes the same "
-            "distance apart and can be inverted exactly."
-        )
     facts = [
         fact(name, rho, design, bases)
         for name, rho in sorted(design.best.items(), key=lambda one: one[0] != "bound")
@@ -124,12 +121,23 @@ def conclude_design(design: Design) -> str:
         verb = "is" if len(asked) == 1 and not design.tied.keys() & best.keys() else "are"
         tried = f"the {len(bases)} bases tried" if len(bases) > 1 else "one base tried"
         facts.append(f"By codes alone the best of {tried} {verb} {join(asked)}.")
-    lead = "Among bases" if told else f"For {size}"
-    if len(set(design.best.values())) > 1:
-        told.append(f"{lead} the criteria contradict one another: choose by use.")
-    elif facts:
-        facts[0] = f"{lead} {facts[0][0].lower()}{facts[0][1:]}"
-    return " ".join([*told, *facts])
+    disagree = len(set(design.best.values())) > 1
+    if design.dft_serves:
+        meaning = (
+            f"With {size} the DFT's lattice (dft) keeps all codes the same distance apart and can "
+            "be inverted exactly."
+        )
+        action = "Among bases the criteria disagree: choose by use." if disagree else ""
+        return Said("NO BASE NEEDED", meaning, action, tuple(facts))
+    if disagree:
+        meaning = f"For {size} no base is best by every criterion: choose by use."
+        return Said("CRITERIA DISAGREE", meaning, "", tuple(facts))
+    if design.best and set(design.best.values()) <= {None}:
+        return Said("NO BASE FOUND", " ".join(facts))
+    if len(design.best) == 1 or not facts:
+        lead = f"For {size} {facts[0][0].lower()}{facts[0][1:]}" if facts else f"For {size}."
+        return Said("BY ONE CRITERION", lead, "", tuple(facts[1:]))
+    return Said("CRITERIA AGREE", f"For {size} one base is best by all.", "", tuple(facts))
 
 
 def fact(criterion: str, rho: float | None, design: Design, bases: dict[float, Candidate]) -> str:
@@ -152,8 +160,8 @@ def fact(criterion: str, rho: float | None, design: Design, bases: dict[float, C
     cost = f"; {idle} of {design.d // 2} pairs never finish a turn then" if idle else ""
     return (
         f"The rule published for language models (Men et al., 2024) asks for {base_words(rho)}, "
-        "the smallest base that keeps the sum of cosines positive at all lags below the length; "
-        f"larger ones may fail again, which --base tells{cost}."
+        "the smallest base that keeps the sum of cosines positive at all lags below the length"
+        f"{cost}. Larger ones may fail again, which --base tells."
     )
 
 
@@ -282,6 +290,7 @@ def draw_criterion(axes: Axes, design: Design, field: str, names: Sequence[str])
 
 TOLD = Telling(
     "design",
+    verdicts=VERDICTS,
     conclude=lambda _, found: conclude_design(found),
     words=designs_text,
     rows=design_rows,
@@ -296,7 +305,7 @@ def design_page(answers: Sequence[Answer]) -> Page:
     return replace(
         TOLD.page(answers),
         conclusion=lambda: "".join(
-            paragraph(f"{axes}{conclude_design(one)}")
+            paragraph(f"{axes}{conclude_design(one).text}")
             for axes, one in by_axes([a.result for a in answers])
         ),
     )

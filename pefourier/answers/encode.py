@@ -23,7 +23,8 @@ def encode_page(enc: Encoding, table: np.ndarray, positions: np.ndarray, out: st
     size = f"{table.shape[0]} positions × {table.shape[1]}"
     written = {"out": out, "shape": list(table.shape), "positions": positions}
     conclusion = (
-        f"The codes of {table.shape[0]} {agreeing(table.shape[0], 'position', 'positions')}, "
+        f"WRITTEN. The codes of {table.shape[0]} "
+        f"{agreeing(table.shape[0], 'position', 'positions')}, "
         f"{table.shape[1]} {agreeing(table.shape[1], 'number', 'numbers')} each, are in "
         f"{printable(out)} as float64, one row a position."
     )

@@ -15,7 +15,7 @@ from pefourier.analysis.extend import Extension, Extensions
 from pefourier.answers.context import GREY, mark_lengths
 from pefourier.answers.page import fields_of
 from pefourier.answers.plot import USUAL, WIDTH, Look, brief, make_panels
-from pefourier.answers.telling import Answer, Telling
+from pefourier.answers.telling import Answer, Said, Telling
 from pefourier.answers.text import agreeing, aligned, number
 from pefourier.encodings.readings import LEVELS, reading_cosine
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+ONLY_A_TEST = "Only a test on long texts says how well a model works"
 COLUMNS = {
     "way": lambda e: e.way,
     "factor": lambda e: number(e.factor),
@@ -46,27 +47,28 @@ def extension_record(answer: Answer) -> dict[str, Any]:
     """The JSON object of an extension."""
     found: Extensions = answer.result
     identity = {"encoding": "rope", "spec": found.spec, "params": found.params}
-    return identity | {"conclusion": conclude_extension(found)} | fields_of(found)
+    return identity | {"conclusion": conclude_extension(found).text} | fields_of(found)
 
 
-def conclude_extension(found: Extensions) -> str:
+def conclude_extension(found: Extensions) -> Said:
     """What happens unchanged, which scaling avoids it at the least cost, and what is left open.
 
     >>> from pefourier.analysis.extend import extend
-    >>> print(conclude_extension(extend("rope:rho=1e6", 131072, trained=32768, d=128)))
-    Taken from 32768 to 131072 positions unchanged, 24 of 64 pairs reach angles unseen in
-    training. Of the ways that leave no pair there, llama3 changes the trained rotation least: the
-    cosine between the codes falls below .99 first at position 2451. How well a model works with it,
-    only a test on long texts says.
+    >>> print(conclude_extension(extend("rope:rho=1e6", 131072, trained=32768, d=128)).text)
+    SCALING NEEDED. Taken from 32768 to 131072 positions unchanged, 24 of 64 pairs reach angles
+    unseen in training. Of the ways that leave no pair there, llama3 changes the trained rotation
+    least: the cosine between the codes first falls below .99 at position 2451. Only a test on long
+    texts says how well a model works with it.
     """
     unchanged, *ways = found.candidates
     taken = f"Taken from {found.trained} to {found.length} positions unchanged"
     if not unchanged.unseen:
         window = window_within(found.window, found.length)
         seen = f", as a query sees {window} positions" if window else ""
-        return (
-            f"{taken}, every pair stays within the angles of training{seen}: no scaling is needed. "
-            "How well a model works at that length, only a test on long texts says."
+        return Said(
+            "NO SCALING NEEDED",
+            f"{taken}, every pair stays within the angles of training{seen}.",
+            f"{ONLY_A_TEST} at that length.",
         )
     pairs = sum(band.pairs for band in unchanged.bands)
     reach = agreeing(unchanged.unseen, "reaches", "reach")
@@ -77,16 +79,16 @@ def conclude_extension(found: Extensions) -> str:
     falls = (
         "stays above .99 throughout"
         if position is None
-        else f"falls below .99 first at position {position}"
+        else f"first falls below .99 at position {position}"
     )
-    told = [
+    return Said(
+        "SCALING NEEDED",
         f"{taken}, {unchanged.unseen} of {pairs} pairs {reach} angles unseen in training"
         f"{where_needed(found)}.",
         f"Of the ways that leave {left} there, {way_name(best)} changes the trained rotation "
         f"least: the cosine between the codes {falls}.",
-        last_words(found),
-    ]
-    return " ".join(told)
+        (last_words(found),),
+    )
 
 
 def where_needed(found: Extensions) -> str:
@@ -104,13 +106,12 @@ def where_needed(found: Extensions) -> str:
 
 def last_words(found: Extensions) -> str:
     """What is left open: whether it works, and whether the length before the scaling is right."""
-    open_question = "how well a model works with {}, only a test on long texts says."
     if found.by_factor:
         return (
             f"The lines take {found.original}, {found.trained} over the factor of its scaling, for "
-            f"the length of training, which the config does not say; {open_question.format('them')}"
+            f"the length of training, which the config does not say. {ONLY_A_TEST} with them."
         )
-    return open_question.format("it").capitalize()
+    return f"{ONLY_A_TEST} with it."
 
 
 def nearness(way: Extension) -> tuple[float, ...]:
@@ -219,10 +220,11 @@ def draw_ways(top: Axes, low: Axes, found: Extensions) -> None:
 
 TOLD = Telling(
     "design",
-    conclude=lambda _, found: f"{on_axis(found)}{conclude_extension(found)}",
+    verdicts=frozenset(["SCALING NEEDED", "NO SCALING NEEDED"]),
+    conclude=lambda _, found: conclude_extension(found),
     words=extensions_text,
     rows=extension_rows,
     record=extension_record,
     figure=extension,
-    lead=None,
+    lead=lambda a: on_axis(a.result),
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pefourier.analysis.faithful import LADDER
 from pefourier.analysis.relations import kernel
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.places import (
@@ -40,9 +41,9 @@ from pefourier.answers.telling import (
     Answer,
     Fact,
     Refusal,
+    Said,
     Telling,
     any_grid,
-    by_rules,
     by_spec,
     in_one_cell,
     of_axes,
@@ -323,28 +324,54 @@ def told_apart(enc: Encoding, r: Faithfulness) -> str:
     a, b = two_ends(enc, r)
     merged = ", so close that rounding may make them one" if r.gap <= MERGED else ""
     return (
-        f"All {r.length} {points} have different codes; the closest two, {a} and {b}, are "
-        f"{number(r.gap, 3)} of a code's length apart{merged}."
+        f"All {r.length} {points} have different codes{kept_in_formats(r)}; the closest two, {a} "
+        f"and {b}, are {times_length(r)} apart{merged}."
     )
 
 
+def times_length(r: Faithfulness) -> str:
+    """A distance relative to codes, as it is said."""
+    return f"{number(r.gap, 2)} times the typical code length"
+
+
+def kept_in_formats(r: Faithfulness) -> str:
+    """That all codes stay different in low precision, where they do."""
+    losses = [r.precision[form] for form in TOLD_FORMATS]
+    if any(one.distinct_cast < r.distinct for one in losses):
+        return ""
+    if all(one.distinct_phase == r.distinct for one in losses):
+        return f", also in {join(TOLD_FORMATS)}"
+    return f", also rounded to {join(TOLD_FORMATS, 'or')}"
+
+
 def collision(enc: Encoding, r: Faithfulness) -> str:
-    """Which points share a code, why where that is known, and what to do."""
+    """Which points share a code, and why where that is known."""
     a, b = r.closest_pair
     codes = {finding.code for finding in r.findings}
     period = enc.measure.period if enc.measure is not None else None
     if period is not None and period < r.length:
-        wider = f", or --d {r.length} or more" if enc.name == "dft" else ""
-        repeat = f"they repeat every {period}, so {a} and {b} share one"
-        return f"{repeat}; take at most {period} positions{wider}"
+        return f"they repeat every {period}, so {a} and {b} share one"
     if "repeating-codes" in codes and r.distinct == b - a:
         return f"they repeat every {b - a}, so {a} and {b} share one"
     if "clipped-index" in codes:
         return f"all from {a} on share one"
     if enc.domain.kind == "lag":
         return collision_of_lags(enc, r)
-    first = f"{join(two_ends(enc, r))} are the first two that share one"
-    return f"{first}; take at most {r.distinct} positions" if enc.stationary else first
+    return f"{join(two_ends(enc, r))} are the first two that share one"
+
+
+def way_out(enc: Encoding, r: Faithfulness) -> str:
+    """How many positions have codes of their own, where that is a formula's."""
+    if r.on_grid or not 1 < r.distinct < r.length or not r.stable_rank > 0:
+        return ""
+    period = enc.measure.period if enc.measure is not None else None
+    if period is not None and period < r.length:
+        wider = f", or --d {r.length} or more" if enc.name == "dft" else ""
+        return f"Take at most {period} positions{wider}."
+    known = {finding.code for finding in r.findings} & {"repeating-codes", "clipped-index"}
+    if known or enc.domain.kind == "lag" or not enc.stationary:
+        return ""
+    return f"Take at most {r.distinct} positions."
 
 
 def collision_of_lags(enc: Encoding, r: Faithfulness) -> str:
@@ -367,29 +394,33 @@ def inversion(enc: Encoding, r: Faithfulness) -> str:
     if r.length == 1 or r.verdict == "collides":
         return ""
     if r.verdict == "isometric":
-        return (
-            f"A linear map recovers every {point} and amplifies no noise: codes are equally long "
-            "and at right angles (condition number 1)."
-        )
+        return f"A linear map recovers every {point} without amplifying noise."
     if r.verdict == "invertible":
         amplified = f"up to {number(r.condition_number, 3)} times (the condition number)"
-        limit = ", so that rounding in float32 can hide one"
+        limit = "; rounding in float32 can hide one"
         tail = limit if r.condition_number >= FLOAT32_LIMIT else ""
         return f"A linear map recovers every {point}, amplifying noise {amplified}{tail}."
     if enc.domain.kind == "lag":
         return ""  # a bias is used as it is: nothing has to be recovered from it
-    most = "no more" if r.rank == r.dimension else f"at most {r.dimension}"
-    why = f"; {r.dimension} dimensions allow {most}" if r.length > r.dimension else ""
+    why = allowed_by_dimensions(r)
     if not why and enc.domain.kind == "position" and enc.act == "add":
-        why = "; the dft encoding of this size spans all"
+        why = " (dft spans all)"
     return (
-        f"Linear maps of the codes can't pick out every {point} (1 there, 0 at others): they span "
-        f"{r.rank} of {r.length} directions{why}."
+        f"No linear map singles out every {point}: the codes span {r.rank} of {r.length} "
+        f"directions{why}."
     )
 
 
+def allowed_by_dimensions(r: Faithfulness) -> str:
+    """That more points than dimensions leave no other choice, where it is so."""
+    if r.length <= r.dimension:
+        return ""
+    most = "no more" if r.rank == r.dimension else f"at most {r.dimension}"
+    return f"; {r.dimension} dimensions allow {most}"
+
+
 def in_low_precision(enc: Encoding, r: Faithfulness) -> str:
-    """What float32, float16 and bfloat16 leave of the different codes."""
+    """What float32, float16 and bfloat16 leave of the different codes, where they lose some."""
     if r.distinct == 1:
         return ""
     losses = {form: r.precision[form] for form in TOLD_FORMATS}
@@ -401,15 +432,13 @@ def in_low_precision(enc: Encoding, r: Faithfulness) -> str:
     }
     if not cast and phase:
         return only_computed_wider(r, phase)
-    codes = "the different codes" if r.distinct < r.length else "codes"
-    both = all(x.distinct_phase is not None for x in losses.values())
     if not cast:
-        ways = ", rounded to the format or computed in it" if both else ""
-        return f"In {join(TOLD_FORMATS)} {codes} stay different{ways}{times_held(enc)}."
+        return times_held(enc)
     kept = [form for form in TOLD_FORMATS if form not in cast]
     fine = f"; {join(kept)} keep{'s' if len(kept) == 1 else ''} all" if kept else ""
     worse = f"; computed in the format, {left(phase, r.distinct)}" if phase else ""
-    return f"Rounded to the format, {left(cast, r.distinct)}{fine}{worse}{times_held(enc)}."
+    told = f"Rounded to the format, {left(cast, r.distinct)}{fine}{worse}."
+    return f"{told} {times_held(enc)}".rstrip()
 
 
 def times_held(enc: Encoding) -> str:
@@ -417,7 +446,7 @@ def times_held(enc: Encoding) -> str:
 
     >>> from pefourier.encodings import load
     >>> times_held(load("mtan-fixed", d=4, times=[0.0, 1.0, 500.0, 500.5]))
-    '; times held in the format are only 3 (bfloat16) of 4'
+    'Times held in the format are only 3 (bfloat16) of 4.'
     """
     if enc.domain.kind != "time" or "times" not in enc.params:
         return ""
@@ -429,7 +458,7 @@ def times_held(enc: Encoding) -> str:
     if not fewer:
         return ""
     told = join(f"{count} ({form})" for form, count in fewer.items())
-    return f"; times held in the format are only {told} of {len(x)}"
+    return f"Times held in the format are only {told} of {len(x)}."
 
 
 def only_computed_wider(r: Faithfulness, phase: Mapping[str, int]) -> str:
@@ -437,15 +466,17 @@ def only_computed_wider(r: Faithfulness, phase: Mapping[str, int]) -> str:
     from pefourier.geometry.precision import FORMATS
 
     rounds = [f"{2 ** FORMATS[f].digits}" for f in phase if r.length > 2 ** FORMATS[f].digits]
-    why = f" (whole numbers above {join(rounds)} are rounded there)" if rounds else ""
+    why = f" (whole numbers above {join(rounds)} are rounded)" if rounds else ""
     largest = FORMATS["float16"].largest
     if "float16" in phase and r.length - 1 > largest:
         why = f"{why[:-1]}, and positions beyond {largest:.0f} overflow in float16)"
-    return (
-        f"In {join(phase)} codes stay different if they are computed in a wider format and then "
-        f"rounded, as transformers does; computed there throughout, "
-        f"{left(phase, r.distinct)}{why}."
-    )
+    wider = "float32" if "float32" not in phase else "float64"
+    if len(phase) > 1:
+        lost = f"computed in the format, {left(phase, r.distinct)}"
+    else:
+        ((form, count),) = phase.items()
+        lost = f"computed in {form}, only {count} of {r.distinct} differ"
+    return f"Compute codes in {wider} and then round them: {lost}{why}."
 
 
 def left(counts: Mapping[str, int], total: int) -> str:
@@ -482,7 +513,7 @@ def told_apart_on_grid(enc: Encoding, r: Faithfulness) -> str:
         )
     return (
         f"All {points} {grid} have different codes; the closest two, {a} and {b}, "
-        f"{step}, are {number(r.gap, 3)} of a code's length apart{rest}."
+        f"{step}, are {times_length(r)} apart{rest}."
     )
 
 
@@ -508,10 +539,7 @@ def inversion_on_grid(enc: Encoding, r: Faithfulness) -> str:
     if r.length == 1 or r.verdict == "collides" or enc.domain.kind == "lag":
         return ""  # a bias is used as it is: nothing has to be recovered from it
     if r.verdict == "isometric":
-        return (
-            "A linear map recovers every point and amplifies no noise: codes are equally long and "
-            "at right angles (condition number 1)."
-        )
+        return "A linear map recovers every point without amplifying noise."
     if r.verdict == "invertible":
         price = f"up to {number(r.condition_number, 3)} times (the condition number)"
         return f"A linear map recovers every point, amplifying noise {price}."
@@ -520,19 +548,17 @@ def inversion_on_grid(enc: Encoding, r: Faithfulness) -> str:
     names = axis_names(len(r.grid))
     sums = " + ".join(f"{letter}({name})" for letter, name in zip("abcdefgh", names, strict=False))
     most = f"{separable_rank(r.grid)} of {r.length}"
-    only = "as every column depends on one axis, codes of this kind can by algebra have no more"
+    only = "every column depends on one axis, which allows no more"
     if r.verdict == "separable":
         why = f" ({only})" if r.axial else ""
         return (
-            f"A linear map recovers every function {sums}, but not single points: the codes span "
+            f"Linear maps recover every function {sums}, but no single points: the codes span "
             f"{r.rank} of {r.length} directions{why}."
         )
-    why = f"; {only} than {most}, the functions {sums}" if r.axial else ""
-    dimensions = f"; {r.dimension} dimensions allow at most {r.dimension}"
-    why = why or (dimensions if r.length > r.dimension else "")
+    why = f"; {only} than {most}, the functions {sums}" if r.axial else allowed_by_dimensions(r)
     return (
-        "Linear maps of the codes can't pick out every point (1 there, 0 at others): they span "
-        f"{r.rank} of {r.length} directions{lost_to_rounding(r)}{why}."
+        f"No linear map singles out every point: the codes span {r.rank} of {r.length} "
+        f"directions{lost_to_rounding(r)}{why}."
     )
 
 
@@ -740,16 +766,21 @@ def model_of(enc: Encoding) -> dict[str, Any]:
     return {"layers": tell_layers(enc.spec), "softmax_factor": factor}
 
 
-LINE = by_rules(surely_wrong, known_formula, told_apart, inversion, in_low_precision)
-GRID = by_rules(
-    surely_wrong, known_formula, told_apart_on_grid, inversion_on_grid, in_low_precision
-)
+def conclude_faithfulness(enc: Encoding, r: Faithfulness) -> Said:
+    """The verdict, which codes differ, what to change, and what linear maps recover."""
+    tell, invert = (told_apart_on_grid, inversion_on_grid) if r.on_grid else (told_apart, inversion)
+    found = surely_wrong(enc, r), known_formula(enc, r), in_low_precision(enc, r)
+    automatic = r.length > r.dimension or r.on_grid
+    more = (*found, invert(enc, r)) if automatic else (invert(enc, r), *found)
+    return Said(r.verdict.upper(), tell(enc, r), way_out(enc, r), more)
+
+
 TOLD = Telling(
     "check-faithful",
-    conclude=lambda enc, r: (GRID if r.on_grid else LINE)(enc, r),
+    verdicts=frozenset(map(str.upper, LADDER)),
+    conclude=conclude_faithfulness,
     words=faithful_text,
     rows=faithful_rows,
     record=faithful_record,
     figure=faithful,
-    lead=lambda a: f"{a.encoding.label}: {a.result.verdict}. ",
 )

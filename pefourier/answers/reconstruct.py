@@ -24,9 +24,9 @@ from pefourier.answers.telling import (
     EXACT,
     Answer,
     Fact,
+    Said,
     Telling,
     any_grid,
-    by_rules,
 )
 from pefourier.answers.terminal_chart import chart, limits_of, shades
 from pefourier.answers.text import aligned, join, number
@@ -42,6 +42,7 @@ SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
 WIDE = 4.0  # positions: the width of a peak from which on its reason is told
 PLATEAU = 0.5  # of all points at or above half the peak
 CROSS = 0.1  # share of a picture's energy that may be left of a sum of one function an axis
+FROM = "From its frequencies alone,"
 TITLE = {"fontsize": 8, "loc": "left"}
 
 
@@ -134,34 +135,42 @@ def reconstruct_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
             yield enc.name, enc.spec, *none, *centre, *none, *place, value
 
 
-def from_frequencies(enc: Encoding, r: Reconstructions) -> str:
+def from_frequencies(enc: Encoding, r: Reconstructions) -> tuple[str, str]:
     """How sharp a position comes back from the frequencies alone."""
     one = r.reconstructions[0]
     if isnan(one.peak):
-        return "All codes are zero, so there is nothing to rebuild a position from."
-    peak, error = number(one.peak, 3), number(one.error, 3)
+        return "ALL ZERO", "All codes are zero, so there is nothing to rebuild a position from."
     if one.width >= r.lattice:
         return (
-            f"{from_its_frequencies(r)} nothing of a position is left: the rebuilt curve nowhere "
-            f"falls to half of its peak of {peak}."
+            "LOST",
+            f"{FROM} nothing of a position is left: the rebuilt curve nowhere falls to half of its "
+            f"peak of {number(one.peak, 2)}.",
         )
-    width = f"{number(one.width, 3)} position{'' if one.width == 1 else 's'}"
-    how = f"{width} wide and {peak} of 1 high (error {error}; 0 is exact)"
+    width = f"{number(one.width, 2)} position{'' if one.width == 1 else 's'}"
+    how = f"{FROM} a position comes back {width} wide and {number(one.peak, 3)} high (1 is exact)"
     if one.width <= SHARP:
-        return f"{from_its_frequencies(r)} a position comes back as a sharp peak, {how}."
-    how += why_wide(enc, r) if one.width >= WIDE else ""
-    return f"{from_its_frequencies(r)} a position comes back blurred, as a peak {how}."
+        return "SHARP", f"{how}."
+    return "BLURRED", f"{how}{why_wide(enc, r) if one.width >= WIDE else ''}."
 
 
 def from_codes(enc: Encoding, r: Reconstructions) -> str:
-    """Whether a linear map recovers positions from the codes."""
-    error, positions = number(r.inverse_error, 2), f"{len(enc)} {POINTS[enc.domain.kind]}"
+    """Whether a linear map recovers positions, or points, from the codes."""
+    count = f"{prod(enc.domain.sides)} points" if r.on_grid else f"{len(enc)} {points_of(enc)}"
     if r.inverse_error <= EXACT:
-        return f"A linear map on the codes recovers all {positions} (largest error {error})."
-    return (
-        f"A linear map on the codes does not recover all {positions}: the worst comes back wrong "
-        f"by {error}, where a position is 1 high; check-faithful says why."
-    )
+        return f"A linear map of the codes recovers all {count}."
+    return f"No linear map of the codes recovers all {count}."
+
+
+def points_of(enc: Encoding) -> str:
+    """What codes are of."""
+    return POINTS[enc.domain.kind]
+
+
+def without_smoothing(enc: Encoding, r: Reconstructions) -> str:
+    """What leaves out smoothing that narrowed a peak or blurred it."""
+    if not r.sigma or isnan(r.reconstructions[0].peak):
+        return ""
+    return "--sigma 0 leaves out the smoothing."
 
 
 def without_code(enc: Encoding, r: Reconstructions) -> str:
@@ -171,12 +180,6 @@ def without_code(enc: Encoding, r: Reconstructions) -> str:
         return ""
     which = f"Position{'s' if len(beyond) > 1 else ''} {join(map(str, beyond))}"
     return f"{which} {'have' if len(beyond) > 1 else 'has'} no code at a length of {len(enc)}."
-
-
-def from_its_frequencies(r: Reconstructions) -> str:
-    """What something is rebuilt from."""
-    smeared = f", smeared by sigma {number(r.sigma)}," if r.sigma else ""
-    return f"From its frequencies alone{smeared}"
 
 
 def why_wide(enc: Encoding, r: Reconstructions) -> str:
@@ -192,34 +195,28 @@ def why_wide(enc: Encoding, r: Reconstructions) -> str:
         span = f"{length} positions"
     if not slow or slow < MOST_WAVES * r.frequencies_total:
         return ""
-    narrowed = " (smearing narrows it: --sigma 0 has all of its width)" if r.sigma else ""
-    return (
-        f", wide because {slow} of its {r.frequencies_total} waves are longer than {span} and "
-        f"hardly change from one to the next{narrowed}"
-    )
+    return f", as {slow} of its {r.frequencies_total} waves are longer than {span}"
 
 
-def point_from_frequencies(enc: Encoding, r: Reconstructions) -> str:
+def point_from_frequencies(enc: Encoding, r: Reconstructions) -> tuple[str, str]:
     """How sharp a point comes back from the frequencies alone, and in which shape."""
     one = r.reconstructions[0]
     if isnan(one.peak):
-        return "All codes are zero, so there is nothing to rebuild a point from."
-    peak, error = number(one.peak, 3), number(one.error, 3)
-    how = f"{peak} of 1 high (error {error}; 0 is exact)"
+        return "ALL ZERO", "All codes are zero, so there is nothing to rebuild a point from."
+    how = f"{FROM} a point comes back"
     if one.error <= EXACT:
-        return f"{from_its_frequencies(r)} a point comes back exactly, {how}."
-    area = f"{one.half_max_area} of {prod(r.lattice)} points at or above half of it"
+        return "EXACT", f"{how} exactly."
+    how += f" {number(one.peak, 3)} high (1 is exact)"
+    area = f"{one.half_max_area} of {prod(r.lattice)} points at or above half of that"
     if one.half_max_area > PLATEAU * prod(r.lattice):
-        least = f"no point is below {number(float(one.values.min()) / one.peak, 2)} of it"
-        shape = f"as hardly more than a plateau, {how}: {area}, and {least}"
-    elif is_cross(one.values) and one.half_max_area > 1:
-        share = (
-            f"{100 * one.cross:.0f} % of the energy is on points that share a coordinate with it"
-        )
-        shape = f"as a cross, {how}: {share}; {area}"
-    else:
-        shape = f"blurred, as a peak {how}, {area}"
-    return f"{from_its_frequencies(r)} a point comes back {shape}{why_wide(enc, r)}."
+        least = f"none below {number(float(one.values.min()) / one.peak, 2)} of it"
+        return "A PLATEAU", f"{how}, with {area} and {least}{why_wide(enc, r)}."
+    if is_cross(one.values) and one.half_max_area > 1:
+        share = f"{100 * one.cross:.0f} % of the energy is on points of its own row or column"
+        if len(r.lattice) > 2:
+            share = f"{100 * one.cross:.0f} % of the energy is on points that share a coordinate"
+        return "A CROSS", f"{how}, with {area}: {share}{why_wide(enc, r)}."
+    return "BLURRED", f"{how}, with {area}{why_wide(enc, r)}."
 
 
 def is_cross(values: np.ndarray) -> bool:
@@ -232,17 +229,6 @@ def is_cross(values: np.ndarray) -> bool:
     others = [tuple(b for b in axes if b != a) for a in axes]
     sums = sum(values.mean(axis=other, keepdims=True) - mean for other in others) + mean
     return bool(((values - sums) ** 2).sum() <= CROSS * ((values - mean) ** 2).sum())
-
-
-def point_from_codes(enc: Encoding, r: Reconstructions) -> str:
-    """Whether a linear map recovers points from the codes."""
-    error, points = number(r.inverse_error, 2), f"{prod(enc.domain.sides)} points"
-    if r.inverse_error <= EXACT:
-        return f"A linear map on the codes recovers all {points} (largest error {error})."
-    return (
-        f"A linear map on the codes does not recover all {points}: the worst comes back wrong by "
-        f"{error}, where a point is 1 high; check-faithful says why."
-    )
 
 
 def points_without_code(enc: Encoding, r: Reconstructions) -> str:
@@ -306,11 +292,19 @@ def points_on_grids(figure: Figure, answers: Sequence[Answer], titles: Sequence[
             bar.set_ticks(ends, labels=[f"{round(end, 9) + 0.0:.2g}" for end in ends])
 
 
-LINE = by_rules(from_frequencies, from_codes, without_code)
-GRID = by_rules(point_from_frequencies, point_from_codes, points_without_code)
+def conclude_reconstruction(enc: Encoding, r: Reconstructions) -> Said:
+    """How sharp a point comes back, how to see it unsmoothed, and what codes give beside."""
+    if r.on_grid:
+        shape, beyond = point_from_frequencies(enc, r), points_without_code(enc, r)
+    else:
+        shape, beyond = from_frequencies(enc, r), without_code(enc, r)
+    return Said(*shape, without_smoothing(enc, r), (from_codes(enc, r), beyond))
+
+
 TOLD = Telling(
     "reconstruct",
-    conclude=lambda enc, r: (GRID if r.on_grid else LINE)(enc, r),
+    verdicts=frozenset("ALL ZERO|LOST|SHARP|BLURRED|EXACT|A PLATEAU|A CROSS".split("|")),
+    conclude=conclude_reconstruction,
     words=reconstruct_text,
     rows=reconstruct_rows,
     chart=reconstruct_chart,

@@ -14,9 +14,9 @@ from pefourier.answers.telling import (
     EXACT,
     Answer,
     Fact,
+    Said,
     Telling,
     any_grid,
-    by_rules,
     of_axes,
     side_by_side,
 )
@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 
     from pefourier.analysis.relations import Relations
 
+VERDICTS = frozenset(
+    (
+        "DEPENDS ON LAG ALONE|DEPENDS ON POSITION|NO LAGS|ALL ZERO|ONE DIRECTION|"
+        "DISTANCE ONLY|DIRECTION TOLD|DEPENDS ON DISPLACEMENT ALONE|DEPENDS ON PLACE|"
+        "BIASES"
+    ).split("|")
+)
 LEFT = 0.05  # of the inner product at lag 0, below which nothing is said of directions
 
 
@@ -104,31 +111,57 @@ def relations_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
             yield a.encoding.name, a.encoding.spec, lag, kernel[index]
 
 
-def products_by_lag(enc: Encoding, r: Relations) -> str:
-    """Whether inner products depend on the lag alone."""
+def products_by_lag(enc: Encoding, r: Relations) -> tuple[str, str]:
+    """Whether inner products depend on the lag alone, and how they fall with it."""
+    if not enc.domain.has_lags:
+        what = "Nodes of a tree" if enc.domain.kind == "tree" else "Scattered points"
+        return "NO LAGS", f"{what} have no lags; 'pefourier check-faithful' says what codes do."
     if enc.domain.kind == "lag":
-        return opposite_lags(enc, r)
+        return opposite_lags(r)
     if r.kernel is None:
-        return ""
-    points = POINTS[enc.domain.kind]
+        return "ALL ZERO", f"All codes are zero: they say nothing about {POINTS[enc.domain.kind]}."
     if r.toeplitz_residual > EXACT:
         return (
-            f"Inner products of codes depend on the {points} and not on their lag alone (Toeplitz "
-            f"residual {number(r.toeplitz_residual, 2)}; 0 is the lag alone)."
+            "DEPENDS ON POSITION",
+            "Inner products of two codes depend on where they are, not only on the lag between "
+            f"them (Toeplitz residual {number(r.toeplitz_residual, 2)}; 0 is the lag alone).",
         )
-    how = "never rise" if r.first_rise is None else f"rise first at lag {r.first_rise}"
-    return f"Inner products of codes depend on the lag alone; with it they {how}."
+    return "DEPENDS ON LAG ALONE", f"As the lag grows, inner products {fall(r)}."
 
 
-def opposite_lags(enc: Encoding, r: Relations) -> str:
+def fall(r: Relations) -> str:
+    """At which lags inner products have halved, and rise for the first time.
+
+    >>> from pefourier.analysis.relations import relate
+    >>> from pefourier.encodings import load
+    >>> fall(relate(load("rope", 512, 64)))
+    'rise for the first time at lag 6, and first fall below half their starting value at lag 28'
+    """
+    low = np.flatnonzero(r.kernel < 0.5)  # of the value at lag 0
+    half = (
+        (low[0], f"first fall below half their starting value at lag {low[0]}")
+        if len(low)
+        else None
+    )
+    rise = (r.first_rise, f"rise for the first time at lag {r.first_rise}")
+    told = sorted(filter(None, [half, rise if r.first_rise is not None else None]))
+    lasting = [] if half else ["never fall below half their starting value"]
+    lasting += ["never rise"] if r.first_rise is None else []
+    return ", and ".join([words for _, words in told] + lasting)
+
+
+def opposite_lags(r: Relations) -> tuple[str, str]:
     """Whether before and after can be told apart."""
     if r.asymmetry is None:
-        return "Only keys up to the query have a code: there are no opposite lags."
+        return "ONE DIRECTION", "Only keys up to the query have a code: no lag has an opposite."
     if r.asymmetry <= EXACT:
-        return "A lag and its opposite have the same code: distance is told and direction is not."
+        return (
+            "DISTANCE ONLY",
+            "A lag and its opposite have the same code: the sign is lost.",
+        )
     return (
-        f"A lag and its opposite have different codes (asymmetry {number(r.asymmetry, 2)}): "
-        "direction is told."
+        "DIRECTION TOLD",
+        f"A lag and its opposite have different codes (asymmetry {number(r.asymmetry, 2)}).",
     )
 
 
@@ -137,9 +170,9 @@ def steps_by_matrix(enc: Encoding, r: Relations) -> str:
     if r.shift_residual is None or r.kernel is None:
         return ""
     if r.shift_residual <= EXACT:
-        return "One matrix leads from every code to the next: a fixed lag is a linear map."
+        return "One matrix takes every code to the next."
     return (
-        f"No matrix leads from every code to the next: the best is off by "
+        f"No matrix takes every code to the next: the best is off by "
         f"{number(100 * r.shift_residual, 2)} % of the codes' size."
     )
 
@@ -148,19 +181,11 @@ def near_is_near(enc: Encoding, r: Relations) -> str:
     """Whether codes of near positions are near."""
     if r.distance_preservation is None:
         return ""
+    points = POINTS[enc.domain.kind]
     return (
-        f"Distances of codes and of {POINTS[enc.domain.kind]} correlate by "
-        f"{number(r.distance_preservation, 2)} (1: near codes are near {POINTS[enc.domain.kind]})."
+        f"Distances of codes and of {points} correlate by {number(r.distance_preservation, 2)} (1: "
+        f"near {points} have near codes)."
     )
-
-
-def without_products(enc: Encoding, r: Relations) -> str:
-    """Codes of zeros, and points that have no lags."""
-    if not enc.domain.has_lags:
-        what = "Nodes of a tree" if enc.domain.kind == "tree" else "Scattered points"
-        return f"{what} have no lags; 'pefourier check-faithful' says what their codes do."
-    zero = enc.domain.kind != "lag" and r.kernel is None
-    return "All codes are zero: they say nothing about positions." if zero else ""
 
 
 def not_a_rotation(enc: Encoding, r: Relations) -> str:
@@ -173,29 +198,24 @@ def not_a_rotation(enc: Encoding, r: Relations) -> str:
     )
 
 
-def products_by_displacement(enc: Encoding, r: Relations) -> str:
+def products_by_displacement(enc: Encoding, r: Relations) -> tuple[str, str]:
     """Whether inner products depend on the displacement alone."""
     if r.kernel is None:
         if enc.domain.kind == "lag":
-            return "These are biases of displacements: there are no inner products of codes by lag."
-        return "All codes are zero: they say nothing about points."
+            return "BIASES", "They are added to logits: codes have no inner products by lag."
+        return "ALL ZERO", "All codes are zero: they say nothing about points."
     if r.toeplitz_residual > EXACT:
         return (
-            "Inner products of codes depend on the points and not on their displacement alone "
-            f"(Toeplitz residual {number(r.toeplitz_residual, 2)}; 0 is the displacement alone)."
+            "DEPENDS ON PLACE",
+            "Inner products of two codes depend on where they are, not only on the displacement "
+            f"(Toeplitz residual {number(r.toeplitz_residual, 2)}; 0 is the displacement alone).",
         )
+    alone = "DEPENDS ON DISPLACEMENT ALONE"
     rises = by_axis([None if k is None else str(k) for k in r.first_rise])
     if all(k is None for k in r.first_rise):
-        return "Inner products of codes depend on the displacement alone; along axes they fall."
-    return (
-        "Inner products of codes depend on the displacement alone; they rise first at the lag: "
-        f"{rises.replace('–', 'never')}."
-    )
-
-
-def products_on_grid(enc: Encoding, r: Relations) -> str:
-    """What inner products depend on, and whether diagonals are treated like rows and columns."""
-    return " ".join(filter(None, [products_by_displacement(enc, r), products_on_diagonals(r)]))
+        return alone, "Along the axes inner products of codes never rise."
+    first = rises.replace("–", "never")
+    return alone, f"Along the axes inner products of codes rise for the first time at lag {first}."
 
 
 def products_on_diagonals(r: Relations) -> str:
@@ -207,9 +227,9 @@ def products_on_diagonals(r: Relations) -> str:
     along = by_name([one, other], found.on_axes)
     at = point_of([0] * (len(r.grid) - 2) + [found.diagonal] * 2)
     return (
-        f"Diagonals are {'' if found.alike else 'not '}treated like rows and columns: of the inner "
-        f"product at lag 0 are left {along} after {found.straight} points, and "
-        f"{number(found.on_diagonals, 3)} as far on the diagonal, at {at}."
+        f"Diagonals are {'' if found.alike else 'not '}treated like rows and columns: "
+        f"{found.straight} points along an axis leave {along} of the inner product, and as far on "
+        f"the diagonal, at {at}, {number(found.on_diagonals, 3)}."
     )
 
 
@@ -219,9 +239,9 @@ def steps_along_axes(enc: Encoding, r: Relations) -> str:
     if not known or r.kernel is None:
         return ""
     if max(known) <= EXACT:
-        return "One matrix an axis leads from every code to the next along it."
+        return "One matrix an axis takes every code to the next along it."
     return (
-        "No matrix leads from every code to the next: the best is off by "
+        "No matrix takes every code to the next: the best is off by "
         f"{number(100 * max(known), 2)} % of the codes' size."
     )
 
@@ -242,11 +262,18 @@ def relations(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
     return figure
 
 
-LINE = by_rules(products_by_lag, steps_by_matrix, near_is_near, without_products)
-GRID = by_rules(not_a_rotation, products_on_grid, steps_along_axes, near_is_near)
+def conclude_relations(enc: Encoding, r: Relations) -> Said:
+    """What inner products depend on, and whether steps are linear and near points alike."""
+    if r.on_grid:
+        beside = not_a_rotation(enc, r), products_on_diagonals(r), steps_along_axes(enc, r)
+        return Said(*products_by_displacement(enc, r), "", (*beside, near_is_near(enc, r)))
+    return Said(*products_by_lag(enc, r), steps_by_matrix(enc, r), (near_is_near(enc, r),))
+
+
 TOLD = Telling(
     "relations",
-    conclude=lambda enc, r: (GRID if r.on_grid else LINE)(enc, r),
+    verdicts=VERDICTS,
+    conclude=conclude_relations,
     words=relations_text,
     rows=relations_rows,
     figure=relations,

@@ -12,7 +12,7 @@ from pefourier.analysis.resize import Picture, Resizing, by_cycles
 from pefourier.answers.places import axis_names, by_axis, further_in_words, point_of
 from pefourier.answers.plot import USUAL, WIDTH, Look, caption, make_panels
 from pefourier.answers.spectrum import whole_plane
-from pefourier.answers.telling import Answer, Telling, record_of_fields
+from pefourier.answers.telling import Answer, Said, Telling, record_of_fields
 from pefourier.answers.text import aligned, joined_runs, number
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+VERDICTS = frozenset("ALL ZERO|STILL DISTINCT|NO LONGER DISTINCT|NOT DISTINCT|RESIZED".split("|"))
 FAINT = 1e-6  # share of energy below which nothing is drawn
 
 
@@ -30,19 +31,25 @@ def resize_record(answer: Answer, out: str | None = None) -> dict[str, Any]:
     return record_of_fields(answer) | {"out": out}
 
 
-def conclude_resizing(enc: Encoding, r: Resizing) -> str:
+def conclude_resizing(enc: Encoding, r: Resizing) -> Said:
     """How far methods differ, what happens to codes, and which pairs meet unseen phases.
 
     Rotations are computed at every size, so that the formula comes first there.
     """
     if not r.before.norm:
-        return "All codes are zero, and stay so."
-    anew = [anew_in_words(r), unseen_in_words(r)]
-    if enc.act == "rotate" and r.anew is not None:
-        told = [*anew, instead_in_words(r)]
-    else:
-        told = [methods_in_words(enc, r), codes_in_words(r), *anew]
-    return " ".join(filter(None, told))
+        return Said("ALL ZERO", "All codes are zero, and stay so.")
+    computed = enc.act == "rotate" and r.anew is not None
+    new = r.anew if computed else r.after
+    apart = new.nearest is None or new.distinct == math.prod(new.grid)
+    verdict = "STILL DISTINCT" if apart else "NO LONGER DISTINCT"
+    if new.nearest is None or r.before.nearest is None:
+        verdict = "RESIZED"
+    elif r.before.distinct < math.prod(r.before.grid) and not apart:
+        verdict = "NOT DISTINCT"
+    anew = anew_in_words(r), unseen_in_words(r)
+    if computed:
+        return Said(verdict, anew[0], "", (anew[1], instead_in_words(r)))
+    return Said(verdict, codes_in_words(r), methods_in_words(enc, r), anew)
 
 
 def methods_in_words(enc: Encoding, r: Resizing) -> str:
@@ -52,9 +59,10 @@ def methods_in_words(enc: Encoding, r: Resizing) -> str:
     share = r.largest_difference / (r.before.norm / enc.dim**0.5)
     how = f"{number(100 * share, 2 if share < 0.1 else 3)} % of a number's rms size"
     return (
-        f"From {size_of(r.old)} to {size_of(r.new)} the methods differ by up to "
+        "Take the method that the weights were trained with: from "
+        f"{size_of(r.old)} to {size_of(r.new)} they differ by up to "
         f"{number(r.largest_difference, 3)} ({how}), {r.between[0]} from {r.between[1]} at "
-        f"{point_of(r.at)}: take the one that the weights were trained with."
+        f"{point_of(r.at)}."
     )
 
 
@@ -72,8 +80,8 @@ def apart_in_words(new: Picture, old: Picture) -> str:
     if new.distinct < points:
         return f"only {new.distinct} of {points} codes differ"
     return (
-        f"all {points} codes differ, the closest two by {number(new.nearest, 3)} of a code's "
-        f"length ({number(old.nearest, 3)} before)"
+        f"all {points} codes differ, the closest two by {number(new.nearest, 3)} times the "
+        f"typical code length ({number(old.nearest, 3)} before)"
     )
 
 
@@ -213,6 +221,7 @@ def draw_planes(
 
 TOLD = Telling(
     "resize",
+    verdicts=VERDICTS,
     conclude=conclude_resizing,
     words=resize_text,
     rows=resize_rows,

@@ -26,9 +26,9 @@ from pefourier.answers.plot import (
 from pefourier.answers.telling import (
     Answer,
     Fact,
+    Said,
     Telling,
     any_grid,
-    by_rules,
     side_by_side,
 )
 from pefourier.answers.terminal_chart import chart, shades
@@ -53,6 +53,13 @@ SHARED = 0.05  # of a table's energy: what is the same in all rows is worth a se
 BOUND, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which there is none
 MOST_WAVES = 0.5  # share of frequencies that is worth a sentence
 ACROSS = 4  # panels in a row
+NO_SPECTRUM = "All codes are zero, so there is no spectrum."
+VERDICTS = frozenset(
+    (
+        "ALL ZERO|TOO COARSE|CONSTANT|EVEN|MOSTLY SLOW|MOSTLY FAST|SLOW AND FAST|"
+        "ALONG ONE AXIS|ALONG THE AXES|TWO DIRECTIONS|ALL DIRECTIONS|UNEVEN DIRECTIONS"
+    ).split("|")
+)
 FREQUENCY = "angular frequency ω (radians per position)"
 BLUE = "#0072B2"
 TICKS = ([-np.pi, 0, np.pi], ["-π", "0", "π"])
@@ -175,6 +182,7 @@ SPECTRUM_FACTS = [
     Fact("frequencies are", lambda r: "declared" if r.method == "declared" else "estimated"),
     Fact("how many", lambda r: r.summary.frequencies_total, "not declared"),
     Fact("of them below the first bin 2π/N", share_below, "not declared"),
+    Fact("  their numbers from 0", which_never_turn, "–"),
     Fact("effective number, exp(entropy)", both_counts, "none: codes are zero"),
     Fact("Eq. 16: index l that enters 2π/d", lambda r: r.summary.lowest_bin_index, why_no_root),
     Fact("share at frequency 0", lambda r: r.summary.lowest_bin_share, "none: codes are zero"),
@@ -231,36 +239,47 @@ def same_everywhere(enc: Encoding, r: Spectrum) -> str:
     )
 
 
-def shape(enc: Encoding, r: Spectrum) -> str:
+def shape(enc: Encoding, r: Spectrum) -> tuple[str, str]:
     """Where the energy lies: nowhere, at zero, evenly, in slow waves, in fast ones."""
     s, unit = r.summary, STEPS[enc.domain.kind]
     if isnan(s.lowest_bin_share):
-        return "All codes are zero, so there is no spectrum."
+        return "ALL ZERO", NO_SPECTRUM
     if is_blurred(r):
         return (
-            f"The bandwidth of {number(r.sigma)} steps blurs most of a lattice of "
-            f"{len(r.omega)} frequencies; take --sigma 0 or a longer --lattice to tell them apart."
+            "TOO COARSE",
+            f"Smoothing by {number(r.sigma)} steps blurs most of the lattice's {len(r.omega)} "
+            "frequencies.",
         )
     if s.cutoff95 == 0:
         share = f"{100 * s.lowest_bin_share:.0f} %"
-        return f"{share} of the energy is at frequency 0: nearly the same at all {unit}."
+        return (
+            "CONSTANT",
+            f"{share} of its energy is at frequency 0: codes are nearly the same at all {unit}.",
+        )
     if s.flatness >= FLAT:
         return (
-            f"Energy is spread evenly: all frequencies have about the same share (flatness "
-            f"{number(s.flatness, 3)} of 1)."
+            "EVEN",
+            f"All frequencies carry about the same share of its energy (flatness "
+            f"{number(s.flatness, 3)} of 1).",
         )
     if s.cutoff95 <= SLOW:
         return (
-            f"Slow waves dominate: 95 % of the energy is in waves of {wave(s.cutoff95)} {unit} or "
-            f"longer (flatness {number(s.flatness, 2)}, where 1 is even)."
+            "MOSTLY SLOW",
+            f"95 % of its energy is in waves of {wave(s.cutoff95)} {unit} or longer"
+            f"{below_first_step(r)}.",
         )
     fast = float(r.density[r.omega > pi / 2].sum())
     if fast >= FAST:
-        return f"Fast waves dominate: {100 * fast:.0f} % of the energy is in waves below 4 {unit}."
+        return (
+            "MOSTLY FAST",
+            f"{100 * fast:.0f} % of its energy is in waves shorter than 4 {unit}"
+            f"{below_first_step(r)}.",
+        )
     middle = r.omega[np.searchsorted(np.cumsum(r.density), 0.5 - 1e-12)]
     return (
-        f"Half of the energy is in waves of {wave(middle)} {unit} or longer, 95 % in waves of "
-        f"{wave(s.cutoff95)} or longer (flatness {number(s.flatness, 2)}, where 1 is even)."
+        "SLOW AND FAST",
+        f"Half of its energy is in waves of {wave(middle)} {unit} or longer, 95 % in waves of "
+        f"{wave(s.cutoff95)} or longer{below_first_step(r)}.",
     )
 
 
@@ -279,30 +298,48 @@ def wave(omega: float) -> str:
     """
     if not omega:
         return "infinitely many"
-    short = number(float(2 * pi / omega), 3)
+    short = number(float(2 * pi / omega), 2 if 2 * pi / omega < 1e3 else 3)
     return f"{float(short):.0f}" if 1e3 < 2 * pi / omega < 1e15 else short
 
 
-def below_first_step(enc: Encoding, r: Spectrum) -> str:
-    """Frequencies that a lattice cannot tell from zero: waves longer than it."""
+def never_turning(r: Spectrum) -> np.ndarray:
+    """Numbers of the frequencies that a lattice cannot tell from zero: waves longer than it."""
     if r.frequencies is None:
+        return np.empty(0, dtype=int)
+    return np.flatnonzero((r.frequencies > 0) & (r.frequencies < 2 * pi / r.lattice))
+
+
+def below_first_step(r: Spectrum) -> str:
+    """How many frequencies never turn, as a sentence goes on."""
+    slow = len(never_turning(r))
+    if not slow:
         return ""
-    which = np.flatnonzero((r.frequencies > 0) & (r.frequencies < 2 * pi / r.lattice))
-    slow = r.frequencies[which]
-    if len(slow) == 0:
-        return ""
-    run = which[-1] - which[0] == len(which) - 1 > 0
-    named = ""
-    if run:
-        columns = columns_of_waves(enc, which)
-        named = f", numbers {which[0]} to {which[-1]} counted from 0{columns},"
-    many = 2 * len(slow) >= len(r.frequencies)
-    advice = "; a --lattice as long as your context, with --sigma 0, shows more" if many else ""
-    finish = agreeing(len(slow), "finishes", "finish")
+    complete = agreeing(slow, "completes", "complete")
     return (
-        f"{len(slow)} of {len(r.frequencies)} frequencies{named} never {finish} a turn within the "
-        f"{r.lattice} points of the lattice: waves of up to {wave(slow.min())}{advice}."
+        f"; {slow} of its {len(r.frequencies)} frequencies never {complete} a turn within "
+        f"{r.lattice} positions"
     )
+
+
+def which_never_turn(r: Spectrum) -> str | None:
+    """The numbers of a run of frequencies that never turn, and their columns."""
+    which = () if r.on_grid else never_turning(r)
+    if len(which) < 2 or which[-1] - which[0] >= len(which):
+        return None
+    columns = columns_of_waves(r.about[0], which) if r.about else ""
+    return f"{which[0]} to {which[-1]}{columns}"
+
+
+def what_shows_more(enc: Encoding, r: Spectrum) -> str:
+    """What to ask where a lattice is too short or smoothing too wide."""
+    if isnan(r.summary.lowest_bin_share):
+        return ""
+    if is_blurred(r):
+        return "Take --sigma 0, or a longer --lattice, to tell them apart."
+    slow = len(never_turning(r))
+    if not slow or 2 * slow < len(r.frequencies):
+        return ""
+    return "For your own context add --lattice N --sigma 0."
 
 
 def columns_of_waves(enc: Encoding, which: np.ndarray) -> str:
@@ -339,28 +376,30 @@ def before_training(enc: Encoding, r: Spectrum) -> str:
     return "This is the encoding before training; for a trained one give the file of its table."
 
 
-def shape_on_grid(enc: Encoding, r: Spectrum) -> str:
+def shape_on_grid(enc: Encoding, r: Spectrum) -> tuple[str, str]:
     """Which directions the frequencies have."""
     if isnan(r.summary.lowest_bin_share):
-        return "All codes are zero, so there is no spectrum."
+        return "ALL ZERO", NO_SPECTRUM
     a2, a4 = r.isotropy["A2"], r.isotropy["A4"]
     if isnan(a4):
-        return "All energy is at frequency 0: the same code everywhere."
+        return "CONSTANT", "All energy is at frequency 0: the same code everywhere."
     smeared = f", smeared by sigma {number(r.sigma)}" if r.sigma else ""
-    length = f"mean frequency {number(r.summary.centroid, 3)} rad a point{smeared}"
+    length = f"mean frequency is {number(r.summary.centroid, 3)} rad a point{smeared}"
     if axis_parts(enc) is not None:
-        which = "one axis" if a2 > BOUND else "the axes"
-        return f"All frequencies lie on {which} (A4 = {number(a4, 2)}), {length}."
+        on = ("ALONG ONE AXIS", "one axis") if a2 > BOUND else ("ALONG THE AXES", "the axes")
+        return on[0], f"All frequencies lie on {on[1]} (A4 = {number(a4, 2)}); the {length}."
     if a4 >= BOUND:
-        return f"All frequencies lie in two crossing directions (A4 = {number(a4, 2)}), {length}."
-    if max(a2, a4) <= ROUND:
         return (
-            f"No direction is preferred (A2 = {number(a2, 2)}, A4 = {number(a4, 2)}, 0 is round), "
-            f"{length}."
+            "TWO DIRECTIONS",
+            f"All frequencies lie in two crossing directions (A4 = {number(a4, 2)}); the {length}.",
         )
+    both = f"A2 = {number(a2, 2)}, A4 = {number(a4, 2)}"
+    if max(a2, a4) <= ROUND:
+        return "ALL DIRECTIONS", f"No direction is preferred ({both}, 0 is round); the {length}."
     return (
-        f"Directions are uneven (A2 = {number(a2, 2)}, A4 = {number(a4, 2)}; 0 is round, 1 bound "
-        f"to an axis or to two crossing ones), {length}."
+        "UNEVEN DIRECTIONS",
+        f"Some directions have more energy ({both}; 0 is round, 1 bound to an axis or to two "
+        f"crossing ones); the {length}.",
     )
 
 
@@ -536,11 +575,19 @@ def draw_density(figure: Figure, panels: Sequence[Axes], result: Any) -> None:
     down.set_ylabel("share of energy")
 
 
-LINE = by_rules(shape, same_everywhere, below_first_step, aliasing, before_training)
-GRID = by_rules(shape_on_grid, idle_on_grid, aliasing_on_grid, before_training)
+def conclude_spectrum(enc: Encoding, r: Spectrum) -> Said:
+    """Where the energy lies, what shows more of it, and what is worth knowing beside."""
+    if r.on_grid:
+        more = idle_on_grid(enc, r), aliasing_on_grid(enc, r), before_training(enc, r)
+        return Said(*shape_on_grid(enc, r), "", more)
+    more = same_everywhere(enc, r), aliasing(enc, r), before_training(enc, r)
+    return Said(*shape(enc, r), what_shows_more(enc, r), more)
+
+
 TOLD = Telling(
     "spectrum",
-    conclude=lambda enc, r: (GRID if r.on_grid else LINE)(enc, r),
+    verdicts=VERDICTS,
+    conclude=conclude_spectrum,
     words=spectrum_text,
     rows=spectrum_rows,
     chart=spectrum_chart,

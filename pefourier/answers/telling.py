@@ -3,9 +3,9 @@
 An `Answer` is an encoding with a result, a frozen dataclass, and a `Refusal` a SPEC that could not
 be answered among others that could. How the answers to one question are told stands in the room of
 `answers` that has the question's name, all of it in its `TOLD`, and is opened when it is needed.
-A rule of a conclusion looks at an encoding and its result and gives a sentence with the number that
-bears it, or nothing where its situation is not there; the first three that speak are the
-conclusion. No rule says more than the numbers of its result do.
+A conclusion is `Said` in parts: a verdict in capitals, what it means, what to do, what else was
+found. Each is a sentence with the number that bears it, or empty where its situation is not there.
+None says more than the numbers of its result do.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 EXACT = 1e-6  # error of a linear inverse that is rounding
 LONG = 4  # numbers or names of a list that are told one by one
-MOST = 3  # sentences of a conclusion
-SENTENCE = 160  # characters of a conclusion that a line shows
+MOST = 3  # sentences of a conclusion that is made of what speaks first
+SENTENCE = 180  # characters of a conclusion that a line shows
 IDENTITY = ("encoding", "spec", "params", "conclusion")
 COLUMNS_ACROSS = 4  # encodings side by side in a text table
 
@@ -52,6 +52,25 @@ class Refusal:
 
     spec: str
     error: str
+
+
+@dataclass(frozen=True)
+class Said:
+    """A conclusion: the verdict, what it means, what to do, and what else is worth a sentence.
+
+    >>> Said("SHARP", "A position comes back.", "", ("Row 9 has no code.",)).text
+    'SHARP. A position comes back. Row 9 has no code.'
+    """
+
+    verdict: str  # one to four words in capitals, of those that a `Telling` declares
+    meaning: str
+    action: str = ""
+    more: tuple[str, ...] = ()  # findings, and last what holds of all of its kind
+
+    @property
+    def text(self) -> str:
+        """All of it in one paragraph."""
+        return " ".join(filter(None, (f"{self.verdict}.", self.meaning, self.action, *self.more)))
 
 
 @dataclass(frozen=True)
@@ -92,7 +111,8 @@ class Telling:
     """How the answers to one question are told, in each way by a function of them."""
 
     command: str
-    conclude: Callable[[Encoding, Any], str]
+    verdicts: frozenset[str]  # all that conclusions begin with
+    conclude: Callable[[Encoding, Any], Said]
     words: Callable[[Sequence[Answer]], str]
     rows: Callable[[Sequence[Answer]], Iterable[Sequence[Any]]]
     figure: Callable[[Sequence[Answer], Look], Figure] | None = None
@@ -102,7 +122,7 @@ class Telling:
 
     def conclusion(self, answer: Answer) -> str:
         """The paragraph about one answer."""
-        said = self.conclude(answer.encoding, answer.result)
+        said = self.conclude(answer.encoding, answer.result).text
         return paragraph(self.lead(answer) + said, "  ") if self.lead else paragraph(said)
 
     def records(self, asked: Iterable[Answer | Refusal]) -> Iterable[dict[str, Any]]:
@@ -128,11 +148,6 @@ def telling_of(result: Any) -> Telling:
     room = type(result).__module__.rpartition(".")[2]
     told: Telling = import_module(f"pefourier.answers.{room}").TOLD
     return told
-
-
-def by_rules(*rules: Callable[[Encoding, Any], str]) -> Callable[[Encoding, Any], str]:
-    """What concludes by the first rules that speak."""
-    return lambda enc, result: first_sentences(rule(enc, result) for rule in rules)
 
 
 def identity_of(enc: Encoding) -> dict[str, Any]:
@@ -178,11 +193,10 @@ def conclude(enc: Encoding, result: Any) -> str:
     >>> from pefourier.analysis.faithful import assess
     >>> dft = load("dft", length=8, d=4)
     >>> print(conclude(dft, assess(dft)))
-    Only 4 of 8 positions have different codes: they repeat every 4, so 0 and 4 share one; take at
-    most 4 positions, or --d 8 or more. In float32, float16 and bfloat16 the different codes stay
-    different, rounded to the format or computed in it.
+    COLLIDES. Only 4 of 8 positions have different codes: they repeat every 4, so 0 and 4 share one.
+    Take at most 4 positions, or --d 8 or more.
     """
-    return telling_of(result).conclude(enc, result)
+    return telling_of(result).conclude(enc, result).text
 
 
 def first_sentences(found: Iterable[str]) -> str:
@@ -220,18 +234,18 @@ def figure_of(result: Result, width: float | None, title: str, dark: bool) -> Fi
 
 
 def in_a_line(result: Result) -> str:
-    """The kind of result, its SPECs and the first sentence of the conclusion.
+    """The kind of result, its SPECs, the verdict and what it means.
 
     >>> import pefourier
     >>> pefourier.check("dft", length=4, d=4)
-    <Faithfulness of dft: All 4 positions have different codes; the closest two, 0 and 1, are 1.41 \
-of a code's length apart.>
+    <Faithfulness of dft: ISOMETRIC. All 4 positions have different codes, also in float32, \
+float16 and bfloat16; the closest two, 0 and 1, are 1.4 times the typical code length apart.>
     """
     name = type(result).__name__
     if not result.about and not result.of_none:
         return f"<{name} about no encoding>"
     of = " and ".join(shorten(printable(enc.label), SENTENCE // 2) for enc in result.about)
-    sentence = result.conclusion.partition(". ")[0].removesuffix(".") + "."
+    sentence = ". ".join(result.conclusion.split(". ")[:2]).removesuffix(".") + "."
     return f"<{name}{f' of {of}' if of else ''}: {shorten(sentence, SENTENCE)}>"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pefourier.answers.context import mark_lengths, ranges
 from pefourier.answers.plot import USUAL, WIDTH, Look, brief, literal, make_panels
-from pefourier.answers.telling import Answer, Telling, record_of_fields
+from pefourier.answers.telling import Answer, Said, Telling, record_of_fields
 from pefourier.answers.text import agreeing, aligned, join, number, paragraph
 from pefourier.errors import shown
 from pefourier.weights.summary import OFTEN, Portion, RotationUse, used_part
@@ -46,9 +46,29 @@ def percent(share: float) -> str:
     return f"{100 * share:.{2 if share < 0.995 else 3}g} %"
 
 
-def conclude_usage(found: Usage) -> str:
+VERDICTS = {  # of slow pairs, of fast ones: what is used more or less than evenly
+    (True, 1): "SLOW PAIRS FAVOURED",
+    (True, -1): "SLOW PAIRS NEGLECTED",
+    (False, 1): "FAST PAIRS FAVOURED",
+    (False, -1): "FAST PAIRS NEGLECTED",
+    (False, 0): "NO PREFERENCE",
+}
+EVEN = 0.1  # of the even share: as near use is even
+
+
+def preference(one: RotationUse) -> str:
+    """Which pairs are used more or less than evenly: those that never turn, or else the fastest."""
+    for slow, part in ((True, one.never_turn), (False, one.often)):
+        times = used_part(part) / part.uniform if part.pairs and part.uniform else 1.0
+        if abs(times - 1) > EVEN:
+            return VERDICTS[slow, 1 if times > 1 else -1]
+    return VERDICTS[False, 0]
+
+
+def conclude_usage(found: Usage) -> Said:
     """Which pairs do the work, which never turn, who stands out, and what that rests on."""
-    sentences = [about_rotation(found, one, len(found.rotations) > 1) for one in found.rotations]
+    first, *others = (about_rotation(found, r, len(found.rotations) > 1) for r in found.rotations)
+    sentences = others
     sentences += [f"{told}." for one in found.rotations if (told := about_heads(one))][:1]
     if found.against is not None:
         sentences.append(about_moved(found))
@@ -57,7 +77,9 @@ def conclude_usage(found: Usage) -> str:
             f"Which rows are pairs is guessed from the weights ({found.pairing.name}), so that all "
             "of this holds probably."
         )
-    return " ".join(sentences)
+    verdicts = {preference(one) for one in found.rotations}
+    verdict = verdicts.pop() if len(verdicts) == 1 else "BY LAYER TYPE"
+    return Said(verdict, first, "", tuple(sentences))
 
 
 def about_moved(found: Usage) -> str:
@@ -84,7 +106,7 @@ def about_rotation(found: Usage, one: RotationUse, several: bool) -> str:
     what = "what queries and keys put into scores" if both else "the energy of queries"
     first = (
         f"{never.pairs} of {total} pairs never finish a turn within {found.length} positions and "
-        f"hold {percent(used_part(never))} of {what} (even use would be {percent(never.uniform)})"
+        f"hold {percent(used_part(never))} of {what} (even use: {percent(never.uniform)})"
         if never.pairs
         else f"all {total} pairs turn within {found.length} positions"
     )
@@ -104,8 +126,8 @@ def about_rotation(found: Usage, one: RotationUse, several: bool) -> str:
     axes = "; ".join(
         f"{a.axis} {percent(used_part(a))} (even {percent(a.uniform)})" for a in one.axes
     )
-    told = f"{where}{first}; {often}; {worth}.{new}{f' By axis: {axes}.' if axes else ''}"
-    return told[0].upper() + told[1:]
+    told = f"{where}{first}. {often[0].upper()}{often[1:]}; {worth}.{new}"
+    return f"{told[0].upper()}{told[1:]}{f' By axis: {axes}.' if axes else ''}"
 
 
 def about_heads(one: RotationUse) -> str:
@@ -325,6 +347,7 @@ def draw_heads(axes: Axes, rotation: RotationUse, layer: LayerShares, length: in
 
 TOLD = Telling(
     "usage",
+    verdicts=frozenset([*VERDICTS.values(), "BY LAYER TYPE"]),
     conclude=lambda _, found: conclude_usage(found),
     words=usage_text,
     rows=usage_rows,

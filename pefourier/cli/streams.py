@@ -14,9 +14,10 @@ import typer
 from pefourier.errors import LONGEST, printable, shorten
 
 UNWRITABLE = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT}
-VERDICT = re.compile(r"^(\S.*?: )([a-z]+)\.", re.MULTILINE)
-COLOURS = dict.fromkeys(["collides", "different"], "1;31")
-COLOURS |= dict.fromkeys(["invertible", "isometric", "same"], "1;32")
+VERDICT = re.compile(r"^(\S.*?: |)([A-Z]+[A-Z, ]+)\.", re.MULTILINE)  # behind a label, if any
+BAD = "COLLIDES|DIFFERENT|PROBABLY A MISTAKE|TOO FEW ROWS"
+GOOD = "INVERTIBLE|ISOMETRIC|THE SAME|NO NEW ANGLES|SHARP|EXACT|NO SCALING NEEDED|STILL DISTINCT"
+COLOURS = dict.fromkeys(BAD.split("|"), "1;31") | dict.fromkeys(GOOD.split("|"), "1;32")
 LONG = 5  # seconds of a phase, from which on the rest is foretold
 LONG_WORD = re.compile(rf"\S{{{LONGEST + 1},}}")
 
@@ -67,8 +68,8 @@ def takes_colours(stream: Any) -> bool:
 def coloured(said: str) -> str:
     r"""A conclusion whose verdicts, the first words behind a label, stand out on a terminal.
 
-    >>> coloured("dft: collides. Only 64 of 80.")
-    'dft: \x1b[1;31mcollides\x1b[0m. Only 64 of 80.'
+    >>> coloured("dft: COLLIDES. Only 64 of 80.")
+    'dft: \x1b[1;31mCOLLIDES\x1b[0m. Only 64 of 80.'
     """
     return VERDICT.sub(lambda m: f"{m[1]}\x1b[{COLOURS.get(m[2], '1')}m{m[2]}\x1b[0m.", said)
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pefourier.analysis.context import Context, describe_context
-from pefourier.answers.context import ROTATION_FACTS, conclude_context, ranges
+from pefourier.answers.context import ROTATION_FACTS, ranges
+from pefourier.answers.telling import conclude
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError
 from pefourier.pages.document import Markup, Words, command, element, table, value_cell
@@ -62,7 +63,7 @@ def reach_part(
     given = [(f"--{name}", str(options[name])) for name in TAKEN if options.get(name) is not None]
     line = ["pefourier", "context", *(reach.encoding.spec for reach in reaches)]
     told = [
-        element("p", element("strong", one.label), " ", conclude_context(one.encoding, one.found))
+        element("p", element("strong", one.label), " ", conclude(one.encoding, one.found))
         for one in reaches
     ]
     return [

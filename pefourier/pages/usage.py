@@ -64,7 +64,7 @@ def one_model(found: Usage, words: Words) -> list[Markup]:
     ]
     head = [words.term("rotation", group), "kind of pairs", words.term("pairs", group)]
     return [
-        element("p", element("strong", label), " ", conclude_usage(found)),
+        element("p", element("strong", label), " ", conclude_usage(found).text),
         figure(picture, PICTURE, wide=True),
         table("What kinds of pairs hold", [*head, *(words.term(n, group) for n in names)], rows),
     ]

@@ -543,13 +543,13 @@ ONE = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]])
 )
 def test_what_is_said_of_a_comparison(a, b, told):
     one, two = table(a), table(b)
-    assert conclude_comparison(one, two, compare(one, two)) == told
+    assert conclude_comparison(compare(one, two)).text == told
 
 
 def test_partners_that_stand_elsewhere_are_permuted_along():
     one, two = load("rope", 40, 8), load("rope:layout=interleaved", 40, 8)
     for a, b, words in ((one, two, "halves to neighbours"), (two, one, "neighbours to halves")):
-        assert conclude_comparison(a, b, compare(a, b)).startswith(
+        assert conclude_comparison(compare(a, b)).text.startswith(
             "The two are the same rotation with rows in another order: weights made for the first "
             "work in the second after the rows of W_q and W_k, their biases and gains of q/k norms "
             f"are permuted in each head, {words} (--permutation FILE writes the order); W_v and "
@@ -557,9 +557,9 @@ def test_partners_that_stand_elsewhere_are_permuted_along():
             "position 1 on, by up to "
         )
     unknown = "Whether a model is the same is not known: a table of cosines and sines does not hold"
-    assert unknown in conclude_comparison(one, two, compare(one, table(two.table())))
+    assert unknown in conclude_comparison(compare(one, table(two.table()))).text
     twice = table(np.repeat(one.table(), 2, axis=1))
-    told = conclude_comparison(one, twice, compare(one, twice))
+    told = conclude_comparison(compare(one, twice)).text
     assert told.startswith(
         "The two are one encoding, written differently: cosines and sines, each frequency twice, "
         "columns halves to interleaved; after that change they agree to "
@@ -569,16 +569,16 @@ def test_partners_that_stand_elsewhere_are_permuted_along():
 
 def test_the_order_of_columns_that_are_added_needs_nothing():
     one, two = load("sinusoidal", 40, 8), load("sinusoidal:layout=halves", 40, 8)
-    assert "permuted" not in conclude_comparison(one, two, compare(one, two))
+    assert "permuted" not in conclude_comparison(compare(one, two)).text
     exchanged = load("sinusoidal:layout=halves", 40, 8)
     rope = load("rope", 40, 8)
-    assert "permuted" not in conclude_comparison(rope, exchanged, compare(rope, exchanged))
+    assert "permuted" not in conclude_comparison(compare(rope, exchanged)).text
 
 
 def test_a_parameter_that_one_table_lacks_is_said_to_be_the_others():
     codes = load("rope", 40, 8).table()
     one, two = table(3.5 * codes), table(codes)
-    told = [conclude_comparison(a, b, compare(a, b)) for a, b in ((one, two), (two, one))]
+    told = [conclude_comparison(compare(a, b)).text for a, b in ((one, two), (two, one))]
     assert told[0].endswith("they differ in scale 3.5 in the first, 1 in the second.")
     assert told[1].endswith("they differ in scale 1 in the first, 3.5 in the second.")
 
@@ -587,12 +587,12 @@ def test_a_rotation_keeps_products_and_says_so(rng):
     codes = rng.normal(size=(20, 6))
     turned = codes @ np.linalg.qr(rng.normal(size=(6, 6)))[0]
     one, two = table(codes), table(turned)
-    assert conclude_comparison(one, two, compare(one, two)) == (
+    assert conclude_comparison(compare(one, two)).text == (
         "The two are one encoding, written differently: columns rotated (all inner products agree);"
         " products of codes are the same, single numbers are not."
     )
     tripled = table(3 * turned)
-    assert conclude_comparison(one, tripled, compare(one, tripled)) == (
+    assert conclude_comparison(compare(one, tripled)).text == (
         "The two are one encoding, written differently: columns rotated, scaled by 3; products of "
         "codes are 9 times those of the first, single numbers are others."
     )

@@ -35,7 +35,7 @@ def concluded(tmp_path, config, *asked):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
     (enc, *_), found = describe_context(str(path), *asked)
-    return conclude_context(enc, found)
+    return conclude_context(enc, found).text
 
 
 @pytest.mark.parametrize(
