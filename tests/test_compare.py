@@ -268,7 +268,9 @@ def test_transposed_points_are_a_bug_where_the_grid_is_not_square():
     table = from_table(on_grid("rt-detr").table())
     table = replace(table, domain=on_grid("rt-detr").domain)
     told = compare(on_grid("mae"), table).conclusion
-    assert told.startswith("The two hold the same codes in another order of points: rows run down")
+    assert told.startswith(
+        "THE SAME, REORDERED. The same codes in another order of points: rows run"
+    )
     assert "surely a bug in one of the two; check-faithful --grid 7x11 says in which" in told
     findings = assess(table).findings
     assert [f.code for f in findings if f.severity == "error"] == ["grid-transposed"]

@@ -120,9 +120,9 @@ def test_the_command_says_what_to_do_with_it(tmp_path, run, monkeypatch):
     line = ["convert", "m", "--from", "halves", "--to", "neighbours", "--out", "n.safetensors"]
     text = " ".join(run(*line).out.split())
     assert text.startswith(
-        "n.safetensors has the rows of queries and keys of 8 heads in 2 layers in the order of "
-        "neighbours; 5 other tensors are as they were. Scores are the same where code turns "
-        "neighbours, and wrong where it still turns halves. model.layers.0.self_attn.k_proj.weight"
+        "CONVERTED. In n.safetensors the rows of queries and keys of 8 heads in 2 layers stand as "
+        "neighbours; 5 other tensors are as they were. Use code that turns neighbours: scores are "
+        "the same there, and wrong where code still turns halves. model.layers.0.self_attn.k_proj."
     )
     assert run(*line, "--json").results[0]["told"] == "halves"
     assert "--heads" in run(*line, "--heads", "4,2").err

@@ -271,10 +271,9 @@ def test_layers_with_a_window_need_no_scaling(tmp_path):
     found = extend(gemma(tmp_path, model_type="mistral"), 131072)
     assert (found.window, found.windows, ways(found)["unchanged"].unseen) == (4096, (), 0)
     assert conclude_extension(found).text == (
-        "Taken from 8192 to 131072 positions unchanged, every pair stays within the "
-        "angles of training, as "
-        "a query sees 4096 positions: no scaling is needed. How well a model works at that length, "
-        "only a test on long texts says."
+        "NO SCALING NEEDED. Taken from 8192 to 131072 positions unchanged, every pair stays within "
+        "the angles of training, as a query sees 4096 positions. Only a test on long texts says "
+        "how well a model works at that length."
     )
     assert (
         ways(extend(gemma(tmp_path, sliding_window=None, model_type="llama"), 131072))[
@@ -314,7 +313,7 @@ def test_an_original_length_that_no_config_says_is_told(tmp_path):
     assert (found.original, found.by_factor) == (16384, True)
     assert (
         "The lines take 16384, 131072 over the factor of its scaling, for the length of training, "
-        "which the config does not say; how well"
+        "which the config does not say. Only a test"
     ) in conclude_extension(found).text
     assert not extend(write("own", PUBLISHED["meta-llama/Llama-3.1-8B"], tmp_path), 2**20).by_factor
     with pytest.raises(PefourierError, match="took it there from 16384, by its factor: for anoth"):

@@ -180,7 +180,7 @@ def test_rows_of_zeros_before_a_grid_are_said():
     table = named("axial:convention=mae", (3, 5), 16, prefix=2).table()
     r = assess(table_on((3, 5), table, prefix=2))
     assert r.prefix_zeros == 2
-    told = "rows 0 … 1, before the grid, have no place and are left out: they are all zeros"
+    told = "Rows 0 … 1, before the grid, have no place and are left out: they are all zeros"
     assert told in r.conclusion
     table[0, 3] = 1.0
     r = assess(table_on((3, 5), table, prefix=2))

@@ -94,7 +94,7 @@ def test_equal_frequencies_of_other_pairs_are_another_model():
     one, two = (operator_at(enc, np.arange(64))[0] for enc in found.about)
     np.testing.assert_allclose(one[:, order][:, :, order], two, atol=2e-5)
     assert found.operator.first_position == 1
-    assert "the same rotation with rows in another order" in found.conclusion
+    assert "THE SAME, PERMUTED. " in found.conclusion
 
 
 RELATIONS = [  # what leads from the first to the second
@@ -226,7 +226,7 @@ def test_the_order_of_rows_is_written(run, tmp_path):
         done = run("compare", "rope:d=8", "rope:d=8,layout=interleaved", "--permutation", path)
         assert done.status == 1
         told = " ".join(done.out.split())
-        assert "halves to neighbours (--permutation FILE writes the order)" in told
+        assert "halves to neighbours. For weights made for the first, permute the rows" in told
         assert list(read(path)) == [0, 4, 1, 5, 2, 6, 3, 7]
     done = run("compare", "rope:d=8", "rope:d=8", "--permutation", tmp_path / "no.npy")
     assert (done.status, (tmp_path / "no.npy").exists()) == (2, False)

@@ -104,7 +104,7 @@ def test_biases_are_resized_from_window_to_window():
     middle = r.table[1:, 0].reshape(7, 7)[3]
     np.testing.assert_allclose(middle[:4], [-2.0787, -1.5248, -0.6706, 0.0], atol=5e-5)
     assert r.table[0] == 7.0
-    assert "From 3x3 to 4x4" in r.conclusion
+    assert "from 3x3 to 4x4" in r.conclusion
     assert "all 49 codes differ" in r.conclusion
 
 
@@ -169,10 +169,10 @@ def test_rotations_are_told_as_they_are_computed():
     new = load("axial-rope:convention=dinov3", None, 64, grid=(9, 8)).table()
     apart = np.linalg.norm(new[:, None] - new, axis=-1)[~np.eye(72, dtype=bool)].min()
     assert r.anew.nearest == pytest.approx(apart / np.linalg.norm(new, axis=1).max())
-    assert r.conclusion.startswith("Computed anew on 9x8, all 72 codes differ")
+    assert r.conclusion.startswith("STILL DISTINCT. Computed anew on 9x8, all 72 codes differ")
     assert "Rotations are computed, and methods are for tables: by bicubic" in r.conclusion
     added = both("axial:convention=detr", (6, 6), (9, 8)).conclusion
-    assert added.startswith("From 6x6 to 9x8 the methods differ")
+    assert "from 6x6 to 9x8 they differ" in added
     assert "Computed anew on 9x8, all 72 codes differ" in added
 
 
@@ -248,7 +248,7 @@ def test_a_single_row_of_points_is_resized_by_the_command_too(run, tmp_path):
     assert (done.status, done.err.count("Traceback")) == (0, 0), done.err
     made = resize_table(table_on((1, 14), np.load(tmp_path / "row.npy")), (2, 20))
     assert (made.old, made.new, made.table.shape) == ((1, 14), (2, 20), (40, 16))
-    assert made.conclusion.startswith("From 1x14 to 2x20")
+    assert "from 1x14 to 2x20 they differ" in made.conclusion
 
 
 def test_the_function_compares_with_the_formula_on_the_new_grid():

@@ -201,10 +201,10 @@ def rows_permuted(r: Comparison) -> Said:
     """What is to be done with weights where a rotation takes its rows in another order."""
     name = r.operator.name
     told = {
-        None: "in that order",
+        None: "as --permutation writes it",
         "reversed": "the two rows of each pair exchanged",
-        "partial": "in that order, which moves the part that turns",
-        "axes-exchanged": "in that order, which exchanges the axes",
+        "partial": "the part that turns moved",
+        "axes-exchanged": "the axes exchanged",
     }.get(name, str(name).replace("-", " "))
     action = (
         "For weights made for the first, permute the rows of W_q and W_k, their biases and "

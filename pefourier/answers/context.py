@@ -179,13 +179,10 @@ def about_training(found: Context) -> list[str]:
 
 
 def by_scaling(r: Rotation) -> str:
-    """A rotation's scaling, and how many pairs it treats in which way."""
+    """A rotation's scaling."""
     if r.scaling == "none":
         return "without a scaling"
-    done = {"kept": "keeps", "blended": "blends", "stretched": "stretches"}
-    counts = [f"{done[band.treatment]} {band.pairs}" for band in r.bands if band.treatment in done]
-    which = f", which {join(counts)} of {r.rotated} pairs" if len(counts) > 1 else ""
-    return f"with scaling {r.scaling}{which}"
+    return f"with scaling {r.scaling}"
 
 
 def if_scaled_later(r: Rotation, trained: int) -> str:

@@ -135,8 +135,7 @@ def conclude_design(design: Design) -> Said:
     if design.best and set(design.best.values()) <= {None}:
         return Said("NO BASE FOUND", " ".join(facts))
     if len(design.best) == 1 or not facts:
-        lead = f"For {size} {facts[0][0].lower()}{facts[0][1:]}" if facts else f"For {size}."
-        return Said("BY ONE CRITERION", lead, "", tuple(facts[1:]))
+        return Said("BY ONE CRITERION", facts[0] if facts else f"For {size}.", "", tuple(facts[1:]))
     return Said("CRITERIA AGREE", f"For {size} one base is best by all.", "", tuple(facts))
 
 
@@ -157,11 +156,11 @@ def fact(criterion: str, rho: float | None, design: Design, bases: dict[float, C
     if rho is None:
         return "No base up to 1000 times the length keeps the sum of cosines positive below it."
     idle = bases[rho].idle if rho in bases else 0
-    cost = f"; {idle} of {design.d // 2} pairs never finish a turn then" if idle else ""
+    cost = f"{idle} of {design.d // 2} pairs then never finish a turn; l" if idle else "L"
     return (
         f"The rule published for language models (Men et al., 2024) asks for {base_words(rho)}, "
-        "the smallest base that keeps the sum of cosines positive at all lags below the length"
-        f"{cost}. Larger ones may fail again, which --base tells."
+        "the smallest base that keeps the sum of cosines positive at all lags below the length. "
+        f"{cost}arger bases may fail again, which --base tells."
     )
 
 

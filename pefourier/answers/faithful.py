@@ -312,7 +312,7 @@ def told_apart(enc: Encoding, r: Faithfulness) -> str:
     """Whether points have codes of their own, and which two are closest."""
     points = POINTS[enc.domain.kind]
     if r.length == 1:
-        return f"With one of the {points} there is nothing to tell apart; ask for more."
+        return f"With one of the {points} alone there is nothing to tell apart; ask for more."
     if isnan(r.stable_rank):
         return f"All {r.length} codes are zero: they say nothing about {points}."
     if r.distinct == 1:
@@ -360,7 +360,7 @@ def collision(enc: Encoding, r: Faithfulness) -> str:
     return f"{join(two_ends(enc, r))} are the first two that share one"
 
 
-def way_out(enc: Encoding, r: Faithfulness) -> str:
+def what_to_take(enc: Encoding, r: Faithfulness) -> str:
     """How many positions have codes of their own, where that is a formula's."""
     if r.on_grid or not 1 < r.distinct < r.length or not r.stable_rank > 0:
         return ""
@@ -368,6 +368,8 @@ def way_out(enc: Encoding, r: Faithfulness) -> str:
     if period is not None and period < r.length:
         wider = f", or --d {r.length} or more" if enc.name == "dft" else ""
         return f"Take at most {period} positions{wider}."
+    if enc.domain.kind == "lag" and r.closest_pair[0] == -r.closest_pair[1]:
+        return "A decoder sees one direction: causal=true." if "causal" in enc.params else ""
     known = {finding.code for finding in r.findings} & {"repeating-codes", "clipped-index"}
     if known or enc.domain.kind == "lag" or not enc.stationary:
         return ""
@@ -379,8 +381,8 @@ def collision_of_lags(enc: Encoding, r: Faithfulness) -> str:
     a, b = r.closest_pair
     if a == -b and r.distinct == r.length // 2 + 1:
         return (
-            f"a lag and its opposite, such as {a} and {b}, share one, which tells the distance and "
-            "not the direction; a decoder sees one direction, as causal=true has it"
+            f"a lag and its opposite, such as {a} and {b}, share one, so that distance is told and "
+            "direction is not"
         )
     sizes = ", ".join(f"{k}={enc.params[k]}" for k in SHARED_BY if k in enc.params)
     if sizes:
@@ -500,7 +502,7 @@ def ends_of(enc: Encoding, r: Faithfulness) -> list[str] | None:
 def told_apart_on_grid(enc: Encoding, r: Faithfulness) -> str:
     """Whether points have codes of their own, which two are closest, and what has no place."""
     points, grid = f"{r.length} {points_in_words(enc)}", f"of the {size_of(r.grid)} grid"
-    rest = f"; {in_front(r.prefix, r.prefix_zeros)}" if r.prefix else ""
+    rest = f". {in_front(r.prefix, r.prefix_zeros).capitalize()}" if r.prefix else ""
     if r.length == 1:
         return f"A grid of one point has nothing to tell apart{rest}."
     if isnan(r.stable_rank):
@@ -772,7 +774,7 @@ def conclude_faithfulness(enc: Encoding, r: Faithfulness) -> Said:
     found = surely_wrong(enc, r), known_formula(enc, r), in_low_precision(enc, r)
     automatic = r.length > r.dimension or r.on_grid
     more = (*found, invert(enc, r)) if automatic else (invert(enc, r), *found)
-    return Said(r.verdict.upper(), tell(enc, r), way_out(enc, r), more)
+    return Said(r.verdict.upper(), tell(enc, r), what_to_take(enc, r), more)
 
 
 TOLD = Telling(

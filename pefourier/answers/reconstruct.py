@@ -216,6 +216,8 @@ def point_from_frequencies(enc: Encoding, r: Reconstructions) -> tuple[str, str]
         if len(r.lattice) > 2:
             share = f"{100 * one.cross:.0f} % of the energy is on points that share a coordinate"
         return "A CROSS", f"{how}, with {area}: {share}{why_wide(enc, r)}."
+    if one.half_max_area == 1:
+        return "SHARP", f"{how}, and no other point has half of that."
     return "BLURRED", f"{how}, with {area}{why_wide(enc, r)}."
 
 

@@ -123,8 +123,8 @@ def products_by_lag(enc: Encoding, r: Relations) -> tuple[str, str]:
     if r.toeplitz_residual > EXACT:
         return (
             "DEPENDS ON POSITION",
-            "Inner products of two codes depend on where they are, not only on the lag between "
-            f"them (Toeplitz residual {number(r.toeplitz_residual, 2)}; 0 is the lag alone).",
+            "Inner products depend on where codes are, not only on their lag (Toeplitz residual "
+            f"{number(r.toeplitz_residual, 2)}; 0 is the lag alone).",
         )
     return "DEPENDS ON LAG ALONE", f"As the lag grows, inner products {fall(r)}."
 
@@ -207,7 +207,7 @@ def products_by_displacement(enc: Encoding, r: Relations) -> tuple[str, str]:
     if r.toeplitz_residual > EXACT:
         return (
             "DEPENDS ON PLACE",
-            "Inner products of two codes depend on where they are, not only on the displacement "
+            "Inner products depend on where codes are, not only on their displacement "
             f"(Toeplitz residual {number(r.toeplitz_residual, 2)}; 0 is the displacement alone).",
         )
     alone = "DEPENDS ON DISPLACEMENT ALONE"

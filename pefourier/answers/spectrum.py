@@ -153,7 +153,10 @@ def share_at_zero(share: float) -> str:
 def share_below(spectrum: Spectrum) -> str | None:
     """Declared frequencies below the first bin, with their share of all."""
     below, total = spectrum.summary.below_first_bin, spectrum.summary.frequencies_total
-    return None if below is None else f"{below} ({100 * below / total:.0f} %)"
+    if below is None:
+        return None
+    which = which_never_turn(spectrum)
+    return f"{below} ({100 * below / total:.0f} %){f', numbers {which}' if which else ''}"
 
 
 def both_counts(spectrum: Spectrum) -> str | None:
@@ -182,7 +185,6 @@ SPECTRUM_FACTS = [
     Fact("frequencies are", lambda r: "declared" if r.method == "declared" else "estimated"),
     Fact("how many", lambda r: r.summary.frequencies_total, "not declared"),
     Fact("of them below the first bin 2π/N", share_below, "not declared"),
-    Fact("  their numbers from 0", which_never_turn, "–"),
     Fact("effective number, exp(entropy)", both_counts, "none: codes are zero"),
     Fact("Eq. 16: index l that enters 2π/d", lambda r: r.summary.lowest_bin_index, why_no_root),
     Fact("share at frequency 0", lambda r: r.summary.lowest_bin_share, "none: codes are zero"),
@@ -302,7 +304,7 @@ def wave(omega: float) -> str:
     return f"{float(short):.0f}" if 1e3 < 2 * pi / omega < 1e15 else short
 
 
-def never_turning(r: Spectrum) -> np.ndarray:
+def beyond_lattice(r: Spectrum) -> np.ndarray:
     """Numbers of the frequencies that a lattice cannot tell from zero: waves longer than it."""
     if r.frequencies is None:
         return np.empty(0, dtype=int)
@@ -311,7 +313,7 @@ def never_turning(r: Spectrum) -> np.ndarray:
 
 def below_first_step(r: Spectrum) -> str:
     """How many frequencies never turn, as a sentence goes on."""
-    slow = len(never_turning(r))
+    slow = len(beyond_lattice(r))
     if not slow:
         return ""
     complete = agreeing(slow, "completes", "complete")
@@ -323,7 +325,7 @@ def below_first_step(r: Spectrum) -> str:
 
 def which_never_turn(r: Spectrum) -> str | None:
     """The numbers of a run of frequencies that never turn, and their columns."""
-    which = () if r.on_grid else never_turning(r)
+    which = () if r.on_grid else beyond_lattice(r)
     if len(which) < 2 or which[-1] - which[0] >= len(which):
         return None
     columns = columns_of_waves(r.about[0], which) if r.about else ""
@@ -336,7 +338,7 @@ def what_shows_more(enc: Encoding, r: Spectrum) -> str:
         return ""
     if is_blurred(r):
         return "Take --sigma 0, or a longer --lattice, to tell them apart."
-    slow = len(never_turning(r))
+    slow = len(beyond_lattice(r))
     if not slow or 2 * slow < len(r.frequencies):
         return ""
     return "For your own context add --lattice N --sigma 0."

@@ -251,7 +251,7 @@ def test_the_answer_says_where_the_page_is(run, tmp_path):
     assert done.status == 2
     first, second = done.results
     assert (first["spec"], first["out"], first["encoding"]) == ("dft", str(out), "dft")
-    assert first["conclusion"].startswith("All 4 positions have different codes")
+    assert first["conclusion"].startswith("ISOMETRIC. All 4 positions have different codes")
     assert second["spec"] == "nothing-such"
     told = " ".join(run("report", "dft", "--d", 8, "-S", 4, "--out", out).out.split())
     assert told.startswith("The page is in ")
@@ -361,7 +361,7 @@ def test_relations_of_points_are_on_the_page(page, run):
     (line,) = [line for line in found.text["code"] if "relations" in line]
     assert line == "pefourier relations axial --d 16 --grid 6x6"
     (record,) = run(*shlex.split(line)[1:], "--json").results
-    assert "Inner products of codes depend on the displacement alone" in record["conclusion"]
+    assert "DEPENDS ON DISPLACEMENT ALONE. " in record["conclusion"]
     assert any(record["conclusion"] in said for said in found.text["p"])
     assert "as far on the diagonals" in found.text["button"]
 

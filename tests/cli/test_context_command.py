@@ -62,9 +62,8 @@ def test_context_of_a_config(run):
     assert result["against"]["below"] == {".99": 512, ".9": 1724, ".5": 60725}
     assert result["against"]["cosine"][0][0] == 1
     assert result["conclusion"].startswith(
-        "Trained at 8192 positions and asked for 131072 with scaling llama3, which keeps 29, "
-        "blends 6 and stretches 29 of 64 pairs: 29 of 64 pairs reach angles unseen in training, "
-        "the first beyond 65536 positions."
+        "UNSEEN ANGLES. Trained at 8192 positions and asked for 131072 with scaling llama3: 29 of "
+        "64 pairs reach angles unseen in training, the first beyond 65536 positions."
     )
 
 
@@ -74,8 +73,8 @@ def test_what_a_scaling_does_is_said_within_the_length_of_training_too(run):
     bands = {band["class"]: band["pairs"] for band in result["rotations"][0]["bands"]}
     assert bands == {"kept": 26, "blended": 24, "stretched": 14}
     assert result["conclusion"].startswith(
-        "At 80 positions, within the 8192 of training, with scaling yarn, which keeps 26, blends "
-        "24 and stretches 14 of 64 pairs, no angle is new; "
+        "NO NEW ANGLES. At 80 positions, within the 8192 of training, with scaling yarn, no angle "
+        "is new; "
     )
 
 
@@ -103,6 +102,7 @@ def test_the_length_asked_for_is_not_that_of_training(run):
     assert (result["trained"], result["length"]) == (8192, 131072)
     assert result["rotations"][0]["unseen"] == 29
     assert result["conclusion"].startswith(
+        "UNSEEN ANGLES. "
         "Presumably trained at 8192 positions and asked for 131072 without a scaling: 29 of 64 "
         "pairs reach angles unseen in training"
     )
@@ -130,7 +130,7 @@ def test_dimensions_kept_apart_do_not_turn(run):
     (r,) = result["rotations"]
     assert (r["pairs"], r["rotated"], r["bound"]) == (96, 32, 4119)
     assert (
-        "sum of cosines of the rotated pairs turns negative first at lag 4119"
+        "sum of cosines of the rotated pairs first turns negative at lag 4119"
         in result["conclusion"]
     )
     assert (r["attention_factor"], round(r["softmax_factor"], 3)) == (1.0, 1.874)
@@ -159,7 +159,9 @@ def test_a_spec_is_told_as_it_was_typed(run):
     assert [one["spec"] for one in results] == asked
     assert [len(one["rotations"]) for one in results] == [2, 1, 1]
     assert results[2]["rotations"][0]["name"] == "full_attention"
-    assert run("context", asked[1]).out.startswith("both.json#text_config: Trained at 8192")
+    assert run("context", asked[1]).out.startswith(
+        "both.json#text_config: UNSEEN ANGLES. Trained at 8192"
+    )
     done = run("context", "llama.json#nonsense")
     assert (done.status, done.out) == (2, "")
     assert "'llama.json' has one rotation for all layers; leave out '#nonsense'" in done.err
@@ -257,7 +259,7 @@ def test_a_grid_is_extended_axis_by_axis(run):
     (rows,) = run(*asked, "--json").results
     assert (rows["name"], rows["length"], rows["params"]["grid"]) == ("y", 32, [32, 16])
     done = run(*asked, "--plot", "axes.png")
-    assert done.out.startswith("axis y: Taken from 16 to 32 positions unchanged")
+    assert done.out.startswith("axis y: SCALING NEEDED. Taken from 16 to 32 positions unchanged")
     assert "all axes by yarn    axial-rope:d=64,grid=32x16,stretch=2;1,stretch_by=" in done.out
     assert Path("axes.png").exists()
     head, first, *_ = run(*asked, "--csv").out.splitlines()
@@ -267,7 +269,7 @@ def test_a_grid_is_extended_axis_by_axis(run):
 def test_context_of_biases_says_what_can_be_said(run):
     done = run("context", "bloom.json")
     assert done.out.startswith(
-        "bloom.json: Biases of distance (ALiBi) have no length: the flattest"
+        "bloom.json: ANY LENGTH. Biases of distance (ALiBi) have no length: the flattest"
     )
 
 
@@ -322,7 +324,7 @@ def test_design_as_json_and_csv(run):
     assert {"rho", "spec", "min_distance", "rank", "idle", "bound"} <= result["candidates"][
         0
     ].keys()
-    assert "the criteria contradict one another" in result["conclusion"]
+    assert "CRITERIA DISAGREE. " in result["conclusion"]
     lines = run(*asked, "--csv").out.splitlines()
     assert len(lines) == 1 + len(result["candidates"])
     assert run(*asked, "--dtype", "bf16").out.count("after rounding") == 1
@@ -330,9 +332,7 @@ def test_design_as_json_and_csv(run):
 
 def test_design_of_short_lengths_needs_no_base(run):
     out = run("design", "--length", 80, "--d", 256, "--for", "turns").out
-    assert " ".join(out.split()).startswith(
-        "No base is needed: with 80 positions and d 256 the DFT"
-    )
+    assert " ".join(out.split()).startswith("NO BASE NEEDED. With 80 positions and d 256 the DFT")
 
 
 def test_a_sweep_of_contexts_has_a_result_for_each_length(run):
@@ -403,7 +403,7 @@ def test_a_config_that_has_probably_lost_its_scaling_is_told_first(run, folder):
     config |= {"max_position_embeddings": 131072, "rope_theta": 5e5}
     Path("config.json").write_text(json.dumps(config))
     said = run("context", "config.json", "--length", "40k").out.replace("\n ", "")
-    assert said.startswith("config.json: Probably a mistake: 'config.json' has max_position_embed")
+    assert said.startswith("config.json: PROBABLY A MISTAKE. 'config.json' has max_position_embed")
     assert "(rope-scaling-lost, told below)" in said
 
 
@@ -424,6 +424,7 @@ def test_a_table_of_a_config_without_weights_has_its_length(run, config, rows, h
     (result,) = run("context", "learned.json", "--length", 4096, "--json").results
     assert [run["kind"] for run in result["layers"]] == ["learned"]
     assert result["conclusion"] == (
+        "TOO FEW ROWS. "
         f"Learned positions end with their table: {held} rows; of 4096 asked for, {4096 - rows} "
         "have none."
     )

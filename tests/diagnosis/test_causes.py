@@ -215,7 +215,8 @@ def test_another_factor_before_a_rotation_is_no_way_of_writing_it(factor, words,
     assert found.max_difference == pytest.approx(largest)
     assert found.max_difference > found.tolerance
     assert found.conclusion == (
-        f"The two differ by up to {largest:.3g}. The second is the first misread: another factor "
+        "DIFFERENT. "
+        f"They differ by up to {largest:.3g}. The second is the first misread: another factor "
         f"before cosines and sines ({words}). Logits of the second are {logits:.4g} times those of "
         "the first at every position, where trained weights expect cosines and sines multiplied by "
         "1.138629."
