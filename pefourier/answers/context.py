@@ -126,10 +126,7 @@ def about_more(found: Context) -> list[str]:
 def about_mistakes(found: Context) -> list[str]:
     """What is probably wrong with the config, which all that follows depends on."""
     doubts = [f for f in found.findings if f.severity != "note"][:1]
-    return [
-        f"{f.message[0].upper()}{f.message[1:].partition(';')[0]} ({f.code}, told below)."
-        for f in doubts
-    ]
+    return [f"{f.message.partition(';')[0]} ({f.code}, told below)." for f in doubts]
 
 
 def about_phases(found: Context) -> str:
