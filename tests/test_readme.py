@@ -23,7 +23,7 @@ from pefourier.encodings import checks, load
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 TEXT = README.read_text(encoding="utf-8")
-SHOWN, WIDTH, CUT = 4, 68, " …"
+SHOWN, WIDTH, CUT = 6, 76, " …"
 ANSWERED = re.compile(r"^    pefourier (.+)\n\n((?:    .+\n)+)", re.MULTILINE)
 COMMANDS = sorted(set(re.findall(r"^    pefourier (.+)$", TEXT, re.MULTILINE)))
 LONG = ("train", "reproduce")  # have tests of their own; the second writes files
