@@ -107,10 +107,13 @@ def what_speaks_for(apart: Sequence[Answer]) -> list[str]:
     gaps = [a.result.gap for a in apart]
     farthest = [a for a in apart if a.result.gap >= AS_FAR * max(gaps)]
     if len(farthest) == len(apart):
-        return [f"The closest two codes are equally far apart, {number(max(gaps), 3)} of a length."]
+        return [
+            f"The closest two codes are equally far apart, {number(max(gaps), 3)} times "
+            "the typical code length."
+        ]
     return [
-        f"The closest two codes are farthest apart in {names(farthest)}, {number(max(gaps), 3)} of "
-        f"a code's length, and nearest in {names([apart[gaps.index(min(gaps))]])}, "
+        f"The closest two codes are farthest apart in {names(farthest)}, {number(max(gaps), 3)} "
+        f"times the typical code length, and nearest in {names([apart[gaps.index(min(gaps))]])}, "
         f"{number(min(gaps), 3)}: far is safe from rounding and noise, and no merit by itself, as "
         f"random codes are far apart (pefourier relations says whether near positions are alike)."
     ]
