@@ -23,7 +23,17 @@ from pefourier.analysis.context import (
 )
 from pefourier.answers.page import Page, fields_told
 from pefourier.answers.places import WORDS, axis_names, further_in_words
-from pefourier.answers.plot import USUAL, WIDTH, Look, brief, lines_within, literal, make_panels
+from pefourier.answers.plot import (
+    LINE,
+    USUAL,
+    WIDTH,
+    Look,
+    add_legend_below,
+    brief,
+    lines_within,
+    literal,
+    make_panels,
+)
 from pefourier.answers.telling import (
     Answer,
     Refusal,
@@ -678,6 +688,10 @@ def wavelengths(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
     for axes, (a, rotation) in zip(panels[:, 0], rows, strict=False):
         draw_strips(axes, a, rotation)
     panels[len(rows) - 1, 0].set_xlabel("wavelength (positions)")
+    if figure.get_figwidth() < NARROW and any(len(strips(r)) > 1 for _, r in rows):
+        drawn = panels[: len(rows), 0]
+        figure.set_figheight(figure.get_figheight() + 4 * LINE)
+        add_legend_below(figure, max(drawn, key=lambda one: len(one.collections)))
     if readings:
         draw_readings(panels[-1, 0], [(file_name(a), a.result.against) for a in readings])
     return figure
@@ -704,6 +718,7 @@ def draw_strips(axes: Axes, answer: Answer, r: Rotation) -> None:
     """A tick for each pair, and the trained and the asked length as lines."""
     found = answer.result
     rows = strips(r)
+    narrow = axes.figure.get_figwidth() < NARROW
     for level, (own, members) in enumerate(rows.values()):
         for treatment, those in members.items():
             if not those.any():
@@ -711,6 +726,7 @@ def draw_strips(axes: Axes, answer: Answer, r: Rotation) -> None:
             waves = 2 * pi / own[those]
             colour = GREY if level == 0 and len(rows) > 1 else COLOURS[treatment]
             label = None if treatment == "same" else f"{treatment}: {those.sum()} pairs"
+            label = treatment if label and narrow else label
             axes.vlines(waves, -level - 0.4, -level + 0.4, color=colour, label=label, linewidth=1)
     mark_lengths(axes, found.trained, found.length)
     axes.set(xscale="log", ylim=(-len(rows) + 0.4, 0.9))
@@ -718,13 +734,12 @@ def draw_strips(axes: Axes, answer: Answer, r: Rotation) -> None:
     axes.set_yticks(list(named), list(named.values()))
     name = ", ".join(filter(None, (file_name(answer), literal(r.name))))
     base = "" if r.base is None else f", base {r.base:g}"
-    title = lines_within(f"{name}: {r.rotated} pairs{base}", axes.figure)
+    told = [f"{those.sum()} {one}" for one, those in members.items() if those.any()]
+    told = f" ({', '.join(told)})" if narrow and len(rows) > 1 else ""
+    title = lines_within(f"{name}: {r.rotated} pairs{told}{base}", axes.figure)
     axes.set_title(title, loc="left", fontsize=9)
-    if len(rows) > 1:
-        narrow = axes.figure.get_figwidth() < NARROW
-        across = {"loc": "upper left", "bbox_to_anchor": (-0.1, -0.85), "ncols": 2}
-        beside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
-        axes.legend(fontsize=8, **(across if narrow else beside))
+    if len(rows) > 1 and not narrow:
+        axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
 def file_name(answer: Answer) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import starmap
 from math import pi
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -260,11 +261,12 @@ def criteria(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
         for axes, (field, (label, scale, names)) in zip(column, CURVES.items(), strict=True):
             draw_criterion(axes, design, field, names)
             axes.set(xscale="log", yscale=scale)
-            axes.set_ylabel(label, fontsize=8)
+            axes.set_ylabel(fill(label, 12), fontsize=8)
         axis = f"axis {design.axis}: " if design.axis else ""
         title = f"{axis}{design.length} positions, d {design.d}"
         column[0].set_title(title, loc="left", fontsize=9)
         column[-1].set_xlabel("base ρ")
+    figure.align_ylabels(panels)
     return figure
 
 
@@ -272,19 +274,19 @@ def draw_criterion(axes: Axes, design: Design, field: str, names: Sequence[str])
     """A number of all candidates over their bases, the best by its criteria marked."""
     shown = [(c.rho, getattr(c, field)) for c in design.candidates]
     known = np.array([(rho, value) for rho, value in shown if value is not None], dtype=float)
-    axes.grid(axis="x", color="0.9", linewidth=0.6)
+    axes.grid(axis="x", color="0.5", alpha=0.25, linewidth=0.6)
     if not len(known):
         return
-    axes.plot(*known.T, color="#0072B2", marker="o", markersize=2.5, linewidth=1.2)
+    axes.plot(*known.T, color="C0", marker="o", markersize=2.5, linewidth=1.2)
     told = []
     for name, rho in design.best.items():
         values = known[known[:, 0] == rho, 1]
         if name.partition("=")[0] not in names or not len(values):
             continue
-        axes.axvline(rho, color="#D55E00", linestyle="--", linewidth=0.9)
-        axes.plot(rho, values[0], "D", color="#D55E00", markersize=5, linestyle="none")
+        axes.axvline(rho, color="C1", linestyle="--", linewidth=0.9)
+        axes.plot(rho, values[0], "D", color="C1", markersize=5, linestyle="none")
         told.append(f"{literal(name)}: {rho:.4g}")
-    axes.set_title(", ".join(told), loc="right", fontsize=8, color="#D55E00", pad=2)
+    axes.set_title(", ".join(told), loc="right", fontsize=8, color="C1", pad=2)
 
 
 TOLD = Telling(

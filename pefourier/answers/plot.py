@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from pefourier.errors import PefourierError, printable, shown
+from pefourier.errors import PefourierError, printable, shorten, shown
 from pefourier.files import reason, write_whole
 
 if TYPE_CHECKING:
@@ -214,20 +214,29 @@ def save(path: str, draw: Callable[..., Figure], answers: Any, look: Look = USUA
 
 def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = USUAL) -> bytes:
     """A figure of answers as a file of a format; in memory, where no disk fails half-way."""
-    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
+    told = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
+    told["Title"] = printable(look.title) or title_of(draw, answers)
     stream = io.BytesIO()
     with figure_style(look):
         try:
             figure = draw(answers, look)
             dpi = look.dpi
             check_pixels(kind, figure, dpi)
-            figure.savefig(stream, format=kind, metadata=undated, dpi=dpi)
+            figure.savefig(stream, format=kind, metadata=told, dpi=dpi)
         except (RuntimeError, ValueError) as error:
             if not user_settings():
                 raise
             what = f"{SETTINGS}={shown(os.environ[SETTINGS])}"
             raise PefourierError(f"cannot draw as {what} asks: {reason(error)}") from error
     return stream.getvalue()
+
+
+def title_of(draw: Callable[..., Figure], answers: Any) -> str:
+    """What a file says that it shows, as `spectrum: sinusoidal, dft`."""
+    told = (getattr(one, "encoding", None) for one in answers) if answers else ()
+    names = ", ".join(shorten(printable(enc.label)) for enc in told if enc is not None)
+    question = getattr(draw, "__name__", "").replace("_", " ") or "figure"
+    return f"{question}: {names}" if names else question
 
 
 def check_pixels(kind: str, figure: Figure, dpi: int) -> None:

@@ -221,6 +221,7 @@ def test_a_title_is_text(run, tmp_path):
     title = "Cost $x_1$ & <b>"
     run("spectrum", "dft", "--d", 8, "--plot", path, "--title", title)
     assert ">Cost $x_1$ &amp; &lt;b&gt;</text>" in path.read_text()
+    assert "<title>Cost $x_1$ &amp; &lt;b&gt;</title>" in path.read_text()
 
 
 def test_dark_is_light_on_dark(run, tmp_path):
@@ -229,6 +230,7 @@ def test_dark_is_light_on_dark(run, tmp_path):
     usual = path.read_text()
     run("spectrum", "dft", "--d", 8, "--plot", path, "--dark")
     dark = path.read_text()
+    assert "<title>spectrum: dft</title>" in usual
     assert "fill: #ffffff" in usual
     assert "fill: #ffffff" not in dark
     for colour in (plot.DARK.paper, plot.DARK.ink, plot.DARK.curves[0]):

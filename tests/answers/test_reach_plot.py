@@ -2,9 +2,11 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from published_configs import PUBLISHED
 
 from pefourier.analysis.context import describe_context, read_against
@@ -91,3 +93,23 @@ def test_an_extension_shows_wavelengths_and_cosines():
     names = [text.get_text() for text in low.get_legend().get_texts()]
     assert names == ["linear", "ntk", "yarn", "llama3"]
     assert low.lines[2].get_ydata()[0] > 0.999
+
+
+@pytest.mark.parametrize("kind", ["context", "design"])
+def test_nothing_is_cut_or_covered_at_the_width_of_a_column(kind):
+    spec = "rope:rho=5e5,scaling=llama3,factor=8,original=8192,d=64"
+    if kind == "context":
+        (enc, *_), found = describe_context(spec, 131072)
+        draw, answer = context.wavelengths, Answer(enc, found)
+    else:
+        draw, answer = design.criteria, answer_of(design_base(80, 32))
+    with plot.figure_style():
+        figure = draw([answer], plot.Look(width=3.4))
+        FigureCanvasAgg(figure).draw()  # warns, which is an error here, where there is no room
+        texts = [one for axes in figure.axes for one in (axes.title, axes._left_title)]
+        texts += [one for axes in figure.axes for one in (axes.xaxis.label, axes.yaxis.label)]
+        boxes = [one.get_window_extent() for one in texts if one.get_text()]
+        labels = [axes.yaxis.label.get_window_extent() for axes in figure.axes]
+    whole = figure.bbox.padded(1)
+    assert all(whole.contains(*at) for box in boxes for at in (box.min, box.max))
+    assert not any(a.overlaps(b) for a, b in pairwise(labels) if a.height and b.height)
