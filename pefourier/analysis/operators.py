@@ -273,7 +273,7 @@ def permutations(
         yield "halves-to-neighbours", neighbours
         yield "neighbours-to-halves", np.argsort(neighbours)
         yield "reversed", partner
-    found = match_pairs(a, b, partner, allowed)
+    found = match_pairs(a, b, partner)
     if found is not None:
         on_axes = len(one.domain.sides) > 1 or len(two.domain.sides) > 1
         yield "axes-exchanged" if on_axes else None if whole else "partial", found
@@ -292,9 +292,7 @@ def partners(s: np.ndarray) -> np.ndarray:
     return np.where(beside.max(axis=1) > 0, beside.argmax(axis=1), np.arange(d))
 
 
-def match_pairs(
-    a: np.ndarray, b: np.ndarray, partner: np.ndarray, allowed: np.ndarray
-) -> np.ndarray | None:
+def match_pairs(a: np.ndarray, b: np.ndarray, partner: np.ndarray) -> np.ndarray | None:
     """The order of rows in which each pair of one operator is a pair of the other's; None: none."""
     from scipy.optimize import linear_sum_assignment
 

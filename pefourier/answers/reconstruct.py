@@ -155,15 +155,12 @@ def from_frequencies(enc: Encoding, r: Reconstructions) -> tuple[str, str]:
 
 def from_codes(enc: Encoding, r: Reconstructions) -> str:
     """Whether a linear map recovers positions, or points, from the codes."""
-    count = f"{prod(enc.domain.sides)} points" if r.on_grid else f"{len(enc)} {points_of(enc)}"
+    count = (
+        f"{prod(enc.domain.sides)} points" if r.on_grid else f"{len(enc)} {POINTS[enc.domain.kind]}"
+    )
     if r.inverse_error <= EXACT:
         return f"A linear map of the codes recovers all {count}."
     return f"No linear map of the codes recovers all {count}."
-
-
-def points_of(enc: Encoding) -> str:
-    """What codes are of."""
-    return POINTS[enc.domain.kind]
 
 
 def without_smoothing(enc: Encoding, r: Reconstructions) -> str:

@@ -81,7 +81,7 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
         return rotation_of_indexer(model)
     layer, section, turns = choose_layer(model, layer_sections(model))
     d, found = find_head(model, turns)
-    scaling, scaled, warned = read_scaling(model, section, turns, bool(layer))
+    scaling, scaled, warned = read_scaling(model, section, bool(layer))
     theta, doubts = reconcile(section, THETA, model.config, turns.bases)
     partial, unlike = find_share(model, section, turns, d, scaling)
     found += (
@@ -394,7 +394,7 @@ def reconcile(
 
 
 def read_scaling(
-    model: ModelConfig, section: Section, turns: Rotary, layered: bool
+    model: ModelConfig, section: Section, layered: bool
 ) -> tuple[str, dict[str, Any], list[Finding]]:
     """The scaling of a section, its parameters for `rope`, and what transformers warns of."""
     kind = type_of_scaling(model, section)

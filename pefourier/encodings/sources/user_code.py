@@ -69,7 +69,7 @@ def tabulate(
         except BaseException as error:  # their code may raise anything
             raise PefourierError(
                 f"{shown(spec)} raised {words_of(error)} when called for length {length}, "
-                f"d {d}{way_out(error, given)}; --debug shows where"
+                f"d {d}{way_out(error)}; --debug shows where"
             ) from error
     findings = [*findings, *said]
     table, eps = answer
@@ -229,7 +229,7 @@ def words_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"
 
 
-def way_out(error: BaseException, given: Given) -> str:
+def way_out(error: BaseException) -> str:
     """How arguments are given, where one was missing."""
     missing = isinstance(error, TypeError) and "required" in words_of(error)
     return "; give it in the SPEC: 'py:module:Class(name=value)'" if missing else ""
