@@ -73,5 +73,5 @@ def test_what_is_no_vector_is_refused():
         "unknown array of 'some.npz' 'c'. It holds 'a' (8,), 'b' (2, 2).",
         "rope:inv_freq=some.npz#c",
     )
-    holds = "'some.npz' holds 'b' (2, 2); a list of numbers has one column"
-    refused(holds, "rope:inv_freq=some.npz#b")
+    shape = "inv_freq is a vector of frequencies, one per pair of dimensions; got an array of shape"
+    refused(f"{shape} (2, 2)", "rope:inv_freq=some.npz#b")
