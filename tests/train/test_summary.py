@@ -248,6 +248,7 @@ def test_records_hold_each_encodings_scores_and_its_difference():
         **dict.fromkeys(("steps", "patience_steps", "patience", "resamples")),
         "batch_size": 8,
         "rate": 3e-3,
+        "code_rate": None,
         "warmup": 0,
         "weight_decay": 0.0,
         "dropout": 0.0,
