@@ -18,6 +18,7 @@ from pefourier.errors import PefourierError
 from pefourier.explained import Explained
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 TELLING = "pefourier.answers.telling"
@@ -52,12 +53,21 @@ class Result(Explained):
         values: dict[str, Any] = import_module(TELLING).plain(self.record())
         return values
 
-    def plot(self, *, width: float | None = None, title: str = "", dark: bool = False) -> Figure:
+    def plot(
+        self,
+        *,
+        width: float | None = None,
+        title: str = "",
+        dark: bool = False,
+        ax: Axes | None = None,
+    ) -> Figure:
         """A matplotlib figure that belongs to no window: show or save it as you like.
 
-        `width` is in inches, by default what suits the figure; `dark` draws light on dark.
+        `width` is in inches, by default what suits the figure; `dark` draws light on dark. With
+        `ax` it is drawn into these axes; several panels take their place in the grid of subplots,
+        which a figure with layout="constrained" gives room.
         """
-        figure: Figure = import_module(TELLING).figure_of(self, width, title, dark)
+        figure: Figure = import_module(TELLING).figure_of(self, width, title, dark, ax)
         return figure
 
     def __repr__(self) -> str:

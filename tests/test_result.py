@@ -16,6 +16,8 @@ from tempfile import mkdtemp
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from tiny_models import write_model
 
 import pefourier
@@ -220,3 +222,32 @@ def test_the_registry_is_read_when_help_is_and_not_before():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False True\n"
+
+
+@pytest.mark.parametrize(
+    ("ask", "panels"),
+    [
+        (lambda: pefourier.spectrum("dft", length=8, d=8), 0),
+        (lambda: pefourier.relations("rope", length=8, d=8), 0),
+        (lambda: pefourier.check("dft", length=8, d=8), 2),
+        (lambda: pefourier.reconstruct("dft", positions=[2], length=8, d=8), 0),
+        (lambda: pefourier.compare("dft", "rope", length=8, d=8), 3),
+        (lambda: pefourier.design(80, 8), 6),
+        (lambda: pefourier.context("rope:scaling=linear,factor=2,original=64", length=128), 0),
+    ],
+)
+def test_a_result_is_drawn_into_axes_that_are_there(ask, panels):
+    figure = Figure(layout="constrained")
+    before, place = figure.subplots(1, 2)
+    size = figure.get_size_inches().copy()
+    result = ask()
+    assert result.plot(ax=place, title="here") is figure
+    FigureCanvasAgg(figure).draw()
+    assert (figure.get_size_inches() == size).all()
+    assert not figure.legends
+    assert before.has_data() is False
+    parts = [one for part in figure.subfigs for one in part.axes if one.has_data()]
+    assert len([one for one in parts if one.get_label() != "<colorbar>"]) == panels
+    assert place.has_data() is (panels == 0)
+    with pytest.raises(pefourier.PefourierError, match="beside ax"):
+        result.plot(ax=place, dark=True)

@@ -684,11 +684,16 @@ def wavelengths(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
     if not rows:
         return empty_figure("nothing here turns queries and keys", look)
     figure, panels = make_panels(len(heights), 1, (WIDTH, 0.5 + sum(heights)), look)
-    panels[0, 0].get_gridspec().set_height_ratios(heights)
+    if len(heights) > 1:
+        panels[0, 0].get_gridspec().set_height_ratios(heights)
     for axes, (a, rotation) in zip(panels[:, 0], rows, strict=False):
         draw_strips(axes, a, rotation)
     panels[len(rows) - 1, 0].set_xlabel("wavelength (positions)")
-    if figure.get_figwidth() < NARROW and any(len(strips(r)) > 1 for _, r in rows):
+    if (
+        look.axes is None
+        and figure.get_figwidth() < NARROW
+        and any(len(strips(r)) > 1 for _, r in rows)
+    ):
         drawn = panels[: len(rows), 0]
         figure.set_figheight(figure.get_figheight() + 4 * LINE)
         add_legend_below(figure, max(drawn, key=lambda one: len(one.collections)))

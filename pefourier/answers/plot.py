@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pefourier.errors import PefourierError, printable, shorten, shown
 from pefourier.files import reason, write_whole
 
@@ -72,6 +74,7 @@ class Look:
     paper: str = "none"
     curves: Sequence[str] = ()
     below: bool = False  # whether names of curves always stand below the axes
+    axes: Axes | None = None  # to draw into, or in the place of, in a figure that is there
 
     def settings(self) -> dict[str, Any]:
         """Colours as matplotlib takes them."""
@@ -152,6 +155,10 @@ def make_panels(
     rows: int, columns: int, size: tuple[float, float], look: Look = USUAL, **shared: bool
 ) -> Any:
     """A figure of so many inches, or as wide as it is to look, and its axes (rows, columns)."""
+    if look.axes is not None and rows == columns == 1:
+        look.axes.set_prop_cycle(import_matplotlib().rcParams["axes.prop_cycle"])
+        look.axes.set_title(literal(printable(look.title)))
+        return look.axes.get_figure(), np.array([[look.axes]])
     figure = make_figure(size, look)
     return figure, figure.subplots(rows, columns, squeeze=False, **shared)
 
@@ -162,10 +169,28 @@ def make_figure(size: tuple[float, float], look: Look = USUAL) -> Figure:
 
     wide, high = size
     width = look.width or wide
-    figure = Figure(figsize=(width, max(high * (width / wide) ** 0.5, min(high, LOWEST))))
+    if look.axes is not None:
+        figure = part_in_place_of(look.axes)
+    else:
+        figure = Figure(figsize=(width, max(high * (width / wide) ** 0.5, min(high, LOWEST))))
     if look.title:
         figure.suptitle(literal(printable(look.title)))
     return figure
+
+
+def part_in_place_of(axes: Axes) -> Any:
+    """A part of a figure where some axes are, as wide as they are and no higher than they."""
+    if axes.get_subplotspec() is None:
+        raise PefourierError(
+            "ax has no place in a grid of subplots, which a picture of several panels takes; make "
+            "it by plt.subplots"
+        )
+    part: Any = axes.get_figure().add_subfigure(axes.get_subplotspec())
+    inches = axes.get_window_extent().transformed(axes.get_figure().dpi_scale_trans.inverted())
+    part.get_figwidth, part.get_figheight = lambda: inches.width, lambda: inches.height
+    part.set_figheight = lambda height: None
+    axes.set_axis_off()
+    return part
 
 
 def literal(text: str) -> str:
@@ -188,6 +213,9 @@ def add_legend(figure: Figure, axes: Axes, look: Look) -> None:
     """Name the curves on the axes, or below them where names are long or a page has room."""
     _, labels = axes.get_legend_handles_labels()
     longest = max(map(len, labels), default=0) * LETTER
+    if look.axes is not None:
+        axes.legend()
+        return
     if not look.below and len(labels) <= FEW and 0 < longest < LEGEND_SHARE * figure.get_figwidth():
         axes.legend()
     else:

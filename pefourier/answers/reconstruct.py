@@ -257,6 +257,9 @@ def reconstruct(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
         axes.set_title(caption(a, room_for_names(figure)), loc="left", fontsize=9)
         axes.set_ylabel("rebuilt value")
     panels[-1, 0].set_xlabel("position")
+    if look.axes is not None:
+        panels[0, 0].legend()
+        return figure
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper right", ncols=6)
     return figure

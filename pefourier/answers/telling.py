@@ -25,6 +25,7 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError, printable, shorten
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from pefourier.answers.plot import Look
@@ -224,13 +225,18 @@ def record_of_result(result: Result) -> dict[str, Any]:
     return telling_of(result).record(answer_of(result))
 
 
-def figure_of(result: Result, width: float | None, title: str, dark: bool) -> Figure:
-    """The figure of a result, in the style of the command's."""
+def figure_of(
+    result: Result, width: float | None, title: str, dark: bool, ax: Axes | None
+) -> Figure:
+    """The figure of a result, in the style of the command's, or that of the axes it is drawn in."""
+    if ax is not None and (width is not None or dark):
+        raise PefourierError("width and dark are of a figure of its own; leave them out beside ax")
     from pefourier.answers.plot import DARK, USUAL, figure_style
 
-    look = replace(DARK if dark else USUAL, width=width, title=title)
+    look = replace(DARK if dark else USUAL, width=width, title=title, axes=ax)
     with figure_style(look):
-        return telling_of(result).figure([answer_of(result)], look)
+        figure = telling_of(result).figure([answer_of(result)], look)
+    return figure if ax is None else ax.get_figure()
 
 
 def in_a_line(result: Result) -> str:
