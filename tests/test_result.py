@@ -233,7 +233,7 @@ def test_the_registry_is_read_when_help_is_and_not_before():
         (lambda: pefourier.reconstruct("dft", positions=[2], length=8, d=8), 0),
         (lambda: pefourier.compare("dft", "rope", length=8, d=8), 3),
         (lambda: pefourier.design(80, 8), 6),
-        (lambda: pefourier.context("rope:scaling=linear,factor=2,original=64", length=128), 0),
+        (lambda: pefourier.context("rope:scaling=yarn,factor=2,original=64", length=128), 0),
     ],
 )
 def test_a_result_is_drawn_into_axes_that_are_there(ask, panels):
