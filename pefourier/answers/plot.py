@@ -261,7 +261,8 @@ def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = US
 
 def title_of(draw: Callable[..., Figure], answers: Any) -> str:
     """What a file says that it shows, as `spectrum: sinusoidal, dft`."""
-    told = (getattr(one, "encoding", None) for one in answers) if answers else ()
+    several = answers if isinstance(answers, Sequence) else ()  # of training it is one summary
+    told = (getattr(one, "encoding", None) for one in several)
     names = ", ".join(shorten(printable(enc.label)) for enc in told if enc is not None)
     question = getattr(draw, "__name__", "").replace("_", " ") or "figure"
     return f"{question}: {names}" if names else question

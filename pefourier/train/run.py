@@ -503,11 +503,15 @@ class Work:
         for number, rows, traces in group.arrived(len(self.stacks)) if group.rank == 0 else ():
             check_handed_over(rows, self.stacks[number].keys)
             reporter.skip(self.member_epochs(self.stacks[number]))
-            if self.store.path is not None:
-                for row, trace in zip(rows, traces, strict=True):
-                    write_trace(self.store.path, key_of(row), trace)
-            self.store.append(row for row in rows if key_of(row) not in self.done)
+            self.put_away(rows, traces)
             self.rows += rows
+
+    def put_away(self, rows: Sequence[Row], traces: Sequence[bytes]) -> None:
+        """Store rows, and what their runs left behind."""
+        if self.store.path is not None:
+            for row, trace in zip(rows, traces, strict=True):
+                write_trace(self.store.path, key_of(row), trace)
+        self.store.append(row for row in rows if key_of(row) not in self.done)
 
     def train(self, number: int, reporter: Reporter) -> None:
         """Train a stack unless it is finished, and keep what comes of it."""
@@ -544,10 +548,7 @@ class Work:
             row["tested"] = longer.test(stack, outcome, model)
         kept = zip(rows, finite, strict=True)
         traces = [trace_of(stack.task, outcome, key_of(row)) for row, (outcome, _) in kept]
-        if self.store.path is not None:
-            for row, trace in zip(rows, traces, strict=True):
-                write_trace(self.store.path, key_of(row), trace)
-        self.store.append(row for row in rows if key_of(row) not in self.done)
+        self.put_away(rows, traces)
         if options.save_tables is not None:
             save_codes(options.save_tables, stack.task, [outcome for outcome, _ in chosen])
         saves = options.save_models is not None and not isinstance(stack.model, OtherMethod)

@@ -8,7 +8,6 @@ transformers refuses is refused here; what it only warns of is a finding of the 
 name code of the model's own (``auto_map``) are never followed.
 """
 
-import os
 from dataclasses import replace
 
 from pefourier.encodings.columns import exchanged
@@ -19,11 +18,9 @@ from pefourier.encodings.sources.config import (
     WIDTH,
     ModelConfig,
     Section,
-    choose_part,
-    read_object,
 )
 from pefourier.encodings.sources.layers import open_model, read_layers
-from pefourier.encodings.sources.models import type_row, version
+from pefourier.encodings.sources.models import version
 from pefourier.encodings.sources.rope_config import layer_sections, read_rotation, rotates
 from pefourier.encodings.sources.weights import (
     bucket_keys,
@@ -72,14 +69,11 @@ def read_config(
     grid, prefix
         Sides of the grid of a vision model, where they are not those of its config.
     """
-    path, _, part = spec.partition("#")
-    file = os.path.join(path, "config.json") if os.path.isdir(path) else path
-    config, kind, part = choose_part(Section(shown(file), read_object(file)), part)
-    model = ModelConfig(file, part, config, kind, length, d, type_row(kind) or {}, grid, prefix)
+    model = replace(open_model(spec), length=length, d=d, grid=grid, prefix=prefix)
     for read in (read_axes, read_biases, read_sinusoid, read_rotation, read_positions):
         enc = read(model)
         if enc is not None:
-            return replace(enc, spec=spec, findings=(*enc.findings, *code_notes(config)))
+            return replace(enc, spec=spec, findings=(*enc.findings, *code_notes(model.config)))
     raise no_answer(model)
 
 
