@@ -365,8 +365,8 @@ def cost_in_words(r: Comparison) -> str:
     found = {level: at for level, at in r.cause.below.items() if at is not None}
     if not found:
         return f"No position's codes are less alike than .99{also}."
-    first = ", ".join(f"{at} ({level})" for level, at in found.items())
-    return f"The cosine of their codes falls below {join(found)} first at {first}{also}."
+    falls = join(f"{level} at {at}" for level, at in found.items()).replace("at", "at position", 1)
+    return f"The cosine of their codes first falls below {falls}{also}."
 
 
 def logits_in_words(cause: Cause) -> str:
