@@ -52,6 +52,7 @@ STYLE = {
 }
 WIDTH = 6.0  # inches: the text width of most papers
 MOST_PIXELS = 2e8  # of a PNG
+EYE = 0.002  # of a curve's height, that nobody sees
 MANY = 7  # curves that can be told apart on common axes
 LETTER = 0.075  # inches, of a line of text
 LOWEST = 2.6  # inches of a narrow figure
@@ -211,6 +212,7 @@ def room_for_names(figure: Figure) -> float:
 
 def add_legend(figure: Figure, axes: Axes, look: Look) -> None:
     """Name the curves on the axes, or below them where names are long or a page has room."""
+    name_coinciding(axes)
     _, labels = axes.get_legend_handles_labels()
     longest = max(map(len, labels), default=0) * LETTER
     if look.axes is not None:
@@ -220,6 +222,25 @@ def add_legend(figure: Figure, axes: Axes, look: Look) -> None:
         axes.legend()
     else:
         add_legend_below(figure, axes)
+
+
+def name_coinciding(axes: Axes) -> None:
+    """Say in a curve's name which earlier one it hides, as nearly as eyes tell them apart."""
+    scale = axes.yaxis.get_transform().transform
+    drawn: list[tuple[Any, np.ndarray]] = []
+    for line in axes.get_lines():
+        y = scale(np.asarray(line.get_ydata(), dtype=float))
+        if str(line.get_label()).startswith("_") or not np.isfinite(y).all() or len(y) < 3:
+            continue
+        for other, known in drawn:
+            close = EYE * max(np.ptp(known), np.ptp(y))
+            if np.array_equal(line.get_xdata(), other.get_xdata()) and (
+                np.abs(y - known).max() <= close
+            ):
+                line.set_label(f"{line.get_label()} (on {other.get_label()})")
+                break
+        else:
+            drawn.append((line, y))
 
 
 def add_legend_below(figure: Figure, axes: Axes) -> None:

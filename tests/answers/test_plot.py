@@ -24,7 +24,7 @@ from pefourier.answers.faithful import STRETCHES, envelope, faithful, kernel_by_
 from pefourier.answers.reconstruct import reconstruct
 from pefourier.answers.relations import relations
 from pefourier.answers.spectrum import spectrum, spectrum_by_decade
-from pefourier.answers.telling import Answer
+from pefourier.answers.telling import Answer, answer_of
 from pefourier.answers.training_figures import comparison, critical_difference
 from pefourier.encodings import load
 from pefourier.pages.inline_svg import INLINE
@@ -391,7 +391,7 @@ matplotlib.rcParams["font.size"] = 30
 before = dict(matplotlib.rcParams)
 from pefourier.answers import plot
 from pefourier.answers.spectrum import spectrum
-from pefourier.answers.telling import Answer
+from pefourier.answers.telling import Answer, answer_of
 from pefourier.encodings import load
 from pefourier.analysis.spectrum import density
 enc = load("dft", 8, 8)
@@ -424,7 +424,14 @@ def test_names_of_many_curves_stand_below_the_axes_and_whole():
     (axes,) = figure.axes
     (legend,) = figure.legends
     assert axes.get_legend() is None
-    assert [one.get_text() for one in legend.get_texts()] == specs
+    assert [one.get_text().split(" (on ")[0] for one in legend.get_texts()] == specs
     assert legend.get_window_extent().y1 <= axes.get_tightbbox().y0
     assert figure.bbox.containsx(legend.get_window_extent().x1)
     assert axes.yaxis.label.get_window_extent().y0 >= 0
+
+
+def test_a_curve_that_hides_another_says_so():
+    encs = [load(spec, 40, 16) for spec in ("sinusoidal", "dft", "sinusoidal:layout=halves")]
+    (axes,) = relations([answer_of(relate(enc)) for enc in encs]).axes
+    names = [text.get_text() for text in axes.get_legend().texts]
+    assert names == ["sinusoidal", "dft", "sinusoidal:layout=halves (on sinusoidal)"]
