@@ -433,5 +433,5 @@ def test_names_of_many_curves_stand_below_the_axes_and_whole():
 def test_a_curve_that_hides_another_says_so():
     encs = [load(spec, 40, 16) for spec in ("sinusoidal", "dft", "sinusoidal:layout=halves")]
     (axes,) = relations([answer_of(relate(enc)) for enc in encs]).axes
-    names = [text.get_text() for text in axes.get_legend().texts]
+    names = axes.get_legend_handles_labels()[1]
     assert names == ["sinusoidal", "dft", "sinusoidal:layout=halves (on sinusoidal)"]
