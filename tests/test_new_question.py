@@ -33,7 +33,7 @@ def size(encoding: Encoding) -> Size:
 ANSWERS = '''"""How is it told how large codes are?"""
 
 from pefourier.answers.plot import make_panels
-from pefourier.answers.telling import Fact, Telling, side_by_side
+from pefourier.answers.telling import Fact, Said, Telling, side_by_side
 
 FACTS = [Fact("average length", lambda r: r.average)]
 
@@ -52,7 +52,8 @@ def draw(answers, look):
 
 TOLD = Telling(
     "size",
-    conclude=lambda enc, r: f"A code is {r.average:.3f} long on average.",
+    frozenset({"ONE SIZE"}),
+    conclude=lambda enc, r: Said("ONE SIZE", f"A code is {r.average:.3f} long on average."),
     words=lambda answers: side_by_side(FACTS, answers),
     rows=rows,
     figure=draw,

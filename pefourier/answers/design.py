@@ -134,9 +134,9 @@ def conclude_design(design: Design) -> Said:
         meaning = f"For {size} no base is best by every criterion: choose by use."
         return Said("CRITERIA DISAGREE", meaning, "", tuple(facts))
     if design.best and set(design.best.values()) <= {None}:
-        return Said("NO BASE FOUND", " ".join(facts))
+        return Said("NO BASE FOUND", f"Asked for {size}.", "", tuple(facts))
     if len(design.best) == 1 or not facts:
-        return Said("BY ONE CRITERION", facts[0] if facts else f"For {size}.", "", tuple(facts[1:]))
+        return Said("BY ONE CRITERION", f"Asked for {size}.", "", tuple(facts))
     return Said("CRITERIA AGREE", f"For {size} one base is best by all.", "", tuple(facts))
 
 

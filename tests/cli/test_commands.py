@@ -24,7 +24,7 @@ def test_spectrum_in_words(run):
     assert (
         done.out
         == """\
-dft: Energy is spread evenly: all frequencies have about the same share (flatness 0.951 of 1).
+dft: EVEN. All frequencies carry about the same share of its energy (flatness 0.951 of 1).
 
                                   dft
 lattice points N                  8

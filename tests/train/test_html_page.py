@@ -15,7 +15,8 @@ from pages import Page
 from pefourier.pages.document import value_cell
 from pefourier.pages.training import epochs_table, read_train_folder
 from pefourier.train.options import Options
-from pefourier.train.traces import KEYS, file_of_run
+from pefourier.train.store import KEY
+from pefourier.train.traces import file_of_run
 
 FIGURES = Path(__file__).parents[2] / "figures"
 HOSTILE = '<script>alert("1")</script>'
@@ -181,7 +182,7 @@ def test_curves_that_are_stored_are_drawn(page, folder, leaky):
     own = [row for row in rows if row["dataset"] == "msl"]
     (path / "scores").mkdir()
     for row in own[1:]:
-        key = tuple(row[name] for name in KEYS)
+        key = tuple(row[name] for name in KEY)
         np.savez(file_of_run(path, key), curve=np.linspace(0, 1, 12).reshape(4, 3))
     found = page(path)
     assert found.faults == []
