@@ -292,8 +292,10 @@ def refine_base(formula: Formula, rows: np.ndarray, start: int) -> Formula:
     turns = np.log(np.where(omega > 0, omega, step) / step) / log(rho)
     s = start + np.arange(len(rows)) + formula.offset
     phase = np.multiply.outer(s, omega)
-    slope = amplitude * np.cos(phase + quarter) * phase * turns
-    each = (slope * (rows - amplitude * np.sin(phase + quarter))).sum(axis=0)
+    unit = -np.frexp(formula.top)[1]  # squares of codes in it are no larger than 1
+    height, seen = np.ldexp(amplitude, unit), np.ldexp(rows, unit)
+    slope = height * np.cos(phase + quarter) * phase * turns
+    each = (slope * (seen - height * np.sin(phase + quarter))).sum(axis=0)
     size = (slope**2).sum()
     change = each.sum() / size if size else 0.0
     error = 3 * np.linalg.norm(each - change * (slope**2).sum(axis=0)) / max(size, 1e-300)
