@@ -266,6 +266,7 @@ def test_what_does_not_fit_is_refused_in_a_line(act, message):
         ("qwen3_vl", [24, 20, 20]),
         ("qwen3_vl", [11, 11, 10]),  # by which Qwen 4 turns 128 pairs, most of them by time
         ("qwen3_vl", [20, 22, 22]),
+        ("ernie4_5_vl_moe", [22, 22, 20]),  # rows, columns and frames: rows first
     ],
 )
 def test_three_axes_turn_as_the_model_of_a_config_turns_them(kind, sections, written):
@@ -276,11 +277,8 @@ def test_three_axes_turn_as_the_model_of_a_config_turns_them(kind, sections, wri
     with quiet():
         config = config_class(f"{kind}_text").from_dict(values | {"rope_parameters": rope})
         module = modeling(type(config).__module__)
-        (cls,) = (
-            (v for n, v in vars(module).items() if n.endswith("TextRotaryEmbedding"))
-            if (kind == "qwen3_vl")
-            else (module.Qwen2VLRotaryEmbedding,)
-        )
+        names = ("TextRotaryEmbedding", "Qwen2VLRotaryEmbedding")
+        (cls,) = (v for n, v in vars(module).items() if n.endswith(names))
         turns = cls(config)
     q, k = heads(7, d=128)
     positions = torch.randint(0, 40, (3, 3, 7))

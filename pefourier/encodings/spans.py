@@ -152,18 +152,28 @@ def overlaps(spans: list[TokenSpan]) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def axes_of_sections(sections: tuple[int, ...], interleaved: bool, pairs: int) -> np.ndarray:
-    """Which of the axes t, y, x turns each pair.
+def axes_of_sections(
+    sections: tuple[int, ...], interleaved: bool | Literal["rows"], pairs: int
+) -> np.ndarray:
+    """Which of the axes t, y, x turns each pair: in blocks, by turns, or as Ernie 4.5 has it.
+
+    Its sections are those of rows, columns and frames; rows and columns take turns, frames are
+    behind them.
 
     >>> axes_of_sections((2, 1, 1), interleaved=True, pairs=4)
     array([0, 1, 2, 0])
+    >>> axes_of_sections((2, 2, 1), interleaved="rows", pairs=5)
+    array([1, 2, 1, 2, 0])
     """
-    fits = sum(sections) <= pairs if interleaved else sum(sections) == pairs
-    if len(sections) != 3 or not fits:
+    fits = sum(sections) <= pairs if interleaved is True else sum(sections) == pairs
+    if len(sections) != 3 or not fits or (interleaved == "rows" and sections[0] != sections[1]):
+        alike = ", the first two alike" if interleaved == "rows" else ""
         raise PefourierError(
             f"mrope_section {list(sections)} must be three numbers of pairs that sum to {pairs}, "
-            "half of the dimensions that turn"
+            f"half of the dimensions that turn{alike}"
         )
+    if interleaved == "rows":
+        return np.r_[np.tile([1, 2], sections[0]), np.zeros(sections[2], dtype=int)]
     if not interleaved:
         return np.repeat(np.arange(3), sections)
     turns = np.arange(pairs) % 3  # pairs that are nobody's are those of t, as in transformers

@@ -80,7 +80,7 @@ def read_config(
 def names_of_rotations(spec: str) -> list[str]:
     """The types of layers with a rotation of their own, in the order of the layers; else none."""
     model = open_model(spec)
-    if model.part or not rotates(model) or "own" in model.row:
+    if model.part or not rotates(model):
         return []
     sections = layer_sections(model)
     unlike = {str((section.values, turns)) for section, turns in sections.values()}

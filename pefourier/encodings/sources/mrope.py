@@ -6,7 +6,7 @@ Configs say it by ``mrope_section``; whether the axes take turns is the model ty
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -80,15 +80,15 @@ def axis_in(spec: str, pairs: int) -> np.ndarray | None:
     return axes_of_sections(*sections_of(model), pairs)
 
 
-def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool]:
-    """How many pairs each axis turns, and whether they take turns."""
-    known = bool(model.row.get("interleaved"))
+def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool | Literal["rows"]]:
+    """How many pairs each axis turns, and whether they take turns (`axes_of_sections`)."""
+    known = model.row.get("interleaved", False)
     for key in ("rope_parameters", "rope_scaling"):
         section = model.config.section(key)
         told = section.parameter("mrope_section", tuple[float, ...])
         if told is not None:
             turns = section.parameter("mrope_interleaved", bool)
-            return tuple(map(int, told)), known if turns is None else turns
+            return tuple(map(int, told)), known if turns is None or known == "rows" else turns
     if "sections" not in model.row:
         raise unsuitable(model.file)
     return tuple(model.row["sections"]), known

@@ -70,11 +70,6 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     """Rotary positions, by the new ``rope_parameters`` or the old ``rope_scaling``."""
     if not rotates(model):
         return None
-    if "own" in model.row:
-        raise PefourierError(
-            f"model_type {shown(model.kind)} of {shown(model.file)} {model.row['own']}, by a "
-            "formula of its own that is not known here; give a file of codes"
-        )
     if len(model.grid) > 1 and turns_on_axes(model):
         raise not_on_a_grid(model)
     if model.part == INDEXER and "indexer" in model.row:

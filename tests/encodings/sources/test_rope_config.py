@@ -576,11 +576,6 @@ REFUSED = {
         "rope_parameters of {path} is one for all layers; model_type 'laguna' needs one for each "
         "type: full_attention",
     ),
-    "a formula of its own": (
-        {"model_type": "ernie4_5_vl_moe_text"},
-        "model_type 'ernie4_5_vl_moe_text' of {path} orders its frequencies by axis, by a formula "
-        "of its own that is not known here; give a file of codes",
-    ),
     "axial by its own word": (
         {**LLAMA, "rope_parameters": {"rope_type": "axial"}},
         "rope_type of rope_parameters of {path} is axial: positions on several axes",
