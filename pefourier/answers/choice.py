@@ -1,29 +1,111 @@
-"""Which of several encodings? What speaks for one of them before anything is trained.
+"""Which encoding? What speaks for one of them before anything is trained, by rules and no distance.
 
-Codes that are compared are of the same positions. Those that give two positions one code are out;
-of the others the verdict counts, then how far the closest two codes are apart. Tables that are only
-where training starts are not judged. No number of codes says which encoding a model learns best
-with, and the last sentence says so.
+`RULES` say for a length and a d what is ruled out, what to take and what only training can tell.
+Of encodings that were asked about, those that give two positions one code are out; of the others
+the verdict counts, and equal ones tie. Tables that are only where training starts are not judged.
+No number of codes says which encoding a model learns best with, and the last sentence says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pefourier.analysis.faithful import LADDER
 from pefourier.answers.telling import LONG
-from pefourier.answers.text import agreeing, join, number
+from pefourier.answers.text import agreeing, join, paragraph
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.specs import load, source_of
 
 if TYPE_CHECKING:  # it asks this room
     from pefourier.answers.telling import Answer
 
-AS_FAR = 0.99  # of the largest gap: as good as that
 ARMS = 8  # that a command of training names
 BLIND = "-e none -e order-free"  # what encodings have to beat
+TRAINABLE = 4096  # positions of a series; language models are not trained here
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What holds of some encodings for lengths up to d, above d or any; several tie."""
+
+    which: Literal["out", "take", "try"]
+    specs: tuple[str, ...]
+    lengths: Literal["up to d", "above d", "any"]
+    why: str  # with the length as {n} and {d}
+
+    def holds(self, length: int, d: int) -> bool:
+        """Whether it is about this size."""
+        return self.lengths in ("any", "up to d" if length <= d else "above d")
+
+
+RULES = (  # of those to take the first that holds is the default, the second what else serves
+    Rule("take", ("dft",), "up to d", "a linear map reads every position back exactly"),
+    Rule(
+        "take",
+        ("sinusoidal", "rope"),
+        "any",
+        "all positions differ, beyond {n} too, near ones are alike, and nothing has to be learned",
+    ),
+    Rule("out", ("dft", "onehot"), "above d", "codes repeat after {d} positions"),
+    Rule("out", ("none",), "any", "all codes are alike"),
+    Rule("try", ("learned",), "any", "a row for each position, none beyond {n}"),
+    Rule("try", ("t5",), "any", "tells lags, not positions, and far lags share a bias"),
+)
+
+
+def advise(length: int, d: int, base: float | None = None) -> str:
+    """Which encoding to take for a size, what is ruled out and what to try, by `RULES`.
+
+    `base` is one to train with beside the usual one.
+
+    >>> print(advise(1000, 64))  # doctest: +ELLIPSIS
+    TAKE SINUSOIDAL OR ROPE. For 1000 positions and d 64: all positions differ, beyond 1000 too, ...
+    """
+    held = [rule for rule in RULES if rule.holds(length, d)]
+
+    def told(which: str) -> list[str]:
+        return [
+            f"{join(rule.specs, 'or' if which == 'take' else 'and')} "
+            f"({rule.why.format(n=length, d=d)})"
+            for rule in held
+            if rule.which == which
+        ]
+
+    first, *_ = (rule for rule in held if rule.which == "take")
+    why = first.why.format(n=length, d=d)
+    said = [f"TAKE {' OR '.join(first.specs).upper()}. For {length} positions and d {d}: {why}."]
+    said += [f"What else serves: {one}." for one in told("take")[1:]]
+    said.append(
+        "sinusoidal and rope tie: they have the same frequencies; one is added to embeddings, the "
+        "other turns queries and keys."
+    )
+    said.append(f"Ruled out: {join(told('out'))}.")
+    if length > TRAINABLE:
+        said.append("Language models take rope; for its base see the bound below.")
+        return " ".join(said)
+    specs = [spec for rule in held if rule.which != "out" for spec in rule.specs]
+    if base is not None:
+        specs.insert(specs.index("rope") + 1, f"rope:rho={base:.7g}")
+    said.append(
+        f"Only training on your data says more; try {join(told('try'))}, too: "
+        f"{training(specs)} --d {d}"
+    )
+    return " ".join(said)
+
+
+def with_command(text: str, indent: str = "") -> str:
+    """Advice in lines, its command on a line of its own, as it is pasted."""
+    said, word, command = text.partition("pefourier train")
+    return paragraph(said, indent) + (f"    {word}{command}\n" if word else "")
+
+
+def training(specs: Sequence[str]) -> str:
+    """The command that compares encodings on somebody's series."""
+    arms = " ".join(f"-e {quote(spec)}" for spec in specs[:ARMS])
+    return f"pefourier train --dataset data.npz {arms} {BLIND}"
 
 
 def choose(answers: Sequence[Answer]) -> str:
@@ -33,9 +115,8 @@ def choose(answers: Sequence[Answer]) -> str:
     >>> from pefourier.encodings import load
     >>> from pefourier.analysis.faithful import assess
     >>> encs = [load(name, length=10, d=8) for name in ("sinusoidal", "dft", "ramp")]
-    >>> print(choose([Answer(enc, assess(enc)) for enc in encs]))  # doctest: +ELLIPSIS
-    Of these 3, sinusoidal and ramp give all 10 positions different codes, dft doesn't. The closest
-    ...
+    >>> choose([Answer(enc, assess(enc)) for enc in encs]).partition(". ")[0]
+    "Of these 3, sinusoidal and ramp give all 10 positions different codes, dft doesn't"
     """
     aside = [a for a in answers if a.encoding.domain.kind != "position"]
     answers = [a for a in answers if a.encoding.domain.kind == "position"]
@@ -55,10 +136,9 @@ def choose(answers: Sequence[Answer]) -> str:
         found.append(f"{names(aside)}, whose codes are not of positions, {stand} apart.")
     if len(apart) > 1 and all(in_series(a.encoding) for a in apart):
         specs = dict.fromkeys(without_size(a.encoding.spec) for a in apart)
-        arms = " ".join(f"-e {quote(spec)}" for spec in list(specs)[:ARMS])
         found.append(
-            "Only training on your data says with which of them a model learns best: pefourier "
-            f"train --dataset data.npz {arms} {BLIND}"
+            "Only training on your data says with which of them a model learns best: "
+            f"{training(list(specs))}"
         )
     return " ".join(found)
 
@@ -96,7 +176,7 @@ def who_is_left(apart: Sequence[Answer], merged: Sequence[Answer]) -> str:
 
 
 def what_speaks_for(apart: Sequence[Answer]) -> list[str]:
-    """The highest verdict where it differs, else the largest distance relative to a code."""
+    """The highest verdict where it differs; else they tie, however far their codes are apart."""
     if len(apart) < 2:
         return []
     rungs = [LADDER.index(a.result.verdict) for a in apart]
@@ -104,18 +184,9 @@ def what_speaks_for(apart: Sequence[Answer]) -> list[str]:
         highest = [a for a, rung in zip(apart, rungs, strict=True) if rung == max(rungs)]
         reach = "is" if len(highest) == 1 else "are"
         return [f"{names(highest)} {reach} {LADDER[max(rungs)]}, the highest verdict among them."]
-    gaps = [a.result.gap for a in apart]
-    farthest = [a for a in apart if a.result.gap >= AS_FAR * max(gaps)]
-    if len(farthest) == len(apart):
-        return [
-            f"The closest two codes are equally far apart, {number(max(gaps), 3)} times "
-            "the typical code length."
-        ]
     return [
-        f"The closest two codes are farthest apart in {names(farthest)}, {number(max(gaps), 3)} "
-        f"times the typical code length, and nearest in {names([apart[gaps.index(min(gaps))]])}, "
-        f"{number(min(gaps), 3)}: far is safe from rounding and noise, and no merit by itself, as "
-        f"random codes are far apart (pefourier relations says whether near positions are alike)."
+        f"{names(apart)} tie: their verdict is the same, and far codes are no merit by themselves, "
+        "as random ones are far apart (pefourier relations says whether near positions are alike)."
     ]
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.analysis.design import Candidate, Design, grid_spec
+from pefourier.analysis.design import CRITERIA, Candidate, Design, grid_spec
+from pefourier.answers.choice import advise, with_command
 from pefourier.answers.page import Page, fields_of, fields_told
 from pefourier.answers.plot import USUAL, WIDTH, Look, literal, make_panels
 from pefourier.answers.telling import Answer, Said, Telling
@@ -302,11 +303,23 @@ TOLD = Telling(
 
 
 def design_page(answers: Sequence[Answer]) -> Page:
-    """The answer of `pefourier design`; axes of a grid that are alike have one conclusion."""
-    return replace(
-        TOLD.page(answers),
-        conclusion=lambda: "".join(
-            paragraph(f"{axes}{conclude_design(one).text}")
-            for axes, one in by_axes([a.result for a in answers])
-        ),
-    )
+    """The answer of `pefourier design`; axes of a grid that are alike have one conclusion.
+
+    Where no criterion was asked for, which encoding to take is said before its base.
+    """
+    designs: list[Design] = [a.result for a in answers]
+
+    def which() -> str:
+        one = designs[0]
+        if one.axis or one.criteria != CRITERIA:
+            return ""
+        return advise(one.length, one.d, one.best["turns"])
+
+    def conclude_all() -> str:
+        bases = "".join(
+            paragraph(f"{axes}{conclude_design(one).text}") for axes, one in by_axes(designs)
+        )
+        advice = which()
+        return f"{with_command(advice)}\n{bases}" if advice else bases
+
+    return replace(TOLD.page(answers), conclusion=conclude_all, together=which)

@@ -78,11 +78,11 @@ def faithful_page(asked: Sequence[Answer | Refusal]) -> Page:
     answers = [one for one in asked if isinstance(one, Answer)]
     if len(answers) < 2:  # the room of choices stays closed
         return page
-    from pefourier.answers.choice import choose
+    from pefourier.answers.choice import choose, with_command
 
     def conclude_all() -> str:
         chosen = choose(answers)
-        return page.conclusion() + (paragraph(chosen, "  ") if chosen else "")
+        return page.conclusion() + (with_command(chosen, "  ") if chosen else "")
 
     return replace(page, conclusion=conclude_all, together=partial(choose, answers))
 

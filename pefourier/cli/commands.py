@@ -466,10 +466,11 @@ def usage(given: UsageOptions, form: Form, drawing: Drawing) -> None:
 @app.command()
 @asking
 def design(given: DesignOptions, form: Form, drawing: Drawing) -> None:
-    """Which base for my length?
+    """Which encoding, and which base, for my length?
 
-    Criteria contradict one another: distance and rank want small bases, the bound of long contexts
-    a large one. Each is shown with the base that it asks for. With --extend-from: which scaling
+    Which encoding is told by rules ('pefourier explain advice'). Criteria of its base contradict
+    one another: distance and rank want small ones, the bound of long contexts a large one; each is
+    shown with the base that it asks for, or those of --for alone. With --extend-from: which scaling
     takes a model to --to positions, what each does to its bands of frequencies and how near it
     stays to the trained rotation, with the lines for config.json and a SPEC.
 

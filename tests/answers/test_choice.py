@@ -3,10 +3,11 @@
 import json
 import shlex
 
+import numpy as np
 import pytest
 
-from pefourier.analysis.faithful import assess
-from pefourier.answers.choice import choose
+from pefourier.analysis.faithful import LADDER, assess
+from pefourier.answers.choice import RULES, advise, choose
 from pefourier.answers.telling import Answer
 from pefourier.encodings import load
 
@@ -23,14 +24,13 @@ def answers(specs, **sizes):
         ("sinusoidal dft:d=80", 80, "dft:d=80 is isometric, the highest verdict among them."),
         ("sinusoidal dft tape rope", 1000, "sinusoidal, tape and rope give all 1000 positions"),
         ("sinusoidal dft tape rope", 1000, "different codes, dft doesn't."),
-        ("sinusoidal dft tape rope", 1000, "farthest apart in sinusoidal and rope, 0.26 times"),
-        ("sinusoidal dft tape rope", 1000, "and nearest in tape, 0.0171: far is safe"),
+        ("sinusoidal dft tape rope", 1000, "sinusoidal, tape and rope tie: their verdict is the"),
         (
             "sinusoidal dft tape",
             1000,
             "train --dataset data.npz -e sinusoidal -e tape -e none -e order-free",
         ),
-        ("sinusoidal rope", 80, "equally far apart, 0.26 times the typical code length."),
+        ("sinusoidal rope", 80, "sinusoidal and rope tie: their verdict is the same"),
         ("none dft", 80, "None of these 2 gives all 80 positions different codes."),
         ("none dft tape", 80, "Of these 3, tape gives all 80 positions different codes, none and"),
     ],
@@ -51,11 +51,11 @@ def test_one_alone_and_codes_of_other_positions_are_not_compared():
 
 def test_tables_before_training_are_not_judged():
     said = choose(answers("learned sinusoidal tape", length=1000, d=64))
-    assert "farthest apart in sinusoidal" in said
+    assert "sinusoidal and tape tie" in said
     assert "learned is where its training starts: that codes differ says nothing" in said
     said = choose(answers("learned learnable-sinusoidal sinusoidal", length=80, d=64))
     assert "learned and learnable-sinusoidal are where training starts" in said
-    assert "apart in" not in said
+    assert "tie" not in said
 
 
 def test_one_position_is_no_choice(run):
@@ -93,3 +93,49 @@ def test_the_command_that_is_proposed_has_no_sizes_of_its_own():
     command = shlex.split(told[told.index("pefourier train") :])
     arms = [command[i + 1] for i, word in enumerate(command) if word == "-e"]
     assert arms[:2] == ["rope:rho=500", "sinusoidal"]
+
+
+@pytest.mark.parametrize(("length", "d"), [(2, 4), (64, 64), (65, 64), (300, 8), (1000, 64)])
+def test_the_rules_hold(length, d):
+    """What is ruled out gives two positions one code; the default has the highest verdict."""
+    found = {
+        spec: (rule.which, assess(load(spec, length=length, d=d)))
+        for rule in RULES
+        if rule.holds(length, d) and rule.which != "try"
+        for spec in rule.specs
+    }
+    assert all((which == "take") == r.faithful for which, r in found.values())
+    default = next(rule for rule in RULES if rule.which == "take" and rule.holds(length, d))
+    rungs = {spec: LADDER.index(r.verdict) for spec, (_, r) in found.items()}
+    assert {rungs[spec] for spec in default.specs} == {max(rungs.values())}
+    if length > d:  # what the sentences claim: codes repeat, the two tie and go on
+        assert found["dft"][1].closest_pair == found["onehot"][1].closest_pair == (0, d)
+        assert load("dft", length=length, d=d).measure.period == d
+    else:
+        assert found["dft"][1].inverse_error < 1e-9
+    a, b = (load(spec, length=2 * length, d=d) for spec in ("sinusoidal", "rope"))
+    assert np.allclose(sorted(a.measure.frequencies), sorted(b.measure.frequencies))
+    assert assess(a).faithful
+    assert f"TAKE {default.specs[0].upper()}" in advise(length, d)
+
+
+def test_no_distance_makes_a_winner(run):
+    for line in ("design --length 1000 --d 64", "check-faithful sinusoidal tape -S 300 --d 64"):
+        together = json.loads(run(*line.split(), "--json").out)["together"]
+        assert "farthest" not in together
+        assert "tie" in together
+    alone = json.loads(run(*"design --length 1000 --d 64 --for turns".split(), "--json").out)
+    assert "together" not in alone
+
+
+@pytest.mark.long
+def test_the_command_that_is_advised_runs(run, tmp_path, monkeypatch, rng):
+    monkeypatch.chdir(tmp_path)
+    labels = (np.arange(40) % 3 == 0).astype(int)
+    np.savez("data.npz", X=rng.normal(size=(40, 12, 1)) + labels[:, None, None], y=labels)
+    out = run("design", "--length", 12, "--d", 8).out
+    (line,) = [line.strip() for line in out.splitlines() if "pefourier train" in line]
+    few = "--seeds 1 --steps 2 --folds 1 --json -q".split()
+    done = run(*shlex.split(line)[1:], *few)
+    assert done.status == 0, done.err
+    assert "rope:rho=" in done.out
