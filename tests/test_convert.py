@@ -102,6 +102,13 @@ def test_what_is_not_known_is_refused_and_nothing_is_written(tmp_path, words):
     assert not out.exists()
 
 
+def test_rows_that_are_values_too_are_not_reordered(tmp_path):
+    """DeepSeek V4 turns the last rows of a head, and has one projection for keys and values."""
+    path = write_model(tmp_path / "m", model_type="deepseek_v4", qk_rope_head_dim=4)
+    with pytest.raises(PefourierError, match=r"reordering it would reorder values$"):
+        convert_weights(path, "neighbours", "halves", str(tmp_path / "new.safetensors"))
+
+
 def test_wrong_requests_are_refused(tmp_path):
     path = write_model(tmp_path / "m")
     same = f"{path}/model.safetensors"

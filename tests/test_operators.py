@@ -124,6 +124,31 @@ def test_relations_have_names(one, two, relation, name):
         assert found.max_score_difference > 0.01
 
 
+def test_sine_heads_have_the_sine_of_the_lag():
+    """RoPE++ (2512.07525): -Im of what rope sums, so that its scores at lag 0 are none."""
+    enc, at = load("rope++", N, D), np.arange(N)
+    query, key = operator_at(enc, at)
+    scores = np.einsum("pji,sji->psi", query, key)  # of unit vectors with themselves
+    lag = at[:, None] - at
+    expected = np.sin(lag[..., None] * np.tile(grid(D), 2))
+    np.testing.assert_allclose(scores, expected, atol=1e-12)
+    found = compare_operators(load("rope", N, D), enc)
+    assert (found.relation, found.first_position) == ("different", 0)
+    found = compare_operators(enc, load("rope++:layout=interleaved", N, D))
+    assert (found.relation, found.name) == ("permuted", "halves-to-neighbours")
+
+
+def test_sine_heads_beside_others_in_words(run):
+    done = run("compare", "rope", "rope++", "--d", "16")
+    told = " ".join(done.out.split())
+    assert (done.status, told.partition(".")[0]) == (1, "DIFFERENT")
+    assert "turn queries and keys in different ways, though their cosines and sines agree" in told
+    assert "differ by up to 0.88, first at position 0." in told
+    done = run("compare", "rope++", "rope++:layout=interleaved", "--d", "16")
+    assert (done.status, done.out[:25]) == (1, "THE SAME, PERMUTED. The s")
+    assert run("compare", "rope++", "rope++", "--d", "16").status == 0
+
+
 def test_both_signs_turned_back_are_reversed_and_one_alone_is_another_operator():
     backwards, queries_alone = Turning(8, (-1.0, -1.0)), Turning(8, (-1.0, 1.0))
     back, other = (

@@ -1,6 +1,7 @@
 """Rotations and biases as torch modules, beside the models' own code and the slow formula."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -201,6 +202,31 @@ def test_one_graph_holds_it(name):
     for one in (compiled, exported):
         for x, y in zip(one(q, k), expected, strict=True):
             torch.testing.assert_close(x, y)
+
+
+COMPILED = {  # a call of a module, of what it is given
+    **{
+        f"Rotary {name}": lambda name=name: (Attention(SPEC_OF[name]()), heads(6))
+        for name in SPEC_OF
+    },
+    "Rotary of neighbours in bfloat16": lambda: (
+        Attention(Rotary("rope:layout=interleaved,partial=0.5", 16)),
+        heads(6, dtype=torch.bfloat16),
+    ),
+    "Bias": lambda: (Bias("alibi", 2, 8), (6, 7)),
+    "PositionalEncoding": lambda: (PositionalEncoding("dft", 8, 8), (torch.randn(2, 5, 8),)),
+}
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")  # of torch about itself
+@pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs g++, which is not here")
+@pytest.mark.parametrize("name", COMPILED)
+def test_compiled_code_computes_the_same(name, monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    module, given = COMPILED[name]()
+    found = torch.compile(module, fullgraph=True, backend="inductor")(*given)
+    torch.testing.assert_close(found, module(*given))
 
 
 @pytest.mark.parametrize("spec", ["alibi", "kerple", "t5", "swin"])

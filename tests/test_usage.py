@@ -505,6 +505,11 @@ REFUSED = {
         {"model.layers.0.self_attn.qkv_proj.weight": np.ones((96, 24), np.float32)},
         **{"model_type": "phi3", "num_attention_heads": 2, "head_dim": None},
     ),
+    "turns the last rows of each head, and its keys are its values too": lambda path: write_model(
+        Path(path),
+        {"model.layers.0.self_attn.q_b_proj.weight": np.ones((32, 24), np.float32)},
+        **{"model_type": "deepseek_v4", "qk_rope_head_dim": 4},
+    ),
     "has 5 gains, ": lambda path: write_model(
         Path(path), random_tensors() | {NORM: np.ones(5, np.float32)}
     ),

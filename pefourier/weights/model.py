@@ -159,6 +159,12 @@ def find_sites(model: ModelWeights, turned: Rotations, layers: range | None = No
             f"{model.label} does not say which of its layers turn in which way; its config needs "
             "the number of its layers"
         )
+    if any(enc.params.get("trailing") for enc in turned.own):
+        raise PefourierError(
+            f"{model.label} turns the last rows of each head, and its keys are its values too, "
+            "some of them made of several tokens; what a row does to scores is not in it alone, "
+            "and reordering it would reorder values"
+        )
     sizes = [sizes_of(model, enc) for enc in turned.own]
 
     def rotation_at(layer: int) -> int | None:
