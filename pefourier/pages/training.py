@@ -35,7 +35,7 @@ from pefourier.pages.encodings import versions_table
 from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
 from pefourier.train.conclusion import conclude_training, conclusions_of, sum_up
 from pefourier.train.options import Options
-from pefourier.train.store import Row, Store, read_configuration
+from pefourier.train.store import Row, Store, option_of, read_configuration
 from pefourier.train.summary import (
     Summary,
     json_records,
@@ -80,12 +80,6 @@ def common_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """What all runs of a folder have in common, options and rules."""
     names = [one.name for one in fields(Options) if one.name not in ("dataset", "encoding")]
     return {name: config[name] for name in (*names, *RULES) if name in config}
-
-
-def option_of(config: Mapping[str, Any], name: str) -> Any:
-    """An option of a folder; an earlier version that lacked it went by the default."""
-    defaults = {one.name: one.default for one in fields(Options)}
-    return config.get(name, defaults[name])
 
 
 def was_asked(row: Row, config: Mapping[str, Any]) -> bool:
@@ -269,19 +263,13 @@ def command_line(config: Mapping[str, Any], path: str) -> str:
     """The options that a folder was asked last, where they are not those that nobody gives."""
     words = ["pefourier", "train"]
     for one in fields(Options):
-        value = config.get(one.name, one.default)
-        value = list_of(value)
-        if one.name in ELSEWHERE or value == list_of(one.default):
+        value = option_of(config, one.name)
+        if one.name in ELSEWHERE or value == option_of({}, one.name):
             continue
         flag = (one.metadata["flags"] or (f"--{one.name.replace('_', '-')}",))[-1]
         values = value if isinstance(value, list) else [value]
         words += [flag] if value is True else [w for v in values for w in (flag, str(v))]
     return shlex.join([*words, "--out", path])
-
-
-def list_of(value: Any) -> Any:
-    """A default as JSON has it."""
-    return list(value) if isinstance(value, tuple) else value
 
 
 def folder_page(folder: TrainFolder, out: str) -> Page:

@@ -42,6 +42,7 @@ FEW = 10  # examples of a class
 MOST_STEPS = 10**9
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 MOST_BYTES = 2**42  # of memory, where the system does not say
+AVERAGED = {"accuracy", "confusion", "trained", "tested"}  # over rows, all or none of which have it
 STACK_MOST = {"cpu": 16, "cuda": MOST_STACKED}
 
 
@@ -332,7 +333,7 @@ def check_runs(
         for stage in stages
     ]
     known = {one.task.name: one for one in resolved}
-    later = {key for row in rows for key in row.keys() & Row.__optional_keys__}
+    later = {key for row in rows for key in row.keys() & AVERAGED}
     for row in rows:
         if not any(all(row[key] in values for key, values in one.items()) for one in asked):
             what = "of which config.json does not know"

@@ -12,12 +12,13 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from pefourier.errors import PefourierError, shown
 from pefourier.files import write_whole
+from pefourier.train.options import Options
 from pefourier.train.schema import Row, check_configuration, parse_json, parse_row
 
 try:
@@ -233,7 +234,7 @@ def continue_configuration(
 ) -> dict[str, Any]:
     """Add what is asked now to a folder's configuration; refused where numbers would differ."""
     for key in sorted((old.keys() | config.keys()) - {*ASKED, *KNOWN, *ELSEWHERE, "stages"}):
-        was, now = old.get(key), config.get(key)
+        was, now = option_of(old, key), config.get(key)
         if was != now:
             raise PefourierError(
                 f"--resume: {file} has {key} {shown(was)}, now it is {shown(now)}; "
@@ -254,6 +255,17 @@ def continue_configuration(
             )
         known[key] = {**was, **now}
     return {**old, **{key: config[key] for key in ASKED}, **known}
+
+
+def option_of(config: Mapping[str, Any], name: str) -> Any:
+    """An option of a folder, as JSON has it; an earlier version that lacked it had the default.
+
+    >>> option_of({"seeds": 2}, "seeds"), option_of({}, "search")
+    (2, [])
+    """
+    default = next((one.default for one in fields(Options) if one.name == name), None)
+    value = config.get(name, default)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def equal_up_to_rounding(was: Any, now: Any) -> bool:

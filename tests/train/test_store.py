@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,24 @@ def test_committed_results_are_what_the_schema_says():
         config = schema.parse_json((folder / "config.json").read_bytes())
         schema.check_configuration(config)
         assert {row["encoding"] for row in rows} == set(config["encoding"])
+
+
+def test_a_folder_of_an_earlier_version_goes_on_with_methods_beside_its_arms(tmp_path):
+    """Options that there were not went by their defaults; rows that lack later keys still count."""
+    run_comparison(Options(**SMALL, out=str(tmp_path)))
+    config = json.loads((tmp_path / "config.json").read_text())
+    less = {key: value for key, value in config.items() if key not in ("steps", "positive")}
+    (tmp_path / "config.json").write_text(json.dumps(less))
+    before = [{k: v for k, v in r.items() if k not in ("budget", "falling")} for r in lines(tmp_path)]
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in before))
+    asked = Options(**SMALL, beside=("trees",), out=str(tmp_path), resume=True)
+    for _ in range(2):
+        run_comparison(asked)
+        rows = lines(tmp_path)
+        assert [row for row in rows if row["encoding"] != "trees"] == before
+        assert "trees" in {row["encoding"] for row in rows}
+    with pytest.raises(PefourierError, match=r"has positive"):
+        run_comparison(replace(asked, positive=("A first",)))
 
 
 @pytest.mark.parametrize("text", ['{"model_type": "llama"}', "[1]", "no JSON"])
