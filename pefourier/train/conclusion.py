@@ -62,7 +62,7 @@ def sum_up_differences(one: "DatasetSummary") -> str:
     rest = ", ".join(name for name in judged if name not in told)
     parts = {"better": better, "worse": worse, "no significant difference": rest}
     said = "; ".join(f"{what}: {names}" for what, names in parts.items() if names)
-    doubt = " On other windows that may differ." if any(d.in_doubt for d in told.values()) else ""
+    doubt = " This may not hold on other windows." if any(d.in_doubt for d in told.values()) else ""
     return f"Compared with {every}, {said}.{doubt}"
 
 
@@ -113,8 +113,8 @@ def sum_up_power(one: "DatasetSummary") -> str:
         return ""
     where = " on these windows" if one.folds > 1 else ""
     return (
-        f"At the spread of these runs +{could[0].claimed:.3f} in F1{where} takes up to {most} runs "
-        f"of each encoding, --seeds {-(-most // one.folds)}."
+        f"With the spread of these runs, detecting +{could[0].claimed:.3f} in F1{where} takes "
+        f"up to {most} runs of each encoding (--seeds {-(-most // one.folds)})."
     )
 
 
@@ -184,7 +184,8 @@ def count_words(runs: int) -> str:
 def unreliable(one: "DatasetSummary", encoding: str) -> str:
     """What makes the scores other than they look."""
     if encoding in one.cut_short:
-        return "Its training was cut short, so that there is no verdict on it; give more --steps."
+        more = one.way_out(encoding)
+        return f"Its training was cut short, so there is no verdict on it; give more {more}."
     if one.leaky:
         return "Windows were shuffled, which leaks: the scores do not carry over to new data."
     diverged = one.diverged.get(encoding, 0)
@@ -205,21 +206,22 @@ def told_from_reference(one: "DatasetSummary", encoding: str) -> str:
     if encoding in one.cut_short:
         return ""
     if encoding in one.differences and one.differences[encoding].reference in one.cut_short:
-        return "There is no verdict: the training of what it is compared with was cut short."
+        return "There is no verdict, because the training of its reference was cut short."
     if encoding not in one.differences:
         return "The others are compared with it." if one.differences else ""
     d = one.differences[encoding]
     numbers = f"difference {d.mean:+.3f}, Holm p {number(float(d.p_holm), 2)}"
     if d.supported:
-        where = " on these windows, others may differ" if d.in_doubt else ""
+        where = " on these windows; others may differ" if d.in_doubt else ""
         better = "better" if d.mean > 0 else "worse"
         return f"That is {better} than {d.reference}{where} ({numbers})."
     if len(one.differences) * d.p_floor > LEVEL:
         return (
-            f"So few runs could not tell it from {d.reference} in any case ({numbers}); give more "
-            "--seeds."
+            f"With so few runs no difference from {d.reference} can be significant ({numbers}); "
+            "give more --seeds."
         )
-    return f"The data do not tell it from {d.reference} ({numbers}){exclusion(one, encoding)}."
+    said = f"It does not differ significantly from {d.reference}"
+    return f"{said} ({numbers}){exclusion(one, encoding)}."
 
 
 def goes_on(one: "DatasetSummary", encoding: str) -> str:
@@ -239,4 +241,4 @@ def exclusion(one: "DatasetSummary", encoding: str) -> str:
         return ""
     beyond = could.folds_excluded
     over = "" if beyond != beyond else f", over folds ±{beyond:.3f}"
-    return f", and exclude differences beyond ±{could.excluded:.3f}{over}"
+    return f"; differences beyond ±{could.excluded:.3f}{over} are ruled out"

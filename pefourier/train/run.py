@@ -436,7 +436,11 @@ def train_stacks(
     ranks = place.ranks if place.group is not None else 1  # at the stacks of this share
     windows = max((len(s.task.folds[0].train) for s in stacks), default=0)
     if note is not None and device.type == "cpu":
-        missing = [stack for stack in share if not work.done.issuperset(stack.keys)]
+        missing = [
+            stack
+            for stack in share
+            if not (work.done.issuperset(stack.keys) or isinstance(stack.model, OtherMethod))
+        ]
         timed = foresight.foretell_time(missing, work.candidates, options, ranks)
         for line in timed:
             note(line)

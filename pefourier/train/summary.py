@@ -68,6 +68,11 @@ class DatasetSummary(Explained):
     budget: Mapping[str, int] | None = None  # epochs, patience in epochs, steps of an epoch
     positive: str | None = None  # class whose scores are told; of more than two there is none
 
+    def way_out(self, encoding: str) -> str:
+        """The option of which an encoding that was cut short needs more."""
+        last, falling = self.last_kept.get(encoding, 0), self.falling.get(encoding, 0)
+        return "--steps" if last >= falling else "--patience-steps"
+
     @property
     def inputs(self) -> str:
         """What is classified, as a title has it."""
@@ -370,8 +375,8 @@ def verdict_sentence(setting: str, encoding: str, d: Difference, compared: int) 
     if d.supported:
         said = f"{encoding} is {direction(d)} than {d.reference}{reservation(d)}"
     else:
-        said = f"the data do not separate {encoding} from {d.reference}"
-    reach = " (with so few runs .05 is out of reach)" if compared * d.p_floor > LEVEL else ""
+        said = f"no significant difference between {encoding} and {d.reference}"
+    reach = " (with so few runs p cannot fall below .05)" if compared * d.p_floor > LEVEL else ""
     over_runs = interval_words(", 95 % ", d.low, d.high)
     over_folds = interval_words(", over folds ", d.folds_low, d.folds_high)
     return (
@@ -382,8 +387,8 @@ def verdict_sentence(setting: str, encoding: str, d: Difference, compared: int) 
 
 def no_verdict(setting: str, encoding: str, cut_short: Container[str]) -> str:
     """What is said of an encoding where its training, or that of its reference, was cut short."""
-    whose = "its training" if encoding in cut_short else "the training of what it is compared to"
-    return f"{setting}: no verdict on {encoding}: {whose} was cut short; give more --steps"
+    whose = "its training" if encoding in cut_short else "the training of its reference"
+    return f"{setting}: no verdict on {encoding}, because {whose} was cut short"
 
 
 def power_clause(could: Power) -> str:
@@ -393,8 +398,8 @@ def power_clause(could: Power) -> str:
     over = "" if np.isnan(could.folds_detectable) else f" (over folds {could.folds_detectable:.3f})"
     beyond = "" if np.isnan(could.folds_excluded) else f" (over folds ±{could.folds_excluded:.3f})"
     return (
-        f"; a difference of {could.detectable:.3f}{over} would have been found with 80 % power, "
-        f"differences beyond ±{could.excluded:.3f}{beyond} are excluded"
+        f"; a difference of {could.detectable:.3f}{over} would have been detected with 80 % power; "
+        f"differences beyond ±{could.excluded:.3f}{beyond} are ruled out"
     )
 
 
@@ -465,7 +470,7 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
         what = f"{title(one)}, {one.inputs}: mean [95 %] over " + runs_of(one.seeds, one.folds)
         what += f"; positive: {one.positive}" if one.positive is not None else ""
         found.append((what, [head, *body]))
-        same = " at its rms" if any(d.reference != summary.reference for d in apart) else ""
+        same = " at the same rms" if any(d.reference != summary.reference for d in apart) else ""
         over = ["over folds"] if one.folds > 1 else []
         head = ["encoding", "F1", *over, "p", "Holm p", "P(A > B)", "AUPRC", "Holm p"]
         body = [
@@ -503,7 +508,7 @@ def more_tables(one: DatasetSummary) -> list[tuple[str, list[list[str]]]]:
     found = []
     cells = power_cells(one) if one.power else []
     if len(cells) > 1:
-        found.append((f"{title(one)}, what its runs could tell", cells))
+        found.append((f"{title(one)}, what its runs could detect", cells))
     if one.lengths:
         what = f"{title(one)}, trained on windows of {one.length} rows: F1 / accuracy by length"
         found.append((what, length_cells(one)))
@@ -536,7 +541,7 @@ def power_cells(one: DatasetSummary) -> list[list[str]]:
     """What the runs of a dataset could have found in F1 and what they exclude, with a head."""
     over = ["over folds"] if one.folds > 1 else []
     claim = next(iter(one.power.values())).claimed
-    head = ["encoding", "spread", "found at 80 %", *over, "excluded beyond", *over]
+    head = ["encoding", "spread", "detectable at 80 %", *over, "ruled out beyond", *over]
     body = []
     for name, could in one.power.items():
         silent = {name, one.differences[name].reference} & set(one.cut_short)
@@ -645,17 +650,16 @@ def said_first(summary: Summary) -> list[str]:
     """Where training was cut short, which comes before any answer."""
     found = []
     for one in summary.datasets:
-        last = [e for e in one.cut_short if one.last_kept.get(e, 0) >= one.falling.get(e, 0)]
-        rest = [e for e in one.cut_short if e not in last]
-        for encodings, counts, what, way_out in (
-            (last, one.last_kept, f"kept the last epoch ({longest(summary, one)})", "--steps"),
-            (rest, one.falling, "ended while their losses still fell", "--patience-steps"),
+        for counts, what, way_out in (
+            (one.last_kept, f"kept the last of {longest(summary, one)}", "--steps"),
+            (one.falling, "stopped while the loss was still falling", "--patience-steps"),
         ):
-            runs = [f"{e} ({counts[e]} of {one.runs[e]} runs)" for e in encodings]
+            own = [e for e in one.cut_short if one.way_out(e) == way_out]
+            runs = [f"{e} ({counts[e]} of {one.runs[e]} runs)" for e in own]
             if runs:
                 found.append(
-                    f"Training on {one.dataset} was cut short: {', '.join(runs)} {what}, so that "
-                    f"it may not have been over; no verdict is given on them; give more {way_out}"
+                    f"Training on {one.dataset} was cut short: {', '.join(runs)} {what} and may "
+                    f"not have converged, so there is no verdict on them; give more {way_out}"
                 )
     return found
 
@@ -663,8 +667,17 @@ def said_first(summary: Summary) -> list[str]:
 def longest(summary: Summary, one: DatasetSummary) -> str:
     """How long a run of a dataset may last."""
     if one.budget is None:
-        return str(summary.training.get("epochs"))
-    return f"{one.budget['epochs']}, {one.budget['epochs'] * one.budget['steps']} steps"
+        return f"{summary.training.get('epochs')} epochs"
+    return epochs_in_words(one.budget["epochs"], one.budget["steps"])
+
+
+def epochs_in_words(epochs: int, steps: int) -> str:
+    """Epochs, and the steps that they have in all.
+
+    >>> epochs_in_words(1, 20)
+    '1 epoch (20 steps)'
+    """
+    return f"{epochs} {agreeing(epochs, 'epoch', 'epochs')} ({epochs * steps} steps)"
 
 
 def sentences(summary: Summary) -> list[str]:
@@ -676,22 +689,23 @@ def sentences(summary: Summary) -> list[str]:
     floors = [d.p_floor for one in summary.datasets for d in one.differences.values()]
     if floors:
         found.append(
-            f"p is that of a sign-flip test over (seed, fold) pairs, two-sided, at least "
-            f"{max(floors):.2g} here; 95 % is of each number alone, Holm p of all encodings; "
-            f"{whose_windows(summary)}both speak of these windows"
+            f"p is from a two-sided sign-flip test over (seed, fold) pairs and cannot fall below "
+            f"{max(floors):.2g} here; each 95 % interval stands alone, Holm p allows for all "
+            f"comparisons; {whose_windows(summary)}both are about these windows only"
         )
     found += remarks_on_claims(summary)
     if any(not np.isnan(could.spread) for one in summary.datasets for could in one.power.values()):
         found.append(
-            "spread: standard deviation of paired differences in F1; found at 80 %: the smallest "
-            "difference that so many runs find with 80 % power, by a two-sided t test at .05 of "
-            "one comparison; excluded: beyond it two one-sided tests reject; "
-            f"{claim_words(summary)}"
+            "spread: standard deviation of paired differences in F1; detectable at 80 %: the "
+            "smallest difference that this many runs detect with 80 % power (two-sided t test of "
+            "one comparison at .05); ruled out beyond: two one-sided tests reject any larger "
+            f"difference; {claim_words(summary)}"
         )
     for n in sorted({one.seeds * one.folds for one in summary.datasets} & {2, 3, 4}):
         often = 100 * (1 - 2.0 ** (1 - n))  # unless all lie on one side of it
         found.append(
-            f"of {n} runs 95 % is but their range, which holds the mean {often:.0f} % of the time"
+            f"with {n} runs a 95 % interval is just their range, which contains the true mean "
+            f"{often:.0f} % of the time"
         )
     return found + remarks_on_folds(summary) + remarks_on_rules(summary)
 
@@ -699,7 +713,7 @@ def sentences(summary: Summary) -> list[str]:
 def whose_windows(summary: Summary) -> str:
     """Which runs are tested on the same windows."""
     if (summary.training.get("resamples") or 1) > 1:
-        return "resamples draw their test windows from one set, in which they recur, so "
+        return "resamples share test windows, so "
     shared = any(one.seeds > 1 and one.folds > 1 for one in summary.datasets)
     return "runs of a fold share its test windows, so " if shared else ""
 
@@ -720,7 +734,7 @@ def remarks_on_claims(summary: Summary) -> list[str]:
         said = "these runs do not exclude it"
         if could.claimed_p < LEVEL:
             said = "these runs speak against it"
-            said += "" if over < LEVEL else ", on other windows it may hold"
+            said += "" if over < LEVEL else ", though it may hold on other windows"
         found.append(
             f"{one.dataset}: a gain of {could.claimed:+.3f} or more, as the paper claims for "
             f"{CLAIMANT}, has one-sided p {could.claimed_p:.2g} over runs{told}: {said}"
@@ -731,14 +745,14 @@ def remarks_on_claims(summary: Summary) -> list[str]:
 def remarks_on_runs(summary: Summary) -> list[str]:
     """Scores that do not carry over, and runs that learned nothing."""
     leaks = [
-        f"{one.dataset}: windows were shuffled, so neighbours of test windows, or others of their "
-        "group, were trained on; these scores do not carry over to new data"
+        f"{one.dataset}: windows were shuffled, so training saw neighbours of test windows, or "
+        "others of their group; these scores do not carry over to new data"
         for one in summary.datasets
         if one.leaky
     ]
     return leaks + [
-        f"{one.dataset}, {encoding}: {n} runs diverged at once and have the scores of untrained "
-        "weights; a smaller --rate may help"
+        f"{one.dataset}, {encoding}: {n} {agreeing(n, 'run', 'runs')} diverged at once; these "
+        "scores are of untrained weights; a smaller --rate may help"
         for one in summary.datasets
         for encoding, n in one.diverged.items()
     ]
@@ -748,7 +762,7 @@ def claim_words(summary: Summary) -> str:
     """Which differences the paper claims, DFT less original."""
     claims = {name: f"{claim:+.3f} on {name.upper()}" for name, claim in power.CLAIMED.items()}
     if (find := summary.training.get("find")) is not None:
-        return f"runs to find {find:+.3f} are those that --find asks for"
+        return f"runs to find {find:+.3f}: as --find asks"
     own = [claims[one.dataset] for one in summary.datasets if one.dataset in claims]
     return f"the paper claims {' and '.join(own or [claims['smd']])} for dft, in Table 1"
 
@@ -758,50 +772,45 @@ def remarks_on_folds(summary: Summary) -> list[str]:
     found = []
     if any(one.folds > 1 and one.differences for one in summary.datasets):
         found.append(
-            "over folds: 95 % by Student's t of the folds' means, corrected for the training "
-            "windows that folds share (Nadeau and Bengio, 2003); where it holds 0, other windows "
-            "may not bear a difference out, which more data settle rather than more --seeds"
+            "over folds: 95 % interval by Student's t on the means of folds, corrected for the "
+            "training windows that they share (Nadeau and Bengio, 2003); where it contains 0, the "
+            "difference may not hold on other windows; more data can settle that, more --seeds "
+            "cannot"
         )
     if any(one.folds == 1 and one.differences for one in summary.datasets):
-        found.append(
-            "with one fold nothing is known of other windows: a difference is one on these windows"
-        )
+        found.append("with one fold a difference is known on these test windows only")
     return found
 
 
 def remarks_on_rules(summary: Summary) -> list[str]:
     """Which epoch was kept, and what sizes are of."""
     found = [
-        f"{one.dataset}: a run has at most so many epochs: {longest(summary, one)}"
-        + ended_by_patience(one.budget)
+        f"{one.dataset}: a run lasts at most {longest(summary, one)}{ended_by_patience(one.budget)}"
         for one in summary.datasets
         if one.budget is not None
     ]
     if summary.training.get("search"):
         found.append(
-            f"settings were chosen for each run anew by its validation windows, among "
-            f"{' '.join(summary.training['search'])}; test windows had no say"
+            f"settings were chosen for each run by its own validation windows, from "
+            f"{' '.join(summary.training['search'])}; test windows played no part"
         )
     if "choice" in summary.training:
-        found.append(f"epoch of each run that was kept: {summary.training['choice']}")
+        found.append(f"each run keeps one epoch: {summary.training['choice']}")
     if "size" in summary.training and any("@rms=" in row["encoding"] for row in summary.runs):
-        found.append(f"size {summary.training['size']}")
+        found.append(f"sizes, {summary.training['size']}")
     return found
 
 
 def ended_by_patience(budget: Mapping[str, int]) -> str:
-    """After how long without a better epoch a run ends.
+    """After how long without a better epoch a run stops.
 
     >>> ended_by_patience({"epochs": 9, "patience": 2, "steps": 5})
-    ', and ends after 2 epochs, 10 steps, without a better one'
+    ' and stops after 2 epochs (10 steps) without a better one'
     """
     patience = budget["patience"]
-    return (
-        f", and ends after {patience} {agreeing(patience, 'epoch', 'epochs')}, "
-        f"{patience * budget['steps']} steps, without a better one"
-        if patience
-        else ", and none ends before"
-    )
+    if not patience:
+        return "; none stops early"
+    return f" and stops after {epochs_in_words(patience, budget['steps'])} without a better one"
 
 
 def cliques_sentence(summary: Summary) -> str:
@@ -810,8 +819,11 @@ def cliques_sentence(summary: Summary) -> str:
     judged = [[e for e in group if e not in cut] for group in summary.cliques]
     groups = "; ".join(", ".join(group) for group in judged if len(group) > 1) or "none"
     reach = f" ({summary.out_of_reach})" if summary.out_of_reach else ""
-    how = "by Wilcoxon's test with Holm's adjustment"
-    return f"{summary.over}, {how}, not told apart: {groups}{reach}"
+    return (
+        f"average ranks {summary.over}: rank 1 has the highest mean F1 of a dataset, equal means "
+        "share the mean of their ranks; not told apart by Wilcoxon's signed-rank test with Holm's "
+        f"correction: {groups}{reach}"
+    )
 
 
 def json_records(summary: Summary) -> list[dict[str, Any]]:

@@ -53,17 +53,18 @@ DFT = "It reaches F1 0.550 (95 % 0.500 … 0.600) over 40 runs."
         ),
         (
             {"differences": {"dft": replace(APART, folds_low=-0.02)}},
-            f"{DFT} That is better than sinusoidal on these windows, others may differ (difference "
+            f"{DFT} That is better than sinusoidal on these windows; others may differ (difference "
             "+0.050, Holm p 0.01).",
         ),
         (
             {"differences": {"dft": replace(APART, p_holm=0.3)}},
-            f"{DFT} The data do not tell it from sinusoidal (difference +0.050, Holm p 0.3).",
+            f"{DFT} It does not differ significantly from sinusoidal (difference +0.050, Holm p "
+            "0.3).",
         ),
         (
             {"differences": {"dft": replace(APART, p_holm=0.5, p_floor=0.5)}},
-            f"{DFT} So few runs could not tell it from sinusoidal in any case (difference +0.050, "
-            "Holm p 0.5); give more --seeds.",
+            f"{DFT} With so few runs no difference from sinusoidal can be significant (difference "
+            "+0.050, Holm p 0.5); give more --seeds.",
         ),
         (
             {"leaky": True},
@@ -77,12 +78,11 @@ DFT = "It reaches F1 0.550 (95 % 0.500 … 0.600) over 40 runs."
         ),
         (
             {"cut_short": ("dft",)},
-            "Its training was cut short, so that there is no verdict on it; give more --steps. "
-            f"{DFT}",
+            f"Its training was cut short, so there is no verdict on it; give more --steps. {DFT}",
         ),
         (
             {"cut_short": ("sinusoidal",)},
-            f"{DFT} There is no verdict: the training of what it is compared with was cut short.",
+            f"{DFT} There is no verdict, because the training of its reference was cut short.",
         ),
     ],
     ids=[
@@ -145,7 +145,7 @@ CHANCE = replace(APART, p_holm=0.3)
         ({"dft": APART, "cut": APART}, "Compared with sinusoidal, better: dft."),
         (
             {"dft": replace(APART, folds_low=-0.02)},
-            "Compared with sinusoidal, better: dft. On other windows that may differ.",
+            "Compared with sinusoidal, better: dft. This may not hold on other windows.",
         ),
     ],
 )
@@ -196,8 +196,8 @@ def test_how_many_runs_the_wanted_difference_takes_is_said():
     could = Power(40, 0.3, 0.1, 0.1, 0.1, 0.1, 0.1, 0.02, 0.1, 1768)
     found = replace(ONE, power={"dft": could})
     assert sum_up_power(found) == (
-        "At the spread of these runs +0.020 in F1 on these windows takes up to 1768 runs of each "
-        "encoding, --seeds 354."
+        "With the spread of these runs, detecting +0.020 in F1 on these windows takes up to 1768 "
+        "runs of each encoding (--seeds 354)."
     )
     enough = {"dft": replace(could, claimed_runs=39)}
     assert sum_up_power(replace(ONE, power=enough)) == sum_up_power(ONE) == ""

@@ -113,13 +113,13 @@ def test_an_answer_without_a_difference_says_what_it_excludes(rng, dataset, clai
     text = in_lines(found)
     assert (
         f"; a difference of {could.detectable:.3f} (over folds {could.folds_detectable:.3f}) would "
-        f"have been found with 80 % power, differences beyond ±{could.excluded:.3f} (over folds "
-        f"±{could.folds_excluded:.3f}) are excluded"
+        f"have been detected with 80 % power; differences beyond ±{could.excluded:.3f} (over folds "
+        f"±{could.folds_excluded:.3f}) are ruled out"
     ) in text
     assert f"runs to find {claim:+.3f}" in text
     assert words in text
     said = " ".join(summary.conclude_all(found).split())
-    assert f"and exclude differences beyond ±{could.excluded:.3f}, over folds ±" in said
+    assert f"; differences beyond ±{could.excluded:.3f}, over folds ±" in said
 
 
 def test_the_claimed_gain_has_a_one_sided_p_with_and_without_folds(rng):
@@ -153,7 +153,7 @@ def test_resamples_share_no_test_windows_by_seed(rng):
     )
     text = in_lines(summary.summarize_runs(rows, training={"resamples": 5}))
     assert "runs of a fold share" not in text
-    assert "resamples draw their test windows from one set, in which they recur, so both" in text
+    assert "resamples share test windows, so both" in text
     text = in_lines(summary.summarize_runs([row for row in rows if row["seed"] == 0]))
     assert "runs of a fold share" not in text
 
@@ -180,7 +180,7 @@ def test_the_difference_to_find_is_that_which_is_asked_for():
     (one,) = found.datasets
     assert one.power["none"].claimed == 0.02
     assert "runs to find +0.020" in in_lines(found)
-    assert "are those that --find asks for" in in_lines(found)
+    assert ": as --find asks" in in_lines(found)
     for wrong in (0.0, 1.0, -0.1, float("nan")):
         with pytest.raises(PefourierError, match="--find must be a difference in F1 from 0 to 1"):
             run_comparison(Options(**given, find=wrong))

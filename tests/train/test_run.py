@@ -67,8 +67,8 @@ def test_a_folder_gets_the_whole_answer(tmp_path):
     )
     config = json.loads((out / "config.json").read_text())
     assert config["epochs"] == 2
-    assert f"\n* epoch of each run that was kept: {config['choice']}\n" in text
-    assert f"\n* size {config['size']}\n" in text
+    assert f"\n* each run keeps one epoch: {config['choice']}\n" in text
+    assert f"\n* sizes, {config['size']}\n" in text
     table = np.load(tables / "order_count=60_length=6-t5-seed0-fold0.npy")
     assert (table.shape, table.dtype) == ((11, 2), np.float32)
     assert np.load(tables / "order_count=60_length=6-sinusoidal-seed0-fold0.npy").shape == (6, 8)

@@ -93,7 +93,9 @@ def test_choices_are_told_and_resumed(tmp_path):
     text = (out / "summary.md").read_text()
     assert "chosen on validation: runs" in text
     assert "| encoding | rate | dropout | pool |" in text
-    assert "among rate=1e-3,1e-2 dropout=0,.3 pool=mean,mean+max; test windows had no say" in text
+    assert (
+        "from rate=1e-3,1e-2 dropout=0,.3 pool=mean,mean+max; test windows played no part" in text
+    )
     (record,) = [r for r in summary.json_records(whole) if r["spec"] == "dft"]
     for setting in ("rate", "dropout", "pool"):
         own = [one for one in record["chosen"] if one["setting"] == setting]

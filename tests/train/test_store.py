@@ -172,11 +172,15 @@ def test_a_folder_of_an_earlier_version_goes_on_with_methods_beside_its_arms(tmp
     config = json.loads((tmp_path / "config.json").read_text())
     less = {key: value for key, value in config.items() if key not in ("steps", "positive")}
     (tmp_path / "config.json").write_text(json.dumps(less))
-    before = [{k: v for k, v in r.items() if k not in ("budget", "falling")} for r in lines(tmp_path)]
+    before = [
+        {k: v for k, v in r.items() if k not in ("budget", "falling")} for r in lines(tmp_path)
+    ]
     (tmp_path / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in before))
     asked = Options(**SMALL, beside=("trees",), out=str(tmp_path), resume=True)
+    said = []
     for _ in range(2):
-        run_comparison(asked)
+        run_comparison(asked, note=said.append)
+        assert not any("about" in line for line in said)  # of arms alone the time is foretold
         rows = lines(tmp_path)
         assert [row for row in rows if row["encoding"] != "trees"] == before
         assert "trees" in {row["encoding"] for row in rows}

@@ -37,7 +37,7 @@ def test_what_one_fold_denies_is_said_of_these_windows():
     assert "dft is better than sinusoidal on these windows: F1 difference +0.078" in words
     assert ", over folds -0.068 … +0.224, Holm p " in words
     assert "; better by AUPRC: +0.108, 95 % " in words
-    assert "over folds: 95 % by Student's t" in in_lines(found)
+    assert "over folds: 95 % interval by Student's t" in in_lines(found)
     title, (head, row) = summary.tables(found)[2]
     assert (title, head[-2:], row[0]) == ("one, less sinusoidal", ["AUPRC", "Holm p"], "dft")
     (one,) = found.datasets
@@ -77,15 +77,18 @@ def kept(epochs, **last):
 def test_where_training_was_cut_short_that_comes_first_and_there_is_no_verdict(tmp_path):
     found = summary.summarize_runs(kept(9, dft=3, rope=2), training={"epochs": 9})
     said = (
-        "Training on one was cut short: dft (3 of 10 runs) kept the last epoch (9), so that it may "
-        "not have been over; no verdict is given on them; give more --steps\n"
+        "Training on one was cut short: dft (3 of 10 runs) kept the last of 9 epochs and may not "
+        "have converged, so there is no verdict on them; give more --steps\n"
     )
     told = " ".join(summary.conclude_all(found).split())
     assert told.startswith(" ".join(said.split()))
-    assert "one, dft: Its training was cut short, so that there is no verdict on it" in told
+    assert (
+        "one, dft: Its training was cut short, so there is no verdict on it; give more --steps"
+        in told
+    )
     text = in_lines(found)
     assert summary.as_markdown(found).startswith(f"# Encodings compared\n\n{said}\n|")
-    none = "one: no verdict on dft: its training was cut short; give more --steps"
+    none = "one: no verdict on dft, because its training was cut short"
     assert f"2 seeds × 5 folds, {none}\n" in text
     assert "dft is better" not in text
     assert "one: rope is better than sinusoidal: F1 difference +0.200" in text
@@ -99,7 +102,7 @@ def test_where_training_was_cut_short_that_comes_first_and_there_is_no_verdict(t
     assert saved["runs"] == {"sinusoidal": 10, "dft": 10, "rope": 10}
     found = summary.summarize_runs(kept(9, sinusoidal=3), training={"epochs": 9})
     for words in found.datasets[0].verdicts:
-        assert words.endswith("training of what it is compared to was cut short; give more --steps")
+        assert words.endswith("because the training of its reference was cut short")
     for training in ({}, {"epochs": 12}):
         found = summary.summarize_runs(kept(9, dft=10), training=training)
         assert "cut short" not in summary.conclude_all(found) + in_lines(found)
@@ -113,11 +116,17 @@ def test_an_arm_that_lost_patience_while_it_still_learned_was_cut_short_too():
     found = summary.summarize_runs(rows)
     assert found.datasets[0].cut_short == ("rope",)
     assert summary.said_first(found) == [
-        "Training on one was cut short: rope (5 of 10 runs) ended while their losses still fell, "
-        "so that it may not have been over; no verdict is given on them; give more --patience-steps"
+        "Training on one was cut short: rope (5 of 10 runs) stopped while the loss was still "
+        "falling and may not have converged, so there is no verdict on them; give more "
+        "--patience-steps"
     ]
+    told = " ".join(summary.conclude_all(found).split())
+    assert "Its training was cut short, so there is no verdict on it; give more --patience" in told
     text = in_lines(found)
-    assert "at most so many epochs: 40, 120 steps, and ends after 5 epochs, 15 steps," in text
+    assert (
+        "one: a run lasts at most 40 epochs (120 steps) and stops after 5 epochs (15 steps) without"
+        in text
+    )
     (record,) = [r for r in summary.json_records(found) if r["spec"] == "rope"]
     assert (record["falling"], record["budget"], record["cut_short"]) == (5, budget, True)
 
@@ -125,7 +134,7 @@ def test_an_arm_that_lost_patience_while_it_still_learned_was_cut_short_too():
 def test_arms_that_were_cut_short_are_in_no_clique():
     rows = [{**row, "dataset": name} for name in ("one", "two") for row in kept(9, dft=3)]
     text = in_lines(summary.summarize_runs(rows, training={"epochs": 9}))
-    assert "not told apart: rope, sinusoidal (with 2 datasets" in text
+    assert "Holm's correction: rope, sinusoidal (with 2 datasets" in text
 
 
 def test_with_one_fold_the_words_are_the_weakest():
@@ -133,7 +142,7 @@ def test_with_one_fold_the_words_are_the_weakest():
     text = in_lines(summary.summarize_runs(rows))
     assert "one: dft is better than sinusoidal on these windows: F1 difference +0.200" in text
     assert "; better on these windows by AUPRC: +0.200" in text
-    assert "with one fold nothing is known of other windows" in text
+    assert "with one fold a difference is known on these test windows only" in text
     assert "with one fold" not in in_lines(summary.summarize_runs(kept(9)))
 
 
@@ -152,9 +161,10 @@ def test_few_runs_have_but_their_range():
         found = summary.summarize_runs(few)
         mean = found.datasets[0].scores["dft"]["f1"]
         assert (mean.low, mean.high) == pytest.approx((0, (n - 1) / 10), abs=0.03)
-        said = f"of {n} runs 95 % is but their range, which holds the mean {share} % of the time"
+        said = f"with {n} runs a 95 % interval is just their range, which contains the true mean "
+        said += f"{share} % of the time"
         assert said in in_lines(found)
-    assert "but their range" not in in_lines(summary.summarize_runs(rows))
+    assert "just their range" not in in_lines(summary.summarize_runs(rows))
 
 
 def test_one_run_has_no_interval():
@@ -172,7 +182,7 @@ def test_all_told_apart_is_an_answer_too(tmp_path):
     assert found.cliques == ()
     text = in_lines(found)
     assert "average ranks by F1 over 8 datasets" in text
-    assert "not told apart: none\n" in text
+    assert "Holm's correction: none\n" in text
     write_summary(Store(tmp_path), found)
     assert (tmp_path / "critical-difference.png").is_file()
 
@@ -194,8 +204,8 @@ def test_a_scaled_encoding_is_compared_at_its_size():
     assert apart["dft@rms=1"].mean == pytest.approx(0.5)
     assert apart["sinusoidal@rms=1"].mean == pytest.approx(-0.4)
     text = in_lines(summary.summarize_runs(rows))
-    assert "do not separate dft@rms=1 from sinusoidal@rms=1" in text
-    assert "one, less sinusoidal at its rms\n" in text
+    assert "no significant difference between dft@rms=1 and sinusoidal@rms=1" in text
+    assert "one, less sinusoidal at the same rms\n" in text
 
 
 def test_average_ranks_over_datasets_and_who_is_not_told_apart():
@@ -211,18 +221,29 @@ def test_average_ranks_over_datasets_and_who_is_not_told_apart():
     text = in_lines(found)
     assert "one, leaky split" in text
     assert "average ranks by F1 over 2 datasets, leaky split" in text
-    assert "over 2 datasets, leaky split, by Wilcoxon's test" in text
+    assert "average ranks over 2 datasets, leaky split: rank 1 has the highest mean F1" in text
     figure = critical_difference(found)
     title = figure.axes[0].get_title()
     assert title.startswith("average rank by F1 over 2 datasets, leaky split\n")
-    assert "(with so few runs .05 is out of reach)" in text
+    assert "(with so few runs p cannot fall below .05)" in text
     assert "do not carry over to new data" in text
-    assert "not told apart: dft, sinusoidal, none (with 2 datasets and 3 encodings .05" in text
+    assert "correction: dft, sinusoidal, none (with 2 datasets and 3 encodings .05" in text
+
+
+def test_encodings_that_not_all_datasets_have_get_no_rank_and_ties_share_theirs():
+    one, two = {"sinusoidal": 0.5, "dft": 0.5, "rope": 0.4}, {"dft": 0.6, "sinusoidal": 0.2}
+    rows = [result(e, v, dataset=d) for d, own in (("a", one), ("b", two)) for e, v in own.items()]
+    found = summary.summarize_runs(rows)
+    assert found.ranks == {"sinusoidal": 1.75, "dft": 1.25}
+    text = in_lines(found)
+    assert "equal means share the mean of their ranks" in text
+    alone = summary.summarize_runs([row for row in rows if row["dataset"] == "a"])
+    assert "rank" not in in_lines(alone)
 
 
 def test_runs_that_diverge_are_scored_and_said():
     found = run_comparison(Options(**{**SMALL, "encoding": ("none", "sinusoidal"), "rate": 1e30}))
-    said = ", none: 2 runs diverged at once and have the scores of untrained weights; a smaller"
+    said = ", none: 2 runs diverged at once; these scores are of untrained weights; a smaller"
     assert said in in_lines(found)
     assert [record["diverged"] for record in summary.json_records(found)] == [2, 2]
     fine = run_comparison(Options(**{**SMALL, "encoding": ("none",)}))
