@@ -453,6 +453,25 @@ def test_a_gguf_file_is_read_like_the_weights_it_was_made_from(tmp_path, kind, l
     assert use_of_weights(unknown).pairing.name == layout
 
 
+def test_axes_of_a_gguf_file_are_told(tmp_path):
+    gguf = pytest.importorskip("gguf")
+    path, tensors = str(tmp_path / "m.gguf"), loud_tensors("halves")
+    writer = gguf.GGUFWriter(path, "qwen2vl")
+    counts = {"context_length": 64, "attention.head_count": 4, "attention.head_count_kv": 2}
+    for key, value in {**counts, "attention.key_length": 8, "block_count": 1}.items():
+        writer.add_uint32(f"qwen2vl.{key}", value)
+    writer.add_rope_dimension_sections([2, 1, 1, 0])
+    for name, key in (("attn_norm", NORM), ("attn_q", Q), ("attn_k", K)):
+        writer.add_tensor(f"blk.0.{name}.weight", tensors[key])
+    for step in ("header", "kv_data", "tensors"):
+        getattr(writer, f"write_{step}_to_file")()
+    writer.close()
+    (rotation,) = use_of_weights(path).rotations
+    assert [pair.axis for pair in rotation.pairs] == ["t", "t", "y", "x"]
+    shares = [pair.share for pair in rotation.pairs]
+    assert [a.product for a in rotation.axes] == pytest.approx([sum(shares[:2]), *shares[2:]])
+
+
 def test_shards_are_read_as_one_file(tmp_path):
     from safetensors.numpy import save_file
 

@@ -18,7 +18,7 @@ from pefourier.weights.model import ModelWeights, find_sites, open_model_weights
 LEAST_LIKENESS = 0.1  # correlation below which rows do not tell their pairs
 
 
-ON_AXES = {"interleaved": "neighbours", "halves": "halves"}
+NAMED = {"interleaved": "neighbours", "halves": "halves", "axes": "halves"}
 SAMPLED = 8  # layers from which check-faithful guesses a pairing
 
 
@@ -77,10 +77,9 @@ def choose_pairing(
 ) -> PairLayout:
     """The layout that a config or an architecture tells, or the one that the weights look like."""
     if model.gguf:
-        from pefourier.encodings.sources.gguf_file import pairing_in
+        from pefourier.encodings.sources.gguf_file import open_gguf
 
-        of_llama_cpp = {"interleaved": "neighbours", "halves": "halves", "axes": "halves"}
-        told, source = of_llama_cpp.get(pairing_in(model.kind)), "architecture"
+        told, source = NAMED.get(open_gguf(model.spec).pairing), "architecture"
     else:
         told, source = pairing_told(model.spec, enc), "config"
     if told is not None:
@@ -93,11 +92,11 @@ def pairing_told(spec: str, enc: Encoding) -> str | None:
     model, own = open_model(spec), enc.params.get("layout")
     if "axial" not in model.row:
         return pairing_of(model)
-    if own not in ON_AXES:
+    if own not in NAMED:
         raise PefourierError(
             f"{shown(spec)} turns rows in the layout {own}, whose pairs are not told by axis here"
         )
-    return ON_AXES[own]
+    return NAMED[own]
 
 
 def with_pairing(enc: Encoding) -> Encoding:

@@ -134,13 +134,15 @@ def rotations_of_model(spec: str) -> Rotations:
 
 def axes_of_text(spec: str, enc: Encoding) -> tuple[str, ...]:
     """The axis of each pair of a rotation with sections; empty where there are none, or unknown."""
-    if source_of(spec) != "config" or all(f.code != "rope-axes" for f in enc.findings):
+    pairs = len(enc.measure.frequencies)
+    if all(f.code != "rope-axes" for f in enc.findings):
         return ()
+    if source_of(spec) == "gguf":
+        from pefourier.encodings.sources.gguf_file import axes_of_pairs, open_gguf
+
+        return axes_of_pairs(open_gguf(spec), pairs)
     with suppress(PefourierError):  # of other sections, of which `context` tells
-        return tuple(
-            AXES[i]
-            for i in axes_of_sections(*sections_of(open_model(spec)), len(enc.measure.frequencies))
-        )
+        return tuple(AXES[i] for i in axes_of_sections(*sections_of(open_model(spec)), pairs))
     return ()
 
 

@@ -49,6 +49,30 @@ class GgufFile:
         own = self.metadata.get(f"{self.architecture}.{key}", default)
         return own[0] if isinstance(own, list) and own else own
 
+    @property
+    def sections(self) -> tuple[int, ...]:
+        """How many pairs the axes t, y, x and e turn, as llama.cpp calls them; empty: not told."""
+        own = self.metadata.get(f"{self.architecture}.rope.dimension_sections") or []
+        if not isinstance(own, list) or not all(type(n) is int and n >= 0 for n in own[:4]):
+            raise PefourierError(
+                f"rope.dimension_sections of {shown(self.path)} must be four numbers of pairs; got "
+                f"{own!r}"
+            )
+        return tuple(own[:4]) if sum(own[:4]) else ()
+
+    @property
+    def pairing(self) -> str | None:
+        """How llama.cpp pairs the rows of a head: interleaved, halves, axes (halves too), or none.
+
+        None for an architecture that is not known. The converter has put q and k rows of a model
+        whose pairs lie otherwise into that order.
+        """
+        if self.architecture in decided()["sections"]["told"].split() and all(
+            (*self.sections, 0, 0)[:2]
+        ):
+            return "axes"
+        return known_architectures().get(self.architecture)
+
     def number(self, key: str) -> float | None:
         """A positive number under a key; None where there is none."""
         own = self.value(key)
@@ -83,8 +107,8 @@ def tensor_numbers(path: str, name: str, tensor: TensorPlace) -> tuple[float, ..
 def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Encoding:
     """The rotation of a GGUF file, by default over the context that it tells.
 
-    Whether partners stand side by side is llama.cpp's choice for the architecture (`pairing_in`);
-    of one that is not known, halves are taken. Behind ``#`` stands sliding_attention for layers
+    Whether partners stand side by side is llama.cpp's choice for the architecture; of one that is
+    not known, halves are taken. Behind ``#`` stands sliding_attention for layers
     with a window, where these turn by another base.
     """
     path, _, part = spec.partition("#")
@@ -92,8 +116,7 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
     unscaled = file.architecture in decided()["windows"]["unscaled"].split()
     if part not in ("", *PARTS):
         raise unknown(f"type of layer of {shown(path)}", part, PARTS)
-    pairing = pairing_in(file.architecture)
-    if pairing == "none":
+    if file.pairing == "none":
         raise PefourierError(
             f"{shown(path)} sets no rotation: llama.cpp turns nothing in architecture "
             f"{shown(file.architecture)}"
@@ -106,7 +129,8 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
             f"{shown(path)} sets no rotation: it has neither rope.dimension_count nor the size of "
             "a head; name an encoding or a config.json"
         )
-    turned, found = turned or head, list(left_open(file, pairing))
+    turned = turned or head
+    found = list(left_open(file, int(turned) // 2))
     rows = length or file.number("context_length")
     try:
         enc = build(
@@ -114,7 +138,7 @@ def read_gguf(spec: str, length: int | None = None, d: int | None = None) -> Enc
             length=int(rows or 80),
             d=int(head),
             rho=window_base(file) if part == PARTS[1] else base_in(file),
-            layout="interleaved" if pairing == "interleaved" else "halves",
+            layout="interleaved" if file.pairing == "interleaved" else "halves",
             partial=1.0 if turned >= head else float(np.nextafter(turned / head, 2.0)),
             **({} if part == PARTS[1] and unscaled else scaling_of_file(file)),
         )
@@ -247,27 +271,40 @@ def known_architectures() -> dict[str, str]:
     return {name: pairing for pairing, names in own.items() for name in names.split()}
 
 
-def pairing_in(architecture: str) -> str | None:
-    """How llama.cpp pairs the rows of a head: interleaved, halves, axes (halves too), or none.
+def axes_of_pairs(file: GgufFile, pairs: int) -> tuple[str, ...]:
+    """Which of the axes t, y, x and e turns each pair; empty where there is one, or none is told.
 
-    None for an architecture that is not known. The converter has put q and k rows of a model whose
-    pairs lie otherwise into that order.
-
-    >>> pairing_in("llama"), pairing_in("qwen3"), pairing_in("nobody")
-    ('interleaved', 'halves', None)
+    As llama.cpp has it: e is position 0 in text and in images.
     """
-    return known_architectures().get(architecture)
+    sections = (*file.sections, 0, 0, 0)[:4]
+    if file.pairing != "axes" or not any(sections):
+        return ()
+    sector = np.arange(pairs) % sum(sections)
+    if file.architecture in decided()["sections"]["turns"].split():
+        axis = np.where(sector < 3 * np.array(sections)[sector % 3], sector % 3, 3)
+    else:
+        axis = np.searchsorted(np.cumsum(sections), sector, side="right")
+    return tuple("tyxe"[i] for i in axis)
 
 
-def left_open(file: GgufFile, pairing: str | None) -> Iterator[Finding]:
+def left_open(file: GgufFile, pairs: int) -> Iterator[Finding]:
     """What a file leaves to the code of its architecture, and what is taken."""
     who = f"{shown(file.path)} (architecture {shown(file.architecture)})"
-    if pairing is None:
+    if file.pairing is None:
         message = f"{who} does not say how columns are paired; halves are taken"
         yield Finding("gguf-unsaid", "note", message)
-    if pairing == "axes":
+    if file.pairing == "axes":
+        axes = axes_of_pairs(file, pairs)
+        told = ", ".join(f"{axis} turns {axes.count(axis)} pairs" for axis in dict.fromkeys(axes))
         message = "for tokens of text; those of images and videos have places on three axes"
-        yield Finding("rope-axes", "note", message)
+        yield Finding("rope-axes", "note", f"{message}{told and f': {told}'}")
+        left = [i for i, axis in enumerate(axes) if axis == "e"]
+        if left:
+            message = (
+                f"pairs {', '.join(map(str, left))} of {who} belong to none of these axes: "
+                "llama.cpp leaves them at position 0, and here they turn as in transformers"
+            )
+            yield Finding("gguf-unsaid", "note", message)
     still = decided()["unrotated"].get(file.architecture)
     if still and (still != "full" or file.value("attention.sliding_window")):
         which = "every fourth layer" if still != "full" else "layers that see all"

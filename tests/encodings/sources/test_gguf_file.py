@@ -8,7 +8,11 @@ import pytest
 
 from pefourier.analysis.context import describe_context
 from pefourier.encodings import load
-from pefourier.encodings.sources.gguf_file import known_architectures
+from pefourier.encodings.sources.gguf_file import (
+    axes_of_pairs,
+    known_architectures,
+    open_gguf,
+)
 from pefourier.encodings.sources.gguf_header import (
     BLOCKS,
     TYPES,
@@ -16,6 +20,7 @@ from pefourier.encodings.sources.gguf_header import (
     TensorPlace,
     read_header,
 )
+from pefourier.encodings.spans import axes_of_sections
 from pefourier.errors import PefourierError
 
 
@@ -38,6 +43,7 @@ def write(tmp_path):
         for key, value in values.items():
             key = f"{arch}.{key.replace('__', '.')}"
             kinds = {str: writer.add_string, float: writer.add_float32, int: writer.add_uint32}
+            kinds[list] = writer.add_array
             kinds[type(value)](key, value)
         for name, tensor in dict(tensors).items():
             writer.add_tensor(name, tensor)
@@ -126,6 +132,56 @@ def test_rows_are_paired_as_llama_cpp_pairs_them(write, arch, layout, codes):
     assert (enc.params["layout"], [f.code for f in enc.findings]) == (layout, codes)
 
 
+def axes_in_c(sections, pairs, by_turns):
+    """ggml_mrope_cache_init of llama.cpp, branch by branch."""
+    found = ""
+    for pair in range(pairs):
+        sector = pair % sum(sections)
+        if by_turns:
+            if sector % 3 == 1 and sector < 3 * sections[1]:
+                found += "y"
+            elif sector % 3 == 2 and sector < 3 * sections[2]:
+                found += "x"
+            elif sector % 3 == 0 and sector < 3 * sections[0]:
+                found += "t"
+            else:
+                found += "e"
+        elif sector < sections[0]:
+            found += "t"
+        elif sector < sections[0] + sections[1]:
+            found += "y"
+        else:
+            found += "x" if sector < sum(sections[:3]) else "e"
+    return tuple(found)
+
+
+@pytest.mark.parametrize(
+    ("arch", "sections", "by_turns"),
+    [
+        ("qwen2vl", [16, 24, 24, 0], False),
+        ("qwen2vl", [16, 24, 20, 4], False),
+        ("glm4", [16, 24, 24, 0], False),
+        ("qwen3vl", [24, 20, 20, 0], True),
+        ("qwen35", [11, 11, 10, 0], True),
+    ],
+)
+def test_axes_of_pairs_are_those_of_llama_cpp(write, arch, sections, by_turns):
+    pairs = sum(sections)
+    sizes = SIZES | {"rope__dimension_count": 2 * pairs, "attention__key_length": 128}
+    path = write(arch=arch, rope__dimension_sections=sections, **sizes)
+    found = axes_of_pairs(open_gguf(path), pairs)
+    assert found == axes_in_c(sections, pairs, by_turns)
+    ours = ["tyx"[i] for i in axes_of_sections(tuple(sections[:3]), by_turns, sum(sections[:3]))]
+    apart = [i for i, axis in enumerate(ours) if axis != found[i]]
+    assert apart == ([61, 62] if arch == "qwen3vl" else [])  # which llama.cpp gives to no axis
+    enc = load(path)
+    assert enc.params["layout"] == "halves"
+    told = [f.message for f in enc.findings if f.code == "rope-axes"]
+    assert f": t turns {found.count('t')} pairs, y turns {found.count('y')} pairs" in told[0]
+    left = [f for f in enc.findings if f.code == "gguf-unsaid"]
+    assert len(left) == ("e" in found)
+
+
 def test_architectures_are_those_of_the_package_gguf():
     gguf = pytest.importorskip("gguf")
     assert known_architectures().keys() <= set(gguf.MODEL_ARCH_NAMES.values())
@@ -149,6 +205,8 @@ def test_what_a_file_does_not_set_is_refused(write):
         load(write(arch="bert", context_length=512))
     with pytest.raises(PefourierError, match=r"llama\.cpp turns nothing in architecture 'bloom'"):
         load(write(arch="bloom", **SIZES))
+    with pytest.raises(PefourierError, match=r"must be four numbers of pairs; got \['a'\]"):
+        load(write(arch="qwen2vl", rope__dimension_sections=["a"], **SIZES))
     with pytest.raises(PefourierError, match="a scaling of type 'yarn' with rope_freqs"):
         load(
             write(
