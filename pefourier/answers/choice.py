@@ -99,7 +99,9 @@ def advise(length: int, d: int, base: float | None = None) -> str:
 def with_command(text: str, indent: str = "") -> str:
     """Advice in lines, its command on a line of its own, as it is pasted."""
     said, word, command = text.partition("pefourier train")
-    return paragraph(said, indent) + (f"    {word}{command}\n" if word else "")
+    return paragraph(said, indent) + (
+        paragraph(f"    {word}{command}", 8 * " ", " \\") if word else ""
+    )
 
 
 def training(specs: Sequence[str]) -> str:

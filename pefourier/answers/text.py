@@ -16,6 +16,7 @@ from textwrap import wrap
 from pefourier.errors import printable
 
 WIDEST = 96  # letters of a line that is read with ease
+PLAIN = 1e5  # smaller numbers are told without a power of ten
 ANY_WIDTH = 10**6  # letters of a line where nobody looks at a terminal
 GAP = 2  # spaces between columns
 KEY_SHARE = 0.5  # of a narrow terminal, for the columns that say what a row is about
@@ -139,8 +140,10 @@ def broken(text: str, width: int) -> list[str]:
     return wrap(text, width, break_on_hyphens=False)
 
 
-def paragraph(text: str, indent: str = "") -> str:
+def paragraph(text: str, indent: str = "", goes_on: str = "") -> str:
     r"""Lines as wide as the terminal, at most `WIDEST`, those after the first indented.
+
+    All but the last end with `goes_on`, such as the sign that a command has another line.
 
     >>> paragraph("codes " * 20, "    ").splitlines()[1]
     '    codes codes codes codes'
@@ -149,22 +152,27 @@ def paragraph(text: str, indent: str = "") -> str:
         return f"{text}\n"
     width = max(min(WIDEST, get_terminal_size((WIDEST, 24)).columns), 24)
     lines = wrap(
-        text, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+        text,
+        width - len(goes_on),
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
     )
-    return "\n".join(lines) + "\n"
+    return f"{goes_on}\n".join(lines) + "\n"
 
 
 def number(value: float | int | bool | str | None, digits: int = 4, missing: str = "–") -> str:
     """A value for a person: few digits for a float, `missing` where there is none.
 
-    >>> number(0.1069871), number(5.2e-107), number(None), number(True), number(131072)
-    ('0.107', '5.2e-107', '–', 'yes', '131072')
+    >>> number(0.1069871), number(5.2e-107), number(None), number(True), number(131.07, 2)
+    ('0.107', '5.2e-107', '–', 'yes', '130')
     """
     if value is None or (isinstance(value, float) and not isfinite(value)):
         return missing
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+    text = f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+    return f"{float(text):.0f}" if "e+0" in text and abs(value) < PLAIN else text
 
 
 def agreeing(count: int, one: str, several: str) -> str:

@@ -26,6 +26,8 @@ PLAIN = {"title"}  # elements that hold no other elements
 WHOLE = re.compile(r"((?<![\w-])--?[A-Za-z][\w-]*|\d+(?:\.\d+)? %)")  # options and percentages
 LONG_WORD = re.compile(rf"(\S{{{ONE_LINE + 1},}})")
 JOINT = re.compile(r"(?<=[,/#])(?=[^\s,/#])")  # where a SPEC or a path may go on in a new line
+AS_TYPED = re.compile(r"('[^']*'|--[a-z][\w-]* \S+|pefourier .*)")  # commands, options
+LARGE = re.compile(r"(?<![\w=:,./#-])(?<!al\., )\d{4,}(?![\w./]*[=:#])")
 FACTS = ("formula", "unit", "range", "good", "source")  # of a term, beside its meaning
 
 
@@ -106,9 +108,40 @@ def value_cell(value: Any, missing: str = "–") -> Any:
     >>> value_cell(0.123456789), value_cell(None, "only one position")
     ('<data value="0.123456789">0.1235</data>', 'only one position')
     """
-    text = number(value, missing=missing)
     exact = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    return element("data", text, value=repr(value)) if exact else text
+    if not exact:
+        return number(value, missing=missing)
+    return element("data", for_people(value), value=repr(value))
+
+
+def for_people(value: float) -> str:
+    """A number as it is printed for people: thousands apart, powers of ten short.
+
+    >>> for_people(131072), for_people(2e7), for_people(1.25e-9), for_people(26952.56)
+    ('131,072', '2.0e7', '1.25e-9', '26,950')
+    """
+    text = number(value)
+    if isinstance(value, int) or 1e3 <= abs(value) < 1e6:
+        return f"{float(text):,.0f}" if isinstance(value, float) else f"{value:,}"
+    digits, e, power = text.partition("e")
+    return f"{digits if '.' in digits else digits + '.0'}e{int(power)}" if e else text
+
+
+def grouped(text: str) -> str:
+    """A sentence with its large numbers as people write them, but in commands and options.
+
+    >>> grouped("All 131072 positions; --length 131072, rho=500000 or 'design --to 131072'")
+    "All 131,072 positions; --length 131072, rho=500000 or 'design --to 131072'"
+    """
+    parts = AS_TYPED.split(text)
+    parts[::2] = (LARGE.sub(lambda found: f"{int(found[0]):,}", part) for part in parts[::2])
+    return "".join(parts)
+
+
+def details(summary: str, *inside: Any) -> Markup | None:
+    """What is long, shown when it is asked for; nothing where there is nothing."""
+    held = list(flat(inside))
+    return element("details", element("summary", summary), held) if held else None
 
 
 @dataclass
@@ -158,8 +191,11 @@ def explanation_box(here: str, term: Term) -> Markup:
 
 def table(caption: str, head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> Markup:
     """A table in a box of its own, in which a wide one scrolls; the first cell heads its row."""
-    heads = [head_cell(cell, "col") for cell in head]
-    body = [element("tr", head_cell(first, "row"), map(table_cell, rest)) for first, *rest in rows]
+    cells = [list(row) for row in rows]
+    columns = zip(*cells, strict=True) if cells else [()] * len(head)
+    right = [sum(map(set_right, column)) > len(cells) / 2 for column in columns]
+    heads = [head_cell(cell, "col", end) for cell, end in zip(head, right, strict=False)]
+    body = [element("tr", head_cell(first, "row"), map(table_cell, rest)) for first, *rest in cells]
     inside = [
         element("caption", element("span", caption)),
         element("thead", element("tr", heads)),
@@ -169,17 +205,30 @@ def table(caption: str, head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> M
     return element("div", element("table", inside), **attributes)
 
 
-def head_cell(value: Any, scope: str) -> Markup:
+def set_right(value: Any) -> bool:
+    """Whether a cell is set to the right."""
+    if isinstance(value, int):
+        return not isinstance(value, bool)
+    return str(value).startswith("<data ")
+
+
+def classes(**given: Any) -> str | None:
+    """The names that hold, as an attribute has them."""
+    return " ".join(name for name, holds in given.items() if holds) or None
+
+
+def head_cell(value: Any, scope: str, right: bool = False) -> Markup:
     """The head of a column or row, whose words are broken only where they are long."""
     words = () if isinstance(value, Markup) else str(value).split()
     long = any(len(piece) > ONE_LINE for word in words for piece in JOINT.split(word))
-    return element("th", value, scope=scope, class_="long" if long else None)
+    return element("th", value, scope=scope, class_=classes(long=long, number=right))
 
 
 def table_cell(value: Any) -> Markup:
-    """A cell; what is short stays on one line."""
+    """A cell; what is short stays on one line, a number at its end."""
     short = isinstance(value, Markup) or len(str(value)) <= ONE_LINE
-    return element("td", value, class_="short" if short else None)
+    shown = for_people(value) if type(value) is int else value
+    return element("td", shown, class_=classes(short=short, number=set_right(value)))
 
 
 def figure(picture: Markup, caption: str, wide: bool = False) -> Markup:

@@ -1,7 +1,8 @@
 """What is there to say of some encodings? All of it, side by side, on one page of HTML.
 
-The page has what `spectrum`, `reconstruct`, `check-faithful` and `relations` answer: conclusions
-first, then pictures and the numbers, each table with the command that gives it.
+The page has what `spectrum`, `reconstruct`, `check-faithful` and `relations` answer: a card for
+each encoding first, then conclusions with pictures; numbers are folded, each table with the
+command that gives it.
 """
 
 import platform
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
+
 from pefourier import __version__
 from pefourier.analysis.faithful import Faithfulness, assess
 from pefourier.analysis.reconstruct import Reconstructions, position_functions
@@ -18,6 +21,7 @@ from pefourier.analysis.relations import Relations, relate
 from pefourier.analysis.spectrum import Spectrum, density
 from pefourier.answers import plot
 from pefourier.answers.choice import choose
+from pefourier.answers.encode import heatmap
 from pefourier.answers.faithful import (
     FAITHFUL_FACTS,
     GRID_FAITHFUL_FACTS,
@@ -50,19 +54,22 @@ from pefourier.answers.text import number, paragraph
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.errors import printable
 from pefourier.geometry import Progress
+from pefourier.pages.cards import card
 from pefourier.pages.document import (
     Chapter,
     Markup,
     Words,
     command,
+    details,
     document,
     element,
     figure,
+    grouped,
     table,
     value_cell,
 )
 from pefourier.pages.inline_svg import INLINE, INLINE_WIDE, draw_inline
-from pefourier.pages.reach import reach_part
+from pefourier.pages.reach import Reach, find_reach, reach_part
 from pefourier.pages.usage import usage_part
 
 LIBRARIES = ("numpy", "scipy", "matplotlib")
@@ -73,6 +80,8 @@ QUESTIONS = {  # of which a conclusion speaks
     "related": "How do positions relate to one another?",
 }
 SMOOTHED = ("spectrum", "reconstruct", "report")  # commands that take --lattice and --sigma
+NUMBERS = "Numbers, and the command that gives them"
+MOST_ROWS = 128  # of a table, in a picture
 REACH = "How far do rotations reach?"
 USED = "Which frequencies do its weights use?"
 
@@ -86,6 +95,11 @@ class Study:
     rebuilt: Reconstructions
     faithful: Faithfulness
     related: Relations
+
+    @property
+    def first_rows(self) -> np.ndarray:
+        """The codes that a picture of the table shows."""
+        return next(self.encoding.blocks(MOST_ROWS))[1]
 
     def answer(self, name: str) -> Answer:
         """What one of the commands answers."""
@@ -136,7 +150,7 @@ def encodings_document(
     words = Words(read_terms())
     return document(
         title or f"What {names_of(studies)} {'say' if len(studies) > 1 else 'says'} of position",
-        lead_of(studies),
+        None,
         encoding_sections(studies, refusals, inquiry, words),
         words,
     )
@@ -148,57 +162,57 @@ def names_of(studies: Sequence[Study]) -> str:
     return ", ".join(names) if len(names) <= 4 else f"{len(names)} encodings"
 
 
-def lead_of(studies: Sequence[Study]) -> Markup:
-    """What the page is about, in a sentence."""
-    sizes = "; ".join(
-        f"{s.encoding.label}: {len(s.encoding)} points, {s.encoding.dim} dimensions"
-        for s in studies
-    )
-    what = (
-        "Positional encodings, analysed: which frequencies they have, what is left of a position, "
-        "whether codes can be told apart and turned back, and what they say of distances. "
-    )
-    return element("p", what, sizes, ".", class_="quiet")
-
-
 def encoding_sections(
     studies: Sequence[Study], refusals: Sequence[Refusal], inquiry: Inquiry, words: Words
 ) -> list[Chapter]:
-    """The parts of a page, the conclusions first."""
+    """The parts of a page, the cards first."""
+    reaches, unknown = find_reach([study.encoding for study in studies], inquiry.options)
     own = [study.encoding for study in studies]
     parts = [
-        Chapter("conclusions", "Conclusions", conclusions_part(studies, refusals, words)),
+        Chapter("conclusions", "At a glance", cards_part(studies, refusals, reaches, words)),
         Chapter("findings", "Findings", findings_part(studies, words)),
+        Chapter("codes", QUESTIONS["faithful"], faithful_part(studies, inquiry, words)),
         Chapter("frequencies", QUESTIONS["spectrum"], spectrum_part(studies, inquiry, words)),
         Chapter("positions", QUESTIONS["rebuilt"], rebuilt_part(studies, inquiry, words)),
-        Chapter("codes", QUESTIONS["faithful"], faithful_part(studies, inquiry, words)),
         Chapter("relations", QUESTIONS["related"], related_part(studies, inquiry, words)),
-        Chapter(
-            "precision", "What does low precision cost?", precision_part(studies, inquiry, words)
-        ),
-        Chapter("reach", REACH, reach_part(own, inquiry.options, words)),
+        Chapter("reach", REACH, reach_part(reaches, unknown, inquiry.options, words)),
         Chapter("usage", USED, usage_part(own, inquiry.options, words)),
         Chapter("made", "How these numbers were made", made_part(studies, inquiry, words)),
     ]
     return [part for part in parts if part.inside]
 
 
-def conclusions_part(
-    studies: Sequence[Study], refusals: Sequence[Refusal], words: Words
+def cards_part(
+    studies: Sequence[Study], refusals: Sequence[Refusal], reaches: Sequence[Reach], words: Words
 ) -> list[Any]:
-    """What the numbers of each encoding say, and of which encodings nothing is known."""
-    found: list[Any] = []
-    for study in studies:
-        found.append(element("h3", study.encoding.label))
-        for name, question in QUESTIONS.items():
-            said = conclude(study.encoding, getattr(study, name))
-            found.append(element("p", element("strong", question), " ", said))
+    """A card for each encoding, which of several to take, and of which nothing is known."""
+    known = {one.label: one for one in reversed(reaches)}
+    found = [
+        card(study.encoding, study.faithful, known.get(study.encoding.label), words)
+        for study in studies
+    ]
     for refusal in refusals:
-        said = [element("strong", "Not answered:"), " ", refusal.error]
-        found += [element("h3", refusal.spec), element("p", said, class_="error")]
-    if chosen := choose([Answer(study.encoding, study.faithful) for study in studies]):
-        found += [element("h3", "Which of them?"), element("p", chosen)]
-    return found
+        said = element("strong", "Not answered:"), " ", refusal.error
+        said = element("p", said, class_="error")
+        found.append(element("article", element("h3", refusal.spec), said, class_="card"))
+    chosen = choose([Answer(study.encoding, study.faithful) for study in studies])
+    return [
+        element("div", found, class_="cards"),
+        [element("h3", "Which of them?"), element("p", grouped(chosen))] if chosen else None,
+    ]
+
+
+def conclusions(studies: Sequence[Study], name: str) -> list[Markup]:
+    """What the numbers of each encoding say about one of the questions."""
+    return [
+        element(
+            "p",
+            element("strong", study.encoding.label),
+            " ",
+            grouped(conclude(study.encoding, getattr(study, name))),
+        )
+        for study in studies
+    ]
 
 
 def findings_part(studies: Sequence[Study], words: Words) -> list[Any]:
@@ -210,8 +224,7 @@ def findings_part(studies: Sequence[Study], words: Words) -> list[Any]:
             said = [element("strong", "identified"), f" {label} is {formula_in_words(known)}."]
             listed.append(element("li", said, class_="note"))
         listed += [finding_item(label, one, words) for one in study.faithful.findings]
-    nothing = element("p", "Nothing that is known to go wrong was found in any of the encodings.")
-    return [element("ul", listed, class_="findings") if listed else nothing]
+    return [element("ul", listed, class_="findings")] if listed else []
 
 
 def finding_item(label: str, finding: Finding, words: Words) -> Markup:
@@ -284,14 +297,18 @@ def spectrum_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> l
     plane = "Share of energy at each pair of frequencies, and summed along each axis."
     facts = [*SPECTRUM_FACTS, *(GRID_SPECTRUM_FACTS if grids else ())]
     return [
+        conclusions(studies, "spectrum"),
         figures(
             drawn(flat, "spectrum", spectrum, linear),
             drawn(flat, "spectrum", spectrum_by_decade, decades),
         ),
         drawn(grids, "spectrum", spectrum, plane, INLINE_WIDE, most=1),
-        facts_table("The spectrum in numbers", facts, answers, words, "spectrum"),
-        waves_table(answers, words),
-        command(inquiry.line("spectrum", studies)),
+        details(
+            NUMBERS,
+            facts_table("The spectrum in numbers", facts, answers, words, "spectrum"),
+            waves_table(answers, words),
+            command(inquiry.line("spectrum", studies)),
+        ),
     ]
 
 
@@ -310,13 +327,17 @@ def rebuilt_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> li
     flat, grids = divide_by_axes(studies)
     told = "A 1 at each of some positions, rebuilt from the frequencies alone (Algorithm 1)."
     return [
+        conclusions(studies, "rebuilt"),
         figures(
             drawn(flat, "rebuilt", reconstruct, told),
             drawn(grids, "rebuilt", reconstruct, told, most=1),
         ),
-        rebuilt_table(flat, RECONSTRUCT_FACTS, words),
-        rebuilt_table(grids, GRID_RECONSTRUCT_FACTS, words),
-        command(inquiry.line("reconstruct", studies)),
+        details(
+            NUMBERS,
+            rebuilt_table(flat, RECONSTRUCT_FACTS, words),
+            rebuilt_table(grids, GRID_RECONSTRUCT_FACTS, words),
+            command(inquiry.line("reconstruct", studies)),
+        ),
     ]
 
 
@@ -334,34 +355,45 @@ def rebuilt_table(studies: Sequence[Study], facts: Sequence[Fact], words: Words)
 
 
 def faithful_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
-    """Distances, rank, conditioning and the kernel."""
+    """The codes themselves, distances, rank, conditioning and what low precision costs."""
     answers = [study.answer("faithful") for study in studies]
-    kernel = "Mean inner product of two codes by the lag between them, as a share of that at lag 0."
     sigma = "Singular values of the codes; how many are above rounding is the rank."
+    table = f"The codes themselves (the first {MOST_ROWS} rows at most)."
     caption, group = "Distances and inverse in numbers", "check-faithful"
     axes = facts_table("Axes in numbers", GRID_FAITHFUL_FACTS, answers, words, group)
     return [
+        conclusions(studies, "faithful"),
         figures(
-            drawn(studies, "faithful", kernel_by_lag, kernel),
+            drawn(studies, "first_rows", heatmap, table, most=1),
             drawn(studies, "faithful", singular_values, sigma),
         ),
-        facts_table(caption, FAITHFUL_FACTS, answers, words, group),
-        axes if any_grid(answers) else None,
-        command(inquiry.line("check-faithful", studies)),
+        details(
+            NUMBERS,
+            facts_table(caption, FAITHFUL_FACTS, answers, words, group),
+            axes if any_grid(answers) else None,
+            precision_table(studies, words),
+            command(inquiry.line("check-faithful", studies)),
+        ),
     ]
 
 
 def related_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
     """What codes say of distances and directions."""
     answers = [study.answer("related") for study in studies]
+    kernel = "Mean inner product of two codes by the lag between them, as a share of that at lag 0."
     caption = "Relations of positions in numbers"
     return [
-        facts_table(caption, relations_facts(answers), answers, words, "relations"),
-        command(inquiry.line("relations", studies)),
+        conclusions(studies, "related"),
+        figures(drawn(studies, "faithful", kernel_by_lag, kernel)),
+        details(
+            NUMBERS,
+            facts_table(caption, relations_facts(answers), answers, words, "relations"),
+            command(inquiry.line("relations", studies)),
+        ),
     ]
 
 
-def precision_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
+def precision_table(studies: Sequence[Study], words: Words) -> Markup:
     """What each number format leaves of the codes."""
     group = ["check-faithful"]
     head = ["encoding", "format", *(words.term(f.label, group) for f in PRECISION_FACTS)]
@@ -374,10 +406,7 @@ def precision_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> 
         for study in studies
         for form, loss in study.faithful.precision.items()
     ]
-    return [
-        table("Codes that stay different in each number format", head, rows),
-        command(inquiry.line("check-faithful", studies)),
-    ]
+    return table("Codes that stay different in each number format", head, rows)
 
 
 def made_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
@@ -395,9 +424,12 @@ def made_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[
     head = [words.term(name, ["every answer"]) for name in ("spec", "encoding")]
     head += ["points", "dimensions", words.term("params", ["every answer"])]
     return [
-        table("The encodings, with all parameters that were used", head, rows),
         command(inquiry.line("report", studies), "This page comes from"),
-        versions_table(),
+        details(
+            "Parameters and versions",
+            table("The encodings, with all parameters that were used", head, rows),
+            versions_table(),
+        ),
     ]
 
 

@@ -6,13 +6,27 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pefourier.analysis.context import Context, describe_context
-from pefourier.answers.context import ROTATION_FACTS, ranges
-from pefourier.answers.telling import conclude
+from pefourier.answers.context import ROTATION_FACTS, ranges, wavelengths
+from pefourier.answers.telling import Answer, conclude
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError
-from pefourier.pages.document import Markup, Words, command, element, table, value_cell
+from pefourier.pages.document import (
+    Markup,
+    Words,
+    command,
+    details,
+    element,
+    figure,
+    grouped,
+    table,
+    value_cell,
+)
+from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
 
 GROUPS = ["context", "check-faithful"]
+PICTURE = (
+    "Each pair at its wavelength, by what the scaling does to it; dashed: trained, line: asked."
+)
 TAKEN = ("d", "length")  # options that `context` has, too
 
 
@@ -50,10 +64,9 @@ def find_reach(
 
 
 def reach_part(
-    encodings: Sequence[Encoding], options: Mapping[str, Any], words: Words
+    reaches: Sequence[Reach], refused: Sequence[str], options: Mapping[str, Any], words: Words
 ) -> list[Any]:
     """What is told of rotations, and of which nothing is and why; nothing where there are none."""
-    reaches, refused = find_reach(encodings, options)
     unsaid = [
         element("p", element("strong", "Not answered:"), " ", reason, class_="error")
         for reason in refused
@@ -62,17 +75,26 @@ def reach_part(
         return unsaid
     given = [(f"--{name}", str(options[name])) for name in TAKEN if options.get(name) is not None]
     line = ["pefourier", "context", *(reach.encoding.spec for reach in reaches)]
-    told = [
-        element("p", element("strong", one.label), " ", conclude(one.encoding, one.found))
-        for one in reaches
-    ]
+    asked = [Answer(one.encoding, one.found) for one in reaches]
     return [
-        told,
+        [
+            element(
+                "p",
+                element("strong", a.encoding.label),
+                " ",
+                grouped(conclude(a.encoding, a.result)),
+            )
+            for a in asked
+        ],
         *unsaid,
-        layers_table(reaches, words),
-        rotations_table(reaches, words),
-        bands_table(reaches, words),
-        command(shlex.join([*line, *(part for pair in given for part in pair)])),
+        figure(draw_inline("bands", PICTURE, wavelengths, asked, INLINE_WIDE), PICTURE, wide=True),
+        details(
+            "Layers, rotations and bands in numbers, and the command that gives them",
+            layers_table(reaches, words),
+            rotations_table(reaches, words),
+            bands_table(reaches, words),
+            command(shlex.join([*line, *(part for pair in given for part in pair)])),
+        ),
     ]
 
 

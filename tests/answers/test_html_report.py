@@ -20,8 +20,9 @@ from pefourier.answers.reconstruct import RECONSTRUCT_FACTS
 from pefourier.answers.relations import RELATIONS_FACTS
 from pefourier.answers.spectrum import SPECTRUM_FACTS
 from pefourier.answers.terms import read_terms
+from pefourier.answers.text import number
 from pefourier.cli.main import main
-from pefourier.pages.document import STYLE_SHEET, Markup, Words, element, table
+from pefourier.pages.document import STYLE_SHEET, Markup, Words, element, table, value_cell
 from pefourier.pages.inline_svg import CURVES, GREYS, INK, inline_svg
 
 HOSTILE = '</title></style><script>alert(1)</script><img src=x onerror="alert(2)"> & $x_1$ \u202e'
@@ -68,7 +69,7 @@ def test_the_markup_is_whole(mixed):
     assert mixed.faults == []
     ids = mixed.all_values("id")
     assert len(ids) == len(set(ids)) > 100
-    links = [href.removeprefix("#") for href in mixed.all_values("href")]
+    links = [href.removeprefix("#") for href in mixed.all_values("href") if href[0] == "#"]
     targets = mixed.all_values("popovertarget") + mixed.all_values("aria-labelledby")
     assert len(targets) > 40
     assert {*links, *targets} <= set(ids)
@@ -80,17 +81,53 @@ def test_headings_come_in_order_and_conclusions_first(mixed):
     assert all(b <= a + 1 for a, b in pairwise(levels))
     assert levels.count(1) == 1
     assert mixed.text["h2"] == [
-        "Conclusions",
+        "At a glance",
         "Findings",
+        "Can positions be told apart and recovered?",
         "Which frequencies are there?",
         "What is left of a position?",
-        "Can positions be told apart and recovered?",
         "How do positions relate to one another?",
-        "What does low precision cost?",
         "How far do rotations reach?",
         "How these numbers were made",
         "What the words mean",
     ]
+
+
+def test_a_card_says_first_what_matters(mixed, run, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    *cards, refused = mixed.text["article"]
+    line = "check-faithful rope:d=16 dft none ones.npy --d 16 --length 20 --json"
+    results = run(*line.split()).results
+    rungs = re.findall(r'aria-current="true">.*?>(\w+)<', mixed.source)
+    assert rungs == [r["verdict"] for r in results]
+    for card, r in zip(cards, results, strict=True):
+        assert card.startswith(r["spec"])
+        assert f"rank{r['rank']} of 16" in card
+        assert r["conclusion"].split(". ")[1].removesuffix(".") in card
+        found = [f["severity"] for f in r["findings"]]
+        told = card.partition("findings")[2]
+        assert told.startswith(f"{found.count(found[0])} {found[0]}" if found else "none")
+    assert "base 10,000" in cards[0]
+    assert "reachno new angles (trained 20, asked 20)" in cards[0]
+    assert "Not answered:" in refused
+
+
+def test_what_is_long_is_folded(mixed):
+    """Tables are in details, which need no script; paper has only those that were opened."""
+    assert "script" not in mixed.text
+    outside = re.sub(r"<details>.*?</details>", "", mixed.source, flags=re.DOTALL)
+    assert "<table>" in mixed.source
+    assert "<table>" not in outside
+    assert "details:not([open]) { display: none; }" in STYLE_SHEET.read_text()
+
+
+def test_numbers_are_written_for_people_and_stand_to_the_right():
+    cells = table("t", ["of", "n"], [["a", value_cell(131072)], ["b", value_cell(2e7)]])
+    assert re.findall(r'<t[hd][^>]*class="short number">(.*?)</td>', cells) == [
+        '<data value="131072">131,072</data>',
+        '<data value="20000000.0">2.0e7</data>',
+    ]
+    assert '<th scope="col" class="number">n</th>' in cells
 
 
 def test_tables_and_pictures_can_be_read_aloud(mixed):
@@ -103,14 +140,17 @@ def test_tables_and_pictures_can_be_read_aloud(mixed):
     assert len(boxes) == tables
     assert all(a["tabindex"] == "0" and a["aria-label"] for a in boxes)
     pictures = [a for name, a in mixed.elements if name == "svg"]
-    assert len(pictures) == 5
-    assert all(a["role"] == "img" and "rope:d=16" in a["aria-label"] for a in pictures)
+    assert len(pictures) == 4 + 5 + 1  # tables one by one, pictures of all, bands of the rotation
+    assert all(a["role"] == "img" and a["aria-label"] for a in pictures)
+    assert sum("rope:d=16" in a["aria-label"] for a in pictures) == 6
     assert mixed.values("html", "lang") == ["en"]
 
 
 def test_nothing_is_requested_and_nothing_runs(mixed):
     assert [name for name, _ in mixed.elements if name in ("script", "link", "img", "iframe")] == []
-    assert [v for v in mixed.all_values("href") if not v.startswith("#")] == []
+    assert {v.partition(",")[0] for v in mixed.all_values("href") if v[0] != "#"} == {
+        "data:image/png;base64"
+    }
     assert mixed.all_values("src") == []
     assert re.findall(r"url\((?!#)[^)]*\)|@import", mixed.source) == []
     (policy,) = [a["content"] for _, a in mixed.elements if "http-equiv" in a]
@@ -169,7 +209,7 @@ def test_every_number_is_that_of_the_command_beside_it(mixed, run, folder, monke
         own = [x for x in printed if x not in known]
         seen += len(printed) - len(own)
         waves = run(*shlex.split(given[0])).out.split("\n\n")[-1] if "spectrum" in given[0] else ""
-        assert [x for x in own if f"{x:.4g}" not in waves.split()] == []
+        assert [x for x in own if number(x) not in waves.split()] == []
     assert seen > 100
 
 
@@ -270,7 +310,7 @@ def test_a_page_that_cannot_be_written_is_refused_at_once(run, tmp_path, out, me
 def test_many_encodings_share_several_pictures(page):
     specs = [f"rope:rho={n}" for n in range(2, 11)]
     found = page(*specs, "--d", 4, "-S", 4)
-    assert len(found.values("svg", "role")) == 10
+    assert len(found.values("svg", "role")) == 9 + 10 + 1  # of seven at a time
     assert found.faults == []
     ids = found.all_values("id")
     assert len(ids) == len(set(ids))
@@ -347,7 +387,7 @@ def test_grids_and_sequences_stand_side_by_side(page, tmp_path, monkeypatch):
     assert found.faults == []
     told = [a["aria-label"] for name, a in found.elements if name == "svg"]
     assert [label.split(" of ")[0] for label in told].count("Share") == 2
-    assert len(told) == 6
+    assert len(told) == 8
     pictures = [v for v in found.values("image", "href")]
     assert pictures
     assert all(v.startswith("data:image/png;base64,") for v in pictures)

@@ -1,0 +1,102 @@
+"""What is there to know first about an encoding? A card: verdict, a few numbers, one sentence.
+
+As Lighthouse has gauges and ydata-profiling an overview with alerts, a card has the rung of the
+ladder that holds and counts of findings; as in scikit-learn's page of an estimator what is long is
+folded. Sorting and filtering, as pytest-html has them, are left out: they take a script.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pefourier.analysis.faithful import LADDER, Faithfulness
+from pefourier.answers.faithful import TOLD_FORMATS
+from pefourier.answers.telling import telling_of
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.grids import size_of
+from pefourier.pages.document import Markup, Words, element, for_people, grouped, value_cell
+from pefourier.pages.reach import Reach
+
+GROUPS = ["check-faithful", "words"]
+SEVERITIES = ("error", "warning", "note")
+
+
+def card(enc: Encoding, faithful: Faithfulness, reach: Reach | None, words: Words) -> Markup:
+    """An encoding's name, what it is, how far up the ladder it is, numbers and a sentence."""
+    said = telling_of(faithful).conclude(enc, faithful)
+    rows = [
+        element("div", element("dt", words.term(name, GROUPS)), element("dd", value))
+        for name, value in facts_of(faithful, reach)
+    ]
+    return element(
+        "article",
+        element("h3", enc.label),
+        element("p", what_it_is(enc, faithful, reach), class_="quiet"),
+        ladder(faithful, words),
+        element("dl", rows),
+        element("p", grouped(said.meaning)),
+        class_="card",
+    )
+
+
+def what_it_is(enc: Encoding, faithful: Faithfulness, reach: Reach | None) -> str:
+    """The family's name, base, layers and size."""
+    base = enc.params.get("rho")
+    layers = sum(len(run.index) for run in reach.found.layers) if reach is not None else 0
+    size = f"grid of {size_of(faithful.grid)}" if faithful.grid else for_people(faithful.length)
+    points = "" if faithful.grid else f" {enc.domain.kind}s"
+    parts = [
+        enc.name if enc.name != enc.label else "",
+        f"{size}{points}",
+        f"d {faithful.dimension}",
+    ]
+    parts += [f"base {for_people(base)}"] if isinstance(base, int | float) else []
+    parts += [f"{layers} layers"] if layers > 1 else []
+    return ", ".join(filter(None, parts))
+
+
+def ladder(faithful: Faithfulness, words: Words) -> Markup:
+    """The rungs, the one that holds in bold, those below it filled."""
+    rungs = [rung for rung in LADDER if rung != "separable" or faithful.on_grid]
+    at = rungs.index(faithful.verdict)
+    bad = "bad " if at == 0 else ""
+    steps = [
+        element(
+            "li",
+            words.term(rung, ["verdicts"]),
+            class_=f"{bad}reached" if i <= at else None,
+            aria_current="true" if i == at else None,
+        )
+        for i, rung in enumerate(rungs)
+    ]
+    return element("ol", steps, class_="ladder", aria_label="Verdicts, from the lowest")
+
+
+def facts_of(r: Faithfulness, reach: Reach | None) -> Iterator[tuple[str, Any]]:
+    """The numbers of a card, by their terms."""
+    yield "gap", value_cell(r.gap)
+    yield "rank", [value_cell(r.rank), f" of {for_people(min(r.length, r.dimension))}"]
+    yield "precision", formats_in_words(r)
+    if reach is not None:
+        found = reach.found
+        verdict = telling_of(found).conclude(reach.encoding, found).verdict.lower()
+        lengths = f"trained {for_people(found.trained)}, asked {for_people(found.length)}"
+        yield "reach", f"{verdict} ({lengths})" if found.rotations else verdict
+    counts = {s: sum(one.severity == s for one in r.findings) for s in SEVERITIES}
+    told = [f"{n} {s}{'s' * (n > 1)}" for s, n in counts.items() if n]
+    worst = next((s for s, n in counts.items() if n), None)
+    yield "findings", element("span", ", ".join(told) or "none", class_=worst)
+
+
+def formats_in_words(r: Faithfulness) -> str:
+    """In which formats all codes stay different; how many do in others, computed in them."""
+    if r.length == 1:
+        return "one position"
+    kept, lost = [], []
+    for form in TOLD_FORMATS:
+        loss = r.precision[form]
+        left = loss.distinct_cast if loss.distinct_phase is None else loss.distinct_phase
+        if min(left, loss.distinct_cast) < r.distinct:
+            lost.append(f"{form} {for_people(min(left, loss.distinct_cast))}")
+        else:
+            kept.append(form)
+    return "; ".join(filter(None, [kept and f"all differ in {', '.join(kept)}", ", ".join(lost)]))
