@@ -642,7 +642,7 @@ def as_markdown(summary: Summary) -> str:
     for what, rows in tables(summary):
         parts += [f"## {printable(what)}", ""] if what else []
         parts += [markdown_table(rows), ""]
-    points = [f"* {printable(line)}" for line in sentences(summary)]
+    points = [f"* {printable(line)}" for line in sentences(summary) + remarks_on_time(summary)]
     return "\n".join([*parts, *points, ""])
 
 
@@ -765,6 +765,17 @@ def claim_words(summary: Summary) -> str:
         return f"runs to find {find:+.3f}: as --find asks"
     own = [claims[one.dataset] for one in summary.datasets if one.dataset in claims]
     return f"the paper claims {' and '.join(own or [claims['smd']])} for dft, in Table 1"
+
+
+def remarks_on_time(summary: Summary) -> list[str]:
+    """How long all runs of a dataset took together."""
+    found = []
+    for one in summary.datasets:
+        seconds = sum(run["seconds"] for run in summary.runs if run["dataset"] == one.dataset)
+        minutes = max(1, round(seconds / 60))
+        took = f"{minutes} {agreeing(minutes, 'minute', 'minutes')}"
+        found.append(f"{one.dataset}: all runs together took {took}")
+    return found
 
 
 def remarks_on_folds(summary: Summary) -> list[str]:
