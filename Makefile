@@ -86,7 +86,7 @@ CAUSAL_ARMS = none sinusoidal rope alibi t5:buckets=16$(comma)max_distance=8
 
 causal: $(BIN)/torchrun  ## next tokens, trained on 4 symbols and tested on 16: thirteen minutes
 	$(BIN)/pefourier train --causal --dataset copy:length=4$(comma)count=16000 $(CAUSAL_ARMS:%=-e %) \
-		--seeds 3 --steps 1500 --patience-steps 0 --rate 0.005 --layers 2 --test-length 6,8,16 \
+		--seeds 3 --steps 3000 --patience-steps 0 --rate 0.002 --layers 2 --test-length 6,8,16 \
 		--resume --out $(OUT)/causal/copy
 
 # one thread each: numbers of BLAS and torch are shared out among processes, not among threads

@@ -254,7 +254,7 @@ def continue_configuration(
                 "choose another --out"
             )
         known[key] = {**was, **now}
-    return {**old, **{key: config[key] for key in ASKED}, **known}
+    return {**config, **old, **{key: config[key] for key in ASKED}, **known}
 
 
 def option_of(config: Mapping[str, Any], name: str) -> Any:

@@ -50,7 +50,8 @@ def test_answers_are_those_of_the_prompts(name):
         seen = tokens.argmax(axis=1)[: int(tokens.sum())].tolist()
         mark = seen.index(sequences.MARK)
         answer = targets[targets != sequences.UNASKED].tolist()
-        assert answer == solve(name, seen[:mark])
+        assert seen[0] == sequences.BEGIN
+        assert answer == solve(name, seen[1:mark])
         assert seen[mark + 1 :] == answer[:-1]  # the last is told to nobody
         assert np.flatnonzero(targets != sequences.UNASKED).tolist() == list(range(mark, len(seen)))
 

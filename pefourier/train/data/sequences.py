@@ -2,8 +2,10 @@
 
 Conventions
 -----------
-A problem of size n is a prompt, a mark, and an answer; a model sees prompt and answer but its last
-token, and is asked for the answer. Tokens are one-hot channels; behind the end there are none.
+A problem of size n is a token that begins it, a prompt, a mark, and an answer; a model sees all but
+the answer's last token, and is asked for the answer. Without positions it can count by the first
+token, which is where the theory of NoPE has its positions from. Tokens are one-hot channels; behind
+the end there are none.
 ``copy`` and ``reverse`` have n symbols, ``addition`` two numbers of n digits (the sum has n + 1),
 ``parity`` n bits and one token of answer, ``recall`` n pairs of a key and a value, of which a key
 is asked for. In training n is drawn from 1 to the length, in a test it is that length.
@@ -20,6 +22,8 @@ SYMBOLS = 10  # digits, values, and what is copied
 KEYS = 64  # most pairs of recall
 MARK = SYMBOLS  # "=": what follows is the answer
 PLUS = SYMBOLS + 1
+BEGIN = SYMBOLS + 2
+OTHERS = SYMBOLS + 3  # keys of recall begin here
 Problem = tuple[list[int], list[int]]  # prompt, answer
 
 
@@ -50,7 +54,7 @@ def parity(rng: np.random.Generator, n: int) -> Problem:
 
 def recall(rng: np.random.Generator, n: int) -> Problem:
     """The value that stood behind a key."""
-    keys = (SYMBOLS + 2 + rng.permutation(KEYS)[:n]).tolist()
+    keys = (OTHERS + rng.permutation(KEYS)[:n]).tolist()
     values = rng.integers(0, SYMBOLS, n).tolist()
     asked = int(rng.integers(n))
     pairs = [token for pair in zip(keys, values, strict=True) for token in pair]
@@ -66,10 +70,10 @@ def tokens_of(name: str, n: int) -> int:
     """Tokens of a problem of size n, but the last of its answer.
 
     >>> tokens_of("copy", 4), tokens_of("parity", 4), tokens_of("addition", 2)
-    (8, 5, 8)
+    (9, 6, 9)
     """
     prompt, answer = TASKS[name](np.random.default_rng(0), n)
-    return len(prompt) + len(answer)
+    return 1 + len(prompt) + len(answer)
 
 
 def draw_problems(
@@ -78,18 +82,18 @@ def draw_problems(
     """Tokens one-hot (count, T, V) and targets (count, T) of problems of these sizes up to `most`.
 
     >>> x, y = draw_problems("copy", np.array([2]), 3, 0)
-    >>> x.shape, x[0].argmax(axis=1)[:4].tolist(), y[0].tolist()
-    ((1, 6, 12), [8, 6, 10, 8], [-1, -1, 8, 6, -1, -1])
+    >>> x.shape, x[0].argmax(axis=1)[:5].tolist(), y[0].tolist()
+    ((1, 7, 13), [12, 8, 6, 10, 8], [-1, -1, -1, 8, 6, -1, -1])
     """
     rng, length = np.random.default_rng(seed), tokens_of(name, most)
-    width = SYMBOLS + 2 + (KEYS if name == "recall" else 0)
+    width = OTHERS + (KEYS if name == "recall" else 0)
     x = np.zeros((len(sizes), length, width), np.float32)
     y = np.full((len(sizes), length), UNASKED, np.int64)
     for row, n in enumerate(sizes.tolist()):
         prompt, answer = TASKS[name](rng, n)
-        seen = [*prompt, MARK, *answer[:-1]]
+        seen = [BEGIN, *prompt, MARK, *answer[:-1]]
         x[row, np.arange(len(seen)), seen] = 1
-        y[row, len(prompt) : len(seen)] = answer
+        y[row, 1 + len(prompt) : len(seen)] = answer
     return x, y
 
 
