@@ -102,7 +102,7 @@ def test_a_card_says_first_what_matters(mixed, run, folder, monkeypatch):
     assert rungs == [r["verdict"] for r in results]
     for card, r in zip(cards, results, strict=True):
         assert card.startswith(r["spec"])
-        assert f"rank{r['rank']} of 16" in card
+        assert f"rank{r['rank']} of {r['dimension']}" in card
         assert r["conclusion"].split(". ")[1].removesuffix(".") in card
         found = [f["severity"] for f in r["findings"]]
         told = card.partition("findings")[2]
