@@ -43,6 +43,9 @@ def closest_rows(table: np.ndarray, report: Progress) -> tuple[float, tuple[int,
     for block in row_blocks(n - 1, NUMBERS_AT_ONCE, table.shape[1]):
         i = np.arange(block.start, block.stop)
         best.consider(i, i + 1)
+    if table.shape[1] == 1:
+        search_line(rows, best)
+        return best.distance(), best.pair
     if n > FEW_ROWS and (search_cells(rows, best) or search_steps(rows, best)):
         return best.distance(), best.pair
     blocks = list(compact_blocks(rows, np.arange(n)))
@@ -396,8 +399,18 @@ def worthwhile_pairs(
     return i[keep], j[keep]
 
 
+def search_line(rows: Rows, best: BestPair) -> None:
+    """The closest rows of one column: neighbours in its order, since no two rows are equal."""
+    order = np.argsort(rows.table[:, 0], kind="stable")
+    for _ in range(2):
+        blocks = row_blocks(len(order) - 1, PAIRS_AT_ONCE)
+        look_at(((order[k], order[k.start + 1 : k.stop + 1]) for k in blocks), best)
+        if not best.unsettled:
+            break
+
+
 def search_cells(rows: Rows, best: BestPair) -> bool:
-    """The closest rows of up to three columns, by cells as wide as the distance; True: found.
+    """The closest rows of two or three columns, by cells as wide as the distance; True: found.
 
     Rows at that distance lie in cells side by side. Cells are first made so small that few rows
     share one, and so large that some do, which bounds the distance. Cells are known by a mark: two

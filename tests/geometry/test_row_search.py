@@ -276,3 +276,13 @@ def test_rows_of_few_columns_are_not_compared_pair_by_pair():
     best.consider(np.array([0]), np.array([1]))
     assert row_search.search_cells(rows, best)
     assert sum(seen) < 20 * len(table)
+
+
+def test_numbers_close_to_within_rounding_are_neighbours_in_order(monkeypatch):
+    """Once a column with a pair 1e-14 of its range apart was compared pair by pair, for hours."""
+    column = np.random.default_rng(0).standard_normal(20_000)
+    column[[70, 9_000]] = 0.5, 0.5 + 1e-14
+    monkeypatch.setattr(row_search, "search_blocks", lambda *_: pytest.fail("pair by pair"))
+    distance, pair = row_search.closest_rows(column[:, None], lambda done, total: None)
+    assert pair == (70, 9_000)
+    assert distance == pytest.approx(1e-14, rel=0.02)
