@@ -174,8 +174,10 @@ def identify_ramp(table: np.ndarray, eps: float) -> dict | None:
     if n < 4 or (np.abs(table[:SAMPLE] - line[:SAMPLE, None]) > 4 * eps * size).any():
         return None
     s = np.arange(n)
-    slope, start = np.polyfit(s - s.mean(), line, 1)
-    straight = start + slope * (s - s.mean())
+    from_middle = s - s.mean()
+    slope = float(from_middle @ line / (from_middle @ from_middle))  # of least squares
+    start = float(line.mean())
+    straight = start + slope * from_middle
     difference = max(
         np.abs(codes - straight[rows, None]).max() for rows, codes in float_blocks(table)
     )

@@ -228,7 +228,7 @@ def repeating_codes(case: Case) -> Iterator[Finding]:
         )
         yield Finding("rows-of-lags", "note", message)
     else:
-        rows = first_four([f"{j} = {first[j]}" for j in again])
+        rows = first_four([f"{j} = {first[j]}" for j in again[:5]])
         message = f"{len(again)} of {n} rows repeat an earlier one: {rows}"
         form = format_of_positions(case)
         if form is not None:
@@ -352,7 +352,7 @@ def unusual_lengths(case: Case) -> Iterator[Finding]:
     spread = max(np.median(away), 1e-9 * median)
     far = (away > 10 * spread) & ((norms > 2 * median) | (norms < median / 2))
     if 0 < far.sum() <= max(1, len(norms) // 50):
-        rows = first_four([f"{s} ({case.norms[s] / median:.2g})" for s in live[far]])
+        rows = first_four([f"{s} ({case.norms[s] / median:.2g})" for s in live[far][:5]])
         message = (
             f"rows of unusual length, as multiples of the median: {rows}; trained models keep such "
             "rows for special tokens"

@@ -184,9 +184,8 @@ def possible_lines(count: int) -> Iterable[tuple[int, int, int]]:
     """Rows before and behind a grid of so many rows in all, and its width."""
     for others in range(MOST_OTHERS + 1):
         points = count - others
-        widths = [w for w in range(LEAST_SIDE, points // LEAST_SIDE + 1) if points % w == 0]
-        for width in widths:
-            if width * LEAST_SIDE <= MEASURED:
+        for width in range(LEAST_SIDE, min(points, MEASURED) // LEAST_SIDE + 1):
+            if points % width == 0:
                 yield from ((prefix, others - prefix, width) for prefix in range(others + 1))
 
 

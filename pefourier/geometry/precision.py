@@ -216,8 +216,19 @@ def format_losses(enc: Encoding, formats: Iterable[str]) -> dict[str, FormatLoss
     """Distinct codes and phase error in some formats, by their names."""
     enc, names = in_one_line(enc), list(formats)
     take = map if len(enc) * enc.dim < WHOLE else map_ahead
-    loss = partial(format_loss, enc, *code_columns(enc))
-    return dict(zip(names, take(loss, (FORMATS[name] for name in names)), strict=True))
+    columns, count = code_columns(enc)
+    whole = [name for name in names if enc.measure is None and keeps(enc, FORMATS[name])]
+    unlike = [name for name in names if name not in whole[1:]]  # what loses nothing is counted once
+    loss = partial(format_loss, enc, columns, count)
+    found = dict(zip(unlike, take(loss, (FORMATS[name] for name in unlike)), strict=True))
+    return {name: found[whole[0] if name in whole else name] for name in names}
+
+
+def keeps(enc: Encoding, form: Format) -> bool:
+    """Whether rounding to a format changes no code of a table."""
+    table = enc.table()
+    blocks = (table[rows].astype(float) for rows in row_blocks(len(enc), AT_ONCE, enc.dim))
+    return all(np.array_equal(rounded(codes, form), codes, equal_nan=True) for codes in blocks)
 
 
 def format_loss(enc: Encoding, columns: Columns, count: int, form: Format) -> FormatLoss:
@@ -400,16 +411,15 @@ def count_distinct(columns: Columns, n: int, count: int) -> Distinct:
     Rows are told apart by some columns at a time, ever more of them, and only those that still
     share all of their values with another row are looked at further.
     """
-    rows, group, alone, part = np.arange(n), np.zeros(n), 0, slice(0, 0)
+    rows, group, part = np.arange(n), np.zeros(n), slice(0, 0)
+    again = rows[1:]  # rows that equal one before them
     while part.stop < count and len(rows):
         width = 2 * max(1, AT_ONCE // (2 * len(rows)), part.stop - part.start)
         part = slice(part.stop, min(part.stop + width, count))
         values = columns(rows, part)
         values[np.isnan(values)] = np.finfo(float).max  # one value, so that NaN equals NaN
         first = first_equal(np.column_stack([group, values]))
+        again = rows[first != np.arange(len(rows))]
         shared = np.bincount(first, minlength=len(rows))[first] > 1
-        alone += int((~shared).sum())
         rows, group = rows[shared], first[shared].astype(float)
-    _, leaders = np.unique(group, return_index=True)
-    again = np.delete(rows, leaders)  # rows that equal one before them
-    return Distinct(alone + len(leaders), int(again.min(initial=n)))
+    return Distinct(n - len(again), int(again.min(initial=n)))

@@ -7,7 +7,7 @@ computed again from differences in float64. No array has one entry a pair. Dista
 one part in 10^9 count as tied, and of tied pairs the first in lexicographic order is named.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
@@ -26,9 +26,8 @@ MANY_PAIRS = 2**14  # computing more from differences costs as much as a product
 CACHE_BYTES = 2**28
 SAMPLE_ROWS = 2**10
 FEW_ROWS = 2**13  # up to which all pairs are looked at
-MOST_AXES = 3  # columns for which rows are put into cells
-FINEST_CELL = 2.0**-40  # of the range of a column: its places are told to 2^-13 of a cell
-SHARED = 4  # pairs in a cell for each row, at most
+FEW_COLUMNS = 8  # up to which a tree finds the nearest row sooner than products do
+FINEST = 1e-150  # of the range of a column: a distance whose square is a float
 PAIRS_AT_ONCE = 2**20
 BITS_AT_ONCE = 2**17  # words of pairs of rows
 GROUP = 64  # rows whose pairs are products
@@ -46,7 +45,8 @@ def closest_rows(table: np.ndarray, report: Progress) -> tuple[float, tuple[int,
     if table.shape[1] == 1:
         search_line(rows, best)
         return best.distance(), best.pair
-    if n > FEW_ROWS and (search_cells(rows, best) or search_steps(rows, best)):
+    few = table.shape[1] <= FEW_COLUMNS
+    if n > FEW_ROWS and (search_tree(rows, best, report) if few else search_steps(rows, best)):
         return best.distance(), best.pair
     blocks = list(compact_blocks(rows, np.arange(n)))
     search_blocks(rows, blocks, best, report)
@@ -409,40 +409,39 @@ def search_line(rows: Rows, best: BestPair) -> None:
             break
 
 
-def search_cells(rows: Rows, best: BestPair) -> bool:
-    """The closest rows of two or three columns, by cells as wide as the distance; True: found.
+def search_tree(rows: Rows, best: BestPair, report: Progress) -> bool:
+    """The closest rows of a few columns: the nearest of each, no further than the best so far.
 
-    Rows at that distance lie in cells side by side. Cells are first made so small that few rows
-    share one, and so large that some do, which bounds the distance. Cells are known by a mark: two
-    that have the same by chance add pairs to look at, no more.
+    False: they are too close for the tree, which squares distances.
     """
-    n, d = rows.table.shape
-    if d > MOST_AXES:
+    from scipy.spatial import KDTree
+
+    n = len(rows.table)
+    places = np.asarray(rows.table, dtype=float) * rows.scale
+    tree, nearest, partner = KDTree(places), np.full(n, np.inf), np.zeros(n, dtype=np.intp)
+    start, size = 0, SAMPLE_ROWS
+    while start < n:
+        part = slice(start, start + size)
+        apart, near = tree.query(places[part], k=2, distance_upper_bound=reach(best))
+        near = np.where(near[:, 0] == np.arange(n)[part], near[:, 1], near[:, 0])
+        found = np.flatnonzero(near < n)
+        nearest[part], partner[part] = apart[:, 1], near
+        look_at([(found + start, near[found])], best)
+        start, size = part.stop, min(2 * size, PAIRS_AT_ONCE)
+        report(min(start, n), n)
+    if reach(best) < FINEST:
         return False
-    every = np.arange(n)
-    places, side = rows.about(rows.centre(every), every), n ** (-1 / d)
-    while (shared := pairs_alike(marks_of_cells(places, side))) > SHARED * n and side > FINEST_CELL:
-        side /= 2
-    while not shared and side * side < best.smallest:
-        side *= 2
-        shared = pairs_alike(marks_of_cells(places, side))
-    look_at(pairs_in(marks_of_cells(places, side)), best)
-    side = 1.001 * float(np.sqrt(best.limit))  # places are told to 2^-13 of a cell
-    if side < FINEST_CELL:
-        return False
-    marks = marks_of_cells(places, side)
-    for _ in range(2):
-        for step in marks_of_cells(lattice_steps(d), 1.0):
-            look_at(pairs_in(marks, step), best)
-        if not best.unsettled:
-            break
+    tied = np.flatnonzero(nearest < reach(best))
+    look_at([(tied, partner[tied])], best)
+    first = best.pair[0]
+    others = np.setdiff1d(tree.query_ball_point(places[first], reach(best)), first)
+    look_at([(np.full(len(others), first), others)], best)
     return True
 
 
-def marks_of_cells(places: np.ndarray, side: float) -> np.ndarray:
-    """A mark for the cell of each row, (n,): the sum of its indices times odd numbers."""
-    cells = np.floor(places / side).astype(np.int64)
-    return cells @ odd_numbers(places.shape[1]).astype(np.int64)
+def reach(best: BestPair) -> float:
+    """The distance up to which a pair is of interest, and what rounding may add to it."""
+    return float(np.sqrt(best.limit)) * (1 + TIE)
 
 
 def pairs_alike(marks: np.ndarray) -> int:
@@ -451,23 +450,12 @@ def pairs_alike(marks: np.ndarray) -> int:
     return int((counts * (counts - 1)).sum()) // 2
 
 
-def lattice_steps(d: int) -> np.ndarray:
-    """To a cell itself and to half of those around it, one of each opposite two.
-
-    >>> lattice_steps(2).tolist()
-    [[0, 0], [0, 1], [1, -1], [1, 0], [1, 1]]
-    """
-    every = np.stack(np.meshgrid(*[[-1, 0, 1]] * d, indexing="ij"), axis=-1).reshape(-1, d)
-    return every[len(every) // 2 :]
-
-
-def pairs_in(marks: np.ndarray, step: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Pairs of rows whose marks are a step apart, some at a time; of step 0 each pair once."""
+def pairs_in(marks: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Pairs of rows that share a mark, each once, some at a time."""
     order = np.argsort(marks, kind="stable")
     ranked = marks[order]
-    sought = ranked + step
-    first = np.searchsorted(ranked, sought) if step else np.arange(1, len(ranked) + 1)
-    count = np.searchsorted(ranked, sought, "right") - first
+    first = np.arange(1, len(ranked) + 1)
+    count = np.searchsorted(ranked, ranked, "right") - first
     ends = np.cumsum(count)
     start = 0
     while start < len(ranked):
@@ -480,7 +468,7 @@ def pairs_in(marks: np.ndarray, step: int = 0) -> Iterator[tuple[np.ndarray, np.
         start = stop
 
 
-def look_at(pairs: Iterator[tuple[np.ndarray, np.ndarray]], best: BestPair) -> None:
+def look_at(pairs: Iterable[tuple[np.ndarray, np.ndarray]], best: BestPair) -> None:
     """Consider pairs of rows in any order."""
     for i, j in pairs:
         if len(i):
