@@ -4,6 +4,7 @@ import json
 import re
 import sys
 import tracemalloc
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -46,7 +47,10 @@ def by_definition(q, k, gain, pairs, heads=4, kv=2):
 
 @pytest.mark.parametrize(
     ("kind", "pairs"),
-    [("llama", [(i, i + 4) for i in range(4)]), ("cohere", [(2 * i, 2 * i + 1) for i in range(4)])],
+    [
+        ("llama", [(i, i + 4) for i in range(4)]),
+        ("ernie4_5", [(2 * i, 2 * i + 1) for i in range(4)]),
+    ],
 )
 def test_shares_are_those_of_the_definition(tmp_path, kind, pairs):
     tensors = {name: array.astype(float) for name, array in random_tensors().items()}
@@ -181,6 +185,23 @@ def test_what_a_layer_norm_adds_is_a_bias_after_the_weights(tmp_path, rng):
     np.testing.assert_allclose(one.bias_q, q, rtol=1e-6)
     np.testing.assert_allclose(one.bias_k, np.repeat(k, 2, axis=0), rtol=1e-6)
     assert 0 < one.bias[1] < 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "bias"), [("cohere", False), ("starcoder2", True), ("llama", False)]
+)
+def test_a_norm_that_takes_out_means_leaves_what_is_across_them(tmp_path, kind, bias):
+    """Energies of W diag(g) (1 - 11'/n): a constant added to a row adds what g has of a mean."""
+    tensors = random_tensors(WIDE)
+    tensors[Q] += 3 * np.arange(4).repeat(8)[:, None]
+    if bias:
+        tensors[NORM.replace("weight", "bias")] = np.zeros(64, np.float32)
+    path = write_model(tmp_path, tensors, **{**WIDE, "model_type": "llama"})
+    model = replace(open_model_weights(path), kind=kind)
+    (site,) = find_sites(model, rotations_of_model(model.spec))
+    across = np.eye(64) - (kind != "llama") / 64
+    expected = ((tensors[Q].astype(float) * tensors[NORM]) @ across) ** 2
+    np.testing.assert_allclose(energies_at(model, site).q.ravel(), expected.sum(axis=1), rtol=1e-5)
 
 
 def test_sections_are_told_by_axis(tmp_path):
@@ -529,6 +550,16 @@ REFUSED = {
         {"model.layers.0.self_attn.q_b_proj.weight": np.ones((32, 24), np.float32)},
         **{"model_type": "deepseek_v4", "qk_rope_head_dim": 4},
     ),
+    "turns the two rows of a pair by different frequencies (layout mismatched)": (
+        lambda path: write_model(
+            Path(path),
+            {
+                f"encoder.layer.0.attention.{name}.weight": np.ones((24, 24), np.float32)
+                for name in ("query", "key")
+            },
+            **{"model_type": "vjepa2", "num_attention_heads": 3},
+        )
+    ),
     "has 5 gains, ": lambda path: write_model(
         Path(path), random_tensors() | {NORM: np.ones(5, np.float32)}
     ),
@@ -683,6 +714,7 @@ FAMILIES = {  # tiny models of transformers; what differs from the sizes below
     "falcon rw": {"multi_query": False},
     "stablelm": {"use_qkv_bias": True},
     "cohere": {},
+    "olmo": {},
     "olmo2": {},
     "persimmon": {"num_key_value_heads": None},
     "modernbert": {"num_key_value_heads": None, "pad_token_id": 0},
@@ -713,13 +745,18 @@ SIZES = {
 
 
 def gain_of(norm, width):
-    """What a norm multiplies by: its odd part at a vector without a mean, over that vector."""
+    """What a norm multiplies a vector without a mean by, as a matrix: its odd part, over the size.
+
+    It has no directions that the norm takes out.
+    """
     import torch
 
     x = torch.randn(width, dtype=torch.float64)
     x = x - x.mean()
     odd = (norm(x[None]) - norm(-x[None])) / 2
-    return (odd[0] / (x / (x**2).mean().sqrt())).numpy()
+    gain = np.diag((odd[0] / (x / (x**2).mean().sqrt())).numpy())
+    centred = torch.allclose(norm(x[None]), norm(x[None] + 3))
+    return gain @ (np.eye(width) - centred / width)
 
 
 SHORT = {"llama", "gpt_neox", "falcon", "gemma3_text", "deepseek_v3"}  # of these `make test`
@@ -771,7 +808,7 @@ def test_rows_are_those_that_transformers_turns(tmp_path, family, monkeypatch):
             norm = getattr(module, part, None)
             if isinstance(norm, torch.nn.Module) and kind != "deepseek_v3":
                 width = norm.weight.shape[-1]
-                gain = torch.from_numpy(gain_of(norm, width))
+                gain = torch.from_numpy(np.diag(gain_of(norm, width)).copy())
                 monkeypatch.setattr(norm, "forward", lambda x, gain=gain: x * gain)
         module.register_forward_pre_hook(replace_input, with_kwargs=True)
     model(torch.randint(3, 200, (1, 120)))
@@ -795,7 +832,7 @@ def test_rows_are_those_that_transformers_turns(tmp_path, family, monkeypatch):
             rows = heads.numpy().transpose(1, 0, 2)  # (n, heads, d)
             design = np.c_[at, np.ones(len(at))]
             weights = np.linalg.lstsq(design, rows.reshape(len(at), -1))[0][:-1]
-            energy = ((weights * gains[:, None]) ** 2).sum(axis=0).reshape(rows.shape[1:])
+            energy = ((gains.T @ weights) ** 2).sum(axis=0).reshape(rows.shape[1:])
             layout = found.pairing.name
             d = energy.shape[1]
             split = energy.reshape(-1, 2, d // 2) if layout == "halves" else None
@@ -813,10 +850,8 @@ def norm_before(model, attention, width):
     """The gains of what attention is given, by the module of that name beside it."""
     beside = model.get_submodule(attention.rpartition(".")[0])
     norms = [getattr(beside, n, None) for n in BEFORE]
-    norm = next(
-        (n for n in norms if n is not None and getattr(n, "weight", None) is not None), None
-    )
-    return np.ones(width) if norm is None else gain_of(norm, width)
+    norm = next((n for n in norms if n is not None), None)
+    return np.eye(width) if norm is None else gain_of(norm, width)
 
 
 @pytest.mark.skipif(not SMOLLM2.exists(), reason=NO_SMOLLM2)

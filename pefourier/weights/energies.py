@@ -38,22 +38,23 @@ class LayerEnergies:
 def energies_at(model: ModelWeights, site: Site) -> LayerEnergies:
     """The energies of the rows of a layer's heads, a tensor at a time."""
     one = site.attention
-    (q, bias_q), (k, bias_k) = (
-        row_energies(model.tensors, part, model.plus_one) for part in (one.q, one.k)
-    )
+    (q, bias_q), (k, bias_k) = (row_energies(model, part) for part in (one.q, one.k))
     gains, normed = one.k.norm is not None, bool(one.q.gains or one.k.gains)
     return LayerEnergies(one.layer, site.rotation, q, k, bias_q, bias_k, gains, normed)
 
 
-def row_energies(
-    tensors: Mapping[str, Tensor], part: Projection, plus_one: bool
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Energies (heads, d) of the rows of a projection with its gains, and those of its bias."""
-    tensor = tensors[part.tensor]
+def row_energies(model: ModelWeights, part: Projection) -> tuple[np.ndarray, np.ndarray | None]:
+    r"""Energies (heads, d) of the rows of a projection with its gains, and those of constants.
+
+    A norm that takes out the mean of its input leaves of a row w with gains g
+    :math:`|w \circ g|^2 - (w \cdot g)^2 / n`, n the number of columns. What a row adds whatever the
+    input is its bias, and what it makes of the norm's.
+    """
+    tensors, tensor = model.tensors, model.tensors[part.tensor]
     columns = tensor.shape[1]
     gain = np.ones(columns)
     if part.norm is not None:
-        gain = tensors[part.norm].vector() + plus_one
+        gain = tensors[part.norm].vector() + model.plus_one
         if len(gain) != columns:
             raise PefourierError(
                 f"{shown(part.norm)} has {len(gain)} gains, {shown(part.tensor)} {columns} columns"
@@ -77,30 +78,19 @@ def row_energies(
             f"{shown(part.tensor)} of {shown(tensor.path)} holds NaN, infinities or numbers beyond "
             "1e19"
         )
-    found = energies[part.index]
-    bias = constant_rows(tensors, part, last, scale)
-    rows = head_gains(tensors, part, plus_one)
-    return found * rows**2, None if bias is None else (bias[part.index] * rows) ** 2
-
-
-def constant_rows(
-    tensors: Mapping[str, Tensor], part: Projection, rows: int, scale: Scale | None
-) -> np.ndarray | None:
-    """What each row adds whatever the input: its bias, and what it makes of the norm's before.
-
-    None where there is neither.
-    """
-    tensor, shift = tensors[part.tensor], (part.norm or "").removesuffix("weight") + "bias"
-    found = tensors[part.bias].vector() if part.bias else None
-    if part.norm is None or shift not in tensors:
-        return found
-    beta, made = tensors[shift].vector(), np.zeros(max(rows, len(found) if part.bias else 0))
-    step = max(AT_ONCE // max(tensor.shape[1], 1), 1)
-    for a in range(0, rows, step):
-        b = min(a + step, rows)
-        own = tensor.rows(a, b) if scale is None else tensor.rows(a, b) * scale(a, b)
-        made[a:b] = own @ beta
-    return made if found is None else made + found
+    bias = tensors[part.bias].vector() if part.bias else None
+    shift = tensors.get((part.norm or "").removesuffix("weight") + "bias")
+    if model.centred(part.norm):
+        beta = np.zeros(columns) if shift is None else shift.vector()
+        vectors, images = np.stack([beta, gain / np.sqrt(columns)], axis=1), np.zeros((last, 2))
+        for a in range(first, last, step):
+            b = min(a + step, last)
+            images[a:b] = tensor.rows(a, b) * (1 if scale is None else scale(a, b)) @ vectors
+        energies = np.maximum(energies - images[:, 1] ** 2, 0.0)
+        if shift is not None:
+            bias = images[:, 0] + (0 if bias is None else bias[:last])
+    rows = head_gains(tensors, part, model.plus_one)
+    return energies[part.index] * rows**2, None if bias is None else (bias[part.index] * rows) ** 2
 
 
 def weighted_sums(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -94,7 +94,8 @@ def pairing_told(spec: str, enc: Encoding) -> str | None:
         return pairing_of(model)
     if own not in NAMED:
         raise PefourierError(
-            f"{shown(spec)} turns rows in the layout {own}, whose pairs are not told by axis here"
+            f"{shown(spec)} turns the two rows of a pair by different frequencies (layout {own}), "
+            "which is no rotation: no pair has a frequency of its own"
         )
     return NAMED[own]
 

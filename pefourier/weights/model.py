@@ -39,8 +39,19 @@ class ModelWeights:
     tensors: Mapping[str, Tensor]
     part: str
     gguf: bool
-    kind: str
-    plus_one: bool
+    kind: str  # model_type, or the architecture of a GGUF file
+
+    @property
+    def plus_one(self) -> bool:
+        """Whether norms multiply by 1 + weight."""
+        return not self.gguf and self.kind in known_names()["plus_one"]
+
+    def centred(self, norm: str | None) -> bool:
+        """Whether a norm before a projection, None: none with numbers, takes out the mean."""
+        if norm is None:
+            return self.kind in known_names()["bare"]
+        biased = norm.removesuffix("weight") + "bias" in self.tensors
+        return biased or self.kind in known_names()["centred"]
 
 
 def config_beside(path: str) -> str | None:
@@ -66,7 +77,7 @@ def open_model_weights(spec: str) -> ModelWeights:
         from pefourier.encodings.sources.gguf_file import open_gguf
 
         kind = str(open_gguf(path).metadata.get("general.architecture"))
-        return ModelWeights(shown(path), path, tensors, "", True, kind, False)
+        return ModelWeights(shown(path), path, tensors, "", True, kind)
     file = config_beside(path)
     if file is None:
         raise PefourierError(
@@ -74,9 +85,7 @@ def open_model_weights(spec: str) -> ModelWeights:
             "it there"
         )
     told = f"{file}#{part}" if part else file
-    kind = open_model(told).kind
-    plus_one = kind in known_names()["plus_one"]
-    return ModelWeights(shown(path), told, tensors, part, False, kind, plus_one)
+    return ModelWeights(shown(path), told, tensors, part, False, open_model(told).kind)
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,10 @@ Conventions
 -----------
 Pair i of a head turns rows a and b of its query and key projections by :math:`p\,\omega_i` at
 position p. Its energy is :math:`E_i^q = |q_a|^2 + |q_b|^2` for queries, with the gains of the norm
-before multiplied into columns and those of a norm of queries into rows, :math:`E_i^k` for keys
-likewise. The part of a score that pair i makes at lag D is :math:`x^\top (C_i \cos\omega_i D + S_i
-\sin\omega_i D) y` with :math:`(|C_i|^2 + |S_i|^2)/2 = E_i^q E_i^k / 2`, so that the share
+before multiplied into columns (without what is along a mean that the norm takes out) and those of a
+norm of queries into rows, :math:`E_i^k` for keys likewise. The part of a score that pair i makes at
+lag D is :math:`x^\top (C_i \cos\omega_i D + S_i \sin\omega_i D) y` with :math:`(|C_i|^2 +
+|S_i|^2)/2 = E_i^q E_i^k / 2`, so that the share
 
 .. math:: E_i^q E_i^k \,/\, \sum_j E_j^q E_j^k
 
