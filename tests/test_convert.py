@@ -45,7 +45,7 @@ def test_usage_stays_as_it_is(tmp_path):
     (tmp_path / "n").mkdir()
     out = tmp_path / "n" / "model.safetensors"
     convert_weights(path, "halves", "neighbours", str(out))
-    (tmp_path / "n" / "config.json").write_text(json.dumps({**CONFIG, "model_type": "cohere"}))
+    (tmp_path / "n" / "config.json").write_text(json.dumps({**CONFIG, "model_type": "ernie4_5"}))
     one, two = use_of_weights(path), use_of_weights(str(tmp_path / "n"))
     assert (one.pairing.name, two.pairing.name) == ("halves", "neighbours")
     for a, b in zip(one.shares, two.shares, strict=True):
