@@ -186,7 +186,8 @@ def sliding_or_not(model: ModelConfig, number: int) -> list[str]:
     which, first = row["slides"]
     if which != "after" and values.get("use_sliding_window") is not True:
         return [FULL] * number
-    first = model.config.count("max_window_layers", least=0) or first
+    told = model.config.count("max_window_layers", least=0)
+    first = first if told is None else told
     still = layers_without_positions(model, number)
     slides = {
         "all": lambda i: True,

@@ -143,6 +143,7 @@ def test_windows_are_those_of_transformers(tmp_path):
     ("kind", "own", "windows"),
     [
         ("qwen2", {"use_sliding_window": True, "max_window_layers": 2}, [None, None, 4096, 4096]),
+        ("qwen2", {"use_sliding_window": True, "max_window_layers": 0}, [4096] * 4),  # once None
         ("qwen2", {}, [None] * 4),
         ("qwen2", {"sliding_window": 512}, [None] * 4),
         ("qwen2_moe", {"use_sliding_window": True, "max_window_layers": 3}, [9, None, 9, None]),
@@ -150,6 +151,7 @@ def test_windows_are_those_of_transformers(tmp_path):
         ("smollm3", {"use_sliding_window": True}, [None, None, None, 9]),
         ("mistral", {}, [4096] * 4),
         ("mistral", {"use_sliding_window": False, "sliding_window": 77}, [77] * 4),
+        ("qwen2_moe", {"use_sliding_window": True, "max_window_layers": 0}, [None] * 4),
         ("dots1", {"max_window_layers": 3}, [None, None, None, 4096]),
         ("modernbert", {"local_attention": 256}, [None, 256, 256, None]),
         ("modernbert", {"global_attn_every_n_layers": 2}, [None, 128, None, 128]),
