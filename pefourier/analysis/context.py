@@ -133,6 +133,7 @@ class Context(Result):
     findings: tuple[Finding, ...]
     against: Reading | None = None  # another reading of the rotation, where one was asked for
     indexer: Rotation | None = None  # of what chooses keys, beside those of layers
+    presumed: bool = field(default=False, metadata={"told": False})  # trained as the config allows
 
 
 def describe_context(
@@ -178,7 +179,9 @@ def describe_context(
     found = tuple(dict.fromkeys(told))
     layers = tuple(describe_layers(run, parts) for run in runs)
     if source_of(spec) != "config":
-        return own, Context(layers, rotations, int(met), longest, None, None, found)
+        return own, Context(
+            layers, rotations, int(met), longest, None, None, found, presumed=trained is None
+        )
     model = open_model(spec)
     tuned, found = read_temperature(model, longest), (*found, *lint_layers(model, runs, int(met)))
     chooses = None
@@ -186,7 +189,7 @@ def describe_context(
         enc = load(layer_spec(spec, INDEXER), longest, d)
         chooses = describe_rotation(enc, met, longest, name=INDEXER)
     return own, Context(
-        layers, rotations, int(met), longest, allowed, tuned, found, indexer=chooses
+        layers, rotations, int(met), longest, allowed, tuned, found, None, chooses, trained is None
     )
 
 

@@ -25,6 +25,7 @@ from pefourier.errors import unknown
 
 FILE = Path(__file__).with_suffix(".json")
 POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes of a tree"}
+MANY = 8  # parameters, from which on a line says what one means
 SIZES = ("length", "d")  # parameters that every encoding has
 
 
@@ -85,7 +86,9 @@ def description(record: dict[str, Any]) -> str:
     own = {key: value for key, value in record["params"].items() if key not in SIZES}
     lines += ["  parameters\n"] if own else []
     for key, value in own.items():
-        lines.append(paragraph(f"    {assignment(key, value)}: {record['meanings'][key]}", " " * 6))
+        line = f"    {assignment(key, value)}: {record['meanings'][key]}"
+        lines.append(in_one_line(line) if len(own) > MANY else paragraph(line, " " * 6))
+    lines += ["    'pefourier explain PARAMETER' has each in full\n"] if len(own) > MANY else []
     lines += conventions_in_words(record.get("conventions", []))
     typed = [assignment(key, value) for key, value in own.items() if spec_text(value)]
     spec = ":".join([record["encoding"], *typed[:1]])
@@ -94,6 +97,12 @@ def description(record: dict[str, Any]) -> str:
         example = indent(record["example"], " " * 13).strip()
         lines.append(f"  in Python  {example}\n")
     return "".join(lines)
+
+
+def in_one_line(text: str) -> str:
+    """A text as far as it goes in a line of the terminal."""
+    width = terminal_width()
+    return f"{text if len(text) <= width else text[: width - 2].rsplit(' ', 1)[0] + ' …'}\n"
 
 
 def conventions_in_words(conventions: Sequence[dict[str, Any]]) -> list[str]:

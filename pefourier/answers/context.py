@@ -145,7 +145,8 @@ def about_phases(found: Context) -> str:
     if found.length <= found.trained:
         within = f"within the {found.trained} of training"
         if found.length == found.trained:
-            within = "taken for the length of training (--trained)"
+            taken = "taken for the length of training (--trained)"
+            within = taken if found.presumed else "the length of training"
         plain = several or found.rotations[0].scaling == "none"
         by = "" if plain else f" {by_scaling(found.rotations[0])},"
         later = "" if several else if_scaled_later(found.rotations[0], found.trained)
@@ -171,7 +172,8 @@ def about_phases(found: Context) -> str:
 
 def is_taken(found: Context) -> bool:
     """Whether the length of training is what a config allows, without a scaling of another one."""
-    return found.trained == found.allowed and all(r.scaling == "none" for r in found.rotations)
+    plain = all(r.scaling == "none" for r in found.rotations)
+    return found.presumed and found.trained == found.allowed and plain
 
 
 def about_training(found: Context) -> list[str]:

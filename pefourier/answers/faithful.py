@@ -188,7 +188,7 @@ def faithful_text(answers: Sequence[Answer]) -> str:
     text = side_by_side(FAITHFUL_FACTS, answers)
     if any_grid(answers):
         text += "\n" + side_by_side(GRID_FAITHFUL_FACTS, answers)
-    text += f"\n{precision_text(answers)}"
+    text += precision_text(answers)
     for a in answers:
         if a.result.identified:
             text += f"\n{a.encoding.label} is {formula_in_words(a.result.identified)}\n"
@@ -199,16 +199,23 @@ def faithful_text(answers: Sequence[Answer]) -> str:
 
 
 def precision_text(answers: Sequence[Answer]) -> str:
-    """What each format leaves of each encoding; a line says what the two ways are."""
-    rows = [["", *(fact.label for fact in PRECISION_FACTS)]]
+    """What formats leave of the encodings that lose codes in one that is spoken of."""
+    parts = []
     for a in answers:
-        for form, loss in a.result.precision.items():
-            one = Answer(a.encoding, loss)
-            rows.append([f"{a.encoding.label} in {form}", *(f.cell(one) for f in PRECISION_FACTS)])
-    return aligned(rows) + paragraph(
-        "rounded to it: codes are computed in float64 and only then rounded; computed in it: "
-        "positions, frequencies, their products, sines and cosines are all rounded"
-    )
+        if lost_in_formats(a.result):
+            rows = [[a.encoding.label, *a.result.precision]]
+            for fact in PRECISION_FACTS:
+                cells = (fact.cell(Answer(a.encoding, x)) for x in a.result.precision.values())
+                rows.append([fact.label, *cells])
+            parts.append(aligned(rows))
+    told = "rounded to it: computed in float64, then rounded; computed in it: every step is rounded"
+    return "".join(f"\n{part}" for part in parts) + (paragraph(told) if parts else "")
+
+
+def lost_in_formats(r: Faithfulness) -> bool:
+    """Whether one of the formats that are spoken of makes fewer codes, computed or rounded."""
+    losses = (r.precision[form] for form in TOLD_FORMATS)
+    return any(min(x.distinct_cast, x.distinct_phase or r.distinct) < r.distinct for x in losses)
 
 
 def formula_in_words(identified: Mapping[str, Any]) -> str:

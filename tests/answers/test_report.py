@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 
 import numpy as np
@@ -81,10 +82,9 @@ def cells(text, label):
                 "inner products fall up to lag": "none: codes are zero",
             },
         ),
-        (["check-faithful", "ramp"], {"ramp in bfloat16": "no frequencies declared"}),
         (
-            ["check-faithful", "rope", "-S", "70000", "--d", "4"],
-            {"rope in float16": "beyond its range"},
+            ["check-faithful", "ramp", "-S", "1000"],
+            {"phase error there, rad": "no frequencies declared"},
         ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -121,10 +121,15 @@ def test_every_spec_has_its_paragraph_before_the_numbers(run):
         assert conclusion.split() == " ".join([*told, answer.get("together", "")]).split()
 
 
-def test_formats_are_told_apart_in_words(run):
-    out = " ".join(run("check-faithful", "dft").out.split())
-    assert "different when rounded to it when computed in it phase error there, rad" in out
-    assert "rounded to it: codes are computed in float64 and only then rounded; computed in" in out
+def test_formats_are_told_where_one_loses_codes(run):
+    """A table of formats, one a column, of encodings that lose codes in one."""
+    out = run("check-faithful", "rope", "dft:d=16", "-S", 1000, "--d", 16).out
+    assert re.search(r"^rope +float32 +float16 +bfloat16 +float8_e4m3$", out, re.MULTILINE)
+    assert cells(out, "when computed in it") == "55"
+    assert out.count("phase error there") == 1
+    assert "rounded to it: computed in float64, then rounded; computed in it: every step" in out
+    assert "float8" not in run("check-faithful", "dft").out
+    assert "beyond its range" in run("check-faithful", "rope", "-S", 70000, "--d", 4).out
 
 
 def test_encode_says_what_was_written(run, tmp_path):

@@ -106,6 +106,9 @@ def test_the_length_asked_for_is_not_that_of_training(run):
         "Presumably trained at 8192 positions and asked for 131072 without a scaling: 29 of 64 "
         "pairs reach angles unseen in training"
     )
+    given = ("context", "plain.json", "--trained", 8192, "--json")  # nothing is presumed
+    assert ". Trained at 8192" in run(*given, "--length", "128k").results[0]["conclusion"]
+    assert "8192 positions, the length of training," in run(*given).results[0]["conclusion"]
 
 
 def test_a_length_that_a_config_tells_is_with_its_scaling(run):
