@@ -62,7 +62,7 @@ def causal_folder_page(path: str, out: str, title: str) -> tuple[str, Page]:
     records = [record | {"out": out} for record in causal_records(found)]
     page = Page(
         "report",
-        words=lambda: "".join(paragraph(conclude_causal(one)) for one in found.datasets),
+        words=str,
         records=lambda: records,
         rows=lambda: flattened(records),
         conclusion=lambda: paragraph(told),

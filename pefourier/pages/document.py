@@ -26,6 +26,7 @@ PLAIN = {"title"}  # elements that hold no other elements
 WHOLE = re.compile(r"((?<![\w-])--?[A-Za-z][\w-]*|\d+(?:\.\d+)? %)")  # options and percentages
 LONG_WORD = re.compile(rf"(\S{{{ONE_LINE + 1},}})")
 JOINT = re.compile(r"(?<=[,/#])(?=[^\s,/#])")  # where a SPEC or a path may go on in a new line
+TAG = re.compile("<[^>]*>")
 AS_TYPED = re.compile(r"('[^']*'|--[a-z][\w-]* \S+|pefourier .*)")  # commands, options
 LARGE = re.compile(r"(?<![\w=:,./#-])(?<!al\., )\d{4,}(?![\w./]*[=:#])")
 FACTS = ("formula", "unit", "range", "good", "source")  # of a term, beside its meaning
@@ -195,7 +196,11 @@ def table(caption: str, head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> M
     columns = zip(*cells, strict=True) if cells else [()] * len(head)
     right = [sum(map(set_right, column)) > len(cells) / 2 for column in columns]
     heads = [head_cell(cell, "col", end) for cell, end in zip(head, right, strict=False)]
-    body = [element("tr", head_cell(first, "row"), map(table_cell, rest)) for first, *rest in cells]
+    names = [Markup(TAG.sub("", running_text(cell))) for cell in head[1:]]  # where rows are stacked
+    body = [
+        element("tr", head_cell(first, "row"), map(table_cell, rest, names))
+        for first, *rest in cells
+    ]
     inside = [
         element("caption", element("span", caption)),
         element("thead", element("tr", heads)),
@@ -224,11 +229,12 @@ def head_cell(value: Any, scope: str, right: bool = False) -> Markup:
     return element("th", value, scope=scope, class_=classes(long=long, number=right))
 
 
-def table_cell(value: Any) -> Markup:
+def table_cell(value: Any, head: str) -> Markup:
     """A cell; what is short stays on one line, a number at its end."""
     short = isinstance(value, Markup) or len(str(value)) <= ONE_LINE
     shown = for_people(value) if type(value) is int else value
-    return element("td", shown, class_=classes(short=short, number=set_right(value)))
+    named = classes(short=short, number=set_right(value))
+    return element("td", shown, data_head=head, class_=named)
 
 
 def figure(picture: Markup, caption: str, wide: bool = False) -> Markup:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pefourier.answers.page import Page, flattened
 from pefourier.answers.terms import Term, read_terms
 from pefourier.answers.text import agreeing, paragraph
@@ -25,6 +27,7 @@ from pefourier.pages.document import (
     Markup,
     Words,
     command,
+    details,
     document,
     element,
     figure,
@@ -33,20 +36,25 @@ from pefourier.pages.document import (
 )
 from pefourier.pages.encodings import versions_table
 from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
-from pefourier.train.conclusion import conclude_training, conclusions_of, sum_up
+from pefourier.train.conclusion import conclude_training, sum_up
 from pefourier.train.options import Options
+from pefourier.train.statistics import average_ranks
 from pefourier.train.store import Row, Store, option_of, read_configuration
 from pefourier.train.summary import (
+    DatasetSummary,
     Summary,
     json_records,
     said_first,
     sentences,
     summarize_runs,
     tables,
+    three_decimals,
 )
 from pefourier.train.traces import read_curve
 
 RULES = ("choice", "size")  # of training, in words
+SHADES = 4  # of the matrix
+SIDE_BY_SIDE = 3  # datasets that a narrow screen has room for
 ELSEWHERE = {"data", "out", "resume", "device"}  # options that a command on a machine repeats
 
 
@@ -125,28 +133,93 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
         f"{len(folder.summary.runs)} runs, in the folder {printable(folder.path)}."
     )
     parts = [
-        Chapter("conclusions", "Conclusions", training_conclusions(folder.summary)),
+        Chapter("conclusions", "Conclusions", training_conclusions(folder.summary, words)),
         Chapter("scores", "Scores and differences", scores_part(folder.summary, words)),
         Chapter("curves", "How training went", curves_part(folder, words)),
-        Chapter("data", "Datasets", [datasets_table(folder, words)]),
         Chapter("made", "How these numbers were made", settings_part(folder, words)),
     ]
     title = title or f"Which encoding classifies better: {datasets}"
     return document(title, element("p", lead, class_="quiet"), parts, words)
 
 
-def training_conclusions(summary: Summary) -> list[Any]:
-    """What to know first, then what the data say of each encoding."""
-    found: list[Any] = [element("p", line, class_="warning") for line in said_first(summary)]
+def training_conclusions(summary: Summary, words: Words) -> list[Any]:
+    """The matrix, what was cut short, what each dataset says; folded: of each encoding, and how."""
+    found: list[Any] = [rank_matrix(summary, words)]
+    found += [element("p", line, class_="warning") for line in said_first(summary)]
     for one in summary.datasets:
-        found.append(element("h3", one.dataset))
-        found += [element("p", told) for told in [sum_up(one)] if told]
-        said = [
-            [element("strong", f"{name}:"), " ", conclude_training(one, name)]
-            for name in one.scores
-        ]
-        found.append(element("ul", [element("li", item) for item in said]))
-    return found
+        told = sum_up(one)
+        found.append(element("p", element("strong", f"{one.dataset}: "), told) if told else None)
+    for one in summary.datasets:
+        said = [(element("strong", f"{e}: "), conclude_training(one, e)) for e in one.scores]
+        listed = element("ul", [element("li", item) for item in said])
+        found.append(details(f"{one.dataset}: each encoding in words", listed))
+    remarks = element("ul", [element("li", line) for line in sentences(summary)])
+    return [*found, details("What to keep in mind", remarks)]
+
+
+def rank_matrix(summary: Summary, words: Words) -> Markup:
+    """Mean F1 of encodings (rows, the best first) on datasets, coloured by rank, which is told."""
+    ranks = {one.dataset: ranks_of(one) for one in summary.datasets}
+    order = summary.ranks if summary.ranked else next(iter(ranks.values()))
+    names = {e: None for one in summary.datasets for e in one.scores}
+    names = sorted(names, key=lambda e: order.get(e, len(names) + 1))
+    head = ["encoding", *["mean rank"] * summary.ranked, *ranks]
+    rows = [
+        element(
+            "tr",
+            element("th", name, scope="row"),
+            rank_of(order.get(name)) if summary.ranked else None,
+            [rank_cell(one, name, ranks[one.dataset]) for one in summary.datasets],
+        )
+        for name in names
+    ]
+    told = (
+        "Mean F1, and its rank in small figures: the stronger the colour, the better. ▲ better, ▼ "
+        f"worse than {summary.reference}, or that of the same size (Holm p below .05); † cut "
+        "short, without a verdict; no other difference is significant."
+    )
+    heads = [element("th", words.term(name, ["train"]), scope="col") for name in head]
+    inside = (element("thead", element("tr", heads)), element("tbody", rows))
+    many = " stacked" if len(ranks) > SIDE_BY_SIDE else ""
+    box = {
+        "class": f"scroll matrix{many}",
+        "role": "region",
+        "tabindex": "0",
+        "aria-label": "F1 by rank",
+    }
+    return element(
+        "div", element("table", element("caption", element("span", told)), inside), **box
+    )
+
+
+def ranks_of(one: DatasetSummary) -> dict[str, float]:
+    """The rank of each encoding on a dataset, 1 the highest mean F1; equal ones share theirs."""
+    means = np.array([[scores["f1"].mean for scores in one.scores.values()]])
+    return dict(zip(one.scores, average_ranks(means).tolist(), strict=True))
+
+
+def rank_of(value: float | None) -> Markup:
+    """An average rank; – where some dataset lacks the encoding."""
+    return element("td", "–" if value is None else f"{value:.2f}", data_head="mean rank")
+
+
+def rank_cell(one: DatasetSummary, name: str, ranks: Mapping[str, float]) -> Markup:
+    """An encoding's mean F1 on a dataset, its rank, and a mark where the data tell it apart."""
+    if name not in ranks:
+        return element("td", "–", data_head=one.dataset)
+    mean, d = one.scores[name]["f1"].mean, one.differences.get(name)
+    mark, said = "", ""
+    if name in one.cut_short:
+        mark, said = "†", "cut short"
+    elif d is not None and d.supported and d.reference not in one.cut_short:
+        mark = "▲" if d.mean > 0 else "▼"
+        said = f"{'better' if d.mean > 0 else 'worse'} than {d.reference}"
+    shade = int((ranks[name] - 1) / max(len(ranks) - 1, 1) * SHADES)
+    marked = element("span", mark, title=said, role="img", aria_label=said) if mark else None
+    small = element("small", f" {ranks[name]:g}")
+    exact = element("data", three_decimals(mean), value=repr(mean))
+    inside = element("span", marked, exact, small)
+    return element("td", inside, class_=f"rank-{shade}", data_head=one.dataset)
 
 
 def scores_part(summary: Summary, words: Words) -> list[Any]:
@@ -157,39 +230,41 @@ def scores_part(summary: Summary, words: Words) -> list[Any]:
         told = "Average rank of each encoding over datasets; bars join those not told apart."
         drawn = draw_inline("ranks", told, critical_difference, summary)
         pictures.append(figure(drawn, told))
-    found: list[Any] = [element("div", pictures, class_="figures")]
+    found = [
+        details("Pictures of every run and of ranks", element("div", pictures, class_="figures"))
+    ]
     if any(one.lengths for one in summary.datasets):
         told = "Accuracy on test windows of other lengths, with 95 % intervals."
         drawn = draw_inline("lengths", told, score_by_length, summary, INLINE_WIDE)
-        found.append(figure(drawn, told, wide=True))
+        found.append(details("Accuracy by length", figure(drawn, told, wide=True)))
     for what, (head, *rows) in tables(summary):
-        heads = [words.term(name, ["train"]) for name in head]
-        found.append(table(what or "Precision, recall and F1, as the paper's Table 1", heads, rows))
-    remarks = [element("li", line) for line in sentences(summary)]
-    return [*found, element("h3", "What to keep in mind"), element("ul", remarks)]
+        what = what or f"Precision, recall and F1 of {', '.join(head[1:])}"
+        found.append(details(what, stacked(what, head, rows, words)))
+    return found
+
+
+def stacked(what: str, head: Sequence[str], rows: Sequence[Sequence[Any]], words: Words) -> Markup:
+    """A table whose rows become lists where the screen is too narrow for it."""
+    heads = [words.term(name, ["train"]) for name in head]
+    return element("div", table(what, heads, rows), class_="stacked")
 
 
 def curves_part(folder: TrainFolder, words: Words) -> list[Any]:
     """How runs learned, epoch by epoch where that is stored, and which epoch they kept."""
     known = [(row, read_curve(Path(folder.path), row)) for row in folder.summary.runs]
     kept = [(row, curve) for row, curve in known if curve is not None and len(curve)]
+    epochs = details("Epochs that were kept", epochs_table(folder.summary, words))
     if not kept:
         said = "Losses of single epochs are not in the folder; the epoch each run kept is."
-        return [element("p", said), epochs_table(folder.summary, words)]
+        return [element("p", said), epochs]
     told = "Means over runs, epoch by epoch: training loss, score and loss on validation."
-    look = INLINE_WIDE
-    drawn = draw_inline("curves-drawn", told, learning_curves, kept, look)
-    lacking = len(known) - len(kept)
-    said = (
-        f"{lacking} of {len(known)} runs {agreeing(lacking, 'has', 'have')} no stored curve."
-        if lacking
-        else ""
+    drawn = figure(
+        draw_inline("curves-drawn", told, learning_curves, kept, INLINE_WIDE), told, True
     )
-    return [
-        figure(drawn, told, wide=True),
-        element("p", said) if said else None,
-        epochs_table(folder.summary, words),
-    ]
+    lacking = len(known) - len(kept)
+    has = agreeing(lacking, "has", "have")
+    said = f"{lacking} of {len(known)} runs {has} no stored curve." if lacking else ""
+    return [details("Learning curves", drawn, element("p", said) if said else None), epochs]
 
 
 def epochs_table(summary: Summary, words: Words) -> Markup:
@@ -207,7 +282,7 @@ def epochs_table(summary: Summary, words: Words) -> Markup:
             numbers = (len(own), epochs[0], epochs[len(epochs) // 2], epochs[-1], seconds)
             rows.append([one.dataset, name, *map(value_cell, numbers)])
     head = ["dataset", "encoding", "runs", "first epoch kept", "middle", "last", "seconds a run"]
-    return table("Epochs that were kept", [words.term(name, ["train"]) for name in head], rows)
+    return stacked("Epochs that were kept", head, rows, words)
 
 
 def datasets_table(folder: TrainFolder, words: Words) -> Markup:
@@ -224,7 +299,7 @@ def datasets_table(folder: TrainFolder, words: Words) -> Markup:
         for one in folder.summary.datasets
     ]
     head = ["dataset", "length", "windows of each class", "split", "seeds", "folds"]
-    return table("Datasets", [words.term(name, ["train"]) for name in head], rows)
+    return stacked("Datasets", head, rows, words)
 
 
 def settings_part(folder: TrainFolder, words: Words) -> list[Any]:
@@ -236,12 +311,18 @@ def settings_part(folder: TrainFolder, words: Words) -> list[Any]:
     ]
     trained = [[name, found] for name, found in folder.config["versions"].items()]
     return [
-        table("Settings that all runs have in common", ["setting", "value"], rows),
+        details("Datasets", datasets_table(folder, words)),
+        details(
+            "Settings that all runs have in common", table("Settings", ["setting", "value"], rows)
+        ),
         element("p", "The runs were asked for by this command; where data lie is not recorded."),
         command(command_line(folder.config, folder.path), "Trained by"),
         command(shlex.join(["pefourier", "report", folder.path]), "This page comes from"),
-        table("Versions that trained", ["program", "version"], trained),
-        versions_table(),
+        details(
+            "Versions",
+            table("Versions that trained", ["program", "version"], trained),
+            versions_table(),
+        ),
     ]
 
 
@@ -278,7 +359,7 @@ def folder_page(folder: TrainFolder, out: str) -> Page:
     records = [record | {"out": out} for record in json_records(folder.summary)]
     return Page(
         "report",
-        words=lambda: conclusions_of(folder.summary.datasets),
+        words=str,
         records=lambda: records,
         rows=lambda: flattened(records),
         conclusion=lambda: paragraph(told),

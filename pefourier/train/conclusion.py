@@ -55,6 +55,7 @@ def sum_up_differences(one: "DatasetSummary") -> str:
         return ""
     (first, *others) = dict.fromkeys(d.reference for d in judged.values())
     every = "its own reference" if others else first
+    compared = "Each compared with its own reference" if others else f"Compared with {first}"
     if not told:
         return f"No encoding differs significantly from {every}."
     better = ", ".join(name for name, d in told.items() if d.mean > 0)
@@ -63,7 +64,7 @@ def sum_up_differences(one: "DatasetSummary") -> str:
     parts = {"better": better, "worse": worse, "no significant difference": rest}
     said = "; ".join(f"{what}: {names}" for what, names in parts.items() if names)
     doubt = " This may not hold on other windows." if any(d.in_doubt for d in told.values()) else ""
-    return f"Compared with {every}, {said}.{doubt}"
+    return f"{compared}, {said}.{doubt}"
 
 
 def sum_up_order(one: "DatasetSummary") -> str:
@@ -107,7 +108,8 @@ def sum_up_order(one: "DatasetSummary") -> str:
 def sum_up_power(one: "DatasetSummary") -> str:
     """How many runs find the difference asked for, where these are too few."""
     judged = judged_differences(one)
-    could = [p for name, p in one.power.items() if name in judged and p.claimed_runs is not None]
+    encodings = judged.keys() - set(WITHOUT_CODES)
+    could = [p for n, p in one.power.items() if n in encodings and p.claimed_runs is not None]
     most = max((p.claimed_runs for p in could), default=0)
     if not could or most <= could[0].runs:
         return ""

@@ -11,11 +11,13 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from pages import Page
+from scipy.stats import rankdata
 
-from pefourier.pages.document import value_cell
-from pefourier.pages.training import epochs_table, read_train_folder
+from pefourier.pages.document import Words, value_cell
+from pefourier.pages.training import epochs_table, rank_matrix, read_train_folder
 from pefourier.train.options import Options
 from pefourier.train.store import KEY
+from pefourier.train.summary import three_decimals
 from pefourier.train.traces import file_of_run
 
 FIGURES = Path(__file__).parents[2] / "figures"
@@ -49,6 +51,7 @@ def page(run, tmp_path):
     def make(path, *more):
         done = run("report", path, "--out", tmp_path / "page.html", *more)
         assert done.status == 0, done.err
+        assert done.out.count("\n") <= 3  # where the page is
         return Page(tmp_path / "page.html")
 
     return make
@@ -78,11 +81,9 @@ def test_the_page_says_it_all(page):
         "Conclusions",
         "Scores and differences",
         "How training went",
-        "Datasets",
         "How these numbers were made",
         "What the words mean",
     ]
-    assert found.text["h3"] == ["smd", "msl", "What to keep in mind"]
     assert "" not in found.text["p"]
     ids = found.all_values("id")
     assert len(ids) == len(set(ids))
@@ -99,8 +100,33 @@ def test_the_page_says_it_all(page):
 
 def test_a_dataset_is_summed_up_before_its_encodings(page):
     said = page(FIGURES / "nested" / "window-100").text["p"]
-    alike = "No encoding differs significantly from sinusoidal."
-    assert sum(paragraph.startswith(alike) for paragraph in said) == 2
+    alike = (
+        f"{name}: No encoding differs significantly from sinusoidal." for name in ("smd", "msl")
+    )
+    assert all(any(paragraph.startswith(one) for paragraph in said) for one in alike)
+
+
+def test_first_comes_a_matrix_whose_colours_are_ranks(page):
+    """Everything else but a sentence a dataset is folded, and nothing of it is in the terminal."""
+    summary = read_train_folder(str(FIGURES / "window-100")).summary
+    cells = str(rank_matrix(summary, Words([])))
+    shaded = re.findall(r'class="rank-(\d)" data-head="(\w+)"><span>(.*?)</span></td>', cells)
+    names = re.findall(r'<th scope="row">(.*?)</th>', cells)
+    assert len(shaded) == 2 * len(names) == 24
+    for one in summary.datasets:
+        own = [(int(shade), inside) for shade, name, inside in shaded if name == one.dataset]
+        f1 = [one.scores[name.replace("<wbr>", "")]["f1"].mean for name in names]
+        ranks = rankdata([-mean for mean in f1])
+        assert [int(4 * (rank - 1) / 11) for rank in ranks] == [shade for shade, _ in own]
+        for mean, rank, (_, inside) in zip(f1, ranks, own, strict=True):
+            assert inside.endswith(f">{three_decimals(mean)}</data><small> {rank:g}</small>")
+        told = [name for name, (_, inside) in zip(names, own, strict=True) if "▲" in inside]
+        assert told == [name for name, d in one.differences.items() if d.supported and d.mean > 0]
+    average = [float(text) for text in re.findall(r'"mean rank">(.*?)</td>', cells)]
+    assert average == sorted(average)
+    found = page(FIGURES / "window-100")
+    order = [name for name, _ in found.elements if name in ("table", "details")]
+    assert order[:2] == ["table", "details"]
 
 
 def test_the_answer_in_json_is_that_of_training(run, tmp_path):
@@ -121,7 +147,7 @@ def test_names_of_datasets_and_encodings_are_text(page, folder, leaky):
     found = page(folder(config, rows), "--title", HOSTILE)
     assert found.faults == []
     assert "script" not in {name for name, _ in found.elements}
-    assert found.text["h3"][0] == HOSTILE
+    assert any(said.startswith(HOSTILE) for said in found.text["summary"])
     assert found.text["h1"] == [HOSTILE]
 
 
