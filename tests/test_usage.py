@@ -353,7 +353,6 @@ def test_a_tensor_is_never_in_memory_as_a_whole(tmp_path, monkeypatch):
     site = find_sites(model, rotations_of_model(model.spec))[0]
     energies_at(model, site)  # rooms are opened
     monkeypatch.setitem(energies_at.__globals__, "AT_ONCE", 2**15)
-    monkeypatch.setitem(energies_at.__globals__, "IN_TURN", 2)
     tracemalloc.start()
     energies_at(model, site)
     peak = tracemalloc.get_traced_memory()[1]

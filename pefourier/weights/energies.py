@@ -1,23 +1,16 @@
 """How long are the rows of queries and keys? Read once, with gains multiplied in."""
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from pefourier.errors import PefourierError, shown
-from pefourier.geometry.threads import map_ahead
 from pefourier.weights.heads import Projection, known_names
 from pefourier.weights.model import ModelWeights, Site
 from pefourier.weights.tensors import Tensor
 
 AT_ONCE = 2**18  # numbers of a tensor in memory at a time
-
-
-IN_TURN = 16  # times as many that one thread reads
-
-
 Scale = Callable[[int, int], np.ndarray]  # of rows from one to another
 
 
@@ -64,15 +57,11 @@ def row_energies(model: ModelWeights, part: Projection) -> tuple[np.ndarray, np.
     squared = (gain**2).astype(np.float32)
     step = max(AT_ONCE // max(columns, 1), 1)
     energies = np.zeros(last)
-
-    def add_energies(a: int) -> None:
-        for top, end, some, sizes in tensor.sizes(a, min(a + IN_TURN * step, last), step):
+    with np.errstate(invalid="ignore", over="ignore"):  # told below
+        for top, end, some, sizes in tensor.sizes(first, last, step):
             gains = squared if scale is None else squared * scale(top, end) ** 2
-            with np.errstate(invalid="ignore", over="ignore"):  # told below
-                np.multiply(sizes, sizes, out=sizes)
-                energies[top:end] += weighted_sums(sizes, np.ascontiguousarray(gains[..., some]))
-
-    deque(map_ahead(add_energies, range(first, last, IN_TURN * step)), maxlen=0)
+            np.multiply(sizes, sizes, out=sizes)
+            energies[top:end] += weighted_sums(sizes, np.ascontiguousarray(gains[..., some]))
     if not np.isfinite(energies).all():
         raise PefourierError(
             f"{shown(part.tensor)} of {shown(tensor.path)} holds NaN, infinities or numbers beyond "
@@ -102,7 +91,8 @@ def weighted_sums(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     columns = rows.shape[-1]
     run = next(n for n in range(min(columns, 512), 0, -1) if columns % n == 0)
     runs, weights = (one.reshape(*one.shape[:-1], -1, run) for one in (rows, weights))
-    return np.vecdot(runs, weights).sum(axis=-1, dtype=float)
+    sums = np.vecdot(runs, weights)
+    return sums @ np.ones(sums.shape[-1])
 
 
 def scale_of(tensors: Mapping[str, Tensor], tensor: Tensor) -> Scale | None:

@@ -20,6 +20,7 @@ are those of its group. A turn is 2 pi. Weights alone say nothing of the means o
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from pefourier.encodings.sources.layers import LayerRun
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.explained import Explained
+from pefourier.geometry.threads import map_ahead
 from pefourier.result import Result
 from pefourier.weights.activations import read_activations
 from pefourier.weights.energies import LayerEnergies, energies_at
@@ -112,10 +114,10 @@ def use_of_weights(
     sites = find_sites(model, turned, layers)
     show = begin("layers") if begin else None
     energies: list[LayerEnergies] = []
-    for done, site in enumerate(sites, 1):
-        energies.append(energies_at(model, site))
+    for one in map_ahead(partial(energies_at, model), sites):
+        energies.append(one)
         if show:
-            show(done, len(sites))
+            show(len(energies), len(sites))
     rows = [(part, turned.pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
     pairing = choose_pairing(model, turned.own[0], layout_likeness(rows))
     shares = [shares_of(e, turned.own[e.rotation], pairing.name) for e in energies]
