@@ -59,9 +59,8 @@ def turns_vectors(function: Callable[..., Any]) -> bool:
         needed = set(names_to_give(Function(function)))
     except ValueError:  # built in C
         return False
-    own = needed & QUERY_NAMES
     known = QUERY_NAMES | POSITION_NAMES | WAVE_NAMES | SHIFTS
-    return bool(own) and needed <= known and needed != {"x"}
+    return bool(needed & QUERY_NAMES) and needed <= known
 
 
 def names_to_give(module: Any) -> list[str]:

@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding, Operator, from_table
 from pefourier.encodings.sources.rotations import (
+    FAULTS,
     Function,
     as_rotation,
     names_to_give,
@@ -34,6 +35,8 @@ from pefourier.encodings.sources.rotations import (
 )
 from pefourier.encodings.sources.signatures import (
     A_PADDING,
+    POSITION_NAMES,
+    TIME_NAMES,
     Given,
     split_arguments,
     ways_to_call,
@@ -43,6 +46,7 @@ from pefourier.encodings.sources.user_modules import (
     as_codes,
     first_that_works,
     module_table,
+    reads_numbers,
     two_axes,
 )
 from pefourier.errors import PefourierError, shown
@@ -96,10 +100,10 @@ def operator_of(
         try:
             with held_apart(spec), seeding(seed or 0):
                 module = found
-                if inspect.isclass(found):
-                    module, _ = build_module(found, {"d": d, "length": length}, given)
-                elif not isinstance(found, torch.nn.Module):
-                    module = Function(found)
+                if not isinstance(found, torch.nn.Module):
+                    turning = not inspect.isclass(found) and turns_vectors(found)
+                    sizes = {"d": d, "length": length}
+                    module = Function(found) if turning else build_module(found, sizes, given)[0]
                 with in_its_own_mode(module):
                     return probe(spec, torch, module, length, d, positions)
         except PefourierError:
@@ -311,17 +315,60 @@ def obtain_table(
         return module_table(spec, torch, found.eval(), length, d, grid)
     if not callable(found):
         return two_axes(spec, as_codes(found, {}), length, d), []
-    if torch is not None and not given and turns_vectors(found):
-        turned = as_rotation(torch, Function(found), length, d)
-        if turned is not None:
-            return turned
-        raise PefourierError(
-            f"{shown(spec)} takes {', '.join(names_to_give(Function(found)))} and does not turn "
-            f"pairs of {d} columns by the position: unit vectors do not stay orthogonal, or it "
-            "gives another shape; give the size of a head as --d, or the table of its factors"
-        )
-    calls = ways_to_call(found, {"length": length, "d": d}, given)
-    return first_that_works(lambda call: two_axes(spec, as_codes(call(), {}), length, d), calls), []
+    asked = torch is not None and not given and turns_vectors(found)
+    names = names_to_give(Function(found)) if asked else []
+    failed: BaseException | None = None
+    if names in ([], ["x"]):  # which may be numbers
+        sizes = {"length": length, "d": d}
+        try:
+            return first_that_works(
+                lambda call: table_of_call(spec, torch, found, call, sizes, given, grid),
+                ways_to_call(found, sizes, given),
+            )
+        except (*FAULTS, PefourierError) as error:
+            if not names:
+                raise
+            failed = error
+    turned = as_rotation(torch, Function(found), length, d)
+    if turned is not None:
+        return turned
+    tried = (
+        f": of positions it gives no table ({words_of(failed)}), and of vectors" if failed else ""
+    )
+    raise PefourierError(
+        f"{shown(spec)} takes {', '.join(names)}{tried or ' and'} does not turn "
+        f"pairs of {d} columns by the position: unit vectors do not stay orthogonal, or it "
+        "gives another shape; give the size of a head as --d, or the table of its factors"
+    )
+
+
+def table_of_call(
+    spec: str,
+    torch: Any,
+    found: Any,
+    call: Callable[[], Any],
+    sizes: Mapping[str, int],
+    given: Given,
+    grid: tuple[int, ...],
+) -> tuple[tuple[np.ndarray, float], list[Finding]]:
+    """The table that a call of a function gives, or that the module which it makes gives."""
+    made = call()
+    if torch is not None and isinstance(made, torch.nn.Module):
+        return table_of_class(spec, torch, found, sizes, given, grid, False)
+    codes = two_axes(spec, as_codes(made, {}), sizes["length"], sizes["d"])
+    guessed = {
+        name: x[np.arange(len(x))[::-1].copy()]
+        for name, x in getattr(call, "keywords", {}).items()
+        if name not in POSITION_NAMES | TIME_NAMES and np.ndim(x) == 1 and hasattr(x, "shape")
+    }
+    if guessed:
+        mirrored = two_axes(spec, as_codes(call(**guessed), {}), sizes["length"], sizes["d"])
+        if not reads_numbers(codes, mirrored[0]):
+            raise PefourierError(
+                f"{shown(spec)} does not take {', '.join(guessed)} for positions: in reverse they "
+                "do not give the codes in reverse"
+            )
+    return codes, []
 
 
 def table_of_class(

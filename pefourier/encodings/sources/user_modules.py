@@ -34,6 +34,7 @@ from pefourier.encodings.sources.signatures import (
 from pefourier.errors import PefourierError, shown
 
 A_TOKEN = 2  # which is neither the usual start nor the usual padding
+HEADS = 3  # of which each would have codes of its own if it were a row of a grid
 PAIR_NAMES = frozenset("i j q_len k_len qlen klen query_length key_length".split())
 SHAPE_NAMES = frozenset("input_ids_shape input_shape shape".split())
 ROOMY = 2**16  # numbers of an input from which on it is tried on a few rows first
@@ -231,6 +232,8 @@ def inputs_of(torch: Any, module: Any, shape: tuple[int, int, int]) -> Iterator[
     forms = [whole.expand(shape[0], length), whole, whole.float(), whole.float()[:, None]]
     forms.append(whole.float()[None, :, None])
     names = names_to_give(module)
+    own = inspect.signature(module.forward).parameters.values()
+    names += [p.name for p in own if p.name in LENGTH_NAMES and p.default is None]
     known = {"device": like.device, "dtype": like.dtype}
     known["attention_mask"] = torch.ones(shape[:2], dtype=torch.long, device=like.device)
     known |= dict.fromkeys(LENGTH_NAMES | PAIR_NAMES, length) | dict.fromkeys(SHIFTS, 0)
@@ -248,39 +251,73 @@ def in_other_ways(
     spec: str, torch: Any, module: Any, length: int, d: int, grid: tuple[int, ...]
 ) -> tuple[Codes, list[Finding]] | None:
     """The table of a module that takes neither (2, length, d) nor positions by that name."""
-    for way, axes in other_inputs(torch, module, length, d, grid):
+    for name, way, axes in other_inputs(torch, module, length, d, grid):
         try:
-            (codes, eps), (again, _) = call_twice(torch, module, [way])
-            if axes is not None:
-                codes, again = np.transpose(codes, axes), np.transpose(again, axes)
-            if adds_input(torch, module, way, codes):
-                continue
-            if codes.ndim > 2 and codes.shape[0] == 2 and np.array_equal(codes[0], codes[1]):
-                codes, again = codes[0], again[0]
-            if codes.shape[:-1] == grid:
-                codes, again = (x.reshape(-1, x.shape[-1]) for x in (codes, again))
-            found = two_axes(spec, (codes, eps), length, d)
+            codes, again, mirrored = (
+                as_rows(spec, one, axes, length, d, grid)
+                for given in (way, {**way, name: way[name].flip(int(np.argmax(way[name].shape)))})
+                for one in call_twice(torch, module, [given])[: 2 if given is way else 1]
+            )
         except (*FAULTS, PefourierError):
             continue
-        if np.array_equal(codes, again) and (length == 1 or np.ptp(found[0], axis=0).any()):
-            return found, []
+        differ = length == 1 or (np.ptp(codes[0], axis=0).any() and (codes[0] % 1).any())
+        if np.array_equal(codes[0], again[0]) and differ and reads_numbers(codes, mirrored[0]):
+            given = (
+                "zeros"
+                if not way[name].any()
+                else "positions"
+                if (way[name] == 0).any()
+                else "tokens"
+            )
+            message = (
+                f"it was called with {name} of {given} {tuple(way[name].shape)}, "
+                f"{str(way[name].dtype).removeprefix('torch.')}, as it does not take zeros "
+                f"(2, {length}, {d})"
+            )
+            return codes, [Finding("called-with", "note", message)]
     return None
 
 
-def adds_input(torch: Any, module: Any, way: dict[str, Any], codes: np.ndarray) -> bool:
-    """Whether codes grow by one where a number that is given does: it is no position then."""
-    more = {key: x + 1 if isinstance(x, torch.Tensor) else x for key, x in way.items()}
-    try:
-        (other, _), _ = call_twice(torch, module, [more])
-    except FAULTS:
-        return False
-    return other.shape == codes.shape and bool(np.allclose(other - codes, 1.0, atol=0.01))
+def as_rows(
+    spec: str,
+    answer: Codes,
+    axes: tuple[int, ...] | None,
+    length: int,
+    d: int,
+    grid: tuple[int, ...],
+) -> Codes:
+    """A table (length, d) out of an answer in some order of axes, for a batch or for one."""
+    codes, eps = answer
+    if axes is not None:
+        codes = np.transpose(codes, axes)
+    if codes.ndim > 2 and codes.shape[0] == 2 and np.array_equal(codes[0], codes[1]):
+        codes = codes[0]
+    if codes.shape[:-1] == grid:
+        codes = codes.reshape(-1, codes.shape[-1])
+    return two_axes(spec, (codes, eps), length, d)
+
+
+def reads_numbers(answer: Codes, mirrored: np.ndarray) -> bool:
+    """Whether codes are those of the numbers given, as what these give in reverse order tells.
+
+    Positions in reverse give codes in reverse, and what is not read gives the same; what is turned
+    or scaled by its place gives neither, and what numbers are added to grows with them.
+    """
+    codes, eps = answer
+    rounding = 16 * eps * np.abs(codes).max()
+    if np.abs(codes - mirrored).max() <= rounding:
+        return True
+    grows = len(codes) > 1 and np.allclose(np.diff(codes, axis=0), 1.0, atol=0.01)
+    return not grows and bool(np.abs(codes[::-1] - mirrored).max() <= rounding)
 
 
 def other_inputs(
     torch: Any, module: Any, length: int, d: int, grid: tuple[int, ...]
-) -> Iterator[tuple[dict[str, Any], tuple[int, ...] | None]]:
-    """Further ways to call forward, and the order of axes that brings the answer to rows."""
+) -> Iterator[tuple[str, dict[str, Any], tuple[int, ...] | None]]:
+    """An argument, a way to call forward with another for it, and the order of axes of the answer.
+
+    What is turned, by its name, is never a number for each position.
+    """
     like = example_of(torch, module)
     shape = (2, length, d)
     (way,) = list(inputs_of(torch, module, shape))[:1]
@@ -294,13 +331,19 @@ def other_inputs(
     zeros = torch.zeros(shape, dtype=like.dtype, device=like.device)
     token = A_TOKEN + (getattr(module, "padding_idx", None) == A_TOKEN)
     tokens = torch.full(shape[:2], token, device=like.device)
+    vectors = [key for key, x in way.items() if getattr(x, "shape", None) == shape]
+    for axis in (1, 2) if vectors else ():
+        given = zeros.unsqueeze(axis).repeat_interleave(HEADS, axis)
+        yield vectors[0], {**way, **dict.fromkeys(vectors, given)}, None
     plain = [tokens, tokens[:, None], whole, whole.to(like.dtype)]
     plain += [whole.expand(2, length), whole.to(like.dtype)[:, None]]
-    for form in plain:
-        yield {**way, name: form}, None
-    yield {**way, name: zeros.swapaxes(1, 2)}, (0, 2, 1)  # channels first
+    turned = name in QUERY_NAMES and (name not in ("x", "tensor") or takes_positions(module))
+    for form in plain if not turned else ():
+        yield name, {**way, name: form}, None
+    yield name, {**way, name: zeros.swapaxes(1, 2)}, (0, 2, 1)  # channels first
     if len(grid) > 1:
-        yield from inputs_on_grid(torch, module, way, name, (*grid, d))
+        for one, back in inputs_on_grid(torch, module, way, name, (*grid, d)):
+            yield name, one, back
 
 
 def inputs_on_grid(
@@ -361,7 +404,7 @@ def as_codes(answer: Any, way: Mapping[str, Any]) -> Codes:
     )
     if not several:
         return numbers(answer)
-    inputs = [np.asarray(x) for x in way.values()]
+    inputs = [numbers(x)[0] for x in way.values() if isinstance(x, kinds)]
     arrays = [numbers(a) for a in answer if isinstance(a, kinds) and a.ndim > 1]
     own = [(x, eps) for x, eps in arrays if not any(np.array_equal(x, given) for given in inputs)]
     first, eps = (own or arrays)[0]

@@ -16,6 +16,7 @@ FAIRSEQ = HALVES | {"divisor": "d/2-1"}
 SHIFTED = FAIRSEQ | {"offset": 2}  # positions begin after the padding index, 1
 COSINES = {"first": "cos"}
 PADDED, ROPE = ["padding-assumed", "offset", "divisor"], ["cosines-first"]
+GUESSED = ["padding-assumed", "called-with", "offset", "divisor"]  # tokens by no known name
 
 PACKAGES = {
     *("axial_positional_embedding", "diffusers", "esm", "local_attention", "perceiver_pytorch"),
@@ -33,7 +34,7 @@ KNOWN = [  # module, what its codes are, findings
         HALVES,
         ["filled-weights"],
     ),
-    ("transformers.models.fsmt.modeling_fsmt:SinusoidalPositionalEmbedding", SHIFTED, PADDED),
+    ("transformers.models.fsmt.modeling_fsmt:SinusoidalPositionalEmbedding", SHIFTED, GUESSED),
     (
         "transformers.models.speech_to_text.modeling_speech_to_text:Speech2TextSinusoidalPositionalEmbedding",
         SHIFTED,
@@ -42,22 +43,22 @@ KNOWN = [  # module, what its codes are, findings
     (
         "transformers.models.m2m_100.modeling_m2m_100:M2M100SinusoidalPositionalEmbedding",
         SHIFTED,
-        PADDED,
+        GUESSED,
     ),
     (
         "transformers.models.m2m_100.modeling_m2m_100:M2M100SinusoidalPositionalEmbedding(padding_idx=0)",
         FAIRSEQ | {"offset": 1},
-        PADDED[1:],
+        GUESSED[1:],
     ),
     (
         "transformers.models.xglm.modeling_xglm:XGLMSinusoidalPositionalEmbedding",
         SHIFTED,
-        PADDED[1:],
+        GUESSED[1:],
     ),
     (
         "transformers.models.musicgen.modeling_musicgen:MusicgenSinusoidalPositionalEmbedding",
         FAIRSEQ | COSINES,
-        PADDED[2:],
+        ["called-with", "divisor"],
     ),
     ("transformers.models.whisper.modeling_whisper:sinusoids", FAIRSEQ, PADDED[2:]),
     ("transformers.models.gptj.modeling_gptj:create_sinusoidal_positions", HALVES, []),
@@ -71,14 +72,14 @@ KNOWN = [  # module, what its codes are, findings
     ("diffusers.models.embeddings:Timesteps(32, False, 1)", FAIRSEQ, PADDED[2:]),
     ("diffusers.models.embeddings:get_1d_rotary_pos_embed", {"rope": "interleaved"}, ROPE),
     ("positional_encodings.torch_encodings:PositionalEncoding1D", {}, []),
-    ("positional_encodings.torch_encodings:PositionalEncodingPermute1D", {}, []),
+    ("positional_encodings.torch_encodings:PositionalEncodingPermute1D", {}, ["called-with"]),
     (
         "x_transformers.x_transformers:ScaledSinusoidalEmbedding",
         HALVES | {"scale": D**-0.5},
         ["scale"],
     ),
     ("performer_pytorch.performer_pytorch:FixedPositionalEmbedding", HALVES, []),
-    ("esm.modules:SinusoidalPositionalEmbedding", SHIFTED, PADDED),
+    ("esm.modules:SinusoidalPositionalEmbedding", SHIFTED, GUESSED),
     ("esm.rotary_embedding:RotaryEmbedding", {"rope": "halves"}, ["turns-its-input", *ROPE]),
     ("timesformer_pytorch.rotary:RotaryEmbedding", HALVES | {"times": 2}, []),
     ("instances:llama", {"rope": "halves", "rho": 5e5, "times": 2}, ROPE),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from pefourier.analysis.operators import operator_at
 from pefourier.encodings import load
 from pefourier.encodings.sources.rotations import find_pairs
 from pefourier.encodings.sources.user_modules import check_swelling
@@ -227,3 +228,101 @@ def test_a_module_whose_answer_does_not_grow_with_the_rows_is_given_all():
     check_swelling(torch, Beside(), {"x": x, "position_ids": ids})
     with pytest.raises(ValueError, match="of 2048 numbers given it makes 131072"):
         check_swelling(torch, Each(), {"x": x})
+
+
+AS_MODELS_HAVE_IT = """
+import torch
+
+INV = 1e4 ** (-torch.arange(0, 64, 2).float() / 64)
+
+def waves(places):
+    phase = places[..., None].float() * INV
+    return torch.cat([phase, phase], -1)
+
+def apply(x, cos, sin, axis=1):
+    half = x.shape[-1] // 2
+    a, b = x[..., :half], x[..., half:]
+    return x * cos.unsqueeze(axis) + torch.cat([-b, a], -1) * sin.unsqueeze(axis)
+
+def turn(x):
+    phase = waves(torch.arange(x.shape[-2]))
+    return apply(x, phase.cos(), phase.sin(), 0)
+
+def rows(x):
+    phase = waves(torch.arange(x.shape[0]))
+    return apply(x, phase.cos()[:, : x.shape[-1]], phase.sin()[:, : x.shape[-1]], 0)
+
+def made():
+    return Heads()
+
+class Half(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("inv_freq", INV.bfloat16())
+    def forward(self, x, position_ids):
+        phase = position_ids[..., None].float() * self.inv_freq.float()
+        return phase.cos().to(x.dtype), phase.sin().to(x.dtype)
+
+class Heads(torch.nn.Module):
+    def forward(self, q, k):
+        phase = waves(torch.arange(q.shape[-2])[None])
+        return apply(q, phase.cos(), phase.sin()), apply(k, phase.cos(), phase.sin())
+
+class Cosines(torch.nn.Module):
+    def forward(self, x, seq_len=None):
+        phase = waves(torch.arange(seq_len or 2048))
+        return phase.cos().to(x.dtype), phase.sin().to(x.dtype)
+
+class OfHeads(torch.nn.Module):
+    def forward(self, x):
+        phase = waves(torch.arange(x.shape[2]))
+        return phase.cos().to(x.dtype), phase.sin().to(x.dtype)
+"""
+
+
+@pytest.fixture
+def known(tmp_path, monkeypatch):
+    """given(name) -> the encoding of that name, of 100 positions of 64 dimensions."""
+    module = f"models_{tmp_path.name}"
+    (tmp_path / f"{module}.py").write_text(AS_MODELS_HAVE_IT)
+    return lambda name: load(f"py:{module}:{name}", 100, 64)
+
+
+def test_half_precision_is_given_what_its_names_say(known):
+    """It was given positions for x, to whose type it cast its cosines: 6 of 300 differed."""
+    inv = (1e4 ** (-torch.arange(0, 64, 2).float() / 64)).bfloat16().float()
+    phase = torch.outer(torch.arange(100.0), inv)
+    wanted = torch.cat([phase.cos(), phase.sin()], -1).bfloat16().float().numpy()
+    np.testing.assert_array_equal(known("Half").table(), wanted)
+
+
+@pytest.mark.parametrize("name", ["Heads", "made", "turn"])
+def test_queries_are_never_positions(known, name):
+    """A column of positions was turned, and the answer taken for a table: compare saw 423."""
+    enc = known(name)
+    assert [f.code for f in enc.findings] == ["turns-its-input"]
+    np.testing.assert_allclose(enc.table(), load("rope", 100, 64).table(), atol=2e-5)
+    query, key = enc.operator(np.array([3, 99]))
+    np.testing.assert_allclose(
+        query, operator_at(load("rope", 100, 64), np.array([3, 99]))[0], atol=2e-5
+    )
+    np.testing.assert_array_equal(query, key)
+
+
+@pytest.mark.parametrize("name", ["Cosines", "OfHeads"])
+def test_cosines_are_not_cast_to_the_type_of_tokens(known, name):
+    """Nor are 2048 rows given for 100, where forward may be told how many."""
+    enc = known(name)
+    said = [f.message for f in enc.findings if f.code == "called-with"]
+    assert [
+        one.startswith("it was called with x of zeros (2, 3, 100, 64), float32") for one in said
+    ] == [True] * (name == "OfHeads")
+    phase = np.outer(np.arange(100.0), 1e4 ** (-np.arange(0, 64, 2) / 64))
+    wanted = np.cos(np.hstack([phase, phase])), np.sin(np.hstack([phase, phase]))
+    np.testing.assert_allclose(enc.table(), np.hstack(wanted), atol=2e-5)
+
+
+def test_what_fits_no_call_is_said_in_a_line(known):
+    with pytest.raises(PefourierError, match=r"takes x: .* and of vectors") as error:
+        known("rows")
+    assert "\n" not in str(error.value)
