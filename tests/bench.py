@@ -230,16 +230,8 @@ def halves_pefourier(n, dtype="float32"):
     return ten_times(Rotary("rope", 128, max_length=n).rotate, *heads(n, dtype))
 
 
-def narrow_pefourier(n):
-    return halves_pefourier(n, "bfloat16")
-
-
-def narrow_transformers(n):
-    """Whose cosines and sines are rounded to the type, too."""
-    return halves_transformers(n, "bfloat16")
-
-
 def halves_transformers(n, dtype="float32"):
+    """Whose cosines and sines are rounded to the type, too."""
     import torch
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
@@ -250,13 +242,14 @@ def halves_transformers(n, dtype="float32"):
     return ten_times(lambda q, k: apply_rotary_pos_emb(q, k, *waves), q, k)
 
 
-def neighbours_pefourier(n):
+def neighbours_pefourier(n, dtype="float32"):
     from pefourier.nn import Rotary
 
-    return ten_times(Rotary("rope:layout=interleaved", 128, max_length=n).rotate, *heads(n))
+    rotary = Rotary("rope:layout=interleaved", 128, max_length=n)
+    return ten_times(rotary.rotate, *heads(n, dtype))
 
 
-def neighbours_written(n):
+def neighbours_written(n, dtype="float32"):
     """As Llama's first code and torchtune have it: pairs as an axis of two, and stacked."""
     import torch
 
@@ -268,17 +261,30 @@ def neighbours_written(n):
         pair = torch.stack([a * cosine - b * sine, b * cosine + a * sine], -1)
         return pair.flatten(-2).type_as(x)
 
-    return ten_times(lambda q, k: (one(q), one(k)), *heads(n))
+    return ten_times(lambda q, k: (one(q), one(k)), *heads(n, dtype))
 
 
-def neighbours_library(n):
+def neighbours_library(n, dtype="float32"):
     """rotary-embedding-torch."""
     from rotary_embedding_torch import RotaryEmbedding
 
     one = RotaryEmbedding(128).rotate_queries_or_keys
-    return ten_times(lambda q, k: (one(q), one(k)), *heads(n))
+    return ten_times(lambda q, k: (one(q), one(k)), *heads(n, dtype))
 
 
+def narrow(work):
+    """The same of bfloat16."""
+
+    def narrowed(n):
+        return work(n, "bfloat16")
+
+    narrowed.__name__ = f"narrow-{work.__name__}"
+    globals()[narrowed.__name__] = narrowed
+    return narrowed
+
+
+HALVES = halves_pefourier, halves_transformers
+NEIGHBOURS = neighbours_pefourier, neighbours_written, neighbours_library
 CASES = [  # question, size, contenders with ours first
     (
         "density of Eq. 15, d",
@@ -293,13 +299,10 @@ CASES = [  # question, size, contenders with ours first
     ("Algorithm 1, d", 8192, [rebuilt_pefourier, rebuilt_numpy]),
     ("condition number, n x 128 rotary, n", 131072, [singular_pefourier, singular_numpy]),
     *(("check-faithful of a grid", name, [grid_pefourier, grid_numpy]) for name in GRIDS),
-    ("rotate halves, 10 layers, n", 1024, [halves_pefourier, halves_transformers]),
-    ("rotate halves of bfloat16, 10 layers, n", 1024, [narrow_pefourier, narrow_transformers]),
-    (
-        "rotate neighbours, 10 layers, n",
-        1024,
-        [neighbours_pefourier, neighbours_written, neighbours_library],
-    ),
+    ("rotate halves, 10 layers, n", 1024, HALVES),
+    ("rotate halves of bfloat16, 10 layers, n", 1024, [*map(narrow, HALVES)]),
+    ("rotate neighbours, 10 layers, n", 1024, NEIGHBOURS),
+    ("rotate neighbours of bfloat16, 10 layers, n", 1024, [*map(narrow, NEIGHBOURS)]),
     ("eigvalsh beside grids, n x n, n", 4096, [ruler_numpy]),
 ]
 GROWTH = [
