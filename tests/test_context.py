@@ -313,6 +313,23 @@ def test_interpolation_by_the_ratio_of_lengths_meets_nothing_new(spec):
     assert describe_rotation(load(spec, 16385, 128), trained=4096).unseen == 18
 
 
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("factor", [None, 2])
+def test_a_length_of_training_is_taken_wherever_it_is_stated(factor, inside, tmp_path):
+    """Once a stated length counted with scalings of its own alone: all 131072 were trained."""
+    stated = {"original_max_position_embeddings": 29696}
+    scaling = {"type": "linear", "factor": factor} if factor else {"type": "default"}
+    config = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32}
+    config |= {"max_position_embeddings": 131072, **({} if inside else stated)}
+    config["rope_scaling"] = {**scaling, **(stated if inside else {})}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    _, found = describe_context(str(tmp_path / "config.json"))
+    assert (found.trained, found.length) == (29696, 131072)
+    assert found.rotations[0].familiar_length == 29696 * (factor or 1)
+    never = np.sum(frequencies("rope", 1) * 29696 < 2 * np.pi)  # a turn in training
+    assert found.rotations[0].unseen == never > 0
+
+
 def test_only_rotations_are_described():
     with pytest.raises(PefourierError, match=r"^'dft' does not rotate pairs of dimensions; "):
         describe_rotation(load("dft"))

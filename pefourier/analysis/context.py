@@ -32,7 +32,7 @@ from pefourier.encodings.readings import (
     readings_apart,
 )
 from pefourier.encodings.sources.layers import LayerRun, layer_spec, open_model, read_layers
-from pefourier.encodings.sources.rope_config import INDEXER, PAIRED, rotates
+from pefourier.encodings.sources.rope_config import INDEXER, PAIRED, rotates, trained_as_stated
 from pefourier.encodings.sources.schedule import lint_layers
 from pefourier.encodings.sources.temperature import Temperature, read_temperature
 from pefourier.encodings.sources.weights import TENSOR, first_row, tensors_beside
@@ -156,7 +156,7 @@ def describe_context(
     own_length = length if source_of(spec) == "name" and parts else None  # which has none itself
     whole = [load_layers(spec, part, own_length, d) for part in parts or [""]]
     own = [load_layers(spec, p, length, d) for p in parts] if length and parts else whole
-    met = trained or min(enc.params.get("original") or positions_of(enc) for enc in whole)
+    met = trained or min(trained_as_stated(enc.params) or positions_of(enc) for enc in whole)
     allowed = max(map(standing_length, whole))
     longest = length or allowed
     if parts and longest != max(map(len, own)):
@@ -170,7 +170,7 @@ def describe_context(
             longest,
             name=part,
             window=window_of_rotation(runs, part),
-            scaled=trained is None and not enc.params.get("original"),
+            scaled=trained is None and not trained_as_stated(enc.params),
             still=still_dimensions(spec),
         )
         for enc, part in zip(own, parts, strict=False)
@@ -382,7 +382,7 @@ def describe_rotation(
     check_turning(enc)
     params = enc.params
     length = length or len(enc)
-    trained = trained or params.get("original") or len(enc)
+    trained = trained or trained_as_stated(params) or len(enc)
     own, plain = enc.measure.frequencies, frequencies_before_scaling(enc)
     head, turning, met = params["d"] + still, own != 0, own if scaled else plain
     lags, cache = decay_lags(length), cache_loss(enc, length)

@@ -31,6 +31,7 @@ from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.families.rotary import base_of, scaling_parameters
 from pefourier.encodings.readings import positions_below, reading_cosine
 from pefourier.encodings.sources.layers import LayerRun
+from pefourier.encodings.sources.rope_config import trained_as_stated
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.explained import Explained
@@ -160,7 +161,7 @@ def extend(
         length=length,
         d=own.params["d"],
         original=before,
-        by_factor=before != stands and not own.params.get("original"),
+        by_factor=before != stands and not trained_as_stated(own.params),
         window=window,
         windows=tuple(sorted(one for one in windows if one <= stands)),
         trained_frequencies=own.measure.frequencies,
@@ -300,7 +301,7 @@ def length_before_scaling(enc: Encoding) -> int:
     """Positions before any scaling: as the scaling says, or the length over its factor."""
     params = enc.params
     interpolated = params["factor"] if params["scaling"] in ("linear", "proportional") else 1.0
-    return int(params.get("original") or round(len(enc) / interpolated))
+    return int(trained_as_stated(params) or round(len(enc) / interpolated))
 
 
 def trained_length(own: Encoding) -> int:
@@ -319,7 +320,7 @@ def other_way(own: Encoding, original: int, length: int) -> str:
     if scaling == "none" or not original < min(length, len(own)):
         return ""
     plain = rebuilt(own, original, plain_base(own), "none", {})
-    by = "" if own.params.get("original") else ", by its factor"
+    by = "" if trained_as_stated(own.params) else ", by its factor"
     return (
         f"; its scaling ({scaling}) took it there from {original}{by}: for another from there on, "
         f"give --extend-from {plain.spec} --length {original}"

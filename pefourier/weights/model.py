@@ -14,6 +14,7 @@ from pefourier.encodings.sources.config import HEADS
 from pefourier.encodings.sources.layers import LayerRun, open_model
 from pefourier.encodings.sources.models import rotary
 from pefourier.encodings.sources.mrope import sections_of
+from pefourier.encodings.sources.rope_config import trained_as_stated
 from pefourier.encodings.spans import AXES, axes_of_sections
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
@@ -121,7 +122,7 @@ def rotations_of_model(spec: str) -> Rotations:
     parts = parts_of(runs)
     if parts:
         own = [load_layers(spec, part, None, None) for part in parts]
-        trained = int(min(enc.params.get("original") or positions_of(enc) for enc in own))
+        trained = int(min(trained_as_stated(enc.params) or positions_of(enc) for enc in own))
         met = [np.full(len(enc.measure.frequencies), trained) for enc in own]
         return Rotations(own, runs, trained, [axes_of_text(spec, enc) for enc in own], met)
     enc = load_layers(spec, "", None, None)

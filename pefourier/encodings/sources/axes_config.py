@@ -174,7 +174,10 @@ def references(model: ModelConfig, block: Block, sides: tuple[int, ...]) -> tupl
         key, default = axis["scale"]
         if default == "by size":
             default = max(value_of(model, axis["size"]) // SCALED_FROM, 1)
-        found.append(base / (model.config.number(key) or default))
+        told = model.config.number(key)
+        if told == 0:
+            raise model.config.wrong(key, 0, "a number other than 0")
+        found.append(base / (default if told is None else told))
     return tuple(found)
 
 

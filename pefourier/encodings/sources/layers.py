@@ -209,12 +209,17 @@ def window_of(model: ModelConfig, kind: str, layer: int = 0) -> int | None:
     if not row or row.get("slides", ("after",))[0] != "after":  # of others no class has the switch
         if values.get("use_sliding_window", not row) is False:
             return None
-    keys, share = row.get("windows", (("sliding_window",), 1))
-    key = next((key for key in keys if key in values), None)
-    if key is None:
+    key, share = window_key(model), row.get("windows", ((), 1))[1]
+    if key not in values:
         return row.get("window")
     told = values[key]
     if isinstance(told, list):  # one for each layer
         told = told[layer] if layer < len(told) else None
     size = Section(model.config.label, {key: told}).count(key, least=-1) or 0
     return int(size * share) if size > 0 else None
+
+
+def window_key(model: ModelConfig) -> str:
+    """The key by which a config sets its window."""
+    keys = model.row.get("windows", (("sliding_window",), 1))[0]
+    return next((key for key in keys if key in model.config.values), keys[0])

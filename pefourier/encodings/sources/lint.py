@@ -242,6 +242,19 @@ TELLS = {
 }
 
 
+def type_refused(case: ConfigCase) -> Iterator[Finding]:
+    """A scaling that transformers refuses for a model type, whose class knows others alone."""
+    own, taken = case.params["scaling"], case.model.row.get("takes")
+    if taken and own not in ("none", taken):
+        yield Finding(
+            "rope-type-refused",
+            "warning",
+            f"rope_type {own} of {case.section.label}: transformers refuses it for model_type "
+            f"{shown(case.model.kind)}, which has {taken} alone; it is computed here as other "
+            f"readers may{case.cost('no scaling', scaling='none')}; write {taken}, or null",
+        )
+
+
 def lengths(case: ConfigCase) -> Iterator[Finding]:
     """Lengths before and after a scaling that do not go with its factor."""
     params, longest = case.params, case.model.longest()
@@ -546,6 +559,7 @@ RULES = (
     default_base,
     scaling_lost,
     two_types,
+    type_refused,
     lengths,
     length_of_training,
     share_of_the_head,

@@ -90,6 +90,8 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     # by -p at position p; the last rows of a head, not the first
     told = {key: True for key in ("backwards", "trailing") if model.row.get(key)}
     told |= softmax_factor(model, section, scaling, scaled)
+    if "original" not in scaled and (stated := stated_original(model, section, bool(layer))):
+        told |= {"trained": stated}
     enc = replace(enc, params={**enc.params, **told})
     seen = lint(ConfigCase(model, layer, section, turns, enc))
     return replace(enc, findings=(*enc.findings, *seen))
@@ -412,6 +414,8 @@ def read_scaling(
             section, values={k: v for k, v in section.values.items() if k != "truncate"}
         )
     own = {key: section.parameter(key, annotation) for key, annotation in kinds.items()}
+    if own.get("attention_factor") == 0:  # which `rope` takes for not given
+        raise section.wrong("attention_factor", 0, "a number above 0, or null for the formula's")
     if needs_original:
         own["original"] = find_original_length(model, section, kind, layered)
         longest = model.longest() or own["original"]
@@ -470,9 +474,8 @@ def warn_of_keys(section: Section, kind: str, named: set[str]) -> list[Finding]:
 
 def find_original_length(model: ModelConfig, section: Section, kind: str, layered: bool) -> int:
     """The context length of training, which transformers looks for in three places."""
-    config = model.config
-    outer = None if layered else config.count(ORIGINAL) or model.row.get("original")
-    own = None if kind == "dynamic" else outer or section.count(ORIGINAL)
+    usual = None if layered else model.row.get("original")
+    own = None if kind == "dynamic" else stated_original(model, section, layered, usual)
     found = own or model.longest()
     if found is None:
         raise PefourierError(
@@ -480,3 +483,16 @@ def find_original_length(model: ModelConfig, section: Section, kind: str, layere
             f"max_position_embeddings; rope_type {kind} needs one of them"
         )
     return found
+
+
+def stated_original(
+    model: ModelConfig, section: Section, layered: bool, usual: int | None = None
+) -> int | None:
+    """The length of training that a config states beside its scaling, or within; `usual` beside."""
+    outer = None if layered else model.config.count(ORIGINAL) or usual
+    return outer or section.count(ORIGINAL)
+
+
+def trained_as_stated(params: Mapping[str, Any]) -> int | None:
+    """The length of training that a rotation's scaling says, or its config; None: neither."""
+    return params.get("original") or params.get("trained")

@@ -5,10 +5,18 @@ lists all. Nothing is said of a schedule that the published models of a type hav
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.sources.config import LAYERS, ModelConfig
-from pefourier.encodings.sources.layers import FULL, LayerRun, told_types
+from pefourier.encodings.sources.layers import (
+    FULL,
+    LayerRun,
+    layer_types,
+    told_types,
+    window_key,
+    window_of,
+)
 from pefourier.encodings.sources.rope_config import PAIRED
 from pefourier.errors import shown
 
@@ -68,6 +76,22 @@ def beyond_training(
         )
 
 
+def below_one(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
+    """A window of no positions, or fewer, in layers that have one."""
+    key, values = window_key(model), model.config.values
+    if type(told := values.get(key)) is not int or told > 0:
+        return
+    wide = replace(model, config=replace(model.config, values={**values, key: 1}))
+    kinds, _ = layer_types(model, model.config.count(*LAYERS) or 0)
+    if any(window_of(wide, kind) for kind in kinds or [""]):
+        yield Finding(
+            "window-below-one",
+            "warning",
+            f"{key}={told} of {model.config.label} leaves a query no position to see in "
+            "transformers, where other readers take it for no window, as here; write null for none",
+        )
+
+
 def needless(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
     """A section of rope_parameters for a type whose layers do not rotate."""
     given = model.config.values.get("rope_parameters")
@@ -102,7 +126,7 @@ def indexer(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Itera
     )
 
 
-RULES = (inverted, without_global, beyond_training, needless, indexer)
+RULES = (inverted, without_global, beyond_training, below_one, needless, indexer)
 
 
 def lint_layers(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> tuple[Finding, ...]:

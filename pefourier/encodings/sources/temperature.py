@@ -58,7 +58,8 @@ def read_temperature(model: ModelConfig, length: int) -> Temperature | None:
 def known_temperature(model: ModelConfig) -> tuple[str, float, int, int] | None:
     """Layers, scale, floor and count of the first position, by model type."""
     if model.kind == "llama4_text":
-        own: dict[str, Any] = {**LLAMA4, **model.config.values}
+        told = {key: value for key, value in model.config.values.items() if value is not None}
+        own: dict[str, Any] = {**LLAMA4, **told}
         if not own["attn_temperature_tuning"]:
             return None
         known = Section(model.config.label, own)

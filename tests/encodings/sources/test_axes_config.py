@@ -255,6 +255,11 @@ def test_swinv2_divides_by_its_window_of_pretraining(config):
         ("pixtral", {"rope_parameters": {"rope_type": "yarn"}}, "no scaling is known on axes"),
         ("pixtral", {"image_size": "big"}, "image_size of"),
         ("FluxTransformer2DModel", {"axes_dims_rope": [16, 56]}, "share needs a number for each"),
+        (
+            "PixArtTransformer2DModel",
+            {"interpolation_scale": 0, "num_attention_heads": 2, "attention_head_dim": 8},
+            "interpolation_scale of",
+        ),
         ("vit", {}, "are learned: their table is in its weights"),
         ("detr", {"position_embedding_type": "learned"}, "is not answered"),
     ],

@@ -72,6 +72,10 @@ MISTAKES = {  # what was done: config, part, finding, severity, first positions 
         "rope-scaling-lost warning",
         (512, 1724),
     ),
+    "a scaling that the class refuses": (
+        changed(PHI3, rope_scaling={"type": "linear", "factor": 2.0}),
+        *("", "rope-type-refused warning", (2, 4)),
+    ),
     "scaling null": (
         changed(LLAMA31, rope_scaling=None),
         "",

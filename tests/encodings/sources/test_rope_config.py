@@ -499,6 +499,11 @@ REFUSED = {
         scaling(type="linear", factor=0),
         "{path}: factor must be a finite number above 0; got 0.0",
     ),
+    "attention_factor is zero": (
+        scaling(**YARN, attention_factor=0.0),  # once taken for not given
+        "attention_factor of rope_scaling of {path} must be a number above 0, or null for the "
+        "formula's; got 0",
+    ),
     "truncate is a number": (
         scaling(**YARN, truncate=1),
         "truncate of rope_scaling of {path} must be true or false; got 1",

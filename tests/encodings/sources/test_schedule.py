@@ -39,6 +39,12 @@ CASES = [
         "a window of 16384 is longer than the 8192 positions of training",
     ),
     (
+        "window-below-one",
+        {"model_type": "mistral", "num_hidden_layers": 6, "sliding_window": 0},
+        "leaves a query no position to see",
+    ),
+    (None, {"model_type": "qwen2", "num_hidden_layers": 6, "sliding_window": 0}, ""),
+    (
         "layers-needless",
         {"model_type": "nobody", "head_dim": 64, "num_hidden_layers": 2}
         | {"layer_types": ["linear_attention", "full_attention"]}

@@ -48,4 +48,5 @@ def test_llama_4_tunes_layers_without_positions():
     assert found.largest == pytest.approx(0.1 * np.log(10485760 / 8192 + 1) + 1)
     assert found.layers == "without positions"
     assert read_temperature(model("llama4_text", attn_temperature_tuning=False), 100) is None
+    assert read_temperature(model("llama4_text", attn_scale=None), 10485760) == found
     assert read_temperature(model("llama"), 100) is None
