@@ -26,7 +26,7 @@ GROUPS = {  # of the help, with the fields of `Options` in each; what is in none
     "Comparison": "encoding beside seeds folds resamples learn match_rms spread find".split(),
     "Training": (
         "steps epochs patience_steps patience batch_size rate code_rate warmup weight_decay "
-        "dropout search"
+        "dropout search refit"
     ).split(),
     "Model": "d heads layers ffn pool patch patch_stride tokens".split(),
     "Running and files": (

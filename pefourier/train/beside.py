@@ -53,14 +53,22 @@ def check_method(name: str, task: Task) -> None:
         )
 
 
-def fit_method(name: str, task: Task, fold: int, seed: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """Logits (n, K) of validation and test windows of a fold, and the seconds they took."""
+def fit_method(
+    name: str, task: Task, fold: int, seed: int, refit: bool = False
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Logits (n, K) of validation and test windows of a fold, and the seconds they took.
+
+    With `refit` those of the test are of a method that learned from validation windows, too.
+    """
     began = time.perf_counter()
     parts = task.folds[fold]
     windows = task.rows[task.starts[:, None] + np.arange(task.length)]  # (W, L, C)
     made = windows_summed_up(windows, task.lengths) if name == "trees" else windows
     train, labels = made[parts.train], task.labels[parts.train]
     found = METHODS[name](train, labels, seed, [made[parts.valid], made[parts.test]])
+    if refit:
+        every = np.concatenate([parts.train, parts.valid])
+        found[1:] = METHODS[name](made[every], task.labels[every], seed, [made[parts.test]])
     valid, test = (as_logits(one) for one in found)
     return valid, test, time.perf_counter() - began
 

@@ -95,6 +95,7 @@ def foretell_time(
                 epoch = seconds_of_epoch(held, model, members, schedule)
                 runs = sum(len(stack.runs) for stack in some) / len(some[0].runs)
                 seconds += epoch * runs * schedule.epochs / ranks
+        seconds *= 1 + options.refit / len(candidates)
         runs = sum(len(stack.runs) for stack in own)
         found.append(time_line(task.name, runs, len(candidates), schedule.epochs, seconds))
     return found

@@ -119,6 +119,7 @@ class Member:
     fold: int
     tuning: Tuning | None = None  # that of the schedule
     number: int = 0  # of the run that it is a candidate of
+    epochs: int | None = None  # the one that is kept; None: that which validation likes best
 
     @property
     def key(self) -> int:
@@ -483,17 +484,19 @@ def train_together(
     highest = np.tile([-1.0, np.inf], (len(members), 1))  # score and loss
     kept = np.zeros(len(members), dtype=int)  # 0: untrained
     curve: list[np.ndarray] = []  # (M, 3) an epoch
+    given = np.array([m.epochs or 0 for m in members])
     there = np.arange(len(members))  # in the stack
     going = np.ones(len(members), dtype=bool)  # not done
     for epoch in range(schedule.epochs):
         loss = running.train_epoch(epoch)
         found = running.validate()
         curve.append(curve_of_epoch(len(members), there, loss, found))
-        better = going[there] & is_better(found, highest[there])
+        likes = is_better(found, highest[there])
+        better = going[there] & np.where(given[there] > 0, given[there] == epoch + 1, likes)
         highest[there[better]], kept[there[better]] = found[better], epoch + 1
         keep_better(best, whole, running, there, np.flatnonzero(better))
         progress(epoch + 1, len(there), float(loss.mean()))
-        going &= schedule.has_patience(epoch + 1 - kept)
+        going &= np.where(given > 0, epoch + 1 < given, schedule.has_patience(epoch + 1 - kept))
         left = np.flatnonzero(going[there])
         if len(left) == 0:
             break

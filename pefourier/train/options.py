@@ -109,6 +109,11 @@ class Options:
         "dropout=0,.2; also code-rate, weight-decay, pool, ffn, layers, d, heads and tokens.",
         metavar="KEY=A,B…",
     )
+    refit: bool = option(
+        False,
+        "Train each run once more on its training and validation windows together, for the steps "
+        "that validation kept; the threshold stays that of validation.",
+    )
     spread: float = option(
         0.064, "Spread of paired differences in F1, as measured on SMD, by which power is foretold."
     )

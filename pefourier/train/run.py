@@ -262,6 +262,7 @@ def settings_in_common(options: Options) -> dict[str, Any]:
         "patch_stride",
         "tokens",
         "learn",
+        "refit",
     )
     names += ("spread", "find", "test_length", "resamples")
     return {name: getattr(options, name) for name in names} | RULES
@@ -476,7 +477,8 @@ class Work:
 
     def member_epochs(self, stack: Stack) -> int:
         """Epochs of a stack's runs, with all of their candidates."""
-        return len(stack.runs) * len(self.candidates) * stack.resolved.schedule.epochs
+        times = len(self.candidates) + self.options.refit
+        return len(stack.runs) * times * stack.resolved.schedule.epochs
 
     def share(self) -> Sequence[Stack]:
         """The stacks that are this rank's, as far as that is known."""
@@ -529,7 +531,7 @@ class Work:
             schedule = stack.resolved.schedule
             reporter.epochs = schedule.epochs
             if isinstance(stack.model, OtherMethod):
-                chosen = search.fit_beside(stack)
+                chosen = search.fit_beside(stack, self.options.refit)
             else:
                 chosen = search.train_candidates(
                     self.held, stack, self.candidates, self.injections, self.options, reporter

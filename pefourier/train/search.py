@@ -13,12 +13,11 @@ The order-free baseline has no shape to choose, and trains each of its own candi
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.registry import convert
-from pefourier.errors import PefourierError, shown, unknown
+from pefourier.errors import PefourierError
 from pefourier.train import loop
 from pefourier.train.beside import fit_method
 from pefourier.train.data.split import Task
@@ -27,14 +26,12 @@ from pefourier.train.injection import ACTS, Injection, scale_to_rms
 from pefourier.train.loop import Member, Outcome, Resident
 from pefourier.train.metrics import cross_entropy, validation_score
 from pefourier.train.model import OrderFree, Transformer
-from pefourier.train.options import Options, Pool
+from pefourier.train.options import Options
 from pefourier.train.pace import Tuning
 from pefourier.train.progress import Reporter
+from pefourier.train.searched import read_search
 
-KINDS = {"rate": float, "code_rate": float, "dropout": float, "weight_decay": float}
-KINDS |= dict.fromkeys(("ffn", "layers", "d", "heads", "tokens"), int)
 TUNED = tuple(f.name for f in fields(Tuning))
-SEARCHED = (*KINDS, "pool")
 MOST = 64  # candidates
 NOTHING = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
 
@@ -61,41 +58,6 @@ def list_candidates(options: Options) -> list[Choice]:
         found.append(Choice(values, replace(plain, **own)))
         loop.check_tuning(found[-1].tuning)
     return found
-
-
-def read_search(texts: Sequence[str]) -> dict[str, list[Any]]:
-    """The values of each setting, in the order given.
-
-    >>> read_search(["rate=3e-4,1e-3 dropout=0,.2", "pool=mean,mean+max"])["dropout"]
-    [0.0, 0.2]
-    """
-    found: dict[str, list[Any]] = {}
-    for item in (item for text in texts for item in text.split()):
-        name, equals, text = item.partition("=")
-        key = name.replace("-", "_")
-        if key not in SEARCHED:
-            known = [one.replace("_", "-") for one in SEARCHED]
-            raise unknown("setting of --search", name, known)
-        if not equals or not all(text.split(",")):
-            raise PefourierError(f"--search {shown(item)} lacks a value; give {name}=A,B")
-        if key in found:
-            raise PefourierError(f"--search: {name} is given twice; name it once")
-        found[key] = [read_value(key, one) for one in text.split(",")]
-        if len(set(found[key])) < len(found[key]):
-            raise PefourierError(f"--search {shown(item)} has a value twice; name it once")
-    return found
-
-
-def read_value(key: str, text: str) -> Any:
-    """A value of a setting."""
-    if key == "pool":
-        if text not in get_args(Pool):
-            allowed = ", ".join(get_args(Pool))
-            raise PefourierError(f"--search: pool must be one of {allowed}; got {shown(text)}")
-        return text
-    if key == "tokens" and text.isdecimal() and int(text) < 2:
-        raise PefourierError(f"--search: tokens must be 2 or more; got {text}")
-    return convert(f"--search {key.replace('_', '-')}", text, KINDS[key])
 
 
 def shape_for(model: Transformer | OrderFree, values: Mapping[str, Any]) -> Transformer | OrderFree:
@@ -191,14 +153,49 @@ def train_candidates(
     for every in tried:
         own_task = [outcome for outcome, _ in every]
         best.append(every[best_on_validation(stack.task, own_task)])
-    return best
+    return train_again(held, stack, best, reporter) if options.refit else best
 
 
-def fit_beside(stack: Stack) -> list[tuple[Outcome, Mapping[str, Any]]]:
+def train_again(
+    held: Resident,
+    stack: Stack,
+    best: Sequence[tuple[Outcome, Mapping[str, Any]]],
+    reporter: Reporter,
+) -> list[tuple[Outcome, Mapping[str, Any]]]:
+    """Runs trained anew on training and validation windows, for the steps that they kept.
+
+    Each run goes by what its own validation kept: validation windows of one fold are tested in
+    another. Scales are those of training windows. Validation logits stay those of the first
+    training, whose threshold nothing has seen.
+    """
+    batch = stack.resolved.schedule.batch_size
+    every = [replace(f, train=np.concatenate([f.train, f.valid])) for f in stack.task.folds]
+    task = replace(stack.task, folds=tuple(every))
+    steps, more = (loop.batch_and_steps(one, batch)[1] for one in (stack.task, task))
+    found, shapes = list(best), [shape_for(stack.model, settings) for _, settings in best]
+    for shape in dict.fromkeys(shapes):
+        own = {i: best[i][0] for i, one in enumerate(shapes) if one == shape and best[i][0].epoch}
+        members = [
+            replace(one.member, number=i, epochs=max(1, round(one.epoch * steps / more)))
+            for i, one in own.items()
+        ]
+        if not members:
+            continue
+        schedule = replace(stack.resolved.schedule, epochs=max(m.epochs for m in members))
+        data = replace(held, task=task)
+        for again in loop.fit(data, shape, members, schedule, reporter.count_epoch):
+            i, first = again.member.number, own[again.member.number]
+            kept = {"member": first.member, "valid": first.valid, "epoch": first.epoch}
+            kept |= {"curve": first.curve, "seconds": first.seconds + again.seconds}
+            found[i] = replace(again, **kept), best[i][1]
+    return found
+
+
+def fit_beside(stack: Stack, refit: bool) -> list[tuple[Outcome, Mapping[str, Any]]]:
     """What another method comes to in each run of a stack; it has no settings to choose."""
     found = []
     for number, run in enumerate(stack.runs):
-        valid, test, seconds = fit_method(stack.model.name, stack.task, run.fold, run.seed)
+        valid, test, seconds = fit_method(stack.model.name, stack.task, run.fold, run.seed, refit)
         member = Member(run.arm.name, NOTHING, run.seed, run.fold, number=number)
         curve = np.zeros((0, 3))
         found.append((Outcome(member, valid, test, 1, seconds, curve=curve), {}))

@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from pefourier.answers.page import Page, flattened
-from pefourier.answers.text import agreeing, aligned, markdown_table, paragraph
+from pefourier.answers.text import agreeing, aligned, join, markdown_table, paragraph
 from pefourier.errors import printable
 from pefourier.explained import Explained
 from pefourier.train import power, statistics
@@ -16,6 +17,7 @@ from pefourier.train.conclusion import class_counts, conclude_training, conclusi
 from pefourier.train.data.load import sides_of_data
 from pefourier.train.options import BESIDE, LEVEL
 from pefourier.train.power import Power
+from pefourier.train.searched import read_search
 from pefourier.train.statistics import Difference, Mean
 
 REFERENCE = "sinusoidal"
@@ -701,6 +703,7 @@ def sentences(summary: Summary) -> list[str]:
             "one comparison at .05); ruled out beyond: two one-sided tests reject any larger "
             f"difference; {claim_words(summary)}"
         )
+    found += remarks_on_edges(summary)
     for n in sorted({one.seeds * one.folds for one in summary.datasets} & {2, 3, 4}):
         often = 100 * (1 - 2.0 ** (1 - n))  # unless all lie on one side of it
         found.append(
@@ -716,6 +719,27 @@ def whose_windows(summary: Summary) -> str:
         return "resamples share test windows, so "
     shared = any(one.seeds > 1 and one.folds > 1 for one in summary.datasets)
     return "runs of a fold share its test windows, so " if shared else ""
+
+
+def remarks_on_edges(summary: Summary) -> list[str]:
+    """Which encodings mostly chose the least or largest value of a setting that was searched."""
+    searched = read_search(summary.training.get("search") or ())
+    ends = [
+        (key, f"{end(values):g}", "least" if end is min else "largest")
+        for key, values in searched.items()
+        for end in (min, max)
+        if key != "pool" and len(values) > 1 and end(values) != 0
+    ]
+    found = []
+    for one, (key, value, which) in product(summary.datasets, ends):
+        counts = {e: own[key] for e, own in one.chosen.items() if key in own}
+        at = [e for e, own in counts.items() if 2 * own.get(value, 0) > sum(own.values())]
+        if at:
+            found.append(
+                f"{one.dataset}: most runs of {join(at)} chose {key.replace('_', '-')} {value}, "
+                f"the {which} that was searched; widen --search there"
+            )
+    return found
 
 
 def remarks_on_claims(summary: Summary) -> list[str]:
@@ -804,6 +828,11 @@ def remarks_on_rules(summary: Summary) -> list[str]:
         found.append(
             f"settings were chosen for each run by its own validation windows, from "
             f"{' '.join(summary.training['search'])}; test windows played no part"
+        )
+    if summary.training.get("refit"):
+        found.append(
+            "each run was trained once more on its training and validation windows together, for "
+            "the steps that validation kept; its threshold was chosen before that"
         )
     if "choice" in summary.training:
         found.append(f"each run keeps one epoch: {summary.training['choice']}")

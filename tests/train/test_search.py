@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from training import SMALL, lines, numbers
+import torch
+from training import SMALL, in_lines, injection, lines, numbers, result
 
 from pefourier.errors import PefourierError
-from pefourier.train import run, search, summary
+from pefourier.train import beside, loop, metrics, run, search, summary
 from pefourier.train.data.load import load_task
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import Options
@@ -53,6 +54,57 @@ def test_width_and_tokens_are_searched_with_the_codes_of_each():
         (same,) = [one for one in alone if one["encoding"] == row["encoding"]]
         np.testing.assert_allclose(numbers([row])[0][4:], numbers([same])[0][4:], atol=1e-3)
     assert len(found.datasets[0].chosen["learned"]) == 3
+
+
+def test_a_refit_learns_from_validation_windows_for_the_steps_that_validation_kept():
+    """Beside epochs trained by hand."""
+    asked = {**SMALL, "encoding": ("rope", "learned", "order-free"), "seeds": 2, "epochs": 4}
+    asked |= {"patience": 0, "search": ("rate=1e-2,3e-2 pool=mean,max",)}
+    first, again = (run.run_comparison(Options(**asked, refit=refit)) for refit in (False, True))
+    assert [r["epoch"] for r in first.runs] == [r["epoch"] for r in again.runs]
+    assert [r["chosen"] for r in first.runs] == [r["chosen"] for r in again.runs]
+    assert any(a["auprc"] != b["auprc"] for a, b in zip(first.runs, again.runs, strict=True))
+    assert "was trained once more on its training and validation windows" in in_lines(again)
+    assert "once more" not in in_lines(first)
+    task = load_task(SMALL["dataset"][0])
+    (fold,) = task.folds
+    both = replace(fold, train=np.concatenate([fold.train, fold.valid]))
+    held = loop.put_on_device(replace(task, folds=(both,)), torch.device("cpu"))
+    steps, more = (len(f.train) // SMALL["batch_size"] for f in (fold, both))
+    (row,) = [r for r in again.runs if (r["encoding"], r["seed"]) == ("rope", 1)]
+    sizes = {k: SMALL[k] for k in ("d", "heads")}
+    shape = Transformer(task.length, task.rows.shape[1], 2, **sizes, pool=row["chosen"]["pool"])
+    member = loop.Member("rope", injection("rope", 1, sizes=shape), 1, 0)
+    schedule = loop.Schedule(9, SMALL["batch_size"], row["chosen"]["rate"])
+    program = loop.Program(held, shape, [member], schedule)
+    for epoch in range(max(1, round(row["epoch"] * steps / more))):
+        program.train_epoch(epoch)
+    (by_hand,) = program.evaluate("test")
+    labels = task.labels[fold.test]
+    assert row["auprc"] == pytest.approx(metrics.score(by_hand, labels, by_hand, labels).auprc)
+
+
+def test_trees_that_are_refit_learn_from_validation_windows_too():
+    task = load_task("order:count=100,length=6")
+    (fold,) = task.folds
+    plain, again = (beside.fit_method("trees", task, 0, 0, refit) for refit in (False, True))
+    np.testing.assert_array_equal(plain[0], again[0])
+    both = replace(fold, train=np.concatenate([fold.train, fold.valid]))
+    by_hand = beside.fit_method("trees", replace(task, folds=(both,)), 0, 0)
+    np.testing.assert_allclose(again[1], by_hand[1])
+
+
+def test_a_value_at_the_edge_of_what_was_searched_is_said():
+    rows = [
+        result(e, 0.5, seed=s, chosen={"rate": r, "dropout": 0.0, "pool": "max"})
+        for e, r in (("dft", 0.1), ("none", 0.01), ("rope", 0.001))
+        for s in range(3)
+    ]
+    searched = {"search": ("rate=.1,.01,.001 dropout=0,.2", "pool=max,mean")}
+    text = in_lines(summary.summarize_runs(rows, training=searched))
+    for which in ("dft chose rate 0.1, the largest", "rope chose rate 0.001, the least"):
+        assert f"one: most runs of {which} that was searched; widen --search there" in text
+    assert text.count("widen") == 2  # 0.01 lies within, dropout ends at 0, pools have no order
 
 
 def test_what_is_tested_has_no_say(monkeypatch):

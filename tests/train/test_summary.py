@@ -283,6 +283,7 @@ def test_records_hold_each_encodings_scores_and_its_difference():
         "patch_stride": None,
         "tokens": None,
         "learn": False,
+        "refit": False,
         "spread": 0.064,
         "find": None,
         "test_length": None,
