@@ -54,6 +54,13 @@ def test_smallest_base_with_a_bound_is_that_of_the_published_search(length, base
     assert smallest_bounded_base(128, length) == pytest.approx(base, rel=2e-3)
 
 
+def test_a_base_that_a_coarse_cut_passes_over_is_found():
+    """None of ten bases up to 1.024e8 serves 102400 positions, and once that was the end of it."""
+    rho = smallest_bounded_base(64, 102400)
+    sums = np.cos(np.multiply.outer(np.arange(102400.0), rho ** (-np.arange(32) / 32))).sum(axis=1)
+    assert sums.min() >= 0
+
+
 @pytest.mark.parametrize(("asked", "base"), [("0", 83443), ("0.9", 290609), ("0.9:32", 1616104)])
 def test_the_bound_on_phases_is_the_published_one(asked, base):
     """arXiv 2602.10959, at 131072 positions; the cosine is that of the slowest wave at the end."""

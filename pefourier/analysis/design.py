@@ -171,19 +171,20 @@ def smallest_bounded_base(d: int, length: int) -> float | None:
 
     Su's search: of [0, 1000 L] cut into 10^k points, k = 1 … 5, the smallest that serves is the end
     of the next interval. The first negative lag is no monotone function of the base: larger bases
-    may fail again. None where no base of the first cut serves.
+    may fail again. None where none of 10^4 points serves.
 
     >>> round(smallest_bounded_base(128, 1024))
     4293
     """
-    end: float | None = float(FIRST_BASE * length)
+    end, found = float(FIRST_BASE * length), None
     failed: list[tuple[float, int]] = []
     for digits in range(1, DIGITS + 1):
+        if digits == DIGITS and found is None:
+            break
         points = end * np.arange(1, 10**digits + 1) / 10**digits
-        end = find_first_base(points[points > 1], d, length, failed)
-        if end is None:
-            return None
-    return end
+        found = find_first_base(points[points > 1], d, length, failed)
+        end = found or end
+    return found
 
 
 def find_first_base(

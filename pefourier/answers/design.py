@@ -156,7 +156,10 @@ def fact(criterion: str, rho: float | None, design: Design, bases: dict[float, C
             f"asks for {base_words(rho)} or more (arXiv 2602.10959)."
         )
     if rho is None:
-        return "No base up to 1000 times the length keeps the sum of cosines positive below it."
+        return (
+            "None of 10,000 bases up to 1000 times the length keeps the sum of cosines positive "
+            "below it."
+        )
     idle = bases[rho].idle if rho in bases else 0
     cost = f"{idle} of {design.d // 2} pairs then never finish a turn; l" if idle else "L"
     return (
