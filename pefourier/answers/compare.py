@@ -333,7 +333,7 @@ def faults_in_words(r: Comparison) -> str:
     for name, which in (("b", "second"), ("a", "first")):
         for finding in r.findings.get(name, ()):
             surely = {"error": "Surely", "warning": "Probably"}[finding.severity]
-            return f"{surely} a bug in the {which} alone: {finding.message}."
+            return f"{surely} a bug in the {which} alone: {finding.message.rstrip('?')}."
     return ""
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from pefourier.answers.text import joined_runs
 from pefourier.diagnosis.identify import (
     KNOWN,
+    Formula,
     OneWave,
     check_formula,
     chosen_digits,
@@ -47,6 +48,10 @@ SEARCHED = 2**21  # numbers of a table up to which other orders of its numbers a
 OPEN = 0.5  # radians of a circle that a wave leaves out which orders rows
 TRIED = 3  # waves by which rows are sorted
 WAVES = ("sinusoidal", "rope", "dft")
+WINDOWS = (64, 16)  # rows in which no row is left out, where only some are
+TILES = 8  # windows of each size that are looked at
+MOST_GAPS = 2**9  # in a series, up to which rows are looked for one gap after another
+LONGEST_GAP = 2**12
 STILL = 1e-3  # radians over a table below which a pair does not turn
 
 
@@ -588,6 +593,9 @@ def almost_a_formula(case: Case) -> Iterator[Finding]:
         return
     if row_period(case.first[:-1]) is not None:  # positions start anew, if more than once
         return
+    if (skipping := skipped_rows(case)) is not None:
+        yield skipping
+        return
     n, level = len(case.table), resolutions(case.eps)[-1]
     distinct, early = case.first == np.arange(n), np.arange(n) < n // 2
     runs_of_rows = (distinct, distinct & early, distinct & ~early)
@@ -609,6 +617,61 @@ def almost_a_formula(case: Case) -> Iterator[Finding]:
             "stored numbers explains: positions or phases in low precision?"
         )
         yield Finding("near-formula", "warning", message)
+
+
+def skipped_rows(case: Case) -> Finding | None:
+    """Rows of a formula in order, some of them left out, as of a series with gaps."""
+    n, level = len(case.table), resolutions(case.eps)[-1]
+    if n < 2 * WINDOWS[-1] or case.table.size > SEARCHED:
+        return None
+    table = np.asarray(case.table, dtype=float)
+    starts = [(k, size) for size in WINDOWS for k in np.linspace(0, n - size, TILES).astype(int)]
+    for start, size in starts:
+        guess = guess_formula(table[start : start + size], level)
+        if guess is None:
+            continue
+        later = places_of_rows(guess, table[start:], level, 1)
+        earlier = later is not None and places_of_rows(guess, table[start::-1], level, -1)
+        if earlier is False or earlier is None:
+            continue
+        places = np.concatenate([earlier[:0:-1], later])
+        gaps = np.flatnonzero(np.diff(places) > 1) + 1
+        if len(gaps) == 0:
+            return None
+        left_out, where = int(np.ptp(places)) - n + 1, f"before row {gaps[0]}"
+        params = {k: v for k, v in guess.params.items() if k != "offset"}
+        message = (
+            f"these are rows of {in_brackets(guess.encoding, params)} with {left_out} left out, "
+            f"{where if len(gaps) == 1 else f'in {len(gaps)} places, the first {where}'}: "
+            "right for a series with gaps; in a table that is indexed by position, rows were lost"
+        )
+        return Finding("skipped-rows", "warning", message)
+    return None
+
+
+def places_of_rows(formula: Formula, codes: np.ndarray, eps: float, step: int) -> np.ndarray | None:
+    """The row of a formula that each code is, each further on by a step; None: not all are one's.
+
+    The first code is that of row 0.
+    """
+    places, start = step * np.arange(len(codes)), 0
+    for _ in range(MOST_GAPS):
+        bad = np.flatnonzero(differ(formula, places[start:], codes[start:], eps))
+        if len(bad) == 0:
+            return places
+        start += int(bad[0])
+        ahead = places[start] + step * np.arange(1, LONGEST_GAP)
+        same = np.flatnonzero(~differ(formula, ahead, codes[start : start + 1], eps))
+        if start == 0 or len(same) == 0:
+            return None
+        places[start:] += step * (same[0] + 1)
+    return None
+
+
+def differ(formula: Formula, s: np.ndarray, codes: np.ndarray, eps: float) -> np.ndarray:
+    """Is each of some codes another than a formula gives for its row, (len(s),)?"""
+    difference, allowed = formula.differences(s, codes, eps)
+    return (difference > allowed).any(axis=1)
 
 
 def coarse_frequencies(case: Case) -> list[Finding]:

@@ -142,6 +142,11 @@ OTHER = {
     "a base beyond float16": (waves(1e30 ** (-2 * I / DIM)).astype(np.float16), []),
     "zero columns": (np.insert(waves(GRID), [20, 20, 20, 20], 0.0, axis=1), ["dead-columns error"]),
     "shuffled": (waves(GRID)[MIXED], ["shuffled-rows error"]),
+    "rows left out": (np.delete(waves(GRID), [9, 31, 32], axis=0), ["skipped-rows warning"]),
+    "a row left out in float16": (
+        np.delete(pairs(S * GRID).astype(np.float16), 40, axis=0),
+        ["skipped-rows warning"],
+    ),
     "shuffled in float16": (pairs(S * GRID).astype(np.float16)[MIXED], ["shuffled-rows error"]),
     "transposed": (waves(GRID).T, ["transposed error"]),
     "transposed halves": (pairs(S * GRID).T, ["transposed error"]),
