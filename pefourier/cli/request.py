@@ -243,8 +243,16 @@ class Question:
         if self.seed is not None:
             check_count("seed", self.seed, least=0, most=2**32 - 1)
         if self.times is not None:
+            from pefourier.encodings.registry import BUILDERS
             from pefourier.encodings.sources.tables import read_numbers
 
+            takers = sorted(name for name, one in BUILDERS.items() if "times" in one.parameters)
+            if not {spec.partition(":")[0] for spec in self.wanted} & {*takers}:
+                raise PefourierError(
+                    f"--times belongs to {', '.join(takers)}; the others have positions 0, 1, … "
+                    "(mtan-fixed:rho=10000,scale=SPAN is the sinusoidal table at your times, SPAN "
+                    "from the first to the last)"
+                )
             options["times"] = read_numbers(self.times, columns=True)
         if self.wanted.count("-") > 1:
             raise PefourierError("standard input ('-') can be read once; name it once")
@@ -290,18 +298,12 @@ class Question:
                 note(f"--{name} {value} has no effect on {labels}", self.quiet)
 
     def note_times_unused(self, encodings: list[Any]) -> None:
-        """Say of which encodings the answer is about positions, though times were given."""
+        """Say which encodings have positions, though times were given for others."""
         labels = [e.label for e in encodings if e.params.get("times") is None]
-        if self.times is None or not labels:
-            return
-        from pefourier.encodings.registry import BUILDERS
-
-        takers = sorted(name for name, one in BUILDERS.items() if "times" in one.parameters)
-        note(
-            f"--times {self.times} has no effect on {', '.join(labels)}: the answer is of "
-            f"positions; {', '.join(takers)} take times",
-            self.quiet,
-        )
+        if self.times is not None and labels:
+            have = "has" if len(labels) == 1 else "have"
+            line = f"{', '.join(labels)} {have} positions 0, 1, …, not the times of {self.times}"
+            note(line, self.quiet)
 
 
 def note_grids(enc: Any, quiet: bool) -> Any:
