@@ -25,6 +25,7 @@ from pefourier.answers.page import Page, fields_told
 from pefourier.answers.places import WORDS, axis_names, further_in_words
 from pefourier.answers.plot import (
     LINE,
+    NARROW,
     USUAL,
     WIDTH,
     Look,
@@ -66,7 +67,6 @@ ACROSS = 64  # letters of the picture where nobody looks at a terminal
 TURN = 2 * np.pi
 COLOURS = {"same": "#0072B2", "kept": "#0072B2", "blended": "#E69F00", "stretched": "#D55E00"}
 GREY = "0.6"
-NARROW = 4.5  # inches
 
 
 def context_record(answer: Answer) -> dict[str, Any]:
@@ -787,7 +787,12 @@ def draw_readings(axes: Axes, readings: Sequence[tuple[str, Reading]]) -> None:
                 spot = (at, reading.cosine[shown[0]])
                 axes.plot(*spot, "o", color=line.get_color(), markersize=4, linestyle="none")
                 if len(readings) == 1:
-                    axes.annotate(f"{at}", spot, xytext=(4, 2), textcoords="offset points")
+                    late = at > reading.positions[-1] ** 0.85  # near the right edge
+                    place = {
+                        "xytext": (-5, -3) if late else (4, 2),
+                        "ha": "right" if late else "left",
+                    }
+                    axes.annotate(f"{at}", spot, textcoords="offset points", **place)
     for level in LEVELS:
         axes.axhline(level, color=GREY, linewidth=0.6, linestyle=":")
     axes.set(xscale="log", xlabel="position", ylabel="cosine between the codes", ylim=(None, 1.08))

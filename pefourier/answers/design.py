@@ -14,7 +14,7 @@ import numpy as np
 from pefourier.analysis.design import CRITERIA, Candidate, Design, grid_spec
 from pefourier.answers.choice import advise, with_command
 from pefourier.answers.page import Page, fields_of, fields_told
-from pefourier.answers.plot import USUAL, WIDTH, Look, literal, make_panels
+from pefourier.answers.plot import NARROW, USUAL, WIDTH, Look, literal, make_panels
 from pefourier.answers.telling import Answer, Said, Telling
 from pefourier.answers.text import aligned, join, number, paragraph
 
@@ -268,6 +268,8 @@ def criteria(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
             axes.set_ylabel(fill(label, 12), fontsize=8)
         axis = f"axis {design.axis}: " if design.axis else ""
         title = f"{axis}{design.length} positions, d {design.d}"
+        if len(designs) > 1 and figure.get_figwidth() < NARROW:
+            title = fill(title, 11) + "\n"  # above the name of the best
         column[0].set_title(title, loc="left", fontsize=9)
         column[-1].set_xlabel("base ρ")
     figure.align_ylabels(panels)

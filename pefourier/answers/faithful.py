@@ -69,6 +69,7 @@ FLOAT32_LIMIT = 2**20  # condition number from which rounding in float32 can hid
 
 SHARED_BY = ("clip", "buckets", "max_distance")  # parameters by which far lags share a code
 STRETCHES = 500  # of a long curve
+MOST_TICKS = 6  # of lengths
 SHORT = 50  # lags that need no logarithm
 
 
@@ -756,6 +757,10 @@ def faithful_sweep(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
     low.set(
         xlabel="length (positions)", ylabel="share different,\ncomputed in bfloat16", yscale="log"
     )
+    ticks = sorted({a.result.length for a in answers})
+    ticks = ticks[:: -(-len(ticks) // MOST_TICKS)]
+    low.set_xticks(ticks, map(str, ticks))
+    low.minorticks_off()
     top.legend(loc="lower left", bbox_to_anchor=(0, 1))
     return figure
 

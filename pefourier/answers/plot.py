@@ -56,6 +56,7 @@ EYE = 0.002  # of a curve's height, that nobody sees
 MANY = 7  # curves that can be told apart on common axes
 LETTER = 0.075  # inches, of a line of text
 LOWEST = 2.6  # inches of a narrow figure
+NARROW = 4.5  # inches of one
 LEGEND_SHARE = 0.45  # of a figure's width that names may cover
 FEW = 4  # names that may stand on the axes
 SETTINGS = "MATPLOTLIBRC"  # names a file of settings, or a folder that has a matplotlibrc
@@ -218,7 +219,9 @@ def add_legend(figure: Figure, axes: Axes, look: Look) -> None:
     if look.axes is not None:
         axes.legend()
         return
-    if not look.below and len(labels) <= FEW and 0 < longest < LEGEND_SHARE * figure.get_figwidth():
+    wide = figure.get_figwidth()
+    below = look.below or len(labels) > (1 if wide < NARROW else FEW)
+    if not below and 0 < longest < LEGEND_SHARE * wide:
         axes.legend()
     else:
         add_legend_below(figure, axes)
@@ -269,6 +272,7 @@ def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = US
     with figure_style(look):
         try:
             figure = draw(answers, look)
+            wrap_labels(figure)
             dpi = look.dpi
             check_pixels(kind, figure, dpi)
             figure.savefig(stream, format=kind, metadata=told, dpi=dpi)
@@ -278,6 +282,25 @@ def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = US
             what = f"{SETTINGS}={shown(os.environ[SETTINGS])}"
             raise PefourierError(f"cannot draw as {what} asks: {reason(error)}") from error
     return stream.getvalue()
+
+
+def wrap_labels(figure: Figure) -> None:
+    """Names of axes in as many lines as fit beside those of other panels, in a narrow figure."""
+    wide, high = figure.get_size_inches()
+    for axes in figure.axes if wide < NARROW else ():
+        cell = axes.get_subplotspec()
+        across = down = 1.0  # of a figure; a scale of colours has no cell
+        if cell:
+            grid = cell.get_gridspec()
+            across, down = (
+                sum(ratios[span.start : span.stop]) / sum(ratios)
+                for ratios, span in (
+                    (grid.get_width_ratios(), cell.colspan),
+                    (grid.get_height_ratios(), cell.rowspan),
+                )
+            )
+        axes.set_xlabel(fill(axes.get_xlabel(), max(int(0.6 * across * wide / LETTER), 8)))
+        axes.set_ylabel(fill(axes.get_ylabel(), max(int(0.7 * down * high / LETTER), 8)))
 
 
 def title_of(draw: Callable[..., Figure], answers: Any) -> str:

@@ -10,7 +10,15 @@ import numpy as np
 
 from pefourier.analysis.resize import Picture, Resizing, by_cycles
 from pefourier.answers.places import axis_names, by_axis, further_in_words, point_of
-from pefourier.answers.plot import USUAL, WIDTH, Look, caption, make_panels
+from pefourier.answers.plot import (
+    NARROW,
+    USUAL,
+    WIDTH,
+    Look,
+    add_legend_below,
+    caption,
+    make_panels,
+)
 from pefourier.answers.spectrum import whole_plane
 from pefourier.answers.telling import Answer, Said, Telling, record_of_fields
 from pefourier.answers.text import aligned, joined_runs, number
@@ -188,11 +196,11 @@ def resizing(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
         for one, name, style in zip(pictures, names, ("o-", "x--"), strict=True):
             share = by_cycles(one).sum(axis=others)
             panel.semilogy(share, style, markersize=3, linewidth=1, label=name)
-        panel.set(xlabel=f"cycles an image along {letter}", ylabel="share of energy")
-        panel.set_ylim(bottom=FAINT)
+        panel.set(xlabel=f"cycles an image along {letter}", ylim=(FAINT, None))
+        panel.set_ylabel("" if axis % 2 else "share of energy")
     for panel in panels[planes + axes :]:
         panel.set_axis_off()
-    panels[planes].legend(fontsize=7)
+    add_legend_below(figure, panels[planes])
     if not look.title:
         figure.suptitle(f"{caption(a)}, {r.method}", fontsize=9)
     return figure
@@ -213,10 +221,12 @@ def draw_planes(
         image = panel.imshow(
             plane, cmap="cividis", extent=extent, interpolation="nearest", **limits
         )
-        panel.set(xlabel="cycles along x", ylabel="cycles along y")
+        panel.set(xlabel="cycles along x", ylabel="cycles along y" if panel is panels[0] else "")
         panel.set(xlim=(-widest[1], widest[1]), ylim=(widest[0], -widest[0]))
         panel.set_title(name, fontsize=9, loc="left")
-    figure.colorbar(image, ax=panels, label="log10 of the share of energy", shrink=0.8)
+    where = "top" if figure.get_figwidth() < NARROW else "right"
+    label = "log10 of the share of energy"
+    figure.colorbar(image, ax=panels, label=label, shrink=0.8, location=where)
 
 
 TOLD = Telling(

@@ -13,6 +13,7 @@ from pefourier.answers.places import STEPS, axis_names, by_axis
 from pefourier.answers.plot import (
     LETTER,
     MANY,
+    NARROW,
     USUAL,
     WIDTH,
     Look,
@@ -541,8 +542,14 @@ def plane_edges(side: int) -> tuple[float, float]:
 
 def spectrum_on_grids(figure: Figure, answers: Sequence[Answer], titles: Sequence[str]) -> None:
     """A row for each encoding: the density over both frequencies, and along each of them."""
-    ratios = {"width_ratios": [3, 2, 2]}
-    rows = figure.subplots(len(answers), 3, squeeze=False, gridspec_kw=ratios)
+    if figure.get_figwidth() < NARROW:  # the marginals below the plane
+        figure.set_figheight(figure.get_figheight() + 2.2 * len(answers))
+        cells = figure.add_gridspec(2 * len(answers), 2)
+        places = [(cells[i, :], cells[i + 1, 0], cells[i + 1, 1]) for i in range(0, cells.nrows, 2)]
+        rows = [list(map(figure.add_subplot, place)) for place in places]
+    else:
+        ratios = {"width_ratios": [3, 2, 2]}
+        rows = figure.subplots(len(answers), 3, squeeze=False, gridspec_kw=ratios)
     for panels, a, title in zip(rows, answers, titles, strict=True):
         if np.ndim(a.result.density) == 1:
             panels[0].plot(a.result.omega, a.result.density)
