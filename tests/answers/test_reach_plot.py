@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -10,11 +10,16 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from published_configs import PUBLISHED
 
 from pefourier.analysis.context import describe_context, read_against
-from pefourier.analysis.design import design_base
+from pefourier.analysis.design import design_base, design_grid
 from pefourier.analysis.extend import extend
+from pefourier.analysis.resize import resize_table
+from pefourier.analysis.spectrum import density
 from pefourier.answers import context, design, plot
 from pefourier.answers.extend import extension
+from pefourier.answers.resize import resizing
+from pefourier.answers.spectrum import spectrum
 from pefourier.answers.telling import Answer, answer_of
+from pefourier.encodings import load
 
 
 @pytest.fixture
@@ -95,21 +100,39 @@ def test_an_extension_shows_wavelengths_and_cosines():
     assert low.lines[2].get_ydata()[0] > 0.999
 
 
-@pytest.mark.parametrize("kind", ["context", "design"])
-def test_nothing_is_cut_or_covered_at_the_width_of_a_column(kind):
+def drawn(kind):
+    """The function that draws a picture, and what it is asked to draw."""
     spec = "rope:rho=5e5,scaling=llama3,factor=8,original=8192,d=64"
+    grid = load("axial", d=16, grid=(6, 7))
     if kind == "context":
-        (enc, *_), found = describe_context(spec, 131072)
-        draw, answer = context.wavelengths, Answer(enc, found)
-    else:
-        draw, answer = design.criteria, answer_of(design_base(80, 32))
+        own, found = describe_context(spec, 131072)
+        reading = read_against(own, "scaling-ignored", 131072)
+        return context.wavelengths, [Answer(own[0], replace(found, against=reading))]
+    if kind == "design":
+        return design.criteria, [answer_of(design_base(80, 32))]
+    if kind == "design on a grid":
+        return design.criteria, list(map(answer_of, design_grid((6, 7), 16)))
+    if kind == "resize":
+        return resizing, [answer_of(resize_table(grid, (9, 9)))]
+    return spectrum, [Answer(grid, density(grid))]
+
+
+@pytest.mark.parametrize(
+    "kind", ["context", "design", "design on a grid", "resize", "spectrum on a grid"]
+)
+def test_nothing_is_cut_or_covered_at_the_width_of_a_column(kind):
+    draw, answers = drawn(kind)
     with plot.figure_style():
-        figure = draw([answer], plot.Look(width=3.4))
+        figure = draw(answers, plot.Look(width=3.4))
+        plot.wrap_labels(figure)
         FigureCanvasAgg(figure).draw()  # warns, which is an error here, where there is no room
-        texts = [one for axes in figure.axes for one in (axes.title, axes._left_title)]
-        texts += [one for axes in figure.axes for one in (axes.xaxis.label, axes.yaxis.label)]
-        boxes = [one.get_window_extent() for one in texts if one.get_text()]
-        labels = [axes.yaxis.label.get_window_extent() for axes in figure.axes]
+        texts = [t for axes in figure.axes for t in (axes.title, axes._left_title, *axes.texts)]
+        texts += [
+            t._right_title for t in figure.axes if not t._left_title.get_text().endswith("\n")
+        ]
+        texts += [t for axes in figure.axes for t in (axes.xaxis.label, axes.yaxis.label)]
+        texts += [t for one in figure.axes if one.get_legend() for t in one.get_legend().texts]
+        boxes = [one.get_window_extent() for one in texts if one.get_text().strip()]
     whole = figure.bbox.padded(1)
     assert all(whole.contains(*at) for box in boxes for at in (box.min, box.max))
-    assert not any(a.overlaps(b) for a, b in pairwise(labels) if a.height and b.height)
+    assert [a for a, b in combinations(boxes, 2) if a.padded(-1).overlaps(b.padded(-1))] == []
