@@ -325,6 +325,23 @@ def test_weights_in_another_order_than_the_config_tells_are_doubted(tmp_path, to
     assert "usage-pairing-doubt" in {one.code for one in found.findings}
 
 
+@pytest.mark.parametrize("model_type", ["llama", "nobody-knows"])
+def test_a_layout_that_both_correlations_fit_is_not_told(tmp_path, run, model_type):
+    """Of halves +1.00 and neighbours +1.00 the warning said: probably neighbours."""
+    gain = np.repeat([1.0, 9.0], 2)
+    loud = np.r_[gain, gain][:, None]
+    tensors = changed(random_tensors(), lambda q, k: (q * loud, k * loud))
+    path = write_model(tmp_path, tensors, model_type=model_type)
+    if model_type == "llama":
+        found = use_of_weights(path, layers=range(1))
+        assert min(found.pairing.halves, found.pairing.neighbours) > 0.9
+        codes = {one.code for one in (*found.findings, *pefourier.check(path).findings)}
+        assert not codes & {"usage-pairing-doubt", "weights-pairing"}
+    else:
+        with pytest.raises(PefourierError, match="and as much above the other, is needed"):
+            use_of_weights(path, layers=range(1))
+
+
 @pytest.mark.parametrize("kind", ["llama", "cohere"])
 @pytest.mark.parametrize("layout", ["halves", "neighbours", None])
 def test_check_faithful_says_which_pairing_the_weights_look_like(tmp_path, run, kind, layout):

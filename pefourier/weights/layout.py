@@ -15,8 +15,9 @@ from pefourier.explained import Explained
 from pefourier.weights.energies import energies_at
 from pefourier.weights.model import ModelWeights, find_sites, open_model_weights, rotations_of_model
 
-LEAST_LIKENESS = 0.1  # correlation below which rows do not tell their pairs
-
+LEAST_LIKENESS = (
+    0.1  # correlation, and lead over the other, below which rows do not tell their pairs
+)
 
 NAMED = {"interleaved": "neighbours", "halves": "halves", "axes": "halves"}
 SAMPLED = 8  # layers from which check-faithful guesses a pairing
@@ -112,8 +113,8 @@ def with_pairing(enc: Encoding) -> Encoding:
         likeness, told = likeness_beside(enc.spec, os.path.dirname(str(path)) or ".")
     except PefourierError:  # which `usage` says where it is asked
         return enc
-    name, best = max(likeness.items(), key=lambda item: -2.0 if item[1] is None else item[1])
-    if best is None or best < LEAST_LIKENESS:
+    name = likely_layout(likeness)
+    if name is None:
         return enc
     both = ", ".join(f"{n} {v:+.2f}" for n, v in likeness.items() if v is not None)
     if told in (None, name):
@@ -146,25 +147,33 @@ def pairing_doubt(told: str, other: str, correlations: str) -> Finding:
     return Finding("usage-pairing-doubt", "warning", message)
 
 
-def guess_layout(likeness: Mapping[str, float | None], label: str) -> str:
-    """The layout that weights look like.
+def likely_layout(likeness: Mapping[str, float | None]) -> str | None:
+    """The layout that weights look like; None where they look like neither, or like both.
 
-    >>> guess_layout({"halves": 0.7, "neighbours": -0.1}, "")
+    >>> likely_layout({"halves": 0.7, "neighbours": -0.1})
     'halves'
+    >>> likely_layout({"halves": 0.996, "neighbours": 0.997})
     """
-    name, best = max(likeness.items(), key=lambda item: -2.0 if item[1] is None else item[1])
-    if best is None or best < LEAST_LIKENESS:
+    known = {name: -1.0 if value is None else value for name, value in likeness.items()}
+    name = max(known, key=known.__getitem__)
+    lead = known[name] - min(known.values())
+    return name if min(known[name], lead) >= LEAST_LIKENESS else None
+
+
+def guess_layout(likeness: Mapping[str, float | None], label: str) -> str:
+    """The layout that weights look like; refused where they do not tell."""
+    name = likely_layout(likeness)
+    if name is None:
         told = ", ".join(f"{n} {v:.2f}" for n, v in likeness.items() if v is not None) or "none"
         raise PefourierError(
             f"{label} does not say which rows of a head are turned together, and its weights do "
-            f"not show it (correlation of norms: {told}; at least {LEAST_LIKENESS} is needed)"
+            f"not show it (correlation of norms: {told}; one of at least {LEAST_LIKENESS}, and as "
+            "much above the other, is needed)"
         )
     return name
 
 
 def doubtful(pairing: PairLayout) -> bool:
     """Whether weights look like another layout than the one that is told."""
-    own, other = pairing.halves, pairing.neighbours
-    if pairing.name == "neighbours":
-        own, other = other, own
-    return own is not None and other is not None and other >= LEAST_LIKENESS and other > own
+    likeness = {"halves": pairing.halves, "neighbours": pairing.neighbours}
+    return likely_layout(likeness) not in (None, pairing.name)
