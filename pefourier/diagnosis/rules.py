@@ -656,19 +656,21 @@ def places_of_rows(formula: Formula, codes: np.ndarray, eps: float, step: int) -
     """
     places, start = step * np.arange(len(codes)), 0
     for _ in range(MOST_GAPS):
-        bad = np.flatnonzero(differ(formula, places[start:], codes[start:], eps))
+        bad = np.flatnonzero(other_than_formula(formula, places[start:], codes[start:], eps))
         if len(bad) == 0:
             return places
         start += int(bad[0])
         ahead = places[start] + step * np.arange(1, LONGEST_GAP)
-        same = np.flatnonzero(~differ(formula, ahead, codes[start : start + 1], eps))
+        same = np.flatnonzero(~other_than_formula(formula, ahead, codes[start : start + 1], eps))
         if start == 0 or len(same) == 0:
             return None
         places[start:] += step * (same[0] + 1)
     return None
 
 
-def differ(formula: Formula, s: np.ndarray, codes: np.ndarray, eps: float) -> np.ndarray:
+def other_than_formula(
+    formula: Formula, s: np.ndarray, codes: np.ndarray, eps: float
+) -> np.ndarray:
     """Is each of some codes another than a formula gives for its row, (len(s),)?"""
     difference, allowed = formula.differences(s, codes, eps)
     return (difference > allowed).any(axis=1)
