@@ -13,6 +13,7 @@ from math import isqrt, prod
 
 import numpy as np
 
+from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Finding, unit_of
 from pefourier.encodings.grids import Sides, grid_options, on_grid, with_rows_behind
 from pefourier.encodings.lines import (
@@ -220,18 +221,21 @@ def remarks_on_grids(enc: Encoding) -> list[str]:
 def on_common_grid(one: Encoding, two: Encoding) -> tuple[Encoding, Encoding]:
     """Two tables of as many rows on one grid, which the first, or else the second, has.
 
-    Each keeps a grid that was asked for, and codes of lags or times are left as they are.
+    Each keeps a grid of several axes that was asked for, and codes of lags or times are left as
+    they are.
     """
     pair = tuple(map(on_found_grid, (one, two)))
-    lead = next((enc.domain for enc in pair if enc.domain.grid), None)
+    lead = max((enc.domain for enc in pair), key=lambda domain: len(domain.grid or ()))
     kinds = {enc.domain.kind for enc in pair}
-    if lead is None or len(one) != len(two) or kinds != {"position"}:
+    if not lead.grid or len(one) != len(two) or kinds != {"position"}:
         return one, two
 
     def placed_alike(enc: Encoding, found: Encoding) -> Encoding:
         if (found.domain.grid, found.domain.prefix) == (lead.grid, lead.prefix):
             return found
-        return enc if enc.domain.grid else on_grid(enc, lead.grid, lead.prefix)
+        if len(enc.domain.grid or ()) > 1:
+            return enc
+        return on_grid(replace(enc, domain=positions(len(enc))), lead.grid, lead.prefix)
 
     first, second = map(placed_alike, (one, two), pair)
     return first, second

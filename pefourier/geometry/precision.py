@@ -214,7 +214,7 @@ def safe_on_axes(safe: Sequence[int | None], sides: Sequence[int]) -> int | None
 
 def format_losses(enc: Encoding, formats: Iterable[str]) -> dict[str, FormatLoss]:
     """Distinct codes and phase error in some formats, by their names."""
-    enc, names = in_one_line(enc), list(formats)
+    enc, names = row_by_row(enc), list(formats)
     take = map if len(enc) * enc.dim < WHOLE else map_ahead
     columns, count = code_columns(enc)
     whole = [name for name in names if enc.measure is None and keeps(enc, FORMATS[name])]
@@ -250,12 +250,12 @@ def format_loss(enc: Encoding, columns: Columns, count: int, form: Format) -> Fo
     return FormatLoss(cast.count, phase.count, error, cast.safe, phase.safe).within(points)
 
 
-def in_one_line(enc: Encoding) -> Encoding:
+def row_by_row(enc: Encoding) -> Encoding:
     """An encoding of whole positions that was laid on a grid, as it is computed: by rows' numbers.
 
     >>> from pefourier.encodings import build
     >>> from pefourier.encodings.grids import on_grid
-    >>> in_one_line(on_grid(build("rope", length=6, d=4), (2, 3), 0)).measure.frequencies
+    >>> row_by_row(on_grid(build("rope", length=6, d=4), (2, 3), 0)).measure.frequencies
     array([1.  , 0.01])
     """
     sides, measure = enc.domain.sides, enc.measure

@@ -5,6 +5,7 @@ import pytest
 
 from pefourier.encodings import build
 from pefourier.encodings.encoding import from_table
+from pefourier.encodings.grids import on_grid
 from pefourier.geometry.found_grids import (
     WIDEST,
     find_grid,
@@ -83,6 +84,9 @@ def test_tables_of_as_many_rows_are_placed_alike():
     assert (one.domain.grid, two.domain.grid) == ((H, W), (H, W))
     one, two = on_common_grid(from_table(FREE[:76]), from_table(MAE))
     assert (one.domain.grid, two.domain.grid) == ((), ())
+    behind = on_grid(from_table(np.vstack([FREE[:1], FREE[:77]])), (), 1)  # --prefix 1 alone
+    one, two = on_common_grid(on_grid(from_table(np.vstack([MAE[:1], MAE])), (H, W), 1), behind)
+    assert (one.domain.grid, two.domain.grid) == ((H, W), (H, W))
 
 
 @pytest.mark.parametrize("factor", [2.0**-332, 1e-99, 1e99, 2.0**332])
