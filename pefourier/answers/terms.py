@@ -24,6 +24,7 @@ from pefourier.errors import PefourierError, unknown
 REGISTRY = Path(__file__).with_suffix(".toml")
 SCHEMA = REGISTRY.with_name("answers.schema.json")
 FINDINGS = Path(__file__).parents[1] / "encodings/findings.toml"
+SAID = ("severity", "message")  # of a finding where it is met, not where it is explained
 GROUPS = {  # of terms, by the room of a dataclass: the first that has its field explains it
     "bands": ("spectrum",),
     "reconstruct": ("reconstruct", "spectrum"),
@@ -70,7 +71,7 @@ def read_terms() -> list[Term]:
         tomllib.loads(path.read_text(encoding="utf-8")) for path in (REGISTRY, FINDINGS)
     )
     own = [
-        Term(term, group, **facts)
+        Term(term, group, **{key: fact for key, fact in facts.items() if key not in SAID})
         for group, terms in {**groups, "findings": findings}.items()
         for term, facts in terms.items()
     ]

@@ -23,6 +23,8 @@ from pefourier.encodings.axis_parts import axis_columns
 from pefourier.encodings.conventions import fact_of_convention
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.axes import axis_letters
+from pefourier.encodings.findings import finding
+from pefourier.encodings.grids import size_of
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.products import toeplitz_residual_of_rows
 
@@ -145,51 +147,36 @@ def order_of_rows(case: GridCase) -> Iterator[Finding]:
     """Rows that fit the grid in another order: columns first, blocks of 2 x 2, or shifted."""
     if len(case.sides) < 2 or not case.is_disordered:
         return
-    found = (rows_down_columns(case), rows_in_blocks(case), rows_out_of_step(case))
-    yield from (finding for finding in found if finding)
+    yield from rows_down_columns(case)
+    yield from rows_in_blocks(case)
+    yield from rows_out_of_step(case)
 
 
-def rows_down_columns(case: GridCase) -> Finding | None:
+def rows_down_columns(case: GridCase) -> Iterator[Finding]:
     """Rows that run down the columns."""
     *frames, height, width = case.sides
     other = (*frames, width, height)
-    if 1 in (height, width) or not case.fits_better(case.residual_of(other, case.index)):
-        return None
-    message = (
-        f"rows run down the columns: inner products fit a grid of {'x'.join(map(str, other))}, "
-        f"not this one (Toeplitz residual {case.residual:.2g}); exchange the sides of --grid, or "
-        "write the table with the column fastest (RT-DETR, timm's reverse_coord)"
-    )
-    return Finding("grid-transposed", "error", message)
+    if 1 not in (height, width) and case.fits_better(case.residual_of(other, case.index)):
+        yield finding("grid-transposed", grid=size_of(other), residual=case.residual)
 
 
-def rows_in_blocks(case: GridCase) -> Finding | None:
+def rows_in_blocks(case: GridCase) -> Iterator[Finding]:
     """Rows in blocks of 2 x 2 points."""
-    if case.sides[-1] % 2 or case.sides[-2] % 2:
-        return None
-    if not case.fits_better(case.residual_of(case.sides, blocks_of_two(case))):
-        return None
-    message = (
-        "rows come in blocks of 2 x 2 points, as models that merge patches have them (Qwen2-VL); "
-        "put them in raster order before they are read as a grid"
-    )
-    return Finding("row-order", "error", message)
+    if case.sides[-1] % 2 == case.sides[-2] % 2 == 0:
+        if case.fits_better(case.residual_of(case.sides, blocks_of_two(case))):
+            yield finding("row-order")
 
 
-def rows_out_of_step(case: GridCase) -> Finding | None:
+def rows_out_of_step(case: GridCase) -> Iterator[Finding]:
     """Rows that stand some points too early or too late."""
-    if not case.is_disordered:
-        return None
     for shift in SHIFTS:
         moved = case.index - shift
         if abs(shift) < len(moved) and case.fits_better(case.residual_of(case.sides, moved)):
-            sign, behind = "-" if shift > 0 else "+", len(case.prefix) + shift
-            message = (
-                f"rows are shifted: row k has the code of point k {sign} {abs(shift)}, as where "
-                f"class tokens are counted wrongly; {way_back(shift, behind)}"
+            way = way_back(shift, len(case.prefix) + shift)
+            yield finding(
+                "prefix-shift", "points", sign="-" if shift > 0 else "+", by=abs(shift), way=way
             )
-            return Finding("prefix-shift", "error", message)
-    return None
+            return
 
 
 def way_back(shift: int, behind: int) -> str:
@@ -223,17 +210,10 @@ def axes_without_effect(case: GridCase) -> Iterator[Finding]:
             continue
         other = [n for n, o in zip(case.names, case.columns, strict=True) if len(o)]
         if twice and len(other) == 1:
-            message = (
-                f"both halves of the columns encode {other[0]}, none {name}: all points of a "
-                f"{WORDS.get(other[0], 'point')} share a code; take the coordinate {name} for one"
-            )
-            yield Finding("axis-duplicated", "error", message)
+            word = WORDS.get(other[0], "point")
+            yield finding("axis-duplicated", other=other[0], name=name, word=word)
         else:
-            message = (
-                f"the coordinate {name} has no effect: codes of one {'/'.join(other)} are equal "
-                f"for all of its {side} values; is it zeroed, or dropped by a reshape?"
-            )
-            yield Finding("axis-missing", "error", message)
+            yield finding("axis-missing", name=name, others="/".join(other), side=side)
 
 
 def columns_come_twice(case: GridCase) -> bool:
@@ -254,11 +234,7 @@ def flat_codes(case: GridCase) -> Iterator[Finding]:
     if flat > case.rounding or np.abs(products[1:]).max() <= ORTHOGONAL * abs(products[0]):
         return
     down, right = mean_step(case, 0), mean_step(case, len(case.sides) - 1)
-    message = (
-        f"this is a code of the row index on one axis, not of the grid: a step down is as far as "
-        f"{case.sides[-1]} steps right (distances {down:.3g} and {right:.3g})"
-    )
-    yield Finding("flat-index", "warning", message)
+    yield finding("flat-index", side=case.sides[-1], down=down, right=right)
 
 
 def mean_step(case: GridCase, axis: int) -> float:
@@ -278,16 +254,7 @@ def ends_that_meet(case: GridCase) -> Iterator[Finding]:
         if side < 3 or np.array_equal(first, np.take(grid, 1, axis)):
             continue
         if np.abs(first - last).max() <= same:
-            yield ends_coincide(name)
-
-
-def ends_coincide(name: str) -> Finding:
-    """The finding about an axis whose ends share a code."""
-    message = (
-        f"the first and the last point along {name} share a code: whole waves end on both (NeRF's "
-        "2^k pi on coordinates from -1 to 1); leave out one end, or append the raw coordinate"
-    )
-    return Finding("ends-coincide", "warning", message)
+            yield finding("ends-coincide", name=name)
 
 
 def other_side(case: GridCase) -> Iterator[Finding]:
@@ -300,11 +267,8 @@ def other_side(case: GridCase) -> Iterator[Finding]:
     height, width = case.sides
     crossed = abs(down * width - right * height) <= 1e-4 * right * height
     if crossed and abs(down - right) > 1e-4 * right:
-        message = (
-            f"each coordinate is divided by the side of the other axis: y steps by {down:.4g} and "
-            f"x by {right:.4g}, the ratio of {height} to {width} and not of {width} to {height}"
-        )
-        yield Finding("normalised-by-other-side", "error", message)
+        steps, grid = (down, right), case.sides
+        yield finding("normalised-by-other-side", steps=steps, sides=grid)
 
 
 def layouts_of_axes(case: GridCase) -> Iterator[Finding]:
@@ -318,8 +282,7 @@ def layouts_of_axes(case: GridCase) -> Iterator[Finding]:
             f"{n} {layout} ({first} first)"
             for n, layout, first in zip(case.names, layouts, firsts, strict=True)
         )
-        message = f"sines and cosines are laid out differently from axis to axis: {parts}"
-        yield Finding("layouts-mixed", "warning", message)
+        yield finding("layouts-mixed", parts=parts)
 
 
 def conventions_of_axes(case: GridCase) -> Iterator[Finding]:
@@ -330,23 +293,14 @@ def conventions_of_axes(case: GridCase) -> Iterator[Finding]:
     offsets = [f["params"].get("offset", 0) for f in case.formulas]
     halves = [n for n, o in zip(case.names, offsets, strict=True) if abs(o - 0.5) < 1e-3]
     if halves:
-        message = (
-            f"coordinates of {' and '.join(halves)} are those of the middle of a patch, half a "
-            "step on; others start at 0 or 1"
-        )
-        yield Finding("half-offset", "note", message)
+        yield finding("half-offset", names=" and ".join(halves))
     still = [
         name
         for name, step, side in zip(case.names, steps, case.sides, strict=True)
         if side > SHORT and min(abs(step * n - 1) for n in (side, side - 1)) < 1e-3
     ]
     if still:
-        message = (
-            f"coordinates of {' and '.join(still)} go from 0 to 1, where frequencies are made for "
-            "indices: not even the fastest wave turns by half over the axis; multiply them by the "
-            "side, or by 2 pi as DETR does"
-        )
-        yield Finding("coordinates-unscaled", "warning", message)
+        yield finding("coordinates-unscaled", names=" and ".join(still))
 
 
 def text_like_a_patch(case: GridCase) -> Iterator[Finding]:
@@ -365,11 +319,8 @@ def text_like_a_patch(case: GridCase) -> Iterator[Finding]:
 def collision_note(row: int, point: tuple[int, ...], count: int) -> Finding:
     """The note about rows before the grid that share the code of a point."""
     more = f" ({count} such rows)" if count > 1 else ""
-    message = (
-        f"row {row}, before the grid, has the code of point ({','.join(map(str, point))}){more}: "
-        "text and first patch are told apart by their content alone, as in FLUX"
-    )
-    return Finding("text-collides-with-patch", "note", message)
+    told = {"row": row, "point": ",".join(map(str, point)), "more": more}
+    return finding("text-collides-with-patch", "row", **told)
 
 
 def rows_that_repeat(case: GridCase) -> Iterator[Finding]:
@@ -381,11 +332,7 @@ def rows_that_repeat(case: GridCase) -> Iterator[Finding]:
     if case.closest.distinct == n or explained:
         return
     a, b = (tuple(case.places[i].tolist()) for i in case.closest.pair)
-    message = (
-        f"{n - case.closest.distinct} of {n} points repeat the code of an earlier one: first "
-        f"{b} that of {a}"
-    )
-    yield Finding("points-repeat", "error", message)
+    yield finding("points-repeat", repeat=n - case.closest.distinct, n=n, a=a, b=b)
 
 
 GRID_RULES = (
@@ -411,12 +358,8 @@ def remarks_on_formula(enc: Encoding) -> Iterator[Finding]:
     fast = [n for n, w in zip(names, omega.T, strict=True) if w.max(initial=0) > np.pi * (1 + 1e-9)]
     if fast:
         count = int((omega > np.pi * (1 + 1e-9)).any(axis=1).sum())
-        message = (
-            f"{count} of {len(omega)} frequencies along {' and '.join(fast)} turn by more than pi "
-            f"from point to point (up to {omega.max():.3g} rad): whole points cannot tell them "
-            "from slower ones"
-        )
-        yield Finding("aliased-coordinates", "note", message)
+        told = {"count": count, "of": len(omega), "names": " and ".join(fast), "top": omega.max()}
+        yield finding("aliased-coordinates", **told)
     if not enc.stationary:
         return
     for axis, (name, side) in enumerate(zip(names, domain.sides, strict=True)):
@@ -425,7 +368,7 @@ def remarks_on_formula(enc: Encoding) -> Iterator[Finding]:
         near = np.where(np.arange(len(lag)) == axis, 1.0, 0.0)
         kernel = measure.kernel(np.stack([lag, near]))
         if side > 2 and 1 - kernel[0] <= 1e-12 < 1 - kernel[1]:
-            yield ends_coincide(name)
+            yield finding("ends-coincide", name=name)
     yield from prefix_collisions(enc)
 
 
@@ -434,11 +377,7 @@ def prefix_collisions(enc: Encoding) -> Iterator[Finding]:
     if not enc.domain.prefix:
         if fact_of_convention(enc.name, enc.params.get("convention", ""), "text") == "origin":
             point = ",".join("0" for _ in enc.domain.sides)
-            message = (
-                f"text tokens all have the code of point ({point}): text and first patch are told "
-                "apart by their content alone"
-            )
-            yield Finding("text-collides-with-patch", "note", message)
+            yield finding("text-collides-with-patch", "text", point=point)
         return
     rows = np.asarray(enc.codes(np.arange(enc.domain.prefix + 1)), dtype=float)
     same = np.flatnonzero((rows[:-1] == rows[-1]).all(axis=1) & rows[:-1].any(axis=1))

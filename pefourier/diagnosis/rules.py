@@ -33,6 +33,7 @@ from pefourier.diagnosis.identify import (
 )
 from pefourier.encodings.columns import Layout, pair_columns
 from pefourier.encodings.encoding import Finding
+from pefourier.encodings.findings import finding
 from pefourier.encodings.readings import positions_below
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.equal_rows import between_zeros, row_period
@@ -189,15 +190,7 @@ def constant_codes(case: Case) -> Iterator[Finding]:
     """One code for all positions."""
     if len(case.table) < 2 or case.closest.distinct > 1:
         return
-    if not case.norms.any():
-        message = "all codes are zero: no position is told (none), or a buffer was never filled"
-        yield Finding("zero-codes", "note", message)
-        return
-    message = (
-        "all positions have the same code: the table is indexed by the batch or by one row for "
-        "all; take rows pe[:n], or pe[:, :n] of a table (1, length, d)"
-    )
-    yield Finding("constant-codes", "error", message)
+    yield finding("constant-codes" if case.norms.any() else "zero-codes")
 
 
 def repeating_codes(case: Case) -> Iterator[Finding]:
@@ -208,46 +201,32 @@ def repeating_codes(case: Case) -> Iterator[Finding]:
         return
     start, period = int(first[-1]), case.period
     if n - start > 2 and (first[start:] == start).all() and len(again) == n - 1 - start:
-        message = (
-            f"all rows from {start} on are equal: the index is clipped at {start}; "
-            f"make the table as long as the positions, {n}"
-        )
-        yield Finding("clipped-index", "error", message)
+        yield finding("clipped-index", start=start, n=n)
     elif period is not None and not case.of_lags and (len(again) > 1 or is_design(case)):
-        message = f"codes repeat with period {period}: positions s and s + {period} collide"
+        more = ""
         if case.identified is not None:
-            message += f"; {case.identified['encoding']} serves lengths up to {period}"
+            more = f"; {case.identified['encoding']} serves lengths up to {period}"
         elif case.is_calendar:
-            message += ", as features of the time of day or week do by design"
+            more = ", as features of the time of day or week do by design"
         if case.inner != slice(0, n):
-            message += ", but for rows of zeros at the ends"
+            more += ", but for rows of zeros at the ends"
         distinct = len(np.unique(first[case.inner]))
         if distinct < period:
-            message += f"; within a period, {distinct} codes are distinct"
-        yield Finding("repeating-codes", "note" if is_design(case) else "warning", message)
+            more += f"; within a period, {distinct} codes are distinct"
+        which = "design" if is_design(case) else "table"
+        yield finding("repeating-codes", which, period=period, more=more)
     elif case.of_lags:
-        half = n // 2
-        message = (
-            f"rows repeat around row {half} as those of lags -{half} … {half} do (ALiBi, T5, "
-            "Shaw); as codes of positions they collide"
-        )
-        yield Finding("rows-of-lags", "note", message)
+        yield finding("rows-of-lags", half=n // 2)
     else:
         rows = first_four([f"{j} = {first[j]}" for j in again[:5]])
-        message = f"{len(again)} of {n} rows repeat an earlier one: {rows}"
+        told = {"again": len(again), "n": n, "rows": rows}
         form = format_of_positions(case)
         if form is not None:
-            message += (
-                f"; so do positions rounded to {form}, which has no odd number above "
-                f"{2 ** FORMATS[form].digits}: compute positions and angles in float32, whatever "
-                "format the model has"
-            )
-            yield Finding("duplicate-rows", "error", message)
-        elif case.eps >= SHORT_EPS and follow_waves(case, np.union1d(again, first[again])):
-            message += "; all follow the waves around them: rounding to 16 bits makes them one"
-            yield Finding("duplicate-rows", "note", message)
+            most = 2 ** FORMATS[form].digits
+            yield finding("duplicate-rows", "positions", form=form, most=most, **told)
         else:
-            yield Finding("duplicate-rows", "error", message)
+            in_step = case.eps >= SHORT_EPS and follow_waves(case, np.union1d(again, first[again]))
+            yield finding("duplicate-rows", "waves" if in_step else "plain", **told)
 
 
 def is_design(case: Case) -> bool:
@@ -300,12 +279,7 @@ def phases_alone(case: Case) -> Iterator[Finding]:
     if not case.of_phases:
         return
     omega = case.sample[1]
-    message = (
-        f"columns grow in straight lines from 0, by {omega.max():.4g} to {omega.min():.4g} a "
-        "position: these are phases, as rotary modules keep them; their cosines and sines are the "
-        "codes, or give the frequencies as rope:inv_freq=FILE"
-    )
-    yield Finding("phases", "note", message)
+    yield finding("phases", most=omega.max(), least=omega.min())
 
 
 def zero_rows(case: Case) -> Iterator[Finding]:
@@ -319,14 +293,10 @@ def zero_rows(case: Case) -> Iterator[Finding]:
     if len(zero) in (0, n) or explained or strange:
         return
     if len(zero) > 1 and zero[0] == n - len(zero):
-        message = f"rows {zero[0]} … {n - 1} are zero: were they ever filled?"
-        yield Finding("unused-tail", "warning", message)
+        yield finding("unused-tail", "zeros", first=zero[0], last=n - 1)
         return
     usual = set(zero.tolist()) <= {0, 1}
-    message = f"{in_words(zero)} of zeros: a padding index, which no position may use" + (
-        "" if usual else "; padding rows are usually 0 or 1"
-    )
-    yield Finding("padding-row", "note" if usual else "warning", message)
+    yield finding("padding-row", "usual" if usual else "unusual", rows=in_words(zero))
 
 
 def unused_tail(case: Case) -> Iterator[Finding]:
@@ -339,11 +309,7 @@ def unused_tail(case: Case) -> Iterator[Finding]:
     drop = np.flatnonzero(longest < shortest / 2) + 1
     drop = drop[(drop > 1) & (drop < len(norms) - 1) & np.isfinite(shortest[drop - 1])]
     if len(drop):
-        message = (
-            f"rows {drop[0]} … {len(norms) - 1} are less than half as long as all rows before: "
-            "were they ever trained?"
-        )
-        yield Finding("unused-tail", "warning", message)
+        yield finding("unused-tail", "short", first=drop[0], last=len(norms) - 1)
 
 
 def unusual_lengths(case: Case) -> Iterator[Finding]:
@@ -358,11 +324,7 @@ def unusual_lengths(case: Case) -> Iterator[Finding]:
     far = (away > 10 * spread) & ((norms > 2 * median) | (norms < median / 2))
     if 0 < far.sum() <= max(1, len(norms) // 50):
         rows = first_four([f"{s} ({case.norms[s] / median:.2g})" for s in live[far][:5]])
-        message = (
-            f"rows of unusual length, as multiples of the median: {rows}; trained models keep such "
-            "rows for special tokens"
-        )
-        yield Finding("norm-outliers", "note", message)
+        yield finding("norm-outliers", rows=rows)
 
 
 def alternating_rows(case: Case) -> Iterator[Finding]:
@@ -371,11 +333,7 @@ def alternating_rows(case: Case) -> Iterator[Finding]:
     if case.turning is None and len(case.sample) >= 8 and case.identified is None:
         (_, next_row), (_, next_but_one) = recurrence(case.sample, 1), recurrence(case.sample, 2)
         if next_row > 0.05 and next_but_one < 1e-3 + 4 * case.eps:
-            message = (
-                "even and odd rows have different waves: sine and cosine alternate over positions; "
-                "they belong in the columns 2i and 2i + 1 of every row"
-            )
-            yield Finding("alternating-rows", "error", message)
+            yield finding("alternating-rows")
 
 
 def mismatched_pairs(case: Case) -> Iterator[Finding]:
@@ -396,14 +354,9 @@ def mismatched_pairs(case: Case) -> Iterator[Finding]:
         apart = np.abs(fast[:, 0] - fast[:, 1]) > 1e-3 * fast[:, 0] + noise
         enough = apart.sum() > len(fast) / 2 or apart.sum() > 2
         if kinds == {(True,), (False,)} and rest < 1e-3 + 4 * case.eps and enough:
-            fall = fast[0, 1] / fast[0, 0]
-            message = (
-                f"sine and cosine of a pair turn at different frequencies: columns {one.start} and "
-                f"{two.start} by {fast[0, 0]:.4g} and {fast[0, 1]:.4g} radians a position; the "
-                f"exponent runs with the column (a base of {fall**-d:.5g} over {d} columns) where "
-                "it must be the same for both: 2 * (column // 2) / d"
-            )
-            yield Finding("mismatched-pairs", "error", message)
+            base = (fast[0, 1] / fast[0, 0]) ** -d
+            turns, columns = fast[0], (one.start, two.start)
+            yield finding("mismatched-pairs", columns=columns, turns=turns, base=base, d=d)
             return
 
 
@@ -417,25 +370,13 @@ def useless_frequencies(case: Case) -> Iterator[Finding]:
     still = moving[moving * span < STILL]
     steps = -np.diff(np.log(np.sort(moving)[::-1][:3]))
     if len(still) > len(omega) / 2:
-        message = (
-            f"{len(still)} of {len(omega)} pairs turn less than {STILL} radians over {span} "
-            "positions and tell nothing: look at the exponent (-log(1e4) / d // 2 is -1, "
-            "-log(1e4) / (d // 2) was meant)"
-        )
-        yield Finding("dead-pairs", "error", message)
+        told = {"still": len(still), "pairs": len(omega), "least": STILL, "span": span}
+        yield finding("dead-pairs", "still", **told)
     elif len(steps) == 2 and (np.abs(steps - 2) < 1e-3 + 4 * case.eps).all():
-        message = (
-            "each pair turns e² times slower than the one before, a base of e^d: "
-            "-log(1e4) / d // 2 is -1; -log(1e4) / (d // 2) was meant"
-        )
-        yield Finding("dead-pairs", "error", message)
+        yield finding("dead-pairs", "exponent")
     if len(moving) > 2 and np.ptp(moving) < 0.01 * moving.max() and len(moving) > len(omega) / 2:
-        message = (
-            f"{len(moving)} of {len(omega)} pairs turn at one frequency, {np.median(moving):.4g} "
-            "radians a position: all exponents are alike (an integer division, or x ** 1e-4 for "
-            "1e-4 ** x)"
-        )
-        yield Finding("single-frequency", "error", message)
+        told = {"moving": len(moving), "pairs": len(omega), "turn": np.median(moving)}
+        yield finding("single-frequency", **told)
 
 
 def unusual_conventions(case: Case) -> Iterator[Finding]:
@@ -444,19 +385,13 @@ def unusual_conventions(case: Case) -> Iterator[Finding]:
     if case.identified is None or case.identified["encoding"] not in ("sinusoidal", "rope"):
         return
     if p.get("offset", 0) != 0 and "backwards" not in p:
-        message = f"row s is the code of position s + {p['offset']:g}; index it accordingly"
-        yield Finding("offset", "note", message)
+        yield finding("offset", offset=p["offset"])
     if p.get("divisor", "d") != "d":
-        message = (
-            f"exponents are i / ({p['divisor']}) and not 2i / d: the grid of tensor2tensor and "
-            "fairseq, not the one of Vaswani et al."
-        )
-        yield Finding("divisor", "note", message)
+        yield finding("divisor", divisor=p["divisor"])
     if p.get("scale", 1.0) != 1.0:
-        yield Finding("scale", "note", f"codes are multiplied by {p['scale']:.6g}")
+        yield finding("scale", scale=p["scale"])
     if "step" in p:
-        message = f"positions are multiplied by {p['step']:.6g} (tape, interpolated positions)"
-        yield Finding("step", "note", message)
+        yield finding("step", step=p["step"])
 
 
 def other_directions(case: Case) -> Iterator[Finding]:
@@ -465,18 +400,10 @@ def other_directions(case: Case) -> Iterator[Finding]:
         return
     n, first = len(case.table), case.params["offset"]
     if first == n - 1 or (case.identified["encoding"] == "dft" and first):
-        message = (
-            f"rows run backwards: row s is the code of position {first:g} - s; turn the table "
-            "around, table[::-1] (Transformer-XL and XLNet count so on purpose)"
-        )
-        yield Finding("reversed-positions", "warning", message)
+        yield finding("reversed-positions", first=first)
         return
     position = f"{first:g} - s" if first else "-s"
-    message = (
-        f"row s is the code of position {position}: positions are negative, and sines have the "
-        "other sign"
-    )
-    yield Finding("negative-positions", "note", message)
+    yield finding("negative-positions", position=position)
 
 
 LOST_LOGARITHMS = (  # bases that 10000 becomes where exponential and logarithm don't fit
@@ -517,18 +444,13 @@ def unusual_base(case: Case) -> Iterator[Finding]:
         1e5: "; a zero too many?",
         1e8: ": the exponent counts twice, as 2i / d does with i = 0, 2, 4 …",
     }.get(rho, "")
-    message = f"the base is {rho:.7g} and not 10000{slip}"
-    yield Finding("base", "warning" if slip else "note", message)
+    yield finding("base", "slip" if slip else "other", rho=rho, slip=slip)
 
 
 def cosines_first(case: Case) -> Iterator[Finding]:
     """Rotary tables and timestep embeddings with cosines first cannot be told apart."""
     if case.identified and case.identified["encoding"] == "rope" and "part" not in case.params:
-        message = (
-            "cosines before sines: a rotary table, or a sinusoidal one with cosines first "
-            "(flip_sin_to_cos in diffusers); the numbers are the same"
-        )
-        yield Finding("cosines-first", "note", message)
+        yield finding("cosines-first")
 
 
 def without_rounding(
@@ -549,13 +471,14 @@ def without_rounding(
     counted = replace(factors, tolerance=max(factors.tolerance, rms * (n**0.5 + d**0.5)))
     if counted.rank == factors.rank:
         return factors, []
-    message = (
-        f"{factors.rank - counted.rank} of {factors.rank} singular values are larger than rounding "
-        "of the stored numbers makes them, but no larger than differences from the formula do (up "
-        f"to {identified['max_difference']:.2g}, phases in low precision): the rank is "
-        f"{counted.rank} without them"
+    noted = finding(
+        "rank-of-rounding",
+        extra=factors.rank - counted.rank,
+        rank=factors.rank,
+        worst=identified["max_difference"],
+        left=counted.rank,
     )
-    return counted, [Finding("rank-of-rounding", "note", message)]
+    return counted, [noted]
 
 
 def numbers_read(identified: dict, eps: float = FLOAT32_EPS) -> list[str]:
@@ -580,11 +503,7 @@ def rounded_phases(case: Case) -> Iterator[Finding]:
     worst = case.identified["max_difference"] if case.identified else 0.0
     scale = np.abs(case.sample).max(initial=0.0)
     if worst > max(1e-4, 8 * case.eps) * scale:
-        message = (
-            f"codes differ by up to {worst:.2g} from their formula: phases were computed in "
-            "float32; compute the table in float64 and cast it"
-        )
-        yield Finding("rounded-phases", "note", message)
+        yield finding("rounded-phases", worst=worst)
 
 
 def almost_a_formula(case: Case) -> Iterator[Finding]:
@@ -609,14 +528,10 @@ def almost_a_formula(case: Case) -> Iterator[Finding]:
     words = in_brackets(guess.encoding, guess.params)
     if len(astray) <= n / 2:
         known = len(case.first) != len(np.unique(case.first))  # a finding of `repeating_codes`
-        message = f"but for {in_words(astray)} this is {words}; they differ by up to {worst:.2g}"
-        yield Finding("stray-rows", "note" if known else "error", message)
+        which = "known" if known else "alone"
+        yield finding("stray-rows", which, rows=in_words(astray), formula=words, worst=worst)
     else:
-        message = (
-            f"close to {words}, but codes differ by up to {worst:.2g}, more than rounding of the "
-            "stored numbers explains: positions or phases in low precision?"
-        )
-        yield Finding("near-formula", "warning", message)
+        yield finding("near-formula", formula=words, worst=worst)
 
 
 def skipped_rows(case: Case) -> Finding | None:
@@ -693,12 +608,7 @@ def coarse_frequencies(case: Case) -> list[Finding]:
     half = len(omega) - (divisor != "d")
     exact = rho ** (-np.arange(len(omega)) / half)
     below = positions_below(exact, rounded(exact, FORMATS[form]))
-    message = (
-        f"frequencies are those of base {rho:g} rounded to {form}: the cosine to the right codes "
-        f"falls below .99 at position {below['.99']}, below .9 at {below['.9']}; keep inv_freq in "
-        "float32, whatever format the model has"
-    )
-    return [Finding("coarse-frequencies", "warning", message)]
+    return [finding("coarse-frequencies", rho=rho, form=form, below=tuple(below.values()))]
 
 
 def rows_for_columns(case: Case) -> list[Finding]:
@@ -707,12 +617,8 @@ def rows_for_columns(case: Case) -> list[Finding]:
     if found is None or found["encoding"] not in WAVES:
         return []
     d, n = case.table.shape
-    message = (
-        f"the table is transposed: read with a column a position it is "
-        f"{in_brackets(found['encoding'], found['params'])}, "
-        f"{n} positions of {d} dimensions; give it as table.T"
-    )
-    return [Finding("transposed", "error", message)]
+    formula = in_brackets(found["encoding"], found["params"])
+    return [finding("transposed", formula=formula, n=n, d=d)]
 
 
 def rows_in_disorder(case: Case) -> list[Finding]:
@@ -734,12 +640,8 @@ def rows_in_disorder(case: Case) -> list[Finding]:
             order = order[::-1]
             found = identify(table[order], case.eps) or found
         moved = np.count_nonzero(order != np.arange(n))
-        message = (
-            "rows are out of order: sorted by a slow wave they are "
-            f"{in_brackets(found['encoding'], found['params'])}, and {moved} of {n} stand "
-            "elsewhere; sort them by position, or look for a shuffled index"
-        )
-        return [Finding("shuffled-rows", "error", message)]
+        formula = in_brackets(found["encoding"], found["params"])
+        return [finding("shuffled-rows", formula=formula, moved=moved, n=n)]
     return []
 
 
@@ -756,11 +658,7 @@ def free_frequencies(case: Case) -> list[Finding]:
         slack, what = waves.slack, f"are {wave} alone, each {times}"
     if follow_grid(waves.omega, slack):
         return []
-    message = (
-        f"columns {what}, at frequencies that follow no geometric grid (scaled rotary or free "
-        "frequencies)"
-    )
-    return [Finding("free-frequencies", "note", message)]
+    return [finding("free-frequencies", what=what)]
 
 
 def follow_grid(omega: np.ndarray, slack: np.ndarray) -> bool:
@@ -783,11 +681,7 @@ def stored_wider(case: Case) -> Iterator[Finding]:
     """Numbers with the digits of a format of 16 bits, in a wider one."""
     if case.eps > case.stored > 0:
         name = {FORMATS[n].digits: n for n in ("bfloat16", "float16")}[1 - int(np.log2(case.eps))]
-        message = (
-            f"all numbers have the digits of {name}, though they are stored wider: the table was "
-            f"rounded to {name} once"
-        )
-        yield Finding("stored-wider", "note", message)
+        yield finding("stored-wider", form=name)
 
 
 def dead_columns(case: Case) -> Iterator[Finding]:
@@ -806,10 +700,8 @@ def dead_columns(case: Case) -> Iterator[Finding]:
     of_waves = rest < 1e-3 + 4 * case.eps and still.sum() <= max(1, rows.shape[1] // 8)
     of_waves &= not case.is_calendar  # half a period at each step is a sine of zeros
     named = first_four([f"{j} ({rows[0, j]:.3g})" for j in np.flatnonzero(still)])
-    message = f"{still.sum()} of {rows.shape[1]} columns are the same in all rows: {named}" + (
-        "; all others are waves: was it ever filled?" if of_waves else ""
-    )
-    yield Finding("dead-columns", "error" if of_waves else "note", message)
+    told = {"still": still.sum(), "columns": rows.shape[1], "named": named}
+    yield finding("dead-columns", "waves" if of_waves else "others", **told)
 
 
 def in_brackets(encoding: str, params: dict) -> str:
@@ -835,16 +727,12 @@ def near_codes(case: Case) -> Iterator[Finding]:
     rms = np.sqrt((case.norms**2).mean())
     if 0 < case.closest.distance <= max(1e-6, 4 * case.eps) * rms:
         i, j = case.closest.pair
-        message = (
-            f"codes {i} and {j} are {case.closest.distance:.2g} apart, the rms length of a code is "
-            f"{rms:.2g}: rounding or noise makes them one"
-        )
         stored = case.eps >= SHORT_EPS and follow_waves(case, np.array([i, j]))
-        yield Finding("near-duplicates", "note" if stored else "warning", message)
+        told = {"i": i, "j": j, "apart": case.closest.distance, "rms": rms}
+        yield finding("near-duplicates", "stored" if stored else "free", **told)
     few = 0 < case.rank <= min(n, d) // 16
     if few and case.closest.distinct > 1 and not case.of_phases:
-        message = f"{d} columns hold codes of rank {case.rank}: most of them repeat the others"
-        yield Finding("low-rank", "note", message)
+        yield finding("low-rank", d=d, rank=case.rank)
 
 
 RULES = (

@@ -13,6 +13,7 @@ import numpy as np
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.domain import Domain, lattice, positions
 from pefourier.encodings.encoding import Encoding, Finding, Measure
+from pefourier.encodings.findings import finding
 from pefourier.encodings.lines import LEAST_SQUARE, MOST_OTHERS, find_lines, find_start, rows_behind
 from pefourier.errors import PefourierError, shown
 
@@ -169,14 +170,13 @@ def findings_on_start(enc: Encoding, sides: Sides, prefix: int) -> list[Finding]
     if start is None or start % width == prefix % width:
         return []
     after = len(table) - start - count_points(sides)
-    message = f"rows are shifted: the grid begins at row {start}, not {prefix}; "
     if after > 0:
-        message += f"{rows_behind(table, after, width)}, and "
+        way = f"{rows_behind(table, after, width)}, and "
     else:
         lacking = "the last point is" if after == -1 else f"the last {-after} points are"
-        message += f"{lacking} missing: read the table again, all {len(table) - after} rows, and "
-    message += f"give --prefix {start}" if start else "leave out --prefix"
-    return [Finding("prefix-shift", "error", message)]
+        way = f"{lacking} missing: read the table again, all {len(table) - after} rows, and "
+    way += f"give --prefix {start}" if start else "leave out --prefix"
+    return [finding("prefix-shift", "lines", start=start, prefix=prefix, way=way)]
 
 
 def with_rows_behind(table: np.ndarray, sides: Sides, start: int, after: int) -> str:

@@ -18,6 +18,7 @@ from pefourier.encodings.checks import LARGEST, check_count
 from pefourier.encodings.columns import waves
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
 
 SPAN = re.compile(r"text:(\d+)|image:(\d+)x(\d+)|video:(\d+)x(\d+)x(\d+)")
@@ -141,12 +142,8 @@ def overlaps(spans: list[TokenSpan]) -> tuple[Finding, ...]:
     for span in spans:
         first = int(span.ids.min())
         if first <= largest:
-            message = (
-                f"{span.words} begins at id {first}, within the ids of {holder.words}, which reach "
-                f"{largest}: their tokens are as near as if they stood together; "
-                "transformers 4.57 goes on behind them"
-            )
-            found.append(Finding("position-ids-overlap", "warning", message))
+            told = {"span": span.words, "first": first, "holder": holder.words, "last": largest}
+            found.append(finding("position-ids-overlap", **told))
         if span.ids.max() > largest:
             largest, holder = int(span.ids.max()), span
     return tuple(found)

@@ -1,6 +1,5 @@
 """The registry of terms: every word of an answer is in it, and `explain` tells it."""
 
-import ast
 import dataclasses
 import json
 import re
@@ -28,9 +27,11 @@ from pefourier.analysis.resize import Method, Picture, Unseen
 from pefourier.analysis.spectrum import DensitySummary, Spectrum
 from pefourier.answers import context, design, faithful, reconstruct, spectrum, telling
 from pefourier.answers.catalogue import read_catalogue
-from pefourier.answers.terms import explanation, find_terms, read_terms
+from pefourier.answers.terms import SAID, explanation, find_terms, read_terms
 from pefourier.cli.main import app
 from pefourier.cli.vocabulary import command_terms, option_terms, options_of
+from pefourier.diagnosis.rules import SEVERITIES
+from pefourier.encodings.findings import read_findings
 from pefourier.encodings.sources.temperature import Temperature
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FORMATS, FormatLoss
@@ -165,17 +166,19 @@ def test_every_field_of_a_result_has_a_term(result):
     assert [f.name for f in dataclasses.fields(result) if f.name not in known] == []
 
 
-def finding_codes():
-    """The first argument of every Finding in the package."""
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
-                yield node.args[0].value
-
-
 def test_every_finding_has_a_term_and_every_term_a_finding():
-    assert set(finding_codes()) == {t.term for t in TERMS if t.group == "findings"}
-    assert len(set(finding_codes())) > 30
+    sources = "".join(path.read_text() for path in PACKAGE.rglob("*.py"))
+    codes = {t.term for t in TERMS if t.group == "findings"}
+    assert set(re.findall(r'(?:inding|says)\(\s*"([a-z0-9-]+)"', sources)) <= codes
+    assert [code for code in codes if f'"{code}"' not in sources] == []
+
+
+def test_sentences_of_a_finding_go_by_the_names_of_its_severities():
+    for code, row in read_findings().items():
+        named = [told.keys() for told in map(row.get, SAID) if isinstance(told, dict)]
+        assert all(names == named[0] and len(names) > 1 for names in named), code
+        told = row.get("severity", "note")
+        assert {*(told.values() if named and isinstance(told, dict) else [told])} <= {*SEVERITIES}
 
 
 def test_every_verdict_and_format_has_a_term():

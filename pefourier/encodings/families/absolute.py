@@ -11,8 +11,9 @@ import numpy as np
 from pefourier.encodings.checks import check_above, check_count, check_size
 from pefourier.encodings.columns import Layout, waves
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import Encoding, Finding, Measure, from_table
+from pefourier.encodings.encoding import Encoding, Measure, from_table
 from pefourier.encodings.families.seeds import stream
+from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 
@@ -139,16 +140,8 @@ def dft(length: int, d: int) -> Encoding:
         paired = (d + 1) // 2  # k = 1 … paired - 1 have a sine as well
         return np.hstack([cosines[:, :paired], sines[:, 1:paired], cosines[:, paired:]])
 
-    return Encoding("dft", positions(length), d, codes, measure, findings=repeats(length, d))
-
-
-def repeats(length: int, d: int) -> tuple[Finding, ...]:
-    """A note where there are more positions than the period."""
-    message = (
-        f"codes repeat with period {d}: positions s and s + {d} collide; dft serves lengths up to "
-        f"{d}, so take --d {length} or more for {length} positions"
-    )
-    return (Finding("repeating-codes", "note", message),) if length > d else ()
+    noted = () if length <= d else (finding("repeating-codes", "formula", period=d, length=length),)
+    return Encoding("dft", positions(length), d, codes, measure, findings=noted)
 
 
 @encoding("learned", "Gehring et al., 2017; Devlin et al., 2019 (initial table)", untrained=True)

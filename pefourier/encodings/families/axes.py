@@ -21,7 +21,8 @@ import numpy as np
 from pefourier.encodings.checks import check_above
 from pefourier.encodings.columns import Wave
 from pefourier.encodings.domain import Domain
-from pefourier.encodings.encoding import Encoding, Finding, Measure
+from pefourier.encodings.encoding import Encoding, Measure
+from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError
 
 AxesLayout = Literal["interleaved", "halves", "axis-halves", "mismatched"]
@@ -351,21 +352,10 @@ def encoding_on_axes(
         places=places,
     )
     noted = {"length": len(domain), "order": axes.order, "grid": domain.grid}
-    facts = {"params": noted, "findings": remarks_on_layout(axes), **facts}
+    remarks = (finding("not-a-rotation"),) if axes.layout == "mismatched" else ()
+    facts = {"params": noted, "findings": remarks, **facts}
     ordered = measure if places is Domain.places else None
     return Encoding(name, domain, d, codes, ordered, **facts)
-
-
-def remarks_on_layout(axes: Axes) -> tuple[Finding, ...]:
-    """What is wrong with the order of columns, whatever the codes."""
-    if axes.layout != "mismatched":
-        return ()
-    message = (
-        "layout=mismatched is not a rotation: frequencies are laid out in halves and neighbours "
-        "are turned, a pair by two angles, so that lengths and inner products change; keep it only "
-        "for weights that were trained with it (V-JEPA 2), else layout=axis-halves or interleaved"
-    )
-    return (Finding("not-a-rotation", "error", message),)
 
 
 def wave_codes(

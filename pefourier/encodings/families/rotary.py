@@ -22,6 +22,7 @@ from pefourier.encodings.columns import Layout, split_pairs, waves
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Finding, Measure
 from pefourier.encodings.families.absolute import geometric_frequencies
+from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError, shown, unknown
 
@@ -257,23 +258,18 @@ def fill_in(scaling: str, given: dict[str, Any]) -> dict[str, Any]:
     return settled
 
 
-def remarks(own: dict[str, Any], length: int) -> tuple[Finding, ...]:
+def remarks_on(own: dict[str, Any], length: int) -> tuple[Finding, ...]:
     """What is legal in the parameters of a scaling and yet worth a word."""
-    found = []
+    remarks = []
     if own.get("factor", 1.0) < 1:
-        message = f"factor={own['factor']:g} is below 1 and shortens the context; give its inverse"
-        found.append(Finding("rope-factor", "warning", message))
+        remarks.append(finding("rope-factor", factor=own["factor"]))
     for high, low in (("beta_fast", "beta_slow"), ("high_freq_factor", "low_freq_factor")):
         if high in own and own[high] < own[low]:
-            message = f"{high}={own[high]:g} is below {low}={own[low]:g}; exchange the two"
-            found.append(Finding("rope-order", "warning", message))
+            limits = {"high": high, "low": low, "values": (own[high], own[low])}
+            remarks.append(finding("rope-order", **limits))
     if "long_factor" in own and length > own["original"]:
-        message = (
-            f"{length} positions are more than the {own['original']} of training: long_factor is "
-            "used, as the model does; a smaller --length takes short_factor"
-        )
-        found.append(Finding("rope-long-factor", "note", message))
-    return tuple(found)
+        remarks.append(finding("rope-long-factor", length=length, original=own["original"]))
+    return tuple(remarks)
 
 
 LOST = 1e12  # radians a position; at position 1000 a phase has a tenth of a radian left
@@ -418,7 +414,7 @@ def rope(
         act="rotate",
         params=noted,
         eps=FLOAT32_EPS if single else FLOAT64_EPS,
-        findings=remarks(own, length),
+        findings=remarks_on(own, length),
     )
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from pefourier.encodings.domain import lags_on, lattice
 from pefourier.encodings.encoding import Encoding, Finding, from_table
+from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import check_fit, count_points, size_of
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.config import ModelConfig
@@ -79,7 +80,7 @@ def formula(model: ModelConfig, block: Block) -> Encoding:
     except PefourierError as error:
         raise PefourierError(f"{shown(model.file)}: {error}") from error
     if "note" in block:
-        found = (*found, Finding("grid-convention", "note", block["note"]))
+        found = (*found, finding("grid-convention", note=block["note"]))
     noted = {**enc.params, "path": model.file, "model_type": model.kind}
     return replace(enc, params=noted, findings=(*found, *enc.findings))
 
@@ -119,11 +120,8 @@ def sides_of(model: ModelConfig, block: Block) -> tuple[tuple[int, ...], tuple[F
         return tuple(model.grid), ()
     if "sides" not in block:
         sides = tuple(block["usual"])
-        message = (
-            f"{model.config.label} sets no size of an image; a grid of {size_of(sides)} is "
-            "taken: give --grid"
-        )
-        return sides, (Finding("grid-default", "note", message),)
+        told = {"config": model.config.label, "grid": size_of(sides)}
+        return sides, (finding("grid-default", **told),)
     places = range(-len(block["sides"]), 0)  # of a list: the last are rows and columns
     return tuple(
         side_of(model, axis, p) for axis, p in zip(block["sides"], places, strict=True)

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.models import Sized, type_row
 from pefourier.errors import PefourierError, UnknownPositions, shorten, shown
@@ -144,8 +145,8 @@ class ModelConfig:
         length = self.longest() if self.length is None else self.length
         if length is not None:
             return length, ()
-        message = f"{self.config.label} sets no length; {USUAL_LENGTH} positions are taken"
-        return USUAL_LENGTH, (Finding("length-default", "note", message),)
+        note = finding("length-default", config=self.config.label, length=USUAL_LENGTH)
+        return USUAL_LENGTH, (note,)
 
     def build(self, name: str, d: int, *found: Finding, **own: Any) -> Encoding:
         """A registered encoding, by default of as many positions as the config allows."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from pefourier.encodings.columns import exchanged
 from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.axes_config import read_axes
 from pefourier.encodings.sources.config import (
     HEADS,
@@ -112,11 +113,7 @@ def code_notes(config: Section) -> tuple[Finding, ...]:
     named = [key for key in ("auto_map", "trust_remote_code") if config.values.get(key)]
     if not named:
         return ()
-    message = (
-        f"{named[0]} of {config.label} asks for code of the model's own; it is not run, and may "
-        f"do otherwise than transformers {version()}"
-    )
-    return (Finding("remote-code", "note", message),)
+    return (finding("remote-code", key=named[0], config=config.label, version=version()),)
 
 
 def read_biases(model: ModelConfig) -> Encoding | None:
@@ -142,10 +139,9 @@ def read_biases(model: ModelConfig) -> Encoding | None:
     if trained is not None:
         return trained
     check_part(model)
-    message = "these biases are t5's before training; the trained ones are in the model's weights"
     own = bucket_keys(model)
     count = model.dimension(model.sized(heads), "number of heads")
-    return model.build("t5", count, Finding("untrained", "note", message), **own)
+    return model.build("t5", count, finding("untrained", "t5"), **own)
 
 
 def check_part(model: ModelConfig) -> None:

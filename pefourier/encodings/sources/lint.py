@@ -17,6 +17,7 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import SCALINGS, rotation_of, scaling_parameters
+from pefourier.encodings.findings import finding
 from pefourier.encodings.readings import FARTHEST, positions_below
 from pefourier.encodings.sources.config import (
     HEADS,
@@ -81,6 +82,12 @@ class ConfigCase:
         named = [kind for kind in told if isinstance(kind, str)] if isinstance(told, list) else []
         return list(dict.fromkeys(named))
 
+    def says(self, code: str, which: str = "", **values: Any) -> Finding:
+        """A finding about the rotation, with the names of what it was read from."""
+        named = {"config": self.model.config.label, "section": self.section.label}
+        kind = shown(self.model.kind)
+        return finding(code, which, **{**named, "kind": kind, "original": ORIGINAL, **values})
+
     def as_meant(self, given: Any) -> dict[str, Any]:
         """The settings that a section states, whoever reads it; none where it has no scaling."""
         own = given.get(self.layer, given) if isinstance(given, dict) else {}
@@ -144,18 +151,14 @@ def new_keys(case: ConfigCase) -> Iterator[Finding]:
     base, scaled = case.params["rho"], case.params["scaling"] != "none"
     if (base == case.turns.base and not scaled) or case.section.values.get("rope_theta") is None:
         return
-    lost = f"base {base:g}" + (f" and scaling {case.params['scaling']}" if scaled else "")
+    scaling = f" and scaling {case.params['scaling']}" if scaled else ""
     cost = case.cost("theirs", rho=case.turns.base, scaling="none")
     saved = str(values.get("transformers_version", ""))
     older = saved.partition(".")[0].isdigit() and int(saved.partition(".")[0]) < 5
     by = f", such as transformers {shown(saved)[1:-1]} that saved it," if older else ""
-    message = (
-        f"{lost} stand in rope_parameters alone: readers older than transformers 5{by} take base "
-        f"{case.turns.base:g} and no scaling{cost}; write rope_theta"
-        + (" and rope_scaling" if scaled else "")
-        + " beside it for them"
-    )
-    yield Finding("rope-new-keys", "warning" if older else "note", message)
+    way = " and rope_scaling" if scaled else ""
+    told = {"base": base, "scaling": scaling, "by": by, "usual": case.turns.base, "way": way}
+    yield case.says("rope-new-keys", "older" if older else "newer", cost=cost, **told)
 
 
 def default_base(case: ConfigCase) -> Iterator[Finding]:
@@ -167,10 +170,10 @@ def default_base(case: ConfigCase) -> Iterator[Finding]:
         return
     theta = case.params["rho"]
     who = f"model_type {shown(case.model.kind)} has" if case.model.row else "as most models do,"
-    message = f"{case.model.config.label} sets no rope_theta; {who} {theta:g}"
+    more = ""
     if theta != 1e4:
-        message += f", others read 10000{case.cost('theirs', rho=1e4)}; write rope_theta"
-    yield Finding("rope-theta-default", "note", message)
+        more = f", others read 10000{case.cost('theirs', rho=1e4)}; write rope_theta"
+    yield case.says("rope-theta-default", who=who, theta=theta, more=more)
 
 
 def scaling_lost(case: ConfigCase) -> Iterator[Finding]:
@@ -180,44 +183,28 @@ def scaling_lost(case: ConfigCase) -> Iterator[Finding]:
     longest, known = case.model.config.count(*LONGEST) or 0, case.known
     told = case.model.config.count(ORIGINAL)
     if told and longest >= LONG * told:
-        message = (
-            f"{case.model.config.label} has max_position_embeddings={longest} and {ORIGINAL}="
-            f"{told} but no scaling: beyond {told} positions phases are new; write rope_scaling "
-            "again"
-        ) + case.cost("a linear one", scaling="linear", factor=longest / told)
-        yield Finding("rope-scaling-lost", "warning", message)
+        cost = case.cost("a linear one", scaling="linear", factor=longest / told)
+        yield case.says("rope-scaling-lost", "told", longest=longest, before=told, cost=cost)
     elif "scaling" in known and longest >= known["from"] and "factor" not in case.section.values:
         own = known["scaling"]
         words = ", ".join(f"{key}={value}" for key, value in own.items())
-        message = (
-            f"{case.model.config.label} has max_position_embeddings={longest} and no scaling; "
-            f"models of this type with base {known['base']:g} were trained on {known['trained']} "
-            f"positions and have one ({words}){case.cost('theirs', **own)}; write it again"
-        )
-        yield Finding("rope-scaling-lost", "warning", message)
+        told = {"base": known["base"], "trained": known["trained"], "words": words}
+        cost = case.cost("theirs", **own)
+        yield case.says("rope-scaling-lost", "family", longest=longest, cost=cost, **told)
 
 
 def two_types(case: ConfigCase) -> Iterator[Finding]:
     """type and rope_type that differ, or numbers of a scaling without either."""
     values = case.section.values
     one, other = values.get("rope_type"), values.get("type")
-    names = {
-        "default": "none",
-        "mrope": "none",
-        "su": "longrope",
-        **case.model.row.get("renamed", {}),
-    }
+    names = ALIASES | case.model.row.get("renamed", {})
     if "type" in case.model.row.get("unread", ()):
         return
     if isinstance(one, str) and isinstance(other, str):
         if names.get(one, one) != names.get(other, other):
             read = {key: value for key, value in case.params.items() if key in SCALES}
             cost = case.cost(f"{shown(other)}", **{**read, "scaling": names.get(other, other)})
-            message = (
-                f"rope_type of {case.section.label} is {shown(one)} and type {shown(other)}; "
-                f"transformers takes the first, others the second{cost}; keep one"
-            )
-            yield Finding("rope-two-types", "warning", message)
+            yield case.says("rope-two-types", one=shown(one), other=shown(other), cost=cost)
     elif one is None and other is None and type(values.get("factor")) in (int, float):
         if any("did you mean rope_type" in finding.message for finding in case.enc.findings):
             return
@@ -225,11 +212,7 @@ def two_types(case: ConfigCase) -> Iterator[Finding]:
         own = {key: values.get(key) for key in SCALES if type(values.get(key)) in (int, float)}
         own["original"] = values.get(ORIGINAL)
         cost = case.cost(guess, **own, scaling=guess) if values["factor"] > 0 else ""
-        message = (
-            f"{case.section.label} has factor={values['factor']:g} and no rope_type: no scaling is "
-            f"applied{cost}; add rope_type"
-        )
-        yield Finding("rope-no-type", "warning", message)
+        yield case.says("rope-no-type", factor=values["factor"], cost=cost)
 
 
 ALIASES = {"default": "none", "mrope": "none", "su": "longrope"}
@@ -263,20 +246,13 @@ def lengths(case: ConfigCase) -> Iterator[Finding]:
         return
     if params["scaling"] == "yarn" and longest / before not in (factor, 1.0):
         meant = longest / before
-        message = (
-            f"factor={factor:g} of {case.section.label} is not max_position_embeddings / "
-            f"{ORIGINAL} = {longest} / {before} = {meant:g}; the factor is used, where "
-            f"some versions of transformers before 4.56 took {meant:g}"
-            f"{case.cost('that of ' + format(meant, 'g'), factor=meant)}; correct one of them"
-        )
-        yield Finding("rope-lengths", "warning", message)
+        told = {"factor": factor, "longest": longest, "before": before, "meant": meant}
+        cost = case.cost(f"that of {meant:g}", factor=meant)
+        yield case.says("rope-lengths", cost=cost, **told)
     if params["scaling"] == "llama3" and before >= longest:
         meant = max(1, int(longest / factor))
-        message = (
-            f"{ORIGINAL}={before} of {case.section.label} should be below max_position_embeddings="
-            f"{longest}{case.cost(f'that of {meant}', original=meant)}; correct one of them"
-        )
-        yield Finding("rope-original", "warning", message)
+        cost = case.cost(f"that of {meant}", original=meant)
+        yield case.says("rope-original", before=before, longest=longest, cost=cost)
 
 
 def length_of_training(case: ConfigCase) -> Iterator[Finding]:
@@ -285,27 +261,18 @@ def length_of_training(case: ConfigCase) -> Iterator[Finding]:
     factor = case.params.get("factor") or 1.0
     if scaling not in ("yarn", "llama3", "longrope") or not before:
         return
-    told = (
-        case.section.values.get(ORIGINAL)
-        or case.values.get(ORIGINAL)
-        or case.model.row.get("original")
-    )
+    settings = (case.section.values, case.values, {ORIGINAL: case.model.row.get("original")})
+    told = next(filter(None, (one.get(ORIGINAL) for one in settings)), None)
     if told is None:
         meant = max(1, int(before / factor)) if factor > 1 else before
-        message = (
-            f"{case.section.label} has no {ORIGINAL}; {before}, max_position_embeddings, is taken"
-            f"{case.cost(f'that of {meant}', original=meant)}; write the length of training"
-        )
-        yield Finding("rope-original-missing", "warning", message)
+        cost = case.cost(f"that of {meant}", original=meant)
+        yield case.says("rope-original-missing", before=before, cost=cost)
     trained, longest = case.known.get("trained"), case.model.longest() or 0
     not_below = scaling == "llama3" and before >= longest  # a finding of `lengths`
     if told is not None and trained and before != trained and not not_below:
-        message = (
-            f"{ORIGINAL}={before} of {case.section.label}: models of type {shown(case.model.kind)} "
-            f"with base {case.params['rho']:g} were trained on {trained} positions"
-            f"{case.cost(f'that of {trained}', original=trained)}; write {trained}"
-        )
-        yield Finding("rope-original-unusual", "warning", message)
+        told = {"before": before, "base": case.params["rho"], "trained": trained}
+        cost = case.cost(f"that of {trained}", original=trained)
+        yield case.says("rope-original-unusual", cost=cost, **told)
 
 
 def share_of_the_head(case: ConfigCase) -> Iterator[Finding]:
@@ -323,19 +290,12 @@ def share_of_the_head(case: ConfigCase) -> Iterator[Finding]:
             told = True
             apart = abs(share - used) * head
             if share <= 1 and apart >= 1 and unsaid(case, key):
-                message = (
-                    f"{key}={value:g} of {section.label} is not read for model_type "
-                    f"{shown(case.model.kind)}, which turns {used:.4g} of a head"
-                    f"{case.cost('that share', partial=share)}; write {name_of_share(case)}"
-                )
-                yield Finding("rope-share-unread", "warning", message)
+                way = {"cost": case.cost("that share", partial=share), "way": name_of_share(case)}
+                told_as = {"key": key, "value": value, "used": used, "section": section.label}
+                yield case.says("rope-share-unread", **told_as, **way)
     if not told and case.model.row and not case.layer and case.turns.share != 1 and used < 1:
-        message = (
-            f"{config.label} does not say which share of a head turns; model_type "
-            f"{shown(case.model.kind)} has {used:g}, others turn all of it"
-            f"{case.cost('theirs', partial=1.0)}; write {name_of_share(case)}"
-        )
-        yield Finding("rope-share-default", "note", message)
+        way = {"cost": case.cost("theirs", partial=1.0), "way": name_of_share(case)}
+        yield case.says("rope-share-default", used=used, **way)
 
 
 def unsaid(case: ConfigCase, key: str) -> bool:
@@ -362,18 +322,14 @@ def size_of_head(case: ConfigCase) -> Iterator[Finding]:
     if not width or not heads or case.model.d is not None:
         return
     if width % heads:
-        message = (
-            f"{config.label} sets no head_dim, and {width} / {heads} is not whole: {head} is taken"
-            f"{case.cost('heads of 128', d=128)}; write head_dim"
-        )
-        yield Finding("rope-head-guessed", "warning", message)
+        told = {"width": width, "heads": heads, "head": head}
+        cost = case.cost("heads of 128", d=128)
+        yield case.says("rope-head-guessed", "split", cost=cost, **told)
     elif head not in USUAL_HEADS and head > 32:
         near = min(USUAL_HEADS, key=lambda size: (abs(size - head), size))
-        message = (
-            f"{config.label} sets no head_dim; {width} / {heads} = {head} is taken, a size that "
-            f"few models have{case.cost(f'heads of {near}', d=near)}; write head_dim"
-        )
-        yield Finding("rope-head-guessed", "note", message)
+        told = {"width": width, "heads": heads, "head": head}
+        cost = case.cost(f"heads of {near}", d=near)
+        yield case.says("rope-head-guessed", "unusual", cost=cost, **told)
 
 
 def mscale_pairs(case: ConfigCase) -> Iterator[Finding]:
@@ -382,21 +338,13 @@ def mscale_pairs(case: ConfigCase) -> Iterator[Finding]:
     one, other = (values.get(key) for key in ("mscale", "mscale_all_dim"))
     if case.params["scaling"] == "yarn" and bool(one) != bool(other):
         has, lacks = ("mscale", "mscale_all_dim") if one else ("mscale_all_dim", "mscale")
-        message = (
-            f"{case.section.label} has {has}={values[has]} and no {lacks}: cosines and sines are "
-            f"multiplied by {case.params['attention_factor']:.6g} whatever {has} says, at every "
-            f"position from 0 on; write {lacks} too, or attention_factor"
-        )
-        yield Finding("rope-mscale", "warning", message)
+        factor = case.params["attention_factor"]
+        yield case.says("rope-mscale", has=has, lacks=lacks, value=values[has], factor=factor)
     unread = [key for key in ("short_mscale", "long_mscale") if values.get(key) is not None]
     if unread:
         said = " and ".join(f"{key}={shown(values[key])}" for key in unread)
-        message = (
-            f"{said} of {case.section.label} are not read for model_type {shown(case.model.kind)}: "
-            f"cosines and sines are multiplied by {case.params['attention_factor']:.6g}, at every "
-            "position from 0 on; write attention_factor"
-        )
-        yield Finding("rope-mscale-unread", "warning", message)
+        factor = case.params["attention_factor"]
+        yield case.says("rope-mscale-unread", said=said, factor=factor)
 
 
 def one_for_all(case: ConfigCase) -> Iterator[Finding]:
@@ -410,13 +358,8 @@ def one_for_all(case: ConfigCase) -> Iterator[Finding]:
         return
     if params["scaling"] == "none":
         return
-    message = (
-        f"{key} of {case.model.config.label} is one for all types of layers: it scales those of "
-        f"type {shown(case.layer)} too, which never see far"
-        f"{case.cost('theirs unscaled', scaling='none')}; write rope_parameters with a section for "
-        "each type"
-    )
-    yield Finding("rope-one-for-all", "warning", message)
+    cost = case.cost("theirs unscaled", scaling="none")
+    yield case.says("rope-one-for-all", "types", key=key, layer=shown(case.layer), cost=cost)
 
 
 def one_for_unknown(case: ConfigCase) -> Iterator[Finding]:
@@ -425,13 +368,9 @@ def one_for_unknown(case: ConfigCase) -> Iterator[Finding]:
     sliding = [kind for kind in kinds if "sliding" in kind]
     plain = case.params["rho"] == 1e4 and case.params["scaling"] == "none"
     if not case.layer and sliding and len(kinds) > 1 and not plain:
-        message = (
-            f"{case.model.config.label} has layers of types {first_names(kinds)} and one rotation; "
-            f"many models turn {shown(sliding[0])} layers by base 10000"
-            f"{case.cost('that', rho=1e4, scaling='none')}; write rope_parameters with a section "
-            "for each type, if this model has them"
-        )
-        yield Finding("rope-one-for-all", "note", message)
+        told = {"kinds": first_names(kinds), "layer": shown(sliding[0])}
+        cost = case.cost("that", rho=1e4, scaling="none")
+        yield case.says("rope-one-for-all", "unknown", cost=cost, **told)
 
 
 def without_section(case: ConfigCase) -> Iterator[Finding]:
@@ -444,13 +383,8 @@ def without_section(case: ConfigCase) -> Iterator[Finding]:
     wanted = case.model.row.get("layers") or [kind for kind in kinds if "linear" not in kind]
     lacking = [kind for kind in wanted if kind not in told and (not kinds or kind in kinds)]
     if lacking and case.layer == next(name for name in told if isinstance(given[name], dict)):
-        message = (
-            f"rope_parameters of {case.model.config.label} has no section for "
-            f"{first_names(lacking)}, layers that the model has: readers fail, or take base 10000"
-            f"{case.cost('that', rho=1e4, scaling='none')}; write a section, or null where these "
-            "layers have no positions"
-        )
-        yield Finding("rope-no-section", "warning", message)
+        cost = case.cost("that", rho=1e4, scaling="none")
+        yield case.says("rope-no-section", lacking=first_names(lacking), cost=cost)
 
 
 def not_read(case: ConfigCase) -> Iterator[Finding]:
@@ -466,18 +400,12 @@ def not_read(case: ConfigCase) -> Iterator[Finding]:
             found = bool(meant)
         says = case.as_meant(meant) if found else {}
         if found and not case.turns_so(says):
-            message = (
-                f"{key} of {model.config.label} is not read for model_type {shown(model.kind)}"
-                f"{case.cost('what it says', **says)}; write {way}"
-            )
-            yield Finding("rope-unread", "warning", message)
+            cost = case.cost("what it says", **says)
+            yield case.says("rope-unread", "key", key=key, cost=cost, way=way)
     truncate = case.section.values.get("truncate")
     if case.layer and truncate is not None:
-        message = (
-            f"truncate of {case.section.label} is not read in sections by type of layer"
-            f"{case.cost('what it says', truncate=truncate)}; leave it out"
-        )
-        yield Finding("rope-unread", "warning", message)
+        cost = case.cost("what it says", truncate=truncate)
+        yield case.says("rope-unread", "truncate", cost=cost)
 
 
 def sections(case: ConfigCase) -> Iterator[Finding]:
@@ -491,50 +419,33 @@ def sections(case: ConfigCase) -> Iterator[Finding]:
     if numbers is None and not known:
         return
     if numbers is None and "mrope_section" in values:
-        message = (
-            f"mrope_section of {case.section.label} is null, on which transformers fails; write "
-            f"{known} or leave it out"
-        )
-        yield Finding("rope-sections", "warning", message)
+        yield case.says("rope-sections", "null", known=known)
         return
     if numbers is not None and sum(numbers) != pairs:
-        message = (
-            f"mrope_section {numbers} of {case.section.label} sums to {sum(numbers)}; a head turns "
-            f"{pairs} pairs: transformers fails on it, other readers leave pairs without a place "
-            "from position 1 on; make it sum to that"
-        )
-        yield Finding("rope-sections", "warning", message)
+        told = {"numbers": numbers, "sum": sum(numbers), "pairs": pairs}
+        yield case.says("rope-sections", "sum", **told)
         return
     interleaved = case.model.row.get("interleaved", False)
     if numbers is None and sum(known) != pairs:
-        message = (
-            f"{case.section.label} has no mrope_section; model_type {shown(case.model.kind)} has "
-            f"{known}, which sums to {sum(known)}, and a head turns {pairs} pairs; write it"
-        )
-        yield Finding("rope-sections", "warning", message)
+        told = {"known": known, "sum": sum(known), "pairs": pairs}
+        yield case.says("rope-sections", "default", **told)
     elif numbers is None and len(case.section.values) > 1:
         cost = sections_cost(case, known, interleaved)
-        message = (
-            f"{case.section.label} has no mrope_section: transformers takes {known}, other readers "
-            f"need it{cost}; write it"
-        )
-        yield Finding("rope-sections", "note", message)
+        yield case.says("rope-sections", "left", known=known, cost=cost)
     elif numbers and known and bool(values.get("mrope_interleaved")) != interleaved:
         yield from order_of_sections(case, numbers, interleaved)
 
 
 def order_of_sections(case: ConfigCase, numbers: list[int], interleaved: bool) -> Iterator[Finding]:
     """A config that does not say in which order its type of model gives pairs to axes."""
-    order = "by turns" if interleaved else "in blocks"
-    message = (
-        f"mrope_interleaved of {case.section.label} does not say that model_type "
-        f"{shown(case.model.kind)} gives pairs to axes {order}"
-        f"{sections_cost(case, numbers, interleaved)}; write "
-        f"mrope_interleaved={str(interleaved).lower()}"
-    )
-    known_false = "mrope_interleaved" in case.section.values
-    if interleaved or known_false:
-        yield Finding("rope-sections", "warning" if known_false else "note", message)
+    denied = "mrope_interleaved" in case.section.values
+    if interleaved or denied:
+        told = {
+            "order": "by turns" if interleaved else "in blocks",
+            "cost": sections_cost(case, numbers, interleaved),
+            "written": str(interleaved).lower(),
+        }
+        yield case.says("rope-sections", "denied" if denied else "unsaid", **told)
 
 
 def sections_cost(case: ConfigCase, numbers: list[int], interleaved: bool) -> str:

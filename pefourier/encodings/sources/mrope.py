@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources.config import ModelConfig
 from pefourier.encodings.sources.layers import open_model
@@ -27,7 +28,7 @@ def on_spans(spec: str, text: str, load: Callable[..., Encoding], **own: Any) ->
     found = along_spans(enc, axis, spans, text)
     if "video" not in known or all(span.kind != "video" for span in spans):
         return found
-    note = Finding("position-ids-video", "warning", known["video"])
+    note = finding("position-ids-video", how=known["video"])
     return replace(found, findings=(*found.findings, note))
 
 

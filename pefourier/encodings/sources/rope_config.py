@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import scaling_parameters
+from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.config import (
     HEADS,
@@ -162,8 +163,8 @@ def find_head(model: ModelConfig, turns: Rotary) -> tuple[int, list[Finding]]:
         return model.dimension(head, "head_dim"), []
     if model.d is not None:
         return model.d, []
-    message = f"{config.label} sets no size of a head; model_type {shown(model.kind)} has {head}"
-    return head, [Finding("rope-head-default", "note", message)]
+    note = finding("rope-head-default", config=config.label, kind=shown(model.kind), head=head)
+    return head, [note]
 
 
 def find_share(
@@ -177,11 +178,8 @@ def find_share(
     partial, found = reconcile(section, SHARE, model.config, keys)
     if ignored:
         if partial not in (None, 1.0) and not turns.fixed:
-            message = (
-                f"{keys[0]}={partial:g} of {model.config.label} is not used by model_type "
-                f"{shown(model.kind)}: the whole head is rotated; leave it out"
-            )
-            found = [Finding("rope-unknown-key", "warning", message)]
+            told = {"key": keys[0], "value": partial, "config": model.config.label}
+            found = [finding("rope-unknown-key", "share", kind=shown(model.kind), **told)]
         return 1.0, found
     dimensions = [key for key in turns.shares if key in DIMENSIONS]
     turned = model.config.count(*dimensions) if dimensions else None
@@ -207,28 +205,21 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
     """What to know of layers and tokens that the answer does not hold for."""
     row, found = model.row, []
     if not row:
-        message = (
-            f"model_type {shown(model.kind)} of {model.config.label} is not known here; the "
-            "layout of its columns is taken to be halves"
-        )
-        found.append(Finding("model-type-unknown", "note", message))
+        named = {"kind": shown(model.kind), "config": model.config.label}
+        found.append(finding("model-type-unknown", **named))
     number = model.config.count(*LAYERS) or max(row.get("unrotated", [-1])) + 1  # of its class
     unrotated = sorted(layers_without_positions(model, number))
     if unrotated:
         some = ", ".join(map(str, unrotated[:4])) + ", …" * (len(unrotated) > 4)
-        message = f"layers {some} have no positions; this is the rotation of the others"
-        found.append(Finding("rope-some-layers", "note", message))
+        found.append(finding("rope-some-layers", "still", layers=some))
     kinds = [part.split()[0] for part in row.get("layer_types", "").split(",") if part]
     turning = [kind for kind in dict.fromkeys(kinds) if turns_by_type(model, kind)]
     if "turning" in row and len(turning) < len(set(kinds)):
-        message = f"only layers of type {first_names(turning)} are rotated"
-        found.append(Finding("rope-some-layers", "note", message))
+        found.append(finding("rope-some-layers", "types", types=first_names(turning)))
     if "heads_turned" in row:
-        message = f"only {row['heads_turned']} of the heads of each layer turns"
-        found.append(Finding("rope-some-layers", "note", message))
+        found.append(finding("rope-some-layers", "heads", heads=row["heads_turned"]))
     if turns_on_axes(model):
-        message = "for tokens of text; those of images and videos have places on three axes"
-        found.append(Finding("rope-axes", "note", message))
+        found.append(finding("rope-axes"))
     return found
 
 
@@ -383,11 +374,8 @@ def reconcile(
     inner, outer = section.number(*inside), config.number(*above) if above else None
     if inner is None or outer is None or inner == outer:
         return (outer if inner is None else inner), []
-    message = (
-        f"{inside[0]}={inner:g} of {section.label} contradicts {outer:g} above it; the first is "
-        "used"
-    )
-    return inner, [Finding("rope-contradiction", "warning", message)]
+    told = {"key": inside[0], "section": section.label, "inner": inner, "outer": outer}
+    return inner, [finding("rope-contradiction", **told)]
 
 
 def read_scaling(
@@ -450,10 +438,8 @@ def misspelt_keys(config: Section) -> list[Finding]:
     for key in islice(sorted(config.values.keys() - EVIDENCE), SEEN):
         near = get_close_matches(key[:80], known, n=1, cutoff=0.85)
         if near:
-            message = (
-                f"{shown(key)} of {config.label} is no key of a rotation; did you mean {near[0]}?"
-            )
-            found.append(Finding("rope-unknown-key", "warning", message))
+            told = {"key": shown(key), "config": config.label, "near": near[0]}
+            found.append(finding("rope-unknown-key", "rotation", **told))
         if len(found) == NAMED:
             break
     return found
@@ -465,8 +451,8 @@ def warn_of_keys(section: Section, kind: str, named: set[str]) -> list[Finding]:
     for key in islice(sorted(section.values.keys() - named - IGNORED), SEEN):
         near = get_close_matches(key[:80], known, n=1)
         way_out = f"did you mean {near[0]}?" if near else "leave it out"
-        message = f"{shown(key)} of {section.label} is not used by rope_type {kind}; {way_out}"
-        found.append(Finding("rope-unknown-key", "warning", message))
+        told = {"key": shown(key), "section": section.label, "type": kind, "way": way_out}
+        found.append(finding("rope-unknown-key", "scaling", **told))
         if near == ["rope_type"] and "type" not in section.values:
             return found[-1:]  # with the type unknown, nothing can be said of the others
     return found[:NAMED]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pefourier.encodings.encoding import Finding
+from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.config import LAYERS, ModelConfig
 from pefourier.encodings.sources.layers import (
     FULL,
@@ -31,14 +32,8 @@ def inverted(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iter
     still, usual = sum(not turns for turns in told), number // (step[1] - step[0])
     if 2 * still <= number or still <= usual:
         return
-    yield Finding(
-        "layers-inverted",
-        "warning",
-        f"no_rope_layers of {model.config.label} leaves {still} of {number} layers without "
-        f"positions, where model_type {shown(model.kind)} has {usual}; read so, weights trained "
-        f"the other way lose positions in up to {still} layers and get them in up to {usual}; 1 "
-        "stands for a layer that rotates: exchange 0 and 1",
-    )
+    told = {"config": model.config.label, "kind": shown(model.kind)}
+    yield finding("layers-inverted", still=still, number=number, usual=usual, **told)
 
 
 def without_global(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
@@ -49,17 +44,12 @@ def without_global(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -
     if not windows or any(window is None or window >= trained for window in windows):
         return
     reach = sum(window - 1 for window in windows)
-    lost = (
-        f"tokens more than {reach} positions apart never meet"
-        if reach < trained
-        else f"tokens more than {max(windows) - 1} positions apart meet through others alone"
-    )
-    yield Finding(
-        "layers-no-global",
-        "warning",
-        f"all {len(windows)} layers of {model.config.label} see at most {max(windows)} positions, "
-        f"where model_type {shown(model.kind)} has layers that see all; {lost}, of {trained}",
-    )
+    told = {"layers": len(windows), "config": model.config.label, "kind": shown(model.kind)}
+    told |= {"widest": max(windows), "trained": trained}
+    if reach < trained:
+        yield finding("layers-no-global", "never", reach=reach, **told)
+    else:
+        yield finding("layers-no-global", "through", reach=max(windows) - 1, **told)
 
 
 def beyond_training(
@@ -68,12 +58,7 @@ def beyond_training(
     """A window that is longer than training."""
     widest = max((run.window or 0 for run in runs), default=0)
     if widest > trained:
-        yield Finding(
-            "window-above-trained",
-            "note",
-            f"a window of {widest} is longer than the {trained} positions of training: it cuts "
-            f"nothing up to there, and from {trained} on queries see more keys than they met",
-        )
+        yield finding("window-above-trained", window=widest, trained=trained)
 
 
 def below_one(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
@@ -101,12 +86,7 @@ def needless(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iter
     used = {run.part for run in runs if run.kind == "rotary"}
     for name in sorted(kinds & given.keys()):
         if isinstance(given[name], dict) and used and name not in used:
-            yield Finding(
-                "layers-needless",
-                "note",
-                f"{name} of rope_parameters of {model.config.label} sets a rotation for layers "
-                "that have no positions; it is not used, leave it out",
-            )
+            yield finding("layers-needless", name=name, config=model.config.label)
 
 
 def indexer(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
@@ -118,12 +98,7 @@ def indexer(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Itera
     how = f"{other} as in attention" if own == other else f"{own}, where attention pairs {other}"
     heads, width = (model.config.count(f"index_{key}") for key in ("n_heads", "head_dim"))
     sizes = f" ({heads} heads of {width})" if heads and width else ""
-    yield Finding(
-        "rope-indexer",
-        "note",
-        f"the indexer that chooses keys{sizes} has a second rotation: the same frequencies, "
-        f"pairing {how}",
-    )
+    yield finding("rope-indexer", sizes=sizes, how=how)
 
 
 RULES = (inverted, without_global, beyond_training, below_one, needless, indexer)

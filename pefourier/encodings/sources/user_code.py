@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding, Operator, from_table
+from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.rotations import (
     FAULTS,
     Function,
@@ -160,8 +161,8 @@ def held_apart(spec: str) -> Iterator[list[Finding]]:
         os.chdir(folder)
         os.close(folder)
     for one in warned[:MOST_WARNINGS]:
-        message = f"the code warns: {one.category.__name__}: {shown(str(one.message))}"
-        found.append(Finding("code-warns", "note", message))
+        told = {"type": one.category.__name__, "message": shown(str(one.message))}
+        found.append(finding("code-warns", **told))
 
 
 @contextlib.contextmanager
@@ -387,13 +388,10 @@ def table_of_class(
         with seeding(ANOTHER_SEED):
             other, _ = build_module(found, sizes, given)
             (again, _), _ = module_table(spec, torch, other, sizes["length"], sizes["d"], grid)
-        findings += begins_at_random(answer[0], again)
+        if not np.array_equal(answer[0], again):
+            findings.append(finding("untrained", "code"))
     if padded:
-        message = (
-            f"padding_idx was taken to be {A_PADDING}, as fairseq has it: positions then begin at "
-            f"{A_PADDING + 1}; give another in the SPEC, 'py:module:Class(padding_idx=0)'"
-        )
-        findings.append(Finding("padding-assumed", "note", message))
+        findings.append(finding("padding-assumed", padding=A_PADDING, first=A_PADDING + 1))
     return answer, findings + noticed
 
 
@@ -403,16 +401,4 @@ def build_module(found: Any, sizes: Mapping[str, int], given: Given) -> tuple[An
     makers = [m for m in built.modules() if hasattr(m, "create_weight") and hasattr(m, "weight")]
     for one in makers:
         one.weight.data.copy_(one.create_weight())
-    message = "its weight is filled by its own create_weight, as the model around it does"
-    return built, [Finding("filled-weights", "note", message)] if makers else []
-
-
-def begins_at_random(table: np.ndarray, again: np.ndarray) -> list[Finding]:
-    """Parameters that are drawn when a module is built are trained: what is shown is the start."""
-    if table.shape == again.shape and np.array_equal(table, again):
-        return []
-    message = (
-        "the codes depend on numbers that are drawn when the module is built and learned in "
-        "training; those shown are the ones before it: give the file of the trained table"
-    )
-    return [Finding("untrained", "note", message)]
+    return built, [finding("filled-weights")] if makers else []

@@ -17,6 +17,7 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding, from_table
 from pefourier.encodings.families.relative import of_lags, t5_buckets
+from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.config import (
     LONGEST,
     WIDTH,
@@ -80,8 +81,7 @@ def first_row(model: ModelConfig) -> int:
 
 def offset_notes(kind: str, offset: int) -> tuple[Finding, ...]:
     """What to know about a table whose first rows belong to no position."""
-    message = f"{kind} gives position 0 the code of row {offset}; the rows before it are not used"
-    return (Finding("position-offset", "note", message),) if offset else ()
+    return (finding("position-offset", kind=kind, offset=offset),) if offset else ()
 
 
 def read_positions(model: ModelConfig) -> Encoding | None:
@@ -172,8 +172,7 @@ def unlike_config(
 
 def unlike(model: ModelConfig, words: str) -> Finding:
     """The warning for weights that are not those of their config."""
-    message = f"{words}; {model.config.label} and its weights do not belong together: correct one"
-    return Finding("weights-config", "warning", message)
+    return finding("weights-config", "config", words=words, config=model.config.label)
 
 
 def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
@@ -192,12 +191,9 @@ def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
             warned = [one for one in stored.findings if one.code == "weights-config"]
             enc = replace(enc, findings=(*enc.findings, *warned))
             continue
-        message = (
-            f"{name} of {shown(path)} is not the sinusoids that model_type {shown(model.kind)} "
-            "starts with; a model loads this table, which is answered about"
-        )
+        told = {"name": name, "path": shown(path), "kind": shown(model.kind)}
         stored = load_tensor(model, name, path)
-        warned = Finding("weights-config", "warning", message)
+        warned = finding("weights-config", "sinusoids", **told)
         return replace(stored, findings=(*stored.findings, warned))
     return enc
 
