@@ -20,7 +20,7 @@ from pefourier.encodings.sources import lint
 from pefourier.encodings.sources.models import type_row
 from pefourier.errors import PefourierError
 
-CODES = set(re.findall(r'Finding\("([a-z-]+)"', Path(lint.__file__).read_text()))
+CODES = set(re.findall(r'says\("([a-z-]+)"', Path(lint.__file__).read_text()))
 LLAMA31 = PUBLISHED["meta-llama/Llama-3.1-8B"]
 SCALING = LLAMA31["rope_scaling"]
 QWEN25 = PUBLISHED["Qwen/Qwen2.5-7B-Instruct, with its YaRN"]
