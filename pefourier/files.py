@@ -7,8 +7,10 @@ import stat
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import islice
-from typing import BinaryIO
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from pefourier.errors import PefourierError, shown, unknown
 
@@ -22,6 +24,14 @@ DRAFTS: set[str] = set()  # paths of those that this process is writing
 TRIES = 100  # drafts that other processes may take for stale
 DAY = 86_400  # seconds
 O_BINARY = getattr(os, "O_BINARY", 0)  # Windows
+
+
+@cache  # files of the package, which do not change while they are used
+def read_toml(path: Path) -> dict[str, Any]:
+    """A table of the package that is data."""
+    import tomllib  # commands that need none start without it
+
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def label(path: str) -> str:

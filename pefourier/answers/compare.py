@@ -17,6 +17,7 @@ from pefourier.encodings.conventions import conventions_of_papers
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.registry import BUILDERS
+from pefourier.files import read_toml
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -271,7 +272,7 @@ def cause_in_words(r: Comparison) -> str:
     """What explains a difference."""
     if r.cause is None:
         return ""
-    from pefourier.diagnosis.misreadings import MISREADINGS
+    from pefourier.diagnosis.misreadings import SAID
 
     if r.cause.of == "both":
         known = all(enc.act == "rotate" and "scaling" in enc.params for enc in r.about)
@@ -280,7 +281,7 @@ def cause_in_words(r: Comparison) -> str:
     told = (change_of(key, pair) for key, pair in r.cause.changes.items())
     changes = ", ".join(filter(None, told))
     one, other = misread_and_meant(r.cause)
-    slips = " and ".join(MISREADINGS[code] for code in r.cause.misreadings)
+    slips = " and ".join(read_toml(SAID)[code] for code in r.cause.misreadings)
     detail = f" ({changes})" if changes else ""
     return f"The {one} is the {other} misread: {slips}{detail}."
 

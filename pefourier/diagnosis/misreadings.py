@@ -3,13 +3,14 @@
 Conventions
 -----------
 Settings are the parameters of ``rope``: d, rho, partial, scaling and that scaling's own. A slip is
-a change of some of them, under a code that `MISREADINGS` explains; a reading is what comes of it:
-frequencies in radians per position, one a pair, and the factor before the waves.
+a change of some of them, under a code that misreadings.toml explains; a reading is what comes of
+it: frequencies in radians per position, one a pair, and the factor before the waves.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import log
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,32 +25,7 @@ from pefourier.encodings.sources.models import rotary
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, rounded
 
-MISREADINGS = {  # code: what was done
-    "base-default": "the base was left to a default",
-    "base": "another base",
-    "divisor": "frequencies are those of a head of another size, as many as this one has",
-    "scaling-ignored": "the scaling was not applied",
-    "scaling-added": "a scaling was applied where none was meant",
-    "scaling-type": "the scaling was taken for one of another type",
-    "factor": "another factor",
-    "original-length": "another length of training",
-    "ramp": "other limits of the ramp",
-    "truncate": "the limits of YaRN's ramp were rounded to whole pairs, or were not",
-    "factor-list": "the other list of factors",
-    "partial-ignored": "all of the head was rotated",
-    "partial": "another share of the head was rotated",
-    "partial-grid": "frequencies were spread over the head, not over the share of it that turns",
-    "head-size": "another size of a head",
-    "other-layers": "the rotation of another type of layer",
-    "mscale": "another factor before cosines and sines",
-    "layout": "partners stand side by side where halves were meant, or the reverse",
-    "bfloat16-frequencies": "frequencies were rounded to bfloat16",
-    "float16-frequencies": "frequencies were rounded to float16",
-    "bfloat16-phases": "positions, frequencies and their products were computed in bfloat16",
-    "float16-phases": "positions, frequencies and their products were computed in float16",
-    "bfloat16-positions": "positions were rounded to bfloat16, though products were not",
-    "float16-positions": "positions were rounded to float16, though products were not",
-}
+SAID = Path(__file__).with_suffix(".toml")  # of misreadings by code: what was done
 HEADS = (64, 80, 96, 128, 160, 192, 256)
 LENGTHS = (*(2**k for k in range(11, 18)), 40960)
 FACTORS = (2, 4, 8, 16, 32, 64)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pefourier.errors import unknown
+from pefourier.files import read_toml
 
 FILE = Path(__file__).with_suffix(".toml")
 FACTS = ("source", "note", "text")  # keys that are not parameters
@@ -22,13 +23,9 @@ def read_conventions() -> Mapping[str, dict[str, dict[str, Any]]]:
     >>> read_conventions()["axial-rope"]["rope-vit"]["rho"]
     100.0
     """
-    import tomllib  # commands that need no convention start without it
-
-    with FILE.open("rb") as stream:
-        held = tomllib.load(stream)
     return {
         encoding: {name: {k: as_parameter(v) for k, v in row.items()} for name, row in rows.items()}
-        for encoding, rows in held.items()
+        for encoding, rows in read_toml(FILE).items()
     }
 
 

@@ -4,21 +4,13 @@ Severity: error, surely a mistake; warning, probably; note, a convention worth k
 several sentences or severities has each under a name of its own.
 """
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pefourier.encodings.encoding import Finding
+from pefourier.files import read_toml
 
-FILE = Path(__file__).with_suffix(".toml")
-
-
-@cache  # the file does not change while it is used
-def read_findings() -> dict[str, dict[str, Any]]:
-    """The rows of findings.toml by code."""
-    import tomllib  # encodings of which nothing is said are built without it
-
-    return tomllib.loads(FILE.read_text(encoding="utf-8"))
+FINDINGS = Path(__file__).with_suffix(".toml")
 
 
 def finding(code: str, which: str = "", **values: Any) -> Finding:
@@ -27,7 +19,7 @@ def finding(code: str, which: str = "", **values: Any) -> Finding:
     >>> finding("padding-row", "usual", rows="row 1").severity
     'note'
     """
-    row = read_findings()[code]
+    row = read_toml(FINDINGS)[code]
     severity, message = (
         told if isinstance(told, str) else told[which] for told in (row["severity"], row["message"])
     )

@@ -31,9 +31,10 @@ from pefourier.answers.terms import SAID, explanation, find_terms, read_terms
 from pefourier.cli.main import app
 from pefourier.cli.vocabulary import command_terms, option_terms, options_of
 from pefourier.diagnosis.rules import SEVERITIES
-from pefourier.encodings.findings import read_findings
+from pefourier.encodings.findings import FINDINGS
 from pefourier.encodings.sources.temperature import Temperature
 from pefourier.errors import PefourierError
+from pefourier.files import read_toml
 from pefourier.geometry.precision import FORMATS, FormatLoss
 from pefourier.reproduce import SPOKEN, Claim
 from pefourier.weights.layout import PairLayout
@@ -174,7 +175,7 @@ def test_every_finding_has_a_term_and_every_term_a_finding():
 
 
 def test_sentences_of_a_finding_go_by_the_names_of_its_severities():
-    for code, row in read_findings().items():
+    for code, row in read_toml(FINDINGS).items():
         named = [told.keys() for told in map(row.get, SAID) if isinstance(told, dict)]
         assert all(names == named[0] and len(names) > 1 for names in named), code
         told = row.get("severity", "note")

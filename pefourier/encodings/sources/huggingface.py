@@ -13,13 +13,9 @@ from dataclasses import replace
 from pefourier.encodings.columns import exchanged
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
+from pefourier.encodings.refused import REASONS
 from pefourier.encodings.sources.axes_config import read_axes
-from pefourier.encodings.sources.config import (
-    HEADS,
-    WIDTH,
-    ModelConfig,
-    Section,
-)
+from pefourier.encodings.sources.config import HEADS, WIDTH, ModelConfig, Section
 from pefourier.encodings.sources.layers import open_model, read_layers
 from pefourier.encodings.sources.models import version
 from pefourier.encodings.sources.rope_config import layer_sections, read_rotation, rotates
@@ -32,20 +28,7 @@ from pefourier.encodings.sources.weights import (
     read_trained_biases,
 )
 from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
-
-REASONS = {  # why a config of a model type is not answered, by the kind of its row
-    "axes": "its positions lie on several axes, as of an image; give a file of codes",
-    "relative": "its positions are biases or vectors of distances, trained, in its weights; "
-    "give a file of codes",
-    "convolutional": "its positions come from a convolution, which depends on the tokens",
-    "mixer": "its layers have no positions: their order comes from recurrence or convolution",
-    "none": "no table, rotation or bias of positions is known in its model",
-    "sinusoidal": "its code computes sinusoids whose order of columns is not known here; "
-    "give a file of codes",
-    "alibi": "its config turns its biases off, and no other positions of its type are known",
-    "unbuilt": "what it does with positions is not known here: its model cannot be made of the "
-    "config class alone; give a file of codes",
-}
+from pefourier.files import read_toml
 
 
 def read_config(
@@ -105,7 +88,8 @@ def no_answer(model: ModelConfig) -> PefourierError:
         return UnknownPositions(
             f"{who} sets no positions: it rotates where {switch[0]} is {shown(switch[1][0])}"
         )
-    return UnknownPositions(f"{who} is not answered: {model.row.get('reason', REASONS[kinds[0]])}")
+    reason = model.row.get("reason") or read_toml(REASONS)["kinds"][kinds[0]]
+    return UnknownPositions(f"{who} is not answered: {reason}")
 
 
 def code_notes(config: Section) -> tuple[Finding, ...]:
