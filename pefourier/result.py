@@ -39,6 +39,11 @@ class Result(Explained):
     about: tuple[Encoding, ...] = field(default=(), compare=False, metadata={"told": False})
 
     @property
+    def on_grid(self) -> bool:
+        """Whether it is about points of several axes."""
+        return len(self.about[0].domain.sides) > 1
+
+    @property
     def conclusion(self) -> str:
         """One to three plain sentences made by fixed rules, as the command begins with."""
         return str(self.record()["conclusion"])

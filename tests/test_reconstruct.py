@@ -49,7 +49,7 @@ def test_algorithm_1_with_eq_22_leaves_an_error():
 def test_equal_weights_rebuild_the_delta():
     h = np.fft.irfft(np.ones(129), 256)
     np.testing.assert_allclose(h, np.eye(256)[0], atol=1e-16)
-    assert describe_peak(np.eye(8)[0]) == (1.0, 1.0, 1, 0.0)
+    assert list(describe_peak(np.eye(8)[0]).values()) == [1.0, 1.0, 1, 0.0, 0.0]
 
 
 def test_theorem_1_inverts_the_codes_of_the_dft():
@@ -76,13 +76,14 @@ def test_there_is_no_inverse_beyond_the_length():
 
 def test_width_of_a_triangle_and_of_a_constant():
     triangle = np.maximum(0, 1 - np.minimum(np.arange(20), 20 - np.arange(20)) / 4)
-    assert describe_peak(triangle)[1] == pytest.approx(4)
-    assert describe_peak(np.full(7, 0.3))[1:3] == (7.0, 7)
+    assert describe_peak(triangle)["width"] == pytest.approx(4)
+    flat = describe_peak(np.full(7, 0.3))
+    assert (flat["width"], flat["half_max_count"]) == (7.0, 7)
 
 
 def test_side_lobe_is_outside_the_monotone_flanks():
     h = np.array([1.0, 0.2, -0.3, 0.1, -0.2, 0.1, -0.3, 0.2])
-    assert describe_peak(h)[3] == pytest.approx(0.2)
+    assert describe_peak(h)["side_lobe"] == pytest.approx(0.2)
 
 
 def test_a_position_outside_the_lattice_is_refused():

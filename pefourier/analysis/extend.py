@@ -8,7 +8,7 @@ original one, that before any scaling, so that the slowest pairs stay within pha
 there. `cosine` is that between the codes of a position in both rotations (1: as trained).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -86,16 +86,8 @@ class Extensions(Result):
     params: dict[str, Any] = field(default_factory=dict, metadata={"told": ""})  # what was asked
 
 
-Ways = dict[str, Callable[[float, int], dict[str, Any]]]
-WAYS: Ways = {  # the parameters of each scaling for a factor and an original length
-    "linear": lambda factor, _: {"factor": factor},
-    "ntk": lambda factor, _: {"factor": factor},
-    "yarn": lambda factor, original: {"factor": factor, "original": original},
-    "llama3": lambda factor, original: {"factor": factor, "original": original},
-}
-SHARED: Ways = {  # of p-RoPE, whose slowest pairs do not turn
-    "proportional": lambda factor, _: {"factor": factor},
-}
+WAYS = ("linear", "ntk", "yarn", "llama3")
+SHARED = ("proportional",)  # of p-RoPE, whose slowest pairs do not turn
 
 
 def extend(
@@ -243,7 +235,7 @@ def grid_specs(spec: str, sides: Sequence[int], founds: Sequence[Extensions]) ->
     return {way: f"{start},stretch={stretch}{more}" for way, more in ways.items()}
 
 
-def ways_of(own: Encoding) -> Ways:
+def ways_of(own: Encoding) -> tuple[str, ...]:
     """The scalings that a rotation can be given."""
     return SHARED if own.params["scaling"] == "proportional" else WAYS
 
@@ -256,7 +248,9 @@ def rescale(own: Encoding, length: int, way: str, original: int) -> Encoding:
         for key, one in usual.items()
         if key != "attention_factor" and own.params[key] != one.default
     }
-    taken = kept | ways_of(own)[way](length / original, original)
+    taken = kept | {"factor": length / original}
+    if "original" in scaling_parameters(way):
+        taken |= {"original": original}
     return rebuilt(own, length, plain_base(own), way, taken)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pefourier.analysis.spectrum import Spectrum, density
+from pefourier.analysis.spectrum import density
 from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import Encoding, as_encoding, without_prefix
 from pefourier.errors import PefourierError
@@ -63,11 +63,6 @@ class Reconstructions(Result):
     below_first_bin: int | None  # declared frequencies whose waves are longer than the lattice
     frequencies_total: int | None
 
-    @property
-    def on_grid(self) -> bool:
-        """Whether the lattice has several axes."""
-        return isinstance(self.lattice, tuple)
-
 
 def position_functions(
     encoding: Encoding | np.ndarray,
@@ -104,14 +99,43 @@ def position_functions(
     >>> round(result.reconstructions[0].peak, 4)
     0.3403
     """
+    from pefourier.geometry.singular_values import check_products, decompose
+
     enc = without_prefix(as_encoding(encoding))
-    sides = enc.domain.sides
-    if len(sides) > 1:
-        points = positions or [tuple(n // 2 for n in sides)]
-        return functions_on_grid(enc, points, lattice, sigma, method)
-    if positions is None:
-        positions = usual_positions(lattice or enc.lattice or enc.dim)
-    return functions_on_line(enc, positions, lattice, sigma, method)
+    axes = len(enc.domain.sides)
+    if axes == 1:
+        sides = (lattice or enc.lattice or enc.dim,)
+        points = usual_positions(sides[0]) if positions is None else positions
+    else:
+        sides = (lattice,) * axes if lattice else enc.domain.sides
+        points = positions or [tuple(n // 2 for n in enc.domain.sides)]
+    check_size("a lattice for each position", len(points), *sides)
+    check_products(enc)
+    spectrum = density(enc, lattice, sigma, method)
+    places = [check_point(point, sides) for point in points]
+    weights = spectrum.density if axes == 1 else spectrum.density / multiplicity(sides)
+    h = np.fft.irfftn(weights, sides, range(axes))
+    h /= np.linalg.norm(h)
+    told = describe_peak(h) if axes == 1 else describe_grid_peak(h)
+    factors = decompose(enc)
+    rebuilt = [
+        Reconstruction(
+            position=place if axes > 1 else place[0],
+            values=np.roll(h, place, range(axes)),
+            inverse_error=inverse_error_at(factors, place, enc.domain.sides),
+            **told,
+        )
+        for place in places
+    ]
+    return Reconstructions(
+        lattice=spectrum.lattice,
+        sigma=spectrum.sigma,
+        reconstructions=rebuilt,
+        inverse_error=max(0.0, factors.inverse_error()),  # rounding may make it less than it is
+        below_first_bin=spectrum.summary.below_first_bin,
+        frequencies_total=spectrum.summary.frequencies_total,
+        about=(enc,),
+    )
 
 
 def usual_positions(n: int) -> tuple[int, ...]:
@@ -125,103 +149,15 @@ def usual_positions(n: int) -> tuple[int, ...]:
     return tuple(sorted({s * n // USUAL_LENGTH for s in USUAL}))
 
 
-def functions_on_line(
-    enc: Encoding,
-    positions: Sequence[int],
-    lattice: int | None,
-    sigma: float | None,
-    method: str,
-) -> Reconstructions:
-    """Algorithm 1 as the paper has it."""
-    from pefourier.geometry.singular_values import check_products, decompose
-
-    check_size("a lattice for each position", len(positions), lattice or enc.lattice or enc.dim)
-    check_products(enc)
-    spectrum = density(enc, lattice, sigma, method)
-    n = spectrum.lattice
-    check_positions(positions, n)
-    h = np.fft.irfft(spectrum.density, n)
-    h /= np.linalg.norm(h)
-    peak, width, count, lobe = describe_peak(h)
-    error = float(np.sqrt((h[0] - 1) ** 2 + (h[1:] ** 2).sum()))
-    factors = decompose(enc)
-    rebuilt = [
-        Reconstruction(
-            position=s,
-            values=np.roll(h, s),
-            peak=peak,
-            width=width,
-            half_max_count=count,
-            side_lobe=lobe,
-            error=error,
-            inverse_error=inverse_error_at(factors, s),
-        )
-        for s in positions
-    ]
-    return Reconstructions(
-        n, spectrum.sigma, rebuilt, factors.inverse_error(), **slow_waves(spectrum), about=(enc,)
-    )
-
-
-def slow_waves(spectrum: Spectrum) -> dict[str, int | None]:
-    """How many of the declared frequencies are below the first of the lattice, and of how many."""
-    summary = spectrum.summary
-    return {
-        "below_first_bin": summary.below_first_bin,
-        "frequencies_total": summary.frequencies_total,
-    }
-
-
-def check_positions(positions: Sequence[int], n: int) -> None:
-    """Refuse a position outside a lattice of n points."""
-    for s in positions:
-        if not 0 <= s < n:
-            raise PefourierError(
-                f"position {s} is outside the lattice 0 … {n - 1}; choose another or set --lattice"
-            )
-
-
-def functions_on_grid(
-    enc: Encoding,
-    points: Sequence[Sequence[int]],
-    lattice: int | None,
-    sigma: float | None,
-    method: str,
-) -> Reconstructions:
-    """Algorithm 1 with the transform of several axes."""
-    from pefourier.geometry.singular_values import check_products, decompose
-
-    check_products(enc)
-    spectrum = density(enc, lattice, sigma, method)
-    sides = spectrum.lattice
-    check_size("a lattice for each position", len(points), *sides)
-    points = [check_point(point, sides) for point in points]
-    axes = range(len(sides))
-    h = np.fft.irfftn(spectrum.density / multiplicity(sides), sides, axes)
-    h /= np.linalg.norm(h)
-    delta = np.zeros(sides)
-    delta[(0,) * len(sides)] = 1.0
-    told = describe_grid_peak(h) | {"error": float(np.linalg.norm(h - delta))}
-    factors = decompose(enc)
-    rebuilt = [
-        Reconstruction(
-            position=point,
-            values=np.roll(h, point, axes),
-            inverse_error=inverse_error_on_grid(factors, point, enc.domain.sides),
-            **told,
-        )
-        for point in points
-    ]
-    worst = max(0.0, factors.inverse_error())  # rounding may make a projection larger than it is
-    return Reconstructions(
-        sides, spectrum.sigma, rebuilt, worst, **slow_waves(spectrum), about=(enc,)
-    )
-
-
-def check_point(point: Sequence[int], sides: tuple[int, ...]) -> tuple[int, ...]:
+def check_point(point: int | Sequence[int], sides: tuple[int, ...]) -> tuple[int, ...]:
     """A point of a lattice; one with other axes or beyond a side is refused."""
     given = tuple(int(x) for x in np.atleast_1d(point))
     if len(given) != len(sides) or not all(0 <= x < n for x, n in zip(given, sides, strict=False)):
+        if len(sides) == 1:
+            raise PefourierError(
+                f"position {point} is outside the lattice 0 … {sides[0] - 1}; choose another or "
+                "set --lattice"
+            )
         size, last = "x".join(map(str, sides)), ",".join(str(n - 1) for n in sides)
         first = ",".join("0" for _ in sides)
         raise PefourierError(
@@ -231,7 +167,7 @@ def check_point(point: Sequence[int], sides: tuple[int, ...]) -> tuple[int, ...]
     return given
 
 
-def inverse_error_on_grid(
+def inverse_error_at(
     factors: Factors, point: tuple[int, ...], sides: tuple[int, ...]
 ) -> float | None:
     """Error of the linear inverse at a point, None where the encoding has no code."""
@@ -241,44 +177,43 @@ def inverse_error_on_grid(
 
 
 def describe_grid_peak(h: np.ndarray) -> dict[str, float]:
-    """Peak, area at half height, cross and side lobe of a function on a torus.
+    """Peak, area at half height, cross, side lobe and distance to delta on a torus.
 
     The peak is at the first point.
 
-    >>> describe_grid_peak(np.array([[0.8, 0.4, 0.0, 0.4], [0.2, 0.0, 0.0, 0.0]]))
-    {'peak': 0.8, 'half_max_area': 3, 'cross': 1.0, 'side_lobe': 0.0}
+    >>> describe_grid_peak(np.array([[0.8, 0.4, 0.0, 0.4], [0.2, 0.0, 0.0, 0.0]]))["half_max_area"]
+    3
     """
     if np.isnan(h).any():
-        return {"peak": np.nan, "half_max_area": 0, "cross": np.nan, "side_lobe": np.nan}
+        return dict.fromkeys(("peak", "cross", "side_lobe", "error"), np.nan) | {"half_max_area": 0}
     off, far = np.ones(h.shape, dtype=bool), np.zeros(h.shape, dtype=bool)
     for a, n in enumerate(h.shape):
         place = np.arange(n).reshape([-1 if a == b else 1 for b in range(h.ndim)])
         off &= place > 0
         far |= np.minimum(place, n - place) > 1
-    peak = float(h.flat[0])
+    peak, delta = float(h.flat[0]), np.zeros(h.shape)
+    delta.flat[0] = 1.0
     return {
         "peak": peak,
         "half_max_area": int((h >= peak / 2).sum()),
         "cross": float(1 - (h[off] ** 2).sum() / (h**2).sum()),
         "side_lobe": float(np.abs(h[far]).max(initial=0.0)),
+        "error": float(np.linalg.norm(h - delta)),
     }
 
 
-def inverse_error_at(factors: Factors, s: int) -> float | None:
-    """Error of the linear inverse at s, None where the encoding has no code."""
-    return factors.inverse_error(s) if s < factors.n else None
-
-
-def describe_peak(h: np.ndarray) -> tuple[float, float, int, float]:
-    """Peak, width at half height, samples at or above it, and side lobe of a circular function.
+def describe_peak(h: np.ndarray) -> dict[str, float]:
+    """Peak, width and samples at half height, side lobe and distance to delta, on a circle.
 
     The peak is at index 0, and h(t) = h(-t): Algorithm 1's weights are real.
 
-    >>> describe_peak(np.array([1.0, 0.75, 0.25, 0.0, 0.25, 0.75]))
-    (1.0, 3.0, 3, 0.0)
+    >>> describe_peak(np.array([1.0, 0.75, 0.25, 0.0, 0.25, 0.75]))["width"]
+    3.0
     """
     if np.isnan(h).any():
-        return np.nan, np.nan, 0, np.nan
+        return dict.fromkeys(("peak", "width", "side_lobe", "error"), np.nan) | {
+            "half_max_count": 0
+        }
     half, right = h[0] / 2, h[: len(h) // 2 + 1]
     above = right >= half
     if above.all():
@@ -288,4 +223,10 @@ def describe_peak(h: np.ndarray) -> tuple[float, float, int, float]:
         width = 2 * (t - 1 + (right[t - 1] - half) / (right[t - 1] - right[t]))
     rises = np.flatnonzero(np.diff(right) > 0)
     lobe = np.abs(right[rises[0] + 1 :]).max() if len(rises) else 0.0
-    return float(h[0]), float(width), int((h >= half).sum()), float(lobe)
+    return {
+        "peak": float(h[0]),
+        "width": float(width),
+        "half_max_count": int((h >= half).sum()),
+        "side_lobe": float(lobe),
+        "error": float(np.sqrt((h[0] - 1) ** 2 + (h[1:] ** 2).sum())),
+    }

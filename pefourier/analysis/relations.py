@@ -81,11 +81,6 @@ class Relations(Result):
     rotation_residual: float | None = field(**ON_GRIDS)  # of rotations, the largest |M' M - I|
     diagonals: Diagonals | None = field(**ON_GRIDS)  # None where a side is too short
 
-    @property
-    def on_grid(self) -> bool:
-        """Whether the codes are those of points of several axes."""
-        return self.grid is not None
-
 
 def relate(encoding: Encoding | np.ndarray, assessed: Faithfulness | None = None) -> Relations:
     """How the codes of positions, or of lags, relate to one another.
@@ -227,12 +222,7 @@ def shift_residual(enc: Encoding, k: int = 1) -> float | list[float | None] | No
     """
     if len(enc.domain.sides) > 1:
         return [shift_along(enc, axis, k) for axis in range(len(enc.domain.sides))]
-    if enc.stationary:
-        return 0.0
-    table = np.asarray(enc.codes(enc.domain.x[:FITTED]), dtype=float)
-    if not k < len(table) or enc.dim > LARGEST_SHIFT:
-        return None
-    return fit_shift(table[:-k], table[k:])
+    return 0.0 if enc.stationary else shift_along(enc, 0, k)
 
 
 def fit_shift(before: np.ndarray, after: np.ndarray) -> float | None:
@@ -336,13 +326,14 @@ def kernel_blocks(enc: Encoding) -> Iterator[np.ndarray]:
 def first_rising_lag(enc: Encoding) -> int | list[int | None] | None:
     """The first lag at which the kernel rises; of declared products no more lags are looked at.
 
-    On a grid that along each axis.
+    On a grid that along each axis; of declared products only lags along axes are looked at.
     """
-    if len(enc.domain.sides) > 1:
-        return rising_lags_on_axes(enc)
+    sides = enc.domain.sides
     if not enc.stationary:
-        k = kernel(enc)
-        return None if k is None else first_rise(k, enc.eps)
+        return rising_lags(kernel(enc), sides, enc.eps)
+    if len(sides) > 1:
+        lines = map(np.multiply.outer, map(np.arange, sides), np.eye(len(sides)))
+        return [first_rise(enc.measure.kernel(line), enc.eps) for line in lines]
     seen, last = 0, np.zeros(0)
     for block in kernel_blocks(enc):
         lag = first_rise(np.concatenate([last, block]), enc.eps)
@@ -350,19 +341,6 @@ def first_rising_lag(enc: Encoding) -> int | list[int | None] | None:
             return lag + seen - len(last)
         seen, last = seen + len(block), block[-1:]
     return None
-
-
-def rising_lags_on_axes(enc: Encoding) -> list[int | None] | None:
-    """The first rise along each axis; of declared products only lags along axes are looked at."""
-    sides = enc.domain.sides
-    if not enc.stationary:
-        k = kernel(enc)
-        return None if k is None else rising_lags(k, sides, enc.eps)
-    lines = [
-        np.multiply.outer(np.arange(n), step)
-        for n, step in zip(sides, np.eye(len(sides)), strict=True)
-    ]
-    return [first_rise(enc.measure.kernel(line), enc.eps) for line in lines]
 
 
 def first_rise(kernel: np.ndarray, eps: float = 0.0) -> int | None:

@@ -76,11 +76,6 @@ class Spectrum(Result):
     frequencies: np.ndarray | None  # (m,) declared, radians per position; on a grid (m, axes)
     summary: DensitySummary
 
-    @property
-    def on_grid(self) -> bool:
-        """Whether the lattice has several axes."""
-        return isinstance(self.lattice, tuple)
-
 
 def density(
     encoding: Encoding | np.ndarray,
@@ -140,26 +135,45 @@ def density(
         check_count("lattice", n, most=LARGEST)
     check_sigma(sigma, round(least_sigma(axes, LEAST_SIGMA), 3))
     used = choose_method(enc, method)
-    if axes > 1:
-        return density_on_grid(enc, (n,) * axes if lattice else enc.domain.sides, sigma, used)
+    sides = enc.domain.sides if axes > 1 and lattice is None else (n,) * axes
+    check_size("a lattice", *sides)
     frequencies, weights = frequencies_and_weights(enc, used)
-    steps = folded(frequencies) * (n / (2 * pi))
+    inside = folded(frequencies) if axes == 1 else folded_around(frequencies)
+    steps = inside * (np.array(sides) / (2 * pi))
     if sigma is None:
         on_lattice = used == "declared" and np.abs(steps - np.rint(steps)).max() < 1e-9
-        sigma = 0.0 if on_lattice else DEFAULT_SIGMA
-    if sigma:
-        g = smoothed(steps, weights, n // 2 + 1, sigma)
-    else:
-        g = at_nearest_points(steps, weights, n // 2 + 1)
-    omega = 2 * pi * np.arange(n // 2 + 1) / n
+        sigma = 0.0 if on_lattice else DEFAULT_SIGMA if axes == 1 else DEFAULT_GRID_SIGMA
     declared = frequencies if used == "declared" else None
-    summary = summarize_density(enc, omega, g, declared)
+    omega, own = half_plane(sides), {}
+    if axes == 1:
+        points = n // 2 + 1
+        if sigma:
+            g = smoothed(steps, weights, points, sigma)
+        else:
+            g = at_nearest_points(steps, weights, points)
+        summary = summarize_density(enc, omega[0], g, declared)
+    else:
+        points = prod(sides)
+        each = torus_density(inside, weights, sides, sigma)
+        g = each * multiplicity(sides)
+        summary = summarize_torus(each, sides, declared)
+        own = describe_on_grid(enc, g, sides, used, declared)
     summary = replace(
         summary,
         mean_share=mean_share(enc, used, frequencies, weights),
-        **counts(summary, len(g), folded(frequencies), weights),
+        **counts(summary, points, inside, weights),
     )
-    return Spectrum(n, sigma, used, omega, g, declared, summary, about=(enc,))
+    return Spectrum(
+        lattice=n if axes == 1 else sides,
+        sigma=sigma,
+        method=used,
+        omega=omega[0] if axes == 1 else omega,
+        density=g,
+        frequencies=declared,
+        summary=summary,
+        about=(enc,),
+        **own,
+    )
 
 
 def counts(
@@ -210,43 +224,18 @@ def check_sigma(sigma: float | None, least: float) -> None:
         )
 
 
-def density_on_grid(
-    enc: Encoding, sides: tuple[int, ...], sigma: float | None, method: str
-) -> Spectrum:
-    """Eq. 15 on a torus, and what it says of axes and directions."""
-    check_size("a lattice", *sides)
-    frequencies, weights = frequencies_and_weights(enc, method)
-    inside = folded_around(frequencies)
-    steps = inside * (np.array(sides) / (2 * pi))
-    if sigma is None:
-        on_lattice = method == "declared" and np.abs(steps - np.rint(steps)).max() < 1e-9
-        sigma = 0.0 if on_lattice else DEFAULT_GRID_SIGMA
-    each = torus_density(inside, weights, sides, sigma)
-    g = each * multiplicity(sides)
-    along = directions_of(g, sides)
-    declared = frequencies if method == "declared" else None
-    summary = summarize_torus(each, sides, declared)
-    return Spectrum(
-        lattice=tuple(sides),
-        sigma=sigma,
-        method=method,
-        omega=half_plane(sides),
-        density=g,
-        marginals=[
-            g.sum(axis=tuple(b for b in range(len(sides)) if b != a)) for a in range(len(sides))
-        ],
-        radial={"omega": along.lengths, "density": along.radial},
-        angular={"angle": along.angles, "density": along.angular},
+def describe_on_grid(
+    enc: Encoding, g: np.ndarray, sides: tuple[int, ...], method: str, declared: np.ndarray | None
+) -> dict[str, Any]:
+    """What a density on a torus says of axes and directions."""
+    along, axes = directions_of(g, sides), range(len(sides))
+    return {
+        "marginals": [g.sum(axis=tuple(b for b in axes if b != a)) for a in axes],
+        "radial": {"omega": along.lengths, "density": along.radial},
+        "angular": {"angle": along.angles, "density": along.angular},
         **axis_shares(enc, method),
-        largest_step=None if declared is None else float(np.abs(declared).max()),
-        frequencies=declared,
-        summary=replace(
-            summary,
-            mean_share=mean_share(enc, method, frequencies, weights),
-            **counts(summary, prod(sides), inside, weights),
-        ),
-        about=(enc,),
-    )
+        "largest_step": None if declared is None else float(np.abs(declared).max()),
+    }
 
 
 def axis_shares(enc: Encoding, method: str = "auto") -> dict[str, Any]:

@@ -29,15 +29,7 @@ from pefourier.geometry.precision import (
 from pefourier.geometry.waves import Turning, align, recurrence, turning_pairs
 
 SAMPLE = 2**11  # rows from which parameters are read
-FACTORS = (
-    2.0,
-    4.0,
-    8.0,
-    16.0,
-    32.0,
-    40.0,
-    64.0,
-)  # of scalings, where the table is too short to tell
+FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)  # of scalings, in tables too short to tell
 SHORT = ("bfloat16", "float16")
 KNOWN = 8  # a frequency of so many times its slack is known; one of less may be rounding alone
 UNUSUAL = 1e9  # a base that nobody chooses, but is made by mistakes in exponents

@@ -17,7 +17,12 @@ import numpy as np
 
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding
-from pefourier.encodings.families.rotary import Head, rotation_of, scaling_parameters
+from pefourier.encodings.families.rotary import (
+    Head,
+    rotation_if_any,
+    rotation_of,
+    scaling_parameters,
+)
 from pefourier.encodings.sources.config import HEADS as HEAD_COUNTS
 from pefourier.encodings.sources.config import WIDTH, ModelConfig
 from pefourier.encodings.sources.layers import open_model, read_layers
@@ -145,17 +150,11 @@ def with_slips(
         if settings.get(key) != changed[key]
     }
     differing |= {key: pair for slip in some for key, pair in (slip.told or {}).items()}
-    own = scaling_parameters(changed["scaling"])
-    needed = {key for key, parameter in own.items() if parameter.default is parameter.empty}
-    if not differing or needed - changed.keys():
+    read = rotation_if_any(changed, length) if differing else None
+    if read is None:  # such a head cannot be scaled so
         return None
-    try:
-        frequencies, formula = rotation_of(changed, length)
-    except PefourierError:  # such a head cannot be scaled so
-        return None
-    return RotationRead(
-        tuple(slip.code for slip in some), differing, frequencies, (formula, factor)
-    )
+    factors = (read[1], factor)
+    return RotationRead(tuple(slip.code for slip in some), differing, read[0], factors)
 
 
 def slips(enc: Encoding, settings: Mapping[str, Any], hints: Hints) -> Iterator[Slip]:

@@ -19,7 +19,7 @@ from pefourier.encodings.domain import Domain, positions
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.explained import Explained
 
-FLOAT64_EPS = float(np.finfo(np.float64).eps)
+FLOAT64_EPS, FLOAT32_EPS = (float(np.finfo(kind).eps) for kind in (np.float64, np.float32))
 BLOCK = 2**22  # numbers of a table that are read at a time: 32 MiB
 
 

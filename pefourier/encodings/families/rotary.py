@@ -20,7 +20,7 @@ import numpy as np
 from pefourier.encodings.checks import WIDEST, check_above, check_count
 from pefourier.encodings.columns import Layout, split_pairs, waves
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Finding, Measure
+from pefourier.encodings.encoding import FLOAT32_EPS, FLOAT64_EPS, Encoding, Finding, Measure
 from pefourier.encodings.families.absolute import geometric_frequencies
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import encoding
@@ -28,7 +28,6 @@ from pefourier.errors import PefourierError, shown, unknown
 
 XPOS_GAMMA, XPOS_SPAN = 0.4, 512.0  # Sun et al., 2022: Eq. 12 and the authors' code
 ABOVE_ZERO = ("factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor")
-FLOAT32_EPS = float(np.finfo(np.float32).eps)
 Rotation = tuple[np.ndarray, float]  # frequencies in radians per position, attention factor
 
 
@@ -308,6 +307,17 @@ def rotation_of(settings: Mapping[str, Any], length: int) -> Rotation:
     given.pop("attention_factor", None)
     head = Head(settings["d"], settings["rho"], settings["partial"], length)
     return scale_frequencies(settings["scaling"], head, given)
+
+
+def rotation_if_any(settings: Mapping[str, Any], length: int) -> Rotation | None:
+    """The same; None where settings lack what their scaling needs, or are refused."""
+    own = scaling_parameters(settings["scaling"])
+    if any(p.default is p.empty and settings.get(key) in (None, ()) for key, p in own.items()):
+        return None
+    try:
+        return rotation_of(settings, length)
+    except PefourierError:
+        return None
 
 
 def check_head(name: str, d: int, partial: float) -> None:

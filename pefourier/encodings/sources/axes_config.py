@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.domain import lags_on, lattice
-from pefourier.encodings.encoding import Encoding, Finding, from_table
+from pefourier.encodings.encoding import FLOAT32_EPS, Encoding, Finding, from_table
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import check_fit, count_points, size_of
-from pefourier.encodings.registry import build
 from pefourier.encodings.sources.config import ModelConfig
 from pefourier.encodings.sources.weights import (
     GRID_TENSOR,
@@ -75,14 +74,10 @@ def formula(model: ModelConfig, block: Block) -> Encoding:
         own["pretrained"] = (window,) * len(sides)
     if block["encoding"] in ("axial", "axial-rope"):
         own["prefix"] = prefix_of(model, block)
-    try:
-        enc = build(block["encoding"], d=dimension_of(model, block), grid=sides, **own)
-    except PefourierError as error:
-        raise PefourierError(f"{shown(model.file)}: {error}") from error
     if "note" in block:
         found = (*found, finding("grid-convention", note=block["note"]))
-    noted = {**enc.params, "path": model.file, "model_type": model.kind}
-    return replace(enc, params=noted, findings=(*found, *enc.findings))
+    d = dimension_of(model, block)
+    return model.named(found, block["encoding"], d=d, grid=sides, **own)
 
 
 def dimension_of(model: ModelConfig, block: Block) -> int:
@@ -222,8 +217,7 @@ def spread_table(model: ModelConfig, name: str, path: str) -> Encoding:
         codes = file.load(name, "float32").reshape(-1, shape[-1])
     params = {"length": len(codes), "d": codes.shape[1], "path": path, "array": name}
     params |= {"model_type": model.kind, "grid": sides, "prefix": 0}
-    eps = float(np.finfo(np.float32).eps)
-    enc = from_table(codes, "learned", eps=eps, params=params, origin="weights")
+    enc = from_table(codes, "learned", eps=FLOAT32_EPS, params=params, origin="weights")
     return replace(enc, domain=lattice(sides))
 
 

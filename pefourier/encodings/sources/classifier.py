@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, from_table
+from pefourier.encodings.encoding import FLOAT32_EPS, Encoding, from_table
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
 
@@ -43,8 +43,7 @@ def read_classifier(path: str, length: int | None) -> Encoding | None:
             raise PefourierError(
                 f"{shown(path)} has codes of {len(codes)} tokens, fewer than --length {length}"
             )
-        eps = float(np.finfo(np.float32).eps)
-        return from_table(codes[:length], "learned", eps=eps, origin="weights")
+        return from_table(codes[:length], "learned", eps=FLOAT32_EPS, origin="weights")
     return rotation_of_codes(path, codes, waves[0], grid, length) if waves else None
 
 

@@ -151,9 +151,12 @@ class ModelConfig:
     def build(self, name: str, d: int, *found: Finding, **own: Any) -> Encoding:
         """A registered encoding, by default of as many positions as the config allows."""
         length, silent = self.positions()
-        found = (*found, *silent)
+        return self.named((*found, *silent), name, length=length, d=d, **own)
+
+    def named(self, found: Iterable[Finding], name: str, **own: Any) -> Encoding:
+        """A registered encoding, with what was noticed in the config."""
         try:
-            enc = build(name, length=length, d=d, **own)
+            enc = build(name, **own)
         except PefourierError as error:
             raise PefourierError(f"{shown(self.file)}: {error}") from error
         noted = {**enc.params, "path": self.file, "model_type": self.kind}

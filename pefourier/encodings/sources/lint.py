@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.families.rotary import SCALINGS, rotation_of, scaling_parameters
+from pefourier.encodings.families.rotary import SCALINGS, rotation_if_any
 from pefourier.encodings.findings import finding
 from pefourier.encodings.readings import FARTHEST, positions_below
 from pefourier.encodings.sources.config import (
@@ -28,7 +28,7 @@ from pefourier.encodings.sources.config import (
     first_names,
 )
 from pefourier.encodings.sources.models import Rotary
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import shown
 
 ORIGINAL = "original_max_position_embeddings"
 SHARES = (
@@ -125,14 +125,8 @@ class ConfigCase:
 
     def other_frequencies(self, **changes: Any) -> np.ndarray | None:
         """Frequencies by other settings, None where there are none of such settings."""
-        settings = {**self.params, **changes}
-        own = scaling_parameters(settings["scaling"]).items()
-        if any(p.default is p.empty and settings.get(key) in (None, ()) for key, p in own):
-            return None
-        try:
-            return rotation_of(settings, len(self.enc))[0]
-        except PefourierError:
-            return None
+        found = rotation_if_any({**self.params, **changes}, len(self.enc))
+        return found and found[0]
 
 
 def lint(case: ConfigCase) -> Iterator[Finding]:
