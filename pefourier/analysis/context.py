@@ -602,15 +602,16 @@ def reading_of(enc: Encoding, other: str, length: int, d: int | None) -> Reading
     check_reading(enc, other)
     own = enc.measure.frequencies
     if other == "layout":
-        apart = layouts_apart(own)
+        apart, settings = layouts_apart(own), enc.params
     else:  # over the pairs that are meant to turn; those that the other lacks do not turn there
-        apart = readings_apart(own, misread(enc, other, length, d)[: len(own)])
+        read, settings = misread(enc, other, length, d)
+        apart = readings_apart(own, read[: len(own)])
     below = levels_below(apart)
     points = [*np.geomspace(1, max(length, 2), 64), *(p for p in below.values() if p is not None)]
     at = np.unique(np.array(points).astype(np.int64))
     at = at[at <= max(length, 2)]
     cosine = np.cos(np.multiply.outer(at.astype(float), apart)).mean(axis=1)
-    logits = logits_factor(settings_read(enc, other, length, d)) / logits_factor(enc.params)
+    logits = logits_factor(settings) / logits_factor(enc.params)
     return Reading(other, layer_of(enc), at, cosine, below, logits)
 
 
@@ -630,47 +631,3 @@ def check_reading(enc: Encoding, other: str) -> None:
 def logits_factor(settings: Mapping[str, Any]) -> float:
     """What a rotation multiplies logits with: queries and keys have a factor each."""
     return settings["attention_factor"] ** 2 * settings.get("softmax_factor", 1.0)
-
-
-def settings_read(enc: Encoding, other: str, length: int, d: int | None) -> Mapping[str, Any]:
-    """The settings of another reading of a rotation, its factors among them.
-
-    >>> own = load("rope:scaling=yarn,factor=4,original=4096", 80, 128)
-    >>> read = settings_read(own, "scaling-ignored", 80, None)
-    >>> round(logits_factor(own.params), 3), logits_factor(read)
-    (1.296, 1.0)
-    """
-    from pefourier.diagnosis.against import changes_of, load_like, other_layers
-
-    if other == "layout":
-        return enc.params
-    if other == "local-for-global":
-        return other_layers(enc).params
-    changes = changes_of(enc, other)
-    if changes is None:
-        two = load_like(enc, other, length, d or enc.params["d"])
-        return {"attention_factor": 1.0, **two.params}
-    return factors_changed(enc, changes)
-
-
-def factors_changed(enc: Encoding, changes: Mapping[str, Any]) -> dict[str, float]:
-    """The factors of a rotation with some settings changed; a factor that was given stays."""
-    own = enc.params
-    if own.get("inv_freq") is not None:
-        return {"attention_factor": own["attention_factor"]}
-    changed = {**own, **changes}
-    by_formula = rotation_of(changed, len(enc))[1]
-    given = own["attention_factor"] != rotation_of(own, len(enc))[1]
-    if "attention_factor" in changes:
-        attention = changes["attention_factor"] or by_formula
-    else:
-        attention = by_formula if not given or "scaling" in changes else own["attention_factor"]
-    softmax = softmax_of(changed) if "softmax_factor" in own else 1.0
-    return {"attention_factor": attention, "softmax_factor": softmax}
-
-
-def softmax_of(settings: Mapping[str, Any]) -> float:
-    """What DeepSeek's models multiply logits with, by YaRN's factor and mscale_all_dim."""
-    mscale, factor = settings.get("mscale_all_dim"), settings.get("factor") or 1.0
-    scaled = settings["scaling"] != "none" and mscale and factor > 1
-    return (0.1 * mscale * log(factor) + 1) ** 2 if scaled else 1.0

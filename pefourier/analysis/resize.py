@@ -190,7 +190,7 @@ def on_own_grid(enc: Encoding, prefix: int = 0) -> Encoding:
                 raise PefourierError(f"{shown(enc.label)}: {finding.message}")
         raise PefourierError(
             f"{shown(enc.label)} is on no known grid, and its {len(enc)} rows do not show one; "
-            f"give its sides, as {squarest(len(enc), prefix)}"
+            f"give its sides, as {grid_options(*usual_grid(len(enc), prefix), '--from')}"
         )
     if prefix not in (0, whole.domain.prefix):
         raise PefourierError(
@@ -200,24 +200,14 @@ def on_own_grid(enc: Encoding, prefix: int = 0) -> Encoding:
     return whole
 
 
-def squarest(rows: int, prefix: int = 0) -> str:
-    """Options that would say where so many rows stand.
-
-    >>> squarest(197), squarest(77)
-    ('--from 14x14 --prefix 1', '--from 7x11')
-    """
-    return grid_options(*usual_grid(rows, prefix), "--from")
-
-
 def check_new_sides(new: Sequence[int], old: Sequence[int]) -> tuple[int, ...]:
     """The new sides; refused where they are not as many as the old ones."""
     for side in new:
         check_count("a side of --to", side)
     if len(new) != len(old):
-        given, has = "x".join(map(str, new)), "x".join(map(str, old))
         raise PefourierError(
-            f"--to {given} is of {len(new)} axes, the table's grid {has} of {len(old)}; give as "
-            "many sides"
+            f"--to {size_of(new)} is of {len(new)} axes, the table's grid {size_of(old)} of "
+            f"{len(old)}; give as many sides"
         )
     return tuple(int(side) for side in new)
 

@@ -4,16 +4,16 @@ import numpy as np
 
 from pefourier.diagnosis.identify import identify
 from pefourier.diagnosis.on_grids import (
+    GRID_RULES,
     GridCase,
-    apply_grid_rules,
     identify_on_grid,
     remarks_on_formula,
 )
 from pefourier.diagnosis.rules import (
+    RULES,
     SAMPLE,
     SEVERITIES,
     Case,
-    apply_rules,
     constant_codes,
     near_codes,
     unusual_lengths,
@@ -57,7 +57,7 @@ def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | Non
     eps = max(enc.eps, coarse_eps(table[:SAMPLE]))
     identified = identify(table, eps)
     case = Case(table, eps, identified, closest, rank, stored=enc.eps)
-    found = [*enc.findings, *apply_rules(case)]
+    found = [*enc.findings, *(one for rule in RULES for one in rule(case))]
     return identified, sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
@@ -75,6 +75,6 @@ def diagnose_on_grid(
     plain = Case(table, enc.eps, identified, closest, rank)
     rules = [constant_codes, unusual_lengths, *([] if grid.parts else [near_codes])]
     known = {finding.code for finding in enc.findings}
-    of_rows = [finding for finding in apply_grid_rules(grid) if finding.code not in known]
+    of_rows = [one for rule in GRID_RULES for one in rule(grid) if one.code not in known]
     found = [*enc.findings, *of_rows, *(f for rule in rules for f in rule(plain))]
     return identified, sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))

@@ -5,6 +5,8 @@ such as ``base=10000``, ``original=131072`` or ``truncate=true``; those of one r
 together, ``base=10000,scaling-ignored``. What they do not name stays as it is meant.
 """
 
+from collections.abc import Mapping
+from math import log
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import numpy as np
 from pefourier.diagnosis.misreadings import change_rotation
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding
-from pefourier.encodings.families.rotary import scaling_parameters
+from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
 from pefourier.encodings.registry import ALIASES, BUILDERS, parse_parameters
 from pefourier.encodings.sources.layers import layer_spec, open_model, read_layers
 from pefourier.encodings.specs import source_of
@@ -22,25 +24,29 @@ SLIPS = ("scaling-ignored", "partial-ignored", "base=NUMBER", "local-for-global"
 WHOLE = {"rho", "d", "partial", "scaling"}  # settings of every rotation
 
 
-def misread(enc: Encoding, other: str, length: int, d: int | None) -> np.ndarray:
-    """The frequencies of another reading of a rotation, in radians per position, one a pair.
+def misread(
+    enc: Encoding, other: str, length: int, d: int | None
+) -> tuple[np.ndarray, Mapping[str, Any]]:
+    """The frequencies of another reading of a rotation, in radians per position, and its settings.
 
     >>> enc = load("rope:rho=5e5,scaling=linear,factor=4", 80, 4)
-    >>> misread(enc, "scaling-ignored", 80, None).round(4)
+    >>> misread(enc, "scaling-ignored", 80, None)[0].round(4)
     array([1.    , 0.0014])
-    >>> misread(enc, "base=10000", 80, None).round(4)
+    >>> misread(enc, "base=10000", 80, None)[0].round(4)
     array([0.25  , 0.0025])
     """
+    changes: dict[str, Any] | None = None
     if other == "local-for-global":
-        return other_layers(enc).measure.frequencies
-    changes = changes_of(enc, other)
-    if changes is not None:
-        return with_changes(enc, changes)
-    two = load_like(enc, other, length, d or enc.params["d"])
+        two = other_layers(enc)
+    else:
+        changes = changes_of(enc, other)
+        if changes is not None:
+            return with_changes(enc, changes), factors_changed(enc, changes)
+        two = load_like(enc, other, length, d or enc.params["d"])
     if two.act != "rotate" or two.measure is None:
         known = ", ".join(SLIPS)
         raise PefourierError(f"{shown(other)} is not rotary; give a rotation, or one of {known}")
-    return two.measure.frequencies
+    return two.measure.frequencies, {"attention_factor": 1.0, **two.params}
 
 
 def changes_of(enc: Encoding, other: str) -> dict[str, Any] | None:
@@ -108,3 +114,26 @@ def other_layers(enc: Encoding) -> Encoding:
 def layer_of(enc: Encoding) -> str:
     """The type of layer that a SPEC names; empty where it names none."""
     return open_model(enc.spec).part if source_of(enc.spec) == "config" else ""
+
+
+def factors_changed(enc: Encoding, changes: Mapping[str, Any]) -> dict[str, float]:
+    """The factors of a rotation with some settings changed; a factor that was given stays."""
+    own = enc.params
+    if own.get("inv_freq") is not None:
+        return {"attention_factor": own["attention_factor"]}
+    changed = {**own, **changes}
+    by_formula = rotation_of(changed, len(enc))[1]
+    given = own["attention_factor"] != rotation_of(own, len(enc))[1]
+    if "attention_factor" in changes:
+        attention = changes["attention_factor"] or by_formula
+    else:
+        attention = by_formula if not given or "scaling" in changes else own["attention_factor"]
+    softmax = softmax_of(changed) if "softmax_factor" in own else 1.0
+    return {"attention_factor": attention, "softmax_factor": softmax}
+
+
+def softmax_of(settings: Mapping[str, Any]) -> float:
+    """What DeepSeek's models multiply logits with, by YaRN's factor and mscale_all_dim."""
+    mscale, factor = settings.get("mscale_all_dim"), settings.get("factor") or 1.0
+    scaled = settings["scaling"] != "none" and mscale and factor > 1
+    return (0.1 * mscale * log(factor) + 1) ** 2 if scaled else 1.0

@@ -138,11 +138,6 @@ def formula_of_axes(case: GridCase) -> dict | None:
     return identification("axial-rope" if rotary else "axial", params, worst)
 
 
-def apply_grid_rules(case: GridCase) -> Iterator[Finding]:
-    """What each rule finds, in the order of `GRID_RULES`."""
-    return (finding for rule in GRID_RULES for finding in rule(case))
-
-
 def order_of_rows(case: GridCase) -> Iterator[Finding]:
     """Rows that fit the grid in another order: columns first, blocks of 2 x 2, or shifted."""
     if len(case.sides) < 2 or not case.is_disordered:

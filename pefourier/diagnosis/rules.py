@@ -181,11 +181,6 @@ def row_lengths(codes: np.ndarray) -> np.ndarray:
     return lengths
 
 
-def apply_rules(case: Case) -> Iterator[Finding]:
-    """What each rule finds in a table, in the order of `RULES`."""
-    return (finding for rule in RULES for finding in rule(case))
-
-
 def constant_codes(case: Case) -> Iterator[Finding]:
     """One code for all positions."""
     if len(case.table) < 2 or case.closest.distinct > 1:

@@ -36,7 +36,7 @@ TABLE = [  # rotation, misreading, cosines at 128, 1024, 4096, 32768, first posi
 def test_what_a_misreading_costs_is_the_published_table(spec, other, cosines, below):
     """Once a share of the head was compared over pairs that are not meant to turn."""
     enc = load(spec, 8192, 128)
-    own, read = enc.measure.frequencies, misread(enc, other, 8192, None)
+    own, (read, _) = enc.measure.frequencies, misread(enc, other, 8192, None)
     points = np.array([128, 1024, 4096, 32768])
     apart = own - read[: len(own)]
     found = np.cos(np.multiply.outer(points, apart)).mean(axis=1)
@@ -55,11 +55,11 @@ def test_the_local_layers_of_gemma_given_the_global_base(tmp_path):
 
 def test_what_a_slip_does_not_name_stays():
     """Once another base took the scaling away, too."""
-    read = misread(load(LLAMA31, 8192, 128), "base=10000", 8192, None)
+    read, _ = misread(load(LLAMA31, 8192, 128), "base=10000", 8192, None)
     same = load(LLAMA31.replace("5e5", "1e4"), 8192, 128).measure.frequencies
     np.testing.assert_array_equal(read, same)
     shared = load("rope:scaling=proportional,partial=.5,factor=4", 80, 16)
-    read = misread(shared, "scaling-ignored", 80, None)
+    read, _ = misread(shared, "scaling-ignored", 80, None)
     np.testing.assert_array_equal(read, 4 * shared.measure.frequencies)
 
 
@@ -69,7 +69,7 @@ def test_configs_are_compared_type_by_type(tmp_path):
     one.write_text(json.dumps({"model_type": "gemma3", "text_config": config}))
     other.write_text(json.dumps(config | {"rope_local_base_freq": 500.0}))
     enc = load(f"{one}#text_config.sliding_attention", 80)
-    read = misread(enc, str(other), 80, None)
+    read, _ = misread(enc, str(other), 80, None)
     np.testing.assert_allclose(read, 500.0 ** (-np.arange(128) / 128))
 
 
@@ -94,6 +94,6 @@ def test_misreadings_that_are_none(spec, other, message):
 def test_given_frequencies_have_no_scaling_to_ignore_and_no_share(tmp_path):
     np.save(tmp_path / "w.npy", np.array([1.0, 0.5, 0.1, 0.09]))
     enc = load(f"rope:inv_freq={tmp_path}/w.npy", 80)
-    assert (misread(enc, "scaling-ignored", 80, None) == enc.measure.frequencies).all()
+    assert (misread(enc, "scaling-ignored", 80, None)[0] == enc.measure.frequencies).all()
     with pytest.raises(PefourierError, match="frequencies by themselves"):
         misread(enc, "partial-ignored", 80, None)

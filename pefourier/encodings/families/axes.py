@@ -27,6 +27,12 @@ from pefourier.errors import PefourierError
 
 AxesLayout = Literal["interleaved", "halves", "axis-halves", "mismatched"]
 Line = tuple[float, float]  # slope and value at index 0 of the coordinate of an axis
+LINES: dict[str, Callable[[float], Line]] = {  # by the side
+    "unit": lambda n: (1 / n, 0.0),
+    "2pi": lambda n: (2 * pi / (n + 1e-6), 0.0),
+    "centred": lambda n: (2 / n, -1.0),
+    "closed": lambda n: (2 / max(n - 1, 1), -1.0),
+}
 
 
 @dataclass(frozen=True)
@@ -273,23 +279,16 @@ def coordinate(axes: Axes, place: int, side: int, across: list[int]) -> Line:
     if axes.normalise != "own" and across:
         side = (max if axes.normalise == "max" else min)(across)
     own = axes.reference[place] if axes.reference else side
-    match axes.coordinates:
-        case "index":
-            slope, start = own / side, 0.0
-        case "unit":
-            slope, start = 1 / own, 0.0
-        case "2pi":
-            slope, start = 2 * pi / (own + 1e-6), 0.0
-        case "centred":
-            slope, start = 2 / own, -1.0
-        case "closed":
-            slope, start = 2 / max(own - 1, 1), -1.0
-        case "signed":
-            slope, start = 1.0, 0.0 if axes.order[place] == "t" else float(side // 2 - side)
-        case "diagonal" if axes.order[place] == "t":
-            slope, start = axes.pace, 0.0
-        case "diagonal":
-            slope, start = 1.0, -float((side - 1) // 2)
+    letter = axes.order[place]
+    if axes.coordinates in LINES:
+        slope, start = LINES[axes.coordinates](own)
+    elif axes.coordinates == "index":
+        slope, start = own / side, 0.0
+    elif letter == "t":
+        slope, start = axes.pace, 0.0  # 1 but of diagonal
+    else:
+        before = side - side // 2 if axes.coordinates == "signed" else (side - 1) // 2
+        slope, start = 1.0, -float(before)
     return slope, start + slope * axes.offset
 
 

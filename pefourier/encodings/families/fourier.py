@@ -16,6 +16,7 @@ from pefourier.encodings.domain import Domain, instants, positions, scattered
 from pefourier.encodings.encoding import Encoding, Measure
 from pefourier.encodings.families.absolute import geometric_frequencies
 from pefourier.encodings.families.axes import (
+    LINES,
     Axes,
     axis_letters,
     split_dimensions,
@@ -222,12 +223,10 @@ def signed_waves(
 
 def line_of(coordinates: Coordinates, side: int) -> tuple[float, float]:
     """Step from point to point of a coordinate, and its value at the first."""
-    return {
-        "unit": (1 / side, 0.0),
-        "position": (1.0, 0.0),
-        "centred": (2 / side, 1 / side - 1),
-        "closed": (2 / max(side - 1, 1), -1.0),
-    }[coordinates]
+    if coordinates == "position":
+        return 1.0, 0.0
+    step, start = LINES[coordinates](side)
+    return step, start + (step / 2 if coordinates == "centred" else 0.0)
 
 
 def gaussian_vectors(sides: Sequence[int], d: int, scale: float, seed: int) -> np.ndarray:

@@ -137,13 +137,8 @@ def longrope(
     at most 1.
     """
     theta = head.grid()
-    for key, values in (("short_factor", short_factor), ("long_factor", long_factor)):
-        if len(values) != len(theta):
-            raise PefourierError(
-                f"{key} needs {len(theta)} numbers, one per rotated pair; got {len(values)}"
-            )
-        for value in values:
-            check_above(key, value)
+    check_factors("short_factor", short_factor, len(theta))
+    check_factors("long_factor", long_factor, len(theta))
     if attention_factor == 0:
         check_count("original", original, least=2)
         attention_factor = sqrt(1 + log(factor) / log(original)) if factor > 1 else 1.0
@@ -182,13 +177,18 @@ def proportional(head: Head, *, factor: float = 1.0) -> Rotation:
 def divided(head: Head, *, factors: tuple[float, ...]) -> Rotation:
     """Each frequency over its own factor at every length: what llama.cpp keeps as rope_freqs."""
     theta = head.grid()
-    if len(factors) != len(theta):
-        raise PefourierError(
-            f"factors needs {len(theta)} numbers, one per rotated pair; got {len(factors)}"
-        )
-    for value in factors:
-        check_above("factors", value)
+    check_factors("factors", factors, len(theta))
     return theta / np.array(factors), 1.0
+
+
+def check_factors(key: str, values: tuple[float, ...], pairs: int) -> None:
+    """Refuse factors that are not as many as pairs turn, or not above 0."""
+    if len(values) != pairs:
+        raise PefourierError(
+            f"{key} needs {pairs} numbers, one per rotated pair; got {len(values)}"
+        )
+    for value in values:
+        check_above(key, value)
 
 
 def still_below(head: Head, *, original: int) -> Rotation:
@@ -320,10 +320,15 @@ def rotation_if_any(settings: Mapping[str, Any], length: int) -> Rotation | None
         return None
 
 
-def check_head(name: str, d: int, partial: float) -> None:
-    """Refuse heads that cannot be turned in pairs."""
+def check_share(partial: float) -> None:
+    """Refuse what is no share of a head."""
     if not 0 < partial <= 1:
         raise PefourierError(f"partial is the share of d to rotate, in (0, 1]; got {partial}")
+
+
+def check_head(name: str, d: int, partial: float) -> None:
+    """Refuse heads that cannot be turned in pairs."""
+    check_share(partial)
     if d % 2 and int(d * partial) == d:
         raise PefourierError(f"{name} turns pairs of dimensions and needs an even d; got d={d}")
     if int(d * partial) < 2:
@@ -405,7 +410,8 @@ def rope(
         frequencies, attention = scale_frequencies(scaling, Head(d, rho, partial, length), own)
     else:
         frequencies, attention = given_frequencies(inv_freq, rho, scaling), 1.0
-        own |= {"rho": base_of(frequencies), "d": head_of(frequencies, partial)}
+        check_share(partial)
+        own |= {"rho": base_of(frequencies), "d": round(2 * len(frequencies) / partial)}
         own |= {"inv_freq": tuple(frequencies.tolist())}
     single = inv_freq is not None and (np.float32(frequencies) == frequencies).all()
     pairs = len(frequencies)
@@ -464,13 +470,6 @@ def base_of(frequencies: np.ndarray) -> float | None:
         if np.allclose(rho**-steps, frequencies, rtol=2e-6, atol=0):
             return rho
     return None
-
-
-def head_of(frequencies: np.ndarray, partial: float) -> int:
-    """The size of a head of which a share turns by some frequencies."""
-    if not 0 < partial <= 1:
-        raise PefourierError(f"partial is the share of d to rotate, in (0, 1]; got {partial}")
-    return round(2 * len(frequencies) / partial)
 
 
 def full_signature(function: Callable[..., Encoding]) -> inspect.Signature:

@@ -117,10 +117,8 @@ def read_biases(model: ModelConfig) -> Encoding | None:
         return model.build(
             "alibi", model.dimension(model.sized(heads), "number of heads"), causal=True
         )
-    if row.get("kind") != "t5":
-        return read_trained_biases(model)
     trained = read_trained_biases(model)
-    if trained is not None:
+    if trained is not None or row.get("kind") != "t5":
         return trained
     check_part(model)
     own = bucket_keys(model)
