@@ -41,7 +41,7 @@ class Result(Explained):
     @property
     def on_grid(self) -> bool:
         """Whether it is about points of several axes."""
-        return len(self.about[0].domain.sides) > 1
+        return any(len(enc.domain.sides) > 1 for enc in self.about[:1])
 
     @property
     def conclusion(self) -> str:

@@ -36,6 +36,7 @@ SHARES = (
     *("rope_percent", "rotary_emb_fraction", "rotary_factor", "partial_rotary_pct"),
 )
 TURNED = ("rotary_dim", "rotary_ndims", "rope_dim")
+UNSCALED = {"rho": 1e4, "scaling": "none"}  # as most models are
 LEVELS = (0.99, 0.9)  # of the cosine, from which on it matters
 USUAL_HEADS = {32, 48, 64, 80, 96, 100, 112, 120, 128, 192, 256, 512}
 LONG = 4  # times the length of training from which a context needs a scaling
@@ -82,11 +83,28 @@ class ConfigCase:
         named = [kind for kind in told if isinstance(kind, str)] if isinstance(told, list) else []
         return list(dict.fromkeys(named))
 
-    def says(self, code: str, which: str = "", **values: Any) -> Finding:
-        """A finding about the rotation, with the names of what it was read from."""
-        named = {"config": self.model.config.label, "section": self.section.label}
-        kind = shown(self.model.kind)
-        return finding(code, which, **{**named, "kind": kind, "original": ORIGINAL, **values})
+    def says(
+        self,
+        code: str,
+        which: str = "",
+        meant: tuple[str, Mapping[str, Any]] | None = None,
+        **values: Any,
+    ) -> Finding:
+        """A finding about the rotation, whose sentence may name what the rotation was read from.
+
+        `meant` are the name and the changed settings of another reading, with what it costs.
+        """
+        named = {
+            "config": self.model.config.label,
+            "section": self.section.label,
+            "kind": shown(self.model.kind),
+            "params": self.params,
+            "known": self.known,
+            "turns": self.turns,
+            "original": ORIGINAL,
+            "cost": "" if meant is None else self.cost(meant[0], **meant[1]),
+        }
+        return finding(code, which, **{**named, **values})
 
     def as_meant(self, given: Any) -> dict[str, Any]:
         """The settings that a section states, whoever reads it; none where it has no scaling."""
@@ -146,13 +164,13 @@ def new_keys(case: ConfigCase) -> Iterator[Finding]:
     if (base == case.turns.base and not scaled) or case.section.values.get("rope_theta") is None:
         return
     scaling = f" and scaling {case.params['scaling']}" if scaled else ""
-    cost = case.cost("theirs", rho=case.turns.base, scaling="none")
     saved = str(values.get("transformers_version", ""))
     older = saved.partition(".")[0].isdigit() and int(saved.partition(".")[0]) < 5
     by = f", such as transformers {shown(saved)[1:-1]} that saved it," if older else ""
     way = " and rope_scaling" if scaled else ""
-    told = {"base": base, "scaling": scaling, "by": by, "usual": case.turns.base, "way": way}
-    yield case.says("rope-new-keys", "older" if older else "newer", cost=cost, **told)
+    meant = ("theirs", {"rho": case.turns.base, "scaling": "none"})
+    which = "older" if older else "newer"
+    yield case.says("rope-new-keys", which, meant, scaling=scaling, by=by, way=way)
 
 
 def default_base(case: ConfigCase) -> Iterator[Finding]:
@@ -162,12 +180,11 @@ def default_base(case: ConfigCase) -> Iterator[Finding]:
     told = told or any(case.values.get(key) is not None for key in case.turns.bases)
     if told or (case.layer and case.model.row):
         return
-    theta = case.params["rho"]
     who = f"model_type {shown(case.model.kind)} has" if case.model.row else "as most models do,"
-    more = ""
-    if theta != 1e4:
-        more = f", others read 10000{case.cost('theirs', rho=1e4)}; write rope_theta"
-    yield case.says("rope-theta-default", who=who, theta=theta, more=more)
+    if case.params["rho"] == 1e4:
+        yield case.says("rope-theta-default", "usual", who=who)
+    else:
+        yield case.says("rope-theta-default", "other", ("theirs", {"rho": 1e4}), who=who)
 
 
 def scaling_lost(case: ConfigCase) -> Iterator[Finding]:
@@ -177,14 +194,13 @@ def scaling_lost(case: ConfigCase) -> Iterator[Finding]:
     longest, known = case.model.config.count(*LONGEST) or 0, case.known
     told = case.model.config.count(ORIGINAL)
     if told and longest >= LONG * told:
-        cost = case.cost("a linear one", scaling="linear", factor=longest / told)
-        yield case.says("rope-scaling-lost", "told", longest=longest, before=told, cost=cost)
+        meant = ("a linear one", {"scaling": "linear", "factor": longest / told})
+        yield case.says("rope-scaling-lost", "told", meant, longest=longest, before=told)
     elif "scaling" in known and longest >= known["from"] and "factor" not in case.section.values:
         own = known["scaling"]
         words = ", ".join(f"{key}={value}" for key, value in own.items())
-        told = {"base": known["base"], "trained": known["trained"], "words": words}
-        cost = case.cost("theirs", **own)
-        yield case.says("rope-scaling-lost", "family", longest=longest, cost=cost, **told)
+        meant = ("theirs", own)
+        yield case.says("rope-scaling-lost", "family", meant, longest=longest, words=words)
 
 
 def two_types(case: ConfigCase) -> Iterator[Finding]:
@@ -197,16 +213,16 @@ def two_types(case: ConfigCase) -> Iterator[Finding]:
     if isinstance(one, str) and isinstance(other, str):
         if names.get(one, one) != names.get(other, other):
             read = {key: value for key, value in case.params.items() if key in SCALES}
-            cost = case.cost(f"{shown(other)}", **{**read, "scaling": names.get(other, other)})
-            yield case.says("rope-two-types", one=shown(one), other=shown(other), cost=cost)
+            meant = (shown(other), {**read, "scaling": names.get(other, other)})
+            yield case.says("rope-two-types", "", meant, one=shown(one), other=shown(other))
     elif one is None and other is None and type(values.get("factor")) in (int, float):
         if any("did you mean rope_type" in finding.message for finding in case.enc.findings):
             return
         guess = next((kind for key, kind in TELLS.items() if key in values), "linear")
         own = {key: values.get(key) for key in SCALES if type(values.get(key)) in (int, float)}
         own["original"] = values.get(ORIGINAL)
-        cost = case.cost(guess, **own, scaling=guess) if values["factor"] > 0 else ""
-        yield case.says("rope-no-type", factor=values["factor"], cost=cost)
+        meant = (guess, {**own, "scaling": guess}) if values["factor"] > 0 else None
+        yield case.says("rope-no-type", "", meant, factor=values["factor"])
 
 
 ALIASES = {"default": "none", "mrope": "none", "su": "longrope"}
@@ -240,13 +256,12 @@ def lengths(case: ConfigCase) -> Iterator[Finding]:
         return
     if params["scaling"] == "yarn" and longest / before not in (factor, 1.0):
         meant = longest / before
-        told = {"factor": factor, "longest": longest, "before": before, "meant": meant}
-        cost = case.cost(f"that of {meant:g}", factor=meant)
-        yield case.says("rope-lengths", cost=cost, **told)
+        other = (f"that of {meant:g}", {"factor": meant})
+        yield case.says("rope-lengths", "", other, longest=longest, meant=meant)
     if params["scaling"] == "llama3" and before >= longest:
         meant = max(1, int(longest / factor))
-        cost = case.cost(f"that of {meant}", original=meant)
-        yield case.says("rope-original", before=before, longest=longest, cost=cost)
+        other = (f"that of {meant}", {"original": meant})
+        yield case.says("rope-original", "", other, longest=longest)
 
 
 def length_of_training(case: ConfigCase) -> Iterator[Finding]:
@@ -259,14 +274,12 @@ def length_of_training(case: ConfigCase) -> Iterator[Finding]:
     told = next(filter(None, (one.get(ORIGINAL) for one in settings)), None)
     if told is None:
         meant = max(1, int(before / factor)) if factor > 1 else before
-        cost = case.cost(f"that of {meant}", original=meant)
-        yield case.says("rope-original-missing", before=before, cost=cost)
+        yield case.says("rope-original-missing", "", (f"that of {meant}", {"original": meant}))
     trained, longest = case.known.get("trained"), case.model.longest() or 0
     not_below = scaling == "llama3" and before >= longest  # a finding of `lengths`
     if told is not None and trained and before != trained and not not_below:
-        told = {"before": before, "base": case.params["rho"], "trained": trained}
-        cost = case.cost(f"that of {trained}", original=trained)
-        yield case.says("rope-original-unusual", cost=cost, **told)
+        other = (f"that of {trained}", {"original": trained})
+        yield case.says("rope-original-unusual", "", other)
 
 
 def share_of_the_head(case: ConfigCase) -> Iterator[Finding]:
@@ -284,12 +297,12 @@ def share_of_the_head(case: ConfigCase) -> Iterator[Finding]:
             told = True
             apart = abs(share - used) * head
             if share <= 1 and apart >= 1 and unsaid(case, key):
-                way = {"cost": case.cost("that share", partial=share), "way": name_of_share(case)}
-                told_as = {"key": key, "value": value, "used": used, "section": section.label}
-                yield case.says("rope-share-unread", **told_as, **way)
+                named = {"key": key, "value": value, "section": section.label}
+                meant, way = ("that share", {"partial": share}), name_of_share(case)
+                yield case.says("rope-share-unread", "", meant, way=way, **named)
     if not told and case.model.row and not case.layer and case.turns.share != 1 and used < 1:
-        way = {"cost": case.cost("theirs", partial=1.0), "way": name_of_share(case)}
-        yield case.says("rope-share-default", used=used, **way)
+        meant, way = ("theirs", {"partial": 1.0}), name_of_share(case)
+        yield case.says("rope-share-default", "", meant, way=way)
 
 
 def unsaid(case: ConfigCase, key: str) -> bool:
@@ -316,14 +329,12 @@ def size_of_head(case: ConfigCase) -> Iterator[Finding]:
     if not width or not heads or case.model.d is not None:
         return
     if width % heads:
-        told = {"width": width, "heads": heads, "head": head}
-        cost = case.cost("heads of 128", d=128)
-        yield case.says("rope-head-guessed", "split", cost=cost, **told)
+        meant = ("heads of 128", {"d": 128})
+        yield case.says("rope-head-guessed", "split", meant, width=width, heads=heads)
     elif head not in USUAL_HEADS and head > 32:
         near = min(USUAL_HEADS, key=lambda size: (abs(size - head), size))
-        told = {"width": width, "heads": heads, "head": head}
-        cost = case.cost(f"heads of {near}", d=near)
-        yield case.says("rope-head-guessed", "unusual", cost=cost, **told)
+        meant = (f"heads of {near}", {"d": near})
+        yield case.says("rope-head-guessed", "unusual", meant, width=width, heads=heads)
 
 
 def mscale_pairs(case: ConfigCase) -> Iterator[Finding]:
@@ -332,13 +343,11 @@ def mscale_pairs(case: ConfigCase) -> Iterator[Finding]:
     one, other = (values.get(key) for key in ("mscale", "mscale_all_dim"))
     if case.params["scaling"] == "yarn" and bool(one) != bool(other):
         has, lacks = ("mscale", "mscale_all_dim") if one else ("mscale_all_dim", "mscale")
-        factor = case.params["attention_factor"]
-        yield case.says("rope-mscale", has=has, lacks=lacks, value=values[has], factor=factor)
+        yield case.says("rope-mscale", has=has, lacks=lacks, value=values[has])
     unread = [key for key in ("short_mscale", "long_mscale") if values.get(key) is not None]
     if unread:
         said = " and ".join(f"{key}={shown(values[key])}" for key in unread)
-        factor = case.params["attention_factor"]
-        yield case.says("rope-mscale-unread", said=said, factor=factor)
+        yield case.says("rope-mscale-unread", said=said)
 
 
 def one_for_all(case: ConfigCase) -> Iterator[Finding]:
@@ -352,8 +361,8 @@ def one_for_all(case: ConfigCase) -> Iterator[Finding]:
         return
     if params["scaling"] == "none":
         return
-    cost = case.cost("theirs unscaled", scaling="none")
-    yield case.says("rope-one-for-all", "types", key=key, layer=shown(case.layer), cost=cost)
+    meant = ("theirs unscaled", {"scaling": "none"})
+    yield case.says("rope-one-for-all", "types", meant, key=key, layer=shown(case.layer))
 
 
 def one_for_unknown(case: ConfigCase) -> Iterator[Finding]:
@@ -362,9 +371,8 @@ def one_for_unknown(case: ConfigCase) -> Iterator[Finding]:
     sliding = [kind for kind in kinds if "sliding" in kind]
     plain = case.params["rho"] == 1e4 and case.params["scaling"] == "none"
     if not case.layer and sliding and len(kinds) > 1 and not plain:
-        told = {"kinds": first_names(kinds), "layer": shown(sliding[0])}
-        cost = case.cost("that", rho=1e4, scaling="none")
-        yield case.says("rope-one-for-all", "unknown", cost=cost, **told)
+        named = {"kinds": first_names(kinds), "layer": shown(sliding[0])}
+        yield case.says("rope-one-for-all", "unknown", ("that", UNSCALED), **named)
 
 
 def without_section(case: ConfigCase) -> Iterator[Finding]:
@@ -377,8 +385,7 @@ def without_section(case: ConfigCase) -> Iterator[Finding]:
     wanted = case.model.row.get("layers") or [kind for kind in kinds if "linear" not in kind]
     lacking = [kind for kind in wanted if kind not in told and (not kinds or kind in kinds)]
     if lacking and case.layer == next(name for name in told if isinstance(given[name], dict)):
-        cost = case.cost("that", rho=1e4, scaling="none")
-        yield case.says("rope-no-section", lacking=first_names(lacking), cost=cost)
+        yield case.says("rope-no-section", "", ("that", UNSCALED), lacking=first_names(lacking))
 
 
 def not_read(case: ConfigCase) -> Iterator[Finding]:
@@ -394,12 +401,11 @@ def not_read(case: ConfigCase) -> Iterator[Finding]:
             found = bool(meant)
         says = case.as_meant(meant) if found else {}
         if found and not case.turns_so(says):
-            cost = case.cost("what it says", **says)
-            yield case.says("rope-unread", "key", key=key, cost=cost, way=way)
+            yield case.says("rope-unread", "key", ("what it says", says), key=key, way=way)
     truncate = case.section.values.get("truncate")
     if case.layer and truncate is not None:
-        cost = case.cost("what it says", truncate=truncate)
-        yield case.says("rope-unread", "truncate", cost=cost)
+        meant = ("what it says", {"truncate": truncate})
+        yield case.says("rope-unread", "truncate", meant)
 
 
 def sections(case: ConfigCase) -> Iterator[Finding]:
