@@ -155,16 +155,8 @@ def compare_codes(one: Encoding, two: Encoding) -> Comparison:
         "about": (one, two),
     }
     if one.dim != two.dim:
-        return Comparison(
-            verdict="different",
-            bitwise=False,
-            by={},
-            tolerance=0.0,
-            max_difference=None,
-            first_difference=None,
-            largest_difference=None,
-            **facts,
-        )
+        unknown = dict.fromkeys(("max_difference", "first_difference", "largest_difference"))
+        return Comparison("different", False, {}, tolerance=0.0, **unknown, **facts)
     first, second = (np.asarray(enc.codes(enc.domain.x[:n]), dtype=float) for enc in (one, two))
     eps = max(one.eps, two.eps)
     allowed = rounding_tolerance(first, one, eps)

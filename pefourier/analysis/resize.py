@@ -11,6 +11,7 @@ Densities are those of `spectrum` without smoothing, over the lattice of the tab
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -292,11 +293,10 @@ def compare_methods(
     tables: dict[str, np.ndarray], sides: tuple[int, ...]
 ) -> tuple[float, tuple[str, str], tuple[int, ...]]:
     """The largest difference of any two tables, which two, and at which point."""
-    names, found = list(tables), []
-    for i, one in enumerate(names):
-        for other in names[i + 1 :]:
-            apart = np.abs(tables[one] - tables[other]).max(axis=1)
-            found.append((float(apart.max()), (one, other), int(apart.argmax())))
+    found = []
+    for one, other in combinations(tables, 2):
+        apart = np.abs(tables[one] - tables[other]).max(axis=1)
+        found.append((float(apart.max()), (one, other), int(apart.argmax())))
     most, between, row = max(found, key=lambda item: item[0])
     return most, between, tuple(int(k) for k in np.unravel_index(row, sides))
 

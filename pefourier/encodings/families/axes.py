@@ -362,17 +362,17 @@ def wave_codes(
     domain: Domain,
     measure: Measure,
     *,
-    columns: tuple[np.ndarray, np.ndarray] | None = None,
+    columns: tuple[np.ndarray, np.ndarray],
     first: Wave = "cos",
     turns: bool = True,
     places: Callable[[Domain, np.ndarray], np.ndarray] = Domain.places,
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """Codes of points: both waves of each pair in their columns, by default side by side.
+    """Codes of points: both waves of each pair in their columns.
 
     Rows before the grid are zero, or have phase 0 where codes are what turns queries and keys.
     """
     d = 2 * len(measure.frequencies)
-    one, two = columns or (np.arange(0, d, 2), np.arange(1, d, 2))
+    one, two = columns
     functions = (np.sin, np.cos) if first == "sin" else (np.cos, np.sin)
     blank = np.zeros(d)
     blank[one if first == "cos" else two] = float(turns)

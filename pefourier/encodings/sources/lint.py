@@ -257,7 +257,7 @@ def lengths(case: ConfigCase) -> Iterator[Finding]:
     if params["scaling"] == "yarn" and longest / before not in (factor, 1.0):
         meant = longest / before
         other = (f"that of {meant:g}", {"factor": meant})
-        yield case.says("rope-lengths", "", other, longest=longest, meant=meant)
+        yield case.says("rope-lengths", "", other, longest=longest, ratio=meant)
     if params["scaling"] == "llama3" and before >= longest:
         meant = max(1, int(longest / factor))
         other = (f"that of {meant}", {"original": meant})
