@@ -219,10 +219,11 @@ def describe_layers(run: LayerRun, parts: Sequence[str]) -> Layers:
     return Layers(index=run.index, kind=run.kind, rotation=rotation, window=run.window)
 
 
-def window_of_rotation(runs: Sequence[LayerRun], part: str) -> int | None:
+def window_of_rotation(runs: Sequence[LayerRun], part: str | None = None) -> int | None:
     """The most positions that a query of layers with a rotation sees; None where one sees all."""
-    windows = [run.window for run in runs if run.kind == "rotary" and run.part == part]
-    return None if None in windows else max(windows)
+    rotating = (run for run in runs if run.kind == "rotary" and part in (None, run.part))
+    windows = [run.window for run in rotating]
+    return None if None in windows else max(windows, default=None)
 
 
 def still_dimensions(spec: str) -> int:

@@ -21,6 +21,7 @@ from pefourier.analysis.context import (
     frequencies_before_scaling,
     layer_runs,
     standing_length,
+    window_of_rotation,
     window_within,
 )
 from pefourier.analysis.design import candidate, exact_base
@@ -139,7 +140,7 @@ def extend(
             f"{shown(spec)} stands for {stands} positions; an extension is to more, got {length}"
             f"{other_way(own, before, length)}"
         )
-    window = own_window(spec, d)
+    window = window_of_rotation(layer_runs(spec, d))
     windows = {run.window for run in turning_layers(asked_for, d)} - {window, None}
     others = dict.fromkeys([*(rho for rho in asked.values() if rho is not None), *bases])
     form = FORMATS[dtype] if dtype else None
@@ -326,12 +327,6 @@ def turning_layers(spec: str, d: int | None) -> list[LayerRun]:
     return [run for run in layer_runs(spec, d) if run.kind == "rotary"]
 
 
-def own_window(spec: str, d: int | None) -> int | None:
-    """The most positions that a query of the layers of a SPEC sees; None where one sees all."""
-    windows = [run.window for run in turning_layers(spec, d)]
-    return None if None in windows else max(windows, default=None)
-
-
 def plain_base(enc: Encoding) -> float:
     """The base of a rotation; one with ntk has another base and nothing else."""
     params = enc.params
@@ -405,8 +400,4 @@ def config_lines(own: Encoding, enc: Encoding) -> dict[str, Any] | None:
 
     if source_of(own.spec) == "config":
         return rewrite.lines_for(own.spec, enc)
-    base, section = rewrite.base_and_section(enc)
-    return {
-        "rope_parameters": {**section, "rope_theta": base},
-        "max_position_embeddings": len(enc),
-    }
+    return {"rope_parameters": rewrite.as_section(enc), "max_position_embeddings": len(enc)}

@@ -115,6 +115,11 @@ class ModelConfig:
     grid: tuple[int, ...] = ()  # asked for; empty where the config is to say it
     prefix: int = 0
 
+    @property
+    def rope_key(self) -> str:
+        """The key of the section of its rotation that is read."""
+        return "rope_scaling" if self.config.values.get("rope_scaling") else "rope_parameters"
+
     def sized(self, keys: Sized) -> int | None:
         """A size by the first of its keys that is set, or as the model type has it."""
         return self.config.count(*keys[0]) or keys[1]

@@ -72,11 +72,6 @@ class ConfigCase:
         return {}
 
     @property
-    def given_key(self) -> str:
-        """The key of the section that is read."""
-        return "rope_scaling" if self.values.get("rope_scaling") else "rope_parameters"
-
-    @property
     def kinds(self) -> list[str]:
         """Types of layers that the config tells, each once."""
         told = self.values.get("layer_types")
@@ -352,7 +347,11 @@ def mscale_pairs(case: ConfigCase) -> Iterator[Finding]:
 
 def one_for_all(case: ConfigCase) -> Iterator[Finding]:
     """A scaling given for all types of layers, that reaches layers of a short reach."""
-    key, given, params = case.given_key, case.values.get(case.given_key) or {}, case.params
+    key, given, params = (
+        case.model.rope_key,
+        case.values.get(case.model.rope_key) or {},
+        case.params,
+    )
     if not isinstance(given, dict) or any(isinstance(v, dict | None) for v in given.values()):
         return
     if not case.model.row:
@@ -390,7 +389,7 @@ def without_section(case: ConfigCase) -> Iterator[Finding]:
 
 def not_read(case: ConfigCase) -> Iterator[Finding]:
     """Keys that say something of the rotation and that a model type does not read."""
-    model, given = case.model, case.values.get(case.given_key)
+    model, given = case.model, case.values.get(case.model.rope_key)
     given = given if isinstance(given, dict) else {}
     for key in model.row.get("unread", ()):
         if key == "type":

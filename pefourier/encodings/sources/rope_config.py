@@ -253,8 +253,7 @@ def turns_by_type(model: ModelConfig, kind: str) -> bool:
 
 def turns_on_axes(model: ModelConfig) -> bool:
     """Whether tokens of images and videos have places on three axes (M-RoPE), unlike text."""
-    values, row = model.config.values, model.row
-    section = values.get("rope_scaling") or values.get("rope_parameters") or {}
+    row, section = model.row, model.config.values.get(model.rope_key) or {}
     return bool(row.get("axes")) or "sections" in row or "mrope_section" in section
 
 
@@ -283,7 +282,7 @@ def merge_of(model: ModelConfig) -> int:
 def layer_sections(model: ModelConfig) -> dict[str, Layer]:
     """The rotation of each type of layer, or of all under the empty name."""
     config, row = model.config, model.row
-    key = "rope_scaling" if config.values.get("rope_scaling") else "rope_parameters"
+    key = model.rope_key
     if key == "rope_scaling" and row.get("new_only"):
         raise PefourierError(
             f"{key} of {config.label} does not say which share of a head turns, as model_type "
