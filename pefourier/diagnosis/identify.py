@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from math import exp, log, log10
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -188,11 +188,9 @@ def identify_phases(table: np.ndarray, eps: float) -> dict | None:
     if n < 4 or d < 2 or rows[0].any() or not (rows[1] > 0).all():
         return None
     omega = np.asarray(table[n - 1], dtype=float) / (n - 1)
-    twins = twin_columns(rows)
-    layout, places = twins or (None, (slice(d),))
+    layout, places = twin_columns(rows)
     slow = omega[places[0]]
-    slack = 4 * eps * slow
-    grid = geometric_grid(slow, slack, 2 * len(slow)) or scaled_grid(slow, slack, 2 * len(slow))
+    grid = rotary_grid(slow, 4 * eps * slow)
     if grid is None:
         return None
     exact = np.zeros(d)
@@ -205,8 +203,7 @@ def identify_phases(table: np.ndarray, eps: float) -> dict | None:
         if (apart > 8 * eps * phases).any():
             return None
         largest = max(largest, float(apart.max()))
-    held = {"layout": layout} if layout else {"times": 1}
-    params = {"rho": grid.params["rho"], **held, "part": "phases", **grid.params}
+    params = {"rho": grid.params["rho"], **held(layout), "part": "phases", **grid.params}
     return identification("rope", params, largest)
 
 
@@ -615,10 +612,9 @@ class OneWave:
 
 def read_one_wave(rows: np.ndarray, eps: float, start: int) -> OneWave | None:
     """Cosines alone, or sines alone: one of the two tables of a rotation; None where it is not."""
-    twins = twin_columns(rows)
     if start > 1 or len(rows) < 4:
         return None
-    layout, places = twins or (None, (slice(rows.shape[1]),))
+    layout, places = twin_columns(rows)
     x = rows[:, places[0]]
     omega, slack = single_frequencies(x, eps)
     k = int(np.argmax(np.sin(omega)))
@@ -652,9 +648,8 @@ def fit_one_wave(rows: np.ndarray, eps: float, start: int) -> Formula | None:
     found = read_one_wave(rows, eps, start)
     if found is None:
         return None
-    pairs, d = len(found.omega), rows.shape[1]
-    grid = geometric_grid(found.omega, found.slack, 2 * pairs)
-    grid = grid or scaled_grid(found.omega, found.slack, 2 * pairs)
+    d = rows.shape[1]
+    grid = rotary_grid(found.omega, found.slack)
     if grid is None:
         return None
     size = usual_scale(found.size, d, 2 * eps)
@@ -662,21 +657,30 @@ def fit_one_wave(rows: np.ndarray, eps: float, start: int) -> Formula | None:
     for at in found.places:
         columns[0, at], columns[1, at] = size, grid.omega
     columns[2] = 0.0 if found.part == "sin" else np.pi / 2
-    held = {"layout": found.layout} if found.layout else {"times": 1}
-    params = {"rho": grid.params["rho"], **held, "part": found.part, "scale": size}
+    own = {**held(found.layout), "part": found.part, "scale": size}
+    params = {"rho": grid.params["rho"], **own}
     return Formula("rope", params | grid.params, columns, 0)
 
 
-def twin_columns(rows: np.ndarray) -> tuple[str, tuple[slice, slice]] | None:
-    """Layout, and the two sets of columns that are the same."""
+def rotary_grid(omega: np.ndarray, slack: np.ndarray) -> Grid | None:
+    """The grid of a rotation's frequencies, scaled or not."""
+    d = 2 * len(omega)
+    return geometric_grid(omega, slack, d) or scaled_grid(omega, slack, d)
+
+
+def held(layout: str | None) -> dict[str, Any]:
+    """How a table of one wave of a rotation says where it has each frequency, once or twice."""
+    return {"layout": layout} if layout else {"times": 1}
+
+
+def twin_columns(rows: np.ndarray) -> tuple[str | None, tuple[slice, ...]]:
+    """Layout, and the two sets of columns that are the same; None, and all columns."""
     d = rows.shape[1]
-    if d % 2:
-        return None
-    for layout in get_args(Layout):
+    for layout in get_args(Layout) if d % 2 == 0 else ():
         places = pair_columns(layout, d // 2)
         if (rows[:, places[0]] == rows[:, places[1]]).all():
             return layout, places
-    return None
+    return None, (slice(d),)
 
 
 def single_frequencies(x: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:

@@ -1,10 +1,9 @@
 """What is wrong with this table? Mistakes known from public code, each with a way out.
 
 A rule is a function that yields its findings about a `Case`; `RULES` lists all,
-encodings/findings.toml says what each finding means. Tables of files and of user code are looked
-at: by their rows (repeated, zero, of unusual length), by the frequencies of their columns, and by
-what is known of the formula they follow (`identify`).
-Severity: error, surely a mistake; warning, probably; note, a convention worth knowing.
+encodings/findings.toml says each in words, with its severity. Tables of files and of user code are
+looked at: by their rows (repeated, zero, of unusual length), by the frequencies of their columns,
+and by what is known of the formula they follow (`identify`).
 """
 
 from collections.abc import Iterator

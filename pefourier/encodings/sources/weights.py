@@ -93,15 +93,9 @@ def read_positions(model: ModelConfig) -> Encoding | None:
     way = model.config.values.get("position_embedding_type", "absolute")
     if way != "absolute" and "switch" not in row:
         raise model.config.wrong("position_embedding_type", way, "absolute or rotary")
-    tensors = of_section(tensors_beside(model, TENSOR), model)
-    if len(tensors) > 1:
-        raise PefourierError(
-            f"{shown(os.path.dirname(model.file) or '.')} holds several tables of positions, "
-            f"{first_names(tensors)}; name one, "
-            f"{shown(model.file + '#' + next(iter(tensors)))}"
-        )
-    if tensors:
-        return load_tensor(model, *tensors.popitem())
+    table = only_one(of_section(tensors_beside(model, TENSOR), model), model, "positions")
+    if table is not None:
+        return load_tensor(model, *table)
     if not row:
         return None
     raise UnknownPositions(
@@ -109,6 +103,16 @@ def read_positions(model: ModelConfig) -> Encoding | None:
         f"weights, not in {shown(model.file)}; put model.safetensors beside it, or give a "
         "file of codes, weights.safetensors#tensor"
     )
+
+
+def only_one(tensors: Mapping[str, str], model: ModelConfig, what: str) -> tuple[str, str] | None:
+    """The name and file of the one tensor there is."""
+    if len(tensors) > 1:
+        raise PefourierError(
+            f"{shown(os.path.dirname(model.file) or '.')} holds several tables of {what}, "
+            f"{first_names(tensors)}; name one, {shown(model.file + '#' + next(iter(tensors)))}"
+        )
+    return next(iter(tensors.items()), None)
 
 
 def of_section(tensors: Mapping[str, str], model: ModelConfig) -> dict[str, str]:
@@ -222,12 +226,7 @@ def one_tensor(model: ModelConfig, wanted: re.Pattern, usual: str) -> tuple[str,
     tensors = {name: path for name, path in tensors.items() if "EncDecAttention" not in name}
     if len(tensors) > 1 and not model.part:
         tensors = {k: path for k, path in tensors.items() if usual in k.split(".")} or tensors
-    if len(tensors) > 1:
-        raise PefourierError(
-            f"{shown(os.path.dirname(model.file) or '.')} holds several tables of lags, "
-            f"{first_names(tensors)}; name one, {shown(model.file + '#' + next(iter(tensors)))}"
-        )
-    return next(iter(tensors.items()), None)
+    return only_one(tensors, model, "lags")
 
 
 def bucket_keys(model: ModelConfig) -> dict[str, int | bool]:
