@@ -9,7 +9,7 @@ and by what is known of the formula they follow (`identify`).
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import log10
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -34,12 +34,14 @@ from pefourier.encodings.columns import Layout, pair_columns
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.readings import positions_below
+from pefourier.files import read_toml
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.equal_rows import between_zeros, row_period
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, rounded
 from pefourier.geometry.singular_values import Factors
 from pefourier.geometry.waves import Turning, recurrence, turning_pairs
 
+BASES = Path(__file__).with_name("bases.toml")
 SEVERITIES = ("error", "warning", "note")  # worst first
 SAMPLE = 2**9  # rows whose columns are looked at one by one
 SHORT_EPS = 2.0**-10  # resolution of float16; bfloat16's is coarser
@@ -400,44 +402,16 @@ def other_directions(case: Case) -> Iterator[Finding]:
     yield finding("negative-positions", position=position)
 
 
-LOST_LOGARITHMS = (  # bases that 10000 becomes where exponential and logarithm don't fit
-    (np.e, ": exp(-2i / d) lacks the logarithm of 10000, exp(-2i / d * log(10000)) was meant"),
-    *(
-        (
-            10.0 ** (log10(power) * float(of_base(1e4))),
-            f": {written} of {name}(10000), where {name} of 10000 has another base than the power; "
-            f"{right} was meant",
-        )
-        for power, written, right in (
-            (np.e, "exp", "exp of log(10000)"),
-            (2.0, "a power of 2", "a power of 2 with log2(10000)"),
-            (10.0, "a power of 10", "a power of 10 with log10(10000)"),
-        )
-        for base, name, of_base in (
-            (np.e, "log", np.log),
-            (2, "log2", np.log2),
-            (10, "log10", np.log10),
-        )
-        if base != power and (power, base) != (2, 10)  # 2 ** 4 is 16, which may be meant
-    ),
-)
-
-
 def unusual_base(case: Case) -> Iterator[Finding]:
     """A base other than 10000; a power of ten next to it may be a slip."""
     if case.identified is None or case.identified["encoding"] not in ("sinusoidal", "rope"):
         return
-    rho = case.params["rho"]
-    lost = next((why for base, why in LOST_LOGARITHMS if abs(rho / base - 1) < 1e-3), None)
-    slips_alone = case.identified["encoding"] == "rope"  # whose bases are many
-    if rho == 1e4 or (slips_alone and not lost) or any(useless_frequencies(case)):
+    rho, known = case.params["rho"], read_toml(BASES)
+    of_rope = case.identified["encoding"] == "rope"  # whose bases are many
+    slips = known["lost"] + ([] if of_rope else known["near"])
+    slip = next((one["why"] for one in slips if abs(rho / one["base"] - 1) <= one["within"]), "")
+    if rho == 1e4 or (of_rope and not slip) or any(useless_frequencies(case)):
         return
-    slip = lost or {
-        1e2: ": the exponent counts half, as i / d does with i = 0, 1, 2 …",
-        1e3: "; a zero too few?",
-        1e5: "; a zero too many?",
-        1e8: ": the exponent counts twice, as 2i / d does with i = 0, 2, 4 …",
-    }.get(rho, "")
     yield finding("base", "slip" if slip else "other", rho=rho, slip=slip)
 
 
