@@ -35,13 +35,11 @@ def misread(
     >>> misread(enc, "base=10000", 80, None)[0].round(4)
     array([0.25  , 0.0025])
     """
-    changes: dict[str, Any] | None = None
     if other == "local-for-global":
         two = other_layers(enc)
+    elif (changes := changes_of(enc, other)) is not None:
+        return with_changes(enc, changes), factors_changed(enc, changes)
     else:
-        changes = changes_of(enc, other)
-        if changes is not None:
-            return with_changes(enc, changes), factors_changed(enc, changes)
         two = load_like(enc, other, length, d or enc.params["d"])
     if two.act != "rotate" or two.measure is None:
         known = ", ".join(SLIPS)
