@@ -523,12 +523,9 @@ def skipped_rows(case: Case) -> Finding | None:
             return None
         left_out, where = int(np.ptp(places)) - n + 1, f"before row {gaps[0]}"
         params = {k: v for k, v in guess.params.items() if k != "offset"}
-        message = (
-            f"these are rows of {in_brackets(guess.encoding, params)} with {left_out} left out, "
-            f"{where if len(gaps) == 1 else f'in {len(gaps)} places, the first {where}'}: "
-            "right for a series with gaps; in a table that is indexed by position, rows were lost"
-        )
-        return Finding("skipped-rows", "warning", message)
+        formula = in_brackets(guess.encoding, params)
+        where = where if len(gaps) == 1 else f"in {len(gaps)} places, the first {where}"
+        return finding("skipped-rows", formula=formula, left_out=left_out, where=where)
     return None
 
 

@@ -234,13 +234,8 @@ def type_refused(case: ConfigCase) -> Iterator[Finding]:
     """A scaling that transformers refuses for a model type, whose class knows others alone."""
     own, taken = case.params["scaling"], case.model.row.get("takes")
     if taken and own not in ("none", taken):
-        yield Finding(
-            "rope-type-refused",
-            "warning",
-            f"rope_type {own} of {case.section.label}: transformers refuses it for model_type "
-            f"{shown(case.model.kind)}, which has {taken} alone; it is computed here as other "
-            f"readers may{case.cost('no scaling', scaling='none')}; write {taken}, or null",
-        )
+        meant = ("no scaling", {"scaling": "none"})
+        yield case.says("rope-type-refused", "", meant, own=own, taken=taken)
 
 
 def lengths(case: ConfigCase) -> Iterator[Finding]:

@@ -69,12 +69,7 @@ def below_one(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Ite
     wide = replace(model, config=replace(model.config, values={**values, key: 1}))
     kinds, _ = layer_types(model, model.config.count(*LAYERS) or 0)
     if any(window_of(wide, kind) for kind in kinds or [""]):
-        yield Finding(
-            "window-below-one",
-            "warning",
-            f"{key}={told} of {model.config.label} leaves a query no position to see in "
-            "transformers, where other readers take it for no window, as here; write null for none",
-        )
+        yield finding("window-below-one", key=key, told=told, config=model.config.label)
 
 
 def needless(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
