@@ -618,7 +618,17 @@ def pair_of(
         size = asked.pop("length"), asked.pop("d")
         return encoding_of(sources[k], *size, asked, as_rows=True)
 
-    pair = [rows_of(0), rows_of(1)]
+    def first_of(k: int) -> Encoding:
+        try:
+            return rows_of(k)
+        except PefourierError:
+            if kinds[k] != "code" or kinds[1 - k] == "code" or d is not None:
+                raise
+            from pefourier.analysis.operators import head_size
+
+            return rows_of(k, d=head_size(rows_of(1 - k)))  # it may take no other dimension
+
+    pair = [first_of(0), first_of(1)]
     if kinds == ["name", "name"]:
         return pair[0], pair[1]
     from pefourier.geometry.found_grids import on_common_grid, on_found_grid

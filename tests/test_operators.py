@@ -86,6 +86,19 @@ def test_the_operator_of_a_module_is_its_blocks():
         np.testing.assert_allclose(q, blocks(pairs, grid(D), p, D), atol=1e-5)
 
 
+def test_code_of_one_dimension_is_given_that_of_a_file(tmp_path):
+    """256, which nobody asked for, was given first, and its error was the answer."""
+
+    class Fixed(Turning):
+        def forward(self, q, k):
+            if q.shape[-1] != D:
+                raise RuntimeError("The size of tensor a must match the size of tensor b")
+            return super().forward(q, k)
+
+    np.save(tmp_path / "rope.npy", load("rope", N, D).table())
+    assert pefourier.compare(Fixed(), str(tmp_path / "rope.npy")).verdict == "equal"
+
+
 def test_equal_frequencies_of_other_pairs_are_another_model():
     """Two modules that pair (i, i + 16) and (i, i + 8) were one encoding, written differently."""
     found = compare(*(encoding_of(Turning(gap), 64, 32, {}) for gap in (16, 8)))

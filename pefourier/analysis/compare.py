@@ -23,10 +23,12 @@ from pefourier.analysis.likeness import Likeness, measure_likeness
 from pefourier.analysis.operators import OperatorComparison, compare_rotations
 from pefourier.encodings.columns import changes_by_name
 from pefourier.encodings.encoding import (
+    BLOCK,
     Encoding,
     Finding,
     as_encoding,
     largest_number,
+    row_blocks,
     unit_of,
     without_prefix,
 )
@@ -288,11 +290,24 @@ def find_columns(
     short = float(f"{scale:.6g}")
     scale = short if abs(scale - short) <= max(eps, SUMS_EPS) * scale else float(scale)
     rows = allowed * scale
-    for columns, signs in column_maps(scale * x, y, rows):
-        left = np.abs(scale * x[:, columns] * signs - y)
-        if (left <= (rows if rows.shape[1] == 1 else rows[:, columns])).all():
-            return describe_transformation(columns, signs, scale), float(left.max())
+    for columns, signs in column_maps(x, y, rows, scale):
+        left = largest_left(x, y, rows, columns, signs * scale)
+        if left is not None:
+            return describe_transformation(columns, signs, scale), left
     return None, 0.0
+
+
+def largest_left(
+    x: np.ndarray, y: np.ndarray, allowed: np.ndarray, columns: np.ndarray, factors: np.ndarray
+) -> float | None:
+    """The largest difference of y and columns of x times factors; None where one is too large."""
+    worst, limits = 0.0, allowed if allowed.shape[1] == 1 else allowed[:, columns]
+    for rows in row_blocks(len(x), BLOCK, x.shape[1]):
+        left = np.abs(x[rows][:, columns] * factors - y[rows])
+        if not (left <= limits[rows]).all():
+            return None
+        worst = max(worst, float(left.max()))
+    return worst
 
 
 def overlap(a: np.ndarray, b: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray]:
@@ -323,34 +338,47 @@ def signature(rows: np.ndarray) -> np.ndarray:
 
 
 def column_maps(
-    a: np.ndarray, b: np.ndarray, allowed: np.ndarray
+    a: np.ndarray, b: np.ndarray, allowed: np.ndarray, scale: float
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Candidates (columns, signs) with b = a[:, columns] · signs.
+    """Candidates (columns, signs) with b = scale · a[:, columns] · signs.
 
     Columns that fit where they stand stay. Where some do not, orders that have a name come first:
     of many slow columns several may suit a place. Others are matched by their products with random
     weights in order of size; few rows serve first, where phases are hardly rounded.
     """
     n, d = a.shape
-    limit = np.broadcast_to(allowed, a.shape)
     columns, signs = np.arange(d), np.ones(d)
-    same = (np.abs(a - b) <= limit).all(axis=0)
-    turned = (np.abs(a + b) <= limit).all(axis=0) & ~same
+    same = fitting_columns(a, b, allowed, scale)
+    turned = fitting_columns(a, b, allowed, -scale) & ~same
     signs[turned] = -1.0
     rest = np.flatnonzero(~(same | turned))
     if len(rest) == 0:
         yield columns, signs
         return
+    few = [x[:FEW] for x in (a, b, allowed)]
     for order in changes_by_name(d).values():
-        if (np.abs(a[:FEW, order] - b[:FEW]) <= limit[:FEW, order]).all():
+        if largest_left(*few, order, np.full(d, scale)) is not None:
             yield order, np.ones(d)
     for count in sorted({min(FEW, n), min(512, n), n}):
         weights = np.random.default_rng(count).standard_normal(count)
-        p, q = weights @ a[:count, rest], weights @ b[:count, rest]
+        p, q = ((weights @ x[:count])[rest] for x in (a, b))
         columns[rest[np.argsort(np.abs(q))]] = rest[np.argsort(np.abs(p))]
-        own = np.einsum("ij,ij->j", a[:, columns[rest]], b[:, rest])
+        own = sum(
+            np.einsum("ij,ij->j", a[rows][:, columns[rest]], b[rows][:, rest])
+            for rows in row_blocks(count, BLOCK, d)
+        )
         signs[rest] = np.where(own < 0, -1.0, 1.0)
         yield columns.copy(), signs.copy()
+
+
+def fitting_columns(a: np.ndarray, b: np.ndarray, allowed: np.ndarray, factor: float) -> np.ndarray:
+    """Whether each column of b is that of a times a factor."""
+    fits = np.ones(a.shape[1], bool)
+    for rows in row_blocks(len(a), BLOCK, a.shape[1]):
+        fits &= (np.abs(factor * a[rows] - b[rows]) <= allowed[rows]).all(axis=0)
+        if not fits.any():
+            break
+    return fits
 
 
 def describe_transformation(columns: np.ndarray, signs: np.ndarray, scale: float) -> dict:
