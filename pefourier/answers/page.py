@@ -6,7 +6,7 @@ names them all.
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal
@@ -15,7 +15,6 @@ from pefourier import __version__
 from pefourier.errors import printable
 
 SCHEMA = 2  # of JSON; grows when a field changes its meaning or goes, not when one is added
-SAMPLE = 4096  # numbers of an array by which it is judged whether few differ
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,9 @@ def as_json(page: Page) -> str:
         **{key: found for key, found in told.items() if found},
         **({"together": told} if (told := page.together()) else {}),
     }
-    return "".join([*json_pieces(answer, {}), "\n"])
+    import json
+
+    return json.dumps(plain(answer), allow_nan=False) + "\n"
 
 
 def as_csv(page: Page) -> str:
@@ -167,73 +168,6 @@ def percent_encoded(text: str, more: str = "") -> str:
     return "".join(f"%{ord(c):02X}" if c in "%\r\n" + more else printable(c) for c in text)
 
 
-def json_pieces(value: Any, told: dict[tuple[str, bytes], str]) -> Iterator[str]:
-    """A value as JSON, in pieces; the text of an array is kept in `told` for one that equals it.
-
-    >>> "".join(json_pieces({"a": [1.0, float("nan")]}, {}))
-    '{"a": [1.0, null]}'
-    """
-    if has_fields(value):
-        fields = value if isinstance(value, Mapping) else fields_of(value)
-        for number, (key, item) in enumerate(fields.items()):
-            yield f"{', ' if number else '{'}{json_of(str(key))}: "
-            yield from json_pieces(item, told)
-        yield "}" if fields else "{}"
-    elif isinstance(value, list | tuple) and any(map(has_fields, value)):
-        for number, item in enumerate(value):
-            yield ", " if number else "["
-            yield from json_pieces(item, told)
-        yield "]"
-    elif getattr(value, "ndim", 0):
-        key = f"{value.dtype.str} {value.shape}", value.tobytes()
-        if key not in told:
-            told[key] = json_of(value)
-        yield told[key]
-    else:
-        yield json_of(value)
-
-
-def json_of(value: Any) -> str:
-    """A value as JSON at once."""
-    import json
-
-    if getattr(value, "ndim", 0) == 1 and value.dtype.kind == "f" and finite(value):
-        return text_of_floats(value)
-    if isinstance(value, list) and set(map(type, value)) == {float} and all(map(isfinite, value)):
-        return str(value)  # the same text as json's, sooner
-    return json.dumps(plain(value), allow_nan=False)
-
-
-def finite(array: Any) -> bool:
-    """Whether all numbers of an array are finite."""
-    import numpy as np
-
-    return bool(np.isfinite(array).all())
-
-
-def text_of_floats(array: Any) -> str:
-    """An array of finite numbers as a list in JSON; where few differ each is told once.
-
-    >>> import numpy as np
-    >>> text_of_floats(np.array([0.5, -0.0, 0.5, 0.5]))
-    '[0.5, -0.0, 0.5, 0.5]'
-    """
-    import numpy as np
-
-    bits = np.asarray(array, dtype=float).view(np.int64)
-    some = bits[:: 1 + len(bits) // SAMPLE]  # sorting all of them takes longer than their text
-    if 2 * len(set(some.tolist())) > len(some):
-        return str(bits.view(float).tolist())
-    bits, which = np.unique(bits, return_inverse=True)
-    texts = np.array(str(bits.view(float).tolist())[1:-1].split(", "), dtype=object)
-    return f"[{', '.join(texts[which].tolist())}]"
-
-
-def has_fields(value: Any) -> bool:
-    """Whether a value is an object of JSON: a mapping or a dataclass."""
-    return isinstance(value, Mapping) or dataclasses.is_dataclass(value)
-
-
 def plain(value: Any) -> Any:
     """A value as JSON has it: arrays as lists, numbers that are not finite as null.
 
@@ -250,7 +184,10 @@ def plain(value: Any) -> Any:
         return {str(key): plain(item) for key, item in value.items()}
     if dataclasses.is_dataclass(value):
         return plain(fields_of(value))
-    return plain(value.tolist())  # an array, or a number of numpy
+    numbers = value.tolist()  # of an array, or a number of numpy
+    if value.dtype.kind == "f" and isfinite(value.sum()):  # no number has to be looked at
+        return numbers
+    return plain(numbers)
 
 
 def fields_of(result: Any) -> dict[str, Any]:
