@@ -42,6 +42,8 @@ figures: $(BIN)/pefourier  ## every figure and table of figures/
 	$(BIN)/pefourier spectrum $(ENCODINGS) --d 256 --length 256 --lattice 256 --axis log --quiet --plot figures/densities.png >/dev/null
 	$(BIN)/pefourier reconstruct axial-rope:rho=100 mixed-rope:heads=12 dft:d=196 --grid 14x14 --d 64 \
 		--pos 5,8 --sigma 0 --quiet --plot figures/cross.png --width 4.8 >/dev/null
+	$(BIN)/pefourier context rope:rho=5e5,scaling=llama3,factor=8,original=8192,d=128 --length 128k \
+		--title "Llama 3.1: what its scaling does to 64 frequencies" --quiet --plot figures/bands.png >/dev/null
 	! test -f $(SMOLLM2) || $(BIN)/pefourier usage $(SMOLLM2) --quiet --plot figures/usage.png >/dev/null
 
 DATA ?= data

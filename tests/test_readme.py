@@ -1,7 +1,8 @@
 """Every command, output and number in the README is real; ``make readme`` writes outputs anew.
 
 A command stands alone or is followed by an empty line and the first lines of its answer, at most
-`SHOWN` of its conclusion in a terminal of `WIDTH` columns; `CUT` ends one that goes on.
+`SHOWN` of its conclusion in a terminal of `WIDTH` columns; `CUT` ends one that goes on. The first
+answer is whole.
 """
 
 import json
@@ -10,6 +11,7 @@ import shlex
 import statistics
 import sys
 from pathlib import Path
+from textwrap import indent
 
 import numpy as np
 import pytest
@@ -24,7 +26,8 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 TEXT = README.read_text(encoding="utf-8")
 SHOWN, WIDTH, CUT = 6, 76, " …"
-ANSWERED = re.compile(r"^    pefourier (.+)\n\n((?:    .+\n)+)", re.MULTILINE)
+LINES = r"(?:    .+\n)+"
+ANSWERED = re.compile(rf"^    pefourier (.+)\n\n({LINES}(?:\n{LINES})?)", re.MULTILINE)
 COMMANDS = sorted(set(re.findall(r"^    pefourier (.+)$", TEXT, re.MULTILINE)))
 LONG = ("train", "reproduce")  # have tests of their own; the second writes files
 CONFIG = {
@@ -60,8 +63,10 @@ def make_files(folder, answer):
     (folder / "base.json").write_text(answer("check-faithful config.json --json"))
 
 
-def beginning(answer):
+def beginning(answer, whole=False):
     """What the README shows of an answer."""
+    if whole:
+        return indent(answer, "    ")
     lines = answer.split("\n\n")[0].splitlines()
     shown = lines[:SHOWN]
     if len(lines) > SHOWN:
@@ -93,7 +98,8 @@ def test_a_command_answers_as_shown(answer, command):
     out = answer(command)
     assert out
     shown = dict(ANSWERED.findall(TEXT)).get(command)
-    assert shown in (None, beginning(out))
+    whole = command == ANSWERED.search(TEXT)[1]
+    assert shown in (None, beginning(out, whole))
 
 
 def test_what_reproduce_says_is_shown(run, tmp_path, monkeypatch):
@@ -235,6 +241,10 @@ def test_numbers_of_training_are_those_of_the_summaries():
 def test_numbers_in_prose_are_those_of_the_program():
     said = (ROOT / "figures" / "reproduction.md").read_text(encoding="utf-8")
     assert "puts 59 % of its frequencies" in TEXT
+    llama = "rope:rho=5e5,scaling=llama3,factor=8,original=8192"
+    bands = pefourier.context(llama, length=2**17, d=128).rotations[0].bands
+    kept, blended, stretched = (band.pairs for band in bands)
+    assert f"Llama 3.1 keeps {kept}, blends {blended}, stretches {stretched}]" in TEXT
     assert "76 of 128 = 59 %" in said
     assert "2^26 positions, 2^21 dimensions, 2^30 numbers" in TEXT
     assert (checks.LARGEST, checks.WIDEST, checks.NUMBERS) == (2**26, 2**21, 2**30)
@@ -265,7 +275,8 @@ def rewrite():
                 if not SMOLLM2.exists():  # its answer stays as it is
                     return block[0]
                 Path(folder, SMOLLM2.name).symlink_to(SMOLLM2)
-            return f"    pefourier {block[1]}\n\n{beginning(command(block[1]))}"
+            whole = block.start() == ANSWERED.search(TEXT).start()
+            return f"    pefourier {block[1]}\n\n{beginning(command(block[1]), whole)}"
 
         text = ANSWERED.sub(anew, TEXT)
     README.write_text(text, encoding="utf-8")
