@@ -203,7 +203,7 @@ def identify_phases(table: np.ndarray, eps: float) -> dict | None:
         if (apart > 8 * eps * phases).any():
             return None
         largest = max(largest, float(apart.max()))
-    params = {"rho": grid.params["rho"], **held(layout), "part": "phases", **grid.params}
+    params = {"rho": grid.params["rho"], **once_or_twice(layout), "part": "phases", **grid.params}
     return identification("rope", params, largest)
 
 
@@ -657,7 +657,7 @@ def fit_one_wave(rows: np.ndarray, eps: float, start: int) -> Formula | None:
     for at in found.places:
         columns[0, at], columns[1, at] = size, grid.omega
     columns[2] = 0.0 if found.part == "sin" else np.pi / 2
-    own = {**held(found.layout), "part": found.part, "scale": size}
+    own = {**once_or_twice(found.layout), "part": found.part, "scale": size}
     params = {"rho": grid.params["rho"], **own}
     return Formula("rope", params | grid.params, columns, 0)
 
@@ -668,7 +668,7 @@ def rotary_grid(omega: np.ndarray, slack: np.ndarray) -> Grid | None:
     return geometric_grid(omega, slack, d) or scaled_grid(omega, slack, d)
 
 
-def held(layout: str | None) -> dict[str, Any]:
+def once_or_twice(layout: str | None) -> dict[str, Any]:
     """How a table of one wave of a rotation says where it has each frequency, once or twice."""
     return {"layout": layout} if layout else {"times": 1}
 
