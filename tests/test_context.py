@@ -269,6 +269,19 @@ def test_bands_of_a_scaling_are_the_published_ones(spec, d, sizes):
     r = describe_rotation(load(spec, 131072, d))
     assert [b.treatment for b in r.bands] == ["kept", "blended", "stretched"]
     assert tuple(b.pairs for b in r.bands) == sizes
+    ends = np.cumsum(sizes)
+    assert [(b.first_pair, b.last_pair + 1) for b in r.bands] == list(
+        zip([0, *ends], ends, strict=False)
+    )
+    divisors = np.split(r.trained_frequencies / r.frequencies, ends[:-1])
+    waves = np.split(2 * np.pi / r.frequencies, ends[:-1])
+    for b, by, wave in zip(r.bands, divisors, waves, strict=True):
+        assert (b.least_divisor, b.largest_divisor) == pytest.approx((by.min(), by.max()))
+        assert (b.shortest_wavelength, b.longest_wavelength) == pytest.approx((wave[0], wave[-1]))
+    kept, _, stretched = r.bands
+    factor = load(spec, 8, d).params["factor"]
+    assert (kept.least_divisor, kept.largest_divisor) == pytest.approx((1, 1))
+    assert (stretched.least_divisor, stretched.largest_divisor) == pytest.approx((factor, factor))
 
 
 def test_a_rotation_without_scaling_is_one_band():

@@ -54,7 +54,14 @@ class Band(Explained):
         metadata={"told": "class"}  # same: there is no scaling
     )
     pairs: int
-    longest_wavelength: float | None  # positions; None where a pair does not turn
+    first_pair: int  # its fastest pair, of all that a head has, counted from 0
+    last_pair: (
+        int  # its slowest; all between are of the band, but where each has a factor of its own
+    )
+    least_divisor: float  # of frequencies, by which the scaling divides them: of its fastest pair
+    largest_divisor: float
+    shortest_wavelength: float | None  # positions, with the scaling; None: a pair does not turn
+    longest_wavelength: float | None
     turns_trained: float  # of the slowest pair over the positions of training, as trained
     turns: float  # of the slowest pair over the length asked for
 
@@ -459,10 +466,16 @@ def bands(
     own, plain = own[turning], plain[turning]
     for treatment, members in treatments(own, plain, by_pair).items():
         if members.any():
-            slowest = np.flatnonzero(members)[own[members].argmin()]
+            index, ratio = np.flatnonzero(members), (plain / own)[members]
+            slowest = index[own[members].argmin()]
             yield Band(
                 treatment=treatment,
-                pairs=int(members.sum()),
+                pairs=len(index),
+                first_pair=int(np.flatnonzero(turning)[index[0]]),
+                last_pair=int(np.flatnonzero(turning)[index[-1]]),
+                least_divisor=float(ratio.min()),
+                largest_divisor=float(ratio.max()),
+                shortest_wavelength=float(2 * pi / own[members].max()),
                 longest_wavelength=float(2 * pi / own[slowest]),
                 turns_trained=float(met[slowest] * trained / (2 * pi)),
                 turns=float(own[slowest] * length / (2 * pi)),

@@ -231,9 +231,9 @@ def regressions(answer: Answer, stored: Record) -> list[Reason]:
     if other:
         besides = f", with {params}" if params else ""
         words = (
-            f"has {sizes_told(sizes, told)}, {sizes_told(sizes, then)} in the baseline{besides}: "
-            f"{'phases' if in_context else 'distances'} are not compared; give both one -S, or "
-            "write the baseline anew with --json"
+            f"has {sizes_told(sizes, told)}, the baseline {sizes_told(sizes, then)}{besides}: "
+            f"{'phases' if in_context else 'distances'} are not compared; run both with the same "
+            "-S, or write the baseline anew with --json"
         )
         found.append(Reason(enc.label, "changed", words))
     elif in_context:
@@ -260,7 +260,7 @@ def sizes_told(keys: Sequence[str], values: Sequence[int]) -> str:
     """The sizes of an answer in words."""
     one, two = values
     if "trained" in keys:
-        return f"{one} positions, trained at {two}"
+        return f"{one} positions (trained at {two})"
     return f"{one} positions of {two} dimensions"
 
 

@@ -248,13 +248,17 @@ def operators_in_words(r: Comparison) -> str:
 
 def change_in_words(by: Mapping[str, Any]) -> str:
     """What leads from one table to another, in words."""
-    moved = "points" if isinstance(by.get("offset"), list) else "positions"
+
+    def moved(by: int | list[int]) -> str:
+        """Of what an offset is a number."""
+        return "points" if isinstance(by, list) else agreeing(abs(by), "position", "positions")
+
     words = {
         "layout": lambda v: f"columns {v}",
         "columns": lambda v: None if "layout" in by else "columns in another order",
         "signs": lambda v: f"{sum(s < 0 for s in v)} columns with the other sign",
         "scale": lambda v: f"scaled by {number(v, 7)}",
-        "offset": lambda v: f"moved by {by_axis(v) if isinstance(v, list) else v} {moved}",
+        "offset": lambda v: f"moved by {by_axis(v) if isinstance(v, list) else v} {moved(v)}",
         "zero_rows": lambda v: f"behind {v} {agreeing(v, 'row', 'rows')} of zeros",
         "order": lambda v: f"axes {v}",
         "rows": ROWS_IN_WORDS.get,

@@ -102,7 +102,11 @@ def conclude_context(enc: Encoding, found: Context) -> Said:
         return conclude_table(enc, found)
     doubts, more = about_mistakes(found), about_more(found)
     layers = about_layers(found)
-    aside = layers if doubts else [*about_training(found), *layers, about_bounds(found)]
+    rest = [*layers, about_bounds(found)]  # of several rotations what sets them apart comes first
+    rest = (
+        [*rest, *about_scaling(found)] if len(found.rotations) > 1 else about_scaling(found) + rest
+    )
+    aside = layers if doubts else [*about_training(found), *rest]
     aside = [*aside[: SENTENCES - 1 - len(doubts) - len(more)], *more]
     if doubts:
         return Said("PROBABLY A MISTAKE", doubts[0], about_phases(found), tuple(aside))
@@ -185,6 +189,36 @@ def about_training(found: Context) -> list[str]:
         f"If training went on at {found.length} positions with the scaling (--trained "
         f"{found.length}), no angle is new."
     ]
+
+
+def about_scaling(found: Context) -> list[str]:
+    """What a scaling does to which pairs, of the first rotation that has one.
+
+    >>> from pefourier.analysis.context import describe_context
+    >>> scaled = "rope:rho=5e5,scaling=yarn,factor=4,original=8192"
+    >>> print(*about_scaling(describe_context(scaled, d=128)[1]))
+    Scaling yarn leaves the 19 fastest pairs (0-18) as they are, divides 16 (19-34) by 1.046 to
+    3.4 and 29 (35-63) by 4; cosines and sines are multiplied by 1.139.
+    """
+    scaled = [r for r in found.rotations if r.scaling != "none" and r.bands]
+    if not scaled or scaled[0].bands[0].treatment == "same":
+        return []
+    r, *_ = scaled
+    acts = []
+    for b in r.bands:
+        numbers = "" if b.pairs == r.rotated else f" ({ends_of(b.first_pair, b.last_pair)})"
+        if b.treatment == "kept":
+            fastest = agreeing(b.pairs, "fastest pair", f"{b.pairs} fastest pairs")
+            acts.append(
+                f"leaves the {fastest}{numbers} as {agreeing(b.pairs, 'it is', 'they are')}"
+            )
+        else:
+            what = f"{b.pairs}{numbers}" if numbers else f"all {b.pairs} pairs"
+            acts.append(f"divides {what} by {ends_of(b.least_divisor, b.largest_divisor, ' to ')}")
+    told = join(acts).replace("and divides", "and")
+    factor = f"; cosines and sines are multiplied by {number(r.attention_factor)}"
+    named = f" in {r.name} layers" if r.name else ""
+    return [f"Scaling {r.scaling}{named} {told}{factor * (r.attention_factor != 1)}."]
 
 
 def by_scaling(r: Rotation) -> str:
@@ -271,17 +305,29 @@ def about_layers(found: Context) -> list[str]:
     keys = sorted(groups, key=lambda key: len(groups[key]))
     windows, turns = {key[2] for key in keys}, {key[:2] for key in keys}
     names = [layers_name(groups[key], found, key[1]) for key in keys[:-1]]
+    last = agreeing(len(groups[keys[-1]]), "the other", "the others")
     told, seeing = [], "see"
-    for name, (kind, rotation, window) in zip([*names, "the others"], keys, strict=True):
+    for name, (kind, rotation, window) in zip([*names, last], keys, strict=True):
         turn = turning_words(kind, rotation, found.rotations) if len(turns) > 1 else ""
         sees = f"{seeing} {window or 'all'}" if len(windows) > 1 else ""
         sees += " positions" if sees and not told else ""
-        told.append(f"{name} {' and '.join(filter(None, (turn, sees)))}")
+        says = " and ".join(filter(None, (turn, sees)))
+        told.append(f"{name} {of_one(says) if len(groups[kind, rotation, window]) == 1 else says}")
         seeing = "see" if turn else ""
     alike = "; both" if len(told) == 2 else "; all"
     same = f"{alike} are rotated alike" if len(turns) == 1 else ""
     sentence = " ".join(("; " if len(turns) > 1 < len(windows) else ", ").join(told).split())
     return [f"{sentence[0].upper()}{sentence[1:]}{same}."]
+
+
+def of_one(words: str) -> str:
+    """What several layers do, said of one.
+
+    >>> of_one("are not rotated and see all positions")
+    'is not rotated and sees all positions'
+    """
+    verbs = {"are": "is", "have": "has", "turn": "turns", "see": "sees"}
+    return " ".join(verbs.get(word, word) for word in words.split(" "))
 
 
 def layers_name(index: Sequence[int], found: Context, rotation: int | None) -> str:
@@ -471,7 +517,7 @@ ROTATION_FACTS = {
     "scaling": lambda r: r.scaling,
     "factor of cosines and sines": lambda r: r.attention_factor,
     "factor of the softmax": lambda r: r.softmax_factor,
-    "first lag below the bound": lambda r: r.bound,
+    "first lag with a negative sum": lambda r: r.bound,
     "critical dimension": lambda r: r.critical_dimension,
     "pairs in phases not trained": lambda r: r.unseen,
     "codes apart, cast to bfloat16": lambda r: r.precision["bfloat16"].distinct_cast,
@@ -485,7 +531,7 @@ def rotations_text(found: Context) -> str:
     """A row per fact, a column per rotation."""
     own = found.rotations
     rows = [["", *(r.name or "all layers" for r in own)]]
-    missing = {"first lag below the bound": "none up to 2^20"}
+    missing = {"first lag with a negative sum": "none up to 2^20"}
     for label, fact in ROTATION_FACTS.items():
         rows.append([label, *(number(fact(r), missing=missing.get(label, "–")) for r in own)])
     never = ["pairs that never turn in the length", *(number(r.idle) for r in own)]
@@ -498,18 +544,30 @@ def rotations_text(found: Context) -> str:
 
 def bands_text(found: Context) -> str:
     """The bands of all rotations."""
-    head = ["rotation", "band", "pairs", "longest wavelength"]
+    head = ["rotation", "band", "pairs", "numbers", "divided by", "wavelengths"]
     rows = [[*head, f"turns in {found.trained} trained", f"turns in {found.length}"]]
     for r in found.rotations:
         for b in r.bands:
-            numbers = (b.pairs, b.longest_wavelength, b.turns_trained, b.turns)
-            rows.append([r.name or "all layers", b.treatment, *map(number, numbers)])
+            divided = ends_of(b.least_divisor, b.largest_divisor)
+            waves = ends_of(b.shortest_wavelength, b.longest_wavelength)
+            own = (str(b.pairs), ends_of(b.first_pair, b.last_pair), divided, waves)
+            turns = map(number, (b.turns_trained, b.turns))
+            rows.append([r.name or "all layers", b.treatment, *own, *turns])
     return aligned(rows)
+
+
+def ends_of(least: float, most: float, joint: str = "-") -> str:
+    """The first and the last number of a range, or the one that both read as.
+
+    >>> ends_of(1.0, 1.0), ends_of(0, 18)
+    ('1', '0-18')
+    """
+    return joint.join(dict.fromkeys(map(number, (least, most))))
 
 
 def decay_text(rotations: Sequence[Rotation]) -> str:
     """RoFormer's bound at some lags, a row per rotation."""
-    rows = [["decay bound at lag", *(str(lag) for lag, _ in rotations[0].decay)]]
+    rows = [["RoFormer's bound at lag", *(str(lag) for lag, _ in rotations[0].decay)]]
     for r in rotations:
         rows.append([r.name or "all layers", *(number(bound) for _, bound in r.decay)])
     return aligned(rows)

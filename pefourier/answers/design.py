@@ -33,7 +33,7 @@ HEADS = {
     "stable_rank": "stable rank",
     "condition_number": "condition number",
     "idle": "pairs that never turn",
-    "bound": "first lag below the bound",
+    "bound": "first lag with a negative sum",
 }
 CURVES = {  # of a design: field of a candidate, the axis, its scale, the criteria it answers
     "min_distance": ("smallest distance", "linear", ("distance",)),

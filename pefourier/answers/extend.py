@@ -32,7 +32,7 @@ COLUMNS = {
     "factor of cosines": lambda e: number(e.attention_factor),
     "kept / blended / stretched": lambda e: band_counts(e),
     "in phases not trained": lambda e: str(e.unseen),
-    "first lag below the bound": lambda e: number(e.bound, missing="none up to 2^20"),
+    "first lag with a negative sum": lambda e: number(e.bound, missing="none up to 2^20"),
     "cosine < .99": lambda e: number(e.below[".99"], missing="never"),
     "< .9": lambda e: number(e.below[".9"], missing="never"),
 }

@@ -68,7 +68,7 @@ def with_a_twin(table):
         (
             sines(),
             sines(rows=21),
-            ["has 21 positions of 8 dimensions, 20 positions of 8 dimensions in the baseline: "],
+            ["has 21 positions of 8 dimensions, the baseline 20 positions of 8 dimensions: dis"],
         ),
     ],
 )
@@ -438,7 +438,7 @@ def test_context_has_a_baseline_too(run, tmp_path, monkeypatch):
         assert json.loads(done.out)["reasons"][0]["kind"] == "changed"
         assert said in done.err, done.err
     done = run("context", "config.json", "-S", 400, "--baseline", "base")
-    assert "has 400 positions, trained at 8192, 300 positions, trained at 8192 in the" in done.err
+    assert "has 400 positions (trained at 8192), the baseline 300 positions (trained at" in done.err
     (tmp_path / "base").write_text(run("check-faithful", "rope", "--json").out)
     assert "is not an answer of context" in run(*asked, "--baseline", "base").err
 

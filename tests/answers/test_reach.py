@@ -29,6 +29,10 @@ SMOLLM = {
     **{"model_type": "smollm3", "head_dim": 128, "num_hidden_layers": 36, "rope_theta": 5e6},
     **{"max_position_embeddings": 65536, "no_rope_layer_interval": 4},
 }
+QWEN2 = {
+    **{"model_type": "qwen2", "head_dim": 128, "num_hidden_layers": 28, "rope_theta": 1e6},
+    **{"max_position_embeddings": 32768, "use_sliding_window": True, "max_window_layers": 1},
+}
 
 
 def concluded(tmp_path, config, *asked):
@@ -86,6 +90,7 @@ def test_a_window_is_named_only_where_it_is_shorter_than_the_length(tmp_path):
             "rotated and see 4096.",
         ),
         (SMOLLM, "Layers 3, 7, 11, … (9 of 36) are not rotated, the others are rotated."),
+        (QWEN2, "Layer 0 (1 of 28) sees all positions, the others 4096; both are rotated alike."),
     ],
     ids=lambda one: one["model_type"] if isinstance(one, dict) else "",
 )

@@ -132,10 +132,13 @@ def test_dimensions_kept_apart_do_not_turn(run):
     (result,) = run("context", "v3.json", "--json").results
     (r,) = result["rotations"]
     assert (r["pairs"], r["rotated"], r["bound"]) == (96, 32, 4119)
-    assert (
-        "sum of cosines of the rotated pairs first turns negative at lag 4119"
-        in result["conclusion"]
-    )
+    plain = {**PUBLISHED["deepseek-ai/DeepSeek-V3"], "rope_scaling": None}
+    plain["max_position_embeddings"] = 4096
+    Path("plain.json").write_text(json.dumps(plain))
+    (bare,) = run("context", "plain.json", "--json").results
+    (own,) = bare["rotations"]
+    said = "sum of cosines of the rotated pairs first turns negative at lag"
+    assert f"{said} {own['bound']}" in bare["conclusion"]
     assert (r["attention_factor"], round(r["softmax_factor"], 3)) == (1.0, 1.874)
 
 
@@ -143,14 +146,16 @@ def test_decay_and_cache_are_on_the_page(run):
     spec = "rope:scaling=dynamic,factor=2,original=4096"
     done = run("context", spec, "--d", 128, "--length", "8k")
     out = " ".join(done.out.split())
-    assert "decay bound at lag 0 1 10 100 1000 8191 all layers 32.5 31.57 18.92" in out
+    assert "RoFormer's bound at lag 0 1 10 100 1000 8191 all layers 32.5 31.57 18.92" in out
     assert "key in a cache at 1 10 100 1000 4095 5460" in out
     assert "a cache keeps from position 4095 is up to 171.8 rad off (cosine 0.093)" in out
     (result,) = run("context", spec, "--d", 128, "--length", "8k", "--json").results
     (r,) = result["rotations"]
     assert r["decay"][0] == [0, 32.5]
     assert r["cache"].keys() == {"query", "keys", "errors", "cosines"}
-    assert run("explain", "decay bound at lag").out.startswith("decay (context): RoFormer's bound")
+    assert run("explain", "RoFormer's bound at lag").out.startswith(
+        "decay (context): RoFormer's bound"
+    )
 
 
 def test_a_spec_is_told_as_it_was_typed(run):
