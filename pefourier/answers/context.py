@@ -206,7 +206,7 @@ def about_scaling(found: Context) -> list[str]:
     r, *_ = scaled
     acts = []
     for b in r.bands:
-        numbers = "" if b.pairs == r.rotated else f" ({ends_of(b.first_pair, b.last_pair)})"
+        numbers = "" if b.pairs == r.rotated else f" ({from_to(b.first_pair, b.last_pair)})"
         if b.treatment == "kept":
             fastest = agreeing(b.pairs, "fastest pair", f"{b.pairs} fastest pairs")
             acts.append(
@@ -214,7 +214,7 @@ def about_scaling(found: Context) -> list[str]:
             )
         else:
             what = f"{b.pairs}{numbers}" if numbers else f"all {b.pairs} pairs"
-            acts.append(f"divides {what} by {ends_of(b.least_divisor, b.largest_divisor, ' to ')}")
+            acts.append(f"divides {what} by {from_to(b.least_divisor, b.largest_divisor, ' to ')}")
     told = join(acts).replace("and divides", "and")
     factor = f"; cosines and sines are multiplied by {number(r.attention_factor)}"
     named = f" in {r.name} layers" if r.name else ""
@@ -548,18 +548,18 @@ def bands_text(found: Context) -> str:
     rows = [[*head, f"turns in {found.trained} trained", f"turns in {found.length}"]]
     for r in found.rotations:
         for b in r.bands:
-            divided = ends_of(b.least_divisor, b.largest_divisor)
-            waves = ends_of(b.shortest_wavelength, b.longest_wavelength)
-            own = (str(b.pairs), ends_of(b.first_pair, b.last_pair), divided, waves)
+            divided = from_to(b.least_divisor, b.largest_divisor)
+            waves = from_to(b.shortest_wavelength, b.longest_wavelength)
+            own = (str(b.pairs), from_to(b.first_pair, b.last_pair), divided, waves)
             turns = map(number, (b.turns_trained, b.turns))
             rows.append([r.name or "all layers", b.treatment, *own, *turns])
     return aligned(rows)
 
 
-def ends_of(least: float, most: float, joint: str = "-") -> str:
+def from_to(least: float, most: float, joint: str = "-") -> str:
     """The first and the last number of a range, or the one that both read as.
 
-    >>> ends_of(1.0, 1.0), ends_of(0, 18)
+    >>> from_to(1.0, 1.0), from_to(0, 18)
     ('1', '0-18')
     """
     return joint.join(dict.fromkeys(map(number, (least, most))))
