@@ -131,12 +131,13 @@ def choose(answers: Sequence[Answer]) -> str:
     settled = [a for a in apart if not a.encoding.untrained]
     found = [who_is_left(apart, merged), *what_speaks_for(settled)]
     if drawn:
-        are = "is where its training starts" if len(drawn) == 1 else "are where training starts"
-        found.append(f"{names(drawn)} {are}: that codes differ says nothing about trained tables.")
+        are = "is an untrained table" if len(drawn) == 1 else "are untrained tables"
+        found.append(f"{names(drawn)} {are}: that codes differ says nothing about trained ones.")
     if aside:
         stand = agreeing(len(aside), "stands", "stand")
         found.append(f"{names(aside)}, whose codes are not of positions, {stand} apart.")
-    if len(apart) > 1 and all(in_series(a.encoding) for a in apart):
+    short = max(lengths) <= TRAINABLE
+    if short and len(apart) > 1 and all(in_series(a.encoding) for a in apart):
         specs = dict.fromkeys(without_size(a.encoding.spec) for a in apart)
         found.append(
             "Only training on your data says with which of them a model learns best: "

@@ -185,11 +185,11 @@ def written_differently(r: Comparison) -> str:
     if "rotation" in r.by and "scale" in r.by:
         times = number(r.by["scale"] ** 2, 4)
         return (
-            f"{how}; products of codes are {times} times those of the first, single numbers are "
-            "others."
+            f"{how}; inner products are {times} times those of the first, individual entries "
+            "differ."
         )
     if "rotation" in r.by:
-        return f"{how}; products of codes are the same, single numbers are not."
+        return f"{how}; inner products are the same, individual entries differ."
     if not r.max_difference:
         return f"{how}; after that change they agree to the bit."
     return (
@@ -213,7 +213,7 @@ def rows_permuted(r: Comparison) -> Said:
     )
     more = cost_of_rows(r), common_part(r)
     if name == "reversed":
-        turned = f"One rotation turned by p and by -p at position p: alike with {told}."
+        turned = f"The same angles in opposite directions (the sign of the sine): alike with {told}."
         return Said("TURNED OPPOSITE WAYS", turned, action, more)
     same = f"The same rotation with the rows of each head in another order: {told}."
     return Said("THE SAME, PERMUTED", same, action, more)

@@ -428,8 +428,9 @@ def conclude_table(enc: Encoding, found: Context) -> Said:
         slope = float(np.abs(enc.codes(np.array([-1]))).min())
         return Said(
             "ANY LENGTH",
-            f"Biases of distance (ALiBi) have no length: the flattest of {enc.dim} heads takes "
-            f"{number(slope * found.length)} from a logit at {found.length} positions.",
+            f"Biases of distance (ALiBi) have no length: of {enc.dim} heads the one with the "
+            f"smallest slope subtracts {number(slope * found.length)} from the logit at distance "
+            f"{found.length}.",
         )
     if enc.name == "t5":
         far, later = (one_bucket_from(enc, causal) for causal in (enc.params["causal"], True))

@@ -582,7 +582,7 @@ def lost_to_rounding(r: Faithfulness) -> str:
     >>> table = build("axial", d=768, grid=(14, 14), convention="mae").table()
     >>> stored = from_table(table.astype("float32"), eps=2**-23)
     >>> lost_to_rounding(assess(on_grid(stored, (14, 14), 0)))
-    ', 2 fewer than its formula in float64, by which it is separable'
+    ' (in float64 its formula spans 27 and is separable)'
     """
     spec = (r.identified or {}).get("spec")
     if not spec:
@@ -595,8 +595,8 @@ def lost_to_rounding(r: Faithfulness) -> str:
     own = load(f"{spec}{',' if ':' in spec else ':'}grid={sides}", d=r.dimension)
     rank = decompose(own).rank
     better = rank >= separable_rank(r.grid)
-    which = ", by which it is separable" if better else ""
-    return f", {rank - r.rank} fewer than its formula in float64{which}" if rank > r.rank else ""
+    and_is = " and is separable" if better else ""
+    return f" (in float64 its formula spans {rank}{and_is})" if rank > r.rank else ""
 
 
 def envelope(x: np.ndarray, y: np.ndarray, logarithmic: bool = False) -> tuple[np.ndarray, ...]:
