@@ -213,7 +213,7 @@ def rows_permuted(r: Comparison) -> Said:
     )
     more = cost_of_rows(r), common_part(r)
     if name == "reversed":
-        turned = f"The same angles in opposite directions (the sign of the sine): alike with {told}."
+        turned = f"The same angles in opposite directions (the sign of sines): alike with {told}."
         return Said("TURNED OPPOSITE WAYS", turned, action, more)
     same = f"The same rotation with the rows of each head in another order: {told}."
     return Said("THE SAME, PERMUTED", same, action, more)

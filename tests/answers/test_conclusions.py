@@ -385,13 +385,13 @@ def test_a_rotation_keeps_products_and_says_so(rng):
     assert conclude_comparison(compare(one, two)).text == (
         "THE SAME, REWRITTEN. "
         "One encoding, written differently: columns rotated (all inner products agree);"
-        " products of codes are the same, single numbers are not."
+        " inner products are the same, individual entries differ."
     )
     tripled = table(3 * turned)
     assert conclude_comparison(compare(one, tripled)).text == (
         "THE SAME, REWRITTEN. "
-        "One encoding, written differently: columns rotated, scaled by 3; products of "
-        "codes are 9 times those of the first, single numbers are others."
+        "One encoding, written differently: columns rotated, scaled by 3; inner "
+        "products are 9 times those of the first, individual entries differ."
     )
 
 
