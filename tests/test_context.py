@@ -343,6 +343,25 @@ def test_a_length_of_training_is_taken_wherever_it_is_stated(factor, inside, tmp
     assert found.rotations[0].unseen == never > 0
 
 
+def test_pairs_that_turn_by_axes_of_an_image_are_told(tmp_path):
+    path = tmp_path / "config.json"
+    for sections, interleaved, t, y in (
+        ([16, 24, 24], False, set(range(16)), set(range(16, 40))),
+        ([24, 20, 20], True, {*range(0, 60, 3), *range(60, 64)}, set(range(1, 60, 3))),
+        ([9, 9, 9], False, None, None),  # which do not fit
+    ):
+        own = {"type": "mrope", "mrope_section": sections, "mrope_interleaved": interleaved}
+        kind = "qwen3_vl_text" if interleaved else "qwen2_vl_text"
+        config = {"model_type": kind, "head_dim": 128, "hidden_size": 4096, "rope_scaling": own}
+        path.write_text(json.dumps({**config, "num_attention_heads": 32}))
+        axes = describe_context(str(path))[1].rotations[0].axes
+        if t is None:
+            assert axes is None
+        else:
+            assert (set(axes["t"]), set(axes["y"])) == (t, y)
+            assert sorted(sum(axes.values(), ())) == list(range(64))
+
+
 def test_only_rotations_are_described():
     with pytest.raises(PefourierError, match=r"^'dft' does not rotate pairs of dimensions; "):
         describe_rotation(load("dft"))

@@ -32,10 +32,12 @@ from pefourier.encodings.readings import (
     readings_apart,
 )
 from pefourier.encodings.sources.layers import LayerRun, layer_spec, open_model, read_layers
+from pefourier.encodings.sources.mrope import axis_in
 from pefourier.encodings.sources.rope_config import INDEXER, PAIRED, rotates, trained_as_stated
 from pefourier.encodings.sources.schedule import lint_layers
 from pefourier.encodings.sources.temperature import Temperature, read_temperature
 from pefourier.encodings.sources.weights import TENSOR, first_row, tensors_beside
+from pefourier.encodings.spans import AXES
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.explained import Explained
@@ -103,6 +105,7 @@ class Rotation(Explained):
     frequencies: np.ndarray  # (rotated pairs,) radians per position
     trained_frequencies: np.ndarray  # the same without the scaling
     precision: dict[str, FormatLoss]
+    axes: dict[str, tuple[int, ...]] | None = None  # of an image's frames, rows, columns: pairs
 
 
 @dataclass(frozen=True)
@@ -171,14 +174,17 @@ def describe_context(
     for enc in own:
         check_formats(enc)
     rotations = tuple(
-        describe_rotation(
-            enc,
-            met,
-            longest,
-            name=part,
-            window=window_of_rotation(runs, part),
-            scaled=trained is None and not trained_as_stated(enc.params),
-            still=still_dimensions(spec),
+        replace(
+            describe_rotation(
+                enc,
+                met,
+                longest,
+                name=part,
+                window=window_of_rotation(runs, part),
+                scaled=trained is None and not trained_as_stated(enc.params),
+                still=still_dimensions(spec),
+            ),
+            axes=pairs_by_axis(enc, spec),
         )
         for enc, part in zip(own, parts, strict=False)
     )
@@ -231,6 +237,22 @@ def window_of_rotation(runs: Sequence[LayerRun], part: str | None = None) -> int
     rotating = (run for run in runs if run.kind == "rotary" and part in (None, run.part))
     windows = [run.window for run in rotating]
     return None if None in windows else max(windows, default=None)
+
+
+def pairs_by_axis(enc: Encoding, spec: str) -> dict[str, tuple[int, ...]] | None:
+    """The pairs that turn by the frame, row and column of an image's token; None: all by one."""
+    if source_of(spec) != "config":
+        return None
+    try:
+        axis = axis_in(spec, len(enc.measure.frequencies))
+    except PefourierError:  # sections that do not fit the pairs, of which there is a finding
+        return None
+    if axis is None:
+        return None
+    turning = enc.measure.frequencies != 0
+    return {
+        name: tuple(np.flatnonzero(turning & (axis == i)).tolist()) for i, name in enumerate(AXES)
+    }
 
 
 def still_dimensions(spec: str) -> int:

@@ -65,6 +65,7 @@ LEADS = {  # of misreadings that have a name and no setting
 MARKS = {"same": ("█", "34"), "kept": ("█", "34"), "blended": ("▒", "33"), "stretched": ("░", "31")}
 ACROSS = 64  # letters of the picture where nobody looks at a terminal
 TURN = 2 * np.pi
+AXIS = {"t": "frame", "y": "row", "x": "column"}
 COLOURS = {"same": "#0072B2", "kept": "#0072B2", "blended": "#E69F00", "stretched": "#D55E00"}
 GREY = "0.6"
 
@@ -102,6 +103,7 @@ def conclude_context(enc: Encoding, found: Context) -> Said:
         return conclude_table(enc, found)
     doubts, more = about_mistakes(found), about_more(found)
     layers = about_layers(found)
+    layers = [*about_axes(found), *layers]
     rest = [*layers, about_bounds(found)]  # of several rotations what sets them apart comes first
     rest = (
         [*rest, *about_scaling(found)] if len(found.rotations) > 1 else about_scaling(found) + rest
@@ -189,6 +191,16 @@ def about_training(found: Context) -> list[str]:
         f"If training went on at {found.length} positions with the scaling (--trained "
         f"{found.length}), no angle is new."
     ]
+
+
+def about_axes(found: Context) -> list[str]:
+    """Which pairs turn by which place of a token of an image."""
+    told = [r.axes for r in found.rotations if r.axes]
+    if not told:
+        return []
+    by = [f"{ranges(pairs, 3)} by {AXIS[axis]}" for axis, pairs in told[0].items() if pairs]
+    by[0] = by[0].replace(" by", " turn by")
+    return [f"In images and videos pairs {join(by)}; in text all turn by position."]
 
 
 def about_scaling(found: Context) -> list[str]:
@@ -499,7 +511,7 @@ def text_of_model(enc: Encoding, found: Context) -> str:
     ]
     parts = [aligned(rows)]
     if found.rotations:
-        parts += [rotations_text(found), bands_text(found)]
+        parts += [rotations_text(found), bands_text(found), *map(axes_text, found.rotations)]
         parts += [decay_text(found.rotations), *map(cache_text, found.rotations)]
     if (reading := found.against) is not None:
         shown = np.searchsorted(reading.positions, [1, 8, 64, 512, 4096, 32768, 262144, 2**20])
@@ -554,6 +566,18 @@ def bands_text(found: Context) -> str:
             own = (str(b.pairs), from_to(b.first_pair, b.last_pair), divided, waves)
             turns = map(number, (b.turns_trained, b.turns))
             rows.append([r.name or "all layers", b.treatment, *own, *turns])
+    return aligned(rows)
+
+
+def axes_text(r: Rotation) -> str:
+    """The pairs of each axis of an image; nothing where there are none."""
+    if not r.axes:
+        return ""
+    rows = [["axis of an image", "pairs", "numbers", "wavelengths"]]
+    for axis, pairs in r.axes.items():
+        waves = 2 * pi / r.frequencies[list(pairs)]
+        ends = from_to(waves.min(), waves.max()) if len(pairs) else "–"
+        rows.append([f"{axis} ({AXIS[axis]})", str(len(pairs)), ranges(pairs), ends])
     return aligned(rows)
 
 
