@@ -7,6 +7,7 @@ import pytest
 
 from pefourier.analysis.compare import compare
 from pefourier.analysis.faithful import assess
+from pefourier.answers.compare import conclude_comparison
 from pefourier.encodings import load
 from pefourier.encodings.domain import lattice
 from pefourier.encodings.encoding import from_table
@@ -328,3 +329,15 @@ def test_a_square_grid_does_not_hide_transposed_rows():
         {"rows": "transposed"},
         compare(on_grid("mae"), on_grid("transformers")).by,
     )
+
+
+@pytest.mark.parametrize(("levels", "factor"), [(127, 1 / 127), (127, 1), (7, 1 / 7)])
+def test_codes_kept_in_few_bits_are_told_by_their_step(levels, factor):
+    """Once 8 bits were called a rotation of the columns: phases far out are hardly known."""
+    one = load("rope", 32768, 32)
+    kept = np.rint(one.table() * levels) * factor
+    found = compare(one, kept.astype(np.float32))
+    assert (found.verdict, set(found.by) - {"scale"}) == ("equivalent", {"rounded"})
+    assert found.by["rounded"] == pytest.approx(1 / levels, rel=1e-3)
+    assert found.max_difference <= found.tolerance
+    assert "rounded to multiples of" in conclude_comparison(found).text

@@ -41,6 +41,8 @@ if TYPE_CHECKING:  # imported where two encodings differ: pages of other answers
 
 READ = 2**9  # rows from which frequencies are read
 FEW = 64  # rows in which a match of columns is looked for first
+MOST_LEVELS, FEWEST_LEVELS = 2**16, 12  # of numbers that were rounded to whole steps
+MULTIPLE = 1e-3  # of a step by which float32 moves a multiple of it
 PROBES = 8  # random directions in which inner products are compared
 SUMS_EPS = 8 * 2.0**-52  # to which sums of squares in float64 are known
 MOST_FINDING = 2**31  # products of numbers for which both tables are looked at on their own
@@ -109,7 +111,7 @@ def compare(a: Encoding | np.ndarray, b: Encoding | np.ndarray) -> Comparison:
         found = replace(found, likeness=measure_likeness(one, two))
         if one.dim == two.dim and (cause is None or cause.of == "both"):
             found = replace(found, findings=findings_apart(one, two))
-    operator = compare_rotations(one, two)
+    operator = None if "rounded" in found.by else compare_rotations(one, two)
     if operator and operator.relation == "different":
         found = replace(found, verdict="different")
     return replace(found, cause=cause, operator=operator)
@@ -168,6 +170,9 @@ def compare_codes(one: Encoding, two: Encoding) -> Comparison:
         bitwise = bool((plain == 0).all())
         return Comparison("equal", bitwise, {}, max_difference=float(plain.max()), **facts)
     by, difference = find_transformation(first, second, allowed, eps)
+    if by is None:
+        by, difference, step = find_rounding(first, second, allowed)
+        facts["tolerance"] += step / 2
     moved = len(one.domain.sides) > 1 and "offset" in (by or {})
     verdict = "different" if by is None or moved else "equivalent"
     worst = float(plain.max()) if verdict == "different" else difference
@@ -281,13 +286,16 @@ def find_transformation(
 
 
 def find_columns(
-    x: np.ndarray, y: np.ndarray, allowed: np.ndarray, eps: float
+    x: np.ndarray, y: np.ndarray, allowed: np.ndarray, eps: float, digits: int = 6
 ) -> tuple[dict | None, float]:
-    """The order of columns, signs and scale that lead from x to y, and what they leave."""
+    """The order of columns, signs and scale that lead from x to y, and what they leave.
+
+    A scale of so many digits was chosen, if rounding to `eps` explains what it has beyond them.
+    """
     scale = np.sqrt((y**2).sum() / ((x**2).sum() or np.inf))  # pairwise sums, to a few eps
     if scale == 0:
         return None, 0.0
-    short = float(f"{scale:.6g}")
+    short = float(f"{scale:.{digits}g}")
     scale = short if abs(scale - short) <= max(eps, SUMS_EPS) * scale else float(scale)
     rows = allowed * scale
     for columns, signs in column_maps(x, y, rows, scale):
@@ -308,6 +316,42 @@ def largest_left(
             return None
         worst = max(worst, float(left.max()))
     return worst
+
+
+def find_rounding(
+    a: np.ndarray, b: np.ndarray, allowed: np.ndarray
+) -> tuple[dict | None, float, float]:
+    """Whether one of two is the other rounded to multiples of a step, what is left, and the step.
+
+    So are codes that are kept in 8 bits or 4; the step is one of a's numbers.
+    """
+    scale = float(np.linalg.norm(b) / (np.linalg.norm(a) or np.inf)) or 1.0
+    own, other = step_of_rounding(a), step_of_rounding(b)
+    for digits in (1, 3):
+        chosen = float(f"{scale:.{digits}g}")
+        for step in {own, other / chosen} - {0.0}:
+            of_norms = step / largest_number(a)  # by which rounding changes a scale at most
+            by, left = find_columns(a, b, allowed + step * (0.5 + MULTIPLE), of_norms, digits)
+            if by is not None and by.get("scale", 1.0) == chosen:
+                return by | {"rounded": float(f"{step:.6g}")}, left, step
+    return None, 0.0, 0.0
+
+
+def step_of_rounding(table: np.ndarray) -> float:
+    """The step of which all numbers are multiples, as far as float32 tells; 0: there is none.
+
+    >>> round(float(step_of_rounding(np.round(np.sin(np.arange(99.0)) * 127) / 127)), 6)
+    0.007874
+    """
+    values = np.unique(table[:READ])
+    span = float(values[-1] - values[0])
+    gaps = np.diff(values)
+    gaps = gaps[gaps > MULTIPLE * MULTIPLE * span]
+    if len(values) > MOST_LEVELS or len(gaps) < FEWEST_LEVELS:
+        return 0.0
+    step = span / np.rint(span / gaps.min())
+    multiples = values / step
+    return step if np.abs(multiples - np.rint(multiples)).max() < MULTIPLE else 0.0
 
 
 def overlap(a: np.ndarray, b: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray]:
@@ -396,6 +440,17 @@ def describe_transformation(columns: np.ndarray, signs: np.ndarray, scale: float
     return by
 
 
+def products_with_probes(
+    a: np.ndarray, b: np.ndarray, allowed: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Inner products of rows of two tables, times random vectors, and what rounding explains."""
+    probes = np.random.default_rng(0).standard_normal((len(a), PROBES))
+    rounding = np.linalg.norm(allowed, axis=1)
+    lengths = np.linalg.norm(a, axis=1)
+    limit = rounding * np.linalg.norm(a) + lengths * np.linalg.norm(rounding)
+    return a @ (a.T @ probes), b @ (b.T @ probes), limit
+
+
 def find_rotation(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[dict | None, float]:
     """Whether all inner products agree up to one scale, and the largest relative difference seen.
 
@@ -407,15 +462,12 @@ def find_rotation(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[di
     if 2 * moved.sum() < len(a):
         return None, 0.0
     units = unit_of(a), unit_of(b)  # products of products are taken near 1
-    a, b, allowed = a * units[0], b * units[1], allowed * units[0]
-    size, other = float(np.linalg.norm(a)), float(np.linalg.norm(b))
-    scale = other / size
-    probes = np.random.default_rng(0).standard_normal((len(a), PROBES))
-    x, y = a @ (a.T @ probes), b @ (b.T @ probes) / scale**2
-    rounding = np.sqrt((np.broadcast_to(allowed, a.shape) ** 2).sum(axis=1))
-    limit = rounding * size + np.linalg.norm(a, axis=1) * np.linalg.norm(rounding)
-    if (np.abs(x - y).max(axis=1) > 2 * limit).any():
-        return None, 0.0
+    a, b, allowed = a * units[0], b * units[1], np.broadcast_to(allowed * units[0], a.shape)
+    scale = float(np.linalg.norm(b)) / float(np.linalg.norm(a))
+    for rows in (slice(FEW), slice(None)):  # phases of the first rows are hardly rounded
+        x, y, limit = products_with_probes(a[rows], b[rows] / scale, allowed[rows])
+        if (np.abs(x - y).max(axis=1) > 2 * limit).any():
+            return None, 0.0
     short = float(f"{scale * units[0] / units[1]:.6g}")
     by = {"rotation": True} | ({"scale": short} if short != 1.0 else {})
     return by, float(np.abs(x - y).max() / np.abs(x).max())

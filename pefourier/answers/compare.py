@@ -266,6 +266,7 @@ def change_in_words(by: Mapping[str, Any]) -> str:
         "rotation": lambda v: (
             "columns rotated" + ("" if "scale" in by else " (all inner products agree)")
         ),
+        "rounded": lambda v: f"rounded to multiples of {number(v, 4)}",
         "part": lambda v: "cosines and sines" if v == "both" else f"{WAVES[v]} alone",
         "times": lambda v: "each frequency once" if v == 1 else "each frequency twice",
     }
