@@ -544,8 +544,11 @@ REFUSED = {
     "has no queries and keys of layers 1; fetch all of its files": lambda path: write_model(
         Path(path), {k: v for k, v in random_tensors().items() if "layers.1" not in k}
     ),
-    "holds NaN, infinities or numbers beyond 1e19": lambda path: write_model(
+    "its gains or its bias hold NaN, infinities or numbers beyond 1e19": lambda path: write_model(
         Path(path), random_tensors() | {Q: np.full((32, 24), np.nan, np.float32)}
+    ),
+    "gains or its bias hold NaN, infinities": lambda path: write_model(
+        Path(path), random_tensors() | {NORM: np.full(24, 1e30, np.float32)}
     ),
     "does not turn queries and keys; its positions are learned": (
         lambda path: write_model(Path(path), model_type="gpt2", n_positions=64)

@@ -36,6 +36,7 @@ def energies_at(model: ModelWeights, site: Site) -> LayerEnergies:
     return LayerEnergies(one.layer, site.rotation, q, k, bias_q, bias_k, gains, normed)
 
 
+@np.errstate(invalid="ignore", over="ignore")  # what is not finite is refused at the end
 def row_energies(model: ModelWeights, part: Projection) -> tuple[np.ndarray, np.ndarray | None]:
     r"""Energies (heads, d) of the rows of a projection with its gains, and those of constants.
 
@@ -57,16 +58,10 @@ def row_energies(model: ModelWeights, part: Projection) -> tuple[np.ndarray, np.
     squared = (gain**2).astype(np.float32)
     step = max(AT_ONCE // max(columns, 1), 1)
     energies = np.zeros(last)
-    with np.errstate(invalid="ignore", over="ignore"):  # told below
-        for top, end, some, sizes in tensor.sizes(first, last, step):
-            gains = squared if scale is None else squared * scale(top, end) ** 2
-            np.multiply(sizes, sizes, out=sizes)
-            energies[top:end] += weighted_sums(sizes, np.ascontiguousarray(gains[..., some]))
-    if not np.isfinite(energies).all():
-        raise PefourierError(
-            f"{shown(part.tensor)} of {shown(tensor.path)} holds NaN, infinities or numbers beyond "
-            "1e19"
-        )
+    for top, end, some, sizes in tensor.sizes(first, last, step):
+        gains = squared if scale is None else squared * scale(top, end) ** 2
+        np.multiply(sizes, sizes, out=sizes)
+        energies[top:end] += weighted_sums(sizes, np.ascontiguousarray(gains[..., some]))
     bias = tensors[part.bias].vector() if part.bias else None
     shift = tensors.get((part.norm or "").removesuffix("weight") + "bias")
     if model.centred(part.norm):
@@ -79,7 +74,15 @@ def row_energies(model: ModelWeights, part: Projection) -> tuple[np.ndarray, np.
         if shift is not None:
             bias = images[:, 0] + (0 if bias is None else bias[:last])
     rows = head_gains(tensors, part, model.plus_one)
-    return energies[part.index] * rows**2, None if bias is None else (bias[part.index] * rows) ** 2
+    energies, constant = energies[part.index] * rows**2, None
+    if bias is not None:
+        constant = (bias[part.index] * rows) ** 2
+    if not (np.isfinite(energies).all() and (constant is None or np.isfinite(constant).all())):
+        raise PefourierError(
+            f"{shown(part.tensor)} of {shown(tensor.path)}, its gains or its bias hold NaN, "
+            "infinities or numbers beyond 1e19"
+        )
+    return energies, constant
 
 
 def weighted_sums(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
