@@ -150,9 +150,8 @@ def find_placing(table: np.ndarray) -> Placing | None:
     lines = find_lines(table)
     if lines is not None:
         reason = (
-            f"a row is less like the next where lines of {lines.grid[1]} end, which explains "
-            f"{lines.share:.0%} of how like neighbours are (other lines up to "
-            f"{lines.next_share:.0%})"
+            f"similarity to the next row drops every {lines.grid[1]} rows (R² {lines.share:.2f}; "
+            f"next best {lines.next_share:.2f})"
         )
         return Placing(lines.grid, lines.prefix, lines.after, reason)
     found = find_grid(table)
@@ -186,8 +185,8 @@ def on_found_grid(enc: Encoding) -> Encoding:
         )
     asked = grid_options(found.grid, found.prefix)
     message = (
-        f"rows were taken as points of a grid, {asked}: {found.reason}; another can be given, and "
-        f"--grid {len(enc)} takes them as one axis"
+        f"rows were taken as points of a grid, {asked}: {found.reason}; --grid {len(enc)} takes "
+        "them as one axis"
     )
     note = Finding("grid-found", "note", message)
     whole = on_grid(enc, found.grid, found.prefix)

@@ -132,7 +132,7 @@ def others(folder):
 
 def test_smooth_free_codes_show_their_grid(run, others):
     done = run("check-faithful", "before.npy", "--json")
-    assert "--grid 9x12 --prefix 1: a row is less like the next where lines of 12 end" in done.err
+    assert "--grid 9x12 --prefix 1: similarity to the next row drops every 12 rows" in done.err
     assert (done.results[0]["grid"], done.results[0]["prefix"]) == ([9, 12], 1)
 
 

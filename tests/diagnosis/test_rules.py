@@ -382,9 +382,8 @@ def message(table):
 
 def test_messages_say_what_to_do():
     assert message(ZOO["exponent = column"][-1]) == (
-        "sine and cosine of a pair turn at different frequencies: columns 0 and 1 by 1 and 0.866 "
-        "radians a position; the exponent runs with the column (a base of 10000 over 64 columns) "
-        "where it must be the same for both: 2 * (column // 2) / d"
+        "sine and cosine of a pair turn at different frequencies (columns 0 and 1: 1 and 0.866 "
+        "radians a position; base 10000, d 64); write the exponent as 2 * (column // 2) / d"
     )
     assert message(ZOO["index clipped"][-1]) == (
         "all rows from 99 on are equal: the index is clipped at 99; make the table as long as the "

@@ -390,8 +390,8 @@ WARNED = {
         scaling(**{**YARN, "factor": 3.0}),
         "rope-lengths",
         "factor=3 of rope_scaling of {path} is not max_position_embeddings / "
-        "original_max_position_embeddings = 4096 / 1024 = 4; the factor is used, where "
-        "some versions of transformers before 4.56 took 4; the cosine to that of 4 is below .99 "
+        "original_max_position_embeddings = 4096 / 1024 = 4; the factor is used, "
+        "transformers before 4.56 may take 4; the cosine to that of 4 is below .99 "
         "from position 182 on, below .9 from 591; correct one of them",
     ),
     "two bases": (
