@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import BinaryIO, Literal
 
 import numpy as np
@@ -166,65 +167,36 @@ def add_moves(
     part: Projection,
     order: np.ndarray,
 ) -> None:
-    """Note which row of each tensor of a projection is to stand where."""
-
-    def note(name: str, index: np.ndarray) -> None:
-        count = tensors[name].shape[0] if tensors[name].shape else 1
-        moved = moves.setdefault(name, np.arange(count))
-        moved[index] = index[:, order]
-
-    note(part.tensor, part.index)
-    if part.bias:
-        note(part.bias, part.index)
+    """Note which row of each tensor of a projection is to stand where, or which of its numbers."""
     heads, d = part.index.shape
+
+    def note(name: str, index: np.ndarray, count: int) -> None:
+        moves.setdefault(name, np.arange(count))[index] = index[:, order]
+
+    for name in (part.tensor, part.bias):
+        if name:
+            note(name, part.index, tensors[name].shape[0])
     for name in part.gains:
-        for own in (name, name.removesuffix("weight") + "bias"):
-            if own in tensors:
-                note_gains(moves, tensors[own], heads, d, order)
+        for own in {name, name.removesuffix("weight") + "bias"} & tensors.keys():
+            count = prod(tensors[own].shape)
+            if count not in (d, heads * d):
+                raise PefourierError(
+                    f"{shown(own)} has {count} gains for {heads} heads of {d} rows"
+                )
+            note(own, np.arange(count).reshape(-1, d), count)
     for end in SCALES:
-        own = part.tensor.removesuffix("weight") + end
-        if own in tensors:
-            note_scale(moves, tensors[part.tensor], tensors[own], part.index, order)
-
-
-def note_gains(
-    moves: dict[str, np.ndarray], tensor: Tensor, heads: int, d: int, order: np.ndarray
-) -> None:
-    """Note the order of the gains of a norm: of one head, or of all; (heads, d) by numbers."""
-    count = int(np.prod(tensor.shape))
-    if count == d:
-        moves[tensor.name] = order
-    elif count == heads * d:
-        index = np.arange(count).reshape(heads, d)
-        moves[tensor.name] = index[:, order].ravel()
-    else:
-        raise PefourierError(
-            f"{shown(tensor.name)} has {count} gains for {heads} heads of {d} rows"
-        )
-
-
-def note_scale(
-    moves: dict[str, np.ndarray],
-    tensor: Tensor,
-    scale: Tensor,
-    index: np.ndarray,
-    order: np.ndarray,
-) -> None:
-    """Note the order of scales of rows; those of blocks must hold for all rows of a head's move."""
-    rows = tensor.shape[0]
-    held = scale.shape[0] if scale.shape else 1
-    if int(np.prod(scale.shape)) == 1:
-        return
-    if held == rows:
-        moved = moves.setdefault(scale.name, np.arange(rows))
-        moved[index] = index[:, order]
-        return
-    tall = block_size(rows, held)
-    if tall is None or (index // tall != index[:, order] // tall).any():
-        raise PefourierError(
-            f"{shown(scale.name)} scales blocks of rows that are to be torn apart; convert the "
-            "weights in bfloat16"
-        )
+        scale = tensors.get(part.tensor.removesuffix("weight") + end)
+        rows = tensors[part.tensor].shape[0]
+        if scale is None or prod(scale.shape) == 1:
+            continue
+        tall = block_size(rows, scale.shape[0])
+        if scale.shape[0] == rows:
+            note(scale.name, part.index, rows)
+        elif tall is None or (part.index // tall != part.index[:, order] // tall).any():
+            raise PefourierError(
+                f"{shown(scale.name)} scales blocks of rows that are to be torn apart; convert the "
+                "weights in bfloat16"
+            )
 
 
 def write_files(

@@ -15,11 +15,10 @@ from pefourier.explained import Explained
 from pefourier.weights.energies import energies_at
 from pefourier.weights.model import ModelWeights, find_sites, open_model_weights, rotations_of_model
 
-LEAST_LIKENESS = (
-    0.1  # correlation, and lead over the other, below which rows do not tell their pairs
-)
+LEAST_LIKENESS = 0.1  # correlation, and lead over the other, below which pairs are not told
 
 NAMED = {"interleaved": "neighbours", "halves": "halves", "axes": "halves"}
+Likeness = Mapping[str, float | None]  # correlation by the name of a layout; None: no norms differ
 SAMPLED = 8  # layers from which check-faithful guesses a pairing
 
 
@@ -39,11 +38,10 @@ def pair_rows(count: int, name: str) -> np.ndarray:
     >>> pair_rows(2, "halves").tolist(), pair_rows(2, "neighbours").tolist()
     ([[0, 1], [2, 3]], [[0, 2], [1, 3]])
     """
-    shape, order = ((2, count), "C") if name == "halves" else ((2, count), "F")
-    return np.arange(2 * count).reshape(shape, order=order)
+    return np.arange(2 * count).reshape((2, count), order="C" if name == "halves" else "F")
 
 
-def layout_likeness(rows: Sequence[tuple[np.ndarray, int]]) -> dict[str, float | None]:
+def layout_likeness(rows: Sequence[tuple[np.ndarray, int]]) -> Likeness:
     r"""How alike the rows are that each layout pairs: the correlation of logarithms of their norms.
 
     Parameters
@@ -58,24 +56,17 @@ def layout_likeness(rows: Sequence[tuple[np.ndarray, int]]) -> dict[str, float |
     one has the larger correlation.
     """
     found: dict[str, float | None] = {}
+    logs = [np.log(np.maximum(energies[:, : 2 * count], 1e-300)) for energies, count in rows]
+    logs = [one - one.mean(axis=1, keepdims=True) for one in logs]
     for name in ("halves", "neighbours"):
-        left, right = [], []
-        for energies, count in rows:
-            logs = np.log(np.maximum(energies[:, : 2 * count], 1e-300))
-            logs = logs - logs.mean(axis=1, keepdims=True)
-            a, b = pair_rows(count, name)
-            left.append(logs[:, a].ravel())
-            right.append(logs[:, b].ravel())
-        x, y = np.concatenate(left), np.concatenate(right)
+        pairs = [one[:, pair_rows(one.shape[1] // 2, name)].swapaxes(0, 1) for one in logs]
+        x, y = np.concatenate([one.reshape(2, -1) for one in pairs], axis=1)
         x, y = np.r_[x, y], np.r_[y, x]  # neither row of a pair is the first
-        spread = float(x.std())
-        found[name] = float(np.corrcoef(x, y)[0, 1]) if spread > 1e-9 else None
+        found[name] = float(np.corrcoef(x, y)[0, 1]) if x.std() > 1e-9 else None
     return found
 
 
-def choose_pairing(
-    model: ModelWeights, enc: Encoding, likeness: Mapping[str, float | None]
-) -> PairLayout:
+def choose_pairing(model: ModelWeights, enc: Encoding, likeness: Likeness) -> PairLayout:
     """The layout that a config or an architecture tells, or the one that the weights look like."""
     if model.gguf:
         from pefourier.encodings.sources.gguf_file import open_gguf
@@ -85,7 +76,14 @@ def choose_pairing(
         told, source = pairing_told(model.spec, enc), "config"
     if told is not None:
         return PairLayout(told, source, **likeness)
-    return PairLayout(guess_layout(likeness, model.label), "weights", **likeness)
+    guessed = likely_layout(likeness)
+    if guessed is None:
+        raise PefourierError(
+            f"{model.label} does not say which rows of a head are turned together, and its weights "
+            f"do not show it (correlation of norms: {in_words(likeness) or 'none'}; one of at least "
+            f"{LEAST_LIKENESS}, and as much above the other, is needed)"
+        )
+    return PairLayout(guessed, "weights", **likeness)
 
 
 def pairing_told(spec: str, enc: Encoding) -> str | None:
@@ -113,10 +111,9 @@ def with_pairing(enc: Encoding) -> Encoding:
         likeness, told = likeness_beside(enc.spec, os.path.dirname(str(path)) or ".")
     except PefourierError:  # which `usage` says where it is asked
         return enc
-    name = likely_layout(likeness)
+    name, both = likely_layout(likeness), in_words(likeness)
     if name is None:
         return enc
-    both = ", ".join(f"{n} {v:+.2f}" for n, v in likeness.items() if v is not None)
     if told in (None, name):
         message = f"the weights probably pair rows as {name} (correlation of norms: {both})"
         found = Finding("weights-pairing", "note", message)
@@ -125,7 +122,7 @@ def with_pairing(enc: Encoding) -> Encoding:
     return replace(enc, findings=(*enc.findings, found))
 
 
-def likeness_beside(spec: str, folder: str) -> tuple[dict[str, float | None], str | None]:
+def likeness_beside(spec: str, folder: str) -> tuple[Likeness, str | None]:
     """How alike rows are that each layout pairs in weights beside a config, and what it tells."""
     part = spec.partition("#")[2]
     model = open_model_weights(f"{folder}#{part}" if part else folder)
@@ -147,7 +144,7 @@ def pairing_doubt(told: str, other: str, correlations: str) -> Finding:
     return Finding("usage-pairing-doubt", "warning", message)
 
 
-def likely_layout(likeness: Mapping[str, float | None]) -> str | None:
+def likely_layout(likeness: Likeness) -> str | None:
     """The layout that weights look like; None where they look like neither, or like both.
 
     >>> likely_layout({"halves": 0.7, "neighbours": -0.1})
@@ -160,20 +157,10 @@ def likely_layout(likeness: Mapping[str, float | None]) -> str | None:
     return name if min(known[name], lead) >= LEAST_LIKENESS else None
 
 
-def guess_layout(likeness: Mapping[str, float | None], label: str) -> str:
-    """The layout that weights look like; refused where they do not tell."""
-    name = likely_layout(likeness)
-    if name is None:
-        told = ", ".join(f"{n} {v:.2f}" for n, v in likeness.items() if v is not None) or "none"
-        raise PefourierError(
-            f"{label} does not say which rows of a head are turned together, and its weights do "
-            f"not show it (correlation of norms: {told}; one of at least {LEAST_LIKENESS}, and as "
-            "much above the other, is needed)"
-        )
-    return name
+def in_words(likeness: Likeness) -> str:
+    """Correlations of norms.
 
-
-def doubtful(pairing: PairLayout) -> bool:
-    """Whether weights look like another layout than the one that is told."""
-    likeness = {"halves": pairing.halves, "neighbours": pairing.neighbours}
-    return likely_layout(likeness) not in (None, pairing.name)
+    >>> in_words({"halves": 0.7, "neighbours": None})
+    'halves +0.70'
+    """
+    return ", ".join(f"{n} {v:+.2f}" for n, v in likeness.items() if v is not None)

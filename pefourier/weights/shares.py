@@ -40,29 +40,26 @@ def shares_of(one: LayerEnergies, enc: Encoding, layout: str) -> LayerShares:
     frequencies = enc.measure.frequencies
     rows = pair_rows(len(frequencies), layout)[:, frequencies != 0]
     groups = len(one.q) // len(one.k)
-    own, keys = (pair_energies(e, rows) for e in (one.q, one.k))
-    keys = np.repeat(keys, groups, axis=0)
-    biases = [e if e is None else pair_energies(e, rows) for e in (one.bias_q, one.bias_k)]
-    bias_q, bias_k = biases
+
+    def of_pairs(energies: np.ndarray | None, times: int = 1) -> np.ndarray | None:
+        if energies is None:
+            return None
+        return normalised(np.repeat(energies[:, rows].sum(axis=1), times, axis=0))
+
+    q, k = of_pairs(one.q), of_pairs(one.k, groups)
+    constant = constant_share(one.q, one.bias_q), constant_share(one.k, one.bias_k)
     return LayerShares(
-        one.layer,
-        one.rotation,
-        len(one.k),
-        normalised(own),
-        normalised(keys),
-        normalised(normalised(own) * normalised(keys)),  # no overflow
-        bias_q if bias_q is None else normalised(bias_q),
-        bias_k if bias_k is None else normalised(np.repeat(bias_k, groups, axis=0)),
-        None
-        if bias_q is None and bias_k is None
-        else (constant_share(one.q, one.bias_q), constant_share(one.k, one.bias_k)),
-        (still_share(one.q, rows), still_share(one.k, rows)),
+        layer=one.layer,
+        rotation=one.rotation,
+        kv_heads=len(one.k),
+        q=q,
+        k=k,
+        product=normalised(q * k),  # of shares, so that nothing overflows
+        bias_q=of_pairs(one.bias_q),
+        bias_k=of_pairs(one.bias_k, groups),
+        bias=None if one.bias_q is None and one.bias_k is None else constant,
+        still=(still_share(one.q, rows), still_share(one.k, rows)),
     )
-
-
-def pair_energies(energies: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Energies (heads, pairs) of the two rows (2, pairs) of each pair."""
-    return energies[:, rows].sum(axis=1)
 
 
 def normalised(energies: np.ndarray) -> np.ndarray:

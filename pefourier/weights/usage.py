@@ -36,8 +36,9 @@ from pefourier.weights.energies import LayerEnergies, energies_at
 from pefourier.weights.layout import (
     PairLayout,
     choose_pairing,
-    doubtful,
+    in_words,
     layout_likeness,
+    likely_layout,
     pairing_doubt,
     pairing_told,
 )
@@ -265,16 +266,15 @@ def notes_on_usage(
 ) -> Iterator[Finding]:
     """What to know of an answer."""
     likeness = {"halves": pairing.halves, "neighbours": pairing.neighbours}
-    told = ", ".join(f"{n} {v:+.2f}" for n, v in likeness.items() if v is not None)
+    told, like = in_words(likeness), likely_layout(likeness)
     if pairing.source == "weights":
         message = (
             f"which rows are turned together is not said; the weights look like {pairing.name} "
             f"(correlation of norms: {told}), so that all of this holds probably"
         )
         yield Finding("usage-pairing-guessed", "warning", message)
-    elif doubtful(pairing):
-        other = "neighbours" if pairing.name == "halves" else "halves"
-        yield pairing_doubt(pairing.name, other, told)
+    elif like not in (None, pairing.name):
+        yield pairing_doubt(pairing.name, like, told)
     still = [i for run in turned.runs if run.kind != "rotary" for i in run.index]
     if still:
         some = ", ".join(map(str, still[:6])) + ", …" * (len(still) > 6)

@@ -6,8 +6,10 @@ are, are stepped over.
 """
 
 import mmap
+import tomllib
 from dataclasses import dataclass
 from math import prod
+from pathlib import Path
 from struct import Struct
 from typing import Any
 
@@ -27,21 +29,9 @@ DEEPEST = 4  # lists in lists; llama.cpp reads none
 MOST_AXES = 8
 ALIGNMENT = 32  # bytes, where the file sets none
 NUMPY = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}  # types that it has, too
-BLOCKS = {  # GGML_QUANT_SIZES of gguf 0.19: numbers in a block and its bytes
-    **{"F32": (1, 4), "F16": (1, 2), "BF16": (1, 2), "F64": (1, 8)},
-    **{"I8": (1, 1), "I16": (1, 2), "I32": (1, 4), "I64": (1, 8)},
-    **{"Q4_0": (32, 18), "Q4_1": (32, 20), "Q5_0": (32, 22), "Q5_1": (32, 24)},
-    **{"Q8_0": (32, 34), "Q8_1": (32, 40), "Q2_K": (256, 84), "Q3_K": (256, 110)},
-    **{"Q4_K": (256, 144), "Q5_K": (256, 176), "Q6_K": (256, 210), "Q8_K": (256, 292)},
-    **{"IQ2_XXS": (256, 66), "IQ2_XS": (256, 74), "IQ3_XXS": (256, 98), "IQ1_S": (256, 50)},
-    **{"IQ4_NL": (32, 18), "IQ3_S": (256, 110), "IQ2_S": (256, 82), "IQ4_XS": (256, 136)},
-    **{"IQ1_M": (256, 56), "TQ1_0": (256, 54), "TQ2_0": (256, 66), "MXFP4": (32, 17)},
-    **{"NVFP4": (64, 36), "Q1_0": (128, 18)},
-}
-TYPES = dict(enumerate("F32 F16 Q4_0 Q4_1 ? ? Q5_0 Q5_1 Q8_0 Q8_1 Q2_K Q3_K Q4_K".split()))
-TYPES |= dict(enumerate("Q5_K Q6_K Q8_K IQ2_XXS IQ2_XS IQ3_XXS IQ1_S IQ4_NL".split(), 13))
-TYPES |= dict(enumerate("IQ3_S IQ2_S IQ4_XS I8 I16 I32 I64 F64 IQ1_M BF16".split(), 21))
-TYPES |= {34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4", 41: "Q1_0"}
+KNOWN = tomllib.loads(Path(__file__).with_name("gguf_types.toml").read_text("utf-8"))
+BLOCKS = {name: (count, size) for name, (_, count, size) in KNOWN.items()}  # numbers, and bytes
+TYPES = {number: name for name, (number, _, _) in KNOWN.items()}
 
 
 @dataclass(frozen=True)
@@ -197,8 +187,8 @@ class Walk:
 def tensor_place(info: list[Any], first: int, size: int, name: str) -> TensorPlace:
     """Where a tensor lies, in a file of `size` bytes whose tensors begin at byte `first`."""
     shape, number, offset = info
-    kind = TYPES.get(number, "?")
-    if kind == "?":
+    kind = TYPES.get(number)
+    if kind is None:
         return TensorPlace(shape, str(number), first + offset, None)
     block, width = BLOCKS[kind]
     if shape and shape[-1] % block:
