@@ -12,7 +12,7 @@ from tiny_models import CONFIG, random_tensors, write_model
 
 from pefourier.errors import PefourierError
 from pefourier.weights.convert import convert_weights
-from pefourier.weights.usage import use_of_weights
+from pefourier.weights.usage import use_of_model
 
 WAYS = [("halves", "neighbours"), ("neighbours", "halves")]
 
@@ -46,7 +46,7 @@ def test_usage_stays_as_it_is(tmp_path):
     out = tmp_path / "n" / "model.safetensors"
     convert_weights(path, "halves", "neighbours", str(out))
     (tmp_path / "n" / "config.json").write_text(json.dumps({**CONFIG, "model_type": "ernie4_5"}))
-    one, two = use_of_weights(path), use_of_weights(str(tmp_path / "n"))
+    one, two = use_of_model(path), use_of_model(str(tmp_path / "n"))
     assert (one.pairing.name, two.pairing.name) == ("halves", "neighbours")
     for a, b in zip(one.shares, two.shares, strict=True):
         np.testing.assert_allclose(a.product, b.product, rtol=1e-6)

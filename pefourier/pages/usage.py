@@ -14,7 +14,7 @@ from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError
 from pefourier.pages.document import Markup, Words, command, element, figure, table, value_cell
 from pefourier.pages.inline_svg import draw_inline
-from pefourier.weights.usage import Usage, use_of_weights
+from pefourier.weights.usage import Usage, use_of_model
 
 PICTURE = "How much of the scores each layer makes in which pairs, over their wavelengths."
 
@@ -39,7 +39,7 @@ def usage_part(
     told: list[Any] = []
     for spec in dict.fromkeys(filter(None, map(weights_of, encodings))):
         try:
-            told += one_model(use_of_weights(spec, options.get("length")), words)
+            told += one_model(use_of_model(spec, options.get("length")), words)
         except PefourierError as error:
             said = element("strong", "Not answered:"), " ", str(error)
             told.append(element("p", said, class_="error"))

@@ -225,7 +225,10 @@ def fewest_holding(shares: np.ndarray, part: float) -> np.ndarray:
 def find_standouts(
     key: str, members: np.ndarray, shares: Sequence[LayerShares]
 ) -> Iterator[Standout]:
-    """Heads, and layers, that have far more of their product in some pairs than is usual."""
+    """Heads, and layers, that have far more of their product in some pairs than is usual.
+
+    Sizeable shares many spreads above the median, largest first.
+    """
     heads = [
         (float(row[members].sum()), one.layer, head)
         for one in shares
@@ -235,18 +238,13 @@ def find_standouts(
     layers: dict[int, list[float]] = {}
     for share, layer, _ in heads:
         layers.setdefault(layer, []).append(share)
-    yield from standing_out(key, heads)
-    yield from standing_out(key, [(float(np.mean(own)), i, None) for i, own in layers.items()])
-
-
-def standing_out(key: str, each: Sequence[tuple[float, int, int | None]]) -> Iterator[Standout]:
-    """Those of some shares that are sizeable and many spreads above the median, largest first."""
-    held = np.array([share for share, _, _ in each])
-    if len(held) < 3 or not held.any():
-        return
-    median = float(np.median(held))
-    spread = 1.4826 * float(np.median(np.abs(held - median)))
-    least = max(median + FAR * max(spread, 1e-6), SIZEABLE)
-    above = sorted((one for one in each if one[0] > least), key=lambda one: -one[0])
-    for share, layer, head in above[:OUTSTANDING]:
-        yield Standout(layer, head, key, share, median)
+    for each in (heads, [(float(np.mean(own)), i, None) for i, own in layers.items()]):
+        held = np.array([share for share, _, _ in each])
+        if len(held) < 3 or not held.any():
+            continue
+        median = float(np.median(held))
+        spread = 1.4826 * float(np.median(np.abs(held - median)))
+        least = max(median + FAR * max(spread, 1e-6), SIZEABLE)
+        above = sorted((one for one in each if one[0] > least), key=lambda one: -one[0])
+        for share, layer, head in above[:OUTSTANDING]:
+            yield Standout(layer, head, key, share, median)

@@ -87,48 +87,6 @@ class Usage(Result):
     shares: tuple[LayerShares, ...] = field(default=(), compare=False, metadata={"told": False})
 
 
-def use_of_weights(
-    spec: str,
-    length: int | None = None,
-    layers: range | None = None,
-    every_head: bool = False,
-    begin: Progress | None = None,
-) -> Usage:
-    """Which rotary frequencies the weights in a folder or file use, at a length.
-
-    Parameters
-    ----------
-    spec : str
-        A model's folder, a .safetensors file with a config.json beside it, or a .gguf file; behind
-        ``#`` perhaps a part of it, as vision_config.
-    length : int, optional
-        Default: the positions of training.
-    layers : range, optional
-        Layers that are looked at, by default all.
-    every_head : bool
-        Whether the answer tells the shares of each head.
-    begin : function, optional
-        Of the name of a phase; gives what is told how many layers of all are done.
-    """
-    model = open_model_weights(spec)
-    turned = rotations_of_model(model.spec)
-    sites = find_sites(model, turned, layers)
-    show = begin("layers") if begin else None
-    energies: list[LayerEnergies] = []
-    for one in map_ahead(partial(energies_at, model), sites):
-        energies.append(one)
-        if show:
-            show(len(energies), len(sites))
-    rows = [(part, turned.pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
-    pairing = choose_pairing(model, turned.own[0], layout_likeness(rows))
-    shares = [shares_of(e, turned.own[e.rotation], pairing.name) for e in energies]
-    gains = "applied" if all(e.gains for e in energies) else "none"
-    notes = tuple(notes_on_usage(turned, pairing, energies))
-    return Found(spec, turned, tuple(shares), pairing, gains, notes).usage(
-        length, layers, every_head
-    )
-
-
 def use_of_model(
     spec: str,
     length: int | None = None,
@@ -138,19 +96,38 @@ def use_of_model(
     stats: str | None = None,
     begin: Progress | None = None,
 ) -> Usage:
-    """What weights use, or with `stats` activations, and what moved against another checkpoint."""
+    """Which rotary frequencies a model uses at a length: its weights, or means of activations.
+
+    Parameters
+    ----------
+    spec : str
+        A model's folder, a .safetensors file with a config.json beside it, or a .gguf file; behind
+        ``#`` perhaps a part of it, as vision_config. With `stats` its config is enough.
+    length : int, optional
+        Default: the positions of training.
+    layers : range, optional
+        Layers that are looked at, by default all.
+    every_head : bool
+        Whether the answer tells the shares of each head.
+    against : str, optional
+        Another checkpoint, or with `stats` another file of means: the answer tells what moved.
+    stats : str, optional
+        A file of means of activations (`pefourier.weights.activations`); shares are then of the
+        squares of mean lengths.
+    begin : function, optional
+        Of the name of a phase; gives what is told how many layers of all are done.
+    """
 
     def find(weights: str, means: str | None) -> Usage:
-        if means is not None:
-            return use_of_activations(weights, means, length, layers, every_head)
-        return use_of_weights(weights, length, layers, every_head, begin)
+        if means is None:
+            return read_weights(weights, layers, begin).usage(length, layers, every_head)
+        return read_means(weights, means, layers).usage(length, layers, every_head)
 
     found = find(spec, stats)
     if against is None:
         return found
     other = find(spec, against) if stats is not None else find(against, None)
-    named = replace(other, model=against)
-    return replace(found, against=moved_since(found, named))
+    return replace(found, against=moved_since(found, replace(other, model=against)))
 
 
 @dataclass(frozen=True)
@@ -198,18 +175,27 @@ class Found:
         )
 
 
-def use_of_activations(
-    spec: str,
-    stats: str,
-    length: int | None = None,
-    layers: range | None = None,
-    every_head: bool = False,
-) -> Usage:
-    """The same of means of activations (`pefourier.encodings.sources.activations`).
+def read_weights(spec: str, layers: range | None, begin: Progress | None) -> Found:
+    """What the weights in a folder or file put into pairs."""
+    model = open_model_weights(spec)
+    turned = rotations_of_model(model.spec)
+    sites = find_sites(model, turned, layers)
+    show = begin("layers") if begin else None
+    energies: list[LayerEnergies] = []
+    for one in map_ahead(partial(energies_at, model), sites):
+        energies.append(one)
+        if show:
+            show(len(energies), len(sites))
+    rows = [(part, turned.pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
+    pairing = choose_pairing(model, turned.own[0], layout_likeness(rows))
+    shares = tuple(shares_of(e, turned.own[e.rotation], pairing.name) for e in energies)
+    gains = "applied" if all(e.gains for e in energies) else "none"
+    notes = tuple(notes_on_usage(turned, pairing, energies))
+    return Found(spec, turned, shares, pairing, gains, notes)
 
-    Shares are of the squares of mean lengths. `spec` is the model's config, or its folder, which
-    says how fast pairs turn.
-    """
+
+def read_means(spec: str, stats: str, layers: range | None) -> Found:
+    """The same of means of activations."""
     turned = rotations_of_model(spec)
     if len(turned.own) > 1:
         raise PefourierError(
@@ -232,9 +218,7 @@ def use_of_activations(
     message = "means of activations on the tokens that were run; others may use other pairs"
     notes = (Finding("usage-activations", "note", message),)
     pairing = PairLayout(told, "stats", None, None)
-    return Found(spec, turned, tuple(shares), pairing, "none", notes).usage(
-        length, layers, every_head
-    )
+    return Found(spec, turned, tuple(shares), pairing, "none", notes)
 
 
 def used_layers(
