@@ -25,7 +25,6 @@ from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import displacement_of_each_pair
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import rotation_of
-from pefourier.encodings.registry import build, parse_parameters
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError
 
@@ -212,10 +211,9 @@ class Rotary(Tabled):
         if max_length is not None:
             check_count("max_length", max_length)
         named = f"{spec}#{layer_type}" if layer_type else spec
-        asked = {"grid": tuple(grid)} if grid else {}
-        enc = (
-            named if isinstance(named, Encoding) else load(named, max_length, d, **asked, **params)
-        )
+        asked = params | ({"grid": tuple(grid)} if grid else {})
+        given = isinstance(spec, Encoding)
+        enc = spec if given else load_known(named, max_length, d, asked)
         if enc.act != "rotate" or enc.name == "pope":
             how = "softplus(q), softplus(k) of twice the size" if enc.act == "rotate" else enc.act
             raise PefourierError(f"{enc.spec} is no rotation: attention takes it as {how!r}")
@@ -231,7 +229,7 @@ class Rotary(Tabled):
         self.factor = float(enc.params.get("attention_factor", 1.0))
         self.softmax_factor = float(enc.params.get("softmax_factor", 1.0))
         self.kept, self.rows = rotation_tables(enc, self.heads), None
-        axis = None if isinstance(spec, Encoding) else axis_of_each_pair(spec, enc)
+        axis = None if given else axis_of_each_pair(spec, enc)
         self.on_axes = axis is not None
         if enc.params.get("backwards"):
             self.kept["frequencies"] = -self.kept["frequencies"]
@@ -327,12 +325,10 @@ class Rotary(Tabled):
         frequencies = self.frequencies
         if self.scaling is not None:
             frequencies = self.frequencies_up_to(positions.max() + 1)
-        if positions.ndim == 4:  # (3, batch, 1, n): each pair has that of its axis
-            chosen = self.chosen[:, None, None, None]
-            positions = (positions[..., None].float() * chosen).sum(0)
-            phases = positions * frequencies
-            return phases.cos() * self.factor, phases.sin() * self.factor
-        return phase_waves(positions, frequencies, self.factor)
+        positions = positions[..., None].float()
+        if positions.ndim == 5:  # (3, batch, 1, n, 1): each pair has that of its axis
+            positions = (positions * self.chosen[:, None, None, None]).sum(0)
+        return waves_of(positions * frequencies, self.factor)
 
     def frequencies_up_to(self, length: Tensor) -> Tensor:
         """Frequencies of a scaling by length, of a sequence of so many positions."""
@@ -412,7 +408,7 @@ class Bias(Tabled):
     def load(self) -> Encoding:
         """The encoding with a column for each head."""
         spec, length, heads, options = self.given
-        return load(spec, length, heads, **options)
+        return load_known(spec, length, heads, options)
 
     def pairs(self, enc: Encoding) -> np.ndarray:
         """The row of each query and key on a grid, (n, n)."""
@@ -521,17 +517,16 @@ def turn_in_blocks(x: Tensor, cosine: Tensor, sine: Tensor, layout: str) -> Tens
     return out
 
 
-def phase_waves(positions: Tensor, frequencies: Tensor, factor: float) -> tuple[Tensor, Tensor]:
-    """Cosines and sines (…, n, m) of float32 phases, times a factor."""
-    phases = positions[..., None].float() * frequencies
+def waves_of(phases: Tensor, factor: float) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of phases, times a factor."""
     return phases.cos() * factor, phases.sin() * factor
 
 
 def keep_waves(frequencies: np.ndarray, factor: float, length: int) -> dict[str, np.ndarray]:
     """Cosines and sines of positions 0 … length - 1, made on the CPU."""
     with torch.device("cpu"):
-        waves = phase_waves(torch.arange(length), torch.from_numpy(frequencies), factor)
-    return dict(zip(("cosine", "sine"), (one.numpy() for one in waves), strict=True))
+        phases = torch.arange(length)[:, None].float() * torch.from_numpy(frequencies)
+    return dict(zip(("cosine", "sine"), map(Tensor.numpy, waves_of(phases, factor)), strict=True))
 
 
 def axis_of_each_pair(spec: str, enc: Encoding) -> np.ndarray | None:
@@ -618,14 +613,18 @@ def check_places(positions: Tensor, shape: tuple[int, ...], rows: int | None) ->
             raise PefourierError(f"positions {low} … {high} are outside 0 … {rows - 1}")
 
 
-def load_additive(spec: str, d: int, max_length: int, params: dict) -> Encoding:
+def load_known(spec: str, length: int | None, d: int | None, params: dict[str, Any]) -> Encoding:
+    """The encoding of a SPEC; what is no parameter of it is refused."""
+    enc = load(spec, length, d, **params)
+    lost = [key for key in params if key not in (*enc.params, "grid")]
+    if lost:
+        raise PefourierError(f"{spec} has no parameter {lost[0]}; 'pefourier list' shows all")
+    return enc
+
+
+def load_additive(spec: str, d: int, max_length: int, params: dict[str, Any]) -> Encoding:
     """The encoding of a SPEC, refused unless its codes (max_length, d) are added to the input."""
-    if source_of(spec) == "name":
-        name, _, text = spec.partition(":")
-        own = {"length": max_length, "d": d, **parse_parameters(name, text), **params}
-        enc = build(name, spec=spec, **own)
-    else:
-        enc = load(spec, max_length, d)
+    enc = load_known(spec, max_length, d, params)
     if enc.act != "add":
         raise PefourierError(
             f"{spec} is not an additive encoding: attention takes it as {enc.act!r}"

@@ -254,6 +254,8 @@ def test_positions_choose_codes():
     ("act", "message"),
     [
         (lambda: Rotary("dft", 8), "dft is no rotation: attention takes it as 'add'"),
+        (lambda: Rotary("rope", 8, rhoo=5.0), "rope has no parameter rhoo; 'pefourier list'"),
+        (lambda: Bias("alibi", 2, 8, slope=1), "alibi has no parameter slope; 'pefourier list'"),
         (lambda: Rotary("xpos", 8), "xpos has a table of rotations; give max_length"),
         (lambda: Bias("rope", 8, 9), "rope is no bias of 8 heads by displacement"),
         (lambda: Bias("alibi:causal=true", 8, 9), "has no numbers for later keys; leave out"),
