@@ -328,7 +328,7 @@ class Rotary(Tabled):
         positions = positions[..., None].float()
         if positions.ndim == 5:  # (3, batch, 1, n, 1): each pair has that of its axis
             positions = (positions * self.chosen[:, None, None, None]).sum(0)
-        return waves_of(positions * frequencies, self.factor)
+        return scaled_waves(positions * frequencies, self.factor)
 
     def frequencies_up_to(self, length: Tensor) -> Tensor:
         """Frequencies of a scaling by length, of a sequence of so many positions."""
@@ -517,7 +517,7 @@ def turn_in_blocks(x: Tensor, cosine: Tensor, sine: Tensor, layout: str) -> Tens
     return out
 
 
-def waves_of(phases: Tensor, factor: float) -> tuple[Tensor, Tensor]:
+def scaled_waves(phases: Tensor, factor: float) -> tuple[Tensor, Tensor]:
     """Cosines and sines of phases, times a factor."""
     return phases.cos() * factor, phases.sin() * factor
 
@@ -526,7 +526,9 @@ def keep_waves(frequencies: np.ndarray, factor: float, length: int) -> dict[str,
     """Cosines and sines of positions 0 … length - 1, made on the CPU."""
     with torch.device("cpu"):
         phases = torch.arange(length)[:, None].float() * torch.from_numpy(frequencies)
-    return dict(zip(("cosine", "sine"), map(Tensor.numpy, waves_of(phases, factor)), strict=True))
+    return dict(
+        zip(("cosine", "sine"), map(Tensor.numpy, scaled_waves(phases, factor)), strict=True)
+    )
 
 
 def axis_of_each_pair(spec: str, enc: Encoding) -> np.ndarray | None:

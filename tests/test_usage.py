@@ -333,13 +333,13 @@ def test_a_layout_that_both_correlations_fit_is_not_told(tmp_path, run, model_ty
     tensors = changed(random_tensors(), lambda q, k: (q * loud, k * loud))
     path = write_model(tmp_path, tensors, model_type=model_type)
     if model_type == "llama":
-        found = use_of_weights(path, layers=range(1))
+        found = use_of_model(path, layers=range(1))
         assert min(found.pairing.halves, found.pairing.neighbours) > 0.9
         codes = {one.code for one in (*found.findings, *pefourier.check(path).findings)}
         assert not codes & {"usage-pairing-doubt", "weights-pairing"}
     else:
         with pytest.raises(PefourierError, match="and as much above the other, is needed"):
-            use_of_weights(path, layers=range(1))
+            use_of_model(path, layers=range(1))
 
 
 @pytest.mark.parametrize("kind", ["llama", "cohere"])

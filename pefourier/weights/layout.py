@@ -80,8 +80,8 @@ def choose_pairing(model: ModelWeights, enc: Encoding, likeness: Likeness) -> Pa
     if guessed is None:
         raise PefourierError(
             f"{model.label} does not say which rows of a head are turned together, and its weights "
-            f"do not show it (correlation of norms: {in_words(likeness) or 'none'}; one of at least "
-            f"{LEAST_LIKENESS}, and as much above the other, is needed)"
+            f"do not show it (correlation of norms: {correlations(likeness) or 'none'}; one of at "
+            f"least {LEAST_LIKENESS}, and as much above the other, is needed)"
         )
     return PairLayout(guessed, "weights", **likeness)
 
@@ -111,7 +111,7 @@ def with_pairing(enc: Encoding) -> Encoding:
         likeness, told = likeness_beside(enc.spec, os.path.dirname(str(path)) or ".")
     except PefourierError:  # which `usage` says where it is asked
         return enc
-    name, both = likely_layout(likeness), in_words(likeness)
+    name, both = likely_layout(likeness), correlations(likeness)
     if name is None:
         return enc
     if told in (None, name):
@@ -134,11 +134,11 @@ def likeness_beside(spec: str, folder: str) -> tuple[Likeness, str | None]:
     return layout_likeness(rows), pairing_of(open_model(model.spec))
 
 
-def pairing_doubt(told: str, other: str, correlations: str) -> Finding:
+def pairing_doubt(told: str, other: str, both: str) -> Finding:
     """The finding that weights look like another layout than the one that is told."""
     message = (
         f"the rows are turned as {told}, and the weights probably look like {other} (correlation "
-        f"of norms: {correlations}); if they were made for {other}, 'pefourier convert' reorders "
+        f"of norms: {both}); if they were made for {other}, 'pefourier convert' reorders "
         "them"
     )
     return Finding("usage-pairing-doubt", "warning", message)
@@ -157,10 +157,10 @@ def likely_layout(likeness: Likeness) -> str | None:
     return name if min(known[name], lead) >= LEAST_LIKENESS else None
 
 
-def in_words(likeness: Likeness) -> str:
+def correlations(likeness: Likeness) -> str:
     """Correlations of norms.
 
-    >>> in_words({"halves": 0.7, "neighbours": None})
+    >>> correlations({"halves": 0.7, "neighbours": None})
     'halves +0.70'
     """
     return ", ".join(f"{n} {v:+.2f}" for n, v in likeness.items() if v is not None)

@@ -36,7 +36,7 @@ from pefourier.weights.energies import LayerEnergies, energies_at
 from pefourier.weights.layout import (
     PairLayout,
     choose_pairing,
-    in_words,
+    correlations,
     layout_likeness,
     likely_layout,
     pairing_doubt,
@@ -250,7 +250,7 @@ def notes_on_usage(
 ) -> Iterator[Finding]:
     """What to know of an answer."""
     likeness = {"halves": pairing.halves, "neighbours": pairing.neighbours}
-    told, like = in_words(likeness), likely_layout(likeness)
+    told, like = correlations(likeness), likely_layout(likeness)
     if pairing.source == "weights":
         message = (
             f"which rows are turned together is not said; the weights look like {pairing.name} "
