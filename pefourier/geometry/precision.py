@@ -154,8 +154,12 @@ class Distinct:
     safe: int
 
 
-def precision(enc: Encoding, distinct: int | None = None) -> dict[str, FormatLoss]:
+def precision(
+    enc: Encoding, distinct: int | None = None, first: np.ndarray | None = None
+) -> dict[str, FormatLoss]:
     """Loss of each format in `FORMATS`; so many codes are `distinct` in no format at all.
+
+    Of rows of a table that repeat, `first` is the index of the first row alike of each, (n,).
 
     >>> from pefourier.encodings import load
     >>> precision(load("rope", length=512, d=64))["bfloat16"].distinct_phase
@@ -165,7 +169,7 @@ def precision(enc: Encoding, distinct: int | None = None) -> dict[str, FormatLos
     if parts is not None:
         found = losses_on_axes(parts)
     else:
-        found = format_losses(enc, FORMATS)
+        found = format_losses(enc, FORMATS, first)
     return found if distinct is None else {k: one.within(distinct) for k, one in found.items()}
 
 
@@ -212,14 +216,16 @@ def safe_on_axes(safe: Sequence[int | None], sides: Sequence[int]) -> int | None
     return total
 
 
-def format_losses(enc: Encoding, formats: Iterable[str]) -> dict[str, FormatLoss]:
+def format_losses(
+    enc: Encoding, formats: Iterable[str], first: np.ndarray | None = None
+) -> dict[str, FormatLoss]:
     """Distinct codes and phase error in some formats, by their names."""
     enc, names = row_by_row(enc), list(formats)
     take = map if len(enc) * enc.dim < WHOLE else map_ahead
     columns, count = code_columns(enc)
     whole = [name for name in names if enc.measure is None and keeps(enc, FORMATS[name])]
     unlike = [name for name in names if name not in whole[1:]]  # what loses nothing is counted once
-    loss = partial(format_loss, enc, columns, count)
+    loss = partial(format_loss, enc, columns, count, first if enc.measure is None else None)
     found = dict(zip(unlike, take(loss, (FORMATS[name] for name in unlike)), strict=True))
     return {name: found[whole[0] if name in whole else name] for name in names}
 
@@ -231,7 +237,9 @@ def keeps(enc: Encoding, form: Format) -> bool:
     return all(np.array_equal(rounded(codes, form), codes, equal_nan=True) for codes in blocks)
 
 
-def format_loss(enc: Encoding, columns: Columns, count: int, form: Format) -> FormatLoss:
+def format_loss(
+    enc: Encoding, columns: Columns, count: int, first: np.ndarray | None, form: Format
+) -> FormatLoss:
     """Distinct codes and phase error in one format, of codes by so many columns.
 
     Rounded phases tell codes apart that are one, those of s and of s plus a period: they are not
@@ -239,7 +247,12 @@ def format_loss(enc: Encoding, columns: Columns, count: int, form: Format) -> Fo
     """
     period = enc.measure.period if enc.measure is not None else None
     points = min(len(enc), period or len(enc))  # beyond a period codes repeat, exactly
-    cast = count_distinct(lambda rows, part: rounded(columns(rows, part), form), points, count)
+    own = np.arange(points) if first is None else np.flatnonzero(first == np.arange(points))
+    cast = count_distinct(
+        lambda rows, part: rounded(columns(own[rows], part), form), len(own), count
+    )
+    repeat = np.append(own != np.arange(len(own)), True).argmax()  # the first row left out
+    cast = Distinct(cast.count, int(min(np.append(own, points)[cast.safe], repeat)))
     if enc.domain.kind != "position":
         return FormatLoss(cast.count, None, None)
     if enc.measure is None:

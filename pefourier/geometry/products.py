@@ -102,11 +102,11 @@ def autocorrelation(table: np.ndarray) -> np.ndarray:
     n, total = len(table), 0.0
     unit = 2 ** max(0, (2 * n).bit_length() - 5)
     size = -(-2 * n // unit) * unit  # has no large factor, which would take ten times as long
-    for start in range(0, table.shape[1], 64):
-        columns = np.asarray(table[:, start : start + 64], dtype=float)
-        spectrum = np.fft.rfft(columns, size, axis=0)
-        total = total + (spectrum.real**2 + spectrum.imag**2).sum(axis=1)
-    return np.fft.irfft(total, size)[:n]
+    for columns in row_blocks(table.shape[1], BLOCK, size):
+        spectrum = np.fft.rfft(np.ascontiguousarray(table[:, columns].T, dtype=float), size)
+        parts = spectrum.view(float)  # real and imaginary, in turn
+        total = total + np.einsum("ij,ij->j", parts, parts)
+    return np.fft.irfft(total.reshape(-1, 2).sum(axis=1), size)[:n]
 
 
 def diagonal_means_on_grid(table: np.ndarray, sides: tuple[int, ...]) -> np.ndarray:

@@ -90,6 +90,22 @@ def test_long_declared_codes_are_cast_without_their_table(monkeypatch):
     assert [loss.distinct_cast for loss in precision(enc).values()][:3] == whole[:3]
 
 
+@pytest.mark.parametrize("order", ["tail", "middle", "none"])
+def test_rows_that_repeat_are_rounded_once(rng, order):
+    """By the definition: each row rounded, and the first that is one before it."""
+    own = rng.normal(size=(40, 2)).round(2)
+    own = own[np.sort(np.unique(own, axis=0, return_index=True)[1])]
+    again = {"tail": [3, 3, 8], "middle": [5, 2], "none": []}[order]
+    table = np.concatenate([own, own[again], rng.normal(size=(5 * (order == "middle"), 2))])
+    first = np.array([np.flatnonzero((table == row).all(axis=1))[0] for row in table])
+    found = precision(from_table(table), len(np.unique(first)), first)
+    for name, form in FORMATS.items():
+        rows = [tuple(row) for row in rounded(table, form).tolist()]
+        repeats = [i for i, row in enumerate(rows) if row in rows[:i]]
+        assert found[name].distinct_cast == len(set(rows))
+        assert found[name].safe_cast == min([*repeats, len(set(rows))])
+
+
 def test_distinct_rows_are_counted_as_by_numpy(rng):
     table = rng.integers(0, 3, size=(500, 6)).astype(float)
     table[rng.random(table.shape) < 0.1] = np.nan
