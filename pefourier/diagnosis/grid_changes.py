@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.axis_parts import axis_columns
-from pefourier.encodings.domain import lattice
 from pefourier.encodings.encoding import Encoding, Measure, without_prefix
-from pefourier.encodings.families.axes import axis_letters, through_blocks
+from pefourier.encodings.families.axes import axis_letters, rows_of_blocks
 
 OFFSETS = (0.0, 0.5, 1.0)
 RULES: Mapping[str, Any] = {  # slope, and what is added to an offset, of a side
@@ -48,8 +47,7 @@ def rows_in_other_order(table: np.ndarray, sides: tuple[int, ...]) -> Iterator[C
     if min(height, width) > 1:
         orders["transposed"] = index.reshape(-1, height, width).swapaxes(1, 2).ravel()
     if height % 2 == width % 2 == 0:
-        orders["blocks"] = through_blocks(lattice(sides), index)
-        orders["blocks"] = np.ravel_multi_index(tuple(orders["blocks"].T), sides)
+        orders["blocks"] = rows_of_blocks(sides)
     for rows, order in orders.items():
         yield {"rows": rows}, table[order]
         back = np.argsort(order)

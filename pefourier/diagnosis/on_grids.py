@@ -19,10 +19,10 @@ import numpy as np
 from pefourier.diagnosis.identify import identification, identify
 from pefourier.diagnosis.rules import SEARCHED
 from pefourier.diagnosis.whose import matching_conventions, spec_of_axes
-from pefourier.encodings.axis_parts import axis_columns
+from pefourier.encodings.axis_parts import axis_columns, axis_lines
 from pefourier.encodings.conventions import fact_of_convention
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.families.axes import axis_letters
+from pefourier.encodings.families.axes import axis_letters, rows_of_blocks
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import size_of
 from pefourier.geometry.closest import ClosestPair
@@ -77,11 +77,7 @@ class GridCase:
         """The part of each axis, (N_a, d_a); none where columns change along several."""
         if self.columns is None:
             return []
-        grid = self.table.reshape(*self.sides, -1)
-        lines = [
-            grid[tuple(slice(None) if a == b else 0 for b in range(len(self.sides)))]
-            for a in range(len(self.sides))
-        ]
+        lines = axis_lines(self.table.reshape(*self.sides, -1))
         return [line[:, own] for line, own in zip(lines, self.columns, strict=True)]
 
     @cached_property
@@ -158,7 +154,7 @@ def rows_down_columns(case: GridCase) -> Iterator[Finding]:
 def rows_in_blocks(case: GridCase) -> Iterator[Finding]:
     """Rows in blocks of 2 x 2 points."""
     if case.sides[-1] % 2 == case.sides[-2] % 2 == 0:
-        if case.fits_better(case.residual_of(case.sides, blocks_of_two(case))):
+        if case.fits_better(case.residual_of(case.sides, rows_of_blocks(case.sides))):
             yield finding("row-order")
 
 
@@ -186,13 +182,6 @@ def way_back(shift: int, behind: int) -> str:
     if shift < 0:
         return f"cut what follows the last point (t[:{shift}]), and {asked}"
     return f"the last points are not behind the others: read the whole table again, and {asked}"
-
-
-def blocks_of_two(case: GridCase) -> np.ndarray:
-    """The point of each row where rows come in blocks of 2 x 2."""
-    height, width = case.sides[-2:]
-    index = np.arange(len(case.table)).reshape(-1, height // 2, 2, width // 2, 2)
-    return index.transpose(0, 1, 3, 2, 4).ravel()
 
 
 def axes_without_effect(case: GridCase) -> Iterator[Finding]:

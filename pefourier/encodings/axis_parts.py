@@ -73,12 +73,17 @@ def parts_of_table(enc: Encoding) -> list[Encoding] | None:
     constant = np.setdiff1d(np.arange(enc.dim), np.concatenate(columns_of))
     facts = {"act": enc.act, "eps": enc.eps, "origin": enc.origin}
     parts = []
-    for a, side in enumerate(sides):
-        line = grid[tuple(slice(None) if b == a else 0 for b in range(len(sides)))]
+    for a, (side, line) in enumerate(zip(sides, axis_lines(grid), strict=True)):
         own = np.union1d(columns_of[a], constant) if a == 0 else columns_of[a]
         columns = line[:, own] if len(own) else np.zeros((side, 1))
         parts.append(from_table(columns, enc.name, **facts))
     return parts
+
+
+def axis_lines(grid: np.ndarray) -> list[np.ndarray]:
+    """The codes along each axis, the others at their first point."""
+    axes = range(grid.ndim - 1)
+    return [grid[tuple(slice(None) if b == a else 0 for b in axes)] for a in axes]
 
 
 def axis_columns(grid: np.ndarray) -> list[np.ndarray] | None:

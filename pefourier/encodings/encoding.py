@@ -214,14 +214,17 @@ def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding
 
 def within(x: np.ndarray, length: int, name: str) -> np.ndarray | slice:
     """Row indices for points of a table of `length` rows; a run of rows as a slice (no copy)."""
-    if len(x) and not (0 <= np.min(x) and np.max(x) < length):
-        worst = int(np.min(x) if np.min(x) < 0 else np.max(x))
-        raise PefourierError(
-            f"position {worst} is outside 0 … {length - 1}, the positions {name} has a code for"
-        )
+    check_inside(x, length, "position", f"the positions {name} has a code for")
     if len(x) and x[-1] - x[0] + 1 == len(x) and (np.diff(x) == 1).all():
         return slice(int(x[0]), int(x[0]) + len(x))
     return np.asarray(x, dtype=np.int64)
+
+
+def check_inside(x: np.ndarray, count: int, what: str, whose: str) -> None:
+    """Refuse points beyond 0 … count - 1."""
+    if len(x) and not (0 <= np.min(x) and np.max(x) < count):
+        worst = int(np.min(x) if np.min(x) < 0 else np.max(x))
+        raise PefourierError(f"{what} {worst} is outside 0 … {count - 1}, {whose}")
 
 
 def without_prefix(enc: Encoding) -> Encoding:

@@ -8,7 +8,6 @@ behind the largest id (transformers 4.57): ``ids``.
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -17,7 +16,7 @@ import numpy as np
 from pefourier.encodings.checks import LARGEST, check_count
 from pefourier.encodings.columns import waves
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.encoding import Encoding, Finding, check_inside
 from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
 
@@ -100,7 +99,9 @@ def along_spans(enc: Encoding, axis: np.ndarray, spans: list[TokenSpan], text: s
     layout = enc.params["layout"]
 
     def codes(x: np.ndarray) -> np.ndarray:
-        phases = ids[axis][:, np.asarray(x)].T * omega
+        x = np.asarray(x)
+        check_inside(x, ids.shape[1], "token", "the tokens of --spans")
+        phases = ids[axis][:, x].T * omega
         return factor * waves(phases, layout, first="cos")
 
     params = {
@@ -112,28 +113,11 @@ def along_spans(enc: Encoding, axis: np.ndarray, spans: list[TokenSpan], text: s
     return replace(
         enc,
         domain=positions(ids.shape[1]),
-        codes=limit(codes, ids.shape[1]),
+        codes=codes,
         measure=None,
         params=params,
         findings=(*enc.findings, *overlaps(spans)),
     )
-
-
-def limit(
-    codes: Callable[[np.ndarray], np.ndarray], tokens: int
-) -> Callable[[np.ndarray], np.ndarray]:
-    """Codes of tokens that there are."""
-
-    def known(x: np.ndarray) -> np.ndarray:
-        x = np.asarray(x)
-        if len(x) and not (0 <= x.min() and x.max() < tokens):
-            worst = int(x.min() if x.min() < 0 else x.max())
-            raise PefourierError(
-                f"token {worst} is outside 0 … {tokens - 1}, the tokens of --spans"
-            )
-        return codes(x)
-
-    return known
 
 
 def overlaps(spans: list[TokenSpan]) -> tuple[Finding, ...]:

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import wraps
-from math import lcm, pi
+from math import lcm, pi, prod
 from string import ascii_lowercase
 from typing import Any, Literal
 
@@ -20,8 +20,8 @@ import numpy as np
 
 from pefourier.encodings.checks import check_above
 from pefourier.encodings.columns import Wave
-from pefourier.encodings.domain import Domain
-from pefourier.encodings.encoding import Encoding, Measure
+from pefourier.encodings.domain import Domain, lattice
+from pefourier.encodings.encoding import Encoding, Measure, check_inside
 from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError
 
@@ -408,6 +408,12 @@ def through_blocks(domain: Domain, x: np.ndarray) -> np.ndarray:
     return np.stack([*whole, 2 * row + down, 2 * column + right], axis=-1)
 
 
+def rows_of_blocks(sides: tuple[int, ...]) -> np.ndarray:
+    """The row in raster order of each row of a table that runs through blocks of 2 x 2 points."""
+    places = through_blocks(lattice(sides), np.arange(prod(sides)))
+    return np.ravel_multi_index(tuple(places.T), sides)
+
+
 def check_blocks(sides: tuple[int, ...]) -> None:
     """Refuse sides that blocks of 2 x 2 points do not fill."""
     if len(sides) < 2 or sides[-1] % 2 or sides[-2] % 2:
@@ -427,12 +433,9 @@ ROWS: dict[str, Callable[[Domain, np.ndarray], np.ndarray]] = {
 
 def check_points(name: str, domain: Domain, x: np.ndarray) -> None:
     """Refuse points that are not on a grid; a single axis without other rows goes on for ever."""
-    if domain.grid and len(x) and not (0 <= x.min() and x.max() < len(domain)):
-        worst = int(x.min() if x.min() < 0 else x.max())
-        raise PefourierError(
-            f"point {worst} is outside 0 … {len(domain) - 1}, the points of {name} on a grid of "
-            f"{'x'.join(map(str, domain.grid))}"
-        )
+    if domain.grid:
+        sides = "x".join(map(str, domain.grid))
+        check_inside(x, len(domain), "point", f"the points of {name} on a grid of {sides}")
 
 
 def taking_axes(**defaults: Any) -> Callable[[Callable[..., Encoding]], Callable[..., Encoding]]:
