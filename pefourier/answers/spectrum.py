@@ -33,7 +33,7 @@ from pefourier.answers.telling import (
     side_by_side,
 )
 from pefourier.answers.terminal_chart import chart, shades
-from pefourier.answers.text import agreeing, aligned, number
+from pefourier.answers.text import agreeing, aligned, join, number
 from pefourier.encodings.axis_parts import axis_parts
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
@@ -50,6 +50,8 @@ LITTLE = 0.0005  # of the energy
 WAVES = ("encoding", "bands", "how many bands")
 WAVES += ("from wave", "to wave", "most turns", "fewest turns")
 FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
+UNDECLARED = "not known: measured on codes"
+FEW_WAVES, HELD = 4, 0.9  # waves that are named where they hold so much of the energy
 SHARED = 0.05  # of a table's energy: what is the same in all rows is worth a sentence from here on
 BOUND, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which there is none
 MOST_WAVES = 0.5  # share of frequencies that is worth a sentence
@@ -57,7 +59,7 @@ ACROSS = 4  # panels in a row
 NO_SPECTRUM = "All codes are zero, so there is no spectrum."
 VERDICTS = frozenset(
     (
-        "ALL ZERO|TOO COARSE|CONSTANT|EVEN|MOSTLY SLOW|MOSTLY FAST|SLOW AND FAST|"
+        "ALL ZERO|TOO COARSE|CONSTANT|EVEN|FEW WAVES|MOSTLY SLOW|MOSTLY FAST|SLOW AND FAST|"
         "ALONG ONE AXIS|ALONG THE AXES|TWO DIRECTIONS|ALL DIRECTIONS|UNEVEN DIRECTIONS"
     ).split("|")
 )
@@ -184,8 +186,8 @@ SPECTRUM_FACTS = [
     Fact("lattice points N", lambda r: lattice_in_words(r.lattice)),
     Fact("bandwidth, lattice steps", lambda r: r.sigma or "0 (not smoothed)"),
     Fact("frequencies are", lambda r: "declared" if r.method == "declared" else "estimated"),
-    Fact("how many", lambda r: r.summary.frequencies_total, "not declared"),
-    Fact("of them below the first bin 2π/N", share_below, "not declared"),
+    Fact("how many", lambda r: r.summary.frequencies_total, UNDECLARED),
+    Fact("of them below the first bin 2π/N", share_below, UNDECLARED),
     Fact("effective number, exp(entropy)", both_counts, "none: codes are zero"),
     Fact("Eq. 16: index l that enters 2π/d", lambda r: r.summary.lowest_bin_index, why_no_root),
     Fact("share at frequency 0", lambda r: r.summary.lowest_bin_share, "none: codes are zero"),
@@ -265,6 +267,10 @@ def shape(enc: Encoding, r: Spectrum) -> tuple[str, str]:
             f"All frequencies carry about the same share of its energy (flatness "
             f"{number(s.flatness, 3)} of 1).",
         )
+    if waves := few_waves(r):
+        each = join(f"{wave(omega)} ({100 * share:.0f} %)" for omega, share in waves)
+        held = 100 * sum(share for _, share in waves)
+        return "FEW WAVES", f"{held:.0f} % of its energy is in waves of {each} {unit}."
     if s.cutoff95 <= SLOW:
         return (
             "MOSTLY SLOW",
@@ -284,6 +290,23 @@ def shape(enc: Encoding, r: Spectrum) -> tuple[str, str]:
         f"Half of its energy is in waves of {wave(middle)} {unit} or longer, 95 % in waves of "
         f"{wave(s.cutoff95)} or longer{below_first_step(r)}.",
     )
+
+
+def few_waves(r: Spectrum) -> list[tuple[float, float]]:
+    """Frequencies and shares of a measured, unsmoothed spectrum that lies in few; else none.
+
+    A wave between two points of the lattice shows beside both: a peak has its neighbours' shares.
+    """
+    if r.on_grid or r.sigma or r.frequencies is not None:
+        return []
+    density = np.append(0.0, r.density[1:])  # what all codes share is no wave
+    beside = np.pad(density, 1)
+    peaks = np.flatnonzero((density >= beside[:-2]) & (density > beside[2:]))
+    shares = (beside[:-2] + density + beside[2:])[peaks]
+    top = np.argsort(-shares, kind="stable")[:FEW_WAVES]
+    top = top[shares[top] >= SHARED]
+    held = float(shares[top].sum())
+    return [(float(r.omega[peaks[k]]), float(shares[k])) for k in top] if held >= HELD else []
 
 
 def is_blurred(r: Spectrum) -> bool:

@@ -462,3 +462,13 @@ if __name__ == "__main__":  # the sentences of all situations, as they are told 
         for name, tell in SITUATIONS.items()
     ]
     SAID.write_text("".join(lines), encoding="utf-8")
+
+
+def test_the_waves_of_a_table_of_few_are_named():
+    """Once a table of two waves was mostly slow, and neither was named."""
+    s = np.arange(512)[:, None]
+    waves = [np.hstack([np.cos(w * s), np.sin(w * s)]) for w in (2 * np.pi / 32, 2 * np.pi / 8.1)]
+    table = from_table(np.hstack([1.3 * waves[0], waves[1]]))
+    told = conclude(table, density(table, lattice=512, sigma=0))
+    assert "in waves of 32 (63 %) and 8.1 (" in told
+    assert "MOSTLY SLOW" in conclude(table, density(table, lattice=512))
