@@ -131,7 +131,7 @@ fuzz: $(BIN)/pytest  ## damaged and malicious files for SECONDS=3600, until one 
 bench: $(BIN)/torchrun  ## time and memory against what one would call today; ONLY=grid: of grids
 	$(BIN)/python -m pip install --quiet '.[bench]'
 	$(BIN)/python tests/bench.py $(ONLY)
-	$(BIN)/python -m pefourier.train.bench
+	$(BIN)/python tests/bench_training.py
 
 clean:  ## forget the environment
 	rm -rf $(VENV) build *.egg-info

@@ -9,12 +9,13 @@ is what greedy decoding gives. Weights and batches are those of a seed, for all 
 the encodings of a seed are trained together, and results.json is written after each seed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from pefourier.answers.page import Page, flattened, plain
 from pefourier.answers.text import agreeing, aligned, markdown_table, paragraph
@@ -29,10 +30,11 @@ from pefourier.train.extrapolation import lengthen, parse_lengths
 from pefourier.train.metrics import share_exact
 from pefourier.train.model import Transformer
 from pefourier.train.options import LEVEL, WITHOUT_CODES, Options
+from pefourier.train.processes import read_options
 from pefourier.train.progress import Note, report_progress
 from pefourier.train.statistics import Difference, Mean
-from pefourier.train.store import write_json
-from pefourier.train.summary import LengthScores, cell
+from pefourier.train.store import option_of, write_json
+from pefourier.train.summary import LengthScores, cell, mean_at_length
 
 NOPE = "none"
 LENGTH, COUNT, TESTED = 8, 4000, 200  # of training, of problems, of those of a test
@@ -45,6 +47,8 @@ KEPT = frozenset(  # in results.json
 USED = KEPT | {"out", "resume"}
 ANEW = {"dataset", "encoding", "seeds", "device"}  # may be others where a folder goes on
 RESULTS = "results.json"
+LEARNED = 0.9  # of answers at the length of training that are right
+Row = dict[str, Any]  # a run at a length
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,19 @@ def check_causal(options: Options) -> None:
         if len(set(given)) < len(given):
             twice = next(name for name in given if given.count(name) > 1)
             raise PefourierError(f"{flag} {shown(twice)} is given twice; name it once")
+    for task, length, _ in map(read_task, options.dataset):
+        most = max(lengths_tested(options, length))
+        if task == "recall" and most > KEYS:
+            raise PefourierError(f"recall has {KEYS} keys, so that --test-length ends there")
+        if most > LONGEST:  # scores of all pairs of tokens are held
+            raise PefourierError(
+                f"--causal tests problems of at most {LONGEST}; got --test-length {most}"
+            )
+
+
+def lengths_tested(options: Options, length: int) -> tuple[int, ...]:
+    """Lengths of the problems of tests, beside that of training."""
+    return parse_lengths(options.test_length) or (2 * length, 4 * length)
 
 
 def run_causal(options: Options, note: Note | None = None) -> CausalSummary:
@@ -115,52 +132,48 @@ def run_causal(options: Options, note: Note | None = None) -> CausalSummary:
     if options.encoding == default.encoding:
         options = replace(options, encoding=ENCODINGS)
     check_causal(options)
-    tasks = [read_task(name) for name in options.dataset]
-    asked = parse_lengths(options.test_length)
-    lengths = [asked or (2 * length, 4 * length) for _, length, _ in tasks]
-    for (task, _, _), own in zip(tasks, lengths, strict=True):
-        if task == "recall" and max(own) > KEYS:
-            raise PefourierError(f"recall has {KEYS} keys, so that --test-length ends there")
-        if max(own) > LONGEST:  # scores of all pairs of tokens are held
-            raise PefourierError(
-                f"--causal tests problems of at most {LONGEST}; got --test-length {max(own)}"
-            )
     out = Path(options.out) if options.out is not None else None
-    every = rows_before(out, options)
-    device = choose_device(options.device)
-    for (name, length, count), own in zip(tasks, lengths, strict=True):
-        task = draw_task(name, length, count)
-        sizes = {"d": options.d, "heads": options.heads, "layers": options.layers}
-        classes = len(task.classes)
-        model = Transformer(task.length, classes, classes, **sizes, ffn=options.ffn, causal=True)
-        _, steps = loop.batch_and_steps(task, options.batch_size)
-        schedule = grid.schedule_of(options, steps)
-        done = {(row["encoding"], row["seed"]) for row in every if row["dataset"] == name}
-        wanted = [
-            [spec for spec in options.encoding if (spec, seed) not in done]
-            for seed in range(options.seeds)
-        ]
-        held = loop.put_on_device(task, device)
-        runs = sum(map(len, wanted))
-        with report_progress(runs * schedule.epochs, count, 1, note) as reporter:
-            reporter.epochs = schedule.epochs
-            for seed, specs in enumerate(wanted):
-                if not specs:
-                    continue
-                injections = [grid.load_for(model, e, seed, options.learn) for e in specs]
-                members = [
-                    loop.Member(spec, one, seed, 0, number=number)
-                    for number, (spec, one) in enumerate(zip(specs, injections, strict=True))
-                ]
-                outcomes = loop.fit(held, model, members, schedule, reporter.count_epoch)
-                for outcome in sorted(outcomes, key=lambda one: one.member.number):
-                    every += measure_outcome(name, (length, *own), model, outcome, options)
-                if out is not None:
-                    write_results(out, every, options)
+    every, device = rows_before(out, options), choose_device(options.device)
+    for name in options.dataset:
+        for rows in train_task(name, options, every, device, note):
+            every += rows
+            if out is not None:
+                write_results(out, every, options)
     found = summarize_causal([row for row in every if is_asked(row, options)], options)
     if out is not None:
         write_causal(out, found)
     return found
+
+
+def train_task(
+    given: str, options: Options, before: Sequence[Row], device: torch.device, note: Note | None
+) -> Iterator[list[Row]]:
+    """The runs of each seed that are not there before, one seed after another."""
+    name, length, count = read_task(given)
+    task, lengths = draw_task(name, length, count), (length, *lengths_tested(options, length))
+    sizes = {key: getattr(options, key) for key in ("d", "heads", "layers", "ffn")}
+    classes = len(task.classes)
+    model = Transformer(task.length, classes, classes, **sizes, causal=True)
+    schedule = grid.schedule_of(options, loop.batch_and_steps(task, options.batch_size)[1])
+    done = {(row["encoding"], row["seed"]) for row in before if row["dataset"] == name}
+    wanted = {
+        seed: [spec for spec in options.encoding if (spec, seed) not in done]
+        for seed in range(options.seeds)
+    }
+    held, runs = loop.put_on_device(task, device), sum(map(len, wanted.values()))
+    with report_progress(runs * schedule.epochs, count, 1, note) as reporter:
+        reporter.epochs = schedule.epochs
+        for seed, specs in wanted.items():
+            if not specs:
+                continue
+            members = [
+                loop.Member(e, grid.load_for(model, e, seed, options.learn), seed, 0, number=i)
+                for i, e in enumerate(specs)
+            ]
+            outcomes = loop.fit(held, model, members, schedule, reporter.count_epoch)
+            ordered = sorted(outcomes, key=lambda one: one.member.number)
+            tested = (measure_outcome(name, lengths, model, one, options) for one in ordered)
+            yield [row for rows in tested for row in rows]
 
 
 def is_asked(row: Mapping[str, Any], options: Options) -> bool:
@@ -180,9 +193,9 @@ def rows_before(out: Path | None, options: Options) -> list[dict[str, Any]]:
     if not options.resume:
         raise PefourierError(f"{out} holds results already; add --resume or choose another --out")
     training, rows = read_results(out)
-    now, by_default = (plain(kept_options(one)) for one in (options, Options()))
+    now = plain(kept_options(options))
     for key in sorted(KEPT - ANEW):
-        was = training.get(key, by_default[key])
+        was = option_of(training, key)
         if was != now[key]:
             raise PefourierError(
                 f"--resume: {out / RESULTS} has {key} {shown(was)}, now it is "
@@ -216,8 +229,7 @@ def read_results(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 def read_causal(folder: Path) -> CausalSummary:
     """The answer of a folder, of its finished seeds."""
     training, rows = read_results(folder)
-    given = {k: tuple(v) if isinstance(v, list) else v for k, v in training.items()}
-    options = Options(**given)
+    options = read_options(training)
     own = [row for row in rows if is_asked(row, options)]
     seeds = min(
         (1 + max(row["seed"] for row in own if (row["dataset"], row["encoding"]) == key))
@@ -261,10 +273,13 @@ def summarize_causal(rows: Sequence[dict[str, Any]], options: Options) -> Causal
     for name in dict.fromkeys(row["dataset"] for row in rows):
         own = [row for row in rows if row["dataset"] == name]
         lengths = list(dict.fromkeys(row["length"] for row in own))
-        every: dict[str, dict[int, list[dict[str, Any]]]] = {}
+        every: dict[str, dict[int, list[Row]]] = {}
         for row in own:
             every.setdefault(row["encoding"], {}).setdefault(row["length"], []).append(row)
-        at = {e: tuple(mean_at(n, by[n]) for n in lengths) for e, by in every.items()}
+        at = {
+            e: tuple(mean_at_length(n, by[n], ("exact",)) for n in lengths)
+            for e, by in every.items()
+        }
         longest = {
             e: np.array([row["exact"] for row in by[max(lengths)]])
             for e, by in every.items()
@@ -284,14 +299,6 @@ def summarize_causal(rows: Sequence[dict[str, Any]], options: Options) -> Causal
             )
         )
     return CausalSummary(tuple(tasks), tuple(rows), kept_options(options))
-
-
-def mean_at(length: int, rows: Sequence[Mapping[str, Any]]) -> LengthScores:
-    """The mean over seeds at a length, or why there is none."""
-    if rows[0]["reason"]:
-        return LengthScores(length, None, None, None, rows[0]["reason"])
-    exact = statistics.interval(np.array([row["exact"] for row in rows]))
-    return LengthScores(length, None, exact, None)
 
 
 def tables_of(found: CausalSummary) -> list[tuple[str, list[list[str]]]]:
@@ -320,53 +327,51 @@ def tables_of(found: CausalSummary) -> list[tuple[str, list[list[str]]]]:
 
 def conclude_causal(one: CausalTask) -> str:
     """Which encodings go on where training ended, in a sentence or two."""
-    longest = {e: every[-1] for e, every in one.lengths.items()}
-    known = {e: at.accuracy for e, at in longest.items() if at.accuracy is not None}
-    learned = [e for e in one.scores if one.scores[e]["accuracy"].mean >= 0.9]
     where = f"{one.dataset}, trained on problems of up to {one.length}"
-    if not learned:
+    unready = [e for e, scores in one.scores.items() if scores["accuracy"].mean < LEARNED]
+    if len(unready) == len(one.scores):
         return f"{where}: no encoding solves even those it was trained on; give more --steps."
-    parts = [f"{where}, tested on {next(iter(longest.values())).length}:"]
-    unready = [e for e in one.scores if e not in learned]
-    if known:
-        order = sorted(known, key=lambda e: -known[e].mean)
-        scores = ", ".join(f"{e} {known[e].mean:.3f}" for e in order)
-        best = known[order[0]].mean
-        parts.append(
-            f"{order[0]} does best ({scores})."
-            if best >= 0.1
-            else f"no encoding solves them ({scores})."
-        )
-    nearest = {e: every[0] for e, every in one.lengths.items() if every[0].accuracy}
-    on = sorted(
-        (e for e, at in nearest.items() if at.accuracy.low > 0), key=lambda e: -scored(nearest[e])
-    )
-    if nearest and len(next(iter(one.lengths.values()))) > 1:
-        some = ", ".join(f"{e} {scored(nearest[e]):.3f}" for e in on)
-        which = f"only {some} get any right" if on else "none gets any right"
-        parts.append(f"Of length {next(iter(nearest.values())).length} {which}.")
+    lengths = [at.length for at in next(iter(one.lengths.values()))]
+    solved = [means_at(one, place) for place in range(len(lengths))]
+    parts = [f"{where}, tested on {lengths[-1]}:"]
+    if solved[-1]:
+        best, scores = max(solved[-1], key=solved[-1].get), in_words(solved[-1])
+        does = f"{best} does best" if solved[-1][best] >= 0.1 else "no encoding solves them"
+        parts.append(f"{does} ({scores}).")
+    if solved[0] and len(lengths) > 1:
+        some = in_words({e: mean for e, mean in solved[0].items() if mean > 0})
+        which = f"only some answers are right ({some})" if some else "no answer is right"
+        parts.append(f"Of length {lengths[0]} {which}.")
     if unready:
         parts.append(
-            f"{', '.join(unready)} had not learned the length of training (below .9); more --steps "
-            "may change that."
+            f"{', '.join(unready)} had not learned the length of training (below {LEARNED:g}); "
+            "more --steps may change that."
         )
-    for name, at in longest.items():
-        if at.reason:
-            parts.append(f"{name} cannot be tested there: {at.reason}.")
+    parts += [
+        f"{name} cannot be tested there: {every[-1].reason}."
+        for name, every in one.lengths.items()
+        if every[-1].reason
+    ]
     apart = [e for e, d in one.differences.items() if d.supported]
-    if known and one.differences:
+    if one.differences:
         which = ", ".join(apart) if apart else "No encoding"
         differ = agreeing(max(len(apart), 1), "differs", "differ")
         parts.append(f"{which} {differ} significantly from {NOPE} (NoPE).")
     floors = [d.p_floor * len(one.differences) for d in one.differences.values()]
     if max(floors, default=0.0) > LEVEL:
-        parts.append("With so few seeds .05 is out of reach.")
+        parts.append("With so few seeds p cannot fall below .05.")
     return " ".join(parts)
 
 
-def scored(at: LengthScores) -> float:
-    """The mean share of answers that are right at a length."""
-    return at.accuracy.mean
+def means_at(one: CausalTask, place: int) -> dict[str, float]:
+    """The mean share of right answers at a length, of encodings that can be tested there."""
+    known = {e: every[place].accuracy for e, every in one.lengths.items()}
+    return {e: mean.mean for e, mean in known.items() if mean is not None}
+
+
+def in_words(means: Mapping[str, float]) -> str:
+    """Encodings with their means, the best first."""
+    return ", ".join(f"{e} {means[e]:.3f}" for e in sorted(means, key=lambda e: -means[e]))
 
 
 def causal_page(found: CausalSummary) -> Page:

@@ -11,6 +11,7 @@ it, but for the weights of attention, which its fused kernels drop for all membe
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 import torch
 import torch.nn.functional as F
@@ -99,9 +100,7 @@ class Transformer:
     @property
     def size(self) -> int:
         """How many numbers the parameters of one member are."""
-        project, head = self.patch * self.channels + 1, self.pooled + 1
-        layer = 4 * self.d**2 + 2 * self.d * self.wide + self.wide + 6 * self.d
-        return project * self.d + self.layers * layer + head * self.classes
+        return sum(map(prod, self.shapes().values()))
 
     def shapes(self) -> Shapes:
         """Parameters of one member; weights are (inputs, outputs)."""

@@ -12,6 +12,7 @@ by at most 1: what is beyond that is nan. What is said over runs is said of thes
 said over folds of others like them.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -93,16 +94,9 @@ def enough_runs(spread: float, difference: float) -> int | None:
     >>> enough_runs(0.064, 0.010)
     324
     """
-    low, high = 1, 2
-    while detectable_difference(spread, high) > difference:
-        low, high = high, 2 * high
-        if high > MOST_NEEDED:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        found = detectable_difference(spread, middle) <= difference
-        low, high = (low, middle) if found else (middle, high)
-    return high
+    every = range(2, MOST_NEEDED)
+    least = bisect_left(every, -difference, key=lambda n: -detectable_difference(spread, n))
+    return every[least] if least < len(every) else None
 
 
 def claim_for(dataset: str, find: float | None = None) -> float:

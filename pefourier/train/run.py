@@ -62,6 +62,9 @@ RULES = {  # that numbers depend on, where an earlier version had others
     "then least loss",
     "size": "@rms: of codes less their mean over positions",
 }
+# what a comparison is of, and what its numbers don't depend on
+APART = {"dataset", "encoding", "seeds", "folds", "split", "positive", "window", "stride"}
+APART |= {"match_rms", "device", *NOT_NUMBERS - {"spread", "find"}}
 MOST_WAITED = 10**6
 LOOK_EVERY = 1.0  # seconds between looks for finished stacks of others while one trains
 POLL = 0.2  # seconds between looks for what other ranks have finished
@@ -249,23 +252,7 @@ def stack_size(resolved: ResolvedTask, options: Options, device: torch.device) -
 
 def settings_in_common(options: Options) -> dict[str, Any]:
     """What all models of a comparison have in common."""
-    names = ("steps", "epochs", "patience_steps", "patience", "batch_size", "rate", "code_rate")
-    names += ("warmup", "weight_decay", "dropout")
-    names += (
-        "search",
-        "d",
-        "heads",
-        "layers",
-        "ffn",
-        "pool",
-        "patch",
-        "patch_stride",
-        "tokens",
-        "learn",
-        "refit",
-    )
-    names += ("spread", "find", "test_length", "resamples")
-    return {name: getattr(options, name) for name in names} | RULES
+    return {k: v for k, v in asdict(options).items() if k not in APART} | RULES
 
 
 def list_remarks(options: Options, resolved: Sequence[ResolvedTask]) -> list[str]:

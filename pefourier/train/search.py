@@ -92,18 +92,12 @@ def list_shapes(
     model: Transformer | OrderFree, candidates: Sequence[Choice]
 ) -> list[tuple[Transformer | OrderFree, list[Choice]]]:
     """Classifiers of different shapes with the candidates that train each."""
-    if isinstance(model, OrderFree):
-        own = {one.tuning: one for one in reversed(candidates)}  # the first of equal ones
-        return [(model, [one for one in candidates if own[one.tuning] is one])]
-    found: list[tuple[Transformer | OrderFree, list[Choice]]] = []
+    found: dict[Transformer | OrderFree, list[Choice]] = {}
     for one in candidates:
-        shape = shape_for(model, one.values)
-        same = next((own for other, own in found if other == shape), None)
-        if same is None:
-            found.append((shape, [one]))
-        else:
-            same.append(one)
-    return found
+        own = found.setdefault(shape_for(model, one.values), [])
+        if isinstance(model, Transformer) or one.tuning not in [other.tuning for other in own]:
+            own.append(one)
+    return list(found.items())
 
 
 def best_on_validation(task: Task, outcomes: Sequence[Outcome]) -> int:

@@ -307,16 +307,17 @@ def summarize_lengths(
     }
 
 
-def mean_at_length(length: int, tested: Sequence[Mapping[str, Any]]) -> LengthScores:
+def mean_at_length(
+    length: int,
+    tested: Sequence[Mapping[str, Any]],
+    measures: Sequence[str] = ("accuracy", "f1", "auprc"),
+) -> LengthScores:
     """Means of what runs came to at one length; none where some could not be tested."""
     reason = next((one["reason"] for one in tested if one["reason"]), "")
-    if reason:
-        return LengthScores(length, None, None, None, reason)
-    f1, accuracy, auprc = (
-        statistics.interval(np.array([one[measure] for one in tested]))
-        for measure in ("f1", "accuracy", "auprc")
-    )
-    return LengthScores(length, f1, accuracy, auprc)
+    known = () if reason else measures
+    means = [statistics.interval(np.array([one[measure] for one in tested])) for measure in known]
+    accuracy, f1, auprc = (*means, None, None, None)[:3]
+    return LengthScores(length, f1, accuracy, auprc, reason)
 
 
 def list_verdicts(

@@ -2,12 +2,12 @@
 
 import re
 
+import bench_training as bench
 import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from pefourier.train import bench
 from pefourier.train.data.load import load_task
 from pefourier.train.injection import ACTS
 from pefourier.train.model import Transformer

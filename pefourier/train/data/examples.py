@@ -105,7 +105,8 @@ def split_examples(
     if groups is not None:
         return split_by_groups(name, labels, split_by, groups)
     if tested is not None:
-        return [publisher_parts(labels, tested)]
+        own = np.arange(n - tested)
+        return [(*with_validation(labels, own), np.arange(n - tested, n))]
     if split_by == "chronological":
         return [tuple(np.split(np.arange(n), [int(share * n) for share in split.SHARES]))]
     return split.deal_within_classes(labels)
@@ -133,12 +134,6 @@ def split_by_groups(
             "as many"
         )
     return split.deal_groups(labels, groups)
-
-
-def publisher_parts(labels: np.ndarray, tested: int) -> split.Parts:
-    """The publisher's test examples, which stand last, and a fifth of the others to validate."""
-    own = np.arange(len(labels) - tested)
-    return *with_validation(labels, own), np.arange(len(own), len(labels))
 
 
 def random_parts(labels: np.ndarray, tested: int, seed: int) -> split.Parts:

@@ -21,7 +21,7 @@ from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data import PUBLISHED, SYNTHETIC, digits, recordings, split
 from pefourier.train.data.examples import from_examples, from_ts
 from pefourier.train.data.recordings import Source
-from pefourier.train.data.split import USER_BLOCKS, WINDOW, Split, Task
+from pefourier.train.data.split import USER_BLOCKS, Split, Task
 from pefourier.train.data.synthetic import draw_examples, has_length, sides_of_task
 
 MOST_RESAMPLES = 1000
@@ -112,8 +112,7 @@ def find_task(
     if name in PUBLISHED:
         source = source_of_dataset(name)
         found = recordings.read_recordings(source, data)
-        cut = WINDOW if window is None else window
-        return split.split_series(name, found, cut, stride, split_by, source.blocks)
+        return split.split_series(name, found, window, stride, split_by, source.blocks)
     if suffix == ".npz":
         return from_archive(Path(name), window, stride, split_by)
     if suffix == ".csv":
@@ -208,9 +207,8 @@ def from_archive(
             raise PefourierError(f"{path} holds groups beside rows; groups go with examples X, y")
         found = own_series(path.stem, file)
     own_scale = "train" not in names
-    cut = WINDOW if window is None else window
     return split.split_series(
-        str(path), [found], cut, stride, split_by, USER_BLOCKS, own_scale=own_scale
+        str(path), [found], window, stride, split_by, USER_BLOCKS, own_scale=own_scale
     )
 
 

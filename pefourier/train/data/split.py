@@ -165,7 +165,7 @@ def window_starts(start: int, stop: int, window: int, stride: int) -> np.ndarray
 def split_series(
     name: str,
     series: Sequence[Series],
-    window: int,
+    window: int | None = None,
     stride: int | None = None,
     split: Split = "blocks",
     blocks: int = 10,
@@ -177,6 +177,7 @@ def split_series(
     Validation and test windows do not overlap; training windows start every `stride` rows, default
     a window's length. With `own_scale` each fold's training windows give shift and scale.
     """
+    window = WINDOW if window is None else window
     stride = window if stride is None else stride
     check_rows_of_windows(window, stride)
     rows = np.concatenate([s.rows for s in series])

@@ -208,9 +208,10 @@ def from_csv(
         rows = one.channels[part].astype(np.float32)
         recordings.check_rows(str(name), rows)
         found.append(split.Series(str(name), rows, anomalous[part], str(name), str(name)))
-    cut = split.WINDOW if window is None else window
     facts = {"own_scale": True, "classes": classes}
-    return split.split_series(str(path), found, cut, stride, split_by, split.USER_BLOCKS, **facts)
+    return split.split_series(
+        str(path), found, window, stride, split_by, split.USER_BLOCKS, **facts
+    )
 
 
 def read_anomalies(one: Long, positive: Sequence[str]) -> tuple[np.ndarray, tuple[str, str]]:

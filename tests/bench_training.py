@@ -3,9 +3,8 @@
 The loop: one ``torch.nn.TransformerEncoder`` after another over a ``DataLoader``, eager float32,
 and on a GPU also compiled with bfloat16. Same windows, sizes, batch, number of steps and optimiser;
 steps before the first measured one do not count. The fused program is measured twice: on members
-that all add codes, as the loop does, and on a stack of all acts. ``python -m
-pefourier.train.bench`` prints examples a second, summed over members, and on a GPU the share of its
-bfloat16 peak that is used.
+that all add codes, as the loop does, and on a stack of all acts. It prints examples a second,
+summed over members, and on a GPU the share of its bfloat16 peak that is used.
 """
 
 import argparse
