@@ -15,11 +15,7 @@ if TYPE_CHECKING:
     from pefourier.train.causal import CausalSummary
     from pefourier.train.summary import Summary
 
-CURVES = (
-    ("training loss", "linear"),
-    ("score on validation", "linear"),
-    ("loss on validation", "linear"),
-)
+CURVES = ("training loss", "score on validation", "loss on validation")
 MARKERS = "o^sDv"  # one for every so many curves of all colours
 
 
@@ -77,8 +73,8 @@ def learning_curves(
             for panel, values in zip(panels, mean.T, strict=True):
                 (line,) = panel.plot(np.arange(longest) + 1, values, linewidth=1)
                 line.set(label=brief(encoding, 28), alpha=1.0 if number < MANY else 0.6)
-        for panel, (caption, scale) in zip(panels, CURVES, strict=True):
-            panel.set(xlabel="epoch", ylabel=caption, yscale=scale)
+        for panel, caption in zip(panels, CURVES, strict=True):
+            panel.set(xlabel="epoch", ylabel=caption)
         panels[0].set_title(brief(dataset, 40), loc="left", fontsize=9)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3)

@@ -43,6 +43,7 @@ from pefourier.train.store import Row, Store, option_of, read_configuration
 from pefourier.train.summary import (
     DatasetSummary,
     Summary,
+    common_runs,
     json_records,
     said_first,
     sentences,
@@ -111,12 +112,7 @@ def was_asked(row: Row, config: Mapping[str, Any]) -> bool:
 def check_common_runs(path: str, rows: Sequence[Row]) -> None:
     """Refuse runs that cannot be compared: every encoding needs one that all others have."""
     for dataset in {row["dataset"] for row in rows}:
-        own = [row for row in rows if row["dataset"] == dataset]
-        runs = [
-            {(row["seed"], row["fold"]) for row in own if row["encoding"] == encoding}
-            for encoding in {row["encoding"] for row in own}
-        ]
-        if not set.intersection(*runs):
+        if not common_runs([row for row in rows if row["dataset"] == dataset])[0]:
             raise PefourierError(
                 f"{shown(path)}: no seed and fold of {shown(dataset)} is finished for every "
                 "encoding yet; go on training with --resume"
@@ -164,14 +160,15 @@ def rank_matrix(summary: Summary, words: Words) -> Markup:
     names = {e: None for one in summary.datasets for e in one.scores}
     names = sorted(names, key=lambda e: order.get(e, len(names) + 1))
     head = ["encoding", *["mean rank"] * summary.ranked, *ranks]
+    texts = [f"{order[e]:.2f}" if e in order else "–" for e in names]
     rows = [
         element(
             "tr",
             element("th", name, scope="row"),
-            rank_of(order.get(name)) if summary.ranked else None,
+            element("td", text, data_head="mean rank") if summary.ranked else None,
             [rank_cell(one, name, ranks[one.dataset]) for one in summary.datasets],
         )
-        for name in names
+        for name, text in zip(names, texts, strict=True)
     ]
     told = (
         "Mean F1, and its rank in small figures: the stronger the colour, the better. ▲ better, ▼ "
@@ -196,11 +193,6 @@ def ranks_of(one: DatasetSummary) -> dict[str, float]:
     """The rank of each encoding on a dataset, 1 the highest mean F1; equal ones share theirs."""
     means = np.array([[scores["f1"].mean for scores in one.scores.values()]])
     return dict(zip(one.scores, average_ranks(means).tolist(), strict=True))
-
-
-def rank_of(value: float | None) -> Markup:
-    """An average rank; – where some dataset lacks the encoding."""
-    return element("td", "–" if value is None else f"{value:.2f}", data_head="mean rank")
 
 
 def rank_cell(one: DatasetSummary, name: str, ranks: Mapping[str, float]) -> Markup:

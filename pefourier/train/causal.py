@@ -138,7 +138,9 @@ def run_causal(options: Options, note: Note | None = None) -> CausalSummary:
         for rows in train_task(name, options, every, device, note):
             every += rows
             if out is not None:
-                write_results(out, every, options)
+                out.mkdir(parents=True, exist_ok=True)
+                kept = {"training": plain(kept_options(options)), "runs": every}
+                write_json(out / RESULTS, kept)
     found = summarize_causal([row for row in every if is_asked(row, options)], options)
     if out is not None:
         write_causal(out, found)
@@ -335,11 +337,11 @@ def conclude_causal(one: CausalTask) -> str:
     solved = [means_at(one, place) for place in range(len(lengths))]
     parts = [f"{where}, tested on {lengths[-1]}:"]
     if solved[-1]:
-        best, scores = max(solved[-1], key=solved[-1].get), in_words(solved[-1])
+        best, scores = max(solved[-1], key=solved[-1].get), listed_means(solved[-1])
         does = f"{best} does best" if solved[-1][best] >= 0.1 else "no encoding solves them"
         parts.append(f"{does} ({scores}).")
     if solved[0] and len(lengths) > 1:
-        some = in_words({e: mean for e, mean in solved[0].items() if mean > 0})
+        some = listed_means({e: mean for e, mean in solved[0].items() if mean > 0})
         which = f"only some answers are right ({some})" if some else "no answer is right"
         parts.append(f"Of length {lengths[0]} {which}.")
     if unready:
@@ -369,7 +371,7 @@ def means_at(one: CausalTask, place: int) -> dict[str, float]:
     return {e: mean.mean for e, mean in known.items() if mean is not None}
 
 
-def in_words(means: Mapping[str, float]) -> str:
+def listed_means(means: Mapping[str, float]) -> str:
     """Encodings with their means, the best first."""
     return ", ".join(f"{e} {means[e]:.3f}" for e in sorted(means, key=lambda e: -means[e]))
 
@@ -417,12 +419,6 @@ def causal_markdown(found: CausalSummary) -> str:
     for one, (title, rows) in zip(found.datasets, tables_of(found), strict=True):
         parts += [conclude_causal(one), "", f"## {title}", "", markdown_table(rows), ""]
     return "\n".join(parts)
-
-
-def write_results(out: Path, rows: Sequence[dict[str, Any]], options: Options) -> None:
-    """Write results.json, whole or not at all."""
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(out / RESULTS, {"training": plain(kept_options(options)), "runs": list(rows)})
 
 
 def write_causal(out: Path, found: CausalSummary) -> None:

@@ -34,15 +34,11 @@ def seconds_of_epoch(
     folds = [held.task.folds[m.fold] for m in ordered]
     program.index.copy_(torch.as_tensor(np.stack([fold.train[:batch] for fold in folds])))
     step = least_seconds(program.step)
-    few = torch.as_tensor(np.stack([fold.valid[: min(map(least_valid, folds))] for fold in folds]))
+    looked = min(loop.AT_ONCE, *(len(fold.valid) for fold in folds))
+    few = torch.as_tensor(np.stack([fold.valid[:looked] for fold in folds]))
     with torch.no_grad():
         look = least_seconds(lambda: program.logits(few))
     return step * steps + look * max(len(fold.valid) for fold in folds) / few.shape[1]
-
-
-def least_valid(fold: loop.Fold) -> int:
-    """How many of a fold's validation windows a probe looks at."""
-    return min(loop.AT_ONCE, len(fold.valid))
 
 
 def least_seconds(act: Callable[[], object]) -> float:

@@ -339,9 +339,7 @@ def check_runs(
             what = "of which config.json does not know"
         else:
             own = known.get(row["dataset"])
-            what = own and (
-                find_misfit(row, own.task, own.schedule.epochs) or find_lack(row, own.task, lengths)
-            )
+            what = own and find_misfit(row, own.task, own.schedule.epochs, lengths)
         if not what and later - row.keys():
             what = f"that lacks {min(later - row.keys())}, which others have"
         if what:
@@ -352,34 +350,24 @@ def check_runs(
             )
 
 
-def find_misfit(row: Row, task: Task, epochs: int) -> str:
+def find_misfit(row: Row, task: Task, epochs: int, lengths: Sequence[int]) -> str:
     """What a run says that cannot be of a task, in words; empty where there is nothing."""
     if row["fold"] >= len(task.folds):
         return f"where the data have {len(task.folds)} folds"
-    tested = len(task.folds[row["fold"]].test)
-    own = {"split": task.split, "leaky": task.leaky, "length": task.length, "windows": tested}
+    fold, k = task.folds[row["fold"]], len(task.classes)
+    own = {"split": task.split, "leaky": task.leaky, "length": task.length}
+    own |= {"windows": len(fold.test), "trained": len(fold.train), "positive": task.positive}
     for key, value in own.items():
-        if row[key] != value:
+        if row.get(key, value) != value:
             return f"whose {key} is {shown(row[key])} where the data have {shown(value)}"
     if row["epoch"] > epochs:
         return f"that kept epoch {row['epoch']} of {epochs}"
     p, r, f1 = row["precision"], row["recall"], row["f1"]
-    if len(task.classes) == 2 and abs(f1 * (p + r) - 2 * p * r) > 1e-9:
+    if k == 2 and abs(f1 * (p + r) - 2 * p * r) > 1e-9:
         return f"whose F1 {f1} is not that of its precision {p} and recall {r}"
-    return ""
-
-
-def find_lack(row: Row, task: Task, lengths: Sequence[int]) -> str:
-    """What is wrong with what only runs of this version say; empty where there is nothing."""
-    k, table = len(task.classes), row.get("confusion")
-    learnt = len(task.folds[row["fold"]].train)
-    if row.get("trained", learnt) != learnt:
-        return f"whose trained is {shown(row['trained'])} where the data have {learnt}"
-    if row.get("positive", task.positive) != task.positive:
-        return f"of which {shown(row['positive'])} is positive, where now {shown(task.positive)} is"
+    table, tested = row.get("confusion"), row.get("tested", [])
     if table is not None and len(table) != k:
         return f"whose confusion is of {len(table)} classes where the data have {k}"
-    tested = row.get("tested", [])
     if tested and ([one["length"] for one in tested] != list(lengths) or "accuracy" not in row):
         return "that was tested at other lengths"
     for one in tested:

@@ -93,10 +93,6 @@ class Schedule:
         """What members have that have nothing of their own."""
         return Tuning(self.rate, self.dropout, self.weight_decay, self.code_rate)
 
-    def has_patience(self, waited: np.ndarray) -> np.ndarray:
-        """Whether members go on that have waited so many epochs for a better one."""
-        return (self.patience == 0) | (waited < self.patience)
-
 
 def check_tuning(one: Tuning) -> None:
     """Refuse a rate, a share or a decay that nothing could be trained with."""
@@ -490,13 +486,16 @@ def train_together(
     for epoch in range(schedule.epochs):
         loss = running.train_epoch(epoch)
         found = running.validate()
-        curve.append(curve_of_epoch(len(members), there, loss, found))
+        point = np.full((len(members), 3), np.nan)  # nan of those who are done
+        point[there] = np.column_stack([loss.double().cpu().numpy(), found])
+        curve.append(point)
         likes = is_better(found, highest[there])
         better = going[there] & np.where(given[there] > 0, given[there] == epoch + 1, likes)
         highest[there[better]], kept[there[better]] = found[better], epoch + 1
         keep_better(best, whole, running, there, np.flatnonzero(better))
         progress(epoch + 1, len(there), float(loss.mean()))
-        going &= np.where(given > 0, epoch + 1 < given, schedule.has_patience(epoch + 1 - kept))
+        patient = (schedule.patience == 0) | (epoch + 1 - kept < schedule.patience)
+        going &= np.where(given > 0, epoch + 1 < given, patient)
         left = np.flatnonzero(going[there])
         if len(left) == 0:
             break
@@ -524,13 +523,6 @@ def still_falls(curve: np.ndarray, kept: int, epochs: int) -> bool:
         return False
     gained = waited[:half].mean(axis=0) - waited[-half:].mean(axis=0)
     return bool((gained > LEAST_GAIN).all())
-
-
-def curve_of_epoch(n: int, there: np.ndarray, loss: Tensor, found: np.ndarray) -> np.ndarray:
-    """Training loss, score and loss on validation (n, 3) of an epoch; nan of those who are done."""
-    point = np.full((n, 3), np.nan)
-    point[there] = np.column_stack([loss.double().cpu().numpy(), found])
-    return point
 
 
 def is_better(found: np.ndarray, before: np.ndarray) -> np.ndarray:

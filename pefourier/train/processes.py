@@ -90,7 +90,11 @@ def share_work(
     given = asdict(replace(options, processes=None))
     asked = {"folder": folder, "ranks": count, "threads": threads, "options": given}
     started: list[subprocess.Popen] = []
-    group = Group(0, count, options.rank_timeout, store, lambda r: is_over(started[r - 1]))
+
+    def has_ended(rank: int) -> bool:
+        return started[rank - 1].poll() is not None
+
+    group = Group(0, count, options.rank_timeout, store, has_ended)
     torch.set_num_threads(threads)
     if note is not None:
         note(f"{count} processes share the work, --processes 1 has one")
@@ -134,11 +138,6 @@ def start_process(asked: dict, threads: int) -> subprocess.Popen:
     process.stdin.write(json.dumps(asked) + "\n")
     process.stdin.flush()
     return process
-
-
-def is_over(process: subprocess.Popen) -> bool:
-    """Whether a process is no more."""
-    return process.poll() is not None
 
 
 def note_failures(started: Sequence[subprocess.Popen], note: Note | None) -> None:

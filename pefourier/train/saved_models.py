@@ -12,10 +12,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
+from pefourier.encodings.sources.formats import write_tensors
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
 from pefourier.files import label, write_whole
@@ -30,7 +31,6 @@ from pefourier.train.schema import parse_json
 from pefourier.train.traces import name_of_table
 
 KINDS = {"transformer": Transformer, "order-free": OrderFree}
-DTYPES = {"float32": "F32", "float64": "F64", "int64": "I64", "uint8": "U8"}
 AGAIN = "save it again"
 
 
@@ -120,21 +120,6 @@ def save_classifier(path: str, one: TrainedClassifier) -> None:
     tensors |= {"mean": one.mean, "scale": one.scale}
     tensors["settings"] = np.frombuffer(json.dumps(settings).encode(), np.uint8)
     write_whole(path, lambda stream: write_tensors(stream, tensors))
-
-
-def write_tensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray]) -> None:
-    """Write tensors by name as .safetensors: length of the header, header in JSON, bytes."""
-    entries, at = {}, 0
-    for name, value in tensors.items():
-        span = [at, at + value.nbytes]
-        kind = DTYPES[value.dtype.name]
-        entries[name] = {"dtype": kind, "shape": list(value.shape), "data_offsets": span}
-        at += value.nbytes
-    header = json.dumps(entries).encode()
-    header += b" " * (-len(header) % 8)  # so that the numbers are aligned
-    stream.write(len(header).to_bytes(8, "little") + header)
-    for value in tensors.values():
-        stream.write(np.ascontiguousarray(value).data)
 
 
 def load_classifier(path: str | Path) -> TrainedClassifier:

@@ -115,12 +115,6 @@ def standing(task: Task, outcome: Outcome) -> tuple[float, float]:
     return validation_score(outcome.valid, labels), -loss
 
 
-def settings_chosen(model: Transformer | OrderFree, one: Choice) -> dict[str, Any]:
-    """What a candidate chooses for a classifier; the order-free one has no shape to choose."""
-    shaped = isinstance(model, Transformer)
-    return {key: value for key, value in one.values.items() if shaped or key in TUNED}
-
-
 def train_candidates(
     held: Resident,
     stack: Stack,
@@ -139,7 +133,11 @@ def train_candidates(
             for number, run in enumerate(stack.runs)
             for one in own
         ]
-        settings = [settings_chosen(model, one) for one in own] * len(stack.runs)
+        shaped = isinstance(model, Transformer)  # the order-free one has no shape to choose
+        settings = [
+            {key: value for key, value in one.values.items() if shaped or key in TUNED}
+            for one in own
+        ] * len(stack.runs)
         values = {id(m): one for m, one in zip(members, settings, strict=True)}
         for outcome in loop.fit(held, model, members, schedule, reporter.count_epoch):
             tried[outcome.member.number].append((outcome, values[id(outcome.member)]))

@@ -179,7 +179,8 @@ def summarize_dataset(
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
     every, diverged, last, falling = count_runs(rows, epochs)
     cut = tuple(e for e in scores if (last.get(e, 0) + falling.get(e, 0)) * CUT_SHORT > every[e])
-    setting = f"{runs_of(seeds, folds)}, {name_with_leak(rows[0])}"
+    leak = f" ({LEAKY})" if rows[0]["leaky"] else ""
+    setting = f"{runs_of(seeds, folds)}, {rows[0]['dataset']}{leak}"
     return DatasetSummary(
         **{key: rows[0][key] for key in ("dataset", "split", "leaky", "length")},
         seeds=seeds,
@@ -197,19 +198,10 @@ def summarize_dataset(
         falling=falling,
         budget=rows[0].get("budget"),
         positive=rows[0].get("positive"),
-        **summarize_more(rows, set(runs), classes),
+        chosen=count_choices(rows),
+        lengths=summarize_lengths(rows, set(runs)),
+        **summarize_classes(rows, set(runs), classes),
     )
-
-
-def summarize_more(
-    rows: Sequence[Mapping[str, Any]], runs: Container[tuple[int, int]], classes: Sequence[str]
-) -> dict[str, Any]:
-    """What rows of earlier versions do not tell."""
-    return {
-        "chosen": count_choices(rows),
-        "lengths": summarize_lengths(rows, runs),
-        **summarize_classes(rows, runs, classes),
-    }
 
 
 def test_to_train(rows: Sequence[Mapping[str, Any]]) -> float:
@@ -220,11 +212,6 @@ def test_to_train(rows: Sequence[Mapping[str, Any]]) -> float:
     """
     known = [row["windows"] / row["trained"] for row in rows if "trained" in row]
     return max([*known, statistics.TEST_TO_TRAIN])
-
-
-def name_with_leak(row: Mapping[str, Any]) -> str:
-    """The dataset of a row, and a warning where its split leaks."""
-    return row["dataset"] + (f" ({LEAKY})" if row["leaky"] else "")
 
 
 def count_runs(rows: Sequence[Mapping[str, Any]], epochs: int | None) -> tuple[dict[str, int], ...]:

@@ -451,17 +451,25 @@ def write_npz(stream: BinaryIO, table: np.ndarray) -> None:
 
 def write_safetensors(stream: BinaryIO, table: np.ndarray) -> None:
     """The tensor ``codes``."""
-    entry = {
-        "dtype": f"F{8 * table.itemsize}",
-        "shape": table.shape,
-        "data_offsets": [0, table.nbytes],
-    }
-    header = json.dumps({"codes": entry}).encode()
+    write_tensors(stream, {"codes": table})
+
+
+def write_tensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray]) -> None:
+    """Write tensors by name as .safetensors: length of the header, header in JSON, bytes."""
+    entries, at = {}, 0
+    for name, value in tensors.items():
+        span = [at, at + value.nbytes]
+        kind = WRITTEN[value.dtype.name]
+        entries[name] = {"dtype": kind, "shape": list(value.shape), "data_offsets": span}
+        at += value.nbytes
+    header = json.dumps(entries).encode()
     header += b" " * (-len(header) % 8)  # so that the numbers are aligned
     stream.write(len(header).to_bytes(8, "little") + header)
-    stream.write(table.data)
+    for value in tensors.values():
+        stream.write(np.ascontiguousarray(value).data)
 
 
+WRITTEN = {"float16": "F16", "float32": "F32", "float64": "F64", "int64": "I64", "uint8": "U8"}
 WRITERS = {
     ".npy": write_npy,
     ".npz": write_npz,

@@ -10,8 +10,9 @@ import numpy as np
 
 from pefourier.encodings.sources.tables import check_regular
 from pefourier.errors import PefourierError, shown
-from pefourier.train.data import recordings, split
+from pefourier.train.data import SYNTHETIC, recordings, split
 from pefourier.train.data.split import Split, Task
+from pefourier.train.data.synthetic import has_length
 
 NO_AEON = "needs the package aeon; install it with pip install 'pefourier[data]'"
 
@@ -56,6 +57,17 @@ def from_examples(
     task = Task(name, split_by, rows, starts, labels, length, shown_classes, folds, **facts)
     split.check_task(task)
     return task
+
+
+def check_examples(name: str, window: int | None, stride: int | None) -> None:
+    """Refuse to cut examples, which are as long as they are."""
+    if window is not None or stride is not None:
+        task = name.partition(":")[0]
+        known = window is not None and task in SYNTHETIC and has_length(name)
+        drawn = f"; --dataset {task}:length={window} draws them so long" if known else ""
+        raise PefourierError(
+            f"--window and --stride are for recordings; {shown(name)} holds examples{drawn}"
+        )
 
 
 def check_lengths(name: str, lengths: np.ndarray | None, n: int, length: int) -> np.ndarray | None:

@@ -19,10 +19,10 @@ import numpy as np
 from pefourier.encodings.sources.tables import ArrayFile, names_and_shapes, open_arrays
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data import PUBLISHED, SYNTHETIC, digits, recordings, split
-from pefourier.train.data.examples import from_examples, from_ts
+from pefourier.train.data.examples import check_examples, from_examples, from_ts
 from pefourier.train.data.recordings import Source
 from pefourier.train.data.split import USER_BLOCKS, Split, Task
-from pefourier.train.data.synthetic import draw_examples, has_length, sides_of_task
+from pefourier.train.data.synthetic import draw_examples, sides_of_task
 
 MOST_RESAMPLES = 1000
 SIDES = ("train", "test")
@@ -145,23 +145,6 @@ def sides_of_data(name: str) -> tuple[int, ...]:
     return sides_of_task(name) if name.partition(":")[0] in SYNTHETIC else ()
 
 
-def check_examples(name: str, window: int | None, stride: int | None) -> None:
-    """Refuse to cut examples, which are as long as they are."""
-    if window is not None or stride is not None:
-        raise PefourierError(
-            f"--window and --stride are for recordings; {shown(name)} holds examples"
-            f"{longer_examples(name, window)}"
-        )
-
-
-def longer_examples(name: str, window: int | None) -> str:
-    """How examples of another length are asked for, where they are drawn."""
-    task = name.partition(":")[0]
-    if window is None or task not in SYNTHETIC or not has_length(name):
-        return ""
-    return f"; --dataset {task}:length={window} draws them so long"
-
-
 def find_resamples(name: str, data: str | None, split_by: Split, resamples: int) -> Task:
     """A set with its publisher's test part, and with others drawn at random."""
     if not 1 <= resamples <= MOST_RESAMPLES:
@@ -193,10 +176,7 @@ def from_archive(
             check_examples(str(path), window, stride)
             return own_parts(path, file, split_by, resamples)
         if {"X", "y"} <= names:
-            if window is not None or stride is not None:
-                raise PefourierError(
-                    f"--window and --stride are for recordings; {path} holds examples X, y"
-                )
+            check_examples(str(path), window, stride)
             return own_examples(path, file, split_by)
         if "label" not in names or not {"rows", "test"} & names:
             raise PefourierError(

@@ -26,7 +26,7 @@ from pefourier.encodings.sources.tables import check_regular, told
 from pefourier.errors import PefourierError, shown
 from pefourier.files import label as name_of_file
 from pefourier.train.data import recordings, split
-from pefourier.train.data.examples import from_examples, padded_series
+from pefourier.train.data.examples import check_examples, from_examples, padded_series
 from pefourier.train.data.split import Split, Task
 
 LARGEST = 2**30  # bytes
@@ -253,8 +253,7 @@ def examples_of(
 ) -> Task:
     """A series an example, of the label that all its lines have."""
     columns, path = one.columns, shown(str(one.path))
-    if window is not None or stride is not None:
-        raise PefourierError(f"--window and --stride are for recordings; {path} holds examples")
+    check_examples(str(one.path), window, stride)
     labels = np.array([columns["label"][part[0]] for part in parts])
     groups = None
     if "group" in columns:
