@@ -362,6 +362,18 @@ def test_pairs_that_turn_by_axes_of_an_image_are_told(tmp_path):
             assert sorted(sum(axes.values(), ())) == list(range(64))
 
 
+def test_heads_of_alibi_have_the_slopes_of_the_paper_and_of_bloom(tmp_path):
+    """Press et al., section 3: 1/2, 1/4 … 1/256 of 8 heads; 12 as published code fills them up."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bloom", "n_head": 12}))
+    eight, twelve = (
+        describe_context(*asked)[1].slopes
+        for asked in (("alibi:d=8", 99), (str(tmp_path / "config.json"), 2048))
+    )
+    assert eight == tuple(2.0**-i for i in range(1, 9))
+    assert twelve == pytest.approx((*eight, *(2.0 ** -(i + 0.5) for i in range(4))))
+    assert describe_context("rope", 99)[1].slopes is None
+
+
 def test_only_rotations_are_described():
     with pytest.raises(PefourierError, match=r"^'dft' does not rotate pairs of dimensions; "):
         describe_rotation(load("dft"))

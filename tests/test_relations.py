@@ -127,6 +127,10 @@ def test_biases_of_lags():
     t5 = relate(build("t5", length=80, d=4))
     assert (t5.kernel[0], t5.asymmetry > 0.1) == (1.0, True)
     assert relate(build("alibi", length=9, d=4, causal=True)).asymmetry is None
+    window = build("beit", length=9, d=4)  # on a line, behind 3 rows; once of one direction
+    table = window.table()[3:]
+    told = np.linalg.norm(table - table[::-1]) / (2 * np.linalg.norm(table))
+    assert relate(window).asymmetry == pytest.approx(told)
     shaw = relate(build("shaw", length=9, d=4))
     assert (shaw.kernel, shaw.shift_residual, shaw.distance_preservation) == (None, None, None)
 

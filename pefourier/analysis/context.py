@@ -144,6 +144,7 @@ class Context(Result):
     against: Reading | None = None  # another reading of the rotation, where one was asked for
     indexer: Rotation | None = None  # of what chooses keys, beside those of layers
     presumed: bool = field(default=False, metadata={"told": False})  # trained as the config allows
+    slopes: tuple[float, ...] | None = None  # of ALiBi, one a head: what a step takes from a logit
 
 
 def describe_context(
@@ -193,7 +194,15 @@ def describe_context(
     layers = tuple(describe_layers(run, parts) for run in runs)
     if source_of(spec) != "config":
         return own, Context(
-            layers, rotations, int(met), longest, None, None, found, presumed=trained is None
+            layers,
+            rotations,
+            int(met),
+            longest,
+            None,
+            None,
+            found,
+            presumed=trained is None,
+            slopes=slopes_of(own[0]),
         )
     model = open_model(spec)
     tuned, found = read_temperature(model, longest), (*found, *lint_layers(model, runs, int(met)))
@@ -202,8 +211,27 @@ def describe_context(
         enc = load(layer_spec(spec, INDEXER), longest, d)
         chooses = describe_rotation(enc, met, longest, name=INDEXER)
     return own, Context(
-        layers, rotations, int(met), longest, allowed, tuned, found, None, chooses, trained is None
+        layers,
+        rotations,
+        int(met),
+        longest,
+        allowed,
+        tuned,
+        found,
+        None,
+        chooses,
+        trained is None,
+        slopes_of(own[0]),
     )
+
+
+def slopes_of(enc: Encoding) -> tuple[float, ...] | None:
+    """What each head of ALiBi takes from a logit for each position of distance; None: no ALiBi.
+
+    >>> slopes_of(load("alibi:d=4", 9))
+    (0.25, 0.0625, 0.015625, 0.00390625)
+    """
+    return tuple((-enc.codes(np.array([-1]))[0]).tolist()) if enc.name == "alibi" else None
 
 
 def positions_of(enc: Encoding) -> int:

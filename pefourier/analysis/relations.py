@@ -264,7 +264,7 @@ def kernel(enc: Encoding) -> np.ndarray | None:
     """
     if not enc.domain.has_lags or enc.act == "key":
         return None
-    if enc.domain.kind == "lag" and len(enc.domain.sides) > 1:
+    if enc.domain.kind == "lag" and enc.domain.grid:
         return None  # displacements have no order
     if enc.domain.kind == "lag":
         return kernel_of_biases(enc.codes(enc.domain.x[enc.domain.x <= 0])[::-1])
@@ -361,9 +361,9 @@ def asymmetry(enc: Encoding) -> float | None:
     """
     if enc.domain.kind != "lag":
         return None if enc.act == "bias" else 0.0
-    if len(enc.domain.sides) == 1 and enc.domain.x[-1] != -enc.domain.x[0]:
+    if not enc.domain.grid and enc.domain.x[-1] != -enc.domain.x[0]:
         return None
-    table = enc.table()
+    table = enc.table()  # of a window displacements, the last opposite the first
     size = 2 * np.linalg.norm(table)
     return float(np.linalg.norm(table - table[::-1]) / size) if size else 0.0
 

@@ -65,6 +65,7 @@ LEADS = {  # of misreadings that have a name and no setting
 MARKS = {"same": ("█", "34"), "kept": ("█", "34"), "blended": ("▒", "33"), "stretched": ("░", "31")}
 ACROSS = 64  # letters of the picture where nobody looks at a terminal
 TURN = 2 * np.pi
+SLOPES = 16  # rows of heads
 AXIS = {"t": "frame", "y": "row", "x": "column"}
 COLOURS = {"same": "#0072B2", "kept": "#0072B2", "blended": "#E69F00", "stretched": "#D55E00"}
 GREY = "0.6"
@@ -436,12 +437,14 @@ def about_factor(reading: Reading, rotations: Sequence[Rotation]) -> str:
 
 def conclude_table(enc: Encoding, found: Context) -> Said:
     """What can be said of positions that do not turn."""
-    if enc.name == "alibi":
-        slope = float(np.abs(enc.codes(np.array([-1]))).min())
+    if found.slopes:
+        steep, flat = max(found.slopes), min(found.slopes)
         return Said(
             "ANY LENGTH",
-            f"Biases of distance (ALiBi) have no length: of {enc.dim} heads the one with the "
-            f"smallest slope subtracts {number(slope * found.length)} from the logit at distance "
+            f"Biases of distance (ALiBi) have no length: the slopes of {enc.dim} heads run from "
+            f"{number(steep)} to {number(flat)}, so that they halve a key's weight every "
+            f"{number(log(2) / steep, 2)} to {number(log(2) / flat, 3)} positions; the head with "
+            f"the smallest subtracts {number(flat * found.length)} from the logit at distance "
             f"{found.length}.",
         )
     if enc.name == "t5":
@@ -513,6 +516,7 @@ def text_of_model(enc: Encoding, found: Context) -> str:
     if found.rotations:
         parts += [rotations_text(found), bands_text(found), *map(axes_text, found.rotations)]
         parts += [decay_text(found.rotations), *map(cache_text, found.rotations)]
+    parts += [slopes_text(found)] if found.slopes else []
     if (reading := found.against) is not None:
         shown = np.searchsorted(reading.positions, [1, 8, 64, 512, 4096, 32768, 262144, 2**20])
         shown = np.unique(np.minimum(shown, len(reading.positions) - 1))
@@ -521,6 +525,17 @@ def text_of_model(enc: Encoding, found: Context) -> str:
         parts.append(aligned(rows))
     parts += [f"{f.severity}: {f.message} [{f.code}]\n" for f in found.findings]
     return "\n".join(filter(None, parts))
+
+
+def slopes_text(found: Context) -> str:
+    """What ALiBi leaves of a key's weight in each head, of many in some from first to last."""
+    last = found.length - 1
+    rows = [["head", "slope", "weight halves in", "is 1 % after", f"logit at distance {last}"]]
+    for head in np.unique(np.linspace(0, len(found.slopes) - 1, SLOPES).astype(int)):
+        slope = found.slopes[head]
+        numbers = (slope, log(2) / slope, log(100) / slope, -slope * last)
+        rows.append([str(head), *map(number, numbers)])
+    return aligned(rows)
 
 
 ROTATION_FACTS = {

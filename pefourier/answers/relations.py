@@ -153,7 +153,13 @@ def fall(r: Relations) -> str:
 def opposite_lags(r: Relations) -> tuple[str, str]:
     """Whether before and after can be told apart."""
     if r.asymmetry is None:
-        return "ONE DIRECTION", "Only keys up to the query have a code: no lag has an opposite."
+        falls = r.kernel is not None and r.first_rise is None
+        weight = f" Weights by them alone, averaged over heads, {fall(r)}." if falls else ""
+        return (
+            "ONE DIRECTION",
+            "Causal: only keys at or before the query have a code, so that before and after can't "
+            f"be compared (causal=false has both).{weight}",
+        )
     if r.asymmetry <= EXACT:
         return (
             "DISTANCE ONLY",

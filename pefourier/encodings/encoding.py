@@ -230,10 +230,10 @@ def check_inside(x: np.ndarray, count: int, what: str, whose: str) -> None:
 def without_prefix(enc: Encoding) -> Encoding:
     """An encoding without the rows before its lattice, which have no place; the rest as it is.
 
-    A lattice with one axis becomes a run of positions, its rows.
+    A lattice of points with one axis becomes a run of positions, its rows.
     """
     domain = enc.domain.without_prefix()
-    if len(domain.grid) != 1:
+    if len(domain.grid) != 1 or domain.kind == "lag":
         return enc if domain is enc.domain else replace(enc, domain=domain)
     measure = enc.measure
     if measure is not None:
