@@ -164,7 +164,7 @@ def ways_to_turn(
     known = dict.fromkeys(LENGTH_NAMES, shape[1]) | dict.fromkeys(SHIFTS, 0)
     forms = [at.expand(shape[0], len(at)), at] if takes_places(names) else [at]
     for form in forms:
-        own = known | dict.fromkeys(POSITION_NAMES | TIME_NAMES, form)
+        own = known | dict.fromkeys(place_names(names), form)
         takes_waves = WAVE_NAMES.intersection(names)
         for waves in waves_in_forms(torch, places, shape[2], given) if takes_waves else [{}]:
             yield {name: (own | waves).get(name, given) for name in names}
@@ -172,7 +172,12 @@ def ways_to_turn(
 
 def takes_places(names: list[str]) -> bool:
     """Whether code is told the positions of what it turns, by their numbers or by their waves."""
-    return bool((POSITION_NAMES | TIME_NAMES | WAVE_NAMES).intersection(names))
+    return bool((place_names(names) | WAVE_NAMES).intersection(names))
+
+
+def place_names(names: list[str]) -> frozenset[str]:
+    """Names of positions in code that turns: what alone is called t is a tensor."""
+    return POSITION_NAMES | (TIME_NAMES if set(names) - TIME_NAMES else frozenset())
 
 
 def waves_in_forms(torch: Any, places: np.ndarray, d: int, like: Any) -> Iterator[dict[str, Any]]:

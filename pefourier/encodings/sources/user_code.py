@@ -46,6 +46,7 @@ from pefourier.encodings.sources.signatures import (
 from pefourier.encodings.sources.user_modules import (
     as_codes,
     first_that_works,
+    mirrored,
     module_table,
     reads_numbers,
     two_axes,
@@ -235,7 +236,9 @@ def words_of(error: BaseException) -> str:
 
 
 def way_out(error: BaseException) -> str:
-    """How arguments are given, where one was missing."""
+    """How arguments are given, where one was missing or sizes do not fit."""
+    if isinstance(error, RuntimeError):  # of torch
+        return "; give the dimension that it takes as --d"
     missing = isinstance(error, TypeError) and "required" in words_of(error)
     return "; give it in the SPEC: 'py:module:Class(name=value)'" if missing else ""
 
@@ -358,13 +361,13 @@ def table_of_call(
         return table_of_class(spec, torch, found, sizes, given, grid, False)
     codes = two_axes(spec, as_codes(made, {}), sizes["length"], sizes["d"])
     guessed = {
-        name: x[np.arange(len(x))[::-1].copy()]
+        name: mirrored(x)
         for name, x in getattr(call, "keywords", {}).items()
         if name not in POSITION_NAMES | TIME_NAMES and np.ndim(x) == 1 and hasattr(x, "shape")
     }
     if guessed:
-        mirrored = two_axes(spec, as_codes(call(**guessed), {}), sizes["length"], sizes["d"])
-        if not reads_numbers(codes, mirrored[0]):
+        back = two_axes(spec, as_codes(call(**guessed), {}), sizes["length"], sizes["d"])
+        if not reads_numbers(codes, back):
             raise PefourierError(
                 f"{shown(spec)} does not take {', '.join(guessed)} for positions: in reverse they "
                 "do not give the codes in reverse"

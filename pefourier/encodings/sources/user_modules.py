@@ -131,7 +131,13 @@ def as_it_asks(
     if codes.ndim == 3 and codes.shape[0] == 2:
         findings += axis_findings(codes) if not findings else []
         codes = codes[0]
-    return two_axes(spec, (codes, eps), length, d), findings
+    table = two_axes(spec, (codes, eps), length, d)
+    if TIME_NAMES.issuperset(names_to_give(module)):  # a tensor that is turned may be called t
+        ways = inputs_of(torch, module, (2, length, d))
+        back = [{k: mirrored(x) if np.ndim(x) else x for k, x in way.items()} for way in ways]
+        if not reads_numbers(table, as_rows(spec, call_twice(torch, module, back)[0], length, d)):
+            raise PefourierError(f"{shown(spec)} does not take positions alone")
+    return table, findings
 
 
 def run_module(torch: Any, module: Any, length: int, d: int) -> tuple[Answers | None, bool]:
@@ -253,15 +259,15 @@ def in_other_ways(
     """The table of a module that takes neither (2, length, d) nor positions by that name."""
     for name, way, axes in other_inputs(torch, module, length, d, grid):
         try:
-            codes, again, mirrored = (
-                as_rows(spec, one, axes, length, d, grid)
-                for given in (way, {**way, name: way[name].flip(int(np.argmax(way[name].shape)))})
+            codes, again, other = (
+                as_rows(spec, one, length, d, axes, grid)
+                for given in (way, {**way, name: mirrored(way[name])})
                 for one in call_twice(torch, module, [given])[: 2 if given is way else 1]
             )
         except (*FAULTS, PefourierError):
             continue
         differ = length == 1 or (np.ptp(codes[0], axis=0).any() and (codes[0] % 1).any())
-        if np.array_equal(codes[0], again[0]) and differ and reads_numbers(codes, mirrored[0]):
+        if np.array_equal(codes[0], again[0]) and differ and reads_numbers(codes, other):
             given = (
                 "zeros"
                 if not way[name].any()
@@ -281,10 +287,10 @@ def in_other_ways(
 def as_rows(
     spec: str,
     answer: Codes,
-    axes: tuple[int, ...] | None,
     length: int,
     d: int,
-    grid: tuple[int, ...],
+    axes: tuple[int, ...] | None = None,
+    grid: tuple[int, ...] = (),
 ) -> Codes:
     """A table (length, d) out of an answer in some order of axes, for a batch or for one."""
     codes, eps = answer
@@ -297,18 +303,24 @@ def as_rows(
     return two_axes(spec, (codes, eps), length, d)
 
 
-def reads_numbers(answer: Codes, mirrored: np.ndarray) -> bool:
+def mirrored(x: Any) -> Any:
+    """An array or tensor with its longest axis in reverse."""
+    axis = int(np.argmax(x.shape))
+    return x.flip(axis) if hasattr(x, "flip") else np.flip(x, axis)
+
+
+def reads_numbers(answer: Codes, reverse: Codes) -> bool:
     """Whether codes are those of the numbers given, as what these give in reverse order tells.
 
     Positions in reverse give codes in reverse, and what is not read gives the same; what is turned
     or scaled by its place gives neither, and what numbers are added to grows with them.
     """
-    codes, eps = answer
+    (codes, eps), (other, _) = answer, reverse
     rounding = 16 * eps * np.abs(codes).max()
-    if np.abs(codes - mirrored).max() <= rounding:
+    if np.abs(codes - other).max() <= rounding:
         return True
     grows = len(codes) > 1 and np.allclose(np.diff(codes, axis=0), 1.0, atol=0.01)
-    return not grows and bool(np.abs(codes[::-1] - mirrored).max() <= rounding)
+    return not grows and bool(np.abs(codes[::-1] - other).max() <= rounding)
 
 
 def other_inputs(

@@ -273,6 +273,11 @@ class Cosines(torch.nn.Module):
         phase = waves(torch.arange(seq_len or 2048))
         return phase.cos().to(x.dtype), phase.sin().to(x.dtype)
 
+class Called(torch.nn.Module):
+    def forward(self, t):
+        phase = waves(torch.arange(t.shape[-2]))
+        return apply(t, phase.cos(), phase.sin(), 0)
+
 class OfHeads(torch.nn.Module):
     def forward(self, x):
         phase = waves(torch.arange(x.shape[2]))
@@ -296,7 +301,7 @@ def test_half_precision_is_given_what_its_names_say(known):
     np.testing.assert_array_equal(known("Half").table(), wanted)
 
 
-@pytest.mark.parametrize("name", ["Heads", "made", "turn"])
+@pytest.mark.parametrize("name", ["Heads", "made", "turn", "Called"])
 def test_queries_are_never_positions(known, name):
     """A column of positions was turned, and the answer taken for a table: compare saw 423."""
     enc = known(name)
