@@ -43,7 +43,7 @@ class WaveGroup(Explained):
     bands: int
     shortest: float
     longest: float
-    most_turns: float  # of the shortest wave, within the encoding's length
+    most_turns: float  # of the shortest wave, within the length
     fewest_turns: float
 
 
@@ -95,10 +95,11 @@ def is_slow(encoding: Encoding | np.ndarray, method: str = "auto") -> bool:
     return moving > NEGLIGIBLE and slow > moving / 2
 
 
-def group_waves(encoding: Encoding | np.ndarray) -> list[WaveGroup]:
+def group_waves(encoding: Encoding | np.ndarray, length: int | None = None) -> list[WaveGroup]:
     """Declared frequencies by the decade of their wave's length, the shortest first.
 
-    Frequency 0 has no wave. None where nothing is declared.
+    Turns are those within `length` positions, by default the encoding's. Frequency 0 has no wave.
+    None where nothing is declared.
 
     >>> from pefourier.encodings import load
     >>> [(g.first, g.last, round(g.longest)) for g in group_waves(load("rope", 1000, 16))]
@@ -113,7 +114,7 @@ def group_waves(encoding: Encoding | np.ndarray) -> list[WaveGroup]:
     decade = np.floor(np.log10(waves)).astype(int)
     decades = sorted(set(decade.tolist()))  # np.unique would import numpy.ma at every start
     members = [np.flatnonzero(decade == k) for k in decades]
-    return [one_group(band[own], waves[own], len(enc)) for own in members]
+    return [one_group(band[own], waves[own], length or len(enc)) for own in members]
 
 
 def one_group(band: np.ndarray, waves: np.ndarray, length: int) -> WaveGroup:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 LITTLE = 0.0005  # of the energy
 WAVES = ("encoding", "bands", "how many bands")
-WAVES += ("from wave", "to wave", "most turns", "fewest turns")
+WAVES += ("from wave", "to wave", "most turns in N", "fewest turns in N")
 FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
 UNDECLARED = "not known: measured on codes"
 FEW_WAVES, HELD = 4, 0.9  # waves that are named where they hold so much of the energy
@@ -96,7 +96,7 @@ def wave_cells(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
     """A header, and a row for each decade of declared frequencies, where there are several."""
     yield WAVES
     for a in answers:
-        groups = [] if a.result.on_grid else group_waves(a.encoding)
+        groups = [] if a.result.on_grid else group_waves(a.encoding, a.result.lattice)
         for g in groups if len(groups) > 1 else ():
             which = f"{g.first}…{g.last}" if g.last > g.first else str(g.first)
             turns = g.most_turns, g.fewest_turns

@@ -1,6 +1,7 @@
 """Commands as typed: whole answers of small cases, fields of JSON, and what is required of them."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -250,6 +251,15 @@ def test_lattices_that_differ_are_noted(run):
     done = run("spectrum", "dft:d=8", "dft:d=16", "sinusoidal:d=8")
     assert done.err == "pefourier: lattices of 8 and 16 points differ; compare with --lattice\n"
     assert run("spectrum", "dft:d=8", "dft:d=16", "--lattice", 8).err == ""
+
+
+def test_turns_of_waves_are_those_within_the_lattice_that_is_spoken_of(run):
+    """Once the headline spoke of 4096 positions, and the table of the usual 80."""
+    done = run("spectrum", "rope", "--d", 128, "--lattice", 4096, "--sigma", 0)
+    said = " ".join(done.out.split())
+    assert "18 of its 64 frequencies never complete a turn within 4096" in said
+    last = done.out.splitlines()[-1].split()
+    assert float(last[-1]) == pytest.approx(4096 * 1e4 ** (-63 / 64) / (2 * math.pi), rel=1e-3)
 
 
 def test_train_answers_in_words_and_in_json(run):

@@ -64,6 +64,20 @@ def test_largest_phase_errors():
     assert np.isnan(far["float16"].max_phase_error)
 
 
+def test_frequencies_computed_in_float32_err_more_than_those_rounded_once():
+    """What the field's documentation says, walked in numpy's own float32."""
+    once = 5e5 ** (-np.arange(64) / 64)
+    power = np.float32(5e5) ** (np.arange(0, 128, 2, dtype=np.float32) / np.float32(128))
+    at, slow = np.arange(131072, 200000), slice(0, 8)  # the fast pairs err most, at the end
+    errors = [
+        np.abs(np.float32(at)[:, None] * own[slow] - at[:, None] * once[slow]).max()
+        for own in (once.astype(np.float32), np.float32(1) / power)
+    ]
+    assert errors == pytest.approx([0.0114, 0.0161], abs=5e-5)
+    told = precision(build("rope", length=200000, d=128, rho=5e5))["float32"].max_phase_error
+    assert told == pytest.approx(errors[0], rel=1e-9)
+
+
 def test_offset_moves_the_phases():
     near = precision(build("sinusoidal", length=256, d=32))["bfloat16"]
     far = precision(build("sinusoidal", length=256, d=32, offset=256))["bfloat16"]
