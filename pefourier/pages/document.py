@@ -6,7 +6,7 @@ explanation (the browser's own popovers: no script); on paper the explanations f
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from math import isfinite
@@ -15,7 +15,7 @@ from typing import Any
 
 from pefourier import __version__
 from pefourier.answers.terms import Term, spelling
-from pefourier.answers.text import number
+from pefourier.answers.text import number, tables_in
 from pefourier.errors import printable
 
 STYLE_SHEET = Path(__file__).with_suffix(".css")
@@ -29,6 +29,7 @@ JOINT = re.compile(r"(?<=[,/#])(?=[^\s,/#])")  # where a SPEC or a path may go o
 TAG = re.compile("<[^>]*>")
 AS_TYPED = re.compile(r"('[^']*'|--[a-z][\w-]* \S+|pefourier .*)")  # commands, options
 LARGE = re.compile(r"(?<![\w=:,./#-])(?<!al\., )\d{4,}(?![\w./]*[=:#])")
+TOLD_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]\d+)?")
 FACTS = ("formula", "unit", "range", "good", "source")  # of a term, beside its meaning
 
 
@@ -198,7 +199,7 @@ def table(caption: str, head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> M
     heads = [head_cell(cell, "col", end) for cell, end in zip(head, right, strict=False)]
     names = [Markup(TAG.sub("", running_text(cell))) for cell in head[1:]]  # where rows are stacked
     body = [
-        element("tr", head_cell(first, "row"), map(table_cell, rest, names))
+        element("tr", head_cell(first, "row"), map(table_cell, rest, names, right[1:]))
         for first, *rest in cells
     ]
     inside = [
@@ -208,6 +209,28 @@ def table(caption: str, head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> M
     ]
     attributes = {"class": "scroll", "role": "region", "tabindex": "0", "aria-label": caption}
     return element("div", element("table", inside), **attributes)
+
+
+def answer_tables(
+    caption: str, tell: Callable[[], str], words: Words, groups: Sequence[str]
+) -> list[Markup]:
+    """The tables that an answer in words has, their names explained and numbers for people."""
+    _, found = tables_in(tell)
+    return [
+        table(
+            f"{caption} ({i} of {len(found)})" if len(found) > 1 else caption,
+            [words.term(name, groups) for name in head],
+            [[words.term(name, groups), *map(told_cell, told)] for name, *told in rows],
+        )
+        for i, (head, *rows) in enumerate(found, 1)
+    ]
+
+
+def told_cell(text: str) -> Any:
+    """A cell of an answer in words, a number as `value_cell` has it."""
+    if not TOLD_NUMBER.fullmatch(text):
+        return text
+    return value_cell(float(text) if set(text) & set(".e") else int(text))
 
 
 def set_right(value: Any) -> bool:
@@ -229,11 +252,11 @@ def head_cell(value: Any, scope: str, right: bool = False) -> Markup:
     return element("th", value, scope=scope, class_=classes(long=long, number=right))
 
 
-def table_cell(value: Any, head: str) -> Markup:
-    """A cell; what is short stays on one line, a number at its end."""
+def table_cell(value: Any, head: str, right: bool) -> Markup:
+    """A cell; what is short stays on one line, a number, or what is among numbers, at its end."""
     short = isinstance(value, Markup) or len(str(value)) <= ONE_LINE
     shown = for_people(value) if type(value) is int else value
-    named = classes(short=short, number=set_right(value))
+    named = classes(short=short, number=right or set_right(value))
     return element("td", shown, data_head=head, class_=named)
 
 

@@ -9,6 +9,7 @@ import platform
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -23,28 +24,19 @@ from pefourier.answers import plot
 from pefourier.answers.choice import choose
 from pefourier.answers.encode import heatmap
 from pefourier.answers.faithful import (
-    FAITHFUL_FACTS,
-    GRID_FAITHFUL_FACTS,
-    PRECISION_FACTS,
     formula_in_words,
     kernel_by_lag,
     singular_values,
 )
 from pefourier.answers.page import Page, fields_of, flattened
-from pefourier.answers.reconstruct import GRID_RECONSTRUCT_FACTS, RECONSTRUCT_FACTS, reconstruct
-from pefourier.answers.relations import relations_facts
+from pefourier.answers.reconstruct import reconstruct
 from pefourier.answers.spectrum import (
-    GRID_SPECTRUM_FACTS,
-    SPECTRUM_FACTS,
     spectrum,
     spectrum_by_decade,
-    wave_cells,
 )
 from pefourier.answers.telling import (
     Answer,
-    Fact,
     Refusal,
-    any_grid,
     conclude,
     identity_of,
     telling_of,
@@ -59,6 +51,7 @@ from pefourier.pages.document import (
     Chapter,
     Markup,
     Words,
+    answer_tables,
     command,
     details,
     document,
@@ -66,7 +59,6 @@ from pefourier.pages.document import (
     figure,
     grouped,
     table,
-    value_cell,
 )
 from pefourier.pages.inline_svg import INLINE, INLINE_WIDE, draw_inline
 from pefourier.pages.reach import Reach, find_reach, reach_part
@@ -241,21 +233,15 @@ def finding_item(label: str, finding: Finding, words: Words) -> Markup:
     )
 
 
-def facts_table(
-    caption: str, facts: Sequence[Fact], answers: Sequence[Answer], words: Words, group: str
-) -> Markup:
-    """A row for each fact, a column for each encoding."""
-    head = ["", *(answer.encoding.label for answer in answers)]
-    rows = [
-        [words.term(f.label, [group, "reconstruct"]), *(fact_cell(f, a) for a in answers)]
-        for f in facts
-    ]
-    return table(caption, head, rows)
-
-
-def fact_cell(fact: Fact, answer: Answer) -> Any:
-    """A fact of an answer with all of its digits, or why there is none."""
-    return value_cell(fact.value(answer.result), fact.why_none(answer))
+def folded_numbers(
+    studies: Sequence[Study], name: str, question: str, inquiry: Inquiry, words: Words
+) -> Markup | None:
+    """The tables that a command answers with, folded, and the command."""
+    asked = [study.answer(name) for study in studies]
+    tell = partial(telling_of(asked[0].result).words, asked)
+    groups = [question, "check-faithful", "reconstruct", "spectrum", "every answer"]
+    line = command(inquiry.line(question, studies))
+    return details(NUMBERS, answer_tables(f"{question} in numbers", tell, words, groups), line)
 
 
 def drawn(
@@ -290,12 +276,10 @@ def figures(*pictures: Sequence[Markup]) -> Markup:
 
 def spectrum_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
     """Frequencies, evenly spaced and by their logarithm, and the waves that they are."""
-    answers = [study.answer("spectrum") for study in studies]
     flat, grids = divide_by_axes(studies)
     linear = "Share of energy at each frequency of the lattice (Eq. 15)."
     decades = "Share of energy per factor ten of frequency; slow waves have room here."
     plane = "Share of energy at each pair of frequencies, and summed along each axis."
-    facts = [*SPECTRUM_FACTS, *(GRID_SPECTRUM_FACTS if grids else ())]
     return [
         conclusions(studies, "spectrum"),
         figures(
@@ -303,23 +287,8 @@ def spectrum_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> l
             drawn(flat, "spectrum", spectrum_by_decade, decades),
         ),
         drawn(grids, "spectrum", spectrum, plane, INLINE_WIDE, most=1),
-        details(
-            NUMBERS,
-            facts_table("The spectrum in numbers", facts, answers, words, "spectrum"),
-            waves_table(answers, words),
-            command(inquiry.line("spectrum", studies)),
-        ),
+        folded_numbers(studies, "spectrum", "spectrum", inquiry, words),
     ]
-
-
-def waves_table(answers: Sequence[Answer], words: Words) -> Markup | None:
-    """Declared frequencies by the length of their waves."""
-    names, *rows = wave_cells(answers)
-    if not rows:
-        return None
-    cells = [[label, which, *map(value_cell, values)] for label, which, *values in rows]
-    head = [words.term(name, ["spectrum", "every answer"]) for name in names]
-    return table("Declared frequencies by the length of their waves, in positions", head, cells)
 
 
 def rebuilt_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
@@ -332,81 +301,32 @@ def rebuilt_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> li
             drawn(flat, "rebuilt", reconstruct, told),
             drawn(grids, "rebuilt", reconstruct, told, most=1),
         ),
-        details(
-            NUMBERS,
-            rebuilt_table(flat, RECONSTRUCT_FACTS, words),
-            rebuilt_table(grids, GRID_RECONSTRUCT_FACTS, words),
-            command(inquiry.line("reconstruct", studies)),
-        ),
+        folded_numbers(studies, "rebuilt", "reconstruct", inquiry, words),
     ]
-
-
-def rebuilt_table(studies: Sequence[Study], facts: Sequence[Fact], words: Words) -> Markup | None:
-    """A line for each rebuilt position."""
-    if not studies:
-        return None
-    head = ["encoding", *(words.term(fact.label, ["reconstruct"]) for fact in facts)]
-    rows = [
-        [study.encoding.label, *(fact_cell(fact, Answer(study.encoding, one)) for fact in facts)]
-        for study in studies
-        for one in study.rebuilt.reconstructions
-    ]
-    return table("Rebuilt positions in numbers", head, rows)
 
 
 def faithful_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
     """The codes themselves, distances, rank, conditioning and what low precision costs."""
-    answers = [study.answer("faithful") for study in studies]
     sigma = "Singular values of the codes; how many are above rounding is the rank."
     table = f"The codes themselves (the first {MOST_ROWS} rows at most)."
-    caption, group = "Distances and inverse in numbers", "check-faithful"
-    axes = facts_table("Axes in numbers", GRID_FAITHFUL_FACTS, answers, words, group)
     return [
         conclusions(studies, "faithful"),
         figures(
             drawn(studies, "first_rows", heatmap, table, most=1),
             drawn(studies, "faithful", singular_values, sigma),
         ),
-        details(
-            NUMBERS,
-            facts_table(caption, FAITHFUL_FACTS, answers, words, group),
-            axes if any_grid(answers) else None,
-            precision_table(studies, words),
-            command(inquiry.line("check-faithful", studies)),
-        ),
+        folded_numbers(studies, "faithful", "check-faithful", inquiry, words),
     ]
 
 
 def related_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
     """What codes say of distances and directions."""
-    answers = [study.answer("related") for study in studies]
     kernel = "Mean inner product of two codes by the lag between them, as a share of that at lag 0."
-    caption = "Relations of positions in numbers"
     return [
         conclusions(studies, "related"),
         figures(drawn(studies, "faithful", kernel_by_lag, kernel)),
-        details(
-            NUMBERS,
-            facts_table(caption, relations_facts(answers), answers, words, "relations"),
-            command(inquiry.line("relations", studies)),
-        ),
+        folded_numbers(studies, "related", "relations", inquiry, words),
     ]
-
-
-def precision_table(studies: Sequence[Study], words: Words) -> Markup:
-    """What each number format leaves of the codes."""
-    group = ["check-faithful"]
-    head = ["encoding", "format", *(words.term(f.label, group) for f in PRECISION_FACTS)]
-    rows = [
-        [
-            study.encoding.label,
-            words.term(form, group),
-            *(fact_cell(fact, Answer(study.encoding, loss)) for fact in PRECISION_FACTS),
-        ]
-        for study in studies
-        for form, loss in study.faithful.precision.items()
-    ]
-    return table("Codes that stay different in each number format", head, rows)
 
 
 def made_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:

@@ -3,23 +3,22 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pefourier.analysis.context import Context, describe_context
-from pefourier.answers.context import ROTATION_FACTS, ranges, wavelengths
+from pefourier.answers.context import TOLD, wavelengths
 from pefourier.answers.telling import Answer, conclude
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError
 from pefourier.pages.document import (
-    Markup,
     Words,
+    answer_tables,
     command,
     details,
     element,
     figure,
     grouped,
-    table,
-    value_cell,
 )
 from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
 
@@ -90,62 +89,12 @@ def reach_part(
         figure(draw_inline("bands", PICTURE, wavelengths, asked, INLINE_WIDE), PICTURE, wide=True),
         details(
             "Layers, rotations and bands in numbers, and the command that gives them",
-            layers_table(reaches, words),
-            rotations_table(reaches, words),
-            bands_table(reaches, words),
+            [
+                answer_tables(
+                    f"{a.encoding.label} in numbers", partial(TOLD.words, [a]), words, GROUPS
+                )
+                for a in asked
+            ],
             command(shlex.join([*line, *(part for pair in given for part in pair)])),
         ),
     ]
-
-
-def layers_table(reaches: Sequence[Reach], words: Words) -> Markup:
-    """Which layers turn by which rotation."""
-    rows = [
-        [
-            one.label,
-            ranges(run.index) or ("some" if len(one.found.layers) > 1 else "all"),
-            run.kind if run.kind != "none" else "no positions",
-            "–" if run.rotation is None else rotation_name(one.found, run.rotation),
-            value_cell(run.window),
-        ]
-        for one in reaches
-        for run in one.found.layers
-    ]
-    head = ["encoding", *(words.term(n, GROUPS) for n in ("layers", "positions"))]
-    head += [words.term(n, GROUPS) for n in ("rotation", "window")]
-    return table("Layers", head, rows)
-
-
-def rotation_name(found: Context, number: int) -> str:
-    """The layer type of a rotation."""
-    return found.rotations[number].name or "the only one"
-
-
-def rotations_table(reaches: Sequence[Reach], words: Words) -> Markup:
-    """A row for each fact, a column for each rotation."""
-    every = [(one, rotation) for one in reaches for rotation in one.found.rotations]
-    head = ["", *(f"{one.label} {rotation.name}".strip() for one, rotation in every)]
-    rows = [
-        [words.term(name, GROUPS), *(value_cell(fact(rotation)) for _, rotation in every)]
-        for name, fact in ROTATION_FACTS.items()
-    ]
-    return table("Rotations in numbers; – for the bound: none up to 2^20", head, rows)
-
-
-def bands_table(reaches: Sequence[Reach], words: Words) -> Markup:
-    """What a scaling does to each band of pairs."""
-    rows = [
-        [
-            one.label,
-            rotation.name or "all layers",
-            band.treatment,
-            *map(value_cell, (band.pairs, band.longest_wavelength)),
-            *map(value_cell, (band.turns_trained, band.turns)),
-        ]
-        for one in reaches
-        for rotation in one.found.rotations
-        for band in rotation.bands
-    ]
-    names = ["rotation", "band", "pairs", "longest wavelength", "turns_trained", "turns"]
-    head = ["encoding", *(words.term(name, GROUPS) for name in names)]
-    return table("Bands of pairs, by what the scaling does to them", head, rows)
