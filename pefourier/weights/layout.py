@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.layers import open_model
 from pefourier.encodings.sources.rope_config import pairing_of
 from pefourier.encodings.specs import source_of
@@ -114,11 +115,8 @@ def with_pairing(enc: Encoding) -> Encoding:
     name, both = likely_layout(likeness), correlations(likeness)
     if name is None:
         return enc
-    if told in (None, name):
-        message = f"the weights probably pair rows as {name} (correlation of norms: {both})"
-        found = Finding("weights-pairing", "note", message)
-    else:
-        found = pairing_doubt(told, name, both)
+    code = "weights-pairing" if told in (None, name) else "usage-pairing-doubt"
+    found = finding(code, told=told, name=name, both=both)
     return replace(enc, findings=(*enc.findings, found))
 
 
@@ -132,16 +130,6 @@ def likeness_beside(spec: str, folder: str) -> tuple[Likeness, str | None]:
     energies = [energies_at(model, sites[i]) for i in picked]
     rows = [(part, turned.pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
     return layout_likeness(rows), pairing_of(open_model(model.spec))
-
-
-def pairing_doubt(told: str, other: str, both: str) -> Finding:
-    """The finding that weights look like another layout than the one that is told."""
-    message = (
-        f"the rows are turned as {told}, and the weights probably look like {other} (correlation "
-        f"of norms: {both}); if they were made for {other}, 'pefourier convert' reorders "
-        "them"
-    )
-    return Finding("usage-pairing-doubt", "warning", message)
 
 
 def likely_layout(likeness: Likeness) -> str | None:

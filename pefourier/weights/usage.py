@@ -25,6 +25,7 @@ from functools import partial
 import numpy as np
 
 from pefourier.encodings.encoding import Finding
+from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.layers import LayerRun
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
@@ -39,7 +40,6 @@ from pefourier.weights.layout import (
     correlations,
     layout_likeness,
     likely_layout,
-    pairing_doubt,
     pairing_told,
 )
 from pefourier.weights.model import Rotations, find_sites, open_model_weights, rotations_of_model
@@ -215,9 +215,7 @@ def read_means(spec: str, stats: str, layers: range | None) -> Found:
         raise PefourierError(f"{shown(stats)} has none of the layers that were asked for")
     config = source_of(spec) == "config"
     told = (pairing_told(spec, turned.own[0]) if config else None) or "halves"
-    message = "means of activations on the tokens that were run; others may use other pairs"
-    notes = (Finding("usage-activations", "note", message),)
-    pairing = PairLayout(told, "stats", None, None)
+    pairing, notes = PairLayout(told, "stats", None, None), (finding("usage-activations"),)
     return Found(spec, turned, tuple(shares), pairing, "none", notes)
 
 
@@ -250,34 +248,19 @@ def notes_on_usage(
 ) -> Iterator[Finding]:
     """What to know of an answer."""
     likeness = {"halves": pairing.halves, "neighbours": pairing.neighbours}
-    told, like = correlations(likeness), likely_layout(likeness)
+    both, like = correlations(likeness), likely_layout(likeness)
     if pairing.source == "weights":
-        message = (
-            f"which rows are turned together is not said; the weights look like {pairing.name} "
-            f"(correlation of norms: {told}), so that all of this holds probably"
-        )
-        yield Finding("usage-pairing-guessed", "warning", message)
+        yield finding("usage-pairing-guessed", name=pairing.name, both=both)
     elif like not in (None, pairing.name):
-        yield pairing_doubt(pairing.name, like, told)
+        yield finding("usage-pairing-doubt", told=pairing.name, name=like, both=both)
     still = [i for run in turned.runs if run.kind != "rotary" for i in run.index]
     if still:
         some = ", ".join(map(str, still[:6])) + ", …" * (len(still) > 6)
-        message = f"layers {some} do not turn queries and keys and are left out"
-        yield Finding("usage-layers-left-out", "note", message)
+        yield finding("usage-layers-left-out", layers=some)
     if any(e.normed for e in energies):
-        message = (
-            "queries and keys are normalised after their projection; gains are multiplied in, and "
-            "how large a head is depends on the data"
-        )
-        yield Finding("usage-normed", "note", message)
+        yield finding("usage-normed")
     if not all(e.gains for e in energies):
-        message = "the norm before queries and keys has no gains of its own in the weights"
-        yield Finding("usage-no-gains", "note", message)
+        yield finding("usage-no-gains")
     if any(f.code == "rope-axes" for enc in turned.own for f in enc.findings):
-        message = "pairs turn as for text, whose tokens have one place on all axes"
-        yield Finding("usage-axes", "note", message)
-    message = (
-        "weights alone: shares are those for inputs without a direction; means of activations, "
-        "which can be massive, are not in them"
-    )
-    yield Finding("usage-weights-only", "note", message)
+        yield finding("usage-axes")
+    yield finding("usage-weights-only")

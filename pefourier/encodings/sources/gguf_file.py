@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.gguf_header import LONGEST_LIST, NUMPY, TensorPlace, read_header
 from pefourier.encodings.sources.layers import LayerRun
@@ -291,26 +292,19 @@ def left_open(file: GgufFile, pairs: int) -> Iterator[Finding]:
     """What a file leaves to the code of its architecture, and what is taken."""
     who = f"{shown(file.path)} (architecture {shown(file.architecture)})"
     if file.pairing is None:
-        message = f"{who} does not say how columns are paired; halves are taken"
-        yield Finding("gguf-unsaid", "note", message)
+        yield finding("gguf-unsaid", "pairs", who=who)
     if file.pairing == "axes":
         axes = axes_of_pairs(file, pairs)
         told = ", ".join(f"{axis} turns {axes.count(axis)} pairs" for axis in dict.fromkeys(axes))
-        message = "for tokens of text; those of images and videos have places on three axes"
-        yield Finding("rope-axes", "note", f"{message}{told and f': {told}'}")
-        left = [i for i, axis in enumerate(axes) if axis == "e"]
+        yield finding("rope-axes", axes=told and f": {told}")
+        left = ", ".join(str(i) for i, axis in enumerate(axes) if axis == "e")
         if left:
-            message = (
-                f"pairs {', '.join(map(str, left))} of {who} belong to none of these axes: "
-                "llama.cpp leaves them at position 0, and here they turn as in transformers"
-            )
-            yield Finding("gguf-unsaid", "note", message)
-    still = decided()["unrotated"].get(file.architecture)
-    if still and (still != "full" or file.value("attention.sliding_window")):
+            yield finding("gguf-unsaid", "axes", who=who, pairs=left)
+    still, window = decided()["unrotated"].get(file.architecture), "attention.sliding_window"
+    if still and (still != "full" or file.value(window)):
         which = "every fourth layer" if still != "full" else "layers that see all"
-        message = f"{who} has no positions in {which}, as llama.cpp's code has it: no key tells"
-        yield Finding("gguf-unsaid", "note", message)
-    if file.value("attention.sliding_window"):
+        yield finding("gguf-unsaid", "still", who=who, layers=which)
+    if file.value(window):
         told, known = file.number("rope.freq_base_swa"), decided()
         silent = (
             file.architecture not in known["full"].keys() | known["windows"]["own_base"].split()
@@ -318,9 +312,7 @@ def left_open(file: GgufFile, pairs: int) -> Iterator[Finding]:
         why = "rope.freq_base_swa" if told else "llama.cpp's, no key tells"
         base = f"base {window_base(file):g} ({why})"
         base = "a base that it does not say" if silent and not told else base
-        message = f"{who} turns layers with a window by {base}; this is the rotation of the others"
-        yield Finding("gguf-unsaid", "note", message)
-    unread = [key for key in decided()["reads"] if file.value(key) is not None]
-    for key in (key for key in unread if read_key(file, key) is None):
-        message = f"llama.cpp does not read {key} for this architecture; it is not used"
-        yield Finding("gguf-unsaid", "note", message)
+        yield finding("gguf-unsaid", "window", who=who, base=base)
+    for key in decided()["reads"]:
+        if file.value(key) is not None and read_key(file, key) is None:
+            yield finding("gguf-unsaid", "key", key=key)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.encoding import Finding, numbers
+from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.signatures import (
     LENGTH_NAMES,
     POSITION_NAMES,
@@ -89,13 +90,8 @@ def as_rotation(torch: Any, module: Any, length: int, d: int) -> tuple[Any, list
     axes = ", ".join(AXES[axis] for axis in order)
     waves = WAVE_NAMES.intersection(names_to_give(module))
     given = f", with the cosines and sines of rope at base {BASE:g}" if waves else ""
-    message = (
-        f"it turns pairs of columns of what it is given, ({axes}){given}: its codes are the image "
-        "of a vector that is 1 at the first column of each pair"
-    )
-    return (np.linalg.solve(start, codes[0].T).T, eps), [
-        Finding("turns-its-input", "note", message)
-    ]
+    note = finding("turns-its-input", axes=axes, given=given)
+    return (np.linalg.solve(start, codes[0].T).T, eps), [note]
 
 
 def find_order(

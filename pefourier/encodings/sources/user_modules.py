@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pefourier.encodings.encoding import Finding, check_plain, numbers
+from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.rotations import (
     FAULTS,
     PROBED,
@@ -105,27 +106,13 @@ def as_it_asks(
     findings = []
     if answers is None:  # does the batch stand where the sequence should?
         answers = call_twice(torch, module, inputs_of(torch, module, (1, length, d)))
-        message = (
-            "runs for a batch of one and not of two: its table is indexed along axis 0, the batch; "
-            "for input (batch, length, d) write pe[: x.size(1)]"
-        )
-        findings.append(Finding("batch-axis", "error", message))
+        findings.append(finding("batch-axis", "one"))
     elif sequence_first:
-        message = (
-            "sequence-first: it gives codes to axis 0, for input (length, batch, d); fed with "
-            "(batch, length, d) it would give one code to all positions of a member of the batch"
-        )
-        findings.append(Finding("sequence-first", "note", message))
+        findings.append(finding("sequence-first"))
     (codes, eps), (again, _) = answers
     if not np.array_equal(codes, again):
         worst = np.abs(codes - again).max()
-        message = (
-            f"the codes change from one call to the next by up to {worst:.3g}: forward alters "
-            "what it keeps (a buffer scaled in place) or draws random numbers in evaluation mode "
-            "(dropout by the function, without training=self.training); the numbers here are those "
-            "of one call"
-        )
-        findings.append(Finding("changes-between-calls", "error", message))
+        findings.append(finding("changes-between-calls", worst=worst))
     if codes.ndim == 3 and sequence_first:
         codes = codes[:, 0]
     if codes.ndim == 3 and codes.shape[0] == 2:
@@ -275,12 +262,9 @@ def in_other_ways(
                 if (way[name] == 0).any()
                 else "tokens"
             )
-            message = (
-                f"it was called with {name} of {given} {tuple(way[name].shape)}, "
-                f"{str(way[name].dtype).removeprefix('torch.')}, as it does not take zeros "
-                f"(2, {length}, {d})"
-            )
-            return codes, [Finding("called-with", "note", message)]
+            kind, shape = str(way[name].dtype).removeprefix("torch."), tuple(way[name].shape)
+            told = {"name": name, "given": given, "shape": shape, "kind": kind}
+            return codes, [finding("called-with", **told, length=length, d=d)]
     return None
 
 
@@ -438,9 +422,4 @@ def axis_findings(codes: np.ndarray) -> list[Finding]:
     if np.array_equal(codes[0], codes[1]):
         return []
     same = " and are the same at every position" if (codes == codes[:, :1]).all() else ""
-    message = (
-        f"the codes differ between the members of a batch{same}: the module reads axis 0 as the "
-        "sequence; give it (length, batch, d), or index its table as pe[:, :x.size(1)] for input "
-        "(batch, length, d)"
-    )
-    return [Finding("batch-axis", "error", message)]
+    return [finding("batch-axis", "differ", same=same)]
