@@ -4,18 +4,16 @@ A module knows them: its own attribute, or the last axis of its tables. What kno
 computes its codes, is asked for 256.
 """
 
-from dataclasses import replace
 from typing import Any
 
-from pefourier.encodings.encoding import Encoding, from_table
+from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.sources.signatures import DIM_NAMES
 from pefourier.encodings.sources.user_code import (
     NOTHING,
+    encoding_of_code,
     in_its_own_mode,
     obtain_table,
-    operator_of,
     seeding,
-    turns,
 )
 from pefourier.errors import PefourierError, shown
 
@@ -44,7 +42,7 @@ def tabulate_at(name: str, found: Any, length: int, d: int, seed: int | None) ->
     """The table for `length` positions of `d` dimensions; the object is left as it was."""
     try:
         with seeding(seed or 0), in_its_own_mode(found):
-            (table, eps), findings = obtain_table(name, found, length, d)
+            answer, findings = obtain_table(name, found, length, d)
     except PefourierError:
         raise
     except Exception as error:  # their code may raise anything
@@ -52,11 +50,8 @@ def tabulate_at(name: str, found: Any, length: int, d: int, seed: int | None) ->
             f"{name} raised {type(error).__name__}: {shown(str(error))} when called for length "
             f"{length}, d {d}; give length= and d= that it takes"
         ) from error
-    enc = from_table(table, name, eps=eps, findings=tuple(findings))
-    params = {"length": length, "d": table.shape[1], "object": name}
-    params |= {} if seed is None else {"seed": seed}
-    operator = operator_of(name, found, NOTHING, length, d, seed) if turns(findings) else None
-    return replace(enc, params=params, spec=name, operator=operator)
+    params = {"length": length, "d": answer[0].shape[1], "object": name}
+    return encoding_of_code(name, found, NOTHING, answer, findings, params, seed)
 
 
 def is_class(found: Any) -> bool:

@@ -44,6 +44,7 @@ from pefourier.encodings.sources.signatures import (
     with_padding,
 )
 from pefourier.encodings.sources.user_modules import (
+    Codes,
     as_codes,
     first_that_works,
     mirrored,
@@ -77,19 +78,29 @@ def tabulate(
                 f"{shown(spec)} raised {words_of(error)} when called for length {length}, "
                 f"d {d}{way_out(error)}; --debug shows where"
             ) from error
-    findings = [*findings, *said]
+    params = {"length": length, "d": d, "object": spec.removeprefix("py:")}
+    return encoding_of_code(spec, found, given, answer, [*findings, *said], params, seed)
+
+
+def encoding_of_code(
+    spec: str,
+    found: Any,
+    given: Given,
+    answer: Codes,
+    findings: Sequence[Finding],
+    params: dict[str, Any],
+    seed: int | None,
+) -> Encoding:
+    """The encoding of a table that code gave, with its operator where it turned vectors."""
     table, eps = answer
     enc = from_table(table, spec, eps=eps, findings=tuple(findings))
-    params = {"length": length, "d": d, "object": spec.removeprefix("py:")}
+    codes = {finding.code for finding in findings}
+    operator = None
+    if "turns-its-input" in codes:
+        operator = operator_of(spec, found, given, params["length"], params["d"], seed)
     params |= {} if seed is None else {"seed": seed}
-    untrained = any(f.code == "untrained" for f in findings)
-    operator = operator_of(spec, found, given, length, d, seed) if turns(findings) else None
+    untrained = "untrained" in codes
     return replace(enc, params=params, spec=spec, untrained=untrained, operator=operator)
-
-
-def turns(findings: Sequence[Finding]) -> bool:
-    """Whether a table was made by turning vectors."""
-    return any(finding.code == "turns-its-input" for finding in findings)
 
 
 def operator_of(
@@ -302,7 +313,7 @@ def obtain_table(
     d: int,
     given: Given = NOTHING,
     grid: tuple[int, ...] = (),
-) -> tuple[tuple[np.ndarray, float], list[Finding]]:
+) -> tuple[Codes, list[Finding]]:
     """The table (n, d) with its resolution, and what was noticed on the way."""
     torch = sys.modules.get("torch")  # their code imported it if it needs it
     module = torch.nn.Module if torch is not None else ()
@@ -354,7 +365,7 @@ def table_of_call(
     sizes: Mapping[str, int],
     given: Given,
     grid: tuple[int, ...],
-) -> tuple[tuple[np.ndarray, float], list[Finding]]:
+) -> tuple[Codes, list[Finding]]:
     """The table that a call of a function gives, or that the module which it makes gives."""
     made = call()
     if torch is not None and isinstance(made, torch.nn.Module):
@@ -383,7 +394,7 @@ def table_of_class(
     given: Given,
     grid: tuple[int, ...],
     padded: bool,
-) -> tuple[tuple[np.ndarray, float], list[Finding]]:
+) -> tuple[Codes, list[Finding]]:
     """The table of a module that is built here, twice where it draws what is to be learned."""
     built, findings = build_module(found, sizes, given)
     answer, noticed = module_table(spec, torch, built, sizes["length"], sizes["d"], grid)

@@ -115,6 +115,10 @@ def as_it_asks(
         findings.append(finding("changes-between-calls", worst=worst))
     if codes.ndim == 3 and sequence_first:
         codes = codes[:, 0]
+    if codes.ndim == 3 and codes.shape[0] == 2 and not np.array_equal(*codes):
+        three = attempt(torch, module, (3, length, d))
+        if three is not None and three[0][0].shape == codes.shape:  # waves, one above the other
+            codes = np.concatenate(codes, axis=-1)[None]
     if codes.ndim == 3 and codes.shape[0] == 2:
         findings += axis_findings(codes) if not findings else []
         codes = codes[0]

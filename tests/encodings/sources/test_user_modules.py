@@ -278,6 +278,11 @@ class Called(torch.nn.Module):
         phase = waves(torch.arange(t.shape[-2]))
         return apply(t, phase.cos(), phase.sin(), 0)
 
+class Stacked(torch.nn.Module):
+    def forward(self, x):
+        phase = waves(torch.arange(x.shape[1]))
+        return torch.stack([phase.cos(), phase.sin()])
+
 class OfHeads(torch.nn.Module):
     def forward(self, x):
         phase = waves(torch.arange(x.shape[2]))
@@ -314,9 +319,9 @@ def test_queries_are_never_positions(known, name):
     np.testing.assert_array_equal(query, key)
 
 
-@pytest.mark.parametrize("name", ["Cosines", "OfHeads"])
+@pytest.mark.parametrize("name", ["Cosines", "OfHeads", "Stacked"])
 def test_cosines_are_not_cast_to_the_type_of_tokens(known, name):
-    """Nor are 2048 rows given for 100, where forward may be told how many."""
+    """Nor are 2048 rows given for 100 where forward may be told; nor are two waves a batch."""
     enc = known(name)
     said = [f.message for f in enc.findings if f.code == "called-with"]
     assert [
