@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pefourier.answers.telling import first_sentences
-from pefourier.answers.text import agreeing, join, number, paragraph
+from pefourier.answers.text import agreeing, join, number
 from pefourier.errors import printable
 from pefourier.train.options import LEVEL, ORDER_FREE, WITHOUT_CODES
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from pefourier.train.summary import DatasetSummary
 
 
-def conclusions_of(datasets: "Sequence[DatasetSummary]") -> str:
-    """A paragraph for each dataset and encoding, and one for all encodings of a dataset."""
-    return "".join(
-        paragraph(printable(f"{one.dataset}, {name}: {said}"), "  ")
+def conclusions_of(datasets: "Sequence[DatasetSummary]") -> list[str]:
+    """A line for each dataset and encoding, and one for all encodings of a dataset."""
+    return [
+        printable(f"{one.dataset}, {name}: {said}")
         for one in datasets
         for name, said in [
             *((name, conclude_training(one, name)) for name in one.scores),
             *(("together", said) for said in [sum_up(one)] if said),
         ]
-    )
+    ]
 
 
 def sum_up(one: "DatasetSummary") -> str:
@@ -203,6 +203,13 @@ def mean_score(one: "DatasetSummary", encoding: str) -> str:
     return f"It reaches F1 {f1.mean:.3f}{interval} over {over}."
 
 
+def verdict_on(one: "DatasetSummary", encoding: str) -> str | None:
+    """Whether the data tell an encoding from its reference, or why nobody can say; None of that."""
+    if encoding not in one.differences:
+        return None
+    return told_from_reference(one, encoding) or unreliable(one, encoding)
+
+
 def told_from_reference(one: "DatasetSummary", encoding: str) -> str:
     """Whether the data tell it from its reference."""
     if encoding in one.cut_short:
@@ -223,7 +230,16 @@ def told_from_reference(one: "DatasetSummary", encoding: str) -> str:
             "give more --seeds."
         )
     said = f"It does not differ significantly from {d.reference}"
-    return f"{said} ({numbers}){exclusion(one, encoding)}."
+    return f"{said} ({numbers}){exclusion(one, encoding)}{by_auprc(one, encoding)}."
+
+
+def by_auprc(one: "DatasetSummary", encoding: str) -> str:
+    """What a difference in AUPRC adds, where the data support it."""
+    d = one.auprc_differences[encoding]
+    if not d.supported:
+        return ""
+    better = "better" if d.mean > 0 else "worse"
+    return f"; by AUPRC it is {better} ({d.mean:+.3f}, Holm p {number(float(d.p_holm), 2)})"
 
 
 def goes_on(one: "DatasetSummary", encoding: str) -> str:

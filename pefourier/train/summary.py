@@ -13,7 +13,13 @@ from pefourier.answers.text import agreeing, aligned, join, markdown_table, para
 from pefourier.errors import printable
 from pefourier.explained import Explained
 from pefourier.train import power, statistics
-from pefourier.train.conclusion import class_counts, conclude_training, conclusions_of, sum_up
+from pefourier.train.conclusion import (
+    class_counts,
+    conclude_training,
+    conclusions_of,
+    sum_up,
+    verdict_on,
+)
 from pefourier.train.data.load import sides_of_data
 from pefourier.train.options import BESIDE, LEVEL
 from pefourier.train.power import Power
@@ -59,7 +65,6 @@ class DatasetSummary(Explained):
     last_kept: dict[str, int]  # runs that keep the last epoch there was
     cut_short: tuple[str, ...]  # encodings that too many such runs have
     params: Mapping[str, Mapping[str, Any]]  # of each encoding
-    verdicts: tuple[str, ...]
     power: dict[str, Power] = field(default_factory=dict)  # of each difference in F1
     # what validation chose: encoding → setting → value → runs
     chosen: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
@@ -179,8 +184,6 @@ def summarize_dataset(
     seeds, folds = (len({run[i] for run in runs}) for i in (0, 1))
     every, diverged, last, falling = count_runs(rows, epochs)
     cut = tuple(e for e in scores if (last.get(e, 0) + falling.get(e, 0)) * CUT_SHORT > every[e])
-    leak = f" ({LEAKY})" if rows[0]["leaky"] else ""
-    setting = f"{runs_of(seeds, folds)}, {rows[0]['dataset']}{leak}"
     return DatasetSummary(
         **{key: rows[0][key] for key in ("dataset", "split", "leaky", "length")},
         seeds=seeds,
@@ -193,7 +196,6 @@ def summarize_dataset(
         last_kept=last,
         cut_short=cut,
         params=params,
-        verdicts=list_verdicts(setting, apart, ranking, cut, could),
         power=could,
         falling=falling,
         budget=rows[0].get("budget"),
@@ -307,24 +309,6 @@ def mean_at_length(
     return LengthScores(length, f1, accuracy, auprc, reason)
 
 
-def list_verdicts(
-    setting: str,
-    f1: Mapping[str, Difference],
-    auprc: Mapping[str, Difference],
-    cut_short: Sequence[str],
-    could: Mapping[str, Power],
-) -> tuple[str, ...]:
-    """A sentence for each difference; no verdict where either side was cut short."""
-    return tuple(
-        no_verdict(setting, e, cut_short)
-        if {e, d.reference} & set(cut_short)
-        else verdict_sentence(setting, e, d, len(f1))
-        + ("" if d.supported else power_clause(could[e]))
-        + auprc_clause(auprc[e])
-        for e, d in f1.items()
-    )
-
-
 def common_runs(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[list[tuple[int, int]], dict[str, dict[str, np.ndarray]]]:
@@ -358,67 +342,6 @@ def reference_of(encoding: str, encodings: Container[str], reference: str) -> st
     """
     own = f"{REFERENCE}@{encoding.rpartition('@')[2]}"
     return own if "@" in encoding and own != encoding and own in encodings else reference
-
-
-def verdict_sentence(setting: str, encoding: str, d: Difference, compared: int) -> str:
-    """A difference in plain words; `compared` is how many there are."""
-    if d.supported:
-        said = f"{encoding} is {direction(d)} than {d.reference}{reservation(d)}"
-    else:
-        said = f"no significant difference between {encoding} and {d.reference}"
-    reach = " (with so few runs p cannot fall below .05)" if compared * d.p_floor > LEVEL else ""
-    over_runs = interval_words(", 95 % ", d.low, d.high)
-    over_folds = interval_words(", over folds ", d.folds_low, d.folds_high)
-    return (
-        f"{setting}: {said}: F1 difference {d.mean:+.3f}{over_runs}{over_folds}, "
-        f"Holm p {d.p_holm:.3g}{reach}"
-    )
-
-
-def no_verdict(setting: str, encoding: str, cut_short: Container[str]) -> str:
-    """What is said of an encoding where its training, or that of its reference, was cut short."""
-    whose = "its training" if encoding in cut_short else "the training of its reference"
-    return f"{setting}: no verdict on {encoding}, because {whose} was cut short"
-
-
-def power_clause(could: Power) -> str:
-    """What runs that show no difference could have found, and what they exclude."""
-    if np.isnan(could.detectable):
-        return ""
-    over = "" if np.isnan(could.folds_detectable) else f" (over folds {could.folds_detectable:.3f})"
-    beyond = "" if np.isnan(could.folds_excluded) else f" (over folds ±{could.folds_excluded:.3f})"
-    return (
-        f"; a difference of {could.detectable:.3f}{over} would have been detected with 80 % power; "
-        f"differences beyond ±{could.excluded:.3f}{beyond} are ruled out"
-    )
-
-
-def auprc_clause(d: Difference) -> str:
-    """What a difference in AUPRC adds to the sentence, where the data support it."""
-    if not d.supported:
-        return ""
-    over_runs = interval_words(", 95 % ", d.low, d.high)
-    said = f"{direction(d)}{reservation(d)} by AUPRC"
-    return f"; {said}: {d.mean:+.3f}{over_runs}, Holm p {d.p_holm:.3g}"
-
-
-def direction(d: Difference) -> str:
-    """Which way a difference goes."""
-    return "better" if d.mean > 0 else "worse"
-
-
-def reservation(d: Difference) -> str:
-    """What is added where other windows may not bear a difference out."""
-    return " on these windows" if d.in_doubt else ""
-
-
-def interval_words(what: str, low: float, high: float) -> str:
-    """An interval in words, where there is one.
-
-    >>> interval_words(", 95 % ", -0.1, 0.25), interval_words(", 95 % ", np.nan, np.nan)
-    (', 95 % -0.100 … +0.250', '')
-    """
-    return "" if np.isnan(low) else f"{what}{low:+.3f} … {high:+.3f}"
 
 
 def cell(mean: Mean) -> str:
@@ -597,7 +520,8 @@ def bounds(low: float, high: float) -> str:
 def conclude_all(summary: Summary) -> str:
     """Where training was cut short, then a paragraph for each encoding."""
     first = [paragraph(printable(line)) for line in said_first(summary)]
-    return "\n".join([*first, conclusions_of(summary.datasets)])
+    said = (paragraph(line, "  ") for line in conclusions_of(summary.datasets))
+    return "\n".join([*first, "".join(said)])
 
 
 def summary_page(summary: Summary) -> Page:
@@ -629,6 +553,7 @@ def as_markdown(summary: Summary) -> str:
     """The answer as summary.md."""
     parts = ["# Encodings compared", ""]
     parts += [text for line in said_first(summary) for text in (printable(line), "")]
+    parts += [f"* {line}" for line in conclusions_of(summary.datasets)] + [""]
     for what, rows in tables(summary):
         parts += [f"## {printable(what)}", ""] if what else []
         parts += [markdown_table(rows), ""]
@@ -671,9 +596,8 @@ def epochs_in_words(epochs: int, steps: int) -> str:
 
 
 def sentences(summary: Summary) -> list[str]:
-    """Verdicts, and what to keep in mind when reading them."""
-    found = [line for one in summary.datasets for line in one.verdicts]
-    found += remarks_on_runs(summary) + remarks_on_lengths(summary)
+    """What to keep in mind when reading conclusions and tables."""
+    found = remarks_on_runs(summary) + remarks_on_lengths(summary)
     if summary.ranked:
         found.append(cliques_sentence(summary))
     floors = [d.p_floor for one in summary.datasets for d in one.differences.values()]
@@ -890,7 +814,7 @@ def json_records(summary: Summary) -> list[dict[str, Any]]:
             "falling": one.falling.get(name, 0),
             "budget": one.budget,
             "cut_short": name in one.cut_short,
-            "verdict": dict(zip(one.differences, one.verdicts, strict=True)).get(name),
+            "verdict": verdict_on(one, name),
             "average_rank": summary.ranks.get(name),
         }
         for one in summary.datasets

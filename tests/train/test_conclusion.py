@@ -32,13 +32,12 @@ ONE = DatasetSummary(
         "dft": {"f1": Mean(0.55, 0.5, 0.6)},
     },
     differences={"dft": APART},
-    auprc_differences={"dft": APART},
+    auprc_differences={"dft": replace(APART, p_holm=1.0)},
     diverged={},
     runs={"sinusoidal": 40, "dft": 40},
     last_kept={},
     cut_short=(),
     params={},
-    verdicts=("",),
 )
 DFT = "It reaches F1 0.550 (95 % 0.500 … 0.600) over 40 runs."
 
@@ -60,6 +59,14 @@ DFT = "It reaches F1 0.550 (95 % 0.500 … 0.600) over 40 runs."
             {"differences": {"dft": replace(APART, p_holm=0.3)}},
             f"{DFT} It does not differ significantly from sinusoidal (difference +0.050, Holm p "
             "0.3).",
+        ),
+        (
+            {
+                "differences": {"dft": replace(APART, p_holm=0.3)},
+                "auprc_differences": {"dft": APART},
+            },
+            f"{DFT} It does not differ significantly from sinusoidal (difference +0.050, Holm p "
+            "0.3); by AUPRC it is better (+0.050, Holm p 0.01).",
         ),
         (
             {"differences": {"dft": replace(APART, p_holm=0.5, p_floor=0.5)}},
@@ -86,7 +93,16 @@ DFT = "It reaches F1 0.550 (95 % 0.500 … 0.600) over 40 runs."
         ),
     ],
     ids=[
-        *("better", "worse", "in doubt", "not told", "too few", "leaky", "diverged"),
+        *(
+            "better",
+            "worse",
+            "in doubt",
+            "not told",
+            "told by AUPRC",
+            "too few",
+            "leaky",
+            "diverged",
+        ),
         *("cut short", "reference cut short"),
     ],
 )
@@ -102,14 +118,14 @@ def test_what_is_said_of_the_reference():
 
 
 def test_each_dataset_and_encoding_has_a_paragraph():
-    lines = conclusions_of([ONE, replace(ONE, dataset="msl")]).splitlines()
-    begins = [line.partition(":")[0] for line in lines if line[0] != " "]
+    lines = conclusions_of([ONE, replace(ONE, dataset="msl")])
+    begins = [line.partition(":")[0] for line in lines]
     each = ["sinusoidal", "dft", "together"]
     assert begins == [f"{dataset}, {one}" for dataset in ("smd", "msl") for one in each]
 
 
 def test_a_hostile_name_is_escaped():
-    told = conclusions_of([replace(ONE, dataset="\x1b[31m.npz")])
+    told, *_ = conclusions_of([replace(ONE, dataset="\x1b[31m.npz")])
     assert told.startswith("\\x1b[31m.npz, sinusoidal: It reaches F1 0.500 ")
 
 
@@ -255,7 +271,7 @@ def test_which_encoding_goes_on_best(means, told):
     said = f"Trained on 24 rows and tested on 96, over 40 runs, {told}"
     found = lengths(**means)
     assert sum_up_lengths(found) == sum_up(found) == said
-    assert " ".join(conclusions_of([found]).split()).endswith(f"smd, together: {said}")
+    assert conclusions_of([found])[-1] == f"smd, together: {said}"
     assert sum_up_lengths(replace(found, leaky=True)) == ""
     assert "tape" not in sum_up_lengths(replace(found, cut_short=("tape",)))
 

@@ -111,11 +111,10 @@ def test_an_answer_without_a_difference_says_what_it_excludes(rng, dataset, clai
     assert could.claimed == claim
     assert could.claimed_runs == power.enough_runs(could.spread, claim)
     text = in_lines(found)
-    assert (
-        f"; a difference of {could.detectable:.3f} (over folds {could.folds_detectable:.3f}) would "
-        f"have been detected with 80 % power; differences beyond ±{could.excluded:.3f} (over folds "
-        f"±{could.folds_excluded:.3f}) are ruled out"
-    ) in text
+    numbers = (could.spread, could.detectable, could.folds_detectable)
+    ((_, cells),) = [rows for what, rows in summary.tables(found) if what.endswith("detect")]
+    assert cells[:4] == ["dft", *(f"{number:.3f}" for number in numbers)]
+    assert cells[4:6] == [f"±{could.excluded:.3f}", f"{could.folds_excluded:.3f}"]
     assert f"runs to find {claim:+.3f}" in text
     assert words in text
     said = " ".join(summary.conclude_all(found).split())

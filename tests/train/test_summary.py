@@ -11,6 +11,7 @@ from training import SMALL, in_lines, of_datasets, result
 from pefourier.answers.page import as_json
 from pefourier.answers.training_figures import critical_difference
 from pefourier.train import metrics, power, summary
+from pefourier.train.conclusion import verdict_on
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison, write_summary
 from pefourier.train.schema import NOT_NUMBERS
@@ -30,13 +31,12 @@ def of_folds(f1, auprc):
 def test_what_one_fold_denies_is_said_of_these_windows():
     same, one_off = [0.6, 0.61, 0.62, 0.61, 0.6], [0.6, 0.61, 0.45, 0.61, 0.62]
     found = summary.summarize_runs(of_folds(same, [0.5] * 5))
-    assert "dft is better than sinusoidal: F1 difference +0.108" in found.datasets[0].verdicts[0]
-    assert "AUPRC" not in found.datasets[0].verdicts[0]
+    assert verdict_on(found.datasets[0], "dft") == (
+        "That is better than sinusoidal (difference +0.108, Holm p 1e-05)."
+    )
     found = summary.summarize_runs(of_folds(one_off, same))
-    (words,) = found.datasets[0].verdicts
-    assert "dft is better than sinusoidal on these windows: F1 difference +0.078" in words
-    assert ", over folds -0.068 … +0.224, Holm p " in words
-    assert "; better by AUPRC: +0.108, 95 % " in words
+    said = "That is better than sinusoidal on these windows; others may differ (difference +0.078,"
+    assert verdict_on(found.datasets[0], "dft").startswith(said)
     assert "over folds: 95 % interval by Student's t" in in_lines(found)
     title, (head, row) = summary.tables(found)[2]
     assert (title, head[-2:], row[0]) == ("one, less sinusoidal", ["AUPRC", "Holm p"], "dft")
@@ -51,7 +51,8 @@ def test_what_one_fold_denies_is_said_of_these_windows():
     ]
     assert row[6:] == [f"+0.108 [{ap.low:+.3f}, {ap.high:+.3f}]", f"{ap.p_holm:.3g}"]
     found = summary.summarize_runs(of_folds([0.5] * 5, one_off))
-    assert "; better on these windows by AUPRC: +0.078" in found.datasets[0].verdicts[0]
+    said = "; by AUPRC it is better (+0.078, Holm p 1e-05)."
+    assert verdict_on(found.datasets[0], "dft").endswith(said)
     (_, (_, row)) = summary.tables(found)[2]
     assert (row[4], row[7]) == ("1", "1e-05")  # Holm p of F1 and of AUPRC
     (record,) = [r for r in summary.json_records(found) if r["encoding"] == "dft"]
@@ -86,23 +87,21 @@ def test_where_training_was_cut_short_that_comes_first_and_there_is_no_verdict(t
         "one, dft: Its training was cut short, so there is no verdict on it; give more --steps"
         in told
     )
-    text = in_lines(found)
-    assert summary.as_markdown(found).startswith(f"# Encodings compared\n\n{said}\n|")
-    none = "one: no verdict on dft, because its training was cut short"
-    assert f"2 seeds × 5 folds, {none}\n" in text
-    assert "dft is better" not in text
-    assert "one: rope is better than sinusoidal: F1 difference +0.200" in text
+    text = summary.as_markdown(found)
+    assert text.startswith(f"# Encodings compared\n\n{said}\n* one, sinusoidal: It reaches")
+    assert "one, rope: It reaches F1 0.700 over 10 runs. That is better than sinusoidal (" in text
     _, dft, rope = summary.json_records(found)
     assert (dft["cut_short"], dft["last_kept"], rope["cut_short"]) == (True, 3, False)
-    assert dft["verdict"].endswith(none)
+    assert dft["verdict"].startswith("Its training was cut short, so there is no verdict on it")
     assert rope["last_kept"] == 2
     write_summary(Store(tmp_path), found)
     (saved,) = json.loads((tmp_path / "summary.json").read_text())["datasets"]
     assert (saved["cut_short"], saved["last_kept"]) == (["dft"], {"dft": 3, "rope": 2})
     assert saved["runs"] == {"sinusoidal": 10, "dft": 10, "rope": 10}
     found = summary.summarize_runs(kept(9, sinusoidal=3), training={"epochs": 9})
-    for words in found.datasets[0].verdicts:
-        assert words.endswith("because the training of its reference was cut short")
+    for name in ("dft", "rope"):
+        words = verdict_on(found.datasets[0], name)
+        assert words == "There is no verdict, because the training of its reference was cut short."
     for training in ({}, {"epochs": 12}):
         found = summary.summarize_runs(kept(9, dft=10), training=training)
         assert "cut short" not in summary.conclude_all(found) + in_lines(found)
@@ -139,9 +138,9 @@ def test_arms_that_were_cut_short_are_in_no_clique():
 
 def test_with_one_fold_the_words_are_the_weakest():
     rows = [{**row, "seed": row["seed"] * 5 + row["fold"], "fold": 0} for row in kept(9)]
-    text = in_lines(summary.summarize_runs(rows))
-    assert "one: dft is better than sinusoidal on these windows: F1 difference +0.200" in text
-    assert "; better on these windows by AUPRC: +0.200" in text
+    found = summary.summarize_runs(rows)
+    text = in_lines(found)
+    assert "better than sinusoidal on these windows; others" in verdict_on(found.datasets[0], "dft")
     assert "with one fold a difference is known on these test windows only" in text
     assert "with one fold" not in in_lines(summary.summarize_runs(kept(9)))
 
@@ -169,7 +168,10 @@ def test_few_runs_have_but_their_range():
 
 def test_one_run_has_no_interval():
     found = summary.summarize_runs(of_datasets(1, {"sinusoidal": 0.5, "dft": 0.6}))
-    assert ": F1 difference +0.100, Holm p 1 (with" in found.datasets[0].verdicts[0]
+    assert verdict_on(found.datasets[0], "dft") == (
+        "With so few runs no difference from sinusoidal can be significant (difference +0.100, "
+        "Holm p 1); give more --seeds."
+    )
     assert json.loads(as_json(summary.summary_page(found)))["results"][0]["f1"] == {
         "mean": 0.5,
         "low": None,
@@ -204,7 +206,10 @@ def test_a_scaled_encoding_is_compared_at_its_size():
     assert apart["dft@rms=1"].mean == pytest.approx(0.5)
     assert apart["sinusoidal@rms=1"].mean == pytest.approx(-0.4)
     text = in_lines(summary.summarize_runs(rows))
-    assert "no significant difference between dft@rms=1 and sinusoidal@rms=1" in text
+    assert "dft@rms=1: It reaches F1 0.600 over 2 runs. With so few runs no difference from " in (
+        told := " ".join(summary.conclude_all(summary.summarize_runs(rows)).split())
+    )
+    assert "from sinusoidal@rms=1 can be significant (difference +0.500" in told
     assert "one, less sinusoidal at the same rms\n" in text
 
 
@@ -225,7 +230,6 @@ def test_average_ranks_over_datasets_and_who_is_not_told_apart():
     figure = critical_difference(found)
     title = figure.axes[0].get_title()
     assert title.startswith("average rank by F1 over 2 datasets, leaky split\n")
-    assert "(with so few runs p cannot fall below .05)" in text
     assert "do not carry over to new data" in text
     assert "correction: dft, sinusoidal, none (with 2 datasets and 3 encodings .05" in text
 
@@ -299,7 +303,7 @@ def test_records_hold_each_encodings_scores_and_its_difference():
     assert (could["runs"], could["claimed"]) == (2, 0.01)
     assert could["foretold"] == pytest.approx(power.detectable_difference(0.064, 2))
     for record in found[2:]:  # of two epochs
-        assert ("no verdict on " in record["verdict"]) >= record["cut_short"]
+        assert ("no verdict" in record["verdict"]) >= record["cut_short"]
         assert record["cut_short"] == ((record["last_kept"] + record["falling"]) * 5 > 2)
     assert found[2]["difference"]["mean"] == pytest.approx(
         found[2]["f1"]["mean"] - found[1]["f1"]["mean"]
