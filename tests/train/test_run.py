@@ -59,7 +59,8 @@ def test_a_folder_gets_the_whole_answer(tmp_path):
     text = (out / "summary.md").read_text()
     first, rest = text.split("\n\n", 2)[1:]
     assert " was cut short: " in first  # of 2 epochs
-    assert rest.startswith("| P / R / F1 | none | sinusoidal | t5 |")
+    assert rest.startswith("* order:count=60,length=6, none: Its training was cut short")
+    assert "\n\n| P / R / F1 | none | sinusoidal | t5 |" in rest
     saved = json.loads((out / "summary.json").read_text())
     assert (
         saved["datasets"][0]["scores"]["t5"]["f1"]["mean"]
