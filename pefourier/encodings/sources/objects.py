@@ -54,14 +54,9 @@ def tabulate_at(name: str, found: Any, length: int, d: int, seed: int | None) ->
     return encoding_of_code(name, found, NOTHING, answer, findings, params, seed)
 
 
-def is_class(found: Any) -> bool:
-    """Whether it is a class, which is built with the sizes."""
-    return isinstance(found, type)
-
-
 def table_shapes(found: Any) -> list[tuple[int, ...]]:
     """Shapes of a module's tables, parameters and buffers of two axes or more, largest first."""
-    if is_class(found) or not hasattr(found, "named_buffers"):
+    if isinstance(found, type) or not hasattr(found, "named_buffers"):
         return []
     tensors = [*found.parameters(), *found.buffers()]
     return [tuple(t.shape) for t in sorted(tensors, key=lambda t: -t.numel()) if len(t.shape) > 1]
@@ -69,7 +64,9 @@ def table_shapes(found: Any) -> list[tuple[int, ...]]:
 
 def likely_dimensions(found: Any) -> list[int]:
     """Dimensions that an object may take, the likeliest first."""
-    own = [] if is_class(found) else vars(found).items() if hasattr(found, "__dict__") else []
+    own = (
+        [] if isinstance(found, type) else vars(found).items() if hasattr(found, "__dict__") else []
+    )
     named = [value for key, value in own if key in DIM_NAMES and type(value) is int and value > 0]
     return list(dict.fromkeys([*named, *(shape[-1] for shape in table_shapes(found)), DIM]))
 
