@@ -149,7 +149,8 @@ def report_folders(rng: random.Random) -> object:
 
     def act() -> bool:
         found = read_train_folder(".")
-        told = training_conclusions(found.summary), sentences(found.summary), tables(found.summary)
-        return all([*told, settings_part(found, Words([]))])
+        words = Words([])
+        told = training_conclusions(found.summary, words), settings_part(found, words)
+        return all([*told, sentences(found.summary), tables(found.summary)])
 
     return ended(act)
