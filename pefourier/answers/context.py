@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from math import isclose, log, pi
 from shlex import quote
 from shutil import get_terminal_size
@@ -41,10 +40,10 @@ from pefourier.answers.telling import (
     Said,
     Telling,
     by_spec,
+    over_lengths,
     record_of_fields,
-    sweep_table,
 )
-from pefourier.answers.text import agreeing, aligned, join, number, paragraph
+from pefourier.answers.text import agreeing, aligned, join, number
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.relative import t5_buckets
 from pefourier.encodings.grids import size_of
@@ -907,23 +906,14 @@ REACH = {
 
 def context_over_lengths(asked: Sequence[Answer | Refusal]) -> Page:
     """The page of `pefourier context` for several lengths."""
+
+    def rows(a: Answer) -> Iterable[Sequence[Any]]:
+        for r in a.result.rotations:
+            yield [a.result.length, r.name or "all layers", *(tell(r) for tell in REACH.values())]
+
     answers = [one for one in asked if isinstance(one, Answer)]
-    told = by_spec(answers)
-    rows = {
-        name: [
-            [a.result.length, r.name or "all layers", *(tell(r) for tell in REACH.values())]
-            for a in some
-            for r in a.result.rotations
-        ]
-        for name, some in told
-    }
     heads = ["length", "rotation", *REACH]
-    return replace(
-        TOLD.page(asked),
-        words=lambda: "\n".join(sweep_table(name, heads, rows[name]) for name in rows),
-        conclusion=lambda: "".join(paragraph(conclude_reach(*one), "  ") for one in told),
-        chart=None,
-    )
+    return over_lengths(TOLD.page(asked), answers, heads, rows, conclude_reach)
 
 
 def conclude_reach(name: str, answers: Sequence[Answer]) -> str:

@@ -47,9 +47,9 @@ from pefourier.answers.telling import (
     by_spec,
     in_one_cell,
     of_axes,
+    over_lengths,
     record_of_fields,
     side_by_side,
-    sweep_table,
 )
 from pefourier.answers.text import agreeing, aligned, join, number, paragraph
 from pefourier.encodings.encoding import Encoding, without_prefix
@@ -699,16 +699,11 @@ FAITHFUL = {
 
 def faithful_over_lengths(page: Page, answers: Sequence[Answer]) -> Page:
     """The page of `pefourier check-faithful` for several lengths: a table in place of pages."""
-    told = by_spec(answers)
-    rows = {
-        name: [[tell(a.result) for tell in FAITHFUL.values()] for a in some] for name, some in told
-    }
-    return replace(
-        page,
-        words=lambda: "\n".join(sweep_table(name, FAITHFUL, rows[name]) for name in rows),
-        conclusion=lambda: "".join(paragraph(conclude_faithful(*one), "  ") for one in told),
-        chart=None,
-    )
+
+    def row(a: Answer) -> Iterable[Sequence[Any]]:
+        yield [tell(a.result) for tell in FAITHFUL.values()]
+
+    return over_lengths(page, answers, FAITHFUL, row, conclude_faithful)
 
 
 def conclude_faithful(name: str, answers: Sequence[Answer]) -> str:

@@ -39,13 +39,9 @@ LEFT = 0.05  # of the inner product at lag 0, below which nothing is said of dir
 
 
 def relations_text(answers: Sequence[Answer]) -> str:
-    """The facts of each encoding."""
-    return side_by_side(relations_facts(answers), answers)
-
-
-def relations_facts(answers: Sequence[Answer]) -> list[Fact]:
-    """What is told; of grids diagonals, too, and what turns a head is held to a rotation."""
-    return [*RELATIONS_FACTS, *(GRID_FACTS if any_grid(answers) else ())]
+    """The facts of each encoding; of grids diagonals, too, and whether heads are rotated."""
+    facts = [*RELATIONS_FACTS, *(GRID_FACTS if any_grid(answers) else ())]
+    return side_by_side(facts, answers)
 
 
 def why_no_lag(answer: Answer) -> str:

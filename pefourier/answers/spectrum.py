@@ -83,24 +83,17 @@ def by_decade(answers: Sequence[Answer], axis: str = "auto") -> bool:
 
 def spectrum_text(answers: Sequence[Answer]) -> str:
     """The facts of each encoding and its declared waves; on grids those of axes and directions."""
-    head, *rows = wave_cells(answers)
-    cells = [[label, which, *map(number, values)] for label, which, *values in rows]
-    waves = f"\n{aligned([head, *cells], keys=2)}" if rows else ""
     facts = [*SPECTRUM_FACTS, *(GRID_SPECTRUM_FACTS if any_grid(answers) else ())]
     if any(answer.result.summary.mean_share is not None for answer in answers):
         facts += TABLE_SPECTRUM_FACTS
-    return side_by_side(facts, answers) + waves
-
-
-def wave_cells(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
-    """A header, and a row for each decade of declared frequencies, where there are several."""
-    yield WAVES
+    text, rows = side_by_side(facts, answers), [WAVES]
     for a in answers:
         groups = [] if a.result.on_grid else group_waves(a.encoding, a.result.lattice)
         for g in groups if len(groups) > 1 else ():
             which = f"{g.first}…{g.last}" if g.last > g.first else str(g.first)
-            turns = g.most_turns, g.fewest_turns
-            yield a.encoding.label, which, g.bands, g.shortest, g.longest, *turns
+            values = (g.bands, g.shortest, g.longest, g.most_turns, g.fewest_turns)
+            rows.append((a.encoding.label, which, *map(number, values)))
+    return text + (f"\n{aligned(rows, keys=2)}" if len(rows) > 1 else "")
 
 
 def spectrum_chart(answers: Sequence[Answer], colour: bool, axis: str = "linear") -> str:

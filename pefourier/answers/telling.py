@@ -210,9 +210,27 @@ def by_spec(answers: Sequence[Answer]) -> list[tuple[str, list[Answer]]]:
     return [(name, list(some)) for name, some in groupby(answers, key=lambda a: a.encoding.label)]
 
 
-def sweep_table(name: str, heads: Any, rows: Sequence[Sequence[Any]]) -> str:
-    """A name and a table of numbers."""
-    return f"{name}\n{aligned([list(heads), *([number(v) for v in row] for row in rows)])}"
+def over_lengths(
+    page: Page,
+    answers: Sequence[Answer],
+    heads: Iterable[str],
+    rows: Callable[[Answer], Iterable[Sequence[Any]]],
+    conclude: Callable[[str, Sequence[Answer]], str],
+) -> Page:
+    """A page about several lengths: for each SPEC a sentence, and a table in place of pages."""
+    told = by_spec(answers)
+
+    def words() -> str:
+        cells = ([list(map(number, row)) for a in some for row in rows(a)] for _, some in told)
+        tables = (aligned([list(heads), *own]) for own in cells)
+        return "\n".join(f"{name}\n{one}" for (name, _), one in zip(told, tables, strict=True))
+
+    return replace(
+        page,
+        words=words,
+        conclusion=lambda: "".join(paragraph(conclude(*one), "  ") for one in told),
+        chart=None,
+    )
 
 
 def record_of_result(result: Result) -> dict[str, Any]:

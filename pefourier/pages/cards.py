@@ -99,4 +99,5 @@ def formats_in_words(r: Faithfulness) -> str:
             lost.append(f"{form} {for_people(min(left, loss.distinct_cast))}")
         else:
             kept.append(form)
-    return "; ".join(filter(None, [kept and f"all differ in {', '.join(kept)}", ", ".join(lost)]))
+    differ = f"all differ in {', '.join(kept)}" if kept else ""
+    return "; ".join(filter(None, [differ, ", ".join(lost)]))

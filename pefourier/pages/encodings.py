@@ -184,8 +184,7 @@ def cards_part(
         for study in studies
     ]
     for refusal in refusals:
-        said = element("strong", "Not answered:"), " ", refusal.error
-        said = element("p", said, class_="error")
+        said = element("p", element("strong", "Not answered:"), " ", refusal.error, class_="error")
         found.append(element("article", element("h3", refusal.spec), said, class_="card"))
     chosen = choose([Answer(study.encoding, study.faithful) for study in studies])
     return [

@@ -3,16 +3,17 @@
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from pefourier.answers import plot
 from pefourier.answers.telling import answer_of
-from pefourier.answers.usage import conclude_usage, kinds_of_pairs, usage
+from pefourier.answers.usage import conclude_usage, usage, usage_text
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.sources.weights import all_tensors
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError
-from pefourier.pages.document import Markup, Words, command, element, figure, table, value_cell
+from pefourier.pages.document import Markup, Words, answer_tables, command, details, element, figure
 from pefourier.pages.inline_svg import draw_inline
 from pefourier.weights.usage import Usage, use_of_model
 
@@ -55,16 +56,9 @@ def one_model(found: Usage, words: Words) -> list[Markup]:
     group, label = ["usage"], found.about[0].label
     here, asked = f"usage-of-{label}", [answer_of(found)]
     picture = draw_inline(here, f"{PICTURE} Of {label}.", usage, asked, plot.USUAL)
-    names = ("even", "queries", "keys", "product")
-    rows = [
-        [one.name or "all layers", name, part.pairs]
-        + [value_cell(value) for value in (part.uniform, part.q, part.k, part.product)]
-        for one in found.rotations
-        for name, part in kinds_of_pairs(found, one).items()
-    ]
-    head = [words.term("rotation", group), "kind of pairs", words.term("pairs", group)]
+    tables = answer_tables(f"{label} in numbers", partial(usage_text, asked), words, group)
     return [
         element("p", element("strong", label), " ", conclude_usage(found).text),
         figure(picture, PICTURE, wide=True),
-        table("What kinds of pairs hold", [*head, *(words.term(n, group) for n in names)], rows),
+        *filter(None, [details("What pairs hold in numbers", tables)]),
     ]
