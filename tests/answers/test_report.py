@@ -23,8 +23,8 @@ def cells(text, label):
         (
             ["spectrum", "ramp"],
             {
-                "how many": "not declared",
-                "of them below the first bin 2π/N": "not declared",
+                "how many": "not known: measured on codes",
+                "of them below the first bin 2π/N": "not known: measured on codes",
                 "Eq. 16: index l that enters 2π/d": "not declared",
             },
         ),
