@@ -25,7 +25,7 @@ from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import displacement_of_each_pair
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import rotation_of
-from pefourier.encodings.specs import source_of
+from pefourier.encodings.sources.mrope import axis_in
 from pefourier.errors import PefourierError
 
 BLOCK = 2**18  # numbers of float32 that are turned at a time: 1 MiB
@@ -229,7 +229,7 @@ class Rotary(Tabled):
         self.factor = float(enc.params.get("attention_factor", 1.0))
         self.softmax_factor = float(enc.params.get("softmax_factor", 1.0))
         self.kept, self.rows = rotation_tables(enc, self.heads), None
-        axis = None if given else axis_of_each_pair(spec, enc)
+        axis = None if given else axis_in(spec, enc)
         self.on_axes = axis is not None
         if enc.params.get("backwards"):
             self.kept["frequencies"] = -self.kept["frequencies"]
@@ -529,15 +529,6 @@ def keep_waves(frequencies: np.ndarray, factor: float, length: int) -> dict[str,
     return dict(
         zip(("cosine", "sine"), map(Tensor.numpy, scaled_waves(phases, factor)), strict=True)
     )
-
-
-def axis_of_each_pair(spec: str, enc: Encoding) -> np.ndarray | None:
-    """Which of frames, rows and columns turns each pair by a config; None: there are no such."""
-    if enc.name != "rope" or source_of(spec) != "config":
-        return None
-    from pefourier.encodings.sources.mrope import axis_in
-
-    return axis_in(spec, len(enc.measure.frequencies))
 
 
 def by_length(enc: Encoding) -> bool:

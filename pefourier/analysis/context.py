@@ -269,10 +269,8 @@ def window_of_rotation(runs: Sequence[LayerRun], part: str | None = None) -> int
 
 def pairs_by_axis(enc: Encoding, spec: str) -> dict[str, tuple[int, ...]] | None:
     """The pairs that turn by the frame, row and column of an image's token; None: all by one."""
-    if source_of(spec) != "config":
-        return None
     try:
-        axis = axis_in(spec, len(enc.measure.frequencies))
+        axis = axis_in(spec, enc)
     except PefourierError:  # sections that do not fit the pairs, of which there is a finding
         return None
     if axis is None:

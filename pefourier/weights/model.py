@@ -13,10 +13,9 @@ from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.sources.config import HEADS
 from pefourier.encodings.sources.layers import LayerRun, open_model
 from pefourier.encodings.sources.models import rotary
-from pefourier.encodings.sources.mrope import sections_of
+from pefourier.encodings.sources.mrope import axis_in
 from pefourier.encodings.sources.rope_config import trained_as_stated
-from pefourier.encodings.spans import AXES, axes_of_sections
-from pefourier.encodings.specs import source_of
+from pefourier.encodings.spans import AXES
 from pefourier.errors import PefourierError, shown
 from pefourier.files import suffix_of
 from pefourier.weights.heads import Attention, HeadSizes, find_heads, known_names
@@ -144,15 +143,9 @@ def rotations_of_model(spec: str) -> Rotations:
 
 def axes_of_text(spec: str, enc: Encoding) -> tuple[str, ...]:
     """The axis of each pair of a rotation with sections; empty where there are none, or unknown."""
-    pairs = len(enc.measure.frequencies)
-    if all(f.code != "rope-axes" for f in enc.findings):
-        return ()
-    if source_of(spec) == "gguf":
-        from pefourier.encodings.sources.gguf_file import axes_of_pairs, open_gguf
-
-        return axes_of_pairs(open_gguf(spec), pairs)
     with suppress(PefourierError):  # of other sections, of which `context` tells
-        return tuple(AXES[i] for i in axes_of_sections(*sections_of(open_model(spec)), pairs))
+        axis = axis_in(spec, enc)
+        return () if axis is None else tuple(f"{AXES}e"[i] for i in axis)
     return ()
 
 

@@ -272,20 +272,18 @@ def known_architectures() -> dict[str, str]:
     return {name: pairing for pairing, names in own.items() for name in names.split()}
 
 
-def axes_of_pairs(file: GgufFile, pairs: int) -> tuple[str, ...]:
-    """Which of the axes t, y, x and e turns each pair; empty where there is one, or none is told.
+def axis_of_pairs(file: GgufFile, pairs: int) -> np.ndarray | None:
+    """Which of the axes t, y, x and e turns each pair; None where there is one, or none is told.
 
     As llama.cpp has it: e is position 0 in text and in images.
     """
     sections = (*file.sections, 0, 0, 0)[:4]
     if file.pairing != "axes" or not any(sections):
-        return ()
+        return None
     sector = np.arange(pairs) % sum(sections)
     if file.architecture in decided()["sections"]["turns"].split():
-        axis = np.where(sector < 3 * np.array(sections)[sector % 3], sector % 3, 3)
-    else:
-        axis = np.searchsorted(np.cumsum(sections), sector, side="right")
-    return tuple("tyxe"[i] for i in axis)
+        return np.where(sector < 3 * np.array(sections)[sector % 3], sector % 3, 3)
+    return np.searchsorted(np.cumsum(sections), sector, side="right")
 
 
 def left_open(file: GgufFile, pairs: int) -> Iterator[Finding]:
@@ -294,11 +292,10 @@ def left_open(file: GgufFile, pairs: int) -> Iterator[Finding]:
     if file.pairing is None:
         yield finding("gguf-unsaid", "pairs", who=who)
     if file.pairing == "axes":
-        axes = axes_of_pairs(file, pairs)
-        told = ", ".join(f"{axis} turns {axes.count(axis)} pairs" for axis in dict.fromkeys(axes))
-        yield finding("rope-axes", axes=told and f": {told}")
-        left = ", ".join(str(i) for i, axis in enumerate(axes) if axis == "e")
-        if left:
+        axis = axis_of_pairs(file, pairs)
+        yield finding("rope-axes")
+        if axis is not None and (axis == 3).any():
+            left = ", ".join(map(str, np.flatnonzero(axis == 3)))
             yield finding("gguf-unsaid", "axes", who=who, pairs=left)
     still, window = decided()["unrotated"].get(file.architecture), "attention.sliding_window"
     if still and (still != "full" or file.value(window)):

@@ -14,10 +14,12 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources.config import ModelConfig
+from pefourier.encodings.sources.gguf_file import axis_of_pairs, open_gguf
 from pefourier.encodings.sources.layers import open_model
 from pefourier.encodings.sources.rope_config import MERGE, merge_of
 from pefourier.encodings.spans import AXES, along_spans, axes_of_sections, read_spans
 from pefourier.errors import PefourierError, shown
+from pefourier.files import suffix_of
 
 
 def on_spans(spec: str, text: str, load: Callable[..., Encoding], **own: Any) -> Encoding:
@@ -72,13 +74,20 @@ def unsuitable(spec: str) -> PefourierError:
     )
 
 
-def axis_in(spec: str, pairs: int) -> np.ndarray | None:
-    """The axis of each pair that a config tells, or its model type has; None: text alone."""
+def axis_in(spec: str, enc: Encoding) -> np.ndarray | None:
+    """Which axis of `AXES` turns each pair of a rotation that a SPEC names; None: text alone.
+
+    That a config tells, or its model type has; of a .gguf file 3 stands for none of them.
+    """
+    if suffix_of(spec.partition("#")[0]) == ".gguf":
+        return axis_of_pairs(open_gguf(spec.partition("#")[0]), len(enc.measure.frequencies))
+    if "model_type" not in enc.params:  # which configs tell
+        return None
     model = open_model(spec)
     told = [model.config.section(key) for key in ("rope_parameters", "rope_scaling")]
     if "sections" not in model.row and not any("mrope_section" in one.values for one in told):
         return None
-    return axes_of_sections(*sections_of(model), pairs)
+    return axes_of_sections(*sections_of(model), len(enc.measure.frequencies))
 
 
 def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool | Literal["rows"]]:

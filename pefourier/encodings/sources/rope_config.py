@@ -219,7 +219,7 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
     if "heads_turned" in row:
         found.append(finding("rope-some-layers", "heads", heads=row["heads_turned"]))
     if turns_on_axes(model):
-        found.append(finding("rope-axes", axes=""))
+        found.append(finding("rope-axes"))
     return found
 
 

@@ -8,11 +8,7 @@ import pytest
 
 from pefourier.analysis.context import describe_context
 from pefourier.encodings import load
-from pefourier.encodings.sources.gguf_file import (
-    axes_of_pairs,
-    known_architectures,
-    open_gguf,
-)
+from pefourier.encodings.sources.gguf_file import known_architectures
 from pefourier.encodings.sources.gguf_header import (
     BLOCKS,
     TYPES,
@@ -20,6 +16,7 @@ from pefourier.encodings.sources.gguf_header import (
     TensorPlace,
     read_header,
 )
+from pefourier.encodings.sources.mrope import axis_in
 from pefourier.encodings.spans import axes_of_sections
 from pefourier.errors import PefourierError
 
@@ -169,17 +166,18 @@ def test_axes_of_pairs_are_those_of_llama_cpp(write, arch, sections, by_turns):
     pairs = sum(sections)
     sizes = SIZES | {"rope__dimension_count": 2 * pairs, "attention__key_length": 128}
     path = write(arch=arch, rope__dimension_sections=sections, **sizes)
-    found = axes_of_pairs(open_gguf(path), pairs)
-    assert found == axes_in_c(sections, pairs, by_turns)
+    enc = load(path)
+    found = ["tyxe"[i] for i in axis_in(path, enc)]
+    assert tuple(found) == axes_in_c(sections, pairs, by_turns)
     ours = ["tyx"[i] for i in axes_of_sections(tuple(sections[:3]), by_turns, sum(sections[:3]))]
     apart = [i for i, axis in enumerate(ours) if axis != found[i]]
     assert apart == ([61, 62] if arch == "qwen3vl" else [])  # which llama.cpp gives to no axis
-    enc = load(path)
     assert enc.params["layout"] == "halves"
-    told = [f.message for f in enc.findings if f.code == "rope-axes"]
-    assert f": t turns {found.count('t')} pairs, y turns {found.count('y')} pairs" in told[0]
     left = [f for f in enc.findings if f.code == "gguf-unsaid"]
     assert len(left) == ("e" in found)
+    (rotation,) = describe_context(path)[1].rotations
+    told = {axis: tuple(i for i, own in enumerate(found) if own == axis) for axis in "tyx"}
+    assert rotation.axes == told
 
 
 def test_architectures_are_those_of_the_package_gguf():
