@@ -9,10 +9,19 @@ from pefourier.answers.terms import read_terms
 from pefourier.answers.text import paragraph
 from pefourier.answers.training_figures import exact_by_length
 from pefourier.errors import printable
-from pefourier.pages.document import Chapter, Words, command, document, element, figure, table
+from pefourier.pages.document import (
+    Chapter,
+    Words,
+    command,
+    details,
+    document,
+    element,
+    figure,
+    table,
+)
 from pefourier.pages.encodings import versions_table
 from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
-from pefourier.pages.training import command_line, setting_in_words
+from pefourier.pages.training import command_line, setting_in_words, stacked
 from pefourier.train.causal import (
     CausalSummary,
     causal_records,
@@ -29,13 +38,16 @@ def causal_document(found: CausalSummary, path: str, title: str = "") -> str:
     drawn = draw_inline("lengths", told, exact_by_length, found, INLINE_WIDE)
     scores: list[Any] = [figure(drawn, told, wide=True)]
     for name, (head, *rows) in tables_of(found):
-        scores.append(table(name, [words.term(one, ["train"]) for one in head], rows))
+        scores.append(details(name, stacked(name, head, rows, words)))
     settings = [
         [words.term(name, ["options", "train"]), setting_in_words(value)]
         for name, value in found.training.items()
     ]
     made = [
-        table("Settings that all runs have in common", ["setting", "value"], settings),
+        details(
+            "Settings that all runs have in common",
+            table("Settings", ["setting", "value"], settings),
+        ),
         command(command_line(found.training, path), "Trained by"),
         command(f"pefourier report {path}", "This page comes from"),
         versions_table(),
