@@ -22,7 +22,7 @@ from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.pace import Tuning
 
 META = torch.device("meta")
-CAUSAL = Transformer(8, 12, 12, d=16, heads=2, causal=True)
+CAUSAL = Transformer(9, 13, 13, d=16, heads=2, causal=True)
 MIXED = ("dft", "learned", "sinusoidal", "rope", "xpos", "t5", "alibi", "shaw")
 
 
