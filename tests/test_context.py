@@ -337,7 +337,7 @@ def test_a_length_of_training_is_taken_wherever_it_is_stated(factor, inside, tmp
     config["rope_scaling"] = {**scaling, **(stated if inside else {})}
     (tmp_path / "config.json").write_text(json.dumps(config))
     _, found = describe_context(str(tmp_path / "config.json"))
-    assert (found.trained, found.length) == (29696, 131072)
+    assert (found.trained, found.length, found.presumed) == (29696, 131072, False)
     assert found.rotations[0].familiar_length == 29696 * (factor or 1)
     never = np.sum(frequencies("rope", 1) * 29696 < 2 * np.pi)  # a turn in training
     assert found.rotations[0].unseen == never > 0

@@ -114,18 +114,16 @@ def group_waves(encoding: Encoding | np.ndarray, length: int | None = None) -> l
     decade = np.floor(np.log10(waves)).astype(int)
     decades = sorted(set(decade.tolist()))  # np.unique would import numpy.ma at every start
     members = [np.flatnonzero(decade == k) for k in decades]
-    return [one_group(band[own], waves[own], length or len(enc)) for own in members]
-
-
-def one_group(band: np.ndarray, waves: np.ndarray, length: int) -> WaveGroup:
-    """Bands of one decade."""
-    shortest, longest = float(waves.min()), float(waves.max())
-    return WaveGroup(
-        first=int(band.min()),
-        last=int(band.max()),
-        bands=len(band),
-        shortest=shortest,
-        longest=longest,
-        most_turns=length / shortest,
-        fewest_turns=length / longest,
-    )
+    n = length or len(enc)
+    return [
+        WaveGroup(
+            first=int(band[own].min()),
+            last=int(band[own].max()),
+            bands=len(own),
+            shortest=float(waves[own].min()),
+            longest=float(waves[own].max()),
+            most_turns=float(n / waves[own].min()),
+            fewest_turns=float(n / waves[own].max()),
+        )
+        for own in members
+    ]

@@ -167,7 +167,8 @@ def describe_context(
     own_length = length if source_of(spec) == "name" and parts else None  # which has none itself
     whole = [load_layers(spec, part, own_length, d) for part in parts or [""]]
     own = [load_layers(spec, p, length, d) for p in parts] if length and parts else whole
-    met = trained or min(trained_as_stated(enc.params) or positions_of(enc) for enc in whole)
+    stated = [trained_as_stated(enc.params) for enc in whole]
+    met = trained or min(n or positions_of(enc) for n, enc in zip(stated, whole, strict=True))
     allowed = max(map(standing_length, whole))
     longest = length or allowed
     if parts and longest != max(map(len, own)):
@@ -192,36 +193,25 @@ def describe_context(
     told = (f for enc in own for f in enc.findings if not (length and f.code == "length-default"))
     found = tuple(dict.fromkeys(told))
     layers = tuple(describe_layers(run, parts) for run in runs)
-    if source_of(spec) != "config":
-        return own, Context(
-            layers,
-            rotations,
-            int(met),
-            longest,
-            None,
-            None,
-            found,
-            presumed=trained is None,
-            slopes=slopes_of(own[0]),
-        )
-    model = open_model(spec)
-    tuned, found = read_temperature(model, longest), (*found, *lint_layers(model, runs, int(met)))
-    chooses = None
-    if "indexer" in model.row and rotations and not model.part:
-        enc = load(layer_spec(spec, INDEXER), longest, d)
-        chooses = describe_rotation(enc, met, longest, name=INDEXER)
+    tuned = chooses = None
+    if source_of(spec) == "config":
+        model = open_model(spec)
+        tuned = read_temperature(model, longest)
+        found = (*found, *lint_layers(model, runs, int(met)))
+        if "indexer" in model.row and rotations and not model.part:
+            enc = load(layer_spec(spec, INDEXER), longest, d)
+            chooses = describe_rotation(enc, met, longest, name=INDEXER)
     return own, Context(
         layers,
         rotations,
         int(met),
         longest,
-        allowed,
+        allowed if source_of(spec) == "config" else None,
         tuned,
         found,
-        None,
-        chooses,
-        trained is None,
-        slopes_of(own[0]),
+        indexer=chooses,
+        presumed=trained is None and None in stated,
+        slopes=slopes_of(own[0]),
     )
 
 

@@ -546,6 +546,7 @@ ROTATION_FACTS = {
     "factor of the softmax": lambda r: r.softmax_factor,
     "first lag with a negative sum": lambda r: r.bound,
     "critical dimension": lambda r: r.critical_dimension,
+    "pairs that never turn in the length": lambda r: r.idle,
     "pairs in phases not trained": lambda r: r.unseen,
     "codes apart, cast to bfloat16": lambda r: r.precision["bfloat16"].distinct_cast,
     "codes apart, phases in bfloat16": lambda r: r.precision["bfloat16"].distinct_phase,
@@ -561,12 +562,11 @@ def rotations_text(found: Context) -> str:
     missing = {"first lag with a negative sum": "none up to 2^20"}
     for label, fact in ROTATION_FACTS.items():
         rows.append([label, *(number(fact(r), missing=missing.get(label, "–")) for r in own)])
-    never = ["pairs that never turn in the length", *(number(r.idle) for r in own)]
     windows = [window_within(r.window, found.length) for r in own]
     if any(windows):
         seen = (w and count_idle(r.frequencies, w) for r, w in zip(own, windows, strict=True))
         rows.append(["pairs that never turn in the window", *(number(i, "–") for i in seen)])
-    return aligned([*rows[:9], never, *rows[9:]])
+    return aligned(rows)
 
 
 def bands_text(found: Context) -> str:
