@@ -53,10 +53,16 @@ class LayerRun:
 
 def open_model(spec: str) -> ModelConfig:
     """The config that a SPEC names, or the one inside; `part` is the type of layer left over."""
+    return open_whole(spec)[0]
+
+
+def open_whole(spec: str) -> tuple[ModelConfig, Section]:
+    """The same, with all that is in the file."""
     path, _, part = spec.partition("#")
     file = os.path.join(path, "config.json") if os.path.isdir(path) else path
-    config, kind, part = choose_part(Section(shown(file), read_object(file)), part)
-    return ModelConfig(file, part, config, kind, None, None, type_row(kind) or {})
+    whole = Section(shown(file), read_object(file))
+    config, kind, part = choose_part(whole, part)
+    return ModelConfig(file, part, config, kind, None, None, type_row(kind) or {}), whole
 
 
 def layer_spec(spec: str, layer: str) -> str:
@@ -107,11 +113,9 @@ def read_layers(spec: str, usual: str) -> list[LayerRun]:
 def tell_layers(spec: str) -> list[dict[str, Any]]:
     """The runs of layers of a config's SPEC, each with the type of layer that its rotation has."""
     usual = open_model(spec).row.get("kind", "learned").split()[0]
-    keys = ("index", "kind", "rotation", "window")
-    runs = read_layers(spec, usual)
     return [
-        dict(zip(keys, (run.index, run.kind, run.part or None, run.window), strict=True))
-        for run in runs
+        {"index": run.index, "kind": run.kind, "rotation": run.part or None, "window": run.window}
+        for run in read_layers(spec, usual)
     ]
 
 

@@ -5,7 +5,6 @@ Two spellings are known: ``rope_parameters`` (transformers 5), for all layers or
 of configs turns into the rotation that is wanted.
 """
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,14 +13,8 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import scaling_parameters
-from pefourier.encodings.sources.config import (
-    LONGEST,
-    ModelConfig,
-    Section,
-    choose_part,
-    read_object,
-)
-from pefourier.encodings.sources.models import type_row
+from pefourier.encodings.sources.config import LONGEST, ModelConfig
+from pefourier.encodings.sources.layers import open_whole
 from pefourier.encodings.sources.rope_config import (
     GLOBAL_THETA,
     ORIGINAL,
@@ -30,7 +23,7 @@ from pefourier.encodings.sources.rope_config import (
     layer_sections,
     read_rotation,
 )
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError
 
 Lines = dict[str, Any]
 WORDS = {"original": ORIGINAL}
@@ -44,12 +37,9 @@ def lines_for(spec: str, wanted: Encoding) -> Lines | None:
     Objects inside stand as in the file: what is not named there stays as it is. None where no
     spelling that is known gives that rotation.
     """
-    path, _, part = spec.partition("#")
-    file = os.path.join(path, "config.json") if os.path.isdir(path) else path
-    whole = read_object(file)
-    inner, kind, part = choose_part(Section(shown(file), whole), part)
-    model = ModelConfig(file, part, inner, kind, None, None, type_row(kind) or {})
-    around = path_to(whole, inner.values)
+    model, whole = open_whole(spec)
+    inner = model.config
+    around = path_to(whole.values, inner.values)
     if around is None:
         return None
     rotations = rotations_of(model)
