@@ -15,6 +15,7 @@ import numpy as np
 
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Finding, unit_of
+from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import Sides, grid_options, on_grid, with_rows_behind
 from pefourier.encodings.lines import (
     LEAST_POINTS,
@@ -179,16 +180,10 @@ def on_found_grid(enc: Encoding) -> Encoding:
         return replace(enc, findings=(*enc.findings, *doubts_on_axis(enc)))
     if found.after:
         what = with_rows_behind(enc.table(), found.grid, found.prefix, found.after)
-        message = f"these rows are not one line of positions: {len(enc)} rows are {what}"
-        return replace(
-            enc, findings=(*enc.findings, Finding("rows-behind-grid", "warning", message))
-        )
+        note = finding("rows-behind-grid", rows=len(enc), what=what)
+        return replace(enc, findings=(*enc.findings, note))
     asked = grid_options(found.grid, found.prefix)
-    message = (
-        f"rows were taken as points of a grid, {asked}: {found.reason}; --grid {len(enc)} takes "
-        "them as one axis"
-    )
-    note = Finding("grid-found", "note", message)
+    note = finding("grid-found", asked=asked, reason=found.reason, rows=len(enc))
     whole = on_grid(enc, found.grid, found.prefix)
     params = {**whole.params, "grid_found": True}
     return replace(whole, params=params, findings=(*enc.findings, note))
@@ -203,12 +198,9 @@ def doubts_on_axis(enc: Encoding) -> list[Finding]:
             return []
         if may_be_lines(table, side, others, of_images):
             behind = f" behind {others} more (class, register tokens)" if others else ""
-            message = (
-                f"{len(enc)} rows were taken as one line of positions; they may be {side}x{side} "
-                f"points{behind}, which they do not show: say so by "
-                f"{grid_options((side, side), others)}, or --grid {len(enc)} for one line"
-            )
-            return [Finding("grid-unknown", "note", message)]
+            told = {"rows": len(enc), "side": side, "behind": behind}
+            asked = grid_options((side, side), others)
+            return [finding("grid-unknown", asked=asked, **told)]
     return []
 
 
