@@ -72,9 +72,9 @@ def stack(monkeypatch):
         task = task or load_task("order:count=40,length=8")
         if padded:
             task = replace(task, lengths=torch.arange(len(task.starts)).numpy() % 8 + 1)
-        held = loop.put_on_device(task, META)
+        held, of = loop.put_on_device(task, META), SIZES if isinstance(sizes, OrderFree) else sizes
         members = [
-            loop.Member(name, injection(name, 0, learn), 0, 0, Tuning(rate, drop, decay))
+            loop.Member(name, injection(name, 0, learn, of), 0, 0, Tuning(rate, drop, decay))
             for name, learn, rate, drop, decay in zip(
                 names, [False, True] * 4, [1e-3, 3e-3] * 4, [0.1, 0.2] * 4, [0.0, 0.1] * 4,
                 strict=False,
