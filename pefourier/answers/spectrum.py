@@ -481,6 +481,8 @@ def spectrum_by_decade(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
     axes.set_ylim(bottom=0)
     limits = axes.get_xlim()
     axes.set_xlim(limits)
+    if figure.get_figwidth() < NARROW:  # between powers of ten names would overlap
+        axes.xaxis.set_minor_formatter("")
     add_legend(figure, axes, look)
     above = axes.twiny()
     above.set(xscale="log", xlabel="length of the wave (positions)")

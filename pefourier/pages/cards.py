@@ -88,16 +88,16 @@ def facts_of(r: Faithfulness, reach: Reach | None) -> Iterator[tuple[str, Any]]:
 
 
 def formats_in_words(r: Faithfulness) -> str:
-    """In which formats all codes stay different; how many do in others, computed in them."""
-    if r.length == 1:
-        return "one position"
+    """Which formats keep all codes that differ; how many are left in others, computed in them."""
+    if r.distinct == 1:
+        return "nothing to keep apart"
     kept, lost = [], []
     for form in TOLD_FORMATS:
         loss = r.precision[form]
         left = loss.distinct_cast if loss.distinct_phase is None else loss.distinct_phase
-        if min(left, loss.distinct_cast) < r.distinct:
-            lost.append(f"{form} {for_people(min(left, loss.distinct_cast))}")
+        if (left := min(left, loss.distinct_cast)) < r.distinct:
+            lost.append(f"{form} {for_people(left)}")
         else:
             kept.append(form)
-    differ = f"all differ in {', '.join(kept)}" if kept else ""
-    return "; ".join(filter(None, [differ, ", ".join(lost)]))
+    whole = f"all {for_people(r.distinct)} codes in {', '.join(kept)}" if kept else ""
+    return "; ".join(filter(None, [whole, ", ".join(lost)]))

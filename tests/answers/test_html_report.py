@@ -108,6 +108,9 @@ def test_a_card_says_first_what_matters(mixed, run, folder, monkeypatch):
         told = card.partition("findings")[2]
         assert told.startswith(f"{found.count(found[0])} {found[0]}" if found else "none")
     assert "base 10,000" in cards[0]
+    assert "precisionall 20 codes in float32, float16, bfloat16" in cards[0]
+    assert "precisionall 16 codes in float32" in cards[1]
+    assert "precisionnothing to keep apart" in cards[2]
     assert "reachno new angles (trained 20, asked 20)" in cards[0]
     assert "Not answered:" in refused
 
