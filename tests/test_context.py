@@ -327,18 +327,18 @@ def test_interpolation_by_the_ratio_of_lengths_meets_nothing_new(spec):
 
 
 @pytest.mark.parametrize("inside", [False, True])
-@pytest.mark.parametrize("factor", [None, 2])
-def test_a_length_of_training_is_taken_wherever_it_is_stated(factor, inside, tmp_path):
+@pytest.mark.parametrize(("kind", "further"), [("default", 1), ("linear", 2), ("dynamic", 1)])
+def test_a_length_of_training_is_taken_wherever_it_is_stated(kind, further, inside, tmp_path):
     """Once a stated length counted with scalings of its own alone: all 131072 were trained."""
     stated = {"original_max_position_embeddings": 29696}
-    scaling = {"type": "linear", "factor": factor} if factor else {"type": "default"}
+    scaling = {"type": kind} if kind == "default" else {"type": kind, "factor": 2}
     config = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32}
     config |= {"max_position_embeddings": 131072, **({} if inside else stated)}
     config["rope_scaling"] = {**scaling, **(stated if inside else {})}
     (tmp_path / "config.json").write_text(json.dumps(config))
     _, found = describe_context(str(tmp_path / "config.json"))
     assert (found.trained, found.length, found.presumed) == (29696, 131072, False)
-    assert found.rotations[0].familiar_length == 29696 * (factor or 1)
+    assert found.rotations[0].familiar_length == 29696 * further
     never = np.sum(frequencies("rope", 1) * 29696 < 2 * np.pi)  # a turn in training
     assert found.rotations[0].unseen == never > 0
 

@@ -91,7 +91,8 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     # by -p at position p; the last rows of a head, not the first
     told = {key: True for key in ("backwards", "trailing") if model.row.get(key)}
     told |= softmax_factor(model, section, scaling, scaled)
-    if "original" not in scaled and (stated := stated_original(model, section, bool(layer))):
+    stated = stated_original(model, section, bool(layer))
+    if stated and scaled.get("original") != stated:  # which dynamic does not look at, nor linear
         told |= {"trained": stated}
     enc = replace(enc, params={**enc.params, **told})
     seen = lint(ConfigCase(model, layer, section, turns, enc))
@@ -480,4 +481,4 @@ def stated_original(
 
 def trained_as_stated(params: Mapping[str, Any]) -> int | None:
     """The length of training that a rotation's scaling says, or its config; None: neither."""
-    return params.get("original") or params.get("trained")
+    return params.get("trained") or params.get("original")
