@@ -34,24 +34,23 @@ BLOCK = 2**18  # numbers of float32 that are turned at a time: 1 MiB
 class Tabled(torch.nn.Module):
     """A module whose tables are made from an encoding, again where they got new memory."""
 
-    def fill(self) -> None:
-        """Write the tables of the encoding into what holds them."""
-        with torch.no_grad():
-            for name, table in self.make_tables().items():
-                getattr(self, name).copy_(torch.from_numpy(table))
-
     def make_tables(self) -> dict[str, np.ndarray]:
         """Each table by the name of its buffer or parameter."""
         raise NotImplementedError
 
     def _apply(self, fn: Any, recurse: bool = True) -> "Tabled":
-        held = [*self.parameters(recurse=False), *self.buffers(recurse=False)]
-        empty = any(one.is_meta for one in held)
+        empty = self.is_empty()
         super()._apply(fn, recurse)
-        if empty and not any(one.is_meta for one in self.buffers(recurse=False)):
-            if not any(one.is_meta for one in self.parameters(recurse=False)):
-                self.fill()
+        if empty and not self.is_empty():
+            with torch.no_grad():
+                for name, table in self.make_tables().items():
+                    getattr(self, name).copy_(torch.from_numpy(table))
         return self
+
+    def is_empty(self) -> bool:
+        """Whether what it holds has no memory."""
+        held = (*self.parameters(recurse=False), *self.buffers(recurse=False))
+        return any(one.is_meta for one in held)
 
 
 class PositionalEncoding(Tabled):
@@ -393,7 +392,7 @@ class Bias(Tabled):
             raise PefourierError("a bias has a max_length, or a grid of points; give one of them")
         asked = {"grid": tuple(grid)} if grid else {}
         self.given = (spec, max_length, heads, asked | params)
-        enc = self.load()
+        enc = load_known(*self.given)
         self.encoding, self.tokens = enc.spec, max_length or int(np.prod(grid))
         if enc.act != "bias" or enc.domain.kind != "lag" or enc.dim != heads:
             raise PefourierError(f"{spec} is no bias of {heads} heads by displacement")
@@ -405,17 +404,12 @@ class Bias(Tabled):
         if grid:
             self.register_buffer("places", torch.from_numpy(self.pairs(enc)), persistent=False)
 
-    def load(self) -> Encoding:
-        """The encoding with a column for each head."""
-        spec, length, heads, options = self.given
-        return load_known(spec, length, heads, options)
-
     def pairs(self, enc: Encoding) -> np.ndarray:
         """The row of each query and key on a grid, (n, n)."""
         return displacement_of_each_pair(enc.domain, self.tokens, enc.spec).reshape(self.tokens, -1)
 
     def make_tables(self) -> dict[str, np.ndarray]:
-        enc = self.load()
+        enc = load_known(*self.given)
         found = {"codes": enc.table()}
         return found | ({"places": self.pairs(enc)} if enc.domain.grid else {})
 

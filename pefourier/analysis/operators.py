@@ -183,15 +183,19 @@ def compare_operators(one: Encoding, two: Encoding) -> OperatorComparison:
     eps = max(one.eps, two.eps)
     a, b = (scores(enc, at) for enc in (one, two))
     allowed = tolerances(one, two, at, eps)
-    if (np.abs(a - b).max(axis=(2, 3)) <= allowed).all():
-        return OperatorComparison("same", max_score_difference=score_difference(a, b))
+    apart, beyond = score_difference(a, b), beyond_rounding(a, b, allowed)
+    if not beyond.any():
+        return OperatorComparison("same", max_score_difference=apart)
+    first = first_apart(one, two, at, beyond)
     for name, order in permutations(one, two, a, b, allowed):
-        if (np.abs(a[:, :, order][..., order] - b).max(axis=(2, 3)) <= allowed).all():
-            told = tuple(int(i) for i in order)
-            first = first_apart(one, two, at, a, b, allowed)
-            return OperatorComparison("permuted", told, name, first, score_difference(a, b))
-    first = first_apart(one, two, at, a, b, allowed)
-    return OperatorComparison("different", None, None, first, score_difference(a, b))
+        if not beyond_rounding(a[:, :, order][..., order], b, allowed).any():
+            return OperatorComparison("permuted", tuple(order.tolist()), name, first, apart)
+    return OperatorComparison("different", None, None, first, apart)
+
+
+def beyond_rounding(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    """At which positions scores are further apart than rounding explains."""
+    return (np.abs(a - b).max(axis=(2, 3)) > allowed).any(axis=0)
 
 
 def sampled_positions(last: int, most: int) -> np.ndarray:
@@ -234,16 +238,8 @@ def score_difference(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(apart).max())
 
 
-def first_apart(
-    one: Encoding,
-    two: Encoding,
-    at: np.ndarray,
-    a: np.ndarray,
-    b: np.ndarray,
-    allowed: np.ndarray,
-) -> int:
+def first_apart(one: Encoding, two: Encoding, at: np.ndarray, beyond: np.ndarray) -> int:
     """The first position whose scores differ: between those tried it is looked for again."""
-    beyond = (np.abs(a - b).max(axis=(2, 3)) > allowed).any(axis=0)
     k = int(beyond.argmax())
     good, bad = int(at[k - 1]) if k else -1, int(at[k])
     eps = max(one.eps, two.eps)
@@ -251,8 +247,7 @@ def first_apart(
         between = np.unique(np.linspace(good + 1, bad, BETWEEN).astype(int))
         tried = np.concatenate([[0], between])
         a, b = (scores(enc, tried)[:2] for enc in (one, two))
-        rounding = tolerances(one, two, tried, eps)[:2]
-        beyond = (np.abs(a - b).max(axis=(2, 3)) > rounding).any(axis=0)[1:]
+        beyond = beyond_rounding(a, b, tolerances(one, two, tried, eps)[:2])[1:]
         k = int(beyond.argmax()) if beyond.any() else len(between) - 1
         good, bad = int(between[k - 1]) if k else good, int(between[k])
     return bad
@@ -305,20 +300,22 @@ def match_pairs(a: np.ndarray, b: np.ndarray, partner: np.ndarray) -> np.ndarray
     if len(firsts) != len(theirs):
         return None
     own = pair_numbers(a, firsts, partner[firsts])
-    order = np.empty(d, dtype=int)
-    order[left] = alone
-    ways = [pair_numbers(b, x, y) for x, y in ((theirs, other[theirs]), (other[theirs], theirs))]
-    apart = np.stack(  # (way, theirs, own)
+    ends = np.array([theirs, other[theirs]])
+    ways = [pair_numbers(b, *rows) for rows in (ends, ends[::-1])]
+    apart = np.array(  # (way, theirs, own)
         [
-            [np.abs(own - way[..., j, None]).max(axis=(0, 1)) for j in range(len(theirs))]
+            [np.abs(own - one[..., None]).max(axis=(0, 1)) for one in way.transpose(2, 0, 1)]
             for way in ways
         ]
     )
     rows, columns = linear_sum_assignment(apart.min(axis=0))
-    for j, i in zip(rows, columns, strict=True):
-        swapped = apart[1, j, i] < apart[0, j, i]
-        ends = (theirs[j], other[theirs[j]])
-        order[list(ends[::-1] if swapped else ends)] = firsts[i], partner[firsts[i]]
+    swapped = apart[1, rows, columns] < apart[0, rows, columns]
+    order = np.empty(d, dtype=int)
+    order[left] = alone
+    order[np.where(swapped, ends[::-1, rows], ends[:, rows])] = (
+        firsts[columns],
+        partner[firsts[columns]],
+    )
     return order
 
 
