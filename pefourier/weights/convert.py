@@ -214,6 +214,8 @@ def write_files(
                 f"the weights lie in {len(sources)} files; --out must be a folder that is there, "
                 f"got {shown(out)}"
             )
+        index = os.path.join(path, "model.safetensors.index.json")
+        sources += [index] if os.path.isfile(index) and len(sources) > 1 else []
         pairs = [(source, os.path.join(out, os.path.basename(source))) for source in sources]
     for source, target in pairs:
         if os.path.exists(target) and os.path.samefile(source, target):
@@ -225,13 +227,7 @@ def write_files(
     for source, target in pairs:
         own = [tensor for tensor in tensors.values() if tensor.path == source]
         write_whole(target, partial(write_moved, source, own, moves))
-    written = [target for _, target in pairs]
-    index = os.path.join(path, "model.safetensors.index.json")
-    if len(pairs) > 1 and os.path.isfile(index):
-        target = os.path.join(out, os.path.basename(index))
-        write_whole(target, partial(copy_span, index, 0, os.path.getsize(index)))
-        written.append(target)
-    return written
+    return [target for _, target in pairs]
 
 
 def write_moved(
