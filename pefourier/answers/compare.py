@@ -247,7 +247,11 @@ def operators_in_words(r: Comparison) -> str:
 
 
 def change_in_words(by: Mapping[str, Any]) -> str:
-    """What leads from one table to another, in words."""
+    """What leads from one table to another, in words.
+
+    >>> change_in_words({"offset": 1, "scale": 2.0}), change_in_words({"offset": [0, 2]})
+    ('shifted by 1 position, scaled by 2', 'shifted by y 0, x 2 points')
+    """
 
     def moved(by: int | list[int]) -> str:
         """Of what an offset is a number."""
@@ -258,7 +262,7 @@ def change_in_words(by: Mapping[str, Any]) -> str:
         "columns": lambda v: None if "layout" in by else "columns in another order",
         "signs": lambda v: f"{sum(s < 0 for s in v)} columns with the other sign",
         "scale": lambda v: f"scaled by {number(v, 7)}",
-        "offset": lambda v: f"moved by {by_axis(v) if isinstance(v, list) else v} {moved(v)}",
+        "offset": lambda v: f"shifted by {by_axis(v) if isinstance(v, list) else v} {moved(v)}",
         "zero_rows": lambda v: f"behind {v} {agreeing(v, 'row', 'rows')} of zeros",
         "order": lambda v: f"axes {v}",
         "rows": ROWS_IN_WORDS.get,
