@@ -69,7 +69,7 @@ class Longer:
     learn: bool
 
     def __post_init__(self) -> None:
-        self.loaded: dict[tuple[str, int, Transformer], Injection | str] = {}
+        self.loaded: dict[tuple[str, int, Transformer], Injection] = {}
 
     def test(
         self, stack: Stack, outcome: Outcome, model: Transformer | OrderFree | OtherMethod
@@ -113,14 +113,8 @@ class Longer:
         """What a SPEC injects for a seed at another length, loaded once."""
         key = run.arm.spec, run.seed, model
         if key not in self.loaded:
-            try:
-                self.loaded[key] = load_for(model, run.arm.spec, run.seed, self.learn)
-            except PefourierError as error:
-                self.loaded[key] = str(error)
-        found = self.loaded[key]
-        if isinstance(found, str):
-            raise PefourierError(found)
-        return found
+            self.loaded[key] = load_for(model, run.arm.spec, run.seed, self.learn)
+        return self.loaded[key]
 
 
 def draw_longer_tasks(options: Options) -> dict[str, Longer]:

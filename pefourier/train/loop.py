@@ -327,18 +327,8 @@ class Program:
 
     def validate(self) -> np.ndarray:
         """Score and loss of each member on its validation windows (M, 2); nan where diverged."""
-        task, found = self.data.task, []
-        for member, logits in zip(self.members, self.evaluate("valid"), strict=True):
-            fold = task.folds[member.fold]
-            labels = task.labels[fold.valid]
-            if np.isfinite(logits).all() and labels.ndim == 2:
-                found.append((share_exact(logits, labels), token_entropy(logits, labels)))
-            elif np.isfinite(logits).all():
-                loss = cross_entropy(logits, labels, class_weights(task, fold))
-                found.append((validation_score(logits, labels), loss))
-            else:
-                found.append((np.nan, np.nan))
-        return np.array(found)
+        every = zip(self.members, self.evaluate("valid"), strict=True)
+        return np.array([score_and_loss(self.data.task, m.fold, logits) for m, logits in every])
 
     def with_members(self, own: Sequence[int]) -> "Program":
         """A program of some of the members, at the same point of their training."""
@@ -363,6 +353,18 @@ class Program:
         if own == slice(None):
             return members
         return members[(members >= own.start) & (members < own.stop)] - own.start
+
+
+def score_and_loss(task: Task, number: int, logits: np.ndarray) -> tuple[float, float]:
+    """Score and loss of the logits (n, K) of a fold's validation windows; nan where it diverged."""
+    fold = task.folds[number]
+    labels = task.labels[fold.valid]
+    if not np.isfinite(logits).all():
+        return np.nan, np.nan
+    if labels.ndim == 2:
+        return share_exact(logits, labels), token_entropy(logits, labels)
+    loss = cross_entropy(logits, labels, class_weights(task, fold))
+    return validation_score(logits, labels), loss
 
 
 def like(p: Tensor, value: Tensor) -> Tensor:

@@ -24,7 +24,6 @@ from pefourier.train.data.split import Task
 from pefourier.train.grid import Run, Stack, load_for, tokens_at_most
 from pefourier.train.injection import ACTS, Injection, scale_to_rms
 from pefourier.train.loop import Member, Outcome, Resident
-from pefourier.train.metrics import cross_entropy, validation_score
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import Options
 from pefourier.train.pace import Tuning
@@ -109,10 +108,8 @@ def standing(task: Task, outcome: Outcome) -> tuple[float, float]:
     """How good an outcome is on validation: its score, and less its loss."""
     if not outcome.finite:
         return -1.0, -np.inf
-    fold = task.folds[outcome.member.fold]
-    labels = task.labels[fold.valid]
-    loss = cross_entropy(outcome.valid, labels, loop.class_weights(task, fold))
-    return validation_score(outcome.valid, labels), -loss
+    score, loss = loop.score_and_loss(task, outcome.member.fold, outcome.valid)
+    return score, -loss
 
 
 def train_candidates(
