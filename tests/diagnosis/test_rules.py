@@ -257,7 +257,7 @@ def test_frequencies_rounded_to_16_bits(name, form):
     enc = from_table(table.astype(np.float32), eps=2.0**-23)
     found = {f.code: f for f in assess(enc).findings}
     assert found["coarse-frequencies"].severity == "warning"
-    assert f"those of base 10000 rounded to {name}" in found["coarse-frequencies"].message
+    assert f"of base 10000 were rounded to {name}" in found["coarse-frequencies"].message
 
 
 @pytest.mark.parametrize(("name", "eps"), [("bfloat16", 2.0**-7), ("float16", 2.0**-10)])
@@ -332,7 +332,7 @@ def test_what_coarse_frequencies_cost():
     first = [int(np.argmax(cosine < level)) for level in (0.99, 0.9)]
     phase = S * near
     (said,) = (f.message for f in assess(np.hstack([np.sin(phase), np.cos(phase)])).findings)
-    assert f"below .99 at position {first[0]}, below .9 at {first[1]}" in said
+    assert f"below .99 at position {first[0]}, .9 at {first[1]}" in said
 
 
 def test_every_finding_is_expected_here():
