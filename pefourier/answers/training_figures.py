@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.answers.plot import MANY, USUAL, WIDTH, Look, brief, lines_within, make_panels
+from pefourier.answers.plot import (
+    MANY,
+    USUAL,
+    WIDTH,
+    Look,
+    brief,
+    lines_within,
+    make_panels,
+    name_coinciding,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,7 +29,7 @@ MARKERS = "o^sDv"  # one for every so many curves of all colours
 
 
 ROWS = ("rows of a test window; line: those of training", "accuracy")
-EXACT = ("length of the problem; line: the longest of training", "exact match")
+EXACT = ("length of the problem; line: trained", "exact match")
 
 
 def score_by_length(
@@ -46,6 +55,7 @@ def score_by_length(
         panel.minorticks_off()
         panel.set(xlabel=labels[0], ylabel=labels[1])
         panel.set_title(brief(one.dataset, 40), loc="right", fontsize=9)
+        name_coinciding(panel)
         panel.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
