@@ -170,25 +170,16 @@ def attention_at(
         )
     inner = leaves[0] in ("q_b_proj", "attn_q_b")
     before = first_of(tensors, module, names["before"])
-    norms = (first_of(tensors, module, names["between"]) if inner else before, before)
-    both = [
-        Projection(
-            tensor=weight,
-            index=own,
-            bias=name if (name := dotted(module, leaf, "bias")) in tensors else None,
-            norm=norm,
-            gains=gains_of(tensors, module, names[which]),
-        )
-        for weight, own, leaf, norm, which in zip(
-            [weights[0], weights[-1]],
-            index,
-            [leaves[0], leaves[-1]],
-            norms,
-            ("q_norms", "k_norms"),
-            strict=True,
-        )
-    ]
-    return Attention(layer, module, *both)
+
+    def projection(i: int, norm: str | None, norms: str) -> Projection:
+        bias = dotted(module, leaves[i], "bias")
+        gains = gains_of(tensors, module, names[norms])
+        return Projection(weights[i], index[i], bias if bias in tensors else None, norm, gains)
+
+    first = first_of(tensors, module, names["between"]) if inner else before
+    return Attention(
+        layer, module, projection(0, first, "q_norms"), projection(-1, before, "k_norms")
+    )
 
 
 def check_numbers(tensors: Tensors, name: str, label: str) -> None:

@@ -233,12 +233,9 @@ def used_layers(
             dict.fromkeys(one.layer for one in shares if run.kind == "rotary")
         )
         kept = tuple(i for i in index if layers is None or i in layers)
-        own = [one for one in shares if one.rotation == rotation]
-        if not kept:
-            continue
-        first = own[0] if rotation is not None else None
-        heads = len(first.q) if first else None
-        yield UsedLayers(kept, run.kind, rotation, heads, first.kv_heads if first else None)
+        heads = [(len(one.q), one.kv_heads) for one in shares if one.rotation == rotation]
+        if kept:
+            yield UsedLayers(kept, run.kind, rotation, *(heads or [(None, None)])[0])
 
 
 def notes_on_usage(
