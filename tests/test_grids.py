@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from grids import mean_products, mixed_frequencies, table_on, waves_on
 
+import pefourier
 from pefourier.analysis.faithful import assess, shortfalls
 from pefourier.analysis.reconstruct import position_functions
 from pefourier.analysis.relations import relate, rotation_defect
@@ -291,3 +292,11 @@ def test_a_constant_table_has_no_direction():
     s = density(table_on((7, 11), np.ones((77, 3))))
     assert np.isnan(s.isotropy["A4"])
     assert "same code everywhere" in s.conclusion
+
+
+def test_waves_as_long_as_the_side_are_not_idle_in_float32():
+    """Hour by day of a week: each wave ends a turn, whatever float32 makes of its frequency."""
+    t = np.arange(168)
+    phases = 2 * np.pi * np.column_stack([t % 24 / 24, t // 24 / 7])
+    week = np.hstack([np.sin(phases), np.cos(phases)]).astype(np.float32)
+    assert pefourier.spectrum(week, grid=(7, 24)).idle == [0.0, 0.0]

@@ -7,7 +7,9 @@ import pytest
 
 from pefourier.analysis.reconstruct import describe_peak, position_functions
 from pefourier.analysis.spectrum import density
+from pefourier.answers.telling import conclude
 from pefourier.encodings import build
+from pefourier.encodings.encoding import from_table
 from pefourier.errors import PefourierError
 
 
@@ -90,3 +92,11 @@ def test_a_position_outside_the_lattice_is_refused():
     message = "position 300 is outside the lattice 0 … 255; choose another or set --lattice"
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}$"):
         position_functions(build("dft"), [300])
+
+
+def test_a_position_that_comes_back_at_several_places_is_not_sharp():
+    """The hour of the day of a week: seven peaks as high, once called sharp."""
+    hours = from_table(np.eye(24)[np.arange(168) % 24])
+    verdict = conclude(hours, position_functions(hours, [5], sigma=0))
+    assert verdict.startswith("REPEATED")
+    assert "6 other peaks reach half of that" in verdict

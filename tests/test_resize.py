@@ -261,3 +261,11 @@ def test_the_function_compares_with_the_formula_on_the_new_grid():
         pefourier.resize(load("axial", None, 16, grid=(4, 3)).table(), (6, 5), grid=(4, 3)).anew
         is None
     )
+
+
+@pytest.mark.parametrize("to", [(24, 24), (21, 13)])
+def test_rounding_makes_no_codes_differ(to):
+    """Codes of rows alone stay those of rows; once rounding of the sums made all 576 differ."""
+    rows = load("sinusoidal", 14, 32).table()
+    found = pefourier.resize(np.repeat(rows, 14, axis=0), to, grid=(14, 14))
+    assert (found.before.distinct, found.after.distinct) == (14, to[0])

@@ -31,6 +31,7 @@ from pefourier.geometry.grown_grids import frequencies_on_axes, turn_limits
 from pefourier.geometry.interpolation import METHODS, resize_lattice
 from pefourier.result import Result
 
+SUMS_EPS = 2.0**-46  # to which sums of a few rows are known
 DEFAULT = "bicubic"
 IN_USE = dict.fromkeys(name for name in METHODS if name != "fourier")  # by libraries
 
@@ -242,6 +243,7 @@ def similarities(table: np.ndarray, sides: Sequence[int]) -> list[float]:
 def picture(table: np.ndarray, sides: tuple[int, ...]) -> Picture:
     """A table on a lattice: its codes, and its frequencies; of one axis as a row of points."""
     enc = on_lattice(table, sides if len(sides) > 1 else (1, *sides), 0)
+    enc = replace(enc, eps=max(enc.eps, SUMS_EPS))
     spectrum, norm, axes = density(enc, sigma=0.0), rms(table), len(sides)
     closest = closest_pair(enc)
     waves = [

@@ -148,9 +148,22 @@ def from_frequencies(enc: Encoding, r: Reconstructions) -> tuple[str, str]:
         )
     width = f"{number(one.width, 2)} position{'' if one.width == 1 else 's'}"
     how = f"{FROM} a position comes back {width} wide and {number(one.peak, 3)} high (1 is exact)"
+    if others := other_peaks(one.values):
+        peaks = "another peak reaches" if others == 1 else f"{others} other peaks reach"
+        return "REPEATED", f"{how}, and {peaks} half of that."
     if one.width <= SHARP:
         return "SHARP", f"{how}."
     return "BLURRED", f"{how}{why_wide(enc, r) if one.width >= WIDE else ''}."
+
+
+def other_peaks(values: np.ndarray) -> int:
+    """How many runs of half of the largest value or more there are besides its own, in a circle.
+
+    >>> other_peaks(np.array([9.0, 5.0, 0.0, 6.0, 1.0, 8.0])), other_peaks(np.ones(3))
+    (1, 0)
+    """
+    high = values >= values.max() / 2
+    return max(0, int((high & ~np.roll(high, 1)).sum()) - 1)
 
 
 def from_codes(enc: Encoding, r: Reconstructions) -> str:

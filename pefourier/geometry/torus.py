@@ -21,6 +21,7 @@ from pefourier.encodings.encoding import row_blocks
 AT_ONCE = 2**22  # numbers of a block of Gaussians
 TAILS = 39.0  # standard deviations at which a Gaussian underflows
 WIDEST = 3.0  # of a side: a Gaussian as wide is flat on its torus
+MEASURED = 1e-6  # of a frequency that is read from codes in float32
 ROUNDING = 1e-24  # share of the energy that a transform may leave where there is none
 DIRECTIONS = 12  # bins of half a turn
 
@@ -157,13 +158,13 @@ def idle_shares(frequencies: np.ndarray, weights: np.ndarray, sides: Sequence[in
 
     Idle waves are longer than the side, :math:`|\\omega_a| < 2\\pi/N_a`. NaN where there are none.
     """
-    least = [2 * np.pi / n * (1 - 1e-12) for n in sides]
+    least = [2 * np.pi / n * (1 - MEASURED) for n in sides]
     return shares_where(frequencies, weights, [lambda w, m=m: w < m for m in least])
 
 
 def aliased_shares(frequencies: np.ndarray, weights: np.ndarray) -> list[float]:
     """Of what each axis has, the share that turns by more than pi from point to point."""
-    beyond = np.pi * (1 + 1e-12)
+    beyond = np.pi * (1 + MEASURED)
     return shares_where(frequencies, weights, [lambda w: w > beyond] * frequencies.shape[1])
 
 
