@@ -162,19 +162,11 @@ def describe_context(
     """
     runs = layer_runs(spec, d)
     parts = list(dict.fromkeys(run.part for run in runs if run.kind == "rotary"))
-    if parts and length:  # before positions are numbered
-        check_cost(shown(spec), "positions in narrow formats", length)
-    own_length = length if source_of(spec) == "name" and parts else None  # which has none itself
-    whole = [load_layers(spec, part, own_length, d) for part in parts or [""]]
-    own = [load_layers(spec, p, length, d) for p in parts] if length and parts else whole
+    whole, own = load_parts(spec, parts, length, d)
     stated = [trained_as_stated(enc.params) for enc in whole]
     met = trained or min(n or positions_of(enc) for n, enc in zip(stated, whole, strict=True))
     allowed = max(map(standing_length, whole))
     longest = length or allowed
-    if parts and longest != max(map(len, own)):
-        own = [load_layers(spec, part, longest, d) for part in parts]
-    for enc in own:
-        check_formats(enc)
     rotations = tuple(
         replace(
             describe_rotation(
@@ -213,6 +205,23 @@ def describe_context(
         presumed=trained is None and None in stated,
         slopes=slopes_of(own[0]),
     )
+
+
+def load_parts(
+    spec: str, parts: Sequence[str], length: int | None, d: int | None
+) -> tuple[list[Encoding], list[Encoding]]:
+    """The encoding of each rotation, or of what positions there are: as it is, and of a length."""
+    if parts and length:  # before positions are numbered
+        check_cost(shown(spec), "positions in narrow formats", length)
+    own_length = length if source_of(spec) == "name" and parts else None  # which has none itself
+    whole = [load_layers(spec, part, own_length, d) for part in parts or [""]]
+    own = [load_layers(spec, p, length, d) for p in parts] if length and parts else whole
+    longest = length or max(map(standing_length, whole))
+    if parts and longest != max(map(len, own)):
+        own = [load_layers(spec, part, longest, d) for part in parts]
+    for enc in own:
+        check_formats(enc)
+    return whole, own
 
 
 def slopes_of(enc: Encoding) -> tuple[float, ...] | None:
