@@ -475,7 +475,7 @@ def geometric_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> Grid | None:
     if not abs(first) < 700:  # as good as no number
         return None
     step = exp(first)
-    step = 1.0 if abs(step - 1) <= 4 * slack[0] else shortest(step, slack[0])
+    step = 1.0 if abs(step - 1) <= 4 * slack[0] else short_step(step, slack[0] / max(step, 1.0))
     if m == 2 and step != 1.0:
         return None  # any two frequencies are a geometric grid
     rate = float((weight * i) @ (log(step) - np.log(omega)) / ((weight * i) @ i))
@@ -488,6 +488,16 @@ def geometric_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> Grid | None:
                 places = np.array([2 * i, 2 * i + 1])
                 return Grid("sinusoidal", params, exact, places, [last] if d % 2 else [], 1.0)
     return None
+
+
+def short_step(step: float, slack: float) -> float:
+    """A simple multiple of pi, or the number of fewest digits, within a relative slack.
+
+    >>> short_step(3.1415926, 1e-7) == np.pi, short_step(0.25, 1e-7)
+    (True, 0.25)
+    """
+    of_pi = to_digits(step / np.pi, 1) * np.pi
+    return of_pi if abs(of_pi - step) <= min(slack, 1e-4) * step else shortest(step, slack)
 
 
 def scaled_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> Grid | None:

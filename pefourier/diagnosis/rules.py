@@ -37,7 +37,7 @@ from pefourier.encodings.readings import positions_below
 from pefourier.files import read_toml
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.equal_rows import between_zeros, row_period
-from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, rounded
+from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
 from pefourier.geometry.singular_values import Factors
 from pefourier.geometry.waves import Turning, recurrence, turning_pairs
 
@@ -340,19 +340,24 @@ def mismatched_pairs(case: Case) -> Iterator[Finding]:
         return
     start = np.abs(rows[0]) > 0.5 * np.abs(rows).max()
     cosine, rest = recurrence(rows, 1)
+    turns = np.arccos(cosine)
+    noise = (2 * case.eps + n * phase_rounding(turns, FLOAT32_EPS)) / n**0.5 + case.eps**2
+    noise += max(rest - 4 * case.eps, 0)  # of decay: xpos
+    noise *= np.abs(rows).max() / np.sqrt((rows**2).mean(axis=0))  # of sines at pi nothing is left
+    error = noise / np.maximum(np.sin(turns), np.sqrt(noise))  # the cosine is flat at 0 and pi
     for layout in get_args(Layout):
         one, two = pair_columns(layout, d // 2)
         kinds = {tuple(set(start[part])) for part in (one, two)}  # sines start at 0, cosines not
-        omega = np.arccos(np.stack([cosine[one], cosine[two]], axis=1))
-        fast = omega[omega.min(axis=1) > 3 / n]
-        noise = 2 * case.eps / n**0.5 + case.eps**2 + max(rest - 4 * case.eps, 0)  # of decay: xpos
-        noise = noise / np.sin(np.minimum(fast, 1.5)).min(axis=1)
-        apart = np.abs(fast[:, 0] - fast[:, 1]) > 1e-3 * fast[:, 0] + noise
-        enough = apart.sum() > len(fast) / 2 or apart.sum() > 2
+        omega, slack = (np.stack([x[one], x[two]], axis=1) for x in (turns, error))
+        fast = omega.min(axis=1) > 3 / n
+        apart = np.abs(omega[:, 0] - omega[:, 1]) > 1e-3 * omega[:, 0] + slack.max(axis=1)
+        apart &= fast
+        enough = apart.sum() > fast.sum() / 2 or apart.sum() > 2
         if kinds == {(True,), (False,)} and rest < 1e-3 + 4 * case.eps and enough:
-            base = (fast[0, 1] / fast[0, 0]) ** -d
-            turns, columns = fast[0], (one.start, two.start)
-            yield finding("mismatched-pairs", columns=columns, turns=turns, base=base, d=d)
+            k = int(np.argmax(apart))
+            base = (omega[k, 1] / omega[k, 0]) ** -d
+            told = {"columns": tuple(np.arange(d)[part][k] for part in (one, two)), "base": base}
+            yield finding("mismatched-pairs", turns=omega[k], d=d, **told)
             return
 
 
@@ -627,13 +632,18 @@ def free_frequencies(case: Case) -> list[Finding]:
 
 
 def follow_grid(omega: np.ndarray, slack: np.ndarray) -> bool:
-    """Whether frequencies may be a geometric grid: where fewer than three are known, any are.
+    """Whether frequencies may be a geometric grid, each as often as the others.
 
-    >>> follow_grid(np.array([1.0, 0.5, 0.25]), np.full(3, 1e-3))
+    Where fewer than three are known, any are.
+
+    >>> follow_grid(np.array([1.0, 0.5, 0.25] * 2), np.full(6, 1e-3))
     True
     """
     order = np.argsort(-omega)
     omega, slack = omega[order], slack[order]
+    divisors = [k for k in range(1, len(omega) + 1) if len(omega) % k == 0]
+    alike = [k for k in divisors if (np.ptp(omega.reshape(-1, k), axis=1) <= slack[::k]).all()]
+    omega, slack = omega[:: alike[-1]], slack[:: alike[-1]]
     known = omega > KNOWN * slack
     if known.sum() < 3:
         return True

@@ -116,6 +116,7 @@ def whisper(length, d):
 
 
 MIXED = np.random.default_rng(5).permutation(128)
+OCTAVES = np.pi / 128 * 2.0 ** np.arange(8)
 PERIOD = np.tile(NORMAL[:32], (4, 1))
 OTHER = {
     "periodic": (PERIOD, ["repeating-codes warning"]),
@@ -177,6 +178,9 @@ OTHER = {
         np.cos(S * np.linspace(0.1, 3, 32)),
         ["free-frequencies note"],
     ),
+    "octaves up to a sign a row": (waves(OCTAVES), ["base note", "step note"]),
+    "octaves on four axes": (waves(np.tile(OCTAVES, 4)), []),
+    "two heads": (np.hstack([waves(GRID[::2])] * 2), []),
     "phases": (S * GRID, ["phases note"]),
     "phases twice": (np.hstack([S * GRID] * 2), ["phases note"]),
     "noise": (NORMAL, []),
