@@ -169,24 +169,39 @@ def rotation(kind: str, module: type, layer: str, nested: bool) -> dict[str, Any
         row["head"] = next((value for value in told if type(value) is int), None)
     row["bases"] = base_keys(kind, module, layer, given)
     row["shares"] = share_keys(kind, module, layer, ref, given)
-    plain = default if nested else bare(kind, default)
+    told = given_shares(kind, module, layer, ref) if nested and not row["shares"] else {}
+    plain = {**default, **told} if nested else bare(kind, default)
     row["base"] = plain.get("rope_theta") or vars(config).get("rope_theta")
     row["share"] = plain.get("partial_rotary_factor") or 1.0
+    row["scaled_share"] = plain.pop("scaled", None)
     if not row["shares"] and not counts_share(kind, module, layer, ref, nested, default):
         row["whole"] = True
     if "head" in row and row["size"]:
         row |= where_null(kind, module, layer, ref, row["size"][0])
-    usual = {**PLAIN, **(plain if not nested else {})}
-    extra = {k: v for k, v in default.items() if usual.get(k) != v}
-    if set(extra) - (CARRIED if nested else set()):
+    usual = {**plain, **PLAIN} if nested else {**PLAIN, **plain}
+    if any(usual.get(key) != value for key, value in default.items()):
         row["rope"] = default
     if "width" not in row and row.get("head") is None:
-        turned = 1.0 if default.get("rope_type") == "proportional" else row["share"]
+        share = default.get("partial_rotary_factor", row["share"])
+        turned = 1.0 if default.get("rope_type") == "proportional" else share
         row["head"] = int(2 * len(ref[layer][0]) / turned)
     return row
 
 
-CARRIED = {"rope_theta", "partial_rotary_factor"}  # of a section, which a row holds anyway
+def given_shares(kind: str, module: type, layer: str, ref: Rotations) -> dict[str, Any]:
+    """Shares of a section that is given without one, unscaled and scaled, where not the default's.
+
+    Where only the scaled one is another, ``scaled`` stands for that.
+    """
+    sections = deepcopy(changed(kind).rope_parameters)
+    if not sections[layer].pop("partial_rotary_factor", None):
+        return {}
+    whole = []
+    for scaling in (PLAIN, {"rope_type": "linear", "factor": 2.0}):
+        given = {**sections, layer: {**sections[layer], **scaling}}
+        found = run(kind, module, rope_parameters=given)
+        whole.append(layer in found and len(found[layer][0]) != np.count_nonzero(ref[layer][0]))
+    return {"partial_rotary_factor": 1.0} if all(whole) else {"scaled": 1.0} if whole[1] else {}
 
 
 def counts_share(
@@ -350,7 +365,12 @@ def unread_keys(kind: str, module: type, ref: Rotations) -> list[str]:
         return not found or any(differ(ref, found, layer) for layer in ref)
 
     new = {"rope_type": "linear", "factor": 2.0}
-    unread = [key for key in ("rope_scaling", "rope_parameters") if not moves(**{key: new})]
+    by_layer = {layer: {**new, "rope_theta": 777.0} for layer in ref}
+    unread = [
+        key
+        for key in ("rope_scaling", "rope_parameters")
+        if not moves(**{key: new}) and not ("" not in ref and moves(**{key: by_layer}))
+    ]
     key = next((key for key in ("rope_scaling", "rope_parameters") if key not in unread), None)
     if key and not moves(**{key: {"type": "linear", "factor": 2.0}}):
         unread.append("type")
@@ -481,6 +501,7 @@ USUAL = {
     "base": 10000.0,
     "shares": [],
     "share": 1.0,
+    "scaled_share": None,
     "layout": "halves",
 }
 

@@ -386,7 +386,11 @@ def not_read(case: ConfigCase) -> Iterator[Finding]:
     """Keys that say something of the rotation and that a model type does not read."""
     model, given = case.model, case.values.get(case.model.rope_key)
     given = given if isinstance(given, dict) else {}
-    for key in model.row.get("unread", ()):
+    unread = list(model.row.get("unread", ()))
+    whole = case.values.get("rope_parameters")
+    if model.row.get("layers") and model.row.get("flat", []) == [] and isinstance(whole, dict):
+        unread += [] if any(isinstance(v, dict) for v in whole.values()) else ["rope_parameters"]
+    for key in unread:
         if key == "type":
             way, meant, found = "rope_type", given, "type" in given and "rope_type" not in given
         else:

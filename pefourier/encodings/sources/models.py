@@ -37,6 +37,7 @@ class Rotary:
     base: float = 10000.0
     shares: tuple[str, ...] = ()  # keys of the share of a head that turns
     share: float = 1.0
+    scaled_share: float | None = None  # that of a section with scaling, where it is another
     turned: int | None = None  # dimensions that turn where no key tells a share
     whole: bool = False  # without scaling no share counts
     fixed: bool = False  # nor with one: what size says is what turns

@@ -187,6 +187,8 @@ def find_share(
     if partial is None and (turned or turns.turned):
         turned = turned or turns.turned
         partial = 1.0 if turned == d else nextafter(turned / d, 2.0)  # so that int(d partial) is it
+    if partial is None:
+        partial = turns.scaled_share if scaling != "none" else None
     return turns.share if partial is None else partial, found
 
 
@@ -327,8 +329,6 @@ def known_layers(
         turns = rotary(row, layer if layer in row["layers"] else next(iter(row["layers"])))
         if names and layer in given.values and given.values[layer] is None:
             continue  # layers of this type have no positions
-        if names and layer not in names and key == "rope_parameters" and None in names:
-            continue
         if layer in names:
             section = given.section(layer)
         elif given.values and not names and layer in reached:
@@ -338,10 +338,8 @@ def known_layers(
             section = Section(f"{layer} of {given.label}", turns.rope)
         if not isinstance(kind := section.values.get("rope_type", ""), str):
             raise section.wrong("rope_type", kind, "a string")
-        yield (
-            layer,
-            (replace(section, values={**turns.added.get(kind, {}), **section.values}), turns),
-        )
+        added = {} if layer in names else turns.added.get(kind, {})
+        yield layer, (replace(section, values={**added, **section.values}), turns)
 
 
 def choose_layer(model: ModelConfig, sections: Mapping[str, Layer]) -> tuple[str, Section, Rotary]:

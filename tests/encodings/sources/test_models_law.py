@@ -287,6 +287,33 @@ def test_changed_keys_count_as_in_transformers(kinds, least, tmp_path):
     assert counts["agrees"] > least
 
 
+SECTIONS = (
+    {"rope_type": "linear", "factor": 8.0},
+    {"rope_type": "default"},
+    {**YARN, "partial_rotary_factor": 0.5},
+)
+
+
+def by_layer(kinds):
+    for kind in kinds:
+        for section in SECTIONS:
+            if (kind, section["rope_type"]) == ("deepseek_v4", "default"):
+                continue  # the share that its class leaves out there alone
+            layers = {
+                layer: {**section, "rope_theta": 500.0 * 10**i}
+                for i, layer in enumerate(type_row(kind)["layers"])
+            }
+            values = {"model_type": kind, "rope_parameters": layers}
+            yield f"{kind}, {section['rope_type']}", values
+
+
+def test_a_section_for_each_type_of_layer_counts_as_in_transformers(tmp_path):
+    kinds = [kind for kind in TYPES if "layers" in type_row(kind)]
+    counts, different = count(by_layer(kinds), tmp_path / "config.json", tolerance=5e-6)
+    assert different == []
+    assert counts["agrees"] > 80
+
+
 NOT_TURNED = {  # types whose own defaults are refused, by what is said of them
     **dict.fromkeys(("glm4v_moe_text", "glm4v_text", "glm_image_text"), "must be three numbers"),
     "qwen3_omni_moe_text": "needs an even d; got d=73",  # nor do these four run in transformers

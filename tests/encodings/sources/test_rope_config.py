@@ -667,6 +667,10 @@ NOTED = {
         *("gemma3_text", {"rope_scaling": {"type": "linear", "factor": 2.0}}),
         *("rope-unread", "warning"),
     ),
+    "a rotation for all where each has its own": (
+        *("olmo3", {"rope_parameters": {"rope_type": "linear", "factor": 2.0}}),
+        *("rope-unread", "warning"),
+    ),
 }
 
 
@@ -674,7 +678,7 @@ NOTED = {
 def test_what_does_not_hold_for_all_is_noted(name, config):
     kind, own, code, severity = NOTED[name]
     path = config({"model_type": kind, "rope_theta": 5.0, **own})
-    part = "#full_attention" if kind == "gemma3_text" else ""
+    part = "#full_attention" if kind in ("gemma3_text", "olmo3") else ""
     found = {f.code: f.severity for f in load(path + part, length=3).findings}
     assert found.get(code) == severity
 
