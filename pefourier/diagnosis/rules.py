@@ -85,27 +85,38 @@ class Case:
         return np.arange(len(self.table)) if known is None else known
 
     @cached_property
-    def of_lags(self) -> bool:
-        """Whether rows are those of lags around the middle row.
+    def lag_zero(self) -> int | None:
+        """The row of lag 0, where rows are those of lags; None: they are not.
 
-        Both sides are the same and each column falls or rises all the way out, as in ALiBi, or rows
-        come in runs that grow to both ends, as the buckets of T5 and the clip of Shaw do; at least
-        two in five stand alone.
+        Both sides of it are the same and each column falls or rises all the way out, as in ALiBi,
+        or rows come in runs that grow to both ends, as the buckets of T5 and the clip of Shaw do;
+        at least two in five stand alone.
         """
         n, first = len(self.table), self.first
-        at = np.arange(n)
-        if n % 2 == 0 or n < 5:
-            return False
+        at, again = np.arange(n), np.flatnonzero(first != np.arange(n))
+        if len(again) == 0 or n < 5:
+            return None
+        middle = int(again[0] + first[again[0]]) // 2
+        mirrored = np.abs(at - middle)
+        nearer = np.where(mirrored <= middle, middle - mirrored, at)
+        if 1 < middle < n - 2 and (first == nearer).all():
+            far = self.table[middle:] if n > 2 * middle else self.table[middle::-1]
+            steps = np.diff(np.asarray(far, dtype=float), axis=0)
+            return middle if ((steps <= 0).all(axis=0) | (steps >= 0).all(axis=0)).all() else None
         sizes = np.diff(np.flatnonzero(first == at), append=n)
         outwards = sizes[len(sizes) // 2 : -1]  # the last may be cut off
-        if len(sizes) < 3:
-            return False
-        if (first == np.minimum(at, n - 1 - at)).all():
-            steps = np.diff(np.asarray(self.table[n // 2 :], dtype=float), axis=0)
-            return bool(((steps <= 0).all(axis=0) | (steps >= 0).all(axis=0)).all())
         in_runs = (np.diff(first) >= 0).all() and (sizes == sizes[::-1]).all() and len(sizes) % 2
         grows = outwards[:1] == 1 and (np.diff(outwards) >= -1).all() and (sizes == 1).mean() >= 0.4
-        return bool(in_runs and grows)
+        return n // 2 if len(sizes) > 2 and in_runs and grows else None
+
+    @cached_property
+    def steps(self) -> int | None:
+        """The number of rows that are one code each time, but for the ends; None: it varies."""
+        n = len(self.table)
+        sizes = np.diff(np.flatnonzero(self.first == np.arange(n)), append=n)
+        if len(sizes) < 5 or (np.diff(self.first) < 0).any() or np.ptp(sizes[1:-1]):
+            return None
+        return int(sizes[1]) if sizes[1] > 1 and sizes.max() == sizes[1] else None
 
     @cached_property
     def inner(self) -> slice:
@@ -198,7 +209,9 @@ def repeating_codes(case: Case) -> Iterator[Finding]:
     start, period = int(first[-1]), case.period
     if n - start > 2 and (first[start:] == start).all() and len(again) == n - 1 - start:
         yield finding("clipped-index", start=start, n=n)
-    elif period is not None and not case.of_lags and (len(again) > 1 or is_design(case)):
+    elif period == n - 1 and case.identified is None and case.is_calendar:
+        yield finding("ends-coincide", name="the table")
+    elif period is not None and case.lag_zero is None and (len(again) > 1 or is_design(case)):
         more = ""
         if case.identified is not None:
             more = f"; {case.identified['encoding']} serves lengths up to {period}"
@@ -211,8 +224,10 @@ def repeating_codes(case: Case) -> Iterator[Finding]:
             more += f"; within a period, {distinct} codes are distinct"
         which = "design" if is_design(case) else "table"
         yield finding("repeating-codes", which, period=period, more=more)
-    elif case.of_lags:
-        yield finding("rows-of-lags", half=n // 2)
+    elif case.lag_zero is not None:
+        yield finding("rows-of-lags", middle=case.lag_zero, last=n - 1 - case.lag_zero)
+    elif case.steps is not None:
+        yield finding("duplicate-rows", "steps", steps=case.steps, distinct=case.closest.distinct)
     else:
         rows = first_four([f"{j} = {first[j]}" for j in again[:5]])
         told = {"again": len(again), "n": n, "rows": rows}
@@ -285,14 +300,31 @@ def zero_rows(case: Case) -> Iterator[Finding]:
     explained = case.identified is not None and "zero_rows" not in case.params
     if case.is_calendar:  # whose marks may all be 0
         zero = zero[(zero < case.inner.start) | (zero >= case.inner.stop)]
-    strange = case.of_lags or case.of_phases or any(alternating_rows(case))
+    strange = case.lag_zero is not None or any(alternating_rows(case))
     if len(zero) in (0, n) or explained or strange:
+        return
+    zero = zero[~ordinary_zeros(case, zero)]
+    if len(zero) == 0:
         return
     if len(zero) > 1 and zero[0] == n - len(zero):
         yield finding("unused-tail", "zeros", first=zero[0], last=n - 1)
         return
     usual = set(zero.tolist()) <= {0, 1}
     yield finding("padding-row", "usual" if usual else "unusual", rows=in_words(zero))
+
+
+def ordinary_zeros(case: Case, zero: np.ndarray) -> np.ndarray:
+    """Which rows of zeros are codes like others: of sines at 0, of marks, or next to short ones."""
+    if case.identified is not None:
+        return np.zeros(len(zero), dtype=bool)
+    live = np.flatnonzero(case.norms)
+    codes = case.sample[case.norms[: len(case.sample)] > 0]
+    if np.count_nonzero(codes) <= 0.75 * codes.size:
+        return np.ones(len(zero), dtype=bool)
+    at = np.searchsorted(live, zero)
+    beside = np.minimum(*(case.norms[live[np.clip(at - k, 0, len(live) - 1)]] for k in (0, 1)))
+    sines = case.one_wave is not None and case.one_wave.part == "sin"
+    return (beside <= np.median(case.norms[live]) / 2) | (sines & (zero == 0))
 
 
 def unused_tail(case: Case) -> Iterator[Finding]:
