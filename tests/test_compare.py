@@ -11,6 +11,7 @@ from pefourier.answers.compare import conclude_comparison
 from pefourier.encodings import load
 from pefourier.encodings.domain import lattice
 from pefourier.encodings.encoding import from_table
+from pefourier.geometry.precision import FORMATS, rounded
 
 SIZES = [(40, 16), (300, 64), (9, 32)]
 
@@ -341,3 +342,89 @@ def test_codes_kept_in_few_bits_are_told_by_their_step(levels, factor):
     assert found.by["rounded"] == pytest.approx(1 / levels, rel=1e-3)
     assert found.max_difference <= found.tolerance
     assert "rounded to multiples of" in conclude_comparison(found).text
+
+
+def waves(n=128, d=64):
+    return load("sinusoidal", n, d).table().astype(np.float32).astype(float)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-5])
+def test_noise_that_products_hardly_show_is_no_rotation(size, rng):
+    """Limits of products are for rounding at its worst; noise beyond that of entries passed."""
+    a = waves(64, 16)
+    b = a + size * rng.normal(size=a.shape)
+    found = compare(stored(a), stored(b))
+    assert (found.verdict, found.by) == ("different", {})
+    assert found.max_difference == pytest.approx(np.abs(a - b).max(), rel=0.1)
+    assert f"They differ by up to {found.max_difference:.3g}" in found.conclusion
+    a = np.hstack([a, np.zeros((64, 1))])  # of a column of zeros products show squares alone
+    b = a + 1e-4 * rng.normal(size=a.shape) * (a == 0)
+    assert compare(stored(a), stored(b)).verdict == "different"
+
+
+@pytest.mark.parametrize("form", ["bfloat16", "float16"])
+@pytest.mark.parametrize("spec", ["sinusoidal", "learned"])
+def test_rounding_to_16_bits_counts_in_a_wider_format(spec, form):
+    a = load(spec, 128, 64).table()
+    found = compare(stored(a), stored(rounded(a, FORMATS[form])))
+    assert (found.verdict, found.by) == ("equal", {})
+    assert found.max_difference <= found.tolerance
+
+
+@pytest.mark.parametrize("levels", [127, 7])
+@pytest.mark.parametrize("turn", [1, -1])
+def test_codes_of_8_bits_have_a_scale_of_any_number(levels, turn, rng):
+    table = np.cumsum(0.02 * rng.normal(size=(128, 64)), axis=0)
+    scale = levels / np.abs(table).max()
+    one, two = [stored(table), stored(np.rint(table * scale))][::turn]
+    found = compare(one, two)
+    assert (found.verdict, set(found.by)) == ("equivalent", {"scale", "rounded"})
+    assert found.by["scale"] == pytest.approx(scale**turn, rel=0.1 / levels)
+    assert found.max_difference <= found.tolerance
+
+
+def test_a_rotation_in_its_own_layout_is_not_rewritten():
+    """Cosines and sines, each frequency once, are what it has anyway."""
+    rope = load("rope", 512, 64)
+    found = compare(rope, stored(rounded(rope.table(), FORMATS["bfloat16"])))
+    assert (found.verdict, found.by) == ("equal", {})
+    noisy = rope.table() + 3e-3 * np.random.default_rng(0).normal(size=(512, 64))
+    found = compare(rope, stored(rounded(noisy, FORMATS["bfloat16"])))
+    assert not {"part", "times"} & found.by.keys()
+
+
+@pytest.mark.parametrize("row", ["mean", 0.1])
+def test_a_constant_added_to_all_codes_is_named(row):
+    a = waves()
+    shift = -a.mean(axis=0) if row == "mean" else np.full(64, row)
+    found = compare(stored(a), stored(a + shift))
+    assert (found.verdict, list(found.by), found.same) == ("equivalent", ["shift"], False)
+    assert found.by["shift"] == pytest.approx(shift, abs=1e-6)
+    assert "the same constant added to all codes" in found.conclusion
+    assert "attention may or may not absorb" in found.conclusion
+
+
+def test_likeness_is_told_as_it_is_measured():
+    told = compare(load("learned", 50, 16), load("learned:seed=1", 50, 16)).conclusion
+    assert "after the mean code is taken away" in told
+
+
+def test_a_shift_that_leaves_half_of_the_rows_out_is_none(rng):
+    a = rng.normal(size=(40, 16))
+    for moved, verdict in ((20, "different"), (5, "equivalent")):
+        b = np.vstack([a[moved:], rng.normal(size=(moved, 16))])
+        found = compare(stored(a), stored(b))
+        assert found.verdict == verdict
+    assert "over 35 of 40 positions" in found.conclusion
+
+
+@pytest.mark.parametrize("spec", ["sinusoidal", "learned"])
+def test_rows_in_another_order_are_found(spec, rng):
+    table = load(spec, 128, 64).table()
+    order = rng.permutation(128)
+    found = compare(stored(table), stored(table[order]))
+    assert (found.verdict, found.by) == ("equivalent", {"rows": "permuted"})
+    assert "THE SAME, REORDERED" in found.conclusion
+    other = table[order].copy()
+    other[5] = other[6]
+    assert compare(stored(table), stored(other)).verdict == "different"

@@ -32,7 +32,8 @@ from pefourier.encodings.encoding import (
     unit_of,
     without_prefix,
 )
-from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
+from pefourier.geometry.precision import FLOAT32_EPS, phase_errors, stored_resolution
+from pefourier.geometry.row_search import first_equal
 from pefourier.geometry.waves import turning_pairs
 from pefourier.result import Result
 
@@ -42,9 +43,12 @@ if TYPE_CHECKING:  # imported where two encodings differ: pages of other answers
 READ = 2**9  # rows from which frequencies are read
 FEW = 64  # rows in which a match of columns is looked for first
 MOST_LEVELS, FEWEST_LEVELS = 2**16, 12  # of numbers that were rounded to whole steps
+OF_SCALE = 0.05  # of a step by which a fitted scale moves the largest number
 MULTIPLE = 1e-3  # of a step by which float32 moves a multiple of it
 PROBES = 8  # random directions in which inner products are compared
 SUMS_EPS = 8 * 2.0**-52  # to which sums of squares in float64 are known
+EXPLAINED = 0.1  # of the differences of entries: more is left, and a rotation explains nothing
+SQUARES_EPS = 1e-12  # of those sums, by which small differences are told
 MOST_FINDING = 2**31  # products of numbers for which both tables are looked at on their own
 
 
@@ -162,7 +166,7 @@ def compare_codes(one: Encoding, two: Encoding) -> Comparison:
         unknown = dict.fromkeys(("max_difference", "first_difference", "largest_difference"))
         return Comparison("different", False, {}, tolerance=0.0, **unknown, **facts)
     first, second = (np.asarray(enc.codes(enc.domain.x[:n]), dtype=float) for enc in (one, two))
-    eps = max(one.eps, two.eps)
+    eps = max(stored_resolution(t, e.eps)[0] for t, e in ((first, one), (second, two)))
     allowed = rounding_tolerance(first, one, eps)
     plain = np.abs(first - second)
     facts |= {"tolerance": float(allowed.max()), **locate_differences(plain, allowed)}
@@ -173,6 +177,9 @@ def compare_codes(one: Encoding, two: Encoding) -> Comparison:
     if by is None:
         by, difference, step = find_rounding(first, second, allowed)
         facts["tolerance"] += step / 2
+    for find in (find_shift, find_row_order):
+        if by is None:
+            by, difference = find(first, second, allowed)
     moved = len(one.domain.sides) > 1 and "offset" in (by or {})
     verdict = "different" if by is None or moved else "equivalent"
     worst = float(plain.max()) if verdict == "different" else difference
@@ -188,7 +195,8 @@ def compare_on_grid(one: Encoding, two: Encoding, found: Comparison) -> Comparis
         return found
     sides = one.domain.sides
     a, b = (np.asarray(without_prefix(enc).table(), dtype=float) for enc in (one, two))
-    if found.verdict == "equivalent" and "rotation" not in found.by:
+    unnamed = "rotation" in found.by or found.by.get("rows") == "permuted"
+    if found.verdict == "equivalent" and not unnamed:
         orders = [grid_changes.order_of_axes(table, sides) for table in (a, b)]
         if None in orders or orders[0] == orders[1] or "offset" in found.by:
             return found
@@ -228,6 +236,8 @@ def compare_forms(one: Encoding, two: Encoding, found: Comparison) -> Comparison
             layouts = (own, form.layout_read(own))
             if layouts[0] != layouts[1]:
                 by["layout"] = " to ".join(layouts if meant is one else layouts[::-1])
+            elif by == {"part": "both", "times": 1}:
+                continue  # as a rotation holds them anyway
             found = replace(found, max_difference=left, tolerance=allowed)
             return replace(found, verdict="equivalent", by=by)
     return found
@@ -273,16 +283,40 @@ def find_transformation(
         return None, 0.0
     for offset in candidate_offsets(a, b, allowed.max() / largest_number(a)):
         rows = allowed[abs(offset) :]
+        unknown = b[: max(-offset, 0)]  # zeros need no explanation
+        if (abs(offset) if unknown.any() or offset > 0 else 0) > max(1, len(a) // 4):
+            continue
         by, left = find_columns(*overlap(a, b, offset), rows, eps)
         if by is not None:
-            before = b[: max(-offset, 0)]
             by |= {"offset": offset} if offset else {}
-            by |= {"zero_rows": len(before)} if len(before) and not before.any() else {}
+            by |= {"zero_rows": len(unknown)} if len(unknown) and not unknown.any() else {}
             return by, left
     by, left = find_columns(a[::-1], b, np.maximum(allowed, allowed[::-1]), eps)
     if by is not None:
         return {"rows": "reversed"} | by, left
     return find_rotation(a, b, allowed)
+
+
+def find_shift(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[dict | None, float]:
+    """The one row that is added to all codes, and the largest difference it leaves."""
+    shift = (b - a).mean(axis=0)
+    left = np.abs(a + shift - b)
+    varied = len(a) > 2 and (np.abs(a - a.mean(axis=0)) > 4 * allowed).any()
+    if not varied or not (left <= allowed + SUMS_EPS * np.abs(shift)).all():
+        return None, 0.0
+    return {"shift": shift.tolist()}, float(left.max())
+
+
+def find_row_order(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[dict | None, float]:
+    """Whether the rows of a, all distinct, are those of b in another order, and what is left."""
+    weights = np.random.default_rng(0).standard_normal(a.shape[1])
+    own, other = np.argsort(a @ weights, kind="stable"), np.argsort(b @ weights, kind="stable")
+    limit = np.broadcast_to(allowed, a.shape)
+    left = np.abs(a[own] - b[other])
+    distinct = len(np.unique(first_equal(a))) == len(a)
+    if not distinct or not (left <= np.maximum(limit[own], limit[other])).all():
+        return None, 0.0
+    return {"rows": "permuted"}, float(left.max())
 
 
 def find_columns(
@@ -334,6 +368,16 @@ def find_rounding(
             by, left = find_columns(a, b, allowed + step * (0.5 + MULTIPLE), of_norms, digits)
             if by is not None and by.get("scale", 1.0) == chosen:
                 return by | {"rounded": float(f"{step:.6g}")}, left, step
+    together = float(np.vdot(a, b))
+    rounded = [(own, np.vdot(b, b) / (together or np.inf))]  # what is rounded depends on the other
+    rounded += [(other and other / scale, together / (np.vdot(a, a) or np.inf))]
+    for step, fitted in rounded:
+        if step and fitted > 0:
+            limit = fitted * (allowed + step * (0.5 + OF_SCALE))
+            left = largest_left(a, b, limit, np.arange(a.shape[1]), np.full(a.shape[1], fitted))
+            if left is not None:
+                by = {"scale": float(f"{fitted:.6g}"), "rounded": float(f"{step:.6g}")}
+                return by, left, step * (1 + 2 * OF_SCALE)
     return None, 0.0, 0.0
 
 
@@ -456,7 +500,9 @@ def find_rotation(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[di
 
     Products with random vectors differ, where the inner products do, with probability one. Codes
     are then one another's images under a rotation or reflection of the columns, which moves them
-    all: where half of them stand still, no rotation is looked for.
+    all: where half of them stand still, no rotation is looked for. Limits of products are those of
+    rounding at its worst, which noise may pass: so the best rotation (Schönemann, 1966) has to
+    leave a small part of what differs as it is.
     """
     moved = (np.abs(a - b) > allowed).any(axis=1)
     if 2 * moved.sum() < len(a):
@@ -468,6 +514,11 @@ def find_rotation(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[di
         x, y, limit = products_with_probes(a[rows], b[rows] / scale, allowed[rows])
         if (np.abs(x - y).max(axis=1) > 2 * limit).any():
             return None, 0.0
+    share = 1 / (float(np.linalg.norm(a)) * float(np.linalg.norm(b)))
+    still = 1 - share * float(np.vdot(a, b))  # squares that are left where nothing is turned
+    turned = 1 - share * float(np.linalg.svd(a.T @ b, compute_uv=False).sum())  # and at the best
+    if turned > EXPLAINED**2 * still - SQUARES_EPS:
+        return None, 0.0
     short = float(f"{scale * units[0] / units[1]:.6g}")
     by = {"rotation": True} | ({"scale": short} if short != 1.0 else {})
     return by, float(np.abs(x - y).max() / np.abs(x).max())

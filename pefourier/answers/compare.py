@@ -40,6 +40,7 @@ ROWS_IN_WORDS = {
     "blocks": "rows come in blocks of 2 x 2 points",
     "out of blocks": "rows come in raster order, not in blocks of 2 x 2 points",
     "reversed": "rows in reverse order",
+    "permuted": "rows in another order",
 }
 
 
@@ -60,6 +61,11 @@ def exchanged_points(r: Comparison) -> str:
         return (
             "Position 0 has the code that the last position has in the other: weights trained with "
             "one read the other backwards; reverse the rows of one table."
+        )
+    if r.by.get("rows") == "permuted":
+        return (
+            "Most positions have another's code: weights trained with one read the other in that "
+            "order; put the rows of one table into the other's order."
         )
     if "rows" not in r.by:
         return ""
@@ -190,10 +196,15 @@ def written_differently(r: Comparison) -> str:
         )
     if "rotation" in r.by:
         return f"{how}; inner products are the same, individual entries differ."
+    if "shift" in r.by:
+        how += ", which attention may or may not absorb"
+    over = ""
+    if isinstance(r.by.get("offset"), int):
+        over = f" over {r.length - abs(r.by['offset'])} of {r.length} positions"
     if not r.max_difference:
-        return f"{how}; after that change they agree to the bit."
+        return f"{how}; after that change they agree to the bit{over}."
     return (
-        f"{how}; after that change they agree to within {number(r.max_difference, 2)}, and "
+        f"{how}; after that change they agree to within {number(r.max_difference, 2)}{over}, and "
         f"rounding explains {number(r.tolerance, 2)}."
     )
 
@@ -267,6 +278,9 @@ def change_in_words(by: Mapping[str, Any]) -> str:
         "order": lambda v: f"axes {v}",
         "rows": ROWS_IN_WORDS.get,
         "coordinates": lambda v: f"coordinates scaled by {by_axis(v, 7)}",
+        "shift": lambda v: (
+            f"the same constant added to all codes (up to {number(max(map(abs, v)), 3)})"
+        ),
         "rotation": lambda v: (
             "columns rotated" + ("" if "scale" in by else " (all inner products agree)")
         ),
@@ -392,7 +406,15 @@ def logits_in_words(cause: Cause) -> str:
 
 def apart(r: Comparison) -> str:
     """Tables that differ in size or in numbers, or rotations in what they do."""
-    if r.max_difference is not None and r.max_difference <= r.tolerance:
+    agree = r.max_difference is not None and r.max_difference <= r.tolerance
+    if agree and r.first_difference and not r.by and r.operator is None:
+        s, j = r.first_difference
+        return (
+            f"They differ by up to {number(r.max_difference, 3)}. Rounding explains up to "
+            f"{number(r.tolerance, 2)} far out, but not what they differ by at position {s}, "
+            f"column {j}."
+        )
+    if agree:
         way = f", after this change: {change_in_words(r.by)}" if r.by else ""
         return (
             "The two turn queries and keys in different ways, though their cosines and sines "
@@ -425,8 +447,8 @@ def alike_in_words(r: Comparison) -> str:
         return ""
     alike = "more than 0.999" if 0.9995 <= found.products < 1 else number(found.products, 3)
     products = (
-        f"Up to a rotation and scale their inner products are alike by {alike} "
-        "(1: the same, 0: unrelated)"
+        "Up to a rotation and scale, after the mean code is taken away, their inner products are "
+        f"alike by {alike} (1: the same, 0: unrelated)"
     )
     if found.energy_moved is None:
         return f"{products}."
