@@ -447,8 +447,8 @@ def alike_in_words(r: Comparison) -> str:
         return ""
     alike = "more than 0.999" if 0.9995 <= found.products < 1 else number(found.products, 3)
     products = (
-        "Up to a rotation and scale, after the mean code is taken away, their inner products are "
-        f"alike by {alike} (1: the same, 0: unrelated)"
+        f"Up to a rotation and scale their inner products are alike by {alike} after the mean code "
+        "is taken away (1: the same, 0: unrelated)"
     )
     if found.energy_moved is None:
         return f"{products}."
