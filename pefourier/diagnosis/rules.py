@@ -104,10 +104,12 @@ class Case:
             steps = np.diff(np.asarray(far, dtype=float), axis=0)
             return middle if ((steps <= 0).all(axis=0) | (steps >= 0).all(axis=0)).all() else None
         sizes = np.diff(np.flatnonzero(first == at), append=n)
+        if len(sizes) < 3:
+            return None
         outwards = sizes[len(sizes) // 2 : -1]  # the last may be cut off
         in_runs = (np.diff(first) >= 0).all() and (sizes == sizes[::-1]).all() and len(sizes) % 2
         grows = outwards[:1] == 1 and (np.diff(outwards) >= -1).all() and (sizes == 1).mean() >= 0.4
-        return n // 2 if len(sizes) > 2 and in_runs and grows else None
+        return n // 2 if in_runs and grows else None
 
     @cached_property
     def steps(self) -> int | None:
