@@ -76,7 +76,7 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     if model.part == INDEXER and "indexer" in model.row:
         return rotation_of_indexer(model)
     layer, section, turns = choose_layer(model, layer_sections(model))
-    d, found = find_head(model, turns)
+    d, found = find_head(model, turns, layer)
     scaling, scaled, warned = read_scaling(model, section, bool(layer))
     theta, doubts = reconcile(section, THETA, model.config, turns.bases)
     partial, unlike = find_share(model, section, turns, d, scaling)
@@ -149,9 +149,38 @@ def pairing_of(model: ModelConfig) -> Pairing | None:
     return PAIRED.get(layout_of(model))
 
 
-def find_head(model: ModelConfig, turns: Rotary) -> tuple[int, list[Finding]]:
+def head_by_layer(model: ModelConfig, turns: Rotary, layer: str) -> int | None:
+    """The size of a head of a type of layer that ``per_layer_config`` says; None: it says none."""
+    config, row, key = model.config, model.row, "per_layer_config"
+    if "layers" not in row or key not in config.values or turns.size not in HEAD_BY_LAYER:
+        return None
+    own = config.section(key)
+    told = {i: own.section(i).count("head_dim") for i in own.values if i.isdecimal()}
+    heads = {int(i): head for i, head in told.items() if head}
+    if not heads and turns.size == HEAD_BY_LAYER[0]:
+        return None
+    kinds = config.values.get("layer_types")
+    if heads and not isinstance(kinds, list):
+        raise PefourierError(f"{own.label} needs layer_types beside it, the type of each layer")
+    usual = [rotary(row, name) for name in row["layers"]]
+    plain = config.count("head_dim") or min(one.head or 0 for one in usual)
+    found = {heads.get(i, plain) for i, kind in enumerate(kinds or ()) if kind == layer} or {plain}
+    if len(found) > 1:
+        raise PefourierError(
+            f"{own.label} gives layers of type {shown(layer)} heads of {sorted(found)}; "
+            "one type of layer needs one head_dim"
+        )
+    return found.pop()
+
+
+HEAD_BY_LAYER = (("head_dim",), ("global_head_dim",))  # the second is replaced by the first
+
+
+def find_head(model: ModelConfig, turns: Rotary, layer: str = "") -> tuple[int, list[Finding]]:
     """The size of a head, and a note where the config leaves it to the model type."""
     config = model.config
+    if own := head_by_layer(model, turns, layer):
+        return model.dimension(own, "head_dim"), []
     head = config.count(*turns.size) if turns.size else None
     width, heads = model.sized(turns.width), model.sized(turns.heads)
     told = head is not None

@@ -314,6 +314,25 @@ def test_a_section_for_each_type_of_layer_counts_as_in_transformers(tmp_path):
     assert counts["agrees"] > 80
 
 
+SIZES_BY_LAYER = ({}, {"05": {"head_dim": 32}}, {"0": {"head_dim": 32}, "5": {"head_dim": 96}})
+
+
+def test_heads_by_layer_count_as_in_transformers(tmp_path):
+    types = ["sliding_attention"] * 5 + ["full_attention"]
+    own = {"head_dim": 64, "global_head_dim": None, "num_hidden_layers": 6, "layer_types": types}
+    configs = [
+        (kind, {"model_type": kind, **own, "per_layer_config": sizes})
+        for kind in ("gemma4_text", "gemma4_unified_text", "diffusion_gemma_text", "olmo3")
+        for sizes in SIZES_BY_LAYER
+    ]
+    counts, different = count(configs, tmp_path / "config.json")
+    assert different == []
+    assert counts["agrees"] >= 12
+    (tmp_path / "config.json").write_text(json.dumps(configs[2][1]))
+    with pytest.raises(PefourierError, match=r"'sliding_attention' heads of \[32, 64\]"):
+        load(f"{tmp_path / 'config.json'}#sliding_attention")
+
+
 NOT_TURNED = {  # types whose own defaults are refused, by what is said of them
     **dict.fromkeys(("glm4v_moe_text", "glm4v_text", "glm_image_text"), "must be three numbers"),
     "qwen3_omni_moe_text": "needs an even d; got d=73",  # nor do these four run in transformers
