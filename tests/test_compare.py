@@ -366,9 +366,15 @@ def test_noise_that_products_hardly_show_is_no_rotation(size, rng):
 @pytest.mark.parametrize("spec", ["sinusoidal", "learned"])
 def test_rounding_to_16_bits_counts_in_a_wider_format(spec, form):
     a = load(spec, 128, 64).table()
-    found = compare(stored(a), stored(rounded(a, FORMATS[form])))
+    kept = rounded(a, FORMATS[form])
+    found = compare(stored(a), stored(kept))
     assert (found.verdict, found.by) == ("equal", {})
     assert found.max_difference <= found.tolerance
+    moved = compare(stored(np.roll(a, 1, axis=0)), stored(np.roll(kept, -1, axis=1)))
+    assert "scale" not in moved.by
+    s, j = np.unravel_index(np.abs(a[:9]).argmin(), (9, 64))  # whose rounding is the finest
+    kept[s, j] += 0.25 * 2.0 ** -FORMATS[form].digits * np.abs(a).max()
+    assert compare(stored(a), stored(kept)).verdict == "different"
 
 
 @pytest.mark.parametrize("levels", [127, 7])

@@ -166,8 +166,7 @@ def compare_codes(one: Encoding, two: Encoding) -> Comparison:
         unknown = dict.fromkeys(("max_difference", "first_difference", "largest_difference"))
         return Comparison("different", False, {}, tolerance=0.0, **unknown, **facts)
     first, second = (np.asarray(enc.codes(enc.domain.x[:n]), dtype=float) for enc in (one, two))
-    eps = max(stored_resolution(t, e.eps)[0] for t, e in ((first, one), (second, two)))
-    allowed = rounding_tolerance(first, one, eps)
+    allowed, eps = stored_tolerance(first, second, one, max(one.eps, two.eps))
     plain = np.abs(first - second)
     facts |= {"tolerance": float(allowed.max()), **locate_differences(plain, allowed)}
     if (plain <= allowed).all():
@@ -203,8 +202,8 @@ def compare_on_grid(one: Encoding, two: Encoding, found: Comparison) -> Comparis
         return replace(found, by={"order": " to ".join(orders)} | found.by)
     if found.verdict == "equal":
         return found
-    eps = max(one.eps, two.eps)
-    allowed = np.full((len(a), 1), 2 * rounding_tolerance(a, without_prefix(one), eps).max())
+    allowed, eps = stored_tolerance(a, b, without_prefix(one), max(one.eps, two.eps))
+    allowed = np.full((len(a), 1), 2 * allowed.max())
     forwards = [
         *grid_changes.rows_in_other_order(a, sides),
         *grid_changes.changes_of_coordinates(one, two),
@@ -255,6 +254,18 @@ def locate_differences(
     return {k: tuple(int(i) for i in np.unravel_index(v, shape)) for k, v in places.items()}
 
 
+def stored_tolerance(
+    a: np.ndarray, b: np.ndarray, one: Encoding, eps: float
+) -> tuple[np.ndarray, float]:
+    """Differences that rounding explains, and its eps: that of numbers of 16 bits that lie in 32.
+
+    Those were rounded one by one, when all was computed: each by its own size.
+    """
+    wide = max(stored_resolution(table, eps)[0] for table in (a, b))
+    allowed = rounding_tolerance(a, one, max(eps, min(wide, FLOAT32_EPS)))
+    return (allowed + wide * np.abs(a) if wide > max(eps, FLOAT32_EPS) else allowed), wide
+
+
 def rounding_tolerance(table: np.ndarray, enc: Encoding, eps: float) -> np.ndarray:
     """Differences that rounding explains, shape (n, 1) or (n, d).
 
@@ -282,7 +293,7 @@ def find_transformation(
     if not a.any() or not b.any():
         return None, 0.0
     for offset in candidate_offsets(a, b, allowed.max() / largest_number(a)):
-        rows = allowed[abs(offset) :]
+        rows = np.maximum(*overlap(allowed, allowed, offset))
         unknown = b[: max(-offset, 0)]  # zeros need no explanation
         if (abs(offset) if unknown.any() or offset > 0 else 0) > max(1, len(a) // 4):
             continue
@@ -294,7 +305,7 @@ def find_transformation(
     by, left = find_columns(a[::-1], b, np.maximum(allowed, allowed[::-1]), eps)
     if by is not None:
         return {"rows": "reversed"} | by, left
-    return find_rotation(a, b, allowed)
+    return find_rotation(a, b, allowed, eps)
 
 
 def find_shift(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[dict | None, float]:
@@ -329,7 +340,7 @@ def find_columns(
     scale = np.sqrt((y**2).sum() / ((x**2).sum() or np.inf))  # pairwise sums, to a few eps
     if scale == 0:
         return None, 0.0
-    short = float(f"{scale:.{digits}g}")
+    short = 1.0 if abs(scale - 1) <= eps else float(f"{scale:.{digits}g}")
     scale = short if abs(scale - short) <= max(eps, SUMS_EPS) * scale else float(scale)
     rows = allowed * scale
     for columns, signs in column_maps(x, y, rows, scale):
@@ -495,7 +506,9 @@ def products_with_probes(
     return a @ (a.T @ probes), b @ (b.T @ probes), limit
 
 
-def find_rotation(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[dict | None, float]:
+def find_rotation(
+    a: np.ndarray, b: np.ndarray, allowed: np.ndarray, eps: float
+) -> tuple[dict | None, float]:
     """Whether all inner products agree up to one scale, and the largest relative difference seen.
 
     Products with random vectors differ, where the inner products do, with probability one. Codes
@@ -520,5 +533,5 @@ def find_rotation(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> tuple[di
     if turned > EXPLAINED**2 * still - SQUARES_EPS:
         return None, 0.0
     short = float(f"{scale * units[0] / units[1]:.6g}")
-    by = {"rotation": True} | ({"scale": short} if short != 1.0 else {})
+    by = {"rotation": True} | ({"scale": short} if abs(short - 1) > eps else {})
     return by, float(np.abs(x - y).max() / np.abs(x).max())

@@ -64,7 +64,7 @@ def exchanged_points(r: Comparison) -> str:
         )
     if r.by.get("rows") == "permuted":
         return (
-            "Most positions have another's code: weights trained with one read the other in that "
+            "Some positions have another's code: weights trained with one read the other in that "
             "order; put the rows of one table into the other's order."
         )
     if "rows" not in r.by:
