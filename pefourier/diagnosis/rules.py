@@ -523,32 +523,47 @@ def almost_a_formula(case: Case) -> Iterator[Finding]:
         yield skipping
         return
     n, level = len(case.table), resolutions(case.eps)[-1]
-    distinct, early = case.first == np.arange(n), np.arange(n) < n // 2
-    runs_of_rows = (distinct, distinct & early, distinct & ~early)
-    guesses = (guess_formula(case.table, level, rows) for rows in runs_of_rows)
-    guess = next((g for g in guesses if g is not None), None)
-    if guess is None:
-        rules = (rows_for_columns, rows_in_disorder, coarse_frequencies, free_frequencies)
-        yield from next(filter(None, (rule(case) for rule in rules)), [])
+    at, distinct = np.arange(n), case.first == np.arange(n)
+    runs_of_rows = [distinct, distinct & (at < n // 2), distinct & (at >= n // 2)]
+    runs_of_rows += [(at >= start) & (at < start + size) for start, size in windows(case)]
+    nearest = None
+    for k, rows in enumerate(runs_of_rows):
+        guess = guess_formula(case.table, level, rows)
+        if guess is None:
+            continue
+        worst, astray = check_formula(guess, case.table, level)
+        formula = in_brackets(guess.encoding, guess.params)
+        if len(astray) == 0:  # within rounding, though not proved by `identify`
+            return
+        if len(astray) <= n / 2:
+            known = len(case.first) != len(np.unique(case.first))  # a finding of `repeating_codes`
+            in_front = len(astray) <= n / 8 and astray[-1] == len(astray) - 1
+            which = "known" if known else "tokens" if in_front else "alone"
+            yield finding("stray-rows", which, rows=in_words(astray), formula=formula, worst=worst)
+            return
+        if k < 3 and nearest is None:
+            nearest = finding("near-formula", formula=formula, worst=worst)
+    if nearest is not None:
+        yield nearest
         return
-    worst, astray = check_formula(guess, case.table, level)
-    words = in_brackets(guess.encoding, guess.params)
-    if len(astray) <= n / 2:
-        known = len(case.first) != len(np.unique(case.first))  # a finding of `repeating_codes`
-        which = "known" if known else "alone"
-        yield finding("stray-rows", which, rows=in_words(astray), formula=words, worst=worst)
-    else:
-        yield finding("near-formula", formula=words, worst=worst)
+    rules = (rows_for_columns, rows_in_disorder, coarse_frequencies, free_frequencies)
+    yield from next(filter(None, (rule(case) for rule in rules)), [])
+
+
+def windows(case: Case) -> list[tuple[int, int]]:
+    """Start and number of rows of some runs, of which a few wrong rows leave most untouched."""
+    n = len(case.table)
+    if n < 2 * WINDOWS[-1] or case.table.size > SEARCHED:
+        return []
+    fit = [size for size in WINDOWS if size <= n]
+    return [(int(k), size) for size in fit for k in np.linspace(0, n - size, TILES)]
 
 
 def skipped_rows(case: Case) -> Finding | None:
     """Rows of a formula in order, some of them left out, as of a series with gaps."""
     n, level = len(case.table), resolutions(case.eps)[-1]
-    if n < 2 * WINDOWS[-1] or case.table.size > SEARCHED:
-        return None
     table = np.asarray(case.table, dtype=float)
-    starts = [(k, size) for size in WINDOWS for k in np.linspace(0, n - size, TILES).astype(int)]
-    for start, size in starts:
+    for start, size in windows(case):
         guess = guess_formula(table[start : start + size], level)
         if guess is None:
             continue

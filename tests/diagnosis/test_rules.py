@@ -190,6 +190,12 @@ OTHER = {
         pairs(np.linspace(-np.pi, np.pi, 128)[:, None] * 2 ** I[:10]),
         ["ends-coincide warning"],
     ),
+    "two rows exchanged": (changed([3, 4], waves(GRID)[[4, 3]]), ["stray-rows error"]),
+    "rows wrong in each half": (changed([3, 50, 99], 1 + waves(GRID)[:3]), ["stray-rows error"]),
+    "a class token": (
+        np.vstack([NORMAL[:1] / 50, waves(GRID)]),
+        ["norm-outliers note", "stray-rows note"],
+    ),
     "phases": (S * GRID, ["phases note"]),
     "phases twice": (np.hstack([S * GRID] * 2), ["phases note"]),
     "noise": (NORMAL, []),
