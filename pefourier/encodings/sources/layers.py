@@ -4,12 +4,13 @@ Keys are those of transformers: ``layer_types`` or the pattern of the model type
 and ``no_rope_layer_interval``, ``sliding_window``, ``use_sliding_window``, ``max_window_layers``
 and ``attention_chunk_size``. A row of `pefourier.encodings.sources.models` may say otherwise:
 ``windows`` [keys, share of the number there that a query sees], ``window`` and ``chunk`` where no
-key is set, ``slides``, which layers do where ``use_sliding_window`` says so, ``rotation_of``, by
-which rotation types of layers turn that have none under their own name, ``indexed`` [key, type of
-the layers whose numbers stand there, type of the others, numbers where the key is not set: null
-for all], ``every`` [keys of how often a layer of type full_attention comes], ``from_end``, where a
-pattern is laid from the last layer on, every so many of which have no positions, ``dense_turn``,
-where dense layers at the start turn whatever their type.
+key is set, ``local``, which types of layers have one, ``slides``, which layers do where
+``use_sliding_window`` says so, ``rotation_of``, by which rotation types of layers turn that have
+none under their own name, ``indexed`` [key, type of the layers whose numbers stand there, type of
+the others, numbers where the key is not set: null for all], ``every`` [keys of how often a layer of
+type full_attention comes], ``from_end``, where a pattern is laid from the last layer on, every so
+many of which have no positions, ``dense_turn``, where dense layers at the start turn whatever their
+type.
 """
 
 import os
@@ -208,7 +209,8 @@ def window_of(model: ModelConfig, kind: str, layer: int = 0) -> int | None:
     values, row = model.config.values, model.row
     if "chunked" in kind:
         return model.config.count("attention_chunk_size") or row.get("chunk")
-    if kind and not any(name in kind for name in LOCAL):
+    local = row.get("local", LOCAL)
+    if (kind or not local) and not any(name in kind for name in local):
         return None
     if not row or row.get("slides", ("after",))[0] != "after":  # of others no class has the switch
         if values.get("use_sliding_window", not row) is False:

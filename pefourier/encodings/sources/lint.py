@@ -400,6 +400,8 @@ def not_read(case: ConfigCase) -> Iterator[Finding]:
         says = case.as_meant(meant) if found else {}
         if found and not case.turns_so(says):
             yield case.says("rope-unread", "key", ("what it says", says), key=key, way=way)
+    if model.row and case.layer and "layers" not in model.row:
+        yield case.says("rope-unread", "sections", key=model.rope_key)
     truncate = case.section.values.get("truncate")
     if case.layer and truncate is not None:
         meant = ("what it says", {"truncate": truncate})

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 import record_layers
-from rotary_modules import TYPES, config_class, quiet
+from rotary_modules import TYPES, config_class, modeling, quiet, torch
 from survey_transformers import SWITCHED, changed
 
 from pefourier.encodings.sources.layers import LayerRun, layer_spec, read_layers
@@ -114,7 +114,8 @@ def test_windows_are_those_of_transformers(tmp_path):
     """
     differing, seen = {}, 0
     for kind in TYPES:
-        if (type_row(kind) or {}).get("kind") != "rotary" or kind.startswith("modernbert"):
+        other = kind.startswith("modernbert") or kind == "moshi"
+        if (type_row(kind) or {}).get("kind") != "rotary" or other:
             continue
         try:
             with quiet():
@@ -169,6 +170,32 @@ def test_windows_that_switches_set_are_those_of_transformers(tmp_path, kind, own
     both_sides = 2 if kind == "modernbert" else 1
     expected = list(theirs) * 4 if isinstance(theirs, set) else theirs
     assert [w and w * both_sides for w in expected] == windows
+
+
+def window_by_the_model(kind, cls, **own):
+    """How many tokens a query far on sees, by the largest window that gradients of a model tell."""
+    module = modeling(config_class(kind).__module__)
+    small = {"hidden_size": 16, "intermediate_size": 8, "num_attention_heads": 2, "vocab_size": 9}
+    own = {**small, "num_key_value_heads": 2, "num_hidden_layers": 1, "head_dim": 8, **own}
+    torch.manual_seed(0)
+    with quiet():
+        model = getattr(module, cls)(config_class(kind)(pad_token_id=0, **own)).eval()
+    given = torch.randn(1, 12, 16, requires_grad=True)
+    model(inputs_embeds=given).last_hidden_state[0, -1].sum().backward()
+    return int((given.grad.abs().sum(-1) > 0).sum())
+
+
+@pytest.mark.parametrize(
+    ("kind", "cls", "own", "window"),
+    [
+        ("minimax", "MiniMaxModel", {"num_local_experts": 2, "layer_types": ["full_attention"]}, 4),
+        ("moshi", "MoshiModel", {"ffn_dim": 8, "max_position_embeddings": 32}, None),
+    ],
+)
+def test_the_window_is_that_of_the_mask(tmp_path, kind, cls, own, window):
+    own = {**own, "sliding_window": 4, "num_hidden_layers": 1}
+    assert [run.window for run in runs(tmp_path, model_type=kind, **own)] == [window]
+    assert window_by_the_model(kind, cls, **own) == (window or 12)
 
 
 def test_windows_of_models_that_do_not_rotate(tmp_path):

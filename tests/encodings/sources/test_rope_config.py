@@ -365,6 +365,7 @@ def test_no_known_model_has_a_finding_but_notes(config):
         expected += ["rope-axes"] * (name == "Qwen2-VL")
         expected += ["rope-long-factor"] * (name == "Phi-3 long")
         expected += ["rope-new-keys"] * (name in ("proportional", "layers that turn alike"))
+        expected += ["rope-unread"] * (name == "layers that turn alike")
         assert [f.code for f in enc.findings] == expected, name
 
 
@@ -665,6 +666,10 @@ NOTED = {
     ),
     "an old key that is not read": (
         *("gemma3_text", {"rope_scaling": {"type": "linear", "factor": 2.0}}),
+        *("rope-unread", "warning"),
+    ),
+    "a rotation for each where all have one": (
+        *("llama", {"rope_parameters": {"full_attention": {"rope_theta": 7.0}}}),
         *("rope-unread", "warning"),
     ),
     "a rotation for all where each has its own": (
