@@ -5,10 +5,11 @@ Conventions
 Tables are (n, d); of different lengths the common positions are compared. Rounding is that of the
 coarser of the two: of stored numbers, and, for columns that are known to turn, of phases that were
 computed in float32 or better. Equivalent tables follow from one another by an order of columns,
-signs, a scale and an offset in positions, or have their rows reversed, as `by` says; the weakest
-equivalence is a rotation, by which all inner products are kept. On a grid rows that are moved are
-no such thing: each point has the code of another. The factor before the waves of rotary positions
-is no such scale: it is part of what attention computes, and another one is a difference.
+signs, a scale and an offset in positions, have their rows in another order, or one row added to
+all, as `by` says; the weakest equivalence is a rotation, by which all inner products are kept. On
+a grid rows that are moved are no such thing: each point has the code of another. The factor before
+the waves of rotary positions is no such scale: it is part of what attention computes, and another
+one is a difference.
 """
 
 from __future__ import annotations
