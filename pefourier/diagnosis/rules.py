@@ -305,14 +305,13 @@ def zero_rows(case: Case) -> Iterator[Finding]:
     strange = case.lag_zero is not None or any(alternating_rows(case))
     if len(zero) in (0, n) or explained or strange:
         return
-    zero = zero[~ordinary_zeros(case, zero)]
-    if len(zero) == 0:
-        return
     if len(zero) > 1 and zero[0] == n - len(zero):
         yield finding("unused-tail", "zeros", first=zero[0], last=n - 1)
         return
+    zero = zero[~ordinary_zeros(case, zero)]
     usual = set(zero.tolist()) <= {0, 1}
-    yield finding("padding-row", "usual" if usual else "unusual", rows=in_words(zero))
+    if len(zero):
+        yield finding("padding-row", "usual" if usual else "unusual", rows=in_words(zero))
 
 
 def ordinary_zeros(case: Case, zero: np.ndarray) -> np.ndarray:

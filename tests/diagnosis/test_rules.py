@@ -182,6 +182,10 @@ OTHER = {
     "octaves on four axes": (waves(np.tile(OCTAVES, 4)), []),
     "two heads": (np.hstack([waves(GRID[::2])] * 2), []),
     "powers of time": ((S / 128) ** [1, 2], []),
+    "decay to zeros": (
+        np.exp(-S[:64] / 3) * (S[:64] < 40) * NORMAL[0],
+        ["unused-tail warning", "low-rank note"],
+    ),
     "binary": ((S >> np.arange(7)) & 1, []),
     "gray": ((S ^ S >> 1) >> np.arange(7) & 1, []),
     "distances from row 80": (np.abs(S - 80) * -(0.5 ** np.arange(8)), ["rows-of-lags note"]),
