@@ -211,6 +211,9 @@ def find_share(
             told = {"key": keys[0], "value": partial, "config": model.config.label}
             found = [finding("rope-unknown-key", "share", kind=shown(model.kind), **told)]
         return 1.0, found
+    given = section.key in model.row.get("layers", ())
+    if partial is None and scaling == "none" and given and model.row.get("given_whole"):
+        return 1.0, found  # what the class takes without a section is not for one that is given
     dimensions = [key for key in turns.shares if key in DIMENSIONS]
     turned = model.config.count(*dimensions) if dimensions else None
     if partial is None and (turned or turns.turned):
@@ -361,8 +364,8 @@ def known_layers(
         if layer in names:
             section = given.section(layer)
         elif given.values and not names and layer in reached:
-            dropped = "rope_theta" if row.get("own_base") else None
-            section = replace(given, values={k: v for k, v in given.values.items() if k != dropped})
+            own = ("rope_theta", "partial_rotary_factor") if row.get("own_base") else ()
+            section = replace(given, values={k: v for k, v in given.values.items() if k not in own})
         else:
             section = Section(f"{layer} of {given.label}", turns.rope)
         if not isinstance(kind := section.values.get("rope_type", ""), str):

@@ -297,14 +297,14 @@ SECTIONS = (
 def by_layer(kinds):
     for kind in kinds:
         for section in SECTIONS:
-            if (kind, section["rope_type"]) == ("deepseek_v4", "default"):
-                continue  # the share that its class leaves out there alone
             layers = {
                 layer: {**section, "rope_theta": 500.0 * 10**i}
                 for i, layer in enumerate(type_row(kind)["layers"])
             }
             values = {"model_type": kind, "rope_parameters": layers}
             yield f"{kind}, {section['rope_type']}", values
+            if type_row(kind).get("flat", []) is not None:
+                yield f"{kind}, one {section['rope_type']}", {**values, "rope_parameters": section}
 
 
 def test_a_section_for_each_type_of_layer_counts_as_in_transformers(tmp_path):
