@@ -22,6 +22,7 @@ import numpy as np
 import safetensors
 import safetensors.torch
 import torch
+import torch.nested._internal.ops  # which torch imports by itself, at some later time
 from fuzz import ended, mutated, target
 from stored import TABLE, npy_bytes, put
 
