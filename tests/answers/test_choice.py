@@ -133,7 +133,7 @@ def test_the_command_that_is_advised_runs(run, tmp_path, monkeypatch, rng):
     monkeypatch.chdir(tmp_path)
     labels = (np.arange(40) % 3 == 0).astype(int)
     np.savez("data.npz", X=rng.normal(size=(40, 12, 1)) + labels[:, None, None], y=labels)
-    out = run("design", "--length", 12, "--d", 8).out
+    out = run("design", "--length", 12, "--d", 8).out.replace("\\\n", "")  # one line of the shell
     (line,) = [line.strip() for line in out.splitlines() if "pefourier train" in line]
     few = "--seeds 1 --steps 2 --folds 1 --json -q".split()
     done = run(*shlex.split(line)[1:], *few)
