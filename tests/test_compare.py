@@ -434,3 +434,11 @@ def test_rows_in_another_order_are_found(spec, rng):
     other = table[order].copy()
     other[5] = other[6]
     assert compare(stored(table), stored(other)).verdict == "different"
+
+
+def test_codes_of_8_bits_in_any_scale_are_those_to_half_a_step(rng):
+    walk = np.cumsum(rng.normal(size=(100, 48)), axis=0)
+    kept = np.rint(walk / np.abs(walk).max() * 127)
+    assert compare(walk, kept).verdict == "equivalent"
+    kept[50, 7] += 1
+    assert compare(walk, kept).verdict == "different"

@@ -163,8 +163,12 @@ def idle_shares(frequencies: np.ndarray, weights: np.ndarray, sides: Sequence[in
 
 
 def aliased_shares(frequencies: np.ndarray, weights: np.ndarray) -> list[float]:
-    """Of what each axis has, the share that turns by more than pi from point to point."""
-    beyond = np.pi * (1 + MEASURED)
+    """Of what each axis has, the share that turns by more than pi from point to point.
+
+    >>> aliased_shares(np.array([[3.2, 1.0], [np.pi, 0.0]]), np.ones(2))
+    [0.5, 0.0]
+    """
+    beyond = np.pi * (1 + 1e-12)
     return shares_where(frequencies, weights, [lambda w: w > beyond] * frequencies.shape[1])
 
 

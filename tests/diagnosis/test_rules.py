@@ -526,3 +526,8 @@ def test_rows_that_repeat_are_those_of_positions_in_16_bits_only_where_most_of_t
     table = np.random.default_rng(0).normal(size=(rows, 8))
     table[257] = table[256]
     assert message(table) == f"1 of {rows} rows repeat an earlier one: 257 = 256"
+
+
+def test_rows_that_were_left_out_are_counted():
+    (found,) = assess(np.delete(waves(GRID), [9, 31, 32], axis=0)).findings
+    assert "with 3 left out, in 2 places, the first before row 9" in found.message

@@ -287,3 +287,12 @@ def test_numbers_close_to_within_rounding_are_neighbours_in_order(monkeypatch):
     distance, pair = row_search.closest_rows(column[:, None], lambda done, total: None)
     assert pair == (70, 9_000)
     assert distance == pytest.approx(1e-14, rel=0.02)
+
+
+def test_a_pair_that_was_passed_over_is_found_where_ties_chain(rng, monkeypatch):
+    """The second ties with the first and with the third, the first not with the third."""
+    monkeypatch.setattr(row_search, "FEW_ROWS", 50)
+    table = 10.0 * rng.permutation(np.indices((60, 50)).reshape(2, -1).T)
+    for k, (i, j) in enumerate([(0, 600), (1, 601), (1500, 2500)]):
+        table[j] = table[i] + [1 - 0.8e-9 * k, 0.0]
+    assert row_search.closest_rows(table, lambda done, total: None)[1] == (1, 601)
