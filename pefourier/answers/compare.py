@@ -29,11 +29,17 @@ if TYPE_CHECKING:
 VERDICTS = frozenset(
     (
         "THE SAME|THE SAME, PERMUTED|THE SAME, REWRITTEN|THE SAME, REORDERED|DIFFERENT|"
-        "TURNED OPPOSITE WAYS"
+        "THE SAME CODES, USED DIFFERENTLY|TURNED OPPOSITE WAYS"
     ).split("|")
 )
 LONG = 4  # numbers of a setting that are told one by one
 ALIKE = 0.02  # of the energy at other frequencies: less, and two spectra are nearly the same
+USES = {
+    "add": "adds its codes to the input",
+    "rotate": "turns queries and keys by its codes",
+    "bias": "adds its codes to logits",
+    "key": "adds its codes to keys",
+}
 WAVES = {"cos": "cosines", "sin": "sines"}
 ROWS_IN_WORDS = {
     "transposed": "rows run down the columns (the grid is transposed)",
@@ -135,8 +141,15 @@ def conclude_comparison(r: Comparison) -> Said:
     if r.operator and r.operator.relation == "permuted":
         return rows_permuted(r)
     rules = {
-        "equal": (equal_numbers, operators_in_words, conventions_apart, common_part),
+        "equal": (
+            used_differently,
+            equal_numbers,
+            operators_in_words,
+            conventions_apart,
+            common_part,
+        ),
         "equivalent": (
+            used_differently,
             written_differently,
             operators_in_words,
             exchanged_points,
@@ -159,6 +172,8 @@ def conclude_comparison(r: Comparison) -> Said:
     meaning, *more = islice(filter(None, (rule(r) for rule in rules[r.verdict])), MOST)
     verdict = {"equal": "THE SAME", "different": "DIFFERENT"}.get(r.verdict)
     verdict = verdict or ("THE SAME, REORDERED" if "rows" in r.by else "THE SAME, REWRITTEN")
+    if r.verdict != "different" and used_differently(r):
+        verdict = "THE SAME CODES, USED DIFFERENTLY"
     return Said(verdict, meaning, "", (*more, repair(r)))
 
 
@@ -182,11 +197,21 @@ def equal_numbers(r: Comparison) -> str:
     )
 
 
+def used_differently(r: Comparison) -> str:
+    """That attention receives the same codes in two ways, where both are known."""
+    acts = [enc.act for enc in r.about if enc.origin == "formula" or enc.act != "add"]
+    if len({*acts}) < 2:
+        return ""
+    one, other = (f"{enc.label} {USES[enc.act]}" for enc in r.about)
+    return f"{one} and {other}: weights trained with one do not fit the other."
+
+
 def written_differently(r: Comparison) -> str:
     """Tables that follow from one another."""
     on_grid = len(r.about[0].domain.sides) > 1
     moved = f"The same codes in another order of {'points' if on_grid else 'positions'}"
-    what = moved if "rows" in r.by else "One encoding, written differently"
+    alike = "The same codes" if used_differently(r) else "One encoding"
+    what = moved if "rows" in r.by else f"{alike}, written differently"
     how = f"{what}: {change_in_words(r.by)}"
     if "rotation" in r.by and "scale" in r.by:
         times = number(r.by["scale"] ** 2, 4)

@@ -367,7 +367,13 @@ def test_the_order_of_columns_that_are_added_needs_nothing():
     assert "permuted" not in conclude_comparison(compare(one, two)).text
     exchanged = load("sinusoidal:layout=halves", 40, 8)
     rope = load("rope", 40, 8)
-    assert "permuted" not in conclude_comparison(compare(rope, exchanged)).text
+    said = conclude_comparison(compare(rope, exchanged))
+    assert said.verdict == "THE SAME CODES, USED DIFFERENTLY"
+    assert said.meaning == (
+        "rope turns queries and keys by its codes and sinusoidal:layout=halves adds its codes to "
+        "the input: weights trained with one do not fit the other."
+    )
+    assert "permuted" not in said.text
 
 
 def test_a_parameter_that_one_table_lacks_is_said_to_be_the_others():
