@@ -54,8 +54,6 @@ def load_targets() -> dict[str, Target]:
     """All targets by name."""
     for path in sorted(Path(__file__).parent.glob("fuzz_*.py")):
         import_module(path.stem)
-    for form in ("utf-8-sig", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"):
-        "".encode(form)  # what json tries, imported before events are noted
     return TARGETS
 
 
@@ -86,12 +84,25 @@ def ended(
     return ("events", list(events)) if events else wrong
 
 
+def importing() -> bool:
+    """Whether a module is being imported, whose name was judged when that began."""
+    frame = sys._getframe()
+    while frame and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
+
+
 def watch() -> None:
     """Note from now on what reading a file causes that it must not."""
     mapped = np.memmap
+    packages = {name.partition(".")[0] for name in sys.modules} | sys.stdlib_module_names
 
     def note(event: str, arguments: tuple) -> None:
-        if watching and event in FORBIDDEN:
+        if not watching or event not in FORBIDDEN:
+            return
+        if event == "import" and arguments[0].partition(".")[0] in packages:
+            return  # torch and others load parts of themselves when these are first used
+        if event not in {"exec", "code.__new__"} or not importing():
             events.append(f"{event} {arguments}"[:300])
 
     def plain(stream: object, dtype: np.dtype, *rest: object) -> np.memmap:

@@ -5,7 +5,6 @@ import json
 import random
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,6 @@ from tiny_models import write_model
 from pefourier.cli.main import app, main
 from pefourier.pages.document import Words
 from pefourier.pages.training import read_train_folder, settings_part, training_conclusions
-from pefourier.train.data import PUBLISHED, SYNTHETIC
 from pefourier.train.summary import sentences, tables
 
 COMMANDS = ["context", "convert", "design", "relations", "resize", "usage", "compare", "report"]
@@ -125,10 +123,6 @@ def command_lines(rng: random.Random) -> object:
 @cache
 def trained() -> dict[str, bytes]:
     """The files of a small folder of `train`, as they would have been written."""
-    for name in (*SYNTHETIC, *PUBLISHED):  # imported before events are noted
-        import_module(
-            f"pefourier.train.data.{'synthetic' if name in SYNTHETIC else 'published'}.{name}"
-        )
     folder = Path(__file__).parents[1] / "figures" / "axes" / "grid"
     return {name: (folder / name).read_bytes() for name in ("config.json", "results.jsonl")}
 

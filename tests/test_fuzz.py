@@ -54,6 +54,12 @@ sys.exit(fuzz.main())
     [
         ("import pickle; pickle.loads(b'cos\\nsystem\\n.')", "events: .*pickle.find_class"),
         ("__import__('this_' + 'module')", "traceback: ModuleNotFoundError"),
+        ("exec('1')", "events: .*exec"),
+        (
+            "import os, sys; sys.path[:0] = [os.getcwd()]; name = 'n' + os.urandom(4).hex(); "
+            "os.mknod(name + '.py'); __import__(name)",
+            "events: .*import .'n",
+        ),
         ("import os; os.system('true')", "events: .*os.system"),
         (
             "import numpy; numpy.memmap('/dev/zero', object, 'r', 0, 1)",
@@ -64,7 +70,7 @@ sys.exit(fuzz.main())
         ("from pefourier.errors import PefourierError as E; raise E(chr(10))", "line: "),
         ("sum(range(10**8))", "slow: "),
     ],
-    ids=range(8),
+    ids=range(10),
 )
 def test_the_eye_sees(act, seen, tmp_path):
     root = Path(fuzz.__file__).parents[1]
