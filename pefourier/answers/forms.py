@@ -5,6 +5,7 @@ A new form is a function of a page, entered in `FORMS`.
 
 import json
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -15,6 +16,7 @@ from pefourier.answers.terms import Term, read_terms
 from pefourier.answers.text import markdown_table, tables_in
 from pefourier.errors import printable
 
+PAPER = "https://arxiv.org/abs/2405.09061"
 SARIF = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 TEX = {char: f"\\{char}" for char in "&%$#_{}"}
 TEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
@@ -80,8 +82,8 @@ def in_lines(page: Page) -> str:
 def in_sarif(page: Page) -> str:
     """Findings, refusals and reasons to fail as SARIF 2.1.0, which code scanning reads.
 
-    A rule is a finding's code with its meaning and way out, which stand in the file itself: the
-    package knows no address of its own, so that no rule has a helpUri.
+    A rule is a finding's code with its meaning and way out, which stand in the file itself; its
+    address is that of a public case of the finding, or else of the paper.
     """
     results = []
     for record in plain(list(page.records())):
@@ -94,7 +96,12 @@ def in_sarif(page: Page) -> str:
     results += [sarif_result(one.spec, one.kind, level, one.text) for level, one in more]
     used = {one["ruleId"] for one in results}
     rules = [
-        {"id": term.term, "shortDescription": {"text": term.meaning}, "help": help_of(term)}
+        {
+            "id": term.term,
+            "shortDescription": {"text": term.meaning},
+            "help": help_of(term),
+            "helpUri": address(term.source),
+        }
         for term in read_terms()
         if term.term in used and term.group == "findings"
     ]
@@ -107,6 +114,16 @@ def help_of(term: Term) -> dict[str, str]:
     """What code scanning shows beside a finding."""
     text = " ".join(filter(None, [term.meaning, term.good, term.source]))
     return {"text": text, "markdown": f"{text}\n\n`pefourier explain {term.term}`"}
+
+
+def address(source: str) -> str:
+    """Where the thread of a source is read, or the paper.
+
+    >>> address("RT-DETR, huggingface/transformers#41380"), address("")
+    ('https://github.com/huggingface/transformers/issues/41380', 'https://arxiv.org/abs/2405.09061')
+    """
+    thread = re.search(r"([\w.-]+/[\w.-]+)#(\d+)", source)
+    return "https://github.com/{}/issues/{}".format(*thread.groups()) if thread else PAPER
 
 
 def sarif_result(spec: str, code: str, severity: str, message: str) -> dict[str, Any]:
