@@ -24,7 +24,6 @@ from pefourier.answers.text import agreeing, join, markdown_table, paragraph
 from pefourier.encodings.families import absolute  # noqa: F401 (registers the paper's encodings)
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
-from pefourier.explained import Explained
 from pefourier.files import write_whole
 from pefourier.train.options import LEVEL
 
@@ -53,7 +52,7 @@ Verdict = Literal[
 
 
 @dataclass(frozen=True)
-class Claim(Explained):
+class Claim:
     """One statement of the paper beside what computing finds."""
 
     where: str

@@ -13,21 +13,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from pefourier.answers.page import plain
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError
-from pefourier.explained import Explained
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 TELLING = "pefourier.answers.telling"
+ON_LINES: Any = {"default": None, "kw_only": True, "metadata": {"of": "line"}}  # of one axis alone
+ON_GRIDS: Any = {"default": None, "kw_only": True, "metadata": {"of": "grid"}}  # of several axes
 TAKEN_ALONG = 2**20  # numbers of codes that a result takes to another process
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Result(Explained):
-    """What was found, and about which encodings.
+class Result:
+    """What was found, and about which encodings; `pefourier explain FIELD` says what a field means.
 
     Raises
     ------
@@ -55,8 +57,7 @@ class Result(Explained):
 
     def to_dict(self) -> dict[str, Any]:
         """The object that the command gives for ``--json``: lists, numbers, None where infinite."""
-        values: dict[str, Any] = import_module(TELLING).plain(self.record())
-        return values
+        return dict(plain(self.record()))
 
     def plot(
         self,
@@ -78,10 +79,6 @@ class Result(Explained):
     def __repr__(self) -> str:
         """The kind of result, the SPECs and the first words of the conclusion."""
         return str(import_module(TELLING).in_a_line(self))
-
-    def _repr_html_(self) -> str:
-        """The conclusion and a table, as notebooks show them."""
-        return str(import_module(TELLING).as_html(self))
 
     def __getstate__(self) -> dict[str, Any]:
         """What goes to another process: of an encoding's rule, a closure, the codes if they fit."""

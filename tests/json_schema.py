@@ -29,6 +29,28 @@ from pefourier.reproduce import Claim
 from pefourier.weights.usage import Usage
 
 FILE = terms.SCHEMA
+GROUPS = {  # of terms, by the room of a dataclass: the first that has its field explains it
+    "bands": ("spectrum",),
+    "reconstruct": ("reconstruct", "spectrum"),
+    "faithful": ("check-faithful", "reconstruct"),
+    "precision": ("check-faithful",),
+    "encoding": ("check-faithful",),
+    "relations": ("relations", "check-faithful"),
+    "compare": ("compare", "check-faithful"),
+    "causes": ("compare", "check-faithful"),
+    "likeness": ("compare",),
+    "operators": ("compare",),
+    "context": ("context", "check-faithful"),
+    "temperature": ("context",),
+    "design": ("design", "context", "check-faithful"),
+    "extend": ("design", "context", "check-faithful"),
+    "resize": ("resize", "words"),
+    "weights": ("usage", "check-faithful"),
+    "summary": ("train",),
+    "statistics": ("train",),
+    "power": ("train",),
+    "causal": ("train",),
+}
 PLAIN = {int: "integer", bool: "boolean", str: "string", type(None): "null"}
 TEXT, WHOLE, OBJECT = {"type": "string"}, {"type": "integer"}, {"type": "object"}
 NUMBER = {"type": ["number", "null"]}  # what is not finite is null
@@ -125,7 +147,7 @@ def schema():
 
 def described(command, rule):
     """An object whose fields say what the registry of terms says of them."""
-    known = terms.terms_of_fields()
+    known = terms_of_fields()
     for name, one in rule["properties"].items():
         group = next((g for g in (command, "every answer") if (g, name) in known), None)
         told = {"description": known[group, name].meaning} if group else {}
@@ -136,6 +158,25 @@ def described(command, rule):
 def object_of(properties, required=None):
     needed = sorted(properties if required is None else required)
     return {"type": "object", "properties": properties, "required": needed}
+
+
+@cache  # the registry does not change while the program runs
+def terms_of_fields():
+    """Terms by group and name, other spellings included."""
+    known = {}
+    for term in terms.read_terms():
+        for name in (term.term, *term.also):
+            known.setdefault((term.group, name), term)
+    return known
+
+
+def term_of_field(kind, name):
+    """The term of a field among those of its room, or of every answer."""
+    rooms = kind.__module__.split(".")
+    room = next((name for name in rooms if name in GROUPS), rooms[-1])
+    groups = [*GROUPS.get(room, (room,)), "every answer"]
+    known = terms_of_fields()
+    return next((known[group, name] for group in groups if (group, name) in known), None)
 
 
 def record_of(kind, more, defs, about=True, of="line"):
@@ -153,7 +194,7 @@ def fields_schema(kind, defs, of="line"):
     """The fields of a dataclass that are told of a line or a grid, each with its meaning."""
     hints, properties, told = hints_of(kind), {}, fields_told(kind, of)
     for name, other in told.items():
-        term = terms.term_of_field(kind, name)
+        term = term_of_field(kind, name)
         meaning = {"description": term.meaning} if term else {}
         properties[other] = {**meaning, **of_type(hints[name], defs, of)}
     return object_of(properties)

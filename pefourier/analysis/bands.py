@@ -17,7 +17,6 @@ import numpy as np
 
 from pefourier.analysis.spectrum import choose_method, folded, frequencies_and_weights
 from pefourier.encodings.encoding import BLOCK, Encoding, as_encoding, row_blocks, without_prefix
-from pefourier.explained import Explained
 
 SMEAR = 0.1  # decades: the width of the Gaussian around each frequency
 POINTS = 50  # of the density, in a decade
@@ -26,7 +25,7 @@ NEGLIGIBLE = 1e-12  # of the energy: what a transform leaves of nothing
 
 
 @dataclass(frozen=True)
-class DecadeDensity(Explained):
+class DecadeDensity:
     """Energy over the logarithm of frequency."""
 
     omega: np.ndarray  # (K,) radians per position, at equal steps of the logarithm
@@ -35,7 +34,7 @@ class DecadeDensity(Explained):
 
 
 @dataclass(frozen=True)
-class WaveGroup(Explained):
+class WaveGroup:
     """Bands whose waves are of one order of magnitude; lengths in positions."""
 
     first: int  # band: declared frequency, counted from 0 in the formula's order

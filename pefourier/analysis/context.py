@@ -40,7 +40,6 @@ from pefourier.encodings.sources.weights import TENSOR, first_row, tensors_besid
 from pefourier.encodings.spans import AXES
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.explained import Explained
 from pefourier.geometry.precision import FormatLoss, check_formats, format_losses
 from pefourier.result import Result
 
@@ -49,7 +48,7 @@ FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True)
-class Band(Explained):
+class Band:
     """Pairs that a scaling treats alike."""
 
     treatment: Literal["kept", "blended", "stretched", "same"] = field(
@@ -69,7 +68,7 @@ class Band(Explained):
 
 
 @dataclass(frozen=True)
-class CacheLoss(Explained):
+class CacheLoss:
     """Keys in a cache, each rotated when it was the last, where frequencies grow with the length.
 
     A prompt that is computed at once has them all from one length, and no error.
@@ -82,7 +81,7 @@ class CacheLoss(Explained):
 
 
 @dataclass(frozen=True)
-class Rotation(Explained):
+class Rotation:
     """What is known of one rotation at a length."""
 
     name: str  # the type of layer, or empty
@@ -109,7 +108,7 @@ class Rotation(Explained):
 
 
 @dataclass(frozen=True)
-class Layers(Explained):
+class Layers:
     """Layers of a model that are alike."""
 
     index: tuple[int, ...]  # empty where their number is not known, or there is no model
@@ -119,7 +118,7 @@ class Layers(Explained):
 
 
 @dataclass(frozen=True)
-class Reading(Explained):
+class Reading:
     """What is left where a rotation is read as another one."""
 
     other: str

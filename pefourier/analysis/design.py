@@ -26,7 +26,6 @@ from pefourier.encodings.checks import LARGEST, check_cost, check_count
 from pefourier.encodings.encoding import BLOCK, Encoding, Measure, row_blocks
 from pefourier.encodings.readings import STEP, lag_sums
 from pefourier.errors import PefourierError, shown
-from pefourier.explained import Explained
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import FORMATS, Format, rounded
 from pefourier.geometry.singular_values import decompose
@@ -44,7 +43,7 @@ NEARBY = 2**12  # lags that are looked at in one pass over the codes
 
 
 @dataclass(frozen=True)
-class Candidate(Explained):
+class Candidate:
     """A base and what it does; distances are l2 between codes with cosines and sines of size 1."""
 
     rho: float
@@ -76,7 +75,7 @@ class Design(Result):
 
 
 @dataclass(frozen=True)
-class Steps(Explained):
+class Steps:
     """A span and the resolution that divides it into positions, both in a unit or both without.
 
     >>> Steps("1h", "250ms").length, Steps("100", "0.5").length

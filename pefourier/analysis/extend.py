@@ -35,7 +35,6 @@ from pefourier.encodings.sources.layers import LayerRun
 from pefourier.encodings.sources.rope_config import trained_as_stated
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
-from pefourier.explained import Explained
 from pefourier.geometry.precision import FORMATS, Format
 from pefourier.result import Result
 
@@ -43,7 +42,7 @@ SHOWN = (128, 1024, 4096, 32768, 131072, 2**20)  # positions at which cosines ar
 
 
 @dataclass(frozen=True)
-class Extension(Explained):
+class Extension:
     """One way to a longer context, and what it does."""
 
     way: str  # unchanged, a scaling, or base: another base without a scaling

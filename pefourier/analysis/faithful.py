@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
-from pefourier.explained import ON_GRIDS
-from pefourier.result import Result
+from pefourier.result import ON_GRIDS, Result
 
 if TYPE_CHECKING:  # pages of other answers name this one's types: they start without its geometry
     from pefourier.geometry import Progress

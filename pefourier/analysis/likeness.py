@@ -17,14 +17,13 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding, from_table, unit_of, without_prefix
 from pefourier.encodings.grids import on_grid
-from pefourier.explained import Explained
 
 LEAST = 4  # rows from which the estimate is defined
 MOST_WORK = 2**37  # products of numbers
 
 
 @dataclass(frozen=True)
-class Likeness(Explained):
+class Likeness:
     """What two tables share beside single numbers; None where it is not defined."""
 
     products: float | None  # alignment of inner products: 1 up to a rotation and scale, 0 unrelated

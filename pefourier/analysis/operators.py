@@ -17,7 +17,6 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding, without_prefix
 from pefourier.errors import PefourierError, shown
-from pefourier.explained import Explained
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 from pefourier.geometry.waves import turning_pairs
 
@@ -30,7 +29,7 @@ Matrices = tuple[np.ndarray, np.ndarray]  # of queries and of keys, (n, d, d)
 
 
 @dataclass(frozen=True)
-class OperatorComparison(Explained):
+class OperatorComparison:
     """Whether two rotations do the same to queries and keys."""
 
     relation: Literal["same", "permuted", "different", "unknown"]

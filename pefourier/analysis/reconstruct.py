@@ -20,9 +20,8 @@ from pefourier.analysis.spectrum import density
 from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import Encoding, as_encoding, without_prefix
 from pefourier.errors import PefourierError
-from pefourier.explained import ON_GRIDS, ON_LINES, Explained
 from pefourier.geometry.torus import multiplicity
-from pefourier.result import Result
+from pefourier.result import ON_GRIDS, ON_LINES, Result
 
 if TYPE_CHECKING:  # what is imported when it is used, not when a page names a result's type
     from pefourier.geometry.singular_values import Factors
@@ -32,7 +31,7 @@ USUAL, USUAL_LENGTH = (5, 40, 75), 80  # positions of Fig. 2, of how many
 
 
 @dataclass(frozen=True)
-class Reconstruction(Explained):
+class Reconstruction:
     """One rebuilt position function."""
 
     position: int | tuple[int, ...]  # on a grid a point, the slowest axis first

@@ -28,13 +28,12 @@ from pefourier.encodings.encoding import (
     unit_of,
     without_prefix,
 )
-from pefourier.explained import ON_GRIDS, Explained
 from pefourier.geometry.products import (
     diagonal_means,
     diagonal_means_on_grid,
     toeplitz_residual,
 )
-from pefourier.result import Result
+from pefourier.result import ON_GRIDS, Result
 
 if TYPE_CHECKING:  # which imports this room where it is used
     from pefourier.analysis.faithful import Faithfulness
@@ -48,7 +47,7 @@ SAMPLE = 2**10  # positions, evenly spaced, among which distances are correlated
 
 
 @dataclass(frozen=True)
-class Diagonals(Explained):
+class Diagonals:
     """Inner products over that at lag 0, as far along the last two axes as on the diagonals."""
 
     straight: int  # points along one axis

@@ -24,7 +24,6 @@ from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.grids import check_fit, grid_options, size_of, usual_grid
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.explained import Explained
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.found_grids import on_found_grid
 from pefourier.geometry.grown_grids import frequencies_on_axes, turn_limits
@@ -37,7 +36,7 @@ IN_USE = dict.fromkeys(name for name in METHODS if name != "fourier")  # by libr
 
 
 @dataclass(frozen=True)
-class Picture(Explained):
+class Picture:
     """A table of the points of a lattice: how its codes differ, and its frequencies."""
 
     grid: tuple[int, ...]
@@ -54,7 +53,7 @@ class Picture(Explained):
 
 
 @dataclass(frozen=True)
-class Method(Explained):
+class Method:
     """A table as one method resizes it."""
 
     method: str
@@ -64,7 +63,7 @@ class Method(Explained):
 
 
 @dataclass(frozen=True)
-class Unseen(Explained):
+class Unseen:
     """How far pairs of a formula turn on the new lattice, and which meet phases never seen."""
 
     axis: str

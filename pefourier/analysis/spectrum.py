@@ -21,7 +21,6 @@ from pefourier.encodings.checks import LARGEST, check_count, check_size
 from pefourier.encodings.domain import half_plane, lattice_points, periodogram
 from pefourier.encodings.encoding import Encoding, as_encoding, row_blocks, without_prefix
 from pefourier.errors import PefourierError, unknown
-from pefourier.explained import ON_GRIDS, Explained
 from pefourier.geometry.torus import (
     aliased_shares,
     directions_of,
@@ -31,7 +30,7 @@ from pefourier.geometry.torus import (
     multiplicity,
     torus_density,
 )
-from pefourier.result import Result
+from pefourier.result import ON_GRIDS, Result
 
 DEFAULT_SIGMA = 4.0  # lattice steps
 DEFAULT_GRID_SIGMA = 1.0  # of several axes, whose sides are short
@@ -42,7 +41,7 @@ SMALL = 2**25  # frequency-lattice pairs up to which no tail is left out
 
 
 @dataclass(frozen=True)
-class DensitySummary(Explained):
+class DensitySummary:
     """Single numbers of a spectrum; frequencies in radians per position."""
 
     lowest_bin_index: float | None  # root of Eq. 16, where the geometric grid enters the lowest bin

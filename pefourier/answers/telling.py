@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from html import escape
 from importlib import import_module
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
-from pefourier.answers.page import Page, fields_of, plain, single_values
+from pefourier.answers.page import Page, fields_of
 from pefourier.answers.places import by_axis
 from pefourier.answers.text import aligned, number, paragraph
 from pefourier.encodings.encoding import Encoding
@@ -35,7 +34,6 @@ EXACT = 1e-6  # error of a linear inverse that is rounding
 LONG = 4  # numbers or names of a list that are told one by one
 MOST = 3  # sentences of a conclusion that is made of what speaks first
 SENTENCE = 180  # characters of a conclusion that a line shows
-IDENTITY = ("encoding", "spec", "params", "conclusion")
 COLUMNS_ACROSS = 4  # encodings side by side in a text table
 
 
@@ -271,38 +269,3 @@ float16 and bfloat16; the closest two, 0 and 1, are 1.4 times the typical code l
     of = " and ".join(shorten(printable(enc.label), SENTENCE // 2) for enc in result.about)
     sentence = ". ".join(result.conclusion.split(". ")[:2]).removesuffix(".") + "."
     return f"<{name}{f' of {of}' if of else ''}: {shorten(sentence, SENTENCE)}>"
-
-
-def as_html(result: Result) -> str:
-    """The conclusion and the single values, with the meaning of each as its tooltip."""
-    from pefourier.answers.terms import read_terms
-
-    record = plain(record_of_result(result))
-    meanings = {term.term: term.meaning for term in read_terms()}
-    spec = escape(printable(str(record["spec"])))
-    told = {key: value for key, value in record.items() if key not in IDENTITY}
-    parts = [f"<p><b>{spec}</b>: {escape(record['conclusion'])}</p>"]
-    parts.append(html_table(["", ""], single_values(told), meanings))
-    for key, value in told.items():
-        if isinstance(value, list) and value and all(isinstance(one, Mapping) for one in value):
-            rows = [dict(single_values(one)) for one in value]
-            names = list(dict.fromkeys(name for row in rows for name in row))
-            cells = ([row.get(name) for name in names] for row in rows)
-            parts.append(f"<p>{escape(key)}</p>{html_table(names, cells, meanings)}")
-    return f"<div>{''.join(parts)}</div>"
-
-
-def html_table(
-    head: Iterable[str], rows: Iterable[Iterable[Any]], meanings: Mapping[str, str]
-) -> str:
-    """A table; names of the registry of terms carry their meaning as a title."""
-
-    def cell(value: Any, tag: str) -> str:
-        text = printable(str(value)) if isinstance(value, str) else number(value)
-        meaning = meanings.get(text.rpartition(".")[2], "")
-        title = f' title="{escape(meaning)}"' if meaning else ""
-        return f"<{tag}{title}>{escape(text)}</{tag}>"
-
-    lines = ["".join(cell(name, "th") for name in head)] if any(head) else []
-    lines += ["".join(cell(value, "td") for value in row) for row in rows]
-    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"

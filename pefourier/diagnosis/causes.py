@@ -28,7 +28,6 @@ from pefourier.encodings import build
 from pefourier.encodings.columns import Layout, Wave, twins, waves
 from pefourier.encodings.encoding import Encoding, row_blocks
 from pefourier.encodings.readings import FARTHEST, LEVELS, levels_below, readings_apart
-from pefourier.explained import Explained
 from pefourier.geometry.precision import (
     FLOAT32_EPS,
     FORMATS,
@@ -47,7 +46,7 @@ PHASES = tuple(  # misreadings that no frequencies tell
 
 
 @dataclass(frozen=True)
-class Cause(Explained):
+class Cause:
     """What explains a difference."""
 
     of: Literal["a", "b", "both"]  # whose settings were misread; both: tables by their parameters

@@ -6,6 +6,7 @@ A table has one row per point: shape (n, d), n points, d dimensions. Angular fre
 per position. `Measure` is the spectral measure of the paper's Eq. 15: frequencies with weights.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,10 +18,10 @@ import numpy as np
 from pefourier.encodings.checks import NUMBERS, check_magnitude, check_size, reshaping
 from pefourier.encodings.domain import Domain, positions
 from pefourier.errors import PefourierError, printable, shown
-from pefourier.explained import Explained
 
 FLOAT64_EPS, FLOAT32_EPS = (float(np.finfo(kind).eps) for kind in (np.float64, np.float32))
 BLOCK = 2**22  # numbers of a table that are read at a time: 32 MiB
+COPIED = 2**26  # bytes of rows of a mapped file that are copied
 
 
 Operator = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]  # R(p) of queries, of keys
@@ -89,7 +90,7 @@ def matrix_products(lags: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Finding(Explained):
+class Finding:
     """Something worth saying about an encoding: a code to look for and a sentence to act on."""
 
     code: str
@@ -206,10 +207,32 @@ def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding
     check_magnitude(name, top)
 
     def codes(x: np.ndarray) -> np.ndarray:
-        return table[within(x, len(table), name)]
+        return rows_of(table, within(x, len(table), name))
 
     facts = {"origin": "code", "lattice": max(table.shape), **facts}
     return Encoding(name, positions(len(table)), table.shape[1], codes, **facts)
+
+
+def rows_of(table: np.ndarray, rows: np.ndarray | slice) -> np.ndarray:
+    """Some rows of a table; of a mapped file a copy, looking before and after at its length.
+
+    A page that a file no longer has, because somebody made it shorter, would end the process.
+    """
+    if not isinstance(table, np.memmap):
+        return table[rows]
+    check_length(table)
+    part = table[rows]
+    part = np.array(part) if part.nbytes <= COPIED else part
+    check_length(table)
+    return part
+
+
+def check_length(table: np.memmap) -> None:
+    """Refuse a mapped file that is shorter than its table."""
+    if os.path.getsize(table.filename) < table.offset + table.nbytes:
+        raise PefourierError(
+            f"{shown(str(table.filename))} became shorter while it was read; write it again"
+        )
 
 
 def within(x: np.ndarray, length: int, name: str) -> np.ndarray | slice:

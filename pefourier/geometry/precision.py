@@ -21,7 +21,6 @@ from pefourier.encodings.checks import check_cost
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, Measure, row_blocks, unit_of
 from pefourier.errors import shown
-from pefourier.explained import Explained
 from pefourier.geometry.row_search import first_equal
 from pefourier.geometry.threads import map_ahead
 
@@ -54,7 +53,7 @@ FORMATS = {
 
 
 @dataclass(frozen=True)
-class FormatLoss(Explained):
+class FormatLoss:
     """What one format leaves of an encoding."""
 
     distinct_cast: int

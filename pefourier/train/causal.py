@@ -21,7 +21,6 @@ from pefourier.answers.page import Page, flattened, plain
 from pefourier.answers.text import agreeing, aligned, markdown_table, paragraph
 from pefourier.encodings.registry import convert
 from pefourier.errors import PefourierError, printable, shown, unknown
-from pefourier.explained import Explained
 from pefourier.files import reason, write_whole
 from pefourier.train import grid, loop, schema, statistics
 from pefourier.train.apply import apply_classifier
@@ -52,7 +51,7 @@ Row = dict[str, Any]  # a run at a length
 
 
 @dataclass(frozen=True)
-class CausalTask(Explained):
+class CausalTask:
     """A task: exact matches of each encoding at the length of training and at others."""
 
     dataset: str
@@ -65,7 +64,7 @@ class CausalTask(Explained):
 
 
 @dataclass(frozen=True)
-class CausalSummary(Explained):
+class CausalSummary:
     """All tasks."""
 
     datasets: tuple[CausalTask, ...]

@@ -20,7 +20,6 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import chdtri, ndtr, stdtr, stdtrit
 
-from pefourier.explained import Explained
 from pefourier.train.options import LEVEL, Options
 from pefourier.train.statistics import TEST_TO_TRAIN, fold_means
 
@@ -32,7 +31,7 @@ CLAIMED = {"smd": 0.010, "msl": 0.018}
 
 
 @dataclass(frozen=True)
-class Power(Explained):
+class Power:
     """What the runs of one difference in F1 could find; nan where they do not spread, or none."""
 
     runs: int

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
-from pefourier.explained import Explained
 from pefourier.train.data.split import FOLDS
 from pefourier.train.options import LEVEL
 
@@ -29,7 +28,7 @@ EXACT = 14  # runs up to which all sign patterns are tried
 
 
 @dataclass(frozen=True)
-class Mean(Explained):
+class Mean:
     """A mean with its 95 % bootstrap interval over runs; of one run there is none (nan)."""
 
     mean: float
@@ -38,7 +37,7 @@ class Mean(Explained):
 
 
 @dataclass(frozen=True)
-class Difference(Explained):
+class Difference:
     """An encoding less its reference, run by run."""
 
     reference: str

@@ -11,7 +11,6 @@ import numpy as np
 from pefourier.answers.page import Page, flattened
 from pefourier.answers.text import agreeing, aligned, join, markdown_table, paragraph
 from pefourier.errors import printable
-from pefourier.explained import Explained
 from pefourier.train import power, statistics
 from pefourier.train.conclusion import (
     class_counts,
@@ -37,7 +36,7 @@ COLUMNS = 5  # encodings side by side, at most
 
 
 @dataclass(frozen=True)
-class LengthScores(Explained):
+class LengthScores:
     """What the runs of an encoding came to on windows of a length, or why they could not."""
 
     length: int
@@ -48,7 +47,7 @@ class LengthScores(Explained):
 
 
 @dataclass(frozen=True)
-class DatasetSummary(Explained):
+class DatasetSummary:
     """One dataset: each encoding's scores over its runs, and differences in F1 and AUPRC."""
 
     dataset: str
@@ -90,7 +89,7 @@ class DatasetSummary(Explained):
 
 
 @dataclass(frozen=True)
-class Summary(Explained):
+class Summary:
     """All datasets, and average ranks over them."""
 
     reference: str

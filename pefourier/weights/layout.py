@@ -12,7 +12,6 @@ from pefourier.encodings.sources.layers import open_model
 from pefourier.encodings.sources.rope_config import pairing_of
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
-from pefourier.explained import Explained
 from pefourier.weights.energies import energies_at
 from pefourier.weights.model import ModelWeights, find_sites, open_model_weights, rotations_of_model
 
@@ -24,7 +23,7 @@ SAMPLED = 8  # layers from which check-faithful guesses a pairing
 
 
 @dataclass(frozen=True)
-class PairLayout(Explained):
+class PairLayout:
     """Which rows of a head are turned together."""
 
     name: str  # halves or neighbours

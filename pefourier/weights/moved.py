@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pefourier.errors import PefourierError, shown
-from pefourier.explained import Explained
 from pefourier.weights.summary import OUTSTANDING, used_part
 
 if TYPE_CHECKING:
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class MovedHead(Explained):
+class MovedHead:
     """A head whose shares differ between two checkpoints."""
 
     layer: int
@@ -23,7 +22,7 @@ class MovedHead(Explained):
 
 
 @dataclass(frozen=True)
-class MovedRotation(Explained):
+class MovedRotation:
     """How much more is used than in the other checkpoint."""
 
     name: str
@@ -33,7 +32,7 @@ class MovedRotation(Explained):
 
 
 @dataclass(frozen=True)
-class Moved(Explained):
+class Moved:
     """What of the use of pairs differs between two checkpoints."""
 
     other: str

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding
-from pefourier.explained import Explained
 from pefourier.weights.activations import HeadMeans
 from pefourier.weights.energies import LayerEnergies
 from pefourier.weights.layout import pair_rows
 
 
 @dataclass(frozen=True)
-class LayerShares(Explained):
+class LayerShares:
     """Shares of the pairs that turn, in each query head of a layer; NaN in a head of zeros."""
 
     layer: int

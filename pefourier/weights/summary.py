@@ -8,7 +8,6 @@ import numpy as np
 
 from pefourier.analysis.context import frequencies_before_scaling, window_of_rotation
 from pefourier.errors import PefourierError
-from pefourier.explained import Explained
 from pefourier.weights.model import Rotations
 from pefourier.weights.shares import LayerShares
 
@@ -19,7 +18,7 @@ SIZEABLE = 0.25  # of a head's product, which it must have there
 
 
 @dataclass(frozen=True)
-class PairUse(Explained):
+class PairUse:
     """A pair of a rotation, and what the heads put into it on average."""
 
     index: int
@@ -37,7 +36,7 @@ class PairUse(Explained):
 
 
 @dataclass(frozen=True)
-class Portion(Explained):
+class Portion:
     """What some of the pairs have."""
 
     pairs: int
@@ -55,7 +54,7 @@ class AxisUse(Portion):
 
 
 @dataclass(frozen=True)
-class Standout(Explained):
+class Standout:
     """A head, or a layer, that uses some pairs far more than most do."""
 
     layer: int
@@ -107,7 +106,7 @@ def pairs_that_turn(turned: Rotations, number: int, length: int | None) -> Turni
 
 
 @dataclass(frozen=True)
-class RotationUse(Explained):
+class RotationUse:
     """What the heads of all layers of one rotation use."""
 
     name: str  # the type of layer, or empty

@@ -29,7 +29,6 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.layers import LayerRun
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
-from pefourier.explained import Explained
 from pefourier.geometry.threads import map_ahead
 from pefourier.result import Result
 from pefourier.weights.activations import read_activations
@@ -51,7 +50,7 @@ Progress = Callable[[str], Callable[[int, int], None]]
 
 
 @dataclass(frozen=True)
-class HeadUse(Explained):
+class HeadUse:
     """The shares of the product in one head."""
 
     layer: int
@@ -60,7 +59,7 @@ class HeadUse(Explained):
 
 
 @dataclass(frozen=True)
-class UsedLayers(Explained):
+class UsedLayers:
     """Layers of a model that are alike."""
 
     index: tuple[int, ...]

@@ -18,7 +18,6 @@ from typing import BinaryIO
 
 import numpy as np
 
-from pefourier.encodings.sources.mapped import watch
 from pefourier.errors import PefourierError, shown
 
 MEMORY = 2**33  # bytes that an array may take when it is not mapped
@@ -148,8 +147,7 @@ class Extent:
     def mapped(self, stream: BinaryIO) -> np.ndarray:
         """The array where it lies in a file."""
         self.check_plain()
-        array = np.memmap(stream, self.dtype, "r", self.offset, self.shape, self.order)
-        return watch(array, stream, self.offset + self.nbytes, self.offset)
+        return np.memmap(stream, self.dtype, "r", self.offset, self.shape, self.order)
 
 
 def check_axes(shape: Sequence[object]) -> None:

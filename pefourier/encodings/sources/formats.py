@@ -32,7 +32,6 @@ from pefourier.encodings.sources.arrays import (
     check_axes,
     fill_from_stream,
 )
-from pefourier.encodings.sources.mapped import watch
 from pefourier.errors import shown
 
 PACKED = 2**12  # bytes unpacked at a time: of LZMA, a kB of which may be as many as 7 MB
@@ -273,8 +272,7 @@ def read_torch(stream: BinaryIO) -> dict[str, Stored]:
             "it is damaged, or holds Python objects that could run code; only weights are read, "
             "as torch.save(table, PATH) writes them"
         ) from error
-    file = stream if mapped else None
-    return {name: torch_array(tensor, size, file) for name, tensor in tensors(tree, torch.Tensor)}
+    return {name: torch_array(tensor, size) for name, tensor in tensors(tree, torch.Tensor)}
 
 
 def tensors(tree: Any, kind: type) -> Iterator[tuple[str, Any]]:
@@ -290,8 +288,8 @@ def tensors(tree: Any, kind: type) -> Iterator[tuple[str, Any]]:
             stack += [(f"{name}.{k}" if name else str(k), item) for k, item in reversed(named)]
 
 
-def torch_array(tensor: Any, size: int, file: BinaryIO | None) -> Stored:
-    """A tensor from `size` bytes, mapped from a file where one is given."""
+def torch_array(tensor: Any, size: int) -> Stored:
+    """A tensor from `size` bytes, copied out of a file that torch has mapped."""
     kind = str(tensor.dtype).removeprefix("torch.")
     if tensor.is_nested:  # it has no shape
         return Stored((), "a nested tensor", 0, 0, tensor.numpy)
@@ -299,22 +297,12 @@ def torch_array(tensor: Any, size: int, file: BinaryIO | None) -> Stored:
         kind = f"{tensor.device.type} {tensor.layout}"
         return Stored(tuple(tensor.shape), kind, 0, 0, tensor.numpy)
     held = min(size, tensor.untyped_storage().nbytes())
-    whole = tensor.numel() * tensor.element_size() <= held  # not so for expanded tensors
-
-    def numbers() -> np.ndarray:
-        return (tensor.float() if kind in DECODERS else tensor).numpy(force=True)
-
-    def mapped() -> np.ndarray:
-        return watch(numbers(), file, size, None)
-
-    width = 4 if kind in DECODERS else tensor.element_size()
-    if file is None:
-        return Stored(tuple(tensor.shape), kind, width, held, numbers)
 
     def copied() -> np.ndarray:
-        return np.array(mapped()[...])
+        return np.array((tensor.float() if kind in DECODERS else tensor).numpy(force=True))
 
-    return Stored(tuple(tensor.shape), kind, width, held, copied, mapped if whole else None)
+    width = 4 if kind in DECODERS else tensor.element_size()
+    return Stored(tuple(tensor.shape), kind, width, held, copied)
 
 
 def read_safetensors(stream: BinaryIO) -> dict[str, Stored]:

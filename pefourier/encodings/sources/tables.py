@@ -4,7 +4,7 @@ Conventions
 -----------
 A table is an array (n, d) of real numbers; axes of length one around it are dropped. Floats keep
 their stored type, since the resolution of the codes is a finding; what numpy has no type for
-becomes float32, integers float64. Large .npy, .safetensors and .pt files are mapped, not read.
+becomes float32, integers float64. Large .npy and .safetensors files are mapped, not read.
 Files are written whole or not at all. `pefourier.encodings.sources.formats` knows the formats,
 `pefourier.encodings.sources.arrays` what may be loaded.
 """

@@ -8,7 +8,6 @@ from math import floor, log1p
 from typing import Any
 
 from pefourier.encodings.sources.config import ModelConfig, Section
-from pefourier.explained import Explained
 
 TUNED = {  # key of the scale of a temperature in the rope section, by model type
     "ministral3": "llama_4_scaling_beta",
@@ -18,7 +17,7 @@ LLAMA4 = {"attn_temperature_tuning": True, "floor_scale": 8192, "attn_scale": 0.
 
 
 @dataclass(frozen=True)
-class Temperature(Explained):
+class Temperature:
     r"""Queries at p are multiplied with :math:`1 + a \ln(1 + \lfloor (p + o)/F \rfloor)`."""
 
     layers: str  # those without positions, or all

@@ -105,22 +105,19 @@ def test_npy_types_and_orders(dtype, order):
     np.testing.assert_array_equal(table, stored.astype(kept))
 
 
-@pytest.mark.parametrize("suffix", ["npy", "safetensors", "pt"])
+@pytest.mark.parametrize("suffix", ["npy", "safetensors"])
 def test_large_files_are_mapped_not_read(suffix):
     """So that a sparse file of 16 GiB opens on a small machine."""
     shape, size = (2**20, 2**12), 2**34
     if suffix == "npy":
         np.lib.format.open_memmap("x.npy", "w+", np.float32, shape).flush()
-    elif suffix == "safetensors":
+    else:
         entry = {"dtype": "F32", "shape": shape, "data_offsets": [0, size]}
         put("x.safetensors", safetensors_bytes({"codes": entry}))
         os.truncate("x.safetensors", os.path.getsize("x.safetensors") + size)
-    else:
-        shape = (2**16 + 1, 2**10)  # what takes more than 256 MiB
-        torch.save(torch.ones(shape), "x.pt")
     table, _ = read_table("x." + suffix)
     assert table.shape == shape
-    assert table[-1:, :3].tolist() == [[suffix == "pt"] * 3]
+    assert table[-1:, :3].tolist() == [[0] * 3]
     with open("/proc/self/maps", errors="replace") as maps:
         assert f"{os.getcwd()}/x.{suffix}\n" in maps.read()
 
