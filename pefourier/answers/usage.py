@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pefourier.answers.context import mark_lengths, ranges
-from pefourier.answers.plot import USUAL, WIDTH, Look, brief, literal, make_panels
+from pefourier.answers.plot import LETTER, USUAL, WIDTH, Look, brief, literal, make_panels
 from pefourier.answers.telling import Answer, Said, Telling, record_of_fields
 from pefourier.answers.text import agreeing, aligned, join, number, paragraph
 from pefourier.errors import shown
@@ -281,8 +282,9 @@ def usage(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
             draw_heads(axes, rotation, layer, found.length)
         for axes in places[len(drawn[place]) :]:
             axes.set_axis_off()
-        for axes in panels[-1, columns]:
-            axes.set_xlabel("wavelength", fontsize=7)
+        for axes in panels[1:, columns][:, 0]:
+            axes.set_ylabel("times even", fontsize=7)
+    figure.supxlabel("wavelength (positions)", fontsize=7)
     return figure
 
 
@@ -331,8 +333,10 @@ def draw_layers(
     axes.set_ylim(len(layers) - 0.5, -0.5 - 0.05 * len(layers))  # room for a name above
     bar = axes.figure.colorbar(image, ax=axes, pad=0.01, extend="max")
     bar.set_label("share of the product,\ntimes even use", fontsize=7)
-    name = ", ".join(filter(None, (brief(found.about[0].spec, 50), literal(rotation.name))))
-    axes.set_title(f"{name}: {len(rotation.pairs)} pairs", loc="left", fontsize=9)
+    room = int(0.8 * axes.figure.get_figwidth() / len(found.rotations) / LETTER)
+    name = ", ".join(filter(None, (brief(found.about[0].spec, room), literal(rotation.name))))
+    title = fill(f"{name}: {len(rotation.pairs)} pairs", room)
+    axes.set_title(title, loc="left", fontsize=9)
 
 
 def draw_heads(axes: Axes, rotation: RotationUse, layer: LayerShares, length: int) -> None:
