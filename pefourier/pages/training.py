@@ -37,7 +37,7 @@ from pefourier.pages.document import (
 from pefourier.pages.encodings import versions_table
 from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
 from pefourier.train.conclusion import conclude_training, sum_up
-from pefourier.train.options import Options
+from pefourier.train.options import Options, seeds_of
 from pefourier.train.statistics import average_ranks
 from pefourier.train.store import Row, Store, option_of, read_configuration
 from pefourier.train.summary import (
@@ -103,9 +103,8 @@ def was_asked(row: Row, config: Mapping[str, Any]) -> bool:
     encodings, sizes = option_of(config, "encoding"), option_of(config, "match_rms")
     scaled = spec in encodings and size in (f"{rms:g}" for rms in sizes)
     named = row["encoding"] in encodings
-    asked = row["dataset"] in option_of(config, "dataset") and row["seed"] < option_of(
-        config, "seeds"
-    )
+    seeds = seeds_of(row["encoding"], option_of(config, "seeds"))
+    asked = row["dataset"] in option_of(config, "dataset") and row["seed"] < seeds
     return asked and (named or scaled)
 
 

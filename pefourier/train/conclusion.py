@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from pefourier.answers.telling import first_sentences
 from pefourier.answers.text import agreeing, join, number
 from pefourier.errors import printable
-from pefourier.train.options import LEVEL, ORDER_FREE, WITHOUT_CODES
+from pefourier.train.options import BESIDE, LEVEL, ORDER_FREE, WITHOUT_CODES
 
 NONE = "none"  # the arm without positions
 
@@ -198,7 +198,7 @@ def unreliable(one: "DatasetSummary", encoding: str) -> str:
 
 def mean_score(one: "DatasetSummary", encoding: str) -> str:
     """The mean F1, with its interval where there is one."""
-    f1, over = one.scores[encoding]["f1"], count_words(one.seeds * one.folds)
+    f1, over = one.scores[encoding]["f1"], count_words(one.counted(encoding))
     interval = f" (95 % {f1.low:.3f} … {f1.high:.3f})" if f1.low < f1.high else ""
     return f"It reaches F1 {f1.mean:.3f}{interval} over {over}."
 
@@ -225,10 +225,10 @@ def told_from_reference(one: "DatasetSummary", encoding: str) -> str:
         better = "better" if d.mean > 0 else "worse"
         return f"That is {better} than {d.reference}{where} ({numbers})."
     if len(one.differences) * d.p_floor > LEVEL:
-        return (
-            f"With so few runs no difference from {d.reference} can be significant ({numbers}); "
-            "give more --seeds."
-        )
+        none = f"no difference from {d.reference} can be significant ({numbers})"
+        if {encoding, d.reference} & {*BESIDE}:
+            return f"With one run in each of {one.folds} folds {none}; more --seeds add none."
+        return f"With so few runs {none}; give more --seeds."
     said = f"It does not differ significantly from {d.reference}"
     return f"{said} ({numbers}){exclusion(one, encoding)}{by_auprc(one, encoding)}."
 

@@ -33,6 +33,7 @@ from pefourier.train.options import (
     STEPS,
     WITHOUT_CODES,
     Options,
+    seeds_of,
 )
 from pefourier.train.schema import MOST_STACKED, Row
 from pefourier.train.store import Key
@@ -288,8 +289,8 @@ def most_members(model: Transformer, batch: int, device: torch.device) -> int:
 
 def plan_runs(resolved: ResolvedTask, seeds: int) -> list[Run]:
     """The runs of a dataset, order-free ones last: a seed and fold has all its encodings near."""
-    places = product(range(seeds), range(len(resolved.task.folds)))
-    found = [Run(arm, seed, fold) for seed, fold in places for arm in resolved.arms]
+    places = product(range(seeds), range(len(resolved.task.folds)), resolved.arms)
+    found = [Run(a, seed, fold) for seed, fold, a in places if seed < seeds_of(a.spec, seeds)]
     return sorted(found, key=lambda run: run.arm.spec in WITHOUT_CODES)
 
 
@@ -378,14 +379,15 @@ def find_misfit(row: Row, task: Task, epochs: int, lengths: Sequence[int]) -> st
 
 
 def cut_into_stacks(resolved: ResolvedTask, runs: Sequence[Run], size: int) -> list[Stack]:
-    """Runs of a dataset in stacks of at most `size`."""
+    """Runs of a dataset in stacks of at most `size`; another method's are stored one by one."""
     model = resolved.model
     plain = OrderFree(model.length, model.channels, model.classes, model.d)
     found = []
     kinds = {ORDER_FREE: plain} | {name: OtherMethod(name) for name in BESIDE}
     for own in (model, *kinds.values()):
         some = [run for run in runs if kinds.get(run.arm.spec, model) == own]
-        even = -(-len(some) // max(1, -(-len(some) // size)))  # no small one at the end
+        most = 1 if isinstance(own, OtherMethod) else size
+        even = -(-len(some) // max(1, -(-len(some) // most)))  # no small one at the end
         starts = range(0, len(some), max(even, 1))
         found += [Stack(resolved, own, some[i : i + even]) for i in starts]
     return found

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pefourier.train.data import PUBLISHED, SYNTHETIC
 
 ORDER_FREE = "order-free"
-BESIDE = ("trees", "minirocket")  # other methods
+BESIDE = ("trees", "minirocket")  # other methods, fitted once a fold
 WITHOUT_CODES = (ORDER_FREE, *BESIDE)  # rows of the answer that no encoding makes
 MOST_SEEDS = 10_000
 # Small sets have a step or two an epoch, in a hundred of which nothing is learned
@@ -18,6 +18,15 @@ PATIENCE_STEPS, PATIENCE = 250, 10
 LEVEL = 0.05  # of Holm-adjusted p, below which encodings are told apart
 Split = Literal["blocks", "chronological", "random"]
 Pool = Literal["mean", "max", "mean+max", "first"]
+
+
+def seeds_of(encoding: str, seeds: int) -> int:
+    """Runs with an encoding in each fold of so many seeds; another method is fitted once.
+
+    >>> seeds_of("rope", 4), seeds_of("trees", 4)
+    (4, 1)
+    """
+    return 1 if encoding in BESIDE else seeds
 
 
 def option(default: Any, help: str, metavar: str | None = None, flags: tuple[str, ...] = ()) -> Any:
@@ -50,7 +59,7 @@ class Options:
     beside: tuple[str, ...] = option(
         (),
         "Other methods on the same parts: trees (boosted ones on means, deviations, least and "
-        "greatest; scikit-learn) or minirocket (aeon); repeatable.",
+        "greatest; scikit-learn) or minirocket (aeon), fitted once a fold; repeatable.",
         "METHOD",
     )
     seeds: int = option(8, "Runs with each encoding.")

@@ -184,7 +184,7 @@ def fit_beside(stack: Stack, refit: bool) -> list[tuple[Outcome, Mapping[str, An
     """What another method comes to in each run of a stack; it has no settings to choose."""
     found = []
     for number, run in enumerate(stack.runs):
-        valid, test, seconds = fit_method(stack.model.name, stack.task, run.fold, run.seed, refit)
+        valid, test, seconds = fit_method(stack.model.name, stack.task, run.fold, refit)
         member = Member(run.arm.name, NOTHING, run.seed, run.fold, number=number)
         curve = np.zeros((0, 3))
         found.append((Outcome(member, valid, test, 1, seconds, curve=curve), {}))

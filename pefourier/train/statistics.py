@@ -9,7 +9,9 @@ fold: only codes that a seed draws (learned ones) begin alike there. So interval
 speak of these windows; the interval over folds speaks of others like them. Folds share training
 windows, so that their means vary less than those of independent data would: their variance is
 taken times 1/J + n_test/n_train in place of 1/J (Nadeau and Bengio, 2003, “Inference for the
-generalization error”). No seed, fold or encoding is ever picked by its score.
+generalization error”). Another method has one run a fold: it is compared with an encoding's means
+over the runs of each fold, so that there are as many differences as folds. No seed, fold or
+encoding is ever picked by its score.
 """
 
 from collections.abc import Mapping, Sequence
@@ -86,6 +88,24 @@ def fold_means(values: np.ndarray, folds: np.ndarray) -> np.ndarray:
     return np.array([values[folds == fold].mean() for fold in np.unique(folds)])
 
 
+def subtract(
+    own: np.ndarray, other: np.ndarray, folds: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Paired differences and their folds; `folds` are those of runs, where there are several each.
+
+    Who has one run a fold is compared with the other's mean in each fold.
+
+    >>> two_each = np.array([0, 0, 1, 1])
+    >>> subtract(np.array([0.5, 0.75]), np.array([0.0, 0.5, 0.25, 0.75]), two_each)
+    (array([0.25, 0.25]), array([0, 1]))
+    """
+    if len(own) == len(other) == len(folds):
+        return own - other, folds
+    every = np.unique(folds)
+    own, other = (x if len(x) == len(every) else fold_means(x, folds) for x in (own, other))
+    return own - other, every
+
+
 def interval_over_folds(
     values: np.ndarray, folds: np.ndarray, ratio: float = TEST_TO_TRAIN
 ) -> tuple[float, float]:
@@ -146,17 +166,18 @@ def paired_differences(
     folds: np.ndarray,
     ratio: float = TEST_TO_TRAIN,
 ) -> dict[str, Difference]:
-    """Each encoding less its reference; `runs` gives all the same runs (n,), of these folds.
+    """Each encoding less its reference; `runs` gives all the same runs (n,), of these folds, or
 
-    They are scores from 0 to 1, so that intervals of differences end at -1 and 1.
+    one for each fold. They are scores from 0 to 1, so that intervals of differences end at -1 and
+    1.
     """
-    apart = {name: runs[name] - runs[other] for name, other in references.items()}
-    p = {name: sign_flip(d) for name, d in apart.items()}
+    apart = {n: subtract(runs[n], runs[other], folds) for n, other in references.items()}
+    p = {name: sign_flip(d) for name, (d, _) in apart.items()}
     adjusted = dict(zip(p, holm(list(p.values())).tolist(), strict=True))
     found = {}
-    for name, d in apart.items():
+    for name, (d, own) in apart.items():
         mean = interval(d)
-        low, high = np.clip(interval_over_folds(d, folds, ratio), -1, 1).tolist()
+        low, high = np.clip(interval_over_folds(d, own, ratio), -1, 1).tolist()
         floor = max(2.0 ** (1 - len(d)), 1 / (FLIPS + 1) if len(d) > EXACT else 0.0)
         better = float((d > 0).mean() + 0.5 * (d == 0).mean())
         found[name] = Difference(

@@ -20,7 +20,7 @@ from pefourier.train.conclusion import (
     verdict_on,
 )
 from pefourier.train.data.load import sides_of_data
-from pefourier.train.options import BESIDE, LEVEL
+from pefourier.train.options import BESIDE, LEVEL, seeds_of
 from pefourier.train.power import Power
 from pefourier.train.searched import read_search
 from pefourier.train.statistics import Difference, Mean
@@ -73,6 +73,15 @@ class DatasetSummary:
     falling: dict[str, int] = field(default_factory=dict)  # runs that lost patience too soon
     budget: Mapping[str, int] | None = None  # epochs, patience in epochs, steps of an epoch
     positive: str | None = None  # class whose scores are told; of more than two there is none
+
+    def counted(self, encoding: str) -> int:
+        """Runs that an encoding's means are over."""
+        return seeds_of(encoding, self.seeds) * self.folds
+
+    @property
+    def fitted_once(self) -> list[str]:
+        """Other methods that have fewer runs than encodings have."""
+        return [e for e in self.scores if self.counted(e) < self.seeds * self.folds]
 
     def way_out(self, encoding: str) -> str:
         """The option of which an encoding that was cut short needs more."""
@@ -311,15 +320,29 @@ def mean_at_length(
 def common_runs(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[list[tuple[int, int]], dict[str, dict[str, np.ndarray]]]:
-    """The runs (seed, fold) that every encoding has, and its measures over them."""
+    """The runs (seed, fold) that every encoding has, and its measures over them.
+
+    Another method has the first seed alone, and its measures are over folds.
+    """
     by: dict[str, dict[tuple[int, int], Mapping[str, Any]]] = {}
     for row in rows:
         by.setdefault(row["encoding"], {})[row["seed"], row["fold"]] = row
-    runs = sorted(set.intersection(*(set(one) for one in by.values())))
+    every = {own_run(e, run) for e, one in by.items() for run in one}
+    runs = sorted(r for r in every if all(own_run(e, r) in one for e, one in by.items()))
+    own = {e: sorted({own_run(e, run) for run in runs}) for e in by}
     measures = [*MEASURES, *(m for m in LATER if all(m in row for row in rows))]
     return runs, {
-        e: {m: np.array([one[run][m] for run in runs]) for m in measures} for e, one in by.items()
+        e: {m: np.array([one[run][m] for run in own[e]]) for m in measures} for e, one in by.items()
     }
+
+
+def own_run(encoding: str, run: tuple[int, int]) -> tuple[int, int]:
+    """What a run (seed, fold) of others is compared with: of another method its only one.
+
+    >>> own_run("rope", (2, 1)), own_run("trees", (2, 1))
+    ((2, 1), (0, 1))
+    """
+    return (min(run[0], seeds_of(encoding, run[0] + 1) - 1), run[1])
 
 
 def runs_of(seeds: int, folds: int) -> str:
@@ -380,6 +403,8 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
             )
             body.append([f"(always {always})", *(three_decimals(chance[m]) for m in measures)])
         what = f"{title(one)}, {one.inputs}: mean [95 %] over " + runs_of(one.seeds, one.folds)
+        if once := one.fitted_once:
+            what += f", {join(once)} over {runs_of(1, one.folds)}"
         what += f"; positive: {one.positive}" if one.positive is not None else ""
         found.append((what, [head, *body]))
         same = " at the same rms" if any(d.reference != summary.reference for d in apart) else ""
@@ -599,11 +624,17 @@ def sentences(summary: Summary) -> list[str]:
     found = remarks_on_runs(summary) + remarks_on_lengths(summary)
     if summary.ranked:
         found.append(cliques_sentence(summary))
-    floors = [d.p_floor for one in summary.datasets for d in one.differences.values()]
+    floors = [
+        (d.p_floor, e in one.fitted_once)
+        for one in summary.datasets
+        for e, d in one.differences.items()
+    ]
     if floors:
+        least, once = (max((p for p, o in floors if o == which), default=0) for which in (0, 1))
+        others = f" ({once:.2g} for other methods, which have one run a fold)" if once else ""
         found.append(
             f"p is from a two-sided sign-flip test over (seed, fold) pairs and cannot fall below "
-            f"{max(floors):.2g} here; each 95 % interval stands alone, Holm p allows for all "
+            f"{least:.2g} here{others}; each 95 % interval stands alone, Holm p allows for all "
             f"comparisons; {whose_windows(summary)}both are about these windows only"
         )
     found += remarks_on_claims(summary)
@@ -615,7 +646,8 @@ def sentences(summary: Summary) -> list[str]:
             f"difference; {claim_words(summary)}"
         )
     found += remarks_on_edges(summary)
-    for n in sorted({one.seeds * one.folds for one in summary.datasets} & {2, 3, 4}):
+    counts = {one.counted(e) for one in summary.datasets for e in one.scores}
+    for n in sorted(counts & {2, 3, 4}):
         often = 100 * (1 - 2.0 ** (1 - n))  # unless all lie on one side of it
         found.append(
             f"with {n} runs a 95 % interval is just their range, which contains the true mean "
@@ -789,7 +821,7 @@ def json_records(summary: Summary) -> list[dict[str, Any]]:
             "training": summary.training,
             "split": one.split,
             "leaky": one.leaky,
-            "seeds": one.seeds,
+            "seeds": seeds_of(name, one.seeds),
             "folds": one.folds,
             "length": one.length,
             "positive": one.positive,

@@ -21,12 +21,15 @@ def test_trees_stand_beside_the_encodings_on_the_same_parts(tmp_path, rng):
     np.savez(tmp_path / "x.npz", X=x, y=y.astype(int))
     given = {**SMALL, "dataset": (str(tmp_path / "x.npz"),), "encoding": ("none", "order-free")}
     out, models = tmp_path / "out", tmp_path / "models"
-    asked = {**given, "folds": 2, "seeds": 1, "out": str(out), "save_models": str(models)}
+    asked = {**given, "folds": 2, "seeds": 2, "out": str(out), "save_models": str(models)}
     found = run_comparison(Options(**asked, beside=("trees",)))
     (one,) = found.datasets
     assert list(one.scores) == ["none", "order-free", "trees"]
     assert one.scores["trees"]["f1"].mean > 0.9
     assert one.cut_short == ("none", "order-free") or "trees" not in one.cut_short
+    runs = [(row["encoding"], row["seed"], row["fold"]) for row in lines(out)]
+    assert len(runs) == 2 * 2 * 2 + 2
+    assert [run for run in runs if run[0] == "trees"] == [("trees", 0, 0), ("trees", 0, 1)]
     rows = {(row["encoding"], row["fold"]): row for row in lines(out)}
     for fold in (0, 1):
         same = [rows[name, fold][k] for name in ("none", "trees") for k in ("windows", "trained")]
@@ -64,8 +67,8 @@ def test_what_minirocket_is_given(monkeypatch, rng):
     monkeypatch.setitem(sys.modules, name, SimpleNamespace(MiniRocket=MiniRocket))
     train, labels = rng.normal(size=(300, 9, 2)), np.arange(300) % 2
     train[:, 4, 1] = 2 * labels - 1  # one of 18 features tells the classes apart
-    (found, others) = beside.METHODS["minirocket"](train, labels, 5, [train, train[:7]])
-    assert asked == [5, (2, 9), (2, 9), (2, 9)]
+    (found, others) = beside.METHODS["minirocket"](train, labels, [train, train[:7]])
+    assert asked == [0, (2, 9), (2, 9), (2, 9)]
     assert ((found > 0) == labels).all()
     np.testing.assert_allclose(others, found[:7], atol=1e-12)
 
@@ -75,7 +78,7 @@ def test_what_minirocket_is_given(monkeypatch, rng):
 def test_minirocket_sees_where_things_are(rng):
     pytest.importorskip("aeon", reason="needs the package aeon")
     task = load.load_task("order:count=200,length=12")
-    valid, test, _ = beside.fit_method("minirocket", task, 0, 0)
+    valid, test, _ = beside.fit_method("minirocket", task, 0)
     fold = task.folds[0]
     assert (valid.shape, test.shape) == ((len(fold.valid), 2), (len(fold.test), 2))
     assert (test.argmax(axis=1) == task.labels[fold.test]).mean() > 0.8

@@ -87,10 +87,10 @@ def test_a_refit_learns_from_validation_windows_for_the_steps_that_validation_ke
 def test_trees_that_are_refit_learn_from_validation_windows_too():
     task = load_task("order:count=100,length=6")
     (fold,) = task.folds
-    plain, again = (beside.fit_method("trees", task, 0, 0, refit) for refit in (False, True))
+    plain, again = (beside.fit_method("trees", task, 0, refit) for refit in (False, True))
     np.testing.assert_array_equal(plain[0], again[0])
     both = replace(fold, train=np.concatenate([fold.train, fold.valid]))
-    by_hand = beside.fit_method("trees", replace(task, folds=(both,)), 0, 0)
+    by_hand = beside.fit_method("trees", replace(task, folds=(both,)), 0)
     np.testing.assert_allclose(again[1], by_hand[1])
 
 

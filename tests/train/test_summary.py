@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,8 @@ from training import SMALL, in_lines, of_datasets, result
 
 from pefourier.answers.page import as_json
 from pefourier.answers.training_figures import critical_difference
-from pefourier.train import metrics, power, summary
-from pefourier.train.conclusion import verdict_on
+from pefourier.train import metrics, power, statistics, summary
+from pefourier.train.conclusion import conclude_training, verdict_on
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison, write_summary
 from pefourier.train.schema import NOT_NUMBERS
@@ -308,6 +309,30 @@ def test_records_hold_each_encodings_scores_and_its_difference():
     assert found[2]["difference"]["mean"] == pytest.approx(
         found[2]["f1"]["mean"] - found[1]["f1"]["mean"]
     )
+
+
+def test_a_method_fitted_once_a_fold_counts_its_folds(rng):
+    """Twenty runs of five scores each told four times are five."""
+    f1 = {e: rng.uniform(0.4, 0.9, (4, 5)) for e in ("sinusoidal", "dft")} | {
+        "trees": np.tile(rng.uniform(0.8, 0.9, 5), (4, 1))
+    }
+    rows = [
+        result(e, f1[e][seed, fold], seed=seed, fold=fold)
+        for e, seed, fold in product(f1, range(4), range(5))
+    ]
+    (one,) = summary.summarize_runs(rows).datasets
+    apart = f1["trees"][0] - f1["sinusoidal"].mean(axis=0)
+    found, could = one.differences["trees"], one.power["trees"]
+    assert one.scores["trees"]["f1"] == statistics.interval(f1["trees"][0])
+    assert (found.mean, found.p_floor) == (pytest.approx(apart.mean()), 2**-4)
+    assert (found.p, found.better) == (statistics.sign_flip(apart), (apart > 0).mean())
+    assert (could.runs, could.claimed_runs) == (5, None)
+    assert could.spread == pytest.approx(apart.std(ddof=1))
+    assert one.differences["dft"].p_floor == 1 / 100_001
+    once = [row for row in rows if row["encoding"] != "trees" or row["seed"] == 0]
+    assert summary.summarize_runs(once).datasets[0].differences == one.differences
+    said = conclude_training(one, "trees")
+    assert "over 5 runs. With one run in each of 5 folds no difference from sinusoidal can" in said
 
 
 FIGURES = Path(__file__).parents[2] / "figures"
