@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isnan
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import typer
 
@@ -20,34 +20,24 @@ from pefourier.cli.reach_options import (
 )
 from pefourier.cli.request import (
     Asked,
-    Csv,
-    Dim,
     Drawing,
     Form,
-    Json,
-    Positions,
-    Prefix,
     Question,
-    Quiet,
-    RequireDtype,
     answers_of,
     ask_each,
     ask_lengths,
     asking,
     attempt_each,
     check_number,
-    count,
     keep_answers,
     note_grids,
     parse_points,
-    sides,
     since,
     spare_threads,
-    spec_names,
 )
 from pefourier.cli.streams import note, percentages
 from pefourier.cli.train_options import InGroups, Setting, TrainOptions, fill_options
-from pefourier.cli.usage_options import UsageOptions, tell_usage, two_counts
+from pefourier.cli.usage_options import UsageOptions, tell_usage
 from pefourier.errors import PefourierError, printable
 
 app = typer.Typer(
@@ -56,56 +46,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Lattice = Annotated[
-    int | None,
-    typer.Option(
-        parser=count,
-        metavar="N",
-        help="Points N of the lattice, default the dimension d, or the length where you give a "
-        "longer one or a config sets it; on a grid of each axis, default its sides.",
-    ),
-]
-Sigma = Annotated[
-    float | None,
-    typer.Option(help="Bandwidth in lattice steps, default 4, on a grid 1; 0 does not smooth."),
-]
-Method = Annotated[
-    Literal["auto", "declared", "periodogram"],
-    typer.Option(help="Where frequencies come from: declared by the encoding, or its table."),
-]
+Method = Literal["auto", "declared", "periodogram"]
 
-Axis = Annotated[
-    Literal["auto", "linear", "log"],
-    typer.Option(
-        help="Frequency axis of pictures: log, a share of energy for each factor ten of frequency, "
-        "or linear, that of each lattice frequency; auto: log where all have mostly slow waves."
-    ),
-]
-Demean = Annotated[
-    bool,
-    typer.Option("--demean", help="Leave out what is the same in all rows of the table."),
-]
-OldSides = Annotated[
-    tuple | None,
-    typer.Option(
-        "--from",
-        parser=sides,
-        metavar="HxW",
-        help="Sides of the table's grid, by default those that its inner products have.",
-    ),
-]
-NewSides = Annotated[
-    tuple | None, typer.Option("--to", parser=sides, metavar="HxW", help="Sides of the new grid.")
-]
-Interpolation = Annotated[
-    Literal["bicubic", "antialias", "timm", "dinov2", "bilinear", "fourier"],
-    typer.Option(
-        help="bicubic: torch's; antialias: with antialias=True; timm: the same, as timm calls "
-        "it; dinov2: by a scale factor with .1 added; bilinear; fourier: the spectrum with zeros "
-        "added, mirrored at the edges."
-    ),
-]
-TABLE_FILE = typer.Option(metavar="FILE", help="Table to write: .npy, .npz, .csv, .safetensors.")
+Axis = Literal["auto", "linear", "log"]
+Interpolation = Literal["bicubic", "antialias", "timm", "dinov2", "bilinear", "fourier"]
 
 
 @app.command()
@@ -114,11 +58,11 @@ def spectrum(
     question: Question,
     form: Form,
     drawing: Drawing,
-    lattice: Lattice = None,
-    sigma: Sigma = None,
+    lattice: int | None = None,
+    sigma: float | None = None,
     method: Method = "auto",
     axis: Axis = "auto",
-    demean: Demean = False,
+    demean: bool = False,
 ) -> None:
     """Which frequencies does an encoding have?
 
@@ -155,11 +99,11 @@ def reconstruct(
     question: Question,
     form: Form,
     drawing: Drawing,
-    pos: Positions = None,
-    lattice: Lattice = None,
-    sigma: Sigma = None,
+    pos: list[str] | None = None,
+    lattice: int | None = None,
+    sigma: float | None = None,
     method: Method = "auto",
-    demean: Demean = False,
+    demean: bool = False,
 ) -> None:
     """What is left of a position?
 
@@ -219,35 +163,11 @@ def note_points(asked: Asked, quiet: bool) -> None:
 class Demands:
     """What codes are held against by `pefourier check-faithful`."""
 
-    require: Annotated[
-        Literal["collides", "injective", "separable", "invertible", "isometric"] | None,
-        typer.Option(help="Exit with status 1 when a verdict is below this one."),
-    ] = None
-    require_dtype: RequireDtype = None
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict",
-            help="Exit with status 1 on an error or warning found, and with --baseline on anything "
-            "that is not as it was there.",
-        ),
-    ] = False
-    skip_unknown: Annotated[
-        bool,
-        typer.Option(
-            "--skip-unknown",
-            help="Skip, with a note, a config.json that is no model's, or whose positions are in "
-            "weights that are not beside it.",
-        ),
-    ] = False
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="An earlier answer, written with --json: exit with status 1 when a verdict, a "
-            "distance or a finding is worse than there.",
-        ),
-    ] = None
+    require: Literal["collides", "injective", "separable", "invertible", "isometric"] | None = None
+    require_dtype: str | None = None
+    strict: bool = False
+    skip_unknown: bool = False
+    baseline: str | None = None
 
 
 @app.command()
@@ -311,14 +231,7 @@ def compare(
     question: Question,
     form: Form,
     drawing: Drawing,
-    permutation: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the order of the rows of a head that leads from the first rotation to the "
-            "second (.npy or .json).",
-        ),
-    ] = None,
+    permutation: str | None = None,
 ) -> None:
     """Are two implementations the same encoding?
 
@@ -410,29 +323,11 @@ def context(given: ContextOptions, form: Form, drawing: Drawing) -> None:
 @asking
 def convert(
     form: Form,
-    spec: Annotated[
-        str, typer.Argument(metavar="WEIGHTS", help="A .safetensors file, or a model's folder.")
-    ],
-    source: Annotated[
-        Literal["halves", "neighbours"],
-        typer.Option("--from", help="Which rows are pairs in the code that they are made for."),
-    ] = ...,
-    target: Annotated[
-        Literal["halves", "neighbours"],
-        typer.Option("--to", help="Which are in the code that they are to work with."),
-    ] = ...,
-    out: Annotated[
-        str,
-        typer.Option(metavar="FILE", help="File to write; of weights in several files a folder."),
-    ] = ...,
-    heads: Annotated[
-        tuple | None,
-        typer.Option(
-            parser=two_counts,
-            metavar="Q,K",
-            help="Heads of queries and of keys, where no config.json lies beside the weights.",
-        ),
-    ] = None,
+    spec: str,
+    source: Literal["halves", "neighbours"] = ...,
+    target: Literal["halves", "neighbours"] = ...,
+    out: str = ...,
+    heads: tuple | None = None,
 ) -> None:
     """Write weights for code that pairs other rows.
 
@@ -487,16 +382,14 @@ def design(given: DesignOptions, form: Form, drawing: Drawing) -> None:
 def resize(
     form: Form,
     drawing: Drawing,
-    spec: Annotated[
-        str, typer.Argument(metavar="TABLE", help="A table on a grid, or a SPEC that makes one.")
-    ],
-    old: OldSides = None,
-    new: NewSides = ...,
-    prefix: Prefix = None,
-    d: Dim = None,
+    spec: str,
+    old: tuple | None = None,
+    new: tuple | None = ...,
+    prefix: int | None = None,
+    d: int | None = None,
     method: Interpolation = "bicubic",
-    out: Annotated[str | None, TABLE_FILE] = None,
-    quiet: Quiet = False,
+    out: str | None = None,
+    quiet: bool = False,
 ) -> None:
     """What happens when images change their size?
 
@@ -534,8 +427,8 @@ def encode(
     question: Question,
     form: Form,
     drawing: Drawing,
-    out: Annotated[str, TABLE_FILE] = ...,
-    pos: Positions = None,
+    out: str = ...,
+    pos: list[str] | None = None,
 ) -> None:
     """Write codes to a file.
 
@@ -570,12 +463,10 @@ def encode(
 def write_report(
     question: Question,
     form: Form,
-    out: Annotated[
-        str, typer.Option(metavar="FILE", help="Page to write: .html or .htm.")
-    ] = "report.html",
-    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")] = None,
-    lattice: Lattice = None,
-    sigma: Sigma = None,
+    out: str = "report.html",
+    title: str | None = None,
+    lattice: int | None = None,
+    sigma: float | None = None,
 ) -> None:
     """Write one page with all answers, to be sent to somebody.
 
@@ -666,10 +557,7 @@ def write_text(path: str, text: str) -> None:
 @asking
 def list_encodings(
     form: Form,
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME", autocompletion=spec_names, help="Encodings to tell all of."),
-    ] = None,
+    names: list[str] | None = None,
 ) -> None:
     """List the encodings that have a name.
 
@@ -687,13 +575,8 @@ def list_encodings(
 @asking
 def explain(
     form: Form,
-    term: Annotated[
-        list[str] | None,
-        typer.Argument(help="A field, verdict, finding, option, parameter, encoding or command."),
-    ] = None,
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON Schema of all answers with --json.")
-    ] = False,
+    term: list[str] | None = None,
+    schema: bool = False,
 ) -> None:
     """What does a word mean?
 
@@ -723,9 +606,9 @@ def train(
     given: TrainOptions,
     context: typer.Context,
     setting: Setting = None,
-    as_json: Json = False,
-    as_csv: Csv = False,
-    quiet: Quiet = False,
+    as_json: bool = False,
+    as_csv: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Which encoding classifies better?
 
@@ -752,11 +635,12 @@ def train(
 
 
 @app.command()
+@asking
 def reproduce(
-    out: Annotated[str, typer.Option(metavar="DIR", help="Folder to write to.")] = "figures",
-    as_json: Json = False,
-    as_csv: Csv = False,
-    quiet: Quiet = False,
+    out: str = "figures",
+    as_json: bool = False,
+    as_csv: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Recompute the paper.
 

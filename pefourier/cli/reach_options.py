@@ -2,24 +2,16 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-import typer
-
+from pefourier.cli.options import SHORT_NAMES
 from pefourier.cli.request import (
-    SHORT_NAMES,
     AtLength,
     Drawing,
     Form,
-    Quiet,
-    RequireDtype,
-    Specs,
     answers_of,
     attempt_each,
-    count,
-    count_or_sweep,
     keep_answers,
-    sides,
     since,
 )
 from pefourier.cli.streams import note
@@ -30,112 +22,31 @@ from pefourier.errors import PefourierError
 class ContextOptions:
     """The options of `pefourier context`."""
 
-    specs: Specs = None
-    length: Annotated[
-        int | None,
-        typer.Option(
-            "--length",
-            "-S",
-            parser=count_or_sweep,
-            metavar="N",
-            help="Positions asked for: 128k; several: 4k:1M:2x.",
-        ),
-    ] = None
-    trained: Annotated[
-        int | None,
-        typer.Option(parser=count, metavar="N", help="Positions of training, where you know them."),
-    ] = None
-    d: Annotated[int | None, typer.Option("--d", help="Head size; named rotations only.")] = None
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OTHER",
-            help="Another SPEC, or misreadings: scaling-ignored, partial-ignored, "
-            "local-for-global, layout, a setting of rope such as base=NUMBER or original=N; "
-            "several with commas.",
-        ),
-    ] = None
-    require_dtype: RequireDtype = None
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="An earlier answer, written with --json: exit with status 1 when rotations, "
-            "layers, windows or factors are not as they were, or more phases are new.",
-        ),
-    ] = None
-    quiet: Quiet = False
+    specs: list[str] | None = None
+    length: int | None = None
+    trained: int | None = None
+    d: int | None = None
+    against: str | None = None
+    require_dtype: str | None = None
+    baseline: str | None = None
+    quiet: bool = False
 
 
 @dataclass(frozen=True)
 class DesignOptions:
     """The options of `pefourier design`."""
 
-    length: Annotated[
-        int | None,
-        typer.Option(
-            "--length",
-            "-S",
-            parser=count,
-            metavar="N",
-            help="Positions: 64k; with --extend-from those of training.",
-        ),
-    ] = None
-    d: Annotated[
-        int | None,
-        typer.Option("--d", parser=count, metavar="N", help="Dimension of a code or a head."),
-    ] = None
-    span: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="What positions cover, with --resolution in place of --length: 1h, 90min, 250ms, "
-            "or a number without a unit.",
-        ),
-    ] = None
-    resolution: Annotated[
-        str | None, typer.Option(metavar="TIME", help="The step from one position to the next.")
-    ] = None
-    wanted: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--for",
-            metavar="CRITERION",
-            help="turns, distance, rank, stable_rank, condition, bound, wavelength=K (the slowest "
-            "pair needs K lengths for a turn) or phase=E:N (its cosine stays at E after N layers); "
-            "default: all but the last two. For language models bound is in use, for short series "
-            "turns. Repeatable.",
-        ),
-    ] = None
-    base: Annotated[
-        list[float] | None, typer.Option("--rho", "--base", help="A base to try; repeatable.")
-    ] = None
-    dtype: Annotated[
-        Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"] | None,
-        typer.Option(help="Round codes to this format for another smallest distance."),
-    ] = None
-    grid: Annotated[
-        tuple | None,
-        typer.Option(
-            parser=sides,
-            metavar="HxW",
-            help="A base for each axis of a grid, 14x14 or 8x30x52, in place of --length; with "
-            "--extend-from the grid to extend to, in place of --to.",
-        ),
-    ] = None
-    extend_from: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CONFIG",
-            help="Extend this rotation, a model's config or rope:…, to the length --to: linear, "
-            "ntk, yarn, llama3, and the bases of --rho and --for (turns, bound, wavelength=K).",
-        ),
-    ] = None
-    to: Annotated[
-        int | None,
-        typer.Option(parser=count, metavar="N", help="Positions to extend to: 128k."),
-    ] = None
-    quiet: Quiet = False
+    length: int | None = None
+    d: int | None = None
+    span: str | None = None
+    resolution: str | None = None
+    wanted: list[str] | None = None
+    base: list[float] | None = None
+    dtype: Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"] | None = None
+    grid: tuple | None = None
+    extend_from: str | None = None
+    to: int | None = None
+    quiet: bool = False
 
     @property
     def asked(self) -> dict[str, Any]:

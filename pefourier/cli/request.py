@@ -6,196 +6,21 @@ and options of its own.
 
 import inspect
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial, wraps
 from importlib import import_module
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import typer
 
+from pefourier.cli.options import as_typed
 from pefourier.cli.streams import answer_no, coloured, draws_dots, note, say, takes_colours
 from pefourier.errors import PefourierError, UnknownPositions, shown
 
-
-def spec_names(incomplete: str) -> list[str]:
-    """How a SPEC may go on, for the shell's completion: a name, or behind it a parameter.
-
-    >>> spec_names("sinus"), spec_names("rope:rho=5e5,lay")
-    (['sinusoidal'], ['rope:rho=5e5,layout='])
-    """
-    from pefourier.answers.catalogue import read_catalogue
-
-    known = {record["encoding"]: record["params"] for record in read_catalogue()}
-    name, colon, text = incomplete.partition(":")
-    if not colon:
-        return [one for one in known if one.startswith(incomplete)]
-    *given, last = text.split(",")
-    before = "".join(f"{item}," for item in given)
-    used = {item.partition("=")[0] for item in given}
-    keys = (key for key in known.get(name, ()) if key.startswith(last) and key not in used)
-    return [f"{name}:{before}{key}=" for key in keys]
-
-
-SPEC_HELP = (
-    "Encodings: NAME, NAME:key=value,…, PATH[#ARRAY] (.npy .npz .csv .pt .safetensors), - for "
-    "standard input, a Hugging Face config.json or model folder, model.gguf, or py:module:function "
-    "(runs your code). 'pefourier list' shows the names."
-)
-TIMES_HELP = (
-    "Irregular times (.csv, .npy): a column of numbers, for mtan, mtan-fixed and time2vec; for "
-    "fourier-features a column for each axis, such as latitude and longitude."
-)
-Specs = Annotated[
-    list[str] | None, typer.Argument(metavar="SPEC", autocompletion=spec_names, help=SPEC_HELP)
-]
-
-
-def count(text: str) -> int:
-    """A whole number as people write it, for an option."""
-    from pefourier.answers.text import whole_number
-
-    value = whole_number(text)
-    if value is None:
-        raise typer.BadParameter(
-            f"{shown(text)} is not a whole number such as 4096, 3e5 or 128k (131072)"
-        )
-    return value
-
-
 WIDTHS = {"column": 3.4, "page": 7.0}  # inches, of papers in two columns
 NARROWEST, WIDEST = 3.0, 40.0  # inches
-
-
-def sides(text: str) -> tuple[int, ...]:
-    """Sides of a grid such as 14x14, for an option."""
-    from pefourier.answers.text import whole_number
-
-    found = [whole_number(part) for part in text.replace("×", "x").split("x")]
-    if any(side is None or side < 1 for side in found):
-        raise typer.BadParameter(
-            f"{shown(text)} is not a grid; write sides of at least 1, such as 14x14 (rows x "
-            "columns) or 8x30x52 (frames x rows x columns)"
-        )
-    return tuple(found)
-
-
-GRID_HELP = (
-    "Sides of a grid whose points the rows are, such as 14x14 (rows x columns) or 8x30x52 (frames "
-    "x rows x columns); the first axis is the slowest."
-)
-PREFIX_HELP = "Rows before the grid without a place on it: class, register, distillation tokens."
-
-
-def count_or_sweep(text: str) -> int | tuple[int, ...]:
-    """A number of positions, or several: first:last:factor, as 4k:1M:2x."""
-    if ":" not in text:
-        if re.fullmatch(r"[0-9]+([x×][0-9]+)+", text):
-            raise typer.BadParameter(
-                f"{shown(text)} is a size of images, not a number of positions; give --grid "
-                f"{text}, or ask resize --to {text} about a model's config"
-            )
-        return count(text)
-    first, _, rest = text.partition(":")
-    last, _, factor = rest.partition(":")
-    try:
-        step = float(factor.removesuffix("x"))
-    except ValueError:
-        step = 0.0
-    if not factor.endswith("x") or not 1 < step < 2**20:
-        raise typer.BadParameter(
-            f"{shown(text)} is not a sweep such as 4k:1M:2x: first, last, and the factor between"
-        )
-    lengths, top = [float(max(count(first), 1))], count(last)
-    while lengths[-1] * step <= top * (1 + 1e-9) and len(lengths) <= LONGEST_SWEEP:
-        lengths.append(lengths[-1] * step)
-    whole = tuple(dict.fromkeys(round(length) for length in lengths))
-    if len(whole) < 2 or len(whole) > LONGEST_SWEEP:
-        raise typer.BadParameter(
-            f"{shown(text)} is not a sweep of 2 to {LONGEST_SWEEP} lengths; got {len(whole)}"
-        )
-    return whole
-
-
-LONGEST_SWEEP = 64
-LENGTH_HELP = (
-    "Number of positions, such as 4096, 3e5, 128k (131072) or 1M; default 80, of a file all. "
-    "check-faithful and context take several, too: 4k:1M:2x."
-)
-RHO_HELP = "Base of geometric frequencies (rope_theta), default 10000."
-Dim = Annotated[
-    int | None,
-    typer.Option("--d", parser=count, metavar="N", help="Dimension of a code, default 256."),
-]
-Length = Annotated[
-    int | None, typer.Option("--length", "-S", parser=count_or_sweep, metavar="N", help=LENGTH_HELP)
-]
-Grid = Annotated[tuple | None, typer.Option("--grid", parser=sides, metavar="HxW", help=GRID_HELP)]
-Prefix = Annotated[
-    int | None, typer.Option("--prefix", parser=count, metavar="N", help=PREFIX_HELP)
-]
-SPANS_HELP = (
-    "Tokens of text, images and videos for a rotation on three axes (M-RoPE), such as 'text:3 "
-    "image:4x6 text:2': rows x columns, or frames x rows x columns, of patches."
-)
-Spans = Annotated[str | None, typer.Option("--spans", metavar="SPANS", help=SPANS_HELP)]
-Rho = Annotated[float | None, typer.Option("--rho", "--base", "--theta", help=RHO_HELP)]
-Seed = Annotated[int | None, typer.Option(help="Seed of random encodings.")]
-Times = Annotated[str | None, typer.Option(metavar="FILE", help=TIMES_HELP)]
-Positions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--pos",
-        "--positions",
-        metavar="S...",
-        help="Positions: 5 40 75, or 5,40,75; on a grid points, as 3,4.",
-    ),
-]
-Plot = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Write a figure: .png, .pdf or .svg.")
-]
-Width = Annotated[
-    str | None,
-    typer.Option(metavar="WIDE", help="Width of the figure: column (3.4), page (7) or inches."),
-]
-Dpi = Annotated[
-    int | None, typer.Option(min=20, max=2400, help="Dots per inch of a .png, default 200.")
-]
-Title = Annotated[str | None, typer.Option(metavar="TEXT", help="Title above the figure.")]
-Dark = Annotated[bool, typer.Option("--dark", help="Draw the figure light on dark.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and notes on stderr.")]
-Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
-Csv = Annotated[bool, typer.Option("--csv", help="Answer in CSV.")]
-
-
-SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
-
-
-def format_asked(text: str) -> str:
-    """A format by its full name, ``bf16:computed`` as ``bfloat16:computed``, for an option."""
-    name, colon, how = text.partition(":")
-    full = SHORT_NAMES.get(name, name)
-    if full not in SHORT_NAMES.values() or (colon and how != "computed"):
-        known = ", ".join([*SHORT_NAMES.values(), *SHORT_NAMES])
-        raise typer.BadParameter(
-            f"{shown(text)} is not one of {known}, or one of these with :computed"
-        )
-    return full + colon + how
-
-
-RequireDtype = Annotated[
-    str | None,
-    typer.Option(
-        parser=format_asked,
-        metavar="DTYPE[:computed]",
-        help="Exit with status 1 when codes are not distinct rounded to this format (float32, "
-        "float16, bfloat16, float8_e4m3; fp32, fp16, bf16, fp8), too; with :computed, as "
-        "bf16:computed, when they are not distinct computed in it.",
-    ),
-]
-
 ANNOTATIONS = {"github", "sarif"}  # forms that other programs show beside a file
 
 
@@ -203,16 +28,16 @@ ANNOTATIONS = {"github", "sarif"}  # forms that other programs show beside a fil
 class Question:
     """The options that analysing commands share: which encodings."""
 
-    specs: Specs = None
-    d: Dim = None
-    length: Length = None
-    grid: Grid = None
-    prefix: Prefix = None
-    spans: Spans = None
-    rho: Rho = None
-    seed: Seed = None
-    times: Times = None
-    quiet: Quiet = False
+    specs: list[str] | None = None
+    d: int | None = None
+    length: int | None = None
+    grid: tuple | None = None
+    prefix: int | None = None
+    spans: str | None = None
+    rho: float | None = None
+    seed: int | None = None
+    times: str | None = None
+    quiet: bool = False
 
     @property
     def wanted(self) -> list[str]:
@@ -319,11 +144,11 @@ def note_grids(enc: Any, quiet: bool) -> Any:
 class Drawing:
     """The options of commands that draw: where to, and how it is to look."""
 
-    plot: Plot = None
-    width: Width = None
-    dpi: Dpi = None
-    title: Title = None
-    dark: Dark = False
+    plot: str | None = None
+    width: str | None = None
+    dpi: int | None = None
+    title: str | None = None
+    dark: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a figure that could not be written, before anything is computed."""
@@ -555,17 +380,9 @@ def parse_points(texts: list[str] | None) -> list[tuple[int, ...]]:
 class Form:
     """The form of an answer: words, unless one of these options names another of `forms.FORMS`."""
 
-    as_json: Json = False
-    as_csv: Csv = False
-    form: Annotated[
-        Literal["text", "json", "csv", "github", "sarif", "lint", "md", "latex"] | None,
-        typer.Option(
-            "--format",
-            help="Form of the answer: github and sarif tell findings to GitHub's Actions and to "
-            "code scanning, lint is a line for each error and warning, md and latex are for "
-            "documents.",
-        ),
-    ] = None
+    as_json: bool = False
+    as_csv: bool = False
+    form: Literal["text", "json", "csv", "github", "sarif", "lint", "md", "latex"] | None = None
 
     def __post_init__(self) -> None:
         """Refuse an answer in two forms, before anything is computed."""
@@ -618,9 +435,14 @@ def asking(command: Callable[..., None]) -> Callable[..., None]:
     parameters = inspect.signature(command).parameters.values()
     groups = {p.name: p.annotation for p in parameters if is_dataclass(p.annotation)}
     kind = inspect.Parameter.KEYWORD_ONLY
-    own = [p.replace(kind=kind) for p in parameters if p.name not in groups]
+    typed_as = partial(as_typed, command.__name__)
+    own = [
+        p.replace(kind=kind, annotation=typed_as(p.name, p.annotation))
+        for p in parameters
+        if p.name not in groups
+    ]
     shared = [
-        inspect.Parameter(f.name, kind, default=f.default, annotation=f.type)
+        inspect.Parameter(f.name, kind, default=f.default, annotation=typed_as(f.name, f.type))
         for group in groups.values()
         for f in fields(group)
     ]

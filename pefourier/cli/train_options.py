@@ -6,7 +6,7 @@ from typing import Annotated, Any, get_args, get_origin
 import typer
 from typer.core import TyperCommand
 
-from pefourier.cli.request import spec_names
+from pefourier.cli.options import spec_names
 from pefourier.errors import unknown
 from pefourier.train.data import PUBLISHED, SYNTHETIC
 from pefourier.train.options import SETTINGS, Options

@@ -1,0 +1,133 @@
+"""What options mean: the words of their help in options.toml, and what is typed as values."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, get_origin
+
+import typer
+
+from pefourier.errors import shown
+from pefourier.files import read_toml
+
+FILE = Path(__file__).with_suffix(".toml")
+LONGEST_SWEEP = 64
+SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
+
+
+def as_typed(command: str, name: str, kind: Any) -> Any:
+    """The type of a command's parameter with what its option is: of this command, or shared."""
+    if kind is typer.Context or get_origin(kind) is Annotated:
+        return kind
+    table = read_toml(FILE)
+    facts = dict(table.get(command, {}).get(name) or table["shared"][name])
+    facts |= {key: MEANT[facts[key]] for key in ("parser", "autocompletion") if key in facts}
+    made = typer.Argument if facts.pop("argument", False) else typer.Option
+    return Annotated[kind, made(*facts.pop("flags", ()), **facts)]
+
+
+def spec_names(incomplete: str) -> list[str]:
+    """How a SPEC may go on, for the shell's completion: a name, or behind it a parameter.
+
+    >>> spec_names("sinus"), spec_names("rope:rho=5e5,lay")
+    (['sinusoidal'], ['rope:rho=5e5,layout='])
+    """
+    from pefourier.answers.catalogue import read_catalogue
+
+    known = {record["encoding"]: record["params"] for record in read_catalogue()}
+    name, colon, text = incomplete.partition(":")
+    if not colon:
+        return [one for one in known if one.startswith(incomplete)]
+    *given, last = text.split(",")
+    before = "".join(f"{item}," for item in given)
+    used = {item.partition("=")[0] for item in given}
+    keys = (key for key in known.get(name, ()) if key.startswith(last) and key not in used)
+    return [f"{name}:{before}{key}=" for key in keys]
+
+
+def count(text: str) -> int:
+    """A whole number as people write it, for an option."""
+    from pefourier.answers.text import whole_number
+
+    value = whole_number(text)
+    if value is None:
+        raise typer.BadParameter(
+            f"{shown(text)} is not a whole number such as 4096, 3e5 or 128k (131072)"
+        )
+    return value
+
+
+def sides(text: str) -> tuple[int, ...]:
+    """Sides of a grid such as 14x14, for an option."""
+    from pefourier.answers.text import whole_number
+
+    found = [whole_number(part) for part in text.replace("×", "x").split("x")]
+    if any(side is None or side < 1 for side in found):
+        raise typer.BadParameter(
+            f"{shown(text)} is not a grid; write sides of at least 1, such as 14x14 (rows x "
+            "columns) or 8x30x52 (frames x rows x columns)"
+        )
+    return tuple(found)
+
+
+def count_or_sweep(text: str) -> int | tuple[int, ...]:
+    """A number of positions, or several: first:last:factor, as 4k:1M:2x."""
+    if ":" not in text:
+        if re.fullmatch(r"[0-9]+([x×][0-9]+)+", text):
+            raise typer.BadParameter(
+                f"{shown(text)} is a size of images, not a number of positions; give --grid "
+                f"{text}, or ask resize --to {text} about a model's config"
+            )
+        return count(text)
+    first, _, rest = text.partition(":")
+    last, _, factor = rest.partition(":")
+    try:
+        step = float(factor.removesuffix("x"))
+    except ValueError:
+        step = 0.0
+    if not factor.endswith("x") or not 1 < step < 2**20:
+        raise typer.BadParameter(
+            f"{shown(text)} is not a sweep such as 4k:1M:2x: first, last, and the factor between"
+        )
+    lengths, top = [float(max(count(first), 1))], count(last)
+    while lengths[-1] * step <= top * (1 + 1e-9) and len(lengths) <= LONGEST_SWEEP:
+        lengths.append(lengths[-1] * step)
+    whole = tuple(dict.fromkeys(round(length) for length in lengths))
+    if len(whole) < 2 or len(whole) > LONGEST_SWEEP:
+        raise typer.BadParameter(
+            f"{shown(text)} is not a sweep of 2 to {LONGEST_SWEEP} lengths; got {len(whole)}"
+        )
+    return whole
+
+
+def format_asked(text: str) -> str:
+    """A format by its full name, ``bf16:computed`` as ``bfloat16:computed``, for an option."""
+    name, colon, how = text.partition(":")
+    full = SHORT_NAMES.get(name, name)
+    if full not in SHORT_NAMES.values() or (colon and how != "computed"):
+        known = ", ".join([*SHORT_NAMES.values(), *SHORT_NAMES])
+        raise typer.BadParameter(
+            f"{shown(text)} is not one of {known}, or one of these with :computed"
+        )
+    return full + colon + how
+
+
+def layer_range(text: str) -> range:
+    """Layers from one to another, both included: 0-7, or a single one."""
+    found = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", text)
+    if found is None or int(found[2] or found[1]) < int(found[1]):
+        raise typer.BadParameter(f"{shown(text)} is no run of layers such as 0-7, or one layer")
+    return range(int(found[1]), int(found[2] or found[1]) + 1)
+
+
+def two_counts(text: str) -> tuple[int, ...]:
+    """Heads of queries and of keys: 32,8, or one number for both."""
+    parts = text.split(",")
+    if len(parts) > 2 or not all(re.fullmatch(r"[1-9]\d{0,5}", part) for part in parts):
+        raise typer.BadParameter(f"{shown(text)} is no number of heads such as 32,8, or 12")
+    return (int(parts[0]), int(parts[-1]))
+
+
+MEANT = {
+    one.__name__: one
+    for one in (spec_names, count, sides, count_or_sweep, format_asked, layer_range, two_counts)
+}
