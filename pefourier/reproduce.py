@@ -24,23 +24,15 @@ from pefourier.answers.text import agreeing, join, markdown_table, paragraph
 from pefourier.encodings.families import absolute  # noqa: F401 (registers the paper's encodings)
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
-from pefourier.files import write_whole
+from pefourier.files import read_toml, write_whole
 from pefourier.train.options import LEVEL
 
-HOLDS, SENSE, FAILS = "holds", "holds in another sense", "does not hold"
+HOLDS, FAILS = "holds", "does not hold"
 UNDECIDED, NOT_YET = "not supported by the data", "not yet compared"
 POSITIONS = [5, 40, 75]  # those of Fig. 2
 LENGTH = 80  # positions of the paper's series
 NEEDED = "dataset leaky length seeds folds scores differences auprc_differences".split()
-PRIVATE = "private data"
-SPOKEN = {  # after one claim, and after several
-    HOLDS: ("holds", "hold"),
-    SENSE: ("holds in another sense", "hold in another sense"),
-    FAILS: ("fails", "fail"),
-    UNDECIDED: ("is without support in the data", "are without support in the data"),
-    NOT_YET: ("is not yet compared", "are not yet compared"),
-    PRIVATE: ("rests on private data", "rest on private data"),
-}
+TEXTS = Path(__file__).with_suffix(".toml")
 Verdict = Literal[
     "holds",
     "holds in another sense",
@@ -163,6 +155,12 @@ def all_claims(
     return claims
 
 
+def claim(code: str, **found: Any) -> Claim:
+    """A claim of reproduce.toml, with what was found."""
+    told = read_toml(TEXTS)["claims"][code]
+    return Claim(**{key: text.format(**found).strip() for key, text in told.items()})
+
+
 def equation_12() -> Claim:
     """Eq. 12: the sinusoidal encoding."""
     enc = build("sinusoidal", length=LENGTH)
@@ -170,28 +168,13 @@ def equation_12() -> Claim:
     table = enc.table()
     lag = np.subtract.outer(np.arange(LENGTH), np.arange(LENGTH))
     gap = np.abs(table @ table.T - np.cos(np.multiply.outer(lag, w)).sum(axis=2)).max()
-    return Claim(
-        "Eq. 12",
-        "sines and cosines at w_l = ρ^(−l/d), l = 0, 2 … d−2",
-        "w from 1 down to ρ^(−(d−2)/d)",
-        f"{len(w)} frequencies, {w[0]:.0f} down to {w[-1]:.4e}",
-        HOLDS,
-        f"Inner products equal Σ cos(w_l (s−t)) to {gap:.0e}: they depend on the lag alone.",
-    )
+    return claim("equation_12", count=len(w), w=(w[0], w[-1]), gap=gap)
 
 
 def equation_15() -> Claim:
     """Eq. 15 and Fig. 1."""
-    s = density(build("sinusoidal")).summary
-    return Claim(
-        "Eq. 15, Fig. 1",
-        "the sinusoidal encoding is a low-pass filter",
-        "a peak at zero frequency",
-        f"mean frequency {s.centroid:.4f} rad, 95 % below {s.cutoff95:.4f} rad of π",
-        HOLDS,
-        "With bandwidth 4 the largest share lies at k = 1, next to zero; "
-        f"at Nyquist it is {density(build('sinusoidal')).density[-1]:.1e}.",
-    )
+    found = density(build("sinusoidal"))
+    return claim("equation_15", s=found.summary, nyquist=found.density[-1])
 
 
 def equation_16() -> list[Claim]:
@@ -199,25 +182,9 @@ def equation_16() -> list[Claim]:
     claims = []
     for d in (256, 512):
         s = density(build("sinusoidal", d=d)).summary
-        share = s.below_first_bin / s.frequencies_total
-        claims += [
-            Claim(
-                "Eq. 16",
-                f"index l at which w_l = 2π/d, d = {d}",
-                "d ln(d/2π) / ln ρ",
-                f"{s.lowest_bin_index:.2f}",
-                HOLDS,
-                f"Of index {2 * int(s.lowest_bin_index // 2) + 2} … {d - 2} all lie below it.",
-            ),
-            Claim(
-                "text after Eq. 16",
-                f"“almost half of the entries” go into the lowest bin, d = {d}",
-                "almost 1/2",
-                f"{s.below_first_bin} of {s.frequencies_total} = {100 * share:.0f} %",
-                SENSE,
-                "It is more than half: the paper's point is stronger than it says.",
-            ),
-        ]
+        own = {"s": s, "d": d, "first": 2 * int(s.lowest_bin_index // 2) + 2, "last": d - 2}
+        own["share"] = 100 * s.below_first_bin / s.frequencies_total
+        claims += [claim("equation_16", **own), claim("after_equation_16", **own)]
     return claims
 
 
@@ -239,99 +206,42 @@ def equations_17_18() -> Claim:
     """Eqs. 17-18: the position function is its Fourier series."""
     basis = fourier_basis(256)
     error = np.abs(basis @ basis.T - np.eye(256)).max()
-    return Claim(
-        "Eqs. 17-18",
-        "a position function equals its real Fourier series",
-        "equality",
-        f"largest error {size_of_error(error)}",
-        HOLDS,
-        "All 256 deltas on 256 points are rebuilt from their coefficients to rounding.",
-    )
+    return claim("equations_17_18", error=size_of_error(error))
 
 
 def equation_19() -> Claim:
     """Eq. 19: the sum must run over phi_1 … phi_2K."""
     basis = fourier_basis(256)
     half = basis[:, :128]  # the constant and the cosines: what a sum to phi_K holds
-    error = np.linalg.norm(half @ half[40] - np.eye(256)[40])
-    return Claim(
-        "Eq. 19",
-        "the sum over basis functions ends at φ_K",
-        "φ_K",
-        f"l2 error {error:.3f} with φ_K, 0 with φ_2K",
-        FAILS,
-        "A misprint: K cosines and K sines need φ_1 … φ_2K.",
-    )
+    return claim("equation_19", error=np.linalg.norm(half @ half[40] - np.eye(256)[40]))
 
 
 def equations_20_21() -> Claim:
     """Eqs. 20-21: the DFT encoding."""
-    r = assess(build("dft", length=256))
-    return Claim(
-        "Eqs. 20-21",
-        "the DFT encoding: coefficients of δ_s as the code of s",
-        "an orthonormal code",
-        f"all distances √2 = {r.min_distance:.6f}, condition number {r.condition_number:.0f}",
-        HOLDS,
-        "Codes have period d: positions s and s + d collide, so it serves lengths up to d.",
-    )
+    return claim("equations_20_21", r=assess(build("dft", length=256)))
 
 
 def equation_22() -> Claim:
     """Eq. 22: the density of the DFT encoding."""
-    g = density(build("dft")).density
-    return Claim(
-        "Eq. 22",
-        "the DFT encoding has a flat distribution",
-        "(1/d)(δ_0 + δ_Nyquist) + (2/d) Σ_k",
-        f"{g[0]:.6f} at 0 and π, {g[1]:.6f} between",
-        HOLDS,
-        "Flat for each basis column; the constant and Nyquist own one column and not two. The "
-        "delta sum's index is misprinted as l.",
-    )
+    return claim("equation_22", g=density(build("dft")).density)
 
 
 def theorem_1() -> Claim:
     """Theorem 1: the DFT encoding can be inverted."""
     r = assess(build("dft", length=256))
-    return Claim(
-        "Theorem 1",
-        "the DFT encoding is faithful: position functions are recovered from it",
-        "exact",
-        f"largest error {size_of_error(r.inverse_error)}, verdict {r.verdict}",
-        HOLDS,
-        "The inverse is the transpose of the table.",
-    )
+    return claim("theorem_1", r=r, error=size_of_error(r.inverse_error))
 
 
 def figure_2_width() -> Claim:
     """Fig. 2: how wide the sinusoidal encoding makes a delta."""
-    enc = build("sinusoidal", length=LENGTH)
-    r = position_functions(enc, [40]).reconstructions[0]
-    base = 100 * r.values[40 + 15] / r.peak
-    return Claim(
-        "text on Fig. 2",
-        "positions are lost over a range “up to about 30”",
-        "about 30",
-        f"{r.width:.1f} at half height, 30 at {base:.1f} % of the peak",
-        SENSE,
-        f"30 is the width at the base; the peak falls to {r.peak:.4f}, its half-height width is "
-        f"{r.width:.1f}. (The caption writes h for ρ.)",
-    )
+    r = position_functions(build("sinusoidal", length=LENGTH), [40]).reconstructions[0]
+    return claim("figure_2_width", r=r, base=100 * r.values[40 + 15] / r.peak)
 
 
 def figure_2_exactness() -> Claim:
     """Fig. 2: the DFT encoding's reconstruction."""
-    r = position_functions(build("dft", length=LENGTH), [40]).reconstructions[0]
-    return Claim(
-        "text on Fig. 2",
-        "with the DFT encoding Algorithm 1 rebuilds deltas perfectly",
-        "perfectly",
-        f"l2 error {r.error:.4f}, peak {r.peak:.5f}",
-        SENSE,
-        "Eq. 22 gives the constant and Nyquist half the weight, so Algorithm 1 is not exact; with "
-        f"equal weights, and by Theorem 1's inverse ({r.inverse_error:.0e}), it is.",
-    )
+    found = position_functions(build("dft", length=LENGTH), [40])
+    return claim("figure_2_exactness", r=found.reconstructions[0])
 
 
 def figure_2_places() -> Claim:
@@ -342,47 +252,21 @@ def figure_2_places() -> Claim:
         for name in names
         for r in position_functions(build(name), POSITIONS).reconstructions
     ]
-    return Claim(
-        "Fig. 2",
-        "rebuilt peaks stand at the right positions",
-        "5, 40, 75",
-        f"{sum(found)} of {len(found)} over {', '.join(names)}",
-        HOLDS,
-        "True of any encoding, a ramp included (the weights are nonnegative), so it tells nothing; "
-        "error, width and side lobes do.",
-    )
+    return claim("figure_2_places", right=sum(found), all=len(found), names=", ".join(names))
 
 
 def definition_1() -> Claim:
     """Definition 1 applied to the sinusoidal encoding."""
-    r = assess(build("sinusoidal", length=LENGTH))
-    return Claim(
-        "Definition 1",
-        "the sinusoidal encoding “lacks faithfulness”",
-        "not faithful",
-        f"smallest distance {r.min_distance:.2f} > 0; rank {r.rank} of {LENGTH}",
-        SENSE,
-        "By Definition 1 (injective) it is faithful; what it lacks is a stable linear inverse: its "
-        f"numerical rank at length {LENGTH} is {r.rank}.",
-    )
+    return claim("definition_1", r=assess(build("sinusoidal", length=LENGTH)))
 
 
 def table_1(trainings: Sequence[Mapping[str, Any]]) -> list[Claim]:
     """Table 1: what the paper's training comparison prints, P / R / F1, and what ours finds."""
-    private = Claim(
-        "Table 1",
-        "Elevator: DFT encoding above the original",
-        ".977 / .917 / .946 → .979 / .955 / .967",
-        "–",
-        PRIVATE,
-        "Its owners' result sheet gives an F1 difference of +.021, five repeats, paired t p = .18: "
-        "not significant.",
-    )
     printed = {
         "SMD": "1 / .943 / .970 → 1 / .961 / .980",
         "MSL": ".822 / .855 / .838 → .894 / .821 / .856",
     }
-    return [private, *(row_of_table_1(*row, trainings) for row in printed.items())]
+    return [claim("elevator"), *(row_of_table_1(*row, trainings) for row in printed.items())]
 
 
 def row_of_table_1(dataset: str, printed: str, trainings: Sequence[Mapping[str, Any]]) -> Claim:
@@ -405,16 +289,9 @@ def row_of_table_1(dataset: str, printed: str, trainings: Sequence[Mapping[str, 
         for one in own
         if one["leaky"]
     ]
-    reasons.append("The paper's windows, split and training were not published.")
     found = [f"{score_triple(one, 'sinusoidal')} → {score_triple(one, 'dft')}" for one in sound]
-    return Claim(
-        "Table 1",
-        f"{dataset}: DFT encoding above the original",
-        printed,
-        "; ".join(found) or "–",
-        verdict,
-        " ".join(reasons),
-    )
+    told = {"computed": "; ".join(found) or "–", "verdict": verdict, "reason": " ".join(reasons)}
+    return claim("table_1", dataset=dataset, printed=printed, **told)
 
 
 def is_established(d: Mapping[str, Any]) -> bool:
@@ -478,7 +355,7 @@ def count_verdicts(claims: Sequence[Claim]) -> str:
     counts = Counter(claim.verdict for claim in claims)
     each = [
         f"{counts[verdict]} {agreeing(counts[verdict], *words)}"
-        for verdict, words in SPOKEN.items()
+        for verdict, words in read_toml(TEXTS)["spoken"].items()
         if counts[verdict]
     ]
     return f"Of {len(claims)} claims of the paper {join(each)}."

@@ -1,5 +1,6 @@
-"""What options mean: the words of their help in options.toml, and what is typed as values."""
+"""What options mean: the words of their help in options.json, and what is typed as values."""
 
+import json
 import re
 from pathlib import Path
 from typing import Annotated, Any, get_origin
@@ -7,9 +8,9 @@ from typing import Annotated, Any, get_origin
 import typer
 
 from pefourier.errors import shown
-from pefourier.files import read_toml
 
-FILE = Path(__file__).with_suffix(".toml")
+# by command and option; JSON, which is read at each start, takes a tenth of the time of TOML
+WORDS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 LONGEST_SWEEP = 64
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 
@@ -18,8 +19,7 @@ def as_typed(command: str, name: str, kind: Any) -> Any:
     """The type of a command's parameter with what its option is: of this command, or shared."""
     if kind is typer.Context or get_origin(kind) is Annotated:
         return kind
-    table = read_toml(FILE)
-    facts = dict(table.get(command, {}).get(name) or table["shared"][name])
+    facts = dict(WORDS.get(command, {}).get(name) or WORDS["shared"][name])
     facts |= {key: MEANT[facts[key]] for key in ("parser", "autocompletion") if key in facts}
     made = typer.Argument if facts.pop("argument", False) else typer.Option
     return Annotated[kind, made(*facts.pop("flags", ()), **facts)]
