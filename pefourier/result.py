@@ -80,6 +80,10 @@ class Result:
         """The kind of result, the SPECs and the first words of the conclusion."""
         return str(import_module(TELLING).in_a_line(self))
 
+    def _repr_html_(self) -> str:
+        """What the command prints, as notebooks show it."""
+        return str(import_module(TELLING).as_html(self))
+
     def __getstate__(self) -> dict[str, Any]:
         """What goes to another process: of an encoding's rule, a closure, the codes if they fit."""
         about = tuple(replace(enc, codes=portable_codes(enc)) for enc in self.about)

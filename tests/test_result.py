@@ -3,6 +3,7 @@
 import ast
 import copy
 import dataclasses
+import html
 import importlib
 import inspect
 import json
@@ -87,6 +88,20 @@ def test_a_result_is_shown_in_a_line(result):
     assert len(line) < 400
     assert "\n" not in line
     assert result.conclusion[:40] in line
+
+
+def test_a_notebook_shows_what_the_command_prints(result):
+    told = html.unescape(result._repr_html_())
+    assert told.startswith("<pre>")
+    assert result.conclusion in " ".join(told.split())
+
+
+def test_nothing_that_a_result_holds_becomes_markup():
+    result = pefourier.check("dft", length=4, d=4)
+    enc = dataclasses.replace(result.about[0], spec="<script>alert(1)</script>&\"'")
+    told = dataclasses.replace(result, about=(enc,))._repr_html_()
+    assert "<script" not in told
+    assert "&lt;script&gt;" in told
 
 
 def test_a_result_is_drawn_without_pyplot(result):

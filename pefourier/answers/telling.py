@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from html import escape
 from importlib import import_module
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
@@ -269,3 +270,11 @@ float16 and bfloat16; the closest two, 0 and 1, are 1.4 times the typical code l
     of = " and ".join(shorten(printable(enc.label), SENTENCE // 2) for enc in result.about)
     sentence = ". ".join(result.conclusion.split(". ")[:2]).removesuffix(".") + "."
     return f"<{name}{f' of {of}' if of else ''}: {shorten(sentence, SENTENCE)}>"
+
+
+def as_html(result: Result) -> str:
+    """What the command prints, as notebooks show it."""
+    if not result.about and not result.of_none:
+        return f"<pre>{escape(in_a_line(result))}</pre>"
+    told, answer = telling_of(result), answer_of(result)
+    return f"<pre>{escape(told.conclusion(answer))}\n{escape(told.words([answer]))}</pre>"
