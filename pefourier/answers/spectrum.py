@@ -52,6 +52,7 @@ WAVES += ("from wave", "to wave", "most turns in N", "fewest turns in N")
 FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
 UNDECLARED = "not known: measured on codes"
 FEW_WAVES, HELD = 4, 0.9  # waves that are named where they hold so much of the energy
+SPREAD = 16  # frequencies that so few waves' energy can be spread over
 SHARED = 0.05  # of a table's energy: what is the same in all rows is worth a sentence from here on
 BOUND, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which there is none
 MOST_WAVES = 0.5  # share of frequencies that is worth a sentence
@@ -260,10 +261,11 @@ def shape(enc: Encoding, r: Spectrum) -> tuple[str, str]:
             f"All frequencies carry about the same share of its energy (flatness "
             f"{number(s.flatness, 3)} of 1).",
         )
-    if waves := few_waves(r):
-        each = join(f"{wave(omega)} ({100 * share:.0f} %)" for omega, share in waves)
+    if waves := few_waves(enc, r):
+        each = join(f"{number(2 * pi / omega, 3)} ({100 * share:.0f} %)" for omega, share in waves)
         held = 100 * sum(share for _, share in waves)
-        return "FEW WAVES", f"{held:.0f} % of its energy is in waves of {each} {unit}."
+        one = f"a wave of {number(2 * pi / waves[0][0], 3)}" if len(waves) == 1 else ""
+        return "FEW WAVES", f"{held:.0f} % of its energy is in {one or f'waves of {each}'} {unit}."
     if s.cutoff95 <= SLOW:
         return (
             "MOSTLY SLOW",
@@ -285,21 +287,30 @@ def shape(enc: Encoding, r: Spectrum) -> tuple[str, str]:
     )
 
 
-def few_waves(r: Spectrum) -> list[tuple[float, float]]:
-    """Frequencies and shares of a measured, unsmoothed spectrum that lies in few; else none.
+def few_waves(enc: Encoding, r: Spectrum) -> list[tuple[float, float]]:
+    """Frequencies and shares of a measured spectrum that lies in few, before it is smoothed.
 
-    A wave between two points of the lattice shows beside both: a peak has its neighbours' shares.
+    A wave between two points of the lattice shows beside both: a peak has its neighbours' shares,
+    and lies towards the larger as the roots of both ask for, which is exact for a single wave.
     """
-    if r.on_grid or r.sigma or r.frequencies is not None:
+    from pefourier.analysis.spectrum import density
+
+    if r.on_grid or r.frequencies is not None or not r.summary.effective_unsmeared <= SPREAD:
         return []
-    density = np.append(0.0, r.density[1:])  # what all codes share is no wave
-    beside = np.pad(density, 1)
-    peaks = np.flatnonzero((density >= beside[:-2]) & (density > beside[2:]))
-    shares = (beside[:-2] + density + beside[2:])[peaks]
+    found = density(enc, r.lattice, 0, r.method).density if r.sigma else r.density
+    found = np.append(0.0, found[1:])  # what all codes share is no wave
+    beside = np.pad(found, 1)
+    before, after = beside[:-2], beside[2:]
+    peaks = np.flatnonzero((found >= before) & (found > after))
+    shares = (before + found + after)[peaks]
     top = np.argsort(-shares, kind="stable")[:FEW_WAVES]
     top = top[shares[top] >= SHARED]
-    held = float(shares[top].sum())
-    return [(float(r.omega[peaks[k]]), float(shares[k])) for k in top] if held >= HELD else []
+    if shares[top].sum() < HELD:
+        return []
+    k = peaks[top]
+    nearer = np.sqrt(np.maximum(before, after)[k])
+    moved = np.where(after > before, 1, -1)[k] * nearer / (nearer + np.sqrt(found[k]))
+    return [*zip(2 * pi * (k + moved) / r.lattice, shares[top], strict=True)]
 
 
 def is_blurred(r: Spectrum) -> bool:

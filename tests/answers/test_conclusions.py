@@ -470,11 +470,22 @@ if __name__ == "__main__":  # the sentences of all situations, as they are told 
     SAID.write_text("".join(lines), encoding="utf-8")
 
 
-def test_the_waves_of_a_table_of_few_are_named():
-    """Once a table of two waves was mostly slow, and neither was named."""
-    s = np.arange(512)[:, None]
-    waves = [np.hstack([np.cos(w * s), np.sin(w * s)]) for w in (2 * np.pi / 32, 2 * np.pi / 8.1)]
-    table = from_table(np.hstack([1.3 * waves[0], waves[1]]))
-    told = conclude(table, density(table, lattice=512, sigma=0))
-    assert "in waves of 32 (63 %) and 8.1 (" in told
-    assert "MOSTLY SLOW" in conclude(table, density(table, lattice=512))
+@pytest.mark.parametrize("sigma", [0, None])
+def test_the_waves_of_a_table_of_few_are_named(sigma, rng):
+    """Once smoothed ones were mostly slow, and a period of 365 was told as 360."""
+    s = np.arange(1460)[:, None]
+    for period in (365, 340, 168, 12.3):  # between points of the lattice, too
+        told = spectrum_told(wave_table(s, period), sigma)
+        assert told.startswith("FEW WAVES. ")
+        assert told.endswith(f"% of its energy is in a wave of {period} positions.")
+    told = spectrum_told(np.hstack([wave_table(s, 365), wave_table(s, 7)]), sigma)
+    assert " is in waves of 365 (50 %) and 7 (" in told
+    assert not spectrum_told(rng.normal(size=(256, 8)), sigma).startswith("FEW")
+
+
+def wave_table(s, period):
+    return np.hstack([np.sin(2 * np.pi * s / period), np.cos(2 * np.pi * s / period)])
+
+
+def spectrum_told(codes, sigma):
+    return conclude(table(codes), density(table(codes), sigma=sigma))
