@@ -624,6 +624,9 @@ def train(
 
         Form(as_json, as_csv).deliver(causal_page(run_causal(options, told)))
         return
+    from pefourier.train.asked import check_options
+
+    check_options(options)  # before torch is loaded, which takes seconds
     from pefourier.train.run import run_comparison
     from pefourier.train.summary import Summary, summary_page
 

@@ -24,8 +24,9 @@ from pefourier.errors import PefourierError, printable, shown, unknown
 from pefourier.files import reason, write_whole
 from pefourier.train import grid, loop, schema, statistics
 from pefourier.train.apply import apply_classifier
+from pefourier.train.asked import AT_RMS, parse_lengths, schedule_of
 from pefourier.train.data.sequences import KEYS, TASKS, draw_problems, draw_task, tokens_of
-from pefourier.train.extrapolation import lengthen, parse_lengths
+from pefourier.train.extrapolation import lengthen
 from pefourier.train.metrics import share_exact
 from pefourier.train.model import Transformer
 from pefourier.train.options import LEVEL, WITHOUT_CODES, Options
@@ -97,7 +98,7 @@ def check_causal(options: Options) -> None:
             flag = (one.metadata["flags"] or (f"--{one.name.replace('_', '-')}",))[-1]
             raise PefourierError(f"--causal goes without {flag}; leave it out")
     for spec in options.encoding:
-        if spec in WITHOUT_CODES or grid.AT_RMS in spec:
+        if spec in WITHOUT_CODES or AT_RMS in spec:
             raise PefourierError(f"--causal has no {shown(spec)}; name encodings as they are")
     if options.seeds < 1:
         raise PefourierError(f"--seeds must be 1 or more; got {options.seeds}")
@@ -155,7 +156,7 @@ def train_task(
     sizes = {key: getattr(options, key) for key in ("d", "heads", "layers", "ffn")}
     classes = len(task.classes)
     model = Transformer(task.length, classes, classes, **sizes, causal=True)
-    schedule = grid.schedule_of(options, loop.batch_and_steps(task, options.batch_size)[1])
+    schedule = schedule_of(options, loop.batch_and_steps(task, options.batch_size)[1])
     done = {(row["encoding"], row["seed"]) for row in before if row["dataset"] == name}
     wanted = {
         seed: [spec for spec in options.encoding if (spec, seed) not in done]

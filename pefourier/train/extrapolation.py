@@ -15,13 +15,11 @@ from itertools import product
 import numpy as np
 
 from pefourier.answers.text import agreeing
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError
 from pefourier.train.apply import apply_classifier
+from pefourier.train.asked import draw_longer, parse_lengths
 from pefourier.train.beside import OtherMethod
-from pefourier.train.data import SYNTHETIC
-from pefourier.train.data.load import load_task
-from pefourier.train.data.split import MOST_ROWS, Task
-from pefourier.train.data.synthetic import has_length, with_length
+from pefourier.train.data.split import Task
 from pefourier.train.grid import ResolvedTask, Run, Stack, load_for
 from pefourier.train.injection import Injection, scale_to_rms
 from pefourier.train.loop import Outcome
@@ -29,36 +27,6 @@ from pefourier.train.metrics import Scores, score
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import WITHOUT_CODES, Options
 from pefourier.train.schema import Tested
-
-
-def parse_lengths(text: str | None) -> tuple[int, ...]:
-    """Lengths as --test-length names them.
-
-    >>> parse_lengths("24,48"), parse_lengths(None)
-    ((24, 48), ())
-    """
-    parts = [] if text is None else text.split(",")
-    if not all(one.strip().isdecimal() and len(one) < 10 for one in parts):
-        raise PefourierError(
-            f"--test-length must be whole numbers with commas, such as 24,48,96; got {shown(text)}"
-        )
-    found = tuple(map(int, parts))
-    if len(set(found)) < len(found) or not all(4 <= one <= MOST_ROWS for one in found):
-        raise PefourierError(
-            f"--test-length must be different lengths of 4 to {MOST_ROWS}; got {shown(text)}"
-        )
-    return found
-
-
-def draw_longer(name: str, lengths: Sequence[int]) -> list[Task]:
-    """The task of a name at other lengths."""
-    if lengths and not (name.partition(":")[0] in SYNTHETIC and has_length(name)):
-        known = ", ".join(filter(has_length, SYNTHETIC))
-        raise PefourierError(
-            f"--test-length draws windows of other lengths, which only built-in tasks can "
-            f"({known}); {shown(name)} is as long as it is"
-        )
-    return [load_task(with_length(name, length)) for length in lengths]
 
 
 @dataclass(eq=False)

@@ -14,12 +14,12 @@ import torch
 
 from pefourier.answers.text import agreeing
 from pefourier.train import grid, loop, search
+from pefourier.train.asked import Choice, Schedule
 from pefourier.train.grid import Stack
-from pefourier.train.loop import Member, Program, Resident, Schedule
+from pefourier.train.loop import Member, Program, Resident
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import Options
 from pefourier.train.progress import clock
-from pefourier.train.search import Choice
 
 PROBED = 3  # steps, after one that is not timed
 

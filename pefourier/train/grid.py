@@ -7,7 +7,7 @@ put into stacks before: a run stays in the stage that asked for it first.
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,22 +15,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from pefourier.encodings.registry import convert
 from pefourier.errors import PefourierError, shown
 from pefourier.train import beside, loop
+from pefourier.train.asked import Arm, Schedule, list_arms, schedule_of
 from pefourier.train.attention import most_windows
 from pefourier.train.beside import OtherMethod
 from pefourier.train.data.split import Task
 from pefourier.train.injection import Injection, load_injection, varies
-from pefourier.train.loop import Schedule
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import (
     BESIDE,
-    EPOCHS,
     ORDER_FREE,
-    PATIENCE,
-    PATIENCE_STEPS,
-    STEPS,
     WITHOUT_CODES,
     Options,
     seeds_of,
@@ -38,23 +33,11 @@ from pefourier.train.options import (
 from pefourier.train.schema import MOST_STACKED, Row
 from pefourier.train.store import Key
 
-AT_RMS = "@rms="
 FEW = 10  # examples of a class
-MOST_STEPS = 10**9
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 MOST_BYTES = 2**42  # of memory, where the system does not say
 AVERAGED = {"accuracy", "confusion", "trained", "tested"}  # over rows, all or none of which have it
 STACK_MOST = {"cpu": 16, "cuda": MOST_STACKED}
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One row of the answer: an encoding as it is, or scaled to a root mean square."""
-
-    name: str
-    spec: str
-    rms: float | None = None
-    named: bool = True  # and not one of all that --match-rms scales
 
 
 @dataclass(frozen=True)
@@ -98,37 +81,6 @@ class Stack:
         return [run.key(self.task) for run in self.runs]
 
 
-def list_arms(encodings: Sequence[str], match_rms: Sequence[float]) -> list[Arm]:
-    """The rows of the answer, those of --match-rms after those that are named."""
-    named = [parse_arm(spec) for spec in encodings]
-    scaled = [
-        replace(parse_arm(f"{spec}{AT_RMS}{rms!r}"), named=False)
-        for rms in match_rms
-        for spec in encodings
-        if spec not in ("none", *WITHOUT_CODES) and AT_RMS not in spec
-    ]
-    names = [arm.name for arm in named]
-    return named + [arm for arm in scaled if arm.name not in names]
-
-
-def parse_arm(name: str) -> Arm:
-    """SPEC, or SPEC@rms=SIZE; one size has one name.
-
-    >>> parse_arm("dft@rms=.50").name
-    'dft@rms=0.5'
-    """
-    spec, at, size = name.partition(AT_RMS)
-    if not at:
-        return Arm(name, name)
-    rms = convert("rms", size, float)
-    if rms <= 0:
-        raise PefourierError(f"{shown(name)}: rms must be above 0; got {size}")
-    if spec in ("none", *WITHOUT_CODES):
-        raise PefourierError(f"{shown(name)}: {spec} adds nothing, so that it has no size to match")
-    short = f"{rms:g}"
-    return Arm(f"{spec}{AT_RMS}{short if float(short) == rms else rms}", spec, rms)
-
-
 def resolve_task(task: Task, options: Options, device: torch.device) -> ResolvedTask:
     """Load what the arms inject, each SPEC once; refuses those that cannot be trained."""
     model = Transformer(
@@ -155,36 +107,6 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
         if arm.rms is None or has_size(arm, injections[arm.spec]):
             arms.append(arm)
     return ResolvedTask(task, model, tuple(arms), injections, schedule_of(options, steps))
-
-
-def schedule_of(options: Options, steps: int) -> Schedule:
-    """How long and how fast to train on data of so many steps an epoch.
-
-    >>> found = schedule_of(Options(steps=90, patience=3), 20)
-    >>> found.epochs, found.patience
-    (5, 3)
-    >>> found = schedule_of(Options(), 2)
-    >>> found.epochs, found.patience
-    (500, 125)
-    """
-    given = {
-        "--steps": (options.steps, options.epochs, "--epochs", STEPS, EPOCHS, 1),
-        "--patience-steps": (
-            *(options.patience_steps, options.patience, "--patience", PATIENCE_STEPS, PATIENCE, 0),
-        ),
-    }
-    found = []
-    for flag, (in_steps, in_epochs, other, least, fewest, bound) in given.items():
-        if in_steps is not None and in_epochs is not None:
-            raise PefourierError(f"{flag} and {other} say the same; give one of them")
-        if in_steps is not None and not bound <= in_steps <= MOST_STEPS:
-            raise PefourierError(f"{flag} must be from {bound} to {MOST_STEPS}; got {in_steps}")
-        by_default = max(fewest, -(-least // steps))
-        asked = in_epochs if in_steps is None else -(-in_steps // steps)
-        found.append(by_default if asked is None else asked)
-    names = ("batch_size", "rate", "code_rate", "dropout", "weight_decay", "warmup")
-    given = {name: getattr(options, name) for name in names}
-    return Schedule(epochs=found[0], patience=found[1], **given)
 
 
 def sizes_of_tokens(length: int, options: Options) -> dict[str, int | None]:

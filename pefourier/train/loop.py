@@ -32,7 +32,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError
+from pefourier.train.asked import Schedule, Tuning
 from pefourier.train.attention import MemberCodes, as_tensor, codes_by_act
 from pefourier.train.data.split import Fold, Task
 from pefourier.train.dropout import Dropout
@@ -45,11 +46,9 @@ from pefourier.train.metrics import (
     validation_score,
 )
 from pefourier.train.model import OrderFree, Parameters, Transformer, draw_parameters
-from pefourier.train.pace import Pace, Tuning, is_code
+from pefourier.train.pace import Pace, is_code
 
 AT_ONCE = 64  # windows a member in evaluation
-MOST_EPOCHS = 1_000_000
-MOST_DROPPED = 0.95
 # Members are dropped where so few are left of 1: a CUDA graph is captured anew, which takes time
 STAY = {"cpu": 1 - 1e-9, "cuda": 0.5}
 LEAST_GAIN = 0.01  # of the loss, in nats, to be better at an equal score
@@ -57,52 +56,6 @@ WARM_UP = 3  # steps before a CUDA graph is captured
 # Not cuDNN's: at lengths that 128 does not divide its backward pass gave nan, its graphs broke
 # (pytorch issues 196678 and 169849), and it builds a plan for every shape
 KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How long and how fast to train."""
-
-    epochs: int
-    batch_size: int
-    rate: float  # of Adam
-    patience: int = 0  # epochs without a better one, after which a member is done; 0: never
-    dropout: float = 0.0
-    weight_decay: float = 0.0
-    warmup: int = 0  # epochs
-    code_rate: float | None = None  # of codes under training; None: that of the rest
-
-    def __post_init__(self) -> None:
-        for option, value in (("--epochs", self.epochs), ("--batch-size", self.batch_size)):
-            if value < 1:
-                raise PefourierError(f"{option} must be 1 or more; got {value}")
-        if self.epochs > MOST_EPOCHS:
-            raise PefourierError(
-                f"--epochs must be at most {MOST_EPOCHS}; got {shown(self.epochs)}"
-            )
-        if self.patience < 0:
-            raise PefourierError(f"--patience must be 0 (off) or more; got {self.patience}")
-        if not 0 <= self.warmup <= MOST_EPOCHS:
-            raise PefourierError(
-                f"--warmup must be 0 to {MOST_EPOCHS} epochs; got {shown(self.warmup)}"
-            )
-        check_tuning(self.tuning)
-
-    @property
-    def tuning(self) -> Tuning:
-        """What members have that have nothing of their own."""
-        return Tuning(self.rate, self.dropout, self.weight_decay, self.code_rate)
-
-
-def check_tuning(one: Tuning) -> None:
-    """Refuse a rate, a share or a decay that nothing could be trained with."""
-    for option, rate in (("--rate", one.rate), ("--code-rate", one.rate_of(True))):
-        if not (np.isfinite(rate) and rate > 0):
-            raise PefourierError(f"{option} must be above 0; got {rate}")
-    if not 0 <= one.dropout <= MOST_DROPPED:
-        raise PefourierError(f"--dropout must be from 0 to {MOST_DROPPED}; got {one.dropout}")
-    if not (np.isfinite(one.weight_decay) and one.weight_decay >= 0):
-        raise PefourierError(f"--weight-decay must be 0 or more; got {one.weight_decay}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,24 +12,11 @@ linearly from step to step.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-
-@dataclass(frozen=True)
-class Tuning:
-    """What members of one stack may differ in."""
-
-    rate: float  # of Adam
-    dropout: float = 0.0
-    weight_decay: float = 0.0
-    code_rate: float | None = None  # of codes; that of the rest
-
-    def rate_of(self, codes: bool) -> float:
-        """The rate of Adam, of codes or of the rest."""
-        return self.code_rate if codes and self.code_rate is not None else self.rate
+from pefourier.train.asked import Tuning
 
 
 def is_code(name: str) -> bool:

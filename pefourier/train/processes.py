@@ -23,7 +23,8 @@ import torch.distributed as dist
 from pefourier.answers.text import agreeing
 from pefourier.errors import PefourierError, shown
 from pefourier.files import reason
-from pefourier.train import grid, search
+from pefourier.train import grid
+from pefourier.train.asked import list_candidates
 from pefourier.train.grid import ResolvedTask
 from pefourier.train.options import Options
 from pefourier.train.progress import Note
@@ -60,7 +61,7 @@ def tokens_seen(resolved: ResolvedTask, options: Options) -> int:
     """Tokens of training windows in all epochs of all runs and candidates of a task."""
     runs = grid.plan_runs(resolved, options.seeds)
     windows = sum(len(resolved.task.folds[run.fold].train) for run in runs)
-    passes = resolved.schedule.epochs * len(search.list_candidates(options))
+    passes = resolved.schedule.epochs * len(list_candidates(options))
     return windows * passes * resolved.model.tokens
 
 

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -28,16 +27,17 @@ from pefourier.answers.text import agreeing
 from pefourier.encodings.sources.tables import write_table
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, printable, shown
-from pefourier.files import reason, write_whole
+from pefourier.files import write_whole
 from pefourier.train import extrapolation, foresight, grid, loop, power, processes, search, summary
-from pefourier.train.beside import OtherMethod, check_methods
+from pefourier.train.asked import check_options, list_candidates, parse_arm, parse_lengths
+from pefourier.train.beside import OtherMethod
 from pefourier.train.data.load import load_task, name_positives, reads_data_folder
 from pefourier.train.data.split import Task
 from pefourier.train.grid import ResolvedTask, Stack
 from pefourier.train.injection import Injection
 from pefourier.train.loop import Outcome, Resident
 from pefourier.train.metrics import count_confusions, decide, score
-from pefourier.train.options import BESIDE, MOST_SEEDS, WITHOUT_CODES, Options
+from pefourier.train.options import WITHOUT_CODES, Options
 from pefourier.train.progress import Note, Reporter, report_progress
 from pefourier.train.ranks import Group, join_group, meets_in_group, was_restarted
 from pefourier.train.saved_models import save_model
@@ -65,7 +65,6 @@ RULES = {  # that numbers depend on, where an earlier version had others
 # what a comparison is of, and what its numbers don't depend on
 APART = {"dataset", "encoding", "seeds", "folds", "split", "positive", "window", "stride"}
 APART |= {"match_rms", "device", *NOT_NUMBERS - {"spread", "find"}}
-MOST_WAITED = 10**6
 LOOK_EVERY = 1.0  # seconds between looks for finished stacks of others while one trains
 POLL = 0.2  # seconds between looks for what other ranks have finished
 GRACE = 60.0  # seconds that the first rank, when it is done, gives others to begin
@@ -214,7 +213,7 @@ def plan_stages(
         most = min(stack_size(one, options, device) for one in resolved)
         asked = {key: config[key] for key in ASKED}
         config["stages"].append({**asked, "stack": min(most, -(-len(new) // ranks))})
-    lengths = extrapolation.parse_lengths(options.test_length)
+    lengths = parse_lengths(options.test_length)
     grid.check_runs(store.rows(), resolved, config["stages"], lengths)
     store.write_configuration(config, options.resume)
     store.drop_torn_line()
@@ -244,7 +243,7 @@ def follow_plan(group: Group, own: Mapping[str, Any]) -> dict[str, Any]:
 def stack_size(resolved: ResolvedTask, options: Options, device: torch.device) -> int:
     """How many runs of a task, each with all of its candidates, can be trained together."""
     batch, _ = loop.batch_and_steps(resolved.task, options.batch_size)
-    shapes = search.list_shapes(resolved.model, search.list_candidates(options))
+    shapes = search.list_shapes(resolved.model, list_candidates(options))
     for model, _ in shapes:
         grid.check_memory(model, batch, device)
     return min(max(1, grid.most_members(m, batch, device) // len(own)) for m, own in shapes)
@@ -272,55 +271,6 @@ def list_remarks(options: Options, resolved: Sequence[ResolvedTask]) -> list[str
             )
         )
     return list(dict.fromkeys(found))
-
-
-def check_options(options: Options) -> None:
-    """Refuse numbers that no run could have, and what is named twice."""
-    grid.schedule_of(options, loop.MOST_EPOCHS)
-    search.list_candidates(options)
-    check_methods((*options.beside, *(e for e in options.encoding if e in BESIDE)))
-    for name in options.dataset if options.test_length is not None else ():
-        extrapolation.draw_longer(name, extrapolation.parse_lengths(options.test_length))
-    if not 1 <= options.seeds <= MOST_SEEDS:
-        raise PefourierError(f"--seeds must be from 1 to {MOST_SEEDS}; got {options.seeds}")
-    given = {
-        "dataset": [str(Path(name)) for name in options.dataset],
-        "encoding": [grid.parse_arm(s).name for s in (*options.encoding, *options.beside)],
-        "match-rms": [f"{rms:g}" for rms in options.match_rms],
-    }
-    for key, names in given.items():
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise PefourierError(f"--{key} {shown(twice)} is given twice; name it once")
-    if "-" in options.encoding:
-        raise PefourierError(
-            "-e -: standard input can be read once, and training may read it again; name a file"
-        )
-    if not 1 <= options.rank_timeout <= MOST_WAITED:
-        raise PefourierError(
-            f"--rank-timeout must be from 1 to {MOST_WAITED} seconds; got {options.rank_timeout}"
-        )
-    if not (np.isfinite(options.spread) and options.spread > 0):
-        raise PefourierError(f"--spread must be above 0; got {options.spread}")
-    if options.find is not None and not 0 < options.find < 1:
-        raise PefourierError(f"--find must be a difference in F1 from 0 to 1; got {options.find}")
-    if any(not (np.isfinite(rms) and rms > 0) for rms in options.match_rms):
-        raise PefourierError(f"--match-rms must be above 0; got {min(options.match_rms)}")
-    for option in ("save_tables", "save_models"):
-        if getattr(options, option) is not None:
-            check_folder(f"--{option.replace('_', '-')}", getattr(options, option))
-
-
-def check_folder(option: str, folder: str) -> None:
-    """Make a folder and see that files can be written there, before hours of training."""
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder) as trial:
-            trial.write(b"codes")
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise PefourierError(
-            f"{option} {shown(folder)}: {reason(error)}; name another folder"
-        ) from error
 
 
 def read_rank() -> tuple[int, int]:
@@ -361,7 +311,7 @@ def configuration(
     tasks = [one.task for one in resolved]
     kept = {k: v for k, v in asdict(options).items() if k not in NOT_NUMBERS}
     kept["dataset"] = [task.name for task in tasks]
-    kept["encoding"] = [grid.parse_arm(spec).name for spec in options.encoding]
+    kept["encoding"] = [parse_arm(spec).name for spec in options.encoding]
     versions = {"pefourier": __version__, "torch": torch.__version__, "numpy": np.__version__}
     versions["python"] = platform.python_version()
     known = {
@@ -455,7 +405,7 @@ class Work:
     done: set[Key]  # runs that were finished before
 
     def __post_init__(self) -> None:
-        self.candidates = search.list_candidates(self.options)
+        self.candidates = list_candidates(self.options)
         self.longer = extrapolation.draw_longer_tasks(self.options)
         self.rows: list[Row] = []
         self.looked = time.monotonic()  # when others' finished stacks were last asked for

@@ -11,14 +11,13 @@ The order-free baseline has no shape to choose, and trains each of its own candi
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from itertools import product
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from pefourier.errors import PefourierError
 from pefourier.train import loop
+from pefourier.train.asked import TUNED, Choice, Tuning
 from pefourier.train.beside import fit_method
 from pefourier.train.data.split import Task
 from pefourier.train.grid import Run, Stack, load_for, tokens_at_most
@@ -26,37 +25,9 @@ from pefourier.train.injection import ACTS, Injection, scale_to_rms
 from pefourier.train.loop import Member, Outcome, Resident
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import Options
-from pefourier.train.pace import Tuning
 from pefourier.train.progress import Reporter
-from pefourier.train.searched import read_search
 
-TUNED = tuple(f.name for f in fields(Tuning))
-MOST = 64  # candidates
 NOTHING = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One choice of settings."""
-
-    values: Mapping[str, Any]  # of those that are chosen among
-    tuning: Tuning
-
-
-def list_candidates(options: Options) -> list[Choice]:
-    """All choices that --search leaves; one without a choice where nothing is searched."""
-    given = read_search(options.search)
-    count = int(np.prod([len(values) for values in given.values()], dtype=object))
-    if count > MOST:
-        raise PefourierError(f"--search has {count} combinations; at most {MOST} are trained")
-    plain = Tuning(options.rate, options.dropout, options.weight_decay, options.code_rate)
-    found = []
-    for chosen in product(*given.values()):
-        values = dict(zip(given, chosen, strict=True))
-        own = {key: value for key, value in values.items() if key in TUNED}
-        found.append(Choice(values, replace(plain, **own)))
-        loop.check_tuning(found[-1].tuning)
-    return found
 
 
 def shape_for(model: Transformer | OrderFree, values: Mapping[str, Any]) -> Transformer | OrderFree:

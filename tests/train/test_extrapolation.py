@@ -11,9 +11,10 @@ from training import SMALL, in_lines, injection, lines
 from pefourier.answers.training_figures import score_by_length
 from pefourier.errors import PefourierError
 from pefourier.train import apply, extrapolation, loop, model, summary
+from pefourier.train.asked import parse_arm
 from pefourier.train.data.load import load_task
 from pefourier.train.data.synthetic import with_length
-from pefourier.train.grid import ResolvedTask, Run, Stack, parse_arm
+from pefourier.train.grid import ResolvedTask, Run, Stack
 from pefourier.train.injection import scale_to_rms
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison

@@ -7,7 +7,8 @@ import pytest
 from training import SMALL, result
 
 from pefourier.errors import PefourierError
-from pefourier.train.grid import list_arms, sizes_of_tokens
+from pefourier.train.asked import list_arms
+from pefourier.train.grid import sizes_of_tokens
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison

@@ -10,6 +10,7 @@ from training import SMALL, in_lines, injection, lines, numbers, result
 
 from pefourier.errors import PefourierError
 from pefourier.train import beside, loop, metrics, run, search, summary
+from pefourier.train.asked import list_candidates
 from pefourier.train.data.load import load_task
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import Options
@@ -29,7 +30,7 @@ def scores(rows):
 
 def test_a_run_is_the_one_of_the_settings_it_chose():
     found = run.run_comparison(Options(**ASKED))
-    candidates = search.list_candidates(Options(**ASKED))
+    candidates = list_candidates(Options(**ASKED))
     assert len(candidates) == 8
     alone = {}
     for one in candidates:
@@ -131,7 +132,7 @@ def test_the_best_on_validation_is_kept_then_the_least_loss_then_the_first(monke
 
 
 def test_shapes_have_stacks_of_their_own_and_order_free_none():
-    candidates = search.list_candidates(Options(**ASKED))
+    candidates = list_candidates(Options(**ASKED))
     model = Transformer(6, 2, 2, d=8, heads=2)
     shapes = search.list_shapes(model, candidates)
     assert [(m.pool, len(own)) for m, own in shapes] == [("mean", 4), ("mean+max", 4)]

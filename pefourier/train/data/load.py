@@ -107,6 +107,7 @@ def find_task(
     positive: Sequence[str] = (),
 ) -> Task:
     """The task with all of its folds."""
+    check_dataset(name)
     kind = name.partition(":")[0]
     suffix = Path(name).suffix.lower()
     if name in PUBLISHED:
@@ -127,8 +128,15 @@ def find_task(
     if name == "digits":
         found = from_examples(name, *digits.read_digits(), split_by)
         return replace(found, grid=sides_of_data(name))
-    if kind == "uea" or suffix == ".ts" or (name and Path(name).is_dir()):
-        return from_ts(name, data, split_by)
+    return from_ts(name, data, split_by)
+
+
+def check_dataset(name: str) -> None:
+    """Refuse a name that neither a dataset nor a file of examples can have."""
+    if name in (*PUBLISHED, "digits") or name.partition(":")[0] in (*SYNTHETIC, "uea"):
+        return
+    if Path(name).suffix.lower() in (".npz", ".csv", ".ts") or (name and Path(name).is_dir()):
+        return
     known = [*SYNTHETIC, *PUBLISHED, "digits", "uea:NAME"]
     files = "a .npz or .csv file, a .ts folder"
     raise unknown("dataset", name, known, f"Known: {', '.join(known)}, {files}.")

@@ -1,0 +1,287 @@
+"""What was asked, judged before torch is loaded: arms, schedules, candidates, lengths.
+
+An encoding as it is, or scaled, is an `Arm`. What only data can refuse is refused once they are
+read.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+import numpy as np
+
+from pefourier.encodings.registry import convert
+from pefourier.encodings.specs import parse_parameters, source_of
+from pefourier.errors import PefourierError, shown
+from pefourier.files import reason
+from pefourier.train.beside import check_methods
+from pefourier.train.data import SYNTHETIC
+from pefourier.train.data.load import check_dataset, load_task
+from pefourier.train.data.split import MOST_ROWS, Task
+from pefourier.train.data.synthetic import has_length, with_length
+from pefourier.train.options import (
+    BESIDE,
+    EPOCHS,
+    MOST_SEEDS,
+    PATIENCE,
+    PATIENCE_STEPS,
+    STEPS,
+    WITHOUT_CODES,
+    Options,
+)
+from pefourier.train.searched import read_search
+
+AT_RMS = "@rms="
+MOST_STEPS = 10**9
+MOST_EPOCHS = 1_000_000
+MOST_DROPPED = 0.95
+MOST_CHOICES = 64
+MOST_WAITED = 10**6
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What members of one stack may differ in."""
+
+    rate: float  # of Adam
+    dropout: float = 0.0
+    weight_decay: float = 0.0
+    code_rate: float | None = None  # of codes; that of the rest
+
+    def rate_of(self, codes: bool) -> float:
+        """The rate of Adam, of codes or of the rest."""
+        return self.code_rate if codes and self.code_rate is not None else self.rate
+
+
+TUNED = tuple(f.name for f in fields(Tuning))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast to train."""
+
+    epochs: int
+    batch_size: int
+    rate: float  # of Adam
+    patience: int = 0  # epochs without a better one, after which a member is done; 0: never
+    dropout: float = 0.0
+    weight_decay: float = 0.0
+    warmup: int = 0  # epochs
+    code_rate: float | None = None  # of codes under training; None: that of the rest
+
+    def __post_init__(self) -> None:
+        for option, value in (("--epochs", self.epochs), ("--batch-size", self.batch_size)):
+            if value < 1:
+                raise PefourierError(f"{option} must be 1 or more; got {value}")
+        if self.epochs > MOST_EPOCHS:
+            raise PefourierError(
+                f"--epochs must be at most {MOST_EPOCHS}; got {shown(self.epochs)}"
+            )
+        if self.patience < 0:
+            raise PefourierError(f"--patience must be 0 (off) or more; got {self.patience}")
+        if not 0 <= self.warmup <= MOST_EPOCHS:
+            raise PefourierError(
+                f"--warmup must be 0 to {MOST_EPOCHS} epochs; got {shown(self.warmup)}"
+            )
+        check_tuning(self.tuning)
+
+    @property
+    def tuning(self) -> Tuning:
+        """What members have that have nothing of their own."""
+        return Tuning(self.rate, self.dropout, self.weight_decay, self.code_rate)
+
+
+def check_tuning(one: Tuning) -> None:
+    """Refuse a rate, a share or a decay that nothing could be trained with."""
+    for option, rate in (("--rate", one.rate), ("--code-rate", one.rate_of(True))):
+        if not (np.isfinite(rate) and rate > 0):
+            raise PefourierError(f"{option} must be above 0; got {rate}")
+    if not 0 <= one.dropout <= MOST_DROPPED:
+        raise PefourierError(f"--dropout must be from 0 to {MOST_DROPPED}; got {one.dropout}")
+    if not (np.isfinite(one.weight_decay) and one.weight_decay >= 0):
+        raise PefourierError(f"--weight-decay must be 0 or more; got {one.weight_decay}")
+
+
+def schedule_of(options: Options, steps: int) -> Schedule:
+    """How long and how fast to train on data of so many steps an epoch.
+
+    >>> found = schedule_of(Options(steps=90, patience=3), 20)
+    >>> found.epochs, found.patience
+    (5, 3)
+    >>> found = schedule_of(Options(), 2)
+    >>> found.epochs, found.patience
+    (500, 125)
+    """
+    given = {
+        "--steps": (options.steps, options.epochs, "--epochs", STEPS, EPOCHS, 1),
+        "--patience-steps": (
+            *(options.patience_steps, options.patience, "--patience", PATIENCE_STEPS, PATIENCE, 0),
+        ),
+    }
+    found = []
+    for flag, (in_steps, in_epochs, other, least, fewest, bound) in given.items():
+        if in_steps is not None and in_epochs is not None:
+            raise PefourierError(f"{flag} and {other} say the same; give one of them")
+        if in_steps is not None and not bound <= in_steps <= MOST_STEPS:
+            raise PefourierError(f"{flag} must be from {bound} to {MOST_STEPS}; got {in_steps}")
+        by_default = max(fewest, -(-least // steps))
+        asked = in_epochs if in_steps is None else -(-in_steps // steps)
+        found.append(by_default if asked is None else asked)
+    names = ("batch_size", "rate", "code_rate", "dropout", "weight_decay", "warmup")
+    given = {name: getattr(options, name) for name in names}
+    return Schedule(epochs=found[0], patience=found[1], **given)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One row of the answer: an encoding as it is, or scaled to a root mean square."""
+
+    name: str
+    spec: str
+    rms: float | None = None
+    named: bool = True  # and not one of all that --match-rms scales
+
+
+def list_arms(encodings: Sequence[str], match_rms: Sequence[float]) -> list[Arm]:
+    """The rows of the answer, those of --match-rms after those that are named."""
+    named = [parse_arm(spec) for spec in encodings]
+    scaled = [
+        replace(parse_arm(f"{spec}{AT_RMS}{rms!r}"), named=False)
+        for rms in match_rms
+        for spec in encodings
+        if spec not in ("none", *WITHOUT_CODES) and AT_RMS not in spec
+    ]
+    names = [arm.name for arm in named]
+    return named + [arm for arm in scaled if arm.name not in names]
+
+
+def parse_arm(name: str) -> Arm:
+    """SPEC, or SPEC@rms=SIZE; one size has one name.
+
+    >>> parse_arm("dft@rms=.50").name
+    'dft@rms=0.5'
+    """
+    spec, at, size = name.partition(AT_RMS)
+    if not at:
+        return Arm(name, name)
+    rms = convert("rms", size, float)
+    if rms <= 0:
+        raise PefourierError(f"{shown(name)}: rms must be above 0; got {size}")
+    if spec in ("none", *WITHOUT_CODES):
+        raise PefourierError(f"{shown(name)}: {spec} adds nothing, so that it has no size to match")
+    short = f"{rms:g}"
+    return Arm(f"{spec}{AT_RMS}{short if float(short) == rms else rms}", spec, rms)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One choice of settings."""
+
+    values: Mapping[str, Any]  # of those that are chosen among
+    tuning: Tuning
+
+
+def list_candidates(options: Options) -> list[Choice]:
+    """All choices that --search leaves; one without a choice where nothing is searched."""
+    given = read_search(options.search)
+    count = int(np.prod([len(values) for values in given.values()], dtype=object))
+    if count > MOST_CHOICES:
+        raise PefourierError(
+            f"--search has {count} combinations; at most {MOST_CHOICES} are trained"
+        )
+    plain = Tuning(options.rate, options.dropout, options.weight_decay, options.code_rate)
+    found = []
+    for chosen in product(*given.values()):
+        values = dict(zip(given, chosen, strict=True))
+        own = {key: value for key, value in values.items() if key in TUNED}
+        found.append(Choice(values, replace(plain, **own)))
+        check_tuning(found[-1].tuning)
+    return found
+
+
+def parse_lengths(text: str | None) -> tuple[int, ...]:
+    """Lengths as --test-length names them.
+
+    >>> parse_lengths("24,48"), parse_lengths(None)
+    ((24, 48), ())
+    """
+    parts = [] if text is None else text.split(",")
+    if not all(one.strip().isdecimal() and len(one) < 10 for one in parts):
+        raise PefourierError(
+            f"--test-length must be whole numbers with commas, such as 24,48,96; got {shown(text)}"
+        )
+    found = tuple(map(int, parts))
+    if len(set(found)) < len(found) or not all(4 <= one <= MOST_ROWS for one in found):
+        raise PefourierError(
+            f"--test-length must be different lengths of 4 to {MOST_ROWS}; got {shown(text)}"
+        )
+    return found
+
+
+def draw_longer(name: str, lengths: Sequence[int]) -> list[Task]:
+    """The task of a name at other lengths."""
+    if lengths and not (name.partition(":")[0] in SYNTHETIC and has_length(name)):
+        known = ", ".join(filter(has_length, SYNTHETIC))
+        raise PefourierError(
+            f"--test-length draws windows of other lengths, which only built-in tasks can "
+            f"({known}); {shown(name)} is as long as it is"
+        )
+    return [load_task(with_length(name, length)) for length in lengths]
+
+
+def check_options(options: Options) -> None:
+    """Refuse numbers that no run could have, and what is named twice."""
+    schedule_of(options, MOST_EPOCHS)
+    list_candidates(options)
+    check_methods((*options.beside, *(e for e in options.encoding if e in BESIDE)))
+    for name in options.dataset:
+        check_dataset(name)
+    for spec in (parse_arm(name).spec for name in options.encoding):
+        if spec not in WITHOUT_CODES and source_of(spec) == "name":
+            family, _, text = spec.partition(":")
+            parse_parameters(family, text)
+    for name in options.dataset if options.test_length is not None else ():
+        draw_longer(name, parse_lengths(options.test_length))
+    if not 1 <= options.seeds <= MOST_SEEDS:
+        raise PefourierError(f"--seeds must be from 1 to {MOST_SEEDS}; got {options.seeds}")
+    given = {
+        "dataset": [str(Path(name)) for name in options.dataset],
+        "encoding": [parse_arm(s).name for s in (*options.encoding, *options.beside)],
+        "match-rms": [f"{rms:g}" for rms in options.match_rms],
+    }
+    for key, names in given.items():
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise PefourierError(f"--{key} {shown(twice)} is given twice; name it once")
+    if "-" in options.encoding:
+        raise PefourierError(
+            "-e -: standard input can be read once, and training may read it again; name a file"
+        )
+    if not 1 <= options.rank_timeout <= MOST_WAITED:
+        raise PefourierError(
+            f"--rank-timeout must be from 1 to {MOST_WAITED} seconds; got {options.rank_timeout}"
+        )
+    if not (np.isfinite(options.spread) and options.spread > 0):
+        raise PefourierError(f"--spread must be above 0; got {options.spread}")
+    if options.find is not None and not 0 < options.find < 1:
+        raise PefourierError(f"--find must be a difference in F1 from 0 to 1; got {options.find}")
+    if any(not (np.isfinite(rms) and rms > 0) for rms in options.match_rms):
+        raise PefourierError(f"--match-rms must be above 0; got {min(options.match_rms)}")
+    for option in ("save_tables", "save_models"):
+        if getattr(options, option) is not None:
+            check_folder(f"--{option.replace('_', '-')}", getattr(options, option))
+
+
+def check_folder(option: str, folder: str) -> None:
+    """Make a folder and see that files can be written there, before hours of training."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder) as trial:
+            trial.write(b"codes")
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise PefourierError(
+            f"{option} {shown(folder)}: {reason(error)}; name another folder"
+        ) from error
