@@ -55,7 +55,9 @@ TRAIN = $(BIN)/pefourier train --dataset smd --dataset msl --data $(DATA) --wind
 GRID_ARMS = none sinusoidal learned axial axial-rope rope mixed-rope swin
 
 results: $(BIN)/torchrun  ## SMD and MSL under DATA=… trained into OUT=runs: an hour on two cores
-	$(TRAIN) --stride 50 --epochs 20 --patience 5 $(ARMS:%=-e %) --beside trees --seeds 4 --out $(OUT)/window-100
+	$(BIN)/python -m pip install --quiet --editable '.[data,digits]'
+	$(TRAIN) --stride 50 --epochs 20 --patience 5 $(ARMS:%=-e %) --beside trees \
+		--beside minirocket --seeds 4 --out $(OUT)/window-100
 	$(TRAIN) --stride 10 --epochs 10 --patience 10 --split random --seeds 1 -e none -e sinusoidal -e dft \
 		-e order-free --out $(OUT)/leaky-100
 	$(BIN)/pefourier train --dataset grid $(GRID_ARMS:%=-e %) --seeds 6 --epochs 60 --patience 10 --out $(OUT)/axes/grid
