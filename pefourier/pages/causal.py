@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pefourier.answers.page import Page, flattened
+from pefourier.answers.page import Page
 from pefourier.answers.terms import read_terms
-from pefourier.answers.text import paragraph
 from pefourier.answers.training_figures import exact_by_length
 from pefourier.errors import printable
 from pefourier.pages.document import (
@@ -17,11 +16,10 @@ from pefourier.pages.document import (
     document,
     element,
     figure,
-    table,
 )
 from pefourier.pages.encodings import versions_table
 from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
-from pefourier.pages.training import command_line, setting_in_words, stacked
+from pefourier.pages.training import command_line, report_page, settings_table, stacked
 from pefourier.train.causal import (
     CausalSummary,
     causal_records,
@@ -39,15 +37,8 @@ def causal_document(found: CausalSummary, path: str, title: str = "") -> str:
     scores: list[Any] = [figure(drawn, told, wide=True)]
     for name, (head, *rows) in tables_of(found):
         scores.append(details(name, stacked(name, head, rows, words)))
-    settings = [
-        [words.term(name, ["options", "train"]), setting_in_words(value)]
-        for name, value in found.training.items()
-    ]
     made = [
-        details(
-            "Settings that all runs have in common",
-            table("Settings", ["setting", "value"], settings),
-        ),
+        settings_table(found.training, words),
         command(command_line(found.training, path), "Trained by"),
         command(f"pefourier report {path}", "This page comes from"),
         versions_table(),
@@ -70,13 +61,4 @@ def paragraphs(found: CausalSummary) -> Sequence[Any]:
 def causal_folder_page(path: str, out: str, title: str) -> tuple[str, Page]:
     """The page about a folder, and the answer of `pefourier report DIR`."""
     found = read_causal(Path(path))
-    told = f"The page is in {printable(out)}; it needs no other file: open it, or send it."
-    records = [record | {"out": out} for record in causal_records(found)]
-    page = Page(
-        "report",
-        words=str,
-        records=lambda: records,
-        rows=lambda: flattened(records),
-        conclusion=lambda: paragraph(told),
-    )
-    return causal_document(found, path, title), page
+    return causal_document(found, path, title), report_page(causal_records(found), out)

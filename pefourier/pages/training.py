@@ -295,17 +295,12 @@ def datasets_table(folder: TrainFolder, words: Words) -> Markup:
 
 def settings_part(folder: TrainFolder, words: Words) -> list[Any]:
     """Settings, the commands and the versions."""
-    rows = [
-        [words.term(name, ["options", "train"]), setting_in_words(value)]
-        for name, value in common_settings(folder.config).items()
-        if name != "data"  # where data lie is not stored; the sums of its numbers are
-    ]
+    common = common_settings(folder.config)
+    common.pop("data", None)  # where data lie is not stored; the sums of its numbers are
     trained = [[name, found] for name, found in folder.config["versions"].items()]
     return [
         details("Datasets", datasets_table(folder, words)),
-        details(
-            "Settings that all runs have in common", table("Settings", ["setting", "value"], rows)
-        ),
+        settings_table(common, words),
         element("p", "The runs were asked for by this command; where data lie is not recorded."),
         command(command_line(folder.config, folder.path), "Trained by"),
         command(shlex.join(["pefourier", "report", folder.path]), "This page comes from"),
@@ -315,6 +310,17 @@ def settings_part(folder: TrainFolder, words: Words) -> list[Any]:
             versions_table(),
         ),
     ]
+
+
+def settings_table(settings: Mapping[str, Any], words: Words) -> Markup:
+    """What all runs have in common."""
+    rows = [
+        [words.term(name, ["options", "train"]), setting_in_words(value)]
+        for name, value in settings.items()
+    ]
+    return details(
+        "Settings that all runs have in common", table("Settings", ["setting", "value"], rows)
+    )
 
 
 def option_term(option: Any) -> Term:
@@ -346,8 +352,13 @@ def command_line(config: Mapping[str, Any], path: str) -> str:
 
 def folder_page(folder: TrainFolder, out: str) -> Page:
     """The answer of `pefourier report DIR`."""
+    return report_page(json_records(folder.summary), out)
+
+
+def report_page(records: Sequence[Mapping[str, Any]], out: str) -> Page:
+    """The answer of `pefourier report DIR`, from that of training."""
     told = f"The page is in {printable(out)}; it needs no other file: open it, or send it."
-    records = [record | {"out": out} for record in json_records(folder.summary)]
+    records = [{**record, "out": out} for record in records]
     return Page(
         "report",
         words=str,
