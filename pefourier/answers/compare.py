@@ -387,8 +387,8 @@ def faults_in_words(r: Comparison) -> str:
 
 
 def misread_and_meant(cause: Cause) -> tuple[str, str]:
-    """Which of two is the misreading of which."""
-    return ("second", "first") if cause.of == "a" else ("first", "second")
+    """Which of two is the misreading of which; of neither, the second beside the first."""
+    return ("first", "second") if cause.of == "b" else ("second", "first")
 
 
 def change_of(key: str, pair: Sequence[Any]) -> str:
@@ -415,18 +415,16 @@ def cost_in_words(r: Comparison) -> str:
     if not found:
         return f"No position's codes are less alike than .99{also}."
     falls = join(f"{level} at {at}" for level, at in found.items()).replace("at", "at position", 1)
-    return f"The cosine of their codes first falls below {falls}{also}."
+    by_settings = r.cause.of == "both" and r.operator is not None
+    rows = ", pair by pair," if by_settings and "layout" in r.cause.changes else ""
+    return f"The cosine of their codes{rows} first falls below {falls}{also}."
 
 
 def logits_in_words(cause: Cause) -> str:
     """What another factor before the waves of a rotation costs: logits have its square."""
     own, other = cause.changes["attention_factor"]
     one, meant = misread_and_meant(cause)
-    return (
-        f"logits of the {one} are {number((other / own) ** 2, 4)} times those of the {meant} at "
-        "every position, where trained weights expect cosines and sines multiplied by "
-        f"{number(own, 7)}"
-    )
+    return f"the {one}'s logits are {number((other / own) ** 2, 4)} times the {meant}'s"
 
 
 def apart(r: Comparison) -> str:

@@ -144,7 +144,10 @@ def identified_rotation(enc: Encoding) -> Encoding | None:
 
 
 def other_settings(a: Encoding, b: Encoding) -> Cause | None:
-    """The settings in which two rotations differ: neither of them is the other misread."""
+    """The settings in which two rotations differ: neither of them is the other misread.
+
+    Its cost is counted pair by pair: weights come in the order of rows that their rotation turns.
+    """
     told = [
         meant_settings(enc) | {key: enc.params[key] for key in ("layout", "attention_factor")}
         for enc in (a, b)
@@ -154,7 +157,7 @@ def other_settings(a: Encoding, b: Encoding) -> Cause | None:
         return None
     own, other = a.measure.frequencies, b.measure.frequencies
     reading = RotationRead(("parameters",), {}, other, ())
-    match = Match(reading, (a.params["layout"], b.params["layout"]), 0.0)
+    match = Match(reading, (a.params["layout"],) * 2, 0.0)
     if len(own) == len(other):
         least = np.where(own != 0, np.abs(own), 1.0)
         match = replace(match, difference=float((np.abs(own - other) / least).max()))

@@ -413,7 +413,8 @@ def rope(
         check_share(partial)
         own |= {"rho": base_of(frequencies), "d": round(2 * len(frequencies) / partial)}
         own |= {"inv_freq": tuple(frequencies.tolist())}
-    single = inv_freq is not None and (np.float32(frequencies) == frequencies).all()
+    stored = np.array(own.get("factors", []) if inv_freq is None else frequencies)
+    single = len(stored) > 0 and (np.float32(stored) == stored).all()
     pairs = len(frequencies)
     measure = Measure(frequencies, np.full(pairs, 1.0 / pairs), pairs * attention * attention)
 

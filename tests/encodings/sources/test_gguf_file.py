@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 
+from pefourier.analysis.compare import compare
 from pefourier.analysis.context import describe_context
 from pefourier.encodings import load
 from pefourier.encodings.sources.gguf_file import known_architectures
@@ -64,6 +65,17 @@ def test_factors_are_those_of_the_scaling_they_were_made_from(write):
     scaled = load("rope:rho=5e5,scaling=llama3,factor=8,original=8192", 8, 128).measure.frequencies
     np.testing.assert_allclose(enc.measure.frequencies, scaled, rtol=1e-6)
     assert (enc.findings, enc.params["layout"]) == ((), "interleaved")
+
+
+def test_factors_in_float32_are_the_scaling_of_the_config_and_without_them_it_is_lost(write):
+    """The first were DIFFERENT; the cost of the second was told from position 1."""
+    config = load("rope:rho=5e5,scaling=llama3,factor=8,original=8192", 512, 128)
+    path = write({"rope_freqs.weight": llama3_factors()}, **SIZES)
+    same = compare(config, load(path, 512)).operator
+    assert (same.relation, same.name) == ("permuted", "halves-to-neighbours")
+    other = compare(config, load(write(**SIZES), 512))
+    assert other.operator.relation == "different"
+    assert other.cause.below == {".99": 512, ".9": 1724, ".5": 60725}  # published: of scaling ignored
 
 
 @pytest.mark.parametrize(
