@@ -75,7 +75,7 @@ def test_factors_in_float32_are_the_scaling_of_the_config_and_without_them_it_is
     assert (same.relation, same.name) == ("permuted", "halves-to-neighbours")
     other = compare(config, load(write(**SIZES), 512))
     assert other.operator.relation == "different"
-    assert other.cause.below == {".99": 512, ".9": 1724, ".5": 60725}  # published: of scaling ignored
+    assert other.cause.below == {".99": 512, ".9": 1724, ".5": 60725}  # published
 
 
 @pytest.mark.parametrize(
