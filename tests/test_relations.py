@@ -21,7 +21,7 @@ from pefourier.encodings.domain import lattice
 from pefourier.encodings.encoding import as_encoding
 from pefourier.encodings.registry import BUILDERS, build
 from pefourier.geometry import products as geometry
-from pefourier.geometry.products import autocorrelation
+from pefourier.geometry.products import lag_means
 
 ROOM = sys.modules["pefourier.analysis.relations"]  # the package gives the question of that name
 KERNELS = {  # k(lag)/k(0) at lags 1, 2, 10, 50, 100, 511, and the first lag at which it rises
@@ -55,11 +55,11 @@ def test_declared_and_measured_kernels_agree(name, monkeypatch):
     np.testing.assert_allclose(kernel(enc), measured, atol=1e-12)
 
 
-def test_autocorrelation_is_the_sum_along_diagonals(rng):
+def test_means_of_lags_are_those_along_diagonals(rng):
     table = rng.standard_normal((9, 70))
     products = table @ table.T
-    sums = [np.trace(products, lag) for lag in range(9)]
-    np.testing.assert_allclose(autocorrelation(table), sums, atol=1e-12)
+    means = [np.trace(products, lag) / (9 - lag) for lag in range(9)]
+    np.testing.assert_allclose(lag_means(table), means, atol=1e-12)
 
 
 @pytest.mark.parametrize("direct", [2**31, 0])

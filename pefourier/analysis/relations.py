@@ -271,7 +271,7 @@ def kernel(enc: Encoding) -> np.ndarray | None:
         return kernel_on_grid(enc)
     if enc.stationary:
         return np.concatenate(list(kernel_blocks(enc)))
-    means = diagonal_means(enc.table())
+    means = diagonal_means(enc)
     return means / means[0] if means[0] else None
 
 

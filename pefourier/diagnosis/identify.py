@@ -165,6 +165,8 @@ def identify_ramp(table: np.ndarray, eps: float) -> dict | None:
     size = np.abs(line).max()
     if n < 4 or (np.abs(table[:SAMPLE] - line[:SAMPLE, None]) > 4 * eps * size).any():
         return None
+    if np.abs(np.diff(line[:SAMPLE], 2)).max() > 40 * eps * size:  # 32 of 8 from a line
+        return None
     s = np.arange(n)
     from_middle = s - s.mean()
     slope = float(from_middle @ line / (from_middle @ from_middle))  # of least squares

@@ -97,9 +97,8 @@ class Case:
         if len(again) == 0 or n < 5:
             return None
         middle = int(again[0] + first[again[0]]) // 2
-        mirrored = np.abs(at - middle)
-        nearer = np.where(mirrored <= middle, middle - mirrored, at)
-        if 1 < middle < n - 2 and (first == nearer).all():
+        folded = len(again) == min(middle, n - 1 - middle)  # one side of the middle on the other
+        if 1 < middle < n - 2 and folded and (first[again] == 2 * middle - again).all():
             far = self.table[middle:] if n > 2 * middle else self.table[middle::-1]
             steps = np.diff(np.asarray(far, dtype=float), axis=0)
             return middle if ((steps <= 0).all(axis=0) | (steps >= 0).all(axis=0)).all() else None
@@ -254,12 +253,13 @@ def format_of_positions(case: Case) -> str | None:
     """
     positions = np.arange(len(case.first))
     for name in ("bfloat16", "float16"):
-        near = rounded(positions, FORMATS[name])
-        first_near = np.searchsorted(near, near)
         exact = 2 ** FORMATS[name].digits
-        one = (case.first == case.first[first_near]).all()
-        if one and (first_near != positions).sum() > 1 and (case.first == positions)[:exact].all():
-            return name
+        if (case.first[:exact] == positions[:exact]).all():
+            near = rounded(positions, FORMATS[name])
+            first_near = np.searchsorted(near, near)
+            one = (case.first == case.first[first_near]).all()
+            if one and (first_near != positions).sum() > 1:
+                return name
     return None
 
 

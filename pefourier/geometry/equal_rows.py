@@ -10,7 +10,9 @@ A period is looked for before anything else, since it alone tells the rounding o
 distance.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -49,7 +51,8 @@ def first_alike(table: np.ndarray, eps: float, in_order: bool = True) -> np.ndar
     24
     """
     first, n = first_equal(table), len(table)
-    leaders = np.flatnonzero(first == np.arange(n))
+    leading = first == np.arange(n)
+    leaders = np.flatnonzero(leading)
     if n < 3 or len(leaders) == 1:
         return first
     sample = np.asarray(table[:SAMPLE], dtype=float)
@@ -64,8 +67,11 @@ def first_alike(table: np.ndarray, eps: float, in_order: bool = True) -> np.ndar
         if found is not None:
             first[inner] = first[inner][found]
             return first
-    own = table if len(leaders) == n else table[leaders]
-    return leaders[groups_within(own, near / 2)][np.searchsorted(leaders, first)]
+    group = groups_within(table if len(leaders) == n else table[leaders], near / 2)
+    if (group == np.arange(len(group))).all():
+        return first
+    place = np.cumsum(leading) - 1  # of a leader among them
+    return leaders[group][place[first]]
 
 
 def row_period(first: np.ndarray) -> int | None:
@@ -120,12 +126,12 @@ def first_of_period(table: np.ndarray, eps: float, near: float, size: float) -> 
     omega, far = angular_steps(sample), np.maximum(spread(sample), 1e-300)
     for of_phases in dict.fromkeys((FLOAT64_EPS, eps)):
         slack = Slack(near, size, omega, of_phases)
-        later = np.arange(2, n)
-        for period in later[slack.agree(table, later, 0 * later)][:TRIED].tolist():
+        like_first = (s for _, agree in slack.agreeing(table, 2, 1) for s in agree.tolist())
+        for period in islice(like_first, TRIED):
             allowed = slack.allowed(np.array([period]))[0]
             by_chance = period * np.exp(np.log(np.minimum(1.0, allowed / far)).sum() / 2)
-            again = np.arange(period, n)
-            if by_chance < CHANCE and slack.agree(table, again, again % period).all():
+            again = slack.agreeing(table, period, period)
+            if by_chance < CHANCE and all(len(agree) == count for count, agree in again):
                 first = groups_within(table[:period], float(allowed.max()))[np.arange(n) % period]
                 if stand_apart(table, first):
                     return first
@@ -171,16 +177,19 @@ class Slack:
         """Of rows s from the first row that is alike, (len(s), columns)."""
         return self.near + self.size * phase_errors(s, self.omega[columns], self.eps)
 
-    def agree(self, table: np.ndarray, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Whether each of some rows agrees with the other named for it; a few columns first."""
-        found = np.ones(len(rows), dtype=bool)
-        for columns in (slice(FIRST_COLUMNS), slice(FIRST_COLUMNS, None)):
-            left = np.flatnonzero(found)
-            for part in row_blocks(len(left), NUMBERS_AT_ONCE, table.shape[1]):
-                at = left[part]
-                apart = np.abs(difference(table, rows[at], others[at], columns))
-                found[at] = (apart <= self.allowed(rows[at], columns)).all(axis=1)
-        return found
+    def agreeing(
+        self, table: np.ndarray, start: int, period: int
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Rows s from a start on that agree with row s mod period, and among how many, in blocks.
+
+        A few columns tell most of them apart.
+        """
+        for part in row_blocks(len(table) - start, NUMBERS_AT_ONCE, table.shape[1]):
+            left = np.arange(start + part.start, start + part.stop)
+            for columns in (slice(FIRST_COLUMNS), slice(FIRST_COLUMNS, None)):
+                apart = np.abs(difference(table, left, left % period, columns))
+                left = left[(apart <= self.allowed(left, columns)).all(axis=1)]
+            yield part.stop - part.start, left
 
 
 def difference(

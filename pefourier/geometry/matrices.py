@@ -16,6 +16,7 @@ from pefourier.geometry.threads import map_ahead
 
 BLOCK = 2**20  # numbers of a block: 8 MiB
 SETTLED = 1e-10  # how far balanced columns may be from orthonormal for their lengths to be values
+PLAIN = 1e-6  # share of the largest from which on an eigenvalue of a Gram matrix has ten digits
 KEPT = 2**25  # numbers of a matrix up to which its blocks are made once and kept
 Entries = Callable[[slice, slice], np.ndarray]  # (rows, columns) -> float64 block of a matrix
 Eigen = tuple[np.ndarray, np.ndarray]  # eigenvalues, ascending, and eigenvectors, in columns
@@ -44,13 +45,20 @@ def project(sigma: np.ndarray, right: np.ndarray, entries: Entries) -> Part:
     return Part(sigma, left)
 
 
-def factor(entries: Entries, n: int, m: int, progress: Progress | None) -> Part:
-    """Singular values and left singular vectors of an (n, m) matrix."""
+def factor(
+    entries: Entries, n: int, m: int, progress: Progress | None, eps: float | None = None
+) -> Part:
+    """Singular values and left singular vectors of an (n, m) matrix.
+
+    `eps` is the rounding of its numbers, where values within it count as zero. Of a wide matrix
+    without such values any orthonormal vectors span the columns: those of the axes are taken.
+    """
     if n * m <= BLOCK:
         left, sigma, _ = np.linalg.svd(entries(ALL, ALL), full_matrices=False)
         return held(sigma, left)
     if n <= m:
-        return held(*long_svd(lambda block: entries(ALL, block).T, m, n, progress))
+        spread = None if eps is None else eps**2 * (n**-0.5 + m**-0.5) ** 2
+        return held(*long_svd(lambda block: entries(ALL, block).T, m, n, progress, None, spread))
     return project(*long_svd(lambda block: entries(block, ALL), n, m, progress), entries)
 
 
@@ -60,13 +68,16 @@ def long_svd(
     m: int,
     progress: Progress | None,
     first: Eigen | None = None,
+    spread: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Singular values and right singular vectors (columns) of a tall (n, m) matrix.
 
     With G = A'A = V s^2 V', the matrix B = A V / max(s, 3e-8 s_1) has columns of about equal length
     and its Gram matrix resolves, relative to each of them, what G lost. The error of a singular
     value is a few eps times the largest, as that of a decomposition of A itself. `first` is V with
-    the eigenvalues of G, where these are known without a walk.
+    the eigenvalues of G, where these are known without a walk. `spread` is the share of the sum of
+    squared singular values at or below which one is rounding: where all are beyond doubt above it,
+    and above 1e-3 of the largest, G alone gives their values, and V is the identity instead.
     """
     square = m * m  # a block is at least square, which keeps the products efficient
     blocks = row_blocks(n, max(square, BLOCK), m)
@@ -83,7 +94,12 @@ def long_svd(
                 progress(done, len(walk))
         return products
 
-    eigenvalues, vectors = first or np.linalg.eigh(total(None))
+    if first is None:
+        products = total(None)
+        if spread is not None and independent(products, spread):
+            return np.sqrt(np.linalg.eigvalsh(products)[::-1]), np.eye(m)
+        first = np.linalg.eigh(products)
+    eigenvalues, vectors = first
     lengths = balanced_lengths(eigenvalues, eigenvalues[-1])
     if not lengths[-1] > 0:
         return np.zeros(m), vectors
@@ -95,6 +111,16 @@ def long_svd(
     small = triangular_root(balanced) @ (lengths[:, None] * vectors.T)
     _, sigma, right = np.linalg.svd(small)
     return sigma, right.T
+
+
+def independent(products: np.ndarray, spread: float) -> bool:
+    """Whether all eigenvalues exceed a share of their sum, and of their largest: see `long_svd`."""
+    least = max(1.001 * spread * products.trace(), PLAIN * float(np.linalg.norm(products)))
+    try:
+        np.linalg.cholesky(products - least * np.eye(len(products)))
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def assemble(blocks: Iterator[np.ndarray], n: int, m: int) -> np.ndarray:

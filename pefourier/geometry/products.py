@@ -8,6 +8,7 @@ displacement, a vector with a number for each axis.
 
 from functools import reduce
 from math import prod
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from pefourier.encodings.domain import lattice_points
 from pefourier.encodings.encoding import BLOCK, Encoding, row_blocks, unit_of
 
 DIRECT = 2**31  # n^2 d up to which inner products are walked for the Toeplitz residual
+MEANS: WeakKeyDictionary[Encoding, np.ndarray] = WeakKeyDictionary()
 
 
 def toeplitz_residual(enc: Encoding) -> float | None:
@@ -35,7 +37,7 @@ def toeplitz_residual(enc: Encoding) -> float | None:
         return toeplitz_residual_on_grid(enc)
     table = enc.table()
     unit = unit_of(table) ** 2  # of products, whose squares would leave the range of numbers
-    means = diagonal_means(table) * unit
+    means = diagonal_means(enc) * unit
     if n > d and n * n * d > DIRECT:
         total = sum_of_squared_products(table, unit)
         shared = means[0] ** 2 * n + 2 * (means[1:] ** 2 * np.arange(n - 1, 0, -1)).sum()
@@ -84,7 +86,7 @@ def toeplitz_residual_of_parts(parts: list[Encoding]) -> float:
         side, table = len(table), table * unit
         products = table @ table.T
         lag = np.abs(np.arange(side)[:, None] - np.arange(side))
-        rest = products - diagonal_means(table)[lag]
+        rest = products - lag_means(table)[lag]
         squared += (n / side) ** 2 * float((rest**2).sum())
         total += (n / side) ** 2 * float((products**2).sum())
         sums.append(float(products.sum()) * (n / side) ** 2 / n)
@@ -92,21 +94,29 @@ def toeplitz_residual_of_parts(parts: list[Encoding]) -> float:
     return float(np.sqrt(squared / total)) if total else 0.0
 
 
-def diagonal_means(table: np.ndarray) -> np.ndarray:
-    """Mean of the inner products of codes at each lag 0 … n - 1."""
-    return autocorrelation(table) / np.arange(len(table), 0, -1)
+def diagonal_means(enc: Encoding) -> np.ndarray:
+    """Mean of the inner products of codes at each lag 0 … n - 1; kept as long as the encoding."""
+    if enc not in MEANS:
+        MEANS[enc] = lag_means(enc.table())
+        MEANS[enc].flags.writeable = False
+    return MEANS[enc]
 
 
-def autocorrelation(table: np.ndarray) -> np.ndarray:
-    """Sums of the inner products of rows at each lag 0 … n - 1, by zero-padded FFT."""
-    n, total = len(table), 0.0
+def lag_means(table: np.ndarray) -> np.ndarray:
+    """Mean of the inner products of rows at each lag 0 … n - 1, by zero-padded FFT."""
+    n, total = len(table), None
     unit = 2 ** max(0, (2 * n).bit_length() - 5)
     size = -(-2 * n // unit) * unit  # has no large factor, which would take ten times as long
     for columns in row_blocks(table.shape[1], BLOCK, size):
         spectrum = np.fft.rfft(np.ascontiguousarray(table[:, columns].T, dtype=float), size)
         parts = spectrum.view(float)  # real and imaginary, in turn
-        total = total + np.einsum("ij,ij->j", parts, parts)
-    return np.fft.irfft(total.reshape(-1, 2).sum(axis=1), size)[:n]
+        part = np.einsum("ij,ij->j", parts, parts)
+        total = part if total is None else np.add(total, part, out=total)
+        del spectrum, parts, part  # a long table's are large
+    power = total.view(complex)
+    power.real += power.imag
+    power.imag = 0.0
+    return np.fft.irfft(power, size)[:n] / np.arange(n, 0, -1)
 
 
 def diagonal_means_on_grid(table: np.ndarray, sides: tuple[int, ...]) -> np.ndarray:

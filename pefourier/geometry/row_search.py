@@ -9,13 +9,14 @@ one part in 10^9 count as tied, and of tied pairs the first in lexicographic ord
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations_with_replacement
 
 import numpy as np
 
 from pefourier.encodings.encoding import row_blocks
 from pefourier.geometry import Progress
+from pefourier.geometry.threads import THREADS, map_ahead
 
 TIE = 2e-9  # relative, of squared distances: one part in 10^9 of distances
 FINE = 2e-10  # a pair later in order has to be closer by this share to be looked at again
@@ -59,15 +60,19 @@ def first_equal(table: np.ndarray) -> np.ndarray:
     """Index of the first row equal to each row, shape (n,)."""
     first = np.arange(len(table))
     index_bits = np.uint64(len(table).bit_length())
-    keys = (row_hashes(table) >> index_bits << index_bits) | first.astype(np.uint64)
+    keys = row_hashes(table)
+    keys >>= index_bits
+    keys <<= index_bits
+    keys |= first.view(np.uint64)
     keys.sort()  # by hash and, in rows that share one, by index: soonest as numbers
     marks = keys >> index_bits
     if (marks[1:] != marks[:-1]).all():
         return first
-    left = (keys ^ (marks << index_bits)).astype(np.intp)
+    keys &= (np.uint64(1) << index_bits) - np.uint64(1)
+    left = keys.view(np.int64)
     while len(left):
-        starts = np.append(True, marks[1:] != marks[:-1])
-        leader = left[starts][np.cumsum(starts) - 1]
+        starts = np.flatnonzero(np.append(True, marks[1:] != marks[:-1]))
+        leader = np.repeat(left[starts], np.diff(starts, append=len(left)))
         first[left] = leader
         other = np.zeros(len(table), dtype=bool)
         other[left] = leader != left
@@ -422,7 +427,9 @@ def search_tree(rows: Rows, best: BestPair, report: Progress) -> bool:
     start, size = 0, SAMPLE_ROWS
     while start < n:
         part = slice(start, start + size)
-        apart, near = tree.query(places[part], k=2, distance_upper_bound=reach(best))
+        query = partial(tree.query, k=2, distance_upper_bound=reach(best))
+        found = map_ahead(query, np.array_split(places[part], THREADS))
+        apart, near = (np.concatenate(of) for of in zip(*found, strict=True))
         near = np.where(near[:, 0] == np.arange(n)[part], near[:, 1], near[:, 0])
         found = np.flatnonzero(near < n)
         nearest[part], partner[part] = apart[:, 1], near
@@ -503,12 +510,12 @@ def look_at_groups(
 ) -> None:
     """Consider all pairs of rows that share a mark: of many by their bits, or by products."""
     order = np.argsort(marks, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(marks[order])) + 1)
-    few = np.concatenate([group for group in groups if len(group) < GROUP] or [order[:0]])
+    starts = np.flatnonzero(np.diff(marks[order], prepend=~marks[order[:1]]))
+    sizes = np.diff(starts, append=len(order))
+    few = order[np.repeat(sizes < GROUP, sizes)]
     look_at(((few[i], few[j]) for i, j in pairs_in(marks[few])), best)
-    for group in groups:
-        if len(group) < GROUP:
-            continue
+    for start, size in zip(starts[sizes >= GROUP], sizes[sizes >= GROUP], strict=True):
+        group = order[start : start + size]
         if words is not None:
             look_at(pairs_by_bits(group, words, unit, best), best)
             continue

@@ -155,7 +155,7 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     else:
         table = enc.table()
         eps, _ = stored_resolution(np.asarray(table[:SAMPLE], dtype=float), eps)
-        parts = (factor(lambda rows, columns: table[rows, columns].astype(float), n, d, progress),)
+        parts = (factor(lambda rows, cols: table[rows, cols].astype(float), n, d, progress, eps),)
     sigma = np.sort(np.concatenate([part.sigma for part in parts]))[::-1][: min(n, d)]
     sigma = np.pad(sigma, (0, max(0, min(n, d) - len(sigma))))  # parts of axes have a lower rank
     tolerance = sigma[0] * max(n, d) * FLOAT64_EPS
