@@ -185,7 +185,7 @@ def report(table: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> str:
     idle: int = pefourier.context("rope", length=512).rotations[0].idle
     turns: float | None = pefourier.design(64, 32).best["turns"]
     same: str = pefourier.compare("sinusoidal", table).verdict
-    first: int | list[int | None] | None = pefourier.relations(table).first_rise
+    first: float | list[int | None] | None = pefourier.relations(table).first_rise
     codes = pefourier.encode("dft", d=64).sum()
     return f"{share} {record} {widths} {idle} {turns} {same} {first} {codes}"
 

@@ -57,7 +57,7 @@ class Faithfulness(Result):
         float | list[float | None] | None
     )  # of the best T with PE(t + 1) = T PE(t); None: any would do
     first_rising_lag: (
-        int | list[int | None] | None
+        float | list[int | None] | None
     )  # inner products fall up to here; None: they never rise
     identified: dict | None
     precision: dict[str, FormatLoss]

@@ -2,8 +2,9 @@ r"""How does the code of one position relate to that of another?
 
 Conventions
 -----------
-Rows of a table (n, d) are codes; a lag is a difference of positions. Sines and cosines of one
-frequency are moved by a rotation, so that one matrix T(k) leads from every code to the one k
+Rows of a table (n, d) are codes; a lag is a difference of positions, or of times in their unit. At
+uneven times hardly any lag occurs twice: there all is as declared, or not known. Sines and cosines
+of one frequency are moved by a rotation, so that one matrix T(k) leads from every code to the one k
 positions on (Denk, 2019): PE(t + k) = T(k) PE(t). Inner products then depend on the lag alone, and
 their mean at each lag, over that at lag 0, is the `kernel`. Frequencies are radians per position.
 On a grid lags are displacements (dy, dx), and there is a T for a step along each axis.
@@ -40,6 +41,8 @@ if TYPE_CHECKING:  # which imports this room where it is used
 
 ALIKE = 0.1  # of the fall of inner products, within which two directions are treated alike
 LAGS_AT_ONCE = 2**12
+MOST_LAGS = 2**16  # of times at uneven steps
+LAGS_A_WAVE = 16  # of these, in the shortest
 FITTED = 2**11  # positions from which a shift is fitted
 SHORTEST = 3  # points along an axis, as far as which diagonals are compared with it
 LARGEST_SHIFT = FITTED // 2  # dimensions up to which one is
@@ -71,8 +74,9 @@ class Relations(Result):
         float | list[float | None] | None
     )  # of the best T(1), over the norm of the codes it should give
     toeplitz_residual: float | None  # 0: inner products depend on the lag only
-    kernel: np.ndarray | None  # (n,) inner product at each lag over that at lag 0
-    first_rise: int | list[int | None] | None  # first lag whose kernel exceeds the one before
+    kernel: np.ndarray | None  # (K,) inner product at each lag over that at lag 0
+    lags: np.ndarray | None  # (K,) these lags, of times in their unit; None: 0, 1, … positions
+    first_rise: float | list[int | None] | None  # first lag whose kernel exceeds the one before
     asymmetry: float | None  # 0: what a lag gives, its opposite gives too
     distance_preservation: float | None  # correlation of code distance with position distance
     grid: tuple[int, ...] | None = field(**ON_GRIDS)  # points along each axis, the slowest first
@@ -118,13 +122,15 @@ def relate(encoding: Encoding | np.ndarray, assessed: Faithfulness | None = None
         fitted = assessed.shift_residual
     else:
         fitted = shift_residual(enc) if sequence else None
+    timed = k is not None and enc.domain.kind == "time"
     return Relations(
         length=len(enc),
         dimension=enc.dim,
         shift_residual=fitted,
         toeplitz_residual=toeplitz_residual(enc),
         kernel=k,
-        first_rise=rising_lags(k, enc.domain.sides, enc.eps),
+        lags=in_units(enc, np.arange(len(k))) if timed else None,
+        first_rise=rising_lags(enc, k),
         asymmetry=asymmetry(enc),
         distance_preservation=(
             distance_preservation(enc) if sequence or enc.domain.kind == "point" else None
@@ -216,12 +222,14 @@ def shift_residual(enc: Encoding, k: int = 1) -> float | list[float | None] | No
     """Norm of T(k) PE(t) - PE(t + k) over that of PE(t + k); 0 where products are declared.
 
     Of a table at most the first 2048 positions are fitted. None where they are linearly
-    independent, since some T then fits any table, and for d over 1024, where it would take long.
-    On a grid one number for a shift along each axis.
+    independent, since some T then fits any table, for d over 1024, where it would take long, and
+    for times at uneven steps. On a grid one number for a shift along each axis.
     """
     if len(enc.domain.sides) > 1:
         return [shift_along(enc, axis, k) for axis in range(len(enc.domain.sides))]
-    return 0.0 if enc.stationary else shift_along(enc, 0, k)
+    if enc.lag_alone:
+        return 0.0
+    return shift_along(enc, 0, k) if enc.domain.has_lags else None
 
 
 def fit_shift(before: np.ndarray, after: np.ndarray) -> float | None:
@@ -254,14 +262,14 @@ def shift_along(enc: Encoding, axis: int, k: int = 1) -> float | None:
 
 
 def kernel(enc: Encoding) -> np.ndarray | None:
-    r"""Mean inner product of codes at each lag over that at lag 0, shape (n,).
+    r"""Mean inner product of codes at each lag over that at lag 0, shape (n,); see `lag_axis`.
 
     On a grid at each displacement, shape (2 N_1 - 1, …), with lag 0 in the middle.
 
     :math:`k(r)/k(0)` with :math:`k(r) = \frac{1}{n - r}\sum_t \mathrm{PE}(t)\cdot
     \mathrm{PE}(t + r)`, or :math:`\sum_j w_j \cos\omega_j r` as declared.
     """
-    if not enc.domain.has_lags or enc.act == "key":
+    if enc.act == "key" or not (enc.domain.has_lags or enc.lag_alone):
         return None
     if enc.domain.kind == "lag" and enc.domain.grid:
         return None  # displacements have no order
@@ -269,7 +277,7 @@ def kernel(enc: Encoding) -> np.ndarray | None:
         return kernel_of_biases(enc.codes(enc.domain.x[enc.domain.x <= 0])[::-1])
     if len(enc.domain.sides) > 1:
         return kernel_on_grid(enc)
-    if enc.stationary:
+    if enc.lag_alone:
         return np.concatenate(list(kernel_blocks(enc)))
     means = diagonal_means(enc)
     return means / means[0] if means[0] else None
@@ -289,12 +297,37 @@ def kernel_on_grid(enc: Encoding) -> np.ndarray | None:
     return np.concatenate([half[::-1], [1.0], half]).reshape([2 * n - 1 for n in sides])
 
 
-def rising_lags(
-    k: np.ndarray | None, sides: tuple[int, ...], eps: float
-) -> int | list[int | None] | None:
+def lag_axis(enc: Encoding) -> tuple[int, int]:
+    """At how many lags a kernel is told, and how many of them are in a step between points.
+
+    One is, at even steps. At uneven ones as many as show the shortest declared wave, over the span
+    of the times, or its first 65,536 where these are more.
+
+    >>> from pefourier.encodings import load
+    >>> [lag_axis(load("mtan-fixed", d=4, times=[0.0, t, 2.0])) for t in (1.0, 1.5)]
+    [(3, 1), (125, 62)]
+    """
+    if enc.domain.has_lags:
+        return len(enc), 1
+    fastest = float(np.abs(enc.measure.frequencies).max())
+    finer = max(1, int(np.ceil(fastest * LAGS_A_WAVE / (2 * np.pi))))
+    return min((len(enc) - 1) * finer + 1, MOST_LAGS), finer
+
+
+def in_units(enc: Encoding, lag: Any) -> Any:
+    """Lags by their numbers on the axis, those of times in their unit."""
+    if lag is None or enc.domain.kind != "time":
+        return lag
+    return lag * enc.domain.spacing / lag_axis(enc)[1]
+
+
+def rising_lags(enc: Encoding, k: np.ndarray | None) -> float | list[int | None] | None:
     """The first lag at which the kernel rises; on a grid that along each axis."""
-    if k is None or len(sides) == 1:
-        return None if k is None else first_rise(k, eps)
+    sides, eps = enc.domain.sides, enc.eps
+    if k is None:
+        return None
+    if len(sides) == 1:
+        return in_units(enc, first_rise(k, eps))
     middle = [n - 1 for n in sides]
     along = [
         k[tuple(slice(m, None) if a == b else m for b, m in enumerate(middle))]
@@ -317,19 +350,20 @@ def kernel_of_biases(biases: np.ndarray) -> np.ndarray:
 
 def kernel_blocks(enc: Encoding) -> Iterator[np.ndarray]:
     """The kernel of declared products in blocks of lags."""
-    m = len(enc.measure.frequencies)
-    for lags in row_blocks(len(enc), min(LAGS_AT_ONCE * m, BLOCK), m):
-        yield enc.measure.kernel(np.arange(lags.start, lags.stop))
+    m, (count, finer) = len(enc.measure.frequencies), lag_axis(enc)
+    for block in row_blocks(count, min(LAGS_AT_ONCE * m, BLOCK), m):
+        lags = np.arange(block.start, block.stop)
+        yield enc.measure.kernel(lags if finer == 1 else lags / finer)
 
 
-def first_rising_lag(enc: Encoding) -> int | list[int | None] | None:
+def first_rising_lag(enc: Encoding) -> float | list[int | None] | None:
     """The first lag at which the kernel rises; of declared products no more lags are looked at.
 
     On a grid that along each axis; of declared products only lags along axes are looked at.
     """
     sides = enc.domain.sides
-    if not enc.stationary:
-        return rising_lags(kernel(enc), sides, enc.eps)
+    if not enc.lag_alone:
+        return rising_lags(enc, kernel(enc))
     if len(sides) > 1:
         lines = map(np.multiply.outer, map(np.arange, sides), np.eye(len(sides)))
         return [first_rise(enc.measure.kernel(line), enc.eps) for line in lines]
@@ -337,7 +371,7 @@ def first_rising_lag(enc: Encoding) -> int | list[int | None] | None:
     for block in kernel_blocks(enc):
         lag = first_rise(np.concatenate([last, block]), enc.eps)
         if lag is not None:
-            return lag + seen - len(last)
+            return in_units(enc, lag + seen - len(last))
         seen, last = seen + len(block), block[-1:]
     return None
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.analysis.faithful import LADDER
-from pefourier.analysis.relations import kernel
+from pefourier.analysis.relations import in_units, kernel
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.places import (
     POINTS,
@@ -98,6 +98,8 @@ def why_no_shift(answer: Answer) -> str:
     """Why no matrix that moves codes by a position was looked for, or any would do."""
     if answer.encoding.domain.kind not in ("position", "time"):
         return f"not for {answer.encoding.domain.kind}s"
+    if answer.encoding.domain.irregular:
+        return "steps are uneven"
     if answer.result.length == 1:
         return "only one position"
     from pefourier.analysis.relations import LARGEST_SHIFT
@@ -107,10 +109,15 @@ def why_no_shift(answer: Answer) -> str:
     return "any T fits: codes are independent"
 
 
+def why_no_lags(answer: Answer) -> str:
+    """Why codes are not compared by lag."""
+    return "steps are uneven" if answer.encoding.domain.irregular else "no lags"
+
+
 def why_no_rise(answer: Answer) -> str:
     """Why there is no lag from which inner products rise."""
     enc = answer.encoding
-    if not enc.domain.has_lags or enc.act == "key":
+    if not (enc.domain.has_lags or enc.lag_alone) or enc.act == "key":
         return "no inner products by lag"
     zero = isnan(answer.result.stable_rank)
     return "none: codes are zero" if zero else "they never rise"
@@ -133,7 +140,7 @@ FAITHFUL_FACTS = [
     Fact("condition number", lambda r: r.condition_number, why_singular),
     Fact("error of the linear inverse", lambda r: r.inverse_error),
     Fact("stable rank", lambda r: r.stable_rank, "none: codes are zero"),
-    Fact("Toeplitz residual", lambda r: r.toeplitz_residual, "no lags"),
+    Fact("Toeplitz residual", lambda r: r.toeplitz_residual, why_no_lags),
     Fact("residual of T(1) (Denk)", lambda r: of_axes(r.shift_residual), why_no_shift),
     Fact("inner products fall up to lag", lambda r: of_axes(r.first_rising_lag), why_no_rise),
 ]
@@ -669,11 +676,19 @@ def kernel_by_lag(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
         label = caption(a, room_for_names(figure) - LETTER * len(" along z"))
         for (name, curve), style in zip(lines_of_kernel(a), LINES, strict=False):
             lags, products = envelope(np.arange(1, len(curve)), curve[1:], logarithmic=True)
+            lags = in_units(a.encoding, lags)
             own = {"color": f"C{i}", "linestyle": style} if name else {}
             axes.plot(lags, products, label=label + name, linewidth=1.2, **own)
-    axes.set(xlabel="lag (positions)", ylabel="inner product (1 at lag 0)")
+    axes.set(xlabel=lag_label(answers), ylabel="inner product (1 at lag 0)")
     add_legend(figure, axes, look)
     return figure
+
+
+def lag_label(answers: Sequence[Answer]) -> str:
+    """The name of an axis of lags, with its unit."""
+    timed = (a.encoding.domain.kind == "time" for a in answers)
+    units = dict.fromkeys("unit of the times" if one else "positions" for one in timed)
+    return f"lag ({' or '.join(units)})"
 
 
 def lines_of_kernel(answer: Answer) -> list[tuple[str, np.ndarray]]:

@@ -299,8 +299,10 @@ def wrap_labels(figure: Figure) -> None:
                     (grid.get_height_ratios(), cell.rowspan),
                 )
             )
-        axes.set_xlabel(fill(axes.get_xlabel(), max(int(0.6 * across * wide / LETTER), 8)))
-        axes.set_ylabel(fill(axes.get_ylabel(), max(int(0.7 * down * high / LETTER), 8)))
+        axes.set_xlabel(
+            broken_in_lines(axes.get_xlabel(), max(int(0.6 * across * wide / LETTER), 8))
+        )
+        axes.set_ylabel(broken_in_lines(axes.get_ylabel(), max(int(0.7 * down * high / LETTER), 8)))
 
 
 def title_of(draw: Callable[..., Figure], answers: Any) -> str:
@@ -324,7 +326,18 @@ def check_pixels(kind: str, figure: Figure, dpi: int) -> None:
 
 def lines_within(text: str, figure: Figure) -> str:
     """A text in as many lines as a figure's width asks for."""
-    return fill(text, int(0.72 * figure.get_figwidth() / LETTER))
+    return broken_in_lines(text, int(0.72 * figure.get_figwidth() / LETTER))
+
+
+def broken_in_lines(text: str, most: int) -> str:
+    """A text in lines of so many letters; what is in brackets on one where it fits.
+
+    >>> broken_in_lines("inner product (1 at lag 0)", 22)
+    'inner product\\n(1 at lag 0)'
+    """
+    *before, last = text.rpartition(" (")
+    whole = last if len(last) >= most else last.replace(" ", "\N{NO-BREAK SPACE}")
+    return fill("".join((*before, whole)), most).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def brief(name: str, most: int) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.answers.faithful import why_no_shift
+from pefourier.answers.faithful import lag_label, why_no_lags, why_no_shift
 from pefourier.answers.places import POINTS, axis_names, by_axis, by_name, kernel_lines, point_of
 from pefourier.answers.plot import USUAL, WIDTH, Look, add_legend, caption, make_panels
 from pefourier.answers.telling import (
@@ -35,6 +35,11 @@ VERDICTS = frozenset(
         "BIASES"
     ).split("|")
 )
+LAGLESS = {
+    "tree": "Nodes of a tree have no lags",
+    "point": "Scattered points have no lags",
+    "time": "At uneven times hardly any lag occurs twice: products can't be compared by lag",
+}
 LEFT = 0.05  # of the inner product at lag 0, below which nothing is said of directions
 
 
@@ -79,7 +84,7 @@ def why_no_diagonal(answer: Answer) -> str:
 RELATIONS_FACTS = [
     Fact("positions", lambda r: r.length),
     Fact("dimensions", lambda r: r.dimension),
-    Fact("Toeplitz residual", lambda r: r.toeplitz_residual, "no lags"),
+    Fact("Toeplitz residual", lambda r: r.toeplitz_residual, why_no_lags),
     Fact("inner products rise first at lag", lambda r: of_axes(r.first_rise), why_no_lag),
     Fact("residual of T(1) (Denk)", lambda r: of_axes(r.shift_residual), why_no_shift),
     Fact("asymmetry of lags", lambda r: r.asymmetry, "no opposite lags"),
@@ -104,14 +109,17 @@ def relations_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
         middle = [n // 2 if kernel.ndim > 1 else 0 for n in kernel.shape]
         for index in np.ndindex(kernel.shape):
             lag = "×".join(str(i - m) for i, m in zip(index, middle, strict=True))
-            yield a.encoding.name, a.encoding.spec, lag, kernel[index]
+            own = lag if a.result.lags is None else a.result.lags[index]
+            yield a.encoding.name, a.encoding.spec, own, kernel[index]
 
 
 def products_by_lag(enc: Encoding, r: Relations) -> tuple[str, str]:
     """Whether inner products depend on the lag alone, and how they fall with it."""
-    if not enc.domain.has_lags:
-        what = "Nodes of a tree" if enc.domain.kind == "tree" else "Scattered points"
-        return "NO LAGS", f"{what} have no lags; 'pefourier check-faithful' says what codes do."
+    if not (enc.domain.has_lags or enc.lag_alone):
+        return (
+            "NO LAGS",
+            f"{LAGLESS[enc.domain.kind]}; 'pefourier check-faithful' says what codes do.",
+        )
     if enc.domain.kind == "lag":
         return opposite_lags(r)
     if r.kernel is None:
@@ -122,7 +130,8 @@ def products_by_lag(enc: Encoding, r: Relations) -> tuple[str, str]:
             "Inner products depend on where codes are, not only on their lag (Toeplitz residual "
             f"{number(r.toeplitz_residual, 2)}; 0 is the lag alone).",
         )
-    return "DEPENDS ON LAG ALONE", f"As the lag grows, inner products {fall(r)}."
+    unit = "" if r.lags is None else " (lags in the unit of the times)"
+    return "DEPENDS ON LAG ALONE", f"As the lag grows, inner products {fall(r)}{unit}."
 
 
 def fall(r: Relations) -> str:
@@ -133,17 +142,14 @@ def fall(r: Relations) -> str:
     >>> fall(relate(load("rope", 512, 64)))
     'rise for the first time at lag 6, and first fall below half their starting value at lag 28'
     """
-    low = np.flatnonzero(r.kernel < 0.5)  # of the value at lag 0
-    half = (
-        (low[0], f"first fall below half their starting value at lag {low[0]}")
-        if len(low)
-        else None
-    )
-    rise = (r.first_rise, f"rise for the first time at lag {r.first_rise}")
-    told = sorted(filter(None, [half, rise if r.first_rise is not None else None]))
-    lasting = [] if half else ["never fall below half their starting value"]
-    lasting += ["never rise"] if r.first_rise is None else []
-    return ", and ".join([words for _, words in told] + lasting)
+    half, low = "fall below half their starting value", np.flatnonzero(r.kernel < 0.5)
+    at = np.arange(len(r.kernel)) if r.lags is None else r.lags
+    found = [(at[low[0]].item() if len(low) else None, f"first {half}", half)]
+    found += [(r.first_rise, "rise for the first time", "rise")]
+    known = sorted((lag, f"{what} at lag {number(lag, 3)}") for lag, what, _ in found if lag)
+    within = "" if r.lags is None else f" up to lag {number(at[-1].item(), 3)}"
+    lasting = [f"never {what}{within}" for lag, _, what in found if lag is None]
+    return ", and ".join([words for _, words in known] + lasting)
 
 
 def opposite_lags(r: Relations) -> tuple[str, str]:
@@ -172,7 +178,8 @@ def steps_by_matrix(enc: Encoding, r: Relations) -> str:
     if r.shift_residual is None or r.kernel is None:
         return ""
     if r.shift_residual <= EXACT:
-        return "One matrix takes every code to the next."
+        one = "For each lag one matrix takes every code that far"
+        return f"{one if enc.domain.irregular else 'One matrix takes every code to the next'}."
     return (
         f"No matrix takes every code to the next: the best is off by "
         f"{number(100 * r.shift_residual, 2)} % of the codes' size."
@@ -258,8 +265,9 @@ def relations(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
             continue
         lines = kernel_lines(curve) if curve.ndim > 1 else [("", curve)]
         for name, line in lines:
-            axes.plot(np.arange(len(line)), line, label=f"{caption(a)} {name}".rstrip())
-    axes.set(xlabel="lag (positions)", ylabel="inner product (1 at lag 0)")
+            lags = np.arange(len(line)) if a.result.lags is None else a.result.lags
+            axes.plot(lags, line, label=f"{caption(a)} {name}".rstrip())
+    axes.set(xlabel=lag_label(answers), ylabel="inner product (1 at lag 0)")
     add_legend(figure, axes, look)
     return figure
 

@@ -4,8 +4,8 @@ Conventions
 -----------
 A domain has n points with coordinates ``x``. Angular frequencies ``omega`` lie in [0, pi] and are
 radians per position, lag, mean spacing of times, or edge of a tree. On regular points (positions,
-lags) the Fourier transform is the real FFT; irregular times and trees carry a small dense
-orthonormal basis, columns by ascending omega.
+lags, times at even steps) the Fourier transform is the real FFT; irregular times and trees carry a
+small dense orthonormal basis, columns by ascending omega.
 """
 
 import math
@@ -18,6 +18,7 @@ import numpy as np
 from pefourier.encodings.checks import LARGEST, check_count
 from pefourier.errors import PefourierError
 
+EVEN = 1e-3  # of a step, within which times are at even steps
 LARGEST_BASIS = 8192  # points of an irregular domain: its basis takes 512 MiB there
 COLUMNS_AT_ONCE = 64  # columns transformed together: bounds the memory of a long table
 
@@ -44,8 +45,24 @@ class Domain:
 
     @property
     def has_lags(self) -> bool:
-        """Whether points have an order or a grid, so that some are as far apart as others."""
-        return self.kind not in ("tree", "point")
+        """Whether steps are even, so that some points are as far apart as others."""
+        return self.basis is None and self.at is None
+
+    @property
+    def irregular(self) -> bool:
+        """Whether points are times at uneven steps: none folds, and few lags are there twice."""
+        return self.kind == "time" and self.basis is not None
+
+    @property
+    def spacing(self) -> float:
+        """Mean step of times, in their unit; 1 for all other points, and for one time.
+
+        >>> instants([3.0, 3.5, 5.0]).spacing
+        1.0
+        """
+        if self.kind != "time" or len(self) == 1:
+            return 1.0
+        return float(self.x[-1] - self.x[0]) / (len(self) - 1)
 
     def coordinates(self, x: np.ndarray) -> np.ndarray:
         """Place of each point x on the axes of the lattice, shape (len(x), axes), in points.
@@ -119,22 +136,24 @@ def lags_on(sides: Sequence[int], prefix: int = 0) -> Domain:
 
 
 def instants(t: Sequence[float]) -> Domain:
-    """Irregular, strictly increasing times; the basis is a QR of sampled cosines and sines.
+    """Strictly increasing times; at uneven steps the basis is a QR of sampled cosines and sines.
 
-    Frequencies are 2 pi k / n per mean spacing, so that regular times give the basis of positions.
+    Frequencies are 2 pi k / n per mean spacing, as those of positions.
 
-    >>> len(instants([0.0, 0.9, 2.2]))
-    3
+    >>> instants([0.0, 0.9, 2.2]).irregular, instants([0.0, 0.9, 1.8]).irregular
+    (True, False)
     """
     x = np.asarray(t, dtype=float)
     check_times(x)
-    n = len(x)
+    n, domain = len(x), Domain("time", x)
+    steps = (x - x[0]) / domain.spacing
+    if np.abs(steps - np.arange(n)).max() <= EVEN:
+        return domain
     check_basis(n, "times")
-    spacing = (x[-1] - x[0]) / (n - 1) if n > 1 else 1.0
     k = (np.arange(n) + 1) // 2  # 0, 1, 1, 2, 2, …: a cosine and a sine for each frequency
-    phase = 2 * np.pi / n * np.outer((x - x[0]) / spacing, k)
+    phase = 2 * np.pi / n * np.outer(steps, k)
     waves = np.where(np.arange(n) % 2, np.cos(phase), np.where(k, np.sin(phase), 1.0))
-    return Domain("time", x, 2 * np.pi * k / n, np.linalg.qr(waves)[0])
+    return replace(domain, omega=2 * np.pi * k / n, basis=np.linalg.qr(waves)[0])
 
 
 def scattered(at: np.ndarray) -> Domain:

@@ -26,13 +26,14 @@ def toeplitz_residual(enc: Encoding) -> float | None:
     :math:`\lVert G - \mathrm{Toep}(G)\rVert_F / \lVert G\rVert_F` with :math:`G = E E^T` and Toep
     the mean along diagonals (Wang et al., 2021). 0 where the encoding declares such inner products.
     Long tables use :math:`\lVert G\rVert^2 - \lVert\mathrm{Toep}(G)\rVert^2`, which resolves 1e-8.
-    On a grid the lag is the displacement; nodes of a tree and scattered points have none.
+    On a grid the lag is the displacement; nodes of a tree and scattered points have none, and times
+    at uneven steps hardly one twice.
     """
     n, d = len(enc), enc.dim
+    if enc.lag_alone:
+        return 0.0
     if not enc.domain.has_lags:
         return None
-    if enc.stationary:
-        return 0.0
     if len(enc.domain.sides) > 1:
         return toeplitz_residual_on_grid(enc)
     table = enc.table()

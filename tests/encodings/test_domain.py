@@ -37,7 +37,8 @@ def test_the_spectrum_of_a_bias_is_over_its_lags():
 
 
 @pytest.mark.parametrize(
-    "make", [lambda n: domain.instants(range(n)), lambda n: domain.nodes([-1, *[0] * (n - 1)])]
+    "make",
+    [lambda n: domain.instants([*range(n - 1), n]), lambda n: domain.nodes([-1, *[0] * (n - 1)])],
 )
 def test_a_dense_basis_has_a_limit(monkeypatch, make):
     monkeypatch.setattr("pefourier.encodings.domain.LARGEST_BASIS", 8)

@@ -179,10 +179,9 @@ def fourier_features(
     measure = replace(equal_pairs(turns), offset=offset)
     noted = {"length": len(domain), "coordinates": kind}
     codes = signed_waves(domain, measure, signs, mapping)
-    if times is not None:  # lags are no multiples of a step, so no squared length is declared
+    if times is not None:
         noted["times"] = tuple(np.asarray(times, dtype=float).tolist())
-        per_spacing = turns * (np.ptp(domain.x) / max(len(domain) - 1, 1) or 1.0)
-        measure = Measure(per_spacing, measure.weights) if domain.at is None else None
+        measure = equal_pairs(turns * domain.spacing) if domain.at is None else None
     return Encoding("fourier-features", domain, d, codes, measure, params=noted)
 
 

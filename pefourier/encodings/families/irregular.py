@@ -11,9 +11,9 @@ import numpy as np
 
 from pefourier.encodings.columns import waves
 from pefourier.encodings.domain import Domain, instants, positions
-from pefourier.encodings.encoding import Encoding, Measure
+from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.absolute import geometric_frequencies
-from pefourier.encodings.families.fourier import pair_count
+from pefourier.encodings.families.fourier import equal_pairs, pair_count
 from pefourier.encodings.families.seeds import stream
 from pefourier.encodings.registry import encoding
 
@@ -131,7 +131,7 @@ def mtan_fixed(
     >>> mtan_fixed(49, 4).measure.frequencies.round(6)
     array([1.      , 0.316228])
     """
-    count = pair_count("mtan-fixed", d)
+    pair_count("mtan-fixed", d)
     domain, noted = time_axis(length, times)
     frequencies = geometric_frequencies(d, rho) * (scale / span(domain))
 
@@ -139,8 +139,5 @@ def mtan_fixed(
         phases = np.multiply.outer(np.asarray(t, dtype=float), frequencies)
         return waves(phases, "interleaved")
 
-    # On irregular times lags are not multiples of the spacing, so no squared length is declared.
-    spacing = span(domain) / max(len(domain) - 1, 1) if noted else 1.0
-    squared_length = None if noted else float(count)
-    measure = Measure(frequencies * spacing, np.full(count, 1 / count), squared_length)
+    measure = equal_pairs(frequencies * domain.spacing)
     return Encoding("mtan-fixed", domain, d, codes, measure, params=noted)

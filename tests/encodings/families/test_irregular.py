@@ -1,6 +1,7 @@
 """Times: formulas of the authors, units, and times that are positions."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from pefourier.encodings.domain import lattice_points
 from pefourier.encodings.registry import BUILDERS
 
 TIMED = [name for name in sorted(BUILDERS) if "times" in BUILDERS[name].parameters]
+DECLARED = [name for name in TIMED if BUILDERS[name].declared]
 IRREGULAR = np.array([0.0, 0.4, 1.7, 2.0, 3.1, 5.9, 6.0, 8.2])
 
 
@@ -49,9 +51,45 @@ def test_distances_of_codes_at_irregular_times_are_those_of_the_table(name):
     table, n = enc.table(), len(IRREGULAR)
     slow = min(np.linalg.norm(table[i] - table[j]) for i in range(n) for j in range(i))
     assert abs(assess(enc).min_distance - slow) < 1e-12
-    assert (
-        enc.measure is None or enc.measure.squared_length is None
-    )  # lags are no multiples of the spacing
+    assert not enc.stationary  # lags are no multiples of the spacing
+    assert enc.lag_alone == (name in DECLARED)
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_declared_codes_of_irregular_times_depend_on_differences_of_times_alone(name):
+    """By the definition: each pair's inner product is the kernel at its difference of times."""
+    table = pefourier.encode(name, d=6, times=IRREGULAR)
+    found = pefourier.relations(name, d=6, times=IRREGULAR)
+    apart = np.abs(np.subtract.outer(IRREGULAR, IRREGULAR))
+    kernel = np.interp(apart, found.lags, found.kernel)  # at steps of a sixteenth of a wave
+    assert np.abs(table @ table.T / 3 - kernel).max() < 0.02
+    assert (found.toeplitz_residual, found.shift_residual) == (0, 0)
+    assert found.conclusion.startswith("DEPENDS ON LAG ALONE.")
+    assert "(lags in the unit of the times)" in found.conclusion
+    assert found.lags[-1] == pytest.approx(8.2)
+    rise = np.flatnonzero(np.diff(found.kernel) > 1e-12)[0] + 1
+    assert found.first_rise == found.lags[rise]
+    checked = pefourier.check(name, d=6, times=IRREGULAR)
+    assert (checked.first_rising_lag, checked.toeplitz_residual) == (found.first_rise, 0)
+
+
+@pytest.mark.parametrize("name", sorted({*TIMED} - {*DECLARED}))
+def test_measured_codes_of_irregular_times_are_not_compared_by_rows(name):
+    found = pefourier.relations(name, d=6, times=IRREGULAR)
+    assert found.conclusion.startswith("NO LAGS. At uneven times hardly any lag occurs twice")
+    assert (found.toeplitz_residual, found.shift_residual) == (None, None)
+    assert (found.kernel, found.lags, found.first_rise) == (None, None, None)
+    told = pefourier.check(name, d=6, times=IRREGULAR)._repr_html_()
+    assert re.search("Toeplitz residual +steps are uneven", told)
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_lags_of_even_times_are_those_of_positions_in_another_unit(name):
+    found = pefourier.relations(name, d=6, times=np.arange(9) / 4 + 7)
+    rows = pefourier.relations(name, length=9, d=6)
+    assert found.lags.tolist() == (np.arange(9) / 4).tolist()
+    assert np.abs(found.kernel - rows.kernel).max() < 1e-9
+    assert found.first_rise == rows.first_rise / 4
 
 
 def test_mtan_fixed_is_the_formula_of_its_authors():
