@@ -35,11 +35,12 @@ def test_lines_are_found_between_other_rows(before, after, factor):
     assert found.next_share < 0.6 * found.share
 
 
+@pytest.mark.parametrize("grid", [(16, 4), (4, 16)])
 @pytest.mark.parametrize(("before", "after"), [(0, 0), (1, 0), (4, 2)])
-def test_a_narrow_grid_has_all_of_its_lines(before, after):
+def test_a_narrow_grid_has_all_of_its_lines(grid, before, after):
     """A line fewer, among the other rows, would explain as much."""
-    found = find_lines(np.vstack([FREE[:before], smooth(16, 4), FREE[4 : 4 + after]]))
-    assert (found.grid, found.prefix, found.after) == ((16, 4), before, after)
+    found = find_lines(np.vstack([FREE[:before], smooth(*grid), FREE[4 : 4 + after]]))
+    assert (found.grid, found.prefix, found.after) == (grid, before, after)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
