@@ -93,8 +93,9 @@ causal: $(BIN)/torchrun  ## next tokens, trained on 4 symbols and tested on 16: 
 		--seeds 3 --steps 3000 --patience-steps 0 --rate 0.002 --layers 2 --test-length 6,8,16 \
 		--resume --out $(OUT)/causal/copy
 
-# one thread each: numbers of BLAS and torch are shared out among processes, not among threads
-PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
+# one thread each: numbers of BLAS and torch are shared out among processes, not among threads;
+# bytecode of tests is kept, which takes ten seconds to make
+PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 WORKERS ?= 2
 
 test: $(BIN)/pytest  ## tests and doctests: five minutes on two cores

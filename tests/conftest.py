@@ -67,6 +67,13 @@ def sketched(request, monkeypatch):
         )
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Pictures of pages are one path each: drawing takes most of the time of a page."""
+    drawn = b"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 1 1'><path id='p'/></svg>"
+    monkeypatch.setattr("pefourier.pages.inline_svg.render", lambda *_: drawn)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def interruptible():
     """Processes that tests start inherit an ignored SIGINT, as where a shell runs make behind."""

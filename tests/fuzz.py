@@ -2,8 +2,8 @@
 
 `make fuzz` or ``python tests/fuzz.py --seconds 3600`` draws inputs until the time is up, watches
 for what no file may cause (an import, unpickling, a program that is started), and stops at the
-first input that ends in another way; its files are kept. `make test` draws 200 of each, and
-`make test-all` 800 more.
+first input that ends in another way; its files are kept. `make test` draws 100 of each, and
+`make test-all` 900 more.
 
 A target is a function that is given a generator, in an empty working directory, and says what is
 wrong with how its input ended, if anything. Files fuzz_*.py beside this one register theirs with

@@ -144,6 +144,7 @@ def is_fraction(cell):
     return cell.count(".") == 1 and cell.strip("-").replace(".", "").isdigit()
 
 
+@pytest.mark.usefixtures("sketched")
 @pytest.mark.parametrize(
     ("name", "case"), ONE, ids=[f"{n} {c.spec} {' '.join(c.options)}" for n, c in ONE]
 )

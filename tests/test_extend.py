@@ -102,18 +102,19 @@ def test_settings_of_the_own_scaling_stay(tmp_path):
 def test_lines_for_a_config_do_in_transformers_what_the_spec_says(name, tmp_path):
     """The config with the lines, in the model's own rotary module, against the SPEC."""
     config = PUBLISHED[name]
-    found = extend(write("own", config, tmp_path), 262144)
-    for e in found.candidates[1:]:
+    path = write("own", config, tmp_path)
+    length = 2 * len(load(path))
+    for e in extend(path, length).candidates[1:]:
         own = merged(config, e.config)
         with quiet():
             made = config_class(own["model_type"])(
                 **{k: v for k, v in own.items() if k != "model_type"}
             )
         (frequencies, factor) = rotations(rotary_classes(made)[0], made)[""]
-        enc = load(e.spec, 262144)
+        enc = load(e.spec, length)
         np.testing.assert_allclose(frequencies, enc.measure.frequencies, rtol=2e-6)
         assert factor == pytest.approx(enc.params["attention_factor"], rel=1e-6)
-        assert made.max_position_embeddings == 262144
+        assert made.max_position_embeddings == length
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def test_lines_for_a_config_do_in_transformers_what_the_spec_says(name, tmp_path
 def test_lines_for_one_type_of_layer_leave_the_others_as_they_are(name, tmp_path):
     """Once ModernBERT's sliding layers would have been scaled, too."""
     config = PUBLISHED[name]
-    found = extend(write("own", config, tmp_path), 262144)
+    found = extend(write("own", config, tmp_path), 2 * config["max_position_embeddings"])
     assert found.name == "full_attention"
 
     def in_transformers(own):
@@ -136,7 +137,7 @@ def test_lines_for_one_type_of_layer_leave_the_others_as_they_are(name, tmp_path
     local = in_transformers(config)["sliding_attention"][0]
     for e in found.candidates[1:]:
         turned = in_transformers(merged(config, e.config))
-        wanted = load(e.spec, 262144).measure.frequencies
+        wanted = load(e.spec, found.length).measure.frequencies
         np.testing.assert_allclose(turned["full_attention"][0], wanted, rtol=2e-6)
         np.testing.assert_allclose(turned["sliding_attention"][0], local, rtol=2e-6)
 
@@ -309,13 +310,13 @@ def test_an_original_length_that_no_config_says_is_told(tmp_path):
     scaling = {"rope_type": "linear", "factor": 8.0}
     own = {"model_type": "llama", "max_position_embeddings": 131072, "sliding_window": None}
     path = gemma(tmp_path, **own, rope_scaling=scaling)
-    found = extend(path, 2**20)
+    found = extend(path, 2**18)
     assert (found.original, found.by_factor) == (16384, True)
     assert (
         "The lines take 16384, 131072 over the factor of its scaling, for the length of training, "
         "which the config does not say. Only a test"
     ) in conclude_extension(found).text
-    assert not extend(write("own", PUBLISHED["meta-llama/Llama-3.1-8B"], tmp_path), 2**20).by_factor
+    assert not extend(write("own", PUBLISHED["meta-llama/Llama-3.1-8B"], tmp_path), 2**18).by_factor
     with pytest.raises(PefourierError, match="took it there from 16384, by its factor: for anoth"):
         extend(path, 131072)
 

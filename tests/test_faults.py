@@ -122,7 +122,7 @@ OUTPUTS = [
     *(f"encode dft --d 8 -S 6 --out x.{suffix}" for suffix in ("npy", "npz", "csv", "safetensors")),
     *(f"spectrum dft --d 8 --plot x.{suffix}" for suffix in ("png", "pdf", "svg")),
     "encode learned --d 64 -S 400 --out x.npz",
-    "encode learned --d 64 -S 400 --out x.csv",
+    "encode learned --d 64 -S 60 --out x.csv",
 ]
 
 

@@ -205,6 +205,7 @@ wrong: int = pefourier.compare("dft", "rope").verdict
 """
 
 
+@pytest.mark.long
 def test_a_users_program_is_typed_strictly(tmp_path, monkeypatch):
     api = pytest.importorskip("mypy.api")
     monkeypatch.chdir(tmp_path)  # where mypy keeps its cache

@@ -93,6 +93,7 @@ def answer(run, tmp_path, monkeypatch):
     return command
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("command", [c for c in COMMANDS if not c.startswith(LONG)])
 def test_a_command_answers_as_shown(answer, command):
     out = answer(command)
@@ -102,6 +103,7 @@ def test_a_command_answers_as_shown(answer, command):
     assert shown in (None, beginning(out, whole))
 
 
+@pytest.mark.usefixtures("sketched")
 def test_what_reproduce_says_is_shown(run, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(WIDTH))
     out = run("reproduce", "--out", tmp_path).out

@@ -88,8 +88,8 @@ EVERY = [*sorted(BUILDERS), *TABLES]
 def unit_cases():
     """Each encoding with a power and another factor, by turns; with all in `make test-all`."""
     for place, name in enumerate(EVERY):
-        two = (POWERS[place % len(POWERS)], OTHERS[place % len(OTHERS)])
-        yield pytest.param((name, two), id=name)
+        two = [POWERS[place % len(POWERS)], OTHERS[place % len(OTHERS)]]
+        yield pytest.param((name, two[:: -1 if place % 2 else 1]), id=name)
         yield pytest.param((name, FACTORS), id=f"{name}, all", marks=pytest.mark.long)
 
 
@@ -209,7 +209,9 @@ def test_spectrum_and_reconstruction_do_not_depend_on_the_unit(case):
 
 
 def test_comparison_does_not_depend_on_the_unit(case):
+    """By turns with a power of two or another factor, where there are two."""
     enc, factors = case
+    factors = factors[:1] if len(factors) == 2 else factors
     changed = from_table(enc.table()[::-1] + 1e-3 * enc.table().max() * np.eye(len(enc), enc.dim))
     one = compare(enc, changed)
     for factor in factors:

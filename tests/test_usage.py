@@ -619,6 +619,7 @@ def test_the_command_tells_what_the_function_finds(tmp_path, run, monkeypatch):
     assert Path("u.png").stat().st_size > 10_000
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_has_what_the_weights_use(tmp_path, run, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_model(tmp_path / "m")

@@ -443,6 +443,7 @@ def test_context_has_a_baseline_too(run, tmp_path, monkeypatch):
     assert "is not an answer of context" in run(*asked, "--baseline", "base").err
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_all_rotations_of_a_config_are_answered(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(MODERN))

@@ -110,7 +110,15 @@ def in_one_line(text):
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("question", QUESTIONS["question"], ids=lambda one: one["asked"][:60])
+def questions():
+    """Those that take seconds, of training mostly, are of `make test-all`."""
+    for one in QUESTIONS["question"]:
+        marks = [pytest.mark.long] * one.get("long", False)
+        yield pytest.param(one, id=one["asked"][:60], marks=marks)
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("question", [*questions()])
 def test_a_question_is_answered(run, desk, question):
     if "--baseline" in question["commands"][0]:  # last week's answer, to both
         stored = json.loads(run("check-faithful", "yarn.json", "config.json", "--json").out)

@@ -341,7 +341,7 @@ def usual(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "settings", [b"text.usetex: True\nfont.size: 30\n", b"nonsense\n", b"\xff\xfe: True\n"]
+    "settings", [b"nonsense\ntext.usetex: True\nfont.size: 30\n", b"\xff\xfe: True\n"]
 )
 def test_settings_that_lie_about_change_nothing(tmp_path, usual, settings):
     assert usual[:2] == (0, "")

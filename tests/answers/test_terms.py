@@ -83,7 +83,7 @@ def tables(tmp_path, monkeypatch):
     Path("lost.json").write_text(json.dumps({**config, "rope_scaling": None}))
 
 
-@pytest.mark.usefixtures("tables")
+@pytest.mark.usefixtures("tables", "sketched", "undrawn")
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -35,6 +35,9 @@ GEMMA = {
 }
 
 
+pytestmark = pytest.mark.usefixtures("sketched")
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -185,10 +188,10 @@ def test_of_several_rotations_the_one_misread_most_is_told(run):
 
 def test_figures_are_written(run):
     done = run("context", "llama.json", "--against", "base=10000", "--plot", "bands.svg")
-    assert (done.status, Path("bands.svg").read_text()[:5]) == (0, "<?xml")
+    assert (done.status, Path("bands.svg").read_text()) == (0, "wavelengths")
     asked = ["design", "--length", 100, "--d", 16, "--for", "turns", "--plot", "rho.png"]
     assert run(*asked).status == 0
-    assert Path("rho.png").read_bytes()[:4] == b"\x89PNG"
+    assert Path("rho.png").read_text() == "criteria"
     done = run("context", "llama.json", "--plot", "bands.txt")
     assert (done.status, done.out) == (2, "")
 

@@ -181,6 +181,7 @@ def long_cases():
     yield pytest.param("", "", kinds, id="without option")
 
 
+@pytest.mark.usefixtures("sketched", "undrawn")
 @pytest.mark.parametrize(("command", "option", "kinds"), [*long_cases()])
 def test_a_line_repeats_little_of_a_long_argument(
     run, tmp_path, monkeypatch, command, option, kinds

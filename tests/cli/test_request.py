@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import torch
 
+from pefourier.encodings import load
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -98,12 +100,14 @@ def test_options_without_effect_are_noted(run, tmp_path, monkeypatch, arguments,
     ("typed", "length"),
     [("128k", 131072), ("3e5", 300_000), ("1M", 2**20), ("8K", 8192), ("1.5k", 1536), ("77", 77)],
 )
-def test_counts_are_read_as_people_write_them(run, typed, length):
-    given = ["spectrum", "rope", "--sigma", "0", "--json"]
-    assert run(*given, "-S", typed, "--d", "8").results[0]["params"]["length"] == length
-    (own,) = run("spectrum", f"rope:length={typed},d=8", "--sigma", "0", "--json").results
-    assert own["params"]["length"] == length
-    assert run(*given, "--d", "1e1", "--lattice", typed).results[0]["lattice"] == length
+def test_counts_are_read_as_people_write_them(run, tmp_path, typed, length):
+    assert load(f"rope:length={typed},d=8").params["length"] == length
+    given = ["encode", "--pos", 3, "--out", tmp_path / "x.npy", "--json"]
+    (own,) = run(*given, "rope", "--d", "1e1", "-S", typed).results
+    assert (own["params"]["length"], own["params"]["d"]) == (length, 10)
+    if length < 10_000:
+        (own,) = run("spectrum", "dft", "--sigma", "0", "--json", "--lattice", typed).results
+        assert own["lattice"] == length
 
 
 @pytest.mark.parametrize("typed", ["0.5", "1.3k", "k", "", "1kk", "1e400", "nan", "1g"])
@@ -342,6 +346,7 @@ def test_weights_saved_as_bin_or_ckpt_are_read(run, tmp_path):
         assert record["verdict"] == "isometric"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_leaves_out_a_section_that_is_refused_and_says_why(run, tmp_path):
     page = tmp_path / "page.html"
     found = run("report", "rope", "mixed-rope", "-S", 20, "--d", 8, "--out", page)

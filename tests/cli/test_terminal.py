@@ -21,10 +21,12 @@ COMMANDS = [
     "relations sinusoidal rope -S 64 --d 32",
     "context rope:rho=5e5,scaling=yarn,factor=4,original=64,d=32 --length 256",
     "design --length 80 --d 32",
-    "train --epochs 1 --seeds 1 -e none -e rope",
     "list alibi",
     "explain gap",
 ]
+
+
+TRAIN = pytest.param("train --epochs 1 --seeds 1 -e none -e rope", marks=pytest.mark.long)
 
 
 def on_terminal(command, columns, **environment):
@@ -62,7 +64,7 @@ def is_one_piece(line):
     return "pefourier" in line[:24] or " " not in line or line.startswith(13 * " ")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, TRAIN])
 def test_forty_columns_are_enough(command):
     status, text = on_terminal(command, 40, TERM="xterm-256color")
     assert status == 0, text
@@ -71,7 +73,7 @@ def test_forty_columns_are_enough(command):
     assert wide == []
 
 
-@pytest.mark.parametrize("command", [COMMANDS[0], COMMANDS[7]])
+@pytest.mark.parametrize("command", [COMMANDS[0], TRAIN])
 def test_a_terminal_that_knows_nothing_gets_nothing_else_than_text(command):
     status, text = on_terminal(command, 80, TERM="dumb")
     assert status == 0, text

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -22,6 +23,13 @@ from pefourier.train.traces import file_of_run
 
 FIGURES = Path(__file__).parents[2] / "figures"
 HOSTILE = '<script>alert("1")</script>'
+pytestmark = pytest.mark.usefixtures("undrawn")
+
+
+@cache
+def summary_of(name):
+    """Of a committed comparison."""
+    return read_train_folder(str(FIGURES / name)).summary
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +68,7 @@ def page(run, tmp_path):
 def test_scores_are_those_that_training_wrote():
     for name in ("window-100", "leaky-100"):
         known = json.loads((FIGURES / name / "summary.json").read_text())["datasets"]
-        found = read_train_folder(str(FIGURES / name)).summary.datasets
+        found = summary_of(name).datasets
         for one, other in zip(found, known, strict=True):
             assert (one.dataset, one.seeds, one.folds) == (
                 other["dataset"],
@@ -108,7 +116,7 @@ def test_a_dataset_is_summed_up_before_its_encodings(page):
 
 @pytest.mark.parametrize("name", ["window-100", "bundled"])
 def test_the_colours_of_a_matrix_are_ranks(name):
-    summary = read_train_folder(str(FIGURES / name)).summary
+    summary = summary_of(name)
     cells = str(rank_matrix(summary, Words([])))
     shaded = re.findall(r'class="rank-(\d)" data-head="([\w:]+)"><span>(.*?)</span></td>', cells)
     names = re.findall(r'<th scope="row">(.*?)</th>', cells)
@@ -131,7 +139,7 @@ def test_the_colours_of_a_matrix_are_ranks(name):
 
 def test_first_comes_the_matrix_and_the_rest_is_folded(page):
     """Everything else but a sentence a dataset is folded, and nothing of it is in the terminal."""
-    found = page(FIGURES / "window-100")
+    found = page(FIGURES / "leaky-100")
     order = [name for name, _ in found.elements if name in ("table", "details")]
     assert order[:2] == ["table", "details"]
 
@@ -248,7 +256,7 @@ def test_every_setting_is_told_with_its_meaning(page):
 
 
 def test_seconds_are_those_of_one_run():
-    summary = read_train_folder(str(FIGURES / "window-100")).summary
+    summary = summary_of("window-100")
     cells = str(epochs_table(summary, Mock(term=lambda name, _: name)))
     for one in summary.datasets:
         for name in one.scores:
