@@ -36,7 +36,7 @@ from pefourier.encodings.sources.temperature import Temperature
 from pefourier.errors import PefourierError
 from pefourier.files import read_toml
 from pefourier.geometry.precision import FORMATS, FormatLoss
-from pefourier.reproduce import SPOKEN, Claim
+from pefourier.reproduce import TEXTS, Claim
 from pefourier.weights.layout import PairLayout
 from pefourier.weights.moved import Moved, MovedHead, MovedRotation
 from pefourier.weights.summary import PairUse, Portion, RotationUse, Standout
@@ -184,7 +184,8 @@ def test_sentences_of_a_finding_go_by_the_names_of_its_severities():
 
 
 def test_every_verdict_and_format_has_a_term():
-    verdicts = {*LADDER, "equal", "equivalent", "different", *SPOKEN, "error", "warning", "note"}
+    verdicts = {*LADDER, "equal", "equivalent", "different", "error", "warning", "note"}
+    verdicts |= read_toml(TEXTS)["spoken"].keys()
     assert verdicts == {t.term for t in TERMS if t.group == "verdicts"}
     assert FORMATS.keys() <= names_of("check-faithful")
 
