@@ -230,10 +230,11 @@ def regressions(answer: Answer, stored: Record) -> list[Reason]:
     worse, found = [], []
     if other:
         besides = f", with {params}" if params else ""
+        way_out = "run both with the same -S, or" if told[1] == then[1] else "if that is meant,"
         words = (
             f"has {sizes_told(sizes, told)}, the baseline {sizes_told(sizes, then)}{besides}: "
-            f"{'phases' if in_context else 'distances'} are not compared; run both with the same "
-            "-S, or write the baseline anew with --json"
+            f"{'phases' if in_context else 'distances'} are not compared; {way_out} write the "
+            "baseline anew with --json"
         )
         found.append(Reason(enc.label, "changed", words))
     elif in_context:

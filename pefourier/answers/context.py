@@ -141,8 +141,9 @@ def about_more(found: Context) -> list[str]:
 
 def about_mistakes(found: Context) -> list[str]:
     """What is probably wrong with the config, which all that follows depends on."""
-    doubts = [f for f in found.findings if f.severity != "note"][:1]
-    return [f"{f.message.partition(';')[0]} ({f.code}, told below)." for f in doubts]
+    doubts = [f for f in found.findings if f.severity != "note"]
+    first = sorted(doubts, key=lambda f: f.code == "rope-unknown-key")[:1]
+    return [f"{f.message.partition(';')[0]} ({f.code}, told below)." for f in first]
 
 
 def about_phases(found: Context) -> str:
@@ -154,32 +155,36 @@ def about_phases(found: Context) -> str:
             taken = "taken for the length of training (--trained)"
             within = taken if found.presumed else "the length of training"
         plain = several or found.rotations[0].scaling == "none"
-        by = "" if plain else f" {by_scaling(found.rotations[0])},"
+        by = "" if plain else f" with scaling {found.rotations[0].scaling},"
         later = "" if several else if_scaled_later(found.rotations[0], found.trained)
         return (
             f"At {found.length} positions, {within},{by} no angle is new; "
             f"{join(never_turning(r, found) for r in found.rotations)}{later}."
         )
-    told = "Presumably trained" if is_taken(found) else "Trained"
-    asked = f"{told} at {found.trained} positions and asked for {found.length}"
+    told = f"{'Presumably trained' if is_taken(found) else 'Trained'} at {found.trained} positions"
+    asked = f"and asked for {found.length}"
     if not several:
         (r,) = found.rotations
         later = if_scaled_later(r, found.trained)
-        return (
-            f"{asked} {by_scaling(r)}: {new_phases(r, f'{r.rotated} pairs', found.length)}{later}."
-        )
+        if r.scaling == "none":
+            asked += " without a scaling"
+        elif is_taken(found):
+            told += f" with scaling {r.scaling}"
+        else:
+            told, asked = f"{told} without scaling {r.scaling}", f"{asked} with it"
+        new = new_phases(r, f"{r.rotated} pairs", found.length)
+        return f"{told} {asked}: {new}{later}."
     parts = [
         f"in {r.name} layers{'' if r.scaling == 'none' else f' (scaling {r.scaling})'} "
         f"{new_phases(r, f'{r.rotated} pairs', found.length)}"
         for r in found.rotations
     ]
-    return f"{asked}: {'; '.join(parts)}."
+    return f"{told} {asked}: {'; '.join(parts)}."
 
 
 def is_taken(found: Context) -> bool:
-    """Whether the length of training is what a config allows, without a scaling of another one."""
-    plain = all(r.scaling == "none" for r in found.rotations)
-    return found.presumed and found.trained == found.allowed and plain
+    """Whether the length of training, with a scaling if there is one, is what a config allows."""
+    return found.presumed and found.trained == found.allowed
 
 
 def about_training(found: Context) -> list[str]:
@@ -233,20 +238,13 @@ def about_scaling(found: Context) -> list[str]:
     return [f"Scaling {r.scaling}{named} {told}{factor * (r.attention_factor != 1)}."]
 
 
-def by_scaling(r: Rotation) -> str:
-    """A rotation's scaling."""
-    if r.scaling == "none":
-        return "without a scaling"
-    return f"with scaling {r.scaling}"
-
-
 def if_scaled_later(r: Rotation, trained: int) -> str:
     """How far phases are known if training came before the scaling, which nothing says.
 
     >>> from pefourier.analysis.context import describe_context
     >>> _, found = describe_context("rope:rho=5e5,scaling=linear,factor=3.5", 8192, d=128)
     >>> if_scaled_later(found.rotations[0], found.trained)
-    '; if the scaling was set after that training (--trained 8192), no angle is new up to 28672'
+    '; if the scaling was added after training (--trained 8192), no angle is new up to 28672'
     """
     if r.scaling == "none" or r.familiar_length is None:
         return ""
@@ -254,7 +252,7 @@ def if_scaled_later(r: Rotation, trained: int) -> str:
     if later is None or later == r.familiar_length:
         return ""
     return (
-        f"; if the scaling was set after that training (--trained {trained}), no angle is new up "
+        f"; if the scaling was added after training (--trained {trained}), no angle is new up "
         "to "
         f"{later}"
     )

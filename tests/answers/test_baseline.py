@@ -78,6 +78,13 @@ def test_what_got_worse_is_named(before, after, worse):
     assert [one[: len(start)] for one, start in zip(found, worse, strict=True)] == worse
 
 
+@pytest.mark.parametrize(("now", "same_length"), [(sines(21), True), (sines(d=6), False)])
+def test_another_length_is_advised_where_it_is_the_length_that_differs(now, same_length):
+    (words,) = regressions(answer(from_table(now)), stored(from_table(sines())))
+    assert ("run both with the same -S" in words) == same_length
+    assert words.endswith(" write the baseline anew with --json")
+
+
 def test_the_distances_are_those_of_the_closed_form():
     """Codes a position apart: sum of 4 sin^2(w / 2) over the pairs."""
     squared = 4 * (np.sin(0.7 ** np.arange(4) / 2) ** 2).sum()

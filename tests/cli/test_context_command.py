@@ -65,8 +65,8 @@ def test_context_of_a_config(run):
     assert result["against"]["below"] == {".99": 512, ".9": 1724, ".5": 60725}
     assert result["against"]["cosine"][0][0] == 1
     assert result["conclusion"].startswith(
-        "UNSEEN ANGLES. Trained at 8192 positions and asked for 131072 with scaling llama3: 29 of "
-        "64 pairs reach angles unseen in training, the first beyond 65536 positions."
+        "UNSEEN ANGLES. Trained at 8192 positions without scaling llama3 and asked for 131072 with "
+        "it: 29 of 64 pairs reach angles unseen in training, the first beyond 65536 positions."
     )
 
 
@@ -507,12 +507,35 @@ def test_a_scaling_that_came_after_training_is_told_beside_one_that_came_before(
     config = {"model_type": "llama", "head_dim": 128, "rope_theta": 5e5, "rope_scaling": scaling}
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config | {"max_position_embeddings": 8192}))
-    said = (
-        "if the scaling was set after that training (--trained 8192), no angle is new up to 28672"
-    )
+    said = "if the scaling was added after training (--trained 8192), no angle is new up to 28672"
     for length in (8192, 29696):
         (result,) = run("context", path, "--length", length, "--json").results
         assert said in result["conclusion"]
+    premises = {  # both answers had the same one in words, and opposite numbers
+        (): "Presumably trained at 8192 positions with scaling linear and asked for 28672: 35 of",
+        ("--trained", 8192): "Trained at 8192 positions without scaling linear and asked for 28672 "
+        "with it: every pair stays within the angles of training",
+    }
+    for given, premise in premises.items():
+        (result,) = run("context", path, "--length", 28672, *given, "--json").results
+        assert premise in result["conclusion"]
+
+
+def test_a_length_of_training_that_linear_does_not_read_is_told_as_it_is_used(run, tmp_path):
+    """The headline was the key, with the advice to drop it, after which no angle was new."""
+    scaling = {"type": "linear", "factor": 3.5, "original_max_position_embeddings": 8192}
+    config = {"model_type": "llama", "head_dim": 128, "rope_theta": 5e5, "rope_scaling": scaling}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config | {"max_position_embeddings": 65536}))
+    (result,) = run("context", path, "--json").results
+    told = {f["code"]: f["message"] for f in result["findings"]}
+    assert "not used by rope_type linear; leave it out, unless" in told["rope-unknown-key"]
+    lengths = "is not max_position_embeddings / original_max_position_embeddings = 65536 / 8192 = 8"
+    assert lengths in told["rope-lengths"]
+    assert result["conclusion"].startswith("PROBABLY A MISTAKE. factor=3.5 of rope_scaling of ")
+    path.write_text(json.dumps(config | {"max_position_embeddings": 28672}))
+    (result,) = run("context", path, "--json").results
+    assert [f["code"] for f in result["findings"]] == ["rope-unknown-key"]
     (result,) = run("context", path, "--length", 29696, "--trained", 8192, "--json").results
     assert "if the scaling" not in result["conclusion"]
     assert "the first beyond 28672 positions" in result["conclusion"]

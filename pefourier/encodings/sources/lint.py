@@ -241,13 +241,14 @@ def type_refused(case: ConfigCase) -> Iterator[Finding]:
 def lengths(case: ConfigCase) -> Iterator[Finding]:
     """Lengths before and after a scaling that do not go with its factor."""
     params, longest = case.params, case.model.longest()
-    before, factor = params.get("original"), params.get("factor")
+    before, factor = params.get("original") or params.get("trained"), params.get("factor")
     if not before or not longest:
         return
-    if params["scaling"] == "yarn" and longest / before not in (factor, 1.0):
+    scaling = params["scaling"]
+    if scaling in ("yarn", "linear") and longest / before not in (factor, 1.0):
         meant = longest / before
         other = (f"that of {meant:g}", {"factor": meant})
-        yield case.says("rope-lengths", "", other, longest=longest, ratio=meant)
+        yield case.says("rope-lengths", scaling, other, longest=longest, before=before, ratio=meant)
     if params["scaling"] == "llama3" and before >= longest:
         meant = max(1, int(longest / factor))
         other = (f"that of {meant}", {"original": meant})

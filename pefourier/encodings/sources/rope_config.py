@@ -481,6 +481,8 @@ def warn_of_keys(section: Section, kind: str, named: set[str]) -> list[Finding]:
     for key in islice(sorted(section.values.keys() - named - IGNORED), SEEN):
         near = get_close_matches(key[:80], known, n=1)
         way_out = f"did you mean {near[0]}?" if near else "leave it out"
+        if key == ORIGINAL:
+            way_out = "leave it out, unless it is the length of training, for which it is taken"
         told = {"key": shown(key), "section": section.label, "type": kind, "way": way_out}
         found.append(finding("rope-unknown-key", "scaling", **told))
         if near == ["rope_type"] and "type" not in section.values:

@@ -73,7 +73,7 @@ MISTAKES = {  # what was done: config, part, finding, severity, first positions 
         (512, 1724),
     ),
     "a scaling that the class refuses": (
-        changed(PHI3, rope_scaling={"type": "linear", "factor": 2.0}),
+        changed(PHI3, rope_scaling={"type": "linear", "factor": 2.0}, max_position_embeddings=8192),
         *("", "rope-type-refused warning", (2, 4)),
     ),
     "scaling null": (

@@ -416,7 +416,7 @@ WARNED = {
         scaling(type="dynamic", factor=2.0, original_max_position_embeddings=3),
         "rope-unknown-key",
         "'original_max_position_embeddings' of rope_scaling of {path} is not used by rope_type "
-        "dynamic; leave it out",
+        "dynamic; leave it out, unless it is the length of training, for which it is taken",
     ),
     "no base": (
         {**LLAMA, "max_position_embeddings": 9},
