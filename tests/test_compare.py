@@ -412,7 +412,7 @@ def test_a_constant_added_to_all_codes_is_named(row):
 
 def test_likeness_is_told_as_it_is_measured():
     told = compare(load("learned", 50, 16), load("learned:seed=1", 50, 16)).conclusion
-    assert "after the mean code is taken away" in told
+    assert "inner products without the mean code" in told
 
 
 def test_a_shift_that_leaves_half_of_the_rows_out_is_none(rng):

@@ -213,11 +213,11 @@ def shortfalls(
 
     >>> from pefourier.encodings import load
     >>> shortfalls(assess(load("sinusoidal")), "invertible")
-    ['is injective, not invertible']
+    ['injective, where invertible is required']
     """
     lacking = []
     if rung and LADDER.index(result.verdict) < LADDER.index(rung):
-        lacking.append(f"is {result.verdict}, not {rung}")
+        lacking.append(f"{result.verdict}, where {rung} is required")
     if dtype:
         lacking += lost_codes(result.precision, result.length, dtype)
     if strict:

@@ -44,7 +44,7 @@ class Picture:
     distinct: int  # different codes
     nearest: float | None  # smallest distance of two codes over `norm`; None for a single point
     neighbours: list[float]  # mean cosine of codes one step apart along each axis
-    cycles: float  # mean frequency, cycles an image (root of squares over the axes)
+    cycles: float  # mean frequency, cycles from end to end (root of squares over the axes)
     constant: float  # share of the energy that is the same at all points
     isotropy: dict[str, float]  # A2, A4
     omega: list[np.ndarray]  # (K_a,) of each axis, radians per point, in numpy.rfftn's order
@@ -90,7 +90,7 @@ class Resizing(Result):
     largest_difference: float  # between any two of the methods
     between: tuple[str, str]  # the two
     at: tuple[int, ...]  # the point where
-    moved: float  # share of the energy that has another frequency, in cycles an image
+    moved: float  # share of the energy that has another frequency, in cycles from end to end
     unseen: list[Unseen] | None  # None where frequencies are not declared
     anew: Picture | None  # of a formula, its codes on the new grid; None where there is none
 
@@ -265,7 +265,7 @@ def picture(table: np.ndarray, sides: tuple[int, ...]) -> Picture:
 
 
 def by_cycles(picture: Picture) -> np.ndarray:
-    """The energy at 0, 1, 2, … cycles an image along each axis, in both directions together."""
+    """The energy at 0, 1, 2, … cycles from end to end along each axis, both directions together."""
     found = picture.density
     for axis, n in enumerate(picture.grid[:-1]):  # the last axis has one direction
         cycles = np.arange(n // 2 + 1)
@@ -276,7 +276,7 @@ def by_cycles(picture: Picture) -> np.ndarray:
 
 
 def energy_moved(before: Picture, after: Picture) -> float:
-    """The share of the energy that has other cycles an image after than before.
+    """The share of the energy that has other cycles from end to end after than before.
 
     >>> rows = np.eye(4)[:, :1] + 1.0
     >>> energy_moved(picture(rows, (2, 2)), picture(rows, (2, 2)))

@@ -118,7 +118,7 @@ def choose(answers: Sequence[Answer]) -> str:
     >>> from pefourier.analysis.faithful import assess
     >>> encs = [load(name, length=10, d=8) for name in ("sinusoidal", "dft", "ramp")]
     >>> choose([Answer(enc, assess(enc)) for enc in encs]).partition(". ")[0]
-    "Of these 3, sinusoidal and ramp give all 10 positions different codes, dft doesn't"
+    "Of these 3, sinusoidal and ramp give all 10 positions different codes; dft doesn't"
     """
     aside = [a for a in answers if a.encoding.domain.kind != "position"]
     answers = [a for a in answers if a.encoding.domain.kind == "position"]
@@ -175,7 +175,7 @@ def who_is_left(apart: Sequence[Answer], merged: Sequence[Answer]) -> str:
     if not merged:
         return f"{'Both' if count == 2 else f'All {count}'} {gives} {what}."
     do = "doesn't" if len(merged) == 1 else "don't"
-    return f"Of these {count}, {names(apart)} {gives} {what}, {names(merged)} {do}."
+    return f"Of these {count}, {names(apart)} {gives} {what}; {names(merged)} {do}."
 
 
 def what_speaks_for(apart: Sequence[Answer]) -> list[str]:
@@ -188,8 +188,8 @@ def what_speaks_for(apart: Sequence[Answer]) -> list[str]:
         reach = "is" if len(highest) == 1 else "are"
         return [f"{names(highest)} {reach} {LADDER[max(rungs)]}, the highest verdict among them."]
     return [
-        f"{names(apart)} tie: their verdict is the same, and far codes are no merit by themselves, "
-        "as random ones are far apart (pefourier relations says whether near positions are alike)."
+        f"{names(apart)} tie: their verdict is the same, and large distances prove nothing, as "
+        "random codes have them too (pefourier relations says whether near positions are alike)."
     ]
 
 
@@ -197,4 +197,4 @@ def names(answers: Sequence[Answer]) -> str:
     """The labels of encodings; of many the first ones and how many more."""
     labels = [a.encoding.label for a in answers]
     more = len(labels) - LONG
-    return join(labels if more <= 0 else [*labels[:LONG], f"{more} more"])
+    return join(labels if more <= 1 else [*labels[:LONG], f"{more} more"])

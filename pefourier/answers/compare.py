@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 VERDICTS = frozenset(
     (
-        "THE SAME|THE SAME, PERMUTED|THE SAME, REWRITTEN|THE SAME, REORDERED|DIFFERENT|"
-        "THE SAME CODES, USED DIFFERENTLY|TURNED OPPOSITE WAYS"
+        "THE SAME|THE SAME, PERMUTED|THE SAME, REWRITTEN|THE SAME, REORDERED|THE SAME, SHIFTED|"
+        "THE SAME CODES, USED DIFFERENTLY|TURNED OPPOSITE WAYS|DIFFERENT"
     ).split("|")
 )
 LONG = 4  # numbers of a setting that are told one by one
@@ -171,7 +171,8 @@ def conclude_comparison(r: Comparison) -> Said:
     }
     meaning, *more = islice(filter(None, (rule(r) for rule in rules[r.verdict])), MOST)
     verdict = {"equal": "THE SAME", "different": "DIFFERENT"}.get(r.verdict)
-    verdict = verdict or ("THE SAME, REORDERED" if "rows" in r.by else "THE SAME, REWRITTEN")
+    changed = "REORDERED" if "rows" in r.by else "SHIFTED" if "offset" in r.by else "REWRITTEN"
+    verdict = verdict or f"THE SAME, {changed}"
     if r.verdict != "different" and used_differently(r):
         verdict = "THE SAME CODES, USED DIFFERENTLY"
     return Said(verdict, meaning, "", (*more, repair(r)))
@@ -249,7 +250,9 @@ def rows_permuted(r: Comparison) -> Said:
     )
     more = cost_of_rows(r), common_part(r)
     if name == "reversed":
-        turned = f"The same angles in opposite directions (the sign of sines): alike with {told}."
+        turned = (
+            f"The same angles in opposite directions (the sign of sines): the same with {told}."
+        )
         return Said("TURNED OPPOSITE WAYS", turned, action, more)
     same = f"The same rotation with the rows of each head in another order: {told}."
     return Said("THE SAME, PERMUTED", same, action, more)
@@ -470,8 +473,8 @@ def alike_in_words(r: Comparison) -> str:
         return ""
     alike = "more than 0.999" if 0.9995 <= found.products < 1 else number(found.products, 3)
     products = (
-        f"Up to a rotation and scale their inner products are alike by {alike} after the mean code "
-        "is taken away (1: the same, 0: unrelated)"
+        f"Their geometry is alike by {alike} (inner products without the mean code; 1: the same up "
+        "to a rotation and scale, 0: unrelated)"
     )
     if found.energy_moved is None:
         return f"{products}."
@@ -489,7 +492,7 @@ def place_of_difference(r: Comparison) -> str:
         return ""
     first, largest = r.first_difference, r.largest_difference
     return (
-        f"They part first at position {first[0]}, column {first[1]}, and most at position "
+        f"They first differ at position {first[0]}, column {first[1]}, and most at position "
         f"{largest[0]}, column {largest[1]}."
     )
 

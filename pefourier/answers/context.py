@@ -143,7 +143,7 @@ def about_mistakes(found: Context) -> list[str]:
     """What is probably wrong with the config, which all that follows depends on."""
     doubts = [f for f in found.findings if f.severity != "note"]
     first = sorted(doubts, key=lambda f: f.code == "rope-unknown-key")[:1]
-    return [f"{f.message.partition(';')[0]} ({f.code}, told below)." for f in first]
+    return [f"{f.message.partition(';')[0]} ({f.code}, see below)." for f in first]
 
 
 def about_phases(found: Context) -> str:
@@ -232,7 +232,8 @@ def about_scaling(found: Context) -> list[str]:
         else:
             what = f"{b.pairs}{numbers}" if numbers else f"all {b.pairs} pairs"
             acts.append(f"divides {what} by {from_to(b.least_divisor, b.largest_divisor, ' to ')}")
-    told = join(acts).replace("and divides", "and")
+    told = join(acts)
+    told = told.replace("and divides", "and") if told.count("divides") > 1 else told
     factor = f"; cosines and sines are multiplied by {number(r.attention_factor)}"
     named = f" in {r.name} layers" if r.name else ""
     return [f"Scaling {r.scaling}{named} {told}{factor * (r.attention_factor != 1)}."]
@@ -360,7 +361,7 @@ def turning_words(kind: str, rotation: int | None, rotations: Sequence[Rotation]
     if len(rotations) == 1 or r.base is None:
         return "are rotated"
     scaled = "" if r.scaling == "none" else f", scaling {r.scaling},"
-    return f"turn by base {number(r.base)}{scaled}"
+    return f"turn by base {r.base:.10g}{scaled}"
 
 
 def about_cache(rotations: Sequence[Rotation]) -> str:
@@ -474,7 +475,9 @@ def conclude_table(enc: Encoding, found: Context) -> Said:
             f"{agreeing(idle, 'finishes', 'finish')} a turn.",
         )
     return Said(
-        "NO ROTATION", f"The model has {enc.name} positions, which do not turn queries and keys."
+        "NO ROTATION",
+        f"The positions of {enc.label} do not turn queries and keys: they are no rotation; "
+        "check-faithful looks at their codes.",
     )
 
 

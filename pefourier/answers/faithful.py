@@ -346,7 +346,7 @@ def told_apart(enc: Encoding, r: Faithfulness) -> str:
 
 def times_length(r: Faithfulness) -> str:
     """A distance relative to codes, as it is said."""
-    return f"{number(r.gap, 2)} times the typical code length"
+    return f"{number(r.gap, 2)} times a typical code's norm"
 
 
 def kept_in_formats(r: Faithfulness) -> str:
@@ -420,10 +420,12 @@ def inversion(enc: Encoding, r: Faithfulness) -> str:
     if enc.domain.kind == "lag":
         return ""  # a bias is used as it is: nothing has to be recovered from it
     why = allowed_by_dimensions(r)
+    if why and enc.act == "rotate":
+        return ""  # more positions than dimensions, and no layer reads a rotation's codes
     if not why and enc.domain.kind == "position" and enc.act == "add":
         why = " (dft spans all)"
     return (
-        f"No linear map singles out every {point}: the codes span {r.rank} of {r.length} "
+        f"No linear layer can read off every {point}: the codes span {r.rank} of {r.length} "
         f"directions{why}."
     )
 
@@ -463,7 +465,7 @@ def times_held(enc: Encoding) -> str:
 
     >>> from pefourier.encodings import load
     >>> times_held(load("mtan-fixed", d=4, times=[0.0, 1.0, 500.0, 500.5]))
-    'Times held in the format are only 3 (bfloat16) of 4.'
+    'If the times themselves are rounded, only 3 (bfloat16) of 4 stay different.'
     """
     if enc.domain.kind != "time" or "times" not in enc.params:
         return ""
@@ -475,7 +477,7 @@ def times_held(enc: Encoding) -> str:
     if not fewer:
         return ""
     told = join(f"{count} ({form})" for form, count in fewer.items())
-    return f"Times held in the format are only {told} of {len(x)}."
+    return f"If the times themselves are rounded, only {told} of {len(x)} stay different."
 
 
 def only_computed_wider(r: Faithfulness, phase: Mapping[str, int]) -> str:
@@ -574,7 +576,7 @@ def inversion_on_grid(enc: Encoding, r: Faithfulness) -> str:
         )
     why = f"; {only} than {most}, the functions {sums}" if r.axial else allowed_by_dimensions(r)
     return (
-        f"No linear map singles out every point: the codes span {r.rank} of {r.length} "
+        f"No linear layer can read off every point: the codes span {r.rank} of {r.length} "
         f"directions{lost_to_rounding(r)}{why}."
     )
 

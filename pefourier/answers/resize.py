@@ -78,8 +78,8 @@ def codes_in_words(r: Resizing) -> str:
     """Whether codes can still be told apart, and how much of their spectrum stays."""
     moved = f"{number(100 * r.moved, 2)} % of the energy moves to other frequencies"
     if r.after.nearest is None or r.before.nearest is None:
-        return f"By {r.method} {moved}, in cycles an image."
-    return f"By {r.method} {apart_in_words(r.after, r.before)}; {moved}, in cycles an image."
+        return f"By {r.method} {moved}, in cycles from end to end."
+    return f"By {r.method} {apart_in_words(r.after, r.before)}; {moved}, in cycles from end to end."
 
 
 def apart_in_words(new: Picture, old: Picture) -> str:
@@ -88,8 +88,8 @@ def apart_in_words(new: Picture, old: Picture) -> str:
     if new.distinct < points:
         return f"only {new.distinct} of {points} codes differ"
     return (
-        f"all {points} codes differ, the closest two by {number(new.nearest, 3)} times the "
-        f"typical code length ({number(old.nearest, 3)} before)"
+        f"all {points} codes differ, the closest two by {number(new.nearest, 3)} times a "
+        f"typical code's norm ({number(old.nearest, 3)} before)"
     )
 
 
@@ -164,7 +164,7 @@ PICTURE_FACTS = [
     ("different codes", lambda p: number(p.distinct)),
     ("smallest distance over it", lambda p: number(p.nearest)),
     ("cosine of neighbours", lambda p: by_axis(p.neighbours, 4)),
-    ("mean frequency, cycles an image", lambda p: number(p.cycles)),
+    ("mean frequency, cycles end to end", lambda p: number(p.cycles)),
     ("share at frequency 0", lambda p: number(p.constant)),
     ("A2 (1 = bound to one axis)", lambda p: number(p.isotropy["A2"])),
     ("A4 (1 = bound to two axes)", lambda p: number(p.isotropy["A4"])),
@@ -196,7 +196,7 @@ def resizing(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
         for one, name, style in zip(pictures, names, ("o-", "x--"), strict=True):
             share = by_cycles(one).sum(axis=others)
             panel.semilogy(share, style, markersize=3, linewidth=1, label=name)
-        panel.set(xlabel=f"cycles an image along {letter}", ylim=(FAINT, None))
+        panel.set(xlabel=f"cycles from end to end along {letter}", ylim=(FAINT, None))
         panel.set_ylabel("" if axis % 2 else "share of energy")
     for panel in panels[planes + axes :]:
         panel.set_axis_off()
@@ -209,7 +209,7 @@ def resizing(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
 def draw_planes(
     figure: Figure, panels: Sequence[Axes], pictures: Sequence[Picture], names: Sequence[str]
 ) -> None:
-    """Densities over the last two axes, in cycles an image and in shades of one scale."""
+    """Densities over the last two axes, in cycles from end to end and in shades of one scale."""
     planes = [np.log10(np.maximum(whole_plane(p.density, p.grid), FAINT)) for p in pictures]
     widest = [max(p.grid[axis] for p in pictures) / 2 + 0.5 for axis in (-2, -1)]
     for panel, picture, plane, name in zip(panels, pictures, planes, names, strict=True):

@@ -23,6 +23,7 @@ REGISTRY = Path(__file__).with_suffix(".toml")
 SCHEMA = REGISTRY.with_name("answers.schema.json")
 FINDINGS = Path(__file__).parents[1] / "encodings/findings.toml"
 SAID = ("severity", "message")  # of a finding where it is met, not where it is explained
+MENTIONS = 5  # terms that are told where they speak of an unknown word
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,9 @@ def find_terms(wanted: str, terms: Sequence[Term]) -> list[Term]:
     if found:
         return found
     names = {name for t in terms for name in (t.term, *t.also)}
-    raise unknown("term", wanted, names, "'pefourier explain' lists all.")
+    within = [t.term for t in terms if re.search(rf"\b{re.escape(short)}\b", spelling(t.meaning))]
+    spoken = f"It stands under {', '.join(dict.fromkeys(within[:MENTIONS]))}; " if within else ""
+    raise unknown("term", wanted, names, f"{spoken}'pefourier explain' lists all.")
 
 
 def explain_page(words: Sequence[str], more: Sequence[Term] = ()) -> Page:

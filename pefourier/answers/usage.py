@@ -117,7 +117,7 @@ def about_rotation(found: Usage, one: RotationUse, several: bool) -> str:
         if one.often.pairs
         else f"none turns more than {OFTEN} times"
     )
-    worth = f"a head's use is as wide as that of {one.effective_pairs:.3g} pairs used evenly"
+    worth = f"a head uses effectively {one.effective_pairs:.3g} of {total} pairs"
     new = ""
     if one.unseen is not None:
         new = (
@@ -225,8 +225,8 @@ def advice_text(one: RotationUse) -> str:
     cut = percent(used_part(one.slowest_quarter))
     of = "the product" if one.slowest_quarter.product is not None else "the energy of queries"
     text = (
-        f"Cutting the slowest quarter of pairs (p-RoPE) would take {cut} of {of} from the "
-        f"scores. Half of it lies in {len(one.half)} pairs ({ranges(one.half)}): rows that a "
+        f"Leaving the slowest quarter of pairs unrotated (p-RoPE) would make {cut} of {of} blind "
+        f"to position. Half of it lies in {len(one.half)} pairs ({ranges(one.half)}): rows that a "
         "quantiser of W_q and W_k, or of cached keys, should spare."
     )
     if one.bias is not None:

@@ -196,21 +196,22 @@ def foretell(
     """What so many runs of each encoding will be able to find, if differences spread so.
 
     >>> print(foretell("smd", 8, 5, 0.064))
-    smd: if paired differences in F1 spread by 0.064 as on SMD (--spread), 40 runs of each encoding
-    find one of 0.029 with 80 % power; the +0.010 that the paper claims needs 324 (--seeds 65)
+    smd: 40 runs of each encoding show differences in F1 from 0.029 on with 80 % power; if these
+    spread by 0.064 as on SMD (--spread), the +0.010 that the paper claims needs 324 (--seeds 65)
     >>> print(foretell("my.npz", 1, 1, 0.3, find=0.02))
-    my.npz: if paired differences in F1 spread by 0.3, 1 run of each encoding cannot find any; the
-    +0.020 of --find needs 1768 (--seeds 1768)
+    my.npz: 1 run of each encoding shows no difference; if these spread by 0.3, the +0.020 of --find
+    needs 1768 (--seeds 1768)
     """
     runs, claim = seeds * folds, claim_for(dataset, find)
     whose = "that the paper claims" + ("" if dataset in CLAIMED else " on SMD")
     least = detectable_difference(spread, runs)
-    found = f"find one of {least:.3f} with 80 % power" if runs > 1 else "cannot find any"
+    shown = "run of each encoding shows no difference"
+    if runs > 1:
+        shown = f"runs of each encoding show differences in F1 from {least:.3f} on with 80 % power"
     needed = enough_runs(spread, claim)
-    as_on_smd = " as on SMD (--spread)," if spread == Options.spread else ""
+    as_on_smd = " as on SMD (--spread)" if spread == Options.spread else ""
     return (
-        f"{dataset}: if paired differences in F1 spread by {spread:g}{as_on_smd or ','} {runs} run"
-        f"{'' if runs == 1 else 's'} of each encoding {found}; the +{claim:.3f} "
+        f"{dataset}: {runs} {shown}; if these spread by {spread:g}{as_on_smd}, the +{claim:.3f} "
         f"{whose if find is None else 'of --find'} needs {told_with_seeds(needed, folds)}"
     )
 

@@ -535,7 +535,7 @@ def note_on_interrupt(store: Store, note: Note | None) -> Iterator[None]:
             kept = len(store.rows())
             are = agreeing(kept, "finished run is", "finished runs are")
             some = f"{kept} {are} in {store.path}; --resume goes on"
-            note(some if kept else f"no run was finished yet: {store.path} has none to go on from")
+            note(some if kept else f"no run was finished: nothing is kept in {store.path}")
         raise
 
 

@@ -414,7 +414,9 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
             [e, *difference_cells(d, one.auprc_differences[e])] for e, d in one.differences.items()
         ]
         if body:
-            found.append((f"{title(one)}, less {summary.reference}{same}", [head, *body]))
+            found.append(
+                (f"{title(one)}, difference from {summary.reference}{same}", [head, *body])
+            )
         found += more_tables(one)
     if summary.ranked:
         ordered = sorted(summary.ranks.items(), key=lambda item: item[1])

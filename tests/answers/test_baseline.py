@@ -314,7 +314,7 @@ def test_the_command_annotates_for_github(run, tmp_path, monkeypatch):
     done = run(*asked, "--d", "64", "--format", "github")
     assert done.status == 1
     assert done.out.splitlines()[-1] == (
-        "::error title=pefourier check-faithful dft::dft is collides, not invertible"
+        "::error title=pefourier check-faithful dft::dft collides, where invertible is required"
     )
 
 

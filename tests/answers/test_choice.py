@@ -23,7 +23,7 @@ def answers(specs, **sizes):
         ("sinusoidal dft:d=80", 80, "Both give all 80 positions different codes."),
         ("sinusoidal dft:d=80", 80, "dft:d=80 is isometric, the highest verdict among them."),
         ("sinusoidal dft tape rope", 1000, "sinusoidal, tape and rope give all 1000 positions"),
-        ("sinusoidal dft tape rope", 1000, "different codes, dft doesn't."),
+        ("sinusoidal dft tape rope", 1000, "different codes; dft doesn't."),
         ("sinusoidal dft tape rope", 1000, "sinusoidal, tape and rope tie: their verdict is the"),
         (
             "sinusoidal dft tape",
@@ -32,7 +32,7 @@ def answers(specs, **sizes):
         ),
         ("sinusoidal rope", 80, "sinusoidal and rope tie: their verdict is the same"),
         ("none dft", 80, "None of these 2 gives all 80 positions different codes."),
-        ("none dft tape", 80, "Of these 3, tape gives all 80 positions different codes, none and"),
+        ("none dft tape", 80, "Of these 3, tape gives all 80 positions different codes; none and"),
     ],
 )
 def test_what_speaks_for_which(specs, length, said):
@@ -69,7 +69,7 @@ def test_a_spec_that_options_complete_is_not_sent_to_training(run):
 
 
 def test_one_that_is_left_needs_no_training_to_be_chosen():
-    assert choose(answers("dft tape", length=80, d=64)).endswith("different codes, dft doesn't.")
+    assert choose(answers("dft tape", length=80, d=64)).endswith("different codes; dft doesn't.")
 
 
 def test_points_of_a_grid_and_tables_are_not_sent_to_series():

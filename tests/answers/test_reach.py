@@ -81,7 +81,7 @@ def test_a_window_is_named_only_where_it_is_shorter_than_the_length(tmp_path):
         ),
         (
             GEMMA3,
-            "Layers 5, 11, 17, … (5 of 34) turn by base 1e+06, scaling linear, and see all "
+            "Layers 5, 11, 17, … (5 of 34) turn by base 1000000, scaling linear, and see all "
             "positions; the others turn by base 10000 and see 1024.",
         ),
         (

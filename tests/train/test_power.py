@@ -163,8 +163,8 @@ def test_power_is_told_before_training():
     run_comparison(Options(**given, spread=0.1), note=said.append)
     (line,) = [line for line in said if "power" in line or "spread" in line]
     assert line == (
-        "order:count=60,length=6: if paired differences in F1 spread by 0.1, 1 run of each "
-        "encoding cannot find any; the +0.010 that the paper claims on SMD needs 787 (--seeds 787)"
+        "order:count=60,length=6: 1 run of each encoding shows no difference; if these spread by "
+        "0.1, the +0.010 that the paper claims on SMD needs 787 (--seeds 787)"
     )
     with pytest.raises(PefourierError, match="--spread must be above 0; got 0"):
         run_comparison(Options(**given, spread=0.0))

@@ -40,7 +40,7 @@ def test_what_one_fold_denies_is_said_of_these_windows():
     assert verdict_on(found.datasets[0], "dft").startswith(said)
     assert "over folds: 95 % interval by Student's t" in in_lines(found)
     title, (head, row) = summary.tables(found)[2]
-    assert (title, head[-2:], row[0]) == ("one, less sinusoidal", ["AUPRC", "Holm p"], "dft")
+    assert (title, head[-2:], row[0]) == ("one, difference from sinusoidal", ["AUPRC", "Holm p"], "dft")
     (one,) = found.datasets
     f1, ap = one.differences["dft"], one.auprc_differences["dft"]
     assert row[1:6] == [
@@ -211,7 +211,7 @@ def test_a_scaled_encoding_is_compared_at_its_size():
         told := " ".join(summary.conclude_all(summary.summarize_runs(rows)).split())
     )
     assert "from sinusoidal@rms=1 can be significant (difference +0.500" in told
-    assert "one, less sinusoidal at the same rms\n" in text
+    assert "one, difference from sinusoidal at the same rms\n" in text
 
 
 def test_average_ranks_over_datasets_and_who_is_not_told_apart():
