@@ -296,7 +296,8 @@ def test_explain_tells_one_term(run):
         done.out
         == """\
 toeplitz_residual (check-faithful): How far inner products of codes are from depending on the
-  lag alone; null for nodes of a tree and scattered points, which have none.
+  lag alone; null for nodes of a tree and scattered points, which have none, and for measured
+  codes of times at uneven steps.
   formula  ‖G − Toep(G)‖ / ‖G‖, G = E Eᵀ
   range    0 … 1
   good     0: the same lag looks the same everywhere.
