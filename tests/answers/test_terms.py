@@ -184,13 +184,8 @@ def test_sentences_of_a_finding_go_by_the_names_of_its_severities():
 
 
 def test_every_verdict_and_format_has_a_term():
-<<<<<<< HEAD
     verdicts = {*LADDER, "equal", "equivalent", "different", "error", "warning", "note"}
     verdicts |= read_toml(TEXTS)["spoken"].keys()
-=======
-    spoken = read_toml(TEXTS)["spoken"]
-    verdicts = {*LADDER, "equal", "equivalent", "different", *spoken, "error", "warning", "note"}
->>>>>>> 4ac5c09 (Sentences that newcomers stumbled over: tests and schema)
     assert verdicts == {t.term for t in TERMS if t.group == "verdicts"}
     assert FORMATS.keys() <= names_of("check-faithful")
 

@@ -415,7 +415,7 @@ def test_a_config_that_has_probably_lost_its_scaling_is_told_first(run, folder):
     Path("config.json").write_text(json.dumps(config))
     said = run("context", "config.json", "--length", "40k").out.replace("\n ", "")
     assert said.startswith("config.json: PROBABLY A MISTAKE. 'config.json' has max_position_embed")
-    assert "(rope-scaling-lost, told below)" in said
+    assert "(rope-scaling-lost, see below)" in said
 
 
 @pytest.mark.parametrize(
