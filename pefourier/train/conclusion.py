@@ -136,6 +136,8 @@ def sum_up_lengths(one: "DatasetSummary") -> str:
         parts.append(f"always naming the commonest class has {chance:.3f}")
     if untested:
         parts.append(f"{join(untested)} cannot be tested there")
+    if cut := [e for e, at in there.items() if at.accuracy and e in one.cut_short]:
+        parts.append(f"{join(cut)} {agreeing(len(cut), 'was', 'were')} cut short")
     runs = count_words(one.seeds * one.folds)
     return f"Trained on {one.length} rows and tested on {longest}, over {runs}, {'; '.join(parts)}."
 
