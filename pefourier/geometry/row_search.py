@@ -31,6 +31,7 @@ FEW_COLUMNS = 8  # up to which a tree finds the nearest row sooner than products
 FINEST = 1e-150  # of the range of a column: a distance whose square is a float
 PAIRS_AT_ONCE = 2**20
 BITS_AT_ONCE = 2**17  # words of pairs of rows
+FINE_STEPS = 16  # squared steps a column between neighbours from which on steps are no help
 GROUP = 64  # rows whose pairs are products
 NARROW = 1e-4  # share of squared distances from a centre below which float32 can't tell rows apart
 
@@ -489,9 +490,14 @@ def search_steps(rows: Rows, best: BestPair) -> bool:
     of the columns they share one (multi-index hashing, Norouzi et al., 2012).
     """
     (n, d), step = rows.table.shape, step_of(rows.table)
+    unit = (step * rows.scale) ** 2
+    if (
+        not step or best.limit > FINE_STEPS * d * unit
+    ):  # rows are far apart: hardly any share a part
+        return False
     parts, needed = max(1, d // n.bit_length()), d
-    words, unit = packed_bits(rows.table) if step else None, (step * rows.scale) ** 2
-    while step and needed:
+    words = packed_bits(rows.table)
+    while needed:
         for columns in np.array_split(np.arange(d), parts):
             marks = row_hashes(rows.table[:, columns])
             if pairs_alike(marks) * parts > n * n / 4:
@@ -502,7 +508,7 @@ def search_steps(rows: Rows, best: BestPair) -> bool:
             return False
         parts, needed = max(parts, needed), needed > parts or best.unsettled
         best.unsettled = False
-    return bool(step)
+    return True
 
 
 def look_at_groups(

@@ -10,7 +10,7 @@ from pefourier.weights.heads import Projection, known_names
 from pefourier.weights.model import ModelWeights, Site
 from pefourier.weights.tensors import Tensor
 
-AT_ONCE = 2**18  # numbers of a tensor in memory at a time
+AT_ONCE = 2**20  # numbers of a tensor in memory at a time: two threads seldom wait for another
 Scale = Callable[[int, int], np.ndarray]  # of rows from one to another
 
 
