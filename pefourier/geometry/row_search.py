@@ -491,9 +491,7 @@ def search_steps(rows: Rows, best: BestPair) -> bool:
     """
     (n, d), step = rows.table.shape, step_of(rows.table)
     unit = (step * rows.scale) ** 2
-    if (
-        not step or best.limit > FINE_STEPS * d * unit
-    ):  # rows are far apart: hardly any share a part
+    if not step or best.limit > FINE_STEPS * d * unit:  # far apart: few share a part
         return False
     parts, needed = max(1, d // n.bit_length()), d
     words = packed_bits(rows.table)
