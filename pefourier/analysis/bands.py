@@ -7,15 +7,15 @@ ten, and as groups of bands whose waves are of one order of magnitude.
 Conventions
 -----------
 Frequencies omega are radians per position, a wave is 2 pi / omega positions long; a decade is a
-factor of ten. Frequencies above pi fold back in the density, and not in the groups, which are those
-of the formula.
+factor of ten. Frequencies above pi fold back in the density, but for times at uneven steps, and not
+in the groups, which are those of the formula.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from pefourier.analysis.spectrum import choose_method, folded, frequencies_and_weights
+from pefourier.analysis.spectrum import as_seen, choose_method, frequencies_and_weights
 from pefourier.encodings.encoding import BLOCK, Encoding, as_encoding, row_blocks, without_prefix
 
 SMEAR = 0.1  # decades: the width of the Gaussian around each frequency
@@ -64,7 +64,7 @@ def density_by_decade(encoding: Encoding | np.ndarray, method: str = "auto") -> 
     """
     enc = without_prefix(as_encoding(encoding))
     frequencies, weights = frequencies_and_weights(enc, choose_method(enc, method))
-    frequencies = folded(frequencies)
+    frequencies = as_seen(enc, frequencies)
     moving = (frequencies > 0) & ~(weights <= NEGLIGIBLE)  # NaN stays
     logs, heights = np.log10(frequencies[moving]), weights[moving]
     at_zero = float(weights[frequencies == 0].sum())
@@ -88,7 +88,7 @@ def is_slow(encoding: Encoding | np.ndarray, method: str = "auto") -> bool:
     """
     enc = without_prefix(as_encoding(encoding))
     frequencies, weights = frequencies_and_weights(enc, choose_method(enc, method))
-    frequencies = folded(frequencies)
+    frequencies = as_seen(enc, frequencies)
     moving = float(weights[frequencies > 0].sum())
     slow = float(weights[(frequencies > 0) & (frequencies <= np.pi * FIRST)].sum())
     return moving > NEGLIGIBLE and slow > moving / 2

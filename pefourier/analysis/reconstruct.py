@@ -102,6 +102,12 @@ def position_functions(
 
     enc = without_prefix(as_encoding(encoding))
     axes = len(enc.domain.sides)
+    if enc.domain.irregular:
+        raise PefourierError(
+            f"positions are rebuilt on a lattice of even steps, and the times of {enc.name} are at "
+            "uneven ones; 'pefourier relations' has inner products by lag, 'pefourier "
+            "check-faithful' the linear inverse"
+        )
     if axes == 1:
         sides = (lattice or enc.lattice or enc.dim,)
         points = usual_positions(sides[0]) if positions is None else positions

@@ -3,15 +3,17 @@
 Conventions
 -----------
 The lattice of N points has angular frequencies omega_k = 2 pi k / N, k = 0 … N // 2, radians per
-position. An encoding's spectral measure (frequencies, weights) is declared by those made of
-sinusoids and estimated by the periodogram of the table otherwise. Frequencies above pi fold back.
+position, or per mean step of times. An encoding's spectral measure (frequencies, weights) is
+declared by those made of sinusoids and estimated by the periodogram of the table otherwise.
+Frequencies above pi fold back, but for times at uneven steps: there none looks like another, and
+the lattice goes on to the fastest declared one.
 A lattice of several axes is a torus (`geometry.torus`) with half of its frequencies, as
 ``numpy.rfftn`` has them.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from math import log, pi, prod
+from math import ceil, log, pi, prod
 from typing import Any
 
 import numpy as np
@@ -137,7 +139,7 @@ def density(
     sides = enc.domain.sides if axes > 1 and lattice is None else (n,) * axes
     check_size("a lattice", *sides)
     frequencies, weights = frequencies_and_weights(enc, used)
-    inside = folded(frequencies) if axes == 1 else folded_around(frequencies)
+    inside = as_seen(enc, frequencies) if axes == 1 else folded_around(frequencies)
     steps = inside * (np.array(sides) / (2 * pi))
     if sigma is None:
         on_lattice = used == "declared" and np.abs(steps - np.rint(steps)).max() < 1e-9
@@ -146,6 +148,10 @@ def density(
     omega, own = half_plane(sides), {}
     if axes == 1:
         points = n // 2 + 1
+        if enc.domain.irregular:
+            points = max(points, ceil(steps.max() + 3 * sigma) + 1)
+            check_count("lattice points up to the fastest wave", points, most=LARGEST)
+            omega = [2 * pi * np.arange(points) / n]
         if sigma:
             g = smoothed(steps, weights, points, sigma)
         else:
@@ -335,6 +341,11 @@ def frequencies_and_weights(enc: Encoding, method: str) -> tuple[np.ndarray, np.
     frequencies, energy = periodogram(enc.domain, enc.table())
     total = energy.sum()
     return frequencies, energy / total if total else np.full(len(energy), np.nan)
+
+
+def as_seen(enc: Encoding, frequencies: np.ndarray) -> np.ndarray:
+    """Frequencies as the points of one axis show them: folded, but for times at uneven steps."""
+    return np.abs(frequencies) if enc.domain.irregular else folded(frequencies)
 
 
 def folded(frequencies: np.ndarray) -> np.ndarray:

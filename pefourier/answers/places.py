@@ -13,7 +13,7 @@ from pefourier.geometry.grown_grids import SAME
 POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes"} | {
     "point": "points"
 }
-STEPS = {"position": "positions", "lag": "lags", "time": "mean time steps", "tree": "edges"}
+STEPS = {"position": "positions", "lag": "lags", "time": "time steps", "tree": "edges"}
 WORDS = {"t": "frames", "y": "rows", "x": "columns"}
 
 
@@ -69,6 +69,13 @@ def further_in_words(ratios: Sequence[float]) -> str:
     return " and ".join(
         f"{percent} along {name}" for percent, (name, _) in zip(percents, known, strict=True)
     )
+
+
+def unit_of_waves(enc: Encoding) -> tuple[float, str]:
+    """What lengths of waves are told in: how long a step of points is in it, and its name."""
+    if enc.domain.irregular:
+        return enc.domain.spacing, "units of time"
+    return 1.0, STEPS[enc.domain.kind]
 
 
 def points_in_words(enc: Encoding) -> str:

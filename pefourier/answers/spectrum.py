@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.analysis.bands import density_by_decade, group_waves, is_slow
-from pefourier.answers.places import STEPS, axis_names, by_axis
+from pefourier.answers.places import POINTS, axis_names, by_axis, unit_of_waves
 from pefourier.answers.plot import (
     LETTER,
     MANY,
@@ -64,8 +64,8 @@ VERDICTS = frozenset(
         "ALONG ONE AXIS|ALONG THE AXES|TWO DIRECTIONS|ALL DIRECTIONS|UNEVEN DIRECTIONS"
     ).split("|")
 )
-FREQUENCY = "angular frequency ω (radians per position)"
 BLUE = "#0072B2"
+ONE_OF = {"positions": "position", "time steps": "time step", "units of time": "unit of time"}
 TICKS = ([-np.pi, 0, np.pi], ["-π", "0", "π"])
 
 
@@ -92,7 +92,8 @@ def spectrum_text(answers: Sequence[Answer]) -> str:
         groups = [] if a.result.on_grid else group_waves(a.encoding, a.result.lattice)
         for g in groups if len(groups) > 1 else ():
             which = f"{g.first}…{g.last}" if g.last > g.first else str(g.first)
-            values = (g.bands, g.shortest, g.longest, g.most_turns, g.fewest_turns)
+            ends = (unit_of_waves(a.encoding)[0] * end for end in (g.shortest, g.longest))
+            values = (g.bands, *ends, g.most_turns, g.fewest_turns)
             rows.append((a.encoding.label, which, *map(number, values)))
     return text + (f"\n{aligned(rows, keys=2)}" if len(rows) > 1 else "")
 
@@ -115,13 +116,13 @@ def lattice_chart(answers: Sequence[Answer], colour: bool, axis: str) -> str:
     """Densities over the lattice; over its logarithm where one lies in the first frequencies."""
     slow = axis == "auto" and any(is_slow(a.encoding, a.result.method) for a in answers)
     curves = [
-        (f"{a.encoding.label}{share_at_zero(r.density[0])}", r.omega[1:], r.density[1:])
+        (f"{a.encoding.label}{share_at_zero(r.density[0])}", per_unit(a, r)[1:], r.density[1:])
         if slow
-        else (a.encoding.label, r.omega, r.density)
+        else (a.encoding.label, per_unit(a, r), r.density)
         for a in answers
         for r in [a.result]
     ]
-    xlabel = f"ω, radians per position{' (log)' if slow else ''}"
+    xlabel = f"ω, radians per {units(answers, one=True)}{' (log)' if slow else ''}"
     ylabel = "share of energy at each lattice frequency"
     return chart(curves, xlabel, ylabel, colour=colour, logarithmic=slow)
 
@@ -130,12 +131,30 @@ def decades_chart(answers: Sequence[Answer], colour: bool, axis: str) -> str:
     """Densities over the logarithm of frequency."""
     found = [density_by_decade(a.encoding, a.result.method) for a in answers]
     curves = [
-        (f"{a.encoding.label}{share_at_zero(one.at_zero)}", one.omega, one.density)
+        (f"{a.encoding.label}{share_at_zero(one.at_zero)}", per_unit(a, one), one.density)
         for a, one in zip(answers, found, strict=True)
     ]
     ylabel = "share of energy per factor ten of frequency"
-    xlabel = "ω, radians per position (log)"
+    xlabel = f"ω, radians per {units(answers, one=True)} (log)"
     return chart(curves, xlabel, ylabel, colour=colour, logarithmic=True)
+
+
+def per_unit(answer: Answer, found: Any) -> np.ndarray:
+    """The frequencies of a density: radians per position, or unit of irregular times."""
+    return found.omega / unit_of_waves(answer.encoding)[0]
+
+
+def units(answers: Sequence[Answer], one: bool = False) -> str:
+    """What waves are told in, or one of it."""
+    timed = [a.encoding for a in answers if a.encoding.domain.kind == "time"]
+    names = [] if len(timed) == len(answers) else ["positions"]
+    names = dict.fromkeys([*names, *(unit_of_waves(enc)[1] for enc in timed)])
+    return " or ".join(ONE_OF[name] if one else name for name in names)
+
+
+def frequency_label(answers: Sequence[Answer], figure: Figure) -> str:
+    """The name of an axis of frequencies."""
+    return lines_within(f"angular frequency ω (radians per {units(answers, one=True)})", figure)
 
 
 def share_at_zero(share: float) -> str:
@@ -240,7 +259,7 @@ def same_everywhere(enc: Encoding, r: Spectrum) -> str:
 
 def shape(enc: Encoding, r: Spectrum) -> tuple[str, str]:
     """Where the energy lies: nowhere, at zero, evenly, in slow waves, in fast ones."""
-    s, unit = r.summary, STEPS[enc.domain.kind]
+    s, (step, unit) = r.summary, unit_of_waves(enc)
     if isnan(s.lowest_bin_share):
         return "ALL ZERO", NO_SPECTRUM
     if is_blurred(r):
@@ -250,10 +269,10 @@ def shape(enc: Encoding, r: Spectrum) -> tuple[str, str]:
             "frequencies.",
         )
     if s.cutoff95 == 0:
-        share = f"{100 * s.lowest_bin_share:.0f} %"
+        share, points = f"{100 * s.lowest_bin_share:.0f} %", POINTS[enc.domain.kind]
         return (
             "CONSTANT",
-            f"{share} of its energy is at frequency 0: codes are nearly the same at all {unit}.",
+            f"{share} of its energy is at frequency 0: codes are nearly the same at all {points}.",
         )
     if s.flatness >= FLAT:
         return (
@@ -262,28 +281,31 @@ def shape(enc: Encoding, r: Spectrum) -> tuple[str, str]:
             f"{number(s.flatness, 3)} of 1).",
         )
     if waves := few_waves(enc, r):
-        each = join(f"{number(2 * pi / omega, 3)} ({100 * share:.0f} %)" for omega, share in waves)
+        lengths = [number(2 * pi / omega * step, 3) for omega, _ in waves]
+        each = join(
+            f"{n} ({100 * share:.0f} %)" for n, (_, share) in zip(lengths, waves, strict=True)
+        )
         held = 100 * sum(share for _, share in waves)
-        one = f"a wave of {number(2 * pi / waves[0][0], 3)}" if len(waves) == 1 else ""
+        one = f"a wave of {lengths[0]}" if len(waves) == 1 else ""
         return "FEW WAVES", f"{held:.0f} % of its energy is in {one or f'waves of {each}'} {unit}."
     if s.cutoff95 <= SLOW:
         return (
             "MOSTLY SLOW",
-            f"95 % of its energy is in waves of {wave(s.cutoff95)} {unit} or longer"
-            f"{below_first_step(r)}.",
+            f"95 % of its energy is in waves of {wave(s.cutoff95 / step)} {unit} or longer"
+            f"{below_first_step(enc, r)}.",
         )
-    fast = float(r.density[r.omega > pi / 2].sum())
+    fast, short = float(r.density[r.omega > pi / 2].sum()), number(4 * step, 3)
     if fast >= FAST:
         return (
             "MOSTLY FAST",
-            f"{100 * fast:.0f} % of its energy is in waves shorter than 4 {unit}"
-            f"{below_first_step(r)}.",
+            f"{100 * fast:.0f} % of its energy is in waves shorter than {short} {unit}"
+            f"{below_first_step(enc, r)}.",
         )
     middle = r.omega[np.searchsorted(np.cumsum(r.density), 0.5 - 1e-12)]
     return (
         "SLOW AND FAST",
-        f"Half of its energy is in waves of {wave(middle)} {unit} or longer, 95 % in waves of "
-        f"{wave(s.cutoff95)} or longer{below_first_step(r)}.",
+        f"Half of its energy is in waves of {wave(middle / step)} {unit} or longer, 95 % in "
+        f"waves of {wave(s.cutoff95 / step)} or longer{below_first_step(enc, r)}.",
     )
 
 
@@ -339,15 +361,16 @@ def beyond_lattice(r: Spectrum) -> np.ndarray:
     return np.flatnonzero((r.frequencies > 0) & (r.frequencies < 2 * pi / r.lattice))
 
 
-def below_first_step(r: Spectrum) -> str:
+def below_first_step(enc: Encoding, r: Spectrum) -> str:
     """How many frequencies never turn, as a sentence goes on."""
     slow = len(beyond_lattice(r))
     if not slow:
         return ""
+    step, unit = unit_of_waves(enc)
     complete = agreeing(slow, "completes", "complete")
     return (
         f"; {slow} of its {len(r.frequencies)} frequencies never {complete} a turn within "
-        f"{r.lattice} positions"
+        f"{number(r.lattice * step, 3) if step != 1 else r.lattice} {unit}"
     )
 
 
@@ -392,7 +415,8 @@ def columns_of_waves(enc: Encoding, which: np.ndarray) -> str:
 
 def aliasing(enc: Encoding, r: Spectrum) -> str:
     """Frequencies that whole positions cannot tell from slower ones."""
-    above = 0 if r.frequencies is None else int((r.frequencies > pi).sum())
+    folds = r.frequencies is not None and not enc.domain.irregular
+    above = int((r.frequencies > pi).sum()) if folds else 0
     if not above:
         return ""
     they = "is above π and looks like a slower one" if above == 1 else "are above π and look slower"
@@ -466,10 +490,10 @@ def spectrum(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
     figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.2), look)
     for a in answers:
         label = caption(a, room_for_names(figure))
-        axes.plot(a.result.omega, a.result.density, label=label, linewidth=1.4)
-    axes.set(xlabel=lines_within(FREQUENCY, figure), ylabel="share of energy $g_k$")
+        axes.plot(per_unit(a, a.result), a.result.density, label=label, linewidth=1.4)
+    axes.set(xlabel=frequency_label(answers, figure), ylabel="share of energy $g_k$")
     axes.set_ylim(bottom=0)
-    set_frequency_axis(axes)
+    set_frequency_axis(axes, answers)
     add_legend(figure, axes, look)
     return figure
 
@@ -484,11 +508,11 @@ def spectrum_by_decade(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
         found = density_by_decade(a.encoding, a.result.method)
         zero = share_at_zero(found.at_zero)
         label = caption(a, room_for_names(figure) - LETTER * len(zero)) + zero
-        axes.plot(found.omega, found.density, label=label, linewidth=1.4)
-    lengths = {len(a.encoding) for a in answers}
+        axes.plot(per_unit(a, found), found.density, label=label, linewidth=1.4)
+    lengths = {len(a.encoding) * unit_of_waves(a.encoding)[0] for a in answers}
     if len(lengths) == 1:
         mark_one_turn(axes, lengths.pop())
-    axes.set(xlabel=lines_within(FREQUENCY, figure), ylabel="share of energy per decade")
+    axes.set(xlabel=frequency_label(answers, figure), ylabel="share of energy per decade")
     axes.set_ylim(bottom=0)
     limits = axes.get_xlim()
     axes.set_xlim(limits)
@@ -496,17 +520,17 @@ def spectrum_by_decade(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
         axes.xaxis.set_minor_formatter("")
     add_legend(figure, axes, look)
     above = axes.twiny()
-    above.set(xscale="log", xlabel="length of the wave (positions)")
+    above.set(xscale="log", xlabel=f"length of the wave ({units(answers)})")
     above.set_xlim([2 * np.pi / omega for omega in limits])
     return figure
 
 
-def mark_one_turn(axes: Axes, length: int) -> None:
+def mark_one_turn(axes: Axes, length: float) -> None:
     """A labelled line at the wave that finishes one turn within so many positions."""
     turn = 2 * np.pi / length
     axes.axvline(turn, color="0.6", linewidth=0.8, linestyle=":")
     place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "bottom"}
-    text = f"one turn in {length}"
+    text = f"one turn in {length:.6g}"
     axes.annotate(text, (turn, 0.02), (3, 0), rotation=90, fontsize=7, **place)
 
 
@@ -526,7 +550,7 @@ def spectrum_panels(
         if np.isnan(found.density).any():
             place = {"ha": "center", "va": "center", "transform": axes.transAxes}
             axes.text(0.5, 0.5 / 1.05, "no spectrum", fontsize=8, **place)
-        axes.fill_between(found.omega, found.density / peak, color="C0", linewidth=0)
+        axes.fill_between(per_unit(a, found), found.density / peak, color="C0", linewidth=0)
         axes.set_title(caption(a, 1.25 * (width - 0.4) / across), fontsize=8, loc="left", pad=2)
         axes.set_ylim(0, 1.05)
         axes.set_yticks([])
@@ -534,15 +558,18 @@ def spectrum_panels(
         if logarithmic:
             axes.set_xscale("log")
         else:
-            set_frequency_axis(axes, 2)
-    figure.supxlabel(lines_within(FREQUENCY, figure), fontsize=9)
+            set_frequency_axis(axes, answers, 2)
+    figure.supxlabel(frequency_label(answers, figure), fontsize=9)
     share = "per decade" if logarithmic else "$g_k$"
     figure.supylabel(f"share of energy {share} / its largest", fontsize=9)
     return figure
 
 
-def set_frequency_axis(axes: Axes, steps: int = 4) -> None:
-    """Let the axis go from 0 to pi with ticks in parts of pi."""
+def set_frequency_axis(axes: Axes, answers: Sequence[Answer], steps: int = 4) -> None:
+    """Let the axis go from 0 to pi with ticks in parts of pi; of irregular times to the end."""
+    if any(a.encoding.domain.irregular for a in answers):
+        axes.set_xlim(left=0)
+        return
     names = {0: "0", 1: "π/4", 2: "π/2", 3: "3π/4", 4: "π"}
     axes.set_xlim(0, np.pi)
     ticks = range(0, 5, 4 // steps)

@@ -84,7 +84,7 @@ class Study:
 
     encoding: Encoding
     spectrum: Spectrum
-    rebuilt: Reconstructions
+    rebuilt: Reconstructions | None  # None of times at uneven steps
     faithful: Faithfulness
     related: Relations
 
@@ -113,7 +113,9 @@ class Inquiry:
         return Study(
             enc,
             density(enc, self.lattice, self.sigma),
-            position_functions(enc, None, self.lattice, self.sigma),
+            None
+            if enc.domain.irregular
+            else position_functions(enc, None, self.lattice, self.sigma),
             faithful,
             relate(enc, faithful),
         )
@@ -292,6 +294,9 @@ def spectrum_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> l
 
 def rebuilt_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
     """Position functions rebuilt from frequencies, and from codes."""
+    studies = [study for study in studies if study.rebuilt is not None]
+    if not studies:
+        return []
     flat, grids = divide_by_axes(studies)
     told = "A 1 at each of some positions, rebuilt from the frequencies alone (Algorithm 1)."
     return [

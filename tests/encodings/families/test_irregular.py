@@ -13,6 +13,7 @@ from pefourier.analysis.spectrum import density
 from pefourier.encodings import load
 from pefourier.encodings.domain import lattice_points
 from pefourier.encodings.registry import BUILDERS
+from pefourier.pages.encodings import Inquiry, Words, rebuilt_part
 
 TIMED = [name for name in sorted(BUILDERS) if "times" in BUILDERS[name].parameters]
 DECLARED = [name for name in TIMED if BUILDERS[name].declared]
@@ -90,6 +91,39 @@ def test_lags_of_even_times_are_those_of_positions_in_another_unit(name):
     assert found.lags.tolist() == (np.arange(9) / 4).tolist()
     assert np.abs(found.kernel - rows.kernel).max() < 1e-9
     assert found.first_rise == rows.first_rise / 4
+
+
+def test_nothing_folds_at_irregular_times():
+    """Waves of 48 / 10^(2 i / 6) radians a span of 8.2: two of three beyond pi a mean step."""
+    enc = load("mtan-fixed", d=6, times=IRREGULAR)
+    waves = 2 * np.pi * 8.2 / (48 / 10.0 ** (2 * np.arange(3) / 6))
+    found = pefourier.spectrum("mtan-fixed", d=6, times=IRREGULAR, lattice=64, sigma=0)
+    at = np.flatnonzero(found.density)
+    assert found.density[at].tolist() == pytest.approx([1 / 3] * 3)
+    steps = enc.domain.spacing / waves[::-1] * 64
+    assert np.abs(at - steps).max() <= 0.5
+    assert found.omega[at] == pytest.approx(2 * np.pi * at / 64)
+    assert "alias" not in found.conclusion
+    assert f"95 % in waves of {waves[0]:.2g} or longer" in found.conclusion
+    assert "units of time or longer" in found.conclusion
+    (axes,) = found.plot().axes[:1]
+    assert axes.get_xlabel() == "angular frequency ω (radians per unit of time)"
+    x, y = axes.get_lines()[0].get_data()
+    assert x[np.flatnonzero(y)] * waves[::-1] == pytest.approx(2 * np.pi, rel=0.1)
+    with pytest.raises(pefourier.PefourierError, match="on a lattice of even steps"):
+        pefourier.reconstruct("mtan-fixed", d=6, times=IRREGULAR)
+
+
+def test_even_times_fold():
+    even = pefourier.spectrum("mtan-fixed", d=6, times=np.arange(9) * 0.1 + 5)
+    assert "is above π and looks like a slower one at whole positions" in even.conclusion
+    assert even.omega[-1] <= np.pi
+
+
+def test_the_page_of_irregular_times_rebuilds_no_positions():
+    study = Inquiry().study(load("mtan-fixed", d=6, times=IRREGULAR))
+    assert study.rebuilt is None
+    assert rebuilt_part([study], Inquiry(), Words({})) == []
 
 
 def test_mtan_fixed_is_the_formula_of_its_authors():
