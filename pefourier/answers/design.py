@@ -98,9 +98,9 @@ def conclude_design(design: Design) -> Said:
 
     >>> from pefourier.analysis.design import design_base
     >>> print(conclude_design(design_base(80, 64, criteria=("turns", "distance"))).text)
-    CRITERIA DISAGREE. For 80 positions and d 64 no base is best by every criterion: choose by use.
-    Every pair finishes a turn with bases up to 13.82141. By codes alone the best of the 15 bases
-    tried is 1.5 by distance (smallest distance 4.453).
+    CRITERIA DISAGREE. For 80 positions and d 64 take at most 13.82141 for all pairs to turn. Every
+    pair finishes a turn with bases up to 13.82141. By codes alone the best of the 15 bases tried is
+    1.5 by distance (smallest distance 4.453).
     """
     bases = {c.rho: c for c in design.candidates}
     steps = design.steps and f" ({design.steps.span} in steps of {design.steps.resolution})"
@@ -129,16 +129,24 @@ def conclude_design(design: Design) -> Said:
             f"With {size} the DFT's lattice (dft) keeps all codes the same distance apart and can "
             "be inverted exactly."
         )
-        action = "Among bases the criteria disagree: choose by use." if disagree else ""
+        action = f"Among bases the criteria disagree: {by_use(design)}." if disagree else ""
         return Said("NO BASE NEEDED", meaning, action, tuple(facts))
     if disagree:
-        meaning = f"For {size} no base is best by every criterion: choose by use."
+        meaning = f"For {size} {by_use(design)}."
         return Said("CRITERIA DISAGREE", meaning, "", tuple(facts))
     if design.best and set(design.best.values()) <= {None}:
         return Said("NO BASE FOUND", f"Asked for {size}.", "", tuple(facts))
     if len(design.best) == 1 or not facts:
-        return Said("BY ONE CRITERION", f"Asked for {size}.", "", tuple(facts))
+        return Said("BY ONE CRITERION", f"For {size} {by_use(design)}.", "", tuple(facts))
     return Said("CRITERIA AGREE", f"For {size} one base is best by all.", "", tuple(facts))
+
+
+def by_use(design: Design) -> str:
+    """Which base to take for what, where criteria of use are among those that disagree."""
+    uses = {"bound": "base {} for a language model", "turns": "at most {} for all pairs to turn"}
+    found = {name: design.best.get(name) for name in uses}
+    told = [uses[name].format(base_words(rho)) for name, rho in found.items() if rho is not None]
+    return f"take {', or '.join(told)}" if told else "see what each criterion asks for"
 
 
 def fact(criterion: str, rho: float | None, design: Design, bases: dict[float, Candidate]) -> str:
