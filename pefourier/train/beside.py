@@ -23,6 +23,7 @@ from pefourier.train.options import BESIDE
 
 PACKAGES = {"trees": ("sklearn", "digits"), "minirocket": ("aeon", "data")}  # and pip's extra
 LEAST_ROWS = 9  # of MiniRocket's kernels
+LEAVES = 10  # of a tree that a class has room for
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,12 @@ def boosted_trees(
     """Decisions of boosted trees on other windows."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
+    few = len(train) // (LEAVES * len(np.unique(labels)))  # scikit-learn's 20 split no small set
     found = HistGradientBoostingClassifier(
-        class_weight="balanced", early_stopping=False, random_state=0
+        class_weight="balanced",
+        early_stopping=False,
+        min_samples_leaf=min(max(few, 1), 20),
+        random_state=0,
     )
     found.fit(train, labels)
     return [found.decision_function(one) for one in others]

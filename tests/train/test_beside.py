@@ -48,6 +48,13 @@ def test_what_trees_see_is_no_padding(rng):
         np.testing.assert_allclose(row, np.concatenate(expected))
 
 
+def test_trees_learn_from_few_examples(rng):
+    train, labels = rng.normal(size=(36, 8)), np.arange(36) % 3
+    train[:, 5] += 4 * labels
+    (found,) = beside.METHODS["trees"](train, labels, [train])
+    assert (found.argmax(axis=1) == labels).mean() > 0.9
+
+
 def test_what_minirocket_is_given(monkeypatch, rng):
     """Of aeon's class the calls alone: what it compiles takes half a minute."""
     asked = []
