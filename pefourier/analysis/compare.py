@@ -230,7 +230,7 @@ def compare_forms(one: Encoding, two: Encoding, found: Comparison) -> Comparison
     for meant, other in ((one, two), (two, one)):
         known = form_of(meant, other)
         if known is not None:
-            form, left, allowed = known
+            form = known.table
             by = {"part": form.part, "times": form.times}
             own = meant.params["layout"]
             layouts = (own, form.layout_read(own))
@@ -238,7 +238,8 @@ def compare_forms(one: Encoding, two: Encoding, found: Comparison) -> Comparison
                 by["layout"] = " to ".join(layouts if meant is one else layouts[::-1])
             elif by == {"part": "both", "times": 1}:
                 continue  # as a rotation holds them anyway
-            found = replace(found, max_difference=left, tolerance=allowed)
+            by |= {"offset": known.first * (1 if meant is one else -1)} if known.first else {}
+            found = replace(found, max_difference=known.left, tolerance=known.allowed)
             return replace(found, verdict="equivalent", by=by)
     return found
 

@@ -225,7 +225,7 @@ def written_differently(r: Comparison) -> str:
     if "shift" in r.by:
         how += ", which attention may or may not absorb"
     over = ""
-    if isinstance(r.by.get("offset"), int):
+    if isinstance(r.by.get("offset"), int) and "part" not in r.by:
         over = f" over {r.length - abs(r.by['offset'])} of {r.length} positions"
     if not r.max_difference:
         return f"{how}; after that change they agree to the bit{over}."

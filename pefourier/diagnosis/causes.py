@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from pefourier.diagnosis.identify import SAMPLE, identify
+from pefourier.diagnosis.identify import FIRSTS, SAMPLE, identify
 from pefourier.diagnosis.misreadings import (
     Hints,
     RotationRead,
@@ -274,6 +274,7 @@ class Dump:
 
     enc: Encoding
     table: np.ndarray
+    first: int = 0  # position of its first row
 
     @cached_property
     def eps(self) -> float:
@@ -297,7 +298,8 @@ class Dump:
     ) -> tuple[float, float, float] | None:
         """The factor of a reading, what it leaves and how much rounding explains; None: more."""
         first = min(FIRST, len(self.table))
-        factor = self.scale(form.table(read_phases(np.arange(first), read.frequencies, phases)))
+        s = self.first + np.arange(first)
+        factor = self.scale(form.table(read_phases(s, read.frequencies, phases)))
         if not 0 < factor < 1e6 or self.beyond(read, form, phases, factor, slice(0, first)) is None:
             return None
         worst = 0.0, 0.0
@@ -312,7 +314,7 @@ class Dump:
         self, read: RotationRead, form: WaveTable, phases: str, factor: float, rows: slice
     ) -> tuple[float, float] | None:
         """The largest difference in some rows, and explained; None where it is more than that."""
-        s = np.arange(rows.start, rows.stop)
+        s = self.first + np.arange(rows.start, rows.stop)
         made = factor * form.table(read_phases(s, read.frequencies, phases))
         left = np.abs(np.asarray(self.table[rows], dtype=float) - made)
         omega = form.spread(np.abs(read.frequencies))
@@ -384,18 +386,28 @@ def holds_numbers(enc: Encoding) -> bool:
     return enc.origin != "formula" and enc.domain.kind == "position" and len(enc) > 1
 
 
-def form_of(meant: Encoding, other: Encoding) -> tuple[WaveTable, float, float] | None:
-    """The form in which a table holds a rotation that was read as it is meant.
+@dataclass(frozen=True)
+class Form:
+    """How a table holds a rotation that was read as it is meant."""
 
-    With it the largest difference that is left, and the largest that rounding explains.
-    """
+    table: WaveTable
+    first: int  # position of the first row
+    left: float  # largest difference, and the largest that rounding explains
+    allowed: float
+
+
+def form_of(meant: Encoding, other: Encoding) -> Form | None:
+    """The form in which a table holds a rotation that was read as it is meant."""
     if not (is_rotation(meant) and holds_numbers(other)):
         return None
     dump, own = Dump(other, other.table()), next(readings(meant, Hints()))
+    factor, near = own.factors[0], np.multiply.outer(np.arange(FIRSTS), own.frequencies)
     for form in forms(len(own.frequencies), other.dim):
-        found = dump.difference(own, form)
-        if found is not None and abs(found[0] / own.factors[0] - 1) <= 4 * dump.eps:
-            return form, *found[1:]
+        apart = np.abs(factor * form.table(near) - dump.table[0]).max(axis=1)
+        for first in dict.fromkeys((0, int(apart.argmin()))):
+            found = replace(dump, first=first).difference(own, form)
+            if found is not None and abs(found[0] / factor - 1) <= 4 * dump.eps:
+                return Form(form, first, *found[1:])
     return None
 
 

@@ -33,6 +33,7 @@ FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)  # of scalings, in tables too 
 SHORT = ("bfloat16", "float16")
 KNOWN = 8  # a frequency of so many times its slack is known; one of less may be rounding alone
 UNUSUAL = 1e9  # a base that nobody chooses, but is made by mistakes in exponents
+FIRSTS = 64  # positions that the first row of one wave alone may have
 CHANCE = 0.05  # of a number that fits a table and was not chosen
 RISES = 128  # a line that rises by so many times its rounding is no constant
 
@@ -612,7 +613,7 @@ def order_name(place: np.ndarray) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, eq=False)
 class OneWave:
-    """Columns that are all cosines, or all sines, from position 0 or 1 on."""
+    """Columns that are all cosines, or all sines."""
 
     part: str  # cos or sin
     layout: str | None  # in which each column stands twice; None: once
@@ -620,6 +621,7 @@ class OneWave:
     omega: np.ndarray  # (m,) radians per row
     slack: np.ndarray
     size: float
+    first: int  # position of the first row
 
 
 def read_one_wave(rows: np.ndarray, eps: float, start: int) -> OneWave | None:
@@ -635,12 +637,12 @@ def read_one_wave(rows: np.ndarray, eps: float, start: int) -> OneWave | None:
     ahead = (x[1:, k] - np.cos(omega[k]) * x[:-1, k]) / np.sin(omega[k])  # size · cos(phase)
     size = float(np.sqrt((x[:-1, k] ** 2 + ahead**2).mean()))
     waves = {"sin": np.sin, "cos": np.cos}
-    starts = {part: np.abs(size * wave(omega * start) - x[0]) for part, wave in waves.items()}
-    part = min(starts, key=lambda key: starts[key][k])
-    if not size or starts[part].max() > 1e-2 * size:
-        return None
-    omega, slack = by_last_row(part, x[-1] / size, len(x) - 1 + start, omega, slack, eps)
-    return OneWave(part, layout, places, omega, slack, size)
+    for first, part in product(range(start, FIRSTS) if size else (), waves):
+        if (np.abs(waves[part](omega * first) - x[0] / size) <= 1e-2 + first * slack).all():
+            last = len(x) - 1 + first
+            omega, slack = by_last_row(part, x[-1] / size, last, omega, slack, eps)
+            return OneWave(part, layout, places, omega, slack, size, first)
+    return None
 
 
 def by_last_row(
@@ -670,8 +672,9 @@ def fit_one_wave(rows: np.ndarray, eps: float, start: int) -> Formula | None:
         columns[0, at], columns[1, at] = size, grid.omega
     columns[2] = 0.0 if found.part == "sin" else np.pi / 2
     own = {**once_or_twice(found.layout), "part": found.part, "scale": size}
+    own |= {"offset": found.first - start} if found.first > start else {}
     params = {"rho": grid.params["rho"], **own}
-    return Formula("rope", params | grid.params, columns, 0)
+    return Formula("rope", params | grid.params, columns, found.first - start)
 
 
 def rotary_grid(omega: np.ndarray, slack: np.ndarray) -> Grid | None:

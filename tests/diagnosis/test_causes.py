@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pefourier.analysis.compare import compare
+from pefourier.diagnosis.identify import identify
 from pefourier.diagnosis.misreadings import Hints, readings
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
@@ -383,6 +384,19 @@ def test_the_cost_of_another_base_is_counted_pair_by_pair_whatever_the_layout(me
 
 def twice(wave, layout):
     return np.repeat(wave, 2, axis=1) if layout == "interleaved" else np.hstack([wave, wave])
+
+
+@pytest.mark.parametrize("first", [1, 2, 37])
+@pytest.mark.parametrize("form", ["cos twice", "cos once", "sin once", "sin twice", "both twice"])
+def test_a_table_of_waves_may_begin_at_another_position(form, first):
+    """With cosines and sines once it was found; of these "no offset was found"."""
+    late = dump(grid(5e5), form)
+    late = from_table(late.table()[first:], eps=2.0**-23)
+    found = compare(load("rope:rho=5e5", N, 64), late)
+    assert (found.verdict, found.by["offset"], found.cause) == ("equivalent", first, None)
+    if form != "both twice":
+        told = identify(late.table(), 2.0**-23)["params"]
+        assert (told["offset"], told["rho"]) == (first, 5e5)
 
 
 @pytest.mark.parametrize("form", ["cos repeated", "both repeated"])
