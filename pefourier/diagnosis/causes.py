@@ -387,7 +387,7 @@ def holds_numbers(enc: Encoding) -> bool:
 
 
 @dataclass(frozen=True)
-class Form:
+class FoundForm:
     """How a table holds a rotation that was read as it is meant."""
 
     table: WaveTable
@@ -396,7 +396,7 @@ class Form:
     allowed: float
 
 
-def form_of(meant: Encoding, other: Encoding) -> Form | None:
+def form_of(meant: Encoding, other: Encoding) -> FoundForm | None:
     """The form in which a table holds a rotation that was read as it is meant."""
     if not (is_rotation(meant) and holds_numbers(other)):
         return None
@@ -407,7 +407,7 @@ def form_of(meant: Encoding, other: Encoding) -> Form | None:
         for first in dict.fromkeys((0, int(apart.argmin()))):
             found = replace(dump, first=first).difference(own, form)
             if found is not None and abs(found[0] / factor - 1) <= 4 * dump.eps:
-                return Form(form, first, *found[1:])
+                return FoundForm(form, first, *found[1:])
     return None
 
 
