@@ -24,7 +24,7 @@ from pefourier.encodings.checks import check_whole
 from pefourier.encodings.encoding import Encoding, as_encoding, without_mean
 from pefourier.encodings.grids import check_sides, on_grid
 from pefourier.encodings.registry import BUILDERS, unknown_parameter
-from pefourier.encodings.specs import load, source_of
+from pefourier.encodings.specs import load, refuse_times, source_of
 from pefourier.errors import PefourierError, shown
 
 if TYPE_CHECKING:  # each is imported when it is asked
@@ -525,6 +525,8 @@ def encoding_of(
     if isinstance(source, WithDefaults):
         enc = load(source.spec, length, d, least=least, **{**source.params, **given})
     elif isinstance(source, str | os.PathLike):
+        if "times" in given:
+            refuse_times([os.fspath(source)], given["times"])
         enc = load_spec(os.fspath(source), length, d, given, least)
     else:
         enc = encoding_of_object(source, length, d, given)

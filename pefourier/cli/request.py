@@ -68,17 +68,11 @@ class Question:
         if self.seed is not None:
             check_count("seed", self.seed, least=0, most=2**32 - 1)
         if self.times is not None:
-            from pefourier.encodings.registry import BUILDERS
             from pefourier.encodings.sources.tables import read_numbers
+            from pefourier.encodings.specs import refuse_times
 
-            takers = sorted(name for name, one in BUILDERS.items() if "times" in one.parameters)
-            if not {spec.partition(":")[0] for spec in self.wanted} & {*takers}:
-                raise PefourierError(
-                    f"--times belongs to {', '.join(takers)}; the others have positions 0, 1, … "
-                    "(mtan-fixed:rho=10000,scale=SPAN is the sinusoidal table at your times, SPAN "
-                    "from the first to the last)"
-                )
             options["times"] = read_numbers(self.times, columns=True)
+            refuse_times(self.wanted, options["times"])
         if self.wanted.count("-") > 1:
             raise PefourierError("standard input ('-') can be read once; name it once")
         options |= {"grid": self.grid or (), "prefix": self.prefix or 0}

@@ -193,7 +193,7 @@ def test_a_refusal_outweighs_what_is_required(run):
     assert done.status == 2
     lines = done.err.splitlines()
     assert lines[0].startswith("pefourier: unknown encoding 'nothing'.")
-    assert lines[1:] == ["pefourier: dft:d=8 is collides, not isometric"]
+    assert lines[1:] == ["pefourier: dft:d=8 collides, where isometric is required"]
 
 
 def test_where_all_are_refused_there_is_no_answer(run):

@@ -236,7 +236,9 @@ def csv_fault(text: io.TextIOWrapper, header: int) -> str | None:
         width = width or len(cells)
         for column, cell in enumerate(cells, 1):
             if not is_number(cell):
-                return f"line {line}, column {column} is {shown(cell)}, not a number"
+                parted = "; put commas between columns, and a point before decimals"
+                way = parted if ";" in cell or "\t" in cell else ""
+                return f"line {line}, column {column} is {shown(cell)}, not a number{way}"
         if len(cells) != width:
             return f"line {line} has {len(cells)} columns, the lines above it {width}"
     return None

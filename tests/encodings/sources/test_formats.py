@@ -183,7 +183,10 @@ def test_csv(content, expected):
         (b"x,y\n1,2\n3,four\n", "line 3, column 2 is 'four', not a number"),
         (b",0,1\n0,.5,.5\n", "line 1, column 1 is '', not a number"),
         (b",,\n1,2,3\n", "line 1, column 1 is '', not a number"),
-        (b"1;2\n3;4\n", "line 2, column 1 is '3;4', not a number"),
+        (
+            b"1;2\n3;4\n",
+            "line 2, column 1 is '3;4', not a number; put commas between columns, and a point before decimals",
+        ),
         (b"1,2,\n", "line 1, column 3 is '', not a number"),
         (b"1,\x002\n", r"line 1, column 2 is '\x002', not a number"),
         (b"1_0,2\n", "line 1, column 1 is '1_0', not a number"),
