@@ -105,4 +105,4 @@ def test_the_hook_names_the_two_broken_configs_of_twenty_and_nothing_else(
     assert (done.status, done.out, done.err) == (0, "", "")
     done = run(*options, "--require", "invertible", sound[0])
     assert (done.status, done.err) == (1, "")
-    assert done.out == f"{sound[0]}: error: is injective, not invertible\n"
+    assert done.out == f"{sound[0]}: error: is injective, where invertible is required\n"

@@ -88,9 +88,9 @@ def test_shortfalls_name_what_is_lacking():
     assert [shortfalls(r, rung) for rung in LADDER] == [
         [],
         [],
-        ["is injective, not separable"],
-        ["is injective, not invertible"],
-        ["is injective, not isometric"],
+        ["is injective, where separable is required"],
+        ["is injective, where invertible is required"],
+        ["is injective, where isometric is required"],
     ]
     assert shortfalls(r, dtype="float32") == []
     assert shortfalls(r, dtype="bfloat16") == []

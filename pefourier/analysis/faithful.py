@@ -213,11 +213,12 @@ def shortfalls(
 
     >>> from pefourier.encodings import load
     >>> shortfalls(assess(load("sinusoidal")), "invertible")
-    ['injective, where invertible is required']
+    ['is injective, where invertible is required']
     """
     lacking = []
     if rung and LADDER.index(result.verdict) < LADDER.index(rung):
-        lacking.append(f"{result.verdict}, where {rung} is required")
+        rests = "" if result.verdict == LADDER[0] else "is "
+        lacking.append(f"{rests}{result.verdict}, where {rung} is required")
     if dtype:
         lacking += lost_codes(result.precision, result.length, dtype)
     if strict:

@@ -155,7 +155,7 @@ def test_check_faithful_json_has_the_fields_of_the_contract(run):
 def test_require_exits_1_below_the_rung(run, rung, status):
     done = run("check-faithful", "sinusoidal", "--require", rung)
     assert done.status == status
-    expected = f"pefourier: sinusoidal is injective, not {rung}\n" if status else ""
+    expected = f"pefourier: sinusoidal is injective, where {rung} is required\n" if status else ""
     assert done.err == expected
     assert "verdict" in done.out
 

@@ -119,7 +119,7 @@ def test_a_period_is_told_and_no_mistake(name):
     turns, n = CALENDARS[name]
     result, count = assess(table_of(turns, n, float)), codes_of(turns, n)
     assert (result.verdict, result.distinct, result.gap) == ("collides", count, 0.0)
-    assert shortfalls(result, "injective") == ["is collides, not injective"]
+    assert shortfalls(result, "injective") == ["collides, where injective is required"]
     assert not shortfalls(result, strict=True)
     (found,) = [f for f in result.findings if f.code == "repeating-codes"]
     assert f"period {count}: positions s and s + {count} collide" in found.message

@@ -185,7 +185,8 @@ def test_csv(content, expected):
         (b",,\n1,2,3\n", "line 1, column 1 is '', not a number"),
         (
             b"1;2\n3;4\n",
-            "line 2, column 1 is '3;4', not a number; put commas between columns, and a point before decimals",
+            "line 2, column 1 is '3;4', not a number; put commas between columns, and a point "
+            "before decimals",
         ),
         (b"1,2,\n", "line 1, column 3 is '', not a number"),
         (b"1,\x002\n", r"line 1, column 2 is '\x002', not a number"),
