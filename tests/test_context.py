@@ -1,6 +1,7 @@
 """Bounds, bands and readings of rotations against published values and slow twins."""
 
 import json
+import re
 
 import mpmath
 import numpy as np
@@ -19,7 +20,7 @@ from pefourier.analysis.context import (
     read_against,
 )
 from pefourier.analysis.operators import compare_operators
-from pefourier.answers.context import context_record
+from pefourier.answers.context import AXIS, axes_text, context_record
 from pefourier.answers.page import plain
 from pefourier.answers.telling import Answer
 from pefourier.encodings import load
@@ -360,6 +361,12 @@ def test_pairs_that_turn_by_axes_of_an_image_are_told(tmp_path):
         else:
             assert (set(axes["t"]), set(axes["y"])) == (t, y)
             assert sorted(sum(axes.values(), ())) == list(range(64))
+            told = axes_text(describe_context(str(path))[1].rotations[0])
+            assert re.findall(r"^(\w \(.*?\)) +(\d+) ", told, re.M)[0] == (
+                f"t ({AXIS['t']})",
+                str(len(t)),
+            )
+            assert "–" not in told
 
 
 def test_heads_of_alibi_have_the_slopes_of_the_paper_and_of_bloom(tmp_path):

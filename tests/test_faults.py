@@ -102,9 +102,12 @@ def figures_drawn_once(monkeypatch):
 
 
 def failing(monkeypatch, lasting):
-    """Disks that fail at the first, second, … call, until one of them has not."""
+    """Disks that fail at the first, second, … call, until one of them has not.
+
+    Where it is not said whether for good, every other one does.
+    """
     for n in count(1):
-        disk = Disk(n, lasting)
+        disk = Disk(n, n % 2 == 0 if lasting is None else lasting)
         monkeypatch.setattr(files, "os", disk)
         monkeypatch.setattr(store, "os", disk)
         monkeypatch.setattr(files, "open", disk.open_file, raising=False)
@@ -181,6 +184,8 @@ TRAIN = (
     "train --dataset order:count=30,length=4 --epochs 1 --seeds 1 -e dft -e none --d 8 --heads 2"
 )
 TRAIN += " --batch-size 8 --quiet --json --save-tables tables --learn"
+EITHER = [None, pytest.param(False, marks=pytest.mark.long)]
+EITHER += [pytest.param(True, marks=pytest.mark.long)]
 
 
 def without_times(folder):
@@ -188,7 +193,7 @@ def without_times(folder):
     return [{k: v for k, v in row.items() if k not in names} for row in lines(folder)]
 
 
-@pytest.mark.parametrize("lasting", [False, True], ids=["once", "full"])
+@pytest.mark.parametrize("lasting", EITHER, ids=["by turns", "once", "full"])
 def test_a_training_goes_on_after_any_fault(run, monkeypatch, folder, lasting):
     """Files are whole, complete runs are kept, and what is resumed is what would have been."""
     assert run(*TRAIN.split(), "--out", "whole").status == 0

@@ -490,3 +490,12 @@ def wave_table(s, period):
 
 def spectrum_told(codes, sigma):
     return conclude(table(codes), density(table(codes), sigma=sigma))
+
+
+def test_waves_along_both_diagonals_are_two_directions(run, tmp_path):
+    rows, columns = np.indices((16, 16)).reshape(2, -1)
+    along = [2 * np.pi / 16 * k * way for k in (2, 5) for way in (rows + columns, rows - columns)]
+    np.save(tmp_path / "t.npy", np.stack([f(a) for a in along for f in (np.cos, np.sin)], axis=1))
+    done = run("spectrum", tmp_path / "t.npy", "--grid", "16x16", "--sigma", 0)
+    told = " ".join(done.out.split())
+    assert "TWO DIRECTIONS. All frequencies lie in two crossing directions (A4 = 1)" in told

@@ -88,6 +88,11 @@ def test_a_folder_has_the_answer(tmp_path):
     assert (one.length, one.seeds, list(one.lengths)) == (3, 2, ["none", "rope", "learned"])
     assert one.lengths["learned"][0].reason.endswith("were never trained")
     assert set(one.differences) == {"rope"}
+    page = causal.causal_page(found)
+    head, *rows = page.rows()
+    assert [dict(zip(head, row, strict=True))["spec"] for row in rows] == list(one.lengths)
+    assert page.together() in " ".join(page.conclusion().split())
+    assert all(name in page.words() for name in one.lengths)
     names = {path.name for path in (tmp_path / "a").iterdir()}
     assert names == {"results.json", "summary.json", "summary.md", "lengths.png"}
     rows = json.loads((tmp_path / "a" / "results.json").read_text())["runs"]

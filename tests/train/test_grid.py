@@ -8,7 +8,7 @@ from training import SMALL, result
 
 from pefourier.errors import PefourierError
 from pefourier.train.asked import list_arms
-from pefourier.train.grid import sizes_of_tokens
+from pefourier.train.grid import sizes_of_tokens, tokens_at_most
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
@@ -128,6 +128,15 @@ def test_each_dataset_has_few_enough_tokens():
     assert len(found.datasets) == 3
     with pytest.raises(PefourierError, match="--tokens must be 2 or more and stands in place of"):
         run_comparison(Options(**SMALL, tokens=8, patch=2))
+
+
+def test_tokens_are_as_many_as_fit_and_cover_the_rows():
+    for length in range(2, 70):
+        for most in range(2, 12):
+            own = tokens_at_most(length, most)
+            steps, rest = divmod(length - own["patch"], own["stride"])
+            assert (rest, steps < most) == (0, True)
+            assert own["stride"] <= own["patch"]
 
 
 def test_resamples_are_corrected_for_their_sizes(rng):

@@ -195,6 +195,7 @@ def test_csv(content, expected):
         (b"1,2+1j\n", "line 1, column 2 is '2+1j', not a number"),
         (b"1,2\n\n3\n", "line 3 has 1 columns, the lines above it 2"),
         ("1,2\n".encode("utf-16"), "it is not UTF-8 text"),
+        (9999 * b"1,2\n" + b"\xff,2\n", "it is not UTF-8 text"),
     ],
 )
 def test_damaged_csv(content, reason):
