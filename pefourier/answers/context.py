@@ -65,6 +65,7 @@ MARKS = {"same": ("█", "34"), "kept": ("█", "34"), "blended": ("▒", "33"),
 ACROSS = 64  # letters of the picture where nobody looks at a terminal
 TURN = 2 * np.pi
 SLOPES = 16  # rows of heads
+RUNS = 16  # ranges of distances that share a bucket
 AXIS = {"t": "frame", "y": "row", "x": "column"}
 COLOURS = {"same": "#0072B2", "kept": "#0072B2", "blended": "#E69F00", "stretched": "#D55E00"}
 GREY = "0.6"
@@ -446,11 +447,19 @@ def conclude_table(enc: Encoding, found: Context) -> Said:
             f"{found.length}.",
         )
     if enc.name == "t5":
-        far, later = (one_bucket_from(enc, causal) for causal in (enc.params["causal"], True))
-        decoder = f" (in the decoder at {later})" if "path" in enc.params and far != later else ""
+        (*near, far), (*_, later) = (
+            shared_buckets(enc, causal) for causal in (enc.params["causal"], True)
+        )
+        decoder = "path" in enc.params and far[0] != later[0]
+        last = f"{far[0]} (in the decoder at {later[0]})" if decoder else f"{far[0]}"
+        where = ", in the encoder," if decoder else ""
+        more = " …" if len(near) > RUNS else ""
+        told = ", ".join(f"{run[0]}-{run[-1]}" for run in near[:RUNS]) + more
         return Said(
             "LIMITED DISTANCE",
-            f"T5's last bucket begins at {far}{decoder}: larger distances are indistinguishable.",
+            f"T5's last bucket begins at {last}: larger distances are indistinguishable.",
+            "",
+            (f"Nearer ones{where} share buckets, too: {told}.",) if near else (),
         )
     if enc.origin == "weights" or enc.name == "learned":
         lost = found.length - len(enc)
@@ -481,16 +490,17 @@ def conclude_table(enc: Encoding, found: Context) -> Said:
     )
 
 
-def one_bucket_from(enc: Encoding, causal: bool) -> int:
-    """The first distance from which on all before a token are in the last bucket.
+def shared_buckets(enc: Encoding, causal: bool) -> list[np.ndarray]:
+    """Distances before a token that share a bucket of T5's; those of the last go on for ever.
 
     >>> from pefourier.encodings import load
-    >>> [one_bucket_from(load("t5", 300, 4), causal) for causal in (False, True)]
-    [91, 113]
+    >>> [int(run[0]) for run in shared_buckets(load("t5", 300, 4), False)]
+    [8, 12, 16, 23, 32, 46, 64, 91]
     """
-    most = enc.params["max_distance"]
-    own = t5_buckets(-np.arange(most + 1), enc.params["buckets"], most, causal)
-    return int(np.flatnonzero(own != own[-1])[-1]) + 1
+    distance = np.arange(enc.params["max_distance"] + 1)
+    own = t5_buckets(-distance, enc.params["buckets"], int(distance[-1]), causal)
+    *near, last = np.split(distance, np.flatnonzero(np.diff(own)) + 1)
+    return [*(run for run in near if len(run) > 1), last]
 
 
 def context_text(answers: Sequence[Answer]) -> str:

@@ -68,6 +68,7 @@ MERGED = 1e-6  # of a code's length: closer codes are as good as one in float32
 FLOAT32_LIMIT = 2**20  # condition number from which rounding in float32 can hide a position
 
 SHARED_BY = ("clip", "buckets", "max_distance")  # parameters by which far lags share a code
+NEAREST = 2**12  # lags among which the nearest that share a code are looked for
 STRETCHES = 500  # of a long curve
 MOST_TICKS = 6  # of lengths
 SHORT = 50  # lags that need no logarithm
@@ -401,7 +402,10 @@ def collision_of_lags(enc: Encoding, r: Faithfulness) -> str:
         )
     sizes = ", ".join(f"{k}={enc.params[k]}" for k in SHARED_BY if k in enc.params)
     if sizes:
-        return f"far lags share one by design ({sizes}), {a} and {b} first"
+        near = enc.table(-np.arange(min(-int(enc.domain.x[0]), NEAREST) + 1))
+        alike = np.flatnonzero((near[1:] == near[:-1]).all(axis=1))
+        nearest = f": {-alike[0]} and {-alike[0] - 1} are the nearest" if len(alike) else ""
+        return f"far lags share one by design ({sizes}){nearest}"
     return f"{a} and {b} are the first two that share one"
 
 

@@ -123,7 +123,8 @@ def t5(
     buckets : int
         Codes that lags share: near ones have their own, far ones ever wider ranges.
     max_distance : int
-        Distance from which on all lags share the last bucket.
+        Where the widening ranges end; the last one, shared by all lags beyond, begins nearer: at 91
+        with 32 buckets and 128, at 113 if causal.
     causal : bool
         Only the lags up to 0, as a decoder sees them; else both signs.
     scale : float
@@ -281,7 +282,8 @@ def tupe(
     buckets : int
         Codes that lags share: near ones have their own, far ones ever wider ranges.
     max_distance : int
-        Distance from which on all lags share the last bucket.
+        Where the widening ranges end; the last one, shared by all lags beyond, begins nearer: at 91
+        with 32 buckets and 128.
     cls : bool
         Whether position 0 is a classification token with biases of its own.
     scale : float
