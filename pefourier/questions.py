@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, overload
 
 import numpy as np
 
@@ -133,6 +133,7 @@ def reconstruct(
     return position_functions(enc, wanted or None, lattice, sigma, method)
 
 
+@overload
 def check(
     encoding: Source,
     *,
@@ -140,8 +141,26 @@ def check(
     d: int | None = None,
     progress: Callable[[str], Progress] | None = None,
     **params: Any,
-) -> Faithfulness:
+) -> Faithfulness: ...
+
+
+@overload
+def check(
+    encoding: Source, *, length: Sequence[int], d: int | None = None, **params: Any
+) -> tuple[Faithfulness, ...]: ...
+
+
+def check(
+    encoding: Source,
+    *,
+    length: int | Sequence[int] | None = None,
+    d: int | None = None,
+    progress: Callable[[str], Progress] | None = None,
+    **params: Any,
+) -> Faithfulness | tuple[Faithfulness, ...]:
     """Are codes distinct, can they be inverted? What ``pefourier check-faithful`` says.
+
+    Of several lengths: an answer for each.
 
     Parameters
     ----------
@@ -155,7 +174,12 @@ def check(
     >>> assert check("dft", length=80).faithful
     >>> check("dft", length=80, d=64).closest_pair
     (0, 64)
+    >>> [one.verdict for one in check("dft", length=(64, 128), d=64)]
+    ['isometric', 'collides']
     """
+    if are_several(length):
+        own = {"d": d, "progress": progress, **params}
+        return tuple(check(encoding, length=one, **own) for one in length)
     from pefourier.analysis.faithful import assess
 
     return assess(beside_weights(encoding_of(encoding, length, d, params)), progress)
@@ -202,6 +226,7 @@ def relations(
     return relate(encoding_of(encoding, length, d, params))
 
 
+@overload
 def context(
     spec: str | os.PathLike[str],
     *,
@@ -209,7 +234,28 @@ def context(
     trained: int | None = None,
     d: int | None = None,
     against: str | None = None,
-) -> Context:
+) -> Context: ...
+
+
+@overload
+def context(
+    spec: str | os.PathLike[str],
+    *,
+    length: Sequence[int],
+    trained: int | None = None,
+    d: int | None = None,
+    against: str | None = None,
+) -> tuple[Context, ...]: ...
+
+
+def context(
+    spec: str | os.PathLike[str],
+    *,
+    length: int | Sequence[int] | None = None,
+    trained: int | None = None,
+    d: int | None = None,
+    against: str | None = None,
+) -> Context | tuple[Context, ...]:
     """How far do a model's positions reach? Its layers, rotations and bands of frequencies.
 
     Parameters
@@ -217,7 +263,7 @@ def context(
     spec : str or path
         A model's config.json or folder, or a rotation such as "rope:rho=5e5".
     length, trained : int, optional
-        Positions asked for, and those of training.
+        Positions asked for, of several lengths each, and those of training.
     against : str, optional
         Another SPEC, or a misreading such as "scaling-ignored" or "base=10000".
 
@@ -226,6 +272,9 @@ def context(
     >>> context("rope:rho=5e5", length=131072, trained=8192, d=128).rotations[0].unseen
     29
     """
+    if are_several(length):
+        own = {"trained": trained, "d": d, "against": against}
+        return tuple(context(spec, length=one, **own) for one in length)
     from pefourier.analysis.context import describe_context, read_against
 
     if not isinstance(spec, str | os.PathLike):
@@ -331,7 +380,7 @@ def design(
         "criteria": criteria or CRITERIA,
         "dtype": dtype,
     }
-    if isinstance(length, Sequence) and not isinstance(length, str):
+    if are_several(length):
         return design_grid(length, d, **own)
     check_whole_numbers(length=length, d=d)
     return replace(design_base(steps.length if steps else length, d, **own), steps=steps)
@@ -369,7 +418,7 @@ def extend(
     from pefourier.analysis.extend import extend_on_grid
 
     own: dict[str, Any] = {"criteria": criteria, "bases": bases, "dtype": dtype}
-    if isinstance(to, Sequence) and not isinstance(to, str):
+    if are_several(to):
         params = {"to": None, "grid": tuple(to), "dtype": dtype}
         found = extend_on_grid(os.fspath(spec), to, **own)
         return tuple(replace(one, params=params) for one in found)
@@ -580,6 +629,11 @@ def load_spec(
     elif idle := params.keys() - PLACES - ({"seed"} if source_of(spec) == "code" else set()):
         raise PefourierError(f"{', '.join(idle)} has no effect on {shown(spec)}; leave it out")
     return load(spec, length, d, least=least, **params)
+
+
+def are_several(value: Any) -> TypeGuard[Sequence[int]]:
+    """Whether several numbers were given in place of one."""
+    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def check_whole_numbers(**given: object) -> None:

@@ -52,7 +52,6 @@ def draw(answers, look):
 
 TOLD = Telling(
     "size",
-    frozenset({"ONE SIZE"}),
     conclude=lambda enc, r: Said("ONE SIZE", f"A code is {r.average:.3f} long on average."),
     words=lambda answers: side_by_side(FACTS, answers),
     rows=rows,

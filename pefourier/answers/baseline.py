@@ -18,10 +18,9 @@ from typing import Any
 
 from pefourier.analysis.context import Context
 from pefourier.analysis.faithful import LADDER
-from pefourier.answers.context import ranges
 from pefourier.answers.page import SCHEMA, Reason, plain
 from pefourier.answers.telling import Answer, Refusal, telling_of
-from pefourier.answers.text import number
+from pefourier.answers.text import number, ranges
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.sources.tables import await_writer
 from pefourier.encodings.specs import source_of

@@ -11,7 +11,7 @@ from pefourier.answers.encode import heatmap
 from pefourier.answers.page import fields_of
 from pefourier.answers.places import WORDS, by_axis
 from pefourier.answers.plot import USUAL, Look
-from pefourier.answers.telling import MOST, Answer, Said, Telling, identity_of
+from pefourier.answers.telling import MOST, Answer, Said, Telling, identity_of, meaning_of
 from pefourier.answers.text import agreeing, join, number
 from pefourier.encodings.conventions import conventions_of_papers
 from pefourier.encodings.encoding import Encoding
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
     from pefourier.analysis.likeness import Likeness
     from pefourier.diagnosis.causes import Cause
 
-VERDICTS = frozenset(
-    (
-        "THE SAME|THE SAME, PERMUTED|THE SAME, REWRITTEN|THE SAME, REORDERED|THE SAME, SHIFTED|"
-        "THE SAME CODES, USED DIFFERENTLY|TURNED OPPOSITE WAYS|DIFFERENT"
-    ).split("|")
-)
 LONG = 4  # numbers of a setting that are told one by one
 ALIKE = 0.02  # of the energy at other frequencies: less, and two spectra are nearly the same
 USES = {
@@ -249,13 +243,8 @@ def rows_permuted(r: Comparison) -> Said:
         "q/k-norm gains (--permutation FILE writes the order); leave W_v and W_o."
     )
     more = cost_of_rows(r), common_part(r)
-    if name == "reversed":
-        turned = (
-            f"The same angles in opposite directions (the sign of sines): the same with {told}."
-        )
-        return Said("TURNED OPPOSITE WAYS", turned, action, more)
-    same = f"The same rotation with the rows of each head in another order: {told}."
-    return Said("THE SAME, PERMUTED", same, action, more)
+    verdict = "TURNED OPPOSITE WAYS" if name == "reversed" else "THE SAME, PERMUTED"
+    return Said(*meaning_of("compare", verdict, told=told), action, more)
 
 
 def cost_of_rows(r: Comparison) -> str:
@@ -592,7 +581,6 @@ def compare(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
 
 TOLD = Telling(
     "compare",
-    verdicts=VERDICTS,
     conclude=lambda _, found: conclude_comparison(found),
     words=compare_text,
     rows=compare_rows,

@@ -2,58 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from math import isclose, log, pi
 from shlex import quote
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from pefourier.analysis.context import (
-    Band,
-    Context,
-    Reading,
-    Rotation,
-    count_idle,
-    longest_familiar,
-    treatments,
-    window_within,
-)
+from pefourier.analysis import context
+from pefourier.answers import telling
+from pefourier.answers.context_figures import wavelengths
+from pefourier.answers.grid_reach import reach_on_grid
 from pefourier.answers.page import Page, fields_told
-from pefourier.answers.places import WORDS, axis_names, further_in_words
-from pefourier.answers.plot import (
-    LINE,
-    NARROW,
-    USUAL,
-    WIDTH,
-    Look,
-    add_legend_below,
-    brief,
-    lines_within,
-    literal,
-    make_panels,
-)
-from pefourier.answers.telling import (
-    Answer,
-    Refusal,
-    Said,
-    Telling,
-    by_spec,
-    over_lengths,
-    record_of_fields,
-)
-from pefourier.answers.text import agreeing, aligned, join, number
+from pefourier.answers.text import agreeing, aligned, first_few, join, number, ranges
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.relative import t5_buckets
-from pefourier.encodings.grids import size_of
-from pefourier.encodings.readings import LEVELS
-from pefourier.geometry.grown_grids import frequencies_on_axes, turn_limits
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
+MEANS = partial(telling.meaning_of, "context")
 NOTICED = 5e-4  # relative, from which on logits are said to be others
 SENTENCES = 3  # of a conclusion
 LEADS = {  # of misreadings that have a name and no setting
@@ -63,17 +30,14 @@ LEADS = {  # of misreadings that have a name and no setting
 }
 MARKS = {"same": ("█", "34"), "kept": ("█", "34"), "blended": ("▒", "33"), "stretched": ("░", "31")}
 ACROSS = 64  # letters of the picture where nobody looks at a terminal
-TURN = 2 * np.pi
 SLOPES = 16  # rows of heads
 RUNS = 16  # ranges of distances that share a bucket
 AXIS = {"t": "frame", "y": "row", "x": "column"}
-COLOURS = {"same": "#0072B2", "kept": "#0072B2", "blended": "#E69F00", "stretched": "#D55E00"}
-GREY = "0.6"
 
 
-def context_record(answer: Answer) -> dict[str, Any]:
+def context_record(answer: telling.Answer) -> dict[str, Any]:
     """The JSON object of a model's positions."""
-    record = record_of_fields(answer)
+    record = telling.record_of_fields(answer)
     del record["against"], record["indexer"]  # which are told below, where there is one
     if answer.result.indexer:
         record["rotations"] = [*answer.result.rotations, answer.result.indexer]
@@ -89,7 +53,7 @@ def context_record(answer: Answer) -> dict[str, Any]:
     return record
 
 
-def conclude_context(enc: Encoding, found: Context) -> Said:
+def conclude_context(enc: Encoding, found: context.Context) -> telling.Said:
     """How far positions were trained and are asked for, what is new there, what misreading costs.
 
     >>> from pefourier.analysis.context import describe_context
@@ -101,7 +65,7 @@ def conclude_context(enc: Encoding, found: Context) -> Said:
     not a fault).
     """
     if not found.rotations:
-        return conclude_table(enc, found)
+        return telling.Said(*about_table(enc, found), "", near_buckets(enc))
     doubts, more = about_mistakes(found), about_more(found)
     layers = about_layers(found)
     layers = [*about_axes(found), *layers]
@@ -112,13 +76,13 @@ def conclude_context(enc: Encoding, found: Context) -> Said:
     aside = layers if doubts else [*about_training(found), *rest]
     aside = [*aside[: SENTENCES - 1 - len(doubts) - len(more)], *more]
     if doubts:
-        return Said("PROBABLY A MISTAKE", doubts[0], about_phases(found), tuple(aside))
+        return telling.Said("PROBABLY A MISTAKE", doubts[0], about_phases(found), tuple(aside))
     unseen = any(r.unseen for r in found.rotations)
     verdict = "UNSEEN ANGLES" if unseen else "NO NEW ANGLES"
-    return Said(verdict, about_phases(found), what_extends(enc, found), tuple(aside))
+    return telling.Said(verdict, about_phases(found), what_extends(enc, found), tuple(aside))
 
 
-def what_extends(enc: Encoding, found: Context) -> str:
+def what_extends(enc: Encoding, found: context.Context) -> str:
     """The command that compares scalings, where none was set and angles are new."""
     plain = all(r.scaling == "none" for r in found.rotations)
     if not plain or not any(r.unseen for r in found.rotations) or found.against is not None:
@@ -127,7 +91,7 @@ def what_extends(enc: Encoding, found: Context) -> str:
     return f"'{asked}' compares scalings."
 
 
-def about_more(found: Context) -> list[str]:
+def about_more(found: context.Context) -> list[str]:
     """What another reading costs, where one was asked for; else what acts beside the rotation."""
     if (reading := found.against) is not None:
         return [about_reading(reading, found.rotations)]
@@ -140,14 +104,14 @@ def about_more(found: Context) -> list[str]:
     return [told] if factor > 1 else []
 
 
-def about_mistakes(found: Context) -> list[str]:
+def about_mistakes(found: context.Context) -> list[str]:
     """What is probably wrong with the config, which all that follows depends on."""
     doubts = [f for f in found.findings if f.severity != "note"]
     first = sorted(doubts, key=lambda f: f.code == "rope-unknown-key")[:1]
     return [f"{f.message.partition(';')[0]} ({f.code}, see below)." for f in first]
 
 
-def about_phases(found: Context) -> str:
+def about_phases(found: context.Context) -> str:
     """Whether training met the phases that are asked for."""
     several = len(found.rotations) > 1
     if found.length <= found.trained:
@@ -183,12 +147,12 @@ def about_phases(found: Context) -> str:
     return f"{told} {asked}: {'; '.join(parts)}."
 
 
-def is_taken(found: Context) -> bool:
+def is_taken(found: context.Context) -> bool:
     """Whether the length of training, with a scaling if there is one, is what a config allows."""
     return found.presumed and found.trained == found.allowed
 
 
-def about_training(found: Context) -> list[str]:
+def about_training(found: context.Context) -> list[str]:
     """That training may have gone on at a length that the config allows, where phases are new."""
     scaled = any(r.unseen and r.scaling != "none" for r in found.rotations)
     if not scaled or found.allowed is None or found.length > found.allowed:
@@ -199,7 +163,7 @@ def about_training(found: Context) -> list[str]:
     ]
 
 
-def about_axes(found: Context) -> list[str]:
+def about_axes(found: context.Context) -> list[str]:
     """Which pairs turn by which place of a token of an image."""
     told = [r.axes for r in found.rotations if r.axes]
     if not told:
@@ -209,7 +173,7 @@ def about_axes(found: Context) -> list[str]:
     return [f"In images and videos pairs {join(by)}; in text all turn by position."]
 
 
-def about_scaling(found: Context) -> list[str]:
+def about_scaling(found: context.Context) -> list[str]:
     """What a scaling does to which pairs, of the first rotation that has one.
 
     >>> from pefourier.analysis.context import describe_context
@@ -240,7 +204,7 @@ def about_scaling(found: Context) -> list[str]:
     return [f"Scaling {r.scaling}{named} {told}{factor * (r.attention_factor != 1)}."]
 
 
-def if_scaled_later(r: Rotation, trained: int) -> str:
+def if_scaled_later(r: context.Rotation, trained: int) -> str:
     """How far phases are known if training came before the scaling, which nothing says.
 
     >>> from pefourier.analysis.context import describe_context
@@ -250,7 +214,7 @@ def if_scaled_later(r: Rotation, trained: int) -> str:
     """
     if r.scaling == "none" or r.familiar_length is None:
         return ""
-    later = longest_familiar(r.frequencies, r.trained_frequencies, trained)
+    later = context.longest_familiar(r.frequencies, r.trained_frequencies, trained)
     if later is None or later == r.familiar_length:
         return ""
     return (
@@ -260,10 +224,10 @@ def if_scaled_later(r: Rotation, trained: int) -> str:
     )
 
 
-def never_turning(r: Rotation, found: Context) -> str:
+def never_turning(r: context.Rotation, found: context.Context) -> str:
     """How many pairs do not turn once within what a query sees."""
-    seen = window_within(r.window, found.length)
-    idle = count_idle(r.frequencies, seen) if seen else r.idle
+    seen = context.window_within(r.window, found.length)
+    idle = context.count_idle(r.frequencies, seen) if seen else r.idle
     where = f" within the window of {seen}" if seen else ""
     where += f" in {r.name} layers" if len(found.rotations) > 1 else ""
     if not idle:
@@ -271,7 +235,7 @@ def never_turning(r: Rotation, found: Context) -> str:
     return f"{idle} of {r.rotated} pairs never {agreeing(idle, 'finishes', 'finish')} a turn{where}"
 
 
-def new_phases(r: Rotation, pairs: str, length: int) -> str:
+def new_phases(r: context.Rotation, pairs: str, length: int) -> str:
     """How many pairs of a rotation reach angles unseen in training."""
     if r.unseen:
         reach = agreeing(r.unseen, "reaches", "reach")
@@ -279,18 +243,18 @@ def new_phases(r: Rotation, pairs: str, length: int) -> str:
         new = known is not None and r.scaling != "none"
         beyond = f", the first beyond {known} positions" if new else ""
         return f"{r.unseen} of {pairs} {reach} angles unseen in training{beyond}"
-    window = window_within(r.window, length)
+    window = context.window_within(r.window, length)
     seen = f", as a query sees {window} positions" if window else ""
     return f"every pair stays within the angles of training{seen}"
 
 
-def about_bounds(found: Context) -> str:
+def about_bounds(found: context.Context) -> str:
     """Where the sum of cosines turns negative, of lags that a query sees."""
     lags, windows = [], []
     whose = " of the rotated pairs" if any(r.rotated < r.pairs for r in found.rotations) else ""
     for r in found.rotations:
         name = f" ({r.name})" if r.name else ""
-        window = window_within(r.window, found.length)
+        window = context.window_within(r.window, found.length)
         if r.bound is not None and r.bound < (window or r.bound + 1):
             lags.append(f"{r.bound}{name}")
         elif window:
@@ -303,14 +267,14 @@ def about_bounds(found: Context) -> str:
     return f"The sum of cosines{whose} {' and '.join(filter(None, (stays, turns)))}{usual}."
 
 
-def about_layers(found: Context) -> list[str]:
+def about_layers(found: context.Context) -> list[str]:
     """In what layers differ: the positions that a query sees, and how they are rotated.
 
     One sentence, and none where all are alike.
     """
     groups: dict[tuple[str, int | None, int | None], list[int]] = {}
     for run in found.layers:
-        key = (run.kind, run.rotation, window_within(run.window, found.length))
+        key = (run.kind, run.rotation, context.window_within(run.window, found.length))
         groups.setdefault(key, []).extend(run.index)
     if len(groups) < 2:
         return []
@@ -342,7 +306,7 @@ def of_one(words: str) -> str:
     return " ".join(verbs.get(word, word) for word in words.split(" "))
 
 
-def layers_name(index: Sequence[int], found: Context, rotation: int | None) -> str:
+def layers_name(index: Sequence[int], found: context.Context, rotation: int | None) -> str:
     """Layers by their numbers, and how many they are of all; by their type where none is known."""
     total = sum(len(run.index) for run in found.layers)
     if not index:
@@ -354,7 +318,7 @@ def layers_name(index: Sequence[int], found: Context, rotation: int | None) -> s
     return f"layer{'s' * (len(index) > 1)} {ranges(index, 3)} ({len(index)} of {total})"
 
 
-def turning_words(kind: str, rotation: int | None, rotations: Sequence[Rotation]) -> str:
+def turning_words(kind: str, rotation: int | None, rotations: Sequence[context.Rotation]) -> str:
     """How layers have positions, as it is said beside others."""
     if rotation is None:
         return "are not rotated" if kind == "none" else f"have {kind} positions"
@@ -365,7 +329,7 @@ def turning_words(kind: str, rotation: int | None, rotations: Sequence[Rotation]
     return f"turn by base {r.base:.10g}{scaled}"
 
 
-def about_cache(rotations: Sequence[Rotation]) -> str:
+def about_cache(rotations: Sequence[context.Rotation]) -> str:
     """What becomes of keys in a cache, of the rotation and the key where it is worst."""
     losses = [
         (error, loss, i)
@@ -381,7 +345,7 @@ def about_cache(rotations: Sequence[Rotation]) -> str:
     )
 
 
-def about_temperature(found: Context) -> str:
+def about_temperature(found: context.Context) -> str:
     """How queries grow with their position."""
     t = found.temperature
     return (
@@ -390,7 +354,7 @@ def about_temperature(found: Context) -> str:
     )
 
 
-def about_reading(reading: Reading, rotations: Sequence[Rotation]) -> str:
+def about_reading(reading: context.Reading, rotations: Sequence[context.Rotation]) -> str:
     """By how much a misreading changes logits, and from where on it turns otherwise.
 
     >>> from pefourier.analysis.context import describe_context, read_against
@@ -419,7 +383,7 @@ def about_reading(reading: Reading, rotations: Sequence[Rotation]) -> str:
     return f"{lead} the rotation turns alike{where}: the cosine stays above .99."
 
 
-def about_factor(reading: Reading, rotations: Sequence[Rotation]) -> str:
+def about_factor(reading: context.Reading, rotations: Sequence[context.Rotation]) -> str:
     """How many times too small or large logits are in another reading; nothing where they are not.
 
     A factor of cosines and sines is in the part of a logit that turns alone.
@@ -434,60 +398,48 @@ def about_factor(reading: Reading, rotations: Sequence[Rotation]) -> str:
     return f"{what} {number(times)} times too {size} from the first token on"
 
 
-def conclude_table(enc: Encoding, found: Context) -> Said:
+def about_table(enc: Encoding, found: context.Context) -> tuple[str, str]:
     """What can be said of positions that do not turn."""
     if found.slopes:
         steep, flat = max(found.slopes), min(found.slopes)
-        return Said(
-            "ANY LENGTH",
-            f"Biases of distance (ALiBi) have no length: the slopes of {enc.dim} heads run from "
-            f"{number(steep)} to {number(flat)}, so that they halve a key's weight every "
-            f"{number(log(2) / steep, 2)} to {number(log(2) / flat, 3)} positions; the head with "
-            f"the smallest subtracts {number(flat * found.length)} from the logit at distance "
-            f"{found.length}.",
-        )
+        told = {"steep": number(steep), "first": number(log(2) / steep, 2), "flat": number(flat)}
+        told |= {"last": number(log(2) / flat, 3), "most": number(flat * found.length)}
+        return MEANS("ANY LENGTH | slopes", heads=enc.dim, length=found.length, **told)
     if enc.name == "t5":
-        (*near, far), (*_, later) = (
-            shared_buckets(enc, causal) for causal in (enc.params["causal"], True)
-        )
-        decoder = "path" in enc.params and far[0] != later[0]
-        last = f"{far[0]} (in the decoder at {later[0]})" if decoder else f"{far[0]}"
-        where = ", in the encoder," if decoder else ""
-        more = " …" if len(near) > RUNS else ""
-        told = ", ".join(f"{run[0]}-{run[-1]}" for run in near[:RUNS]) + more
-        return Said(
-            "LIMITED DISTANCE",
-            f"T5's last bucket begins at {last}: larger distances are indistinguishable.",
-            "",
-            (f"Nearer ones{where} share buckets, too: {told}.",) if near else (),
-        )
+        far, later = (shared_buckets(enc, way)[-1][0] for way in (enc.params["causal"], True))
+        decoder = f" (in the decoder at {later})" if "path" in enc.params and far != later else ""
+        return MEANS("LIMITED DISTANCE", far=far, decoder=decoder)
     if enc.origin == "weights" or enc.name == "learned":
-        lost = found.length - len(enc)
-        beyond = (
-            f"; of {found.length} asked for, {lost} {agreeing(lost, 'has', 'have')} none"
-            if lost > 0
-            else ""
-        )
-        rows = enc.params.get("rows", len(enc))
-        held = f"{len(enc)} positions in {rows} rows" if rows > len(enc) else f"{rows} rows"
-        verdict = "TOO FEW ROWS" if lost > 0 else "FIXED LENGTH"
-        return Said(verdict, f"Learned positions end with their table: {held}{beyond}.")
+        return about_rows(enc, found.length)
     if enc.measure is not None and len(enc.domain.sides) > 1:
-        return Said("A GRID", reach_on_grid(enc))
+        return MEANS("A GRID", reach=reach_on_grid(enc))
     if enc.measure is not None:
         own = enc.measure.frequencies
         idle = int(((own != 0) & (own * found.length < 2 * pi)).sum())
-        return Said(
-            "ANY LENGTH",
-            f"The positions of {enc.name} are a formula for any length, added once: at "
-            f"{found.length} positions {idle} of {len(own)} waves never "
-            f"{agreeing(idle, 'finishes', 'finish')} a turn.",
-        )
-    return Said(
-        "NO ROTATION",
-        f"The positions of {enc.label} do not turn queries and keys: they are no rotation; "
-        "check-faithful looks at their codes.",
-    )
+        told = {"idle": idle, "finish": agreeing(idle, "finishes", "finish"), "waves": len(own)}
+        return MEANS("ANY LENGTH", name=enc.name, length=found.length, **told)
+    return MEANS("NO ROTATION", name=enc.label)
+
+
+def about_rows(enc: Encoding, length: int) -> tuple[str, str]:
+    """How many positions a learned table has rows for."""
+    lost = length - len(enc)
+    none = f"; of {length} asked for, {lost} {agreeing(lost, 'has', 'have')} none"
+    rows = enc.params.get("rows", len(enc))
+    held = f"{len(enc)} positions in {rows} rows" if rows > len(enc) else f"{rows} rows"
+    verdict = "TOO FEW ROWS" if lost > 0 else "FIXED LENGTH"
+    return MEANS(verdict, held=held, beyond=none if lost > 0 else "")
+
+
+def near_buckets(enc: Encoding) -> tuple[str, ...]:
+    """Which distances before the last bucket of T5's share one."""
+    if enc.name != "t5":
+        return ()
+    *near, far = shared_buckets(enc, enc.params["causal"])
+    encoder = "path" in enc.params and far[0] != shared_buckets(enc, True)[-1][0]
+    told = first_few([f"{run[0]}-{run[-1]}" for run in near], RUNS).replace(", …", " …")
+    where = ", in the encoder," if encoder else ""
+    return (f"Nearer ones{where} share buckets, too: {told}.",) if near else ()
 
 
 def shared_buckets(enc: Encoding, causal: bool) -> list[np.ndarray]:
@@ -503,12 +455,12 @@ def shared_buckets(enc: Encoding, causal: bool) -> list[np.ndarray]:
     return [*(run for run in near if len(run) > 1), last]
 
 
-def context_text(answers: Sequence[Answer]) -> str:
+def context_text(answers: Sequence[telling.Answer]) -> str:
     """All that is known of each model."""
     return "\n".join(text_of_model(a.encoding, a.result) for a in answers)
 
 
-def text_of_model(enc: Encoding, found: Context) -> str:
+def text_of_model(enc: Encoding, found: context.Context) -> str:
     """Layers in runs, what is known of each rotation, its bands, and what a misreading leaves."""
     rows = [["layers", "positions", "rotation", "window"]]
     on_axes = enc.act == "rotate" and not found.rotations  # those are told of one axis
@@ -537,7 +489,7 @@ def text_of_model(enc: Encoding, found: Context) -> str:
     return "\n".join(filter(None, parts))
 
 
-def slopes_text(found: Context) -> str:
+def slopes_text(found: context.Context) -> str:
     """What ALiBi leaves of a key's weight in each head, of many in some from first to last."""
     last = found.length - 1
     rows = [["head", "slope", "weight halves in", "is 1 % after", f"logit at distance {last}"]]
@@ -566,21 +518,23 @@ ROTATION_FACTS = {
 }
 
 
-def rotations_text(found: Context) -> str:
+def rotations_text(found: context.Context) -> str:
     """A row per fact, a column per rotation."""
     own = found.rotations
     rows = [["", *(r.name or "all layers" for r in own)]]
     missing = {"first lag with a negative sum": "none up to 2^20"}
     for label, fact in ROTATION_FACTS.items():
         rows.append([label, *(number(fact(r), missing=missing.get(label, "–")) for r in own)])
-    windows = [window_within(r.window, found.length) for r in own]
+    windows = [context.window_within(r.window, found.length) for r in own]
     if any(windows):
-        seen = (w and count_idle(r.frequencies, w) for r, w in zip(own, windows, strict=True))
+        seen = (
+            w and context.count_idle(r.frequencies, w) for r, w in zip(own, windows, strict=True)
+        )
         rows.append(["pairs that never turn in the window", *(number(i, "–") for i in seen)])
     return aligned(rows)
 
 
-def bands_text(found: Context) -> str:
+def bands_text(found: context.Context) -> str:
     """The bands of all rotations."""
     head = ["rotation", "band", "pairs", "numbers", "divided by", "wavelengths"]
     rows = [[*head, f"turns in {found.trained} trained", f"turns in {found.length}"]]
@@ -594,7 +548,7 @@ def bands_text(found: Context) -> str:
     return aligned(rows)
 
 
-def axes_text(r: Rotation) -> str:
+def axes_text(r: context.Rotation) -> str:
     """The pairs of each axis of an image; nothing where there are none."""
     if not r.axes:
         return ""
@@ -615,7 +569,7 @@ def from_to(least: float, most: float, joint: str = "-") -> str:
     return joint.join(dict.fromkeys(map(number, (least, most))))
 
 
-def decay_text(rotations: Sequence[Rotation]) -> str:
+def decay_text(rotations: Sequence[context.Rotation]) -> str:
     """RoFormer's bound at some lags, a row per rotation."""
     rows = [["RoFormer's bound at lag", *(str(lag) for lag, _ in rotations[0].decay)]]
     for r in rotations:
@@ -623,7 +577,7 @@ def decay_text(rotations: Sequence[Rotation]) -> str:
     return aligned(rows)
 
 
-def cache_text(rotation: Rotation) -> str:
+def cache_text(rotation: context.Rotation) -> str:
     """What becomes of the keys in a cache; nothing where they stay right."""
     loss = rotation.cache
     if loss is None:
@@ -634,7 +588,7 @@ def cache_text(rotation: Rotation) -> str:
     return aligned(rows)
 
 
-def bands_chart(found: Context, colour: bool = False) -> str:
+def bands_chart(found: context.Context, colour: bool = False) -> str:
     """The bands of each rotation over the logarithm of the wavelength, with lengths as lines.
 
     A letter stands for the wavelengths of at least one pair; │ for the trained length and ║ for the
@@ -659,7 +613,7 @@ def bands_chart(found: Context, colour: bool = False) -> str:
     lines = []
     for r in turning:
         lines += [r.name] if r.name else []
-        for treatment, members in treatments(r.frequencies, r.trained_frequencies).items():
+        for treatment, members in context.treatments(r.frequencies, r.trained_frequencies).items():
             mark, paint = MARKS[treatment]
             cells = {column(2 * pi / w): mark for w in r.frequencies[members]}
             cells |= {column(found.trained): "│", column(found.length): "║"}
@@ -678,25 +632,9 @@ def ends_text(slowest: float, length: int, across: int) -> str:
     return f"{2 * pi:.3g}{last:>{across - 4}}"
 
 
-def ranges(index: Sequence[int], most: int = 6) -> str:
-    """Whole numbers with runs joined, the first few.
-
-    >>> ranges([0, 1, 2, 4, 5, 6, 9])
-    '0-2, 4-6, 9'
-    """
-    runs: list[list[int]] = []
-    for i in index:
-        if runs and runs[-1][-1] == i - 1:
-            runs[-1].append(i)
-        else:
-            runs.append([i])
-    words = [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
-    return ", ".join([*words[:most], "…"] if len(words) > most else words)
-
-
-def context_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+def context_rows(answers: Sequence[telling.Answer]) -> Iterable[Sequence[Any]]:
     """A row for each band of each rotation."""
-    names = fields_told(Band)
+    names = fields_told(context.Band)
     own = ("pairs", "rotated", "base", "scaling", "attention_factor", "bound", "idle", "unseen")
     heads = (f"band_{name}" for name in names.values())
     yield ["spec", "rotation", "trained", "length", *own, *heads]
@@ -709,204 +647,6 @@ def context_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
                 yield [a.encoding.spec, r.name, found.trained, found.length, *facts, *values]
 
 
-def reach_on_grid(enc: Encoding) -> str:
-    """Up to which size no two rows or columns meet the same phases, of declared frequencies.
-
-    >>> from pefourier.encodings import build
-    >>> print(reach_on_grid(build("axial-rope", d=16, grid=(14, 14), rho=100.0)))
-    Queries and keys turn by a formula of the point's coordinates, the same for any size. The
-    fastest wave along y meets a phase again after 6.28 rows, the slowest after 199: up to there no
-    two rows have all phases in common. Along x it is the same.
-    >>> print(reach_on_grid(build("axial-rope", d=16, grid=(14, 14), convention="dinov3")))
-    Queries and keys turn by a formula of the point's coordinates, which are divided by the sides:
-    however large the image, phases go beyond those of 14x14 by at most 7.69 %. The fastest wave
-    along y makes 1.86 turns across the 14 rows, the slowest 0.0587: no image is so large that two
-    rows have all phases in common, but neighbours come closer. Along x it is the same.
-    """
-    what = "Queries and keys turn by" if enc.act == "rotate" else "Codes are"
-    limits = turn_limits(enc)
-    scaled = bool(np.isfinite(limits).any())
-    first = f"{what} a formula of the point's coordinates, {room_to_grow(enc, limits)}."
-    told: dict[str, list[str]] = {}
-    for name, sentence in each_axis(enc, scaled):
-        told.setdefault(sentence, []).append(name)
-    parts = []
-    for sentence, (name, *same) in told.items():
-        parts.append(sentence.replace("AXIS", name).replace("ROWS", WORDS.get(name, "points")))
-        parts += [f"Along {' and '.join(same)} it is the same."] if same else []
-    return " ".join([first, *parts])
-
-
-def room_to_grow(enc: Encoding, limits: list[float]) -> str:
-    """How much further phases go in larger images than in one of the size that there is."""
-    if not np.isfinite(limits).any():
-        return "the same for any size"
-    more = further_in_words(limits)
-    if not more:
-        return "which are divided by the sides: phases span the same range in an image of any size"
-    return (
-        "which are divided by the sides: however large the image, phases go beyond those of "
-        f"{size_of(enc.domain.sides)} by at most {more}"
-    )
-
-
-def each_axis(enc: Encoding, scaled: bool) -> Iterator[tuple[str, str]]:
-    """A sentence about each axis of more than one point, without its name."""
-    sides = enc.domain.sides
-    omega = np.abs(frequencies_on_axes(enc.measure))
-    for name, side, own in zip(axis_names(len(sides)), sides, omega.T, strict=True):
-        turning = own[own > 0]
-        if side == 1 or not len(turning):
-            continue
-        fast, slow = float(turning.max()), float(turning.min())
-        yield name, across_image(fast, slow, side) if scaled else in_points(fast, slow)
-
-
-def across_image(fast: float, slow: float, side: int) -> str:
-    """What waves do along an axis whose coordinates are shares of its side."""
-    first, last = (number(w * (side - 1) / TURN, 3) for w in (fast, slow))
-    end = "phases repeat within every image"
-    if slow * side <= TURN:  # what side - 1 steps come to at last
-        end = (
-            "no image is so large that two ROWS have all phases in common, but neighbours come "
-            "closer"
-        )
-    return (
-        f"The fastest wave along AXIS makes {first} turns across the {side} ROWS, the slowest "
-        f"{last}: {end}."
-    )
-
-
-def in_points(fast: float, slow: float) -> str:
-    """What waves do along an axis whose coordinates count points."""
-    return (
-        f"The fastest wave along AXIS meets a phase again after {number(TURN / fast, 3)} ROWS, the "
-        f"slowest after {number(TURN / slow, 3)}: up to there no two ROWS have all phases in "
-        "common."
-    )
-
-
-def wavelengths(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
-    """Each pair at its wavelength, as trained and as scaled; cosines to another reading below."""
-    rows = [(a, rotation) for a in answers for rotation in a.result.rotations if rotation.rotated]
-    readings = [a for a in answers if a.result.against is not None]
-    heights = [0.55 + 0.42 * len(strips(r)) for _, r in rows] + [2.4] * bool(readings)
-    if not rows:
-        return empty_figure("nothing here turns queries and keys", look)
-    figure, panels = make_panels(len(heights), 1, (WIDTH, 0.5 + sum(heights)), look)
-    if len(heights) > 1:
-        panels[0, 0].get_gridspec().set_height_ratios(heights)
-    for axes, (a, rotation) in zip(panels[:, 0], rows, strict=False):
-        draw_strips(axes, a, rotation)
-    panels[len(rows) - 1, 0].set_xlabel("wavelength (positions)")
-    if (
-        look.axes is None
-        and figure.get_figwidth() < NARROW
-        and any(len(strips(r)) > 1 for _, r in rows)
-    ):
-        drawn = panels[: len(rows), 0]
-        figure.set_figheight(figure.get_figheight() + 4 * LINE)
-        add_legend_below(figure, max(drawn, key=lambda one: len(one.collections)))
-    if readings:
-        draw_readings(panels[-1, 0], [(file_name(a), a.result.against) for a in readings])
-    return figure
-
-
-def empty_figure(words: str, look: Look) -> Figure:
-    """A figure that says why there is nothing to see."""
-    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 1.0), look)
-    axes.text(0.5, 0.5, words, ha="center", va="center")
-    axes.set_axis_off()
-    return figure
-
-
-def strips(r: Rotation) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
-    """Rows of ticks: frequencies with the pairs of each treatment; scaled ones below trained."""
-    told = treatments(r.frequencies, r.trained_frequencies)
-    if "same" in told:
-        return {"": (r.frequencies, told)}
-    plain = {"same": np.ones(len(r.frequencies), dtype=bool)}
-    return {"unscaled": (r.trained_frequencies, plain), r.scaling: (r.frequencies, told)}
-
-
-def draw_strips(axes: Axes, answer: Answer, r: Rotation) -> None:
-    """A tick for each pair, and the trained and the asked length as lines."""
-    found = answer.result
-    rows = strips(r)
-    narrow = axes.figure.get_figwidth() < NARROW
-    for level, (own, members) in enumerate(rows.values()):
-        for treatment, those in members.items():
-            if not those.any():
-                continue
-            waves = 2 * pi / own[those]
-            colour = GREY if level == 0 and len(rows) > 1 else COLOURS[treatment]
-            label = None if treatment == "same" else f"{treatment}: {those.sum()} pairs"
-            label = treatment if label and narrow else label
-            axes.vlines(waves, -level - 0.4, -level + 0.4, color=colour, label=label, linewidth=1)
-    mark_lengths(axes, found.trained, found.length)
-    axes.set(xscale="log", ylim=(-len(rows) + 0.4, 0.9))
-    named = {-level: literal(name) for level, name in enumerate(rows) if name}
-    axes.set_yticks(list(named), list(named.values()))
-    name = ", ".join(filter(None, (file_name(answer), literal(r.name))))
-    base = "" if r.base is None else f", base {r.base:g}"
-    told = [f"{those.sum()} {one}" for one, those in members.items() if those.any()]
-    told = f" ({', '.join(told)})" if narrow and len(rows) > 1 else ""
-    title = lines_within(f"{name}: {r.rotated} pairs{told}{base}", axes.figure)
-    axes.set_title(title, loc="left", fontsize=9)
-    if len(rows) > 1 and not narrow:
-        axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
-
-
-def file_name(answer: Answer) -> str:
-    """The SPEC, as a title shows it."""
-    return brief(answer.encoding.spec, 40)
-
-
-def mark_lengths(axes: Axes, trained: int, length: int) -> None:
-    """Lines at the trained length and at the one asked for, named at their upper ends."""
-    marks = {trained: "trained"} | {length: "asked" if length != trained else "trained, asked"}
-    for at, name in marks.items():
-        axes.axvline(
-            at,
-            color=axes.xaxis.label.get_color(),
-            linestyle="-" if name == "asked" else "--",
-            linewidth=0.9,
-        )
-        side = "right" if name == "trained" and length > trained else "left"
-        axes.annotate(
-            f" {name} {at} ",
-            (at, 1.0),
-            xycoords=("data", "axes fraction"),
-            ha=side,
-            va="top",
-            fontsize=7,
-        )
-
-
-def draw_readings(axes: Axes, readings: Sequence[tuple[str, Reading]]) -> None:
-    """Cosines to other readings over the position, and where they first fall below each level."""
-    for name, reading in readings:
-        words = (name, reading.rotation, f"read as {literal(reading.other)}")
-        label = lines_within(", ".join(filter(None, words)), axes.figure)
-        (line,) = axes.plot(reading.positions, reading.cosine, label=label)
-        for at in reading.below.values():
-            shown = np.flatnonzero(reading.positions == at)
-            if len(shown):
-                spot = (at, reading.cosine[shown[0]])
-                axes.plot(*spot, "o", color=line.get_color(), markersize=4, linestyle="none")
-                if len(readings) == 1:
-                    late = at > reading.positions[-1] ** 0.85  # near the right edge
-                    place = {
-                        "xytext": (-5, -3) if late else (4, 2),
-                        "ha": "right" if late else "left",
-                    }
-                    axes.annotate(f"{at}", spot, textcoords="offset points", **place)
-    for level in LEVELS:
-        axes.axhline(level, color=GREY, linewidth=0.6, linestyle=":")
-    axes.set(xscale="log", xlabel="position", ylabel="cosine between the codes", ylim=(None, 1.08))
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), fontsize=8)
-
-
 REACH = {
     "pairs in phases not trained": lambda r: r.unseen,
     "pairs that never turn": lambda r: r.idle,
@@ -915,19 +655,19 @@ REACH = {
 }
 
 
-def context_over_lengths(asked: Sequence[Answer | Refusal]) -> Page:
+def context_over_lengths(asked: Sequence[telling.Answer | telling.Refusal]) -> Page:
     """The page of `pefourier context` for several lengths."""
 
-    def rows(a: Answer) -> Iterable[Sequence[Any]]:
+    def rows(a: telling.Answer) -> Iterable[Sequence[Any]]:
         for r in a.result.rotations:
             yield [a.result.length, r.name or "all layers", *(tell(r) for tell in REACH.values())]
 
-    answers = [one for one in asked if isinstance(one, Answer)]
+    answers = [one for one in asked if isinstance(one, telling.Answer)]
     heads = ["length", "rotation", *REACH]
-    return over_lengths(TOLD.page(asked), answers, heads, rows, conclude_reach)
+    return telling.over_lengths(TOLD.page(asked), answers, heads, rows, conclude_reach)
 
 
-def conclude_reach(name: str, answers: Sequence[Answer]) -> str:
+def conclude_reach(name: str, answers: Sequence[telling.Answer]) -> str:
     """Up to which length every pair stays within phases of training."""
     unseen = [(a.result.length, sum(r.unseen for r in a.result.rotations)) for a in answers]
     if not any(a.result.rotations for a in answers):
@@ -955,36 +695,8 @@ def conclude_reach(name: str, answers: Sequence[Answer]) -> str:
     )
 
 
-def context_sweep(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
-    """Pairs in phases that training never met, and pairs that never turn, over the length."""
-    figure, panels = make_panels(2, 1, (WIDTH, 4.6), look, sharex=True)
-    for axes, field, label in zip(
-        panels[:, 0],
-        ("unseen", "idle"),
-        ("pairs in phases\nnot trained", "pairs that\nnever turn"),
-        strict=True,
-    ):
-        for name, some in by_spec(answers):
-            lengths = [a.result.length for a in some]
-            for i, rotation in enumerate(some[0].result.rotations):
-                counts = [getattr(a.result.rotations[i], field) for a in some]
-                words = ", ".join(filter(None, (brief(name, 40), literal(rotation.name))))
-                axes.plot(lengths, counts, marker="o", label=words)
-        axes.set(xscale="log", ylabel=label, ylim=(-0.5, None))
-    if panels[0, 0].lines:
-        panels[0, 0].legend(loc="lower left", bbox_to_anchor=(0, 1))
-    panels[1, 0].set_xlabel("length (positions)")
-    return figure
-
-
-TOLD = Telling(
+TOLD = telling.Telling(
     "context",
-    verdicts=frozenset(
-        (
-            "PROBABLY A MISTAKE|UNSEEN ANGLES|NO NEW ANGLES|ANY LENGTH|LIMITED DISTANCE|"
-            "TOO FEW ROWS|FIXED LENGTH|A GRID|NO ROTATION"
-        ).split("|")
-    ),
     conclude=conclude_context,
     words=context_text,
     rows=context_rows,

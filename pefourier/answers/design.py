@@ -15,16 +15,13 @@ from pefourier.analysis.design import CRITERIA, Candidate, Design, grid_spec
 from pefourier.answers.choice import advise, with_command
 from pefourier.answers.page import Page, fields_of, fields_told
 from pefourier.answers.plot import NARROW, USUAL, WIDTH, Look, literal, make_panels
-from pefourier.answers.telling import Answer, Said, Telling
+from pefourier.answers.telling import Answer, Said, Telling, meaning_of
 from pefourier.answers.text import aligned, join, number, paragraph
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-VERDICTS = frozenset(
-    "NO BASE NEEDED|CRITERIA DISAGREE|NO BASE FOUND|BY ONE CRITERION|CRITERIA AGREE".split("|")
-)
 HEADS = {
     "rho": "base",
     "min_distance": "smallest distance",
@@ -124,21 +121,17 @@ def conclude_design(design: Design) -> Said:
         tried = f"the {len(bases)} bases tried" if len(bases) > 1 else "one base tried"
         facts.append(f"By codes alone the best of {tried} {verb} {join(asked)}.")
     disagree = len(set(design.best.values())) > 1
+    verdict, action, use = "CRITERIA AGREE", "", by_use(design)
     if design.dft_serves:
-        meaning = (
-            f"With {size} the DFT's lattice (dft) keeps all codes the same distance apart and can "
-            "be inverted exactly."
-        )
-        action = f"Among bases the criteria disagree: {by_use(design)}." if disagree else ""
-        return Said("NO BASE NEEDED", meaning, action, tuple(facts))
-    if disagree:
-        meaning = f"For {size} {by_use(design)}."
-        return Said("CRITERIA DISAGREE", meaning, "", tuple(facts))
-    if design.best and set(design.best.values()) <= {None}:
-        return Said("NO BASE FOUND", f"Asked for {size}.", "", tuple(facts))
-    if len(design.best) == 1 or not facts:
-        return Said("BY ONE CRITERION", f"For {size} {by_use(design)}.", "", tuple(facts))
-    return Said("CRITERIA AGREE", f"For {size} one base is best by all.", "", tuple(facts))
+        verdict = "NO BASE NEEDED"
+        action = f"Among bases the criteria disagree: {use}." if disagree else ""
+    elif disagree:
+        verdict = "CRITERIA DISAGREE"
+    elif design.best and set(design.best.values()) <= {None}:
+        verdict = "NO BASE FOUND"
+    elif len(design.best) == 1 or not facts:
+        verdict = "BY ONE CRITERION"
+    return Said(*meaning_of("design", verdict, size=size, use=use), action, tuple(facts))
 
 
 def by_use(design: Design) -> str:
@@ -305,7 +298,6 @@ def draw_criterion(axes: Axes, design: Design, field: str, names: Sequence[str])
 
 TOLD = Telling(
     "design",
-    verdicts=VERDICTS,
     conclude=lambda _, found: conclude_design(found),
     words=designs_text,
     rows=design_rows,

@@ -12,7 +12,7 @@ import numpy as np
 from pefourier.analysis.context import window_within
 from pefourier.analysis.design import AXES
 from pefourier.analysis.extend import Extension, Extensions
-from pefourier.answers.context import GREY, mark_lengths
+from pefourier.answers.context_figures import GREY, mark_lengths
 from pefourier.answers.page import fields_of
 from pefourier.answers.plot import USUAL, WIDTH, Look, brief, make_panels
 from pefourier.answers.telling import Answer, Said, Telling
@@ -220,7 +220,6 @@ def draw_ways(top: Axes, low: Axes, found: Extensions) -> None:
 
 TOLD = Telling(
     "design",
-    verdicts=frozenset(["SCALING NEEDED", "NO SCALING NEEDED"]),
     conclude=lambda _, found: conclude_extension(found),
     words=extensions_text,
     rows=extension_rows,

@@ -11,46 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.analysis.faithful import LADDER
 from pefourier.analysis.relations import in_units, kernel
+from pefourier.answers import places, plot, telling
 from pefourier.answers.page import Page, fields_of
-from pefourier.answers.places import (
-    POINTS,
-    axis_names,
-    by_axis,
-    kernel_lines,
-    point_of,
-    points_in_words,
-    step_in_words,
-)
-from pefourier.answers.plot import (
-    LETTER,
-    LINES,
-    USUAL,
-    WIDTH,
-    Look,
-    add_legend,
-    add_legend_below,
-    brief,
-    caption,
-    make_panels,
-    room_for_names,
-)
-from pefourier.answers.telling import (
-    LONG,
-    Answer,
-    Fact,
-    Refusal,
-    Said,
-    Telling,
-    any_grid,
-    by_spec,
-    in_one_cell,
-    of_axes,
-    over_lengths,
-    record_of_fields,
-    side_by_side,
-)
 from pefourier.answers.text import agreeing, aligned, join, number, paragraph
 from pefourier.encodings.encoding import Encoding, without_prefix
 from pefourier.encodings.grids import size_of
@@ -70,14 +33,13 @@ FLOAT32_LIMIT = 2**20  # condition number from which rounding in float32 can hid
 SHARED_BY = ("clip", "buckets", "max_distance")  # parameters by which far lags share a code
 NEAREST = 2**12  # lags among which the nearest that share a code are looked for
 STRETCHES = 500  # of a long curve
-MOST_TICKS = 6  # of lengths
 SHORT = 50  # lags that need no logarithm
 
 
-def faithful_page(asked: Sequence[Answer | Refusal]) -> Page:
+def faithful_page(asked: Sequence[telling.Answer | telling.Refusal]) -> Page:
     """The answer of `pefourier check-faithful`; of several SPECs also what speaks for which."""
     page = TOLD.page(asked)
-    answers = [one for one in asked if isinstance(one, Answer)]
+    answers = [one for one in asked if isinstance(one, telling.Answer)]
     if len(answers) < 2:  # the room of choices stays closed
         return page
     from pefourier.answers.choice import choose, with_command
@@ -89,13 +51,13 @@ def faithful_page(asked: Sequence[Answer | Refusal]) -> Page:
     return replace(page, conclusion=conclude_all, together=partial(choose, answers))
 
 
-def why_singular(answer: Answer) -> str:
+def why_singular(answer: telling.Answer) -> str:
     """Why the condition number is infinite."""
     r = answer.result
     return f"infinite: rank {r.rank} of {min(r.length, r.dimension)}"
 
 
-def why_no_shift(answer: Answer) -> str:
+def why_no_shift(answer: telling.Answer) -> str:
     """Why no matrix that moves codes by a position was looked for, or any would do."""
     if answer.encoding.domain.kind not in ("position", "time"):
         return f"not for {answer.encoding.domain.kind}s"
@@ -110,12 +72,12 @@ def why_no_shift(answer: Answer) -> str:
     return "any T fits: codes are independent"
 
 
-def why_no_lags(answer: Answer) -> str:
+def why_no_lags(answer: telling.Answer) -> str:
     """Why codes are not compared by lag."""
     return "steps are uneven" if answer.encoding.domain.irregular else "no lags"
 
 
-def why_no_rise(answer: Answer) -> str:
+def why_no_rise(answer: telling.Answer) -> str:
     """Why there is no lag from which inner products rise."""
     enc = answer.encoding
     if not (enc.domain.has_lags or enc.lag_alone) or enc.act == "key":
@@ -125,25 +87,29 @@ def why_no_rise(answer: Answer) -> str:
 
 
 FAITHFUL_FACTS = [
-    Fact("verdict", lambda r: r.verdict),
-    Fact("positions", lambda r: r.length),
-    Fact("dimensions", lambda r: r.dimension),
-    Fact("distinct codes", lambda r: r.distinct),
-    Fact("smallest distance", lambda r: r.min_distance, "only one position"),
-    Fact(
+    telling.Fact("verdict", lambda r: r.verdict),
+    telling.Fact("positions", lambda r: r.length),
+    telling.Fact("dimensions", lambda r: r.dimension),
+    telling.Fact("distinct codes", lambda r: r.distinct),
+    telling.Fact("smallest distance", lambda r: r.min_distance, "only one position"),
+    telling.Fact(
         "  between positions",
         lambda r: r.closest_pair and "{} and {}".format(*r.closest_pair),
         "only one position",
     ),
-    Fact("  over rms code length (gap)", lambda r: r.gap, "only one position"),
-    Fact("rank", lambda r: r.rank),
-    Fact("  singular values above", lambda r: r.rank_tolerance),
-    Fact("condition number", lambda r: r.condition_number, why_singular),
-    Fact("error of the linear inverse", lambda r: r.inverse_error),
-    Fact("stable rank", lambda r: r.stable_rank, "none: codes are zero"),
-    Fact("Toeplitz residual", lambda r: r.toeplitz_residual, why_no_lags),
-    Fact("residual of T(1) (Denk)", lambda r: of_axes(r.shift_residual), why_no_shift),
-    Fact("inner products fall up to lag", lambda r: of_axes(r.first_rising_lag), why_no_rise),
+    telling.Fact("  over rms code length (gap)", lambda r: r.gap, "only one position"),
+    telling.Fact("rank", lambda r: r.rank),
+    telling.Fact("  singular values above", lambda r: r.rank_tolerance),
+    telling.Fact("condition number", lambda r: r.condition_number, why_singular),
+    telling.Fact("error of the linear inverse", lambda r: r.inverse_error),
+    telling.Fact("stable rank", lambda r: r.stable_rank, "none: codes are zero"),
+    telling.Fact("Toeplitz residual", lambda r: r.toeplitz_residual, why_no_lags),
+    telling.Fact(
+        "residual of T(1) (Denk)", lambda r: telling.of_axes(r.shift_residual), why_no_shift
+    ),
+    telling.Fact(
+        "inner products fall up to lag", lambda r: telling.of_axes(r.first_rising_lag), why_no_rise
+    ),
 ]
 
 
@@ -151,52 +117,52 @@ def displacement_in_words(r: Faithfulness) -> str | None:
     """The closest points of a grid, and how far they are apart."""
     if r.displacement is None:
         return None
-    return f"{' to '.join(ends_of(r.about[0], r))}, {point_of(r.displacement)}"
+    return f"{' to '.join(ends_of(r.about[0], r))}, {places.point_of(r.displacement)}"
 
 
-def why_no_grid(answer: Answer) -> str:
+def why_no_grid(answer: telling.Answer) -> str:
     """Why there is nothing to say about axes."""
     on_grid = answer.result.grid is not None
     return "no frequencies declared" if on_grid else "one axis"
 
 
 GRID_FAITHFUL_FACTS = [
-    Fact("grid", lambda r: r.grid if r.grid is None else size_of(r.grid), why_no_grid),
-    Fact("rows before the grid", lambda r: r.prefix, why_no_grid),
-    Fact("closest points, displacement", lambda r: displacement_in_words(r), why_no_grid),
-    Fact("error of a(y) + b(x)", lambda r: r.separable_error, why_no_grid),
-    Fact("A2 (1 = bound to one axis)", lambda r: (r.isotropy or {}).get("A2"), why_no_grid),
-    Fact("A4 (1 = bound to two axes)", lambda r: (r.isotropy or {}).get("A4"), why_no_grid),
-    Fact("idle share", lambda r: by_axis(r.idle), why_no_grid),
-    Fact("aliased share", lambda r: by_axis(r.aliased), why_no_grid),
+    telling.Fact("grid", lambda r: r.grid if r.grid is None else size_of(r.grid), why_no_grid),
+    telling.Fact("rows before the grid", lambda r: r.prefix, why_no_grid),
+    telling.Fact("closest points, displacement", lambda r: displacement_in_words(r), why_no_grid),
+    telling.Fact("error of a(y) + b(x)", lambda r: r.separable_error, why_no_grid),
+    telling.Fact("A2 (1 = bound to one axis)", lambda r: (r.isotropy or {}).get("A2"), why_no_grid),
+    telling.Fact("A4 (1 = bound to two axes)", lambda r: (r.isotropy or {}).get("A4"), why_no_grid),
+    telling.Fact("idle share", lambda r: places.by_axis(r.idle), why_no_grid),
+    telling.Fact("aliased share", lambda r: places.by_axis(r.aliased), why_no_grid),
 ]
 
 
-def why_no_phases(answer: Answer) -> str:
+def why_no_phases(answer: telling.Answer) -> str:
     """Why no phases were rounded."""
     if answer.encoding.measure is not None and answer.encoding.domain.kind == "time":
         return "irregular times"
     return "no frequencies declared"
 
 
-def why_no_phase_error(answer: Answer) -> str:
+def why_no_phase_error(answer: telling.Answer) -> str:
     """Why there is no largest error of a phase."""
     computed = answer.result.distinct_phase is not None
     return "beyond its range" if computed else why_no_phases(answer)
 
 
 PRECISION_FACTS = [
-    Fact("different when rounded to it", lambda r: r.distinct_cast),
-    Fact("when computed in it", lambda r: r.distinct_phase, why_no_phases),
-    Fact("phase error there, rad", lambda r: r.max_phase_error, why_no_phase_error),
+    telling.Fact("different when rounded to it", lambda r: r.distinct_cast),
+    telling.Fact("when computed in it", lambda r: r.distinct_phase, why_no_phases),
+    telling.Fact("phase error there, rad", lambda r: r.max_phase_error, why_no_phase_error),
 ]
 
 
-def faithful_text(answers: Sequence[Answer]) -> str:
+def faithful_text(answers: Sequence[telling.Answer]) -> str:
     """The facts of each encoding, what low precision costs it, and the findings in full."""
-    text = side_by_side(FAITHFUL_FACTS, answers)
-    if any_grid(answers):
-        text += "\n" + side_by_side(GRID_FAITHFUL_FACTS, answers)
+    text = telling.side_by_side(FAITHFUL_FACTS, answers)
+    if telling.any_grid(answers):
+        text += "\n" + telling.side_by_side(GRID_FAITHFUL_FACTS, answers)
     text += precision_text(answers)
     for a in answers:
         if a.result.identified:
@@ -207,14 +173,16 @@ def faithful_text(answers: Sequence[Answer]) -> str:
     return text
 
 
-def precision_text(answers: Sequence[Answer]) -> str:
+def precision_text(answers: Sequence[telling.Answer]) -> str:
     """What formats leave of the encodings that lose codes in one that is spoken of."""
     parts = []
     for a in answers:
         if lost_in_formats(a.result):
             rows = [[a.encoding.label, *a.result.precision]]
             for fact in PRECISION_FACTS:
-                cells = (fact.cell(Answer(a.encoding, x)) for x in a.result.precision.values())
+                cells = (
+                    fact.cell(telling.Answer(a.encoding, x)) for x in a.result.precision.values()
+                )
                 rows.append([fact.label, *cells])
             parts.append(aligned(rows))
     told = "rounded to it: computed in float64, then rounded; computed in it: every step is rounded"
@@ -236,7 +204,7 @@ def formula_in_words(identified: Mapping[str, Any]) -> str:
     return f"{what}{whose}; largest difference {number(identified['max_difference'], 2)}"
 
 
-def faithful_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+def faithful_rows(answers: Sequence[telling.Answer]) -> Iterable[Sequence[Any]]:
     """A row for each encoding: the single numbers, then distinct codes in each format."""
     several = ("identified", "precision", "findings", "closest_pair")
     names = dict.fromkeys(name for a in answers for name in fields_of(a.result))
@@ -252,7 +220,7 @@ def faithful_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
         counts = [
             c for f in forms for c in (r.precision[f].distinct_cast, r.precision[f].distinct_phase)
         ]
-        values = [in_one_cell(getattr(r, name, None)) for name in single]
+        values = [telling.in_one_cell(getattr(r, name, None)) for name in single]
         found = " ".join(finding.code for finding in r.findings)
         pair = r.closest_pair or (None, None)
         yield [a.encoding.name, a.encoding.spec, *values, *pair, *counts, found]
@@ -320,13 +288,13 @@ def in_brief(value: Any) -> str:
     >>> in_brief(1e4), in_brief([0, 2, 1, 3, 4])
     ('10000', '(5 numbers)')
     """
-    long = isinstance(value, list) and len(value) > LONG
+    long = isinstance(value, list) and len(value) > telling.LONG
     return f"({len(value)} numbers)" if long else number(value, 7)
 
 
 def told_apart(enc: Encoding, r: Faithfulness) -> str:
     """Whether points have codes of their own, and which two are closest."""
-    points = POINTS[enc.domain.kind]
+    points = places.POINTS[enc.domain.kind]
     if r.length == 1:
         return f"With one of the {points} alone there is nothing to tell apart; ask for more."
     if isnan(r.stable_rank):
@@ -411,7 +379,7 @@ def collision_of_lags(enc: Encoding, r: Faithfulness) -> str:
 
 def inversion(enc: Encoding, r: Faithfulness) -> str:
     """Whether a linear map recovers position functions, and at what price."""
-    point = POINTS[enc.domain.kind].removesuffix("s")
+    point = places.POINTS[enc.domain.kind].removesuffix("s")
     if r.length == 1 or r.verdict == "collides":
         return ""
     if r.verdict == "isometric":
@@ -517,19 +485,19 @@ def ends_of(enc: Encoding, r: Faithfulness) -> list[str] | None:
         return None
     start = [int(x) for x in enc.domain.coordinates([r.closest_pair[0]])[0]]
     moved = [x + step for x, step in zip(start, r.displacement, strict=True)]
-    return [point_of(start), point_of(moved)]
+    return [places.point_of(start), places.point_of(moved)]
 
 
 def told_apart_on_grid(enc: Encoding, r: Faithfulness) -> str:
     """Whether points have codes of their own, which two are closest, and what has no place."""
-    points, grid = f"{r.length} {points_in_words(enc)}", f"of the {size_of(r.grid)} grid"
+    points, grid = f"{r.length} {places.points_in_words(enc)}", f"of the {size_of(r.grid)} grid"
     rest = f". {in_front(r.prefix, r.prefix_zeros).capitalize()}" if r.prefix else ""
     if r.length == 1:
         return f"A grid of one point has nothing to tell apart{rest}."
     if isnan(r.stable_rank):
         return f"All codes {grid} are zero: they say nothing about its {points}{rest}."
     a, b = ends_of(enc, r)
-    step = step_in_words(r.displacement)
+    step = places.step_in_words(r.displacement)
     if r.distinct < r.length:
         return (
             f"Only {r.distinct} of {points} {grid} differ: {a} and {b}, {step}, share a code{rest}."
@@ -568,7 +536,7 @@ def inversion_on_grid(enc: Encoding, r: Faithfulness) -> str:
         return f"A linear map recovers every point, amplifying noise {price}."
     from pefourier.geometry.on_axes import separable_rank
 
-    names = axis_names(len(r.grid))
+    names = places.axis_names(len(r.grid))
     sums = " + ".join(f"{letter}({name})" for letter, name in zip("abcdefgh", names, strict=False))
     most = f"{separable_rank(r.grid)} of {r.length}"
     only = "every column depends on one axis, which allows no more"
@@ -631,17 +599,17 @@ def envelope(x: np.ndarray, y: np.ndarray, logarithmic: bool = False) -> tuple[n
     return x[chosen], y[chosen]
 
 
-def faithful(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+def faithful(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> Figure:
     """Singular values, for rank and conditioning, and inner products by lag."""
-    figure, ((left, right),) = make_panels(1, 2, (WIDTH, 3.0), look)
-    draw_singular_values(left, answers, room_for_names(figure))
-    add_legend_below(figure, left)
+    figure, ((left, right),) = plot.make_panels(1, 2, (plot.WIDTH, 3.0), look)
+    draw_singular_values(left, answers, plot.room_for_names(figure))
+    plot.add_legend_below(figure, left)
     label = "lag (positions)"
     for i, a in enumerate(answers):
         curve = kernel(without_prefix(a.encoding))
         if curve is not None and curve.ndim > 1:
-            lines = kernel_lines(curve)
-            for (_, line), style in zip(lines, LINES, strict=False):
+            lines = places.kernel_lines(curve)
+            for (_, line), style in zip(lines, plot.LINES, strict=False):
                 right.plot(np.arange(len(line)), line, color=f"C{i}", linestyle=style)
             label = f"lag (points along {', '.join(name for name, _ in lines)}: — – – ·)"
         elif curve is not None:
@@ -650,61 +618,61 @@ def faithful(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
     return figure
 
 
-def singular_values(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+def singular_values(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> Figure:
     """Singular values alone."""
-    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.4), look)
-    draw_singular_values(axes, answers, room_for_names(figure))
-    add_legend(figure, axes, look)
+    figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
+    draw_singular_values(axes, answers, plot.room_for_names(figure))
+    plot.add_legend(figure, axes, look)
     return figure
 
 
-def draw_singular_values(axes: Axes, answers: Sequence[Answer], room: float) -> None:
+def draw_singular_values(axes: Axes, answers: Sequence[telling.Answer], room: float) -> None:
     """Singular values over the largest, and what is no more than rounding."""
     for a in answers:
         sigma = decompose(without_prefix(a.encoding)).sigma
         if sigma[0] > 0:
             shares = np.maximum(sigma / sigma[0], np.finfo(float).tiny)
             index, shares = envelope(np.arange(1, len(sigma) + 1), shares)
-            axes.plot(index, shares, label=caption(a, room))
+            axes.plot(index, shares, label=plot.caption(a, room))
     eps = np.finfo(float).eps
     axes.axhline(eps, color="0.6", linewidth=0.8, linestyle=":")
     axes.annotate("rounding", (1, eps), (0, 2), textcoords="offset points", fontsize=7)
     axes.set(xlabel="index", ylabel="singular value / largest", yscale="log", ylim=(1e-18, 3))
 
 
-def kernel_by_lag(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+def kernel_by_lag(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> Figure:
     """Inner products of codes by lag, from lag 1 on; on grids along each axis."""
-    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.4), look)
+    figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
     if max(map(len, (a.encoding for a in answers))) > SHORT:
         axes.set_xscale("log")
     axes.axhline(0, color="0.6", linewidth=0.8, linestyle=":")
     for i, a in enumerate(answers):
-        label = caption(a, room_for_names(figure) - LETTER * len(" along z"))
-        for (name, curve), style in zip(lines_of_kernel(a), LINES, strict=False):
+        label = plot.caption(a, plot.room_for_names(figure) - plot.LETTER * len(" along z"))
+        for (name, curve), style in zip(lines_of_kernel(a), plot.LINES, strict=False):
             lags, products = envelope(np.arange(1, len(curve)), curve[1:], logarithmic=True)
             lags = in_units(a.encoding, lags)
             own = {"color": f"C{i}", "linestyle": style} if name else {}
             axes.plot(lags, products, label=label + name, linewidth=1.2, **own)
     axes.set(xlabel=lag_label(answers), ylabel="inner product (1 at lag 0)")
-    add_legend(figure, axes, look)
+    plot.add_legend(figure, axes, look)
     return figure
 
 
-def lag_label(answers: Sequence[Answer]) -> str:
+def lag_label(answers: Sequence[telling.Answer]) -> str:
     """The name of an axis of lags, with its unit."""
     timed = (a.encoding.domain.kind == "time" for a in answers)
     units = dict.fromkeys("unit of the times" if one else "positions" for one in timed)
     return f"lag ({' or '.join(units)})"
 
 
-def lines_of_kernel(answer: Answer) -> list[tuple[str, np.ndarray]]:
+def lines_of_kernel(answer: telling.Answer) -> list[tuple[str, np.ndarray]]:
     """The kernel with what it is along: nothing for one axis, none where there is no lag."""
     found = kernel(without_prefix(answer.encoding))
     if found is None or found.size < 2:
         return []
     if found.ndim == 1:
         return [("", found)]
-    return [(f" along {name}", line) for name, line in kernel_lines(found) if len(line) > 1]
+    return [(f" along {name}", line) for name, line in places.kernel_lines(found) if len(line) > 1]
 
 
 FAITHFUL = {
@@ -718,16 +686,16 @@ FAITHFUL = {
 }
 
 
-def faithful_over_lengths(page: Page, answers: Sequence[Answer]) -> Page:
+def faithful_over_lengths(page: Page, answers: Sequence[telling.Answer]) -> Page:
     """The page of `pefourier check-faithful` for several lengths: a table in place of pages."""
 
-    def row(a: Answer) -> Iterable[Sequence[Any]]:
+    def row(a: telling.Answer) -> Iterable[Sequence[Any]]:
         yield [tell(a.result) for tell in FAITHFUL.values()]
 
-    return over_lengths(page, answers, FAITHFUL, row, conclude_faithful)
+    return telling.over_lengths(page, answers, FAITHFUL, row, conclude_faithful)
 
 
-def conclude_faithful(name: str, answers: Sequence[Answer]) -> str:
+def conclude_faithful(name: str, answers: Sequence[telling.Answer]) -> str:
     """From which length on a verdict changes, and up to which length formats are safe."""
     results = [a.result for a in answers]
     changes = [(r.length, r.verdict) for r in results[:1]]
@@ -756,34 +724,9 @@ def safe_words(result: Any) -> str:
     return f"Computed throughout in {named} positions, codes stay different; beyond, some are lost."
 
 
-def faithful_sweep(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
-    """Smallest distance, and the share of codes that differ in bfloat16, over the length."""
-    figure, panels = make_panels(2, 1, (WIDTH, 4.6), look, sharex=True)
-    top, low = panels[:, 0]
-    for name, some in by_spec(answers):
-        lengths = [a.result.length for a in some]
-        top.plot(lengths, [a.result.min_distance for a in some], marker="o", label=brief(name, 40))
-        losses = [a.result.precision["bfloat16"] for a in some]
-        shares = [
-            np.nan if loss.distinct_phase is None else loss.distinct_phase / length
-            for loss, length in zip(losses, lengths, strict=True)
-        ]
-        low.plot(lengths, shares, marker="o")
-    top.set(xscale="log", ylabel="smallest distance", ylim=(0, None))
-    low.set(
-        xlabel="length (positions)", ylabel="share different,\ncomputed in bfloat16", yscale="log"
-    )
-    ticks = sorted({a.result.length for a in answers})
-    ticks = ticks[:: -(-len(ticks) // MOST_TICKS)]
-    low.set_xticks(ticks, map(str, ticks))
-    low.minorticks_off()
-    top.legend(loc="lower left", bbox_to_anchor=(0, 1))
-    return figure
-
-
-def faithful_record(answer: Answer) -> dict[str, Any]:
+def faithful_record(answer: telling.Answer) -> dict[str, Any]:
     """The JSON object of an answer, of a config with what of its model acts beside the codes."""
-    return record_of_fields(answer) | model_of(answer.encoding)
+    return telling.record_of_fields(answer) | model_of(answer.encoding)
 
 
 def model_of(enc: Encoding) -> dict[str, Any]:
@@ -796,18 +739,17 @@ def model_of(enc: Encoding) -> dict[str, Any]:
     return {"layers": tell_layers(enc.spec), "softmax_factor": factor}
 
 
-def conclude_faithfulness(enc: Encoding, r: Faithfulness) -> Said:
+def conclude_faithfulness(enc: Encoding, r: Faithfulness) -> telling.Said:
     """The verdict, which codes differ, what to change, and what linear maps recover."""
     tell, invert = (told_apart_on_grid, inversion_on_grid) if r.on_grid else (told_apart, inversion)
     found = surely_wrong(enc, r), known_formula(enc, r), in_low_precision(enc, r)
     automatic = r.length > r.dimension or r.on_grid
     more = (*found, invert(enc, r)) if automatic else (invert(enc, r), *found)
-    return Said(r.verdict.upper(), tell(enc, r), what_to_take(enc, r), more)
+    return telling.Said(r.verdict.upper(), tell(enc, r), what_to_take(enc, r), more)
 
 
-TOLD = Telling(
+TOLD = telling.Telling(
     "check-faithful",
-    verdicts=frozenset(map(str.upper, LADDER)),
     conclude=conclude_faithfulness,
     words=faithful_text,
     rows=faithful_rows,

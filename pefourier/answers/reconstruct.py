@@ -9,25 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pefourier.answers import plot, telling
 from pefourier.answers.places import POINTS, axis_names, point_of
-from pefourier.answers.plot import (
-    USUAL,
-    WIDTH,
-    Look,
-    caption,
-    make_figure,
-    make_panels,
-    room_for_names,
-)
 from pefourier.answers.spectrum import MOST_WAVES
-from pefourier.answers.telling import (
-    EXACT,
-    Answer,
-    Fact,
-    Said,
-    Telling,
-    any_grid,
-)
 from pefourier.answers.terminal_chart import chart, limits_of, shades
 from pefourier.answers.text import aligned, join, number
 from pefourier.encodings.encoding import Encoding
@@ -43,10 +27,11 @@ WIDE = 4.0  # positions: the width of a peak from which on its reason is told
 PLATEAU = 0.5  # of all points at or above half the peak
 CROSS = 0.1  # share of a picture's energy that may be left of a sum of one function an axis
 FROM = "From its frequencies alone,"
+MEANS = partial(telling.meaning_of, "reconstruct")
 TITLE = {"fontsize": 8, "loc": "left"}
 
 
-def reconstruct_chart(answers: Sequence[Answer], colour: bool) -> str:
+def reconstruct_chart(answers: Sequence[telling.Answer], colour: bool) -> str:
     """The curves of Fig. 2, one chart per encoding, all with one vertical axis."""
     flat = [r.values for a in answers for r in a.result.reconstructions if r.values.ndim == 1]
     limits = limits_of(np.concatenate([*flat, [0.0]]))
@@ -72,34 +57,34 @@ def picture_of(enc: Encoding, r: Any) -> str:
     return shades(values, label) + "\n"
 
 
-def why_no_code(answer: Answer) -> str:
+def why_no_code(answer: telling.Answer) -> str:
     """Why a position has no linear inverse."""
     return f"no code: length {len(answer.encoding)}"
 
 
 RECONSTRUCT_FACTS = [
-    Fact("position", lambda r: r.position),
-    Fact("peak", lambda r: r.peak, "none: codes are zero"),
-    Fact("width", lambda r: r.width, "none: codes are zero"),
-    Fact("samples ≥ half", lambda r: r.half_max_count),
-    Fact("side lobe", lambda r: r.side_lobe, "none: codes are zero"),
-    Fact("error", lambda r: r.error, "none: codes are zero"),
-    Fact("error of linear inverse", lambda r: r.inverse_error, why_no_code),
+    telling.Fact("position", lambda r: r.position),
+    telling.Fact("peak", lambda r: r.peak, "none: codes are zero"),
+    telling.Fact("width", lambda r: r.width, "none: codes are zero"),
+    telling.Fact("samples ≥ half", lambda r: r.half_max_count),
+    telling.Fact("side lobe", lambda r: r.side_lobe, "none: codes are zero"),
+    telling.Fact("error", lambda r: r.error, "none: codes are zero"),
+    telling.Fact("error of linear inverse", lambda r: r.inverse_error, why_no_code),
 ]
 
 
 GRID_RECONSTRUCT_FACTS = [
-    Fact("position", lambda r: point_of(r.position)),
-    Fact("peak", lambda r: r.peak, "none: codes are zero"),
-    Fact("points ≥ half", lambda r: r.half_max_area),
-    Fact("cross", lambda r: r.cross, "none: codes are zero"),
-    Fact("outside 3×3", lambda r: r.side_lobe, "none: codes are zero"),
-    Fact("error", lambda r: r.error, "none: codes are zero"),
-    Fact("error of linear inverse", lambda r: r.inverse_error, why_no_code),
+    telling.Fact("position", lambda r: point_of(r.position)),
+    telling.Fact("peak", lambda r: r.peak, "none: codes are zero"),
+    telling.Fact("points ≥ half", lambda r: r.half_max_area),
+    telling.Fact("cross", lambda r: r.cross, "none: codes are zero"),
+    telling.Fact("outside 3×3", lambda r: r.side_lobe, "none: codes are zero"),
+    telling.Fact("error", lambda r: r.error, "none: codes are zero"),
+    telling.Fact("error of linear inverse", lambda r: r.inverse_error, why_no_code),
 ]
 
 
-def reconstruct_text(answers: Sequence[Answer]) -> str:
+def reconstruct_text(answers: Sequence[telling.Answer]) -> str:
     """A line for each encoding and rebuilt position; grids have a table of their own."""
     on_grid = [a.result.on_grid for a in answers]
     flat = [a for a, grid in zip(answers, on_grid, strict=True) if not grid]
@@ -108,17 +93,17 @@ def reconstruct_text(answers: Sequence[Answer]) -> str:
     return "\n".join(lines_of(facts, some) for facts, some in parts if some)
 
 
-def lines_of(facts: Sequence[Fact], answers: Sequence[Answer]) -> str:
+def lines_of(facts: Sequence[telling.Fact], answers: Sequence[telling.Answer]) -> str:
     """A line for each encoding and rebuilt position."""
     rows = [["encoding", *(fact.label for fact in facts)]]
     for a in answers:
         for r in a.result.reconstructions:
-            one = Answer(a.encoding, r)
+            one = telling.Answer(a.encoding, r)
             rows.append([a.encoding.label, *(fact.cell(one) for fact in facts)])
     return aligned(rows, keys=2)
 
 
-def reconstruct_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+def reconstruct_rows(answers: Sequence[telling.Answer]) -> Iterable[Sequence[Any]]:
     """A row for each encoding, rebuilt position and lattice point; of several axes, of each axis.
 
     What has one axis stands along the last then.
@@ -139,21 +124,17 @@ def from_frequencies(enc: Encoding, r: Reconstructions) -> tuple[str, str]:
     """How sharp a position comes back from the frequencies alone."""
     one = r.reconstructions[0]
     if isnan(one.peak):
-        return "ALL ZERO", "All codes are zero, so there is nothing to rebuild a position from."
+        return MEANS("ALL ZERO", point="position")
     if one.width >= r.lattice:
-        return (
-            "LOST",
-            f"{FROM} nothing of a position is left: the rebuilt curve nowhere falls to half of its "
-            f"peak of {number(one.peak, 2)}.",
-        )
+        return MEANS("LOST", peak=number(one.peak, 2))
     width = f"{number(one.width, 2)} position{'' if one.width == 1 else 's'}"
     how = f"{FROM} a position comes back {width} wide and {number(one.peak, 3)} high (1 is exact)"
     if others := other_peaks(one.values):
         peaks = "another peak reaches" if others == 1 else f"{others} other peaks reach"
-        return "REPEATED", f"{how}, and {peaks} half of that."
+        return MEANS("REPEATED", how=how, peaks=peaks)
     if one.width <= SHARP:
-        return "SHARP", f"{how}."
-    return "BLURRED", f"{how}{why_wide(enc, r) if one.width >= WIDE else ''}."
+        return MEANS("SHARP", how=how)
+    return MEANS("BLURRED", how=how, why=why_wide(enc, r) if one.width >= WIDE else "")
 
 
 def other_peaks(values: np.ndarray) -> int:
@@ -171,7 +152,7 @@ def from_codes(enc: Encoding, r: Reconstructions) -> str:
     count = (
         f"{prod(enc.domain.sides)} points" if r.on_grid else f"{len(enc)} {POINTS[enc.domain.kind]}"
     )
-    if r.inverse_error <= EXACT:
+    if r.inverse_error <= telling.EXACT:
         return f"A linear map of the codes recovers all {count}."
     return f"No linear map of the codes recovers all {count}."
 
@@ -212,23 +193,22 @@ def point_from_frequencies(enc: Encoding, r: Reconstructions) -> tuple[str, str]
     """How sharp a point comes back from the frequencies alone, and in which shape."""
     one = r.reconstructions[0]
     if isnan(one.peak):
-        return "ALL ZERO", "All codes are zero, so there is nothing to rebuild a point from."
+        return MEANS("ALL ZERO", point="point")
     how = f"{FROM} a point comes back"
-    if one.error <= EXACT:
-        return "EXACT", f"{how} exactly."
+    if one.error <= telling.EXACT:
+        return MEANS("EXACT", how=how)
     how += f" {number(one.peak, 3)} high (1 is exact)"
     area = f"{one.half_max_area} of {prod(r.lattice)} points at or above half of that"
+    told = {"how": how, "area": area, "why": why_wide(enc, r)}
     if one.half_max_area > PLATEAU * prod(r.lattice):
-        least = f"none below {number(float(one.values.min()) / one.peak, 2)} of it"
-        return "A PLATEAU", f"{how}, with {area} and {least}{why_wide(enc, r)}."
+        return MEANS("A PLATEAU", least=number(float(one.values.min()) / one.peak, 2), **told)
     if is_cross(one.values) and one.half_max_area > 1:
-        share = f"{100 * one.cross:.0f} % of the energy is on points of its own row or column"
-        if len(r.lattice) > 2:
-            share = f"{100 * one.cross:.0f} % of the energy is on points that share a coordinate"
-        return "A CROSS", f"{how}, with {area}: {share}{why_wide(enc, r)}."
+        several = len(r.lattice) > 2
+        where = "that share a coordinate" if several else "of its own row or column"
+        return MEANS("A CROSS", share=100 * one.cross, where=where, **told)
     if one.half_max_area == 1:
-        return "SHARP", f"{how}, and no other point has half of that."
-    return "BLURRED", f"{how}, with {area}{why_wide(enc, r)}."
+        return MEANS("SHARP", how=f"{how}, and no other point has half of that")
+    return MEANS("BLURRED", how=f"{how}, with {area}", why=told["why"])
 
 
 def is_cross(values: np.ndarray) -> bool:
@@ -252,22 +232,22 @@ def points_without_code(enc: Encoding, r: Reconstructions) -> str:
     return f"{', '.join(beyond)} {have} no code on the {size_of(enc.domain.sides)} grid."
 
 
-def reconstruct(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+def reconstruct(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> Figure:
     """Rebuilt position functions, one panel per encoding, as Fig. 2 of the paper."""
-    if any_grid(answers):
+    if telling.any_grid(answers):
         most = max(len(a.result.reconstructions) for a in answers)
         across, down = (len(answers), 1) if most == 1 else (most, len(answers))
-        figure = make_figure((max(3.0, 2.1 * across), 0.2 + 2.4 * down), look)
+        figure = plot.make_figure((max(3.0, 2.1 * across), 0.2 + 2.4 * down), look)
         room = figure.get_figwidth() / across - 0.1
-        points_on_grids(figure, answers, [caption(a, room) for a in answers])
+        points_on_grids(figure, answers, [plot.caption(a, room) for a in answers])
         return figure
-    size = (WIDTH, 1.0 + 1.6 * len(answers))
+    size = (plot.WIDTH, 1.0 + 1.6 * len(answers))
     same = len({a.result.lattice for a in answers}) == 1
-    figure, panels = make_panels(len(answers), 1, size, look, sharex=same, sharey=True)
+    figure, panels = plot.make_panels(len(answers), 1, size, look, sharex=same, sharey=True)
     for axes, a in zip(panels[:, 0], answers, strict=True):
         for r in a.result.reconstructions:
             axes.plot(r.values, label=f"s = {r.position}", linewidth=1.2)
-        axes.set_title(caption(a, room_for_names(figure)), loc="left", fontsize=9)
+        axes.set_title(plot.caption(a, plot.room_for_names(figure)), loc="left", fontsize=9)
         axes.set_ylabel("rebuilt value")
     panels[-1, 0].set_xlabel("position")
     if look.axes is not None:
@@ -278,7 +258,9 @@ def reconstruct(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
     return figure
 
 
-def points_on_grids(figure: Figure, answers: Sequence[Answer], titles: Sequence[str]) -> None:
+def points_on_grids(
+    figure: Figure, answers: Sequence[telling.Answer], titles: Sequence[str]
+) -> None:
     """A row for each encoding: its rebuilt points as pictures, of several frames the peak's.
 
     Where each has one point they stand side by side.
@@ -307,18 +289,17 @@ def points_on_grids(figure: Figure, answers: Sequence[Answer], titles: Sequence[
             bar.set_ticks(ends, labels=[f"{round(end, 9) + 0.0:.2g}" for end in ends])
 
 
-def conclude_reconstruction(enc: Encoding, r: Reconstructions) -> Said:
+def conclude_reconstruction(enc: Encoding, r: Reconstructions) -> telling.Said:
     """How sharp a point comes back, how to see it unsmoothed, and what codes give beside."""
     if r.on_grid:
         shape, beyond = point_from_frequencies(enc, r), points_without_code(enc, r)
     else:
         shape, beyond = from_frequencies(enc, r), without_code(enc, r)
-    return Said(*shape, without_smoothing(enc, r), (from_codes(enc, r), beyond))
+    return telling.Said(*shape, without_smoothing(enc, r), (from_codes(enc, r), beyond))
 
 
-TOLD = Telling(
+TOLD = telling.Telling(
     "reconstruct",
-    verdicts=frozenset("ALL ZERO|LOST|SHARP|BLURRED|EXACT|A PLATEAU|A CROSS".split("|")),
     conclude=conclude_reconstruction,
     words=reconstruct_text,
     rows=reconstruct_rows,

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pefourier.answers import telling
 from pefourier.answers.faithful import lag_label, why_no_lags, why_no_shift
 from pefourier.answers.places import POINTS, axis_names, by_axis, by_name, kernel_lines, point_of
 from pefourier.answers.plot import USUAL, WIDTH, Look, add_legend, caption, make_panels
-from pefourier.answers.telling import (
-    EXACT,
-    Answer,
-    Fact,
-    Said,
-    Telling,
-    any_grid,
-    of_axes,
-    side_by_side,
-)
 from pefourier.answers.text import number
 from pefourier.encodings.encoding import Encoding
 
@@ -28,13 +20,7 @@ if TYPE_CHECKING:
 
     from pefourier.analysis.relations import Relations
 
-VERDICTS = frozenset(
-    (
-        "DEPENDS ON LAG ALONE|DEPENDS ON POSITION|NO LAGS|ALL ZERO|ONE DIRECTION|"
-        "DISTANCE ONLY|DIRECTION TOLD|DEPENDS ON DISPLACEMENT ALONE|DEPENDS ON PLACE|"
-        "BIASES"
-    ).split("|")
-)
+MEANS = partial(telling.meaning_of, "relations")
 LAGLESS = {
     "tree": "Nodes of a tree have no lags",
     "point": "Scattered points have no lags",
@@ -43,18 +29,18 @@ LAGLESS = {
 LEFT = 0.05  # of the inner product at lag 0, below which nothing is said of directions
 
 
-def relations_text(answers: Sequence[Answer]) -> str:
+def relations_text(answers: Sequence[telling.Answer]) -> str:
     """The facts of each encoding; of grids diagonals, too, and whether heads are rotated."""
-    facts = [*RELATIONS_FACTS, *(GRID_FACTS if any_grid(answers) else ())]
-    return side_by_side(facts, answers)
+    facts = [*RELATIONS_FACTS, *(GRID_FACTS if telling.any_grid(answers) else ())]
+    return telling.side_by_side(facts, answers)
 
 
-def why_no_lag(answer: Answer) -> str:
+def why_no_lag(answer: telling.Answer) -> str:
     """Why there is no lag from which inner products rise."""
     return "no inner products by lag" if answer.result.kernel is None else "they never rise"
 
 
-def why_no_correlation(answer: Answer) -> str:
+def why_no_correlation(answer: telling.Answer) -> str:
     """Why distances were not correlated."""
     sequence = answer.encoding.domain.kind in ("position", "time")
     return "distances are equal" if sequence else f"not for {answer.encoding.domain.kind}s"
@@ -76,30 +62,34 @@ def diagonal_of(r: Any) -> str | None:
     return f"{number(found.on_diagonals, 3)} after ({found.diagonal},{found.diagonal})"
 
 
-def why_no_diagonal(answer: Answer) -> str:
+def why_no_diagonal(answer: telling.Answer) -> str:
     """Why diagonals were not compared with rows and columns."""
     return "no inner products by lag" if answer.result.kernel is None else "sides are too short"
 
 
 RELATIONS_FACTS = [
-    Fact("positions", lambda r: r.length),
-    Fact("dimensions", lambda r: r.dimension),
-    Fact("Toeplitz residual", lambda r: r.toeplitz_residual, why_no_lags),
-    Fact("inner products rise first at lag", lambda r: of_axes(r.first_rise), why_no_lag),
-    Fact("residual of T(1) (Denk)", lambda r: of_axes(r.shift_residual), why_no_shift),
-    Fact("asymmetry of lags", lambda r: r.asymmetry, "no opposite lags"),
-    Fact("distances correlate by", lambda r: r.distance_preservation, why_no_correlation),
+    telling.Fact("positions", lambda r: r.length),
+    telling.Fact("dimensions", lambda r: r.dimension),
+    telling.Fact("Toeplitz residual", lambda r: r.toeplitz_residual, why_no_lags),
+    telling.Fact(
+        "inner products rise first at lag", lambda r: telling.of_axes(r.first_rise), why_no_lag
+    ),
+    telling.Fact(
+        "residual of T(1) (Denk)", lambda r: telling.of_axes(r.shift_residual), why_no_shift
+    ),
+    telling.Fact("asymmetry of lags", lambda r: r.asymmetry, "no opposite lags"),
+    telling.Fact("distances correlate by", lambda r: r.distance_preservation, why_no_correlation),
 ]
 
 
 GRID_FACTS = [
-    Fact("as far along the axes", straight_of, why_no_diagonal),
-    Fact("as far on the diagonals", diagonal_of, why_no_diagonal),
-    Fact("away from a rotation", lambda r: r.rotation_residual, "nothing is turned"),
+    telling.Fact("as far along the axes", straight_of, why_no_diagonal),
+    telling.Fact("as far on the diagonals", diagonal_of, why_no_diagonal),
+    telling.Fact("away from a rotation", lambda r: r.rotation_residual, "nothing is turned"),
 ]
 
 
-def relations_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+def relations_rows(answers: Sequence[telling.Answer]) -> Iterable[Sequence[Any]]:
     """A row for each encoding and lag; on a grid for each displacement, its lags with × between."""
     yield "encoding", "spec", "lag", "inner_product"
     for a in answers:
@@ -116,22 +106,15 @@ def relations_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
 def products_by_lag(enc: Encoding, r: Relations) -> tuple[str, str]:
     """Whether inner products depend on the lag alone, and how they fall with it."""
     if not (enc.domain.has_lags or enc.lag_alone):
-        return (
-            "NO LAGS",
-            f"{LAGLESS[enc.domain.kind]}; 'pefourier check-faithful' says what codes do.",
-        )
+        return MEANS("NO LAGS", what=LAGLESS[enc.domain.kind])
     if enc.domain.kind == "lag":
         return opposite_lags(r)
     if r.kernel is None:
-        return "ALL ZERO", f"All codes are zero: they say nothing about {POINTS[enc.domain.kind]}."
-    if r.toeplitz_residual > EXACT:
-        return (
-            "DEPENDS ON POSITION",
-            "Inner products depend on where codes are, not only on their lag (Toeplitz residual "
-            f"{number(r.toeplitz_residual, 2)}; 0 is the lag alone).",
-        )
+        return MEANS("ALL ZERO", points=POINTS[enc.domain.kind])
+    if r.toeplitz_residual > telling.EXACT:
+        return MEANS("DEPENDS ON POSITION", residual=number(r.toeplitz_residual, 2))
     unit = "" if r.lags is None else " (lags in the unit of the times)"
-    return "DEPENDS ON LAG ALONE", f"As the lag grows, inner products {fall(r)}{unit}."
+    return MEANS("DEPENDS ON LAG ALONE", fall=fall(r) + unit)
 
 
 def fall(r: Relations) -> str:
@@ -157,27 +140,16 @@ def opposite_lags(r: Relations) -> tuple[str, str]:
     if r.asymmetry is None:
         falls = r.kernel is not None and r.first_rise is None
         weight = f" Weights by them alone, averaged over heads, {fall(r)}." if falls else ""
-        return (
-            "ONE DIRECTION",
-            "Causal: only keys at or before the query have a code, so that before and after can't "
-            f"be compared (causal=false has both).{weight}",
-        )
-    if r.asymmetry <= EXACT:
-        return (
-            "DISTANCE ONLY",
-            "A lag and its opposite have the same code: the sign is lost.",
-        )
-    return (
-        "DIRECTION TOLD",
-        f"A lag and its opposite have different codes (asymmetry {number(r.asymmetry, 2)}).",
-    )
+        return MEANS("ONE DIRECTION", weight=weight)
+    which = "DISTANCE ONLY" if r.asymmetry <= telling.EXACT else "DIRECTION TOLD"
+    return MEANS(which, asymmetry=number(r.asymmetry, 2))
 
 
 def steps_by_matrix(enc: Encoding, r: Relations) -> str:
     """Whether one linear map leads from every code to the next."""
     if r.shift_residual is None or r.kernel is None:
         return ""
-    if r.shift_residual <= EXACT:
+    if r.shift_residual <= telling.EXACT:
         one = "For each lag one matrix takes every code that far"
         return f"{one if enc.domain.irregular else 'One matrix takes every code to the next'}."
     return (
@@ -199,7 +171,7 @@ def near_is_near(enc: Encoding, r: Relations) -> str:
 
 def not_a_rotation(enc: Encoding, r: Relations) -> str:
     """What turns the numbers of a head and changes their lengths."""
-    if r.rotation_residual is None or r.rotation_residual <= EXACT:
+    if r.rotation_residual is None or r.rotation_residual <= telling.EXACT:
         return ""
     return (
         "What turns a head is not a rotation: squared lengths change by up to "
@@ -210,21 +182,13 @@ def not_a_rotation(enc: Encoding, r: Relations) -> str:
 def products_by_displacement(enc: Encoding, r: Relations) -> tuple[str, str]:
     """Whether inner products depend on the displacement alone."""
     if r.kernel is None:
-        if enc.domain.kind == "lag":
-            return "BIASES", "They are added to logits: codes have no inner products by lag."
-        return "ALL ZERO", "All codes are zero: they say nothing about points."
-    if r.toeplitz_residual > EXACT:
-        return (
-            "DEPENDS ON PLACE",
-            "Inner products depend on where codes are, not only on their displacement "
-            f"(Toeplitz residual {number(r.toeplitz_residual, 2)}; 0 is the displacement alone).",
-        )
-    alone = "DEPENDS ON DISPLACEMENT ALONE"
+        return MEANS("BIASES" if enc.domain.kind == "lag" else "ALL ZERO", points="points")
+    if r.toeplitz_residual > telling.EXACT:
+        return MEANS("DEPENDS ON PLACE", residual=number(r.toeplitz_residual, 2))
     rises = by_axis([None if k is None else str(k) for k in r.first_rise])
-    if all(k is None for k in r.first_rise):
-        return alone, "Along the axes inner products of codes never rise."
-    first = rises.replace("–", "never")
-    return alone, f"Along the axes inner products of codes rise for the first time at lag {first}."
+    first = f"rise for the first time at lag {rises.replace('–', 'never')}"
+    rise = "never rise" if all(k is None for k in r.first_rise) else first
+    return MEANS("DEPENDS ON DISPLACEMENT ALONE", rise=rise)
 
 
 def products_on_diagonals(r: Relations) -> str:
@@ -247,7 +211,7 @@ def steps_along_axes(enc: Encoding, r: Relations) -> str:
     known = [x for x in r.shift_residual or () if x is not None]
     if not known or r.kernel is None:
         return ""
-    if max(known) <= EXACT:
+    if max(known) <= telling.EXACT:
         return "One matrix an axis takes every code to the next along it."
     return (
         "No matrix takes every code to the next: the best is off by "
@@ -255,7 +219,7 @@ def steps_along_axes(enc: Encoding, r: Relations) -> str:
     )
 
 
-def relations(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+def relations(answers: Sequence[telling.Answer], look: Look = USUAL) -> Figure:
     """Inner products by lag, or that there are none."""
     figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.0), look)
     for a in answers:
@@ -272,17 +236,16 @@ def relations(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
     return figure
 
 
-def conclude_relations(enc: Encoding, r: Relations) -> Said:
+def conclude_relations(enc: Encoding, r: Relations) -> telling.Said:
     """What inner products depend on, and whether steps are linear and near points alike."""
     if r.on_grid:
         beside = not_a_rotation(enc, r), products_on_diagonals(r), steps_along_axes(enc, r)
-        return Said(*products_by_displacement(enc, r), "", (*beside, near_is_near(enc, r)))
-    return Said(*products_by_lag(enc, r), steps_by_matrix(enc, r), (near_is_near(enc, r),))
+        return telling.Said(*products_by_displacement(enc, r), "", (*beside, near_is_near(enc, r)))
+    return telling.Said(*products_by_lag(enc, r), steps_by_matrix(enc, r), (near_is_near(enc, r),))
 
 
-TOLD = Telling(
+TOLD = telling.Telling(
     "relations",
-    verdicts=VERDICTS,
     conclude=conclude_relations,
     words=relations_text,
     rows=relations_rows,

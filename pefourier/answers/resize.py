@@ -9,18 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.analysis.resize import Picture, Resizing, by_cycles
+from pefourier.answers import plot
 from pefourier.answers.places import axis_names, by_axis, further_in_words, point_of
-from pefourier.answers.plot import (
-    NARROW,
-    USUAL,
-    WIDTH,
-    Look,
-    add_legend_below,
-    caption,
-    make_panels,
-)
 from pefourier.answers.spectrum import whole_plane
-from pefourier.answers.telling import Answer, Said, Telling, record_of_fields
+from pefourier.answers.telling import Answer, Said, Telling, meaning_of, record_of_fields
 from pefourier.answers.text import aligned, joined_runs, number
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
@@ -30,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-VERDICTS = frozenset("ALL ZERO|STILL DISTINCT|NO LONGER DISTINCT|NOT DISTINCT|RESIZED".split("|"))
 FAINT = 1e-6  # share of energy below which nothing is drawn
 
 
@@ -45,7 +36,7 @@ def conclude_resizing(enc: Encoding, r: Resizing) -> Said:
     Rotations are computed at every size, so that the formula comes first there.
     """
     if not r.before.norm:
-        return Said("ALL ZERO", "All codes are zero, and stay so.")
+        return Said(*meaning_of("resize", "ALL ZERO"))
     computed = enc.act == "rotate" and r.anew is not None
     new = r.anew if computed else r.after
     apart = new.nearest is None or new.distinct == math.prod(new.grid)
@@ -179,7 +170,7 @@ def resize_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
         yield one.method, one.norm_ratio, *one.neighbours, one.largest_difference
 
 
-def resizing(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+def resizing(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     """Densities before and after, over the plane of rows and columns and along each axis."""
     (a,) = answers
     r: Resizing = a.result
@@ -187,7 +178,7 @@ def resizing(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
     axes = len(r.old)
     planes = 2 if axes > 1 else 0
     rows = (planes + axes + 1) // 2
-    figure, grid = make_panels(rows, 2, (WIDTH, 0.5 + 2.4 * rows), look)
+    figure, grid = plot.make_panels(rows, 2, (plot.WIDTH, 0.5 + 2.4 * rows), look)
     panels = list(grid.flat)
     if planes:
         draw_planes(figure, panels[:2], pictures, names)
@@ -200,9 +191,9 @@ def resizing(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
         panel.set_ylabel("" if axis % 2 else "share of energy")
     for panel in panels[planes + axes :]:
         panel.set_axis_off()
-    add_legend_below(figure, panels[planes])
+    plot.add_legend_below(figure, panels[planes])
     if not look.title:
-        figure.suptitle(f"{caption(a)}, {r.method}", fontsize=9)
+        figure.suptitle(f"{plot.caption(a)}, {r.method}", fontsize=9)
     return figure
 
 
@@ -224,14 +215,13 @@ def draw_planes(
         panel.set(xlabel="cycles along x", ylabel="cycles along y" if panel is panels[0] else "")
         panel.set(xlim=(-widest[1], widest[1]), ylim=(widest[0], -widest[0]))
         panel.set_title(name, fontsize=9, loc="left")
-    where = "top" if figure.get_figwidth() < NARROW else "right"
+    where = "top" if figure.get_figwidth() < plot.NARROW else "right"
     label = "log10 of the share of energy"
     figure.colorbar(image, ax=panels, label=label, shrink=0.8, location=where)
 
 
 TOLD = Telling(
     "resize",
-    verdicts=VERDICTS,
     conclude=conclude_resizing,
     words=resize_text,
     rows=resize_rows,

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from math import isnan, pi
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pefourier.analysis.bands import density_by_decade, group_waves, is_slow
+from pefourier.answers import plot
 from pefourier.answers.places import POINTS, axis_names, by_axis, unit_of_waves
-from pefourier.answers.plot import (
-    LETTER,
-    MANY,
-    NARROW,
-    USUAL,
-    WIDTH,
-    Look,
-    add_legend,
-    caption,
-    lines_within,
-    make_figure,
-    make_panels,
-    room_for_names,
-)
 from pefourier.answers.telling import (
     Answer,
     Fact,
     Said,
     Telling,
     any_grid,
+    meaning_of,
     side_by_side,
 )
 from pefourier.answers.terminal_chart import chart, shades
@@ -57,13 +46,7 @@ SHARED = 0.05  # of a table's energy: what is the same in all rows is worth a se
 BOUND, ROUND = 0.99, 0.15  # A4 from which directions are two, and below which there is none
 MOST_WAVES = 0.5  # share of frequencies that is worth a sentence
 ACROSS = 4  # panels in a row
-NO_SPECTRUM = "All codes are zero, so there is no spectrum."
-VERDICTS = frozenset(
-    (
-        "ALL ZERO|TOO COARSE|CONSTANT|EVEN|FEW WAVES|MOSTLY SLOW|MOSTLY FAST|SLOW AND FAST|"
-        "ALONG ONE AXIS|ALONG THE AXES|TWO DIRECTIONS|ALL DIRECTIONS|UNEVEN DIRECTIONS"
-    ).split("|")
-)
+MEANS = partial(meaning_of, "spectrum")
 BLUE = "#0072B2"
 ONE_OF = {"positions": "position", "time steps": "time step", "units of time": "unit of time"}
 TICKS = ([-np.pi, 0, np.pi], ["-π", "0", "π"])
@@ -154,7 +137,9 @@ def units(answers: Sequence[Answer], one: bool = False) -> str:
 
 def frequency_label(answers: Sequence[Answer], figure: Figure) -> str:
     """The name of an axis of frequencies."""
-    return lines_within(f"angular frequency ω (radians per {units(answers, one=True)})", figure)
+    return plot.lines_within(
+        f"angular frequency ω (radians per {units(answers, one=True)})", figure
+    )
 
 
 def share_at_zero(share: float) -> str:
@@ -261,52 +246,29 @@ def shape(enc: Encoding, r: Spectrum) -> tuple[str, str]:
     """Where the energy lies: nowhere, at zero, evenly, in slow waves, in fast ones."""
     s, (step, unit) = r.summary, unit_of_waves(enc)
     if isnan(s.lowest_bin_share):
-        return "ALL ZERO", NO_SPECTRUM
+        return MEANS("ALL ZERO")
     if is_blurred(r):
-        return (
-            "TOO COARSE",
-            f"Smoothing by {number(r.sigma)} steps blurs most of the lattice's {len(r.omega)} "
-            "frequencies.",
-        )
+        return MEANS("TOO COARSE", sigma=number(r.sigma), points=len(r.omega))
     if s.cutoff95 == 0:
-        share, points = f"{100 * s.lowest_bin_share:.0f} %", POINTS[enc.domain.kind]
-        return (
-            "CONSTANT",
-            f"{share} of its energy is at frequency 0: codes are nearly the same at all {points}.",
-        )
+        return MEANS("CONSTANT", share=100 * s.lowest_bin_share, points=POINTS[enc.domain.kind])
     if s.flatness >= FLAT:
-        return (
-            "EVEN",
-            f"All frequencies carry about the same share of its energy (flatness "
-            f"{number(s.flatness, 3)} of 1).",
-        )
+        return MEANS("EVEN", flatness=number(s.flatness, 3))
     if waves := few_waves(enc, r):
         lengths = [number(2 * pi / omega * step, 3) for omega, _ in waves]
         each = join(
             f"{n} ({100 * share:.0f} %)" for n, (_, share) in zip(lengths, waves, strict=True)
         )
-        held = 100 * sum(share for _, share in waves)
         one = f"a wave of {lengths[0]}" if len(waves) == 1 else ""
-        return "FEW WAVES", f"{held:.0f} % of its energy is in {one or f'waves of {each}'} {unit}."
+        held = 100 * sum(share for _, share in waves)
+        return MEANS("FEW WAVES", held=held, waves=one or f"waves of {each}", unit=unit)
+    told = {"wave": wave(s.cutoff95 / step), "unit": unit, "slow": below_first_step(enc, r)}
     if s.cutoff95 <= SLOW:
-        return (
-            "MOSTLY SLOW",
-            f"95 % of its energy is in waves of {wave(s.cutoff95 / step)} {unit} or longer"
-            f"{below_first_step(enc, r)}.",
-        )
-    fast, short = float(r.density[r.omega > pi / 2].sum()), number(4 * step, 3)
+        return MEANS("MOSTLY SLOW", **told)
+    fast = float(r.density[r.omega > pi / 2].sum())
     if fast >= FAST:
-        return (
-            "MOSTLY FAST",
-            f"{100 * fast:.0f} % of its energy is in waves shorter than {short} {unit}"
-            f"{below_first_step(enc, r)}.",
-        )
+        return MEANS("MOSTLY FAST", share=100 * fast, short=number(4 * step, 3), **told)
     middle = r.omega[np.searchsorted(np.cumsum(r.density), 0.5 - 1e-12)]
-    return (
-        "SLOW AND FAST",
-        f"Half of its energy is in waves of {wave(middle / step)} {unit} or longer, 95 % in "
-        f"waves of {wave(s.cutoff95 / step)} or longer{below_first_step(enc, r)}.",
-    )
+    return MEANS("SLOW AND FAST", half=wave(middle / step), **told)
 
 
 def few_waves(enc: Encoding, r: Spectrum) -> list[tuple[float, float]]:
@@ -433,28 +395,18 @@ def before_training(enc: Encoding, r: Spectrum) -> str:
 def shape_on_grid(enc: Encoding, r: Spectrum) -> tuple[str, str]:
     """Which directions the frequencies have."""
     if isnan(r.summary.lowest_bin_share):
-        return "ALL ZERO", NO_SPECTRUM
+        return MEANS("ALL ZERO")
     a2, a4 = r.isotropy["A2"], r.isotropy["A4"]
     if isnan(a4):
-        return "CONSTANT", "All energy is at frequency 0: the same code everywhere."
+        return MEANS("CONSTANT | grid")
     smeared = f", smeared by sigma {number(r.sigma)}" if r.sigma else ""
     length = f"mean frequency is {number(r.summary.centroid, 3)} rad a point{smeared}"
+    which = "ALL DIRECTIONS" if max(a2, a4) <= ROUND else "UNEVEN DIRECTIONS"
     if axis_parts(enc) is not None:
-        on = ("ALONG ONE AXIS", "one axis") if a2 > BOUND else ("ALONG THE AXES", "the axes")
-        return on[0], f"All frequencies lie on {on[1]} (A4 = {number(a4, 2)}); the {length}."
-    if a4 >= BOUND:
-        return (
-            "TWO DIRECTIONS",
-            f"All frequencies lie in two crossing directions (A4 = {number(a4, 2)}); the {length}.",
-        )
-    both = f"A2 = {number(a2, 2)}, A4 = {number(a4, 2)}"
-    if max(a2, a4) <= ROUND:
-        return "ALL DIRECTIONS", f"No direction is preferred ({both}, 0 is round); the {length}."
-    return (
-        "UNEVEN DIRECTIONS",
-        f"Some directions have more energy ({both}; 0 is round, 1 bound to an axis or to two "
-        f"crossing ones); the {length}.",
-    )
+        which = "ALONG ONE AXIS" if a2 > BOUND else "ALONG THE AXES"
+    elif a4 >= BOUND:
+        which = "TWO DIRECTIONS"
+    return MEANS(which, a2=number(a2, 2), a4=number(a4, 2), length=length)
 
 
 def idle_on_grid(enc: Encoding, r: Spectrum) -> str:
@@ -476,38 +428,38 @@ def aliasing_on_grid(enc: Encoding, r: Spectrum) -> str:
     )
 
 
-def spectrum(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+def spectrum(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     """Densities over angular frequency, as Fig. 1 of the paper; in panels where there are many.
 
     On grids they are pictures, with what they sum to along each axis.
     """
     if any_grid(answers):
-        figure = make_figure((1.5 * WIDTH, 0.4 + 2.3 * len(answers)), look)
-        spectrum_on_grids(figure, answers, list(map(caption, answers)))
+        figure = plot.make_figure((1.5 * plot.WIDTH, 0.4 + 2.3 * len(answers)), look)
+        spectrum_on_grids(figure, answers, list(map(plot.caption, answers)))
         return figure
-    if len(answers) > MANY:
+    if len(answers) > plot.MANY:
         return spectrum_panels(answers, look)
-    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.2), look)
+    figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.2), look)
     for a in answers:
-        label = caption(a, room_for_names(figure))
+        label = plot.caption(a, plot.room_for_names(figure))
         axes.plot(per_unit(a, a.result), a.result.density, label=label, linewidth=1.4)
     axes.set(xlabel=frequency_label(answers, figure), ylabel="share of energy $g_k$")
     axes.set_ylim(bottom=0)
     set_frequency_axis(axes, answers)
-    add_legend(figure, axes, look)
+    plot.add_legend(figure, axes, look)
     return figure
 
 
-def spectrum_by_decade(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
+def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     """Densities over the logarithm of frequency, with the lengths of the waves above."""
-    if len(answers) > MANY:
+    if len(answers) > plot.MANY:
         return spectrum_panels(answers, look, logarithmic=True)
-    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.4), look)
+    figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
     axes.set_xscale("log")
     for a in answers:
         found = density_by_decade(a.encoding, a.result.method)
         zero = share_at_zero(found.at_zero)
-        label = caption(a, room_for_names(figure) - LETTER * len(zero)) + zero
+        label = plot.caption(a, plot.room_for_names(figure) - plot.LETTER * len(zero)) + zero
         axes.plot(per_unit(a, found), found.density, label=label, linewidth=1.4)
     lengths = {len(a.encoding) * unit_of_waves(a.encoding)[0] for a in answers}
     if len(lengths) == 1:
@@ -516,9 +468,9 @@ def spectrum_by_decade(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
     axes.set_ylim(bottom=0)
     limits = axes.get_xlim()
     axes.set_xlim(limits)
-    if figure.get_figwidth() < NARROW:  # between powers of ten names would overlap
+    if figure.get_figwidth() < plot.NARROW:  # between powers of ten names would overlap
         axes.xaxis.set_minor_formatter("")
-    add_legend(figure, axes, look)
+    plot.add_legend(figure, axes, look)
     above = axes.twiny()
     above.set(xscale="log", xlabel=f"length of the wave ({units(answers)})")
     above.set_xlim([2 * np.pi / omega for omega in limits])
@@ -535,13 +487,13 @@ def mark_one_turn(axes: Axes, length: float) -> None:
 
 
 def spectrum_panels(
-    answers: Sequence[Answer], look: Look = USUAL, logarithmic: bool = False
+    answers: Sequence[Answer], look: plot.Look = plot.USUAL, logarithmic: bool = False
 ) -> Figure:
     """Densities side by side, each on its own scale: what differs is where the energy lies."""
-    width = look.width or WIDTH * 1.3
+    width = look.width or plot.WIDTH * 1.3
     across = max(2, min(ACROSS, int(width / 1.5)))
     rows = -(-len(answers) // across)
-    figure, panels = make_panels(rows, across, (width, 0.5 + 1.05 * rows), look, sharex=True)
+    figure, panels = plot.make_panels(rows, across, (width, 0.5 + 1.05 * rows), look, sharex=True)
     for axes in panels.flat[len(answers) :]:
         axes.set_axis_off()
     for axes, a in zip(panels.flat, answers, strict=False):
@@ -551,7 +503,9 @@ def spectrum_panels(
             place = {"ha": "center", "va": "center", "transform": axes.transAxes}
             axes.text(0.5, 0.5 / 1.05, "no spectrum", fontsize=8, **place)
         axes.fill_between(per_unit(a, found), found.density / peak, color="C0", linewidth=0)
-        axes.set_title(caption(a, 1.25 * (width - 0.4) / across), fontsize=8, loc="left", pad=2)
+        axes.set_title(
+            plot.caption(a, 1.25 * (width - 0.4) / across), fontsize=8, loc="left", pad=2
+        )
         axes.set_ylim(0, 1.05)
         axes.set_yticks([])
         axes.tick_params(labelbottom=True, labelsize=7)
@@ -598,7 +552,7 @@ def plane_edges(side: int) -> tuple[float, float]:
 
 def spectrum_on_grids(figure: Figure, answers: Sequence[Answer], titles: Sequence[str]) -> None:
     """A row for each encoding: the density over both frequencies, and along each of them."""
-    if figure.get_figwidth() < NARROW:  # the marginals below the plane
+    if figure.get_figwidth() < plot.NARROW:  # the marginals below the plane
         figure.set_figheight(figure.get_figheight() + 2.2 * len(answers))
         cells = figure.add_gridspec(2 * len(answers), 2)
         places = [(cells[i, :], cells[i + 1, 0], cells[i + 1, 1]) for i in range(0, cells.nrows, 2)]
@@ -651,7 +605,6 @@ def conclude_spectrum(enc: Encoding, r: Spectrum) -> Said:
 
 TOLD = Telling(
     "spectrum",
-    verdicts=VERDICTS,
     conclude=conclude_spectrum,
     words=spectrum_text,
     rows=spectrum_rows,

@@ -16,6 +16,7 @@ from functools import partial
 from html import escape
 from importlib import import_module
 from itertools import groupby, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pefourier.answers.page import Page, fields_of
@@ -23,6 +24,7 @@ from pefourier.answers.places import by_axis
 from pefourier.answers.text import aligned, number, paragraph
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError, printable, shorten
+from pefourier.files import read_toml
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 EXACT = 1e-6  # error of a linear inverse that is rounding
 LONG = 4  # numbers or names of a list that are told one by one
 MOST = 3  # sentences of a conclusion that is made of what speaks first
+SENTENCES = Path(__file__).with_name("sentences.toml")
 SENTENCE = 180  # characters of a conclusion that a line shows
 COLUMNS_ACROSS = 4  # encodings side by side in a text table
 
@@ -62,7 +65,7 @@ class Said:
     'SHARP. A position comes back. Row 9 has no code.'
     """
 
-    verdict: str  # one to four words in capitals, of those that a `Telling` declares
+    verdict: str  # one to four words in capitals, of those in sentences.toml
     meaning: str
     action: str = ""
     more: tuple[str, ...] = ()  # findings, and last what holds of all of its kind
@@ -71,6 +74,15 @@ class Said:
     def text(self) -> str:
         """All of it in one paragraph."""
         return " ".join(filter(None, (f"{self.verdict}.", self.meaning, self.action, *self.more)))
+
+
+def meaning_of(command: str, verdict: str, **told: Any) -> tuple[str, str]:
+    """A verdict, and what it means in the words of sentences.toml; " | " leads to a variant.
+
+    >>> meaning_of("spectrum", "EVEN", flatness="0.99")[1]
+    'All frequencies carry about the same share of its energy (flatness 0.99 of 1).'
+    """
+    return verdict.partition(" | ")[0], read_toml(SENTENCES)[command][verdict].format(**told)
 
 
 @dataclass(frozen=True)
@@ -111,7 +123,6 @@ class Telling:
     """How the answers to one question are told, in each way by a function of them."""
 
     command: str
-    verdicts: frozenset[str]  # all that conclusions begin with
     conclude: Callable[[Encoding, Any], Said]
     words: Callable[[Sequence[Answer]], str]
     rows: Callable[[Sequence[Answer]], Iterable[Sequence[Any]]]

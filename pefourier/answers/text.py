@@ -194,6 +194,24 @@ def joined_runs(numbers: Iterable[int], joint: str) -> list[str]:
     return [joint.join(map(str, dict.fromkeys((part[0], part[-1])))) for part in parts]
 
 
+def first_few(items: Sequence[str], most: int = 4) -> str:
+    """The first of some items, and whether there are more.
+
+    >>> first_few("abcde"), first_few("ab")
+    ('a, b, c, d, …', 'a, b')
+    """
+    return ", ".join([*items[:most], "…"] if len(items) > most else items)
+
+
+def ranges(index: Iterable[int], most: int = 6) -> str:
+    """Whole numbers with runs joined, the first few.
+
+    >>> ranges([0, 1, 2, 4, 5, 6, 9])
+    '0-2, 4-6, 9'
+    """
+    return first_few(joined_runs(index, "-"), most)
+
+
 def whole_number(text: str) -> int | None:
     """A whole number as people write it: digits, 3e5, 128k or 1M; None for any other text.
 

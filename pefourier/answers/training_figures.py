@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.answers.plot import (
-    MANY,
-    USUAL,
-    WIDTH,
-    Look,
-    brief,
-    lines_within,
-    make_panels,
-    name_coinciding,
-)
+from pefourier.answers import plot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,19 +24,19 @@ EXACT = ("length of the problem; line: trained", "exact match")
 
 
 def score_by_length(
-    summary: Summary | CausalSummary, look: Look = USUAL, labels: tuple[str, str] = ROWS
+    summary: Summary | CausalSummary, look: plot.Look = plot.USUAL, labels: tuple[str, str] = ROWS
 ) -> Figure:
     """Accuracy against the length of what is tested, a line with its 95 % interval an encoding."""
     shown = [one for one in summary.datasets if one.lengths]
-    figure, axes = make_panels(len(shown), 1, (WIDTH, 0.6 + 2.6 * len(shown)), look)
+    figure, axes = plot.make_panels(len(shown), 1, (plot.WIDTH, 0.6 + 2.6 * len(shown)), look)
     for panel, one in zip(axes[:, 0], shown, strict=True):
         for number, (name, every) in enumerate(one.lengths.items()):
             known = {at.length: at.accuracy for at in every if at.accuracy is not None}
             points = sorted({one.length: one.scores[name]["accuracy"], **known}.items())
             at, means = zip(*points, strict=True)
-            marker = MARKERS[number // MANY % len(MARKERS)]
+            marker = MARKERS[number // plot.MANY % len(MARKERS)]
             (line,) = panel.plot(at, [m.mean for m in means], marker=marker, markersize=4)
-            line.set_label(brief(name, 28))
+            line.set_label(plot.brief(name, 28))
             low, high = [m.low for m in means], [m.high for m in means]
             panel.fill_between(at, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
         panel.axvline(one.length, color="0.7", linewidth=0.8, linestyle="-")
@@ -54,27 +45,27 @@ def score_by_length(
         panel.set_xticks(lengths, [str(n) for n in lengths])
         panel.minorticks_off()
         panel.set(xlabel=labels[0], ylabel=labels[1])
-        panel.set_title(brief(one.dataset, 40), loc="right", fontsize=9)
-        name_coinciding(panel)
+        panel.set_title(plot.brief(one.dataset, 40), loc="right", fontsize=9)
+        plot.name_coinciding(panel)
         panel.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
 
-def exact_by_length(summary: CausalSummary, look: Look = USUAL) -> Figure:
+def exact_by_length(summary: CausalSummary, look: plot.Look = plot.USUAL) -> Figure:
     """Exact matches of causal models against the length of problems."""
     return score_by_length(summary, look, EXACT)
 
 
 def learning_curves(
-    runs: Sequence[tuple[Mapping[str, Any], np.ndarray]], look: Look = USUAL
+    runs: Sequence[tuple[Mapping[str, Any], np.ndarray]], look: plot.Look = plot.USUAL
 ) -> Figure:
     """Means over runs of training loss, and of score and loss on validation, epoch by epoch.
 
     A run that is done keeps its last values. `runs` are rows, each with its curve (epochs, 3).
     """
     datasets = list(dict.fromkeys(row["dataset"] for row, _ in runs))
-    size = (WIDTH, 0.8 + 2.0 * len(datasets))
-    figure, axes = make_panels(len(datasets), len(CURVES), size, look)
+    size = (plot.WIDTH, 0.8 + 2.0 * len(datasets))
+    figure, axes = plot.make_panels(len(datasets), len(CURVES), size, look)
     for panels, dataset in zip(axes, datasets, strict=True):
         own = [(row["encoding"], curve) for row, curve in runs if row["dataset"] == dataset]
         longest = max(len(curve) for _, curve in own)
@@ -82,10 +73,10 @@ def learning_curves(
             mean = np.mean([to_length(c, longest) for name, c in own if name == encoding], axis=0)
             for panel, values in zip(panels, mean.T, strict=True):
                 (line,) = panel.plot(np.arange(longest) + 1, values, linewidth=1)
-                line.set(label=brief(encoding, 28), alpha=1.0 if number < MANY else 0.6)
+                line.set(label=plot.brief(encoding, 28), alpha=1.0 if number < plot.MANY else 0.6)
         for panel, caption in zip(panels, CURVES, strict=True):
             panel.set(xlabel="epoch", ylabel=caption)
-        panels[0].set_title(brief(dataset, 40), loc="left", fontsize=9)
+        panels[0].set_title(plot.brief(dataset, 40), loc="left", fontsize=9)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3)
     return figure
@@ -100,12 +91,12 @@ def to_length(curve: np.ndarray, epochs: int) -> np.ndarray:
     return curve[np.minimum(np.arange(epochs), len(curve) - 1)]
 
 
-def comparison(summary, look: Look = USUAL) -> Figure:
+def comparison(summary, look: plot.Look = plot.USUAL) -> Figure:
     """Every run's F1 as a point, means with their 95 % intervals, one panel per dataset."""
     panels = len(summary.datasets)
     most = max(len(one.scores) for one in summary.datasets)
-    size = (WIDTH, 0.8 + panels * (0.5 + 0.28 * most))
-    figure, axes = make_panels(panels, 1, size, look)
+    size = (plot.WIDTH, 0.8 + panels * (0.5 + 0.28 * most))
+    figure, axes = plot.make_panels(panels, 1, size, look)
     for panel, one in zip(axes[:, 0], summary.datasets, strict=True):
         for row, (encoding, scores) in enumerate(one.scores.items()):
             f1 = [
@@ -118,23 +109,23 @@ def comparison(summary, look: Look = USUAL) -> Figure:
             mean, above = scores["f1"], row - 0.3  # where it hides no point
             panel.plot([mean.low, mean.high], [above, above], color="C0", linestyle="-")
             panel.plot(mean.mean, above, "D", color="C0", markersize=4)
-        panel.set_yticks(range(len(one.scores)), [brief(name, 28) for name in one.scores])
+        panel.set_yticks(range(len(one.scores)), [plot.brief(name, 28) for name in one.scores])
         panel.set_ylim(len(one.scores) - 0.4, -0.6)
         leaky = ", leaky split" if one.leaky else ""
-        title = f"{brief(one.dataset, 40)}, {one.inputs}{leaky}"
+        title = f"{plot.brief(one.dataset, 40)}, {one.inputs}{leaky}"
         panel.set_title(title, loc="right", fontsize=9)  # a long one has room at its left
         panel.set_xlabel(
-            lines_within("F1 of each (seed, fold); diamond: mean with 95 % interval", figure)
+            plot.lines_within("F1 of each (seed, fold); diamond: mean with 95 % interval", figure)
         )
     return figure
 
 
-def critical_difference(summary, look: Look = USUAL) -> Figure:
+def critical_difference(summary, look: plot.Look = plot.USUAL) -> Figure:
     """Average ranks over datasets, the best at the left; bars join those not told apart."""
     names = sorted(summary.ranks, key=lambda name: summary.ranks[name])
     at = [summary.ranks[name] for name in names]
     half, bars = (len(names) + 1) // 2, len(summary.cliques)
-    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 0.7 + 0.12 * bars + 0.22 * half), look)
+    figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 0.7 + 0.12 * bars + 0.22 * half), look)
     span = max(len(names) - 1, 1)
     axes.set(xlim=(1 - 0.45 * span, len(names) + 0.45 * span), ylim=(-0.5 * bars - half - 0.5, 0))
     for i, name in enumerate(names):
@@ -144,7 +135,7 @@ def critical_difference(summary, look: Look = USUAL) -> Figure:
         axes.plot(
             [at[i], at[i], edge], [0, level, level], color="0.4", linewidth=0.8, linestyle="-"
         )
-        short = brief(name, 20)
+        short = plot.brief(name, 20)
         label = f"{short}  {at[i]:.2f}" if left else f"{at[i]:.2f}  {short}"
         axes.text(edge, level, f" {label} ", ha="right" if left else "left", va="center")
     for i, group in enumerate(summary.cliques):
@@ -153,9 +144,9 @@ def critical_difference(summary, look: Look = USUAL) -> Figure:
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.spines["top"].set(visible=True, bounds=(1, len(names)))
     axes.xaxis.tick_top()
-    crowd = int(len(names) * WIDTH / figure.get_figwidth())
+    crowd = int(len(names) * plot.WIDTH / figure.get_figwidth())
     axes.set_xticks(range(1, len(names) + 1, 1 + crowd // 12))
     axes.set_yticks([])
-    reach = f"\n{lines_within(summary.out_of_reach, figure)}" if summary.out_of_reach else ""
+    reach = f"\n{plot.lines_within(summary.out_of_reach, figure)}" if summary.out_of_reach else ""
     axes.set_title(f"average rank by F1 {summary.over}{reach}", fontsize=9)
     return figure

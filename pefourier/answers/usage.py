@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.answers.context import mark_lengths, ranges
+from pefourier.answers.context_figures import mark_lengths
 from pefourier.answers.plot import LETTER, USUAL, WIDTH, Look, brief, literal, make_panels
 from pefourier.answers.telling import Answer, Said, Telling, record_of_fields
-from pefourier.answers.text import agreeing, aligned, join, number, paragraph
+from pefourier.answers.text import agreeing, aligned, join, number, paragraph, ranges
 from pefourier.errors import shown
 from pefourier.weights.summary import OFTEN, Portion, RotationUse, used_part
 from pefourier.weights.usage import Usage
@@ -351,7 +351,6 @@ def draw_heads(axes: Axes, rotation: RotationUse, layer: LayerShares, length: in
 
 TOLD = Telling(
     "usage",
-    verdicts=frozenset([*VERDICTS.values(), "BY LAYER TYPE"]),
     conclude=lambda _, found: conclude_usage(found),
     words=usage_text,
     rows=usage_rows,

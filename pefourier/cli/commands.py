@@ -12,29 +12,7 @@ from typing import Any, Literal
 
 import typer
 
-from pefourier.cli.reach_options import (
-    ContextOptions,
-    DesignOptions,
-    tell_design,
-    tell_reach,
-)
-from pefourier.cli.request import (
-    Asked,
-    Drawing,
-    Form,
-    Question,
-    answers_of,
-    ask_each,
-    ask_lengths,
-    asking,
-    attempt_each,
-    check_number,
-    keep_answers,
-    note_grids,
-    parse_points,
-    since,
-    spare_threads,
-)
+from pefourier.cli import reach_options, request
 from pefourier.cli.streams import note, percentages
 from pefourier.cli.train_options import InGroups, Setting, TrainOptions, fill_options
 from pefourier.cli.usage_options import UsageOptions, tell_usage
@@ -53,11 +31,11 @@ Interpolation = Literal["bicubic", "antialias", "timm", "dinov2", "bilinear", "f
 
 
 @app.command()
-@asking
+@request.asking
 def spectrum(
-    question: Question,
-    form: Form,
-    drawing: Drawing,
+    question: request.Question,
+    form: request.Form,
+    drawing: request.Drawing,
     lattice: int | None = None,
     sigma: float | None = None,
     method: Method = "auto",
@@ -75,7 +53,7 @@ def spectrum(
     from pefourier.answers.spectrum import TOLD, by_decade, spectrum_chart
 
     own = {"lattice": lattice, "sigma": sigma, "method": method, "demean": demean}
-    asked = ask_each(question, partial(questions.spectrum, **own))
+    asked = request.ask_each(question, partial(questions.spectrum, **own))
     answers = asked.answers
     for a in answers:
         if isnan(a.result.summary.lowest_bin_share):
@@ -94,11 +72,11 @@ def spectrum(
 
 
 @app.command()
-@asking
+@request.asking
 def reconstruct(
-    question: Question,
-    form: Form,
-    drawing: Drawing,
+    question: request.Question,
+    form: request.Form,
+    drawing: request.Drawing,
     pos: list[str] | None = None,
     lattice: int | None = None,
     sigma: float | None = None,
@@ -113,13 +91,13 @@ def reconstruct(
     \b
     Example: pefourier reconstruct --pos 5 40 75 --plot fig2.pdf
     """
-    spare_threads()
-    points = parse_points(pos)
+    request.spare_threads()
+    points = request.parse_points(pos)
     from pefourier import questions
     from pefourier.answers.reconstruct import TOLD
 
     own = {"lattice": lattice, "sigma": sigma, "method": method, "demean": demean}
-    asked = ask_each(question, partial(questions.reconstruct, positions=points, **own))
+    asked = request.ask_each(question, partial(questions.reconstruct, positions=points, **own))
     if not points:
         note_positions(asked, question.quiet)
     elif any(len(point) != 2 for point in points):
@@ -130,7 +108,7 @@ def reconstruct(
     asked.finish([], question.quiet)
 
 
-def note_positions(asked: Asked, quiet: bool) -> None:
+def note_positions(asked: request.Asked, quiet: bool) -> None:
     """Say which positions were taken where the usual ones lie outside a lattice."""
     from pefourier.analysis.reconstruct import USUAL
 
@@ -142,7 +120,7 @@ def note_positions(asked: Asked, quiet: bool) -> None:
             note(f"{where}: positions {which} were taken; choose others with --pos", quiet)
 
 
-def note_points(asked: Asked, quiet: bool) -> None:
+def note_points(asked: request.Asked, quiet: bool) -> None:
     """Say where rows were taken as positions of one axis that show a grid otherwise."""
     from pefourier.encodings.grids import size_of
     from pefourier.geometry.found_grids import on_found_grid
@@ -171,8 +149,10 @@ class Demands:
 
 
 @app.command()
-@asking
-def check_faithful(question: Question, form: Form, drawing: Drawing, demands: Demands) -> None:
+@request.asking
+def check_faithful(
+    question: request.Question, form: request.Form, drawing: request.Drawing, demands: Demands
+) -> None:
     """Are codes distinct, can they be inverted?
 
     Also identifies tables and your code, and names what is wrong with them. Verdicts: collides <
@@ -182,21 +162,23 @@ def check_faithful(question: Question, form: Form, drawing: Drawing, demands: De
     \b
     Example: pefourier check-faithful wpe.npy --require injective
     """
-    spare_threads(question.wanted)
+    request.spare_threads(question.wanted)
     from pefourier import questions
     from pefourier.answers.faithful import faithful_page
 
-    stored, several = answers_of(demands.baseline, "check-faithful"), len(question.lengths) > 1
-    if several and demands.baseline is not None:
-        raise PefourierError("--baseline compares one length; give one, or leave --baseline out")
+    stored, several = (
+        request.answers_of(demands.baseline, "check-faithful"),
+        len(question.lengths) > 1,
+    )
+    request.check_sweep(question.lengths, demands.baseline, drawing)
 
     def check(source: Any, **sizes: Any) -> Any:
         show = percentages(printable(source.spec), question.quiet)
         return questions.check(source, progress=show, **sizes)
 
-    asked = ask_lengths(question, check, skip=demands.skip_unknown)
-    drawing.draw("faithful.faithful_sweep" if several else "faithful", asked.answers)
-    worse, remarks = since(stored, asked)
+    asked = request.ask_lengths(question, check, skip=demands.skip_unknown)
+    drawing.draw("faithful", asked.answers)
+    worse, remarks = request.since(stored, asked)
     reasons = [*unmet(asked, demands), *worse]
     if demands.strict:
         reasons, remarks = [*reasons, *remarks], []
@@ -213,7 +195,7 @@ def check_faithful(question: Question, form: Form, drawing: Drawing, demands: De
     asked.finish(reasons, question.quiet)
 
 
-def unmet(asked: Asked, demands: Demands) -> list[Any]:
+def unmet(asked: request.Asked, demands: Demands) -> list[Any]:
     """Which demands are not met, by which answer."""
     from pefourier.analysis.faithful import shortfalls
     from pefourier.answers.page import Reason
@@ -226,11 +208,11 @@ def unmet(asked: Asked, demands: Demands) -> list[Any]:
 
 
 @app.command()
-@asking
+@request.asking
 def compare(
-    question: Question,
-    form: Form,
-    drawing: Drawing,
+    question: request.Question,
+    form: request.Form,
+    drawing: request.Drawing,
     permutation: str | None = None,
 ) -> None:
     """Are two implementations the same encoding?
@@ -247,7 +229,7 @@ def compare(
         from pefourier.files import check_suffix
 
         check_suffix(permutation, (".npy", ".json"))
-    check_number(question, 2, "compare takes two encodings")
+    request.check_number(question, 2, "compare takes two encodings")
     from pefourier import questions
     from pefourier.answers.compare import TOLD
     from pefourier.answers.telling import answer_of
@@ -255,7 +237,7 @@ def compare(
     sources = question.sources(whole=True)
     result = questions.compare(*sources, length=question.length, d=question.d)
     for enc in result.about:
-        note_grids(enc, question.quiet)
+        request.note_grids(enc, question.quiet)
     drawing.draw("compare", [answer_of(result)])
     form.deliver(TOLD.page([answer_of(result)]))
     question.note_unused(list(result.about))
@@ -285,8 +267,8 @@ def write_permutation(path: str, found: Any) -> None:
 
 
 @app.command()
-@asking
-def relations(question: Question, form: Form, drawing: Drawing) -> None:
+@request.asking
+def relations(question: request.Question, form: request.Form, drawing: request.Drawing) -> None:
     """How do the codes of positions relate to one another?
 
     Inner products by lag, whether one matrix leads from every code to the next, whether distances
@@ -298,7 +280,7 @@ def relations(question: Question, form: Form, drawing: Drawing) -> None:
     from pefourier import questions
     from pefourier.answers.relations import TOLD
 
-    asked = ask_each(question, questions.relations)
+    asked = request.ask_each(question, questions.relations)
     drawing.draw("relations", asked.answers)
     form.deliver(TOLD.page(asked.each))
     question.note_unused([a.encoding for a in asked.answers])
@@ -306,8 +288,10 @@ def relations(question: Question, form: Form, drawing: Drawing) -> None:
 
 
 @app.command()
-@asking
-def context(given: ContextOptions, form: Form, drawing: Drawing) -> None:
+@request.asking
+def context(
+    given: reach_options.ContextOptions, form: request.Form, drawing: request.Drawing
+) -> None:
     """How far do a model's positions reach?
 
     Its layers, their rotations, what a scaling does to each band of frequencies, which phases
@@ -316,13 +300,13 @@ def context(given: ContextOptions, form: Form, drawing: Drawing) -> None:
     \b
     Example: pefourier context config.json --length 128k --against scaling-ignored
     """
-    tell_reach(given, form, drawing)
+    reach_options.tell_reach(given, form, drawing)
 
 
 @app.command()
-@asking
+@request.asking
 def convert(
-    form: Form,
+    form: request.Form,
     spec: str,
     source: Literal["halves", "neighbours"] = ...,
     target: Literal["halves", "neighbours"] = ...,
@@ -344,8 +328,8 @@ def convert(
 
 
 @app.command()
-@asking
-def usage(given: UsageOptions, form: Form, drawing: Drawing) -> None:
+@request.asking
+def usage(given: UsageOptions, form: request.Form, drawing: request.Drawing) -> None:
     """Which rotary frequencies do a model's weights use?
 
     How the energy of queries and keys is spread over pairs, from those that turn with every
@@ -359,8 +343,10 @@ def usage(given: UsageOptions, form: Form, drawing: Drawing) -> None:
 
 
 @app.command()
-@asking
-def design(given: DesignOptions, form: Form, drawing: Drawing) -> None:
+@request.asking
+def design(
+    given: reach_options.DesignOptions, form: request.Form, drawing: request.Drawing
+) -> None:
     """Which encoding, and which base, for my length?
 
     Which encoding is told by rules ('pefourier explain advice'). Criteria of its base contradict
@@ -373,15 +359,15 @@ def design(given: DesignOptions, form: Form, drawing: Drawing) -> None:
     Example: pefourier design --length 64k --d 128 --for bound
     Example: pefourier design --extend-from config.json --to 128k
     """
-    spare_threads()
-    tell_design(given, form, drawing)
+    request.spare_threads()
+    reach_options.tell_design(given, form, drawing)
 
 
 @app.command()
-@asking
+@request.asking
 def resize(
-    form: Form,
-    drawing: Drawing,
+    form: request.Form,
+    drawing: request.Drawing,
     spec: str,
     old: tuple | None = None,
     new: tuple | None = ...,
@@ -412,7 +398,7 @@ def resize(
 
     placing = {"grid": old or (), "prefix": prefix or 0}
     found = questions.resize(spec, new, method=method, d=d, **placing)
-    note_grids(found.about[0], quiet)
+    request.note_grids(found.about[0], quiet)
     drawing.draw("resize", [answer_of(found)])
     if out is not None:
         stored = source_of(spec) == "table" and spec != "-"
@@ -422,11 +408,11 @@ def resize(
 
 
 @app.command()
-@asking
+@request.asking
 def encode(
-    question: Question,
-    form: Form,
-    drawing: Drawing,
+    question: request.Question,
+    form: request.Form,
+    drawing: request.Drawing,
     out: str = ...,
     pos: list[str] | None = None,
 ) -> None:
@@ -444,8 +430,8 @@ def encode(
     if form.name == "csv":
         raise PefourierError("encode writes its table to --out; for CSV, end that name in .csv")
     check_suffix(out, WRITERS)
-    points = parse_points(pos)
-    check_number(question, 1, "encode writes one encoding")
+    points = request.parse_points(pos)
+    request.check_number(question, 1, "encode writes one encoding")
     from pefourier import questions
     from pefourier.answers.encode import encode_page
     from pefourier.answers.telling import Answer
@@ -459,10 +445,10 @@ def encode(
 
 
 @app.command(name="report")
-@asking
+@request.asking
 def write_report(
-    question: Question,
-    form: Form,
+    question: request.Question,
+    form: request.Form,
     out: str = "report.html",
     title: str | None = None,
     lattice: int | None = None,
@@ -501,11 +487,13 @@ def write_report(
     from pefourier.questions import encoding_of
 
     sizes = {"length": question.length, "d": question.d}
-    loaded = attempt_each(question.sources(), partial(encoding_of, **sizes))
+    loaded = request.attempt_each(question.sources(), partial(encoding_of, **sizes))
     encodings = [one for one in loaded if not isinstance(one, Refusal)]
     inquiry = Inquiry(options, lattice, sigma)
-    asked = keep_answers(
-        attempt_each(loaded, lambda e: inquiry.study(e, percentages(e.label, question.quiet)))
+    asked = request.keep_answers(
+        request.attempt_each(
+            loaded, lambda e: inquiry.study(e, percentages(e.label, question.quiet))
+        )
     )
     refused = [one for one in asked.each if isinstance(one, Refusal)]
     write_text(out, encodings_document(asked.answers, refused, inquiry, title or ""))
@@ -532,7 +520,7 @@ def is_file_of(folder: str, name: str) -> bool:
     return status_of(os.path.join(folder, name)) is not None
 
 
-def refuse_beside_folder(question: Question, options: dict[str, Any]) -> None:
+def refuse_beside_folder(question: request.Question, options: dict[str, Any]) -> None:
     """Refuse what says nothing about a train folder."""
     if len(question.wanted) > 1:
         raise PefourierError(
@@ -554,9 +542,9 @@ def write_text(path: str, text: str) -> None:
 
 
 @app.command(name="list")
-@asking
+@request.asking
 def list_encodings(
-    form: Form,
+    form: request.Form,
     names: list[str] | None = None,
 ) -> None:
     """List the encodings that have a name.
@@ -572,9 +560,9 @@ def list_encodings(
 
 
 @app.command(context_settings={"ignore_unknown_options": True})  # they are to be explained
-@asking
+@request.asking
 def explain(
-    form: Form,
+    form: request.Form,
     term: list[str] | None = None,
     schema: bool = False,
 ) -> None:
@@ -601,7 +589,7 @@ def explain(
 
 
 @app.command(cls=InGroups)
-@asking
+@request.asking
 def train(
     given: TrainOptions,
     context: typer.Context,
@@ -622,7 +610,7 @@ def train(
     if options.causal:
         from pefourier.train.causal import causal_page, run_causal
 
-        Form(as_json, as_csv).deliver(causal_page(run_causal(options, told)))
+        request.Form(as_json, as_csv).deliver(causal_page(run_causal(options, told)))
         return
     from pefourier.train.asked import check_options
 
@@ -632,13 +620,13 @@ def train(
 
     def deliver(found: Summary) -> None:
         with suppress(typer.Exit):  # nobody reads the answer, but files are to be written
-            Form(as_json, as_csv).deliver(summary_page(found))
+            request.Form(as_json, as_csv).deliver(summary_page(found))
 
     run_comparison(options, deliver, told)
 
 
 @app.command()
-@asking
+@request.asking
 def reproduce(
     out: str = "figures",
     as_json: bool = False,
@@ -656,7 +644,7 @@ def reproduce(
     """
     from pefourier.reproduce import claims_page, has_results, recompute_paper
 
-    form = Form(as_json, as_csv)
+    form = request.Form(as_json, as_csv)
     claims, files = recompute_paper(out, percentages("reproduce", quiet))
     form.deliver(claims_page(claims))
     note(f"wrote {', '.join(files)}", quiet)
@@ -665,8 +653,8 @@ def reproduce(
 
 
 @app.command()
-@asking
-def cite(form: Form) -> None:
+@request.asking
+def cite(form: request.Form) -> None:
     """How do I cite it?
 
     The program and the paper, as BibTeX.

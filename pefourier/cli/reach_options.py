@@ -4,16 +4,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
+from pefourier.cli import request
 from pefourier.cli.options import SHORT_NAMES
-from pefourier.cli.request import (
-    AtLength,
-    Drawing,
-    Form,
-    answers_of,
-    attempt_each,
-    keep_answers,
-    since,
-)
 from pefourier.cli.streams import note
 from pefourier.errors import PefourierError
 
@@ -55,7 +47,7 @@ class DesignOptions:
         return {"criteria": self.wanted or (), "bases": self.base or (), "dtype": dtype}
 
 
-def tell_reach(given: ContextOptions, form: Form, drawing: Drawing) -> None:
+def tell_reach(given: ContextOptions, form: request.Form, drawing: request.Drawing) -> None:
     """Answer `pefourier context`."""
     if not given.specs:
         raise PefourierError(
@@ -68,24 +60,22 @@ def tell_reach(given: ContextOptions, form: Form, drawing: Drawing) -> None:
     from pefourier.questions import context
 
     lengths = given.length if isinstance(given.length, tuple) else (given.length,)
-    stored = answers_of(given.baseline, "context")
-    if len(lengths) > 1 and stored is not None:
-        raise PefourierError("--baseline compares one length; give one, or leave --baseline out")
-
+    stored = request.answers_of(given.baseline, "context")
+    request.check_sweep(lengths, given.baseline, drawing)
     own = {"trained": given.trained, "d": given.d, "against": given.against}
 
-    def answer(asked: AtLength) -> Any:
+    def answer(asked: request.AtLength) -> Any:
         return answer_of(context(asked.spec, length=asked.length, **own))
 
-    pairs = [AtLength(spec, one) for spec in given.specs for one in lengths]
-    asked = keep_answers(attempt_each(pairs, answer))
+    pairs = [request.AtLength(spec, one) for spec in given.specs for one in lengths]
+    asked = request.keep_answers(request.attempt_each(pairs, answer))
     page = context_over_lengths if len(lengths) > 1 else TOLD.page
     for a in asked.answers:
         if given.length is not None and a.encoding.measure and len(a.encoding.domain.sides) > 1:
             note_image(a.encoding, given.quiet)
-    drawing.draw("context.context_sweep" if len(lengths) > 1 else "context", asked.answers)
+    drawing.draw("context", asked.answers)
     dtype = given.require_dtype
-    worse, remarks = since(stored, asked)
+    worse, remarks = request.since(stored, asked)
     for one in remarks:
         note(one.text, given.quiet)
     reasons = worse + [
@@ -110,7 +100,7 @@ def note_image(enc: Any, quiet: bool) -> None:
     )
 
 
-def tell_design(given: DesignOptions, form: Form, drawing: Drawing) -> None:
+def tell_design(given: DesignOptions, form: request.Form, drawing: request.Drawing) -> None:
     """Answer `pefourier design`."""
     extends, longer = given.extend_from is not None, given.to is not None
     if (extends or longer) and (not extends or longer == (given.grid is not None)):
@@ -139,7 +129,7 @@ def tell_design(given: DesignOptions, form: Form, drawing: Drawing) -> None:
     form.deliver(design_page(answers))
 
 
-def tell_extension(given: DesignOptions, form: Form, drawing: Drawing) -> None:
+def tell_extension(given: DesignOptions, form: request.Form, drawing: request.Drawing) -> None:
     """Answer `pefourier design --extend-from`."""
     from pefourier.analysis.extend import grid_specs
     from pefourier.answers.extend import TOLD, extensions_text

@@ -271,6 +271,14 @@ def spec_of_answer(one: Any) -> str:
     return one.encoding.spec if hasattr(one, "encoding") else one.spec
 
 
+def check_sweep(lengths: Sequence[Any], baseline: str | None, drawing: Drawing) -> None:
+    """Refuse several lengths where one is compared, or drawn."""
+    given = {"--baseline": baseline, "--plot": drawing.plot}
+    for option, value in given.items() if len(lengths) > 1 else ():
+        if value is not None:
+            raise PefourierError(f"{option} is about one length; give one, or leave {option} out")
+
+
 def answers_of(baseline: str | None, command: str) -> Mapping[str, Any] | None:
     """The answers of a baseline; None where none is given, whose room is then not opened."""
     if baseline is None:

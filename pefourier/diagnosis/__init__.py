@@ -2,13 +2,8 @@
 
 import numpy as np
 
+from pefourier.diagnosis import on_grids
 from pefourier.diagnosis.identify import identify
-from pefourier.diagnosis.on_grids import (
-    GRID_RULES,
-    GridCase,
-    identify_on_grid,
-    remarks_on_formula,
-)
 from pefourier.diagnosis.rules import (
     RULES,
     SAMPLE,
@@ -66,15 +61,15 @@ def diagnose_on_grid(
 ) -> tuple[dict | None, list[Finding]]:
     """The same for the points of a grid, with rules of its own beside those of any rows."""
     if enc.origin == "formula":
-        found = [*enc.findings, *remarks_on_formula(enc)]
+        found = [*enc.findings, *on_grids.remarks_on_formula(enc)]
         return None, sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
     whole, behind = enc.table(), enc.domain.prefix
     table = whole[behind:]
-    grid = GridCase(table, np.asarray(whole[:behind]), enc.domain.sides, enc.eps, closest)
-    identified = identify_on_grid(grid)
+    grid = on_grids.GridCase(table, np.asarray(whole[:behind]), enc.domain.sides, enc.eps, closest)
+    identified = on_grids.identify_on_grid(grid)
     plain = Case(table, enc.eps, identified, closest, rank)
     rules = [constant_codes, unusual_lengths, *([] if grid.parts else [near_codes])]
     known = {finding.code for finding in enc.findings}
-    of_rows = [one for rule in GRID_RULES for one in rule(grid) if one.code not in known]
+    of_rows = [one for rule in on_grids.GRID_RULES for one in rule(grid) if one.code not in known]
     found = [*enc.findings, *of_rows, *(f for rule in rules for f in rule(plain))]
     return identified, sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))

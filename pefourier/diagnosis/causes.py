@@ -28,15 +28,7 @@ from pefourier.encodings import build
 from pefourier.encodings.columns import Layout, Wave, twins, waves
 from pefourier.encodings.encoding import Encoding, row_blocks
 from pefourier.encodings.readings import FARTHEST, LEVELS, levels_below, readings_apart
-from pefourier.geometry.precision import (
-    FLOAT32_EPS,
-    FORMATS,
-    Format,
-    coarse_eps,
-    phase_errors,
-    phase_rounding,
-    rounded,
-)
+from pefourier.geometry import precision
 
 FIRST = 8  # rows that most readings are ruled out by
 AT_ONCE = 2**20  # numbers of a table that are compared at a time
@@ -176,7 +168,7 @@ def misread_rotation(meant: Encoding, other: Encoding) -> Cause | None:
     settings = {} if other.params.get("inv_freq") is not None else meant_settings(other)
     if settings == {} and other.params["rho"]:
         settings = {"rho": other.params["rho"]}
-    slack = phase_rounding(frequencies, FLOAT32_EPS)
+    slack = precision.phase_rounding(frequencies, precision.FLOAT32_EPS)
     for read in add_coarse_frequencies(readings(meant, Hints(len(frequencies), settings))):
         if read.frequencies.shape == frequencies.shape:
             apart = np.abs(read.frequencies - frequencies)
@@ -279,7 +271,7 @@ class Dump:
     @cached_property
     def eps(self) -> float:
         """Resolution of its numbers, which may have been computed in float32 and stored wider."""
-        return max(self.enc.eps, FLOAT32_EPS, coarse_eps(self.table[:SAMPLE]))
+        return max(self.enc.eps, precision.FLOAT32_EPS, precision.coarse_eps(self.table[:SAMPLE]))
 
     @cached_property
     def base(self) -> float | None:
@@ -321,7 +313,7 @@ class Dump:
         if phases.endswith("-phases"):  # the waves are rounded once more
             allowed = factor * max(2.0 ** -phase_format(phases).digits, 4 * self.eps)
         else:
-            allowed = factor * (4 * self.eps + phase_errors(s, omega, self.eps))
+            allowed = factor * (4 * self.eps + precision.phase_errors(s, omega, self.eps))
         return (float(left.max()), float(np.max(allowed))) if (left <= allowed).all() else None
 
 
@@ -330,15 +322,15 @@ def read_phases(s: np.ndarray, frequencies: np.ndarray, phases: str) -> np.ndarr
     if not phases:
         return np.multiply.outer(s.astype(float), frequencies)
     form = phase_format(phases)
-    near = rounded(s, form)
+    near = precision.rounded(s, form)
     if phases.endswith("-positions"):
         return np.multiply.outer(near, frequencies)
-    return rounded(np.multiply.outer(near, rounded(frequencies, form)), form)
+    return precision.rounded(np.multiply.outer(near, precision.rounded(frequencies, form)), form)
 
 
-def phase_format(phases: str) -> Format:
+def phase_format(phases: str) -> precision.Format:
     """The format in which a misreading has phases computed."""
-    return FORMATS[phases.partition("-")[0]]
+    return precision.FORMATS[phases.partition("-")[0]]
 
 
 def match_table(meant: Encoding, dump: Dump) -> Match | None:

@@ -19,13 +19,7 @@ import numpy as np
 from pefourier.encodings.columns import Layout, orders, pair_columns
 from pefourier.encodings.encoding import BLOCK, FLOAT64_EPS, row_blocks
 from pefourier.encodings.families.rotary import SCALINGS, Head
-from pefourier.geometry.precision import (
-    FLOAT32_EPS,
-    FORMATS,
-    phase_errors,
-    phase_rounding,
-    rounded,
-)
+from pefourier.geometry import precision
 from pefourier.geometry.waves import Turning, align, recurrence, turning_pairs
 
 SAMPLE = 2**11  # rows from which parameters are read
@@ -59,7 +53,7 @@ class Formula:
         difference = np.abs(codes - amplitude * np.sin(phase + quarter))
         largest = np.abs(amplitude).max()
         stored = min(largest, max(self.top, np.abs(codes).max(initial=0.0)))
-        return difference, 3 * eps * stored + largest * phase_errors(s, omega, eps)
+        return difference, 3 * eps * stored + largest * precision.phase_errors(s, omega, eps)
 
 
 def identify(table: np.ndarray, eps: float = FLOAT64_EPS) -> dict | None:
@@ -132,7 +126,7 @@ def each_wave_once(table: np.ndarray) -> np.ndarray | None:
 
 def resolutions(eps: float) -> list[float]:
     """Resolutions to try: the stored one, and float32's where that is coarser."""
-    return [eps] if eps >= FLOAT32_EPS else [eps, FLOAT32_EPS]
+    return [eps] if eps >= precision.FLOAT32_EPS else [eps, precision.FLOAT32_EPS]
 
 
 def identification(encoding: str, params: dict, difference: float) -> dict:
@@ -269,7 +263,7 @@ def chosen_digits(eps: float) -> int:
     >>> [chosen_digits(2.0**-digits) for digits in (11, 24, 53)]
     [2, 5, 5]
     """
-    return max(2, int(log10(CHANCE / max(eps, FLOAT32_EPS))))
+    return max(2, int(log10(CHANCE / max(eps, precision.FLOAT32_EPS))))
 
 
 def refine_base(formula: Formula, rows: np.ndarray, start: int) -> Formula:
@@ -279,7 +273,7 @@ def refine_base(formula: Formula, rows: np.ndarray, start: int) -> Formula:
     :math:`\omega \ln(\omega / \mathrm{step}) / \ln\rho`; errors of a column go together.
     """
     rho, step = formula.params.get("rho", 1.0), formula.params.get("step", 1.0)
-    chosen = rho < UNUSUAL and to_digits(rho, chosen_digits(FLOAT32_EPS)) == rho
+    chosen = rho < UNUSUAL and to_digits(rho, chosen_digits(precision.FLOAT32_EPS)) == rho
     if chosen or "scaling" in formula.params:
         return formula
     amplitude, omega, quarter = formula.columns
@@ -409,7 +403,7 @@ def frequency_slack(omega: np.ndarray, eps: float, n: int) -> np.ndarray:
     cosine is rounded the same way in each row.
     """
     stored = eps * (4 / n**1.5 + omega / (1 + (omega * n) ** 2))
-    return stored + phase_rounding(omega, eps)
+    return stored + precision.phase_rounding(omega, eps)
 
 
 def whole_or_shortest(value: float, eps: float) -> int | float:
@@ -543,14 +537,14 @@ def coarse_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> tuple[str, floa
     i = np.arange(len(omega))
     if len(omega) < 4 or omega.min() <= 0:
         return None
-    of_form = {name: known_beyond(FORMATS[name].digits, omega, slack) for name in SHORT}
+    of_form = {name: known_beyond(precision.FORMATS[name].digits, omega, slack) for name in SHORT}
     rate = float(-(i @ np.log(omega)) / (i @ i))
     for digits in range(1, 7):
         for half, divisor in ((d / 2, "d"), (d / 2 - 1, "d/2-1")):
             rho = to_digits(exp(rate * half), digits) if abs(rate * half) < 700 else 1.0
             exact = rho ** (-i / half)
             for name, known in of_form.items():
-                near = rounded(exact, FORMATS[name])
+                near = precision.rounded(exact, precision.FORMATS[name])
                 moved = known & (np.abs(near - exact) > 2 * slack)
                 if known.sum() >= 4 and (np.abs(near - omega) <= 2 * slack).all():
                     return (name, rho, divisor) if moved.sum() >= 3 else None
@@ -653,7 +647,7 @@ def by_last_row(
     inverse = np.arccos if part == "cos" else np.arcsin
     near = np.maximum(inverse(np.clip(last, -1, 1)) / at, 1e-12)
     steep = np.sqrt(np.maximum(1 - last**2, 8 * eps)) if part == "cos" else 0.5
-    error = 8 * eps / (steep * at) + phase_rounding(near, eps)
+    error = 8 * eps / (steep * at) + precision.phase_rounding(near, eps)
     return np.where(slow, near, omega), np.where(slow, error, slack)
 
 

@@ -14,7 +14,7 @@ from typing import get_args
 
 import numpy as np
 
-from pefourier.answers.text import joined_runs
+from pefourier.answers.text import first_few, joined_runs
 from pefourier.diagnosis.identify import (
     KNOWN,
     Formula,
@@ -230,7 +230,7 @@ def repeating_codes(case: Case) -> Iterator[Finding]:
     elif case.steps is not None:
         yield finding("duplicate-rows", "steps", steps=case.steps, distinct=case.closest.distinct)
     else:
-        rows = first_four([f"{j} = {first[j]}" for j in again[:5]])
+        rows = first_few([f"{j} = {first[j]}" for j in again[:5]])
         told = {"again": len(again), "n": n, "rows": rows}
         form = format_of_positions(case)
         if form is not None:
@@ -280,11 +280,6 @@ def follow_waves(case: Case, rows: np.ndarray) -> bool:
     )
     apart = np.abs(before + after - 2 * np.cos(omega[known]) * here)
     return bool((apart <= 8 * case.eps * np.abs(case.sample).max()).all())
-
-
-def first_four(items: list[str]) -> str:
-    """The first four of some items."""
-    return ", ".join(items[:4]) + (", …" if len(items) > 4 else "")
 
 
 def phases_alone(case: Case) -> Iterator[Finding]:
@@ -352,7 +347,7 @@ def unusual_lengths(case: Case) -> Iterator[Finding]:
     spread = max(np.median(away), 1e-9 * median)
     far = (away > 10 * spread) & ((norms > 2 * median) | (norms < median / 2))
     if 0 < far.sum() <= max(1, len(norms) // 50):
-        rows = first_four([f"{s} ({case.norms[s] / median:.2g})" for s in live[far][:5]])
+        rows = first_few([f"{s} ({case.norms[s] / median:.2g})" for s in live[far][:5]])
         yield finding("norm-outliers", rows=rows)
 
 
@@ -722,7 +717,7 @@ def dead_columns(case: Case) -> Iterator[Finding]:
     _, rest = recurrence(rows[:, ~still], 1)
     of_waves = rest < 1e-3 + 4 * case.eps and still.sum() <= max(1, rows.shape[1] // 8)
     of_waves &= not case.is_calendar  # half a period at each step is a sine of zeros
-    named = first_four([f"{j} ({rows[0, j]:.3g})" for j in np.flatnonzero(still)])
+    named = first_few([f"{j} ({rows[0, j]:.3g})" for j in np.flatnonzero(still)])
     told = {"still": still.sum(), "columns": rows.shape[1], "named": named}
     yield finding("dead-columns", "waves" if of_waves else "others", **told)
 
@@ -738,7 +733,7 @@ def in_words(rows: np.ndarray) -> str:
     >>> in_words(np.array([3, 5, 6, 7]))
     'rows 3, 5 … 7'
     """
-    words = first_four(joined_runs(rows.tolist(), " … "))
+    words = first_few(joined_runs(rows.tolist(), " … "))
     return f"rows {words}" if len(rows) > 1 else f"row {words}"
 
 

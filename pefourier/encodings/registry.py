@@ -14,12 +14,7 @@ from typing import Any, Literal, get_args, get_origin
 import numpy as np
 
 from pefourier.answers.text import whole_number
-from pefourier.encodings.checks import (
-    LARGEST,
-    WIDEST,
-    check_count,
-    check_magnitude,
-)
+from pefourier.encodings import checks
 from pefourier.encodings.conventions import with_convention
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import check_sides, count_points
@@ -95,10 +90,10 @@ def build(
         sides, prefix = own.get("grid", ()), own.get("prefix", 0)
         check_sides(name, sides, prefix, None)
         length = count_points(sides, prefix) or 80
-    check_count("length", length, most=LARGEST)
-    check_count("d", d, most=WIDEST)
+    checks.check_count("length", length, most=checks.LARGEST)
+    checks.check_count("d", d, most=checks.WIDEST)
     if "seed" in own:
-        check_count("seed", own["seed"], least=0, most=2**32 - 1)
+        checks.check_count("seed", own["seed"], least=0, most=2**32 - 1)
     with np.errstate(all="ignore"):  # what overflows is refused by name
         built = builder.function(length, d, **own)
         check_codes(spec or name, built)
@@ -134,7 +129,7 @@ def check_codes(name: str, enc: Encoding) -> None:
     """
     if enc.measure is None and not enc.fits:
         return
-    check_magnitude(name, largest_at_ends(enc))
+    checks.check_magnitude(name, largest_at_ends(enc))
     if enc.measure is not None and not np.isfinite(enc.measure.frequencies).all():
         raise PefourierError(f"{shown(name)} has an infinite frequency; choose milder numbers")
 

@@ -20,7 +20,7 @@ from pefourier.analysis.faithful import Faithfulness, assess
 from pefourier.analysis.reconstruct import Reconstructions, position_functions
 from pefourier.analysis.relations import Relations, relate
 from pefourier.analysis.spectrum import Spectrum, density
-from pefourier.answers import plot
+from pefourier.answers import plot, telling
 from pefourier.answers.choice import choose
 from pefourier.answers.encode import heatmap
 from pefourier.answers.faithful import (
@@ -33,13 +33,6 @@ from pefourier.answers.reconstruct import reconstruct
 from pefourier.answers.spectrum import (
     spectrum,
     spectrum_by_decade,
-)
-from pefourier.answers.telling import (
-    Answer,
-    Refusal,
-    conclude,
-    identity_of,
-    telling_of,
 )
 from pefourier.answers.terms import read_terms
 from pefourier.answers.text import number, paragraph
@@ -93,9 +86,9 @@ class Study:
         """The codes that a picture of the table shows."""
         return next(self.encoding.blocks(MOST_ROWS))[1]
 
-    def answer(self, name: str) -> Answer:
+    def answer(self, name: str) -> telling.Answer:
         """What one of the commands answers."""
-        return Answer(self.encoding, getattr(self, name))
+        return telling.Answer(self.encoding, getattr(self, name))
 
 
 @dataclass(frozen=True)
@@ -138,7 +131,7 @@ def option_value(value: Any) -> str:
 
 
 def encodings_document(
-    studies: Sequence[Study], refusals: Sequence[Refusal], inquiry: Inquiry, title: str = ""
+    studies: Sequence[Study], refusals: Sequence[telling.Refusal], inquiry: Inquiry, title: str = ""
 ) -> str:
     """The page about some encodings, and why others could not be answered for."""
     words = Words(read_terms())
@@ -157,7 +150,7 @@ def names_of(studies: Sequence[Study]) -> str:
 
 
 def encoding_sections(
-    studies: Sequence[Study], refusals: Sequence[Refusal], inquiry: Inquiry, words: Words
+    studies: Sequence[Study], refusals: Sequence[telling.Refusal], inquiry: Inquiry, words: Words
 ) -> list[Chapter]:
     """The parts of a page, the cards first."""
     reaches, unknown = find_reach([study.encoding for study in studies], inquiry.options)
@@ -177,7 +170,10 @@ def encoding_sections(
 
 
 def cards_part(
-    studies: Sequence[Study], refusals: Sequence[Refusal], reaches: Sequence[Reach], words: Words
+    studies: Sequence[Study],
+    refusals: Sequence[telling.Refusal],
+    reaches: Sequence[Reach],
+    words: Words,
 ) -> list[Any]:
     """A card for each encoding, which of several to take, and of which nothing is known."""
     known = {one.label: one for one in reversed(reaches)}
@@ -188,7 +184,7 @@ def cards_part(
     for refusal in refusals:
         said = element("p", element("strong", "Not answered:"), " ", refusal.error, class_="error")
         found.append(element("article", element("h3", refusal.spec), said, class_="card"))
-    chosen = choose([Answer(study.encoding, study.faithful) for study in studies])
+    chosen = choose([telling.Answer(study.encoding, study.faithful) for study in studies])
     return [
         element("div", found, class_="cards"),
         [element("h3", "Which of them?"), element("p", grouped(chosen))] if chosen else None,
@@ -202,7 +198,7 @@ def conclusions(studies: Sequence[Study], name: str) -> list[Markup]:
             "p",
             element("strong", study.encoding.label),
             " ",
-            grouped(conclude(study.encoding, getattr(study, name))),
+            grouped(telling.conclude(study.encoding, getattr(study, name))),
         )
         for study in studies
     ]
@@ -239,7 +235,7 @@ def folded_numbers(
 ) -> Markup | None:
     """The tables that a command answers with, folded, and the command."""
     asked = [study.answer(name) for study in studies]
-    tell = partial(telling_of(asked[0].result).words, asked)
+    tell = partial(telling.telling_of(asked[0].result).words, asked)
     groups = [question, "check-faithful", "reconstruct", "spectrum", "every answer"]
     line = command(inquiry.line(question, studies))
     return details(NUMBERS, answer_tables(f"{question} in numbers", tell, words, groups), line)
@@ -372,7 +368,8 @@ def versions_table() -> Markup:
 def report_page(asked: Sequence[Any], out: str) -> Page:
     """The answer of `pefourier report`: for each SPEC what the page says first, and where it is."""
     records = [
-        fields_of(one) if isinstance(one, Refusal) else study_record(one, out) for one in asked
+        fields_of(one) if isinstance(one, telling.Refusal) else study_record(one, out)
+        for one in asked
     ]
     told = (
         f"The page is in {printable(out)}; open it in a browser, or send it: it needs nothing else."
@@ -380,9 +377,9 @@ def report_page(asked: Sequence[Any], out: str) -> Page:
     return Page(
         "report",
         words=lambda: "".join(
-            telling_of(one.faithful).conclusion(one.answer("faithful"))
+            telling.telling_of(one.faithful).conclusion(one.answer("faithful"))
             for one in asked
-            if not isinstance(one, Refusal)
+            if not isinstance(one, telling.Refusal)
         ),
         records=lambda: records,
         rows=lambda: flattened(records),
@@ -392,5 +389,5 @@ def report_page(asked: Sequence[Any], out: str) -> Page:
 
 def study_record(study: Any, out: str) -> dict[str, Any]:
     """The JSON object of a SPEC on a page."""
-    conclusion = {"conclusion": conclude(study.encoding, study.faithful)}
-    return identity_of(study.encoding) | conclusion | {"out": out}
+    conclusion = {"conclusion": telling.conclude(study.encoding, study.faithful)}
+    return telling.identity_of(study.encoding) | conclusion | {"out": out}

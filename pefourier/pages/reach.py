@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from pefourier.analysis.context import Context, describe_context
-from pefourier.answers.context import TOLD, wavelengths
+from pefourier.answers.context import TOLD
+from pefourier.answers.context_figures import wavelengths
 from pefourier.answers.telling import Answer, conclude
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError

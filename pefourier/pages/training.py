@@ -12,15 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from pefourier.answers import training_figures
 from pefourier.answers.page import Page, flattened
 from pefourier.answers.terms import Term, read_terms
 from pefourier.answers.text import agreeing, paragraph
-from pefourier.answers.training_figures import (
-    comparison,
-    critical_difference,
-    learning_curves,
-    score_by_length,
-)
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.pages.document import (
     Chapter,
@@ -216,17 +211,17 @@ def rank_cell(one: DatasetSummary, name: str, ranks: Mapping[str, float]) -> Mar
 def scores_part(summary: Summary, words: Words) -> list[Any]:
     """Every run's F1, tables of means and differences, and what to keep in mind."""
     told = "F1 of every run (dots), and each encoding's mean with its 95 % interval (diamonds)."
-    pictures = [figure(draw_inline("comparison", told, comparison, summary), told)]
+    pictures = [figure(draw_inline("comparison", told, training_figures.comparison, summary), told)]
     if summary.ranked:
         told = "Average rank of each encoding over datasets; bars join those not told apart."
-        drawn = draw_inline("ranks", told, critical_difference, summary)
+        drawn = draw_inline("ranks", told, training_figures.critical_difference, summary)
         pictures.append(figure(drawn, told))
     found = [
         details("Pictures of every run and of ranks", element("div", pictures, class_="figures"))
     ]
     if any(one.lengths for one in summary.datasets):
         told = "Accuracy on test windows of other lengths, with 95 % intervals."
-        drawn = draw_inline("lengths", told, score_by_length, summary, INLINE_WIDE)
+        drawn = draw_inline("lengths", told, training_figures.score_by_length, summary, INLINE_WIDE)
         found.append(details("Accuracy by length", figure(drawn, told, wide=True)))
     for what, (head, *rows) in tables(summary):
         what = what or f"Precision, recall and F1 of {', '.join(head[1:])}"
@@ -250,7 +245,9 @@ def curves_part(folder: TrainFolder, words: Words) -> list[Any]:
         return [element("p", said), epochs]
     told = "Means over runs, epoch by epoch: training loss, score and loss on validation."
     drawn = figure(
-        draw_inline("curves-drawn", told, learning_curves, kept, INLINE_WIDE), told, True
+        draw_inline("curves-drawn", told, training_figures.learning_curves, kept, INLINE_WIDE),
+        told,
+        True,
     )
     lacking = len(known) - len(kept)
     has = agreeing(lacking, "has", "have")

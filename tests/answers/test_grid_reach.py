@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from pefourier.answers.context import reach_on_grid
+from pefourier.answers.grid_reach import reach_on_grid
 from pefourier.encodings import build
 
 

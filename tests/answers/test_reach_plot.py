@@ -14,7 +14,7 @@ from pefourier.analysis.design import design_base, design_grid
 from pefourier.analysis.extend import extend
 from pefourier.analysis.resize import resize_table
 from pefourier.analysis.spectrum import density
-from pefourier.answers import context, design, plot
+from pefourier.answers import context_figures, design, plot
 from pefourier.answers.extend import extension
 from pefourier.answers.resize import resizing
 from pefourier.answers.spectrum import spectrum
@@ -42,7 +42,7 @@ def ticks(axes):
 def test_wavelengths_of_each_band_stand_where_they_are(llama):
     a = answer(llama, "scaling-ignored")
     with plot.figure_style():
-        figure = context.wavelengths([a])
+        figure = context_figures.wavelengths([a])
     top, low = figure.axes
     plain, *bands = ticks(top)
     (r,) = a.result.rotations
@@ -60,14 +60,14 @@ def test_wavelengths_of_each_band_stand_where_they_are(llama):
 def test_rotations_and_readings_have_panels_of_their_own():
     answers = [answer("rope:rho=5e5", "base=10000", length=4096, d=d) for d in (64, 128)]
     with plot.figure_style():
-        *tops, low = context.wavelengths(answers).axes
+        *tops, low = context_figures.wavelengths(answers).axes
     assert [len(ticks(axes)[0]) for axes in tops] == [32, 64]
     assert len(low.get_legend().get_texts()) == 2
 
 
 def test_positions_that_do_not_turn_have_an_empty_figure():
     with plot.figure_style():
-        figure = context.wavelengths([answer("alibi", length=100)])
+        figure = context_figures.wavelengths([answer("alibi", length=100)])
     (axes,) = figure.axes
     assert axes.texts[0].get_text() == "nothing here turns queries and keys"
 
@@ -107,7 +107,7 @@ def drawn(kind):
     if kind == "context":
         own, found = describe_context(spec, 131072)
         reading = read_against(own, "scaling-ignored", 131072)
-        return context.wavelengths, [Answer(own[0], replace(found, against=reading))]
+        return context_figures.wavelengths, [Answer(own[0], replace(found, against=reading))]
     if kind == "design":
         return design.criteria, [answer_of(design_base(80, 32))]
     if kind == "design on a grid":

@@ -20,14 +20,8 @@ from pefourier.encodings.domain import lags_on, lattice
 from pefourier.encodings.encoding import FLOAT32_EPS, Encoding, Finding, from_table
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import check_fit, count_points, size_of
+from pefourier.encodings.sources import weights
 from pefourier.encodings.sources.config import ModelConfig
-from pefourier.encodings.sources.weights import (
-    GRID_TENSOR,
-    TENSOR,
-    load_tensor,
-    tensors_beside,
-    unlike,
-)
 from pefourier.errors import PefourierError, shown
 
 Block = Mapping[str, Any]
@@ -176,26 +170,28 @@ def references(model: ModelConfig, block: Block, sides: tuple[int, ...]) -> tupl
 
 def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
     """The table of positions in the weights beside the config, on its grid."""
-    grids = tensors_beside(model, GRID_TENSOR)
-    tensors = grids or tensors_beside(model, TENSOR)
+    grids = weights.tensors_beside(model, weights.GRID_TENSOR)
+    tensors = grids or weights.tensors_beside(model, weights.TENSOR)
     if len(tensors) != 1:
         return None
     ((name, path),) = tensors.items()
     whole = replace(model, length=None)  # rows before the grid are counted from its end
-    enc = spread_table(whole, name, path) if grids else load_tensor(whole, name, path)
+    enc = spread_table(whole, name, path) if grids else weights.load_tensor(whole, name, path)
     sides, found = sides_of(model, block)
     if enc.domain.grid:
         return enc
     prefix, usual = len(enc) - count_points(sides), block.get("prefix", 0)
     if model.grid or prefix >= 0:
         if prefix != usual and not model.grid:
-            found = (*found, unlike(model, rows_told(name, len(enc), sides, usual)))
+            found = (*found, weights.unlike(model, rows_told(name, len(enc), sides, usual)))
         prefix = model.prefix or max(prefix, 0)
         check_fit(f"{name} of {shown(path)}", len(enc), sides, prefix)
         params = {**enc.params, "grid": sides, "prefix": prefix}
         enc = replace(enc, domain=lattice(sides, prefix), params=params)
         return replace(enc, findings=(*enc.findings, *found))
-    warned = unlike(model, f"{rows_told(name, len(enc), sides, usual)} (--grid tells another grid)")
+    warned = weights.unlike(
+        model, f"{rows_told(name, len(enc), sides, usual)} (--grid tells another grid)"
+    )
     return replace(enc, findings=(*enc.findings, warned))
 
 
@@ -213,7 +209,7 @@ def spread_table(model: ModelConfig, name: str, path: str) -> Encoding:
         shape = file.arrays[name].shape
         sides = shape[1:-1]
         if len(shape) != 4 or shape[0] != 1:
-            return load_tensor(model, name, path)
+            return weights.load_tensor(model, name, path)
         codes = file.load(name, "float32").reshape(-1, shape[-1])
     params = {"length": len(codes), "d": codes.shape[1], "path": path, "array": name}
     params |= {"model_type": model.kind, "grid": sides, "prefix": 0}
@@ -225,7 +221,7 @@ def read_window(model: ModelConfig, block: Block) -> Encoding:
     """Biases of a window in the weights, whose rows run through displacements query - key."""
     from pefourier.encodings.sources.tables import read_table
 
-    tensors = tensors_beside(model, WINDOW)
+    tensors = weights.tensors_beside(model, WINDOW)
     if len(tensors) != 1:
         raise PefourierError(f"the weights beside {shown(model.file)} have no {shown(model.part)}")
     ((name, path),) = tensors.items()

@@ -23,15 +23,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from pefourier.encodings.sources.arrays import (
-    KINDS,
-    SUSPECT,
-    TEXT,
-    Extent,
-    Stored,
-    check_axes,
-    fill_from_stream,
-)
+from pefourier.encodings.sources import arrays
 from pefourier.errors import shown
 
 PACKED = 2**12  # bytes unpacked at a time: of LZMA, a kB of which may be as many as 7 MB
@@ -90,13 +82,13 @@ BITS = {  # of a number, for all types that the library safetensors knows
 }
 
 
-def read_npy(stream: BinaryIO) -> dict[str, Stored]:
+def read_npy(stream: BinaryIO) -> dict[str, arrays.Stored]:
     """The one array of a .npy file."""
     extent = npy_extent(stream.read(HEAD), stream.seek(0, os.SEEK_END))
     return {"": array_at(stream, extent, extent.dtype.name)}
 
 
-def npy_extent(head: bytes, size: int) -> Extent:
+def npy_extent(head: bytes, size: int) -> arrays.Extent:
     """Shape and type from the first bytes of a .npy file of `size` bytes."""
     stream = io.BytesIO(head)
     try:
@@ -105,13 +97,15 @@ def npy_extent(head: bytes, size: int) -> Extent:
         shape, fortran, dtype = read(stream)
     except NPY_FAULTS as error:
         raise ValueError("its header does not describe an array") from error
-    extent = Extent(shape, dtype, stream.tell(), "F" if fortran else "C")
-    check_axes(shape)
-    plain = dtype.name in KINDS or TEXT.fullmatch(dtype.name)
+    extent = arrays.Extent(shape, dtype, stream.tell(), "F" if fortran else "C")
+    arrays.check_axes(shape)
+    plain = dtype.name in arrays.KINDS or arrays.TEXT.fullmatch(dtype.name)
     return extent.within(size) if plain else extent  # others lie there pickled
 
 
-def array_at(stream: BinaryIO, extent: Extent, kind: str, decode: Callable | None = None) -> Stored:
+def array_at(
+    stream: BinaryIO, extent: arrays.Extent, kind: str, decode: Callable | None = None
+) -> arrays.Stored:
     """An array that lies in a stream as numpy holds it, or as bits that make numbers when decoded.
 
     In a file it can be mapped, unless its numbers have to be turned round or decoded.
@@ -122,15 +116,15 @@ def array_at(stream: BinaryIO, extent: Extent, kind: str, decode: Callable | Non
         return decode(extent.copied(stream))
 
     if decode:  # to float32
-        return Stored(extent.shape, kind, 4, extent.nbytes, decoded, extent=extent)
+        return arrays.Stored(extent.shape, kind, 4, extent.nbytes, decoded, extent=extent)
     mapped = None
     if extent.dtype.isnative and not isinstance(stream, io.BytesIO):
         mapped = partial(extent.mapped, stream)
     copied = partial(extent.copied, stream)
-    return Stored(extent.shape, kind, width, extent.nbytes, copied, mapped, extent)
+    return arrays.Stored(extent.shape, kind, width, extent.nbytes, copied, mapped, extent)
 
 
-def read_npz(stream: BinaryIO) -> dict[str, Stored]:
+def read_npz(stream: BinaryIO) -> dict[str, arrays.Stored]:
     """The arrays of a .npz file by their names."""
     if stream.read(2) != ZIP_MAGIC[:2]:
         raise ValueError("it is no archive of arrays, as numpy.savez writes")
@@ -145,7 +139,7 @@ def read_npz(stream: BinaryIO) -> dict[str, Stored]:
     return found
 
 
-def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> Stored:
+def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> arrays.Stored:
     """One .npy file within a .npz file of `size` bytes."""
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
         raise ValueError("it is compressed in another way than by deflate or LZMA")
@@ -156,13 +150,13 @@ def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> St
     def copied() -> np.ndarray:
         with archive.open(info) as member:
             member.read(extent.offset)
-            return extent.filled(partial(fill_from_stream, member, step=PACKED))
+            return extent.filled(partial(arrays.fill_from_stream, member, step=PACKED))
 
     held = min(info.compress_size, size)  # an archive may claim more than there is
-    return Stored(extent.shape, extent.dtype.name, extent.dtype.itemsize, held, copied)
+    return arrays.Stored(extent.shape, extent.dtype.name, extent.dtype.itemsize, held, copied)
 
 
-def read_csv(stream: BinaryIO) -> dict[str, Stored]:
+def read_csv(stream: BinaryIO) -> dict[str, arrays.Stored]:
     """Rows of numbers between commas; # starts a comment, one line of names may come first."""
     text = io.TextIOWrapper(stream, "utf-8-sig")
     try:
@@ -173,7 +167,7 @@ def read_csv(stream: BinaryIO) -> dict[str, Stored]:
         text.detach()
     if not table.size:
         raise ValueError("it has no line of numbers separated by commas")
-    return {"": Stored(table.shape, "float64", 8, table.nbytes, lambda: table)}
+    return {"": arrays.Stored(table.shape, "float64", 8, table.nbytes, lambda: table)}
 
 
 def parse_csv(text: io.TextIOWrapper) -> np.ndarray:
@@ -253,7 +247,7 @@ def is_number(cell: str) -> bool:
     return cell.isascii() and "_" not in cell
 
 
-def read_torch(stream: BinaryIO) -> dict[str, Stored]:
+def read_torch(stream: BinaryIO) -> dict[str, arrays.Stored]:
     """Tensors of a torch.save file by their dotted names; other Python objects are refused."""
     import torch
 
@@ -261,7 +255,7 @@ def read_torch(stream: BinaryIO) -> dict[str, Stored]:
     if zipped and any(info.compress_type for info in zipfile.ZipFile(stream).infolist()):
         raise ValueError("torch.save compresses nothing, it holds compressed parts")
     size = stream.seek(0, os.SEEK_END)
-    mapped = zipped and size > SUSPECT and not isinstance(stream, io.BytesIO)
+    mapped = zipped and size > arrays.SUSPECT and not isinstance(stream, io.BytesIO)
     if not zipped and size > LARGEST_LEGACY:
         raise ValueError(f"it has {size} bytes and no parts, as torch.save wrote before 1.6")
     stream.seek(0)
@@ -290,24 +284,24 @@ def tensors(tree: Any, kind: type) -> Iterator[tuple[str, Any]]:
             stack += [(f"{name}.{k}" if name else str(k), item) for k, item in reversed(named)]
 
 
-def torch_array(tensor: Any, size: int) -> Stored:
+def torch_array(tensor: Any, size: int) -> arrays.Stored:
     """A tensor from `size` bytes, copied out of a file that torch has mapped."""
     kind = str(tensor.dtype).removeprefix("torch.")
     if tensor.is_nested:  # it has no shape
-        return Stored((), "a nested tensor", 0, 0, tensor.numpy)
+        return arrays.Stored((), "a nested tensor", 0, 0, tensor.numpy)
     if str(tensor.layout) != "torch.strided" or tensor.device.type != "cpu":
         kind = f"{tensor.device.type} {tensor.layout}"
-        return Stored(tuple(tensor.shape), kind, 0, 0, tensor.numpy)
+        return arrays.Stored(tuple(tensor.shape), kind, 0, 0, tensor.numpy)
     held = min(size, tensor.untyped_storage().nbytes())
 
     def copied() -> np.ndarray:
         return np.array((tensor.float() if kind in DECODERS else tensor).numpy(force=True))
 
     width = 4 if kind in DECODERS else tensor.element_size()
-    return Stored(tuple(tensor.shape), kind, width, held, copied)
+    return arrays.Stored(tuple(tensor.shape), kind, width, held, copied)
 
 
-def read_safetensors(stream: BinaryIO) -> dict[str, Stored]:
+def read_safetensors(stream: BinaryIO) -> dict[str, arrays.Stored]:
     """Tensors of a .safetensors file: length of the header, header in JSON, bytes.
 
     As strict as the library safetensors about what lies where, and a name stands there once;
@@ -364,19 +358,19 @@ def parse_header(text: bytes) -> dict[str, Any]:
     return header
 
 
-def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> Stored:
+def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> arrays.Stored:
     """A tensor as the header describes it; the numbers begin at byte `start` of `size`."""
     shape, offsets, named = entry["shape"], entry["data_offsets"], entry["dtype"]
     if not (isinstance(shape, list) and isinstance(offsets, list) and isinstance(named, str)):
         raise TypeError("an entry of another form")
     if len(offsets) != 2 or not all(type(number) is int for number in (*shape, *offsets)):
         raise ValueError("its header has a shape or an offset that is not a whole number")
-    check_axes(shape)
+    arrays.check_axes(shape)
     if any(math.prod(shape[:axis]) >= 2**64 for axis in range(len(shape))):
         raise ValueError(f"its shape {tuple(shape)} is that of more numbers than can be counted")
     begin, end = offsets
     kind, raw = SAFETENSORS.get(named, (f"type {named}", "u1"))
-    extent = Extent(tuple(shape), np.dtype(raw), start + begin)
+    extent = arrays.Extent(tuple(shape), np.dtype(raw), start + begin)
     bits = BITS.get(named)
     if named in SAFETENSORS:
         extent.within(size)
@@ -410,7 +404,7 @@ def float8_e4m3fn(bits: np.ndarray) -> np.ndarray:
 
 DECODERS = {"bfloat16": bfloat16, "float8_e5m2": float8_e5m2, "float8_e4m3fn": float8_e4m3fn}
 
-READERS: dict[str, Callable[[BinaryIO], dict[str, Stored]]] = {
+READERS: dict[str, Callable[[BinaryIO], dict[str, arrays.Stored]]] = {
     ".npy": read_npy,
     ".npz": read_npz,
     ".csv": read_csv,

@@ -14,19 +14,12 @@ from pefourier.encodings.columns import exchanged
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.refused import REASONS
+from pefourier.encodings.sources import weights
 from pefourier.encodings.sources.axes_config import read_axes
 from pefourier.encodings.sources.config import HEADS, WIDTH, ModelConfig, Section
 from pefourier.encodings.sources.layers import open_model, read_layers
 from pefourier.encodings.sources.models import version
 from pefourier.encodings.sources.rope_config import layer_sections, read_rotation, rotates
-from pefourier.encodings.sources.weights import (
-    bucket_keys,
-    first_row,
-    offset_notes,
-    read_positions,
-    read_stored_sinusoid,
-    read_trained_biases,
-)
 from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
 from pefourier.files import read_toml
 
@@ -54,7 +47,7 @@ def read_config(
         Sides of the grid of a vision model, where they are not those of its config.
     """
     model = replace(open_model(spec), length=length, d=d, grid=grid, prefix=prefix)
-    for read in (read_axes, read_biases, read_sinusoid, read_rotation, read_positions):
+    for read in (read_axes, read_biases, read_sinusoid, read_rotation, weights.read_positions):
         enc = read(model)
         if enc is not None:
             return replace(enc, spec=spec, findings=(*enc.findings, *code_notes(model.config)))
@@ -117,11 +110,11 @@ def read_biases(model: ModelConfig) -> Encoding | None:
         return model.build(
             "alibi", model.dimension(model.sized(heads), "number of heads"), causal=True
         )
-    trained = read_trained_biases(model)
+    trained = weights.read_trained_biases(model)
     if trained is not None or row.get("kind") != "t5":
         return trained
     check_part(model)
-    own = bucket_keys(model)
+    own = weights.bucket_keys(model)
     count = model.dimension(model.sized(heads), "number of heads")
     return model.build("t5", count, finding("untrained", "t5"), **own)
 
@@ -142,10 +135,10 @@ def read_sinusoid(model: ModelConfig) -> Encoding | None:
         return None
     check_part(model)
     d = model.dimension(model.sized(model.own("width", WIDTH)), "width")
-    offset = first_row(model)
+    offset = weights.first_row(model)
     enc = model.build(
-        "sinusoidal", d, *offset_notes(model.kind, offset), **row["table"], offset=offset
+        "sinusoidal", d, *weights.offset_notes(model.kind, offset), **row["table"], offset=offset
     )
     if not row.get("cosines_first"):
-        return read_stored_sinusoid(model, enc)
+        return weights.read_stored_sinusoid(model, enc)
     return replace(enc, codes=lambda x: exchanged(enc.codes(x), row["table"]["layout"]))

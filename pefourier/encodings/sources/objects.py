@@ -7,14 +7,8 @@ computes its codes, is asked for 256.
 from typing import Any
 
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.sources import user_code
 from pefourier.encodings.sources.signatures import DIM_NAMES
-from pefourier.encodings.sources.user_code import (
-    NOTHING,
-    encoding_of_code,
-    in_its_own_mode,
-    obtain_table,
-    seeding,
-)
 from pefourier.errors import PefourierError, shown
 
 LENGTH, DIM = 80, 256  # where nothing says another
@@ -41,8 +35,8 @@ def tabulate_object(
 def tabulate_at(name: str, found: Any, length: int, d: int, seed: int | None) -> Encoding:
     """The table for `length` positions of `d` dimensions; the object is left as it was."""
     try:
-        with seeding(seed or 0), in_its_own_mode(found):
-            answer, findings = obtain_table(name, found, length, d)
+        with user_code.seeding(seed or 0), user_code.in_its_own_mode(found):
+            answer, findings = user_code.obtain_table(name, found, length, d)
     except PefourierError:
         raise
     except Exception as error:  # their code may raise anything
@@ -51,7 +45,9 @@ def tabulate_at(name: str, found: Any, length: int, d: int, seed: int | None) ->
             f"{length}, d {d}; give length= and d= that it takes"
         ) from error
     params = {"length": length, "d": answer[0].shape[1], "object": name}
-    return encoding_of_code(name, found, NOTHING, answer, findings, params, seed)
+    return user_code.encoding_of_code(
+        name, found, user_code.NOTHING, answer, findings, params, seed
+    )
 
 
 def table_shapes(found: Any) -> list[tuple[int, ...]]:

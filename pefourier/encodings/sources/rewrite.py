@@ -13,20 +13,13 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import scaling_parameters
+from pefourier.encodings.sources import rope_config
 from pefourier.encodings.sources.config import LONGEST, ModelConfig
 from pefourier.encodings.sources.layers import open_whole
-from pefourier.encodings.sources.rope_config import (
-    GLOBAL_THETA,
-    ORIGINAL,
-    SHARE,
-    THETA,
-    layer_sections,
-    read_rotation,
-)
 from pefourier.errors import PefourierError
 
 Lines = dict[str, Any]
-WORDS = {"original": ORIGINAL}
+WORDS = {"original": rope_config.ORIGINAL}
 NEEDED = {"factor", "original", "low_freq_factor", "high_freq_factor"}  # stated, default or not
 COMPUTED = {"attention_factor"}  # by the scaling from the others
 
@@ -65,7 +58,10 @@ def path_to(whole: Mapping[str, Any], inner: Mapping[str, Any]) -> tuple[str, ..
 
 def rotations_of(model: ModelConfig) -> dict[str, Encoding | None]:
     """The rotation of each type of layer, or of all under the empty name."""
-    return {name: read_rotation(replace(model, part=name)) for name in layer_sections(model)}
+    return {
+        name: rope_config.read_rotation(replace(model, part=name))
+        for name in rope_config.layer_sections(model)
+    }
 
 
 def others_stay(model: ModelConfig, rotations: Mapping[str, Encoding | None]) -> bool:
@@ -84,16 +80,18 @@ def spellings(
     longest = {key or model.row.get("length", (LONGEST[0],))[0]: len(wanted)}
     yield longest  # where nothing else changes
     given = values.get("rope_parameters") or {}
-    kept = {name: given[name] for name in (*SHARE, "mrope_section") if name in given}
+    kept = {name: given[name] for name in (*rope_config.SHARE, "mrope_section") if name in given}
     new = {"rope_parameters": {**kept, **section, "rope_theta": base}, **longest}
     each = {name: as_section(enc) for name, enc in rotations.items() if enc}
     layered = {"rope_parameters": {**each, **given, model.part: new["rope_parameters"]}, **longest}
-    names = [name for name in (GLOBAL_THETA, *THETA) if values.get(name)] or [THETA[0]]
+    names = [
+        name for name in (rope_config.GLOBAL_THETA, *rope_config.THETA) if values.get(name)
+    ] or [rope_config.THETA[0]]
     same = before is not None and before.params["rho"] == base
     turned = {} if same else {names[0]: base}
     old = {**turned, "rope_scaling": section, **longest}
     plain = {**old, "rope_scaling": None}
-    outer = {**old, ORIGINAL: wanted.params.get("original")}
+    outer = {**old, rope_config.ORIGINAL: wanted.params.get("original")}
     ways = [plain, old, outer, layered if model.part else new]
     yield from ways if "rope_parameters" not in values else reversed(ways)
 
@@ -127,7 +125,7 @@ def reads_as(model: ModelConfig, wanted: Encoding, length: int | None = 0) -> bo
     The length is that of `wanted` by default; None: any.
     """
     try:
-        found = read_rotation(model)
+        found = rope_config.read_rotation(model)
     except PefourierError:
         return False
     return (

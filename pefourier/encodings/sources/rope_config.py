@@ -14,6 +14,7 @@ from itertools import islice
 from math import log, nextafter
 from typing import Any, Literal
 
+from pefourier.answers.text import first_few
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.findings import finding
@@ -245,8 +246,8 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
     number = model.config.count(*LAYERS) or max(row.get("unrotated", [-1])) + 1  # of its class
     unrotated = sorted(layers_without_positions(model, number))
     if unrotated:
-        some = ", ".join(map(str, unrotated[:4])) + ", …" * (len(unrotated) > 4)
-        found.append(finding("rope-some-layers", "still", layers=some))
+        layers = first_few(list(map(str, unrotated)))
+        found.append(finding("rope-some-layers", "still", layers=layers))
     kinds = [part.split()[0] for part in row.get("layer_types", "").split(",") if part]
     turning = [kind for kind in dict.fromkeys(kinds) if turns_by_type(model, kind)]
     if "turning" in row and len(turning) < len(set(kinds)):

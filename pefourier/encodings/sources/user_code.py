@@ -26,14 +26,7 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding, Operator, from_table
 from pefourier.encodings.findings import finding
-from pefourier.encodings.sources.rotations import (
-    FAULTS,
-    Function,
-    as_rotation,
-    names_to_give,
-    probe,
-    turns_vectors,
-)
+from pefourier.encodings.sources import rotations
 from pefourier.encodings.sources.signatures import (
     A_PADDING,
     POSITION_NAMES,
@@ -114,11 +107,15 @@ def operator_of(
             with held_apart(spec), seeding(seed or 0):
                 module = found
                 if not isinstance(found, torch.nn.Module):
-                    turning = not inspect.isclass(found) and turns_vectors(found)
+                    turning = not inspect.isclass(found) and rotations.turns_vectors(found)
                     sizes = {"d": d, "length": length}
-                    module = Function(found) if turning else build_module(found, sizes, given)[0]
+                    module = (
+                        rotations.Function(found)
+                        if turning
+                        else build_module(found, sizes, given)[0]
+                    )
                 with in_its_own_mode(module):
-                    return probe(spec, torch, module, length, d, positions)
+                    return rotations.probe(spec, torch, module, length, d, positions)
         except PefourierError:
             raise
         except Exception as error:  # their code may raise anything
@@ -330,8 +327,8 @@ def obtain_table(
         return module_table(spec, torch, found.eval(), length, d, grid)
     if not callable(found):
         return two_axes(spec, as_codes(found, {}), length, d), []
-    asked = torch is not None and not given and turns_vectors(found)
-    names = names_to_give(Function(found)) if asked else []
+    asked = torch is not None and not given and rotations.turns_vectors(found)
+    names = rotations.names_to_give(rotations.Function(found)) if asked else []
     failed: BaseException | None = None
     if names in ([], ["x"]):  # which may be numbers
         sizes = {"length": length, "d": d}
@@ -340,11 +337,11 @@ def obtain_table(
                 lambda call: table_of_call(spec, torch, found, call, sizes, given, grid),
                 ways_to_call(found, sizes, given),
             )
-        except (*FAULTS, PefourierError) as error:
+        except (*rotations.FAULTS, PefourierError) as error:
             if not names:
                 raise
             failed = error
-    turned = as_rotation(torch, Function(found), length, d)
+    turned = rotations.as_rotation(torch, rotations.Function(found), length, d)
     if turned is not None:
         return turned
     tried = (

@@ -16,14 +16,7 @@ import numpy as np
 
 from pefourier.encodings.encoding import Finding, check_plain, numbers
 from pefourier.encodings.findings import finding
-from pefourier.encodings.sources.rotations import (
-    FAULTS,
-    PROBED,
-    as_rotation,
-    example_of,
-    images,
-    names_to_give,
-)
+from pefourier.encodings.sources import rotations
 from pefourier.encodings.sources.signatures import (
     LENGTH_NAMES,
     POSITION_NAMES,
@@ -53,7 +46,7 @@ def first_that_works(attempt_one: Callable[[T], R], ways: Iterable[T]) -> R:
     for way in ways:
         try:
             return attempt_one(way)
-        except (*FAULTS, PefourierError) as error:
+        except (*rotations.FAULTS, PefourierError) as error:
             refused.append(error)
     raise refused[0]
 
@@ -71,16 +64,16 @@ def module_table(
                 return other
     try:
         found, findings = as_it_asks(spec, torch, module, length, d)
-    except (*FAULTS, PefourierError):
+    except (*rotations.FAULTS, PefourierError):
         other = in_other_ways(spec, torch, module, length, d, grid)
-        other = other or as_rotation(torch, module, length, d)
+        other = other or rotations.as_rotation(torch, module, length, d)
         if other is None:
             raise
         return other
-    turning = QUERY_NAMES.intersection(names_to_give(module))
+    turning = QUERY_NAMES.intersection(rotations.names_to_give(module))
     if found[0].any() or (takes_positions(module) and not turning):
         return found, findings
-    rotation = as_rotation(torch, module, length, d)
+    rotation = rotations.as_rotation(torch, module, length, d)
     if rotation is None and multiplies(torch, module, length, d):
         raise PefourierError(
             f"{shown(spec)} gives zeros for zeros: it multiplies what it is given, and does not "
@@ -93,7 +86,7 @@ def runs(spec: str, torch: Any, module: Any, length: int, d: int) -> bool:
     """Whether a module gives a table for a length."""
     try:
         as_it_asks(spec, torch, module, length, d)
-    except (*FAULTS, PefourierError):
+    except (*rotations.FAULTS, PefourierError):
         return False
     return True
 
@@ -123,7 +116,9 @@ def as_it_asks(
         findings += axis_findings(codes) if not findings else []
         codes = codes[0]
     table = two_axes(spec, (codes, eps), length, d)
-    if TIME_NAMES.issuperset(names_to_give(module)):  # a tensor that is turned may be called t
+    if TIME_NAMES.issuperset(
+        rotations.names_to_give(module)
+    ):  # a tensor that is turned may be called t
         ways = inputs_of(torch, module, (2, length, d))
         back = [{k: mirrored(x) if np.ndim(x) else x for k, x in way.items()} for way in ways]
         if not reads_numbers(table, as_rows(spec, call_twice(torch, module, back)[0], length, d)):
@@ -160,7 +155,7 @@ def attempt(torch: Any, module: Any, shape: tuple[int, int, int]) -> Answers | N
     """What a module gives at two calls, None where its sizes do not fit the input."""
     try:
         return call_twice(torch, module, inputs_of(torch, module, shape))
-    except FAULTS:
+    except rotations.FAULTS:
         return None
 
 
@@ -172,7 +167,7 @@ def call_twice(torch: Any, module: Any, ways: Iterable[dict[str, Any]]) -> Answe
             check_swelling(torch, module, way)
             with torch.no_grad():
                 return [as_codes(module(**way), way) for _ in range(2)]
-        except FAULTS:
+        except rotations.FAULTS:
             if last == 0:
                 raise
     raise TypeError("its forward takes nothing that is known here")
@@ -189,12 +184,12 @@ def check_swelling(torch: Any, module: Any, way: dict[str, Any]) -> None:
     if sum(x.numel() for x in long.values()) < ROOMY or held > COPIED:
         return
     given, made = [], []
-    for rows in (PROBED, 2 * PROBED):
+    for rows in (rotations.PROBED, 2 * rotations.PROBED):
         some = {key: first_rows(x, rows) for key, x in long.items()}
         try:
             with torch.no_grad():
                 found = deepcopy(module)(**way | some)
-        except FAULTS:
+        except rotations.FAULTS:
             return  # it may need them all
         parts = found if isinstance(found, tuple | list) else [found]
         given.append(sum(x.numel() for x in some.values()))
@@ -215,7 +210,7 @@ def first_rows(x: Any, rows: int) -> Any:
 
 def takes_positions(module: Any) -> bool:
     """Whether forward is given places, or nothing that has a batch."""
-    names = set(names_to_give(module))
+    names = set(rotations.names_to_give(module))
     return bool(
         names & (POSITION_NAMES | TIME_NAMES)
     ) or names <= LENGTH_NAMES | PAIR_NAMES | SHIFTS | {"device", "dtype"}
@@ -224,11 +219,11 @@ def takes_positions(module: Any) -> bool:
 def inputs_of(torch: Any, module: Any, shape: tuple[int, int, int]) -> Iterator[dict[str, Any]]:
     """Ways to call forward: positions in the forms that modules take them, all else zeros."""
     length = max(shape[:2]) if takes_positions(module) else shape[1]
-    like = example_of(torch, module)
+    like = rotations.example_of(torch, module)
     whole = torch.arange(length, device=like.device)
     forms = [whole.expand(shape[0], length), whole, whole.float(), whole.float()[:, None]]
     forms.append(whole.float()[None, :, None])
-    names = names_to_give(module)
+    names = rotations.names_to_give(module)
     own = inspect.signature(module.forward).parameters.values()
     names += [p.name for p in own if p.name in LENGTH_NAMES and p.default is None]
     known = {"device": like.device, "dtype": like.dtype}
@@ -255,7 +250,7 @@ def in_other_ways(
                 for given in (way, {**way, name: mirrored(way[name])})
                 for one in call_twice(torch, module, [given])[: 2 if given is way else 1]
             )
-        except (*FAULTS, PefourierError):
+        except (*rotations.FAULTS, PefourierError):
             continue
         differ = length == 1 or (np.ptp(codes[0], axis=0).any() and (codes[0] % 1).any())
         if np.array_equal(codes[0], again[0]) and differ and reads_numbers(codes, other):
@@ -318,7 +313,7 @@ def other_inputs(
 
     What is turned, by its name, is never a number for each position.
     """
-    like = example_of(torch, module)
+    like = rotations.example_of(torch, module)
     shape = (2, length, d)
     (way,) = list(inputs_of(torch, module, shape))[:1]
     arrays = [key for key, value in way.items() if isinstance(value, torch.Tensor)]
@@ -350,7 +345,7 @@ def inputs_on_grid(
     torch: Any, module: Any, way: dict[str, Any], name: str, shape: tuple[int, ...]
 ) -> Iterator[tuple[dict[str, Any], tuple[int, ...] | None]]:
     """Channels last and first; first the order that also has room for more rows than columns."""
-    like, sides = example_of(torch, module), len(shape) - 1
+    like, sides = rotations.example_of(torch, module), len(shape) - 1
     last_to_first = (0, sides + 1, *range(1, sides + 1))
     first_to_last = (0, *range(2, sides + 2), 1)
     long = (2 * shape[-1] + 1, *(2 for _ in shape[1:-1]), shape[-1])  # more rows than columns
@@ -369,14 +364,14 @@ def keeps_shape(torch: Any, module: Any, way: dict[str, Any], x: Any) -> bool:
     """Whether a module's codes have the shape of what it is given, but for the batch."""
     try:
         (codes, _), _ = call_twice(torch, module, [way])
-    except FAULTS:
+    except rotations.FAULTS:
         return False
     return codes.shape[-x.ndim + 1 :] == tuple(x.shape[1:])
 
 
 def multiplies(torch: Any, module: Any, length: int, d: int) -> bool:
     """Whether a module that gives zeros for zeros gives different codes for ones."""
-    found = images(torch, module, "bsd", np.ones((2, length, d)))
+    found = rotations.images(torch, module, "bsd", np.ones((2, length, d)))
     return found is not None and bool(np.ptp(found[0], axis=1).any())
 
 
