@@ -61,14 +61,14 @@ TOLD = Telling(
 COMMAND = '''
 
 @app.command()
-@asking
-def size(question: Question, form: Form, drawing: Drawing) -> None:
+@request.asking
+def size(question: request.Question, form: request.Form, drawing: request.Drawing) -> None:
     """How large are codes on average?"""
     from pefourier.analysis.size import size as ask
     from pefourier.answers.size import TOLD
     from pefourier.questions import encoding_of
 
-    asked = ask_each(question, lambda *given, **sizes: ask(encoding_of(*given, **sizes)))
+    asked = request.ask_each(question, lambda *given, **sizes: ask(encoding_of(*given, **sizes)))
     drawing.draw("size", asked.answers)
     form.deliver(TOLD.page(asked.each))
     asked.finish([], question.quiet)

@@ -19,7 +19,7 @@ from pefourier.pages.document import (
 )
 from pefourier.pages.encodings import versions_table
 from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
-from pefourier.pages.training import command_line, report_page, settings_table, stacked
+from pefourier.pages.training import command_line, page_written, settings_table, stacked
 from pefourier.train.causal import (
     CausalSummary,
     causal_records,
@@ -61,4 +61,4 @@ def paragraphs(found: CausalSummary) -> Sequence[Any]:
 def causal_folder_page(path: str, out: str, title: str) -> tuple[str, Page]:
     """The page about a folder, and the answer of `pefourier report DIR`."""
     found = read_causal(Path(path))
-    return causal_document(found, path, title), report_page(causal_records(found), out)
+    return causal_document(found, path, title), page_written(causal_records(found), out)

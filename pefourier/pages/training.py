@@ -349,10 +349,10 @@ def command_line(config: Mapping[str, Any], path: str) -> str:
 
 def folder_page(folder: TrainFolder, out: str) -> Page:
     """The answer of `pefourier report DIR`."""
-    return report_page(json_records(folder.summary), out)
+    return page_written(json_records(folder.summary), out)
 
 
-def report_page(records: Sequence[Mapping[str, Any]], out: str) -> Page:
+def page_written(records: Sequence[Mapping[str, Any]], out: str) -> Page:
     """The answer of `pefourier report DIR`, from that of training."""
     told = f"The page is in {printable(out)}; it needs no other file: open it, or send it."
     records = [{**record, "out": out} for record in records]
