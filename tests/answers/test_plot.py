@@ -24,7 +24,6 @@ from pefourier.answers.faithful import (
     STRETCHES,
     envelope,
     faithful,
-    faithful_sweep,
     kernel_by_lag,
     singular_values,
 )
@@ -69,16 +68,6 @@ def test_faithful_draws_singular_values_and_the_kernel(pair):
     np.testing.assert_allclose(left.lines[0].get_ydata(), sigma / sigma[0], atol=1e-14)
     kernel = [np.mean(np.diag(table @ table.T, lag)) / 8 for lag in range(20)]
     np.testing.assert_allclose(right.lines[0].get_ydata(), kernel, atol=1e-14)
-
-
-def test_a_sweep_draws_distances_and_shares_over_the_length():
-    answers = [Answer(e, assess(e)) for e in (load("rope", n, 64) for n in (64, 256, 1024))]
-    top, low = faithful_sweep(answers).axes
-    assert [*top.lines[0].get_xdata()] == [64, 256, 1024]
-    assert [*top.lines[0].get_ydata()] == [a.result.min_distance for a in answers]
-    shares = [a.result.precision["bfloat16"].distinct_phase / len(a.encoding) for a in answers]
-    assert shares[-1] < 1
-    assert [*low.lines[0].get_ydata()] == shares
 
 
 def test_heatmap_draws_the_table(pair):
