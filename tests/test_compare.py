@@ -34,6 +34,7 @@ def test_equal_within_storage(spec, dtype):
     c = compare(table, stored(table, dtype))
     assert (c.verdict, c.bitwise) == ("equal", False)
     assert 0 < c.max_difference <= np.finfo(dtype).eps * np.abs(table).max()
+    assert (c.first_difference, c.largest_difference is None) == (None, False)
     assert c.max_difference <= c.tolerance
 
 

@@ -247,13 +247,16 @@ def compare_forms(one: Encoding, two: Encoding, found: Comparison) -> Comparison
 def locate_differences(
     difference: np.ndarray, allowed: np.ndarray
 ) -> dict[str, tuple[int, int] | None]:
-    """Position and column of the first and of the largest difference beyond rounding."""
-    beyond = difference > allowed
-    if not beyond.any():
-        return {"first_difference": None, "largest_difference": None}
-    places = {"first_difference": beyond.argmax(), "largest_difference": difference.argmax()}
-    shape = difference.shape
-    return {k: tuple(int(i) for i in np.unravel_index(v, shape)) for k, v in places.items()}
+    """Position and column of the first difference beyond rounding, and of the largest of all."""
+
+    def first_of(where: np.ndarray) -> tuple[int, int] | None:
+        found = np.unravel_index(where.argmax(), where.shape)
+        return (int(found[0]), int(found[1])) if where[found] else None
+
+    return {
+        "first_difference": first_of(difference > allowed),
+        "largest_difference": first_of(difference),
+    }
 
 
 def stored_tolerance(

@@ -520,7 +520,9 @@ def compare_text(answers: Sequence[Answer]) -> str:
     if "rotation" in result.by:
         lines.append(f"largest difference of products {difference} of the largest product")
     elif result.max_difference is not None:
-        lines.append(f"largest difference {difference}, rounding explains {allowed}")
+        at = result.largest_difference if result.verdict == "equal" else None
+        where = f" at position {at[0]}, column {at[1]}" if at else ""
+        lines.append(f"largest difference {difference}{where}, rounding explains {allowed}")
     if result.verdict == "different" and tables_part(result):
         first, largest = result.first_difference, result.largest_difference
         lines.append(
