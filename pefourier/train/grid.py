@@ -20,7 +20,7 @@ from pefourier.train import beside, loop
 from pefourier.train.asked import Arm, Schedule, list_arms, schedule_of
 from pefourier.train.attention import most_windows
 from pefourier.train.beside import OtherMethod
-from pefourier.train.data.split import Task
+from pefourier.train.data.split import ORDER_ALONE, Task
 from pefourier.train.injection import Injection, load_injection, varies
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import (
@@ -333,6 +333,13 @@ def remarks_on_examples(task: Task) -> list[str]:
             f"{task.name}: {len(task.starts)} examples of {task.groups} groups; all of a group "
             "train, validate or test together"
         )
+    if task.shortest < task.length:
+        found.append(
+            f"{task.name}: series of {task.shortest} to {task.length} rows; shorter ones are "
+            "padded at their end, which models do not see"
+        )
+    if task.uneven:
+        found.append(f"{task.name}: {ORDER_ALONE}")
     channels, counts = task.rows.shape[1], np.bincount(task.labels)
     for label in np.flatnonzero(counts < FEW):
         found.append(

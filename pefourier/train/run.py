@@ -565,6 +565,8 @@ def row_of(
         "trained": len(fold.train),
         "confusion": confusion.tolist(),
         "positive": task.positive,
+        "shortest": task.shortest,
+        "uneven": task.uneven,
         "budget": {"epochs": schedule.epochs, "patience": schedule.patience, "steps": steps},
         "falling": loop.still_falls(outcome.curve, outcome.epoch, schedule.epochs),
         "device": str(held.device),

@@ -99,6 +99,8 @@ class Row(TypedDict):
     budget: NotRequired[Budget]
     falling: NotRequired[bool]  # patience ended it while its losses still fell
     positive: NotRequired[str | None]  # class; of more than two there is none
+    shortest: NotRequired[FromOne]  # rows of the shortest window, the others' being `length`
+    uneven: NotRequired[bool]  # rows are at uneven times
     tested: NotRequired[list[Tested]]  # at other lengths
     chosen: NotRequired[dict[str, float | str]]  # settings, on validation
 

@@ -20,6 +20,7 @@ from pefourier.train.conclusion import (
     verdict_on,
 )
 from pefourier.train.data.load import sides_of_data
+from pefourier.train.data.split import ORDER_ALONE
 from pefourier.train.options import BESIDE, LEVEL, seeds_of
 from pefourier.train.power import Power
 from pefourier.train.searched import read_search
@@ -73,6 +74,8 @@ class DatasetSummary:
     falling: dict[str, int] = field(default_factory=dict)  # runs that lost patience too soon
     budget: Mapping[str, int] | None = None  # epochs, patience in epochs, steps of an epoch
     positive: str | None = None  # class whose scores are told; of more than two there is none
+    shortest: int | None = None  # rows of the shortest window
+    uneven: bool = False  # rows are at uneven times, of which only the order counts
 
     def counted(self, encoding: str) -> int:
         """Runs that an encoding's means are over."""
@@ -93,7 +96,10 @@ class DatasetSummary:
         """What is classified, as a title has it."""
         sides = sides_of_data(self.dataset)
         if not sides:
-            return f"windows of {self.length} rows"
+            padded = self.shortest not in (None, self.length)
+            return (
+                f"{f'series of {self.shortest} to' if padded else 'windows of'} {self.length} rows"
+            )
         return f"{'pictures' if len(sides) == 2 else 'grids'} of {'x'.join(map(str, sides))} points"
 
 
@@ -207,7 +213,7 @@ def summarize_dataset(
         power=could,
         falling=falling,
         budget=rows[0].get("budget"),
-        positive=rows[0].get("positive"),
+        **{key: rows[0][key] for key in ("positive", "shortest", "uneven") if key in rows[0]},
         chosen=count_choices(rows),
         lengths=summarize_lengths(rows, set(runs)),
         **summarize_classes(rows, set(runs), classes),
@@ -623,7 +629,8 @@ def epochs_in_words(epochs: int, steps: int) -> str:
 
 def sentences(summary: Summary) -> list[str]:
     """What to keep in mind when reading conclusions and tables."""
-    found = remarks_on_runs(summary) + remarks_on_lengths(summary)
+    found = [f"{one.dataset}: {ORDER_ALONE}" for one in summary.datasets if one.uneven]
+    found += remarks_on_runs(summary) + remarks_on_lengths(summary)
     if summary.ranked:
         found.append(cliques_sentence(summary))
     floors = [
@@ -827,6 +834,8 @@ def json_records(summary: Summary) -> list[dict[str, Any]]:
             "folds": one.folds,
             "length": one.length,
             "positive": one.positive,
+            "shortest": one.shortest,
+            "uneven": one.uneven,
             "chance": chance_scores(one) or None,
             **{measure: asdict(mean) for measure, mean in scores.items()},
             "difference": asdict(one.differences[name]) if name in one.differences else None,

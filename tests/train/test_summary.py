@@ -62,6 +62,17 @@ def test_what_one_fold_denies_is_said_of_these_windows():
     assert record["auprc_difference"]["mean"] == pytest.approx(0.078)
 
 
+def test_what_times_and_lengths_are_for_is_in_the_summary():
+    runs = of_folds([0.6] * 5, [0.5] * 5)
+    found = summary.summarize_runs([one | {"shortest": 3, "uneven": True} for one in runs])
+    assert f"one, series of 3 to {runs[0]['length']} rows: mean" in in_lines(found)
+    said = "one: times order the rows; models see their order alone, not how far apart they are"
+    assert said in summary.sentences(found)
+    plain = summary.summarize_runs(runs)
+    assert not [one for one in summary.sentences(plain) if "times order" in one]
+    assert plain.datasets[0].inputs == f"windows of {runs[0]['length']} rows"
+
+
 def kept(epochs, **last):
     """Ten runs in five folds of each encoding, .2 above sinusoidal, so many of the last epoch."""
     return [

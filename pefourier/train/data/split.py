@@ -23,6 +23,7 @@ import numpy as np
 from pefourier.errors import PefourierError, shown
 from pefourier.train.options import Split
 
+ORDER_ALONE = "times order the rows; models see their order alone, not how far apart they are"
 FOLDS = 5
 WINDOW = 100  # rows, where nothing is said
 USER_BLOCKS = 10  # of a user's own recording
@@ -59,6 +60,12 @@ class Task:
     groups: int | None = None  # of examples: people or machines, dealt as a whole
     lengths: np.ndarray | None = None  # (W,) rows of each window, the rest is padding; None: all
     own_names: bool = False  # classes as the data name them: no order says which is positive
+    uneven: bool = False  # rows are at uneven times, of which only the order counts
+
+    @property
+    def shortest(self) -> int:
+        """Rows of the shortest window: fewer than `length` where some are padded."""
+        return self.length if self.lengths is None else int(self.lengths.min())
 
     @property
     def positive(self) -> str | None:

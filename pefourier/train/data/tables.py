@@ -13,7 +13,7 @@ Cells are parted by commas, semicolons (then numbers may have decimal commas) or
 import csv
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from pefourier.encodings.domain import EVEN
 from pefourier.encodings.sources.formats import is_number
 from pefourier.encodings.sources.tables import check_regular, told
 from pefourier.errors import PefourierError, shown
@@ -195,8 +196,10 @@ def from_csv(
         raise refusal(path, said, int(one.lines[at]), columns["time"][at])
     ends = np.cumsum(np.bincount(series))[:-1]
     parts = np.split(order, ends)
+    steps = np.concatenate([np.diff(times[part]) for part in parts])
+    uneven = len(steps) > 0 and bool(np.ptp(steps) > EVEN * steps.mean())
     if all(len(set(columns["label"][part])) == 1 for part in parts):
-        return examples_of(one, parts, window, stride, split_by)
+        return replace(examples_of(one, parts, window, stride, split_by), uneven=uneven)
     if "group" in columns:
         raise PefourierError(
             f"{shown(str(path))}: labels change within a series, so that these are recordings; "
@@ -209,9 +212,10 @@ def from_csv(
         recordings.check_rows(str(name), rows)
         found.append(split.Series(str(name), rows, anomalous[part], str(name), str(name)))
     facts = {"own_scale": True, "classes": classes}
-    return split.split_series(
+    task = split.split_series(
         str(path), found, window, stride, split_by, split.USER_BLOCKS, **facts
     )
+    return replace(task, uneven=uneven)
 
 
 def read_anomalies(one: Long, positive: Sequence[str]) -> tuple[np.ndarray, tuple[str, str]]:

@@ -8,6 +8,7 @@ import pytest
 from pefourier.errors import PefourierError
 from pefourier.train.data import load
 from pefourier.train.data.examples import from_examples
+from pefourier.train.grid import remarks_on_examples
 
 
 def write_long(path, rng, series, head="id,time,a,b,label", group=None):
@@ -50,6 +51,25 @@ def test_shorter_series_are_padded_and_nothing_is_learned_of_the_padding(tmp_pat
         own = np.concatenate([np.array(series[names[i]][0]) for i in fold.train])
         np.testing.assert_allclose(fold.mean, own.mean(axis=0), rtol=1e-5)
         np.testing.assert_allclose(fold.scale, own.std(axis=0), rtol=1e-5)
+
+
+def test_what_times_and_lengths_are_for_is_told(tmp_path, rng):
+    def told(steps, rows=(4, 4)):
+        lines = [
+            f"s{i},{t * steps[t % len(steps)]},{i % 2},{i}.5"
+            for i in range(20)
+            for t in range(rows[i % 2])
+        ]
+        (tmp_path / "x.csv").write_text("\n".join(["id,time,label,a", *lines]))
+        task = load.load_task(str(tmp_path / "x.csv"))
+        return " ".join(remarks_on_examples(task)), task
+
+    order = "times order the rows; models see their order alone, not how far apart they are"
+    assert order not in told([0.5])[0]
+    assert order in told([0.5, 0.75])[0]
+    said, task = told([1], (3, 4))
+    assert "x.csv: series of 3 to 4 rows; shorter ones are padded at their end" in said
+    assert (task.shortest, task.uneven) == (3, False)
 
 
 def test_dates_names_semicolons_and_decimal_commas_are_read(tmp_path, rng):
