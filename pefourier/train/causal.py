@@ -331,10 +331,16 @@ def conclude_causal(one: CausalTask) -> str:
     """Which encodings go on where training ended, in a sentence or two."""
     where = f"{one.dataset}, trained on problems of up to {one.length}"
     unready = [e for e, scores in one.scores.items() if scores["accuracy"].mean < LEARNED]
-    if len(unready) == len(one.scores):
-        return f"{where}: no encoding solves even those it was trained on; give more --steps."
+    untested = [
+        f"{name} cannot be tested on {every[-1].length}: {every[-1].reason}."
+        for name, every in one.lengths.items()
+        if every[-1].reason
+    ]
     lengths = [at.length for at in next(iter(one.lengths.values()))]
     solved = [means_at(one, place) for place in range(len(lengths))]
+    if len(unready) == len(one.scores):
+        none = f"{where}: no encoding solves even those it was trained on; give more --steps."
+        return " ".join([none, *untested])
     parts = [f"{where}, tested on {lengths[-1]}:"]
     if solved[-1]:
         best, scores = max(solved[-1], key=solved[-1].get), listed_means(solved[-1])
@@ -349,11 +355,7 @@ def conclude_causal(one: CausalTask) -> str:
             f"{', '.join(unready)} had not learned the length of training (below {LEARNED:g}); "
             "more --steps may change that."
         )
-    parts += [
-        f"{name} cannot be tested there: {every[-1].reason}."
-        for name, every in one.lengths.items()
-        if every[-1].reason
-    ]
+    parts += untested
     apart = [e for e, d in one.differences.items() if d.supported]
     if one.differences:
         which = ", ".join(apart) if apart else "No encoding"

@@ -87,6 +87,7 @@ def test_a_folder_has_the_answer(tmp_path):
     (one,) = found.datasets
     assert (one.length, one.seeds, list(one.lengths)) == (3, 2, ["none", "rope", "learned"])
     assert one.lengths["learned"][0].reason.endswith("were never trained")
+    assert "learned cannot be tested on 6: " in causal.conclude_causal(one)  # learned or not
     assert set(one.differences) == {"rope"}
     page = causal.causal_page(found)
     head, *rows = page.rows()
