@@ -7,7 +7,7 @@ import pytest
 
 from pefourier.analysis.compare import compare
 from pefourier.analysis.faithful import assess
-from pefourier.answers.compare import conclude_comparison
+from pefourier.answers.compare import conclude_comparison, settings_apart
 from pefourier.encodings import load
 from pefourier.encodings.domain import lattice
 from pefourier.encodings.encoding import from_table
@@ -443,3 +443,8 @@ def test_codes_of_8_bits_in_any_scale_are_those_to_half_a_step(rng):
     assert compare(walk, kept).verdict == "equivalent"
     kept[50, 7] += 1
     assert compare(walk, kept).verdict == "different"
+
+
+def test_a_setting_of_one_alone_is_told_without_the_other():
+    assert settings_apart({"window": (None, 4.0)}) == "window of the second alone (4)"
+    assert settings_apart({"window": (4.0, None)}) == "window of the first alone (4)"

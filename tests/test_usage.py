@@ -884,3 +884,10 @@ def test_smollm2_as_published():
     assert (never.pairs, never.uniform, found.length) == (12, 0.375, 8192)
     assert [round(v, 3) for v in (never.q, never.k, never.product)] == [0.459, 0.533, 0.577]
     assert found.pairing.name == "neighbours"
+
+
+def test_pairs_that_turn_seldom_are_told(tmp_path):
+    """All turn less than 32 times within 64 positions, the fastest some ten times."""
+    found = use_of_model(write_model(tmp_path))
+    assert found.rotations[0].often.pairs == 0
+    assert "None turns more than 32 times; " in found.conclusion

@@ -55,6 +55,7 @@ def test_wavelengths_of_each_band_stand_where_they_are(llama):
     curve = low.lines[0]
     assert curve.get_ydata()[list(curve.get_xdata()).index(512)] < 0.99
     assert (top.get_xscale(), low.get_xscale()) == ("log", "log")
+    assert not figure.legends  # where there is room beside the bands
 
 
 def test_rotations_and_readings_have_panels_of_their_own():

@@ -65,3 +65,14 @@ def test_points_of_a_lattice_are_in_raster_order_behind_the_prefix():
 def test_sides_that_make_no_lattice_are_refused(sides, prefix):
     with pytest.raises(PefourierError, match="must be a whole number"):
         domain.lattice(sides, prefix)
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (3, 0), (3,)])
+def test_points_that_are_none_are_refused(shape):
+    with pytest.raises(PefourierError, match="points are a table, one row each and a column for"):
+        domain.scattered(np.zeros(shape))
+
+
+def test_the_first_coordinate_that_is_none_is_named():
+    with pytest.raises(PefourierError, match=r"row 1, column 2 is nan$"):
+        domain.scattered(np.array([[1.0, np.nan], [np.inf, 2.0]]))

@@ -78,6 +78,7 @@ def test_two_processes_give_the_answer_of_one(tmp_path):
     )
     assert len(lines(tmp_path)) == len(list((tmp_path / "scores").iterdir())) == 16
     assert not [line for line in said if "ended early" in line]
+    assert any(line.startswith("2 processes share the work") for line in said)
     assert torch.get_num_threads() > 1  # as before
 
 

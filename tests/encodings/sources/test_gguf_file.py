@@ -391,6 +391,9 @@ def test_the_logits_of_deepseek_are_multiplied_as_its_config_has_it(write):
     yarn |= {"rope__scaling__original_context_length": 4096}
     path = write(arch="deepseek2", **SIZES | yarn, rope__scaling__yarn_log_multiplier=0.1)
     assert load(path, 8).params["softmax_factor"] == pytest.approx(1.8738542, rel=1e-6)
+    path = write(arch="deepseek2", **SIZES | yarn, rope__scaling__yarn_log_multiplier=0.0707)
+    lite = (1 + 0.0707 * np.log(40)) ** 2
+    assert load(path, 8).params["softmax_factor"] == pytest.approx(lite, rel=1e-6)
 
 
 def test_alpha_stretches_the_base_where_it_is_read(write):
