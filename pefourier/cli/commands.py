@@ -284,6 +284,7 @@ def relations(question: request.Question, form: request.Form, drawing: request.D
     drawing.draw("relations", asked.answers)
     form.deliver(TOLD.page(asked.each))
     question.note_unused([a.encoding for a in asked.answers])
+    question.note_faults_of_points([a.encoding for a in asked.answers])
     asked.finish([], question.quiet)
 
 
@@ -442,6 +443,7 @@ def encode(
     write_table(out, table)
     form.deliver(encode_page(enc, table, x, out))
     question.note_unused([enc])
+    question.note_faults_of_points([enc])
 
 
 @app.command(name="report")

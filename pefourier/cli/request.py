@@ -124,6 +124,12 @@ class Question:
             line = f"{', '.join(labels)} {have} positions 0, 1, …, not the times of {self.times}"
             note(line, self.quiet)
 
+    def note_faults_of_points(self, encodings: list[Any]) -> None:
+        """Say what is wrong with points that were given, where no answer lists findings."""
+        for enc in encodings if self.times is not None else ():
+            for finding in enc.findings:
+                note(f"{enc.label}: {finding.message}", self.quiet)
+
 
 def note_grids(enc: Any, quiet: bool) -> Any:
     """An encoding, whose grid is said where it was found."""

@@ -4,7 +4,7 @@ learnable-sinusoidal (frequencies that training moves, at their start), fourier-
 al., 2020), tape (Foumani et al., 2023). All have d / 2 pairs of equal weight and declare them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -13,7 +13,7 @@ import numpy as np
 from pefourier.encodings.checks import check_above
 from pefourier.encodings.columns import Layout, pair_columns, waves
 from pefourier.encodings.domain import Domain, instants, positions, scattered
-from pefourier.encodings.encoding import Encoding, Measure
+from pefourier.encodings.encoding import Encoding, Finding, Measure
 from pefourier.encodings.families.absolute import geometric_frequencies
 from pefourier.encodings.families.axes import (
     LINES,
@@ -23,6 +23,7 @@ from pefourier.encodings.families.axes import (
     wave_codes,
 )
 from pefourier.encodings.families.seeds import stream
+from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import grid_of
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
@@ -96,6 +97,8 @@ def learnable_sinusoidal(
 
 Mapping = Literal["gaussian", "sam", "nerf", "perceiver"]
 Coordinates = Literal["own", "unit", "position", "centred", "closed"]
+NEAR_SEAM = 5.0  # degrees from the seam, within which both ends of longitudes lie
+ALIKE = 0.5  # cosine of codes 360 degrees apart, from which they are taken to come round
 SCALE = 10.0  # Tancik et al. for images
 USUAL: dict[Mapping, Coordinates] = {  # coordinates that a mapping's authors take
     "gaussian": "unit",
@@ -182,7 +185,28 @@ def fourier_features(
     if times is not None:
         noted["times"] = tuple(np.asarray(times, dtype=float).tolist())
         measure = equal_pairs(turns * domain.spacing) if domain.at is None else None
-    return Encoding("fourier-features", domain, d, codes, measure, params=noted)
+    seen = () if domain.at is None else tuple(seams(domain.at, turns))
+    return Encoding("fourier-features", domain, d, codes, measure, params=noted, findings=seen)
+
+
+def seams(at: np.ndarray, turns: np.ndarray) -> Iterator[Finding]:
+    """Columns of points (n, axes) that are longitudes, whose waves do not come round.
+
+    These go from one side of the seam of -180 to 180 degrees, or of 0 to 360, to the other, beside
+    a column within 90 degrees; the codes of a place 360 degrees on are others.
+
+    >>> at = np.array([[48.0, -179.0], [52.0, 179.0]])
+    >>> [f.code for f in seams(at, np.array([[0.0, 0.01]]))], [*seams(at, np.array([[0.0, np.pi]]))]
+    (['longitude-seam'], [])
+    """
+    for axis, x in enumerate(at.T):
+        start = -180.0 if x.min() < 0 else 0.0
+        ends = np.array([x.min() - start, start + 360.0 - x.max()])
+        latitudes = (np.abs(np.delete(at, axis, axis=1)) <= 90.0).all(axis=0)
+        own = turns[turns[:, axis] != 0, axis]
+        around = ((ends >= 0) & (ends <= NEAR_SEAM)).all() and latitudes.any()
+        if around and len(own) and np.cos(360.0 * own).mean() < ALIKE:
+            yield finding("longitude-seam", column=axis + 1, low=start, high=start + 360.0)
 
 
 def points_at(times: np.ndarray) -> Domain:

@@ -189,6 +189,33 @@ def test_scattered_points_are_read_from_a_file_and_compared_by_their_codes(tmp_p
             question("fourier-features:seed=3", d=6, times=path)
 
 
+def test_longitudes_on_both_sides_of_the_seam_are_a_warning(rng, run, tmp_path):
+    latitude, longitude = (
+        np.degrees(np.arcsin(rng.uniform(-1, 1, 200))),
+        rng.uniform(-180, 180, 200),
+    )
+    longitude[:2] = -179.9, 179.9
+
+    def codes(*columns, spec="fourier-features"):
+        found = pefourier.check(spec, d=8, times=np.column_stack(columns)).findings
+        return [f"{one.code} {one.severity}" for one in found]
+
+    assert codes(latitude, longitude) == ["longitude-seam warning"]
+    assert codes(latitude, longitude % 360) == ["longitude-seam warning"]
+    angle = np.radians(longitude)
+    assert codes(latitude, np.cos(angle), np.sin(angle)) == []
+    assert codes(latitude, longitude / 2) == []  # a half of the earth
+    assert codes(5 * latitude, longitude) == []  # no latitude beside
+    turning = "fourier-features:coordinates=closed,mapping=nerf"
+    whole = np.column_stack([latitude, longitude])
+    whole[:2, 1] = -180, 180  # as NeRF's waves of -1 … 1, which come round
+    assert codes(*whole.T, spec=turning) == []
+    lines = [f"{a},{b}" for a, b in zip(latitude, longitude, strict=True)]
+    (tmp_path / "geo.csv").write_text("\n".join(["lat,lon", *lines]))
+    done = run("relations", "fourier-features", "--d", 8, "--times", tmp_path / "geo.csv")
+    assert "column 2 looks like a longitude, from -180 to 180 degrees" in done.err
+
+
 @pytest.mark.parametrize(
     ("spec", "given", "why"),
     [
