@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from pefourier.cli.streams import note
 from pefourier.files import DRAFTS, reason, remove_drafts
+from pefourier.geometry.threads import is_cramped
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 # What libraries read, when they are loaded, to know how many threads to start.
@@ -100,16 +101,6 @@ class Listener:
 
 
 LISTENER = Listener()
-
-
-def is_cramped() -> bool:
-    """Whether the address space is limited, of which threads take more than they use.
-
-    Libraries that start one for each core then fail, or wait for ever.
-    """
-    import resource
-
-    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 def most_threads() -> int:

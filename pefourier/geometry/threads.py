@@ -1,5 +1,6 @@
 """Work in two threads: numpy lets another run while it computes."""
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -9,13 +10,30 @@ THREADS = 2  # results computed at a time
 Item, Result = TypeVar("Item"), TypeVar("Result")
 
 
+def is_cramped() -> bool:
+    """Whether the address space is limited, of which threads take more than they use.
+
+    Libraries that start one for each core then fail, or wait for ever; the C library looks for
+    more of it at every small object of a thread.
+    """
+    if os.name != "posix":
+        return False
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
 def map_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Results for items, in order, two computed at a time.
+    """Results for items, in order, two computed at a time; one where the address space is limited.
 
     >>> list(map_ahead(abs, [-1, 2, -3]))
     [1, 2, 3]
     """
     from concurrent.futures import ThreadPoolExecutor
+
+    if is_cramped():
+        yield from map(function, items)
+        return
 
     def start(item: Item) -> Callable[[], Result]:
         try:
