@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pefourier.answers.page import Page
+from pefourier.answers.places import POINTS
 from pefourier.answers.plot import USUAL, WIDTH, Look, caption, make_panels, room_for_names
 from pefourier.answers.telling import Answer, identity_of
 from pefourier.answers.text import agreeing, paragraph
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
 
 def encode_page(enc: Encoding, table: np.ndarray, positions: np.ndarray, out: str) -> Page:
     """The answer of `pefourier encode`."""
-    size = f"{table.shape[0]} positions × {table.shape[1]}"
+    points = POINTS[enc.domain.kind]
+    one = points.removesuffix("s")
+    size = f"{table.shape[0]} {points} × {table.shape[1]}"
     written = {"out": out, "shape": list(table.shape), "positions": positions}
     conclusion = (
         f"WRITTEN. The codes of {table.shape[0]} "
-        f"{agreeing(table.shape[0], 'position', 'positions')}, "
+        f"{agreeing(table.shape[0], one, points)}, "
         f"{table.shape[1]} {agreeing(table.shape[1], 'number', 'numbers')} each, are in "
-        f"{printable(out)} as float64, one row a position."
+        f"{printable(out)} as float64, one row a {one}."
     )
     return Page(
         "encode",
@@ -44,6 +47,7 @@ def heatmap(answers: Sequence[Answer], look: Look = USUAL) -> Figure:
         image = axes.imshow(
             a.result, aspect="auto", cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest"
         )
-        axes.set(xlabel="dimension", ylabel="position", title=caption(a, room_for_names(figure)))
+        rows = "row" if a.encoding.domain.kind == "time" else "position"
+        axes.set(xlabel="dimension", ylabel=rows, title=caption(a, room_for_names(figure)))
         figure.colorbar(image, ax=axes, label="value of the code")
     return figure

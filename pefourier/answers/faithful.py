@@ -604,7 +604,7 @@ def faithful(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) ->
     figure, ((left, right),) = plot.make_panels(1, 2, (plot.WIDTH, 3.0), look)
     draw_singular_values(left, answers, plot.room_for_names(figure))
     plot.add_legend_below(figure, left)
-    label = "lag (positions)"
+    label = lag_label(answers)
     for i, a in enumerate(answers):
         curve = kernel(without_prefix(a.encoding))
         if curve is not None and curve.ndim > 1:
@@ -613,7 +613,7 @@ def faithful(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) ->
                 right.plot(np.arange(len(line)), line, color=f"C{i}", linestyle=style)
             label = f"lag (points along {', '.join(name for name, _ in lines)}: — – – ·)"
         elif curve is not None:
-            right.plot(np.arange(len(curve)), curve)
+            right.plot(in_units(a.encoding, np.arange(len(curve))), curve)
     right.set(xlabel=label, ylabel="inner product (1 at lag 0)")
     return figure
 

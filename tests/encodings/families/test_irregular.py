@@ -71,6 +71,9 @@ def test_declared_codes_of_irregular_times_depend_on_differences_of_times_alone(
     rise = np.flatnonzero(np.diff(found.kernel) > 1e-12)[0] + 1
     assert found.first_rise == found.lags[rise]
     checked = pefourier.check(name, d=6, times=IRREGULAR)
+    for axes in (found.plot().axes[0], checked.plot().axes[1]):
+        assert axes.get_xlabel() == "lag (unit of the times)"
+        assert axes.get_lines()[0].get_xdata()[-1] == pytest.approx(8.2)
     assert (checked.first_rising_lag, checked.toeplitz_residual) == (found.first_rise, 0)
 
 
