@@ -51,6 +51,22 @@ def test_factors_are_those_of_the_whole_table(spec, length, d):
             assert factors.inverse_error(s) == pytest.approx(row, abs=1e-9)
 
 
+@pytest.mark.parametrize("eps", [2.0**-52, 2.0**-7])
+@pytest.mark.parametrize("apart", [1.0, 3e-2, 1e-2, 1e-3, 1e-6, 1e-12])
+def test_a_wide_table_with_two_rows_ever_closer(monkeypatch, rng, apart, eps):
+    """From some distance on values alone are computed: rank and projection are those of all."""
+    monkeypatch.setattr("pefourier.geometry.matrices.BLOCK", 37)
+    table = rng.standard_normal((20, 100))
+    table[19] = table[18] + apart * table[19]
+    factors = decompose(from_table(table, eps=eps))
+    left, sigma, _ = np.linalg.svd(table, full_matrices=False)
+    kept = left[:, sigma > factors.tolerance]
+    np.testing.assert_allclose(factors.sigma, sigma, atol=1e-13 * sigma[0])
+    assert factors.rank == kept.shape[1]
+    error = np.abs(kept @ kept.T - np.eye(20)).max()
+    assert factors.inverse_error() == pytest.approx(error, abs=1e-9)
+
+
 def test_numerical_rank_of_the_sinusoidal_encoding():
     factors = decompose(build("sinusoidal", length=80, d=256))
     assert factors.rank == 42
