@@ -69,8 +69,8 @@ NESTED = $(BIN)/pefourier train --dataset smd --dataset msl --data $(DATA) --win
 nested: $(BIN)/torchrun  ## the same with settings chosen for each run on validation: 80 minutes
 	$(NESTED) $(foreach arm,none sinusoidal dft order-free,-e $(arm)) --seeds 4 --out $(OUT)/nested/window-100
 
-# aeon ships OSULeaf too, and JapaneseVowels and PickupGestureWiimoteZ, whose lengths differ: not for MiniRocket
-SETS ?= ItalyPowerDemand GunPoint ArrowHead BasicMotions ACSF1
+# aeon ships JapaneseVowels and PickupGestureWiimoteZ too, whose lengths differ: not for MiniRocket
+SETS ?= ItalyPowerDemand GunPoint ArrowHead BasicMotions ACSF1 OSULeaf
 SETS_ARMS = none sinusoidal dft learned rope t5 tape order-free
 
 bundled: $(BIN)/torchrun  ## 1000 steps on thirty splits of SETS that aeon ships, beside MiniRocket: half an hour
