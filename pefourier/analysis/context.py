@@ -153,7 +153,7 @@ def describe_context(
 
     Returned with the encoding of each rotation, under the SPEC that names its type of layer, or of
     what positions there are. `length` is by default what the config allows with its scaling
-    (`standing_length`), `trained` the original length of a scaling, else the same.
+    (`encodings.specs.standing_length`), `trained` the original length of a scaling, else the same.
 
     >>> _, found = describe_context("rope:rho=5e5", 131072, trained=8192, d=128)
     >>> found.rotations[0].unseen
@@ -164,7 +164,7 @@ def describe_context(
     whole, own = load_parts(spec, parts, length, d)
     stated = [trained_as_stated(enc.params) for enc in whole]
     met = trained or min(n or positions_of(enc) for n, enc in zip(stated, whole, strict=True))
-    allowed = max(map(standing_length, whole))
+    allowed = max(map(positions_of, whole))
     longest = length or allowed
     rotations = tuple(
         replace(
@@ -215,7 +215,7 @@ def load_parts(
     own_length = length if source_of(spec) == "name" and parts else None  # which has none itself
     whole = [load_layers(spec, part, own_length, d) for part in parts or [""]]
     own = [load_layers(spec, p, length, d) for p in parts] if length and parts else whole
-    longest = length or max(map(standing_length, whole))
+    longest = length or max(map(positions_of, whole))
     if parts and longest != max(map(len, own)):
         own = [load_layers(spec, part, longest, d) for part in parts]
     for enc in own:
@@ -235,21 +235,6 @@ def slopes_of(enc: Encoding) -> tuple[float, ...] | None:
 def positions_of(enc: Encoding) -> int:
     """Positions of an encoding; of one of lags those between which its farthest lag lies."""
     return int(np.abs(enc.domain.x).max()) + 1 if enc.domain.kind == "lag" else len(enc)
-
-
-def standing_length(enc: Encoding) -> int:
-    """Positions that an encoding stands for.
-
-    Those that its config allows; where these are still the original ones, as Qwen's settings for
-    YaRN have them, the factor times as many.
-
-    >>> standing_length(load("rope:scaling=yarn,factor=4,original=4096", 4096))
-    16384
-    """
-    unraised = enc.params.get("scaling") in ("yarn", "longrope") and enc.params["factor"]
-    if unraised and len(enc) == enc.params["original"]:
-        return round(len(enc) * enc.params["factor"])
-    return positions_of(enc)
 
 
 def describe_layers(run: LayerRun, parts: Sequence[str]) -> Layers:

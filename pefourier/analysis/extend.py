@@ -20,7 +20,6 @@ from pefourier.analysis.context import (
     count_unseen,
     frequencies_before_scaling,
     layer_runs,
-    standing_length,
     window_of_rotation,
     window_within,
 )
@@ -305,7 +304,7 @@ def trained_length(own: Encoding) -> int:
             f"{shown(own.spec)} does not say how many positions it was trained on; give them, as "
             "in --length 8k"
         )
-    return standing_length(own)
+    return len(own)
 
 
 def other_way(own: Encoding, original: int, length: int) -> str:

@@ -109,7 +109,25 @@ def load_rows(
 
             asked = {key: options[key] for key in ("grid", "prefix") if key in options}
             enc = huggingface.read_config(spec, length, d, **asked)
+    standing = standing_length(enc) if length is None else len(enc)
+    if standing != len(enc):
+        return load_rows(spec, standing, d, least, options)
     return replace(enc, lattice=enc.params.get("length", len(enc)))
+
+
+def standing_length(enc: Encoding) -> int:
+    """Positions that a model's encoding stands for.
+
+    Those that its config allows; where these are still the original ones, as Qwen's settings for
+    YaRN have them, the factor times as many.
+
+    >>> standing_length(load("rope:scaling=yarn,factor=4,original=4096", 4096))
+    16384
+    """
+    unraised = enc.params.get("scaling") in ("yarn", "longrope") and enc.params["factor"]
+    if unraised and len(enc) == enc.params["original"]:
+        return round(len(enc) * enc.params["factor"])
+    return len(enc)
 
 
 def source_of(spec: str) -> Literal["name", "code", "table", "config", "gguf"]:

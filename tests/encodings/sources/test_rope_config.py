@@ -164,7 +164,7 @@ MODELS = {
         None,
         "rope:rho=1e6,scaling=yarn,factor=4,original=32768",
         128,
-        32768,
+        131072,
     ),
     "Phi-3 long": (PHI3, "", None, f"rope:{LONGROPE}", 96, 131072),
     "Phi-3 short": (PHI3, "", 4096, f"rope:{LONGROPE}", 96, 4096),
@@ -756,3 +756,14 @@ def test_a_misspelt_type_is_the_only_thing_said_of_its_keys(config):
     messages = [f.message for f in enc.findings if f.severity == "warning"]
     assert len(messages) == 1
     assert messages[0].endswith("did you mean rope_type?")
+
+
+def test_all_commands_take_the_length_that_a_scaling_reaches(run, tmp_path):
+    """Where YaRN's settings leave the original length, context took 4 times as many, others not."""
+    config = {**LLAMA, "rope_scaling": {**YARN}, "max_position_embeddings": 1024}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    path = str(tmp_path / "config.json")
+    told = [run(command, path, "--json").results[0] for command in ("check-faithful", "context")]
+    assert [one["length"] for one in told] == [4096, 4096]
+    assert told[1]["trained"] == 1024
+    assert (len(load(path)), len(load(path, 1024))) == (4096, 1024)
