@@ -70,6 +70,24 @@ def test_what_cannot_go_on_says_why(spec, reason):
         extrapolation.lengthen(found, injection(spec, sizes=LONG), 24)
 
 
+def test_a_scaled_arm_is_tested_on_longer_windows_as_it_was_scaled(monkeypatch):
+    seen, whole = {}, extrapolation.lengthen
+
+    def noted(outcome, longer, tokens):
+        seen[tokens] = longer.table()
+        return whole(outcome, longer, tokens)
+
+    monkeypatch.setattr(extrapolation, "lengthen", noted)
+    asked = {**ASKED, "encoding": ("none", "sinusoidal@rms=0.25"), "seeds": 1, "epochs": 1}
+    run_comparison(Options(**asked))
+    short = injection("sinusoidal", sizes=SIZES)
+    for tokens in (16, 24):
+        longer = injection("sinusoidal", sizes=replace(SIZES, length=tokens))
+        wanted = scale_to_rms(longer, 0.25, by=short).table()
+        np.testing.assert_allclose(seen[tokens], wanted, rtol=1e-12)
+        assert not np.allclose(wanted, longer.table())
+
+
 def test_a_scaled_encoding_keeps_its_scale_on_longer_windows():
     short, longer = injection("sinusoidal", sizes=SIZES), injection("sinusoidal", sizes=LONG)
     before = scale_to_rms(short, 0.5).table()

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from stored import safetensors
 
 from pefourier.analysis import faithful
 from pefourier.encodings import load
+from pefourier.encodings.sources.weights import is_formula
 from pefourier.errors import PefourierError
 
 BERT = {"model_type": "bert", "max_position_embeddings": 12, "hidden_size": 8}
@@ -212,3 +214,9 @@ def test_stored_sinusoids_are_looked_at_and_what_is_loaded_is_answered(
     safetensors(folder / "model.safetensors", {tensor: formula.codes(np.arange(-first, 30))})
     assert not warned(load(path, length=99))
     assert load(path, length=99).measure is not None
+
+
+def test_a_table_of_another_width_is_not_that_of_a_formula():
+    wide, narrow = (load("sinusoidal", 8, d) for d in (16, 8))
+    assert not is_formula(wide, narrow)
+    assert is_formula(wide, replace(wide, params=wide.params | {"offset": 0}))
