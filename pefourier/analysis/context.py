@@ -31,6 +31,7 @@ from pefourier.encodings.readings import (
     levels_below,
     readings_apart,
 )
+from pefourier.encodings.sources.config import ModelConfig
 from pefourier.encodings.sources.layers import LayerRun, layer_spec, open_model, read_layers
 from pefourier.encodings.sources.mrope import axis_in
 from pefourier.encodings.sources.rope_config import INDEXER, PAIRED, rotates, trained_as_stated
@@ -184,26 +185,29 @@ def describe_context(
     told = (f for enc in own for f in enc.findings if not (length and f.code == "length-default"))
     found = tuple(dict.fromkeys(told))
     layers = tuple(describe_layers(run, parts) for run in runs)
-    tuned = chooses = None
-    if source_of(spec) == "config":
-        model = open_model(spec)
-        tuned = read_temperature(model, longest)
-        found = (*found, *lint_layers(model, runs, int(met)))
-        if "indexer" in model.row and rotations and not model.part:
-            enc = load(layer_spec(spec, INDEXER), longest, d)
-            chooses = describe_rotation(enc, met, longest, name=INDEXER)
+    model = open_model(spec) if source_of(spec) == "config" else None
     return own, Context(
         layers,
         rotations,
         int(met),
         longest,
-        allowed if source_of(spec) == "config" else None,
-        tuned,
-        found,
-        indexer=chooses,
+        allowed if model else None,
+        read_temperature(model, longest) if model else None,
+        (*found, *lint_layers(model, runs, int(met))) if model else found,
+        indexer=describe_indexer(model, spec, met, longest, d) if model and rotations else None,
         presumed=trained is None and None in stated,
         slopes=slopes_of(own[0]),
     )
+
+
+def describe_indexer(
+    model: ModelConfig, spec: str, trained: int, length: int, d: int | None
+) -> Rotation | None:
+    """The rotation of the part of a model that chooses keys; None where it has none."""
+    if "indexer" not in model.row or model.part:
+        return None
+    enc = load(layer_spec(spec, INDEXER), length, d)
+    return describe_rotation(enc, trained, length, name=INDEXER)
 
 
 def load_parts(

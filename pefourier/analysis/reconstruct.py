@@ -102,19 +102,7 @@ def position_functions(
 
     enc = without_prefix(as_encoding(encoding))
     axes = len(enc.domain.sides)
-    if enc.domain.irregular:
-        raise PefourierError(
-            f"positions are rebuilt on a lattice of even steps, and the times of {enc.name} are at "
-            "uneven ones; 'pefourier relations' has inner products by lag, 'pefourier "
-            "check-faithful' the linear inverse"
-        )
-    if axes == 1:
-        sides = (lattice or enc.lattice or enc.dim,)
-        points = usual_positions(sides[0]) if positions is None else positions
-    else:
-        sides = (lattice,) * axes if lattice else enc.domain.sides
-        points = positions or [tuple(n // 2 for n in enc.domain.sides)]
-    check_size("a lattice for each position", len(points), *sides)
+    sides, points = where_to_rebuild(enc, lattice, positions)
     check_products(enc)
     spectrum = density(enc, lattice, sigma, method)
     places = [check_point(point, sides) for point in points]
@@ -141,6 +129,28 @@ def position_functions(
         frequencies_total=spectrum.summary.frequencies_total,
         about=(enc,),
     )
+
+
+def where_to_rebuild(
+    enc: Encoding,
+    lattice: int | None,
+    positions: Sequence[int] | Sequence[Sequence[int]] | None,
+) -> tuple[tuple[int, ...], Sequence[int] | Sequence[Sequence[int]]]:
+    """The sides of the lattice, and the points of it at which deltas are put."""
+    if enc.domain.irregular:
+        raise PefourierError(
+            f"positions are rebuilt on a lattice of even steps, and the times of {enc.name} are at "
+            "uneven ones; 'pefourier relations' has inner products by lag, 'pefourier "
+            "check-faithful' the linear inverse"
+        )
+    own, sides = enc.domain.sides, (lattice,) * len(enc.domain.sides) if lattice else None
+    if len(own) == 1:
+        sides = sides or (enc.lattice or enc.dim,)
+        points = usual_positions(sides[0]) if positions is None else positions
+    else:
+        sides, points = sides or own, positions or [tuple(n // 2 for n in own)]
+    check_size("a lattice for each position", len(points), *sides)
+    return sides, points
 
 
 def usual_positions(n: int) -> tuple[int, ...]:

@@ -129,15 +129,9 @@ def density(
     """
     enc = without_prefix(as_encoding(encoding))
     axes = len(enc.domain.sides)
-    n = (enc.lattice or enc.dim) if lattice is None else lattice
-    if axes == 1 or lattice is not None:
-        if n < 2:
-            raise PefourierError(f"a lattice needs at least 2 points; got {n}; set --lattice")
-        check_count("lattice", n, most=LARGEST)
+    sides = lattice_sides(enc, lattice)
     check_sigma(sigma, round(least_sigma(axes, LEAST_SIGMA), 3))
     used = choose_method(enc, method)
-    sides = enc.domain.sides if axes > 1 and lattice is None else (n,) * axes
-    check_size("a lattice", *sides)
     frequencies, weights = frequencies_and_weights(enc, used)
     inside = as_seen(enc, frequencies) if axes == 1 else folded_around(frequencies)
     steps = inside * (np.array(sides) / (2 * pi))
@@ -147,11 +141,8 @@ def density(
     declared = frequencies if used == "declared" else None
     omega, own = half_plane(sides), {}
     if axes == 1:
-        points = n // 2 + 1
-        if enc.domain.irregular:
-            points = max(points, ceil(steps.max() + 3 * sigma) + 1)
-            check_count("lattice points up to the fastest wave", points, most=LARGEST)
-            omega = [2 * pi * np.arange(points) / n]
+        points = points_of_line(enc, sides[0], steps, sigma)
+        omega = [2 * pi * np.arange(points) / sides[0]]
         if sigma:
             g = smoothed(steps, weights, points, sigma)
         else:
@@ -169,7 +160,7 @@ def density(
         **counts(summary, points, inside, weights),
     )
     return Spectrum(
-        lattice=n if axes == 1 else sides,
+        lattice=sides[0] if axes == 1 else sides,
         sigma=sigma,
         method=used,
         omega=omega[0] if axes == 1 else omega,
@@ -179,6 +170,30 @@ def density(
         about=(enc,),
         **own,
     )
+
+
+def points_of_line(enc: Encoding, n: int, steps: np.ndarray, sigma: float) -> int:
+    """Points of a lattice of one axis: to half a turn, at uneven times to the fastest wave."""
+    points = n // 2 + 1
+    if enc.domain.irregular:
+        points = max(points, ceil(steps.max() + 3 * sigma) + 1)
+        check_count("lattice points up to the fastest wave", points, most=LARGEST)
+    return points
+
+
+def lattice_sides(enc: Encoding, lattice: int | None) -> tuple[int, ...]:
+    """Points of the lattice along each axis: those given, or the encoding's own."""
+    axes = len(enc.domain.sides)
+    if axes == 1 or lattice is not None:
+        n = (enc.lattice or enc.dim) if lattice is None else lattice
+        if n < 2:
+            raise PefourierError(f"a lattice needs at least 2 points; got {n}; set --lattice")
+        check_count("lattice", n, most=LARGEST)
+        sides = (n,) * axes
+    else:
+        sides = enc.domain.sides
+    check_size("a lattice", *sides)
+    return sides
 
 
 def counts(

@@ -471,18 +471,7 @@ def write_report(
     options = {name: getattr(question, name) for name in OF_ENCODINGS}
     if folders:
         refuse_beside_folder(question, {**options, "lattice": lattice, "sigma": sigma})
-        if is_file_of(folders[0], CAUSAL):
-            from pefourier.pages.causal import causal_folder_page
-
-            text, page = causal_folder_page(folders[0], out, title or "")
-            write_text(out, text)
-            form.deliver(page)
-            return
-        from pefourier.pages.training import folder_document, folder_page, read_train_folder
-
-        folder = read_train_folder(folders[0])
-        write_text(out, folder_document(folder, title or ""))
-        form.deliver(folder_page(folder, out))
+        form.deliver(report_folder(folders[0], out, title or ""))
         return
     from pefourier.answers.telling import Refusal
     from pefourier.pages.encodings import Inquiry, encodings_document, report_page
@@ -502,6 +491,21 @@ def write_report(
     form.deliver(report_page(asked.each, out))
     question.note_unused(encodings)
     asked.finish([], question.quiet)
+
+
+def report_folder(folder: str, out: str, title: str) -> Any:
+    """Write the page about a folder of training; the answer."""
+    if is_file_of(folder, CAUSAL):
+        from pefourier.pages.causal import causal_folder_page
+
+        text, page = causal_folder_page(folder, out, title)
+        write_text(out, text)
+        return page
+    from pefourier.pages.training import folder_document, folder_page, read_train_folder
+
+    found = read_train_folder(folder)
+    write_text(out, folder_document(found, title))
+    return folder_page(found, out)
 
 
 OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times")  # options of a Question

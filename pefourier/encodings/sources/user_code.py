@@ -341,6 +341,19 @@ def obtain_table(
             if not names:
                 raise
             failed = error
+    return turned_vectors(spec, torch, found, names, failed, length, d)
+
+
+def turned_vectors(
+    spec: str,
+    torch: Any,
+    found: Any,
+    names: Sequence[str],
+    failed: BaseException | None,
+    length: int,
+    d: int,
+) -> tuple[Codes, list[Finding]]:
+    """The codes of a function that turns vectors; what it is given, and what failed, where not."""
     turned = rotations.as_rotation(torch, rotations.Function(found), length, d)
     if turned is not None:
         return turned
