@@ -8,12 +8,14 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from pages import Page
 
+from pefourier.analysis.faithful import assess
 from pefourier.answers.faithful import FAITHFUL_FACTS
 from pefourier.answers.reconstruct import RECONSTRUCT_FACTS
 from pefourier.answers.relations import RELATIONS_FACTS
@@ -21,7 +23,10 @@ from pefourier.answers.spectrum import SPECTRUM_FACTS
 from pefourier.answers.terms import read_terms
 from pefourier.answers.text import number
 from pefourier.cli.main import main
+from pefourier.encodings import load
+from pefourier.pages.cards import formats_in_words
 from pefourier.pages.document import STYLE_SHEET, Markup, Words, element, table, value_cell
+from pefourier.pages.encodings import parameters_in_words
 from pefourier.pages.inline_svg import CURVES, GREYS, INK, inline_svg
 
 HOSTILE = '</title></style><script>alert(1)</script><img src=x onerror="alert(2)"> & $x_1$ \u202e'
@@ -440,3 +445,20 @@ def test_several_encodings_have_what_speaks_for_which(page):
     (said,) = [p for p in found.text["p"] if "the highest verdict" in p]
     assert said.startswith("All 3 give all 16 positions different codes. dft is isometric")
     assert "Which of them?" not in page("dft", "--d", 16, "-S", 16).text["h3"]
+
+
+def test_a_card_tells_the_fewer_of_codes_stored_and_codes_computed():
+    r = assess(load("rope", 20, 8))
+    for cast, phase, told in ((5, 9, "bfloat16 5"), (9, 5, "bfloat16 5"), (7, None, "bfloat16 7")):
+        loss = replace(r.precision["bfloat16"], distinct_cast=cast, distinct_phase=phase)
+        assert told in formats_in_words(replace(r, precision=r.precision | {"bfloat16": loss}))
+
+
+def test_only_the_bands_of_a_rotation_are_wider_than_the_text(mixed):
+    wide = [a["aria-label"] for _, a in mixed.elements if a.get("class") == "scroll wide"]
+    assert len(wide) == 1
+    assert "wavelength" in wide[0].lower()
+
+
+def test_parameters_are_told_as_they_are_typed():
+    assert "rho=500000" in parameters_in_words(load("rope:rho=5e5", 8, 4)).split(", ")

@@ -182,6 +182,7 @@ def test_of_several_rotations_the_one_misread_most_is_told(run):
     (result,) = run("context", "gemma.json", "--against", "scaling-ignored", "--json").results
     assert result["against"]["rotation"] == "full_attention"
     assert result["against"]["below"] == {".99": 1, ".9": 3, ".5": 389}
+    assert "(in full_attention layers)" in result["conclusion"]
     (same,) = run("context", "gemma.json", "--against", "gemma.json", "--json").results
     assert same["against"]["below"] == {".99": None, ".9": None, ".5": None}
 
