@@ -41,6 +41,7 @@ from pefourier.encodings.sources.weights import TENSOR, first_row, tensors_besid
 from pefourier.encodings.spans import AXES
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
+from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import FormatLoss, check_formats, format_losses
 from pefourier.result import Result
 
@@ -451,7 +452,7 @@ def describe_rotation(
         window=window,
         frequencies=own[turning],
         trained_frequencies=plain[turning],
-        precision=format_losses(enc, FORMATS_OF_PHASES),
+        precision=format_losses(enc, FORMATS_OF_PHASES, apart=closest_pair(enc).distance),
     )
 
 

@@ -135,7 +135,7 @@ def assess(
         shift_residual=shift_residual(enc) if sequence else None,
         first_rising_lag=first_rising_lag(enc),
         identified=identified,
-        precision=precision(enc, closest.distinct, closest.first),
+        precision=precision(enc, closest.distinct, closest.first, closest.distance),
         findings=findings + noted,
         **on_grid,
         about=(whole,),

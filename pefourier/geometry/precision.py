@@ -154,11 +154,15 @@ class Distinct:
 
 
 def precision(
-    enc: Encoding, distinct: int | None = None, first: np.ndarray | None = None
+    enc: Encoding,
+    distinct: int | None = None,
+    first: np.ndarray | None = None,
+    apart: float = 0.0,
 ) -> dict[str, FormatLoss]:
     """Loss of each format in `FORMATS`; so many codes are `distinct` in no format at all.
 
-    Of rows of a table that repeat, `first` is the index of the first row alike of each, (n,).
+    Of rows of a table that repeat, `first` is the index of the first row alike of each, (n,);
+    `apart` is a distance that no two codes fall below.
 
     >>> from pefourier.encodings import load
     >>> precision(load("rope", length=512, d=64))["bfloat16"].distinct_phase
@@ -168,7 +172,7 @@ def precision(
     if parts is not None:
         found = losses_on_axes(parts)
     else:
-        found = format_losses(enc, FORMATS, first)
+        found = format_losses(enc, FORMATS, first, apart)
     return found if distinct is None else {k: one.within(distinct) for k, one in found.items()}
 
 
@@ -216,17 +220,32 @@ def safe_on_axes(safe: Sequence[int | None], sides: Sequence[int]) -> int | None
 
 
 def format_losses(
-    enc: Encoding, formats: Iterable[str], first: np.ndarray | None = None
+    enc: Encoding, formats: Iterable[str], first: np.ndarray | None = None, apart: float = 0.0
 ) -> dict[str, FormatLoss]:
-    """Distinct codes and phase error in some formats, by their names."""
+    """Distinct codes and phase error in some formats, by their names; see `precision`."""
     enc, names = row_by_row(enc), list(formats)
     take = map if len(enc) * enc.dim < WHOLE else map_ahead
     columns, count = code_columns(enc)
     whole = [name for name in names if enc.measure is None and keeps(enc, FORMATS[name])]
     unlike = [name for name in names if name not in whole[1:]]  # what loses nothing is counted once
-    loss = partial(format_loss, enc, columns, count, first if enc.measure is None else None)
+    first = first if enc.measure is None else None
+    loss = partial(format_loss, enc, columns, count, first, apart)
     found = dict(zip(unlike, take(loss, (FORMATS[name] for name in unlike)), strict=True))
     return {name: found[whole[0] if name in whole else name] for name in names}
+
+
+def rounding_of_codes(enc: Encoding, form: Format) -> float:
+    """The farthest that rounding to a format moves a code of declared length; else infinity.
+
+    >>> from pefourier.encodings import load
+    >>> rounding_of_codes(load("rope", length=9, d=128), FORMATS["bfloat16"])
+    0.03125
+    """
+    length = np.sqrt(enc.measure.squared_length) if enc.stationary else np.inf
+    if not length <= form.largest:
+        return np.inf
+    least = np.sqrt(enc.dim) * 2.0 ** (form.least - form.digits)  # of numbers near 0
+    return float(length * 2.0**-form.digits + least)
 
 
 def keeps(enc: Encoding, form: Format) -> bool:
@@ -237,19 +256,27 @@ def keeps(enc: Encoding, form: Format) -> bool:
 
 
 def format_loss(
-    enc: Encoding, columns: Columns, count: int, first: np.ndarray | None, form: Format
+    enc: Encoding,
+    columns: Columns,
+    count: int,
+    first: np.ndarray | None,
+    apart: float,
+    form: Format,
 ) -> FormatLoss:
     """Distinct codes and phase error in one format, of codes by so many columns.
 
-    Rounded phases tell codes apart that are one, those of s and of s plus a period: they are not
-    counted beyond the period.
+    Codes further `apart` than rounding moves two of them need no count. Rounded phases tell codes
+    apart that are one, those of s and of s plus a period: they are not counted beyond the period.
     """
     period = enc.measure.period if enc.measure is not None else None
     points = min(len(enc), period or len(enc))  # beyond a period codes repeat, exactly
     own = np.arange(points) if first is None else np.flatnonzero(first == np.arange(points))
-    cast = count_distinct(
-        lambda rows, part: rounded(columns(own[rows], part), form), len(own), count
-    )
+    if apart > 2 * rounding_of_codes(enc, form):
+        cast = Distinct(len(own), len(own))
+    else:
+        cast = count_distinct(
+            lambda rows, part: rounded(columns(own[rows], part), form), len(own), count
+        )
     repeat = np.append(own != np.arange(len(own)), True).argmax()  # the first row left out
     cast = Distinct(cast.count, int(min(np.append(own, points)[cast.safe], repeat)))
     if enc.domain.kind != "position":

@@ -12,6 +12,7 @@ from pefourier.geometry.precision import (
     count_distinct,
     precision,
     rounded,
+    rounding_of_codes,
     stored_resolution,
 )
 
@@ -179,6 +180,21 @@ def test_codes_with_a_period_are_safe_within_it():
 def test_lags_have_no_safe_length():
     loss = precision(build("alibi", length=20, d=4))["bfloat16"]
     assert (loss.safe_cast, loss.safe_phase) == (None, None)
+
+
+@pytest.mark.parametrize("spec", ["rope:rho=5e5", "sinusoidal:rho=1e9", "dft", "scaled"])
+def test_codes_further_apart_than_rounding_moves_them_are_not_counted(spec):
+    """The smallest distance says what counting says, and rounding moves no code as far as that."""
+    scaled = "rope:scaling=yarn,factor=4,original=64,attention_factor=3e-4"
+    enc = load(scaled if spec == "scaled" else spec, 500, 32)
+    nearest = assess(enc).min_distance
+    counted, told = precision(enc), precision(enc, apart=nearest)
+    assert {k: v.distinct_cast for k, v in told.items()} == {
+        k: v.distinct_cast for k, v in counted.items()
+    }
+    for form in FORMATS.values():
+        moved = np.linalg.norm(rounded(enc.table(), form) - enc.table(), axis=1).max()
+        assert 0 < moved <= rounding_of_codes(enc, form)
 
 
 def test_no_format_tells_more_apart_than_there_is():
