@@ -177,7 +177,11 @@ def points_of_line(enc: Encoding, n: int, steps: np.ndarray, sigma: float) -> in
     points = n // 2 + 1
     if enc.domain.irregular:
         points = max(points, ceil(steps.max() + 3 * sigma) + 1)
-        check_count("lattice points up to the fastest wave", points, most=LARGEST)
+    if points > LARGEST:
+        raise PefourierError(
+            f"{enc.name}: {points} lattice points would reach its fastest wave, and {LARGEST} are "
+            "the most; set a shorter --lattice"
+        )
     return points
 
 

@@ -113,6 +113,8 @@ def test_nothing_folds_at_irregular_times():
     assert axes.get_xlabel() == "angular frequency ω (radians per unit of time)"
     x, y = axes.get_lines()[0].get_data()
     assert x[np.flatnonzero(y)] * waves[::-1] == pytest.approx(2 * np.pi, rel=0.1)
+    with pytest.raises(pefourier.PefourierError, match="are the most; set a shorter --lattice"):
+        pefourier.spectrum("mtan-fixed:scale=1e10", d=6, times=IRREGULAR)
     with pytest.raises(pefourier.PefourierError, match="on a lattice of even steps"):
         pefourier.reconstruct("mtan-fixed", d=6, times=IRREGULAR)
 
