@@ -329,7 +329,10 @@ def test_two_ranks_without_a_folder_are_refused(monkeypatch):
         ({"seeds": 0}, "--seeds must be from 1 to 10000; got 0"),
         ({"layers": 2**63 - 1}, "--layers must be at most 2097152; got 9223372036854775807"),
         ({"d": 10**4000 // 3}, "--d must be at most 2097152; got 333"),
-        ({"layers": 2**21, "batch_size": 9}, "--layers 2097152 and --batch-size 9 on windows of 6"),
+        (
+            {"layers": 2**10, "d": 2**13, "batch_size": 9},
+            "--layers 1024 and --batch-size 9 on windows of 6",
+        ),
         ({"d": 2**21, "encoding": ("order-free",)}, " GiB a run; there are "),
         ({"epochs": 2**63}, "--epochs must be at most 1000000; got 9223372036854775808"),
         ({"dataset": ("order:count=1000000000000",)}, "order draws at most 67108864 rows, count t"),
