@@ -7,7 +7,11 @@ import pytest
 
 from pefourier.analysis.compare import compare
 from pefourier.analysis.faithful import assess
-from pefourier.answers.compare import conclude_comparison, settings_apart
+from pefourier.answers.compare import (
+    conclude_comparison,
+    settings_apart,
+    value_of_setting,
+)
 from pefourier.encodings import load
 from pefourier.encodings.domain import lattice
 from pefourier.encodings.encoding import from_table
@@ -448,3 +452,8 @@ def test_codes_of_8_bits_in_any_scale_are_those_to_half_a_step(rng):
 def test_a_setting_of_one_alone_is_told_without_the_other():
     assert settings_apart({"window": (None, 4.0)}) == "window of the second alone (4)"
     assert settings_apart({"window": (4.0, None)}) == "window of the first alone (4)"
+
+
+def test_a_few_numbers_of_a_setting_are_told_one_by_one():
+    assert value_of_setting((1.0,) * 4) == "(1.0, 1.0, 1.0, 1.0)"
+    assert value_of_setting((1.0,) * 5) == "5 numbers"

@@ -10,6 +10,7 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from training import result
 
 from pefourier.analysis.bands import density_by_decade
@@ -33,6 +34,7 @@ from pefourier.answers.spectrum import spectrum, spectrum_by_decade
 from pefourier.answers.telling import Answer, answer_of
 from pefourier.answers.training_figures import comparison, critical_difference
 from pefourier.encodings import load
+from pefourier.errors import PefourierError
 from pefourier.pages.inline_svg import INLINE
 
 
@@ -444,3 +446,11 @@ def test_a_curve_that_hides_another_says_so():
     (axes,) = relations([answer_of(relate(enc)) for enc in encs]).axes
     names = axes.get_legend_handles_labels()[1]
     assert names == ["sinusoidal", "dft", "sinusoidal:layout=halves (on sinusoidal)"]
+
+
+@pytest.mark.parametrize("size", [(1, 700), (700, 1), (150, 150)])
+def test_a_png_that_no_screen_shows_is_refused(size):
+    figure = Figure(figsize=size)
+    with pytest.raises(PefourierError, match="pixels is larger than a figure needs"):
+        plot.check_pixels("png", figure, 100)
+    plot.check_pixels("svg", figure, 100)

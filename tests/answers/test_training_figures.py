@@ -3,6 +3,7 @@
 import numpy as np
 from training import SMALL, of_datasets
 
+from pefourier.answers import plot
 from pefourier.answers.training_figures import comparison, critical_difference
 from pefourier.train import summary
 from pefourier.train.options import Options
@@ -29,6 +30,8 @@ def test_bars_of_the_diagram_join_the_cliques():
     ranks = {"none": 4.0, "dft": 1.25, "rope": 1.75, "sinusoidal": 3.0}
     cliques = (("dft", "rope"), ("rope", "sinusoidal"))
     figure = critical_difference(two_datasets(ranks, cliques))
+    with plot.figure_style():  # the scale of ranks is above
+        assert critical_difference(two_datasets(ranks, cliques)).axes[0].spines["top"].get_visible()
     (axes,) = figure.axes
     bars = [line.get_xdata() for line in axes.lines if line.get_linewidth() == 3]
     np.testing.assert_allclose(bars, [[1.19, 1.81], [1.69, 3.06]])

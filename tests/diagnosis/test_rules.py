@@ -531,3 +531,11 @@ def test_rows_that_repeat_are_those_of_positions_in_16_bits_only_where_most_of_t
 def test_rows_that_were_left_out_are_counted():
     (found,) = assess(np.delete(waves(GRID), [9, 31, 32], axis=0)).findings
     assert "with 3 left out, in 2 places, the first before row 9" in found.message
+
+
+@pytest.mark.parametrize(("sizes", "told"), [([2] * 6, True), ([2, 2, 2, 2, 2, 3], False)])
+def test_codes_in_steps_are_those_whose_steps_are_alike(sizes, told):
+    """The first and the last may be cut short, but are no longer."""
+    table = np.repeat(np.random.default_rng(0).normal(size=(6, 8)), sizes, axis=0)
+    found = [f.message for f in assess(from_table(table)).findings if f.code == "duplicate-rows"]
+    assert ("2 rows" in found[0] or "every 2" in found[0]) is told, found
