@@ -632,7 +632,8 @@ def read_one_wave(rows: np.ndarray, eps: float, start: int) -> OneWave | None:
     size = float(np.sqrt((x[:-1, k] ** 2 + ahead**2).mean()))
     waves = {"sin": np.sin, "cos": np.cos}
     for first, part in product(range(start, FIRSTS) if size else (), waves):
-        if (np.abs(waves[part](omega * first) - x[0] / size) <= 1e-2 + first * slack).all():
+        moved = np.minimum((first - start) * slack, 1e-2)  # a phase that is not known tells none
+        if (np.abs(waves[part](omega * first) - x[0] / size) <= 1e-2 + moved).all():
             last = len(x) - 1 + first
             omega, slack = by_last_row(part, x[-1] / size, last, omega, slack, eps)
             return OneWave(part, layout, places, omega, slack, size, first)
