@@ -121,7 +121,9 @@ def as_github(page: Page) -> str:
             level = finding["severity"].replace("note", "notice")
             said.append((level, f"{finding['message']} [{finding['code']}]"))
         lines += [workflow_command(level, page.command, spec, text) for level, text in said]
-    more = [("warning", one) for one in page.remarks] + [("error", one) for one in page.reasons]
+    known = {f"has {one['code']}" for record in records for one in findings_of(record)}
+    reasons = [("error", one) for one in page.reasons if one.words not in known]
+    more = [("warning", one) for one in page.remarks] + reasons
     lines += [workflow_command(level, page.command, one.spec, one.text) for level, one in more]
     return "".join(lines)
 

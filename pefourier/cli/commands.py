@@ -220,7 +220,7 @@ def compare(
     Equal; equal up to column order, signs, layout, scale or an offset in positions, which is said;
     or different: where, and how alike they are, as tables of two runs or before and after training.
     Exits with status 1 unless a model with trained weights finds the same in both. --plot draws
-    both tables and their difference.
+    both tables and, where lengths agree, their difference.
 
     \b
     Example: pefourier compare sinusoidal:layout=halves py:model:PositionalEncoding --d 512
@@ -607,7 +607,7 @@ def train(
     """Which encoding classifies better?
 
     Trains the paper's transformer with each encoding on the same data, batches and seeds, and says
-    which differences the data support. Without options it ends in under two minutes.
+    which differences the data support. Without options it takes minutes, which are foretold.
 
     \b
     Example: pefourier train --dataset smd --data data -e none -e sinusoidal -e dft --out runs
