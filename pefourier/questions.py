@@ -458,7 +458,7 @@ def resize(
     prefix = params.pop("prefix", 0)
     placing = {"prefix": prefix} if params.get("grid") else {}
     enc = encoding_of(encoding, None, d, {**params, **placing}, as_rows=True)
-    enc = enc if placing else on_own_grid(enc, prefix)
+    enc = enc if placing else on_own_grid(enc, prefix, len(to))
     formula = None
     if has_formula(enc, encoding, to):
         anew = {**params, "grid": tuple(to), "prefix": prefix}

@@ -269,3 +269,11 @@ def test_rounding_makes_no_codes_differ(to):
     rows = load("sinusoidal", 14, 32).table()
     found = pefourier.resize(np.repeat(rows, 14, axis=0), to, grid=(14, 14))
     assert (found.before.distinct, found.after.distinct) == (14, to[0])
+
+
+def test_a_table_on_no_grid_is_a_line_where_one_side_is_asked_for(rng):
+    table = rng.normal(size=(100, 8))
+    asked = pefourier.resize(table, (150,)).table
+    np.testing.assert_array_equal(asked, pefourier.resize(table, (150,), grid=(100,)).table)
+    with pytest.raises(PefourierError, match="on no known grid"):
+        pefourier.resize(table, (15, 10))

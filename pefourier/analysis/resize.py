@@ -182,9 +182,14 @@ def has_formula(enc: Encoding, source: Any, new: Sequence[int]) -> bool:
     return named and not drawn and len(enc.domain.sides) == len(new)
 
 
-def on_own_grid(enc: Encoding, prefix: int = 0) -> Encoding:
-    """A table on the grid that it has or turns out to have; refused where none is known."""
+def on_own_grid(enc: Encoding, prefix: int = 0, axes: int = 2) -> Encoding:
+    """A table on the grid that it has or turns out to have; refused where none is known.
+
+    One that is on none, asked for one axis, is a line.
+    """
     whole = enc if enc.domain.grid else on_found_grid(enc)
+    if not whole.domain.grid and axes == 1:
+        return replace(enc, domain=lattice((len(enc) - prefix,), prefix))
     if not whole.domain.grid:
         for finding in whole.findings:
             if finding.code == "rows-behind-grid":
