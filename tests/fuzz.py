@@ -94,7 +94,7 @@ def importing() -> bool:
 
 def watch() -> None:
     """Note from now on what reading a file causes that it must not."""
-    mapped = np.memmap
+    mapped = np.memmap.__new__
     packages = {name.partition(".")[0] for name in sys.modules} | sys.stdlib_module_names
 
     def note(event: str, arguments: tuple) -> None:
@@ -105,12 +105,12 @@ def watch() -> None:
         if event not in {"exec", "code.__new__"} or not importing():
             events.append(f"{event} {arguments}"[:300])
 
-    def plain(stream: object, dtype: np.dtype, *rest: object) -> np.memmap:
+    def plain(kind: type, stream: object, dtype: np.dtype, *rest: object) -> np.memmap:
         if np.dtype(dtype).hasobject:
             events.append(f"{dtype} is mapped")
-        return mapped(stream, dtype, *rest)
+        return mapped(kind, stream, dtype, *rest)
 
-    np.memmap = plain
+    np.memmap.__new__ = plain
     sys.addaudithook(note)
 
 

@@ -310,6 +310,8 @@ def test_the_layout_is_guessed_from_norms_and_refused_where_they_say_nothing(tmp
     side_by_side = halves[:, np.arange(32).reshape(2, 16).ravel(order="F")]
     assert layout_likeness([(halves, 16)])["halves"] > 0.9
     assert layout_likeness([(side_by_side, 16)])["neighbours"] > 0.9
+    still = np.exp(rng.normal(size=(6, 7)))  # rows that do not turn say nothing
+    assert layout_likeness([(np.hstack([halves, still]), 16)]) == layout_likeness([(halves, 16)])
     path = write_model(tmp_path, model_type="nobody-knows")
     with pytest.raises(PefourierError, match="does not say which rows of a head are turned"):
         use_of_model(path)

@@ -8,7 +8,7 @@ import torch
 from stored import TABLE
 
 from pefourier.encodings import encoding, load
-from pefourier.encodings.sources import arrays, formats
+from pefourier.encodings.sources import arrays
 from pefourier.encodings.sources.tables import read_table
 from pefourier.errors import PefourierError
 
@@ -19,7 +19,6 @@ SHORTER = "became shorter while it was read; write it again$"
 @pytest.fixture(autouse=True)
 def everything_is_large(monkeypatch):
     monkeypatch.setattr(arrays, "SUSPECT", 0)
-    monkeypatch.setattr(formats, "SUSPECT", 0)
 
 
 @pytest.mark.parametrize(("dtype", "order"), [("<f8", "C"), ("<f2", "C"), ("<f4", "F")])
