@@ -58,15 +58,15 @@ def test_borders_are_the_same_rows_in_all_recordings_of_one_length(rng):
     """Nominal ones were parts of each recording's own length."""
     quiet = [
         split.Series(name, np.zeros((n, 1), np.float32), np.zeros(n, bool), name, "c")
-        for name, n in (("a", 1200), ("b", 1193), ("c", 900))
+        for name, n in (("a", 1212), ("b", 1200), ("c", 900))  # a hundredth apart
     ]
     spans = split.block_spans(quiet, 10, 20)
     edges = {
         first: [span.start - first for span in spans if span.first == first]
-        for first in (0, 1200, 2393)
+        for first in (0, 1212, 2412)
     }
-    assert edges[0] == edges[1200] == [0, *range(130, 1200, 120)]
-    assert edges[2393] == [0, *range(100, 900, 90)]  # it ran at another time
+    assert edges[0] == edges[1212] == [0, *(i * 1212 // 10 + 10 for i in range(1, 10))]
+    assert edges[2412] == [0, *range(100, 900, 90)]  # it ran at another time
 
 
 def rows_of(task, windows):
