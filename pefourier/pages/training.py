@@ -213,7 +213,10 @@ def scores_part(summary: Summary, words: Words) -> list[Any]:
     told = "F1 of every run (dots), and each encoding's mean with its 95 % interval (diamonds)."
     pictures = [figure(draw_inline("comparison", told, training_figures.comparison, summary), told)]
     if summary.ranked:
-        told = "Average rank of each encoding over datasets; bars join those not told apart."
+        told = (
+            "Average rank of each encoding over datasets; bars join those without a significant "
+            "difference."
+        )
         drawn = draw_inline("ranks", told, training_figures.critical_difference, summary)
         pictures.append(figure(drawn, told))
     found = [

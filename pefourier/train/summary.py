@@ -809,12 +809,14 @@ def cliques_sentence(summary: Summary) -> str:
     """Which encodings the datasets together do not tell apart, and whether they could."""
     cut = {e for one in summary.datasets for e in one.cut_short}
     judged = [[e for e in group if e not in cut] for group in summary.cliques]
-    groups = "; ".join(", ".join(group) for group in judged if len(group) > 1) or "none"
+    groups = "; ".join(", ".join(group) for group in judged if len(group) > 1)
+    told = "those cut short are not judged" if cut else "all differ significantly"
+    told = f"no significant difference among {groups}" if groups else told
     reach = f" ({summary.out_of_reach})" if summary.out_of_reach else ""
     return (
         f"average ranks {summary.over}: rank 1 has the highest mean F1 of a dataset, equal means "
-        "share the mean of their ranks; not told apart by Wilcoxon's signed-rank test with Holm's "
-        f"correction: {groups}{reach}"
+        "share the mean of their ranks; by Wilcoxon's signed-rank test with Holm's correction, "
+        f"{told}{reach}"
     )
 
 
