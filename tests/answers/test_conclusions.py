@@ -502,3 +502,9 @@ def test_waves_along_both_diagonals_are_two_directions(run, tmp_path):
     done = run("spectrum", tmp_path / "t.npy", "--grid", "16x16", "--sigma", 0)
     told = " ".join(done.out.split())
     assert "TWO DIRECTIONS. All frequencies lie in two crossing directions (A4 = 1)" in told
+
+
+def test_a_table_that_begins_elsewhere_is_shifted():
+    moved = table(load("sinusoidal", 41, 8).table()[1:])
+    said = conclude_comparison(compare(load("sinusoidal", 40, 8), moved))
+    assert said.verdict == "THE SAME, SHIFTED"

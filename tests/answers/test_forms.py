@@ -87,3 +87,11 @@ def test_findings_and_refusals_as_code_scanning_reads_them(run, tmp_path, monkey
     (refused,) = (r for r in one["results"] if r["ruleId"] == "refused")
     assert "nothing.npy" in refused["message"]["text"]
     assert refused["level"] == "error"
+
+
+def test_a_fault_is_annotated_once(run, tmp_path):
+    rows = np.random.default_rng(0).normal(size=(8, 4))
+    np.save(tmp_path / "twice.npy", rows[[0, 1, 2, 3, 4, 5, 6, 3]])
+    told = run("check-faithful", tmp_path / "twice.npy", "--strict", "--format", "github")
+    assert told.status == 1
+    assert told.out.count("duplicate-rows") == 1
