@@ -265,5 +265,5 @@ def test_rows_may_be_the_points_of_a_grid(run, tmp_path):
 
 
 def test_times_that_nothing_takes_are_refused_with_the_scale_to_give():
-    with pytest.raises(PefourierError, match="scale=2.5 is the sinusoidal table at your times"):
+    with pytest.raises(PefourierError, match=r"scale=2\.5 is the sinusoidal table at your times"):
         pefourier.encode("sinusoidal", times=[0.5, 1.0, 3.0], d=8)
