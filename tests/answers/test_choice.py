@@ -45,6 +45,8 @@ def test_one_alone_and_codes_of_other_positions_are_not_compared():
     said = choose(answers("sinusoidal dft alibi:d=8", length=8, d=8))
     assert said.startswith("Both give all 8 positions different codes. dft is isometric")
     assert "alibi:d=8, whose codes are not of positions, stands apart." in said
+    five = choose(answers("sinusoidal tape rope learned ramp dft", length=9, d=8))
+    assert "Of these 6, sinusoidal, tape, rope, learned and ramp give all 9 positions" in five
     both = answers("sinusoidal", length=9, d=8) + answers("sinusoidal", length=10, d=8)
     assert choose(both) == ""
 

@@ -357,3 +357,8 @@ def test_explain_starts_without_numpy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "False\n"
+
+
+def test_a_word_that_is_no_term_is_found_where_terms_speak_of_it():
+    with pytest.raises(PefourierError, match="It stands under condition_number"):
+        find_terms("noise", EVERY)
