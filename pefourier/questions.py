@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, overload
 
 import numpy as np
 
-from pefourier.encodings.checks import check_whole
+from pefourier.encodings.checks import check_tolerance, check_whole
 from pefourier.encodings.encoding import Encoding, as_encoding, without_mean
 from pefourier.encodings.grids import check_sides, on_grid
 from pefourier.encodings.registry import BUILDERS, unknown_parameter
@@ -195,11 +195,18 @@ def beside_weights(enc: Encoding) -> Encoding:
 
 
 def compare(
-    a: Source, b: Source, *, length: int | None = None, d: int | None = None, **params: Any
+    a: Source,
+    b: Source,
+    *,
+    length: int | None = None,
+    d: int | None = None,
+    tolerance: float | None = None,
+    **params: Any,
 ) -> Comparison:
     """Are two implementations the same encoding? What leads from one to the other, or where not.
 
-    A named encoding takes the length and dimension of what it is compared with.
+    A named encoding takes the length and dimension of what it is compared with. With a `tolerance`
+    two are equal whose numbers, as they are, differ by no more than that.
 
     Examples
     --------
@@ -208,7 +215,9 @@ def compare(
     """
     from pefourier.analysis.compare import compare as compare_encodings
 
-    return compare_encodings(*pair_of(a, b, length, d, params))
+    if tolerance is not None:
+        check_tolerance(tolerance)
+    return compare_encodings(*pair_of(a, b, length, d, params), tolerance)
 
 
 def relations(

@@ -457,3 +457,19 @@ def test_a_setting_of_one_alone_is_told_without_the_other():
 def test_a_few_numbers_of_a_setting_are_told_one_by_one():
     assert value_of_setting((1.0,) * 4) == "(1.0, 1.0, 1.0, 1.0)"
     assert value_of_setting((1.0,) * 5) == "5 numbers"
+
+
+@pytest.mark.parametrize("size", [1e-2, 1e-3, 1e-6, 1e-17])
+@pytest.mark.parametrize("spec", ["sinusoidal", "rope"])
+def test_a_tolerance_that_is_given_decides(spec, size, rng):
+    """Beyond rounding, or below what rounding explains; a bit more and a bit less than it is."""
+    enc = load(spec, 40, 16)
+    table = enc.table()
+    other = table + size * rng.uniform(-1, 1, table.shape)
+    largest = np.abs(table - other).max()
+    wide, narrow = (compare(enc, stored(other, np.float64), x * largest) for x in (1.01, 0.99))
+    assert (wide.verdict, wide.same, wide.max_difference) == ("equal", True, largest)
+    assert (narrow.verdict, narrow.same) == ("different", not largest)
+    assert "tolerance you gave" in wide.conclusion
+    assert narrow.same or "more than the tolerance you gave" in narrow.conclusion
+    assert compare(enc, table, 0.0).same

@@ -71,6 +71,7 @@ class Comparison(Result):
     likeness: Likeness | None = None  # of tables that differ
     operator: OperatorComparison | None = None  # of two rotations, one of them maybe a table
     findings: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)  # a's, b's alone
+    given_tolerance: float | None = None  # largest difference of numbers that is to count as none
 
     @property
     def same(self) -> bool:
@@ -85,12 +86,15 @@ class Comparison(Result):
         return self.verdict == "equal"
 
 
-def compare(a: Encoding | np.ndarray, b: Encoding | np.ndarray) -> Comparison:
+def compare(
+    a: Encoding | np.ndarray, b: Encoding | np.ndarray, tolerance: float | None = None
+) -> Comparison:
     """Compare two encodings, or tables with one row a position.
 
     `by` reads: column j of b is `scale` · signs[j] · column columns[j] of a, `offset` rows further
     on in a; or one of the two holds a `part` of the other's waves, each so many `times`. `cause` is
-    the misreading of a rotation, or the parameters of tables, that explain a difference.
+    the misreading of a rotation, or the parameters of tables, that explain a difference. With a
+    `tolerance` tables are equal whose numbers, as they are, differ by no more than that.
 
     Examples
     --------
@@ -103,7 +107,12 @@ def compare(a: Encoding | np.ndarray, b: Encoding | np.ndarray) -> Comparison:
     from pefourier.diagnosis.causes import find_cause
 
     one, two = as_encoding(a), as_encoding(b)
-    found = compare_codes(one, two)
+    found = replace(compare_codes(one, two), given_tolerance=tolerance)
+    if tolerance is not None and found.largest_difference:
+        largest = largest_as_they_are(one, two, found)
+        if largest <= tolerance or found.verdict == "equal":
+            verdict = "equal" if largest <= tolerance else "different"
+            return replace(found, verdict=verdict, by={}, max_difference=largest)
     if len(one.domain.sides) > 1:
         found = compare_on_grid(one, two, found)
     if found.verdict == "different":
@@ -143,15 +152,20 @@ def findings_apart(one: Encoding, two: Encoding) -> dict[str, tuple[Finding, ...
 
 def unscaled(one: Encoding, two: Encoding, found: Comparison) -> Comparison:
     """A comparison of rotations that are one another's multiples: the codes as they are."""
-    s, j = found.largest_difference
-    apart = [float(np.asarray(enc.codes(enc.domain.x[s : s + 1]))[0, j]) for enc in (one, two)]
     return replace(
         found,
         verdict="different",
         by={},
         tolerance=found.tolerance / found.by["scale"],
-        max_difference=abs(apart[0] - apart[1]),
+        max_difference=largest_as_they_are(one, two, found),
     )
+
+
+def largest_as_they_are(one: Encoding, two: Encoding, found: Comparison) -> float:
+    """The largest difference of two tables' numbers, before what leads from one to the other."""
+    s, j = found.largest_difference
+    a, b = (float(np.asarray(enc.codes(enc.domain.x[s : s + 1]))[0, j]) for enc in (one, two))
+    return abs(a - b)
 
 
 def compare_codes(one: Encoding, two: Encoding) -> Comparison:

@@ -145,6 +145,7 @@ def conclude_comparison(r: Comparison) -> Said:
         "equivalent": (
             used_differently,
             written_differently,
+            beyond_tolerance,
             operators_in_words,
             exchanged_points,
             exchanged_axes,
@@ -154,6 +155,7 @@ def conclude_comparison(r: Comparison) -> Said:
         ),
         "different": (
             apart,
+            beyond_tolerance,
             cause_in_words,
             faults_in_words,
             cost_in_words,
@@ -186,10 +188,23 @@ def equal_numbers(r: Comparison) -> str:
     what = f"{r.length} positions and {r.dimensions[0]} columns"
     if r.bitwise:
         return f"Every number of {what} agrees to the bit."
+    given = within_given(r)
     return (
-        f"Over {what} they differ by at most {number(r.max_difference, 2)}, and rounding explains "
-        f"{number(r.tolerance, 2)}."
+        f"Over {what} they differ by at most {number(r.max_difference, 2)}"
+        f"{f', within {given};' if given else ', and'} rounding explains {number(r.tolerance, 2)}."
     )
+
+
+def within_given(r: Comparison) -> str:
+    """The tolerance that decides, where one was given."""
+    given = r.given_tolerance
+    return "" if given is None else f"the tolerance you gave ({number(given, 3)})"
+
+
+def beyond_tolerance(r: Comparison) -> str:
+    """That numbers as they are differ by more than is to count as none."""
+    given = within_given(r)
+    return f"As they are, their numbers differ by more than {given}." if given else ""
 
 
 def used_differently(r: Comparison) -> str:
@@ -422,6 +437,11 @@ def logits_in_words(cause: Cause) -> str:
 def apart(r: Comparison) -> str:
     """Tables that differ in size or in numbers, or rotations in what they do."""
     agree = r.max_difference is not None and r.max_difference <= r.tolerance
+    if agree and not r.first_difference and not r.by and r.operator is None:
+        return (
+            f"They differ by up to {number(r.max_difference, 3)}; rounding explains "
+            f"{number(r.tolerance, 2)}."
+        )
     if agree and r.first_difference and not r.by and r.operator is None:
         s, j = r.first_difference
         return (
@@ -511,9 +531,10 @@ def compare_text(answers: Sequence[Answer]) -> str:
     """A comparison in a sentence or three."""
     result: Comparison = answers[0].result
     a, b = result.about
+    limit = within_given(result) or "rounding"
     lines = [f"{a.label} and {b.label} are {result.verdict}"]
     if result.verdict == "equal":
-        lines[0] += " to the bit" if result.bitwise else " within rounding"
+        lines[0] += f" {'to the bit' if result.bitwise else f'within {limit}'}"
     elif result.verdict == "equivalent":
         lines[0] += f": {change_in_words(result.by)}"
     difference, allowed = number(result.max_difference, 3), number(result.tolerance, 3)

@@ -213,6 +213,7 @@ def compare(
     question: request.Question,
     form: request.Form,
     drawing: request.Drawing,
+    tolerance: float | None = None,
     permutation: str | None = None,
 ) -> None:
     """Are two implementations the same encoding?
@@ -235,7 +236,8 @@ def compare(
     from pefourier.answers.telling import answer_of
 
     sources = question.sources(whole=True)
-    result = questions.compare(*sources, length=question.length, d=question.d)
+    size = {"length": question.length, "d": question.d}
+    result = questions.compare(*sources, **size, tolerance=tolerance)
     for enc in result.about:
         request.note_grids(enc, question.quiet)
     drawing.draw("compare", [answer_of(result)])

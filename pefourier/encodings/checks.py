@@ -44,6 +44,12 @@ def check_above(key: str, value: float, least: float = 0.0) -> None:
         raise PefourierError(f"{key} must be a finite number above {least:g}; got {value}")
 
 
+def check_tolerance(value: float) -> None:
+    """Refuse a largest difference that is negative or not finite."""
+    if not (isinstance(value, Real) and 0 <= value < math.inf):
+        raise PefourierError(f"tolerance must be a finite number from 0 on; got {value}")
+
+
 def reshaping(shape: Sequence[int]) -> str:
     """How an array of an image's rows and columns becomes a table; empty where it is none.
 
