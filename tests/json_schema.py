@@ -99,8 +99,8 @@ PLAINLY = {  # records that no dataclass stands for
 AT_TIMES = {  # fields of such records that some lack
     "list": "conventions",
     "train": "split leaky folds positive precision recall f1 auprc auprc_difference power "
-    "confusion per_class chosen diverged last_kept falling budget cut_short verdict average_rank "
-    "loss balanced_accuracy",
+    "confusion per_class chosen step_seconds diverged last_kept falling budget cut_short verdict "
+    "average_rank loss balanced_accuracy",
 }
 LEFT_OUT = {  # fields that a record lacks, where nothing was asked about them, or always
     Usage: {"heads", "against"},

@@ -6,7 +6,8 @@ A method learns from the training windows of a fold, its threshold is chosen on 
 windows, and it is tested as encodings are. ``trees`` are gradient-boosted trees (scikit-learn's
 histograms) on what the order-free arm sees: mean, deviation, least and greatest of each channel.
 ``minirocket`` is MiniRocket (Dempster, Schmidt and Webb, 2021) of the package aeon with a ridge
-classifier. Classes weigh alike, as in training. Trees draw nothing, and what MiniRocket draws
+classifier; series of different length are stretched to the longest for it, so that length is no
+feature. Classes weigh alike, as in training. Trees draw nothing, and what MiniRocket draws
 matters little: a fold has one fit, whatever --seeds, and where encodings have several runs a fold
 their means are compared with it.
 """
@@ -48,11 +49,10 @@ def check_methods(names: tuple[str, ...]) -> None:
 
 def check_method(name: str, task: Task) -> None:
     """Refuse data that a method does not take."""
-    if name == "minirocket" and (task.lengths is not None or task.length < LEAST_ROWS):
-        what = "of different length" if task.lengths is not None else f"of {task.length} rows"
+    if name == "minirocket" and task.length < LEAST_ROWS:
         raise PefourierError(
-            f"{task.name}: minirocket takes series of one length, {LEAST_ROWS} rows or more, and "
-            f"these are {what}; leave out --beside minirocket"
+            f"{task.name}: minirocket takes series of {LEAST_ROWS} rows or more, and these have "
+            f"{task.length}; leave out --beside minirocket"
         )
 
 
@@ -66,7 +66,7 @@ def fit_method(
     began = time.perf_counter()
     parts = task.folds[fold]
     windows = task.rows[task.starts[:, None] + np.arange(task.length)]  # (W, L, C)
-    made = windows_summed_up(windows, task.lengths) if name == "trees" else windows
+    made = SEEN[name](windows, task.lengths)
     train, labels = made[parts.train], task.labels[parts.train]
     found = METHODS[name](train, labels, [made[parts.valid], made[parts.test]])
     if refit:
@@ -83,6 +83,22 @@ def windows_summed_up(windows: np.ndarray, lengths: np.ndarray | None) -> np.nda
         windows = np.where(padding[..., None], np.nan, windows)
     rules = (np.nanmean, np.nanstd, np.nanmin, np.nanmax)
     return np.concatenate([rule(windows, axis=1) for rule in rules], axis=1)
+
+
+def stretched(windows: np.ndarray, lengths: np.ndarray | None) -> np.ndarray:
+    """Windows (W, L, C) whose rows without padding fill all L, by linear interpolation.
+
+    >>> two = np.array([[0.0, 1.0, 2.0], [0.0, 4.0, 9.0]])[..., None]
+    >>> stretched(two, np.array([3, 2]))[..., 0]
+    array([[0., 1., 2.],
+           [0., 2., 4.]])
+    """
+    if lengths is None:
+        return windows
+    at = np.linspace(0, lengths - 1, windows.shape[1], axis=1)  # (W, L)
+    before = np.minimum(at.astype(int), np.maximum(lengths - 2, 0)[:, None])
+    low, high = (np.take_along_axis(windows, b[..., None], axis=1) for b in (before, before + 1))
+    return low + (at - before)[..., None] * (high - low)
 
 
 def as_logits(scores: np.ndarray) -> np.ndarray:
@@ -128,4 +144,5 @@ def mini_rocket(
     return [found.decision_function(np.asarray(one)) for one in features[1:]]
 
 
+SEEN = {"trees": windows_summed_up, "minirocket": stretched}
 METHODS = {"trees": boosted_trees, "minirocket": mini_rocket}

@@ -85,6 +85,7 @@ class Outcome:
     test: np.ndarray
     epoch: int  # 0 where training diverged at once: the weights it began with
     seconds: float  # of its stack, over its members
+    step: float | None = None  # seconds of a step of its stack, over the members in it
     codes: np.ndarray | None = None  # trained codes of all places
     frequencies: np.ndarray | None = None  # (axes, pairs) of a rotation, where they are known
     parameters: dict[str, np.ndarray] = field(default_factory=dict)  # all but codes
@@ -438,11 +439,15 @@ def train_together(
     given = np.array([m.epochs or 0 for m in members])
     there = np.arange(len(members))  # in the stack
     going = np.ones(len(members), dtype=bool)  # not done
+    stepped, stepping = 0, 0.0  # members' steps, and the seconds of them
     for epoch in range(schedule.epochs):
-        loss = running.train_epoch(epoch)
+        epoch_began = time.perf_counter()
+        loss = running.train_epoch(epoch).double().cpu()
+        stepping += time.perf_counter() - epoch_began
+        stepped += len(there) * batch_and_steps(data.task, schedule.batch_size)[1]
         found = running.validate()
         point = np.full((len(members), 3), np.nan)  # nan of those who are done
-        point[there] = np.column_stack([loss.double().cpu().numpy(), found])
+        point[there] = np.column_stack([loss.numpy(), found])
         curve.append(point)
         likes = is_better(found, highest[there])
         better = going[there] & np.where(given[there] > 0, given[there] == epoch + 1, likes)
@@ -460,7 +465,8 @@ def train_together(
         for name, p in whole.parameters.items():
             p.copy_(best[name])
     seconds = (time.perf_counter() - began) / len(members)
-    return collect_outcomes(whole, kept.tolist(), np.stack(curve, axis=1), seconds)
+    times = seconds, stepping / stepped
+    return collect_outcomes(whole, kept.tolist(), np.stack(curve, axis=1), *times)
 
 
 def still_falls(curve: np.ndarray, kept: int, epochs: int) -> bool:
@@ -502,7 +508,7 @@ def keep_better(
 
 
 def collect_outcomes(
-    program: Program, kept: Sequence[int], curves: np.ndarray, seconds: float
+    program: Program, kept: Sequence[int], curves: np.ndarray, seconds: float, step: float
 ) -> list[Outcome]:
     """What each member came to, with its curve (epochs, 3)."""
     codes: list[np.ndarray | None] = [None] * len(program.members)
@@ -525,6 +531,7 @@ def collect_outcomes(
             test=test[i],
             epoch=kept[i],
             seconds=seconds,
+            step=step,
             codes=codes[i],
             frequencies=waves[i],
             parameters={name: p[i] for name, p in every.items()},

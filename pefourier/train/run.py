@@ -571,6 +571,7 @@ def row_of(
         "falling": loop.still_falls(outcome.curve, outcome.epoch, schedule.epochs),
         "device": str(held.device),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        **({} if outcome.step is None else {"step_seconds": round(outcome.step, 7)}),
         **({"chosen": dict(settings)} if settings else {}),
     }
 

@@ -93,6 +93,7 @@ class Row(TypedDict):
     windows: FromOne  # that were tested
     device: str
     time: str
+    step_seconds: NotRequired[Seconds]  # that a step of one run takes among those trained with it
     accuracy: NotRequired[Share]  # earlier versions had none
     trained: NotRequired[FromOne]  # windows
     confusion: NotRequired[list[list[FromZero]]]  # windows of each class, said to be of each

@@ -76,6 +76,7 @@ class DatasetSummary:
     positive: str | None = None  # class whose scores are told; of more than two there is none
     shortest: int | None = None  # rows of the shortest window
     uneven: bool = False  # rows are at uneven times, of which only the order counts
+    step_seconds: dict[str, float] = field(default_factory=dict)  # of a step of one run
 
     def counted(self, encoding: str) -> int:
         """Runs that an encoding's means are over."""
@@ -215,9 +216,22 @@ def summarize_dataset(
         budget=rows[0].get("budget"),
         **{key: rows[0][key] for key in ("positive", "shortest", "uneven") if key in rows[0]},
         chosen=count_choices(rows),
+        step_seconds=step_costs(rows),
         lengths=summarize_lengths(rows, set(runs)),
         **summarize_classes(rows, set(runs), classes),
     )
+
+
+def step_costs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Seconds of a step of one run of each encoding, the median over runs; earlier rows have none.
+
+    >>> step_costs([{"encoding": "rope", "step_seconds": s} for s in (1, 2, 9)] + [{}])
+    {'rope': 2.0}
+    """
+    timed = [row for row in rows if "step_seconds" in row]
+    names = dict.fromkeys(row["encoding"] for row in timed)
+    of = {e: [row["step_seconds"] for row in timed if row["encoding"] == e] for e in names}
+    return {e: float(np.median(own)) for e, own in of.items()}
 
 
 def test_to_train(rows: Sequence[Mapping[str, Any]]) -> float:
@@ -744,13 +758,16 @@ def claim_words(summary: Summary) -> str:
 
 
 def remarks_on_time(summary: Summary) -> list[str]:
-    """How long all runs of a dataset took together."""
+    """How long all runs of a dataset took together, and a step of one of them."""
     found = []
     for one in summary.datasets:
         seconds = sum(run["seconds"] for run in summary.runs if run["dataset"] == one.dataset)
         minutes = max(1, round(seconds / 60))
         took = f"{minutes} {agreeing(minutes, 'minute', 'minutes')}"
-        found.append(f"{one.dataset}: all runs together took {took}")
+        costs = sorted(1000 * cost for cost in one.step_seconds.values())
+        range_of = dict.fromkeys(f"{cost:.2g}" for cost in costs[:1] + costs[-1:])
+        step = f", a step of one of them {' to '.join(range_of)} ms" if costs else ""
+        found.append(f"{one.dataset}: all runs together took {took}{step}")
     return found
 
 
@@ -853,6 +870,7 @@ def json_records(summary: Summary) -> list[dict[str, Any]]:
                 for setting, values in one.chosen.get(name, {}).items()
                 for value, n in values.items()
             ],
+            "step_seconds": one.step_seconds.get(name),
             "diverged": one.diverged.get(name, 0),
             "last_kept": one.last_kept.get(name, 0),
             "falling": one.falling.get(name, 0),

@@ -30,6 +30,11 @@ def test_trees_stand_beside_the_encodings_on_the_same_parts(tmp_path, rng):
     runs = [(row["encoding"], row["seed"], row["fold"]) for row in lines(out)]
     assert len(runs) == 2 * 2 * 2 + 2
     assert [run for run in runs if run[0] == "trees"] == [("trees", 0, 0), ("trees", 0, 1)]
+    assert {row["encoding"] for row in lines(out) if row.get("step_seconds", 0) > 0} == {
+        "none",
+        "order-free",
+    }
+    assert 0 < one.step_seconds["none"] < 1 and "trees" not in one.step_seconds
     rows = {(row["encoding"], row["fold"]): row for row in lines(out)}
     for fold in (0, 1):
         same = [rows[name, fold][k] for name in ("none", "trees") for k in ("windows", "trained")]
@@ -80,6 +85,17 @@ def test_what_minirocket_is_given(monkeypatch, rng):
     np.testing.assert_allclose(others, found[:7], atol=1e-12)
 
 
+def test_series_of_any_length_are_stretched_alike(rng):
+    """A series and its every other row, with whatever behind it, become the same."""
+    slow = np.repeat(rng.normal(size=(4, 5, 3)), 2, axis=1)[:, :9]
+    slow[:, 1::2] = (slow[:, :-1:2] + slow[:, 2::2]) / 2  # straight between
+    quick = rng.normal(size=(4, 9, 3))
+    quick[:, :5] = slow[:, ::2]
+    both = beside.stretched(np.concatenate([slow, quick]), np.repeat([9, 5], 4))
+    np.testing.assert_allclose(both[:4], slow, atol=1e-12)
+    np.testing.assert_allclose(both[4:], slow, atol=1e-12)
+
+
 @pytest.mark.long
 @pytest.mark.filterwarnings("default")  # of aeon and what it imports
 def test_minirocket_sees_where_things_are(rng):
@@ -94,7 +110,10 @@ def test_minirocket_sees_where_things_are(rng):
 def test_methods_that_cannot_be_asked_are_refused(monkeypatch):
     for given, message in (
         ({"beside": ("tree",)}, "unknown method of --beside 'tree'. Did you mean 'trees'?"),
-        ({"beside": ("minirocket",)}, "minirocket takes series of one length, 9 rows or more, and"),
+        (
+            {"beside": ("minirocket",)},
+            "minirocket takes series of 9 rows or more, and",
+        ),
         ({"beside": ("trees", "trees")}, "--encoding 'trees' is given twice; name it once"),
         ({"encoding": ("trees@rms=0.5",)}, "trees adds nothing, so that it has no size to match"),
     ):

@@ -62,6 +62,11 @@ def name_positives(tasks: Sequence[Task], names: Sequence[str]) -> list[Task]:
     """Tasks of two classes whose second is the positive one: a named one, or the rarer."""
     found = [name_positive(task, names) for task in tasks]
     two = {one for task in tasks if len(task.classes) == 2 for one in task.classes}
+    if names and not two:
+        raise PefourierError(
+            f"--positive {shown(names[0])} needs a dataset of two classes, and {tasks[0].name} has "
+            f"{len(tasks[0].classes)}, whose scores are means over all; leave it out"
+        )
     for name in names:
         if name not in two:
             raise unknown("class of --positive", name, sorted(two))

@@ -5,6 +5,7 @@ import os
 import re
 import tracemalloc
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -332,4 +333,7 @@ def test_classes_of_equal_size_ask_which_is_positive(rng):
     with pytest.raises(PefourierError, match=r"unknown class .* 'upp'\. Did you mean 'up'"):
         load.name_positives([task], ("up", "upp"))
     drawn = load.load_task("order:count=60,length=6")
+    three = replace(task, classes=("a", "b", "c"))
+    with pytest.raises(PefourierError, match=r"needs a dataset of two classes, and .* has 3"):
+        load.name_positives([three], ("a",))
     assert load.name_positives([drawn], ())[0].positive == "B first"
