@@ -1,0 +1,91 @@
+"""What .github/CONTRIBUTING.md adds as examples works, in a copy of the package."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pefourier
+
+PACKAGE = Path(pefourier.__file__).parent
+PAGE = (PACKAGE.parent / ".github/CONTRIBUTING.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"`([\w/.]+)`:\n\n```(\w+)\n(.*?)```\n", re.S)
+LINES = """
+import io, json, sys
+from contextlib import redirect_stdout
+
+def told(*words):
+    from pefourier.cli.main import main
+    with redirect_stdout(io.StringIO()) as out:
+        status = main(list(words))
+    return [status, out.getvalue()]
+
+from pefourier.answers.catalogue import FILE
+from pefourier.encodings.specs import records
+FILE.write_text(json.dumps(records()))
+forms = "text json csv github sarif lint md latex verdicts".split()
+found = {form: told("size", "dft", "rope", "--d", "8", "--format", form) for form in forms}
+found["plot"] = told("size", "dft", "--plot", "f.svg")
+found["explain"] = told("explain", "average")
+found["encoding"] = told("list", "sawtooth")
+found["codes"] = told("size", "sawtooth:period=2", "--d", "1", "-S", "4")
+with open("ids.csv", "w") as file:
+    file.write("3,4\\n0,1\\n5,9\\n")
+found["finding"] = told("check-faithful", "ids.csv")
+from pefourier.analysis.size import size
+from pefourier.encodings import load
+found["python"] = [0, repr(size(load("dft", 8, 8)))]
+from pefourier.train.data.load import load_task
+task = load_task("halves:length=8,count=40,noise=0")
+late = task.rows.reshape(40, 8).argmax(axis=1) >= 4  # where the event is
+told_right = (task.labels == late).all().item()
+found["dataset"] = [0, [*task.classes, task.labels.sum().item(), told_right]]
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What a copy of the package answers to which each block of the page was added.
+
+    A block of `diff` is what it changes in a file; any other is the end of its file.
+    """
+    folder = tmp_path_factory.mktemp("copy")
+    shutil.copytree(PACKAGE, folder / "pefourier", ignore=shutil.ignore_patterns("*.pyc"))
+    for name, kind, block in BLOCK.findall(PAGE):
+        path = folder / "pefourier" / name
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        if kind == "diff":
+            old, new = ("".join(re.findall(rf"^[{s} ](.*\n)", block, re.M))[:-1] for s in "-+")
+            assert text.count(old) == 1, f"{name} has no {old!r}"
+            path.write_text(text.replace(old, new), encoding="utf-8")
+        else:
+            path.write_text("\n\n".join(filter(None, [text, block])), encoding="utf-8")
+    code = f"import sys; sys.path.insert(0, {str(folder)!r}){LINES}"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+    assert done.stderr == ""
+    assert (folder / "f.svg").stat().st_size > 1000
+    return json.loads(done.stdout)
+
+
+def test_a_question_is_answered_in_every_form(told):
+    assert {form for form, (status, _) in told.items() if status} == set()
+    for form in ("text", "md", "github", "python"):
+        assert "A code is 1.000 long on average." in told[form][1]
+    assert [one["average"] for one in json.loads(told["json"][1])["results"]] == [1.0, 2.0]
+    assert told["csv"][1] == "spec,average\ndft,1.0\nrope,2.0\n"
+    assert "average length & 1 & 2" in told["latex"][1]
+    assert "Mean length of a code." in told["explain"][1]
+
+
+def test_an_encoding_a_finding_a_form_and_a_dataset_are_there(told):
+    assert "period" in told["encoding"][1]
+    assert "average length  0.5" in told["codes"][1]
+    assert "all numbers of 3 rows are whole: these may be" in told["finding"][1]
+    assert told["verdicts"][1] == "dft: ONE SIZE\n"
+    assert told["dataset"][1] == ["first half", "second half", 20, True]
