@@ -8,6 +8,7 @@ import pytest
 import torch
 from rotary_modules import config_class, modeling, quiet
 
+from pefourier import compare
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.nn import Bias, PositionalEncoding, Rotary, turn
@@ -28,6 +29,7 @@ CONFIGS = {
     "yarn": LLAMA | {"rope_scaling": YARN},
     "llama3": LLAMA | {"rope_scaling": LLAMA3},
     "longrope": LLAMA | {"model_type": "phi3", "rope_scaling": LONG, "pad_token_id": 0},
+    "qwen2": LLAMA | {"model_type": "qwen2", "rope_theta": 1e6},
     "gpt_neox": LLAMA | {"model_type": "gpt_neox", "rotary_pct": 0.25, "intermediate_size": 64},
     "glm": LLAMA | {"model_type": "glm", "partial_rotary_factor": 0.5},
     "nanochat": LLAMA | {"model_type": "nanochat"},  # turns the other way
@@ -70,6 +72,22 @@ def test_queries_and_keys_are_those_of_transformers(name, n, written):
     for found in (rotary.rotate(q, k), rotary.rotate(q, k, positions=positions)):
         for one, other in zip(found, expected, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["llama", "yarn", "qwen2", "glm"])
+def test_the_cosines_and_sines_of_transformers_are_those_of_its_config(name, written):
+    """They hold each wave twice, which was no reason to say that a model is not the same."""
+    values = CONFIGS[name]
+    with quiet():
+        config = config_class(values["model_type"]).from_dict(json.loads(json.dumps(values)))
+        module = modeling(type(config).__module__)
+        (cls,) = (v for n, v in vars(module).items() if n.endswith("RotaryEmbedding"))
+        waves = cls(config)(torch.zeros(1), torch.arange(30)[None])
+    tables = [np.hstack([one[0].numpy() for one in order]) for order in (waves, waves[::-1])]
+    found, turned_round = (compare(written(values), table) for table in tables)
+    assert (found.same, found.conclusion[:10]) == (True, "THE SAME. ")
+    assert not turned_round.same
+    assert not compare(written(values | {"rope_theta": 4e5}), tables[0]).same
 
 
 def test_one_rotation_of_several_is_named(written):

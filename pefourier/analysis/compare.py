@@ -50,6 +50,7 @@ PROBES = 8  # random directions in which inner products are compared
 SUMS_EPS = 8 * 2.0**-52  # to which sums of squares in float64 are known
 EXPLAINED = 0.1  # of the differences of entries: more is left, and a rotation explains nothing
 SQUARES_EPS = 1e-12  # of those sums, by which small differences are told
+DOUBLED = {"part": "both", "times": 2}  # `by` of what code multiplies both of a pair with
 MOST_FINDING = 2**31  # products of numbers for which both tables are looked at on their own
 
 
@@ -79,11 +80,12 @@ class Comparison(Result):
 
         Another order of columns, a sign or a scale is made up for by a training that starts anew,
         not by weights that are there. Of two rotations the operators count; where one is a table
-        its numbers do, as it is they that are asked about: a program's dump can only be equal.
+        its numbers do, as it is they that are asked about: a program's dump can only be equal, or
+        hold each wave once for either dimension of a pair.
         """
         if self.operator and self.operator.relation != "unknown":
             return self.operator.relation == "same"
-        return self.verdict == "equal"
+        return self.verdict == "equal" or self.by == DOUBLED
 
 
 def compare(
@@ -252,6 +254,7 @@ def compare_forms(one: Encoding, two: Encoding, found: Comparison) -> Comparison
                 by["layout"] = " to ".join(layouts if meant is one else layouts[::-1])
             elif by == {"part": "both", "times": 1}:
                 continue  # as a rotation holds them anyway
+            by |= {"first": form.first} if (form.times, form.first) == (2, "sin") else {}
             by |= {"offset": known.first * (1 if meant is one else -1)} if known.first else {}
             found = replace(found, max_difference=known.left, tolerance=known.allowed)
             return replace(found, verdict="equivalent", by=by)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from pefourier.analysis.compare import DOUBLED
 from pefourier.answers.encode import heatmap
 from pefourier.answers.page import fields_of
 from pefourier.answers.places import WORDS, by_axis
@@ -167,6 +168,7 @@ def conclude_comparison(r: Comparison) -> Said:
     }
     meaning, *more = islice(filter(None, (rule(r) for rule in rules[r.verdict])), MOST)
     verdict = {"equal": "THE SAME", "different": "DIFFERENT"}.get(r.verdict)
+    verdict = "THE SAME" if r.by == DOUBLED else verdict
     changed = "REORDERED" if "rows" in r.by else "SHIFTED" if "offset" in r.by else "REWRITTEN"
     verdict = verdict or f"THE SAME, {changed}"
     if r.verdict != "different" and used_differently(r):
@@ -204,7 +206,9 @@ def within_given(r: Comparison) -> str:
 def beyond_tolerance(r: Comparison) -> str:
     """That numbers as they are differ by more than is to count as none."""
     given = within_given(r)
-    return f"As they are, their numbers differ by more than {given}." if given else ""
+    if not given or r.dimensions[0] != r.dimensions[1]:
+        return ""
+    return f"As they are, their numbers differ by more than {given}."
 
 
 def used_differently(r: Comparison) -> str:
@@ -218,6 +222,12 @@ def used_differently(r: Comparison) -> str:
 
 def written_differently(r: Comparison) -> str:
     """Tables that follow from one another."""
+    if r.by == DOUBLED:
+        return (
+            "One holds the cosines and sines of the other, each twice, as code multiplies both "
+            f"dimensions of a pair with them: they agree to within {number(r.max_difference, 2)}, "
+            f"and rounding explains {number(r.tolerance, 2)}."
+        )
     on_grid = len(r.about[0].domain.sides) > 1
     moved = f"The same codes in another order of {'points' if on_grid else 'positions'}"
     alike = "The same codes" if used_differently(r) else "One encoding"
@@ -277,6 +287,8 @@ def operators_in_words(r: Comparison) -> str:
         return ""
     if found.relation == "unknown":
         way_out = "compare the code that turns queries and keys, py:module:name"
+        if r.same:
+            return f"{found.reason[0].upper()}{found.reason[1:]}: for that, {way_out}."
         return f"Whether a model is the same is not known: {found.reason}; {way_out}."
     if found.relation == "same":
         same = "As rotations they are the same: scores of queries and keys agree at all positions"
@@ -318,6 +330,7 @@ def change_in_words(by: Mapping[str, Any]) -> str:
         ),
         "rounded": lambda v: f"rounded to multiples of {number(v, 4)}",
         "part": lambda v: "cosines and sines" if v == "both" else f"{WAVES[v]} alone",
+        "first": lambda _: "sines before cosines",
         "times": lambda v: "each frequency once" if v == 1 else "each frequency twice",
     }
     return ", ".join(filter(None, (words[key](value) for key, value in by.items())))
