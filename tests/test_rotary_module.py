@@ -54,7 +54,7 @@ def heads(n, d=16, count=2, dtype=torch.float32):
 def by_transformers(values, q, k, positions):
     """Queries and keys as the model's own rotary module and function turn them."""
     with quiet():
-        config = config_class(values["model_type"]).from_dict(dict(values))
+        config = config_class(values["model_type"]).from_dict(json.loads(json.dumps(values)))
         module = modeling(type(config).__module__)
         (cls,) = (v for n, v in vars(module).items() if n.endswith("RotaryEmbedding"))
         cosine, sine = cls(config)(q, positions)
