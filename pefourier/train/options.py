@@ -167,7 +167,10 @@ class Options:
         300.0, "Seconds without a sign of life after which a rank of torchrun counts as gone."
     )
     save_tables: str | None = option(
-        None, "Folder for codes after training, as compare and spectrum read them.", "DIR"
+        None,
+        "Folder for codes after training, and before it (…-start.npy) where they are trained, as "
+        "compare and spectrum read them.",
+        "DIR",
     )
     save_models: str | None = option(
         None, "Folder for trained classifiers, a .safetensors a run.", "DIR"

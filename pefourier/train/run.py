@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,7 +55,7 @@ from pefourier.train.store import (
     write_json,
 )
 from pefourier.train.summary import Summary
-from pefourier.train.traces import name_of_table, read_curve, trace_of, write_trace
+from pefourier.train.traces import START, name_of_table, read_curve, trace_of, write_trace
 
 LONGEST_NAME = 255  # bytes
 RULES = {  # that numbers depend on, where an earlier version had others
@@ -389,6 +390,9 @@ def train_stacks(
             work.train(number, reporter)
             reporter.skip(own - (reporter.trained - before))
     missed = sum(len(stack.runs) for stack in share) - len(work.rows)
+    if work.trained_table is not None and note is not None:
+        ask = shlex.join(["pefourier", "compare", *map(str, work.trained_table)])
+        note(f"what training made of a table: {ask}")
     note_missing_files(options, missed, note)
     return work.rows
 
@@ -411,6 +415,7 @@ class Work:
         self.looked = time.monotonic()  # when others' finished stacks were last asked for
         self.held: Resident | None = None
         self.injections: dict[tuple[str, int], Injection] = {}
+        self.trained_table: tuple[Path, Path] | None = None  # where one began, and what it became
 
     def member_epochs(self, stack: Stack) -> int:
         """Epochs of a stack's runs, with all of their candidates."""
@@ -493,7 +498,9 @@ class Work:
         traces = [trace_of(stack.task, outcome, key_of(row)) for row, (outcome, _) in kept]
         self.put_away(rows, traces)
         if options.save_tables is not None:
-            save_codes(options.save_tables, stack.task, [outcome for outcome, _ in chosen])
+            outcomes = [outcome for outcome, _ in chosen]
+            pair = save_codes(options.save_tables, stack.task, outcomes, bool(options.search))
+            self.trained_table = pair or self.trained_table
         saves = options.save_models is not None and not isinstance(stack.model, OtherMethod)
         for outcome, settings in finite if saves else ():
             model = search.shape_for(stack.model, settings)
@@ -576,22 +583,35 @@ def row_of(
     }
 
 
-def save_codes(folder: str, task: Task, outcomes: Sequence[Outcome]) -> None:
-    """Write trained codes as tables that the other commands read."""
+def save_codes(
+    folder: str, task: Task, outcomes: Sequence[Outcome], shaped: bool
+) -> tuple[Path, Path] | None:
+    """Write trained codes as tables that the other commands read, and where training began.
+
+    A start is that of a seed or of all, unless each run may have chosen a shape of its own. The
+    last pair of both is returned.
+    """
+    pair = None
     for outcome in outcomes:
-        member = outcome.member
+        member, one = outcome.member, outcome.member.injection
         if outcome.codes is None or member.encoding in WITHOUT_CODES:
             continue
-        table = member.injection.as_rows(outcome.codes)
-        path = Path(folder) / name_of_table(task.name, member.encoding, member.seed, member.fold)
-        write_table(str(path), table, "<f4")  # as they were trained
+        named = partial(name_of_table, task.name, member.encoding)
+        path = Path(folder) / named(member.seed, member.fold)
+        write_table(str(path), one.as_rows(outcome.codes), "<f4")  # as they were trained
+        if one.learn:
+            seed = member.seed if shaped or one.seeded else None
+            start = Path(folder) / named(seed, member.fold if shaped else None, START)
+            write_table(str(start), one.as_rows(one.table()), "<f4")
+            pair = start, path
+    return pair
 
 
 def check_names(option: str, order: Sequence[Key]) -> None:
     """Refuse files whose names a folder cannot hold, or that would replace one another."""
     names: dict[str, Key] = {}
     for key in order:
-        name = name_of_table(*key, ".npy" if option == "--save-tables" else ".safetensors")
+        name = name_of_table(*key, START if option == "--save-tables" else ".safetensors")
         if len(name.encode()) > LONGEST_NAME:
             raise PefourierError(
                 f"{option}: the name {shown(name)} is longer than the {LONGEST_NAME} bytes "

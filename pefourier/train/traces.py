@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # curves are read without torch
     from pefourier.train.loop import Outcome
 
 FOLDER = "scores"
+START = "-start.npy"  # of names of tables that training began with
 LONGEST_PART = 60  # characters of a name
 
 
@@ -35,13 +36,20 @@ def plain_name(text: str) -> str:
     return "".join(c if c.isalnum() or c in "._@=" else "_" for c in text)
 
 
-def name_of_table(task: str, encoding: str, seed: int, fold: int, suffix: str = ".npy") -> str:
+def name_of_table(
+    task: str, encoding: str, seed: int | None, fold: int | None, suffix: str = ".npy"
+) -> str:
     """The file that --save-tables writes for a run, or with another suffix --save-models.
+
+    Without a fold, or a seed, it is one file for all of them.
 
     >>> name_of_table("order:length=4", "../my codes.npy", 0, 3)
     'order_length=4-.._my_codes.npy-seed0-fold3.npy'
+    >>> name_of_table("order", "dft", None, None, START)
+    'order-dft-start.npy'
     """
-    parts = (task, encoding, f"seed{seed}", f"fold{fold}")
+    which = {"seed": seed, "fold": fold}
+    parts = (task, encoding, *(f"{key}{n}" for key, n in which.items() if n is not None))
     return f"{'-'.join(map(plain_name, parts))}{suffix}"
 
 

@@ -13,6 +13,7 @@ from forked import Forked
 from training import SMALL, lines, numbers, of_datasets, train_aside
 
 from pefourier.cli.main import main
+from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.train import loop, model, summary
 from pefourier.train.options import Options
@@ -446,6 +447,30 @@ def test_tables_of_different_datasets_have_different_names(tmp_path):
     assert len(list(tmp_path.glob("*-sinusoidal-*"))) == 2
 
 
+def test_trained_tables_have_beside_them_what_training_began_with(tmp_path):
+    said, arms = [], ("sinusoidal", "learned")
+    given = {**SMALL, "encoding": arms, "seeds": 2, "learn": True, "save_tables": str(tmp_path)}
+    run_comparison(Options(**given), note=said.append)
+    task = "order_count=60_length=6"
+    starts = {"sinusoidal-start": 0, "learned-seed0-start": 0, "learned-seed1-start": 1}
+    files = {file.stem.partition("-")[2] for file in tmp_path.glob("*-start.npy")}
+    assert files == {*starts}
+    for name, seed in starts.items():
+        start = load(name.partition("-")[0], 6, 8, seed=seed).table().astype(np.float32)
+        assert np.array_equal(np.load(tmp_path / f"{task}-{name}.npy"), start)
+        assert not np.array_equal(
+            np.load(tmp_path / f"{task}-{name.split('-')[0]}-seed{seed}-fold0.npy"), start
+        )
+    pair = [tmp_path / f"{task}-learned-seed1{end}.npy" for end in ("-start", "-fold0")]
+    assert said[-1] == f"what training made of a table: pefourier compare {pair[0]} {pair[1]}"
+    shapes = {**given, "seeds": 1, "search": ("d=8,16",), "save_tables": str(tmp_path / "two")}
+    run_comparison(Options(**shapes))
+    assert (tmp_path / "two" / f"{task}-learned-seed0-fold0-start.npy").exists()
+    fixed = {**given, "learn": False, "encoding": ("dft",), "save_tables": str(tmp_path / "fixed")}
+    run_comparison(Options(**fixed))
+    assert not [*(tmp_path / "fixed").glob("*start*")]
+
+
 def test_other_examples_with_the_same_classes_are_not_gone_on_with(tmp_path, rng):
     own = tmp_path / "own.npz"
     x, y = rng.normal(size=(40, 4, 2)), np.arange(40) % 2 * (np.arange(40) > 3)
@@ -567,7 +592,8 @@ def test_tables_of_runs_that_were_finished_before_are_missed_aloud(tmp_path):
     run_comparison(more, note=said.append)
     assert said[-1] == ("--save-tables: 4 runs were finished before; their tables are not written")
     assert {file.name.rpartition("-seed")[2] for file in (tmp_path / "tables").iterdir()} == {
-        "1-fold0.npy"
+        "1-fold0.npy",
+        "1-start.npy",
     }
 
 
