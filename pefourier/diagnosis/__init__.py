@@ -11,6 +11,7 @@ from pefourier.diagnosis.rules import (
     Case,
     constant_codes,
     near_codes,
+    random_codes,
     unusual_lengths,
     without_rounding,
 )
@@ -68,7 +69,7 @@ def diagnose_on_grid(
     grid = on_grids.GridCase(table, np.asarray(whole[:behind]), enc.domain.sides, enc.eps, closest)
     identified = on_grids.identify_on_grid(grid)
     plain = Case(table, enc.eps, identified, closest, rank)
-    rules = [constant_codes, unusual_lengths, *([] if grid.parts else [near_codes])]
+    rules = [constant_codes, unusual_lengths, random_codes, *([] if grid.parts else [near_codes])]
     known = {finding.code for finding in enc.findings}
     of_rows = [one for rule in on_grids.GRID_RULES for one in rule(grid) if one.code not in known]
     found = [*enc.findings, *of_rows, *(f for rule in rules for f in rule(plain))]

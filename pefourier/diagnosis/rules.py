@@ -38,6 +38,7 @@ from pefourier.files import read_toml
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.equal_rows import between_zeros, row_period
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
+from pefourier.geometry.randomness import look_random
 from pefourier.geometry.singular_values import Factors
 from pefourier.geometry.waves import Turning, recurrence, turning_pairs
 
@@ -753,6 +754,15 @@ def near_codes(case: Case) -> Iterator[Finding]:
         yield finding("low-rank", d=d, rank=case.rank)
 
 
+def random_codes(case: Case) -> Iterator[Finding]:
+    """Numbers as they are drawn: no order of positions, and no frequency that stands out."""
+    if case.identified is not None or case.closest.distinct < len(case.table):
+        return
+    ends = (case.table[:SAMPLE], case.table[-SAMPLE:])
+    if all(look_random(np.asarray(rows, dtype=float)) for rows in ends):
+        yield finding("random-codes")
+
+
 RULES = (
     constant_codes,
     repeating_codes,
@@ -772,4 +782,5 @@ RULES = (
     dead_columns,
     almost_a_formula,
     near_codes,
+    random_codes,
 )
