@@ -762,11 +762,12 @@ def remarks_on_time(summary: Summary) -> list[str]:
     found = []
     for one in summary.datasets:
         seconds = sum(run["seconds"] for run in summary.runs if run["dataset"] == one.dataset)
-        minutes = max(1, round(seconds / 60))
-        took = f"{minutes} {agreeing(minutes, 'minute', 'minutes')}"
+        unit, size = ("minute", 60) if seconds >= 90 else ("second", 1)
+        count = max(1, round(seconds / size))
         costs = sorted(1000 * cost for cost in one.step_seconds.values())
         range_of = dict.fromkeys(f"{cost:.2g}" for cost in costs[:1] + costs[-1:])
         step = f", a step of one of them {' to '.join(range_of)} ms" if costs else ""
+        took = f"{count} {agreeing(count, unit, unit + 's')}"
         found.append(f"{one.dataset}: all runs together took {took}{step}")
     return found
 

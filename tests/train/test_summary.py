@@ -396,3 +396,14 @@ def test_chance_is_what_naming_one_class_always_scores(rng, classes):
     assert summary.tables(answer)[1][1][-1][0] == (
         "(always positive)" if classes == 2 else "(always the commonest)"
     )
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(0.2, "1 second"), (89, "89 s"), (125, "2 minutes")])
+def test_time_is_told_in_a_fitting_unit_and_of_a_step(seconds, told):
+    rows = [
+        result("none", 0.5, seconds=seconds, step_seconds=0.002),
+        result("rope", 0.5, seconds=0),
+    ]
+    (line,) = summary.remarks_on_time(summary.summarize_runs(rows))
+    assert line.startswith(f"one: all runs together took {told}")
+    assert line.endswith(", a step of one of them 2 ms")
