@@ -9,7 +9,7 @@ from typer.core import TyperCommand
 from pefourier.cli.options import spec_names
 from pefourier.errors import unknown
 from pefourier.train.data import PUBLISHED, SYNTHETIC
-from pefourier.train.options import SETTINGS, Options
+from pefourier.train.options import GROUPS, SETTINGS, Options, flag_of, told_of_option
 
 HELP = (
     f"The authors' setting as far as it is known ({' or '.join(SETTINGS)}): d 240, 10 heads, "
@@ -20,19 +20,6 @@ Setting = Annotated[
     str | None,
     typer.Option("--setting", metavar="NAME", help=HELP, rich_help_panel="Training"),
 ]
-
-GROUPS = {  # of the help, with the fields of `Options` in each; what is in none comes last
-    "Data": "dataset data window stride split positive causal test_length".split(),
-    "Comparison": "encoding beside seeds folds resamples learn match_rms spread find".split(),
-    "Training": (
-        "steps epochs patience_steps patience batch_size rate code_rate warmup weight_decay "
-        "dropout search refit"
-    ).split(),
-    "Model": "d heads layers ffn pool patch patch_stride tokens".split(),
-    "Running and files": (
-        "device processes rank_timeout out resume save_tables save_models".split()
-    ),
-}
 
 
 class InGroups(TyperCommand):
@@ -86,9 +73,10 @@ COMPLETIONS = {"encoding": spec_names, "dataset": dataset_names}
 
 def annotation(field: Field) -> Any:
     """A field's type and help, as typer reads them; flags stand without their opposite."""
-    kind, facts = field.type, {**field.metadata, "autocompletion": COMPLETIONS.get(field.name)}
-    facts["rich_help_panel"] = next((g for g, names in GROUPS.items() if field.name in names), None)
-    flags = facts.pop("flags") or ((f"--{field.name.replace('_', '-')}",) if kind is bool else ())
+    kind, facts = field.type, told_of_option(field.name)
+    facts["autocompletion"] = COMPLETIONS.get(field.name)
+    facts["rich_help_panel"] = next(g for g, names in GROUPS.items() if field.name in names)
+    flags = facts.pop("flags", [flag_of(field.name)] if kind is bool else [])
     if get_origin(kind) is tuple:  # tuple[str, ...]: an option that may be repeated
         kind = list[get_args(kind)[0]]
     return Annotated[kind, typer.Option(*flags, **facts)]

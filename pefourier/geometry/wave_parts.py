@@ -18,19 +18,9 @@ from math import isqrt
 import numpy as np
 
 from pefourier.encodings.encoding import FLOAT64_EPS, Measure, row_blocks
-from pefourier.geometry import Progress
+from pefourier.geometry import Progress, matrices
 from pefourier.geometry.cosine_sums import ERROR, cosine_sums
 from pefourier.geometry.double_double import Pair, matrix_product
-from pefourier.geometry.matrices import (
-    ALL,
-    Entries,
-    Part,
-    balanced_lengths,
-    factor,
-    held,
-    long_svd,
-    project,
-)
 from pefourier.geometry.threads import map_ahead
 from pefourier.geometry.wave_products import Wave, wave_products
 
@@ -54,7 +44,7 @@ class Basis:
 
 def wave_parts(
     measure: Measure, n: int, progress: Progress | None
-) -> tuple[tuple[Part, ...], Bounds | None]:
+) -> tuple[tuple[matrices.Part, ...], Bounds | None]:
     """The even and the odd part, and lower bounds of their leverage where these are worth it."""
     half, m = (n + 1) // 2, len(measure.frequencies)
     waves = [mirror_waves(measure, n, wave) for wave in WAVES]
@@ -67,10 +57,10 @@ def wave_parts(
         bases = list(take(partial(wave_basis, measure, n), WAVES))
         if all(basis is not None for basis in bases):
             pairs = zip(bases, waves, strict=True)
-            parts = tuple(project(b.sigma, b.right, entries) for b, entries in pairs)
+            parts = tuple(matrices.project(b.sigma, b.right, entries) for b, entries in pairs)
             worth = half >= 4 * m and n <= LONGEST
             return parts, partial(leverage_bounds, measure, n, bases) if worth else None
-    return tuple(factor(entries, half, m, progress) for entries in waves), None
+    return tuple(matrices.factor(entries, half, m, progress) for entries in waves), None
 
 
 def has_digits(measure: Measure) -> bool:
@@ -78,7 +68,7 @@ def has_digits(measure: Measure) -> bool:
     return measure.period is not None or np.abs(measure.frequencies).max() <= FASTEST
 
 
-def mirror_waves(measure: Measure, n: int, wave: Wave) -> Entries:
+def mirror_waves(measure: Measure, n: int, wave: Wave) -> matrices.Entries:
     """Cosines or sines at the positions from the middle on; mirror positions share a row.
 
     Rows come in groups: the addition theorem gives r rows from about 2 sqrt r sines and cosines.
@@ -135,7 +125,9 @@ def mirror_products(kernel: np.ndarray) -> Iterator[np.ndarray]:
         yield products * np.multiply.outer(share, share)
 
 
-def wide_part(gram: np.ndarray, entries: Entries, m: int, progress: Progress | None) -> Part:
+def wide_part(
+    gram: np.ndarray, entries: matrices.Entries, m: int, progress: Progress | None
+) -> matrices.Part:
     """A part with no more rows than columns, m, by the inner products of its rows."""
     half = len(gram)
     live = np.flatnonzero(gram.diagonal())  # all but the sines at the middle position
@@ -143,9 +135,11 @@ def wide_part(gram: np.ndarray, entries: Entries, m: int, progress: Progress | N
     left = np.zeros((half, len(live)))
     left[live] = vectors[:, ::-1]
     if (eigenvalues > SMALL * eigenvalues.max(initial=0.0)).all():
-        return held(np.sqrt(eigenvalues[::-1]), left)
+        return matrices.held(np.sqrt(eigenvalues[::-1]), left)
     first = np.linalg.eigh(gram)
-    return held(*long_svd(lambda block: entries(ALL, block).T, m, half, progress, first))
+    return matrices.held(
+        *matrices.long_svd(lambda block: entries(matrices.ALL, block).T, m, half, progress, first)
+    )
 
 
 def wave_basis(measure: Measure, n: int, wave: Wave) -> Basis | None:
@@ -193,7 +187,7 @@ def resolve_small(products: Pair, eigenvalues: np.ndarray, vectors: np.ndarray, 
     mixed = large.T @ images
     taken = mixed / eigenvalues[few:, None]
     inner = small.T @ images - mixed.T @ taken
-    lengths = balanced_lengths(eigenvalues[:few], eigenvalues[-1])
+    lengths = matrices.balanced_lengths(eigenvalues[:few], eigenvalues[-1])
     squares, turns = np.linalg.eigh(inner / np.multiply.outer(lengths, lengths))
     _, sigma, right = np.linalg.svd(np.sqrt(np.maximum(squares, 0.0))[:, None] * turns.T * lengths)
     return Basis(sigma, (small - large @ taken) @ right.T)

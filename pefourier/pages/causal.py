@@ -8,57 +8,43 @@ from pefourier.answers.page import Page
 from pefourier.answers.terms import read_terms
 from pefourier.answers.training_figures import exact_by_length
 from pefourier.errors import printable
-from pefourier.pages.document import (
-    Chapter,
-    Words,
-    command,
-    details,
-    document,
-    element,
-    figure,
-)
+from pefourier.pages import document
 from pefourier.pages.encodings import versions_table
 from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
 from pefourier.pages.training import command_line, page_written, settings_table, stacked
-from pefourier.train.causal import (
-    CausalSummary,
-    causal_records,
-    conclude_causal,
-    read_causal,
-    tables_of,
-)
+from pefourier.train import causal
 
 
-def causal_document(found: CausalSummary, path: str, title: str = "") -> str:
+def causal_document(found: causal.CausalSummary, path: str, title: str = "") -> str:
     """The page about a folder."""
-    words, tasks = Words(read_terms()), ", ".join(one.dataset for one in found.datasets)
+    words, tasks = document.Words(read_terms()), ", ".join(one.dataset for one in found.datasets)
     told = "Exact matches by the length of the problem, with 95 % intervals over seeds."
     drawn = draw_inline("lengths", told, exact_by_length, found, INLINE_WIDE)
-    scores: list[Any] = [figure(drawn, told, wide=True)]
-    for name, (head, *rows) in tables_of(found):
-        scores.append(details(name, stacked(name, head, rows, words)))
+    scores: list[Any] = [document.figure(drawn, told, wide=True)]
+    for name, (head, *rows) in causal.tables_of(found):
+        scores.append(document.details(name, stacked(name, head, rows, words)))
     made = [
         settings_table(found.training, words),
-        command(command_line(found.training, path), "Trained by"),
-        command(f"pefourier report {path}", "This page comes from"),
+        document.command(command_line(found.training, path), "Trained by"),
+        document.command(f"pefourier report {path}", "This page comes from"),
         versions_table(),
     ]
     parts = [
-        Chapter("conclusions", "Conclusions", paragraphs(found)),
-        Chapter("scores", "Exact matches", scores),
-        Chapter("made", "How these numbers were made", made),
+        document.Chapter("conclusions", "Conclusions", paragraphs(found)),
+        document.Chapter("scores", "Exact matches", scores),
+        document.Chapter("made", "How these numbers were made", made),
     ]
     lead = f"Causal models trained on short problems and tested on long ones, in {printable(path)}."
     title = title or f"Which encoding goes on where training ended: {tasks}"
-    return document(title, element("p", lead, class_="quiet"), parts, words)
+    return document.document(title, document.element("p", lead, class_="quiet"), parts, words)
 
 
-def paragraphs(found: CausalSummary) -> Sequence[Any]:
+def paragraphs(found: causal.CausalSummary) -> Sequence[Any]:
     """What the runs of each task say."""
-    return [element("p", conclude_causal(one)) for one in found.datasets]
+    return [document.element("p", causal.conclude_causal(one)) for one in found.datasets]
 
 
 def causal_folder_page(path: str, out: str, title: str) -> tuple[str, Page]:
     """The page about a folder, and the answer of `pefourier report DIR`."""
-    found = read_causal(Path(path))
-    return causal_document(found, path, title), page_written(causal_records(found), out)
+    found = causal.read_causal(Path(path))
+    return causal_document(found, path, title), page_written(causal.causal_records(found), out)

@@ -32,7 +32,7 @@ from pefourier.pages.document import (
 from pefourier.pages.encodings import versions_table
 from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
 from pefourier.train.conclusion import conclude_training, sum_up
-from pefourier.train.options import Options, seeds_of
+from pefourier.train.options import Options, flag_of, seeds_of, told_of_option
 from pefourier.train.statistics import average_ranks
 from pefourier.train.store import Row, Store, option_of, read_configuration
 from pefourier.train.summary import (
@@ -325,7 +325,7 @@ def settings_table(settings: Mapping[str, Any], words: Words) -> Markup:
 
 def option_term(option: Any) -> Term:
     """What an option of training means: its help."""
-    return Term(option.name, "options", option.metadata["help"])
+    return Term(option.name, "options", told_of_option(option.name)["help"])
 
 
 def setting_in_words(value: Any) -> str:
@@ -344,7 +344,7 @@ def command_line(config: Mapping[str, Any], path: str) -> str:
         value = option_of(config, one.name)
         if one.name in ELSEWHERE or value == option_of({}, one.name):
             continue
-        flag = (one.metadata["flags"] or (f"--{one.name.replace('_', '-')}",))[-1]
+        flag = flag_of(one.name)
         values = value if isinstance(value, list) else [value]
         words += [flag] if value is True else [w for v in values for w in (flag, str(v))]
     return shlex.join([*words, "--out", path])

@@ -29,7 +29,7 @@ from pefourier.train.data.sequences import KEYS, TASKS, draw_problems, draw_task
 from pefourier.train.extrapolation import lengthen
 from pefourier.train.metrics import share_exact
 from pefourier.train.model import Transformer
-from pefourier.train.options import LEVEL, WITHOUT_CODES, Options
+from pefourier.train.options import LEVEL, WITHOUT_CODES, Options, flag_of
 from pefourier.train.processes import read_options
 from pefourier.train.progress import Note, report_progress
 from pefourier.train.statistics import Difference, Mean
@@ -95,8 +95,7 @@ def check_causal(options: Options) -> None:
     """Refuse options that a causal comparison does not go by."""
     for one in fields(Options):
         if one.name not in USED and getattr(options, one.name) != one.default:
-            flag = (one.metadata["flags"] or (f"--{one.name.replace('_', '-')}",))[-1]
-            raise PefourierError(f"--causal goes without {flag}; leave it out")
+            raise PefourierError(f"--causal goes without {flag_of(one.name)}; leave it out")
     for spec in options.encoding:
         if spec in WITHOUT_CODES or AT_RMS in spec:
             raise PefourierError(f"--causal has no {shown(spec)}; name encodings as they are")

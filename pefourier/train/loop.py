@@ -33,18 +33,12 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pefourier.errors import PefourierError
+from pefourier.train import metrics
 from pefourier.train.asked import Schedule, Tuning
 from pefourier.train.attention import MemberCodes, as_tensor, codes_by_act
 from pefourier.train.data.split import Fold, Task
 from pefourier.train.dropout import Dropout
 from pefourier.train.injection import ACTS, Injection
-from pefourier.train.metrics import (
-    UNASKED,
-    cross_entropy,
-    share_exact,
-    token_entropy,
-    validation_score,
-)
 from pefourier.train.model import OrderFree, Parameters, Transformer, draw_parameters
 from pefourier.train.pace import Pace, is_code
 
@@ -222,10 +216,10 @@ class Program:
         with self.precision():
             drop = self.drop and self.drop.begin()
             logits, y = self.logits(index, drop), self.data.labels[index]
-        kept = {"ignore_index": UNASKED, "reduction": "none"}
+        kept = {"ignore_index": metrics.UNASKED, "reduction": "none"}
         each = F.cross_entropy(logits.flatten(0, -2), y.flatten(), **kept).view_as(y)
         if y.dim() == 3:  # (M, n, T): of the tokens that are asked for
-            return each.sum(dim=2) / (y != UNASKED).sum(dim=2)
+            return each.sum(dim=2) / (y != metrics.UNASKED).sum(dim=2)
         return each * self.weights.gather(1, y)
 
     def logits(self, index: Tensor, drop: Dropout | None = None) -> Tensor:
@@ -316,9 +310,9 @@ def score_and_loss(task: Task, number: int, logits: np.ndarray) -> tuple[float, 
     if not np.isfinite(logits).all():
         return np.nan, np.nan
     if labels.ndim == 2:
-        return share_exact(logits, labels), token_entropy(logits, labels)
-    loss = cross_entropy(logits, labels, class_weights(task, fold))
-    return validation_score(logits, labels), loss
+        return metrics.share_exact(logits, labels), metrics.token_entropy(logits, labels)
+    loss = metrics.cross_entropy(logits, labels, class_weights(task, fold))
+    return metrics.validation_score(logits, labels), loss
 
 
 def like(p: Tensor, value: Tensor) -> Tensor:

@@ -31,16 +31,9 @@ from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.threads import map_ahead
 from pefourier.result import Result
+from pefourier.weights import layout
 from pefourier.weights.activations import read_activations
 from pefourier.weights.energies import LayerEnergies, energies_at
-from pefourier.weights.layout import (
-    PairLayout,
-    choose_pairing,
-    correlations,
-    layout_likeness,
-    likely_layout,
-    pairing_told,
-)
 from pefourier.weights.model import Rotations, find_sites, open_model_weights, rotations_of_model
 from pefourier.weights.moved import Moved, moved_since
 from pefourier.weights.shares import LayerShares, shares_of, shares_of_means
@@ -76,7 +69,7 @@ class Usage(Result):
     model: str
     length: int
     trained: int
-    pairing: PairLayout
+    pairing: layout.PairLayout
     layers: tuple[UsedLayers, ...]
     rotations: tuple[RotationUse, ...]
     heads: tuple[HeadUse, ...]
@@ -136,7 +129,7 @@ class Found:
     spec: str
     turned: Rotations
     shares: tuple[LayerShares, ...]
-    pairing: PairLayout
+    pairing: layout.PairLayout
     gains: str
     findings: tuple[Finding, ...]
 
@@ -186,7 +179,7 @@ def read_weights(spec: str, layers: range | None, begin: Progress | None) -> Fou
         if show:
             show(len(energies), len(sites))
     rows = [(part, turned.pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
-    pairing = choose_pairing(model, turned.own[0], layout_likeness(rows))
+    pairing = layout.choose_pairing(model, turned.own[0], layout.layout_likeness(rows))
     shares = tuple(shares_of(e, turned.own[e.rotation], pairing.name) for e in energies)
     gains = "applied" if all(e.gains for e in energies) else "none"
     notes = tuple(notes_on_usage(turned, pairing, energies))
@@ -213,8 +206,8 @@ def read_means(spec: str, stats: str, layers: range | None) -> Found:
     if not shares:
         raise PefourierError(f"{shown(stats)} has none of the layers that were asked for")
     config = source_of(spec) == "config"
-    told = (pairing_told(spec, turned.own[0]) if config else None) or "halves"
-    pairing, notes = PairLayout(told, "stats", None, None), (finding("usage-activations"),)
+    told = (layout.pairing_told(spec, turned.own[0]) if config else None) or "halves"
+    pairing, notes = layout.PairLayout(told, "stats", None, None), (finding("usage-activations"),)
     return Found(spec, turned, tuple(shares), pairing, "none", notes)
 
 
@@ -239,12 +232,12 @@ def used_layers(
 
 def notes_on_usage(
     turned: Rotations,
-    pairing: PairLayout,
+    pairing: layout.PairLayout,
     energies: Sequence[LayerEnergies],
 ) -> Iterator[Finding]:
     """What to know of an answer."""
     likeness = {"halves": pairing.halves, "neighbours": pairing.neighbours}
-    both, like = correlations(likeness), likely_layout(likeness)
+    both, like = layout.correlations(likeness), layout.likely_layout(likeness)
     if pairing.source == "weights":
         yield finding("usage-pairing-guessed", name=pairing.name, both=both)
     elif like not in (None, pairing.name):

@@ -7,9 +7,8 @@ from dataclasses import fields
 
 import pytest
 
-from pefourier.cli.train_options import GROUPS
 from pefourier.train.data import PUBLISHED, SYNTHETIC
-from pefourier.train.options import IDE_2024, Options
+from pefourier.train.options import GROUPS, IDE_2024, Options, told_of_option
 
 TASK = ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1"]
 
@@ -20,7 +19,7 @@ def test_the_help_has_every_option_with_its_help_and_default(run, monkeypatch):
     joined = said.replace("- ", "-")  # lines end at hyphens, too
     for field in fields(Options):
         assert f"--{field.name.replace('_', '-')} " in said
-        assert field.metadata["help"].replace("- ", "-") in joined
+        assert told_of_option(field.name)["help"].replace("- ", "-") in joined
         if field.default not in (None, False, ()):
             several = isinstance(field.default, tuple)
             default = ", ".join(field.default) if several else field.default

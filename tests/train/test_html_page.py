@@ -16,7 +16,7 @@ from scipy.stats import rankdata
 
 from pefourier.pages.document import Words, value_cell
 from pefourier.pages.training import epochs_table, rank_matrix, read_train_folder
-from pefourier.train.options import Options
+from pefourier.train.options import Options, told_of_option
 from pefourier.train.store import KEY
 from pefourier.train.summary import three_decimals
 from pefourier.train.traces import file_of_run
@@ -247,7 +247,7 @@ def test_a_page_about_training_needs_no_torch(tmp_path):
 def test_every_setting_is_told_with_its_meaning(page):
     found = page(FIGURES / "leaky-100")
     config = json.loads((FIGURES / "leaky-100" / "config.json").read_text())
-    options = {one.name: one.metadata["help"] for one in fields(Options)}
+    options = {one.name: told_of_option(one.name)["help"] for one in fields(Options)}
     told = dict(zip(found.text["button"], found.values("button", "title"), strict=True))
     assert isinstance(config["data"], dict)  # sums of numbers, not what --data was
     assert "data" not in told

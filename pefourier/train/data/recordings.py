@@ -22,14 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from pefourier.encodings.encoding import BLOCK, row_blocks
+from pefourier.encodings.sources import tables
 from pefourier.encodings.sources.arrays import MEMORY
-from pefourier.encodings.sources.tables import (
-    ArrayFile,
-    check_regular,
-    names_and_shapes,
-    open_arrays,
-    told,
-)
 from pefourier.errors import PefourierError, shown
 from pefourier.files import label, status_of
 from pefourier.train.data.split import Series
@@ -104,15 +98,15 @@ def memory_limit() -> int:
         return MEMORY
 
 
-def open_part(path: Path, suffix: str) -> AbstractContextManager[ArrayFile]:
+def open_part(path: Path, suffix: str) -> AbstractContextManager[tables.ArrayFile]:
     """The arrays in a file of a published dataset."""
     if status_of(str(path)) is None:
         raise PefourierError(f"{path} is missing; {AGAIN}")
-    return open_arrays(str(path), suffix, regular=True, advice=AGAIN)
+    return tables.open_arrays(str(path), suffix, regular=True, advice=AGAIN)
 
 
 def load_part(
-    file: ArrayFile, name: str = "", dtype: str | None = None, *, text: bool = False
+    file: tables.ArrayFile, name: str = "", dtype: str | None = None, *, text: bool = False
 ) -> np.ndarray:
     """An array of a file of data, in memory; of labels and groups text is taken, too."""
     if file.arrays[name].kind == "object":
@@ -137,8 +131,8 @@ def read_list(path: Path) -> list[dict[str, str]]:
             raise ValueError(str(error)) from error
         return [{k: v for k, v in row.items() if k and isinstance(v, str)} for row in rows]
 
-    check_regular(str(path))
-    return told(parse, label(str(path)), ".csv", AGAIN)
+    tables.check_regular(str(path))
+    return tables.told(parse, label(str(path)), ".csv", AGAIN)
 
 
 def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
@@ -148,8 +142,8 @@ def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
         with open_part(path, ".npz") as file:
             if not {"train", "test", "label"} <= file.arrays.keys():
                 raise PefourierError(
-                    f"{file.label} holds {names_and_shapes(file.arrays)}; expected train, test and "
-                    f"label; {AGAIN}"
+                    f"{file.label} holds {tables.names_and_shapes(file.arrays)}; expected train, "
+                    f"test and label; {AGAIN}"
                 )
             label = load_part(file, "label", text=True)
             recording = load_part(file, "train"), load_part(file, "test"), label
@@ -165,7 +159,7 @@ def check_manifest(folder: Path) -> None:
             continue
         if status_of(str(file)) is None:
             raise PefourierError(f"{file} is missing; {manifest} lists it")
-        check_regular(str(file))
+        tables.check_regular(str(file))
         with file.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         if row.get("sha256") not in (None, "", digest):

@@ -12,15 +12,7 @@ import numpy as np
 from pefourier.encodings.sources.tables import told
 from pefourier.errors import PefourierError, shown
 from pefourier.files import label
-from pefourier.train.data.recordings import (
-    AGAIN,
-    Recording,
-    Source,
-    check_rows,
-    load_part,
-    open_part,
-    read_list,
-)
+from pefourier.train.data import recordings
 
 # Recorded over the same period: they share their command columns. P-10's rows are P-14's.
 GROUPS = (
@@ -34,17 +26,17 @@ DROPPED = frozenset({"P-10"})
 NAMES = r"[A-Z]-\d+"
 
 
-def read_files(folder: Path) -> Iterator[tuple[str, Recording]]:
+def read_files(folder: Path) -> Iterator[tuple[str, recordings.Recording]]:
     """Read the channels of spacecraft MSL that the list of anomalies names."""
     path = folder / "labeled_anomalies.csv"
     if not path.is_file():
         path = folder.parent / path.name
     if not path.is_file():
-        raise PefourierError(f"{path} is missing; {AGAIN}")
-    rows, file = read_list(path), label(str(path))
+        raise PefourierError(f"{path} is missing; {recordings.AGAIN}")
+    rows, file = recordings.read_list(path), label(str(path))
     for column in ("chan_id", "spacecraft"):
         if not all(column in row for row in rows):
-            raise PefourierError(f"{file} has a row without {column}; {AGAIN}")
+            raise PefourierError(f"{file} has a row without {column}; {recordings.AGAIN}")
     unlisted = {one.stem for one in (folder / "test").glob("*.npy")}
     unlisted -= {row["chan_id"] for row in rows}
     if unlisted:
@@ -56,16 +48,16 @@ def read_files(folder: Path) -> Iterator[tuple[str, Recording]]:
         parts = [read_channel(folder / part, name) for part in ("train", "test")]
         events = own[name].get("anomaly_sequences", "")
         act = partial(label_events, name, events, len(parts[1]))
-        yield name, (*parts, told(act, file, ".csv", AGAIN))
+        yield name, (*parts, told(act, file, ".csv", recordings.AGAIN))
 
 
 def read_channel(folder: Path, name: str) -> np.ndarray:
     """The rows of a channel in train/ or test/ (n, columns)."""
     if not re.fullmatch(NAMES, name):
-        raise PefourierError(f"MSL has no channel {shown(name)}; {AGAIN}")
-    with open_part(folder / f"{name}.npy", ".npy") as file:
-        rows = load_part(file)
-    check_rows(f"{name}, {folder.name}", rows)
+        raise PefourierError(f"MSL has no channel {shown(name)}; {recordings.AGAIN}")
+    with recordings.open_part(folder / f"{name}.npy", ".npy") as file:
+        rows = recordings.load_part(file)
+    recordings.check_rows(f"{name}, {folder.name}", rows)
     return rows
 
 
@@ -97,7 +89,7 @@ def period_of(name: str) -> tuple[str, str]:
     return group, group
 
 
-SOURCE = Source(
+SOURCE = recordings.Source(
     name="msl",
     floor=0.05,
     blocks=4,
