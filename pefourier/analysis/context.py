@@ -146,6 +146,9 @@ class Context(Result):
     indexer: Rotation | None = None  # of what chooses keys, beside those of layers
     presumed: bool = field(default=False, metadata={"told": False})  # trained as the config allows
     slopes: tuple[float, ...] | None = None  # of ALiBi, one a head: what a step takes from a logit
+    tables: dict[str, tuple[str, int | None]] = field(  # that end, by side: what they are, rows
+        default_factory=dict, metadata={"told": False}
+    )
 
 
 def describe_context(
@@ -198,6 +201,7 @@ def describe_context(
         indexer=describe_indexer(model, spec, met, longest, d) if model and rotations else None,
         presumed=trained is None and None in stated,
         slopes=slopes_of(own[0]),
+        tables=model.tables() if model else {},
     )
 
 
@@ -310,6 +314,7 @@ def table_of_config(spec: str) -> Encoding | None:
     row, longest = model.row, model.longest()
     way = model.config.values.get("position_embedding_type", "absolute")
     learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
+    learned = learned and not model.computes
     if not learned or way != "absolute" or model.part or not longest:
         return None
     if tensors_beside(model, TENSOR):

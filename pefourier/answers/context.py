@@ -409,6 +409,8 @@ def about_table(enc: Encoding, found: context.Context) -> tuple[str, str]:
         far, later = (shared_buckets(enc, way)[-1][0] for way in (enc.params["causal"], True))
         decoder = f" (in the decoder at {later})" if "path" in enc.params and far != later else ""
         return MEANS("LIMITED DISTANCE", far=far, decoder=decoder)
+    if found.tables and not (enc.name == "learned" and len(found.tables) == 1):
+        return about_tables(found)
     if enc.origin == "weights" or enc.name == "learned":
         return about_rows(enc, found.length)
     if enc.measure is not None and len(enc.domain.sides) > 1:
@@ -419,6 +421,20 @@ def about_table(enc: Encoding, found: context.Context) -> tuple[str, str]:
         told = {"idle": idle, "finish": agreeing(idle, "finishes", "finish"), "waves": len(own)}
         return MEANS("ANY LENGTH", name=enc.name, length=found.length, **told)
     return MEANS("NO ROTATION", name=enc.label)
+
+
+def about_tables(found: context.Context) -> tuple[str, str]:
+    """Where the tables of a model end, each side by itself."""
+    held = [
+        f"{rows or 'as many rows as its sizes ask for'}"
+        f"{f' in the {side}' if side else ' rows' if rows else ''} ({what})"
+        for side, (what, rows) in found.tables.items()
+    ]
+    most = max(rows or found.length for _, rows in found.tables.values())
+    verdict = "TOO FEW ROWS" if found.length > most else "FIXED LENGTH"
+    none = f"; of {found.length} asked for, {found.length - most} have none"
+    beyond = none if found.length > most else ""
+    return MEANS(f"{verdict} | tables", held=join(held), beyond=beyond)
 
 
 def about_rows(enc: Encoding, length: int) -> tuple[str, str]:

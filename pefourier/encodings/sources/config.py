@@ -129,8 +129,29 @@ class ModelConfig:
         keys, default = self.row.get(name, ((), None))
         return (*keys, *usual), default
 
+    @property
+    def computes(self) -> bool:
+        """Whether the model's code computes its positions as sinusoids."""
+        key, wanted = self.row.get("when", ("", None))
+        return "table" in self.row and (not key or self.config.values.get(key) is wanted)
+
+    def tables(self) -> dict[str, tuple[str, int | None]]:
+        """Tables of positions beyond which input is refused: by side, what they are and rows."""
+        sides, learned = self.row.get("ends", {}), self.row.get("learned_part")
+        rows = {side: [*map(self.sized, sizes)] for side, sizes in sides.items()}
+        return {
+            side: (
+                "sinusoids" if self.computes and side != learned else "learned",
+                None if None in counts or not counts else sum(counts),
+            )
+            for side, counts in rows.items()
+        }
+
     def longest(self) -> int | None:
         """The longest sequence that the config allows, or its model type by default."""
+        tables = self.tables()
+        if tables:
+            return tables.get(self.part, next(iter(tables.values())))[1]
         key, default = self.row.get("length", (LONGEST[0], None))
         return self.config.count(key, *LONGEST) or default
 

@@ -128,8 +128,7 @@ def check_part(model: ModelConfig) -> None:
 def read_sinusoid(model: ModelConfig) -> Encoding | None:
     """Sinusoids that the model's code computes."""
     row = model.row
-    key, wanted = row.get("when", ("", None))
-    if "table" not in row or (key and model.config.values.get(key) is not wanted):
+    if not model.computes:
         return None
     if model.part and model.part == row.get("learned_part"):
         return None

@@ -10,7 +10,8 @@ Conventions
 (other biases and vectors of lags), convolutional, mixer (no positions), none (none were found),
 parts (has a text model inside), unbuilt (a model cannot be made of the default config). Of a
 rotation a row holds what differs from the defaults of `Rotary`; with ``layers`` it has one for each
-type of layer.
+type of layer. ``ends``: tables beyond which the model refuses input, by side of the model or "" of
+both; each a list of sizes, whose sum are its rows (empty: not known here).
 """
 
 import json
