@@ -137,7 +137,9 @@ def critical_difference(summary, look: plot.Look = plot.USUAL) -> Figure:
         )
         short = plot.brief(name, 20)
         label = f"{short}  {at[i]:.2f}" if left else f"{at[i]:.2f}  {short}"
-        axes.text(edge, level, f" {label} ", ha="right" if left else "left", va="center")
+        style = "italic" if name in summary.others else "normal"
+        side = "right" if left else "left"
+        axes.text(edge, level, f" {label} ", ha=side, va="center", style=style)
     for i, group in enumerate(summary.cliques):
         ends = [summary.ranks[group[0]] - 0.02 * span, summary.ranks[group[-1]] + 0.02 * span]
         axes.plot(ends, [-0.4 - 0.5 * i] * 2, "-", color="C0", linewidth=3)
@@ -148,5 +150,6 @@ def critical_difference(summary, look: plot.Look = plot.USUAL) -> Figure:
     axes.set_xticks(range(1, len(names) + 1, 1 + crowd // 12))
     axes.set_yticks([])
     reach = f"\n{plot.lines_within(summary.out_of_reach, figure)}" if summary.out_of_reach else ""
-    axes.set_title(f"average rank by F1 {summary.over}{reach}", fontsize=9)
+    other = "\nitalic: other models" if summary.others else ""
+    axes.set_title(f"average rank by F1 {summary.over}{reach}{other}", fontsize=9)
     return figure

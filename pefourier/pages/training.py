@@ -15,7 +15,7 @@ import numpy as np
 from pefourier.answers import training_figures
 from pefourier.answers.page import Page, flattened
 from pefourier.answers.terms import Term, read_terms
-from pefourier.answers.text import agreeing, paragraph
+from pefourier.answers.text import agreeing, join, paragraph
 from pefourier.errors import PefourierError, printable, shown
 from pefourier.pages.document import (
     Chapter,
@@ -31,7 +31,7 @@ from pefourier.pages.document import (
 )
 from pefourier.pages.encodings import versions_table
 from pefourier.pages.inline_svg import INLINE_WIDE, draw_inline
-from pefourier.train.conclusion import conclude_training, sum_up
+from pefourier.train.conclusion import overview
 from pefourier.train.options import Options, flag_of, seeds_of, told_of_option
 from pefourier.train.statistics import average_ranks
 from pefourier.train.store import Row, Store, option_of, read_configuration
@@ -39,8 +39,9 @@ from pefourier.train.summary import (
     DatasetSummary,
     Summary,
     common_runs,
+    count_arms,
     json_records,
-    said_first,
+    remarks_on_cuts,
     sentences,
     summarize_runs,
     tables,
@@ -117,10 +118,10 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
     """The page about a folder."""
     words = Words([*read_terms(), *map(option_term, fields(Options))])
     datasets = ", ".join(one.dataset for one in folder.summary.datasets)
-    encodings = {row["encoding"] for row in folder.summary.runs}
+    arms = {row["encoding"] for row in folder.summary.runs}
     lead = (
-        f"The classifier of the paper trained with {len(encodings)} encodings on {datasets}: "
-        f"{len(folder.summary.runs)} runs, in the folder {printable(folder.path)}."
+        f"The paper's classifier with {count_arms(arms)}: {len(folder.summary.runs)} runs, in the "
+        f"folder {printable(folder.path)}."
     )
     parts = [
         Chapter("conclusions", "Conclusions", training_conclusions(folder.summary, words)),
@@ -133,18 +134,19 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
 
 
 def training_conclusions(summary: Summary, words: Words) -> list[Any]:
-    """The matrix, what was cut short, what each dataset says; folded: of each encoding, and how."""
-    found: list[Any] = [rank_matrix(summary, words)]
-    found += [element("p", line, class_="warning") for line in said_first(summary)]
-    for one in summary.datasets:
-        told = sum_up(one)
-        found.append(element("p", element("strong", f"{one.dataset}: "), told) if told else None)
-    for one in summary.datasets:
-        said = [(element("strong", f"{e}: "), conclude_training(one, e)) for e in one.scores]
-        listed = element("ul", [element("li", item) for item in said])
-        found.append(details(f"{one.dataset}: each encoding in words", listed))
+    """The verdict, what was cut short, the matrix, what each dataset says; folded: how to read."""
+    (verdict, *each), cuts = overview(summary), remarks_on_cuts(summary)
+    cuts = [element("p", line, class_="warning") for line in cuts]
+    told = [with_strong_start(line, ": ") for line in each]
     remarks = element("ul", [element("li", line) for line in sentences(summary)])
-    return [*found, details("What to keep in mind", remarks)]
+    keep = details("What to keep in mind", remarks)
+    return [with_strong_start(verdict, ". "), *cuts, rank_matrix(summary, words), *told, keep]
+
+
+def with_strong_start(line: str, end: str) -> Markup:
+    """A paragraph that begins with a verdict or a name."""
+    start, _, rest = line.partition(end)
+    return element("p", element("strong", f"{start}{end}"), rest)
 
 
 def rank_matrix(summary: Summary, words: Words) -> Markup:
@@ -169,6 +171,8 @@ def rank_matrix(summary: Summary, words: Words) -> Markup:
         f"worse than {summary.reference}, or that of the same size (Holm p below .05); † cut "
         "short, without a verdict; no other difference is significant."
     )
+    if summary.others:
+        told += f" {join(summary.others)}: other models, without encodings."
     heads = [element("th", words.term(name, ["train"]), scope="col") for name in head]
     inside = (element("thead", element("tr", heads)), element("tbody", rows))
     many = " stacked" if len(ranks) > SIDE_BY_SIDE else ""
@@ -228,7 +232,7 @@ def scores_part(summary: Summary, words: Words) -> list[Any]:
         found.append(details("Accuracy by length", figure(drawn, told, wide=True)))
     for what, (head, *rows) in tables(summary):
         what = what or f"Precision, recall and F1 of {', '.join(head[1:])}"
-        found.append(details(what, stacked(what, head, rows, words)))
+        found.append(details(what, stacked(what, head, rows, words), class_="printed"))
     return found
 
 

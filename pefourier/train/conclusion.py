@@ -3,28 +3,60 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pefourier.answers.telling import first_sentences
+from pefourier.answers.telling import Said, first_sentences, meaning_of
 from pefourier.answers.text import agreeing, join, number
-from pefourier.errors import printable
 from pefourier.train.options import BESIDE, LEVEL, ORDER_FREE, WITHOUT_CODES
 
 NONE = "none"  # the arm without positions
 
 if TYPE_CHECKING:
     from pefourier.train.statistics import Difference, Mean
-    from pefourier.train.summary import DatasetSummary
+    from pefourier.train.summary import DatasetSummary, Summary
 
 
-def conclusions_of(datasets: "Sequence[DatasetSummary]") -> list[str]:
-    """A line for each dataset and encoding, and one for all encodings of a dataset."""
-    return [
-        printable(f"{one.dataset}, {name}: {said}")
-        for one in datasets
-        for name, said in [
-            *((name, conclude_training(one, name)) for name in one.scores),
-            *(("together", said) for said in [sum_up(one)] if said),
-        ]
-    ]
+def overview(summary: "Summary") -> list[str]:
+    """The verdict on all encodings, and below it what each dataset says where there are several."""
+    datasets = summary.datasets
+    said, several = Said(*judge_all(datasets)).text, len(datasets) > 1
+    first = first_by_rank(summary) if several else sum_up(datasets[0])
+    each = [f"{one.dataset}: {told}" for one in datasets if several and (told := sum_up(one))]
+    return [f"{said} {first}".rstrip(), *each]
+
+
+def first_by_rank(summary: "Summary") -> str:
+    """Which encoding has the best average rank, and whether the next is told from it."""
+    bad = {e for one in summary.datasets for e in summary.ranks if one.leaky or e in one.cut_short}
+    order = sorted(summary.ranks.keys() - bad - {*WITHOUT_CODES}, key=summary.ranks.get)
+    if not summary.ranked or len(order) < 2:
+        return ""
+    best, then = order[:2]
+    alike = any({best, then} <= {*group} for group in summary.cliques)
+    ahead = "not significantly" if alike else "significantly"
+    return (
+        f"Of encodings, {best} has the best average rank ({summary.ranks[best]:.2f}), {ahead} "
+        f"ahead of {then} ({summary.ranks[then]:.2f})."
+    )
+
+
+def judge_all(datasets: "Sequence[DatasetSummary]") -> tuple[str, str]:
+    """A verdict on all encodings, and what it means; of one dataset `sum_up` says that."""
+    every = [one for one in datasets if one.differences]
+    if not every:
+        (one, *_) = datasets
+        alone = next(iter(one.scores))
+        return meaning_of("train", "ONE ALONE", spec=alone, score=mean_score(one, alone))
+    judged = [pair for one in every for pair in judged_differences(one).items()]
+    if not judged:
+        why = "leaky" if any(one.leaky for one in every) else "cut short"
+        return meaning_of("train", f"NO VERDICT | {why}")
+    if all(out_of_reach(one, name) for one in every for name in judged_differences(one)):
+        return meaning_of("train", "NO VERDICT | too few runs")
+    own = [pair for pair in judged if pair[0] not in WITHOUT_CODES] or judged
+    sides = {d.mean > 0 for _, d in own if d.supported}
+    some = "SOME " if len({name for name, _ in own}) > 1 else ""
+    words = [some + side for side, up in (("BETTER", True), ("WORSE", False)) if up in sides]
+    verdict = ", ".join(words) or "NO DIFFERENCE SHOWN"
+    return verdict, differences_in_words(judged, len(every)) if len(datasets) > 1 else ""
 
 
 def sum_up(one: "DatasetSummary") -> str:
@@ -48,23 +80,50 @@ def conclude_training(one: "DatasetSummary", encoding: str) -> str:
 
 
 def sum_up_differences(one: "DatasetSummary") -> str:
-    """Which encodings a dataset tells from their reference, in a sentence; empty without any."""
-    judged = judged_differences(one)
-    told = {name: d for name, d in judged.items() if d.supported}
-    if not judged:
-        return ""
-    (first, *others) = dict.fromkeys(d.reference for d in judged.values())
+    """Which encodings a dataset tells from their reference, in words; empty without any."""
+    judged = [*judged_differences(one).items()]
+    return differences_in_words(judged, 1) if judged else ""
+
+
+def differences_in_words(judged: "Sequence[tuple[str, Difference]]", datasets: int) -> str:
+    """Which encodings are better and worse than their reference, then which other models are."""
+    first, *others = dict.fromkeys(d.reference for _, d in judged)
     every = "its own reference" if others else first
-    compared = "Each compared with its own reference" if others else f"Compared with {first}"
-    if not told:
-        return f"No encoding differs significantly from {every}."
-    better = ", ".join(name for name, d in told.items() if d.mean > 0)
-    worse = ", ".join(name for name, d in told.items() if d.mean <= 0)
-    rest = ", ".join(name for name in judged if name not in told)
-    parts = {"better": better, "worse": worse, "no significant difference": rest}
-    said = "; ".join(f"{what}: {names}" for what, names in parts.items() if names)
-    doubt = " This may not hold on other windows." if any(d.in_doubt for d in told.values()) else ""
-    return f"{compared}, {said}.{doubt}"
+    own = [pair for pair in judged if pair[0] not in WITHOUT_CODES]
+    beside = [pair for pair in judged if pair[0] in WITHOUT_CODES]
+    told = [d for _, d in judged if d.supported]
+    many = f" on {datasets} datasets" if datasets > 1 else ""
+    compared = "each compared with its own reference" if others else f"compared with {first}"
+    found = []
+    if any(d.supported for _, d in own):
+        found.append(f"{compared[0].upper()}{compared[1:]} by F1{many}, {listed(own, datasets)}.")
+    elif own:
+        found.append(f"No encoding differs significantly from {every}{many and ' on any dataset'}.")
+    if beside:
+        against = "" if own else f" {compared} by F1{many}"
+        found.append(f"Of other models{against}, {listed(beside, datasets)}.")
+    if doubt := sum(d.in_doubt for d in told):
+        some = f"{doubt} of these {len(told)} differences" if doubt < len(told) else "This"
+        found.append(f"{some} may not hold on other windows.")
+    return " ".join(found)
+
+
+def listed(judged: "Sequence[tuple[str, Difference]]", datasets: int) -> str:
+    """Who is better, who is worse, by how much, and on how many of several datasets."""
+    told = [(name, d.mean) for name, d in judged if d.supported]
+    sides = {"better": [p for p in told if p[1] > 0], "worse": [p for p in told if p[1] <= 0]}
+    parts = []
+    for side, own in sides.items():
+        gains = {name: [mean for other, mean in own if other == name] for name, _ in own}
+        said = [
+            f"{name}{f' on {len(means)}' if datasets > 1 else ''} "
+            f"({'up to ' if len(means) > 1 else ''}{max(means, key=abs):+.3f})"
+            for name, means in gains.items()
+        ]
+        parts += [f"{side}: {', '.join(said)}"] if said else []
+    rest = dict.fromkeys(name for name, _ in judged if name not in dict(told))
+    none = "no significant difference"
+    return "; ".join([*parts, *([f"{none}: {', '.join(rest)}"] if rest else [])])
 
 
 def sum_up_order(one: "DatasetSummary") -> str:
@@ -226,13 +285,33 @@ def told_from_reference(one: "DatasetSummary", encoding: str) -> str:
         where = " on these windows; others may differ" if d.in_doubt else ""
         better = "better" if d.mean > 0 else "worse"
         return f"That is {better} than {d.reference}{where} ({numbers})."
-    if len(one.differences) * d.p_floor > LEVEL:
+    if out_of_reach(one, encoding):
         none = f"no difference from {d.reference} can be significant ({numbers})"
         if {encoding, d.reference} & {*BESIDE}:
             return f"With one run in each of {one.folds} folds {none}; more --seeds add none."
         return f"With so few runs {none}; give more --seeds."
     said = f"It does not differ significantly from {d.reference}"
     return f"{said} ({numbers}){exclusion(one, encoding)}{by_auprc(one, encoding)}."
+
+
+def out_of_reach(one: "DatasetSummary", encoding: str) -> bool:
+    """Whether so few runs could give no adjusted p below .05."""
+    return len(one.differences) * one.differences[encoding].p_floor > LEVEL
+
+
+def verdict_word(one: "DatasetSummary", encoding: str) -> str:
+    """The verdict on a difference, in a word or two of a table."""
+    d = one.differences[encoding]
+    if one.leaky or {encoding, d.reference} & {*one.cut_short}:
+        whose = "" if encoding in one.cut_short else "reference "
+        return "leaky split" if one.leaky else f"{whose}cut short"
+    if d.supported:
+        return f"{'better' if d.mean > 0 else 'worse'}{' here' if d.in_doubt else ''}"
+    if out_of_reach(one, encoding):
+        return "too few runs"
+    auprc = one.auprc_differences[encoding]
+    by = f"{'better' if auprc.mean > 0 else 'worse'} by AUPRC"
+    return by if auprc.supported else "not significant"
 
 
 def by_auprc(one: "DatasetSummary", encoding: str) -> str:

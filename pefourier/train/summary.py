@@ -1,7 +1,7 @@
 """The answer of a comparison: a table like the paper's Table 1, and what the data support."""
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Any
@@ -15,13 +15,13 @@ from pefourier.train import power, statistics
 from pefourier.train.conclusion import (
     class_counts,
     conclude_training,
-    conclusions_of,
-    sum_up,
+    overview,
     verdict_on,
+    verdict_word,
 )
 from pefourier.train.data.load import sides_of_data
 from pefourier.train.data.split import ORDER_ALONE
-from pefourier.train.options import BESIDE, LEVEL, seeds_of
+from pefourier.train.options import BESIDE, LEVEL, WITHOUT_CODES, seeds_of
 from pefourier.train.power import Power
 from pefourier.train.searched import read_search
 from pefourier.train.statistics import Difference, Mean
@@ -121,6 +121,11 @@ class Summary:
         return len(self.datasets) > 1 and len(self.ranks) > 1
 
     @property
+    def others(self) -> list[str]:
+        """Rows of the answer that no encoding makes."""
+        return [e for e in WITHOUT_CODES if any(e in one.scores for one in self.datasets)]
+
+    @property
     def over(self) -> str:
         """What ranks are averaged over."""
         leaky = any(one.leaky for one in self.datasets)
@@ -131,7 +136,8 @@ class Summary:
         """Whether so few datasets could tell any two of so many encodings apart, in words."""
         n, k = len(self.datasets), len(self.ranks)
         least = 2.0 ** (1 - n) * k * (k - 1) / 2  # p of the best pair, adjusted
-        return f"with {n} datasets and {k} encodings .05 is out of reach" if least > LEVEL else ""
+        few = f"with {n} datasets for {count_arms(self.ranks)} .05 is out of reach"
+        return few if least > LEVEL else ""
 
 
 def summarize_runs(
@@ -365,6 +371,17 @@ def own_run(encoding: str, run: tuple[int, int]) -> tuple[int, int]:
     return (min(run[0], seeds_of(encoding, run[0] + 1) - 1), run[1])
 
 
+def count_arms(names: Iterable[str]) -> str:
+    """How many encodings there are, and other models beside them.
+
+    >>> count_arms(["none", "dft"]), count_arms(["dft", "trees", "order-free"])
+    ('2 encodings', '1 encoding and 2 other models')
+    """
+    counts = Counter(name in WITHOUT_CODES for name in names)
+    kinds = (("encoding", counts[False]), ("other model", counts[True]))
+    return " and ".join(f"{n} {what}{'s' * (n > 1)}" for what, n in kinds if n)
+
+
 def runs_of(seeds: int, folds: int) -> str:
     """How many runs each encoding has.
 
@@ -413,7 +430,6 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
         ]
         found.append(("", [["P / R / F1", *part], *body]))
     for one in summary.datasets:
-        apart = one.differences.values()
         measures = list(next(iter(one.scores.values())))
         head = ["encoding", *(CAPTIONS.get(m, m) for m in measures)]
         body = [[e, *(cell(s[m]) for m in measures)] for e, s in one.scores.items()]
@@ -427,16 +443,7 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
             what += f", {join(once)} over {runs_of(1, one.folds)}"
         what += f"; positive: {one.positive}" if one.positive is not None else ""
         found.append((what, [head, *body]))
-        same = " at the same rms" if any(d.reference != summary.reference for d in apart) else ""
-        over = ["over folds"] if one.folds > 1 else []
-        head = ["encoding", "F1", *over, "p", "Holm p", "P(A > B)", "AUPRC", "Holm p"]
-        body = [
-            [e, *difference_cells(d, one.auprc_differences[e])] for e, d in one.differences.items()
-        ]
-        if body:
-            found.append(
-                (f"{title(one)}, difference from {summary.reference}{same}", [head, *body])
-            )
+        found += difference_table(one, summary.reference)
         found += more_tables(one)
     if summary.ranked:
         ordered = sorted(summary.ranks.items(), key=lambda item: item[1])
@@ -444,6 +451,19 @@ def tables(summary: Summary) -> list[tuple[str, list[list[str]]]]:
         what = f"average ranks by F1 {summary.over}"
         found.append((what, [["encoding", "average rank"], *body]))
     return found
+
+
+def difference_table(one: DatasetSummary, reference: str) -> list[tuple[str, list[list[str]]]]:
+    """Verdicts on differences from the reference, with their numbers; empty without any."""
+    same = any(d.reference != reference for d in one.differences.values())
+    over = ["over folds"] if one.folds > 1 else []
+    head = ["encoding", "verdict", "F1", *over, "p", "Holm p", "P(A > B)", "AUPRC", "Holm p"]
+    body = [
+        [e, verdict_word(one, e), *difference_cells(d, one.auprc_differences[e])]
+        for e, d in one.differences.items()
+    ]
+    what = f"{title(one)}, difference from {reference}{' at the same rms' * same}"
+    return [(what, [head, *body])] if body else []
 
 
 def chance_scores(one: DatasetSummary) -> dict[str, float]:
@@ -564,10 +584,8 @@ def bounds(low: float, high: float) -> str:
 
 
 def conclude_all(summary: Summary) -> str:
-    """Where training was cut short, then a paragraph for each encoding."""
-    first = [paragraph(printable(line)) for line in said_first(summary)]
-    said = (paragraph(line, "  ") for line in conclusions_of(summary.datasets))
-    return "\n".join([*first, "".join(said)])
+    """The verdict, then where training was cut short, then what each dataset says."""
+    return "\n".join(paragraph(printable(line)) for line in said_first(summary))
 
 
 def summary_page(summary: Summary) -> Page:
@@ -578,9 +596,7 @@ def summary_page(summary: Summary) -> Page:
         records=lambda: json_records(summary),
         rows=lambda: flattened(json_records(summary)),
         conclusion=lambda: conclude_all(summary),
-        together=lambda: " ".join(
-            f"{one.dataset}: {said}" for one in summary.datasets if (said := sum_up(one))
-        ),
+        together=lambda: " ".join(overview(summary)),
     )
 
 
@@ -599,17 +615,23 @@ def as_markdown(summary: Summary) -> str:
     """The answer as summary.md."""
     parts = ["# Encodings compared", ""]
     parts += [text for line in said_first(summary) for text in (printable(line), "")]
-    parts += [f"* {line}" for line in conclusions_of(summary.datasets)] + [""]
     for what, rows in tables(summary):
         parts += [f"## {printable(what)}", ""] if what else []
         parts += [markdown_table(rows), ""]
+    parts += ["## How to read these numbers", ""]
     points = [f"* {printable(line)}" for line in sentences(summary) + remarks_on_time(summary)]
     return "\n".join([*parts, *points, ""])
 
 
 def said_first(summary: Summary) -> list[str]:
-    """Where training was cut short, which comes before any answer."""
-    found = []
+    """The verdict, where training was cut short, and what each dataset says: before all tables."""
+    verdict, *each = overview(summary)
+    return [verdict, *remarks_on_cuts(summary), *each]
+
+
+def remarks_on_cuts(summary: Summary) -> list[str]:
+    """Where training was cut short, those together that need more of the same."""
+    found: dict[str, list[str]] = {}
     for one in summary.datasets:
         for counts, what, way_out in (
             (one.last_kept, f"kept the last of {longest(summary, one)}", "--steps"),
@@ -617,12 +639,10 @@ def said_first(summary: Summary) -> list[str]:
         ):
             own = [e for e in one.cut_short if one.way_out(e) == way_out]
             runs = [f"{e} ({counts[e]} of {one.runs[e]} runs)" for e in own]
+            why = f"{what} and may not have converged, so there is no verdict on them; give more"
             if runs:
-                found.append(
-                    f"Training on {one.dataset} was cut short: {', '.join(runs)} {what} and may "
-                    f"not have converged, so there is no verdict on them; give more {way_out}"
-                )
-    return found
+                found.setdefault(f"{why} {way_out}", []).append(f"{one.dataset}: {', '.join(runs)}")
+    return [f"Training was cut short on {'; '.join(on)}. They {why}." for why, on in found.items()]
 
 
 def longest(summary: Summary, one: DatasetSummary) -> str:
@@ -758,7 +778,7 @@ def claim_words(summary: Summary) -> str:
 
 
 def remarks_on_time(summary: Summary) -> list[str]:
-    """How long all runs of a dataset took together, and a step of one of them."""
+    """How long all runs of each dataset took together, and a step of one of them."""
     found = []
     for one in summary.datasets:
         seconds = sum(run["seconds"] for run in summary.runs if run["dataset"] == one.dataset)
@@ -766,10 +786,10 @@ def remarks_on_time(summary: Summary) -> list[str]:
         count = max(1, round(seconds / size))
         costs = sorted(1000 * cost for cost in one.step_seconds.values())
         range_of = dict.fromkeys(f"{cost:.2g}" for cost in costs[:1] + costs[-1:])
-        step = f", a step of one of them {' to '.join(range_of)} ms" if costs else ""
+        step = f" (a step of one of them {' to '.join(range_of)} ms)" if costs else ""
         took = f"{count} {agreeing(count, unit, unit + 's')}"
-        found.append(f"{one.dataset}: all runs together took {took}{step}")
-    return found
+        found.append(f"{one.dataset} {took}{step}")
+    return [f"all runs together took, on {', '.join(found)}"]
 
 
 def remarks_on_folds(summary: Summary) -> list[str]:
@@ -779,8 +799,8 @@ def remarks_on_folds(summary: Summary) -> list[str]:
         found.append(
             "over folds: 95 % interval by Student's t on the means of folds, corrected for the "
             "training windows that they share (Nadeau and Bengio, 2003); where it contains 0, the "
-            "difference may not hold on other windows; more data can settle that, more --seeds "
-            "cannot"
+            "difference may not hold on other windows (better here, worse here); more data can "
+            "settle that, more --seeds cannot"
         )
     if any(one.folds == 1 and one.differences for one in summary.datasets):
         found.append("with one fold a difference is known on these test windows only")
@@ -789,11 +809,12 @@ def remarks_on_folds(summary: Summary) -> list[str]:
 
 def remarks_on_rules(summary: Summary) -> list[str]:
     """Which epoch was kept, and what sizes are of."""
-    found = [
-        f"{one.dataset}: a run lasts at most {longest(summary, one)}{ended_by_patience(one.budget)}"
-        for one in summary.datasets
-        if one.budget is not None
-    ]
+    lasting: dict[str, list[str]] = {}
+    for one in summary.datasets:
+        if one.budget is not None:
+            told = f"{longest(summary, one)}{ended_by_patience(one.budget)}"
+            lasting.setdefault(told, []).append(one.dataset)
+    found = [f"{', '.join(on)}: a run lasts at most {told}" for told, on in lasting.items()]
     if summary.training.get("search"):
         found.append(
             f"settings were chosen for each run by its own validation windows, from "

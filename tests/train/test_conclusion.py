@@ -8,16 +8,17 @@ import pytest
 
 from pefourier.train.conclusion import (
     conclude_training,
-    conclusions_of,
+    overview,
     sum_up,
     sum_up_differences,
     sum_up_lengths,
     sum_up_order,
     sum_up_power,
+    verdict_word,
 )
 from pefourier.train.power import Power
 from pefourier.train.statistics import Difference, Mean
-from pefourier.train.summary import DatasetSummary, LengthScores
+from pefourier.train.summary import DatasetSummary, LengthScores, Summary
 
 APART = Difference("sinusoidal", 0.05, 0.02, 0.08, 0.004, 0.01, 0.004, 0.9, 0.01, 0.09)
 ONE = DatasetSummary(
@@ -117,16 +118,79 @@ def test_what_is_said_of_the_reference():
     assert conclude_training(alone, "dft") == "It reaches F1 1.000 over 1 run."
 
 
-def test_each_dataset_and_encoding_has_a_paragraph():
-    lines = conclusions_of([ONE, replace(ONE, dataset="msl")])
-    begins = [line.partition(":")[0] for line in lines]
-    each = ["sinusoidal", "dft", "together"]
-    assert begins == [f"{dataset}, {one}" for dataset in ("smd", "msl") for one in each]
+def over(*datasets, ranks=None, cliques=()):
+    """The summary of some datasets."""
+    return Summary("sinusoidal", datasets, ranks or {}, cliques, ())
 
 
-def test_a_hostile_name_is_escaped():
-    told, *_ = conclusions_of([replace(ONE, dataset="\x1b[31m.npz")])
-    assert told.startswith("\\x1b[31m.npz, sinusoidal: It reaches F1 0.500 ")
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({}, "BETTER. Compared with sinusoidal by F1, better: dft (+0.050)."),
+        (
+            {"dft": replace(APART, mean=-0.05)},
+            "WORSE. Compared with sinusoidal by F1, worse: dft (-0.050).",
+        ),
+        ({"dft": replace(APART, p_holm=0.3)}, "NO DIFFERENCE SHOWN. No encoding differs"),
+        ({"dft": APART, "t5": replace(APART, mean=-0.05)}, "SOME BETTER, SOME WORSE. Compared"),
+        (
+            {"dft": replace(APART, p_holm=0.3), "trees": APART},
+            "NO DIFFERENCE SHOWN. No encoding differs significantly from sinusoidal. Of other "
+            "models, better: trees (+0.050).",
+        ),
+        ({"trees": APART}, "BETTER. Of other models compared with sinusoidal by F1, better: trees"),
+        ({"dft": replace(APART, p_holm=0.5, p_floor=0.5)}, "NO VERDICT. With so few runs no"),
+    ],
+)
+def test_the_verdict_on_all_comes_first(change, told):
+    assert overview(over(replace(ONE, differences=change or ONE.differences)))[0].startswith(told)
+
+
+def test_without_a_comparison_that_comes_first():
+    shuffled, cut = replace(ONE, leaky=True), replace(ONE, cut_short=("sinusoidal",))
+    assert overview(over(shuffled))[0].startswith("NO VERDICT. Windows were shuffled, so training")
+    assert overview(over(cut))[0].startswith("NO VERDICT. Too many runs were cut short")
+    (said,) = overview(over(replace(ONE, differences={})))
+    assert said.startswith("ONE ALONE. sinusoidal is compared with nothing. It reaches F1 0.500 (")
+
+
+def test_several_datasets_are_counted_and_ranked():
+    far = replace(ONE, dataset="msl", differences={"dft": replace(APART, mean=0.1, folds_low=-1)})
+    ranks = {"trees": 1.0, "dft": 1.5, "sinusoidal": 2.5}
+    found = replace(over(ONE, far, ranks=ranks), cliques=(("dft", "sinusoidal"),))
+    first, *each = overview(found)
+    assert first == (
+        "BETTER. Compared with sinusoidal by F1 on 2 datasets, better: dft on 2 (up to +0.100). 1 "
+        "of these 2 differences may not hold on other windows. Of encodings, dft has the best "
+        "average rank (1.50), not significantly ahead of sinusoidal (2.50)."
+    )
+    assert [line.partition(": ")[0] for line in each] == ["smd", "msl"]
+    assert "dft has" not in overview(replace(found, datasets=(replace(ONE, leaky=True), far)))[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({}, "better"),
+        ({"differences": {"dft": replace(APART, mean=-0.05, folds_low=-1)}}, "worse here"),
+        ({"differences": {"dft": replace(APART, p_holm=0.3)}}, "better by AUPRC"),
+        (
+            {
+                "differences": {"dft": replace(APART, p_holm=0.3)},
+                "auprc_differences": {"dft": replace(APART, p_holm=0.3)},
+            },
+            "not significant",
+        ),
+        ({"differences": {"dft": replace(APART, p_holm=1, p_floor=1)}}, "too few runs"),
+        ({"leaky": True}, "leaky split"),
+        ({"cut_short": ("dft",)}, "cut short"),
+        ({"cut_short": ("sinusoidal",)}, "reference cut short"),
+    ],
+)
+def test_a_table_has_the_verdict_in_a_word_or_two(change, word):
+    assert (
+        verdict_word(replace(ONE, **{"auprc_differences": {"dft": APART}} | change), "dft") == word
+    )
 
 
 def test_train_answers_in_csv(run):
@@ -155,13 +219,14 @@ CHANCE = replace(APART, p_holm=0.3)
         ),
         (
             {"dft": APART, "rope": APART, "none": replace(APART, mean=-0.1), "t5": CHANCE},
-            "Compared with sinusoidal, better: dft, rope; worse: none; "
-            "no significant difference: t5.",
+            "Compared with sinusoidal by F1, better: dft (+0.050), rope (+0.050); worse: none "
+            "(-0.100); no significant difference: t5.",
         ),
-        ({"dft": APART, "cut": APART}, "Compared with sinusoidal, better: dft."),
+        ({"dft": APART, "cut": APART}, "Compared with sinusoidal by F1, better: dft (+0.050)."),
         (
             {"dft": replace(APART, folds_low=-0.02)},
-            "Compared with sinusoidal, better: dft. This may not hold on other windows.",
+            "Compared with sinusoidal by F1, better: dft (+0.050). This may not hold on other "
+            "windows.",
         ),
     ],
 )
@@ -271,7 +336,6 @@ def test_which_encoding_goes_on_best(means, told):
     said = f"Trained on 24 rows and tested on 96, over 40 runs, {told}"
     found = lengths(**means)
     assert sum_up_lengths(found) == sum_up(found) == said
-    assert conclusions_of([found])[-1] == f"smd, together: {said}"
     assert sum_up_lengths(replace(found, leaky=True)) == ""
     left_out = sum_up_lengths(replace(found, cut_short=("tape",)))
     assert left_out.endswith("; tape was cut short." if left_out else "")

@@ -7,6 +7,7 @@ from training import SMALL, in_lines, result
 
 from pefourier.errors import PefourierError
 from pefourier.train import power, statistics, summary
+from pefourier.train.conclusion import conclude_training
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
 
@@ -117,7 +118,7 @@ def test_an_answer_without_a_difference_says_what_it_excludes(rng, dataset, clai
     assert cells[4:6] == [f"±{could.excluded:.3f}", f"{could.folds_excluded:.3f}"]
     assert f"runs to find {claim:+.3f}" in text
     assert words in text
-    said = " ".join(summary.conclude_all(found).split())
+    said = conclude_training(found.datasets[0], "dft")
     assert f"; differences beyond ±{could.excluded:.3f}, over folds ±" in said
 
 

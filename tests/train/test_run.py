@@ -58,10 +58,10 @@ def test_a_folder_gets_the_whole_answer(tmp_path):
     barred = summary.summarize_runs(of_datasets(1, {"a|b": 0.5}))
     assert summary.as_markdown(barred).count(r"a\|b") == 2
     text = (out / "summary.md").read_text()
-    first, rest = text.split("\n\n", 2)[1:]
-    assert " was cut short: " in first  # of 2 epochs
-    assert rest.startswith("* order:count=60,length=6, none: Its training was cut short")
-    assert "\n\n| P / R / F1 | none | sinusoidal | t5 |" in rest
+    verdict, cut, rest = text.split("\n\n", 3)[1:]
+    assert verdict.startswith("NO VERDICT. ")  # of 2 epochs
+    assert cut.startswith("Training was cut short on order:count=60,length=6: none (")
+    assert rest.startswith("| P / R / F1 | none | sinusoidal | t5 |")
     saved = json.loads((out / "summary.json").read_text())
     assert (
         saved["datasets"][0]["scores"]["t5"]["f1"]["mean"]

@@ -44,19 +44,24 @@ def test_what_one_fold_denies_is_said_of_these_windows():
     assert (head[-2:], row[0]) == (["AUPRC", "Holm p"], "dft")
     (one,) = found.datasets
     f1, ap = one.differences["dft"], one.auprc_differences["dft"]
-    assert row[1:6] == [
+    assert row[1:7] == [
+        "better here",
         f"+0.078 [{f1.low:+.3f}, {f1.high:+.3f}]",
         "[-0.068, +0.224]",
         f"{f1.p:.3g}",
         f"{f1.p_holm:.3g}",
         "0.80",
     ]
-    assert row[6:] == [f"+0.108 [{ap.low:+.3f}, {ap.high:+.3f}]", f"{ap.p_holm:.3g}"]
+    assert row[7:] == [f"+0.108 [{ap.low:+.3f}, {ap.high:+.3f}]", f"{ap.p_holm:.3g}"]
     found = summary.summarize_runs(of_folds([0.5] * 5, one_off))
     said = "; by AUPRC it is better (+0.078, Holm p 1e-05)."
     assert verdict_on(found.datasets[0], "dft").endswith(said)
     (_, (_, row)) = summary.tables(found)[2]
-    assert (row[4], row[7]) == ("1", "1e-05")  # Holm p of F1 and of AUPRC
+    assert (row[1], row[5], row[8]) == (
+        "better by AUPRC",
+        "1",
+        "1e-05",
+    )  # Holm p of F1 and of AUPRC
     (record,) = [r for r in summary.json_records(found) if r["encoding"] == "dft"]
     assert record["difference"]["mean"] == 0
     assert record["auprc_difference"]["mean"] == pytest.approx(0.078)
@@ -91,18 +96,18 @@ def kept(epochs, **last):
 def test_where_training_was_cut_short_that_comes_first_and_there_is_no_verdict(tmp_path):
     found = summary.summarize_runs(kept(9, dft=3, rope=2), training={"epochs": 9})
     said = (
-        "Training on one was cut short: dft (3 of 10 runs) kept the last of 9 epochs and may not "
-        "have converged, so there is no verdict on them; give more --steps\n"
+        "Training was cut short on one: dft (3 of 10 runs). They kept the last of 9 epochs and may "
+        "not have converged, so there is no verdict on them; give more --steps.\n"
     )
+    verdict = "BETTER. Compared with sinusoidal by F1, better: rope (+0.200)."
     told = " ".join(summary.conclude_all(found).split())
-    assert told.startswith(" ".join(said.split()))
-    assert (
-        "one, dft: Its training was cut short, so there is no verdict on it; give more --steps"
-        in told
-    )
+    assert told.startswith(verdict)
+    assert told.endswith(said.strip())
     text = summary.as_markdown(found)
-    assert text.startswith(f"# Encodings compared\n\n{said}\n* one, sinusoidal: It reaches")
-    assert "one, rope: It reaches F1 0.700 over 10 runs. That is better than sinusoidal (" in text
+    assert text.startswith(f"# Encodings compared\n\n{verdict}\n")
+    assert f"\n\n{said}\n| P / R / F1 |" in text
+    assert "\n| dft | cut short | +0.200" in text
+    assert "\n| rope | better | +0.200" in text
     _, dft, rope = summary.json_records(found)
     assert (dft["cut_short"], dft["last_kept"], rope["cut_short"]) == (True, 3, False)
     assert dft["verdict"].startswith("Its training was cut short, so there is no verdict on it")
@@ -118,6 +123,9 @@ def test_where_training_was_cut_short_that_comes_first_and_there_is_no_verdict(t
     for training in ({}, {"epochs": 12}):
         found = summary.summarize_runs(kept(9, dft=10), training=training)
         assert "cut short" not in summary.conclude_all(found) + in_lines(found)
+    twice = [{**row, "dataset": name} for name in ("a", "b") for row in kept(9, dft=3)]
+    (said,) = summary.remarks_on_cuts(summary.summarize_runs(twice, training={"epochs": 9}))
+    assert said.startswith("Training was cut short on a: dft (3 of 10 runs); b: dft (3 of 10 runs)")
 
 
 def test_an_arm_that_lost_patience_while_it_still_learned_was_cut_short_too():
@@ -127,12 +135,12 @@ def test_an_arm_that_lost_patience_while_it_still_learned_was_cut_short_too():
         row["falling"] = row["encoding"] == "rope" and row["seed"] == 0
     found = summary.summarize_runs(rows)
     assert found.datasets[0].cut_short == ("rope",)
-    assert summary.said_first(found) == [
-        "Training on one was cut short: rope (5 of 10 runs) stopped while the loss was still "
+    assert summary.remarks_on_cuts(found) == [
+        "Training was cut short on one: rope (5 of 10 runs). They stopped while the loss was still "
         "falling and may not have converged, so there is no verdict on them; give more "
-        "--patience-steps"
+        "--patience-steps."
     ]
-    told = " ".join(summary.conclude_all(found).split())
+    told = verdict_on(found.datasets[0], "rope")
     assert "Its training was cut short, so there is no verdict on it; give more --patience" in told
     text = in_lines(found)
     assert (
@@ -219,9 +227,7 @@ def test_a_scaled_encoding_is_compared_at_its_size():
     assert apart["dft@rms=1"].mean == pytest.approx(0.5)
     assert apart["sinusoidal@rms=1"].mean == pytest.approx(-0.4)
     text = in_lines(summary.summarize_runs(rows))
-    assert "dft@rms=1: It reaches F1 0.600 over 2 runs. With so few runs no difference from " in (
-        told := " ".join(summary.conclude_all(summary.summarize_runs(rows)).split())
-    )
+    told = verdict_on(summary.summarize_runs(rows).datasets[0], "dft@rms=1")
     assert "from sinusoidal@rms=1 can be significant (difference +0.500" in told
     assert "one, difference from sinusoidal at the same rms\n" in text
 
@@ -244,7 +250,7 @@ def test_average_ranks_over_datasets_and_who_is_not_told_apart():
     title = figure.axes[0].get_title()
     assert title.startswith("average rank by F1 over 2 datasets, leaky split\n")
     assert "do not carry over to new data" in text
-    assert "no significant difference among dft, sinusoidal, none (with 2 datasets and 3" in text
+    assert "no significant difference among dft, sinusoidal, none (with 2 datasets for 3" in text
     assert "encodings .05" in text
 
 
@@ -405,5 +411,5 @@ def test_time_is_told_in_a_fitting_unit_and_of_a_step(seconds, told):
         result("rope", 0.5, seconds=0),
     ]
     (line,) = summary.remarks_on_time(summary.summarize_runs(rows))
-    assert line.startswith(f"one: all runs together took {told}")
+    assert line.startswith(f"all runs together took, on one {told}")
     assert line.endswith(", a step of one of them 2 ms")
