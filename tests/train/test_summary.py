@@ -412,4 +412,4 @@ def test_time_is_told_in_a_fitting_unit_and_of_a_step(seconds, told):
     ]
     (line,) = summary.remarks_on_time(summary.summarize_runs(rows))
     assert line.startswith(f"all runs together took, on one {told}")
-    assert line.endswith(", a step of one of them 2 ms")
+    assert line.endswith(" (a step of one of them 2 ms)")
