@@ -453,7 +453,7 @@ def resize(
     to : sequence of int
         Sides of the new grid, the slowest axis first.
     method : str
-        bicubic, antialias, timm, dinov2, bilinear or fourier.
+        bicubic, antialias, timm, dinov2, bilinear, fourier, bicubic-corners or bilinear-corners.
     d, **params
         As in `spectrum`; `grid` and `prefix` among them.
 

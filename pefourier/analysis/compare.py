@@ -107,6 +107,7 @@ def compare(
     ('equivalent', 'interleaved to halves', 2)
     """
     from pefourier.diagnosis.causes import find_cause
+    from pefourier.diagnosis.resampled import two_resizings
 
     one, two = as_encoding(a), as_encoding(b)
     found = replace(compare_codes(one, two), given_tolerance=tolerance)
@@ -119,7 +120,11 @@ def compare(
         found = compare_on_grid(one, two, found)
     if found.verdict == "different":
         found = compare_forms(one, two, found)
+    if found.verdict == "different":
+        found = compare_sizes(one, two, found)
     cause = find_cause(one, two) if found.verdict == "different" or "scale" in found.by else None
+    if found.verdict == "different" and cause is None:
+        cause = two_resizings(one, two)
     multiplied = cause and (cause.of != "both" or "attention_factor" in cause.changes)
     if multiplied and found.verdict == "equivalent":
         found = unscaled(one, two, found)
@@ -259,6 +264,19 @@ def compare_forms(one: Encoding, two: Encoding, found: Comparison) -> Comparison
             found = replace(found, max_difference=known.left, tolerance=known.allowed)
             return replace(found, verdict="equivalent", by=by)
     return found
+
+
+def compare_sizes(one: Encoding, two: Encoding, found: Comparison) -> Comparison:
+    """One table may be the other, resized for another grid."""
+    from pefourier.diagnosis.resampled import read_resizing
+
+    known = read_resizing(one, two) if len(one) != len(two) else None
+    if known is None:
+        return found
+    by = {"resized": known.of, "from": list(known.old), "to": list(known.new)}
+    by |= {"method": known.method}
+    left = {"max_difference": known.left, "tolerance": known.allowed}
+    return replace(found, verdict="equivalent", by=by, **left)
 
 
 def locate_differences(

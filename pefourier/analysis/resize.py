@@ -32,7 +32,8 @@ from pefourier.result import Result
 
 SUMS_EPS = 2.0**-46  # to which sums of a few rows are known
 DEFAULT = "bicubic"
-IN_USE = dict.fromkeys(name for name in METHODS if name != "fourier")  # by libraries
+ASKED_FOR = {"fourier", "bicubic-corners", "bilinear-corners"}  # of no library's own models
+IN_USE = dict.fromkeys(name for name in METHODS if name not in ASKED_FOR)
 
 
 @dataclass(frozen=True)

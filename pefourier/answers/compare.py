@@ -35,6 +35,12 @@ USES = {
     "bias": "adds its codes to logits",
     "key": "adds its codes to keys",
 }
+METHODS = {
+    "antialias": "bicubic with antialias",
+    "bicubic-corners": "bicubic with align_corners",
+    "bilinear-corners": "bilinear with align_corners",
+    "dinov2": "bicubic by a scale factor with .1 added (DINOv2)",
+}
 WAVES = {"cos": "cosines", "sin": "sines"}
 ROWS_IN_WORDS = {
     "transposed": "rows run down the columns (the grid is transposed)",
@@ -169,7 +175,8 @@ def conclude_comparison(r: Comparison) -> Said:
     meaning, *more = islice(filter(None, (rule(r) for rule in rules[r.verdict])), MOST)
     verdict = {"equal": "THE SAME", "different": "DIFFERENT"}.get(r.verdict)
     verdict = "THE SAME" if r.by == DOUBLED else verdict
-    changed = "REORDERED" if "rows" in r.by else "SHIFTED" if "offset" in r.by else "REWRITTEN"
+    kinds = {"resized": "RESIZED", "rows": "REORDERED", "offset": "SHIFTED"}
+    changed = next((word for key, word in kinds.items() if key in r.by), "REWRITTEN")
     verdict = verdict or f"THE SAME, {changed}"
     if r.verdict != "different" and used_differently(r):
         verdict = "THE SAME CODES, USED DIFFERENTLY"
@@ -227,6 +234,11 @@ def written_differently(r: Comparison) -> str:
             "One holds the cosines and sines of the other, each twice, as code multiplies both "
             f"dimensions of a pair with them: they agree to within {number(r.max_difference, 2)}, "
             f"and rounding explains {number(r.tolerance, 2)}."
+        )
+    if "resized" in r.by:
+        return (
+            f"{change_in_words(r.by)[0].upper()}{change_in_words(r.by)[1:]}, to within "
+            f"{number(r.max_difference, 2)} (rounding: {number(r.tolerance, 2)})."
         )
     on_grid = len(r.about[0].domain.sides) > 1
     moved = f"The same codes in another order of {'points' if on_grid else 'positions'}"
@@ -312,6 +324,11 @@ def change_in_words(by: Mapping[str, Any]) -> str:
         """Of what an offset is a number."""
         return "points" if isinstance(by, list) else agreeing(abs(by), "position", "positions")
 
+    if "resized" in by:
+        made, source = ("first", "second") if by["resized"] == "a" else ("second", "first")
+        sides = f"from {size_of(by['from'])} to {size_of(by['to'])}"
+        how = METHODS.get(by["method"], by["method"])
+        return f"the {made} is the {source} resized {sides} by {how}"
     words = {
         "layout": lambda v: f"columns {v}",
         "columns": lambda v: None if "layout" in by else "columns in another order",
@@ -342,6 +359,12 @@ def cause_in_words(r: Comparison) -> str:
         return ""
     from pefourier.diagnosis.misreadings import SAID
 
+    if "resized" in r.cause.misreadings:
+        one, other = (METHODS.get(name, name) for name in r.cause.changes["method"])
+        return (
+            "Both are one table resized from {} to {}, ".format(*r.cause.changes["resized"])
+            + f"the first by {one}, the second by {other}: resize it as its model does."
+        )
     if r.cause.of == "both":
         known = all(enc.act == "rotate" and "scaling" in enc.params for enc in r.about)
         lead = "They" if known else "As far as they are identified, they"
@@ -526,7 +549,7 @@ def tables_part(r: Comparison) -> bool:
 
 def common_part(r: Comparison) -> str:
     """Tables of different lengths."""
-    if r.lengths[0] == r.lengths[1] or r.max_difference is None:
+    if r.lengths[0] == r.lengths[1] or r.max_difference is None or "resized" in r.by:
         return ""
     lengths = "{} and {}".format(*r.lengths)
     compared = agreeing(r.length, "common position was", "common positions were")

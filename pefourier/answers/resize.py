@@ -58,7 +58,7 @@ def methods_in_words(enc: Encoding, r: Resizing) -> str:
     share = r.largest_difference / (r.before.norm / enc.dim**0.5)
     how = f"{number(100 * share, 2 if share < 0.1 else 3)} % of a number's rms size"
     return (
-        "Take the method that the weights were trained with: from "
+        "Take the method that the weights were trained with (compare finds that of a table): from "
         f"{size_of(r.old)} to {size_of(r.new)} they differ by up to "
         f"{number(r.largest_difference, 3)} ({how}), {r.between[0]} from {r.between[1]} at "
         f"{point_of(r.at)}."

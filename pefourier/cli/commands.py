@@ -27,7 +27,16 @@ app = typer.Typer(
 Method = Literal["auto", "declared", "periodogram"]
 
 Axis = Literal["auto", "linear", "log"]
-Interpolation = Literal["bicubic", "antialias", "timm", "dinov2", "bilinear", "fourier"]
+Interpolation = Literal[
+    "bicubic",
+    "antialias",
+    "timm",
+    "dinov2",
+    "bilinear",
+    "bicubic-corners",
+    "bilinear-corners",
+    "fourier",
+]
 
 
 @app.command()

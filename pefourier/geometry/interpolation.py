@@ -4,8 +4,9 @@ Conventions
 -----------
 A line of n numbers becomes one of m by a matrix (m, n); several axes are resized one after another.
 Number i of the new line stands at :math:`x_i = (i + 1/2) s - 1/2` in the old one, s the numbers of
-the old for one of the new (PyTorch's ``align_corners=False``). Beyond its ends the old line goes on
-with its outermost numbers, but for antialiasing, whose window is cut there and normalised.
+the old for one of the new (PyTorch's ``align_corners=False``); of methods named after corners at
+:math:`x_i = i (n - 1) / (m - 1)` (True). Beyond its ends the old line goes on with its outermost
+numbers, but for antialiasing, whose window is cut there and normalised.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +36,12 @@ def bicubic_weights(n: int, m: int, step: float | None = None) -> np.ndarray:
     >>> (bicubic_weights(4, 6) @ np.arange(4.0)).round(4)
     array([-0.0868,  0.4062,  1.213 ,  1.787 ,  2.5938,  3.0868])
     """
-    at = (np.arange(m) + 0.5) * (n / m if step is None else step) - 0.5
+    return cubic_weights(n, (np.arange(m) + 0.5) * (n / m if step is None else step) - 0.5)
+
+
+def cubic_weights(n: int, at: np.ndarray) -> np.ndarray:
+    """Of each place the weights of its four neighbours."""
+    m = len(at)
     weights = np.zeros((m, n))
     for k in range(-1, 3):
         place = np.floor(at) + k
@@ -51,6 +57,15 @@ def tenth_weights(n: int, m: int) -> np.ndarray:
     array([-0.0885,  0.391 ,  1.1826,  1.747 ,  2.5467,  3.0638])
     """
     return bicubic_weights(n, m, n / (m + TENTH))
+
+
+def corners(n: int, m: int) -> np.ndarray:
+    """Places in the old line, of which the ends are those of the new one.
+
+    >>> corners(3, 5), corners(3, 1)
+    (array([0. , 0.5, 1. , 1.5, 2. ]), array([0.]))
+    """
+    return np.arange(m) * ((n - 1) / (m - 1) if m > 1 else 0.0)
 
 
 def antialias_weights(n: int, m: int) -> np.ndarray:
@@ -76,7 +91,12 @@ def linear_weights(n: int, m: int) -> np.ndarray:
     >>> linear_weights(2, 3) @ np.array([0.0, 1.0])
     array([0. , 0.5, 1. ])
     """
-    at = np.clip((np.arange(m) + 0.5) * n / m - 0.5, 0, n - 1)
+    return between_weights(n, (np.arange(m) + 0.5) * n / m - 0.5)
+
+
+def between_weights(n: int, at: np.ndarray) -> np.ndarray:
+    """Of each place the weights of its two neighbours."""
+    at, m = np.clip(at, 0, n - 1), len(at)
     low = np.minimum(np.floor(at).astype(int), n - 1)
     high = np.minimum(low + 1, n - 1)
     weights = np.zeros((m, n))
@@ -106,6 +126,8 @@ METHODS: dict[str, Callable[[int, int], np.ndarray]] = {
     "timm": antialias_weights,
     "dinov2": tenth_weights,
     "bilinear": linear_weights,
+    "bicubic-corners": lambda n, m: cubic_weights(n, corners(n, m)),
+    "bilinear-corners": lambda n, m: between_weights(n, corners(n, m)),
     "fourier": fourier_weights,
 }
 

@@ -13,6 +13,8 @@ TORCH = {
     "timm": {"mode": "bicubic", "antialias": True},
     "dinov2": {"mode": "bicubic"},
     "bilinear": {"mode": "bilinear"},
+    "bicubic-corners": {"mode": "bicubic", "align_corners": True},
+    "bilinear-corners": {"mode": "bilinear", "align_corners": True},
 }
 
 
