@@ -4,22 +4,24 @@ Each takes what a command takes, a SPEC, or an array, a tensor, a torch module o
 (length, d), and gives a frozen dataclass with a `conclusion`, `to_dict()` and `plot()`. A room is
 imported when its question is asked.
 
-`length` and `d` are by default those of what is given, else 80 and 256; further keywords are
-parameters of a named encoding, such as ``rho=5e5``; for all, ``grid=(14, 14)`` says that rows are
-the points of a grid, and ``prefix=1`` how many rows before them are not. Rows of a table that turn
-out to be points of a grid are taken so, as a finding says; ``grid=(197,)`` takes them as one axis.
+`length` and `d` are by default those of what is given, else 80 and 256; ``"128k"`` is 131072, as in
+the shell. Further keywords are parameters of a named encoding, such as ``rho=5e5``; for all,
+``grid=(14, 14)`` says that rows are the points of a grid, and ``prefix=1`` how many rows before
+them are not. Rows of a table that turn out to be points of a grid are taken so, as a finding says;
+``grid=(197,)`` takes them as one axis.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, overload
 
 import numpy as np
 
+from pefourier.answers.text import whole_number
 from pefourier.encodings.checks import check_tolerance, check_whole
 from pefourier.encodings.encoding import Encoding, as_encoding, without_mean
 from pefourier.encodings.grids import check_sides, on_grid
@@ -47,7 +49,7 @@ Source: TypeAlias = (
     "str | os.PathLike[str] | Encoding | np.ndarray[Any, Any] | Sequence[Sequence[float]] "
     "| torch.Tensor | torch.nn.Module | Callable[..., Any]"
 )
-
+Count: TypeAlias = int | str  # texts as the shell takes them: "128k", "3e5"
 
 PLACES = {"grid", "prefix", "spans"}  # keywords of all encodings: where their rows stand
 
@@ -55,9 +57,9 @@ PLACES = {"grid", "prefix", "spans"}  # keywords of all encodings: where their r
 def spectrum(
     encoding: Source,
     *,
-    length: int | None = None,
-    d: int | None = None,
-    lattice: int | None = None,
+    length: Count | None = None,
+    d: Count | None = None,
+    lattice: Count | None = None,
     sigma: float | None = None,
     method: str = "auto",
     demean: bool = False,
@@ -90,7 +92,7 @@ def spectrum(
     """
     from pefourier.analysis.spectrum import density
 
-    check_whole_numbers(lattice=lattice)
+    (lattice,) = whole_numbers(lattice=lattice)
     enc = encoding_of(encoding, length, d, params, demean=demean)
     return density(enc, lattice, sigma, method)
 
@@ -99,9 +101,9 @@ def reconstruct(
     encoding: Source,
     positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
     *,
-    length: int | None = None,
-    d: int | None = None,
-    lattice: int | None = None,
+    length: Count | None = None,
+    d: Count | None = None,
+    lattice: Count | None = None,
     sigma: float | None = None,
     method: str = "auto",
     demean: bool = False,
@@ -124,7 +126,7 @@ def reconstruct(
     """
     from pefourier.analysis.reconstruct import position_functions
 
-    check_whole_numbers(lattice=lattice)
+    (lattice,) = whole_numbers(lattice=lattice)
     points = as_points(positions)
     flat = [x for point in points for x in point]
     least, along_rows = max([79, *flat]) + 1, any(len(point) != 2 for point in points)
@@ -137,8 +139,8 @@ def reconstruct(
 def check(
     encoding: Source,
     *,
-    length: int | None = None,
-    d: int | None = None,
+    length: Count | None = None,
+    d: Count | None = None,
     progress: Callable[[str], Progress] | None = None,
     **params: Any,
 ) -> Faithfulness: ...
@@ -146,15 +148,15 @@ def check(
 
 @overload
 def check(
-    encoding: Source, *, length: Sequence[int], d: int | None = None, **params: Any
+    encoding: Source, *, length: Sequence[int], d: Count | None = None, **params: Any
 ) -> tuple[Faithfulness, ...]: ...
 
 
 def check(
     encoding: Source,
     *,
-    length: int | Sequence[int] | None = None,
-    d: int | None = None,
+    length: Count | Sequence[int] | None = None,
+    d: Count | None = None,
     progress: Callable[[str], Progress] | None = None,
     **params: Any,
 ) -> Faithfulness | tuple[Faithfulness, ...]:
@@ -198,8 +200,8 @@ def compare(
     a: Source,
     b: Source,
     *,
-    length: int | None = None,
-    d: int | None = None,
+    length: Count | None = None,
+    d: Count | None = None,
     tolerance: float | None = None,
     **params: Any,
 ) -> Comparison:
@@ -221,7 +223,7 @@ def compare(
 
 
 def relations(
-    encoding: Source, *, length: int | None = None, d: int | None = None, **params: Any
+    encoding: Source, *, length: Count | None = None, d: Count | None = None, **params: Any
 ) -> Relations:
     """How do the codes of positions, or of lags, relate to one another?
 
@@ -239,9 +241,9 @@ def relations(
 def context(
     spec: str | os.PathLike[str],
     *,
-    length: int | None = None,
-    trained: int | None = None,
-    d: int | None = None,
+    length: Count | None = None,
+    trained: Count | None = None,
+    d: Count | None = None,
     against: str | None = None,
 ) -> Context: ...
 
@@ -251,8 +253,8 @@ def context(
     spec: str | os.PathLike[str],
     *,
     length: Sequence[int],
-    trained: int | None = None,
-    d: int | None = None,
+    trained: Count | None = None,
+    d: Count | None = None,
     against: str | None = None,
 ) -> tuple[Context, ...]: ...
 
@@ -260,9 +262,9 @@ def context(
 def context(
     spec: str | os.PathLike[str],
     *,
-    length: int | Sequence[int] | None = None,
-    trained: int | None = None,
-    d: int | None = None,
+    length: Count | Sequence[int] | None = None,
+    trained: Count | None = None,
+    d: Count | None = None,
     against: str | None = None,
 ) -> Context | tuple[Context, ...]:
     """How far do a model's positions reach? Its layers, rotations and bands of frequencies.
@@ -291,7 +293,7 @@ def context(
             "context takes a model's config.json or folder, or a rotation such as rope:rho=5e5; "
             f"got {type(spec).__name__}"
         )
-    check_whole_numbers(length=length, trained=trained, d=d)
+    length, trained, d = whole_numbers(length=length, trained=trained, d=d)
     own, found = describe_context(os.fspath(spec), length, trained, d)
     reading = read_against(own, against, found.length, d) if against else None
     return replace(found, about=(replace(own[0], spec=os.fspath(spec)),), against=reading)
@@ -300,7 +302,7 @@ def context(
 def usage(
     model: str | os.PathLike[str],
     *,
-    length: int | None = None,
+    length: Count | None = None,
     layers: Sequence[int] | None = None,
     against: str | os.PathLike[str] | None = None,
     stats: str | os.PathLike[str] | None = None,
@@ -322,14 +324,15 @@ def usage(
     """
     from pefourier.weights.usage import use_of_model
 
+    (length,) = whole_numbers(length=length)
     files = [None if one is None else os.fspath(one) for one in (against, stats)]
     return use_of_model(os.fspath(model), length, layers, True, *files)
 
 
 @overload
 def design(
-    length: int | None = None,
-    d: int | None = None,
+    length: Count | None = None,
+    d: Count | None = None,
     *,
     criteria: Sequence[str] = (),
     bases: Sequence[float] = (),
@@ -342,7 +345,7 @@ def design(
 @overload
 def design(
     length: Sequence[int],
-    d: int,
+    d: Count,
     *,
     criteria: Sequence[str] = (),
     bases: Sequence[float] = (),
@@ -351,8 +354,8 @@ def design(
 
 
 def design(
-    length: int | Sequence[int] | None = None,
-    d: int | None = None,
+    length: Count | Sequence[int] | None = None,
+    d: Count | None = None,
     *,
     criteria: Sequence[str] = (),
     bases: Sequence[float] = (),
@@ -389,18 +392,19 @@ def design(
         "criteria": criteria or CRITERIA,
         "dtype": dtype,
     }
+    (d,) = whole_numbers(d=d)
     if are_several(length):
         return design_grid(length, d, **own)
-    check_whole_numbers(length=length, d=d)
+    (length,) = whole_numbers(length=length)
     return replace(design_base(steps.length if steps else length, d, **own), steps=steps)
 
 
 def extend(
     spec: str | os.PathLike[str],
-    to: int | Sequence[int],
+    to: Count | Sequence[int],
     *,
-    trained: int | None = None,
-    d: int | None = None,
+    trained: Count | None = None,
+    d: Count | None = None,
     criteria: Sequence[str] = (),
     bases: Sequence[float] = (),
     dtype: str | None = None,
@@ -431,7 +435,7 @@ def extend(
         params = {"to": None, "grid": tuple(to), "dtype": dtype}
         found = extend_on_grid(os.fspath(spec), to, **own)
         return tuple(replace(one, params=params) for one in found)
-    check_whole_numbers(to=to, trained=trained, d=d)
+    to, trained, d = whole_numbers(to=to, trained=trained, d=d)
     found = extend_rotation(os.fspath(spec), to, trained=trained, d=d, **own)
     return (replace(found, params={"to": to, "grid": None, "dtype": dtype}),)
 
@@ -441,7 +445,7 @@ def resize(
     to: Sequence[int],
     *,
     method: str = "bicubic",
-    d: int | None = None,
+    d: Count | None = None,
     **params: Any,
 ) -> Resizing:
     """What happens when images change their size? A table of a grid on another, by all methods.
@@ -479,8 +483,8 @@ def encode(
     encoding: Source,
     positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
     *,
-    length: int | None = None,
-    d: int | None = None,
+    length: Count | None = None,
+    d: Count | None = None,
     **params: Any,
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The codes of all positions, or of some, on a grid also points: float64 (n, d).
@@ -496,8 +500,8 @@ def encode(
 def codes_at(
     encoding: Source | WithDefaults,
     positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
-    length: int | None = None,
-    d: int | None = None,
+    length: Count | None = None,
+    d: Count | None = None,
     params: Mapping[str, Any] | None = None,
 ) -> tuple[Encoding, np.ndarray, np.ndarray[Any, np.dtype[np.float64]]]:
     """An encoding, the points (n,) that are asked for, and their codes (n, d)."""
@@ -557,8 +561,8 @@ class WithDefaults:
 
 def encoding_of(
     source: Source | WithDefaults,
-    length: int | None = None,
-    d: int | None = None,
+    length: Count | None = None,
+    d: Count | None = None,
     params: Mapping[str, Any] | None = None,
     least: int = 1,
     *,
@@ -575,7 +579,7 @@ def encoding_of(
         For what cannot be read, and for a keyword that would have no effect.
     """
     given = dict(params or {})
-    check_whole_numbers(length=length, d=d)
+    length, d = whole_numbers(length=length, d=d)
     if isinstance(given.get("times"), str | os.PathLike):
         from pefourier.encodings.sources.tables import read_numbers
 
@@ -645,11 +649,17 @@ def are_several(value: Any) -> TypeGuard[Sequence[int]]:
     return isinstance(value, Sequence) and not isinstance(value, str)
 
 
-def check_whole_numbers(**given: object) -> None:
-    """Refuse what is given for a number and is none, as 128k in quotes."""
+def whole_numbers(**given: Count | None) -> Iterator[int | None]:
+    """Each number, of texts too as the shell takes them; refuses what is none.
+
+    >>> list(whole_numbers(length="128k", d=None))
+    [131072, None]
+    """
     for key, value in given.items():
+        number = whole_number(value) if isinstance(value, str) else value
         if value is not None:
-            check_whole(key, value)
+            check_whole(key, value if number is None else number)
+        yield number
 
 
 def kind_of(source: Source | WithDefaults) -> str:
@@ -664,8 +674,8 @@ def kind_of(source: Source | WithDefaults) -> str:
 def pair_of(
     a: Source | WithDefaults,
     b: Source | WithDefaults,
-    length: int | None = None,
-    d: int | None = None,
+    length: Count | None = None,
+    d: Count | None = None,
     params: Mapping[str, Any] | None = None,
 ) -> tuple[Encoding, Encoding]:
     """Two encodings; a named one has the size of a file, config or user's code, and its grid.

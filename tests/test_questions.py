@@ -198,14 +198,14 @@ def test_a_named_encoding_takes_the_size_of_what_it_is_compared_with():
         (lambda: pefourier.check("table.npy", rho=5.0), "rho has no effect on 'table.npy'; leave"),
         (lambda: pefourier.check(np.zeros(3)), "a table of codes has two axes"),
         (
-            lambda: pefourier.check("rope", length="1k"),
-            "length must be a whole number; got '1k'",
+            lambda: pefourier.check("rope", length="1x"),
+            "length must be a whole number; got '1x'",
         ),
         (lambda: pefourier.check("rope", rho="1e4"), "rho must be a finite number above"),
         (lambda: pefourier.check("rope", seed="3"), "unknown parameter of rope 'seed'"),
-        (lambda: pefourier.spectrum("rope", lattice="64"), "lattice must be a whole number; got"),
-        (lambda: pefourier.context("rope", trained="4k"), "trained must be a whole number; got"),
-        (lambda: pefourier.design(80, "64"), "d must be a whole number; got '64'"),
+        (lambda: pefourier.spectrum("rope", lattice="64.5"), "lattice must be a whole number; got"),
+        (lambda: pefourier.context("rope", trained="k4"), "trained must be a whole number; got"),
+        (lambda: pefourier.design(80, "d"), "d must be a whole number; got 'd'"),
         (lambda: pefourier.context(TABLE), "context takes a model's config.json or folder, or"),
         (lambda: pefourier.check("dtf"), "unknown encoding 'dtf'. Did you mean 'dft'?"),
         (lambda: pefourier.reconstruct("dft", [300]), "position 300 is outside the lattice"),
@@ -214,6 +214,26 @@ def test_a_named_encoding_takes_the_size_of_what_it_is_compared_with():
 def test_what_would_have_no_effect_is_refused(call, message):
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}"):
         call()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda n, d: pefourier.check("rope", length=n, d=d),
+        lambda n, d: pefourier.check("rope", length=[n, n], d=d)[1],
+        lambda n, d: pefourier.spectrum("rope", lattice=n, d=d),
+        lambda n, d: pefourier.reconstruct("dft", length=n, lattice=n, d=d),
+        lambda n, d: pefourier.compare("rope", "rope:rho=5e5", length=n, d=d),
+        lambda n, d: pefourier.context("rope", length=n, trained=d, d=d),
+        lambda n, d: pefourier.design(n, d, criteria=["turns"]),
+        lambda n, d: pefourier.design((4, 8), d, criteria=["turns"])[0],
+        lambda n, d: pefourier.extend("rope", n, trained=d, d=d)[0],
+        lambda n, d: tuple(map(tuple, pefourier.encode("rope", length=n, d=d)[:2])),
+    ],
+)
+def test_numbers_may_be_typed_as_in_the_shell(ask):
+    short, long = ask("1k", "+64"), ask(1024, 64)
+    assert getattr(short, "conclusion", short) == getattr(long, "conclusion", long)
 
 
 def test_the_shell_and_python_pair_encodings_alike(run, tmp_path, monkeypatch):

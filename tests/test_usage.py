@@ -15,11 +15,14 @@ import typer
 from tiny_models import CONFIG, NO_SMOLLM2, SMOLLM2, random_tensors, write_model
 
 import pefourier
+from pefourier.answers.usage import preference
 from pefourier.cli.options import two_counts
 from pefourier.errors import PefourierError
 from pefourier.weights.energies import energies_at
 from pefourier.weights.layout import layout_likeness
 from pefourier.weights.model import find_sites, open_model_weights, rotations_of_model
+from pefourier.weights.shares import LayerShares, normalised
+from pefourier.weights.summary import TurningPairs, shuffled_spread, summarise
 from pefourier.weights.tensors import Tensor, dequantised, list_tensors
 from pefourier.weights.usage import use_of_model
 
@@ -890,11 +893,65 @@ def test_smollm2_as_published():
     assert found.pairing.name == "neighbours"
 
 
+SHAPES = [  # layers, heads, heads of keys, pairs, columns
+    (1, 1, 1, 4, 16),
+    (1, 2, 2, 8, 32),
+    (2, 4, 2, 8, 64),
+    (2, 4, 4, 4, 24),
+    (4, 8, 2, 8, 32),
+    (2, 2, 1, 32, 64),
+]
+
+
+def drawn_model(rng, shape, louder=1.0, of=slice(0)):
+    """What heads of random rows use, those of some pairs perhaps longer in queries."""
+    layers, heads, kv, pairs, columns = shape
+    shares = []
+    for layer in range(layers):
+        q, k = (rng.chisquare(2 * columns, (n, pairs)) for n in (heads, kv))  # two rows a pair
+        q[:, of] *= louder
+        q, k = (normalised(np.repeat(e, heads // len(e), axis=0)) for e in (q, k))
+        shares.append(LayerShares(layer, 0, kv, q, k, normalised(q * k), *(None,) * 4))
+    frequencies = 1e4 ** -(np.arange(pairs) / pairs)
+    turning = TurningPairs(
+        np.arange(pairs), frequencies, frequencies, *np.full((2, pairs), 512), (), 0, False, None
+    )
+    return summarise("", turning, shares)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_weights_drawn_at_random_prefer_no_pairs(rng, shape):
+    """An even tenth either way is passed by chance where heads or pairs are few."""
+    told = [preference(drawn_model(rng, shape)) for _ in range(400)]
+    assert told.count("NO PREFERENCE") >= 0.99 * len(told)
+
+
+@pytest.mark.parametrize("shape", [s for s in SHAPES if s[0] * s[2] >= 4])
+def test_a_planted_preference_is_found_in_few_heads(rng, shape):
+    """Queries half as long again in a half of the pairs."""
+    pairs = shape[3]
+    for of, expected in (
+        (slice(pairs // 2, None), "SLOW PAIRS FAVOURED"),
+        (slice(pairs // 2), "SLOW PAIRS NEGLECTED"),
+    ):
+        told = [preference(drawn_model(rng, shape, 2.25, of)) for _ in range(50)]
+        assert told.count(expected) >= 0.95 * len(told)
+
+
+def test_the_spread_of_chance_is_that_of_shuffled_pairs(rng):
+    """Shuffled many times, the pairs of each group of heads together."""
+    shares = [normalised(rng.chisquare(3, (4, 8))) for _ in range(2)]
+    own = [LayerShares(i, 0, 2, s, s, s, *(None,) * 4) for i, s in enumerate(shares)]
+    groups = [s[i : i + 2].sum(axis=0) / 8 for s in shares for i in (0, 2)]
+    drawn = [sum(rng.permutation(one)[:3].sum() for one in groups) for _ in range(10_000)]
+    assert shuffled_spread(own, 3 / 8) == pytest.approx(np.std(drawn), rel=0.03)
+
+
 def test_pairs_that_turn_seldom_are_told(tmp_path):
     """All turn less than 32 times within 64 positions, the fastest some ten times."""
     found = use_of_model(write_model(tmp_path))
     assert found.rotations[0].often.pairs == 0
-    assert "None turns more than 32 times; " in found.conclusion
+    assert "None turns more than 32 times." in found.conclusion
 
 
 def test_a_lone_pair_has_a_cell_of_its_own():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from pefourier.answers.context_figures import mark_lengths
 from pefourier.answers.plot import LETTER, USUAL, WIDTH, Look, brief, literal, make_panels
-from pefourier.answers.telling import Answer, Said, Telling, record_of_fields
+from pefourier.answers.telling import Answer, Said, Telling, meaning_of, record_of_fields
 from pefourier.answers.text import agreeing, aligned, join, number, paragraph, ranges
 from pefourier.errors import shown
 from pefourier.weights.summary import OFTEN, Portion, RotationUse, used_part
@@ -55,21 +56,23 @@ VERDICTS = {  # of slow pairs, of fast ones: what is used more or less than even
     (False, 0): "NO PREFERENCE",
 }
 EVEN = 0.1  # of the even share: as near use is even
+CHANCE = 3.0  # spreads of shuffled pairs: as near it may be chance
 
 
 def preference(one: RotationUse) -> str:
     """Which pairs are used more or less than evenly: those that never turn, or else the fastest."""
     for slow, part in ((True, one.never_turn), (False, one.often)):
-        times = used_part(part) / part.uniform if part.pairs and part.uniform else 1.0
-        if abs(times - 1) > EVEN:
-            return VERDICTS[slow, 1 if times > 1 else -1]
+        more = used_part(part) - part.uniform
+        if abs(more) > max(EVEN * part.uniform, CHANCE * part.spread):
+            return VERDICTS[slow, 1 if more > 0 else -1]
     return VERDICTS[False, 0]
 
 
 def conclude_usage(found: Usage) -> Said:
     """Which pairs do the work, which never turn, who stands out, and what that rests on."""
-    first, *others = (about_rotation(found, r, len(found.rotations) > 1) for r in found.rotations)
-    sentences = others
+    several = len(found.rotations) > 1
+    told = (about_rotation(found, one, several) for one in found.rotations)
+    first, *sentences = chain.from_iterable(told)
     sentences += [f"{told}." for one in found.rotations if (told := about_heads(one))][:1]
     if found.against is not None:
         sentences.append(about_moved(found))
@@ -80,7 +83,13 @@ def conclude_usage(found: Usage) -> Said:
         )
     verdicts = {preference(one) for one in found.rotations}
     verdict = verdicts.pop() if len(verdicts) == 1 else "BY LAYER TYPE"
-    return Said(verdict, first, "", tuple(sentences))
+    spared = [
+        f"{ranges(one.half)}{f' of {one.name} layers' if several and one.name else ''}"
+        for one in found.rotations
+        if preference(one) != VERDICTS[False, 0]
+    ]
+    _, action = meaning_of("usage", verdict, spared=", ".join(spared))
+    return Said(verdict, first, action, tuple(sentences))
 
 
 def about_moved(found: Usage) -> str:
@@ -99,8 +108,11 @@ def about_moved(found: Usage) -> str:
     )
 
 
-def about_rotation(found: Usage, one: RotationUse, several: bool) -> str:
-    """Of one rotation: the share of what never turns, of what turns often, and how many count."""
+def about_rotation(found: Usage, one: RotationUse, several: bool) -> Iterator[str]:
+    """Of one rotation: the share of what never turns, of what turns often, of new angles, of axes.
+
+    A sentence each, the first complete on its own.
+    """
     where = f"In {one.name} layers " if several and one.name else ""
     total, never = len(one.pairs), one.never_turn
     both = never.product is not None
@@ -111,24 +123,22 @@ def about_rotation(found: Usage, one: RotationUse, several: bool) -> str:
         if never.pairs
         else f"all {total} pairs turn within {found.length} positions"
     )
-    often = (
+    told = f"{where}{first}."
+    yield f"{told[0].upper()}{told[1:]}"
+    yield (
         f"{percent(used_part(one.often))} lies in the {one.often.pairs} that turn more than "
-        f"{OFTEN} times (even: {percent(one.often.uniform)})"
+        f"{OFTEN} times (even: {percent(one.often.uniform)})."
         if one.often.pairs
-        else f"none turns more than {OFTEN} times"
+        else f"None turns more than {OFTEN} times."
     )
-    worth = f"a head uses effectively {one.effective_pairs:.3g} of {total} pairs"
-    new = ""
     if one.unseen is not None:
-        new = (
-            f" Against the {found.trained} of training {one.unseen.pairs} pairs meet new angles, "
+        yield (
+            f"Against the {found.trained} of training {one.unseen.pairs} pairs meet new angles, "
             f"with {percent(used_part(one.unseen))} of that."
         )
-    axes = "; ".join(
-        f"{a.axis} {percent(used_part(a))} (even {percent(a.uniform)})" for a in one.axes
-    )
-    told = f"{where}{first}. {often[0].upper()}{often[1:]}; {worth}.{new}"
-    return f"{told[0].upper()}{told[1:]}{f' By axis: {axes}.' if axes else ''}"
+    if one.axes:
+        shares = (f"{a.axis} {percent(used_part(a))} (even {percent(a.uniform)})" for a in one.axes)
+        yield f"By axis: {'; '.join(shares)}."
 
 
 def about_heads(one: RotationUse) -> str:
@@ -221,13 +231,13 @@ def as_cell(share: float | None) -> str:
 
 
 def advice_text(one: RotationUse) -> str:
-    """What a cut would take away, and which rows a quantiser should spare."""
+    """How many pairs count, what a cut would take away, what biases hold."""
     cut = percent(used_part(one.slowest_quarter))
     of = "the product" if one.slowest_quarter.product is not None else "the energy of queries"
     text = (
-        f"Leaving the slowest quarter of pairs unrotated (p-RoPE) would make {cut} of {of} blind "
-        f"to position. Half of it lies in {len(one.half)} pairs ({ranges(one.half)}): rows that a "
-        "quantiser of W_q and W_k, or of cached keys, should spare."
+        f"A head uses effectively {one.effective_pairs:.3g} of {len(one.pairs)} pairs; half of "
+        f"{of} lies in {len(one.half)} ({ranges(one.half)}). Leaving the slowest quarter of pairs "
+        f"unrotated (p-RoPE) would make {cut} of it blind to position."
     )
     if one.bias is not None:
         q, k = map(percent, one.bias)

@@ -44,13 +44,14 @@ class Portion:
     q: float  # mean share of the energy of queries
     k: float | None
     product: float | None
+    spread: float | None = None  # of the share, were the pairs of each group of heads shuffled
 
 
 @dataclass(frozen=True)
 class AxisUse(Portion):
     """What the pairs have that one axis turns."""
 
-    axis: str
+    axis: str = ""
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,8 @@ def summarise(name: str, pairs: TurningPairs, shares: Sequence[LayerShares]) -> 
 
     def portion(members: np.ndarray, kind: type = Portion, **more: str) -> Portion:
         held = (m if m is None else float(m[members].sum()) for m in means)
-        return kind(int(members.sum()), members.sum() / count, *held, **more)
+        part = members.sum() / count
+        return kind(int(members.sum()), part, *held, shuffled_spread(shares, part), **more)
 
     classes = {"never_turn": turns < 1, "often": turns > OFTEN}
     slow = np.zeros(count, dtype=bool)
@@ -198,6 +200,20 @@ def mean_constant(shares: Sequence[LayerShares]) -> tuple[float, float] | None:
     there = [one.bias or (0.0, 0.0) for one in shares]
     mean = np.mean(there, axis=0)
     return (float(mean[0]), float(mean[1])) if mean.any() else None
+
+
+def shuffled_spread(shares: Sequence[LayerShares], part: float) -> float:
+    """How far the mean share of some pairs is from their number's, by chance alone.
+
+    The standard deviation of a sum of draws without replacement, where the pairs of each group of
+    heads, which have keys in common, are shuffled: weights drawn at random favour some pairs, too.
+    """
+    heads = sum(int((~np.isnan(one.used).any(axis=1)).sum()) for one in shares)
+    squares = 0.0
+    for one in shares:
+        groups = np.nansum(one.used.reshape(one.kv_heads, -1, one.used.shape[1]), axis=1) / heads
+        squares += float(groups.var(axis=1, ddof=1).sum()) if groups.shape[1] > 1 else 0.0
+    return float(np.sqrt(squares * part * (1 - part) * shares[0].used.shape[1]))
 
 
 def still_part(pairs: TurningPairs, shares: Sequence[LayerShares]) -> Portion | None:
