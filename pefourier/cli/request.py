@@ -376,12 +376,37 @@ def parse_whole_numbers(texts: list[str]) -> list[int]:
 
 
 def parse_points(texts: list[str] | None) -> list[tuple[int, ...]]:
-    """Points, each of whole numbers from 0 on with commas between.
+    """Points, each of whole numbers from 0 on with commas between, or rows of a file of numbers.
 
     >>> parse_points(["3,4", "10,2"])
     [(3, 4), (10, 2)]
     """
-    return [tuple(parse_whole_numbers([text])) for text in texts or []]
+    from pefourier.encodings.sources.formats import READERS
+    from pefourier.encodings.sources.tables import split_spec
+
+    points = []
+    for text in texts or []:
+        path = split_spec(text)[0]
+        suffix = os.path.splitext(path)[1].lower()
+        if suffix in READERS or (suffix and os.path.isfile(path)):
+            points += points_of_file(text)
+        else:
+            points.append(tuple(parse_whole_numbers([text])))
+    return points
+
+
+def points_of_file(path: str) -> list[tuple[int, ...]]:
+    """The rows of a file of whole numbers from 0 on: positions, or points of several columns."""
+    from pefourier.encodings.sources.tables import read_numbers
+
+    numbers = read_numbers(path, columns=True)
+    unusual = numbers[~((numbers >= 0) & (numbers < 2**53) & (numbers % 1 == 0))]
+    if len(unusual):
+        raise PefourierError(
+            f"--pos takes whole numbers from 0 on; {shown(path)} holds {unusual[0]:g}"
+        )
+    rows = numbers.astype(int).reshape(len(numbers), -1)
+    return list(map(tuple, rows.tolist()))
 
 
 @dataclass(frozen=True)

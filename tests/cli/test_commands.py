@@ -292,3 +292,22 @@ def test_quiet_leaves_the_answer_of_design_alone(run):
     quiet = run(*asked, "-q")
     assert (quiet.status, quiet.err) == (0, "")
     assert quiet.out == run(*asked).out
+
+
+@pytest.mark.parametrize("suffix", ["npy", "csv", "txt"])
+def test_positions_are_read_from_a_file(run, tmp_path, suffix):
+    for name, given in (("rows", [5, 131071, 0]), ("points", [[3, 4], [10, 2]])):
+        path = tmp_path / f"{name}.{suffix}"
+        table = np.array(given)
+        np.save(path, table) if suffix == "npy" else np.savetxt(path, table, "%d", ",")
+        typed = [",".join(map(str, np.atleast_1d(one))) for one in given]
+        asked = ["rope"] if name == "rows" else ["axial", "--grid", "14x14"]
+        for option, positions in (("--pos", [path]), ("--positions", typed)):
+            out = tmp_path / f"{option}.npy"
+            done = run("encode", *asked, "--d", 64, option, *positions, "--out", out)
+            assert (done.status, done.err) == (0, "")
+        assert (tmp_path / "--pos.npy").read_bytes() == (tmp_path / "--positions.npy").read_bytes()
+    np.savetxt(tmp_path / "half.csv", [0, 0.5])
+    refused = run("encode", "rope", "--pos", tmp_path / "half.csv", "--out", tmp_path / "a.npy")
+    assert refused.status == 2
+    assert refused.err.endswith("holds 0.5\n")

@@ -408,6 +408,7 @@ READERS: dict[str, Callable[[BinaryIO], dict[str, arrays.Stored]]] = {
     ".npy": read_npy,
     ".npz": read_npz,
     ".csv": read_csv,
+    ".txt": read_csv,
     ".bin": read_torch,
     ".ckpt": read_torch,
     ".pt": read_torch,
