@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.analysis.relations import in_units, kernel
+from pefourier.analysis.relations import kernel
 from pefourier.answers import places, plot, telling
+from pefourier.answers.kernel import draw_kernels
 from pefourier.answers.page import Page, fields_of
 from pefourier.answers.text import agreeing, aligned, join, number, paragraph
 from pefourier.encodings.encoding import Encoding, without_prefix
@@ -34,7 +35,6 @@ FLOAT32_LIMIT = 2**20  # condition number from which rounding in float32 can hid
 SHARED_BY = ("clip", "buckets", "max_distance")  # parameters by which far lags share a code
 NEAREST = 2**12  # lags among which the nearest that share a code are looked for
 STRETCHES = 500  # of a long curve
-SHORT = 50  # lags that need no logarithm
 
 
 def faithful_page(asked: Sequence[telling.Answer | telling.Refusal]) -> Page:
@@ -606,17 +606,8 @@ def faithful(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) ->
     figure, ((left, right),) = plot.make_panels(1, 2, (plot.WIDTH, 3.0), look)
     draw_singular_values(left, answers, plot.room_for_names(figure))
     plot.add_legend_below(figure, left)
-    label = lag_label(answers)
-    for i, a in enumerate(answers):
-        curve = kernel(without_prefix(a.encoding))
-        if curve is not None and curve.ndim > 1:
-            lines = places.kernel_lines(curve)
-            for (_, line), style in zip(lines, plot.LINES, strict=False):
-                right.plot(np.arange(len(line)), line, color=f"C{i}", linestyle=style)
-            label = f"lag (points along {', '.join(name for name, _ in lines)}: — – – ·)"
-        elif curve is not None:
-            right.plot(in_units(a.encoding, np.arange(len(curve))), curve)
-    right.set(xlabel=label, ylabel="inner product (1 at lag 0)")
+    kernels = [kernel(without_prefix(a.encoding)) for a in answers]
+    draw_kernels(right, answers, kernels, plot.room_for_names(figure))
     return figure
 
 
@@ -629,52 +620,24 @@ def singular_values(answers: Sequence[telling.Answer], look: plot.Look = plot.US
 
 
 def draw_singular_values(axes: Axes, answers: Sequence[telling.Answer], room: float) -> None:
-    """Singular values over the largest, and what is no more than rounding."""
+    """Singular values over the largest; those at or below its dotted line count as zero."""
+    lowest = 1.0
     for a in answers:
         sigma = decompose(without_prefix(a.encoding)).sigma
         if sigma[0] > 0:
-            shares = np.maximum(sigma / sigma[0], np.finfo(float).tiny)
-            index, shares = envelope(np.arange(1, len(sigma) + 1), shares)
-            axes.plot(index, shares, label=plot.caption(a, room))
-    eps = np.finfo(float).eps
-    axes.axhline(eps, color="0.6", linewidth=0.8, linestyle=":")
-    axes.annotate("rounding", (1, eps), (0, 2), textcoords="offset points", fontsize=7)
-    axes.set(xlabel="index", ylabel="singular value / largest", yscale="log", ylim=(1e-18, 3))
-
-
-def kernel_by_lag(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL) -> Figure:
-    """Inner products of codes by lag, from lag 1 on; on grids along each axis."""
-    figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
-    if max(map(len, (a.encoding for a in answers))) > SHORT:
-        axes.set_xscale("log")
-    axes.axhline(0, color="0.6", linewidth=0.8, linestyle=":")
-    for i, a in enumerate(answers):
-        label = plot.caption(a, plot.room_for_names(figure) - plot.LETTER * len(" along z"))
-        for (name, curve), style in zip(lines_of_kernel(a), plot.LINES, strict=False):
-            lags, products = envelope(np.arange(1, len(curve)), curve[1:], logarithmic=True)
-            lags = in_units(a.encoding, lags)
-            own = {"color": f"C{i}", "linestyle": style} if name else {}
-            axes.plot(lags, products, label=label + name, linewidth=1.2, **own)
-    axes.set(xlabel=lag_label(answers), ylabel="inner product (1 at lag 0)")
-    plot.add_legend(figure, axes, look)
-    return figure
-
-
-def lag_label(answers: Sequence[telling.Answer]) -> str:
-    """The name of an axis of lags, with its unit."""
-    timed = (a.encoding.domain.kind == "time" for a in answers)
-    units = dict.fromkeys("unit of the times" if one else "positions" for one in timed)
-    return f"lag ({' or '.join(units)})"
-
-
-def lines_of_kernel(answer: telling.Answer) -> list[tuple[str, np.ndarray]]:
-    """The kernel with what it is along: nothing for one axis, none where there is no lag."""
-    found = kernel(without_prefix(answer.encoding))
-    if found is None or found.size < 2:
-        return []
-    if found.ndim == 1:
-        return [("", found)]
-    return [(f" along {name}", line) for name, line in places.kernel_lines(found) if len(line) > 1]
+            index, shares = envelope(
+                np.arange(1, len(sigma) + 1), np.maximum(sigma / sigma[0], np.finfo(float).tiny)
+            )
+            rank = f" (rank {a.result.rank})"
+            label = plot.caption(a, room - plot.LETTER * len(rank)) + rank
+            (line,) = axes.plot(index, shares, label=label)
+            zero = a.result.rank_tolerance / sigma[0]
+            axes.axhline(zero, color=line.get_color(), linewidth=0.8, linestyle=":")
+            lowest = min(lowest, zero)
+    told = (1, lowest), (0, -2)
+    axes.annotate("taken as zero", *told, textcoords="offset points", fontsize=7, va="top")
+    axes.set(xlabel="index", ylabel="singular value / largest", yscale="log")
+    axes.set_ylim(lowest / 1e3, 3)
 
 
 FAITHFUL = {

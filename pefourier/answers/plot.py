@@ -59,6 +59,7 @@ LOWEST = 2.6  # inches of a narrow figure
 NARROW = 4.5  # inches of one
 LEGEND_SHARE = 0.45  # of a figure's width that names may cover
 FEW = 4  # names that may stand on the axes
+DENSE = 1000  # points of a curve, from which on single waves of it are no longer told apart
 SETTINGS = "MATPLOTLIBRC"  # names a file of settings, or a folder that has a matplotlibrc
 
 
@@ -209,6 +210,19 @@ def caption(answer: Answer, room: float = WIDTH) -> str:
 def room_for_names(figure: Figure) -> float:
     """Inches that the name of a curve may take below the axes, beside its line."""
     return figure.get_figwidth() - 0.8
+
+
+def draw_dense(axes: Axes, x: np.ndarray, y: np.ndarray, **style: Any) -> None:
+    """A curve; of very many points its mean on a logarithmic axis, in a band of all its values."""
+    if len(x) <= DENSE:
+        axes.plot(x, y, **style)
+        return
+    starts = np.unique(np.geomspace(1, len(x), DENSE // 4).astype(int) - 1)
+    low, high = np.minimum.reduceat(y, starts), np.maximum.reduceat(y, starts)
+    counts = np.diff([*starts, len(y)])
+    means = [np.add.reduceat(part, starts) / counts for part in (x, y)]
+    (line,) = axes.plot(*means, **style)
+    axes.fill_between(means[0], low, high, color=line.get_color(), alpha=0.25, linewidth=0)
 
 
 def add_legend(figure: Figure, axes: Axes, look: Look) -> None:

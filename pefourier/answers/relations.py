@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.answers import telling
-from pefourier.answers.faithful import lag_label, why_no_lags, why_no_shift
-from pefourier.answers.places import POINTS, axis_names, by_axis, by_name, kernel_lines, point_of
-from pefourier.answers.plot import USUAL, WIDTH, Look, add_legend, caption, make_panels
+from pefourier.answers.faithful import why_no_lags, why_no_shift
+from pefourier.answers.kernel import draw_kernels
+from pefourier.answers.places import POINTS, axis_names, by_axis, by_name, point_of
+from pefourier.answers.plot import USUAL, WIDTH, Look, add_legend, make_panels, room_for_names
 from pefourier.answers.text import number
 from pefourier.encodings.encoding import Encoding
 
@@ -221,17 +222,9 @@ def steps_along_axes(enc: Encoding, r: Relations) -> str:
 
 def relations(answers: Sequence[telling.Answer], look: Look = USUAL) -> Figure:
     """Inner products by lag, or that there are none."""
-    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.0), look)
-    for a in answers:
-        curve = a.result.kernel
-        if curve is None:
-            axes.text(0.5, 0.5, "no inner products by lag", ha="center", transform=axes.transAxes)
-            continue
-        lines = kernel_lines(curve) if curve.ndim > 1 else [("", curve)]
-        for name, line in lines:
-            lags = np.arange(len(line)) if a.result.lags is None else a.result.lags
-            axes.plot(lags, line, label=f"{caption(a)} {name}".rstrip())
-    axes.set(xlabel=lag_label(answers), ylabel="inner product (1 at lag 0)")
+    figure, ((axes,),) = make_panels(1, 1, (WIDTH, 3.4), look)
+    kernels = [a.result.kernel for a in answers]
+    draw_kernels(axes, answers, kernels, room_for_names(figure))
     add_legend(figure, axes, look)
     return figure
 

@@ -25,11 +25,11 @@ from pefourier.answers.choice import choose
 from pefourier.answers.encode import heatmap
 from pefourier.answers.faithful import (
     formula_in_words,
-    kernel_by_lag,
     singular_values,
 )
 from pefourier.answers.page import Page, fields_of, flattened
 from pefourier.answers.reconstruct import reconstruct
+from pefourier.answers.relations import relations
 from pefourier.answers.spectrum import (
     spectrum,
     spectrum_by_decade,
@@ -307,7 +307,7 @@ def rebuilt_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> li
 
 def faithful_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> list[Any]:
     """The codes themselves, distances, rank, conditioning and what low precision costs."""
-    sigma = "Singular values of the codes; how many are above rounding is the rank."
+    sigma = "Singular values of the codes; how many are above the dotted line is the rank."
     table = f"The codes themselves (the first {MOST_ROWS} rows at most)."
     return [
         conclusions(studies, "faithful"),
@@ -324,7 +324,7 @@ def related_part(studies: Sequence[Study], inquiry: Inquiry, words: Words) -> li
     kernel = "Mean inner product of two codes by the lag between them, as a share of that at lag 0."
     return [
         conclusions(studies, "related"),
-        figures(drawn(studies, "faithful", kernel_by_lag, kernel)),
+        figures(drawn(studies, "related", relations, kernel)),
         folded_numbers(studies, "related", "relations", inquiry, words),
     ]
 

@@ -16,7 +16,7 @@ from training import result
 from pefourier.analysis.bands import density_by_decade
 from pefourier.analysis.faithful import assess
 from pefourier.analysis.reconstruct import position_functions
-from pefourier.analysis.relations import relate
+from pefourier.analysis.relations import kernel, relate
 from pefourier.analysis.spectrum import density
 from pefourier.answers import plot
 from pefourier.answers.compare import compare
@@ -25,7 +25,6 @@ from pefourier.answers.faithful import (
     STRETCHES,
     envelope,
     faithful,
-    kernel_by_lag,
     singular_values,
 )
 from pefourier.answers.reconstruct import reconstruct
@@ -70,6 +69,37 @@ def test_faithful_draws_singular_values_and_the_kernel(pair):
     np.testing.assert_allclose(left.lines[0].get_ydata(), sigma / sigma[0], atol=1e-14)
     kernel = [np.mean(np.diag(table @ table.T, lag)) / 8 for lag in range(20)]
     np.testing.assert_allclose(right.lines[0].get_ydata(), kernel, atol=1e-14)
+
+
+@pytest.mark.parametrize("spec", ["sinusoidal:d=64", "rope:rho=1e4", "dft:d=80", "sinusoidal:d=6"])
+@pytest.mark.parametrize("stored", [None, np.float16])
+def test_as_many_singular_values_are_above_their_line_as_the_rank_says(spec, stored, tmp_path):
+    """It was drawn at the eps of float64, which is no tolerance: it crossed at 79, of rank 75."""
+    enc = load(spec, 60)
+    if stored:
+        np.save(tmp_path / "codes.npy", enc.table().astype(stored))
+        enc = load(str(tmp_path / "codes.npy"))
+    found = assess(enc)
+    (axes,) = singular_values([Answer(enc, found)]).axes
+    sigma, zero = (np.asarray(line.get_ydata()) for line in axes.lines)
+    assert (sigma > zero[0]).sum() == found.rank
+    assert axes.get_legend_handles_labels()[1][0].endswith(f" (rank {found.rank})")
+
+
+def test_a_long_kernel_is_a_mean_in_a_band_of_all_its_values():
+    """Eight thousand lags in a line were a solid band of ink."""
+    enc = load("rope", 5000, 16)
+    curve = kernel(enc)
+    (axes,) = relations([Answer(enc, relate(enc))]).axes
+    (line,) = axes.lines
+    (band,) = axes.collections
+    corners = band.get_paths()[0].vertices[:, 1]
+    assert (corners.min(), corners.max()) == (curve.min(), curve.max())
+    assert len(line.get_xdata()) < 300
+    np.testing.assert_array_equal(line.get_ydata()[:20], curve[:20])
+    last = np.ptp(line.get_ydata()[-20:]), np.ptp(curve[-500:])
+    assert last[0] < last[1]
+    assert axes.get_xscale() == "symlog"
 
 
 def test_heatmap_draws_the_table(pair):
@@ -187,13 +217,14 @@ def long_names():
     names = ["rope:scaling=yarn,factor=4,original=4096", "rope:rho=500,layout=interleaved"]
     both = [load(name, 40, 128) for name in names]
     spectra = [Answer(e, density(e)) for e in both]
+    checked = [Answer(e, assess(e)) for e in both]
     return {
         spectrum: spectra,
         spectrum_by_decade: spectra,
         reconstruct: [Answer(e, position_functions(e, [2, 9, 30])) for e in both],
-        faithful: spectra,
-        singular_values: spectra,
-        kernel_by_lag: spectra,
+        faithful: checked,
+        singular_values: checked,
+        relations: [Answer(e, relate(e)) for e in both],
         heatmap: [Answer(e, e.table()) for e in both],
     }
 

@@ -1,0 +1,46 @@
+"""How are inner products by lag drawn? What `check-faithful`, `relations` and pages share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pefourier.analysis.relations import in_units
+from pefourier.answers import plot
+from pefourier.answers.places import kernel_lines
+from pefourier.answers.telling import Answer
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def lag_label(answers: Sequence[Answer]) -> str:
+    """The name of an axis of lags, with its unit."""
+    timed = (a.encoding.domain.kind == "time" for a in answers)
+    units = dict.fromkeys("unit of the times" if one else "positions" for one in timed)
+    return f"lag ({' or '.join(units)})"
+
+
+def draw_kernels(
+    axes: Axes, answers: Sequence[Answer], kernels: Sequence[np.ndarray | None], room: float
+) -> None:
+    """Inner products by lag, of grids along each axis; many lags by their logarithm, in bands."""
+    steps = [1.0]
+    for i, (a, found) in enumerate(zip(answers, kernels, strict=True)):
+        if found is None:
+            axes.text(0.5, 0.5, "no inner products by lag", ha="center", transform=axes.transAxes)
+            continue
+        several = found.ndim > 1
+        lines = kernel_lines(found) if several else [("", found)]
+        for (name, line), dashes in zip(lines, plot.LINES, strict=False):
+            own = {"color": f"C{i}", "linestyle": dashes} if several else {}
+            label = plot.caption(a, room - plot.LETTER * (len(name) + 7))
+            lags = in_units(a.encoding, np.arange(len(line)))
+            told = f"{label} along {name}" if several else label
+            plot.draw_dense(axes, lags, line, label=told, linewidth=1.2, **own)
+            steps += [lags[1]] if len(line) > plot.DENSE else []
+    if len(steps) > 1:
+        axes.set_xscale("symlog", linthresh=min(steps))
+    axes.set(xlabel=lag_label(answers), ylabel="inner product (1 at lag 0)")
