@@ -39,6 +39,7 @@ DEFAULT_GRID_SIGMA = 1.0  # of several axes, whose sides are short
 LEAST_SIGMA = 0.02  # half a step away, exp(-x^2/2) is still a number
 METHODS = ("auto", "declared", "periodogram")
 AT_ONCE = 2**15  # frequencies that are smeared together
+BESIDE = {"default": None, "compare": False, "metadata": {"told": False}}
 SMALL = 2**25  # frequency-lattice pairs up to which no tail is left out
 
 
@@ -76,6 +77,22 @@ class Spectrum(Result):
     largest_step: float | None = field(**ON_GRIDS)  # largest declared one, radians per point
     frequencies: np.ndarray | None  # (m,) declared, radians per position; on a grid (m, axes)
     summary: DensitySummary
+    plain: np.ndarray | None = field(**BESIDE)  # the density before it was smoothed
+    measure: tuple[np.ndarray, np.ndarray] | None = field(**BESIDE)  # as points show it
+
+    def before_smearing(self) -> DensitySummary:
+        """The same single numbers of the measure itself, which no lattice has rounded."""
+        if self.on_grid:
+            each = self.plain / multiplicity(self.lattice)
+            found = summarize_torus(each, self.lattice, self.frequencies)
+        else:
+            found = summarize_density(self.about[0], self.omega, self.plain, self.frequencies)
+        frequencies, weights = self.measure
+        length = np.linalg.norm(frequencies.reshape(len(weights), -1), axis=1)
+        order = np.argsort(length, kind="stable")
+        reached = np.cumsum(weights[order]) >= 0.95 - 1e-12
+        cutoff = float(length[order][np.argmax(reached)]) if reached.any() else np.nan
+        return replace(found, centroid=float(length @ weights), cutoff95=cutoff)
 
 
 def density(
@@ -112,9 +129,12 @@ def density(
 
     Notes
     -----
-    Each wave has one weight: at odd d the sinusoidal encoding's lone last sine has half of a pair's
-    (the paper has even d alone). A table of zeros has no spectrum: its density is NaN. Up to 2^25
-    frequency-lattice pairs the sum is complete; beyond, terms under 1e-22 of a peak's are left out.
+    What a kernel holds outside 0 … pi is left out, as in the paper, and the rest is scaled to 1: of
+    a wave near 0 that is half, so that smearing moves the mean up; `before_smearing` has the
+    measure's own numbers. Each wave has one weight: at odd d the sinusoidal encoding's lone last
+    sine has half of a pair's (the paper has even d alone). A table of zeros has no spectrum: its
+    density is NaN. Up to 2^25 frequency-lattice pairs the sum is complete; beyond, terms under
+    1e-22 of a peak's are left out.
 
     References
     ----------
@@ -143,15 +163,14 @@ def density(
     if axes == 1:
         points = points_of_line(enc, sides[0], steps, sigma)
         omega = [2 * pi * np.arange(points) / sides[0]]
-        if sigma:
-            g = smoothed(steps, weights, points, sigma)
-        else:
-            g = at_nearest_points(steps, weights, points)
+        plain = at_nearest_points(steps, weights, points)
+        g = smoothed(steps, weights, points, sigma) if sigma else plain
         summary = summarize_density(enc, omega[0], g, declared)
     else:
         points = prod(sides)
         each = torus_density(inside, weights, sides, sigma)
         g = each * multiplicity(sides)
+        plain = torus_density(inside, weights, sides, 0.0) * multiplicity(sides) if sigma else g
         summary = summarize_torus(each, sides, declared)
         own = describe_on_grid(enc, g, sides, used, declared)
     summary = replace(
@@ -167,6 +186,8 @@ def density(
         density=g,
         frequencies=declared,
         summary=summary,
+        plain=plain,
+        measure=(inside, weights),
         about=(enc,),
         **own,
     )

@@ -45,9 +45,14 @@ def reconstruct_chart(answers: Sequence[telling.Answer], colour: bool) -> str:
             for r in a.result.reconstructions
         ]
         label = f"position function rebuilt from {a.encoding.label}"
-        drawn = chart(curves, "position", label, height=8, colour=colour, ylimits=limits)
+        drawn = chart(curves, around(a.result), label, height=8, colour=colour, ylimits=limits)
         parts.append(drawn + "\n")
     return "".join(parts)
+
+
+def around(r: Reconstructions) -> str:
+    """The name of an axis of positions: what leaves it at one end comes back at the other."""
+    return f"position (a circle: {r.lattice} is 0 again)"
 
 
 def picture_of(enc: Encoding, r: Any) -> str:
@@ -122,13 +127,17 @@ def reconstruct_rows(answers: Sequence[telling.Answer]) -> Iterable[Sequence[Any
 
 def from_frequencies(enc: Encoding, r: Reconstructions) -> tuple[str, str]:
     """How sharp a position comes back from the frequencies alone."""
-    one = r.reconstructions[0]
+    one = r.plain or r.reconstructions[0]
     if isnan(one.peak):
         return MEANS("ALL ZERO", point="position")
     if one.width >= r.lattice:
         return MEANS("LOST", peak=number(one.peak, 2))
-    width = f"{number(one.width, 2)} position{'' if one.width == 1 else 's'}"
-    how = f"{FROM} a position comes back {width} wide and {number(one.peak, 3)} high (1 is exact)"
+    smoothed = f" smoothed by sigma {number(r.sigma)}," if r.sigma and not r.plain else ""
+    width = number(one.width, 2)
+    how = f"comes back {width} wide and {number(one.peak, 3)} high"
+    near = int(one.width / 2)
+    first = f"positions within {near} look alike: one" if near else "a position"
+    how = f"{FROM}{smoothed} {first} {how} (1 is exact)"
     if others := other_peaks(one.values):
         peaks = "another peak reaches" if others == 1 else f"{others} other peaks reach"
         return MEANS("REPEATED", how=how, peaks=peaks)
@@ -159,8 +168,8 @@ def from_codes(enc: Encoding, r: Reconstructions) -> str:
 
 def without_smoothing(enc: Encoding, r: Reconstructions) -> str:
     """What leaves out smoothing that narrowed a peak or blurred it."""
-    if not r.sigma or isnan(r.reconstructions[0].peak):
-        return ""
+    if not r.on_grid or not r.sigma or isnan(r.reconstructions[0].peak):
+        return ""  # on a line the sentence says so
     return "--sigma 0 leaves out the smoothing."
 
 
@@ -186,7 +195,8 @@ def why_wide(enc: Encoding, r: Reconstructions) -> str:
         span = f"{length} positions"
     if not slow or slow < MOST_WAVES * r.frequencies_total:
         return ""
-    return f", as {slow} of its {r.frequencies_total} waves are longer than {span}"
+    how = ", as" if r.on_grid else ". That is usual:"
+    return f"{how} {slow} of its {r.frequencies_total} waves are longer than {span}"
 
 
 def point_from_frequencies(enc: Encoding, r: Reconstructions) -> tuple[str, str]:
@@ -249,7 +259,7 @@ def reconstruct(answers: Sequence[telling.Answer], look: plot.Look = plot.USUAL)
             axes.plot(r.values, label=f"s = {r.position}", linewidth=1.2)
         axes.set_title(plot.caption(a, plot.room_for_names(figure)), loc="left", fontsize=9)
         axes.set_ylabel("rebuilt value")
-    panels[-1, 0].set_xlabel("position")
+        axes.set_xlabel(around(a.result) if axes is panels[-1, 0] or not same else "")
     if look.axes is not None:
         panels[0, 0].legend()
         return figure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import isnan, pi
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ LITTLE = 0.0005  # of the energy
 WAVES = ("encoding", "bands", "how many bands")
 WAVES += ("from wave", "to wave", "most turns in N", "fewest turns in N")
 FLAT, SLOW, FAST = 0.9, pi / 2, 0.75  # flatness; where 95 % lie below; share above pi / 2
+STILL = 0.95  # of the energy at frequency 0: codes are the same
 UNDECLARED = "not known: measured on codes"
 FEW_WAVES, HELD = 4, 0.9  # waves that are named where they hold so much of the energy
 SPREAD = 16  # frequencies that so few waves' energy can be spread over
@@ -169,6 +170,21 @@ def both_counts(spectrum: Spectrum) -> str | None:
     return f"{number(s.effective_unsmeared, 4)}{smeared}"
 
 
+def both(number_of: Callable[[Any], float]) -> Callable[[Spectrum], float | str]:
+    """A single number of a spectrum, and what a lattice or smearing makes of it."""
+
+    def told(spectrum: Spectrum) -> float | str:
+        own, seen = (
+            number(number_of(one)) for one in (spectrum.before_smearing(), spectrum.summary)
+        )
+        if isnan(spectrum.summary.lowest_bin_share):
+            return spectrum.summary.lowest_bin_share
+        how = "once smeared" if spectrum.sigma else "on the lattice"
+        return own if own == seen else f"{own}; {seen} {how}"
+
+    return told
+
+
 def why_no_root(answer: Answer) -> str:
     """Why Eq. 16 does not apply."""
     declared = answer.result.frequencies is not None
@@ -188,10 +204,10 @@ SPECTRUM_FACTS = [
     Fact("of them below the first bin 2π/N", share_below, UNDECLARED),
     Fact("effective number, exp(entropy)", both_counts, "none: codes are zero"),
     Fact("Eq. 16: index l that enters 2π/d", lambda r: r.summary.lowest_bin_index, why_no_root),
-    Fact("share at frequency 0", lambda r: r.summary.lowest_bin_share, "none: codes are zero"),
-    Fact("mean frequency, rad", lambda r: r.summary.centroid, "none: codes are zero"),
-    Fact("95 % lie at or below, rad", lambda r: r.summary.cutoff95, "none: codes are zero"),
-    Fact("flatness (1 = flat)", lambda r: r.summary.flatness, "none: codes are zero"),
+    Fact("share at frequency 0", both(lambda s: s.lowest_bin_share), "none: codes are zero"),
+    Fact("mean frequency, rad", both(lambda s: s.centroid), "none: codes are zero"),
+    Fact("95 % lie at or below, rad", both(lambda s: s.cutoff95), "none: codes are zero"),
+    Fact("flatness (1 = flat)", both(lambda s: s.flatness), "none: codes are zero"),
 ]
 
 
@@ -244,15 +260,15 @@ def same_everywhere(enc: Encoding, r: Spectrum) -> str:
 
 def shape(enc: Encoding, r: Spectrum) -> tuple[str, str]:
     """Where the energy lies: nowhere, at zero, evenly, in slow waves, in fast ones."""
-    s, (step, unit) = r.summary, unit_of_waves(enc)
+    s, (step, unit) = r.before_smearing(), unit_of_waves(enc)
     if isnan(s.lowest_bin_share):
         return MEANS("ALL ZERO")
     if is_blurred(r):
         return MEANS("TOO COARSE", sigma=number(r.sigma), points=len(r.omega))
-    if s.cutoff95 == 0:
+    if s.lowest_bin_share >= STILL:
         return MEANS("CONSTANT", share=100 * s.lowest_bin_share, points=POINTS[enc.domain.kind])
-    if s.flatness >= FLAT:
-        return MEANS("EVEN", flatness=number(s.flatness, 3))
+    if r.summary.flatness >= FLAT:
+        return MEANS("EVEN", flatness=number(r.summary.flatness, 3))
     if waves := few_waves(enc, r):
         lengths = [number(2 * pi / omega * step, 3) for omega, _ in waves]
         each = join(
@@ -264,10 +280,10 @@ def shape(enc: Encoding, r: Spectrum) -> tuple[str, str]:
     told = {"wave": wave(s.cutoff95 / step), "unit": unit, "slow": below_first_step(enc, r)}
     if s.cutoff95 <= SLOW:
         return MEANS("MOSTLY SLOW", **told)
-    fast = float(r.density[r.omega > pi / 2].sum())
+    fast = float(r.plain[r.omega > pi / 2].sum())
     if fast >= FAST:
         return MEANS("MOSTLY FAST", share=100 * fast, short=number(4 * step, 3), **told)
-    middle = r.omega[np.searchsorted(np.cumsum(r.density), 0.5 - 1e-12)]
+    middle = r.omega[np.searchsorted(np.cumsum(r.plain), 0.5 - 1e-12)]
     return MEANS("SLOW AND FAST", half=wave(middle / step), **told)
 
 
@@ -277,12 +293,9 @@ def few_waves(enc: Encoding, r: Spectrum) -> list[tuple[float, float]]:
     A wave between two points of the lattice shows beside both: a peak has its neighbours' shares,
     and lies towards the larger as the roots of both ask for, which is exact for a single wave.
     """
-    from pefourier.analysis.spectrum import density
-
     if r.on_grid or r.frequencies is not None or not r.summary.effective_unsmeared <= SPREAD:
         return []
-    found = density(enc, r.lattice, 0, r.method).density if r.sigma else r.density
-    found = np.append(0.0, found[1:])  # what all codes share is no wave
+    found = np.append(0.0, r.plain[1:])  # what all codes share is no wave
     beside = np.pad(found, 1)
     before, after = beside[:-2], beside[2:]
     peaks = np.flatnonzero((found >= before) & (found > after))
@@ -352,9 +365,9 @@ def what_shows_more(enc: Encoding, r: Spectrum) -> str:
     if is_blurred(r):
         return "Take --sigma 0, or a longer --lattice, to tell them apart."
     slow = len(beyond_lattice(r))
-    if not slow or 2 * slow < len(r.frequencies):
+    if not slow or 2 * slow < len(r.frequencies) or "path" in enc.params:
         return ""
-    return "For your own context add --lattice N --sigma 0."
+    return "--lattice N asks about N positions."
 
 
 def columns_of_waves(enc: Encoding, which: np.ndarray) -> str:
@@ -399,8 +412,7 @@ def shape_on_grid(enc: Encoding, r: Spectrum) -> tuple[str, str]:
     a2, a4 = r.isotropy["A2"], r.isotropy["A4"]
     if isnan(a4):
         return MEANS("CONSTANT | grid")
-    smeared = f", smeared by sigma {number(r.sigma)}" if r.sigma else ""
-    length = f"mean frequency is {number(r.summary.centroid, 3)} rad a point{smeared}"
+    length = f"mean frequency is {number(r.before_smearing().centroid, 3)} rad a point"
     which = "ALL DIRECTIONS" if max(a2, a4) <= ROUND else "UNEVEN DIRECTIONS"
     if axis_parts(enc) is not None:
         which = "ALONG ONE AXIS" if a2 > BOUND else "ALONG THE AXES"

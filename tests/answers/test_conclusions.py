@@ -301,15 +301,28 @@ def test_smearing_is_said_and_narrows_the_peak():
     smeared, plain = (position_functions(enc, [5], sigma=sigma) for sigma in (4, 0))
     assert smeared.reconstructions[0].width < plain.reconstructions[0].width
     told = conclude(enc, plain)
-    assert "smoothing" in conclude(enc, smeared)
-    assert "smoothing" not in told
-    assert "as 92 of its 128 waves are longer than 80 positions" in told
+    assert "smoothed by sigma 4, positions within 5 look alike" in conclude(enc, smeared)
+    assert "smoothed" not in told
+    assert "usual: 92 of its 128 waves are longer than 80 positions" in told
     longer = conclude(enc, position_functions(enc, [5], lattice=4096, sigma=0))
-    assert "as 92 of its 128 waves are longer than 80 positions" in longer
+    assert "usual: 92 of its 128 waves are longer than 80 positions" in longer
     assert (plain.below_first_bin, plain.frequencies_total) == (76, 128)
     known = position_functions(table(enc.table()), [5])
     assert (known.below_first_bin, known.frequencies_total) == (None, None)
     assert "waves are longer" not in conclude(table(enc.table()), known)
+
+
+def test_on_the_lattice_of_a_context_a_position_is_told_without_smoothing():
+    """Once 82 positions for 130: between frequencies smoothing leaves gaps there."""
+    enc, n = load("rope:rho=5e5", 8192, 128), 8192
+    k = np.rint(5e5 ** (-np.arange(64) / 64) * n / (2 * np.pi))
+    t = np.arange(n)[:, None]
+    h = (np.where(k == 0, 1, 2) * np.cos(2 * np.pi * k * t / n)).sum(axis=1)  # the sum written out
+    above = h >= h[0] / 2
+    told = conclude(enc, position_functions(enc, [5], lattice=n))
+    assert f"positions within {np.argmin(above) - 1} look alike" in told
+    assert f"wide and {h[0] / np.linalg.norm(h):.3g} high" in told
+    assert f": {(np.diff(above.astype(int)) == 1).sum() - 1} other peaks reach half" in told
 
 
 @pytest.mark.parametrize("spec", ["axial", "mixed-rope"])
@@ -447,10 +460,19 @@ def test_nothing_is_said_of_diagonals_where_nothing_is_left_along_them():
     assert "Diagonals are" in conclude(enc, relate(enc))
 
 
-def test_a_smeared_mean_on_a_grid_says_so():
-    enc = load("axial", None, 64, grid=(14, 14))
-    assert "rad a point, smeared by sigma 1." in conclude(enc, density(enc))
-    assert "smeared" not in conclude(enc, density(enc, sigma=0))
+@pytest.mark.parametrize("sigma", [None, 0, 7])
+@pytest.mark.parametrize(("d", "rho", "lattice"), [(256, 1e4, 256), (128, 5e5, 131072)])
+def test_what_smearing_does_is_not_told_as_the_encodings(d, rho, lattice, sigma):
+    """Once 8.3 positions for 9.7, and 9.5 for 12: the wave's of the kernel's tail."""
+    enc = load(f"rope:rho={rho:.0f}", None, d)
+    found = density(enc, lattice, sigma)
+    omega = sorted(rho ** (-2 * i / d) for i in range(d // 2))
+    wave = 2 * np.pi / omega[int(np.ceil(0.95 * d / 2)) - 1]
+    assert f"in waves of {wave:.2g} positions or longer" in conclude(enc, found)
+    assert found.before_smearing().centroid == pytest.approx(sum(omega) / len(omega), rel=1e-12)
+    grid = load(f"axial:rho={rho:.0f}", None, d, grid=(14, 14))
+    mean = np.mean([rho ** (-4 * i / d) for i in range(d // 4)])
+    assert f"mean frequency is {mean:.3g} rad a point" in conclude(grid, density(grid, sigma=sigma))
 
 
 @pytest.mark.parametrize(("condition", "hides"), [(2.0**20, True), (2.0**20 - 1, False)])
