@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # what is imported when it is used, not when a page names a r
 
 
 USUAL, USUAL_LENGTH = (5, 40, 75), 80  # positions of Fig. 2, of how many
+USUAL_MOST = 1024  # points of a lattice on which these are told apart
 
 
 @dataclass(frozen=True)
@@ -178,12 +179,12 @@ def where_to_rebuild(
 
 
 def usual_positions(n: int) -> tuple[int, ...]:
-    """The paper's positions 5, 40 and 75 of 80, or as far along a lattice that ends before.
+    """The paper's positions 5, 40 and 75 of 80, or as far along a shorter or a long lattice.
 
-    >>> usual_positions(256), usual_positions(64), usual_positions(2)
-    ((5, 40, 75), (4, 32, 60), (0, 1))
+    >>> usual_positions(256), usual_positions(64), usual_positions(2), usual_positions(8192)
+    ((5, 40, 75), (4, 32, 60), (0, 1), (512, 4096, 7680))
     """
-    if n > max(USUAL):
+    if max(USUAL) < n <= USUAL_MOST:
         return USUAL
     return tuple(sorted({s * n // USUAL_LENGTH for s in USUAL}))
 

@@ -58,6 +58,7 @@ LETTER = 0.075  # inches, of a line of text
 LOWEST = 2.6  # inches of a narrow figure
 NARROW = 4.5  # inches of one
 LEGEND_SHARE = 0.45  # of a figure's width that names may cover
+LONG_NUMBER = 4  # letters of a number on an axis, for which matplotlib keeps room
 FEW = 4  # names that may stand on the axes
 DENSE = 1000  # points of a curve, from which on single waves of it are no longer told apart
 SETTINGS = "MATPLOTLIBRC"  # names a file of settings, or a folder that has a matplotlibrc
@@ -287,6 +288,7 @@ def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = US
         try:
             figure = draw(answers, look)
             wrap_labels(figure)
+            space_ticks(figure)
             dpi = look.dpi
             check_pixels(kind, figure, dpi)
             figure.savefig(stream, format=kind, metadata=told, dpi=dpi)
@@ -302,21 +304,39 @@ def wrap_labels(figure: Figure) -> None:
     """Names of axes in as many lines as fit beside those of other panels, in a narrow figure."""
     wide, high = figure.get_size_inches()
     for axes in figure.axes if wide < NARROW else ():
-        cell = axes.get_subplotspec()
-        across = down = 1.0  # of a figure; a scale of colours has no cell
-        if cell:
-            grid = cell.get_gridspec()
-            across, down = (
-                sum(ratios[span.start : span.stop]) / sum(ratios)
-                for ratios, span in (
-                    (grid.get_width_ratios(), cell.colspan),
-                    (grid.get_height_ratios(), cell.rowspan),
-                )
-            )
+        across, down = part_of_figure(axes)
         axes.set_xlabel(
             broken_in_lines(axes.get_xlabel(), max(int(0.6 * across * wide / LETTER), 8))
         )
         axes.set_ylabel(broken_in_lines(axes.get_ylabel(), max(int(0.7 * down * high / LETTER), 8)))
+
+
+def space_ticks(figure: Figure) -> None:
+    """As many numbers along horizontal axes as there is room for, where they are long."""
+    from matplotlib.ticker import AutoLocator, MaxNLocator
+
+    for axes in figure.axes:
+        letters = max(len(f"{end:.0f}") for end in axes.get_xlim())
+        if letters > LONG_NUMBER and isinstance(axes.xaxis.get_major_locator(), AutoLocator):
+            room = 0.8 * part_of_figure(axes)[0] * figure.get_figwidth() / LETTER
+            steps = max(2, int(room / (letters + 3)))
+            axes.xaxis.set_major_locator(MaxNLocator(min(steps, 9), steps=[1, 2, 2.5, 5, 10]))
+
+
+def part_of_figure(axes: Axes) -> tuple[float, float]:
+    """The share of a figure's width and height that some axes have; of a scale of colours all."""
+    cell = axes.get_subplotspec()
+    if not cell:
+        return 1.0, 1.0
+    grid = cell.get_gridspec()
+    across, down = (
+        sum(ratios[span.start : span.stop]) / sum(ratios)
+        for ratios, span in (
+            (grid.get_width_ratios(), cell.colspan),
+            (grid.get_height_ratios(), cell.rowspan),
+        )
+    )
+    return across, down
 
 
 def title_of(draw: Callable[..., Figure], answers: Any) -> str:

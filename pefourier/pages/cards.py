@@ -11,13 +11,16 @@ from typing import Any
 from pefourier.analysis.faithful import LADDER, Faithfulness
 from pefourier.answers.faithful import TOLD_FORMATS
 from pefourier.answers.telling import telling_of
+from pefourier.answers.text import join
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
+from pefourier.geometry.precision import FormatLoss
 from pefourier.pages.document import Markup, Words, element, for_people, grouped, value_cell
 from pefourier.pages.reach import Reach
 
 GROUPS = ["check-faithful", "words"]
 SEVERITIES = ("error", "warning", "note")
+SEVERE = {"PROBABLY A MISTAKE": "error", "UNSEEN ANGLES": "warning", "TOO FEW ROWS": "warning"}
 
 
 def card(enc: Encoding, faithful: Faithfulness, reach: Reach | None, words: Words) -> Markup:
@@ -31,11 +34,20 @@ def card(enc: Encoding, faithful: Faithfulness, reach: Reach | None, words: Word
         "article",
         element("h3", enc.label),
         element("p", what_it_is(enc, faithful, reach), class_="quiet"),
+        reach_in_words(reach) if reach is not None else None,
         ladder(faithful, words),
         element("dl", rows),
         element("p", grouped(said.meaning)),
         class_="card",
     )
+
+
+def reach_in_words(reach: Reach) -> Markup:
+    """How far a model's rotations reach and what to do, which counts for more than its codes."""
+    said = telling_of(reach.found).conclude(reach.encoding, reach.found)
+    verdict = element("strong", f"{said.verdict}.", class_=SEVERE.get(said.verdict))
+    what_to_do = next(filter(None, (said.action, *said.more)), "")
+    return element("p", verdict, " ", grouped(f"{said.meaning} {what_to_do}"))
 
 
 def what_it_is(enc: Encoding, faithful: Faithfulness, reach: Reach | None) -> str:
@@ -76,28 +88,38 @@ def facts_of(r: Faithfulness, reach: Reach | None) -> Iterator[tuple[str, Any]]:
     yield "gap", value_cell(r.gap)
     yield "rank", [value_cell(r.rank), f" of {for_people(min(r.length, r.dimension))}"]
     yield "precision", formats_in_words(r)
+    about = list(r.findings)
     if reach is not None:
         found = reach.found
-        verdict = telling_of(found).conclude(reach.encoding, found).verdict.lower()
+        verdict = telling_of(found).conclude(reach.encoding, found).verdict
         lengths = f"trained {for_people(found.trained)}, asked {for_people(found.length)}"
-        yield "reach", f"{verdict} ({lengths})" if found.rotations else verdict
-    counts = {s: sum(one.severity == s for one in r.findings) for s in SEVERITIES}
+        told = f"{verdict.lower()} ({lengths})" if found.rotations else verdict.lower()
+        yield "reach", element("span", told, class_=SEVERE.get(verdict))
+        about += [one for one in found.findings if one not in about]
+    counts = {s: sum(one.severity == s for one in about) for s in SEVERITIES}
     told = [f"{n} {s}{'s' * (n > 1)}" for s, n in counts.items() if n]
     worst = next((s for s, n in counts.items() if n), None)
     yield "findings", element("span", ", ".join(told) or "none", class_=worst)
 
 
-def formats_in_words(r: Faithfulness) -> str:
-    """Which formats keep all codes that differ; how many are left in others, computed in them."""
+def formats_in_words(r: Faithfulness) -> list[Markup]:
+    """Which formats keep all codes that differ, and how many others do: if cast, if computed."""
     if r.distinct == 1:
-        return "nothing to keep apart"
-    kept, lost = [], []
-    for form in TOLD_FORMATS:
-        loss = r.precision[form]
-        left = loss.distinct_cast if loss.distinct_phase is None else loss.distinct_phase
-        if (left := min(left, loss.distinct_cast)) < r.distinct:
-            lost.append(f"{form} {for_people(left)}")
-        else:
-            kept.append(form)
-    whole = f"all {for_people(r.distinct)} codes in {', '.join(kept)}" if kept else ""
-    return "; ".join(filter(None, [whole, ", ".join(lost)]))
+        return [element("div", "nothing to keep apart")]
+    told = {}
+    for how in ("cast", "computed"):
+        left = {form: kept_in(r.precision[form], how) for form in TOLD_FORMATS}
+        lost = {form: n for form, n in left.items() if n < r.distinct}
+        kept = [form for form in TOLD_FORMATS if form not in lost]
+        whole = f"all {for_people(r.distinct)} codes in {join(kept)}" if kept else ""
+        rest = ", ".join(f"{form} {for_people(n)}" for form, n in lost.items())
+        told[how] = "; ".join(filter(None, (whole, rest)))
+    if told["cast"] == told["computed"]:
+        return [element("div", told["cast"])]
+    return [element("div", f"if {how}: {one}") for how, one in told.items()]
+
+
+def kept_in(loss: FormatLoss, how: str) -> int:
+    """How many codes stay different in a format."""
+    computed = how == "computed" and loss.distinct_phase is not None
+    return min(loss.distinct_cast, loss.distinct_phase) if computed else loss.distinct_cast

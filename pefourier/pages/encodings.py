@@ -157,12 +157,12 @@ def encoding_sections(
     own = [study.encoding for study in studies]
     parts = [
         Chapter("conclusions", "At a glance", cards_part(studies, refusals, reaches, words)),
+        Chapter("reach", REACH, reach_part(reaches, unknown, inquiry.options, words)),
         Chapter("findings", "Findings", findings_part(studies, words)),
         Chapter("codes", QUESTIONS["faithful"], faithful_part(studies, inquiry, words)),
         Chapter("frequencies", QUESTIONS["spectrum"], spectrum_part(studies, inquiry, words)),
         Chapter("positions", QUESTIONS["rebuilt"], rebuilt_part(studies, inquiry, words)),
         Chapter("relations", QUESTIONS["related"], related_part(studies, inquiry, words)),
-        Chapter("reach", REACH, reach_part(reaches, unknown, inquiry.options, words)),
         Chapter("usage", USED, usage_part(own, inquiry.options, words)),
         Chapter("made", "How these numbers were made", made_part(studies, inquiry, words)),
     ]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,10 +25,12 @@ from pefourier.answers.terms import read_terms
 from pefourier.answers.text import number
 from pefourier.cli.main import main
 from pefourier.encodings import load
+from pefourier.pages.cards import card as card_of
 from pefourier.pages.cards import formats_in_words
 from pefourier.pages.document import STYLE_SHEET, Markup, Words, element, table, value_cell
 from pefourier.pages.encodings import parameters_in_words
 from pefourier.pages.inline_svg import CURVES, GREYS, INK, inline_svg
+from pefourier.pages.reach import find_reach
 
 HOSTILE = '</title></style><script>alert(1)</script><img src=x onerror="alert(2)"> & $x_1$ \u202e'
 
@@ -81,12 +84,12 @@ def test_headings_come_in_order_and_conclusions_first(mixed):
     assert levels.count(1) == 1
     assert mixed.text["h2"] == [
         "At a glance",
+        "How far do rotations reach?",
         "Findings",
         "Can positions be told apart and recovered?",
         "Which frequencies are there?",
         "What is left of a position?",
         "How do positions relate to one another?",
-        "How far do rotations reach?",
         "How these numbers were made",
         "What the words mean",
     ]
@@ -107,11 +110,27 @@ def test_a_card_says_first_what_matters(mixed, run, folder, monkeypatch):
         told = card.partition("findings")[2]
         assert told.startswith(f"{found.count(found[0])} {found[0]}" if found else "none")
     assert "base 10,000" in cards[0]
-    assert "precisionall 20 codes in float32, float16, bfloat16" in cards[0]
+    assert "precisionall 20 codes in float32, float16 and bfloat16" in cards[0]
     assert "precisionall 16 codes in float32" in cards[1]
     assert "precisionnothing to keep apart" in cards[2]
     assert "reachno new angles (trained 20, asked 20)" in cards[0]
+    assert "NO NEW ANGLES. At 20 positions" in cards[0]
     assert "Not answered:" in refused
+
+
+def test_a_card_leads_with_a_reach_that_is_no_good(folder, monkeypatch):
+    """Unseen angles stood under a green rung beside "findings none"."""
+    monkeypatch.chdir(folder)
+    config = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 1}
+    config |= {"max_position_embeddings": 64, "rope_theta": 100.0}
+    Path("long.json").write_text(json.dumps(config))
+    enc, r = load("long.json", 256), assess(load("long.json", 256))
+    (reach,), _ = find_reach([enc], {"length": 256})
+    said = str(card_of(enc, r, reach, Words(read_terms())))
+    verdict, first, then = (said.find(x) for x in ("UNSEEN ANGLES", "compares scalings", "ladder"))
+    assert -1 < verdict < first < then
+    assert '<strong class="warning">UNSEEN ANGLES.</strong>' in said
+    assert '<span class="warning">unseen angles (trained 64, asked 256)</span>' in said
 
 
 def test_what_is_long_is_folded(mixed):
@@ -447,11 +466,19 @@ def test_several_encodings_have_what_speaks_for_which(page):
     assert "Which of them?" not in page("dft", "--d", 16, "-S", 16).text["h3"]
 
 
-def test_a_card_tells_the_fewer_of_codes_stored_and_codes_computed():
+def test_a_card_tells_codes_stored_from_codes_computed():
+    """One number for both contradicted the sentence below it."""
     r = assess(load("rope", 20, 8))
-    for cast, phase, told in ((5, 9, "bfloat16 5"), (9, 5, "bfloat16 5"), (7, None, "bfloat16 7")):
+    two = "all 20 codes in float32 and float16"
+    for cast, phase, told in (
+        (5, 9, [f"{two}; bfloat16 5"]),
+        (9, 5, [f"if cast: {two}; bfloat16 9", f"if computed: {two}; bfloat16 5"]),
+        (20, 5, ["if cast: all 20 codes in float32, float16 and bfloat16"]),
+        (7, None, [f"{two}; bfloat16 7"]),
+    ):
         loss = replace(r.precision["bfloat16"], distinct_cast=cast, distinct_phase=phase)
-        assert told in formats_in_words(replace(r, precision=r.precision | {"bfloat16": loss}))
+        lines = formats_in_words(replace(r, precision=r.precision | {"bfloat16": loss}))
+        assert lines[: len(told)] == [f"<div>{one}</div>" for one in told]
 
 
 def test_only_the_bands_of_a_rotation_are_wider_than_the_text(mixed):

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 
 import matplotlib
 import numpy as np
@@ -446,6 +447,27 @@ assert "matplotlib.pyplot" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
     assert (tmp_path / "x.svg").read_bytes() == usual[2]
+
+
+@pytest.mark.parametrize("wide", [3.0, 3.8, 6.0])
+@pytest.mark.parametrize("top", [90, 2**13, 2**17, 2**26])
+def test_numbers_along_an_axis_stand_apart(wide, top):
+    """Those of 131072 positions ran into one another: 80000100000120000."""
+
+    def draw(answers, look):
+        figure, panels = plot.make_panels(1, 2, (wide, 2.6), look)
+        for axes in panels.flat:
+            axes.plot([0, top], [0, 1])
+        plot.space_ticks(figure)
+        return figure
+
+    with plot.figure_style(plot.USUAL):
+        figure = draw(None, plot.USUAL)
+        FigureCanvasAgg(figure).draw()
+        for axes in figure.axes:
+            ends = [t.get_window_extent() for t in axes.get_xticklabels() if t.get_text()]
+            ends = [e for e in ends if axes.bbox.x0 <= (e.x0 + e.x1) / 2 <= axes.bbox.x1]
+            assert all(a.x1 < b.x0 for a, b in pairwise(ends))
 
 
 def test_fourteen_curves_differ_in_colour_or_dashes():
