@@ -259,6 +259,10 @@ def test_what_leads_from_one_convention_to_another_is_named(one, other, by, tabl
     assert told.keys() == by.keys()
     for key, value in by.items():
         assert told[key] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-6))
+    if "coordinates" in by:  # once THE SAME, SHIFTED
+        assert found.conclusion.startswith("RESCALED. One formula at other coordinates, ")
+        assert "Not interchangeable: rescale one's coordinates" in found.conclusion
+        assert not found.same
 
 
 def test_exchanged_axes_of_a_wide_table_are_named():

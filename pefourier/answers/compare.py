@@ -161,11 +161,11 @@ def conclude_comparison(r: Comparison) -> Said:
             common_part,
         ),
         "different": (
-            apart,
-            beyond_tolerance,
             cause_in_words,
             faults_in_words,
             cost_in_words,
+            apart,
+            beyond_tolerance,
             alike_in_words,
             operators_in_words,
             place_of_difference,
@@ -178,6 +178,7 @@ def conclude_comparison(r: Comparison) -> Said:
     kinds = {"resized": "RESIZED", "rows": "REORDERED", "offset": "SHIFTED"}
     changed = next((word for key, word in kinds.items() if key in r.by), "REWRITTEN")
     verdict = verdict or f"THE SAME, {changed}"
+    verdict = "RESCALED" if r.verdict == "equivalent" and "coordinates" in r.by else verdict
     if r.verdict != "different" and used_differently(r):
         verdict = "THE SAME CODES, USED DIFFERENTLY"
     return Said(verdict, meaning, "", (*more, repair(r)))
@@ -239,6 +240,13 @@ def written_differently(r: Comparison) -> str:
         return (
             f"{change_in_words(r.by)[0].upper()}{change_in_words(r.by)[1:]}, to within "
             f"{number(r.max_difference, 2)} (rounding: {number(r.tolerance, 2)})."
+        )
+    if "coordinates" in r.by:
+        short = r.by | {"coordinates": [round(s, 4) for s in r.by["coordinates"]]}
+        return (
+            f"One formula at other coordinates, to within {number(r.max_difference, 2)}: the "
+            f"second's are the first's, {change_in_words(short).removeprefix('coordinates ')}. Not "
+            "interchangeable: rescale one's coordinates for weights trained with the other."
         )
     on_grid = len(r.about[0].domain.sides) > 1
     moved = f"The same codes in another order of {'points' if on_grid else 'positions'}"
@@ -457,7 +465,10 @@ def cost_in_words(r: Comparison) -> str:
     found = {level: at for level, at in r.cause.below.items() if at is not None}
     if not found:
         return f"No position's codes are less alike than .99{also}."
-    falls = join(f"{level} at {at}" for level, at in found.items()).replace("at", "at position", 1)
+    falls = join(
+        f"{level} at {at}{' (beyond those compared)' * (at >= r.length)}"
+        for level, at in found.items()
+    ).replace("at", "at position", 1)
     by_settings = r.cause.of == "both" and r.operator is not None
     rows = ", pair by pair," if by_settings and "layout" in r.cause.changes else ""
     return f"The cosine of their codes{rows} first falls below {falls}{also}."

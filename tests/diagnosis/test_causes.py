@@ -6,6 +6,7 @@ computes them, phases as a product, both waves, one alone, each once or twice.
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -217,9 +218,8 @@ def test_another_factor_before_a_rotation_is_no_way_of_writing_it(factor, words,
     assert found.max_difference > found.tolerance
     assert found.conclusion == (
         "DIFFERENT. "
-        f"They differ by up to {largest:.3g}. The second is the first misread: another factor "
-        f"before cosines and sines ({words}). The second's logits are {logits:.4g} times the "
-        "first's."
+        f"The second is the first misread: another factor before cosines and sines ({words}). The "
+        f"second's logits are {logits:.4g} times the first's. They differ by up to {largest:.3g}."
     )
     back = compare(other, meant)
     assert (back.verdict, back.cause.of) == ("different", "b")
@@ -244,7 +244,10 @@ def test_besides_other_frequencies_both_costs_of_another_factor_are_told(config)
     found = compare(load(config("yarn")), other)
     assert found.cause.misreadings == ("truncate", "mscale")
     falls = "The cosine of their codes first falls below .99 at position 199 and .9 at 656"
-    assert f"{falls}; the second's logits are 0.7713 times the first's." in found.conclusion
+    assert (
+        f"{falls} (beyond those compared); the second's logits are 0.7713 times the first's."
+        in found.conclusion
+    )
 
 
 NEW = {"divisor", "scaling-added", "ramp"}  # ramp: where no limits are known
@@ -320,6 +323,10 @@ def test_of_two_tables_that_whose_phases_are_coarse_is_named(name):
     one, two = (from_table(np.hstack([np.cos(p), np.sin(p)])) for p in (own, coarse))
     assert (compare(one, two).cause.of, compare(two, one).cause.of) == ("a", "b")
     assert compare(one, two).cause.misreadings == (name,)
+    said = compare(one, two).conclusion  # once ".5 at 8220" of tables of 4096 rows
+    for at, later in re.findall(r"\.\d+ at (?:position )?(\d+)( \(beyond those compared\))?", said):
+        assert (int(at) >= N) == bool(later)
+    assert said.startswith("DIFFERENT. The second is the first misread: ")
 
 
 def test_what_check_faithful_finds_in_one_table_alone_is_told():
